@@ -1,0 +1,44 @@
+"""Train linear models on data that does not fit in memory, to a certified optimum.
+
+The public names are bound lazily: importing this package costs nothing.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from blocklinear.errors import BlocklinearError
+    from blocklinear.model.linear import LinearModel
+    from blocklinear.options import SplitOptions, TextOptions, TrainOptions
+    from blocklinear.store.split import split
+    from blocklinear.store.store import BlockStore
+    from blocklinear.train.loop import train
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "BlockStore": "blocklinear.store.store",
+    "BlocklinearError": "blocklinear.errors",
+    "LinearModel": "blocklinear.model.linear",
+    "SplitOptions": "blocklinear.options",
+    "TextOptions": "blocklinear.options",
+    "TrainOptions": "blocklinear.options",
+    "split": "blocklinear.store.split",
+    "train": "blocklinear.train.loop",
+}
+__all__ = [
+    "BlockStore",
+    "BlocklinearError",
+    "LinearModel",
+    "SplitOptions",
+    "TextOptions",
+    "TrainOptions",
+    "split",
+    "train",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'blocklinear' has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)

@@ -1,0 +1,47 @@
+"""`blocklinear convert`: the same model in the other file format."""
+
+import argparse
+from typing import Any
+
+
+def add_parser(commands: Any) -> None:
+    """Add the command to those of the program.
+
+    Parameters
+    ----------
+    commands : the object returned by ``ArgumentParser.add_subparsers``
+    """
+    parser = commands.add_parser(
+        "convert",
+        help="turn a model into another file format",
+        description="Read a model of either format and write it in the one named.",
+        epilog="exit status: 0 done, 2 bad usage or a model LIBLINEAR cannot express, "
+        "4 damaged model, 5 model of a newer version, 6 input or output failed",
+    )
+    parser.add_argument("model", metavar="MODEL", help="a native or LIBLINEAR model")
+    parser.add_argument("output", metavar="OUT", help="file to write")
+    parser.add_argument("--to", required=True, choices=("liblinear", "native"), help="format")
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the command.
+
+    Parameters
+    ----------
+    args : argparse.Namespace
+
+    Returns
+    -------
+    int
+        The exit status.
+
+    Raises
+    ------
+    BlocklinearError
+        If anything goes wrong; OUT is as it was then.
+    """
+    from blocklinear.model.linear import LinearModel  # late: --help stays fast
+
+    LinearModel.load(args.model).save(args.output, format=args.to)
+    return 0

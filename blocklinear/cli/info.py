@@ -1,0 +1,37 @@
+"""``blocklinear info``."""
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+
+def add_parser(commands: Any) -> None:
+    """Add the command."""
+    parser = commands.add_parser(
+        "info",
+        help="describe a store or a model",
+        description="Describe a store or a model without reading the blocks.",
+        epilog="exit status: 0 ok, 2 usage, 4 damaged, 5 written by a newer version",
+    )
+    parser.add_argument("path", metavar="STORE|MODEL", type=Path)
+    parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the command."""
+    if args.path.is_dir():
+        from blocklinear.store.store import BlockStore
+
+        store = BlockStore.open(args.path)
+        print(json.dumps(store.describe()) if args.json else store.summary())
+        return 0
+    from blocklinear.model.linear import LinearModel
+
+    model = LinearModel.load(args.path)
+    if args.json:
+        print(json.dumps(model.describe()))
+    else:
+        print(model.summary())
+    return 0

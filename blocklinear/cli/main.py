@@ -1,0 +1,83 @@
+"""The entry point: reads arguments, runs one command, turns errors into exit codes."""
+
+import argparse
+import contextlib
+import os
+import re
+import signal
+import sys
+from collections.abc import Sequence
+
+from blocklinear import __version__
+from blocklinear.cli import convert, info, predict, split, train, verify
+from blocklinear.errors import BlocklinearError, MemoryBudgetError, StorageError
+
+_CLASS_WEIGHT = re.compile(r"-w([+-]?\d[\d.]*)")
+
+
+class _Terminated(BaseException):
+    """SIGTERM or SIGHUP arrived."""
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="blocklinear",
+        description="Train linear classifiers on data that does not fit in memory.",
+        epilog="exit status: 0 ok, 2 usage, 3 malformed input, 4 damaged store or model, "
+        "5 mismatch, 6 I/O, 7 memory budget, 8 store busy, 130/143 stopped by a signal",
+    )
+    parser.add_argument("--version", action="version", version=f"blocklinear {__version__}")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    for command in (split, train, predict, info, verify, convert):
+        command.add_parser(commands)
+    return parser
+
+
+def _spell_out(arguments: Sequence[str]) -> list[str]:
+    """Rewrite LIBLINEAR's ``-wLABEL W`` as ``--class-weight LABEL=W``."""
+    spelled, rest = [], iter(arguments)
+    for argument in rest:
+        if match := _CLASS_WEIGHT.fullmatch(argument):
+            spelled += ["--class-weight", f"{match[1]}={next(rest, '')}"]
+        else:
+            spelled.append(argument)
+    return spelled
+
+
+def _terminate(signum: int, frame: object) -> None:
+    raise _Terminated
+
+
+def _fail(text: str, code: int) -> int:
+    with contextlib.suppress(OSError):
+        print(f"blocklinear: {text}", file=sys.stderr)
+    return code
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line; return the exit status."""
+    args = _parser().parse_args(_spell_out(sys.argv[1:] if arguments is None else arguments))
+    for name in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(name, _terminate)
+    try:
+        status: int = args.run(args)
+        sys.stdout.flush()
+        return status
+    except BlocklinearError as error:
+        return _fail(str(error), error.exit_code)
+    except BrokenPipeError:
+        # the reader of stdout went away: nothing more can be said there, not even at exit
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 128 + signal.SIGPIPE
+    except KeyboardInterrupt:
+        return _fail("interrupted", 130)
+    except _Terminated:
+        return _fail("terminated", 143)
+    except MemoryError:
+        return _fail("out of memory\n  fix: give a smaller --memory", MemoryBudgetError.exit_code)
+    except OSError as error:
+        return _fail(f"{error.filename or 'output'}: {error.strerror}", StorageError.exit_code)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

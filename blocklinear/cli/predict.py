@@ -1,0 +1,97 @@
+"""`blocklinear predict`: labels, decision values or probabilities for a LIBSVM file."""
+
+import argparse
+import os
+import sys
+from typing import Any
+
+
+def add_parser(commands: Any) -> None:
+    """Add the command to those of the program.
+
+    Parameters
+    ----------
+    commands : the object returned by ``ArgumentParser.add_subparsers``
+    """
+    parser = commands.add_parser(
+        "predict",
+        help="predict the label of every row",
+        description="Read rows once and write one line for each, in their order.",
+        epilog="exit status: 0 done, 2 bad usage, 3 malformed input, 4 damaged model, "
+        "5 model of a newer version, 6 input or output failed, 7 memory budget too small",
+    )
+    parser.add_argument("input", metavar="INPUT", help="LIBSVM text; - is stdin")
+    parser.add_argument("model", metavar="MODEL", help="a native or LIBLINEAR model")
+    parser.add_argument("output", metavar="OUT", help="file to write; - is stdout")
+    parser.add_argument(
+        "-b",
+        dest="probability",
+        type=int,
+        choices=(0, 1),
+        default=0,
+        help="1: probabilities, for logistic models (default 0)",
+    )
+    parser.add_argument("--decision", action="store_true", help="decision values instead of labels")
+    parser.add_argument("--json", action="store_true", help="one JSON object as the result")
+    parser.add_argument("-q", "--quiet", action="store_true", help="no result line, no notes")
+    parser.add_argument("--threads", type=int, help="threads that read text")
+    parser.add_argument("--memory", metavar="SIZE", help="budget of the process, as 512M or 4G")
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the command.
+
+    Parameters
+    ----------
+    args : argparse.Namespace
+
+    Returns
+    -------
+    int
+        The exit status.
+
+    Raises
+    ------
+    BlocklinearError
+        If anything goes wrong; nothing is left under OUT then.
+    """
+    from blocklinear.errors import UsageError  # late: --help stays fast
+    from blocklinear.memory import parse_size
+    from blocklinear.model.linear import LinearModel
+    from blocklinear.model.predict import predict_stream, text_memory
+    from blocklinear.text import TextOptions
+
+    if os.path.exists(args.output) and os.path.realpath(args.output) == os.path.realpath(
+        args.model
+    ):
+        raise UsageError(f"{args.output}: is both model and output", "name another output")
+    model = LinearModel.load(args.model)
+    given: dict[str, Any] = {"index_base": model.index_base}
+    if args.threads is not None:
+        given["threads"] = args.threads
+    if args.memory is not None:
+        given["memory_bytes"] = text_memory(model, parse_size(args.memory))
+    report = predict_stream(
+        model,
+        [args.input],
+        args.output,
+        text_options=TextOptions(**given),
+        decision=args.decision,
+        probability=bool(args.probability),
+    )
+    # Predictions on stdout are not to be mixed with the result line.
+    results = sys.stderr if args.output == "-" else sys.stdout
+    if args.json:
+        print(report.to_json(), file=results)
+    if args.quiet:
+        return 0
+    if not args.json:
+        print(report.summary(), file=results)
+    if report.unknown_values:
+        text = f"{report.unknown_values} values of features that the model does not know: ignored"
+        print(f"blocklinear: {text}", file=sys.stderr)
+    if report.unknown_labels:
+        text = f"{report.unknown_labels} rows have a label that the model does not know"
+        print(f"blocklinear: {text}", file=sys.stderr)
+    return 0

@@ -1,0 +1,80 @@
+"""``blocklinear split``."""
+
+import argparse
+import time
+from typing import Any
+
+from blocklinear.cli.common import Console, add_budget, given
+
+
+def add_parser(commands: Any) -> None:
+    """Add the command."""
+    parser = commands.add_parser(
+        "split",
+        help="stream LIBSVM text into a store of compressed blocks",
+        description="Read LIBSVM text once (plain, gz, bz2, xz, zst; - is standard input) and "
+        "deal its rows at random to compressed block files.",
+        epilog="exit status: 0 ok, 2 usage, 3 malformed input (nothing is left), 5 STORE exists, "
+        "6 I/O or no space, 7 memory budget, 8 another process is splitting to STORE",
+    )
+    parser.add_argument("inputs", nargs="+", metavar="INPUT", help="LIBSVM text, or - for stdin")
+    parser.add_argument("store", metavar="STORE", help="folder to make")
+    parser.add_argument(
+        "--blocks", type=int, metavar="M", help="number of blocks (default: by --memory)"
+    )
+    parser.add_argument("--seed", type=int, default=0, metavar="S", help="of the random assignment")
+    parser.add_argument(
+        "--order", default="random", choices=("random", "file"), help="how rows go to blocks"
+    )
+    parser.add_argument(
+        "--index-base", type=int, default=1, metavar="0|1", help="smallest index (default 1)"
+    )
+    parser.add_argument(
+        "--dtype", default="float64", choices=("float64", "float32"), help="precision of values"
+    )
+    parser.add_argument(
+        "--compression", default="zstd:1", metavar="none|zstd:LEVEL", help="(default zstd:1)"
+    )
+    parser.add_argument(
+        "--on-error", default="fail", choices=("fail", "skip"), help="what a malformed line does"
+    )
+    parser.add_argument(
+        "--max-errors", type=int, default=1000, metavar="K", help="lines that may be skipped"
+    )
+    parser.add_argument(
+        "--require-final-newline", action="store_true", help="refuse text that may be cut short"
+    )
+    parser.add_argument("--force", action="store_true", help="replace STORE")
+    parser.add_argument("-q", "--quiet", action="store_true", help="no progress")
+    add_budget(parser)
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the command."""
+    from blocklinear.options import SplitOptions, TextOptions
+    from blocklinear.store.split import split
+
+    text: Any = given(threads=args.threads, memory_bytes=args.memory)
+    options = SplitOptions(
+        text=TextOptions(
+            index_base=args.index_base,
+            on_error=args.on_error,
+            max_errors=args.max_errors,
+            require_final_newline=args.require_final_newline,
+            **text,
+        ),
+        blocks=args.blocks,
+        seed=args.seed,
+        order=args.order,
+        dtype=args.dtype,
+        compression=args.compression,
+        force=args.force,
+    )
+    console, started = Console(args.quiet), time.perf_counter()
+    try:
+        store = split(args.inputs, args.store, options, console)
+    finally:
+        console.close()
+    print(f"{store.summary()}\nsplit in {time.perf_counter() - started:.2f} s")
+    return 0

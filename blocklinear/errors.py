@@ -1,0 +1,102 @@
+"""Everything that can go wrong, each kind with the exit code a script can act on."""
+
+import contextlib
+import errno
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+
+class BlocklinearError(Exception):
+    """Base of all errors raised on purpose.
+
+    The text is ``place: what`` and, on a second line, ``fix: ...``.
+    """
+
+    exit_code = 1
+
+    def __init__(self, what: str, fix: str = "") -> None:
+        self.what, self.fix = what, fix
+        super().__init__(f"{what}\n  fix: {fix}" if fix else what)
+
+    def __reduce__(self) -> tuple[object, ...]:  # survive the trip back from a worker
+        return type(self), (self.what, self.fix)
+
+
+class UsageError(BlocklinearError, ValueError):
+    """An option or argument breaks its rule."""
+
+    exit_code = 2
+
+
+class InputError(BlocklinearError, ValueError):
+    """The input data cannot be used."""
+
+    exit_code = 3
+
+
+class InputFormatError(InputError):
+    """A line of a LIBSVM file cannot be read."""
+
+    def __init__(self, path: str, line: int, column: int, problem: str, fix: str) -> None:
+        self.path, self.line, self.column, self.problem = path, line, column, problem
+        super().__init__(f"{path}:{line}:{column}: {problem}", fix)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self.path, self.line, self.column, self.problem, self.fix)
+
+
+class DamagedError(BlocklinearError):
+    """A store or a model is not what was written."""
+
+    exit_code = 4
+
+
+class MismatchError(BlocklinearError):
+    """Two whole things do not belong together: stale, other version, other options."""
+
+    exit_code = 5
+
+
+class StorageError(BlocklinearError, OSError):
+    """Reading or writing failed, or the disk is full."""
+
+    exit_code = 6
+
+
+class MemoryBudgetError(BlocklinearError, MemoryError):
+    """The work does not fit the memory budget."""
+
+    exit_code = 7
+
+
+class BusyError(BlocklinearError):
+    """Another process is writing to the store."""
+
+    exit_code = 8
+
+
+def quoted(raw: bytes | str, limit: int = 40) -> str:
+    """Return `raw` fit for a message: escaped, quoted, cut to `limit` characters."""
+    text = raw if isinstance(raw, str) else raw.decode("utf-8", "backslashreplace")
+    text = text[: limit + 1].encode("unicode_escape").decode("ascii")
+    return f"'{text}'" if len(text) <= limit else f"'{text[: limit - 3]}...'"
+
+
+@contextlib.contextmanager
+def storage_errors(path: str | os.PathLike[str], doing: str) -> Iterator[None]:
+    """Turn an OSError into a `StorageError` that names `path`, and free space when it is full."""
+    try:
+        yield
+    except StorageError:
+        raise
+    except OSError as error:
+        reason = error.strerror or str(error)
+        fix = "check the disk, the path and its permissions"
+        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+            with contextlib.suppress(OSError):
+                free = shutil.disk_usage(Path(path).absolute().parent).free
+                reason += f" ({free >> 10} KiB free)"
+            fix = "free some space, or write to another disk"
+        raise StorageError(f"{os.fspath(path)}: {doing} failed: {reason}", fix) from error

@@ -1,0 +1,69 @@
+"""Which block a row goes to, and gathering the rows of each block (Yu, Algorithm 4)."""
+
+import numpy as np
+from numba import njit
+
+
+@njit(cache=True, nogil=True)
+def _mix(x):
+    """Return 64 well mixed bits of x (the finaliser of SplitMix64, Steele et al. 2014)."""
+    x = np.uint64(x + np.uint64(0x9E3779B97F4A7C15))
+    x = np.uint64((x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9))
+    x = np.uint64((x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB))
+    return x ^ (x >> np.uint64(31))
+
+
+@njit(cache=True, nogil=True)
+def assign(seed, first_row, n_blocks, block):
+    """Draw a block for each row: hash(seed, row) mod n_blocks.
+
+    Parameters
+    ----------
+    seed : uint64
+    first_row : int64         number of the first row
+    n_blocks : int64
+    block : int64[n_rows]     written, 0 <= block < n_blocks
+    """
+    key = _mix(np.uint64(seed))
+    for i in range(block.shape[0]):
+        block[i] = np.int64(_mix(key ^ np.uint64(first_row + i)) % np.uint64(n_blocks))
+
+
+@njit(cache=True, nogil=True)
+def scatter(
+    start, stop, block, first_row, indptr, indices, mantissa, exponent, label_mantissa,
+    label_exponent, n_rows, nnz, a_row, a_length, a_label_mantissa, a_label_exponent, a_indices,
+    a_mantissa, a_exponent,
+):  # fmt: skip
+    """Append rows start..stop-1 to the arena of their blocks until one does not fit.
+
+    Parameters
+    ----------
+    block : int64[n]          block of each row
+    first_row : int64         number of row 0
+    indptr .. label_exponent  the rows, as the tokenizer leaves them
+    n_rows, nnz : int64[m]    rows and entries each block's arena holds; updated
+    a_row, a_length, a_label_mantissa : int64[m, rows]      the arena: number, entries, label
+    a_label_exponent : uint8[m, rows]
+    a_indices, a_mantissa, a_exponent : uint32, int64, uint8 [m, entries]
+
+    Returns
+    -------
+    next : int64              first row not appended: `stop`, or one whose block is full
+    """
+    for i in range(start, stop):
+        b = block[i]
+        first, length = indptr[i], indptr[i + 1] - indptr[i]
+        r, k = n_rows[b], nnz[b]
+        if r == a_row.shape[1] or k + length > a_indices.shape[1]:
+            return i
+        a_row[b, r] = first_row + i
+        a_length[b, r] = length
+        a_label_mantissa[b, r] = label_mantissa[i]
+        a_label_exponent[b, r] = label_exponent[i]
+        a_indices[b, k : k + length] = indices[first : first + length]
+        a_mantissa[b, k : k + length] = mantissa[first : first + length]
+        a_exponent[b, k : k + length] = exponent[first : first + length]
+        n_rows[b] = r + 1
+        nnz[b] = k + length
+    return stop

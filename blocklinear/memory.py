@@ -1,0 +1,73 @@
+"""The memory budget: sizes people type, and who may hold how many bytes."""
+
+import contextlib
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from blocklinear.errors import UsageError
+
+_UNITS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(i?b)?", re.IGNORECASE)
+PROCESS_BYTES = 150 << 20
+"""What the interpreter, NumPy, Numba and compiled kernels hold before any data (measured)."""
+
+
+def parse_size(text: str) -> int:
+    """Read ``512M``, ``4G``, ``1.5GiB`` as bytes; units are powers of 1024.
+
+    Raises
+    ------
+    UsageError
+        If `text` is not a positive size.
+    """
+    match = _SIZE.fullmatch(text.strip())
+    size = round(float(match[1]) * 1024 ** _UNITS[match[2].lower()]) if match else 0
+    if size <= 0:
+        raise UsageError(f"size {text!r} is not a positive number of bytes", "write 512M or 4G")
+    return size
+
+
+def format_size(n_bytes: float) -> str:
+    """Return `n_bytes` as people write it: ``1.5G``, ``300M``, ``12K``."""
+    for unit, power in (("G", 3), ("M", 2), ("K", 1)):
+        if n_bytes >= 1024**power:
+            return f"{n_bytes / 1024**power:.3g}{unit}"
+    return f"{n_bytes:.0f}B"
+
+
+def default_budget() -> int:
+    """Return half of the memory this process could have: of the machine or of its cgroup."""
+    available = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_AVPHYS_PAGES")
+    meminfo = Path("/proc/meminfo")
+    if meminfo.exists():
+        found = re.search(r"MemAvailable:\s+(\d+) kB", meminfo.read_text())
+        available = int(found[1]) * 1024 if found else available
+    for limit in _cgroup_limits():
+        with contextlib.suppress(OSError, ValueError):  # no such controller, or "max"
+            available = min(available, int(limit.read_text()))
+    return available // 2
+
+
+def _cgroup_limits() -> Iterator[Path]:
+    """Yield the files that may bound this process's memory: cgroup v2 first, then v1."""
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/self/cgroup").read_text().splitlines():
+            _, controllers, group = line.split(":", 2)
+            if controllers == "":
+                yield Path(f"/sys/fs/cgroup{group}/memory.max")
+            elif "memory" in controllers.split(","):
+                yield Path(f"/sys/fs/cgroup/memory{group}/memory.limit_in_bytes")
+    yield Path("/sys/fs/cgroup/memory.max")
+    yield Path("/sys/fs/cgroup/memory/memory.limit_in_bytes")
+
+
+def anonymous_bytes() -> int:
+    """Return the resident anonymous memory of this process (RssAnon), 0 where unknown."""
+    try:
+        status = Path("/proc/self/status").read_text()
+    except OSError:
+        return 0
+    found = re.search(r"RssAnon:\s+(\d+) kB", status)
+    return int(found[1]) * 1024 if found else 0

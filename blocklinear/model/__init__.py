@@ -1,0 +1,1 @@
+"""Models: what training ends with, their files, prediction."""

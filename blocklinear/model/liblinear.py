@@ -1,0 +1,255 @@
+"""LIBLINEAR's model text, written as its `train` writes it and read as its `predict` reads it.
+
+The format is that of `save_model` and `load_model` in LIBLINEAR's ``linear.cpp``: keys and
+values parted by blanks, ``w`` last, then one row of numbers per feature and, if there is a bias,
+one more for it.
+"""
+
+import os
+import re
+from itertools import islice
+from typing import IO, TYPE_CHECKING, Any, NoReturn
+
+import numpy as np
+import numpy.typing as npt
+
+from blocklinear.errors import DamagedError, UsageError, quoted, storage_errors
+
+if TYPE_CHECKING:
+    from blocklinear.model.linear import LinearModel
+
+_KEYS = (b"solver_type", b"nr_class", b"label", b"nr_feature", b"bias", b"rho", b"w")
+_NUMBERS_PER_WRITE = 1 << 16
+_READ_BYTES = 1 << 22
+_MAX_TOKEN_BYTES = 400  # a %.17g has 24; some programs write more digits
+_TOKEN = re.compile(rb"\s*(\S+)(?=\s)")
+_INTEGER = re.compile(rb"[+-]?[0-9]{1,10}")
+
+
+def matches(head: bytes) -> bool:
+    """Whether a file that begins with these (64) bytes claims to be a LIBLINEAR model.
+
+    Parameters
+    ----------
+    head : bytes
+
+    Returns
+    -------
+    bool
+    """
+    tokens = head.split(maxsplit=1)
+    return len(tokens) == 2 and tokens[0] in _KEYS
+
+
+def check_writable(model: "LinearModel") -> None:
+    """Refuse labels that LIBLINEAR, which keeps them in a C int, would change.
+
+    Parameters
+    ----------
+    model : LinearModel
+
+    Raises
+    ------
+    UsageError
+        If a label is not an integer of 32 bits, or features are numbered from 0.
+    """
+    for label in model.labels:
+        if not (label.is_integer() and -(1 << 31) <= label < 1 << 31):
+            raise UsageError(
+                f"label {label:.17g} is no 32-bit integer, and LIBLINEAR's models hold no others",
+                "save as 'native', or train with integer labels",
+            )
+    if model.index_base != 1:
+        raise UsageError(
+            "features are numbered from 0, and LIBLINEAR's models number them from 1",
+            "save as 'native', or train on data numbered from 1",
+        )
+
+
+def write(model: "LinearModel", stream: IO[bytes]) -> None:
+    """Write a model as LIBLINEAR does, to the byte.
+
+    Parameters
+    ----------
+    model : LinearModel
+        Checked by `check_writable`.
+    stream : binary file
+    """
+    one_class = model.solver == "ONECLASS_SVM"
+    lines = [f"solver_type {model.solver}"]
+    lines += [f"nr_class {len(model.labels) if model.is_classifier else 2}"]
+    if model.labels:
+        lines += ["label " + " ".join(f"{label:.0f}" for label in model.labels)]
+    lines += [f"nr_feature {model.n_features}"]
+    lines += [f"bias {model.bias if model.bias >= 0 else -1:.17g}"]
+    lines += [f"rho {model.rho:.17g}"] if one_class else []
+    stream.write(("\n".join(lines) + "\nw\n").encode("ascii"))
+    step = max(1, _NUMBERS_PER_WRITE // model.n_columns)
+    for start in range(0, model.n_features, step):
+        _write_rows(model.weights[start : start + step], stream)
+    if model.bias >= 0:
+        _write_rows(model.bias_weights[None, :], stream)
+
+
+def _write_rows(rows: npt.NDArray[np.float64], stream: IO[bytes]) -> None:
+    template = ("%.17g " * rows.shape[1] + "\n") * rows.shape[0]
+    stream.write((template % tuple(rows.ravel().tolist())).encode("ascii"))
+
+
+def read(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """Read a model text.
+
+    Parameters
+    ----------
+    path : path
+
+    Returns
+    -------
+    dict
+        The arguments of `LinearModel`.
+
+    Raises
+    ------
+    DamagedError
+        If the text is not a whole model; the message has the line.
+    StorageError
+        If reading fails.
+    """
+    with storage_errors(path, "read"), open(path, "rb") as stream:
+        text = _Text(os.fspath(path), stream)
+        header = _read_header(text)
+        labels = header.get("label", ())
+        n_columns = 1 if header["nr_class"] == 2 else header["nr_class"]
+        if header["solver_type"] == "MCSVM_CS":
+            n_columns = header["nr_class"]
+        n_features, bias = header["nr_feature"], header["bias"]
+        rows = text.numbers(n_features + (bias >= 0), n_columns)
+    return {
+        "weights": rows[:n_features],
+        "bias_weights": rows[n_features] if bias >= 0 else np.zeros(n_columns),
+        "bias": bias,
+        "labels": labels,
+        "solver": header["solver_type"],
+        "rho": header.get("rho", 0.0),
+    }
+
+
+def _read_header(text: "_Text") -> dict[str, Any]:
+    """Read keys in any order up to ``w``; ``label`` needs ``nr_class`` before it."""
+    header: dict[str, Any] = {"bias": -1.0}
+    while (key := text.token("a key, or w")) != b"w":
+        name = key.decode("ascii", "replace")
+        if key == b"solver_type":
+            header[name] = text.token("the solver").decode("ascii", "replace")
+        elif key in (b"nr_class", b"nr_feature"):
+            header[name] = text.integer(name)
+            if header[name] < (key == b"nr_class"):
+                text.fail(f"{name} is {header[name]}")
+        elif key in (b"bias", b"rho"):
+            header[name] = text.number(name)
+        elif key == b"label":
+            if "nr_class" not in header:
+                text.fail("label comes before nr_class")
+            header[name] = tuple(text.integer("a label") for _ in range(header["nr_class"]))
+        else:
+            text.fail(f"{quoted(key)} is not a key of a model")
+    for name in ("solver_type", "nr_class", "nr_feature"):
+        if name not in header:
+            text.fail(f"w comes before {name}")
+    return header
+
+
+class _Text:
+    """The tokens of a model text, with the line each is on."""
+
+    def __init__(self, path: str, stream: IO[bytes]) -> None:
+        self._path, self._stream = path, stream
+        self._remaining = os.fstat(stream.fileno()).st_size
+        self._buffer, self._line = b"", 1
+
+    def fail(self, problem: str) -> NoReturn:
+        """Report a fault on the current line."""
+        raise DamagedError(
+            f"{self._path}:{self._line}: {problem}", "train again, or fetch the file again"
+        )
+
+    def token(self, wanted: str) -> bytes:
+        """Take the next token of the header."""
+        while not (found := _TOKEN.match(self._buffer)):
+            more = self._stream.read(4096)
+            if not more or len(self._buffer.strip()) > _MAX_TOKEN_BYTES:
+                self.fail(f"{wanted} is missing")
+            self._remaining -= len(more)
+            self._buffer += more
+        # The newline behind a token is left, so that a fault in it has its own line.
+        self._line += self._buffer.count(b"\n", 0, found.end())
+        self._buffer = self._buffer[found.end() :]
+        return found[1]
+
+    def integer(self, name: str) -> int:
+        """Take an integer that fits a C int."""
+        token = self.token(name)
+        if not _INTEGER.fullmatch(token) or not -(1 << 31) <= int(token) < 1 << 31:
+            self.fail(f"{name} is {quoted(token)}, not an integer of 32 bits")
+        return int(token)
+
+    def number(self, name: str) -> float:
+        """Take a finite number."""
+        token = self.token(name)
+        value = _parse([token])
+        if value is None:
+            self.fail(f"{name} is {quoted(token)}, not a finite number")
+        return float(value[0])
+
+    def numbers(self, n_rows: int, n_columns: int) -> npt.NDArray[np.float64]:
+        """Take all that is left: exactly `n_rows` times `n_columns` numbers."""
+        total = n_rows * n_columns
+        most = (self._remaining + len(self._buffer)) // 2  # a digit and a blank each
+        if total > most + 1:
+            self.fail(f"w must have {total} numbers, and the file is too short for them")
+        values, done = np.empty(total), 0
+        at_end = False
+        while not at_end:
+            more = self._stream.read(_READ_BYTES)
+            at_end = not more
+            piece = self._buffer + more
+            cut = len(piece) if at_end else _last_blank(piece)
+            if cut == 0 and len(piece) > _MAX_TOKEN_BYTES:
+                self.fail(f"{quoted(piece[:99])} is not a number")
+            self._buffer = piece[cut:]
+            tokens = piece[:cut].split()
+            parsed = _parse(tokens)
+            if parsed is None:
+                bad = next(k for k, token in enumerate(tokens) if _parse([token]) is None)
+                self._skip_to(bad, piece)
+                self.fail(f"{quoted(tokens[bad])} is not a finite number")
+            if done + len(parsed) > total:
+                self._skip_to(total - done, piece)
+                self.fail(f"w goes on after its {total} numbers")
+            self._line += piece.count(b"\n", 0, cut)
+            values[done : done + len(parsed)] = parsed
+            done += len(parsed)
+        if done < total:
+            self.fail(f"w ends after {done} of {total} numbers")
+        return values.reshape(n_rows, n_columns)
+
+    def _skip_to(self, k: int, piece: bytes) -> None:
+        """Move on to the line of token `k` of a piece, for a message."""
+        token = next(islice(re.finditer(rb"\S+", piece), k, None))
+        self._line += piece.count(b"\n", 0, token.start())
+
+
+def _last_blank(piece: bytes) -> int:
+    """Return the position after which a token may be incomplete."""
+    return max(piece.rfind(b" "), piece.rfind(b"\n"), piece.rfind(b"\t")) + 1
+
+
+def _parse(tokens: list[bytes]) -> npt.NDArray[np.float64] | None:
+    """Read tokens as finite numbers; None if one is not."""
+    try:
+        values = np.fromiter(map(float, tokens), np.float64, len(tokens))
+    except ValueError:
+        return None
+    if not np.isfinite(values).all() or any(b"_" in token for token in tokens):
+        return None  # float() takes 1_000 for a number, LIBLINEAR does not
+    return values

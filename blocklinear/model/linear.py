@@ -1,0 +1,381 @@
+"""A trained linear model: its weights, what they mean, and how they are kept on disk."""
+
+import contextlib
+import math
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from blocklinear.errors import DamagedError, InputError, UsageError, storage_errors
+from blocklinear.model import liblinear, native
+from blocklinear.store.files import atomic_write
+
+Floats = npt.NDArray[np.float64]
+
+SOLVERS = {
+    "L2R_LR": 0,
+    "L2R_L2LOSS_SVC_DUAL": 1,
+    "L2R_L2LOSS_SVC": 2,
+    "L2R_L1LOSS_SVC_DUAL": 3,
+    "MCSVM_CS": 4,
+    "L1R_L2LOSS_SVC": 5,
+    "L1R_LR": 6,
+    "L2R_LR_DUAL": 7,
+    "L2R_L2LOSS_SVR": 11,
+    "L2R_L2LOSS_SVR_DUAL": 12,
+    "L2R_L1LOSS_SVR_DUAL": 13,
+    "ONECLASS_SVM": 21,
+}
+"""LIBLINEAR's names of the problems, each with its number after ``-s``."""
+
+MAX_FEATURES = 1 << 32  # indices in the text are below this
+
+
+@dataclass(frozen=True, eq=False)
+class LinearModel:
+    """A linear classifier or regressor, checked when it is made.
+
+    Parameters
+    ----------
+    weights : ndarray of float64, shape (n_features, n_columns)
+        Kept in C order. One column for two classes, for regression and for one-class models;
+        otherwise, and always for MCSVM_CS, one column for each class.
+    bias_weights : ndarray of float64, shape (n_columns,)
+        Weights of the bias feature; zeros where there is none.
+    bias : float
+        Value of the bias feature; negative means there is none.
+    labels : tuple of float
+        The classes, in LIBLINEAR's order; empty for regression and one-class models.
+    solver : str
+        LIBLINEAR's name of the problem, a key of `SOLVERS`.
+    index_base : int
+        The number the training text gave to the first feature, 0 or 1.
+    metadata : dict
+        Anything else worth keeping, as JSON holds it: numbers that are not finite become None.
+    rho : float
+        Subtracted from the decision value; for one-class models only.
+
+    Raises
+    ------
+    UsageError
+        If the parts do not fit together, or a weight is not finite.
+    """
+
+    weights: Floats
+    bias_weights: Floats
+    bias: float
+    labels: tuple[float, ...]
+    solver: str
+    index_base: int = 1
+    metadata: dict[str, Any] = field(default_factory=dict)
+    rho: float = 0.0
+
+    def __post_init__(self) -> None:
+        for name in ("weights", "bias_weights"):
+            array = np.ascontiguousarray(getattr(self, name), dtype=np.float64)
+            object.__setattr__(self, name, array)
+        object.__setattr__(self, "bias", float(self.bias))
+        object.__setattr__(self, "rho", float(self.rho))
+        object.__setattr__(self, "labels", tuple(float(label) for label in self.labels))
+        object.__setattr__(self, "metadata", {k: _plain(v) for k, v in self.metadata.items()})
+        for problem in self._problems():
+            raise UsageError(f"model: {problem}", "build the model from parts of one training run")
+
+    def _problems(self) -> Iterator[str]:
+        if self.solver not in SOLVERS:
+            yield f"solver {self.solver!r} is not one of {', '.join(SOLVERS)}"
+        if self.index_base not in (0, 1):
+            yield f"index_base must be 0 or 1, got {self.index_base}"
+        if not all(math.isfinite(label) for label in self.labels):
+            yield "labels must be finite"
+        if len(set(self.labels)) != len(self.labels):
+            yield "labels must differ from one another"
+        if self.is_classifier != bool(self.labels):
+            yield f"{self.solver} with {len(self.labels)} labels"
+        if self.weights.ndim != 2 or self.weights.shape[0] > MAX_FEATURES:
+            yield f"weights must be (n_features, n_columns), got shape {self.weights.shape}"
+        columns = expected_columns(self.solver, len(self.labels))
+        if self.weights.shape[1] != columns or self.bias_weights.shape != (columns,):
+            shapes = f"{self.weights.shape} and {self.bias_weights.shape}"
+            yield f"weights and bias_weights must have {columns} columns, got {shapes}"
+        if not (_finite(self.weights) and _finite(self.bias_weights)):
+            yield "weights must be finite"
+        if not (math.isfinite(self.bias) and math.isfinite(self.rho)):
+            yield f"bias and rho must be finite, got {self.bias} and {self.rho}"
+        if self.bias < 0 and self.bias_weights.any():
+            yield f"bias {self.bias:g} means none, yet its weights are not zero"
+        if self.rho != 0.0 and self.solver != "ONECLASS_SVM":
+            yield f"rho must be 0 for {self.solver}, got {self.rho}"
+
+    @property
+    def n_features(self) -> int:
+        """Number of features, without the bias."""
+        return len(self.weights)
+
+    @property
+    def n_columns(self) -> int:
+        """Number of decision values of a row."""
+        return len(self.bias_weights)
+
+    @property
+    def is_classifier(self) -> bool:
+        """Whether `labels` name classes: neither regression nor one-class."""
+        return SOLVERS.get(self.solver, 0) < 11
+
+    @property
+    def is_regressor(self) -> bool:
+        """Whether the decision value itself is the prediction."""
+        return 11 <= SOLVERS[self.solver] <= 13
+
+    @property
+    def is_logistic(self) -> bool:
+        """Whether decision values have a meaning as probabilities."""
+        return SOLVERS[self.solver] in (0, 6, 7)
+
+    @property
+    def outcomes(self) -> tuple[float, ...]:
+        """What `predict` may return: the labels, or 1 and -1; empty for regression."""
+        return (1.0, -1.0) if self.solver == "ONECLASS_SVM" else self.labels
+
+    @property
+    def intercept(self) -> Floats:
+        """What is added to each decision value, shape (n_columns,)."""
+        return max(self.bias, 0.0) * self.bias_weights - self.rho
+
+    def decision_function(self, X: Any) -> Floats:
+        """Compute the decision values of some rows.
+
+        Parameters
+        ----------
+        X : scipy sparse matrix or array_like, shape (n_rows, any)
+            Column j is feature j, counted from 0; columns the model does not know are ignored.
+
+        Returns
+        -------
+        ndarray of float64, shape (n_rows,) or (n_rows, n_columns)
+            One value a row if the model has one column.
+
+        Raises
+        ------
+        InputError
+            If `X` does not have two dimensions.
+        """
+        from scipy.sparse import issparse  # late: `info` does without scipy
+
+        rows = X.tocsr() if issparse(X) else np.asarray(X, dtype=np.float64)
+        if rows.ndim != 2:
+            raise InputError(f"X has shape {rows.shape}", "give it two dimensions: rows, features")
+        known = min(rows.shape[1], self.n_features)
+        if rows.shape[1] > known:
+            rows = rows[:, :known]
+        decisions = np.asarray(rows @ self.weights[:known]) + self.intercept
+        return decisions[:, 0] if self.n_columns == 1 else decisions
+
+    def class_indices(self, decisions: Floats) -> npt.NDArray[np.intp]:
+        """Choose an outcome for each row by LIBLINEAR's rule.
+
+        Parameters
+        ----------
+        decisions : ndarray of float64, shape (n_rows, n_columns)
+
+        Returns
+        -------
+        ndarray of intp, shape (n_rows,)
+            Positions in `outcomes`. Of two: the first if its value is above 0, also for
+            MCSVM_CS; of more: the first of the largest.
+        """
+        if len(self.outcomes) == 2:
+            chosen: npt.NDArray[np.intp] = (~(decisions[:, 0] > 0)).astype(np.intp)
+        else:
+            chosen = np.argmax(decisions, axis=1)
+        return chosen
+
+    def predict(self, X: Any) -> Floats:
+        """Predict the label, or the value in regression, of each row of `X`.
+
+        Parameters
+        ----------
+        X : scipy sparse matrix or array_like, shape (n_rows, any)
+            As for `decision_function`.
+
+        Returns
+        -------
+        ndarray of float64, shape (n_rows,)
+        """
+        decisions = self.decision_function(X)
+        if self.is_regressor:
+            return decisions
+        table = np.array(self.outcomes)
+        return table[self.class_indices(decisions.reshape(len(decisions), self.n_columns))]
+
+    def save(
+        self, path: str | os.PathLike[str], format: Literal["native", "liblinear"] = "native"
+    ) -> None:
+        """Write the model under `path`, whole or not at all.
+
+        Parameters
+        ----------
+        path : path
+            Nothing, an empty file or another model may be there.
+        format : {"native", "liblinear"}
+            `liblinear` is the text that LIBLINEAR's own programs read; it keeps no metadata.
+
+        Raises
+        ------
+        UsageError
+            If `path` holds something that is not a model, `format` is unknown, or the model
+            cannot be told in LIBLINEAR's text.
+        StorageError
+            If writing fails.
+        """
+        if format not in ("native", "liblinear"):
+            raise UsageError(f"format {format!r} is unknown", "use 'native' or 'liblinear'")
+        if format == "liblinear":
+            liblinear.check_writable(self)
+        check_replaceable(Path(path))
+        with atomic_write(path) as stream:
+            (native if format == "native" else liblinear).write(self, stream)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Self:
+        """Read a model of either format, told apart by the first bytes.
+
+        Parameters
+        ----------
+        path : path
+
+        Returns
+        -------
+        LinearModel
+
+        Raises
+        ------
+        DamagedError
+            If the file is not a whole model.
+        MismatchError
+            If a newer version of the program wrote it.
+        MemoryBudgetError
+            If the weights cannot fit the memory of this machine.
+        StorageError
+            If the file cannot be read.
+        """
+        kind = recognise(path)
+        if kind is None:
+            raise DamagedError(
+                f"{os.fspath(path)}: this is not a model",
+                "give a file written by `blocklinear train` or by LIBLINEAR",
+            )
+        fields = native.read(path) if kind == "native" else liblinear.read(path)
+        try:
+            return cls(**fields)
+        except UsageError as error:
+            raise DamagedError(
+                f"{os.fspath(path)}: {error.what}", "train again, or fetch the file again"
+            ) from error
+
+    def describe(self) -> dict[str, Any]:
+        """Return what ``info --json`` prints: the metadata and the shape of the model."""
+        return {
+            **self.metadata,
+            "solver": self.solver,
+            "labels": list(self.labels),
+            "features": self.n_features,
+            "columns": self.n_columns,
+            "nonzero_weights": int(np.count_nonzero(self.weights)),
+            "bias": self.bias,
+            "index_base": self.index_base,
+        }
+
+    def summary(self) -> str:
+        """Describe the model in a few lines for people."""
+        lines = {"solver": f"{self.solver} (-s {SOLVERS[self.solver]})"}
+        if self.labels:
+            shown = " ".join(f"{label:.17g}" for label in self.labels[:10])
+            more = " ..." if len(self.labels) > 10 else ""
+            lines["classes"] = f"{len(self.labels)}: {shown}{more}"
+        lines["features"] = f"{self.n_features} (numbered from {self.index_base})"
+        lines["nonzero weights"] = f"{np.count_nonzero(self.weights)} of {self.weights.size}"
+        lines["bias"] = f"{self.bias:g}" if self.bias >= 0 else "none"
+        if "C" in self.metadata:
+            lines["C"] = str(self.metadata["C"])
+        certificate = self.metadata.get("certificate")
+        if isinstance(certificate, Mapping) and isinstance(certificate.get("gap"), int | float):
+            lines["certified gap"] = f"{certificate['gap']:.3g}"
+        return "\n".join(f"{name:<16} {text}" for name, text in lines.items())
+
+
+def expected_columns(solver: str, n_labels: int) -> int:
+    """Return how many decision values a model of this kind has (1 if `solver` is no classifier).
+
+    Parameters
+    ----------
+    solver : str
+        A key of `SOLVERS`.
+    n_labels : int
+
+    Returns
+    -------
+    int
+    """
+    return max(n_labels, 1) if n_labels != 2 or solver == "MCSVM_CS" else 1
+
+
+def recognise(path: str | os.PathLike[str]) -> Literal["native", "liblinear"] | None:
+    """Tell from the first bytes of a file which kind of model it is, None if neither.
+
+    Parameters
+    ----------
+    path : path
+
+    Returns
+    -------
+    {"native", "liblinear"} or None
+
+    Raises
+    ------
+    StorageError
+        If the file cannot be read.
+    """
+    with storage_errors(path, "read"), open(path, "rb") as stream:
+        head = stream.read(64)
+    if native.matches(head):
+        return "native"
+    return "liblinear" if liblinear.matches(head) else None
+
+
+def check_replaceable(target: Path) -> None:
+    """Refuse to replace anything that is not a model: most likely a mistyped argument."""
+    with contextlib.suppress(FileNotFoundError):
+        size = target.stat().st_size
+        if not target.is_file():
+            raise UsageError(f"{target}: not a regular file", "give the model a name of its own")
+        if size and recognise(target) is None:
+            raise UsageError(
+                f"{target}: exists and is not a model", "choose another name, or delete it first"
+            )
+
+
+def _finite(array: Floats) -> bool:
+    """Whether all is finite, without a temporary as long as the weights."""
+    return array.size == 0 or bool(np.isfinite(array.min()) and np.isfinite(array.max()))
+
+
+def _plain(value: Any) -> Any:
+    """Return `value` as JSON will give it back; None for numbers that JSON lacks."""
+    match value:
+        case None | bool() | str():
+            return value
+        case int() | np.integer():
+            return int(value)
+        case float() | np.floating():
+            return float(value) if math.isfinite(value) else None
+        case list() | tuple():
+            return [_plain(item) for item in value]
+        case dict() if all(isinstance(key, str) for key in value):
+            return {key: _plain(item) for key, item in value.items()}
+    raise UsageError(f"metadata holds a {type(value).__name__}", "keep to what JSON can hold")

@@ -1,0 +1,294 @@
+"""The native model file: an uncompressed ``.npz`` that is either intact or refused.
+
+Members, in this order, each an ``.npy`` of version 1.0 behind a prefix of 128 bytes:
+
+=============  ==============================  ====================================================
+header         uint8 (any,)                    JSON: format, version, shapes and everything small
+bias_weights   float64 (n_columns,)
+weights        float64 (n_features, n_columns)     layout "dense" only
+rows           uint32 (n_rows_stored,)             layout "sparse": features with a nonzero weight
+row_weights    float64 (n_rows_stored, n_columns)  layout "sparse": their weights
+sha256         uint8 (32,)                     digest of the names and data of the members above
+=============  ==============================  ====================================================
+
+Nothing is compressed, so no member can be larger than the file, and what is allocated is bounded
+by bytes that exist. The prefix follows from type and shape and is compared, never parsed.
+"""
+
+import contextlib
+import errno
+import hashlib
+import json
+import math
+import os
+import struct
+import zipfile
+import zlib
+from collections.abc import Iterator
+from typing import IO, TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from blocklinear.errors import DamagedError, MemoryBudgetError, MismatchError, storage_errors
+from blocklinear.memory import default_budget, format_size
+
+if TYPE_CHECKING:
+    from blocklinear.model.linear import LinearModel
+
+FORMAT = "blocklinear model"
+VERSION = 1
+_PREFIX_BYTES = 128
+_PIECE_BYTES = 1 << 24
+_MAX_FEATURES = 1 << 32
+_FIX = "train again, or fetch the file again"
+
+
+def matches(head: bytes) -> bool:
+    """Whether a file that begins with these (64) bytes claims to be a native model.
+
+    Parameters
+    ----------
+    head : bytes
+
+    Returns
+    -------
+    bool
+    """
+    return head[:4] == b"PK\x03\x04" and head[30:40] == b"header.npy"
+
+
+def write(model: "LinearModel", stream: IO[bytes]) -> None:
+    """Write a model; the same model gives the same bytes.
+
+    Parameters
+    ----------
+    model : LinearModel
+    stream : binary file, seekable
+    """
+    header: dict[str, Any] = {
+        "format": FORMAT,
+        "version": VERSION,
+        "solver": model.solver,
+        "labels": list(model.labels),
+        "bias": model.bias,
+        "rho": model.rho,
+        "index_base": model.index_base,
+        "n_features": model.n_features,
+        "n_columns": model.n_columns,
+        "metadata": model.metadata,
+    }
+    # By bits, so that -0.0 comes back as it was.
+    rows = np.flatnonzero(model.weights.view(np.uint64).any(axis=1))
+    arrays: dict[str, npt.NDArray[Any]] = {"bias_weights": model.bias_weights.astype("<f8")}
+    if len(rows) * (4 + 8 * model.n_columns) < model.weights.nbytes:
+        header |= {"layout": "sparse", "n_rows_stored": len(rows)}
+        arrays |= {"rows": rows.astype("<u4"), "row_weights": model.weights[rows].astype("<f8")}
+    else:
+        header |= {"layout": "dense"}
+        arrays["weights"] = model.weights.astype("<f8", copy=False)
+    text = json.dumps(header, allow_nan=False, separators=(",", ":"), sort_keys=True).encode()
+    digest = hashlib.sha256()
+    with zipfile.ZipFile(stream, "w", zipfile.ZIP_STORED) as archive:
+        for name, array in {"header": np.frombuffer(text, np.uint8), **arrays}.items():
+            digest.update(name.encode())
+            for piece in _write_member(archive, name, array):
+                digest.update(piece)
+        seal = np.frombuffer(digest.digest(), np.uint8)
+        for _ in _write_member(archive, "sha256", seal):
+            pass
+
+
+def _write_member(
+    archive: zipfile.ZipFile, name: str, array: npt.NDArray[Any]
+) -> Iterator[memoryview]:
+    """Write one array, yielding its bytes in pieces on the way."""
+    info = zipfile.ZipInfo(f"{name}.npy", (1980, 1, 1, 0, 0, 0))  # no clock: same bytes each time
+    info.create_system = 3
+    info.external_attr = 0o600 << 16
+    data = array.reshape(-1).view(np.uint8)
+    with archive.open(info, "w", force_zip64=True) as member:
+        member.write(_prefix(array.dtype.str, array.shape))
+        for start in range(0, len(data), _PIECE_BYTES):
+            piece = data[start : start + _PIECE_BYTES].data
+            member.write(piece)
+            yield piece
+
+
+def _prefix(dtype: str, shape: tuple[int, ...]) -> bytes:
+    """Return what NumPy puts before the data of an ``.npy``, padded to 128 bytes."""
+    text = f"{{'descr': '{dtype}', 'fortran_order': False, 'shape': {shape}, }}"
+    padded = text.ljust(_PREFIX_BYTES - 11) + "\n"
+    return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(padded)) + padded.encode("ascii")
+
+
+def read(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """Read a model file.
+
+    Parameters
+    ----------
+    path : path
+
+    Returns
+    -------
+    dict
+        The arguments of `LinearModel`.
+
+    Raises
+    ------
+    DamagedError
+        If the file is not, byte for byte, what was written.
+    MismatchError
+        If its format version is newer than this program.
+    MemoryBudgetError
+        If the weights cannot fit the memory of this machine.
+    StorageError
+        If reading fails.
+    """
+    name = os.fspath(path)
+    with storage_errors(path, "read"), open(path, "rb") as stream, _damage(name):
+        size = os.fstat(stream.fileno()).st_size
+        with zipfile.ZipFile(stream) as archive:
+            source = _Members(archive, size)
+            header = _read_header(name, source)
+            fields = _read_arrays(name, header, source)
+            if sorted(archive.namelist()) != sorted(source.seen):
+                raise ValueError("it has other members than a model")
+        return fields
+
+
+@contextlib.contextmanager
+def _damage(name: str) -> Iterator[None]:
+    """Turn whatever a hostile archive provokes into a `DamagedError`."""
+    try:
+        yield
+    except (
+        zipfile.BadZipFile,
+        zlib.error,
+        struct.error,
+        ArithmeticError,
+        EOFError,
+        LookupError,
+        RuntimeError,  # an "encrypted" or otherwise unknown member; too deep JSON
+        TypeError,
+        ValueError,
+    ) as error:
+        problem = error.args[0] if error.args else type(error).__name__
+        raise DamagedError(f"{name}: the model is damaged: {problem}", _FIX) from error
+    except OSError as error:
+        if error.errno != errno.EINVAL:  # a directory entry that points before the file
+            raise
+        raise DamagedError(f"{name}: the model is damaged: {error.strerror}", _FIX) from error
+
+
+class _Members:
+    """The arrays of an archive, each checked against the file's size before it is allocated."""
+
+    def __init__(self, archive: zipfile.ZipFile, file_bytes: int) -> None:
+        self._archive, self._file_bytes = archive, file_bytes
+        self._digest = hashlib.sha256()
+        self.seen: list[str] = []
+
+    def read(self, name: str, dtype: str, shape: tuple[int, ...] | None) -> npt.NDArray[Any]:
+        """Return a member; a shape of None takes a vector as long as it comes."""
+        info = self._archive.getinfo(f"{name}.npy")
+        data_bytes = info.file_size - _PREFIX_BYTES
+        itemsize = np.dtype(dtype).itemsize
+        expected = data_bytes if shape is None else math.prod(shape) * itemsize
+        if (
+            info.compress_type != zipfile.ZIP_STORED
+            or info.compress_size != info.file_size
+            or not 0 <= data_bytes == expected <= self._file_bytes
+        ):
+            raise ValueError(f"{name} is {data_bytes} bytes long, not {expected}")
+        shape = (data_bytes // itemsize,) if shape is None else shape
+        array = np.empty(shape, dtype)
+        view = array.reshape(-1).view(np.uint8)
+        self._digest.update(name.encode())
+        with self._archive.open(info) as member:
+            if member.read(_PREFIX_BYTES) != _prefix(dtype, shape):
+                raise ValueError(f"{name} is not of type {dtype} and shape {shape}")
+            for start in range(0, data_bytes, _PIECE_BYTES):
+                piece = member.read(min(_PIECE_BYTES, data_bytes - start))
+                view[start : start + _PIECE_BYTES] = np.frombuffer(piece, np.uint8)
+                self._digest.update(piece)
+        self.seen.append(info.filename)
+        return array
+
+    def check_digest(self) -> None:
+        """Compare the digest of all that was read with the one in the archive."""
+        actual = self._digest.digest()
+        if self.read("sha256", "|u1", (32,)).tobytes() != actual:
+            raise ValueError("its sha256 does not match")
+
+
+def _read_header(name: str, source: _Members) -> dict[str, Any]:
+    header = json.loads(source.read("header", "|u1", None).tobytes())
+    if not isinstance(header, dict) or header.get("format") != FORMAT:
+        raise ValueError("the header is not a model's")
+    version = _integer(header, "version", 1 << 31)
+    if version > VERSION:
+        raise MismatchError(
+            f"{name}: model format {version} is newer than {VERSION}, the newest known here",
+            "use a newer blocklinear, or convert the model with the one that wrote it",
+        )
+    if version < 1:
+        raise ValueError(f"format version {version} never existed")
+    return header
+
+
+def _read_arrays(name: str, header: dict[str, Any], source: _Members) -> dict[str, Any]:
+    n_features = _integer(header, "n_features", _MAX_FEATURES)
+    n_columns = _integer(header, "n_columns", 1 << 31)
+    labels, metadata = header["labels"], header["metadata"]
+    if not isinstance(labels, list) or not isinstance(metadata, dict):
+        raise ValueError("labels or metadata are of the wrong type")
+    fields: dict[str, Any] = {
+        "bias_weights": source.read("bias_weights", "<f8", (n_columns,)),
+        "labels": tuple(_number(label) for label in labels),
+        "bias": _number(header["bias"]),
+        "rho": _number(header["rho"]),
+        "solver": str(header["solver"]),
+        "index_base": _integer(header, "index_base", 1),
+        "metadata": metadata,
+    }
+    if header["layout"] == "dense":
+        fields["weights"] = source.read("weights", "<f8", (n_features, n_columns))
+        source.check_digest()
+        return fields
+    if header["layout"] != "sparse":
+        raise ValueError(f"layout {header['layout']!r} is unknown")
+    n_stored = _integer(header, "n_rows_stored", n_features)
+    rows = source.read("rows", "<u4", (n_stored,))
+    row_weights = source.read("row_weights", "<f8", (n_stored, n_columns))
+    source.check_digest()
+    if n_stored and (rows[-1] >= n_features or (rows[1:] <= rows[:-1]).any()):
+        raise ValueError("rows are not strictly increasing feature numbers")
+    fields["weights"] = _zeros(name, n_features, n_columns)
+    fields["weights"][rows] = row_weights
+    return fields
+
+
+def _zeros(name: str, n_features: int, n_columns: int) -> npt.NDArray[np.float64]:
+    """Allocate weights, unless the machine has no room: here alone the file is no bound."""
+    needed, available = 8 * n_features * n_columns, 2 * default_budget()
+    if needed > available:
+        raise MemoryBudgetError(
+            f"{name}: {n_features} x {n_columns} weights need {format_size(needed)}, "
+            f"{format_size(available)} are available",
+            "use a machine with more memory",
+        )
+    return np.zeros((n_features, n_columns))
+
+
+def _integer(header: dict[str, Any], key: str, most: int) -> int:
+    value = header[key]
+    if type(value) is not int or not 0 <= value <= most:
+        raise ValueError(f"{key} is {str(value)[:40]}, not an integer from 0 to {most}")
+    return value
+
+
+def _number(value: Any) -> float:
+    if type(value) not in (int, float):
+        raise ValueError(f"{str(value)[:40]!r} is not a number")
+    return float(value)

@@ -1,0 +1,277 @@
+"""Prediction as a stream: rows in, one line a row out, in memory that does not grow."""
+
+import contextlib
+import json
+import os
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from blocklinear.errors import MemoryBudgetError, StorageError, UsageError, storage_errors
+from blocklinear.kernels.margins import decision_values
+from blocklinear.memory import PROCESS_BYTES, format_size
+from blocklinear.model.linear import LinearModel
+from blocklinear.model.metrics import AccuracyCounter, RegressionErrors, Score
+from blocklinear.store.files import atomic_write
+from blocklinear.text import Rows, TextOptions, read_rows
+
+Floats = npt.NDArray[np.float64]
+Formatter = Callable[[Any, Floats], bytes]
+"""From chosen outcomes (None in regression) and decision values to lines."""
+
+_VALUES_PER_STEP = 1 << 18  # decision values held, and formatted, at a time
+_LEAST_TEXT_BYTES = 16 << 20
+
+
+@dataclass(frozen=True)
+class PredictionProgress:
+    """How far a prediction is.
+
+    Parameters
+    ----------
+    rows : int
+        Rows predicted so far.
+    """
+
+    rows: int
+
+
+@dataclass(frozen=True)
+class PredictionReport:
+    """What came of a prediction.
+
+    Parameters
+    ----------
+    rows : int
+        Rows read, and lines written for them.
+    unknown_values : int
+        Stored values ignored because the model has no weight for their feature.
+    unknown_labels : int
+        Rows whose label the model does not know; they count as wrong.
+    score : Score
+        Accuracy, or the errors of a regression.
+    """
+
+    rows: int
+    unknown_values: int
+    unknown_labels: int
+    score: Score
+
+    def summary(self) -> str:
+        """Return the score in LIBLINEAR's words, without a final newline."""
+        return self.score.summary()
+
+    def to_json(self) -> str:
+        """Return one JSON object."""
+        counts = {"unknown_values": self.unknown_values, "unknown_labels": self.unknown_labels}
+        return json.dumps(self.score.as_dict() | counts)
+
+
+def predict_stream(
+    model: LinearModel,
+    inputs: Sequence[str],
+    output: str | os.PathLike[str],
+    *,
+    text_options: TextOptions | None = None,
+    decision: bool = False,
+    probability: bool = False,
+    listener: Callable[[PredictionProgress], None] | None = None,
+) -> PredictionReport:
+    """Predict every row of some LIBSVM files, in order, one line each.
+
+    Parameters
+    ----------
+    model : LinearModel
+    inputs : sequence of str
+        Files; ``-`` is stdin.
+    output : path
+        Appears whole or not at all, unless it is ``-`` (stdout) or a device.
+    text_options : TextOptions, optional
+        How to read; by default with the features numbered as the model's were.
+    decision : bool
+        Write all decision values of a row (``%.17g``, parted by blanks) instead of its label.
+    probability : bool
+        Write LIBLINEAR's ``-b 1`` form: a line ``labels ...``, then label and probabilities.
+    listener : callable, optional
+        Called with a `PredictionProgress` after each part of the input.
+
+    Returns
+    -------
+    PredictionReport
+
+    Raises
+    ------
+    UsageError
+        If the output is wanted in two forms, in one that the model cannot give, or over an input.
+    InputFormatError
+        If a line cannot be read.
+    StorageError
+        If reading or writing fails.
+    """
+    head, format_rows = _formatter(model, decision, probability)
+    _check_distinct(inputs, output)
+    options = text_options or TextOptions(index_base=model.index_base)
+    score: Score = RegressionErrors() if model.is_regressor else AccuracyCounter()
+    table = np.array(model.outcomes)
+    rows = unknown_values = unknown_labels = 0
+    with _open_output(output) as stream:
+        stream.write(head)
+        for batch in read_rows(inputs, options):
+            for labels, decisions, unknown in _decide(model, batch, options.index_base):
+                chosen = None if model.is_regressor else model.class_indices(decisions)
+                if chosen is None:
+                    predicted = decisions[:, 0]
+                else:
+                    predicted = table[chosen]
+                    unknown_labels += int(np.count_nonzero(~np.isin(labels, table)))
+                stream.write(format_rows(chosen, decisions))
+                score.add(labels, predicted)
+                rows += len(labels)
+                unknown_values += unknown
+            if listener is not None:
+                listener(PredictionProgress(rows))
+    return PredictionReport(rows, unknown_values, unknown_labels, score)
+
+
+def text_memory(model: LinearModel, memory_bytes: int) -> int:
+    """Return what a budget leaves for reading text once the process and the model have theirs.
+
+    Parameters
+    ----------
+    model : LinearModel
+    memory_bytes : int
+        The budget of the whole process.
+
+    Returns
+    -------
+    int
+
+    Raises
+    ------
+    MemoryBudgetError
+        If that is too little; the message has the smallest budget that would do.
+    """
+    step_bytes = 16 * max(_VALUES_PER_STEP, model.n_columns)
+    taken = PROCESS_BYTES + model.weights.nbytes + step_bytes
+    if memory_bytes - taken < _LEAST_TEXT_BYTES:
+        raise MemoryBudgetError(
+            f"memory budget of {format_size(memory_bytes)}: the program takes "
+            f"{format_size(PROCESS_BYTES)}, the model {format_size(model.weights.nbytes)}, "
+            f"decision values {format_size(step_bytes)}, text at least "
+            f"{format_size(_LEAST_TEXT_BYTES)}",
+            f"give it --memory {-(-(taken + _LEAST_TEXT_BYTES) // 2**20)}M or more",
+        )
+    return memory_bytes - taken
+
+
+def _decide(
+    model: LinearModel, batch: Rows, index_base: int
+) -> Iterator[tuple[Floats, Floats, int]]:
+    """Yield labels, decision values and the number of ignored values, some rows at a time."""
+    values, labels, intercept = batch.values(), batch.labels(), model.intercept
+    step = max(1, _VALUES_PER_STEP // model.n_columns)
+    out = np.empty((min(step, batch.n_rows), model.n_columns))
+    for start in range(0, batch.n_rows, step):
+        stop = min(start + step, batch.n_rows)
+        decisions = out[: stop - start]
+        unknown = decision_values(
+            batch.indptr[start : stop + 1],
+            batch.indices,
+            values,
+            index_base,
+            model.weights,
+            intercept,
+            decisions,
+        )
+        yield labels[start:stop], decisions, int(unknown)
+
+
+def _formatter(model: LinearModel, decision: bool, probability: bool) -> tuple[bytes, Formatter]:
+    """Return what the output begins with, and how rows become lines."""
+    if decision and probability:
+        raise UsageError("decision values and probabilities are wanted in one file", "ask for one")
+    if probability and not model.is_logistic:
+        raise UsageError(
+            "probability output is only supported for logistic regression",
+            f"leave out -b 1: the model is {model.solver}",
+        )
+    names = [f"{label:.17g}" for label in model.outcomes]
+    if probability:
+        head = f"labels {' '.join(names)}\n".encode("ascii")
+        return head, _probability_lines(model)
+    if decision or model.is_regressor:
+        return b"", _decision_lines
+    lines = np.array([f"{name}\n".encode("ascii") for name in names], dtype=object)
+
+    def label_lines(chosen: Any, decisions: Floats) -> bytes:
+        return b"".join(lines[chosen].tolist())
+
+    return b"", label_lines
+
+
+def _decision_lines(chosen: Any, decisions: Floats) -> bytes:
+    line = " ".join(["%.17g"] * decisions.shape[1]) + "\n"
+    return (line * len(decisions) % tuple(decisions.ravel().tolist())).encode("ascii")
+
+
+def _probability_lines(model: LinearModel) -> Formatter:
+    names = np.array([f"{label:g}" for label in model.outcomes], dtype=object)
+    line = "%s" + " %g" * len(names) + "\n"
+
+    def lines(chosen: Any, decisions: Floats) -> bytes:
+        shares = _probabilities(decisions, len(names))
+        cells = np.column_stack([names[chosen], shares.astype(object)])
+        return (line * len(shares) % tuple(cells.ravel().tolist())).encode("ascii")
+
+    return lines
+
+
+def _probabilities(decisions: Floats, n_classes: int) -> Floats:
+    """Return P(class | row), shape (n_rows, n_classes), as LIBLINEAR's `predict_probability`."""
+    with np.errstate(over="ignore"):  # exp of a large -d is inf, and 1 / (1 + inf) is right
+        shares: Floats = 1.0 / (1.0 + np.exp(-decisions))
+    if n_classes == 2:
+        return np.column_stack([shares[:, 0], 1.0 - shares[:, 0]])
+    totals = shares.sum(axis=1, keepdims=True)
+    with np.errstate(invalid="ignore"):  # all shares underflowed: nan, as there
+        normalised: Floats = shares / totals
+    return normalised
+
+
+def _check_distinct(inputs: Sequence[str], output: str | os.PathLike[str]) -> None:
+    for name in inputs:
+        with contextlib.suppress(OSError):
+            if Path(output).is_file() and os.path.samefile(name, output):
+                raise UsageError(
+                    f"{os.fspath(output)}: is both input and output", "name another output"
+                )
+
+
+@contextlib.contextmanager
+def _open_output(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
+    """Open what predictions go to: stdout, a device as it is, or a file that appears whole."""
+    name = os.fspath(path)
+    if name == "-":
+        try:
+            yield sys.stdout.buffer
+            sys.stdout.buffer.flush()
+        except (BrokenPipeError, StorageError):
+            raise  # the reader went away, which is not for us to report
+        except OSError as error:
+            raise StorageError(
+                f"standard output: write failed: {error.strerror}", "check what it goes to"
+            ) from error
+    elif name.startswith(("/dev/", "/proc/")) or (
+        os.path.exists(name) and not os.path.isfile(name)
+    ):
+        # Renaming a file onto /dev/null would replace the device.
+        with storage_errors(name, "write"), open(name, "wb") as stream:
+            yield stream
+    else:
+        with atomic_write(os.path.realpath(name)) as stream:
+            yield stream

@@ -1,0 +1,183 @@
+r"""The block file: immutable, every byte of it under a checksum.
+
+Layout, all integers little-endian::
+
+    header    32 bytes    magic "BLKBLOCK", u32 version, u32 block number, u64 0, u32 0, CRC-32
+    chunk ...             see `store.codec`
+    table     24 bytes a chunk: u64 offset, u32 bytes, u32 rows, u32 nnz, u32 CRC-32 of the chunk
+    trailer   20 bytes    u32 chunks, u32 CRC-32 of the table, magic "BLKEND\0\0", CRC-32 of these
+
+The manifest holds the CRC-32 of the table, so a whole and valid block of another store, or an older
+one of the same number, is told from the right one without reading it all.
+"""
+
+import hashlib
+import os
+import stat
+import struct
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from blocklinear.errors import DamagedError, storage_errors
+from blocklinear.store.files import sync_file
+from blocklinear.store.manifest import BlockRecord
+
+VERSION = 1
+_HEADER = struct.Struct("<8sIIQI")
+_ENTRY = np.dtype(
+    [("offset", "<u8"), ("bytes", "<u4"), ("rows", "<u4"), ("nnz", "<u4"), ("crc", "<u4")]
+)
+_TRAILER = struct.Struct("<II8s")
+_CRC = struct.Struct("<I")
+MAX_CHUNK_BYTES = 1 << 32
+
+
+def _sealed(data: bytes) -> bytes:
+    return data + _CRC.pack(zlib.crc32(data))
+
+
+def _header(number: int) -> bytes:
+    return _sealed(_HEADER.pack(b"BLKBLOCK", VERSION, number, 0, 0))
+
+
+HEADER_BYTES = len(_header(0))
+TRAILER_BYTES = _TRAILER.size + _CRC.size
+
+
+class BlockWriter:
+    """Appends chunks to one block file, opening it only while it writes (blocks may be many)."""
+
+    def __init__(self, folder: Path, number: int) -> None:
+        self.path = folder / f"b{number:08d}.blk"
+        self._number = number
+        self._entries: list[tuple[int, int, int, int, int]] = []
+        self._bytes = 0
+        self._digest = hashlib.sha256()
+        self.max_index = -1
+        self._append(_header(number), "xb")
+
+    def _append(self, data: bytes, mode: str = "ab") -> None:
+        with storage_errors(self.path, "write"), open(self.path, mode) as stream:
+            stream.write(data)
+        self._digest.update(data)
+        self._bytes += len(data)
+
+    def append(self, chunk: bytes, rows: int, nnz: int, max_index: int) -> None:
+        """Add an encoded chunk."""
+        self._entries.append((self._bytes, len(chunk), rows, nnz, zlib.crc32(chunk)))
+        self.max_index = max(self.max_index, max_index)
+        self._append(chunk)
+
+    def finish(self, batch: str) -> BlockRecord:
+        """Write the table, make the file durable, and return its record without label counts."""
+        table = np.array(self._entries, _ENTRY)
+        crc = zlib.crc32(table.tobytes())
+        trailer = _sealed(_TRAILER.pack(len(table), crc, b"BLKEND\0\0"))
+        self._append(table.tobytes() + trailer)
+        sync_file(self.path)
+        return BlockRecord(
+            name=self.path.name,
+            batch=batch,
+            rows=int(table["rows"].sum(dtype=np.int64)),
+            nnz=int(table["nnz"].sum(dtype=np.int64)),
+            bytes=self._bytes,
+            max_index=self.max_index,
+            table=f"{crc:08x}",
+            sha256=self._digest.hexdigest(),
+            label_counts=[],
+        )
+
+
+@dataclass(frozen=True)
+class StoredChunk:
+    """An encoded chunk whose checksum has been found right."""
+
+    data: memoryview
+    rows: int
+    nnz: int
+
+
+class BlockFile:
+    """One block read into memory, its structure checked against the manifest.
+
+    Raises
+    ------
+    DamagedError
+        If it is not the file the manifest means, or any checksum is wrong.
+    StorageError
+        If it cannot be read.
+    """
+
+    def __init__(self, folder: Path, record: BlockRecord) -> None:
+        self.path, self.record = folder / record.name, record
+        self.data = memoryview(self._read())
+        table_bytes, crc = self._check_ends()
+        if f"{crc:08x}" != record.table:
+            raise self.damaged("it is not the block that the manifest names")
+        table = np.frombuffer(table_bytes, _ENTRY)
+        ends = table["offset"] + table["bytes"]
+        begin = np.concatenate(([HEADER_BYTES], ends[:-1])) if len(table) else np.empty(0)
+        body = len(self.data) - TRAILER_BYTES - len(table_bytes)
+        if len(table) and (np.any(begin != table["offset"]) or ends[-1] != body):
+            raise self.damaged("its table does not fit the file")
+        if (table["rows"].sum(dtype=np.int64), table["nnz"].sum(dtype=np.int64)) != (
+            record.rows,
+            record.nnz,
+        ):
+            raise self.damaged("its table does not fit the manifest")
+        self._table = table
+
+    def damaged(self, what: str) -> DamagedError:
+        """Return the error that says `what` is wrong with this block."""
+        return DamagedError(
+            f"{self.path}: damaged: {what}", "restore the file, or split the data again"
+        )
+
+    def _read(self) -> bytes:
+        try:
+            descriptor = os.open(self.path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        except OSError as error:
+            raise self.damaged(error.strerror or str(error)) from error
+        with storage_errors(self.path, "read"), open(descriptor, "rb") as stream:
+            found = os.fstat(descriptor)
+            if not stat.S_ISREG(found.st_mode):
+                raise self.damaged("it is not a regular file")
+            if found.st_size != self.record.bytes:
+                raise self.damaged(
+                    f"it has {found.st_size} bytes, the manifest says {self.record.bytes}"
+                )
+            return stream.read()
+
+    def _check_ends(self) -> tuple[memoryview, int]:
+        """Check header and trailer; return the table's bytes and checksum."""
+        data, number = self.data, int(self.record.name[1:9])
+        if len(data) < HEADER_BYTES + TRAILER_BYTES or bytes(data[:HEADER_BYTES]) != _header(
+            number
+        ):
+            raise self.damaged("its header is not that of this block")
+        trailer = bytes(data[-TRAILER_BYTES:])
+        n_chunks, crc, magic = _TRAILER.unpack_from(trailer)
+        start = len(data) - TRAILER_BYTES - n_chunks * _ENTRY.itemsize
+        if _sealed(trailer[: _TRAILER.size]) != trailer or magic != b"BLKEND\0\0":
+            raise self.damaged("its trailer is wrong")
+        table = data[max(start, HEADER_BYTES) : len(data) - TRAILER_BYTES]
+        if start < HEADER_BYTES or zlib.crc32(table) != crc:
+            raise self.damaged("its table is wrong")
+        return table, crc
+
+    def chunks(self) -> Iterator[StoredChunk]:
+        """Yield the chunks in order, each checked against its CRC-32."""
+        for offset, size, rows, nnz, crc in self._table.tolist():
+            data = self.data[offset : offset + size]
+            if zlib.crc32(data) != crc:
+                raise self.damaged(f"the chunk at byte {offset} does not match its checksum")
+            yield StoredChunk(data, rows, nnz)
+
+    def check_digest(self) -> None:
+        """Compare the whole file with the manifest's SHA-256."""
+        if hashlib.sha256(self.data).hexdigest() != self.record.sha256:
+            raise self.damaged("it does not match the manifest's SHA-256")

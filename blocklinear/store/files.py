@@ -1,0 +1,117 @@
+"""Durable files: the only place that renames, syncs or locks.
+
+A file appears under its final name whole or not at all: it is written under a temporary name
+beside its target, synced, renamed, and the directory is synced. A failed sync is final; the
+temporary is dropped and the error surfaces with its path.
+"""
+
+import contextlib
+import fcntl
+import os
+import secrets
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, Any
+
+from blocklinear.errors import BusyError, storage_errors
+
+TEMPORARY_PREFIX = ".tmp-"
+
+
+def sync_directory(path: Path) -> None:
+    """Make the names in a directory durable."""
+    with storage_errors(path, "sync"):
+        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def sync_file(path: Path) -> None:
+    """Make the contents of a file that was written and closed durable."""
+    with storage_errors(path, "sync"):
+        descriptor = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+@contextlib.contextmanager
+def atomic_write(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
+    """Open a file for writing that takes the name `path` only when the block ends well.
+
+    Raises
+    ------
+    StorageError
+        If writing, syncing or renaming fails; nothing is left behind then.
+    """
+    target = Path(path)
+    temporary = target.with_name(f"{TEMPORARY_PREFIX}{secrets.token_hex(8)}")
+    try:
+        with storage_errors(target, "write"):
+            with open(temporary, "xb") as stream:
+                yield stream
+                stream.flush()
+                os.fsync(stream.fileno())
+            os.rename(temporary, target)
+        sync_directory(target.parent)
+    finally:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(temporary)
+
+
+def replace_directory(source: Path, target: Path) -> None:
+    """Give a finished directory its final name, durably, in place of what has that name."""
+    sync_directory(source)
+    old = target.with_name(f"{TEMPORARY_PREFIX}{secrets.token_hex(8)}")
+    with storage_errors(target, "rename"):
+        if target.exists():
+            os.rename(target, old)
+        os.rename(source, target)
+    sync_directory(target.parent)
+    remove_tree(old)
+
+
+def remove_tree(path: Path) -> None:
+    """Delete a directory of ours; what is already gone does not matter."""
+    shutil.rmtree(path, ignore_errors=True)
+
+
+class Lock:
+    """An exclusive `flock`, held while the object is open; it dies with the process.
+
+    Raises
+    ------
+    BusyError
+        If another process holds it; the message says which, when it can be told.
+    """
+
+    def __init__(self, path: Path) -> None:
+        with storage_errors(path, "lock"):
+            self._stream: IO[Any] = open(path, "a+", encoding="utf-8")  # noqa: SIM115
+            try:
+                fcntl.flock(self._stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                self._stream.seek(0)
+                holder = self._stream.read(80).strip()
+                self._stream.close()
+                raise BusyError(
+                    f"{path.parent}: another process is writing to it ({holder or 'unknown'})",
+                    "wait until it ends, or stop it",
+                ) from None
+            self._stream.truncate(0)
+            self._stream.write(f"pid {os.getpid()} on {os.uname().nodename}")
+            self._stream.flush()
+
+    def release(self) -> None:
+        """Let the next writer in."""
+        self._stream.close()
+
+    def __enter__(self) -> "Lock":
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.release()

@@ -1,0 +1,209 @@
+"""The manifest: what a store holds, and the one commit point.
+
+``manifest.json`` is a JSON object ``{"checksum": sha256, "manifest": {...}}``; the checksum is
+taken over the canonical JSON of the inner object (sorted keys, no blanks). Unknown, missing or
+inconsistent fields are refused before anything is allocated from them.
+"""
+
+import hashlib
+import json
+import re
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any, Self
+
+from blocklinear import __version__
+from blocklinear.errors import DamagedError, MismatchError, storage_errors
+from blocklinear.store.files import atomic_write
+
+FORMAT = 1
+NAME = "manifest.json"
+MAX_BYTES = 1 << 28
+MAX_LABELS = 10_000
+"""More distinct labels than this are regression targets: they are not tabulated."""
+_MAX_COUNT = 1 << 62
+_BLOCK_NAME = re.compile(r"b[0-9]{8}\.blk")
+
+
+@dataclass(frozen=True)
+class BlockRecord:
+    """One block file.
+
+    Attributes
+    ----------
+    name : str                file name in ``blocks/``
+    batch : str               the batch that brought its rows in
+    rows, nnz : int
+    bytes : int               on disk
+    max_index : int           largest index written in its rows, -1 if none
+    table : str               CRC-32 of its chunk table, which holds the CRC-32 of every chunk (hex)
+    sha256 : str              of the whole file
+    label_counts : list[int]  rows per label of the store's label table; empty without a table
+    """
+
+    name: str
+    batch: str
+    rows: int
+    nnz: int
+    bytes: int
+    max_index: int
+    table: str
+    sha256: str
+    label_counts: list[int]
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """What a store holds.
+
+    Attributes
+    ----------
+    format : int              format version
+    generation : int          commits so far
+    written_by : str          version that wrote it
+    seed : int                of the random assignment
+    order : str               "random", or "file" for rows in input order
+    index_base : int          what is subtracted from an index to get a column
+    n_features : int          columns
+    n_rows, nnz : int
+    next_row, next_block : int    numbers not used yet
+    dtype : str               "float64" or "float32": what values are rounded to when read
+    compression : str         "none" or "zstd:LEVEL"
+    labels : list[float] or None    in order of first appearance; None when there are too many
+    batches : list[dict]      name, rows, sources (path, size, mtime_ns, sha256, rows, lines, ...)
+    blocks : list[BlockRecord]
+    """
+
+    format: int
+    generation: int
+    written_by: str
+    seed: int
+    order: str
+    index_base: int
+    n_features: int
+    n_rows: int
+    nnz: int
+    next_row: int
+    next_block: int
+    dtype: str
+    compression: str
+    labels: list[float] | None
+    batches: list[dict[str, Any]]
+    blocks: list[BlockRecord]
+
+    @property
+    def label_counts(self) -> list[int]:
+        """Rows per label, in the order of `labels`."""
+        columns = zip(*(block.label_counts for block in self.blocks), strict=True)
+        return [sum(column) for column in columns]
+
+    @property
+    def fingerprint(self) -> str:
+        """A digest of the content: equal for stores that hold the same blocks."""
+        return hashlib.sha256("".join(b.sha256 for b in self.blocks).encode()).hexdigest()
+
+    def save(self, folder: Path) -> None:
+        """Commit: make this the manifest of the store in `folder`, durably."""
+        body = _canonical(asdict(self))
+        checksum = hashlib.sha256(body).hexdigest()
+        with atomic_write(folder / NAME) as stream:
+            stream.write(b'{"checksum":"%s","manifest":%s}\n' % (checksum.encode(), body))
+
+    @classmethod
+    def load(cls, folder: Path) -> Self:
+        """Read and check the manifest of the store in `folder`.
+
+        Raises
+        ------
+        DamagedError
+            If it is missing, altered or inconsistent.
+        MismatchError
+            If a newer version wrote it.
+        """
+        path = folder / NAME
+        text = _read(path)
+        try:
+            outer = json.loads(text, parse_constant=_no_constant, object_pairs_hook=_unique)
+            if not isinstance(outer, dict) or set(outer) != {"checksum", "manifest"}:
+                raise ValueError("not a manifest")
+            inner = outer["manifest"]
+            if hashlib.sha256(_canonical(inner)).hexdigest() != outer["checksum"]:
+                raise ValueError("its checksum does not match")
+            if isinstance(inner, dict) and inner.get("format", 0) > FORMAT:
+                raise MismatchError(
+                    f"{path}: format {inner['format']}, written by blocklinear "
+                    f"{inner.get('written_by')}; this is {__version__}",
+                    "use that version or a newer one",
+                )
+            manifest = cls(**_fields(cls, inner))
+            blocks = [BlockRecord(**_fields(BlockRecord, block)) for block in manifest.blocks]
+            manifest = cls(**{**vars(manifest), "blocks": blocks})
+            manifest._check()
+        except (ValueError, TypeError, KeyError, RecursionError) as error:
+            raise DamagedError(
+                f"{path}: damaged: {error}", "split the data again, or restore the store"
+            ) from error
+        return manifest
+
+    def _check(self) -> None:
+        """Raise ValueError where the parts contradict each other."""
+        counts = [self.n_rows, self.nnz, self.next_row, self.next_block, self.generation]
+        counts += [n for b in self.blocks for n in (b.rows, b.nnz, b.bytes, *b.label_counts)]
+        if not all(0 <= n < _MAX_COUNT for n in counts) or not 0 <= self.n_features <= 1 << 32:
+            raise ValueError("a count is out of range")
+        names = [block.name for block in self.blocks]
+        if len(set(names)) != len(names) or not all(map(_BLOCK_NAME.fullmatch, names)):
+            raise ValueError("a block name is not as written by blocklinear")
+        if self.n_rows != sum(b.rows for b in self.blocks):
+            raise ValueError("the rows of the blocks do not add up")
+        if self.nnz != sum(b.nnz for b in self.blocks):
+            raise ValueError("the entries of the blocks do not add up")
+        if any(b.max_index - self.index_base >= self.n_features for b in self.blocks):
+            raise ValueError("a block has more features than the store")
+        n_labels = 0 if self.labels is None else len(self.labels)
+        for block in self.blocks:
+            if len(block.label_counts) != n_labels:
+                raise ValueError("the label counts do not fit the labels")
+            if n_labels and sum(block.label_counts) != block.rows:
+                raise ValueError("the label counts do not add up")
+            if block.batch not in {batch["name"] for batch in self.batches}:
+                raise ValueError("a block is of no batch")
+        if self.index_base not in (0, 1) or self.dtype not in ("float64", "float32"):
+            raise ValueError("an option has an unknown value")
+
+
+def _canonical(content: Any) -> bytes:
+    return json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
+
+
+def _read(path: Path) -> bytes:
+    if not path.is_file():
+        raise DamagedError(
+            f"{path.parent}: not a store: it has no {NAME}", "make one with `blocklinear split`"
+        )
+    with storage_errors(path, "read"):
+        if path.stat().st_size > MAX_BYTES:
+            raise DamagedError(f"{path}: damaged: larger than any manifest", "split again")
+        return path.read_bytes()
+
+
+def _fields(cls: type, content: Any) -> dict[str, Any]:
+    """Return `content` as keyword arguments of the dataclass `cls`; ValueError if they differ."""
+    kinds = {f.name: f.type for f in fields(cls)}
+    if not isinstance(content, dict) or set(content) != set(kinds):
+        raise ValueError("its fields are not those of this format")
+    for name, kind in kinds.items():
+        if kind in (int, str) and type(content[name]) is not kind:
+            raise ValueError(f"field {name} is not of its type")
+    return content
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    content = dict(pairs)
+    if len(content) != len(pairs):
+        raise ValueError("a field is repeated")
+    return content
+
+
+def _no_constant(name: str) -> None:
+    raise ValueError(f"{name} is not a number")

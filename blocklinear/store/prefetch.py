@@ -1,0 +1,87 @@
+"""Groups loaded ahead: the next one is read and decoded while the solver works on this one."""
+
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Self
+
+from blocklinear.store.groups import Group, GroupBuffer
+from blocklinear.store.store import BlockStore
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A group, with the seconds that loading it took and that the caller waited for it."""
+
+    group: Group
+    load_s: float
+    wait_s: float
+
+
+class GroupLoader:
+    """Loads groups of at most `group` blocks of a store, one ahead of the one in use.
+
+    When one group holds the whole store it is loaded once, into one buffer, and kept.
+
+    Parameters
+    ----------
+    store : BlockStore
+    group : int
+        Blocks in a group at most.
+    threads : int
+        Threads that read and decode blocks.
+    """
+
+    def __init__(self, store: BlockStore, group: int, threads: int) -> None:
+        self._store, blocks = store, store.manifest.blocks
+        rows = sum(sorted((b.rows for b in blocks), reverse=True)[:group])
+        nnz = sum(sorted((b.nnz for b in blocks), reverse=True)[:group])
+        n_buffers = 1 if group >= len(blocks) else 2
+        dtype = store.manifest.dtype
+        self._buffers = [GroupBuffer(rows, nnz, dtype) for _ in range(n_buffers)]
+        self._kept: Group | None = None
+        self._ahead = ThreadPoolExecutor(1, "load")
+        self._decoders = ThreadPoolExecutor(threads, "decode")
+        self._n_loads = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        tb: TracebackType | None,
+    ) -> None:
+        self._ahead.shutdown(cancel_futures=True)
+        self._decoders.shutdown(cancel_futures=True)
+
+    def _load(self, blocks: Sequence[int]) -> tuple[Group, float]:
+        started = time.perf_counter()
+        buffer = self._buffers[self._n_loads % len(self._buffers)]
+        self._n_loads += 1
+        store = self._store
+        group = buffer.load(store.blocks_folder, store.manifest, blocks, self._decoders)
+        return group, time.perf_counter() - started
+
+    def stream(self, visits: Sequence[tuple[int, ...]]) -> Iterator[Loaded]:
+        """Yield the group of each visit; it is valid until the next is asked for."""
+        if len(self._buffers) == 1:
+            yield self._whole(visits[0])
+            return
+        future = self._ahead.submit(self._load, visits[0])
+        for following in (*visits[1:], None):
+            asked = time.perf_counter()
+            group, load_s = future.result()
+            wait_s = time.perf_counter() - asked
+            if following is not None:
+                future = self._ahead.submit(self._load, following)
+            yield Loaded(group, load_s, wait_s)
+
+    def _whole(self, blocks: tuple[int, ...]) -> Loaded:
+        if self._kept is not None:
+            return Loaded(self._kept, 0.0, 0.0)
+        self._kept, load_s = self._load(blocks)
+        return Loaded(self._kept, load_s, load_s)

@@ -1,0 +1,142 @@
+"""A store on disk: open it, describe it, verify it."""
+
+import json
+import os
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+
+from blocklinear.errors import DamagedError, StorageError
+from blocklinear.memory import format_size
+from blocklinear.store.manifest import Manifest
+
+
+@dataclass
+class VerifyReport:
+    """What `BlockStore.verify` found."""
+
+    blocks: int = 0
+    rows: int = 0
+    nnz: int = 0
+    bytes: int = 0
+    faults: list[str] = field(default_factory=list)
+    unused_files: list[str] = field(default_factory=list)
+
+    def to_json(self) -> str:
+        """Return the report as one JSON object."""
+        return json.dumps(asdict(self))
+
+    def summary(self) -> str:
+        """Return the report as a sentence."""
+        state = f"{len(self.faults)} damaged" if self.faults else "all intact"
+        text = f"{self.blocks} blocks, {self.rows} rows, {self.nnz} entries: {state}"
+        if self.unused_files:
+            text += f"; {len(self.unused_files)} files in it are not part of the store"
+        return text
+
+
+class BlockStore:
+    """A directory made by `split`.
+
+    Attributes
+    ----------
+    folder : Path
+    manifest : Manifest
+    """
+
+    def __init__(self, folder: Path, manifest: Manifest) -> None:
+        self.folder, self.manifest = folder, manifest
+
+    @classmethod
+    def open(cls, path: str | os.PathLike[str]) -> Self:
+        """Open the store at `path`.
+
+        Raises
+        ------
+        DamagedError
+            If there is no store or its manifest is damaged.
+        MismatchError
+            If a newer version wrote it.
+        """
+        folder = Path(path)
+        return cls(folder, Manifest.load(folder))
+
+    @property
+    def blocks_folder(self) -> Path:
+        """Where the block files are."""
+        return self.folder / "blocks"
+
+    def describe(self) -> dict[str, Any]:
+        """Return what ``info --json`` prints."""
+        m = self.manifest
+        labels = None
+        if m.labels is not None:
+            counts = zip(m.labels, m.label_counts, strict=True)
+            labels = [{"label": label, "rows": count} for label, count in counts]
+        return {
+            "rows": m.n_rows,
+            "features": m.n_features,
+            "nnz": m.nnz,
+            "blocks": len(m.blocks),
+            "bytes": sum(block.bytes for block in m.blocks),
+            "labels": labels,
+            "batches": m.batches,
+            "index_base": m.index_base,
+            "dtype": m.dtype,
+            "compression": m.compression,
+            "order": m.order,
+            "seed": m.seed,
+            "format": m.format,
+            "generation": m.generation,
+            "fingerprint": m.fingerprint,
+        }
+
+    def summary(self) -> str:
+        """Return what ``info`` prints."""
+        m, size = self.manifest, sum(block.bytes for block in self.manifest.blocks)
+        lines = [
+            f"{m.n_rows} rows, {m.n_features} features, {m.nnz} entries",
+            f"{len(m.blocks)} blocks, {format_size(size)} on disk "
+            f"({size / max(m.nnz, 1):.2f} bytes an entry), {m.dtype}, {m.compression}",
+        ]
+        if m.labels is None:
+            lines.append("labels: too many to list (regression)")
+        else:
+            pairs = zip(m.labels[:20], m.label_counts, strict=False)
+            shown = ", ".join(f"{label:g} ({count} rows)" for label, count in pairs)
+            more = f" and {len(m.labels) - 20} more" if len(m.labels) > 20 else ""
+            lines.append(f"labels: {shown}{more}")
+        for batch in m.batches:
+            sources = ", ".join(str(source["path"]) for source in batch["sources"])
+            lines.append(f"batch {batch['name']}: {batch['rows']} rows from {sources}")
+        return "\n".join(lines)
+
+    def verify(self) -> VerifyReport:
+        """Read every block once, decode it, and compare it with the manifest."""
+        from blocklinear.store.blocks import BlockFile
+        from blocklinear.store.groups import GroupBuffer
+
+        m, report = self.manifest, VerifyReport(blocks=len(self.manifest.blocks))
+        labels = np.array(m.labels if m.labels is not None else [])
+        with ThreadPoolExecutor(1) as pool:
+            for position, record in enumerate(m.blocks):
+                try:
+                    BlockFile(self.blocks_folder, record).check_digest()
+                    buffer = GroupBuffer(record.rows, record.nnz, m.dtype)
+                    group = buffer.load(self.blocks_folder, m, [position], pool)
+                    counts = [int(np.count_nonzero(group.labels == label)) for label in labels]
+                    if counts != record.label_counts:
+                        raise DamagedError(f"{record.name}: its labels are not those counted")
+                except (DamagedError, StorageError) as error:
+                    report.faults.append(str(error))
+                    continue
+                report.rows += record.rows
+                report.nnz += record.nnz
+                report.bytes += record.bytes
+        known = {record.name for record in m.blocks}
+        names = os.listdir(self.blocks_folder) if self.blocks_folder.is_dir() else []
+        report.unused_files = sorted(set(names) - known)
+        return report

@@ -1,0 +1,296 @@
+"""Rows to blocks: random assignment (Yu, Algorithm 4), chunks encoded in parallel.
+
+Rows arrive in order and are dealt to the open blocks by hash(seed, row number). Each block gathers
+rows in an arena until its chunk is full; the chunk is then encoded by a worker and appended by this
+thread in the order of filling, so the files depend on the rows alone, never on the threads.
+
+When the size of the input is unknown, or it needs more blocks than can be open, the open blocks are
+a generation: once they hold `Plan.generation_bytes` they are finished and the next ones open.
+"""
+
+import math
+from collections import deque
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from blocklinear.errors import MemoryBudgetError
+from blocklinear.kernels import routing
+from blocklinear.memory import PROCESS_BYTES, format_size
+from blocklinear.options import SplitOptions
+from blocklinear.store import codec
+from blocklinear.store.blocks import BlockWriter
+from blocklinear.store.manifest import MAX_LABELS, BlockRecord
+from blocklinear.text import Decimals, Rows
+
+ENTRY_BYTES, ROW_BYTES = 12, 48
+"""What an entry and a row take in memory once decoded, with what training keeps per row."""
+MAX_OPEN, MAX_BLOCK_BYTES, MIN_BLOCK_BYTES = 64, 32 << 20, 1 << 20
+CHUNK_ENTRIES, MIN_CHUNK_ENTRIES = 100_000, 2_000
+_ARENA_ENTRY_BYTES = 13 + 25 / 4  # an entry, and a quarter of a row
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How many blocks are open, when they are full, and how long their chunks are."""
+
+    open_blocks: int
+    generation_bytes: float
+    chunk_entries: int
+
+
+def decoded_bytes(rows: int, nnz: int) -> int:
+    """Return what so much data takes in memory once decoded."""
+    return ROW_BYTES * rows + ENTRY_BYTES * nnz
+
+
+def make_plan(options: SplitOptions, expected_bytes: float | None) -> Plan:
+    """Choose block count and chunk size.
+
+    Parameters
+    ----------
+    options : SplitOptions
+    expected_bytes : float or None
+        Decoded size of the whole input, when it can be told.
+
+    Raises
+    ------
+    MemoryBudgetError
+        If the blocks asked for cannot all be open within the budget.
+    """
+    spare = max(options.text.memory_bytes - PROCESS_BYTES, options.text.memory_bytes // 4)
+    arena_bytes = spare // 3
+    visit_bytes = spare / 2
+    block_bytes = min(max(visit_bytes / 10, MIN_BLOCK_BYTES), MAX_BLOCK_BYTES)
+    largest = int(arena_bytes / (_ARENA_ENTRY_BYTES * CHUNK_ENTRIES / 4))
+    open_blocks, generation_bytes = min(MAX_OPEN, max(largest, 1)), math.inf
+    if options.order == "file":
+        open_blocks = 1
+        generation_bytes = block_bytes
+        if options.blocks is not None and expected_bytes is not None:
+            generation_bytes = expected_bytes / options.blocks
+    elif options.blocks is not None:
+        open_blocks = options.blocks
+    elif expected_bytes is None:
+        generation_bytes = open_blocks * block_bytes
+    else:
+        wanted = max(1, math.ceil(expected_bytes / block_bytes))
+        generations = math.ceil(wanted / open_blocks)
+        open_blocks = math.ceil(wanted / generations)
+        # the expectation comes from a sample: let blocks grow a quarter past it before the next
+        generation_bytes = 1.25 * expected_bytes / generations
+    chunk_entries = min(CHUNK_ENTRIES, int(arena_bytes / (_ARENA_ENTRY_BYTES * open_blocks)))
+    if chunk_entries < MIN_CHUNK_ENTRIES:
+        needed = 3 * int(MIN_CHUNK_ENTRIES * _ARENA_ENTRY_BYTES * open_blocks) + PROCESS_BYTES
+        raise MemoryBudgetError(
+            f"{open_blocks} open blocks do not fit in {format_size(options.text.memory_bytes)}",
+            f"give --memory {format_size(needed)} or more, or fewer --blocks",
+        )
+    return Plan(open_blocks, generation_bytes, chunk_entries)
+
+
+@dataclass(frozen=True)
+class _Encoded:
+    data: bytes
+    rows: int
+    nnz: int
+    max_index: int
+    labels: NDArray[np.float64]
+    label_counts: NDArray[np.int64]
+
+
+def _encode(chunk: codec.Chunk, level: int | None) -> _Encoded:
+    values = Decimals(chunk.label_mantissa, chunk.label_exponent).to_doubles()
+    labels, counts = np.unique(values, return_counts=True)
+    max_index = int(chunk.indices.max(initial=0)) if len(chunk.indices) else -1
+    data = codec.encode(chunk, level)
+    return _Encoded(data, len(chunk.lengths), len(chunk.indices), max_index, labels, counts)
+
+
+class LabelTable:
+    """The distinct labels in order of first appearance; gives up past `MAX_LABELS`."""
+
+    def __init__(self, labels: list[float] | None) -> None:
+        self.labels = labels
+
+    def note(self, values: NDArray[np.float64]) -> None:
+        """Take in the labels of the next rows."""
+        if self.labels is None:
+            return
+        found, first = np.unique(values, return_index=True)
+        known = set(self.labels)
+        new = [(i, float(v)) for v, i in zip(found, first, strict=True) if float(v) not in known]
+        self.labels = self.labels + [value for _, value in sorted(new)]
+        if len(self.labels) > MAX_LABELS:
+            self.labels = None
+
+    def counts(self, tally: dict[float, int]) -> list[int]:
+        """Return a block's tally in the order of the table."""
+        return [] if self.labels is None else [tally.get(label, 0) for label in self.labels]
+
+
+class _OpenBlock:
+    def __init__(self, folder: Path, number: int) -> None:
+        self.writer = BlockWriter(folder, number)
+        self.tally: dict[float, int] = {}
+
+    def append(self, encoded: _Encoded) -> None:
+        self.writer.append(encoded.data, encoded.rows, encoded.nnz, encoded.max_index)
+        if len(self.tally) <= MAX_LABELS:
+            for label, count in zip(encoded.labels.tolist(), encoded.label_counts, strict=True):
+                self.tally[label] = self.tally.get(label, 0) + int(count)
+
+
+class BatchWriter:
+    """Writes the rows of one batch into new blocks.
+
+    Parameters
+    ----------
+    folder : Path
+        Where block files go.
+    batch : str
+        Name of the batch.
+    plan, options :
+        See `make_plan`.
+    pool : ThreadPoolExecutor
+        Workers for encoding.
+    first_row, first_block : int
+        Numbers not used yet.
+    labels : list[float] or None
+        Labels known from earlier batches.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        batch: str,
+        plan: Plan,
+        options: SplitOptions,
+        pool: ThreadPoolExecutor,
+        first_row: int = 0,
+        first_block: int = 0,
+        labels: list[float] | None = None,
+    ) -> None:
+        self._folder, self._batch, self._plan, self._pool = folder, batch, plan, pool
+        self._seed = np.uint64(options.seed)
+        self._level = codec.compression_level(options.compression)
+        self._queue: deque[tuple[_OpenBlock, Future[_Encoded]]] = deque()
+        self._queue_limit = options.text.threads + 2
+        self.next_row, self.next_block = first_row, first_block
+        self.n_rows = self.nnz = 0
+        self.max_index = -1
+        self._labels = LabelTable([] if labels is None else labels)
+        self._finished: list[tuple[BlockRecord, dict[float, int]]] = []
+        m, entries, rows = plan.open_blocks, plan.chunk_entries, plan.chunk_entries // 4
+        self._fill = (np.zeros(m, np.int64), np.zeros(m, np.int64))
+        self._arena = (
+            np.empty((m, rows), np.int64),  # row number
+            np.empty((m, rows), np.int64),  # entries of the row
+            np.empty((m, rows), np.int64),  # label mantissa
+            np.empty((m, rows), np.uint8),  # label exponent
+            np.empty((m, entries), np.uint32),
+            np.empty((m, entries), np.int64),
+            np.empty((m, entries), np.uint8),
+        )
+        self._open: list[_OpenBlock] = []
+        self._generation_bytes = 0.0
+
+    def append(self, rows: Rows) -> None:
+        """Add rows; they are numbered in the order they come."""
+        self._labels.note(rows.labels())
+        cost = ROW_BYTES + ENTRY_BYTES * np.diff(rows.indptr)
+        start = 0
+        while start < rows.n_rows:
+            if self._generation_bytes >= self._plan.generation_bytes:
+                self._close_generation()
+            if not self._open:
+                self._open_generation()
+            filled = self._generation_bytes + np.cumsum(cost[start:])
+            within = int(np.searchsorted(filled, self._plan.generation_bytes)) + 1
+            stop = min(start + within, rows.n_rows)
+            self._route(rows, start, stop)
+            self._generation_bytes = float(filled[stop - start - 1])
+            start = stop
+        self.n_rows += rows.n_rows
+        self.nnz += rows.nnz
+        self.next_row += rows.n_rows
+        self.max_index = max(self.max_index, rows.max_index)
+
+    def _route(self, rows: Rows, start: int, stop: int) -> None:
+        block = np.zeros(rows.n_rows, np.int64)
+        if len(self._open) > 1:
+            routing.assign(self._seed, self.next_row, len(self._open), block)
+        while start < stop:
+            start = routing.scatter(
+                start, stop, block, self.next_row, rows.indptr, rows.indices,
+                rows.decimals.mantissa, rows.decimals.exponent, rows.label_decimals.mantissa,
+                rows.label_decimals.exponent, *self._fill, *self._arena,
+            )  # fmt: skip
+            if start < stop:
+                b = int(block[start])
+                self._flush(b)
+                if rows.indptr[start + 1] - rows.indptr[start] > self._plan.chunk_entries:
+                    self._encode(b, self._long_row(rows, start))
+                    start += 1
+
+    def _long_row(self, rows: Rows, i: int) -> codec.Chunk:
+        """Return a chunk of the one row `i`, which no arena could take."""
+        part = slice(int(rows.indptr[i]), int(rows.indptr[i + 1]))
+        return codec.Chunk(
+            np.array([self.next_row + i]),
+            np.array([part.stop - part.start]),
+            rows.label_decimals.mantissa[i : i + 1].copy(),
+            rows.label_decimals.exponent[i : i + 1].copy(),
+            rows.indices[part].copy(),
+            rows.decimals.mantissa[part].copy(),
+            rows.decimals.exponent[part].copy(),
+        )
+
+    def _flush(self, b: int) -> None:
+        """Send what block `b` has gathered to be encoded."""
+        n_rows, nnz = int(self._fill[0][b]), int(self._fill[1][b])
+        if n_rows:
+            sizes = (n_rows,) * 4 + (nnz,) * 3
+            arena: tuple[NDArray[Any], ...] = self._arena
+            parts = [array[b, :n].copy() for array, n in zip(arena, sizes, strict=True)]
+            number, length, label_m, label_e, indices, mantissa, exponent = parts
+            self._encode(
+                b, codec.Chunk(number, length, label_m, label_e, indices, mantissa, exponent)
+            )
+            self._fill[0][b] = self._fill[1][b] = 0
+
+    def _encode(self, b: int, chunk: codec.Chunk) -> None:
+        self._queue.append((self._open[b], self._pool.submit(_encode, chunk, self._level)))
+        self._drain(self._queue_limit)
+
+    def _drain(self, leave: int) -> None:
+        while len(self._queue) > leave:
+            block, future = self._queue.popleft()
+            block.append(future.result())
+
+    def _open_generation(self) -> None:
+        numbers = range(self.next_block, self.next_block + self._plan.open_blocks)
+        self._open = [_OpenBlock(self._folder, number) for number in numbers]
+        self.next_block = numbers.stop
+
+    def _close_generation(self) -> None:
+        for b in range(len(self._open)):
+            self._flush(b)
+        self._drain(0)
+        for block in self._open:
+            self._finished.append((block.writer.finish(self._batch), block.tally))
+        self._open = []
+        self._generation_bytes = 0.0
+
+    def finish(self) -> tuple[list[BlockRecord], list[float] | None]:
+        """Finish every block; return the records and the label table."""
+        self._close_generation()
+        labels = self._labels
+        records = [
+            replace(record, label_counts=labels.counts(tally)) for record, tally in self._finished
+        ]
+        return records, labels.labels

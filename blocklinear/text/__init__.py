@@ -1,0 +1,7 @@
+"""LIBSVM text in, rows out: `read_rows` is the door."""
+
+from blocklinear.options import TextOptions
+from blocklinear.text.reader import RowReader, read_rows, sample
+from blocklinear.text.rows import Decimals, Rows
+
+__all__ = ["Decimals", "RowReader", "Rows", "TextOptions", "read_rows", "sample"]

@@ -1,0 +1,156 @@
+"""What is wrong with a line, where, and what to do about it."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from blocklinear.errors import InputFormatError, quoted
+from blocklinear.text import tokenizer
+
+_NOT_DATA = (
+    (b"\x80\x04", "a Python pickle"),
+    (b"\x80\x05", "a Python pickle"),
+    (b"PK\x03\x04", "a zip or npz file"),
+    (b"BLKBLOCK", "a block file of blocklinear"),
+    (b"binf", "an XGBoost binary"),
+    (b"\x7fELF", "a program"),
+    (b"\xff\xfe", "UTF-16 text"),
+    (b"\xfe\xff", "UTF-16 text"),
+    (b"solver_type ", "a LIBLINEAR model"),
+)
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A refused line within a piece of text.
+
+    Attributes
+    ----------
+    line : int        0-based, within the piece
+    column : int      1-based byte within the line
+    problem, fix : str
+    at_end : bool     whether the fault touches the last byte of the piece
+    first_bytes : bytes       the start of the line
+    """
+
+    line: int
+    column: int
+    problem: str
+    fix: str
+    at_end: bool
+    first_bytes: bytes
+
+    @classmethod
+    def found(cls, text: NDArray[np.uint8], code: int, offset: int, line: int) -> "Fault":
+        """Explain what the tokenizer found in `text` at `offset`, on its 0-based `line`."""
+        start = offset
+        while start > 0 and text[start - 1] != 10:
+            start -= 1
+        rest = text[offset : offset + 80].tobytes().split(b"\n", 1)[0]
+        token = rest.split(None, 1)[0] if rest.split() else b""
+        problem, fix = explain(code, token)
+        end = offset + len(token)
+        return cls(
+            line,
+            offset - start + 1,
+            problem,
+            fix,
+            bool(end >= len(text) - 2),
+            text[start : start + 80].tobytes(),
+        )
+
+    def error(self, path: str, lines_before: int, cut: bool) -> InputFormatError:
+        """Return the exception for this fault.
+
+        Parameters
+        ----------
+        path : str
+            The file, as the user named it.
+        lines_before : int
+            Lines of the file before the piece.
+        cut : bool
+            Whether the piece is the last of its file and had no final newline.
+        """
+        problem, fix = self.problem, self.fix
+        if lines_before + self.line == 0:
+            problem, fix = guess_format(self.first_bytes) or (problem, fix)
+        elif self.first_bytes.startswith(b"\xef\xbb\xbf"):
+            problem = "a byte order mark in the middle of the text"
+            fix = "files were joined that each begin with one: remove it, or pass the files apart"
+        if cut and self.at_end:
+            problem += "; the file ends here, in the middle of a line"
+            fix = "the file seems to be cut short: fetch it again"
+        return InputFormatError(path, lines_before + self.line + 1, self.column, problem, fix)
+
+
+def guess_format(head: bytes) -> tuple[str, str] | None:
+    """Name what a file that begins with `head` is, when it is clearly not LIBSVM text."""
+    fix = "give LIBSVM text: `label index:value index:value ...`, one row a line"
+    for magic, name in _NOT_DATA:
+        if head.startswith(magic):
+            return f"this is {name}, not LIBSVM text", fix
+    line = head.split(b"\n", 1)[0]
+    if line.count(b"\0") * 3 > len(line):
+        return "this is UTF-16 text or binary data, not LIBSVM text", fix
+    if line.count(b",") > 1 and b":" not in line:
+        return "this looks like CSV, not LIBSVM text", fix
+    if b"|" in line:
+        return "this looks like Vowpal Wabbit text, not LIBSVM text", fix
+    return None
+
+
+def explain(code: int, token: bytes) -> tuple[str, str]:
+    """Return (problem, fix) for a tokenizer code and the offending token."""
+    if any(c < 9 or c > 126 for c in token):
+        bad = next(c for c in token if c < 9 or c > 126)
+        what = "a NUL byte" if bad == 0 else f"byte 0x{bad:02x}, which is not ASCII,"
+        return f"{what} in {quoted(token)}", "LIBSVM text is plain ASCII: find what wrote the file"
+    shown = quoted(token)
+    index = token.split(b":", 1)[0].decode("ascii", "replace")
+    lowest = "indices start at 1 unless --index-base 0 is given"
+    integer = "write indices as plain decimal integers"
+    table: dict[int, tuple[str, str]] = {
+        tokenizer.LABEL_SYNTAX: (f"label {shown} is not a finite number", "write labels as 1, -1"),
+        tokenizer.LABEL_RANGE: (f"label {shown} is too large", "labels are below 1e154"),
+        tokenizer.INDEX_SYNTAX: (f"index in {shown} is not a plain integer", integer),
+        tokenizer.INDEX_RANGE: (
+            f"index {index[:40]} is not below 4294967296",
+            "renumber the features, or hash them",
+        ),
+        tokenizer.INDEX_BELOW_BASE: (f"index {index[:40]} is below the index base", lowest),
+        tokenizer.INDEX_ORDER: (
+            f"index {index[:40]} follows a larger one",
+            "sort the indices of each row",
+        ),
+        tokenizer.INDEX_DUPLICATE: (
+            f"index {index[:40]} is repeated",
+            "merge the repeated entries of each row",
+        ),
+        tokenizer.VALUE_SYNTAX: _explain_value(token),
+        tokenizer.VALUE_RANGE: (
+            f"value {shown} is too large: its square overflows",
+            "scale the data; values are below 1e154",
+        ),
+        tokenizer.LINE_ENDING: (
+            "a carriage return that is not followed by a newline",
+            "convert the line endings: `tr '\\r' '\\n'`",
+        ),
+    }
+    if code == tokenizer.LABEL_SYNTAX and b":" in token:
+        return f"no label before {shown}", "begin each line with a label"
+    if code == tokenizer.INDEX_SYNTAX:
+        if token.startswith((b"qid:", b"sid:", b"cost:")):
+            return f"{shown} is for ranking, not a feature", "remove it: `sed 's/ qid:[^ ]*//'`"
+        if b":" not in token:
+            return f"no colon in {shown}", "write features as index:value"
+    return table[code]
+
+
+def _explain_value(token: bytes) -> tuple[str, str]:
+    """Say why a value was refused; `token` begins at the value."""
+    if not token:
+        return "no value after the colon", "write index:value without a blank"
+    if token.lower().lstrip(b"+-") in (b"nan", b"inf", b"infinity"):
+        return f"value {quoted(token)} is not finite", "remove the entry, or impute a number"
+    return f"value {quoted(token)} is not a decimal number", "write values as 1, 0.5 or 1e-3"

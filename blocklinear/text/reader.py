@@ -1,0 +1,125 @@
+"""Rows of one or more inputs, parsed in parallel, delivered in order."""
+
+import os
+from collections import deque
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from blocklinear.errors import InputError, InputFormatError
+from blocklinear.options import TextOptions
+from blocklinear.text.rows import Rows, parse
+from blocklinear.text.slabs import Slab, slabs
+from blocklinear.text.sources import Source
+
+SAMPLE_BYTES = 1 << 20
+
+
+class RowReader:
+    """Iterate over the `Rows` of `paths`, in order; ``-`` is standard input.
+
+    Attributes
+    ----------
+    bytes_read : int              raw (compressed) bytes taken so far, for a progress bar
+    bytes_total : int or None     their total, None when an input is a stream
+    provenance : list[dict]       after an input ends: path, size, mtime_ns, sha256, rows, lines,
+                                  blank, zeros, skipped, final_newline
+    skipped : list[InputFormatError]     refused lines, with ``on_error="skip"``
+
+    Raises
+    ------
+    InputFormatError
+        For the first refused line, or the first past `max_errors`.
+    InputError
+        If a compressed stream is cut or damaged, or a line is too long.
+    StorageError
+        If an input cannot be read or changes meanwhile.
+    """
+
+    def __init__(self, paths: Sequence[str | os.PathLike[str]], options: TextOptions) -> None:
+        self._options = options
+        self._paths = [os.fspath(path) for path in paths]
+        self._done_bytes = 0
+        self._source: Source | None = None
+        self.provenance: list[dict[str, Any]] = []
+        self.skipped: list[InputFormatError] = []
+        sizes = [os.stat(p).st_size if os.path.isfile(p) else None for p in self._paths]
+        known = [size for size in sizes if size is not None]
+        self.bytes_total = sum(known) if len(known) == len(sizes) else None
+
+    @property
+    def bytes_read(self) -> int:
+        """Raw bytes taken so far."""
+        return self._done_bytes + (self._source.raw.bytes_read if self._source else 0)
+
+    def __iter__(self) -> Iterator[Rows]:
+        with ThreadPoolExecutor(self._options.threads, "parse") as pool:
+            for path in self._paths:
+                yield from self._read_one(path, pool)
+
+    def _read_one(self, path: str, pool: ThreadPoolExecutor) -> Iterator[Rows]:
+        options = self._options
+        self._source = source = Source(path)
+        max_faults = 1 if options.on_error == "fail" else options.max_errors + 1
+        totals = {"rows": 0, "lines": 0, "blank": 0, "zeros": 0, "skipped": 0}
+        cut = False
+        pending: deque[tuple[Slab, Future[Rows]]] = deque()
+        pieces = slabs(source, options.slab_bytes, options.max_line_bytes)
+        while True:
+            while len(pending) <= options.threads and (slab := next(pieces, None)) is not None:
+                pending.append(
+                    (slab, pool.submit(parse, slab.text, options.index_base, max_faults))
+                )
+            if not pending:
+                break
+            slab, future = pending.popleft()
+            rows = future.result()
+            self._report_faults(path, rows, totals["lines"], slab.cut)
+            cut = slab.cut
+            totals["rows"] += rows.n_rows
+            totals["lines"] += rows.n_lines
+            totals["blank"] += rows.n_blank
+            totals["zeros"] += rows.n_zeros
+            totals["skipped"] += len(rows.faults)
+            yield rows
+        if cut and options.require_final_newline:
+            raise InputError(
+                f"{path}: no newline at the end", "the file may be cut: fetch it again"
+            )
+        self._done_bytes += source.raw.bytes_read
+        self._source = None
+        self.provenance.append(source.raw.finish() | totals | {"final_newline": not cut})
+
+    def _report_faults(self, path: str, rows: Rows, lines_before: int, cut: bool) -> None:
+        for fault in rows.faults:
+            error = fault.error(path, lines_before, cut)
+            if self._options.on_error == "fail" or len(self.skipped) >= self._options.max_errors:
+                raise error
+            self.skipped.append(error)
+
+
+@dataclass(frozen=True)
+class Sample:
+    """The head of a file: its rows, and the raw (compressed) bytes they came from."""
+
+    rows: Rows
+    raw_bytes: int
+
+
+def sample(path: str | os.PathLike[str], options: TextOptions) -> Sample:
+    """Read the head of a regular file, to tell what the rest is like; faults do not matter yet."""
+    source = Source(os.fspath(path))
+    slab_bytes = SAMPLE_BYTES if source.kind == "plain" else 4 * SAMPLE_BYTES
+    slab = next(slabs(source, slab_bytes, options.max_line_bytes), None)
+    text = slab.text if slab else np.full(1, 10, np.uint8)
+    raw_bytes = len(text) - 1 if source.kind == "plain" else source.raw.bytes_read
+    source.raw.finish()
+    return Sample(parse(text, options.index_base), raw_bytes)
+
+
+def read_rows(paths: Sequence[str | os.PathLike[str]], options: TextOptions) -> Iterator[Rows]:
+    """Yield the rows of `paths` in order; see `RowReader`."""
+    return iter(RowReader(paths, options))

@@ -1,0 +1,262 @@
+"""Where text comes from: plain files, standard input, and gz, bz2, xz, zst streams.
+
+Compression is recognised by magic bytes, never by the name. The end of a compressed stream is
+proven: one that stops before its end mark, or is followed by anything but another member (or, for
+gz and xz, zero padding), is refused.
+"""
+
+import bz2
+import hashlib
+import lzma
+import os
+import stat
+import struct
+import sys
+import zlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from blocklinear.errors import InputError, StorageError, UsageError, storage_errors
+from blocklinear.memory import format_size
+
+READ_BYTES = 1 << 20
+MAX_WINDOW_BYTES = 128 << 20
+_ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
+_MAGICS = {b"\x1f\x8b": "gz", b"BZh": "bz2", b"\xfd7zXZ\0": "xz", _ZSTD_MAGIC: "zst"}
+
+
+class RawFile:
+    """The bytes of an input as they lie on disk, digested as they are read.
+
+    Raises
+    ------
+    StorageError
+        If the file cannot be read, or has changed when `finish` is called.
+    UsageError
+        If standard input is a terminal.
+    """
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.bytes_read = 0
+        self._sha256 = hashlib.sha256()
+        self._pushed_back = b""
+        with storage_errors(path, "open"):
+            if path == "-":
+                if sys.stdin is None or sys.stdin.isatty():
+                    raise UsageError("standard input is a terminal", "pipe the data in: `cat F | `")
+                self._descriptor = os.dup(sys.stdin.fileno())
+            else:
+                self._descriptor = os.open(path, os.O_RDONLY)
+            self._stat = os.fstat(self._descriptor)
+            if stat.S_ISDIR(self._stat.st_mode):
+                raise StorageError(f"{path}: is a directory", "name the files in it")
+        self.size = self._stat.st_size if stat.S_ISREG(self._stat.st_mode) else None
+
+    def readinto(self, buffer: memoryview) -> int:
+        """Fill `buffer` from the front; return the number of bytes, 0 at the end."""
+        if self._pushed_back:
+            n = min(len(buffer), len(self._pushed_back))
+            buffer[:n] = self._pushed_back[:n]
+            self._pushed_back = self._pushed_back[n:]
+            return n
+        with storage_errors(self.path, "read"):
+            n = os.readv(self._descriptor, [buffer])
+        self._sha256.update(buffer[:n])
+        self.bytes_read += n
+        return n
+
+    def read(self, n: int = READ_BYTES) -> bytes:
+        """Return up to `n` bytes, b"" at the end."""
+        buffer = bytearray(n)
+        return bytes(buffer[: self.readinto(memoryview(buffer))])
+
+    def peek(self, n: int) -> bytes:
+        """Return the next `n` bytes, fewer only at the end, without taking them."""
+        head = b""
+        while len(head) < n and (more := self.read(n - len(head))):
+            head += more
+        self._pushed_back = head + self._pushed_back
+        return head
+
+    def finish(self) -> dict[str, Any]:
+        """Close; return path, size, mtime_ns and sha256 of what was read."""
+        with storage_errors(self.path, "close"):
+            now = os.fstat(self._descriptor)
+            os.close(self._descriptor)
+        before = (self._stat.st_size, self._stat.st_mtime_ns)
+        if self.size is not None and (now.st_size, now.st_mtime_ns) != before:
+            raise StorageError(f"{self.path}: the file changed while it was read", "read it again")
+        return {
+            "path": self.path,
+            "size": self.bytes_read,
+            "mtime_ns": self._stat.st_mtime_ns if self.size is not None else None,
+            "sha256": self._sha256.hexdigest(),
+        }
+
+
+class _Gzip:
+    """`zlib` with the interface that `bz2` and `lzma` share."""
+
+    def __init__(self) -> None:
+        self._inflate = zlib.decompressobj(wbits=31)
+
+    def decompress(self, data: bytes, max_length: int) -> bytes:
+        return self._inflate.decompress(self._inflate.unconsumed_tail + data, max_length)
+
+    @property
+    def needs_input(self) -> bool:
+        return not self._inflate.unconsumed_tail
+
+    @property
+    def eof(self) -> bool:
+        return self._inflate.eof
+
+    @property
+    def unused_data(self) -> bytes:
+        return self._inflate.unused_data
+
+
+def _members(raw: RawFile, name: str, magic: bytes, new: Callable[[], Any]) -> Iterator[bytes]:
+    """Yield what the concatenated members of a gz, bz2 or xz file hold."""
+    data = raw.read()
+    while data:
+        if not data.startswith(magic):
+            head = data[: len(magic)]
+            if len(head) < len(magic):
+                data += raw.peek(len(magic))[: len(magic) - len(head)]
+                raw.read(len(data) - len(head))
+                head = data
+            if not head.startswith(magic):
+                raise InputError(
+                    f"{raw.path}: data after the end of the {name} stream, at byte "
+                    f"{raw.bytes_read - len(data)}",
+                    "the file is damaged or was joined with something else: fetch it again",
+                )
+        member = new()
+        while not member.eof:
+            yield member.decompress(data, READ_BYTES)
+            data = b""
+            if not member.eof and member.needs_input:
+                data = raw.read()
+                if not data:
+                    raise _cut(raw, name)
+        data = member.unused_data
+        if name != "bz2":  # gz and xz may be padded with zeros
+            data = data.lstrip(b"\0")
+        while not data and (more := raw.read()):
+            data = more.lstrip(b"\0") if name != "bz2" else more
+
+
+def _cut(raw: RawFile, name: str) -> InputError:
+    return InputError(
+        f"{raw.path}: the {name} stream ends before its end mark, after {raw.bytes_read} bytes",
+        "the file is cut short: fetch it again",
+    )
+
+
+def _exactly(raw: RawFile, n: int) -> bytes:
+    """Return the next `n` bytes of a zst stream."""
+    data = bytearray()
+    while len(data) < n and (more := raw.read(n - len(data))):
+        data += more
+    if len(data) < n:
+        raise _cut(raw, "zst")
+    return bytes(data)
+
+
+def _zstd_frames(raw: RawFile) -> Iterator[bytes]:
+    """Yield what the frames of a zst file hold, one compressed block at a time.
+
+    Walking the block headers (RFC 8878, 3.1.1) proves where each frame ends and bounds what one
+    call may return (128 KiB), neither of which python-zstandard's own readers do.
+    """
+    import zstandard
+
+    while head := raw.peek(18):
+        if len(head) < 8:
+            raise _cut(raw, "zst")
+        magic = int.from_bytes(head[:4], "little")
+        if magic & 0xFFFFFFF0 == 0x184D2A50:  # a skippable frame
+            _exactly(raw, 8)
+            left = int.from_bytes(head[4:8], "little")
+            while left:
+                left -= len(_exactly(raw, min(left, READ_BYTES)))
+            continue
+        if not head.startswith(_ZSTD_MAGIC):
+            raise InputError(
+                f"{raw.path}: data after the end of the zst stream, at byte {raw.bytes_read}",
+                "the file is damaged or was joined with something else: fetch it again",
+            )
+        frame = zstandard.get_frame_parameters(head)
+        if frame.window_size > MAX_WINDOW_BYTES:
+            raise InputError(
+                f"{raw.path}: the zst stream needs a window of {format_size(frame.window_size)}, "
+                f"more than {format_size(MAX_WINDOW_BYTES)}",
+                "compress it again without --long, or pipe it through `zstd -dc --long=31`",
+            )
+        decoder = zstandard.ZstdDecompressor(max_window_size=MAX_WINDOW_BYTES).decompressobj()
+        yield decoder.decompress(_exactly(raw, zstandard.frame_header_size(head)))
+        last = False
+        while not last:
+            header = _exactly(raw, 3)
+            (word,) = struct.unpack("<I", header + b"\0")
+            last, kind, size = bool(word & 1), (word >> 1) & 3, word >> 3
+            yield decoder.decompress(header + _exactly(raw, 1 if kind == 1 else size))
+        if frame.has_checksum:
+            yield decoder.decompress(_exactly(raw, 4))
+        if not decoder.eof:
+            raise _cut(raw, "zst")
+
+
+def _decompressed(raw: RawFile, kind: str) -> Iterator[bytes]:
+    """Yield the content of a compressed input; errors name it and say what is wrong."""
+    import zstandard
+
+    makers: dict[str, tuple[bytes, Callable[[], Any]]] = {
+        "gz": (b"\x1f\x8b", _Gzip),
+        "bz2": (b"BZh", bz2.BZ2Decompressor),
+        "xz": (b"\xfd7zXZ\0", lambda: lzma.LZMADecompressor(memlimit=MAX_WINDOW_BYTES)),
+    }
+    try:
+        yield from _zstd_frames(raw) if kind == "zst" else _members(raw, kind, *makers[kind])
+    except (zlib.error, lzma.LZMAError, zstandard.ZstdError, OSError, EOFError) as error:
+        if isinstance(error, StorageError):
+            raise
+        raise InputError(
+            f"{raw.path}: damaged {kind} stream near byte {raw.bytes_read}: {error}",
+            "fetch the file again",
+        ) from error
+
+
+class Source:
+    """An input as plain text, whatever it was compressed with.
+
+    Attributes
+    ----------
+    raw : RawFile
+    kind : str        "plain", "gz", "bz2", "xz" or "zst"
+    """
+
+    def __init__(self, path: str) -> None:
+        self.raw = RawFile(path)
+        head = self.raw.peek(6)
+        self.kind = next(
+            (kind for magic, kind in _MAGICS.items() if head.startswith(magic)), "plain"
+        )
+        self._content = _decompressed(self.raw, self.kind) if self.kind != "plain" else None
+        self._left = memoryview(b"")
+
+    def readinto(self, buffer: memoryview) -> int:
+        """Fill `buffer` from the front; return the number of bytes, 0 at the proven end."""
+        if self._content is None:
+            return self.raw.readinto(buffer)
+        while not self._left:
+            more = next(self._content, None)
+            if more is None:
+                return 0
+            self._left = memoryview(more)
+        n = min(len(buffer), len(self._left))
+        buffer[:n] = self._left[:n]
+        self._left = self._left[n:]
+        return n

@@ -1,0 +1,67 @@
+"""How many blocks a visit may hold under the memory budget."""
+
+from blocklinear.errors import MemoryBudgetError
+from blocklinear.memory import PROCESS_BYTES, format_size
+from blocklinear.options import TrainOptions
+from blocklinear.store.manifest import BlockRecord, Manifest
+
+WEIGHT_VECTORS = 3
+"""w, the running average of w, and the w recomputed by a certificate."""
+_LOADED_ROW_BYTES = 32  # a row in a buffer: pointer, label, norm, number
+_SOLVED_ROW_BYTES = 24  # a row being worked on: sign, alpha, place in the order
+
+
+def group_size(manifest: Manifest, options: TrainOptions) -> int:
+    """Return how many blocks a visit holds: what was asked for, or as many as fit.
+
+    Raises
+    ------
+    MemoryBudgetError
+        If the budget does not hold what is needed; says the arithmetic and what would do.
+    """
+    n_blocks = len(manifest.blocks)
+    fixed = PROCESS_BYTES + 8 * WEIGHT_VECTORS * (manifest.n_features + 1)
+    if options.group is not None:
+        group = min(options.group, n_blocks)
+    else:
+        group = _largest_group(manifest, options.memory_bytes - fixed)
+    needed = fixed + _group_bytes(manifest, max(group, 1))
+    if group < 1 or needed > options.memory_bytes:
+        vectors = format_size(needed - _group_bytes(manifest, max(group, 1)) - PROCESS_BYTES)
+        raise MemoryBudgetError(
+            f"the budget of {format_size(options.memory_bytes)} is too small: the program takes "
+            f"{format_size(PROCESS_BYTES)}, {WEIGHT_VECTORS} weight vectors of "
+            f"{manifest.n_features} features {vectors}, and {max(group, 1)} of {n_blocks} blocks "
+            f"a visit, with the next visit's, {format_size(_group_bytes(manifest, max(group, 1)))}",
+            f"give --memory {-(-needed >> 20) + 1}M or more"
+            + (", or a smaller --group" if group > 1 else ", or split into more blocks"),
+        )
+    return group
+
+
+def _group_bytes(manifest: Manifest, group: int) -> int:
+    """Return what visits of the `group` largest blocks take, two buffers unless one holds all."""
+    entry_bytes = 4 + (8 if manifest.dtype == "float64" else 4)
+
+    def loaded(block: BlockRecord) -> int:
+        return entry_bytes * block.nnz + _LOADED_ROW_BYTES * block.rows
+
+    largest = sorted(manifest.blocks, key=loaded, reverse=True)[:group]
+    buffers = 1 if group >= len(manifest.blocks) else 2
+    in_buffers = buffers * sum(map(loaded, largest))
+    reading = max((block.bytes for block in largest), default=0)
+    return in_buffers + _SOLVED_ROW_BYTES * sum(block.rows for block in largest) + reading
+
+
+def _largest_group(manifest: Manifest, spare_bytes: int) -> int:
+    n_blocks = len(manifest.blocks)
+    if _group_bytes(manifest, n_blocks) <= spare_bytes:
+        return n_blocks
+    low, high = 0, n_blocks - 1
+    while low < high:
+        middle = (low + high + 1) // 2
+        if _group_bytes(manifest, middle) <= spare_bytes:
+            low = middle
+        else:
+            high = middle - 1
+    return low

@@ -1,0 +1,95 @@
+"""The proof of how far a model can be from the optimum."""
+
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from blocklinear.kernels import dual as kernels
+from blocklinear.store.prefetch import Loaded
+from blocklinear.train.duals import Duals
+from blocklinear.train.problems import BinaryProblem
+
+ROUNDING = 1e-13
+"""Relative rounding error granted to P and D when they are computed (they are sums of
+non-negative terms; the error of such a sum is far below this for any data that fits a disk)."""
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """P(w) and D(alpha), both computed in one pass over the data, w' = sum alpha_i y_i x_i in it.
+
+    Attributes
+    ----------
+    primal : float            P of the model: 1/2 w'w + sum C_i loss_i
+    dual : float              D(alpha) with the recomputed w'; P* >= D
+    gap : float               (primal - dual) / primal, so that P - P* <= gap * P
+    drift : float             |w - w'| / |w'|, of the maintained w
+    average : bool            whether the model is the running average of w
+    """
+
+    primal: float
+    dual: float
+    gap: float
+    drift: float
+    average: bool
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the fields, for JSON."""
+        return asdict(self)
+
+
+def relative_gap(primal: float, dual: float) -> float:
+    """Return (P - D) / P with the rounding errors of both on the safe side."""
+    if primal <= 0.0:  # no row has a loss and w = 0: that is the optimum
+        return 0.0
+    return max((primal - dual) / primal, 0.0) + ROUNDING
+
+
+def certify(
+    visits: Iterable[Loaded],
+    problem: BinaryProblem,
+    duals: Duals,
+    bias: float,
+    w: NDArray[np.float64],
+    average: NDArray[np.float64],
+) -> tuple[Certificate, NDArray[np.float64]]:
+    """Pass over all groups once; return the certificate of the better of `w` and `average`.
+
+    Parameters
+    ----------
+    visits : iterable of Loaded
+        Every block once.
+    bias : float
+        Value of the bias feature, 0 for none.
+    w, average : float64[n_features + 1]
+        Candidates; P(any w) - D(alpha) bounds P(w) - P*.
+
+    Returns
+    -------
+    certificate : Certificate
+    recomputed : float64[n_features + 1]
+        w' = sum alpha_i y_i x_i.
+    """
+    recomputed = np.zeros_like(w)
+    loss, terms = np.zeros(2), np.zeros(3)
+    for loaded in visits:
+        group = loaded.group
+        y, alpha = problem.signs(group.labels), duals.read(group.blocks)
+        kernels.certify_rows(
+            group.indptr, group.indices, group.values, y, problem.cost, problem.squared, bias,
+            alpha, w, average, recomputed, loss,
+        )  # fmt: skip
+        kernels.add_dual_terms(y, problem.diag, alpha, terms)
+    norm = kernels.squared_norm(recomputed)
+    dual = float(terms[kernels.SUM_ALPHA] - 0.5 * norm - 0.5 * terms[kernels.SUM_SQUARES])
+    primal_w = float(0.5 * kernels.squared_norm(w) + loss[0])
+    primal_average = float(0.5 * kernels.squared_norm(average) + loss[1])
+    primal = min(primal_w, primal_average)
+    drift = float(np.sqrt(kernels.squared_norm(w - recomputed) / norm)) if norm else 0.0
+    certificate = Certificate(
+        primal, dual, relative_gap(primal, dual), drift, primal_average < primal_w
+    )
+    return certificate, recomputed

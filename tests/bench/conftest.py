@@ -1,0 +1,44 @@
+"""The programs in bench/ are not an installed package: load them by their path."""
+
+import importlib.util
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import numba
+import pytest
+
+BENCH = Path(__file__).parents[2] / "bench"
+
+
+def load(name: str) -> ModuleType:
+    """Return bench/NAME.py as a module, once."""
+    if name not in sys.modules:
+        spec = importlib.util.spec_from_file_location(name, BENCH / f"{name}.py")
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[name] = module
+        spec.loader.exec_module(module)
+    return sys.modules[name]
+
+
+@pytest.fixture(scope="session")
+def svmtext():
+    return load("svmtext")
+
+
+@pytest.fixture(scope="session")
+def shapes():
+    if numba.config.DISABLE_JIT:
+        pytest.skip("random bits wrap around in uint64, of which NumPy warns without the JIT")
+    load("row_kernels")
+    return load("shapes")
+
+
+@pytest.fixture(scope="session")
+def generate(svmtext, shapes):
+    return load("generate")
+
+
+@pytest.fixture(scope="session")
+def limits():
+    return load("limits")

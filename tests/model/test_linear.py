@@ -1,0 +1,185 @@
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from scipy.sparse import csc_array, csr_array, csr_matrix
+
+from blocklinear.errors import DamagedError, InputError, StorageError, UsageError
+from blocklinear.model.linear import SOLVERS, LinearModel, expected_columns, recognise
+
+
+@pytest.mark.parametrize("make_rows", [np.asarray, list, csr_matrix, csr_array, csc_array])
+def test_decision_values_of_any_kind_of_rows(make_model, make_rows):
+    model = make_model(n_features=3, bias=2.0)
+    dense = np.array([[1.0, 0.0, 2.0], [0.0, 0.0, 0.0]])
+    expected = dense @ model.weights[:, 0] + 2.0 * model.bias_weights[0]
+    decisions = model.decision_function(make_rows(dense))
+    assert decisions.shape == (2,)
+    np.testing.assert_allclose(decisions, expected)
+
+
+@pytest.mark.parametrize("make_rows", [np.asarray, csr_array])
+@pytest.mark.parametrize("width", [0, 2, 3, 6])
+def test_missing_columns_are_zero_and_further_ones_ignored(make_model, make_rows, width):
+    model = make_model(n_features=3, labels=(1.0, 2.0, 3.0))
+    rows = np.ones((2, width))
+    known = min(width, 3)
+    expected = np.tile(model.weights[:known].sum(axis=0), (2, 1))
+    np.testing.assert_allclose(model.decision_function(make_rows(rows)), expected, atol=1e-15)
+
+
+def test_one_dimension_is_refused(make_model):
+    with pytest.raises(InputError, match="shape"):
+        make_model().decision_function(np.ones(5))
+
+
+def test_two_classes_zero_goes_to_the_second_label(make_model):
+    model = make_model(n_features=1, labels=(7.0, 2.0), weights=[[1.0]])
+    assert model.predict([[1.0], [0.0], [-1.0]]).tolist() == [7.0, 2.0, 2.0]
+
+
+def test_first_of_equal_classes_wins(make_model):
+    model = make_model(n_features=1, labels=(3.0, 1.0, 2.0), weights=[[0.0, 1.0, 1.0]])
+    assert model.predict([[1.0], [-1.0], [0.0]]).tolist() == [1.0, 3.0, 3.0]
+
+
+def test_crammer_singer_of_two_classes_goes_by_its_first_column(make_model):
+    model = make_model(n_features=1, labels=(1.0, 2.0), solver="MCSVM_CS", weights=[[1.0, 3.0]])
+    assert model.decision_function([[1.0]]).shape == (1, 2)
+    assert model.predict([[1.0], [-1.0]]).tolist() == [1.0, 2.0]
+
+
+def test_one_class_of_a_single_label(make_model):
+    assert make_model(labels=(4.0,)).predict(np.zeros((2, 5))).tolist() == [4.0, 4.0]
+
+
+def test_regression_and_one_class(make_model):
+    regression = make_model(labels=(), solver="L2R_L2LOSS_SVR", n_features=1, weights=[[0.5]])
+    assert regression.predict([[3.0]]).tolist() == [1.5]
+    fields = {"n_features": 1, "weights": [[1.0]], "rho": 2.0}
+    one_class = make_model(labels=(), solver="ONECLASS_SVM", **fields)
+    assert one_class.predict([[3.0], [2.0]]).tolist() == [1.0, -1.0]
+
+
+@pytest.mark.parametrize(
+    ("fields", "problem"),
+    [
+        ({"solver": "SVM"}, "solver"),
+        ({"labels": ()}, "0 labels"),
+        ({"labels": (1.0, 1.0)}, "differ"),
+        ({"labels": (1.0, float("nan"))}, "finite"),
+        ({"labels": (1.0, 2.0, 3.0)}, "columns"),
+        ({"solver": "L2R_L2LOSS_SVR"}, "2 labels"),
+        ({"solver": "MCSVM_CS"}, "columns"),
+        ({"weights": np.zeros(3)}, "shape"),
+        ({"weights": np.array([[np.nan]])}, "finite"),
+        ({"weights": np.array([[-np.inf]])}, "finite"),
+        ({"bias_weights": np.zeros(2)}, "columns"),
+        ({"bias_weights": np.ones(1)}, "bias -1 means none"),
+        ({"bias": float("inf")}, "finite"),
+        ({"index_base": 2}, "index_base"),
+        ({"rho": 1.0}, "rho"),
+        ({"metadata": {"a": object()}}, "metadata"),
+        ({"metadata": {"a": {1: 2}}}, "metadata"),
+    ],
+)
+def test_parts_that_do_not_fit_are_refused(fields, problem):
+    parts = {
+        "weights": np.ones((2, 1)),
+        "bias_weights": np.zeros(1),
+        "bias": -1,
+        "labels": (1, -1),
+        "solver": "L2R_LR",
+    }
+    with pytest.raises(UsageError, match=problem):
+        LinearModel(**(parts | fields))
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_every_solver_makes_a_model(make_model, solver):
+    labels = (1.0, 2.0) if SOLVERS[solver] < 11 else ()
+    model = make_model(labels=labels, solver=solver)
+    assert model.n_columns == expected_columns(solver, len(labels))
+    assert f"(-s {SOLVERS[solver]})" in model.summary()
+
+
+def test_metadata_is_what_json_gives_back(make_model):
+    given = {"C": np.float64(0.5), "n": np.int64(3), "t": (1, 2), "gap": float("inf"), "x": None}
+    model = make_model(metadata=given)
+    assert model.metadata == {"C": 0.5, "n": 3, "t": [1, 2], "gap": None, "x": None}
+
+
+def test_summary(make_model):
+    model = make_model(
+        n_features=2,
+        weights=[[0.0], [1.0]],
+        bias=1,
+        metadata={"C": 4.0, "certificate": {"gap": 0.00087}},
+    )
+    assert model.summary().splitlines() == [
+        "solver           L2R_L1LOSS_SVC_DUAL (-s 3)",
+        "classes          2: 1 -1",
+        "features         2 (numbered from 1)",
+        "nonzero weights  1 of 2",
+        "bias             1",
+        "C                4.0",
+        "certified gap    0.00087",
+    ]
+
+
+@pytest.mark.parametrize("format", ["native", "liblinear"])
+def test_load_tells_formats_apart(make_model, same, tmp_path, format):
+    model = make_model(bias=1.0)
+    model.save(tmp_path / "m", format=format)
+    assert recognise(tmp_path / "m") == format
+    assert same(LinearModel.load(tmp_path / "m"), model)
+
+
+@pytest.mark.parametrize("format", ["native", "liblinear"])
+def test_save_replaces_models_and_empty_files_and_nothing_else(make_model, tmp_path, format):
+    target = tmp_path / "m"
+    target.touch()
+    model = make_model()
+    for earlier in ("native", "liblinear"):
+        model.save(target, format=format)
+        model.save(target, format=earlier)
+    target.write_text("1 1:1\n")
+    with pytest.raises(UsageError, match="not a model"):
+        model.save(target, format=format)
+    assert target.read_text() == "1 1:1\n"
+    with pytest.raises(UsageError, match="regular"):
+        model.save(tmp_path, format=format)
+    with pytest.raises(UsageError, match="regular"):
+        model.save("/dev/null", format=format)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["m"]
+
+
+def test_save_in_an_unknown_format(make_model, tmp_path):
+    with pytest.raises(UsageError, match="pickle"):
+        make_model().save(tmp_path / "m", format="pickle")
+
+
+@pytest.mark.parametrize("content", [b"", b"PK", b"\x80\x04N.", b"1 1:1\n", b"\x93NUMPY", b"label"])
+def test_load_refuses_other_files(tmp_path, content):
+    (tmp_path / "m").write_bytes(content)
+    with pytest.raises(DamagedError, match="not a model"):
+        LinearModel.load(tmp_path / "m")
+
+
+def test_load_of_nothing(tmp_path):
+    with pytest.raises(StorageError, match="missing"):
+        LinearModel.load(tmp_path / "missing")
+    with pytest.raises(StorageError):
+        LinearModel.load(tmp_path)
+
+
+def test_a_model_is_described_without_numba_and_scipy(make_model, tmp_path):
+    make_model().save(tmp_path / "m")
+    code = (
+        "import sys; from blocklinear.model.linear import LinearModel\n"
+        f"LinearModel.load({str(tmp_path / 'm')!r}).summary()\n"
+        "print(sorted({'numba', 'scipy', 'sklearn'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"

@@ -1,0 +1,228 @@
+import hashlib
+import json
+import zipfile
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from blocklinear.errors import DamagedError, MemoryBudgetError, MismatchError
+from blocklinear.model import native
+from blocklinear.model.linear import LinearModel
+
+
+def members(path):
+    """Name to array, as NumPy reads them."""
+    with np.load(path, allow_pickle=False) as archive:
+        return dict(archive)
+
+
+def forge(path, arrays, seal=True):
+    """Write a file that is right in form, whatever it says."""
+    arrays = {name: array for name, array in arrays.items() if name != "sha256"}
+    digest = hashlib.sha256()
+    for name, array in arrays.items():
+        digest.update(name.encode() + array.tobytes())
+    if seal:
+        arrays["sha256"] = np.frombuffer(digest.digest(), np.uint8)
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, array in arrays.items():
+            prefix = native._prefix(array.dtype.str, array.shape)
+            archive.writestr(f"{name}.npy", prefix + array.tobytes())
+
+
+def with_header(path, **changes):
+    """Forge the file at `path` with another header."""
+    arrays = members(path)
+    header = json.loads(arrays["header"].tobytes()) | changes
+    forge(path, arrays | {"header": np.frombuffer(json.dumps(header).encode(), np.uint8)})
+
+
+@pytest.fixture
+def dense(make_model, tmp_path):
+    make_model(metadata={"C": 1.0}).save(tmp_path / "dense")
+    return tmp_path / "dense"
+
+
+@pytest.fixture
+def sparse(make_model, tmp_path):
+    weights = np.zeros((40, 3))
+    weights[[3, 30]] = 1.5
+    make_model(n_features=40, labels=(1.0, 2.0, 3.0), weights=weights).save(tmp_path / "sparse")
+    return tmp_path / "sparse"
+
+
+@settings(
+    max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(data=st.data(), n_features=st.integers(0, 30), n_labels=st.integers(1, 4))
+def test_round_trip_to_the_bit(tmp_path, same, data, n_features, n_labels):
+    columns = 1 if n_labels == 2 else n_labels
+    number = st.one_of(
+        st.just(0.0), st.just(-0.0), st.floats(allow_nan=False, allow_infinity=False)
+    )
+    model = LinearModel(
+        weights=data.draw(arrays(np.float64, (n_features, columns), elements=number)),
+        bias_weights=data.draw(arrays(np.float64, columns, elements=number)),
+        bias=data.draw(st.floats(0, 1e6)),
+        labels=tuple(np.arange(n_labels) + 0.5),
+        solver="L2R_LR",
+        index_base=data.draw(st.sampled_from([0, 1])),
+        metadata=data.draw(st.dictionaries(st.text(), st.integers() | st.text())),
+    )
+    model.save(tmp_path / "m")
+    assert same(LinearModel.load(tmp_path / "m"), model)
+
+
+def test_numpy_opens_it(dense, sparse):
+    assert members(dense)["weights"].shape == (5, 1)
+    assert json.loads(members(dense)["header"].tobytes())["metadata"] == {"C": 1.0}
+    assert members(sparse)["rows"].tolist() == [3, 30]
+
+
+def test_same_model_same_bytes(dense, tmp_path):
+    LinearModel.load(dense).save(tmp_path / "again")
+    assert (tmp_path / "again").read_bytes() == dense.read_bytes()
+
+
+def test_one_class_keeps_rho(make_model, same, tmp_path):
+    model = make_model(labels=(), solver="ONECLASS_SVM", rho=0.25)
+    model.save(tmp_path / "m")
+    assert same(LinearModel.load(tmp_path / "m"), model)
+
+
+@pytest.mark.parametrize("kind", ["dense", "sparse"])
+def test_every_byte_flipped_is_noticed_or_does_not_matter(request, same, tmp_path, kind):
+    path = request.getfixturevalue(kind)
+    whole, model = path.read_bytes(), LinearModel.load(path)
+    noticed, messages = 0, set()
+    for position in range(len(whole)):
+        for mask in (0x01, 0x80, 0xFF):
+            flipped = bytearray(whole)
+            flipped[position] ^= mask
+            path.write_bytes(flipped)
+            try:
+                loaded = LinearModel.load(path)
+            except DamagedError as error:
+                messages.add(str(error))
+                noticed += 1
+            else:
+                assert same(loaded, model), position
+    assert noticed > 2 * len(whole)
+    assert all(message.startswith(f"{path}: ") for message in messages)
+
+
+@pytest.mark.parametrize("kind", ["dense", "sparse"])
+def test_every_truncation_is_noticed(request, kind):
+    path = request.getfixturevalue(kind)
+    whole = path.read_bytes()
+    for length in range(len(whole)):
+        path.write_bytes(whole[:length])
+        with pytest.raises(DamagedError):
+            LinearModel.load(path)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"format": "other"},
+        {"version": 0},
+        {"version": "1"},
+        {"version": True},
+        {"n_features": 2**40},
+        {"n_features": 4},
+        {"n_features": 6},
+        {"n_features": -1},
+        {"n_features": 5.0},
+        {"n_columns": 2},
+        {"n_columns": 2**31},
+        {"n_columns": 0},
+        {"labels": [1, 2, 3]},
+        {"labels": [1, "2"]},
+        {"labels": [1, float("nan")]},
+        {"labels": "12"},
+        {"labels": [10**400, 2]},
+        {"bias": None},
+        {"bias": float("inf")},
+        {"solver": "SVM"},
+        {"solver": 3},
+        {"index_base": 7},
+        {"layout": "sparse"},
+        {"layout": "sparse", "n_rows_stored": 2**31},
+        {"layout": "other"},
+        {"layout": ["dense"]},
+        {"metadata": []},
+        {"rho": 1.0},
+    ],
+    ids=str,
+)
+def test_a_header_that_lies_is_noticed(dense, changes):
+    with_header(dense, **changes)
+    with pytest.raises(DamagedError, match="dense"):
+        LinearModel.load(dense)
+
+
+def test_a_newer_version_is_a_mismatch(dense):
+    with_header(dense, version=2)
+    with pytest.raises(MismatchError, match="format 2 is newer"):
+        LinearModel.load(dense)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"rows": np.array([30, 3], "<u4")},
+        {"rows": np.array([3, 3], "<u4")},
+        {"rows": np.array([3, 40], "<u4")},
+        {"rows": np.array([3], "<u4")},
+        {"rows": np.array([3, 30], "<i4")},
+        {"row_weights": np.ones((2, 2))},
+        {"row_weights": np.full((2, 3), np.nan)},
+        {"row_weights": np.full((2, 3), np.inf)},
+        {"row_weights": np.ones((2, 3), "<f4")},
+        {"bias_weights": np.ones(3)},
+        {"extra": np.ones(3)},
+    ],
+    ids=str,
+)
+def test_hostile_arrays_are_noticed(sparse, changes):
+    forge(sparse, members(sparse) | changes)
+    with pytest.raises(DamagedError, match="sparse"):
+        LinearModel.load(sparse)
+
+
+def test_more_weights_than_memory_are_refused_before_they_are_allocated(sparse):
+    with_header(sparse, n_features=2**32, n_columns=2**20)
+    with pytest.raises(DamagedError):
+        LinearModel.load(sparse)  # its arrays are too short for so many columns
+    with pytest.raises(MemoryBudgetError, match="available"):
+        native._zeros("m", 2**32, 2**10)
+
+
+@pytest.mark.parametrize("content", [b"[" * 100_000, b"\xff", b"3", b"null", b"{}"])
+def test_hostile_json_is_noticed(dense, content):
+    forge(dense, members(dense) | {"header": np.frombuffer(content, np.uint8)})
+    with pytest.raises(DamagedError):
+        LinearModel.load(dense)
+
+
+def test_a_missing_seal_is_noticed(dense):
+    forge(dense, members(dense), seal=False)
+    with pytest.raises(DamagedError):
+        LinearModel.load(dense)
+
+
+def test_objects_are_never_unpickled(dense):
+    arrays = members(dense)
+    np.savez(dense.with_suffix(".npz"), **(arrays | {"weights": np.array([{}] * 5)[:, None]}))
+    with pytest.raises(DamagedError):
+        LinearModel.load(dense.with_suffix(".npz"))
+
+
+def test_a_compressed_member_is_refused(dense):
+    arrays = members(dense)
+    np.savez_compressed(dense.with_suffix(".npz"), **arrays)
+    with pytest.raises(DamagedError):
+        LinearModel.load(dense.with_suffix(".npz"))
