@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from blocklinear.options import SplitOptions, TextOptions, TrainOptions
     from blocklinear.store.split import split
     from blocklinear.store.store import BlockStore
-    from blocklinear.train.loop import train
+    from blocklinear.training.loop import train
 
 __version__ = "0.1.0"
 
@@ -24,7 +24,7 @@ _HOMES = {
     "TextOptions": "blocklinear.options",
     "TrainOptions": "blocklinear.options",
     "split": "blocklinear.store.split",
-    "train": "blocklinear.train.loop",
+    "train": "blocklinear.training.loop",
 }
 __all__ = [
     "BlockStore",

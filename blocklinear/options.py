@@ -144,7 +144,7 @@ class TrainOptions:
     bias: float = -1.0
     gap: float | None = None
     tolerance: float | None = None
-    max_outer: int = 10_000
+    max_outer: int = 1_000_000
     time_limit_s: float = math.inf
     epochs: int = 1
     group: int | None = None
@@ -165,6 +165,8 @@ class TrainOptions:
             object.__setattr__(self, "gap", 0.001)
         for name, limit in (("gap", self.gap), ("tolerance", self.tolerance)):
             _check(name, limit, limit is None or (finite(limit) and limit > 0), "above 0")
+        provable = self.gap is None or self.gap >= 1e-12
+        _check("gap", self.gap, provable, "at least 1e-12: rounding hides what is smaller")
         _check("max-outer", self.max_outer, self.max_outer >= 1, "at least 1")
         _check("time-limit", self.time_limit_s, self.time_limit_s > 0, "above 0")
         _check("epochs", self.epochs, 1 <= self.epochs <= 10_000, "from 1 to 10000")

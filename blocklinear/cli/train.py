@@ -46,7 +46,7 @@ def add_parser(commands: Any) -> None:
     parser.add_argument(
         "-e", "--tolerance", type=float, metavar="TOL", help="violation to reach, as LIBLINEAR's -e"
     )
-    parser.add_argument("--max-outer", type=int, metavar="K", help="outer iterations at most")
+    parser.add_argument("--max-outer", type=int, metavar="K", help="outer iterations at most (default: until --gap holds)")
     parser.add_argument("--time-limit", type=float, metavar="SECONDS", help="seconds at most")
     parser.add_argument("--epochs", type=int, metavar="N", help="epochs a visit (default 1)")
     parser.add_argument(
@@ -79,7 +79,7 @@ def run(args: argparse.Namespace) -> int:
     from blocklinear.options import TrainOptions
     from blocklinear.report.runlog import RunLog
     from blocklinear.store import BlockStore
-    from blocklinear.train import train
+    from blocklinear.training import train
 
     chosen: Any = given(
         gap=args.gap,

@@ -142,7 +142,7 @@ class BlockFile:
             descriptor = os.open(self.path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
         except OSError as error:
             raise self.damaged(error.strerror or str(error)) from error
-        with storage_errors(self.path, "read"), open(descriptor, "rb") as stream:
+        try:
             found = os.fstat(descriptor)
             if not stat.S_ISREG(found.st_mode):
                 raise self.damaged("it is not a regular file")
@@ -150,7 +150,10 @@ class BlockFile:
                 raise self.damaged(
                     f"it has {found.st_size} bytes, the manifest says {self.record.bytes}"
                 )
-            return stream.read()
+            with storage_errors(self.path, "read"), open(descriptor, "rb", closefd=False) as stream:
+                return stream.read()
+        finally:
+            os.close(descriptor)
 
     def _check_ends(self) -> tuple[memoryview, int]:
         """Check header and trailer; return the table's bytes and checksum."""

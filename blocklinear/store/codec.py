@@ -23,6 +23,7 @@ A number is ``mantissa / 10**exponent``; its text gave both, and the division ro
 double that the text denotes. A whole-chunk CRC-32 lives in the block's table (`store.blocks`).
 """
 
+import re
 import struct
 import threading
 from dataclasses import dataclass
@@ -67,7 +68,7 @@ def compression_level(name: str) -> int | None:
     if name == "none":
         return None
     kind, _, level = name.partition(":")
-    if kind == "zstd" and (level or "1").lstrip("-").isdigit() and -7 <= int(level or 1) <= 19:
+    if kind == "zstd" and re.fullmatch("-?[0-9]{1,2}", level or "1") and -7 <= int(level or 1) < 20:
         return int(level or 1)
     raise UsageError(f"compression {name!r} is unknown", "use none, zstd or zstd:LEVEL (-7 to 19)")
 
@@ -223,7 +224,7 @@ def decode(
         raise DamagedError("the chunk header does not fit the table")
     if max(length_width, row_width, label_width, width) > 8 or gap_width > 4:
         raise DamagedError("the chunk header has an impossible width")
-    if n_doubles > nnz or n_label_doubles > n:
+    if n_doubles > nnz or n_label_doubles > n or first_row >= 1 << 62:
         raise DamagedError("the chunk header has an impossible count")
     lengths_at = _HEADER.size + 4 * n_frames
     frame_bytes = struct.unpack_from(f"<{n_frames}I", data, _HEADER.size)
@@ -243,8 +244,11 @@ def decode(
 
     lengths, row_gaps, label_bits = take(length_width), take(row_width), take(label_width)
     label_exponent, label_doubles = row_bytes[:n], np.frombuffer(row_bytes[n:].tobytes())
-    if lengths.min(initial=0) < 0 or lengths.sum() != nnz or row_gaps.min(initial=0) < 0:
+    # each length is bounded too, as their sum could wrap around to the right one
+    if lengths.min(initial=0) < 0 or lengths.max(initial=0) > nnz or lengths.sum() != nnz:
         raise DamagedError("the row lengths do not add up")
+    if row_gaps.min(initial=0) < 0:
+        raise DamagedError("the row numbers do not increase")
     target.row_numbers[:] = np.cumsum(row_gaps + 1) + (first_row - 1)
     used = kernels.to_numbers(
         label_bits, label_exponent, label_doubles, bool(flags & 2), _POWERS, target.labels
@@ -264,6 +268,8 @@ def decode(
     )
     if used != n_doubles:
         raise DamagedError("a value is impossible")
+    if target.values.itemsize == 4 and not np.isfinite(target.values).all():
+        raise DamagedError("a value is too large for float32")
     if not kernels.to_indices(
         lengths, n_features, index_base, target.first, target.indptr, target.indices,
         target.values, target.sq_norm,

@@ -46,6 +46,56 @@ class Group:
         return len(self.labels)
 
 
+@dataclass(frozen=True)
+class _Pinned:
+    """A decoded block kept in memory; `indptr` counts from 0."""
+
+    indptr: NDArray[np.int64]
+    indices: NDArray[np.uint32]
+    values: NDArray[np.floating]
+    labels: NDArray[np.float64]
+    sq_norm: NDArray[np.float64]
+    row_numbers: NDArray[np.int64]
+
+
+class Pins:
+    """Decoded blocks kept in spare memory, so that they are read only once.
+
+    Blocks are visited equally often, so the first that fit are as good as any.
+
+    Parameters
+    ----------
+    capacity_bytes : int
+        How much memory they may take.
+
+    Attributes
+    ----------
+    hits, misses : int        blocks found here, and blocks that had to be read
+    """
+
+    def __init__(self, capacity_bytes: int) -> None:
+        self._left = capacity_bytes
+        self._blocks: dict[str, _Pinned] = {}
+        self.hits = self.misses = 0
+
+    def __len__(self) -> int:
+        return len(self._blocks)
+
+    def get(self, name: str) -> _Pinned | None:
+        """Return the block, if it is here."""
+        found = self._blocks.get(name)
+        self.hits += found is not None
+        self.misses += found is None
+        return found
+
+    def offer(self, name: str, block: _Pinned) -> None:
+        """Keep a copy of a block if there is room for it."""
+        size = sum(array.nbytes for array in vars(block).values())
+        if size <= self._left:
+            self._left -= size
+            self._blocks[name] = _Pinned(**{k: array.copy() for k, array in vars(block).items()})
+
+
 class GroupBuffer:
     """Memory for one group of at most `rows` rows and `nnz` entries."""
 
@@ -57,9 +107,25 @@ class GroupBuffer:
         self._row_numbers = np.empty(rows, np.int64)
 
     def load(
-        self, folder: Path, manifest: Manifest, blocks: Sequence[int], pool: Executor
+        self,
+        folder: Path,
+        manifest: Manifest,
+        blocks: Sequence[int],
+        pool: Executor,
+        pins: Pins | None = None,
     ) -> Group:
         """Read, check and decode `blocks` (positions in the manifest) into this memory.
+
+        Parameters
+        ----------
+        folder : Path
+            Where the block files are.
+        manifest : Manifest
+        blocks : sequence of int
+        pool : Executor
+            Loads several blocks at a time.
+        pins : Pins
+            Blocks that need not be read; takes those read while it has room.
 
         Raises
         ------
@@ -71,11 +137,17 @@ class GroupBuffer:
         records = [manifest.blocks[b] for b in blocks]
         starts = np.concatenate(([0], np.cumsum([record.rows for record in records])))
         entries = np.concatenate(([0], np.cumsum([record.nnz for record in records])))
-        jobs = [
-            pool.submit(self._load_block, folder, manifest, record, int(row), int(entry))
-            for record, row, entry in zip(records, starts, entries, strict=False)
-        ]
-        for job in jobs:
+        missing, bytes_read = [], 0
+        for record, row, entry in zip(records, starts.tolist(), entries.tolist(), strict=False):
+            pinned = pins.get(record.name) if pins is not None else None
+            if pinned is not None:
+                self._copy_block(pinned, row, entry)
+            else:
+                missing.append(
+                    pool.submit(self._load_block, folder, manifest, record, row, entry, pins)
+                )
+                bytes_read += record.bytes
+        for job in missing:
             job.result()
         n, nnz = int(starts[-1]), int(entries[-1])
         return Group(
@@ -87,13 +159,40 @@ class GroupBuffer:
             labels=self._labels[:n],
             sq_norm=self._sq_norm[:n],
             row_numbers=self._row_numbers[:n],
-            bytes_read=sum(record.bytes for record in records),
+            bytes_read=bytes_read,
         )
 
+    def _block_at(self, record: BlockRecord, row: int, entry: int) -> _Pinned:
+        rows, entries = slice(row, row + record.rows), slice(entry, entry + record.nnz)
+        return _Pinned(
+            self._indptr[row : rows.stop + 1] - entry,
+            self._indices[entries],
+            self._values[entries],
+            self._labels[rows],
+            self._sq_norm[rows],
+            self._row_numbers[rows],
+        )
+
+    def _copy_block(self, pinned: _Pinned, row: int, entry: int) -> None:
+        rows = slice(row, row + len(pinned.labels))
+        entries = slice(entry, entry + len(pinned.indices))
+        self._indptr[row + 1 : rows.stop + 1] = pinned.indptr[1:] + entry
+        self._indices[entries] = pinned.indices
+        self._values[entries] = pinned.values
+        self._labels[rows] = pinned.labels
+        self._sq_norm[rows] = pinned.sq_norm
+        self._row_numbers[rows] = pinned.row_numbers
+
     def _load_block(
-        self, folder: Path, manifest: Manifest, record: BlockRecord, row: int, entry: int
+        self,
+        folder: Path,
+        manifest: Manifest,
+        record: BlockRecord,
+        row: int,
+        entry: int,
+        pins: Pins | None,
     ) -> None:
-        block = BlockFile(folder, record)
+        block, first_row, first_entry = BlockFile(folder, record), row, entry
         compressed = manifest.compression != "none"
         for chunk in block.chunks():
             rows = slice(row, row + chunk.rows)
@@ -113,4 +212,9 @@ class GroupBuffer:
                 )
             except (DamagedError, ValueError, *codec.DECODING_ERRORS) as error:
                 raise block.damaged(str(error)) from error
+            numbers = target.row_numbers
+            if chunk.rows and not 0 <= numbers.min() <= numbers.max() < manifest.next_row:
+                raise block.damaged(f"a row number is not below {manifest.next_row}")
             row, entry = rows.stop, entries.stop
+        if pins is not None:
+            pins.offer(record.name, self._block_at(record, first_row, first_entry))

@@ -22,6 +22,8 @@ MAX_BYTES = 1 << 28
 MAX_LABELS = 10_000
 """More distinct labels than this are regression targets: they are not tabulated."""
 _MAX_COUNT = 1 << 62
+_MAX_EXPANSION = 1 << 16
+"""Rows, or entries, a byte of a block file can stand for: zstd packs at most 2**15 bytes in one."""
 _BLOCK_NAME = re.compile(r"b[0-9]{8}\.blk")
 
 
@@ -147,10 +149,9 @@ class Manifest:
 
     def _check(self) -> None:
         """Raise ValueError where the parts contradict each other."""
-        counts = [self.n_rows, self.nnz, self.next_row, self.next_block, self.generation]
-        counts += [n for b in self.blocks for n in (b.rows, b.nnz, b.bytes, *b.label_counts)]
-        if not all(0 <= n < _MAX_COUNT for n in counts) or not 0 <= self.n_features <= 1 << 32:
-            raise ValueError("a count is out of range")
+        self._check_counts()
+        self._check_labels()
+        self._check_batches()
         names = [block.name for block in self.blocks]
         if len(set(names)) != len(names) or not all(map(_BLOCK_NAME.fullmatch, names)):
             raise ValueError("a block name is not as written by blocklinear")
@@ -160,16 +161,40 @@ class Manifest:
             raise ValueError("the entries of the blocks do not add up")
         if any(b.max_index - self.index_base >= self.n_features for b in self.blocks):
             raise ValueError("a block has more features than the store")
-        n_labels = 0 if self.labels is None else len(self.labels)
-        for block in self.blocks:
-            if len(block.label_counts) != n_labels:
-                raise ValueError("the label counts do not fit the labels")
-            if n_labels and sum(block.label_counts) != block.rows:
-                raise ValueError("the label counts do not add up")
-            if block.batch not in {batch["name"] for batch in self.batches}:
-                raise ValueError("a block is of no batch")
+        if self.format < 1 or not 0 <= self.seed < 1 << 63:
+            raise ValueError("its format or its seed is out of range")
         if self.index_base not in (0, 1) or self.dtype not in ("float64", "float32"):
             raise ValueError("an option has an unknown value")
+
+    def _check_counts(self) -> None:
+        counts = [self.n_rows, self.nnz, self.next_row, self.next_block, self.generation]
+        counts += [n for b in self.blocks for n in (b.rows, b.nnz, b.bytes, *b.label_counts)]
+        if not all(type(n) is int and 0 <= n < _MAX_COUNT for n in counts):
+            raise ValueError("a count is out of range")
+        if not 0 <= self.n_features <= 1 << 32 or self.next_row < self.n_rows:
+            raise ValueError("a count is out of range")
+        if any(max(b.rows, b.nnz) > b.bytes * _MAX_EXPANSION for b in self.blocks):
+            raise ValueError("a block has more rows or entries than its bytes can hold")
+
+    def _check_labels(self) -> None:
+        labels = [] if self.labels is None else self.labels
+        if not all(type(label) is float for label in labels) or len(set(labels)) != len(labels):
+            raise ValueError("the labels are not distinct numbers")
+        for block in self.blocks:
+            if len(block.label_counts) != len(labels):
+                raise ValueError("the label counts do not fit the labels")
+            if labels and sum(block.label_counts) != block.rows:
+                raise ValueError("the label counts do not add up")
+
+    def _check_batches(self) -> None:
+        for batch in self.batches:
+            if type(batch["name"]) is not str or type(batch["rows"]) is not int:
+                raise ValueError("a batch has no name, or no number of rows")
+            if not all(type(source["path"]) is str for source in batch["sources"]):
+                raise ValueError("a source has no path")
+        names = {batch["name"] for batch in self.batches}
+        if not all(block.batch in names for block in self.blocks):
+            raise ValueError("a block is of no batch")
 
 
 def _canonical(content: Any) -> bytes:

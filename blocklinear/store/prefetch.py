@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
-from blocklinear.store.groups import Group, GroupBuffer
+from blocklinear.store.groups import Group, GroupBuffer, Pins
 from blocklinear.store.store import BlockStore
 
 
@@ -32,9 +32,15 @@ class GroupLoader:
         Blocks in a group at most.
     threads : int
         Threads that read and decode blocks.
+    pin_bytes : int
+        Memory that may keep decoded blocks.
+
+    Attributes
+    ----------
+    pins : Pins
     """
 
-    def __init__(self, store: BlockStore, group: int, threads: int) -> None:
+    def __init__(self, store: BlockStore, group: int, threads: int, pin_bytes: int = 0) -> None:
         self._store, blocks = store, store.manifest.blocks
         rows = sum(sorted((b.rows for b in blocks), reverse=True)[:group])
         nnz = sum(sorted((b.nnz for b in blocks), reverse=True)[:group])
@@ -42,6 +48,7 @@ class GroupLoader:
         dtype = store.manifest.dtype
         self._buffers = [GroupBuffer(rows, nnz, dtype) for _ in range(n_buffers)]
         self._kept: Group | None = None
+        self.pins = Pins(pin_bytes if n_buffers == 2 else 0)
         self._ahead = ThreadPoolExecutor(1, "load")
         self._decoders = ThreadPoolExecutor(threads, "decode")
         self._n_loads = 0
@@ -63,7 +70,7 @@ class GroupLoader:
         buffer = self._buffers[self._n_loads % len(self._buffers)]
         self._n_loads += 1
         store = self._store
-        group = buffer.load(store.blocks_folder, store.manifest, blocks, self._decoders)
+        group = buffer.load(store.blocks_folder, store.manifest, blocks, self._decoders, self.pins)
         return group, time.perf_counter() - started
 
     def stream(self, visits: Sequence[tuple[int, ...]]) -> Iterator[Loaded]:

@@ -61,6 +61,7 @@ def split(
         try:
             _clear(staging)
             _write(list(inputs), staging, options, listener)
+            _check_target(target, options.force)  # another split may have made it meanwhile
             if target.exists():
                 with Lock(target / LOCK_NAME):
                     replace_directory(staging, target)

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from blocklinear.errors import MemoryBudgetError
+from blocklinear.errors import InputError, MemoryBudgetError
 from blocklinear.kernels import routing
 from blocklinear.memory import PROCESS_BYTES, format_size
 from blocklinear.options import SplitOptions
@@ -176,7 +176,7 @@ class BatchWriter:
         labels: list[float] | None = None,
     ) -> None:
         self._folder, self._batch, self._plan, self._pool = folder, batch, plan, pool
-        self._seed = np.uint64(options.seed)
+        self._seed, self._dtype = np.uint64(options.seed), options.dtype
         self._level = codec.compression_level(options.compression)
         self._queue: deque[tuple[_OpenBlock, Future[_Encoded]]] = deque()
         self._queue_limit = options.text.threads + 2
@@ -201,6 +201,7 @@ class BatchWriter:
 
     def append(self, rows: Rows) -> None:
         """Add rows; they are numbered in the order they come."""
+        self._check_range(rows)
         self._labels.note(rows.labels())
         cost = ROW_BYTES + ENTRY_BYTES * np.diff(rows.indptr)
         start = 0
@@ -219,6 +220,14 @@ class BatchWriter:
         self.nnz += rows.nnz
         self.next_row += rows.n_rows
         self.max_index = max(self.max_index, rows.max_index)
+
+    def _check_range(self, rows: Rows) -> None:
+        """Refuse values that would be infinite once rounded to float32."""
+        if self._dtype == "float32":
+            with np.errstate(over="ignore"):
+                rounded = rows.values().astype(np.float32)
+            if not np.isfinite(rounded).all():
+                raise InputError("a value is too large for float32", "give --dtype float64")
 
     def _route(self, rows: Rows, start: int, stop: int) -> None:
         block = np.zeros(rows.n_rows, np.int64)

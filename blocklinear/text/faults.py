@@ -1,5 +1,6 @@
 """What is wrong with a line, where, and what to do about it."""
 
+import re
 from dataclasses import dataclass
 
 import numpy as np
@@ -8,16 +9,23 @@ from numpy.typing import NDArray
 from blocklinear.errors import InputFormatError, quoted
 from blocklinear.text import tokenizer
 
+_TOKEN = re.compile(rb"[^ \t\r\n#]*")
+_MAY_BE_CUT = (tokenizer.LABEL_SYNTAX, tokenizer.INDEX_SYNTAX, tokenizer.VALUE_SYNTAX)
 _NOT_DATA = (
+    (b"\x80\x02", "a Python pickle"),
+    (b"\x80\x03", "a Python pickle"),
     (b"\x80\x04", "a Python pickle"),
     (b"\x80\x05", "a Python pickle"),
+    (b"\x93NUMPY", "a NumPy array"),
     (b"PK\x03\x04", "a zip or npz file"),
     (b"BLKBLOCK", "a block file of blocklinear"),
+    (b"\x01\xab\xff\xff", "an XGBoost binary"),
     (b"binf", "an XGBoost binary"),
     (b"\x7fELF", "a program"),
     (b"\xff\xfe", "UTF-16 text"),
     (b"\xfe\xff", "UTF-16 text"),
     (b"solver_type ", "a LIBLINEAR model"),
+    (b"svm_type ", "a LIBSVM model"),
 )
 
 
@@ -30,7 +38,7 @@ class Fault:
     line : int        0-based, within the piece
     column : int      1-based byte within the line
     problem, fix : str
-    at_end : bool     whether the fault touches the last byte of the piece
+    at_end : bool     whether the piece ends within the faulty token, which may have been cut
     first_bytes : bytes       the start of the line
     """
 
@@ -44,11 +52,9 @@ class Fault:
     @classmethod
     def found(cls, text: NDArray[np.uint8], code: int, offset: int, line: int) -> "Fault":
         """Explain what the tokenizer found in `text` at `offset`, on its 0-based `line`."""
-        start = offset
-        while start > 0 and text[start - 1] != 10:
-            start -= 1
-        rest = text[offset : offset + 80].tobytes().split(b"\n", 1)[0]
-        token = rest.split(None, 1)[0] if rest.split() else b""
+        start = int(tokenizer.line_start(text, offset))
+        match = _TOKEN.match(text[offset : offset + 80].tobytes())
+        token = match[0] if match else b""
         problem, fix = explain(code, token)
         end = offset + len(token)
         return cls(
@@ -56,7 +62,7 @@ class Fault:
             offset - start + 1,
             problem,
             fix,
-            bool(end >= len(text) - 2),
+            code in _MAY_BE_CUT and end >= len(text) - 2,
             text[start : start + 80].tobytes(),
         )
 
@@ -73,12 +79,13 @@ class Fault:
             Whether the piece is the last of its file and had no final newline.
         """
         problem, fix = self.problem, self.fix
-        if lines_before + self.line == 0:
-            problem, fix = guess_format(self.first_bytes) or (problem, fix)
+        guess = guess_format(self.first_bytes) if lines_before + self.line == 0 else None
+        if guess:
+            problem, fix = guess
         elif self.first_bytes.startswith(b"\xef\xbb\xbf"):
             problem = "a byte order mark in the middle of the text"
             fix = "files were joined that each begin with one: remove it, or pass the files apart"
-        if cut and self.at_end:
+        elif cut and self.at_end:
             problem += "; the file ends here, in the middle of a line"
             fix = "the file seems to be cut short: fetch it again"
         return InputFormatError(path, lines_before + self.line + 1, self.column, problem, fix)
@@ -90,7 +97,7 @@ def guess_format(head: bytes) -> tuple[str, str] | None:
     for magic, name in _NOT_DATA:
         if head.startswith(magic):
             return f"this is {name}, not LIBSVM text", fix
-    line = head.split(b"\n", 1)[0]
+    line = head.split(b"\n", 1)[0].split(b"#", 1)[0]
     if line.count(b"\0") * 3 > len(line):
         return "this is UTF-16 text or binary data, not LIBSVM text", fix
     if line.count(b",") > 1 and b":" not in line:
@@ -102,9 +109,8 @@ def guess_format(head: bytes) -> tuple[str, str] | None:
 
 def explain(code: int, token: bytes) -> tuple[str, str]:
     """Return (problem, fix) for a tokenizer code and the offending token."""
-    if any(c < 9 or c > 126 for c in token):
-        bad = next(c for c in token if c < 9 or c > 126)
-        what = "a NUL byte" if bad == 0 else f"byte 0x{bad:02x}, which is not ASCII,"
+    if bad := [c for c in token if not 32 < c < 127]:
+        what = f"byte 0x{bad[0]:02x}, which is not printable ASCII," if bad[0] else "a NUL byte"
         return f"{what} in {quoted(token)}", "LIBSVM text is plain ASCII: find what wrote the file"
     shown = quoted(token)
     index = token.split(b":", 1)[0].decode("ascii", "replace")
@@ -140,8 +146,8 @@ def explain(code: int, token: bytes) -> tuple[str, str]:
     if code == tokenizer.LABEL_SYNTAX and b":" in token:
         return f"no label before {shown}", "begin each line with a label"
     if code == tokenizer.INDEX_SYNTAX:
-        if token.startswith((b"qid:", b"sid:", b"cost:")):
-            return f"{shown} is for ranking, not a feature", "remove it: `sed 's/ qid:[^ ]*//'`"
+        if index in ("qid", "sid", "cost"):
+            return f"{shown} is not a feature", f"remove it: `sed 's/ {index}:[^ ]*//'`"
         if b":" not in token:
             return f"no colon in {shown}", "write features as index:value"
     return table[code]

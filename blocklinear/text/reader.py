@@ -1,5 +1,6 @@
 """Rows of one or more inputs, parsed in parallel, delivered in order."""
 
+import contextlib
 import os
 from collections import deque
 from collections.abc import Iterator, Sequence
@@ -9,10 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from blocklinear.errors import InputError, InputFormatError
+from blocklinear.errors import BlocklinearError, InputError, InputFormatError
+from blocklinear.memory import format_size
 from blocklinear.options import TextOptions
 from blocklinear.text.rows import Rows, parse
-from blocklinear.text.slabs import Slab, slabs
+from blocklinear.text.slabs import LongLine, Slab, slabs
 from blocklinear.text.sources import Source
 
 SAMPLE_BYTES = 1 << 20
@@ -61,37 +63,56 @@ class RowReader:
                 yield from self._read_one(path, pool)
 
     def _read_one(self, path: str, pool: ThreadPoolExecutor) -> Iterator[Rows]:
-        options = self._options
-        self._source = source = Source(path)
-        max_faults = 1 if options.on_error == "fail" else options.max_errors + 1
         totals = {"rows": 0, "lines": 0, "blank": 0, "zeros": 0, "skipped": 0}
         cut = False
+        with Source(path) as source:
+            self._source = source
+            try:
+                for slab, rows in self._parsed(source, pool):
+                    self._report_faults(path, rows, totals["lines"], slab.cut)
+                    cut = slab.cut
+                    totals["rows"] += rows.n_rows
+                    totals["lines"] += rows.n_lines
+                    totals["blank"] += rows.n_blank
+                    totals["zeros"] += rows.n_zeros
+                    totals["skipped"] += len(rows.faults)
+                    yield rows
+            except LongLine:
+                limit = self._options.max_line_bytes
+                raise InputFormatError(
+                    path, totals["lines"] + 1, limit + 1,
+                    f"the line is longer than {format_size(limit)}",
+                    "check the line ends, or raise --memory",
+                ) from None  # fmt: skip
+            if cut and self._options.require_final_newline:
+                raise InputError(
+                    f"{path}: no newline at the end", "the file may be cut: fetch it again"
+                )
+            self._done_bytes += source.raw.bytes_read
+            self._source = None
+            self.provenance.append(source.raw.finish() | totals | {"final_newline": not cut})
+
+    def _parsed(self, source: Source, pool: ThreadPoolExecutor) -> Iterator[tuple[Slab, Rows]]:
+        """Yield slabs in order with their rows; a failure to read comes after what precedes it."""
+        options = self._options
+        max_faults = _max_faults(options)
         pending: deque[tuple[Slab, Future[Rows]]] = deque()
         pieces = slabs(source, options.slab_bytes, options.max_line_bytes)
+        failure: Exception | None = None
         while True:
-            while len(pending) <= options.threads and (slab := next(pieces, None)) is not None:
-                pending.append(
-                    (slab, pool.submit(parse, slab.text, options.index_base, max_faults))
-                )
+            try:
+                while len(pending) <= options.threads and (slab := next(pieces, None)) is not None:
+                    pending.append(
+                        (slab, pool.submit(parse, slab.text, options.index_base, max_faults))
+                    )
+            except (BlocklinearError, LongLine) as error:
+                failure = error  # and `pieces` is at its end
             if not pending:
                 break
             slab, future = pending.popleft()
-            rows = future.result()
-            self._report_faults(path, rows, totals["lines"], slab.cut)
-            cut = slab.cut
-            totals["rows"] += rows.n_rows
-            totals["lines"] += rows.n_lines
-            totals["blank"] += rows.n_blank
-            totals["zeros"] += rows.n_zeros
-            totals["skipped"] += len(rows.faults)
-            yield rows
-        if cut and options.require_final_newline:
-            raise InputError(
-                f"{path}: no newline at the end", "the file may be cut: fetch it again"
-            )
-        self._done_bytes += source.raw.bytes_read
-        self._source = None
-        self.provenance.append(source.raw.finish() | totals | {"final_newline": not cut})
+            yield slab, future.result()
+        if failure is not None:
+            raise failure
 
     def _report_faults(self, path: str, rows: Rows, lines_before: int, cut: bool) -> None:
         for fault in rows.faults:
@@ -99,6 +120,10 @@ class RowReader:
             if self._options.on_error == "fail" or len(self.skipped) >= self._options.max_errors:
                 raise error
             self.skipped.append(error)
+
+
+def _max_faults(options: TextOptions) -> int:
+    return 1 if options.on_error == "fail" else options.max_errors + 1
 
 
 @dataclass(frozen=True)
@@ -111,13 +136,14 @@ class Sample:
 
 def sample(path: str | os.PathLike[str], options: TextOptions) -> Sample:
     """Read the head of a regular file, to tell what the rest is like; faults do not matter yet."""
-    source = Source(os.fspath(path))
-    slab_bytes = SAMPLE_BYTES if source.kind == "plain" else 4 * SAMPLE_BYTES
-    slab = next(slabs(source, slab_bytes, options.max_line_bytes), None)
-    text = slab.text if slab else np.full(1, 10, np.uint8)
-    raw_bytes = len(text) - 1 if source.kind == "plain" else source.raw.bytes_read
-    source.raw.finish()
-    return Sample(parse(text, options.index_base), raw_bytes)
+    with Source(os.fspath(path)) as source:
+        slab_bytes = SAMPLE_BYTES if source.kind == "plain" else 4 * SAMPLE_BYTES
+        slab = None
+        with contextlib.suppress(LongLine):
+            slab = next(slabs(source, slab_bytes, options.max_line_bytes), None)
+        text = slab.text if slab else np.full(1, 10, np.uint8)
+        raw_bytes = len(text) - 1 if source.kind == "plain" else source.raw.bytes_read
+    return Sample(parse(text, options.index_base, _max_faults(options)), raw_bytes)
 
 
 def read_rows(paths: Sequence[str | os.PathLike[str]], options: TextOptions) -> Iterator[Rows]:

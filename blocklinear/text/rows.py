@@ -51,7 +51,7 @@ class Decimals:
             token = text[start : start + 4096].tobytes().split(None, 1)[0]
             if len(token) == 4096:  # a monster: take the whole of it
                 token = text[start:].tobytes().split(None, 1)[0]
-            self.double[k] = float(token.split(b"#", 1)[0])
+            self.double[k] = float(token.split(b"#", 1)[0]) + 0.0  # -0.0 becomes 0.0
             self.exponent[k] = tokenizer.RAW
 
 
@@ -115,7 +115,7 @@ def parse(text: NDArray[np.uint8], index_base: int, max_faults: int = 1) -> Rows
     indptr = np.empty(n_lines + 1, np.int64)
     indices = np.empty(n_colons, np.uint32)
     decimals, labels = Decimals.empty(n_colons), Decimals.empty(n_lines)
-    faults = np.zeros((max_faults, 3), np.int64)
+    faults = np.zeros((min(max_faults, n_lines), 3), np.int64)
     counts = np.zeros(tokenizer.N_COUNTS, np.int64)
     tokenizer.parse_lines(
         text, index_base, indptr, indices, decimals.mantissa, decimals.double, decimals.exponent,
@@ -123,19 +123,24 @@ def parse(text: NDArray[np.uint8], index_base: int, max_faults: int = 1) -> Rows
         tokenizer.POWERS_HIGH, tokenizer.POWERS_LOW,
     )  # fmt: skip
     n_rows, nnz = counts[tokenizer.N_ROWS], counts[tokenizer.N_VALUES]
+    indptr, indices = indptr[: n_rows + 1], indices[:nnz]
     decimals, labels = decimals[:nnz], labels[:n_rows]
     if counts[tokenizer.N_SLOW]:
         decimals.resolve(text)
         labels.resolve(text)
+        kept = (decimals.exponent != tokenizer.RAW) | (decimals.double != 0.0)
+        indptr = np.concatenate(([0], np.cumsum(kept)))[indptr]  # values that underflowed go
+        indices = indices[kept]
+        decimals = Decimals(decimals.mantissa[kept], decimals.exponent[kept])
     return Rows(
-        indptr[: n_rows + 1],
-        indices[:nnz],
+        indptr,
+        indices,
         decimals,
         labels,
         max_index=max(int(counts[tokenizer.MAX_INDEX]), index_base - 1),
         n_lines=int(counts[tokenizer.N_LINES]),
         n_blank=int(counts[tokenizer.N_BLANK]),
-        n_zeros=int(counts[tokenizer.N_ZEROS]),
+        n_zeros=int(counts[tokenizer.N_ZEROS]) + int(nnz) - len(indices),
         faults=tuple(
             Fault.found(text, *map(int, fault)) for fault in faults[: counts[tokenizer.N_FAULTS]]
         ),

@@ -6,11 +6,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from blocklinear.errors import InputError
-from blocklinear.memory import format_size
 from blocklinear.text.sources import Source
 
 _BOM = b"\xef\xbb\xbf"
+
+
+class LongLine(Exception):
+    """The line after the last slab is longer than allowed."""
 
 
 @dataclass(frozen=True)
@@ -32,18 +34,19 @@ def slabs(source: Source, slab_bytes: int, max_line_bytes: int) -> Iterator[Slab
 
     Raises
     ------
-    InputError
-        If a line is longer than `max_line_bytes`.
+    LongLine
+        If a line is longer than `max_line_bytes`, which is at least `slab_bytes`.
     """
-    carried = bytearray()
-    first = True
+    carried = bytearray(len(_BOM) + 2)
+    del carried[_fill(source, carried, 0)[0] :]
+    if carried == _BOM:
+        carried.clear()
     while True:
-        buffer = bytearray(max(slab_bytes, 2 * len(carried)) + 2)
+        # the longest line allowed just fits, with its newline
+        room = max(slab_bytes, min(2 * len(carried), max_line_bytes + 1))
+        buffer = bytearray(room + 2)
         buffer[: len(carried)] = carried
         filled, ended = _fill(source, buffer, len(carried))
-        if first and buffer.startswith(_BOM):
-            del buffer[: len(_BOM)]
-            filled -= len(_BOM)
         if ended:
             cut = filled > 0 and buffer[filled - 1] != 10
             if cut:
@@ -54,13 +57,9 @@ def slabs(source: Source, slab_bytes: int, max_line_bytes: int) -> Iterator[Slab
             return
         end = buffer.rfind(b"\n", 0, filled) + 1
         if filled - end > max_line_bytes:
-            raise InputError(
-                f"{source.raw.path}: a line is longer than {format_size(max_line_bytes)}",
-                "check the line ends, or raise --memory",
-            )
+            raise LongLine
         carried = buffer[end:filled]
         if end:
-            first = False
             yield _slab(buffer, end, cut=False)
 
 

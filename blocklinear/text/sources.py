@@ -43,13 +43,16 @@ class RawFile:
         self._pushed_back = b""
         with storage_errors(path, "open"):
             if path == "-":
-                if sys.stdin is None or sys.stdin.isatty():
+                if sys.stdin is None:
+                    raise UsageError("standard input is closed", "pipe the data in: `cat F | `")
+                if sys.stdin.isatty():
                     raise UsageError("standard input is a terminal", "pipe the data in: `cat F | `")
                 self._descriptor = os.dup(sys.stdin.fileno())
             else:
                 self._descriptor = os.open(path, os.O_RDONLY)
             self._stat = os.fstat(self._descriptor)
             if stat.S_ISDIR(self._stat.st_mode):
+                self.close()
                 raise StorageError(f"{path}: is a directory", "name the files in it")
         self.size = self._stat.st_size if stat.S_ISREG(self._stat.st_mode) else None
 
@@ -66,6 +69,11 @@ class RawFile:
         self.bytes_read += n
         return n
 
+    @property
+    def position(self) -> int:
+        """Offset of the byte that `read` returns next."""
+        return self.bytes_read - len(self._pushed_back)
+
     def read(self, n: int = READ_BYTES) -> bytes:
         """Return up to `n` bytes, b"" at the end."""
         buffer = bytearray(n)
@@ -79,11 +87,17 @@ class RawFile:
         self._pushed_back = head + self._pushed_back
         return head
 
+    def close(self) -> None:
+        """Close, if it is still open."""
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor >= 0:
+            os.close(descriptor)
+
     def finish(self) -> dict[str, Any]:
         """Close; return path, size, mtime_ns and sha256 of what was read."""
         with storage_errors(self.path, "close"):
             now = os.fstat(self._descriptor)
-            os.close(self._descriptor)
+            self.close()
         before = (self._stat.st_size, self._stat.st_mtime_ns)
         if self.size is not None and (now.st_size, now.st_mtime_ns) != before:
             raise StorageError(f"{self.path}: the file changed while it was read", "read it again")
@@ -128,11 +142,7 @@ def _members(raw: RawFile, name: str, magic: bytes, new: Callable[[], Any]) -> I
                 raw.read(len(data) - len(head))
                 head = data
             if not head.startswith(magic):
-                raise InputError(
-                    f"{raw.path}: data after the end of the {name} stream, at byte "
-                    f"{raw.bytes_read - len(data)}",
-                    "the file is damaged or was joined with something else: fetch it again",
-                )
+                raise _surplus(raw, name, raw.position - len(data))
         member = new()
         while not member.eof:
             yield member.decompress(data, READ_BYTES)
@@ -155,6 +165,13 @@ def _cut(raw: RawFile, name: str) -> InputError:
     )
 
 
+def _surplus(raw: RawFile, name: str, position: int) -> InputError:
+    return InputError(
+        f"{raw.path}: data after the end of the {name} stream, at byte {position}",
+        "the file is damaged or was joined with something else: fetch it again",
+    )
+
+
 def _exactly(raw: RawFile, n: int) -> bytes:
     """Return the next `n` bytes of a zst stream."""
     data = bytearray()
@@ -163,6 +180,11 @@ def _exactly(raw: RawFile, n: int) -> bytes:
     if len(data) < n:
         raise _cut(raw, "zst")
     return bytes(data)
+
+
+def _is_skippable(head: bytes) -> bool:
+    """Tell whether a skippable zst frame begins here; pzstd writes one before every frame."""
+    return int.from_bytes(head[:4], "little") & 0xFFFFFFF0 == 0x184D2A50
 
 
 def _zstd_frames(raw: RawFile) -> Iterator[bytes]:
@@ -174,20 +196,16 @@ def _zstd_frames(raw: RawFile) -> Iterator[bytes]:
     import zstandard
 
     while head := raw.peek(18):
+        if not (_is_skippable(head) or _ZSTD_MAGIC.startswith(head[:4])):
+            raise _surplus(raw, "zst", raw.position)
         if len(head) < 8:
             raise _cut(raw, "zst")
-        magic = int.from_bytes(head[:4], "little")
-        if magic & 0xFFFFFFF0 == 0x184D2A50:  # a skippable frame
+        if _is_skippable(head):
             _exactly(raw, 8)
             left = int.from_bytes(head[4:8], "little")
             while left:
                 left -= len(_exactly(raw, min(left, READ_BYTES)))
             continue
-        if not head.startswith(_ZSTD_MAGIC):
-            raise InputError(
-                f"{raw.path}: data after the end of the zst stream, at byte {raw.bytes_read}",
-                "the file is damaged or was joined with something else: fetch it again",
-            )
         frame = zstandard.get_frame_parameters(head)
         if frame.window_size > MAX_WINDOW_BYTES:
             raise InputError(
@@ -240,12 +258,23 @@ class Source:
 
     def __init__(self, path: str) -> None:
         self.raw = RawFile(path)
-        head = self.raw.peek(6)
+        try:
+            head = self.raw.peek(6)
+        except StorageError:
+            self.raw.close()
+            raise
         self.kind = next(
-            (kind for magic, kind in _MAGICS.items() if head.startswith(magic)), "plain"
+            (kind for magic, kind in _MAGICS.items() if head.startswith(magic)),
+            "zst" if _is_skippable(head) else "plain",
         )
         self._content = _decompressed(self.raw, self.kind) if self.kind != "plain" else None
         self._left = memoryview(b"")
+
+    def __enter__(self) -> "Source":
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.raw.close()
 
     def readinto(self, buffer: memoryview) -> int:
         """Fill `buffer` from the front; return the number of bytes, 0 at the proven end."""

@@ -191,13 +191,28 @@ def _line_end(buf, p):
 
 
 @njit(cache=True, nogil=True)
+def line_start(buf, p):
+    """Return the offset at which the line that `p` is in begins."""
+    while p > 0 and buf[p - 1] != 10:
+        p -= 1
+    return p
+
+
+@njit(cache=True, nogil=True)
 def _next_token(buf, p):
-    """Skip blanks from `p`; return (offset, state): 0 a token, 1 end of line, 2 a lone CR."""
+    """Skip blanks and a comment from `p`; return (offset, state).
+
+    The state is 0 at a token, 1 at the end of the line, 2 at a lone CR. One that ends a comment
+    would else hide the rest of a file that knows no other line ending.
+    """
     while buf[p] == 32 or buf[p] == 9:
         p += 1
+    if buf[p] == 35:
+        while buf[p] != 10 and buf[p] != 13:
+            p += 1
     if buf[p] == 13:
         return p, 1 if buf[p + 1] == 10 else 2
-    return p, 1 if buf[p] == 10 or buf[p] == 35 else 0
+    return p, 1 if buf[p] == 10 else 0
 
 
 @njit(cache=True, nogil=True)

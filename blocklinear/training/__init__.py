@@ -1,5 +1,5 @@
 """Training: which models, in which order, until when."""
 
-from blocklinear.train.loop import train
+from blocklinear.training.loop import train
 
 __all__ = ["train"]

@@ -1,4 +1,6 @@
-"""How many blocks a visit may hold under the memory budget."""
+"""How many blocks a visit holds, and how many stay in memory, under the memory budget."""
+
+from dataclasses import dataclass
 
 from blocklinear.errors import MemoryBudgetError
 from blocklinear.memory import PROCESS_BYTES, format_size
@@ -11,8 +13,22 @@ _LOADED_ROW_BYTES = 32  # a row in a buffer: pointer, label, norm, number
 _SOLVED_ROW_BYTES = 24  # a row being worked on: sign, alpha, place in the order
 
 
-def group_size(manifest: Manifest, options: TrainOptions) -> int:
-    """Return how many blocks a visit holds: what was asked for, or as many as fit.
+ENOUGH_BLOCKS = 16
+"""Larger groups no longer converge in fewer outer iterations; memory pins blocks instead."""
+
+
+@dataclass(frozen=True)
+class MemoryPlan:
+    """Blocks a visit, and bytes for decoded blocks that stay in memory."""
+
+    group: int
+    pin_bytes: int
+
+
+def plan_memory(manifest: Manifest, options: TrainOptions) -> MemoryPlan:
+    """Divide the budget.
+
+    A visit takes what was asked for, or all blocks if they fit, or up to `ENOUGH_BLOCKS`.
 
     Raises
     ------
@@ -25,6 +41,8 @@ def group_size(manifest: Manifest, options: TrainOptions) -> int:
         group = min(options.group, n_blocks)
     else:
         group = _largest_group(manifest, options.memory_bytes - fixed)
+        if group < n_blocks:
+            group = min(group, ENOUGH_BLOCKS)
     needed = fixed + _group_bytes(manifest, max(group, 1))
     if group < 1 or needed > options.memory_bytes:
         vectors = format_size(needed - _group_bytes(manifest, max(group, 1)) - PROCESS_BYTES)
@@ -36,7 +54,7 @@ def group_size(manifest: Manifest, options: TrainOptions) -> int:
             f"give --memory {-(-needed >> 20) + 1}M or more"
             + (", or a smaller --group" if group > 1 else ", or split into more blocks"),
         )
-    return group
+    return MemoryPlan(group, options.memory_bytes - needed)
 
 
 def _group_bytes(manifest: Manifest, group: int) -> int:

@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from blocklinear.kernels import dual as kernels
 from blocklinear.store.prefetch import Loaded
-from blocklinear.train.duals import Duals
-from blocklinear.train.problems import BinaryProblem
+from blocklinear.training.duals import Duals
+from blocklinear.training.problems import BinaryProblem
 
 ROUNDING = 1e-13
 """Relative rounding error granted to P and D when they are computed (they are sums of

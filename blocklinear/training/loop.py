@@ -17,11 +17,11 @@ from blocklinear.store.files import Lock
 from blocklinear.store.groups import Group
 from blocklinear.store.prefetch import GroupLoader
 from blocklinear.store.store import BlockStore
-from blocklinear.train.budget import group_size
-from blocklinear.train.certificate import Certificate, certify, relative_gap
-from blocklinear.train.duals import Duals
-from blocklinear.train.problems import BinaryProblem, binary_problem
-from blocklinear.train.schedule import row_order, visits
+from blocklinear.training.budget import plan_memory
+from blocklinear.training.certificate import Certificate, certify, relative_gap
+from blocklinear.training.duals import Duals
+from blocklinear.training.problems import BinaryProblem, binary_problem
+from blocklinear.training.schedule import row_order, visits
 
 AVERAGED_POINTS = 8
 """The running average of w takes at least so many points of an outer iteration."""
@@ -46,7 +46,7 @@ class _Run:
         manifest = store.manifest
         self.store, self.options, self.listener = store, options, listener
         self.problem: BinaryProblem = binary_problem(manifest, options)
-        self.group = group_size(manifest, options)
+        self.memory = plan_memory(manifest, options)
         self.bias = max(options.bias, 0.0)
         self.weights = np.zeros((manifest.n_features + 1, 1))  # (n_features + 1, models)
         self.w = self.weights[:, 0]
@@ -56,7 +56,7 @@ class _Run:
         self.outer = 0
 
     def visits(self, outer: int) -> list[tuple[int, ...]]:
-        return visits(self.options.seed, outer, len(self.store.manifest.blocks), self.group)
+        return visits(self.options.seed, outer, len(self.store.manifest.blocks), self.memory.group)
 
     def iterate(self, loader: GroupLoader) -> OuterIteration:
         """Run one outer iteration."""
@@ -156,27 +156,34 @@ class _Run:
 class _Stopping:
     """Decides when to certify and when to stop.
 
-    The gap estimated from first-touch margins mixes many w. `_ratio` is how much smaller the last
-    certified gap was than its estimate; the next certificate is tried when the estimate, so scaled,
-    passes.
+    The gap estimated from first-touch margins mixes many w: it is noisy, and mostly too large.
+    `_ratio` is how much smaller the last certified gap was; the next certificate is tried when the
+    estimate, so scaled, passes, but after a failure not before another 1/16 of the iterations, so
+    that certificates in vain stay cheap however wrong the estimate is.
     """
 
     def __init__(self, options: TrainOptions) -> None:
         self._options = options
         self._ratio = 0.5
+        self._not_before = 0
 
     def wants_certificate(self, report: OuterIteration) -> bool:
         gap, tolerance = self._options.gap, self._options.tolerance
         if tolerance is not None and report.violation > tolerance:
             return False
+        if report.outer < self._not_before:
+            return False
         return gap is None or self._ratio * report.gap <= gap
 
     def holds(self, report: OuterIteration, certificate: Certificate) -> bool:
         """Say whether the certified gap is small enough; learn from it when it is not."""
-        gap = self._options.gap
+        gap, tolerance = self._options.gap, self._options.tolerance
+        if tolerance is not None and report.violation > tolerance:
+            return False
         if gap is None or certificate.gap <= gap:
             return True
-        self._ratio = max(certificate.gap / max(report.gap, 1e-300), 1e-6)
+        self._ratio = min(max(certificate.gap / report.gap, 0.01), 1.0)
+        self._not_before = report.outer + 1 + report.outer // 16
         return False
 
     def exhausted(self, report: OuterIteration) -> str:
@@ -221,7 +228,8 @@ def train(
         with storage_errors(folder, "create"):
             folder.mkdir(parents=True, exist_ok=True)
         run = _Run(store, options, folder, listener)
-        with GroupLoader(store, run.group, options.threads) as loader:
+        memory = run.memory
+        with GroupLoader(store, memory.group, options.threads, memory.pin_bytes) as loader:
             return _train(run, loader)
 
 
@@ -234,7 +242,7 @@ def _train(run: _Run, loader: GroupLoader) -> LinearModel:
             run.listener(report)
             continue
         certificate = run.certify(loader)
-        converged = stopping.holds(report, certificate) and stopping.wants_certificate(report)
+        converged = stopping.holds(report, certificate)
         run.listener(_certified(run, report, certificate))
         if converged or ending:
             if not converged:

@@ -1,0 +1,115 @@
+"""Compressed input that is whole, cut, joined, padded or hostile, through the command line."""
+
+import bz2
+import gzip
+import lzma
+import subprocess
+import sys
+
+import pytest
+import zstandard
+
+TEXT = "".join(f"{k % 2} {k}:{k / 7} {k + 1}:1\n" for k in range(1, 300)).encode()
+PACK = {
+    "gz": gzip.compress,
+    "bz2": bz2.compress,
+    "xz": lzma.compress,
+    "zst": zstandard.ZstdCompressor(write_checksum=True).compress,
+}
+kinds = pytest.mark.parametrize("kind", PACK)
+
+
+@pytest.fixture
+def write(tmp_path):
+    def make(content, name="data.svm"):
+        path = tmp_path / name
+        path.write_bytes(content)
+        return path
+
+    return make
+
+
+@kinds
+def test_the_store_is_that_of_the_plain_file(kind, write, split):
+    plain = split(write(TEXT)).blocks
+    assert split(write(PACK[kind](TEXT))).blocks == plain
+    half = TEXT.index(b"\n", len(TEXT) // 2) - 3  # members may meet within a line
+    parts = PACK[kind](TEXT[:half]) + PACK[kind](b"") + PACK[kind](TEXT[half:])
+    assert split(write(parts)).blocks == plain
+
+
+@kinds
+@pytest.mark.parametrize("loss", [1, 8, "half"])
+def test_a_cut_stream(kind, loss, write, split):
+    packed = PACK[kind](TEXT)
+    left = len(packed) // 2 if loss == "half" else len(packed) - loss
+    path = write(packed[:left], f"data.svm.{kind}")
+    err = split(path, code=3).err
+    assert f"{path}: the {kind} stream ends before its end mark, after {left} bytes" in err
+
+
+def test_a_second_member_that_is_cut(write, split):
+    for kind, pack in PACK.items():
+        packed = pack(TEXT) + pack(TEXT)[:-1]
+        assert f"the {kind} stream ends before" in split(write(packed), code=3).err
+
+
+@kinds
+def test_garbage_after_the_stream(kind, write, split):
+    packed = PACK[kind](TEXT)
+    err = split(write(packed + b"1 1:1\n"), code=3).err
+    assert "data after the end of" in err
+    assert f"at byte {len(packed)}" in err
+
+
+@kinds
+def test_zeros_after_the_stream(kind, write, split):
+    padded = write(PACK[kind](TEXT) + bytes(512))
+    split(padded, code=0 if kind in ("gz", "xz") else 3)
+
+
+@pytest.mark.parametrize("kind", ["gz", "bz2", "xz", "zst"])
+def test_a_wrong_checksum(kind, write, split):
+    packed = bytearray(PACK[kind](TEXT))
+    # where the checksum of the content lies, counted from the end
+    packed[{"gz": -8, "bz2": -4, "xz": -40, "zst": -1}[kind]] ^= 1
+    assert f"damaged {kind} stream" in split(write(packed), code=3).err
+
+
+@pytest.mark.parametrize("kind", ["gz", "zst"])
+def test_a_bomb_without_a_newline_meets_the_bound_of_a_line(kind, write, split):
+    packed = PACK[kind](b"1" + b" " * (24 << 20))
+    assert len(packed) < 1 << 16
+    err = split(write(packed), code=3, options=["--memory", "8M"]).err
+    assert "1:1048577: the line is longer than 1M" in err
+
+
+def test_an_empty_stream_has_no_rows(write, split):
+    for pack in PACK.values():
+        assert "no rows" in split(write(pack(b"")), code=3).err
+
+
+def test_a_line_is_named_within_an_archive(write, split):
+    path = write(PACK["zst"](TEXT + b"1 2:1 1:1\n"), "data.svm.zst")
+    assert f"{path}:300:7: index 1 follows a larger one" in split(path, code=3).err
+
+
+def test_a_large_window(write, split):
+    header = b"\x28\xb5\x2f\xfd\x00" + bytes([(30 - 10) << 3])
+    err = split(write(header + b"\x01\x00\x00" + bytes(16)), code=3).err
+    assert "the zst stream needs a window of 1G, more than 128M" in err
+    assert "--long=31" in err
+
+
+def test_the_name_does_not_matter(write, split):
+    plain = split(write(TEXT)).blocks
+    assert split(write(PACK["zst"](TEXT), "data.gz")).blocks == plain
+    assert split(write(TEXT, "data.zst")).blocks == plain
+
+
+def test_a_cut_stream_on_standard_input(tmp_path):
+    command = [sys.executable, "-m", "blocklinear.cli.main", "split", "-", str(tmp_path / "s")]
+    done = subprocess.run(command, input=PACK["xz"](TEXT)[:-8], capture_output=True, timeout=100)
+    assert done.returncode == 3
+    assert b"blocklinear: -: the xz stream ends before its end mark" in done.stderr
+    assert list(tmp_path.iterdir()) == []

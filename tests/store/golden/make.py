@@ -1,0 +1,60 @@
+"""Write the golden stores of a format version; see README.md. ``python make.py FOLDER``."""
+
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+
+from blocklinear.options import SplitOptions, TextOptions
+from blocklinear.store.manifest import Manifest
+from blocklinear.store.writer import BatchWriter, Plan
+from blocklinear.text.rows import parse
+
+TEXT = b"""\
+1 1:0.5 3:-2 7:1e-3
+-1 2:3.14159
+1
+-1 1:-1 2:0.12345678901234567 65536:-12345.678
+1 4:7 4294967295:1e100
+-1 1:1 2:1 3:1
+1 900:-0.25
+-1.5 5:1e-30
+1 1:100000000000000000000
+"""
+NAMES = {"none": "none", "zstd": "zstd:1"}
+
+
+def write(folder: Path, compression: str) -> None:
+    """Write TEXT as a store of three blocks, with nothing in it that depends on time or place."""
+    (folder / "blocks").mkdir(parents=True)
+    options = SplitOptions(
+        text=TextOptions(threads=1, memory_bytes=256 << 20), seed=1, compression=compression
+    )
+    with ThreadPoolExecutor(1) as pool:
+        writer = BatchWriter(folder / "blocks", "b1", Plan(3, 1e18, 2000), options, pool)
+        writer.append(parse(np.frombuffer(TEXT + b"\n", np.uint8), 1))
+        blocks, labels = writer.finish()
+    Manifest(
+        format=1,
+        generation=1,
+        written_by="0.1.0",
+        seed=1,
+        order="random",
+        index_base=1,
+        n_features=writer.max_index,
+        n_rows=writer.n_rows,
+        nnz=writer.nnz,
+        next_row=writer.next_row,
+        next_block=writer.next_block,
+        dtype="float64",
+        compression=compression,
+        labels=labels,
+        batches=[{"name": "b1", "rows": writer.n_rows, "sources": []}],
+        blocks=blocks,
+    ).save(folder)
+
+
+if __name__ == "__main__":
+    for name, compression in NAMES.items():
+        write(Path(sys.argv[1]) / name, compression)

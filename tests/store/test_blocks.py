@@ -1,0 +1,58 @@
+import zlib
+
+import pytest
+
+from blocklinear.errors import DamagedError, StorageError
+from blocklinear.store.blocks import BlockFile, BlockWriter
+
+
+def write(folder, number, *chunks):
+    writer = BlockWriter(folder, number)
+    for k, chunk in enumerate(chunks):
+        writer.append(chunk, rows=k + 1, nnz=10 * k, max_index=7 - k)
+    return writer.finish("b1")
+
+
+def test_chunks_come_back(tmp_path):
+    record = write(tmp_path, 12, b"one", b"", b"three")
+    assert record.name == "b00000012.blk"
+    assert (record.rows, record.nnz, record.max_index) == (6, 30, 7)
+    assert record.bytes == (tmp_path / record.name).stat().st_size
+    block = BlockFile(tmp_path, record)
+    block.check_digest()
+    stored = [(bytes(chunk.data), chunk.rows, chunk.nnz) for chunk in block.chunks()]
+    assert stored == [(b"one", 1, 0), (b"", 2, 10), (b"three", 3, 20)]
+
+
+def test_a_block_may_be_empty(tmp_path):
+    record = write(tmp_path, 0)
+    assert (record.rows, record.nnz, record.max_index) == (0, 0, -1)
+    assert list(BlockFile(tmp_path, record).chunks()) == []
+
+
+def test_a_number_is_used_once(tmp_path):
+    write(tmp_path, 3)
+    with pytest.raises(StorageError, match=r"b00000003\.blk"):
+        BlockWriter(tmp_path, 3)
+
+
+def test_every_byte_is_under_a_checksum(tmp_path):
+    """The header, the chunks, the table and the trailer follow each other without a hole."""
+    record = write(tmp_path, 1, b"abc", b"defg")
+    data = (tmp_path / record.name).read_bytes()
+    header, chunks, table, trailer = data[:32], data[32:39], data[39:-20], data[-20:]
+    assert zlib.crc32(header[:-4]) == int.from_bytes(header[-4:], "little")
+    assert chunks == b"abcdefg"
+    assert f"{zlib.crc32(table):08x}" == record.table
+    assert zlib.crc32(trailer[:-4]) == int.from_bytes(trailer[-4:], "little")
+
+
+def test_the_message_names_file_and_remedy(tmp_path):
+    record = write(tmp_path, 1, b"abc")
+    path = tmp_path / record.name
+    path.write_bytes(path.read_bytes()[:-1])
+    with pytest.raises(DamagedError) as caught:
+        BlockFile(tmp_path, record)
+    assert str(path) in str(caught.value)
+    assert f"{record.bytes - 1} bytes, the manifest says {record.bytes}" in str(caught.value)
+    assert "fix: " in str(caught.value)

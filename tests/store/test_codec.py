@@ -1,0 +1,143 @@
+import numpy as np
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from blocklinear.errors import UsageError
+from blocklinear.store import codec
+
+from .build import rows_of
+
+LEVELS = [None, 1]
+POWERS = np.array([10.0**k for k in range(23)])
+decimals = st.tuples(
+    st.integers(-(2**53), 2**53) | st.integers(0, 300), st.integers(0, 22) | st.integers(0, 2)
+)
+floats = st.floats(allow_nan=False, allow_infinity=False)  # 5e-324, -0.0 and 1e308 among them
+numbers = decimals | floats | st.just((1, 0))
+indices = st.integers(0, 2**32 - 1) | st.integers(0, 50)
+rows = st.tuples(
+    st.integers(0, 2**40) | st.integers(0, 3),
+    numbers,
+    st.dictionaries(indices, numbers, max_size=5),
+)
+
+
+def decimals_of(numbers):
+    """Return (mantissa, exponent) arrays as the tokenizer leaves them, and the exact values."""
+    mantissa = np.zeros(len(numbers), np.int64)
+    exponent = np.zeros(len(numbers), np.uint8)
+    for k, number in enumerate(numbers):
+        if isinstance(number, float):
+            mantissa.view(np.float64)[k] = number
+            exponent[k] = 255
+        else:
+            mantissa[k], exponent[k] = number
+    values = [x if isinstance(x, float) else x[0] / POWERS[x[1]] for x in numbers]
+    return mantissa, exponent, np.array(values, np.float64)
+
+
+def target_of(n, nnz, dtype="float64", first=0):
+    return codec.Target(
+        first,
+        np.empty(n, np.int64),
+        np.empty(nnz, np.uint32),
+        np.empty(nnz, dtype),
+        np.empty(n),
+        np.empty(n),
+        np.empty(n, np.int64),
+    )
+
+
+def chunk_of(rows):
+    """Return a chunk of (row gap, label, {index: value}) and what it must decode to."""
+    row_numbers = np.cumsum([gap + 1 for gap, _, _ in rows]) - 1
+    lengths = np.array([len(entries) for _, _, entries in rows], np.int64)
+    flat = [item for _, _, entries in rows for item in sorted(entries.items())]
+    columns = np.array([index for index, _ in flat], np.uint32)
+    mantissa, exponent, values = decimals_of([value for _, value in flat])
+    label_mantissa, label_exponent, labels = decimals_of([label for _, label, _ in rows])
+    chunk = codec.Chunk(
+        row_numbers, lengths, label_mantissa, label_exponent, columns.copy(), mantissa, exponent
+    )
+    return chunk, (row_numbers, lengths, labels, columns, values)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@settings(max_examples=100, deadline=None)
+@given(rows=st.lists(rows, min_size=1, max_size=6), first=st.integers(0, 2**40))
+@example(rows=[(0, (1, 0), {})], first=0)
+@example(rows=[(7, (-1, 0), {})] * 3, first=0)
+@example(rows=[(0, (1, 0), dict.fromkeys(range(20), (1, 0)))], first=0)  # 0/1 data
+@example(rows=[(0, 0.1, {2**32 - 1: (-(2**53), 22), 0: 5e-324})], first=3)
+@example(rows=[(0, (1, 0), {0: 0.12345678901234567, 1: -1e300, 2: (2**53, 0)})], first=3)
+def test_what_is_encoded_comes_back_to_the_bit(level, dtype, rows, first):
+    chunk, (row_numbers, lengths, labels, columns, values) = chunk_of(rows)
+    with np.errstate(over="ignore"):
+        values = values.astype(dtype)
+    too_large = not np.isfinite(values).all()
+    data = codec.encode(chunk, level)
+    target = target_of(len(rows), len(columns), dtype, first)
+    if too_large:  # a double that float32 cannot hold
+        with pytest.raises(codec.DamagedError, match="float32"):
+            codec.decode(memoryview(data), target, 2**32, 0, level is not None)
+        return
+    codec.decode(memoryview(data), target, 2**32, 0, level is not None)
+    assert target.values.tobytes() == values.tobytes()
+    assert target.labels.tobytes() == labels.tobytes()
+    assert target.indices.tolist() == columns.tolist()
+    assert target.row_numbers.tolist() == row_numbers.tolist()
+    ends = first + np.cumsum(lengths)
+    assert target.indptr.tolist() == ends.tolist()
+    with np.errstate(over="ignore"):
+        parts = np.split(values.astype(np.float64) ** 2, np.cumsum(lengths)[:-1])
+    np.testing.assert_allclose(target.sq_norm, [np.sum(part) for part in parts])
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@settings(max_examples=60, deadline=None)
+@given(
+    values=st.lists(
+        st.floats(-1e150, 1e150).filter(bool).map(repr)
+        | st.decimals(-(10**6), 10**6, places=5).filter(bool).map(str),
+        min_size=1,
+        max_size=8,
+    )
+)
+def test_text_comes_back_to_the_bit(level, values):
+    entries = " ".join(f"{i}:{value}" for i, value in enumerate(values, 1))
+    parsed = rows_of(f"1 {entries}\n".encode())
+    chunk = codec.Chunk(
+        np.array([5]),
+        np.array([len(values)]),
+        parsed.label_decimals.mantissa,
+        parsed.label_decimals.exponent,
+        parsed.indices,
+        parsed.decimals.mantissa,
+        parsed.decimals.exponent,
+    )
+    target = target_of(1, len(values))
+    codec.decode(memoryview(codec.encode(chunk, level)), target, len(values), 1, level is not None)
+    assert target.values.tobytes() == np.array([float(v) for v in values]).tobytes()
+    assert target.row_numbers.tolist() == [5]
+
+
+def test_ones_cost_next_to_nothing():
+    rows = [(0, (1, 0), dict.fromkeys(range(1000), (1, 0)))] * 100
+    chunk, _ = chunk_of(rows)
+    assert len(codec.encode(chunk, 1)) < 1000
+
+
+@pytest.mark.parametrize(
+    ("name", "level"),
+    [("none", None), ("zstd", 1), ("zstd:1", 1), ("zstd:19", 19), ("zstd:-7", -7)],
+)
+def test_compression_names(name, level):
+    assert codec.compression_level(name) == level
+
+
+@pytest.mark.parametrize("name", ["", "gzip", "zstd:20", "zstd:x", "zstd:-8", "none:1", "zstd:--1"])
+def test_unknown_compression(name):
+    with pytest.raises(UsageError, match="unknown"):
+        codec.compression_level(name)

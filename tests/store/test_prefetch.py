@@ -1,0 +1,79 @@
+import numpy as np
+import pytest
+
+from blocklinear.errors import DamagedError
+from blocklinear.store.prefetch import GroupLoader
+
+from .build import all_rows, load, make_store, random_text, rows_in
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory):
+    return make_store(tmp_path_factory.mktemp("prefetch"), random_text(80), blocks=6)
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize("group", [1, 2, 4, 5])
+def test_groups_hold_the_rows_of_their_blocks(store, group, threads):
+    rng = np.random.default_rng(group)
+    with GroupLoader(store, group, threads) as loader:
+        for _ in range(3):
+            order = rng.permutation(6).tolist()
+            visits = [tuple(order[k : k + group]) for k in range(0, 6, group)]
+            seen = {}
+            for visit, loaded in zip(visits, loader.stream(visits), strict=True):
+                assert loaded.group.blocks == visit
+                rows = rows_in(loaded.group)
+                assert rows == rows_in(load(store.folder, store.manifest, visit))
+                assert loaded.load_s > 0
+                seen |= rows
+            assert seen == all_rows(store.folder, store.manifest)
+
+
+def test_a_group_stays_whole_while_the_next_is_loaded(store):
+    visits = [(k,) for k in (3, 1, 5, 0, 2, 4)]
+    with GroupLoader(store, 1, 2) as loader:
+        for loaded in loader.stream(visits):
+            before = rows_in(loaded.group)
+            loader._ahead.submit(int).result()  # what was asked to be loaded ahead is loaded
+            assert rows_in(loaded.group) == before
+
+
+@pytest.mark.parametrize("group", [6, 7])
+def test_a_group_of_all_blocks_is_loaded_once_and_kept(store, group):
+    everything = tuple(range(6))
+    with GroupLoader(store, group, 2) as loader:
+        (first,) = loader.stream([everything])
+        (again,) = loader.stream([everything])
+    assert again.group is first.group
+    assert first.load_s > 0
+    assert again.load_s == 0
+    assert rows_in(first.group) == all_rows(store.folder, store.manifest)
+
+
+def test_a_stream_may_be_left_early(store):
+    with GroupLoader(store, 2, 2) as loader:
+        next(loader.stream([(0, 1), (2, 3), (4, 5)]))
+        seen = [loaded.group.blocks for loaded in loader.stream([(5, 0), (1,)])]
+        assert seen == [(5, 0), (1,)]
+        (loaded,) = loader.stream([(4, 2)])
+        assert rows_in(loaded.group) == rows_in(load(store.folder, store.manifest, (4, 2)))
+
+
+@pytest.mark.parametrize("group", [1, 6])
+def test_damage_is_told_when_the_block_is_asked_for(tmp_path, group):
+    """Also in the middle of a run: every load checks again."""
+    store = make_store(tmp_path, random_text(30), blocks=6)
+    path = store.blocks_folder / store.manifest.blocks[3].name
+    visits = [(k,) for k in range(6)] if group == 1 else [tuple(range(6))]
+    with GroupLoader(store, group, 2) as loader:
+        if group == 1:
+            assert len(list(loader.stream(visits))) == 6
+        data = bytearray(path.read_bytes())
+        data[50] ^= 16
+        path.write_bytes(data)
+        stream = loader.stream(visits)
+        for _ in visits[:3] if group == 1 else ():
+            next(stream)
+        with pytest.raises(DamagedError, match=r"b00000003\.blk: damaged"):
+            next(stream)

@@ -1,0 +1,197 @@
+import bz2
+import gzip
+import io
+import os
+import random
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+
+from blocklinear.errors import InputError, InputFormatError, StorageError
+from blocklinear.options import TextOptions
+from blocklinear.text import RowReader, read_rows, sample
+
+from . import lines
+from .differential import referenced, tokenized
+
+
+@dataclass(frozen=True)
+class SmallSlabs(TextOptions):
+    """Options that cut the text in pieces of any size."""
+
+    piece: int = 64
+    longest: int = 1 << 20
+
+    @property
+    def slab_bytes(self):
+        return self.piece
+
+    @property
+    def max_line_bytes(self):
+        return self.longest
+
+
+def all_rows(paths, options):
+    return [row for rows in read_rows(paths, options) for row in tokenized(rows)]
+
+
+@pytest.fixture
+def mixed(tmp_path):
+    """A file of generated lines, good and bad, and what the reference makes of it."""
+    rng = random.Random(5)
+    batch = [lines.line(rng) for _ in range(1500)]
+    batch[700] = b"1 " + b" ".join(b"%d:%d" % (k, k) for k in range(1, 4000))
+    path = tmp_path / "mixed.svm"
+    path.write_bytes(b"\n".join(batch) + b"\n")
+    return path, referenced(batch, 1)
+
+
+@pytest.mark.parametrize("threads", [1, 2, 5])
+@pytest.mark.parametrize("piece", [100, 999, 4096, 1 << 20])
+def test_threads_and_slabs_change_nothing(threads, piece, mixed):
+    path, (rows, refused, blank) = mixed
+    options = SmallSlabs(threads=threads, piece=piece, on_error="skip")
+    reader = RowReader([path], options)
+    assert [row for part in reader for row in tokenized(part)] == rows
+    assert [error.line - 1 for error in reader.skipped] == refused
+    (source,) = reader.provenance
+    assert (source["rows"], source["blank"]) == (len(rows), blank)
+    assert (source["lines"], source["skipped"]) == (1500, len(refused))
+    assert reader.bytes_read == reader.bytes_total == path.stat().st_size
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize("piece", [100, 1 << 20])
+def test_the_first_fault_is_the_one_reported(threads, piece, mixed):
+    path, (_, refused, _) = mixed
+    for limit, line in ((0, refused[0]), (3, refused[3]), (100, refused[100])):
+        options = SmallSlabs(threads=threads, piece=piece, on_error="skip", max_errors=limit)
+        with pytest.raises(InputFormatError) as raised:
+            all_rows([path], options)
+        assert raised.value.line == line + 1
+    with pytest.raises(InputFormatError) as raised:
+        all_rows([path], SmallSlabs(threads=threads, piece=piece))
+    assert raised.value.line == refused[0] + 1
+
+
+def test_enough_may_be_skipped(mixed):
+    path, (rows, refused, _) = mixed
+    options = TextOptions(threads=2, on_error="skip", max_errors=len(refused))
+    assert all_rows([path], options) == rows
+    assert all_rows([path], TextOptions(threads=2, on_error="skip", max_errors=10**15)) == rows
+
+
+def test_files_come_in_order(tmp_path):
+    one, two, three = tmp_path / "1", tmp_path / "2", tmp_path / "3"
+    one.write_bytes(b"\xef\xbb\xbf1 1:1")
+    two.write_bytes(bz2.compress(b"\xef\xbb\xbf2 1:2\n\n"))
+    three.write_bytes(b"3 1:3\n")
+    reader = RowReader([one, two, three, one], TextOptions(threads=2))
+    labels = [label for rows in reader for label in rows.labels().tolist()]
+    assert labels == [1, 2, 3, 1]
+    paths = [source["path"] for source in reader.provenance]
+    assert paths == [str(path) for path in (one, two, three, one)]
+    assert [source["final_newline"] for source in reader.provenance] == [False, True, True, False]
+    assert [source["blank"] for source in reader.provenance] == [0, 1, 0, 0]
+    assert reader.bytes_read == reader.bytes_total
+
+
+def test_lines_are_counted_in_each_file(tmp_path):
+    good, bad = tmp_path / "good", tmp_path / "bad"
+    good.write_bytes(b"1 1:1\n" * 10)
+    bad.write_bytes(b"1 1:1\n\n1 1:x\n")
+    with pytest.raises(InputFormatError) as raised:
+        all_rows([good, bad], TextOptions(threads=2))
+    assert (raised.value.path, raised.value.line, raised.value.column) == (str(bad), 3, 5)
+
+
+@pytest.mark.parametrize("threads", [1, 4])
+def test_a_long_line_is_named_after_what_precedes_it(threads, tmp_path):
+    path = tmp_path / "long"
+    path.write_bytes(b"1 1:1\n" * 50 + b"1 " + b" " * 500 + b"\n1 1:1\n")
+    options = SmallSlabs(threads=threads, piece=30, longest=501)
+    with pytest.raises(InputFormatError, match="the line is longer than 501B") as raised:
+        all_rows([path], options)
+    assert (raised.value.line, raised.value.column) == (51, 502)
+    assert len(all_rows([path], SmallSlabs(threads=threads, piece=30, longest=502))) == 52
+    path.write_bytes(b"1 1:1\n" * 49 + b"x\n" + b"1 " + b" " * 500 + b"\n")
+    with pytest.raises(InputFormatError, match="50:1: label"):
+        all_rows([path], options)
+
+
+@pytest.mark.parametrize("threads", [1, 4])
+def test_a_cut_stream_is_named_after_the_faults_before_it(threads, tmp_path):
+    path = tmp_path / "cut.gz"
+    noise = "".join(f"1 1:{random.Random(k).random()}\n" for k in range(3000))
+    packed = gzip.compress(f"1 1:1\nx\n{noise}".encode())
+    path.write_bytes(packed[:-8])
+    with pytest.raises(InputFormatError, match="2:1: label"):
+        all_rows([path], SmallSlabs(threads=threads, piece=1000))
+    with pytest.raises(InputError, match="gz stream ends before its end mark"):
+        all_rows([path], SmallSlabs(threads=threads, piece=1000, on_error="skip"))
+
+
+def test_the_bound_of_a_line_follows_the_budget():
+    assert TextOptions(memory_bytes=1 << 20).max_line_bytes == 1 << 20
+    assert TextOptions(memory_bytes=1 << 40).max_line_bytes == 64 << 20
+    for memory in (1 << 20, 100 << 20, 1 << 33, 1 << 40):
+        for threads in (1, 16, 256):
+            options = TextOptions(memory_bytes=memory, threads=threads)
+            assert options.slab_bytes <= options.max_line_bytes
+
+
+def test_a_file_that_grows_meanwhile(tmp_path):
+    path = tmp_path / "growing"
+    path.write_bytes(b"1 1:1\n" * 1000)
+    reading = read_rows([path], SmallSlabs(threads=1, piece=60))
+    next(reading)
+    with open(path, "ab") as stream:
+        stream.write(b"1 1:1\n")
+    with pytest.raises(StorageError, match="changed while it was read"):
+        list(reading)
+
+
+def test_standard_input(tmp_path, monkeypatch):
+    path = tmp_path / "data"
+    path.write_bytes(b"1 1:1\n2 3:4\n")
+    expected = all_rows([path], TextOptions(threads=2))
+    with open(path, "rb") as stream:
+        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(stream))
+        reader = RowReader(["-"], TextOptions(threads=2))
+        assert reader.bytes_total is None or reader.bytes_total == 0
+        assert [row for rows in reader for row in tokenized(rows)] == expected
+        assert reader.provenance[0]["path"] == "-"
+
+
+def test_a_missing_final_newline(tmp_path):
+    path = tmp_path / "cut"
+    path.write_bytes(b"1 1:1\n2 2:12")
+    assert len(all_rows([path], TextOptions(threads=1))) == 2
+    with pytest.raises(InputError, match="no newline at the end"):
+        all_rows([path], TextOptions(threads=1, require_final_newline=True))
+
+
+def test_no_descriptor_stays_open(tmp_path):
+    path = tmp_path / "bad"
+    path.write_bytes(b"1 1:1\nx\n")
+    before = len(os.listdir("/proc/self/fd"))
+    for _ in range(3):
+        with pytest.raises(InputFormatError):
+            all_rows([path], TextOptions(threads=2))
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_a_sample_tells_what_the_rest_is_like(tmp_path):
+    path = tmp_path / "data"
+    line = b"1 1:0.25 2:0.5\n"
+    path.write_bytes(line * 100_000)
+    head = sample(path, TextOptions(threads=1))
+    assert head.raw_bytes == head.rows.n_rows * len(line)
+    assert np.all(head.rows.values().reshape(-1, 2) == [0.25, 0.5])
+    path.write_bytes(b"")
+    assert sample(path, TextOptions(threads=1)).rows.n_rows == 0
+    path.write_bytes(b"x\n" + b"1 1:1\n" * 100)
+    assert sample(path, TextOptions(threads=1, on_error="skip")).rows.n_rows == 100
+    path.write_bytes(b"1" * (3 << 20))  # longer than allowed: said when the file is read
+    assert sample(path, TextOptions(threads=1, memory_bytes=1 << 20)).rows.n_rows == 0
