@@ -1,5 +1,6 @@
 """Blocks in memory: groups decoded side by side into buffers that are reused."""
 
+import threading
 from collections.abc import Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
@@ -74,7 +75,7 @@ class Pins:
     """
 
     def __init__(self, capacity_bytes: int) -> None:
-        self._left = capacity_bytes
+        self._left, self._lock = capacity_bytes, threading.Lock()
         self._blocks: dict[str, _Pinned] = {}
         self.hits = self.misses = 0
 
@@ -91,8 +92,10 @@ class Pins:
     def offer(self, name: str, block: _Pinned) -> None:
         """Keep a copy of a block if there is room for it."""
         size = sum(array.nbytes for array in vars(block).values())
-        if size <= self._left:
-            self._left -= size
+        with self._lock:  # blocks are offered by several threads
+            fits = size <= self._left
+            self._left -= size if fits else 0
+        if fits:
             self._blocks[name] = _Pinned(**{k: array.copy() for k, array in vars(block).items()})
 
 

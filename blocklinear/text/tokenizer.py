@@ -22,6 +22,7 @@ N_COUNTS = 8
 
 # 10**k as the unevaluated sum of two doubles, for `_nearest`
 _POWERS = [10**k for k in range(251)]
+POWERS = np.array(_POWERS[:9])
 POWERS_HIGH = np.array([float(p) for p in _POWERS])
 POWERS_LOW = np.array([float(p - int(float(p))) for p in _POWERS])
 
@@ -260,9 +261,78 @@ def _feature(buf, p, base, previous, powers_high, powers_low):
 
 
 @njit(cache=True, nogil=True)
+def _eight_bytes(words, p):
+    """Return bytes p..p+7 of the text, the first of them lowest; `words` is the text as uint64."""
+    k, shift = p >> np.uint64(3), (p & np.uint64(7)) << np.uint64(3)
+    above = words[k + np.uint64(1)] << np.uint64(1)  # in two steps, as a shift by 64 is undefined
+    return (words[k] >> shift) | (above << (np.uint64(63) - shift))
+
+
+@njit(cache=True, nogil=True)
+def _eight_digits(words, p):
+    """Read the digits at `p`, 8 at most, all at once; return (their number, their value)."""
+    x = _eight_bytes(words, p) ^ np.uint64(0x3030303030303030)
+    other = ((x + np.uint64(0x7676767676767676)) | x) & np.uint64(0x8080808080808080)
+    ones = np.uint64(0x0101010101010101)
+    if other == 0:
+        n = np.uint64(8)
+    else:  # count the bytes below the first that is no digit
+        below = (other & (~other + np.uint64(1))) - np.uint64(1)
+        n = (((below & ones) * ones) >> np.uint64(56)) - np.uint64(1)
+        if n == 0:
+            return n, n
+        x = x << (np.uint64(64) - (n << np.uint64(3)))
+    x = (x * np.uint64(2561)) >> np.uint64(8)
+    x = ((x & np.uint64(0x00FF00FF00FF00FF)) * np.uint64(6553601)) >> np.uint64(16)
+    x = ((x & np.uint64(0x0000FFFF0000FFFF)) * np.uint64(42949672960001)) >> np.uint64(32)
+    return n, x
+
+
+@njit(cache=True, nogil=True)
+def _plain_feature(buf, words, p, previous, powers):
+    """Read an ordinary `` index:value`` at `p` quickly; 32 bytes from there must be text.
+
+    Ordinary is one blank, an index of up to 8 digits above `previous`, and a value other than zero
+    of up to 15 digits without exponent, ended by a blank or a newline. For anything else `next` is
+    0, and `_feature` decides.
+
+    Returns
+    -------
+    next, index, mantissa, exponent : int64     as from `_feature`
+    """
+    q = np.uint64(p + 1)
+    n, index = _eight_digits(words, q)
+    q += n
+    if buf[p] != 32 or n == 0 or buf[q] != 58 or np.int64(index) <= previous:
+        return 0, previous, 0, 0
+    q += np.uint64(1)
+    negative = buf[q] == 45
+    q += np.uint64(negative)
+    n, x = _eight_digits(words, q)
+    q += n
+    m, scale = np.int64(x), np.int64(0)
+    n_digits = np.int64(n)
+    if buf[q] == 46:
+        q += np.uint64(1)
+        n, x = _eight_digits(words, q)
+        q += n
+        scale = np.int64(n)
+        m = m * powers[scale] + np.int64(x)
+        if n == 8:
+            n, x = _eight_digits(words, q)
+            q += n
+            scale += np.int64(n)
+            m = m * powers[np.int64(n)] + np.int64(x)
+        n_digits += scale
+    if (buf[q] != 32 and buf[q] != 10) or n_digits > 15 or m == 0:
+        return 0, previous, 0, 0
+    return np.int64(q), np.int64(index), -m if negative else m, scale
+
+
+@njit(cache=True, nogil=True)
 def parse_lines(
-    buf, base, indptr, indices, mantissa, double, exponent,
-    label_mantissa, label_double, label_exponent, faults, counts, powers_high, powers_low,
+    buf, words, base, indptr, indices, mantissa, double, exponent, label_mantissa, label_double,
+    label_exponent, faults, counts, powers, powers_high, powers_low,
 ):  # fmt: skip
     """Read whole lines of LIBSVM text.
 
@@ -272,6 +342,7 @@ def parse_lines(
     Parameters
     ----------
     buf : uint8[n + 1]        the text; byte n - 1 and the guard byte n are newlines
+    words : uint64[(n + 1) // 8]        the same memory, without the bytes that fill no word
     base : int                smallest index allowed, 0 or 1
     indptr : int64[n_lines + 1]         out
     indices : uint32[n_colons]          out, as written, strictly increasing in a row
@@ -280,6 +351,7 @@ def parse_lines(
     label_mantissa, label_double, label_exponent :             out, likewise, one a row
     faults : int64[capacity, 3]         out: code, offset, line within `buf`
     counts : int64[N_COUNTS]            out
+    powers : int64[9]         10**k
     powers_high, powers_low : float64[251]      10**k as two doubles
     """
     n = buf.shape[0] - 1
@@ -296,6 +368,15 @@ def parse_lines(
             )
             index = np.int64(base) - 1
             while fault == 0:
+                if p + 40 < n:
+                    q, index, m, e = _plain_feature(buf, words, p, index, powers)
+                    if q > 0:
+                        indices[k] = index
+                        mantissa[k] = m
+                        exponent[k] = e
+                        k += 1
+                        p = q
+                        continue
                 p, state = _next_token(buf, p)
                 if state != 0:
                     break

@@ -1,5 +1,6 @@
 """The outer loop: load a group, run dual coordinate descent on it, go on (Yu, Algorithms 1-2)."""
 
+import math
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -99,12 +100,9 @@ class _Run:
 
     def _report(self, tally: _Tally, touch: np.ndarray, terms: np.ndarray) -> OuterIteration:
         norm = kernels.squared_norm(self.w)
-        if not np.isfinite(norm):
-            raise InputError(
-                "the weights overflowed: values or C are too large", "scale the data, or lower C"
-            )
         dual = float(terms[kernels.SUM_ALPHA] - 0.5 * norm - 0.5 * terms[kernels.SUM_SQUARES])
         primal = float(0.5 * norm + touch[kernels.LOSS])
+        _check_finite(primal, dual)
         violation = max(touch[kernels.PG_MAX], 0.0) - min(touch[kernels.PG_MIN], 0.0)
         return OuterIteration(
             outer=self.outer,
@@ -127,6 +125,7 @@ class _Run:
         """Pass over the data once more, and put the better candidate's place in the certificate."""
         stream = loader.stream(self.visits(self.outer + 1))
         certificate, _ = certify(stream, self.problem, self.duals, self.bias, self.w, self.average)
+        _check_finite(certificate.primal, certificate.dual)
         return certificate
 
     def model(self, certificate: Certificate, stopped: str) -> LinearModel:
@@ -150,6 +149,13 @@ class _Run:
                 "store": manifest.fingerprint,
                 "written_by": __version__,
             },
+        )
+
+
+def _check_finite(primal: float, dual: float) -> None:
+    if not (math.isfinite(primal) and math.isfinite(dual)):
+        raise InputError(
+            "the numbers overflowed: values or C are too large", "scale the data, or lower C"
         )
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from blocklinear.errors import InputError
+from blocklinear.errors import InputError, UsageError
 from blocklinear.options import TrainOptions
 from blocklinear.store.manifest import Manifest
 
@@ -49,11 +49,11 @@ def binary_problem(manifest: Manifest, options: TrainOptions) -> BinaryProblem:
     ------
     InputError
         If the labels of the store are not those of two classes.
+    UsageError
+        If C times the weight of a class leaves the range of numbers.
     """
-    labels = _class_labels(manifest)
-    weights = dict(options.class_weights)
-    positive, negative = labels
-    cost = options.cost * np.array([weights.get(negative, 1.0), weights.get(positive, 1.0)])
+    positive, negative = _class_labels(manifest)
+    cost = np.array([_class_cost(options, negative), _class_cost(options, positive)])
     squared = options.solver == SQUARED_HINGE
     return BinaryProblem(
         solver=SOLVER_NAMES[options.solver],
@@ -63,6 +63,19 @@ def binary_problem(manifest: Manifest, options: TrainOptions) -> BinaryProblem:
         upper=np.full(2, np.inf) if squared else cost.copy(),
         diag=0.5 / cost if squared else np.zeros(2),
     )
+
+
+def _class_cost(options: TrainOptions, label: float) -> float:
+    """Return C times the weights given for a class; weights given twice multiply."""
+    cost = options.cost
+    for weighted, weight in options.class_weights:
+        cost *= weight if weighted == label else 1.0
+    if not 1e-300 <= cost <= 1e300:  # beyond, 1 / (2 C) or a sum of losses overflows
+        raise UsageError(
+            f"C of class {label:g} is {cost:g}, but must be from 1e-300 to 1e300",
+            "change -c or the weight of the class",
+        )
+    return cost
 
 
 def _class_labels(manifest: Manifest) -> list[float]:

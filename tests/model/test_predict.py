@@ -1,7 +1,6 @@
 import argparse
 import io
 import json
-import shutil
 import subprocess
 import sys
 
@@ -21,9 +20,8 @@ from blocklinear.model import predict as predict_module
 from blocklinear.model.linear import LinearModel
 from blocklinear.model.predict import predict_stream, text_memory
 from blocklinear.text import TextOptions
+from liblinear import liblinear_program
 
-TRAIN, PREDICT = shutil.which("liblinear-train"), shutil.which("liblinear-predict")
-needs_liblinear = pytest.mark.skipif(not (TRAIN and PREDICT), reason="LIBLINEAR not installed")
 
 
 def write_rows(path, labels, n_features=12, seed=3, noise=0.4):
@@ -41,8 +39,9 @@ def write_rows(path, labels, n_features=12, seed=3, noise=0.4):
     return path
 
 
-def run_liblinear(*args):
-    return subprocess.run(list(map(str, args)), capture_output=True, text=True, check=True).stdout
+def run_liblinear(name, *args):
+    command = [liblinear_program(name), *map(str, args)]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
 
 def command(*args):
@@ -76,7 +75,6 @@ def model_path(model, tmp_path):
 LABELS = [(0, 1), (1, -1), (-1, 1), (2, 7), (7, 2), (3, 1, 2), (-5, 0, 12, 4)]
 
 
-@needs_liblinear
 @pytest.mark.parametrize("bias", [-1, 0, 1, 2.5])
 @pytest.mark.parametrize("labels", LABELS, ids=str)
 def test_liblinear_predicts_the_same_with_our_models(make_model, tmp_path, labels, bias):
@@ -84,21 +82,20 @@ def test_liblinear_predicts_the_same_with_our_models(make_model, tmp_path, label
     solver = "MCSVM_CS" if bias == 0 else "L2R_L1LOSS_SVC_DUAL"
     model = make_model(n_features=12, labels=labels, bias=bias, solver=solver)
     model.save(tmp_path / "m", format="liblinear")
-    said = run_liblinear(PREDICT, rows, tmp_path / "m", tmp_path / "theirs")
+    said = run_liblinear("liblinear-predict", rows, tmp_path / "m", tmp_path / "theirs")
     report = predict_stream(model, [str(rows)], tmp_path / "ours")
     assert (tmp_path / "ours").read_bytes() == (tmp_path / "theirs").read_bytes()
     assert report.summary() + "\n" == said
     assert report.unknown_values > 0
 
 
-@needs_liblinear
 @pytest.mark.parametrize("solver", [0, 1, 3, 4, 5, 7])
 @pytest.mark.parametrize("labels", LABELS, ids=str)
 def test_we_predict_the_same_with_models_of_liblinear(tmp_path, labels, solver):
     train = write_rows(tmp_path / "train", np.resize(labels, 150))
     test = write_rows(tmp_path / "test", np.resize(labels, 150), n_features=14, seed=4)
-    run_liblinear(TRAIN, "-q", "-s", solver, "-B", 1, train, tmp_path / "m")
-    said = run_liblinear(PREDICT, test, tmp_path / "m", tmp_path / "theirs")
+    run_liblinear("liblinear-train", "-q", "-s", solver, "-B", 1, train, tmp_path / "m")
+    said = run_liblinear("liblinear-predict", test, tmp_path / "m", tmp_path / "theirs")
     model = LinearModel.load(tmp_path / "m")
     report = predict_stream(model, [str(test)], tmp_path / "ours")
     assert (tmp_path / "ours").read_bytes() == (tmp_path / "theirs").read_bytes()
@@ -107,26 +104,24 @@ def test_we_predict_the_same_with_models_of_liblinear(tmp_path, labels, solver):
     assert (tmp_path / "again").read_bytes() == (tmp_path / "m").read_bytes()
 
 
-@needs_liblinear
 @pytest.mark.parametrize("solver", [11, 12, 13])
 def test_regression_as_liblinear(tmp_path, solver):
     targets = np.random.default_rng(1).normal(size=80).round(3)
     rows = write_rows(tmp_path / "t", targets)
-    run_liblinear(TRAIN, "-q", "-s", solver, rows, tmp_path / "m")
-    said = run_liblinear(PREDICT, rows, tmp_path / "m", tmp_path / "theirs")
+    run_liblinear("liblinear-train", "-q", "-s", solver, rows, tmp_path / "m")
+    said = run_liblinear("liblinear-predict", rows, tmp_path / "m", tmp_path / "theirs")
     report = predict_stream(LinearModel.load(tmp_path / "m"), [str(rows)], tmp_path / "ours")
     assert (tmp_path / "ours").read_bytes() == (tmp_path / "theirs").read_bytes()
     assert report.summary() + "\n" == said
 
 
-@needs_liblinear
 @pytest.mark.parametrize("labels", [*LABELS, (4,)], ids=str)
 @pytest.mark.parametrize("solver", ["L2R_LR", "L1R_LR", "L2R_LR_DUAL"])
 def test_probabilities_as_liblinear(make_model, tmp_path, labels, solver):
     rows = write_rows(tmp_path / "t", np.resize(labels, 50))
     model = make_model(n_features=12, labels=labels, solver=solver, bias=1)
     model.save(tmp_path / "m", format="liblinear")
-    run_liblinear(PREDICT, "-b", 1, rows, tmp_path / "m", tmp_path / "theirs")
+    run_liblinear("liblinear-predict", "-b", 1, rows, tmp_path / "m", tmp_path / "theirs")
     predict_stream(model, [str(rows)], tmp_path / "ours", probability=True)
     assert (tmp_path / "ours").read_bytes() == (tmp_path / "theirs").read_bytes()
 

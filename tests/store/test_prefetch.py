@@ -12,11 +12,12 @@ def store(tmp_path_factory):
     return make_store(tmp_path_factory.mktemp("prefetch"), random_text(80), blocks=6)
 
 
+@pytest.mark.parametrize("pin_bytes", [0, 5000, 1 << 30])
 @pytest.mark.parametrize("threads", [1, 3])
 @pytest.mark.parametrize("group", [1, 2, 4, 5])
-def test_groups_hold_the_rows_of_their_blocks(store, group, threads):
+def test_groups_hold_the_rows_of_their_blocks(store, group, threads, pin_bytes):
     rng = np.random.default_rng(group)
-    with GroupLoader(store, group, threads) as loader:
+    with GroupLoader(store, group, threads, pin_bytes) as loader:
         for _ in range(3):
             order = rng.permutation(6).tolist()
             visits = [tuple(order[k : k + group]) for k in range(0, 6, group)]
