@@ -34,11 +34,12 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _spell_out(arguments: Sequence[str]) -> list[str]:
-    """Rewrite LIBLINEAR's ``-wLABEL W`` as ``--class-weight LABEL=W``."""
+    """Rewrite LIBLINEAR's ``-wLABEL W`` as ``--class-weight=LABEL=W``."""
     spelled, rest = [], iter(arguments)
     for argument in rest:
         if match := _CLASS_WEIGHT.fullmatch(argument):
-            spelled += ["--class-weight", f"{match[1]}={next(rest, '')}"]
+            # one word: argparse takes a word that begins with -1= for an option
+            spelled.append(f"--class-weight={match[1]}={next(rest, '')}")
         else:
             spelled.append(argument)
     return spelled
@@ -54,8 +55,24 @@ def _fail(text: str, code: int) -> int:
     return code
 
 
+def _open_streams() -> None:
+    """Put the null device where the caller closed stdout or stderr: print would fail, or mix them.
+
+    Descriptors 1 and 2 are taken too, lest a file opened later gets them.
+    """
+    for name, number in (("stdout", 1), ("stderr", 2)):
+        if getattr(sys, name) is None:
+            null = os.open(os.devnull, os.O_WRONLY)
+            if null != number:
+                os.dup2(null, number)
+                os.close(null)
+            stream = open(number, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
+            setattr(sys, name, stream)
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; return the exit status."""
+    _open_streams()
     args = _parser().parse_args(_spell_out(sys.argv[1:] if arguments is None else arguments))
     for name in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(name, _terminate)

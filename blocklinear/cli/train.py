@@ -46,7 +46,12 @@ def add_parser(commands: Any) -> None:
     parser.add_argument(
         "-e", "--tolerance", type=float, metavar="TOL", help="violation to reach, as LIBLINEAR's -e"
     )
-    parser.add_argument("--max-outer", type=int, metavar="K", help="outer iterations at most (default: until --gap holds)")
+    parser.add_argument(
+        "--max-outer",
+        type=int,
+        metavar="K",
+        help="outer iterations at most (default: until --gap holds)",
+    )
     parser.add_argument("--time-limit", type=float, metavar="SECONDS", help="seconds at most")
     parser.add_argument("--epochs", type=int, metavar="N", help="epochs a visit (default 1)")
     parser.add_argument(
@@ -75,6 +80,7 @@ def _class_weight(text: str) -> tuple[float, float]:
 
 def run(args: argparse.Namespace) -> int:
     """Run the command."""
+    from blocklinear.errors import StorageError
     from blocklinear.model.linear import check_replaceable
     from blocklinear.options import TrainOptions
     from blocklinear.report.runlog import RunLog
@@ -101,7 +107,10 @@ def run(args: argparse.Namespace) -> int:
         **chosen,
     )
     store = BlockStore.open(args.store)
-    check_replaceable(Path(args.model))
+    check_replaceable(Path(args.model))  # now, not after training
+    folder = Path(args.model).absolute().parent
+    if not folder.is_dir():
+        raise StorageError(f"{folder}: no such folder", "make it first")
     with ExitStack() as stack:
         listeners: list[Listener] = [Console(args.quiet)]
         if args.log:

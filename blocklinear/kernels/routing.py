@@ -30,6 +30,13 @@ def assign(seed, first_row, n_blocks, block):
 
 
 @njit(cache=True, nogil=True)
+def _copy(source, first, target, at, n):
+    """Copy n entries; a plain loop compiles to a block copy, an assignment of slices does not."""
+    for p in range(n):
+        target[at + p] = source[first + p]
+
+
+@njit(cache=True, nogil=True)
 def scatter(
     start, stop, block, first_row, indptr, indices, mantissa, exponent, label_mantissa,
     label_exponent, n_rows, nnz, a_row, a_length, a_label_mantissa, a_label_exponent, a_indices,
@@ -61,9 +68,9 @@ def scatter(
         a_length[b, r] = length
         a_label_mantissa[b, r] = label_mantissa[i]
         a_label_exponent[b, r] = label_exponent[i]
-        a_indices[b, k : k + length] = indices[first : first + length]
-        a_mantissa[b, k : k + length] = mantissa[first : first + length]
-        a_exponent[b, k : k + length] = exponent[first : first + length]
+        _copy(indices, first, a_indices[b], k, length)
+        _copy(mantissa, first, a_mantissa[b], k, length)
+        _copy(exponent, first, a_exponent[b], k, length)
         n_rows[b] = r + 1
         nnz[b] = k + length
     return stop

@@ -102,8 +102,10 @@ def _write(
     """Read the inputs and commit a store in `staging`."""
     plan = make_plan(options, _expected_bytes(inputs, options))
     reader = RowReader(inputs, options.text)
-    with ThreadPoolExecutor(options.text.threads, "encode") as pool:
-        writer = BatchWriter(staging / BLOCKS_NAME, "b1", plan, options, pool)
+    with (
+        ThreadPoolExecutor(options.text.threads, "encode") as pool,
+        BatchWriter(staging / BLOCKS_NAME, "b1", plan, options, pool) as writer,
+    ):
         for rows in reader:
             writer.append(rows)
             listener(

@@ -13,7 +13,7 @@ from collections import deque
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -121,8 +121,10 @@ class LabelTable:
         """Take in the labels of the next rows."""
         if self.labels is None:
             return
-        found, first = np.unique(values, return_index=True)
         known = set(self.labels)
+        if len(known) <= 2 and np.isin(values, self.labels).all():  # a shortcut for two classes
+            return
+        found, first = np.unique(values, return_index=True)
         new = [(i, float(v)) for v, i in zip(found, first, strict=True) if float(v) not in known]
         self.labels = self.labels + [value for _, value in sorted(new)]
         if len(self.labels) > MAX_LABELS:
@@ -178,7 +180,8 @@ class BatchWriter:
         self._folder, self._batch, self._plan, self._pool = folder, batch, plan, pool
         self._seed, self._dtype = np.uint64(options.seed), options.dtype
         self._level = codec.compression_level(options.compression)
-        self._queue: deque[tuple[_OpenBlock, Future[_Encoded]]] = deque()
+        self._disk = ThreadPoolExecutor(1, "write")  # one thread: chunks are written in order
+        self._queue: deque[Future[None]] = deque()
         self._queue_limit = options.text.threads + 2
         self.next_row, self.next_block = first_row, first_block
         self.n_rows = self.nnz = 0
@@ -198,6 +201,12 @@ class BatchWriter:
         )
         self._open: list[_OpenBlock] = []
         self._generation_bytes = 0.0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._disk.shutdown(cancel_futures=True)
 
     def append(self, rows: Rows) -> None:
         """Add rows; they are numbered in the order they come."""
@@ -273,13 +282,13 @@ class BatchWriter:
             self._fill[0][b] = self._fill[1][b] = 0
 
     def _encode(self, b: int, chunk: codec.Chunk) -> None:
-        self._queue.append((self._open[b], self._pool.submit(_encode, chunk, self._level)))
+        block, encoded = self._open[b], self._pool.submit(_encode, chunk, self._level)
+        self._queue.append(self._disk.submit(lambda: block.append(encoded.result())))
         self._drain(self._queue_limit)
 
     def _drain(self, leave: int) -> None:
         while len(self._queue) > leave:
-            block, future = self._queue.popleft()
-            block.append(future.result())
+            self._queue.popleft().result()
 
     def _open_generation(self) -> None:
         numbers = range(self.next_block, self.next_block + self._plan.open_blocks)

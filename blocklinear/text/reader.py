@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from blocklinear.errors import BlocklinearError, InputError, InputFormatError
+from blocklinear.errors import InputError, InputFormatError
 from blocklinear.memory import format_size
 from blocklinear.options import TextOptions
 from blocklinear.text.rows import Rows, parse
@@ -95,24 +95,25 @@ class RowReader:
     def _parsed(self, source: Source, pool: ThreadPoolExecutor) -> Iterator[tuple[Slab, Rows]]:
         """Yield slabs in order with their rows; a failure to read comes after what precedes it."""
         options = self._options
-        max_faults = _max_faults(options)
-        pending: deque[tuple[Slab, Future[Rows]]] = deque()
         pieces = slabs(source, options.slab_bytes, options.max_line_bytes)
-        failure: Exception | None = None
-        while True:
-            try:
-                while len(pending) <= options.threads and (slab := next(pieces, None)) is not None:
-                    pending.append(
-                        (slab, pool.submit(parse, slab.text, options.index_base, max_faults))
-                    )
-            except (BlocklinearError, LongLine) as error:
-                failure = error  # and `pieces` is at its end
-            if not pending:
-                break
-            slab, future = pending.popleft()
-            yield slab, future.result()
-        if failure is not None:
-            raise failure
+        max_faults = _max_faults(options)
+
+        def read() -> tuple[Slab, Future[Rows]] | None:
+            slab = next(pieces, None)
+            if slab is None:
+                return None
+            return slab, pool.submit(parse, slab.text, options.index_base, max_faults)
+
+        ahead = ThreadPoolExecutor(1, "read")  # reads, digests and decompresses meanwhile
+        try:
+            pending = deque(ahead.submit(read) for _ in range(options.threads + 1))
+            while (found := pending.popleft().result()) is not None:
+                pending.append(ahead.submit(read))
+                slab, rows = found
+                yield slab, rows.result()
+        finally:
+            source.raw.stop()
+            ahead.shutdown(cancel_futures=True)
 
     def _report_faults(self, path: str, rows: Rows, lines_before: int, cut: bool) -> None:
         for fault in rows.faults:

@@ -9,6 +9,7 @@ import bz2
 import hashlib
 import lzma
 import os
+import select
 import stat
 import struct
 import sys
@@ -41,6 +42,7 @@ class RawFile:
         self.bytes_read = 0
         self._sha256 = hashlib.sha256()
         self._pushed_back = b""
+        self._stopped = False
         with storage_errors(path, "open"):
             if path == "-":
                 if sys.stdin is None:
@@ -64,10 +66,23 @@ class RawFile:
             self._pushed_back = self._pushed_back[n:]
             return n
         with storage_errors(self.path, "read"):
+            if self.size is None:
+                self._await_data()
             n = os.readv(self._descriptor, [buffer])
         self._sha256.update(buffer[:n])
         self.bytes_read += n
         return n
+
+    def _await_data(self) -> None:
+        """Wait until a pipe has something, but not past `stop`: its writer may never write."""
+        while not self._stopped and not select.select([self._descriptor], [], [], 0.1)[0]:
+            pass
+        if self._stopped:
+            raise StorageError(f"{self.path}: reading was stopped")
+
+    def stop(self) -> None:
+        """Make a `readinto` that waits in another thread give up."""
+        self._stopped = True
 
     @property
     def position(self) -> int:

@@ -28,18 +28,6 @@ POWERS_LOW = np.array([float(p - int(float(p))) for p in _POWERS])
 
 
 @njit(cache=True, nogil=True)
-def count_marks(buf):
-    """Return how many newlines and how many colons `buf` (uint8[n]) has: bounds for the arrays."""
-    newlines = 0
-    for c in buf:
-        newlines += c == 10
-    colons = 0
-    for c in buf:
-        colons += c == 58
-    return newlines, colons
-
-
-@njit(cache=True, nogil=True)
 def _split(a):
     """Return a = high + low with at most 26 bits each (Veltkamp)."""
     t = 134217729.0 * a
@@ -199,7 +187,7 @@ def line_start(buf, p):
     return p
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, forceinline=True)
 def _next_token(buf, p):
     """Skip blanks and a comment from `p`; return (offset, state).
 
@@ -260,7 +248,7 @@ def _feature(buf, p, base, previous, powers_high, powers_low):
     return r, 0, index, m, e, x
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, forceinline=True)
 def _eight_bytes(words, p):
     """Return bytes p..p+7 of the text, the first of them lowest; `words` is the text as uint64."""
     k, shift = p >> np.uint64(3), (p & np.uint64(7)) << np.uint64(3)
@@ -268,7 +256,7 @@ def _eight_bytes(words, p):
     return (words[k] >> shift) | (above << (np.uint64(63) - shift))
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, forceinline=True)
 def _eight_digits(words, p):
     """Read the digits at `p`, 8 at most, all at once; return (their number, their value)."""
     x = _eight_bytes(words, p) ^ np.uint64(0x3030303030303030)
@@ -288,7 +276,7 @@ def _eight_digits(words, p):
     return n, x
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, forceinline=True)
 def _plain_feature(buf, words, p, previous, powers):
     """Read an ordinary `` index:value`` at `p` quickly; 32 bytes from there must be text.
 
@@ -308,10 +296,14 @@ def _plain_feature(buf, words, p, previous, powers):
     q += np.uint64(1)
     negative = buf[q] == 45
     q += np.uint64(negative)
-    n, x = _eight_digits(words, q)
-    q += n
-    m, scale = np.int64(x), np.int64(0)
-    n_digits = np.int64(n)
+    m, scale = np.int64(buf[q]) - 48, np.int64(0)
+    n_digits = np.int64(1)
+    if buf[q + np.uint64(1)] == 46 and 0 <= m <= 9:  # 0.5: the usual case needs no counting
+        q += np.uint64(1)
+    else:
+        n, x = _eight_digits(words, q)
+        q += n
+        m, n_digits = np.int64(x), np.int64(n)
     if buf[q] == 46:
         q += np.uint64(1)
         n, x = _eight_digits(words, q)
@@ -344,12 +336,13 @@ def parse_lines(
     buf : uint8[n + 1]        the text; byte n - 1 and the guard byte n are newlines
     words : uint64[(n + 1) // 8]        the same memory, without the bytes that fill no word
     base : int                smallest index allowed, 0 or 1
-    indptr : int64[n_lines + 1]         out
-    indices : uint32[n_colons]          out, as written, strictly increasing in a row
-    mantissa, exponent : int64[n_colons], uint8[n_colons]      out, see `_number`
-    double : float64[n_colons]          the same memory as `mantissa`, for `RAW`
+    indptr : int64[row capacity + 1]    out; a row takes 2 bytes of text at least
+    indices : uint32[capacity]          out, as written, strictly increasing in a row; an
+                              entry takes 4 bytes of text at least
+    mantissa, exponent : int64[capacity], uint8[capacity]      out, see `_number`
+    double : float64[capacity]          the same memory as `mantissa`, for `RAW`
     label_mantissa, label_double, label_exponent :             out, likewise, one a row
-    faults : int64[capacity, 3]         out: code, offset, line within `buf`
+    faults : int64[any, 3]              out: code, offset, line within `buf`
     counts : int64[N_COUNTS]            out
     powers : int64[9]         10**k
     powers_high, powers_low : float64[251]      10**k as two doubles

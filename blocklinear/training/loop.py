@@ -234,6 +234,9 @@ def train(
         with storage_errors(folder, "create"):
             folder.mkdir(parents=True, exist_ok=True)
         run = _Run(store, options, folder, listener)
+        for label in dict(options.class_weights):
+            if label not in run.problem.labels:
+                listener(Warned(f"class {label:g} has a weight, but no rows"))
         memory = run.memory
         with GroupLoader(store, memory.group, options.threads, memory.pin_bytes) as loader:
             return _train(run, loader)

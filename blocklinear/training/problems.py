@@ -1,5 +1,6 @@
 """Which problem a run solves: labels to signs, C to bounds."""
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -70,9 +71,9 @@ def _class_cost(options: TrainOptions, label: float) -> float:
     cost = options.cost
     for weighted, weight in options.class_weights:
         cost *= weight if weighted == label else 1.0
-    if not 1e-300 <= cost <= 1e300:  # beyond, 1 / (2 C) or a sum of losses overflows
+    if not 1e-308 <= cost < math.inf:  # below, 1 / (2 C) overflows
         raise UsageError(
-            f"C of class {label:g} is {cost:g}, but must be from 1e-300 to 1e300",
+            f"C of class {label:g} is {cost:g}, but must be finite and at least 1e-308",
             "change -c or the weight of the class",
         )
     return cost

@@ -6,6 +6,7 @@ import sys
 
 import numpy as np
 import pytest
+from liblinear import liblinear_program
 
 from blocklinear.cli import convert as convert_command
 from blocklinear.cli import predict as predict_command
@@ -20,8 +21,6 @@ from blocklinear.model import predict as predict_module
 from blocklinear.model.linear import LinearModel
 from blocklinear.model.predict import predict_stream, text_memory
 from blocklinear.text import TextOptions
-from liblinear import liblinear_program
-
 
 
 def write_rows(path, labels, n_features=12, seed=3, noise=0.4):

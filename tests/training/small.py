@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 
 import numpy as np
+import reference
 from sklearn.svm import LinearSVC
 
-import reference
 from blocklinear.options import SplitOptions, TextOptions, TrainOptions
 from blocklinear.store.split import split
 
@@ -100,9 +100,7 @@ def split_text(folder, text, blocks=2, name="store", **options):
     source = folder / f"{name}.svm"
     source.write_text(text)
     text_options = TextOptions(threads=2, memory_bytes=256 << 20)
-    return split(
-        [source], folder / name, SplitOptions(text=text_options, blocks=blocks, **options)
-    )
+    return split([source], folder / name, SplitOptions(text=text_options, blocks=blocks, **options))
 
 
 def split_problem(folder, problem, blocks=2, **options):

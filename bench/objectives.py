@@ -1,0 +1,180 @@
+"""Train over a grid, and compare what is reached with the optimum that LIBLINEAR finds.
+
+A line of output is one run: its seconds and outer iterations, by which fraction of P its objective
+exceeds the reference, and the gap that was certified. A run passes when it converged, when the
+excess is at most the tolerance of its solver, and when it is at most the certified gap. The
+reference is scikit-learn's LinearSVC, which is LIBLINEAR, at a tight tolerance.
+
+    python bench/objectives.py [--data DIR] [--only NAME] [--solver 1] [--cost 0.1] ...
+
+With BLOCKLINEAR_DATA naming a folder that holds them, larger sets are tried as well.
+"""
+
+import argparse
+import bz2
+import lzma
+import os
+import sys
+import tempfile
+import time
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+from scipy import sparse
+from sklearn.datasets import load_svmlight_file
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.svm import LinearSVC
+
+from blocklinear import BlockStore, SplitOptions, TrainOptions, split, train
+
+SQUARED_HINGE, HINGE = 1, 3
+BUNDLED = ("heart_scale", "phishing", "agaricus", "a9a")
+LARGER = {
+    "rcv1_vw1000": "rcv1_vw1000.train.svm.bz2",
+    "imdb_uni": "imdb_uni.sorted.train.svm.xz",
+}
+
+
+@dataclass(frozen=True)
+class Case:
+    """One run of the grid; it must come within `within` of the optimum, and prove it."""
+
+    data: str
+    path: Path
+    blocks: int
+    group: int
+    cost: float
+    bias: float
+    solver: int
+    within: float
+
+
+def sources(folder: Path) -> dict[str, Path]:
+    """Return where each data set lies."""
+    found = {name: folder / f"{name}.train.svm.bz2" for name in BUNDLED}
+    larger = os.environ.get("BLOCKLINEAR_DATA")
+    if larger:
+        found |= {name: Path(larger) / file for name, file in LARGER.items()}
+    return found
+
+
+def grid(args: argparse.Namespace) -> Iterator[Case]:
+    """Yield the runs asked for, those of one data set and store together."""
+    paths = sources(args.data)
+    for name in args.only or paths:
+        for blocks, group in product(args.blocks, args.group):
+            if group > blocks:
+                continue
+            for cost, bias, solver in product(args.cost, args.bias, args.solver):
+                loose = solver == HINGE and name in BUNDLED
+                within = 1e-3 if loose else 1e-6
+                yield Case(name, paths[name], blocks, group, cost, bias, solver, within)
+
+
+@lru_cache(maxsize=1)
+def rows(path: Path) -> tuple[sparse.csr_matrix, np.ndarray]:
+    """Return the rows of a file with 32-bit indices, as scikit-learn wants them."""
+    opened = (lzma if path.suffix == ".xz" else bz2).open(path)
+    with opened as stream:
+        X, y = load_svmlight_file(stream)
+    X.indices, X.indptr = X.indices.astype(np.int32), X.indptr.astype(np.int32)
+    return X, y
+
+
+@lru_cache
+def optimum(path: Path, solver: int, cost: float, bias: float) -> float:
+    """Return P of LIBLINEAR's solution: never below the optimum, and very close to it."""
+    X, y = rows(path)
+    if bias >= 0:
+        X = sparse.hstack([X, np.full((len(y), 1), bias)], format="csr")
+    squared = solver == SQUARED_HINGE
+    svc = LinearSVC(
+        C=cost,
+        loss="squared_hinge" if squared else "hinge",
+        dual=not squared,
+        tol=1e-12 if squared else 1e-8,
+        max_iter=1000 if squared else 200_000,
+        fit_intercept=False,
+        random_state=0,
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        svc.fit(X, y)
+    w = svc.coef_[0]
+    slack = np.maximum(0.0, 1 - np.where(y == svc.classes_[1], 1, -1) * (X @ w))
+    return float(0.5 * w @ w + cost * (slack ** (2 if squared else 1)).sum())
+
+
+def run(case: Case, folder: Path, time_limit_s: float) -> bool:
+    """Train, print the line of one run, and say whether it passed."""
+    path = folder / f"{case.data}.{case.blocks}"
+    if not path.exists():
+        split([case.path], path, SplitOptions(blocks=case.blocks))
+    options = TrainOptions(
+        solver=case.solver, cost=case.cost, bias=case.bias, gap=case.within, group=case.group,
+        max_outer=10**9, time_limit_s=time_limit_s,
+    )  # fmt: skip
+    started = time.perf_counter()
+    model = train(BlockStore.open(path), options)
+    seconds = time.perf_counter() - started
+
+    proof = model.metadata["certificate"]
+    reference = optimum(case.path, case.solver, case.cost, case.bias)
+    excess = (proof["primal"] - reference) / proof["primal"]
+    faults = [
+        fault
+        for fault, holds in (
+            (f"stopped by {model.metadata['stopped']}", proof["gap"] <= case.within),
+            (f"excess above {case.within:g}", excess <= case.within),
+            ("excess above the certified gap", excess <= proof["gap"]),
+        )
+        if not holds
+    ]
+    print(
+        f"{case.data:12s} {case.blocks:6d} {case.group:5d} {case.cost:6g} {case.bias:4g} "
+        f"{case.solver:3d} {seconds:8.2f} {model.metadata['outer_iterations']:6d} "
+        f"{excess:10.2e} {proof['gap']:9.2e}  {'; '.join(faults) or 'ok'}",
+        flush=True,
+    )
+    return not faults
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    bundled = Path(__file__).parent.parent / "tests" / "data"
+    parser.add_argument("--data", type=Path, default=bundled, help="folder of the small sets")
+    parser.add_argument("--only", action="append", metavar="NAME", help="this set; repeatable")
+    parser.add_argument("--solver", type=int, nargs="+", default=[SQUARED_HINGE, HINGE])
+    parser.add_argument("--cost", type=float, nargs="+", default=[0.1, 1.0, 10.0])
+    parser.add_argument("--bias", type=float, nargs="+", default=[-1.0, 1.0])
+    parser.add_argument("--blocks", type=int, nargs="+", default=[1, 4, 17])
+    parser.add_argument("--group", type=int, nargs="+", default=[1, 4])
+    parser.add_argument("--time-limit", type=float, default=600.0, help="seconds for one run")
+    args = parser.parse_args()
+    known = sources(args.data)
+    for name in args.only or known:
+        if name not in known:
+            parser.error(f"{name} is none of {', '.join(known)}; is BLOCKLINEAR_DATA set?")
+        if not known[name].is_file():
+            parser.error(f"{known[name]} is missing")
+    return args
+
+
+def main() -> int:
+    args = arguments()
+    print("data         blocks group      C bias  -s  seconds  outer     excess       gap")
+    started, passed = time.perf_counter(), []
+    with tempfile.TemporaryDirectory() as folder:
+        passed = [run(case, Path(folder), args.time_limit) for case in grid(args)]
+    seconds = time.perf_counter() - started
+    print(f"{len(passed)} runs, {passed.count(False)} failed, {seconds:.0f} s")
+    return 0 if passed and all(passed) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

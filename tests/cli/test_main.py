@@ -1,0 +1,136 @@
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+# a shell may start its background jobs with SIGINT ignored
+PROGRAM = (
+    "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler); "
+    "from blocklinear.cli.main import main; sys.exit(main())"
+)
+
+
+def start(*arguments, **streams):
+    command = [sys.executable, "-c", PROGRAM, *map(str, arguments)]
+    return subprocess.Popen(command, **({"stderr": subprocess.PIPE} | streams))
+
+
+def finish(process):
+    """Return the exit status and stderr."""
+    _, err = process.communicate(timeout=60)
+    return process.returncode, err.decode()
+
+
+@pytest.mark.parametrize(
+    ("name", "status", "said"),
+    [
+        (signal.SIGINT, 130, "interrupted"),
+        (signal.SIGTERM, 143, "terminated"),
+        (signal.SIGHUP, 143, "terminated"),
+    ],
+)
+def test_a_signal_stops_training(cli, store, tmp_path, name, status, said):
+    endless = ["-s", 1, "-c", 1e9, "--gap", 1e-12, "--max-outer", 10**12, "--group", 1]
+    process = start("train", store, tmp_path / "m", *endless, stdout=subprocess.DEVNULL)
+    heard = [process.stderr.readline().split()[0] for _ in range(5)]
+    assert heard == [b"outer", b"1", b"2", b"3", b"4"]  # it is under way
+    process.send_signal(name)
+    found, err = finish(process)
+    assert found == status
+    assert err.endswith(f"blocklinear: {said}\n")
+    assert "Traceback" not in err
+    assert not (tmp_path / "m").exists()
+    assert cli("train", store, tmp_path / "m", "-q").status == 0  # the store is free again
+
+
+def test_a_signal_while_reading_stdin_leaves_nothing(tmp_path):
+    process = start(
+        "split", "-", tmp_path / "s", stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, bufsize=0
+    )
+    line = b"1 1:1 2:2 3:3 4:4 5:5 6:6 7:7\n"
+    for _ in range(40):  # more than a pipe holds: it is under way when this has been written
+        process.stdin.write(line * 1000)
+    process.send_signal(signal.SIGTERM)
+    status, err = finish(process)
+    assert status == 143
+    assert "Traceback" not in err
+    assert not (tmp_path / "s").exists()
+
+
+@pytest.mark.parametrize("command", ["info", "verify"])
+def test_a_reader_that_went_away(store, command):
+    reading, writing = os.pipe()
+    os.close(reading)
+    process = start(command, store, stdout=writing)
+    os.close(writing)
+    assert finish(process) == (141, "")
+
+
+def test_a_reader_that_went_away_loses_no_model(cli, store, tmp_path):
+    reading, writing = os.pipe()
+    os.close(reading)
+    process = start("train", store, tmp_path / "m", "-q", stdout=writing)
+    os.close(writing)
+    assert finish(process) == (141, "")
+    assert cli("info", tmp_path / "m").status == 0
+
+
+def test_a_full_disk_under_stdout(store):
+    with open("/dev/full", "wb") as full:
+        status, err = finish(start("info", store, stdout=full))
+    assert status == 6
+    assert err == "blocklinear: output: No space left on device\n"
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-"])
+def test_closed_streams(store, tmp_path, closed):
+    shell = f'exec "$0" -c "$1" train "$2" "$3" {closed}'
+    command = ["sh", "-c", shell, sys.executable, PROGRAM, store, tmp_path / "m"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0
+    assert (tmp_path / "m").exists()
+    assert done.stdout.count("\n") == (closed == "2>&-")  # the result, and no stray progress
+    assert done.stdout.startswith("primal" if closed == "2>&-" else "")
+    assert "Traceback" not in done.stderr
+
+
+def test_running_as_a_module():
+    done = subprocess.run(
+        [sys.executable, "-m", "blocklinear.cli.main", "--version"],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert done.stdout.startswith("blocklinear ")
+
+
+@pytest.mark.parametrize("arguments", [[], ["unknown"], ["--unknown"]], ids=str)
+def test_bad_usage(cli, arguments):
+    done = cli(*arguments)
+    assert (done.status, done.out) == (2, "")
+    assert done.err.startswith("usage: blocklinear")
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "said"),
+    [
+        (MemoryError(), 7, "out of memory\n  fix: "),
+        (KeyboardInterrupt(), 130, "interrupted\n"),
+        (PermissionError(13, "Permission denied", "place"), 6, "place: Permission denied\n"),
+    ],
+)
+def test_other_errors_end_in_a_sentence(refused, store, monkeypatch, error, status, said):
+    def fail(path):
+        raise error
+
+    monkeypatch.setattr("blocklinear.store.store.BlockStore.open", fail)
+    assert refused(status, "info", store).startswith(f"blocklinear: {said}")
+
+
+def test_a_bug_is_not_hidden(cli, store, monkeypatch):
+    def fail(path):
+        raise ZeroDivisionError
+
+    monkeypatch.setattr("blocklinear.store.store.BlockStore.open", fail)
+    with pytest.raises(ZeroDivisionError):
+        cli("info", store)

@@ -1,0 +1,201 @@
+import json
+import subprocess
+
+import pytest
+from liblinear import liblinear_program
+
+from blocklinear.model.linear import LinearModel
+
+LOG_NAMES = [
+    "event", "outer", "seconds", "load_s", "wait_s", "solve_s", "bytes_read", "dual", "primal",
+    "gap", "certified", "violation", "n_sv", "n_models", "rss_bytes",
+]  # fmt: skip
+
+
+def metadata(path):
+    return LinearModel.load(path).metadata
+
+
+def test_the_result_and_the_progress(cli, store, tmp_path):
+    done = cli("train", store, tmp_path / "m", "--threads", 2)
+    proof = metadata(tmp_path / "m")["certificate"]
+    outer = metadata(tmp_path / "m")["outer_iterations"]
+    assert done.status == 0
+    assert done.out == (
+        f"primal {proof['primal']:.9g}, dual {proof['dual']:.9g}, "
+        f"certified gap {proof['gap']:.3g} after {outer} outer iterations\n"
+    )
+    lines = done.err.splitlines()
+    assert lines[0].split() == (
+        ["outer", "seconds", "load", "wait", "solve", "primal", "dual", "gap", "violation", "SV"]
+    )
+    assert [int(line.split()[0]) for line in lines[1:]] == list(range(1, outer + 1))
+    assert "*" in lines[-1]
+    assert proof["gap"] <= 1e-3
+
+
+def test_quiet_has_no_progress_but_warns(cli, store, tmp_path):
+    done = cli("train", store, tmp_path / "m", "-q")
+    assert (done.status, done.err) == (0, "")
+    done = cli("train", store, tmp_path / "m", "-q", "--max-outer", 1, "--gap", 1e-12)
+    assert done.status == 0  # a model, though not converged
+    assert done.err.startswith("warning: not converged after 1 outer iterations")
+    assert metadata(tmp_path / "m")["outer_iterations"] == 1
+
+
+def test_the_log(cli, store, tmp_path):
+    log = tmp_path / "log.jsonl"
+    cli("train", store, tmp_path / "m", "-q", "--log", log, "--max-outer", 3, "--gap", 1e-12)
+    events = [json.loads(line) for line in log.read_text().splitlines()]
+    assert [event["event"] for event in events] == ["outer", "outer", "outer", "warning"]
+    for event in events[:3]:
+        assert list(event) == LOG_NAMES
+    assert [event["outer"] for event in events[:3]] == [1, 2, 3]
+    assert [event["certified"] for event in events[:3]][-1] is True
+
+
+def test_the_flags_of_liblinear(cli, store, tmp_path):
+    flags = ["-s", 1, "-c", 2.5, "-e", 0.01, "-B", 1, "-w1", 5, "-w-1", 0.5, "-q"]
+    assert cli("train", *flags, store, tmp_path / "m").status == 0
+    model = LinearModel.load(tmp_path / "m")
+    assert (model.solver, model.bias) == ("L2R_L2LOSS_SVC_DUAL", 1.0)
+    assert model.metadata["C"] == 2.5
+    assert model.metadata["class_weights"] == [[1.0, 5.0], [-1.0, 0.5]]
+    assert cli("train", "-B", -1, store, tmp_path / "m", "-q").status == 0
+    model = LinearModel.load(tmp_path / "m")
+    assert (model.solver, model.bias) == ("L2R_L1LOSS_SVC_DUAL", -1.0)
+
+
+def test_both_spellings_of_a_class_weight(cli, store, tmp_path):
+    cli("train", store, tmp_path / "a", "-q", "-w-1", 3)
+    cli("train", store, tmp_path / "b", "-q", "--class-weight=-1=3")
+    a, b = (LinearModel.load(tmp_path / name) for name in "ab")
+    assert a.weights.tobytes() == b.weights.tobytes()
+
+
+def test_the_tolerance_stops(cli, store, tmp_path):
+    log = tmp_path / "log"
+    cli("train", store, tmp_path / "m", "-q", "-e", 0.05, "--log", log)
+    last = json.loads(log.read_text().splitlines()[-1])
+    assert last["violation"] <= 0.05
+
+
+@pytest.mark.parametrize(
+    ("flags", "word"),
+    [
+        (["-s", 2], "solver"),
+        (["-c", 0], "C is 0.0"),
+        (["-c", "nan"], "C is nan"),
+        (["-e", 0], "tolerance"),
+        (["--gap", -1], "gap"),
+        (["-B", "inf"], "bias"),
+        (["-w1", 0], "weight of class 1"),
+        (["-w1", "x"], "'1=x' is not LABEL=W"),
+        (["-w1"], "'1=' is not LABEL=W"),
+        (["--class-weight", "3"], "'3' is not LABEL=W"),
+        (["--group", 0], "group"),
+        (["--epochs", 0], "epochs"),
+        (["--max-outer", 0], "max-outer"),
+        (["--time-limit", 0], "time-limit"),
+        (["--run", "../x"], "run"),
+        (["--threads", 999], "threads"),
+        (["-c", 1e200, "-w1", 1e200], "C of class 1"),
+    ],
+    ids=str,
+)
+def test_values_out_of_range(refused, store, tmp_path, flags, word):
+    assert word in refused(2, "train", store, tmp_path / "m", *flags)
+    assert not (tmp_path / "m").exists()
+
+
+@pytest.mark.parametrize(
+    "flags", [["-c", "one"], ["--format", "xml"], ["--unknown"], ["-v", 5], ["third"]], ids=str
+)
+def test_flags_that_cannot_be_read(cli, store, tmp_path, flags):
+    done = cli("train", store, tmp_path / "m", *flags)
+    assert (done.status, done.out) == (2, "")
+    assert "usage: blocklinear" in done.err
+
+
+def test_no_store(refused, rows, tmp_path):
+    assert "not a store" in refused(4, "train", tmp_path / "none", tmp_path / "m")
+    assert "not a store" in refused(4, "train", tmp_path, tmp_path / "m")
+
+
+def test_too_little_memory(refused, store, tmp_path):
+    text = refused(7, "train", store, tmp_path / "m", "--memory", "100M")
+    assert "the budget of 100M is too small" in text
+    assert "fix: give --memory 15" in text
+
+
+def test_one_class(cli, refused, tmp_path):
+    (tmp_path / "one.svm").write_text("1 1:1\n1 2:1\n")
+    cli("split", tmp_path / "one.svm", tmp_path / "s", "-q")
+    assert "one label 1" in refused(3, "train", tmp_path / "s", tmp_path / "m", "-q")
+
+
+@pytest.mark.parametrize("target", ["rows.svm", "store", "none/m"])
+def test_a_model_that_could_not_be_written_is_refused_before_training(
+    refused, store, rows, tmp_path, target
+):
+    before = rows.read_bytes()
+    refused(6 if target == "none/m" else 2, "train", store, tmp_path / target)
+    assert rows.read_bytes() == before
+    assert not (store / "runs").exists()
+
+
+def test_a_log_that_cannot_be_written_is_refused_before_training(refused, store, tmp_path):
+    refused(6, "train", store, tmp_path / "m", "--log", tmp_path / "none" / "log")
+    assert not (store / "runs").exists()
+
+
+def test_an_older_model_is_replaced_only_by_a_finished_one(cli, refused, store, tmp_path):
+    cli("train", store, tmp_path / "m", "-q")
+    before = (tmp_path / "m").read_bytes()
+    refused(7, "train", store, tmp_path / "m", "-q", "--memory", "1M")
+    assert (tmp_path / "m").read_bytes() == before
+    cli("train", store, tmp_path / "m", "-q", "-c", 0.001)
+    assert (tmp_path / "m").read_bytes() != before
+
+
+def write_rows(path, labels):
+    lines = []
+    for i in range(120):
+        side = i % 2 if i % 7 else (i + 1) % 2
+        value = (side - 0.5) * (1 + i % 4) + 0.3 * (i % 5 - 2)
+        lines.append(f"{labels[i % 2]} {1 + i % 6}:{value:.3f} {7 + i % 11}:{0.1 * (i % 9):.1f}\n")
+    path.write_text("".join(lines))
+    return path
+
+
+@pytest.mark.parametrize("labels", [(0, 1), (1, 0), (-1, 1), (1, -1), (2, 7), (-3, 5)], ids=str)
+@pytest.mark.parametrize("bias", [-1, 1])
+def test_liblinear_predicts_the_same_with_a_model_trained_here(cli, tmp_path, labels, bias):
+    program = liblinear_program("liblinear-predict")
+    data, model = write_rows(tmp_path / "data", labels), tmp_path / "m"
+    assert cli("split", data, tmp_path / "s", "--blocks", 3, "-q").status == 0
+    flags = ["-q", "--format", "liblinear", "-B", bias]
+    assert cli("train", tmp_path / "s", model, *flags).status == 0
+    ours = cli("predict", data, model, tmp_path / "ours")
+    theirs = subprocess.run(
+        [program, data, model, tmp_path / "theirs"], capture_output=True, text=True, check=True
+    )
+    assert (tmp_path / "ours").read_bytes() == (tmp_path / "theirs").read_bytes()
+    assert ours.out == theirs.stdout
+    assert len(set((tmp_path / "ours").read_text().split())) == 2
+
+
+@pytest.mark.parametrize("labels", [(0, 1), (-1, 1), (2, 7)], ids=str)
+@pytest.mark.parametrize("solver", [1, 3])
+def test_a_model_of_liblinear_trained_as_well_has_the_same_labels(cli, tmp_path, labels, solver):
+    data = write_rows(tmp_path / "data", labels)
+    flags = ["-s", solver, "-e", 1e-6, "-B", 1, "-w1", 5, "-q"]
+    command = [liblinear_program("liblinear-train"), *map(str, flags), data, tmp_path / "theirs"]
+    subprocess.run(command, capture_output=True, check=True)
+    assert cli("split", data, tmp_path / "s", "--blocks", 3, "-q").status == 0
+    assert cli("train", tmp_path / "s", tmp_path / "ours", *flags, "--gap", 1e-8).status == 0
+    for model in ("ours", "theirs"):
+        assert cli("predict", data, tmp_path / model, tmp_path / f"{model}.out", "-q").status == 0
+    assert (tmp_path / "ours.out").read_bytes() == (tmp_path / "theirs.out").read_bytes()
+    models = [LinearModel.load(tmp_path / name) for name in ("ours", "theirs")]
+    assert models[0].labels == models[1].labels

@@ -1,0 +1,95 @@
+"""Training reaches the optimum that LIBLINEAR finds, on real data; the grid is in bench."""
+
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy import sparse
+from sklearn.datasets import load_svmlight_file
+from sklearn.svm import LinearSVC
+
+from blocklinear.options import SplitOptions, TextOptions, TrainOptions
+from blocklinear.store.split import split
+from blocklinear.training import train
+
+DATA = Path(__file__).parent / "data"
+SQUARED_HINGE, HINGE = 1, 3
+
+
+def source(name):
+    return DATA / f"{name}.train.svm.bz2"
+
+
+@lru_cache
+def rows(name):
+    X, y = load_svmlight_file(str(source(name)))
+    X.indices, X.indptr = X.indices.astype(np.int32), X.indptr.astype(np.int32)
+    return X, y
+
+
+@lru_cache
+def optimum(name, solver, cost, bias):
+    """P of LIBLINEAR's solution, by its formula, for the model without and with a bias feature."""
+    X, y = rows(name)
+    if bias >= 0:
+        X = sparse.hstack([X, np.full((len(y), 1), bias)], format="csr")
+    squared = solver == SQUARED_HINGE
+    svc = LinearSVC(
+        C=cost,
+        loss="squared_hinge" if squared else "hinge",
+        dual=not squared,
+        tol=1e-10 if squared else 1e-4,
+        max_iter=50_000,
+        fit_intercept=False,
+        random_state=0,
+    ).fit(X, y)
+    w = svc.coef_[0]
+    slack = np.maximum(0.0, 1 - np.where(y == svc.classes_[1], 1, -1) * (X @ w))
+    return 0.5 * w @ w + cost * (slack ** (2 if squared else 1)).sum()
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("objectives")
+
+    @lru_cache
+    def make(name, blocks):
+        text = TextOptions(threads=2, memory_bytes=256 << 20)
+        return split([source(name)], folder / f"{name}{blocks}", SplitOptions(text, blocks))
+
+    return make
+
+
+@pytest.mark.parametrize(
+    ("name", "solver", "blocks", "group", "cost", "bias"),
+    [
+        ("heart_scale", SQUARED_HINGE, 1, 1, 1.0, -1.0),
+        ("heart_scale", SQUARED_HINGE, 4, 1, 0.1, -1.0),
+        ("heart_scale", SQUARED_HINGE, 4, 4, 10.0, 1.0),
+        ("heart_scale", SQUARED_HINGE, 17, 4, 0.1, 1.0),
+        ("phishing", SQUARED_HINGE, 1, 1, 10.0, 1.0),
+        ("phishing", SQUARED_HINGE, 4, 4, 1.0, 1.0),
+        ("phishing", SQUARED_HINGE, 17, 4, 1.0, -1.0),
+        ("agaricus", SQUARED_HINGE, 4, 4, 1.0, 1.0),
+        ("agaricus", SQUARED_HINGE, 17, 4, 0.1, -1.0),
+        ("a9a", SQUARED_HINGE, 1, 1, 0.1, -1.0),
+        ("a9a", SQUARED_HINGE, 17, 4, 0.1, 1.0),
+        ("heart_scale", HINGE, 17, 1, 0.1, 1.0),
+        ("heart_scale", HINGE, 4, 4, 1.0, -1.0),
+        ("phishing", HINGE, 17, 4, 1.0, 1.0),
+        ("agaricus", HINGE, 4, 4, 10.0, -1.0),
+        ("a9a", HINGE, 17, 4, 0.1, -1.0),
+    ],
+)
+def test_the_optimum_of_liblinear_is_reached(store, name, solver, blocks, group, cost, bias):
+    gap = 1e-6 if solver == SQUARED_HINGE else 1e-3
+    options = TrainOptions(
+        solver=solver, cost=cost, bias=bias, gap=gap, group=group, threads=2, memory_bytes=1 << 30
+    )
+    model = train(store(name, blocks), options)
+    proof = model.metadata["certificate"]
+    excess = proof["primal"] - optimum(name, solver, cost, bias)
+    assert excess <= gap * proof["primal"]
+    assert excess <= proof["gap"] * proof["primal"]
+    assert model.metadata["stopped"] == "converged"

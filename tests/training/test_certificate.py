@@ -1,0 +1,111 @@
+import numpy as np
+import pytest
+import reference
+
+from blocklinear.events import OuterIteration
+from blocklinear.model.linear import LinearModel
+from blocklinear.store.prefetch import GroupLoader
+from blocklinear.training import train
+from blocklinear.training.certificate import certify, relative_gap
+from blocklinear.training.duals import Duals
+from blocklinear.training.problems import binary_problem
+from blocklinear.training.schedule import visits
+from training.small import Heard, Problem, random_problem, split_problem
+
+STOPS = [
+    {"max_outer": 1},
+    {"max_outer": 2},
+    {"max_outer": 3},
+    {"time_limit_s": 1e-9},
+    {"tolerance": 0.5, "max_outer": 500},
+    {"gap": 0.01, "max_outer": 500},
+    {"gap": 1e-6, "max_outer": 500},
+    {"gap": 1e-3, "tolerance": 0.1, "max_outer": 500, "epochs": 3},
+]
+
+
+@pytest.mark.parametrize("seed", range(36))
+def test_no_model_is_further_from_the_optimum_than_its_gap(tmp_path, seed):
+    problem, rng = random_problem(seed), np.random.default_rng(seed)
+    n_blocks = int(rng.integers(1, 6))
+    store = split_problem(tmp_path, problem, n_blocks)
+    optimum = problem.optimum()
+    for stop in STOPS:
+        heard, group = Heard(), int(rng.integers(1, n_blocks + 1))
+        trained = train(store, problem.options(group=group, seed=seed, **stop), heard)
+        trained.save(tmp_path / "model")
+        model = LinearModel.load(tmp_path / "model")
+        proof = model.metadata["certificate"]
+
+        assert problem.primal_of(model) == pytest.approx(proof["primal"], rel=1e-12)
+        assert proof["primal"] - optimum <= proof["gap"] * proof["primal"]
+        assert proof["dual"] <= optimum * (1 + 1e-12)
+        assert proof["drift"] < 1e-11
+        assert (model.labels, model.bias) == ((1.0, -1.0), problem.bias)
+        certified = [event for event in heard.of(OuterIteration) if event.certified]
+        assert certified[-1].gap == proof["gap"]
+        for event in certified:
+            assert event.primal - optimum <= event.gap * event.primal
+            assert event.dual <= optimum * (1 + 1e-12)
+
+
+def loaded_rows(store, problem, group):
+    """Dense rows, as the store holds them, in the order in which a pass over it meets them."""
+    with GroupLoader(store, group, 1) as loader:
+        passed = visits(0, 1, len(store.manifest.blocks), group)
+        numbers = [loaded.group.row_numbers.copy() for loaded in loader.stream(passed)]
+    order = np.concatenate(numbers)
+    assert sorted(order) == list(range(len(problem.X)))
+    return passed, order
+
+
+@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("better", ["w", "average"])
+def test_every_term_is_that_of_the_dense_formula(tmp_path, seed, better):
+    problem, rng = random_problem(seed), np.random.default_rng(seed)
+    store = split_problem(tmp_path, problem, 4)
+    passed, order = loaded_rows(store, problem, 3)
+    binary = binary_problem(store.manifest, problem.options())
+    X, y = problem.rows[order], problem.labels[order]
+    kept = [*range(store.manifest.n_features), -1]
+    X = X[:, kept]
+    sign = (y > 0).astype(int)
+
+    duals, alpha = Duals(tmp_path, store.manifest), np.zeros(len(y))
+    alpha[:] = rng.random(len(y)) * np.minimum(binary.upper[sign], 2.0) * (rng.random(len(y)) < 0.7)
+    start = 0
+    for blocks in passed:
+        stop = start + sum(store.manifest.blocks[b].rows for b in blocks)
+        duals.write(blocks, alpha[start:stop])
+        start = stop
+    duals.commit()
+    w, average = rng.normal(size=(2, X.shape[1]))
+    (average if better == "w" else w)[:] *= 50.0
+
+    with GroupLoader(store, 3, 1) as loader:
+        bias = max(problem.bias, 0.0)
+        found, recomputed = certify(loader.stream(passed), binary, duals, bias, w, average)
+
+    C, D = binary.cost[sign], binary.diag[sign]
+    primals = [reference.primal_value(X, y, C, v, problem.squared) for v in (w, average)]
+    assert found.average == (better == "average")
+    assert found.primal == pytest.approx(min(primals), rel=1e-12)
+    assert found.dual == pytest.approx(reference.dual_value(X, y, D, alpha), rel=1e-11, abs=1e-11)
+    assert found.gap == relative_gap(found.primal, found.dual)
+    np.testing.assert_allclose(recomputed, X.T @ (alpha * y), rtol=1e-12, atol=1e-12)
+    drift = np.linalg.norm(w - recomputed) / np.linalg.norm(recomputed)
+    assert found.drift == pytest.approx(drift, rel=1e-9)
+
+
+def test_the_gap_errs_on_the_safe_side():
+    assert relative_gap(2.0, 1.0) > 0.5
+    assert 0 < relative_gap(1.0, 1.0) < 1e-12
+    assert 0 < relative_gap(1.0, 1.0 + 1e-15) < 1e-12
+    assert relative_gap(0.0, 0.0) == 0.0
+
+
+def test_without_any_feature_the_model_is_zero(tmp_path):
+    problem = Problem(np.zeros((6, 1)), np.array([1.0, -1, 1, 1, -1, 1]), solver=3)
+    model = train(split_problem(tmp_path, problem, 3), problem.options(gap=1e-9))
+    assert model.n_features == 0
+    assert model.metadata["certificate"]["primal"] == model.metadata["certificate"]["dual"] == 6.0

@@ -1,0 +1,248 @@
+import contextlib
+import threading
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from blocklinear.errors import BusyError, DamagedError, InputError, StorageError, UsageError
+from blocklinear.events import OuterIteration, Warned
+from blocklinear.store.files import Lock
+from blocklinear.training import train
+from blocklinear.training.budget import plan_memory
+from training.small import MEMORY_BYTES, Heard, random_problem, split_problem, split_text
+
+N_BLOCKS = 5
+
+
+@pytest.fixture(scope="module")
+def problem():
+    return replace(random_problem(12), solver=3, cost=1.0, bias=1.0)
+
+
+@pytest.fixture(scope="module")
+def store(problem, tmp_path_factory):
+    return split_problem(tmp_path_factory.mktemp("loop"), problem, N_BLOCKS)
+
+
+def without_pins(store, options):
+    """The same options with just the memory that is needed: no block stays decoded."""
+    spare = plan_memory(store.manifest, options).pin_bytes
+    return replace(options, memory_bytes=options.memory_bytes - spare)
+
+
+def trained(store, options):
+    heard = Heard()
+    return train(store, options, heard), heard.of(OuterIteration), heard.of(Warned)
+
+
+@pytest.mark.parametrize("group", [1, 2, N_BLOCKS])
+@pytest.mark.parametrize("solver", [1, 3])
+def test_the_same_bits_whatever_the_threads_and_the_memory(store, problem, solver, group):
+    options = replace(problem, solver=solver).options(group=group, max_outer=12, gap=1e-9, seed=3)
+    results = set()
+    for threads in (1, 2, 4):
+        for chosen in (options, without_pins(store, options)):
+            model, events, _ = trained(store, replace(chosen, threads=threads))
+            values = [(e.dual, e.primal, e.violation, e.n_sv) for e in events]
+            weights = model.weights.tobytes() + model.bias_weights.tobytes()
+            results.add((weights, repr(values), repr(model.metadata)))
+    assert len(results) == 1
+
+
+def test_another_seed_takes_another_way(store, problem):
+    options = problem.options(group=2, max_outer=2)
+    first, second = (trained(store, replace(options, seed=seed))[0] for seed in (0, 1))
+    assert first.weights.tobytes() != second.weights.tobytes()
+
+
+def test_every_block_is_read_once_an_outer_iteration(store, problem):
+    total = sum(block.bytes for block in store.manifest.blocks)
+    options = problem.options(group=2, max_outer=4, gap=1e-9)
+    events = trained(store, without_pins(store, options))[1]
+    assert [event.bytes_read for event in events] == [total] * 4
+    assert [event.outer for event in events] == [1, 2, 3, 4]
+
+
+def test_spare_memory_keeps_blocks(store, problem):
+    total = sum(block.bytes for block in store.manifest.blocks)
+    events = trained(store, problem.options(group=2, max_outer=4, gap=1e-9))[1]
+    assert [event.bytes_read for event in events] == [total, 0, 0, 0]
+    events = trained(store, problem.options(max_outer=3, gap=1e-9))[1]
+    assert [event.bytes_read for event in events] == [total, 0, 0]
+
+
+def test_what_is_reported(store, problem):
+    model, events, warned = trained(store, problem.options(group=2, gap=1e-3))
+    assert not warned
+    assert model.metadata["stopped"] == "converged"
+    assert model.metadata["outer_iterations"] == events[-1].outer == len(events)
+    assert [event.seconds for event in events] == sorted(event.seconds for event in events)
+    for event in events:
+        assert 0 <= event.n_sv <= len(problem.X)
+        assert event.n_models == 1
+        assert min(event.load_s, event.wait_s, event.solve_s, event.violation) >= 0
+        assert event.rss_bytes > 1 << 20
+    duals = [event.dual for event in events if not event.certified]
+    assert duals == sorted(duals)  # dual coordinate descent only ever raises D
+
+
+def test_a_store_of_single_precision(tmp_path, problem):
+    store = split_problem(tmp_path, problem, 3, dtype="float32")
+    rounded = replace(problem, X=problem.X.astype(np.float32).astype(float))
+    model = train(store, problem.options(gap=1e-6))
+    proof = model.metadata["certificate"]
+    assert proof["gap"] <= 1e-6
+    assert rounded.primal_of(model) == pytest.approx(proof["primal"], rel=1e-12)
+
+
+def test_the_gap_asked_for_is_certified(store, problem):
+    model, events, _ = trained(store, problem.options(gap=1e-5))
+    assert events[-1].certified
+    assert events[-1].gap == model.metadata["certificate"]["gap"] <= 1e-5
+
+
+def test_the_gap_is_a_thousandth_when_nothing_is_asked(store, problem):
+    model, events, _ = trained(store, problem.options())
+    assert events[-1].gap <= 1e-3
+    assert model.metadata["stopped"] == "converged"
+
+
+def test_the_tolerance_bounds_the_violation_at_first_touch(store, problem):
+    model, events, _ = trained(store, problem.options(tolerance=0.1, group=2))
+    assert [event.violation <= 0.1 for event in events] == [False] * (len(events) - 1) + [True]
+    assert events[-1].certified  # however training ends, its model says how good it is
+    assert model.metadata["certificate"]["gap"] > 0
+
+
+@pytest.mark.parametrize(
+    ("gap", "tolerance"), [(0.5, 1e-3), (1e-6, 10.0), (1e-4, 0.01)], ids=["e", "gap", "both"]
+)
+def test_gap_and_tolerance_must_both_hold(store, problem, gap, tolerance):
+    _, events, warned = trained(store, problem.options(gap=gap, tolerance=tolerance, group=2))
+    assert not warned
+    assert events[-1].certified
+    assert events[-1].gap <= gap
+    assert events[-1].violation <= tolerance
+    for event in events[:-1]:
+        assert not (event.certified and event.gap <= gap and event.violation <= tolerance)
+
+
+def test_max_outer_warns_and_returns_the_best_so_far(store, problem):
+    model, events, warned = trained(store, problem.options(gap=1e-9, max_outer=2))
+    proof = model.metadata["certificate"]
+    assert [warning.message for warning in warned] == [
+        f"not converged after 2 outer iterations: the gap is {proof['gap']:.3g}; "
+        "the model is the best so far"
+    ]
+    assert model.metadata["stopped"] == "2 outer iterations"
+    assert len(events) == 2
+    assert events[-1].certified
+
+
+def test_the_last_iteration_allowed_may_converge(store, problem):
+    model, _, warned = trained(store, problem.options(gap=0.999, max_outer=1))
+    assert not warned
+    assert model.metadata["stopped"] == "converged"
+
+
+def test_the_time_limit_ends_after_an_outer_iteration(store, problem):
+    model, events, warned = trained(store, problem.options(gap=1e-9, time_limit_s=1e-6))
+    assert len(events) == len(warned) == 1
+    assert model.metadata["stopped"] == "1e-06 seconds"
+
+
+def test_a_class_weight_without_rows_is_said(store, problem):
+    weights = ((9.0, 5.0), (1.0, 2.0))
+    _, _, warned = trained(store, problem.options(class_weights=weights))
+    assert [warning.message for warning in warned] == ["class 9 has a weight, but no rows"]
+
+
+HUGE = "1 1:1e150\n-1 1:-1e150\n1 2:1e150\n-1 2:0.5e150\n"
+TINY = "1 1:1\n-1 1:-1\n1 2:1\n-1 2:0.5\n"
+
+
+@pytest.mark.parametrize("solver", [1, 3])
+@pytest.mark.parametrize("text", [HUGE, TINY], ids=["huge", "tiny"])
+@pytest.mark.parametrize("cost", [1e308, 1e300, 1.0, 1e-300, 5e-324])
+def test_numbers_that_overflow_make_no_model(tmp_path, solver, text, cost, recwarn):
+    store = split_text(tmp_path, text)
+    options = random_problem(0).options(
+        solver=solver, cost=cost, bias=-1.0, class_weights=(), max_outer=30
+    )
+    with contextlib.suppress(InputError, UsageError):
+        model = train(store, options)
+        assert np.isfinite(model.weights).all()
+        assert None not in model.metadata["certificate"].values()
+    assert not recwarn.list
+
+
+@pytest.mark.parametrize("solver", [1, 3])
+def test_an_overflow_is_refused_as_input(tmp_path, solver):
+    options = random_problem(0).options(
+        solver=solver, cost=1e308, bias=-1.0, class_weights=(), max_outer=30
+    )
+    store = split_text(tmp_path, HUGE + "1 1:-1e150\n" * 5)
+    with pytest.raises(InputError, match=r"overflowed.*\n.*lower C") as caught:
+        train(store, options)
+    assert caught.value.exit_code == 3
+
+
+def damage(path, kind):
+    data = bytearray(path.read_bytes())
+    if kind == "flip":
+        data[len(data) // 2] ^= 0x10
+    path.unlink()
+    if kind != "gone":
+        path.write_bytes(data[:-7] if kind == "cut" else data)
+
+
+@pytest.mark.parametrize("kind", ["flip", "cut", "gone"])
+def test_a_block_damaged_in_mid_training(tmp_path, problem, kind):
+    store = split_problem(tmp_path, problem, 4)
+    options = without_pins(store, problem.options(group=1, gap=1e-12))
+    name = store.manifest.blocks[2].name
+    path, threads = store.blocks_folder / name, threading.active_count()
+    intact = path.read_bytes()
+
+    def listen(event):
+        if event.outer == 2:
+            damage(path, kind)
+
+    with pytest.raises(DamagedError, match=name) as caught:
+        train(store, options, listen)
+    assert caught.value.exit_code == 4
+    assert threading.active_count() == threads
+
+    path.write_bytes(intact)  # the store is free again, and a new run starts afresh
+    train(store, replace(options, gap=0.1))
+
+
+def test_a_listener_that_fails_ends_training(store, problem):
+    def listen(event):
+        raise KeyboardInterrupt
+
+    threads = threading.active_count()
+    with pytest.raises(KeyboardInterrupt):
+        train(store, without_pins(store, problem.options(group=1, gap=1e-12)), listen)
+    assert threading.active_count() == threads
+    train(store, problem.options(max_outer=1))
+
+
+def test_one_run_at_a_time(store, problem):
+    with Lock(store.folder / "lock"), pytest.raises(BusyError, match="pid") as caught:
+        train(store, problem.options())
+    assert caught.value.exit_code == 8
+
+
+def test_each_run_has_its_own_folder(store, problem):
+    assert problem.options().memory_bytes == MEMORY_BYTES
+    train(store, problem.options(max_outer=1, run="other-1.2"))
+    assert (store.folder / "runs" / "other-1.2" / "alpha.0").stat().st_size == 8 * len(problem.X)
+
+
+def test_a_run_folder_that_cannot_be_made(tmp_path, problem):
+    store = split_problem(tmp_path, problem, 2)
+    (store.folder / "runs").write_text("in the way")
+    with pytest.raises(StorageError, match="runs/default: create failed"):
+        train(store, problem.options())
