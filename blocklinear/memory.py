@@ -10,7 +10,7 @@ from blocklinear.errors import UsageError
 
 _UNITS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(i?b)?", re.IGNORECASE)
-PROCESS_BYTES = 150 << 20
+PROCESS_BYTES = 110 << 20
 """What the interpreter, NumPy, Numba and compiled kernels hold before any data (measured)."""
 
 

@@ -39,8 +39,8 @@ def _copy(source, first, target, at, n):
 @njit(cache=True, nogil=True)
 def scatter(
     start, stop, block, first_row, indptr, indices, mantissa, exponent, label_mantissa,
-    label_exponent, n_rows, nnz, a_row, a_length, a_label_mantissa, a_label_exponent, a_indices,
-    a_mantissa, a_exponent,
+    label_exponent, slots, n_rows, nnz, a_row, a_length, a_label_mantissa, a_label_exponent,
+    a_indices, a_mantissa, a_exponent,
 ):  # fmt: skip
     """Append rows start..stop-1 to the arena of their blocks until one does not fit.
 
@@ -49,10 +49,11 @@ def scatter(
     block : int64[n]          block of each row
     first_row : int64         number of row 0
     indptr .. label_exponent  the rows, as the tokenizer leaves them
-    n_rows, nnz : int64[m]    rows and entries each block's arena holds; updated
-    a_row, a_length, a_label_mantissa : int64[m, rows]      the arena: number, entries, label
-    a_label_exponent : uint8[m, rows]
-    a_indices, a_mantissa, a_exponent : uint32, int64, uint8 [m, entries]
+    slots : int64[m]          which slot of the arena a block fills
+    n_rows, nnz : int64[m]    rows and entries in it; updated
+    a_row, a_length, a_label_mantissa : int64[slots, rows]      the arena: number, entries, label
+    a_label_exponent : uint8[slots, rows]
+    a_indices, a_mantissa, a_exponent : uint32, int64, uint8 [slots, entries]
 
     Returns
     -------
@@ -64,13 +65,14 @@ def scatter(
         r, k = n_rows[b], nnz[b]
         if r == a_row.shape[1] or k + length > a_indices.shape[1]:
             return i
-        a_row[b, r] = first_row + i
-        a_length[b, r] = length
-        a_label_mantissa[b, r] = label_mantissa[i]
-        a_label_exponent[b, r] = label_exponent[i]
-        _copy(indices, first, a_indices[b], k, length)
-        _copy(mantissa, first, a_mantissa[b], k, length)
-        _copy(exponent, first, a_exponent[b], k, length)
+        slot = slots[b]
+        a_row[slot, r] = first_row + i
+        a_length[slot, r] = length
+        a_label_mantissa[slot, r] = label_mantissa[i]
+        a_label_exponent[slot, r] = label_exponent[i]
+        _copy(indices, first, a_indices[slot], k, length)
+        _copy(mantissa, first, a_mantissa[slot], k, length)
+        _copy(exponent, first, a_exponent[slot], k, length)
         n_rows[b] = r + 1
         nnz[b] = k + length
     return stop

@@ -143,7 +143,7 @@ def _expected_bytes(inputs: list[str | os.PathLike[str]], options: SplitOptions)
     """Return the decoded size of all inputs, told from the head of each; None for streams."""
     total = 0.0
     for path in inputs:
-        if not os.path.isfile(path):
+        if path == "-" or not os.path.isfile(path):
             return None
         head = sample(path, options.text)
         share = head.raw_bytes / max(os.path.getsize(path), 1)

@@ -10,10 +10,11 @@ a generation: once they hold `Plan.generation_bytes` they are finished and the n
 
 import math
 from collections import deque
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,20 +24,25 @@ from blocklinear.kernels import routing
 from blocklinear.memory import PROCESS_BYTES, format_size
 from blocklinear.options import SplitOptions
 from blocklinear.store import codec
+from blocklinear.store.arena import SLOT_ENTRY_BYTES, Arena
 from blocklinear.store.blocks import BlockWriter
 from blocklinear.store.manifest import MAX_LABELS, BlockRecord
 from blocklinear.text import Decimals, Rows
 
 ENTRY_BYTES, ROW_BYTES = 12, 48
 """What an entry and a row take in memory once decoded, with what training keeps per row."""
-MAX_OPEN, MAX_BLOCK_BYTES, MIN_BLOCK_BYTES = 64, 32 << 20, 1 << 20
-CHUNK_ENTRIES, MIN_CHUNK_ENTRIES = 100_000, 2_000
-_ARENA_ENTRY_BYTES = 13 + 25 / 4  # an entry, and a quarter of a row
+MIN_OPEN, MAX_OPEN, MAX_BLOCK_BYTES, MIN_BLOCK_BYTES = 16, 64, 32 << 20, 1 << 20
+CHUNK_ENTRIES, GOOD_CHUNK_ENTRIES, MIN_CHUNK_ENTRIES = 100_000, 60_000, 2_000
+SPARE_SLOTS = 8
+"""Chunks that may be encoded or wait for the disk at a time."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """How many blocks are open, when they are full, and how long their chunks are."""
+    """How many blocks are open, when they are full, and how long their chunks are.
+
+    The files depend on these, so none of them may depend on the number of threads.
+    """
 
     open_blocks: int
     generation_bytes: float
@@ -63,11 +69,11 @@ def make_plan(options: SplitOptions, expected_bytes: float | None) -> Plan:
         If the blocks asked for cannot all be open within the budget.
     """
     spare = max(options.text.memory_bytes - PROCESS_BYTES, options.text.memory_bytes // 4)
-    arena_bytes = spare // 3
+    arena_entries = spare / 3 / SLOT_ENTRY_BYTES
     visit_bytes = spare / 2
     block_bytes = min(max(visit_bytes / 10, MIN_BLOCK_BYTES), MAX_BLOCK_BYTES)
-    largest = int(arena_bytes / (_ARENA_ENTRY_BYTES * CHUNK_ENTRIES / 4))
-    open_blocks, generation_bytes = min(MAX_OPEN, max(largest, 1)), math.inf
+    most = min(max(int(arena_entries / GOOD_CHUNK_ENTRIES) - SPARE_SLOTS, MIN_OPEN), MAX_OPEN)
+    open_blocks, generation_bytes = most, math.inf
     if options.order == "file":
         open_blocks = 1
         generation_bytes = block_bytes
@@ -83,9 +89,10 @@ def make_plan(options: SplitOptions, expected_bytes: float | None) -> Plan:
         open_blocks = math.ceil(wanted / generations)
         # the expectation comes from a sample: let blocks grow a quarter past it before the next
         generation_bytes = 1.25 * expected_bytes / generations
-    chunk_entries = min(CHUNK_ENTRIES, int(arena_bytes / (_ARENA_ENTRY_BYTES * open_blocks)))
+    slots = open_blocks + SPARE_SLOTS
+    chunk_entries = min(CHUNK_ENTRIES, int(arena_entries / slots))
     if chunk_entries < MIN_CHUNK_ENTRIES:
-        needed = 3 * int(MIN_CHUNK_ENTRIES * _ARENA_ENTRY_BYTES * open_blocks) + PROCESS_BYTES
+        needed = 3 * int(MIN_CHUNK_ENTRIES * SLOT_ENTRY_BYTES * slots) + PROCESS_BYTES
         raise MemoryBudgetError(
             f"{open_blocks} open blocks do not fit in {format_size(options.text.memory_bytes)}",
             f"give --memory {format_size(needed)} or more, or fewer --blocks",
@@ -182,23 +189,12 @@ class BatchWriter:
         self._level = codec.compression_level(options.compression)
         self._disk = ThreadPoolExecutor(1, "write")  # one thread: chunks are written in order
         self._queue: deque[Future[None]] = deque()
-        self._queue_limit = options.text.threads + 2
         self.next_row, self.next_block = first_row, first_block
         self.n_rows = self.nnz = 0
         self.max_index = -1
         self._labels = LabelTable([] if labels is None else labels)
         self._finished: list[tuple[BlockRecord, dict[float, int]]] = []
-        m, entries, rows = plan.open_blocks, plan.chunk_entries, plan.chunk_entries // 4
-        self._fill = (np.zeros(m, np.int64), np.zeros(m, np.int64))
-        self._arena = (
-            np.empty((m, rows), np.int64),  # row number
-            np.empty((m, rows), np.int64),  # entries of the row
-            np.empty((m, rows), np.int64),  # label mantissa
-            np.empty((m, rows), np.uint8),  # label exponent
-            np.empty((m, entries), np.uint32),
-            np.empty((m, entries), np.int64),
-            np.empty((m, entries), np.uint8),
-        )
+        self._arena = Arena(plan.open_blocks, SPARE_SLOTS, plan.chunk_entries)
         self._open: list[_OpenBlock] = []
         self._generation_bytes = 0.0
 
@@ -243,15 +239,11 @@ class BatchWriter:
         if len(self._open) > 1:
             routing.assign(self._seed, self.next_row, len(self._open), block)
         while start < stop:
-            start = routing.scatter(
-                start, stop, block, self.next_row, rows.indptr, rows.indices,
-                rows.decimals.mantissa, rows.decimals.exponent, rows.label_decimals.mantissa,
-                rows.label_decimals.exponent, *self._fill, *self._arena,
-            )  # fmt: skip
+            start = self._arena.append(rows, self.next_row, block, start, stop)
             if start < stop:
                 b = int(block[start])
                 self._flush(b)
-                if rows.indptr[start + 1] - rows.indptr[start] > self._plan.chunk_entries:
+                if rows.indptr[start + 1] - rows.indptr[start] > self._arena.entries:
                     self._encode(b, self._long_row(rows, start))
                     start += 1
 
@@ -270,21 +262,19 @@ class BatchWriter:
 
     def _flush(self, b: int) -> None:
         """Send what block `b` has gathered to be encoded."""
-        n_rows, nnz = int(self._fill[0][b]), int(self._fill[1][b])
-        if n_rows:
-            sizes = (n_rows,) * 4 + (nnz,) * 3
-            arena: tuple[NDArray[Any], ...] = self._arena
-            parts = [array[b, :n].copy() for array, n in zip(arena, sizes, strict=True)]
-            number, length, label_m, label_e, indices, mantissa, exponent = parts
-            self._encode(
-                b, codec.Chunk(number, length, label_m, label_e, indices, mantissa, exponent)
-            )
-            self._fill[0][b] = self._fill[1][b] = 0
+        taken = self._arena.take(b)
+        if taken is not None:
+            slot, chunk = taken
+            self._encode(b, chunk, lambda _: self._arena.give_back(slot))
 
-    def _encode(self, b: int, chunk: codec.Chunk) -> None:
+    def _encode(
+        self, b: int, chunk: codec.Chunk, then: Callable[[object], None] | None = None
+    ) -> None:
         block, encoded = self._open[b], self._pool.submit(_encode, chunk, self._level)
+        if then is not None:
+            encoded.add_done_callback(then)
         self._queue.append(self._disk.submit(lambda: block.append(encoded.result())))
-        self._drain(self._queue_limit)
+        self._drain(SPARE_SLOTS - 2)
 
     def _drain(self, leave: int) -> None:
         while len(self._queue) > leave:

@@ -48,9 +48,8 @@ class RowReader:
         self._source: Source | None = None
         self.provenance: list[dict[str, Any]] = []
         self.skipped: list[InputFormatError] = []
-        sizes = [os.stat(p).st_size if os.path.isfile(p) else None for p in self._paths]
-        known = [size for size in sizes if size is not None]
-        self.bytes_total = sum(known) if len(known) == len(sizes) else None
+        known = all(path != "-" and os.path.isfile(path) for path in self._paths)
+        self.bytes_total = sum(map(os.path.getsize, self._paths)) if known else None
 
     @property
     def bytes_read(self) -> int:

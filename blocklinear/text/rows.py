@@ -111,12 +111,11 @@ def parse(text: NDArray[np.uint8], index_base: int, max_faults: int = 1) -> Rows
     max_faults : int
         Stop after so many refused lines.
     """
-    # The shortest row is "1\n" and the shortest entry " 1:1"; what is not written stays untouched.
-    most_rows, most_entries = len(text) // 2 + 1, len(text) // 4 + 1
-    indptr = np.empty(most_rows + 1, np.int64)
-    indices = np.empty(most_entries, np.uint32)
-    decimals, labels = Decimals.empty(most_entries), Decimals.empty(most_rows)
-    faults = np.zeros((min(max_faults, most_rows), 3), np.int64)
+    n_lines, n_colons = tokenizer.count_marks(text)
+    indptr = np.empty(n_lines + 1, np.int64)
+    indices = np.empty(n_colons, np.uint32)
+    decimals, labels = Decimals.empty(n_colons), Decimals.empty(n_lines)
+    faults = np.zeros((min(max_faults, n_lines), 3), np.int64)
     counts = np.zeros(tokenizer.N_COUNTS, np.int64)
     tokenizer.parse_lines(
         text, text[: len(text) // 8 * 8].view(np.uint64), index_base, indptr, indices,

@@ -37,14 +37,14 @@ def slabs(source: Source, slab_bytes: int, max_line_bytes: int) -> Iterator[Slab
     LongLine
         If a line is longer than `max_line_bytes`, which is at least `slab_bytes`.
     """
-    carried = bytearray(len(_BOM) + 2)
-    del carried[_fill(source, carried, 0)[0] :]
-    if carried == _BOM:
-        carried.clear()
+    head = np.empty(len(_BOM) + 2, np.uint8)
+    carried = head[: _fill(source, head, 0)[0]]
+    if carried.tobytes() == _BOM:
+        carried = carried[:0]
     while True:
         # the longest line allowed just fits, with its newline
         room = max(slab_bytes, min(2 * len(carried), max_line_bytes + 1))
-        buffer = bytearray(room + 2)
+        buffer = np.empty(room + 2, np.uint8)
         buffer[: len(carried)] = carried
         filled, ended = _fill(source, buffer, len(carried))
         if ended:
@@ -55,17 +55,17 @@ def slabs(source: Source, slab_bytes: int, max_line_bytes: int) -> Iterator[Slab
             if filled > 0:
                 yield _slab(buffer, filled, cut)
             return
-        end = buffer.rfind(b"\n", 0, filled) + 1
+        end = _after_last_newline(buffer, filled)
         if filled - end > max_line_bytes:
             raise LongLine
-        carried = buffer[end:filled]
+        carried = buffer[end:filled].copy()
         if end:
             yield _slab(buffer, end, cut=False)
 
 
-def _fill(source: Source, buffer: bytearray, filled: int) -> tuple[int, bool]:
+def _fill(source: Source, buffer: NDArray[np.uint8], filled: int) -> tuple[int, bool]:
     """Read into `buffer` from `filled`, all but two bytes; return (bytes filled, at the end)."""
-    with memoryview(buffer) as view:
+    with memoryview(buffer.data) as view:
         while filled < len(buffer) - 2:
             n = source.readinto(view[filled : len(buffer) - 2])
             if n == 0:
@@ -74,7 +74,19 @@ def _fill(source: Source, buffer: bytearray, filled: int) -> tuple[int, bool]:
     return filled, False
 
 
-def _slab(buffer: bytearray, n: int, cut: bool) -> Slab:
-    text = np.frombuffer(buffer, np.uint8, n + 1)
+def _after_last_newline(buffer: NDArray[np.uint8], filled: int) -> int:
+    """Return where the last line begins, searching back from `filled`."""
+    stop = filled
+    while stop > 0:
+        start = max(stop - 65536, 0)
+        found = buffer[start:stop].tobytes().rfind(b"\n")
+        if found >= 0:
+            return start + found + 1
+        stop = start
+    return 0
+
+
+def _slab(buffer: NDArray[np.uint8], n: int, cut: bool) -> Slab:
+    text = buffer[: n + 1]
     text[n] = 10
     return Slab(text, cut)

@@ -1,0 +1,88 @@
+"""Where rows wait for their chunk to fill: one slot a block, and a few more being encoded."""
+
+from collections import deque
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from blocklinear.kernels import routing
+from blocklinear.store.codec import Chunk
+from blocklinear.text import Rows
+
+ENTRY_BYTES = 4 + 8 + 1
+ROW_BYTES = 8 + 8 + 8 + 1
+ENTRIES_PER_ROW = 4
+"""A slot has room for one row per so many entries; shorter rows fill it by their number."""
+SLOT_ENTRY_BYTES = ENTRY_BYTES + ROW_BYTES / ENTRIES_PER_ROW
+
+
+class Arena:
+    """Slots of equal size, all allocated at once; chunks are handed out without copying.
+
+    Parameters
+    ----------
+    blocks : int
+        Open blocks.
+    spare : int
+        Slots that may be away, being encoded, at a time.
+    entries : int
+        Room of a slot.
+    """
+
+    def __init__(self, blocks: int, spare: int, entries: int) -> None:
+        n, rows = blocks + spare, max(entries // ENTRIES_PER_ROW, 1)
+        self.entries = entries
+        self._slots = np.arange(blocks)
+        self._free = deque(range(blocks, n))
+        self._fill = (np.zeros(blocks, np.int64), np.zeros(blocks, np.int64))
+        self._arrays: tuple[NDArray[Any], ...] = (
+            np.empty((n, rows), np.int64),  # row number
+            np.empty((n, rows), np.int64),  # entries of the row
+            np.empty((n, rows), np.int64),  # label mantissa
+            np.empty((n, rows), np.uint8),  # label exponent
+            np.empty((n, entries), np.uint32),
+            np.empty((n, entries), np.int64),
+            np.empty((n, entries), np.uint8),
+        )
+
+    def append(
+        self, rows: Rows, first_row: int, block: NDArray[np.int64], start: int, stop: int
+    ) -> int:
+        """Append rows start..stop-1 to their blocks until one does not fit; return its position.
+
+        Parameters
+        ----------
+        rows : Rows
+        first_row : int
+            Number of row 0.
+        block : int64[n_rows]
+            Block of each row.
+        start, stop : int
+        """
+        labels, decimals = rows.label_decimals, rows.decimals
+        position: int = routing.scatter(
+            start, stop, block, first_row, rows.indptr, rows.indices, decimals.mantissa,
+            decimals.exponent, labels.mantissa, labels.exponent, self._slots, *self._fill,
+            *self._arrays,
+        )  # fmt: skip
+        return position
+
+    def take(self, b: int) -> tuple[int, Chunk] | None:
+        """Hand out what block `b` has gathered, and the slot it lies in; None if that is nothing.
+
+        The slot must be given back; there must be a free one.
+        """
+        n_rows, nnz = int(self._fill[0][b]), int(self._fill[1][b])
+        if n_rows == 0:
+            return None
+        slot = int(self._slots[b])
+        sizes = (n_rows,) * 4 + (nnz,) * 3
+        parts = [array[slot, :n] for array, n in zip(self._arrays, sizes, strict=True)]
+        self._slots[b] = self._free.popleft()
+        self._fill[0][b] = self._fill[1][b] = 0
+        return slot, Chunk(*parts)
+
+    def give_back(self, slot: int) -> None:
+        """Say that the chunk in `slot` is encoded (from any thread)."""
+        self._free.append(slot)
