@@ -68,7 +68,7 @@ def make_plan(options: SplitOptions, expected_bytes: float | None) -> Plan:
     MemoryBudgetError
         If the blocks asked for cannot all be open within the budget.
     """
-    spare = max(options.text.memory_bytes - PROCESS_BYTES, options.text.memory_bytes // 4)
+    spare = max(options.text.memory_bytes - PROCESS_BYTES, 0)
     arena_entries = spare / 3 / SLOT_ENTRY_BYTES
     visit_bytes = spare / 2
     block_bytes = min(max(visit_bytes / 10, MIN_BLOCK_BYTES), MAX_BLOCK_BYTES)

@@ -83,10 +83,10 @@ def test_scatter_gathers_each_block_until_one_is_full(lengths, room, first_row, 
     exponent, labels = (np.arange(nnz) % 23).astype(np.uint8), np.arange(n) * 7
     label_exponent = (np.arange(n) % 5).astype(np.uint8)
     fill_rows, fill_nnz = np.zeros(m, np.int64), np.zeros(m, np.int64)
-    kept = arena(m, *room)
+    kept, slots = arena(m, *room), np.arange(m)
     stop = routing.scatter(
         start, n, block, first_row, indptr, indices, mantissa, exponent, labels, label_exponent,
-        fill_rows, fill_nnz, *kept,
+        slots, fill_rows, fill_nnz, *kept,
     )  # fmt: skip
     for b in range(m):
         rows = [i for i in range(start, stop) if block[i] == b]

@@ -35,10 +35,10 @@ def large(store):
 
 def test_too_little_says_the_arithmetic_and_what_would_do(store):
     with pytest.raises(MemoryBudgetError) as caught:
-        plan_memory(store.manifest, TrainOptions(memory_bytes=160 * MIB))
+        plan_memory(store.manifest, TrainOptions(memory_bytes=120 * MIB))
     text = str(caught.value)
     assert caught.value.exit_code == 7
-    assert "the budget of 160M is too small: the program takes 150M" in text
+    assert "the budget of 120M is too small: the program takes 110M" in text
     assert "3 weight vectors of 2000000 features 45.8M" in text
     assert "1 of 3 blocks a visit" in text
     enough = named_budget(caught.value)
