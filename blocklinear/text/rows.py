@@ -118,7 +118,7 @@ def parse(text: NDArray[np.uint8], index_base: int, max_faults: int = 1) -> Rows
     faults = np.zeros((min(max_faults, n_lines), 3), np.int64)
     counts = np.zeros(tokenizer.N_COUNTS, np.int64)
     tokenizer.parse_lines(
-        text, text[: len(text) // 8 * 8].view(np.uint64), index_base, indptr, indices,
+        text, index_base, indptr, indices,
         decimals.mantissa, decimals.double, decimals.exponent, labels.mantissa, labels.double,
         labels.exponent, faults, counts, tokenizer.POWERS, tokenizer.POWERS_HIGH,
         tokenizer.POWERS_LOW,

@@ -7,7 +7,9 @@ PLDI 1990). Every other number is a double already (`RAW`) or left to Python's `
 """
 
 import numpy as np
-from numba import njit
+from llvmlite import ir
+from numba import config, njit, types
+from numba.extending import intrinsic
 
 RAW = 255
 """Exponent that marks a mantissa holding the bits of a float64."""
@@ -265,25 +267,45 @@ def _feature(buf, p, base, previous, powers_high, powers_low):
     return r, 0, index, m, e, x
 
 
-@njit(cache=True, nogil=True, forceinline=True)
-def _eight_bytes(words, p):
-    """Return bytes p..p+7 of the text, the first of them lowest; `words` is the text as uint64."""
-    k, shift = p >> np.uint64(3), (p & np.uint64(7)) << np.uint64(3)
-    above = words[k + np.uint64(1)] << np.uint64(1)  # in two steps, as a shift by 64 is undefined
-    return (words[k] >> shift) | (above << (np.uint64(63) - shift))
+@intrinsic
+def _eight_bytes(typing, buf, p):
+    """Return bytes p..p+7 of `buf`, the first of them lowest: one load, aligned or not."""
+
+    def generate(context, builder, signature, args):
+        data = context.make_array(signature.args[0])(context, builder, args[0]).data
+        word = builder.bitcast(builder.gep(data, [args[1]]), ir.IntType(64).as_pointer())
+        return builder.load(word, align=1)
+
+    return types.uint64(buf, p), generate
+
+
+@intrinsic
+def _trailing_zeros(typing, x):
+    """Return how many low bits of `x`, a uint64 other than 0, are 0."""
+
+    def generate(context, builder, signature, args):
+        return builder.cttz(args[0], ir.Constant(ir.IntType(1), 1))
+
+    return types.uint64(x), generate
+
+
+if config.DISABLE_JIT:  # type: ignore[attr-defined]
+
+    def _eight_bytes(buf, p):  # type: ignore[misc]
+        return buf[int(p) : int(p) + 8].view("<u8")[0]
+
+    def _trailing_zeros(x):  # type: ignore[misc]
+        return np.uint64((int(x) & -int(x)).bit_length() - 1)
 
 
 @njit(cache=True, nogil=True, forceinline=True)
-def _eight_digits(words, p):
+def _eight_digits(buf, p):
     """Read the digits at `p`, 8 at most, all at once; return (their number, their value)."""
-    x = _eight_bytes(words, p) ^ np.uint64(0x3030303030303030)
+    x = _eight_bytes(buf, p) ^ np.uint64(0x3030303030303030)
     other = ((x + np.uint64(0x7676767676767676)) | x) & np.uint64(0x8080808080808080)
-    ones = np.uint64(0x0101010101010101)
-    if other == 0:
-        n = np.uint64(8)
-    else:  # count the bytes below the first that is no digit
-        below = (other & (~other + np.uint64(1))) - np.uint64(1)
-        n = (((below & ones) * ones) >> np.uint64(56)) - np.uint64(1)
+    n = np.uint64(8)
+    if other != 0:  # bytes below the first that is no digit
+        n = _trailing_zeros(other) >> np.uint64(3)
         if n == 0:
             return n, n
         x = x << (np.uint64(64) - (n << np.uint64(3)))
@@ -294,7 +316,7 @@ def _eight_digits(words, p):
 
 
 @njit(cache=True, nogil=True, forceinline=True)
-def _plain_feature(buf, words, p, previous, powers):
+def _plain_feature(buf, p, previous, powers):
     """Read an ordinary `` index:value`` at `p` quickly; 32 bytes from there must be text.
 
     Ordinary is one blank, an index of up to 8 digits above `previous`, and a value other than zero
@@ -306,7 +328,7 @@ def _plain_feature(buf, words, p, previous, powers):
     next, index, mantissa, exponent : int64     as from `_feature`
     """
     q = np.uint64(p + 1)
-    n, index = _eight_digits(words, q)
+    n, index = _eight_digits(buf, q)
     q += n
     if buf[p] != 32 or n == 0 or buf[q] != 58 or np.int64(index) <= previous:
         return 0, previous, 0, 0
@@ -318,17 +340,17 @@ def _plain_feature(buf, words, p, previous, powers):
     if buf[q + np.uint64(1)] == 46 and 0 <= m <= 9:  # 0.5: the usual case needs no counting
         q += np.uint64(1)
     else:
-        n, x = _eight_digits(words, q)
+        n, x = _eight_digits(buf, q)
         q += n
         m, n_digits = np.int64(x), np.int64(n)
     if buf[q] == 46:
         q += np.uint64(1)
-        n, x = _eight_digits(words, q)
+        n, x = _eight_digits(buf, q)
         q += n
         scale = np.int64(n)
         m = m * powers[scale] + np.int64(x)
         if n == 8:
-            n, x = _eight_digits(words, q)
+            n, x = _eight_digits(buf, q)
             q += n
             scale += np.int64(n)
             m = m * powers[np.int64(n)] + np.int64(x)
@@ -340,7 +362,7 @@ def _plain_feature(buf, words, p, previous, powers):
 
 @njit(cache=True, nogil=True)
 def parse_lines(
-    buf, words, base, indptr, indices, mantissa, double, exponent, label_mantissa, label_double,
+    buf, base, indptr, indices, mantissa, double, exponent, label_mantissa, label_double,
     label_exponent, faults, counts, powers, powers_high, powers_low,
 ):  # fmt: skip
     """Read whole lines of LIBSVM text.
@@ -351,7 +373,6 @@ def parse_lines(
     Parameters
     ----------
     buf : uint8[n + 1]        the text; byte n - 1 and the guard byte n are newlines
-    words : uint64[(n + 1) // 8]        the same memory, without the bytes that fill no word
     base : int                smallest index allowed, 0 or 1
     indptr : int64[n_lines + 1]         out
     indices : uint32[n_colons]          out, as written, strictly increasing in a row
@@ -378,7 +399,7 @@ def parse_lines(
             index = np.int64(base) - 1
             while fault == 0:
                 if p + 40 < n:
-                    q, index, m, e = _plain_feature(buf, words, p, index, powers)
+                    q, index, m, e = _plain_feature(buf, p, index, powers)
                     if q > 0:
                         indices[k] = index
                         mantissa[k] = m
