@@ -6,8 +6,9 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from blocklinear.text import tokenizer
-from blocklinear.text.faults import Fault
+from blocklinear.text import reshape, tokenizer
+from blocklinear.text.faults import Fault, rows_at_fault
+from blocklinear.text.reshape import Merged, Reshaping
 
 _POWERS = np.array([10.0**k for k in range(23)])
 
@@ -62,11 +63,16 @@ class Rows:
     Attributes
     ----------
     indptr : int64[n_rows + 1]
-    indices : uint32[nnz]     as written in the text, strictly increasing in each row
+    indices : uint32[nnz]     as written in the text, or hashed; strictly increasing in each row
     decimals : Decimals       nnz values
     label_decimals : Decimals n_rows labels
-    max_index : int           largest index seen, explicit zeros included; index base - 1 if none
-    n_lines, n_blank, n_zeros : int     lines read, blank or comment lines, explicit zeros dropped
+    max_index : int           largest index seen, explicit zeros included; index base - 1 if none;
+                              the largest hash there can be, if indices are hashed
+    n_lines, n_blank, n_zeros : int     lines read, blank or comment lines, zeros dropped: explicit
+                              ones and sums
+    n_sorted, n_merged, n_collisions : int      rows that were sorted, entries added to another one
+                              of their index, entries added to another one of their hash
+    least_zero : int          smallest index that was dropped as zero, 2**32 if none
     faults : tuple[Fault, ...]          refused lines, in order
     """
 
@@ -78,6 +84,10 @@ class Rows:
     n_lines: int = 0
     n_blank: int = 0
     n_zeros: int = 0
+    n_sorted: int = 0
+    n_merged: int = 0
+    n_collisions: int = 0
+    least_zero: int = 1 << 32
     faults: tuple[Fault, ...] = field(default=())
 
     @property
@@ -89,6 +99,12 @@ class Rows:
     def nnz(self) -> int:
         """Number of stored values."""
         return len(self.indices)
+
+    @property
+    def min_index(self) -> int:
+        """Smallest index seen, explicit zeros included; 2**32 if there is none."""
+        first = self.indices[self.indptr[:-1][np.diff(self.indptr) > 0]]
+        return min(self.least_zero, int(first.min(initial=(1 << 32) - 1) if len(first) else 1 << 32))
 
     def values(self) -> NDArray[np.float64]:
         """Return the exact values, float64[nnz]."""
@@ -118,7 +134,7 @@ def parse(text: NDArray[np.uint8], index_base: int, max_faults: int = 1) -> Rows
     faults = np.zeros((min(max_faults, n_lines), 3), np.int64)
     counts = np.zeros(tokenizer.N_COUNTS, np.int64)
     tokenizer.parse_lines(
-        text, index_base, indptr, indices,
+        text, index_base, tokenizer.STRICT, indptr, indices,
         decimals.mantissa, decimals.double, decimals.exponent, labels.mantissa, labels.double,
         labels.exponent, faults, counts, tokenizer.POWERS, tokenizer.POWERS_HIGH,
         tokenizer.POWERS_LOW,

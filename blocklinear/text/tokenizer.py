@@ -20,7 +20,10 @@ LABEL_SYNTAX, INDEX_SYNTAX, INDEX_RANGE, INDEX_BELOW_BASE, INDEX_ORDER = 1, 2, 3
 INDEX_DUPLICATE, VALUE_SYNTAX, VALUE_RANGE, LABEL_RANGE, LINE_ENDING = 6, 7, 8, 9, 10
 
 N_ROWS, N_VALUES, N_LINES, N_BLANK, N_ZEROS, N_SLOW, MAX_INDEX, N_FAULTS = 0, 1, 2, 3, 4, 5, 6, 7
-N_COUNTS = 8
+LEAST_ZERO, N_COUNTS = 8, 9
+
+STRICT, REPEATS, ANY_ORDER = 0, 1, 2
+"""Which indices may follow one another in a row: larger ones, equal ones too, or any."""
 
 # 10**k as the unevaluated sum of two doubles, for `_nearest`
 _POWERS = [10**k for k in range(251)]
@@ -41,8 +44,8 @@ def count_marks(buf):
         for p in range(start, min(start + 128, buf.shape[0])):
             few_newlines = np.uint8(few_newlines + np.uint8(buf[p] == 10))
             few_colons = np.uint8(few_colons + np.uint8(buf[p] == 58))
-        newlines += few_newlines
-        colons += few_colons
+        newlines += np.int64(few_newlines)
+        colons += np.int64(few_colons)
     return newlines, colons
 
 
@@ -244,8 +247,11 @@ def _label(buf, p, row, label_mantissa, label_double, label_exponent, powers_hig
 
 
 @njit(cache=True, nogil=True)
-def _feature(buf, p, base, previous, powers_high, powers_low):
-    """Read ``index:value`` at `p`; return (next or fault offset, fault, index, m, e, double)."""
+def _feature(buf, p, base, previous, lenient, powers_high, powers_low):
+    """Read ``index:value`` at `p`; return (next or fault offset, fault, index, m, e, double).
+
+    `lenient` is `STRICT`, `REPEATS` or `ANY_ORDER`.
+    """
     index = np.int64(0)
     q = p
     while 48 <= buf[q] <= 57:
@@ -258,7 +264,8 @@ def _feature(buf, p, base, previous, powers_high, powers_low):
     if index <= previous:
         if index < base:
             return p, INDEX_BELOW_BASE, index, 0, 0, 0.0
-        return p, INDEX_DUPLICATE if index == previous else INDEX_ORDER, index, 0, 0, 0.0
+        if lenient == STRICT or (lenient == REPEATS and index < previous):
+            return p, INDEX_DUPLICATE if index == previous else INDEX_ORDER, index, 0, 0, 0.0
     r, ok, m, e, x = _number(buf, q + 1, powers_high, powers_low)
     if ok < 0:
         return q + 1, VALUE_RANGE, index, 0, 0, 0.0
@@ -362,20 +369,22 @@ def _plain_feature(buf, p, previous, powers):
 
 @njit(cache=True, nogil=True)
 def parse_lines(
-    buf, base, indptr, indices, mantissa, double, exponent, label_mantissa, label_double,
+    buf, base, lenient, indptr, indices, mantissa, double, exponent, label_mantissa, label_double,
     label_exponent, faults, counts, powers, powers_high, powers_low,
 ):  # fmt: skip
     """Read whole lines of LIBSVM text.
 
     A faulty line leaves no row and one entry in `faults`; reading stops when `faults` is full.
-    Explicit zeros are dropped and counted, but their indices count for `MAX_INDEX`.
+    Explicit zeros are dropped and counted, but their indices count for `MAX_INDEX`, and the least of
+    them is `LEAST_ZERO`. Unless `lenient` is `STRICT`: then they are kept, and neither is told.
 
     Parameters
     ----------
     buf : uint8[n + 1]        the text; byte n - 1 and the guard byte n are newlines
     base : int                smallest index allowed, 0 or 1
+    lenient : int             `STRICT`, `REPEATS` or `ANY_ORDER`
     indptr : int64[n_lines + 1]         out
-    indices : uint32[n_colons]          out, as written, strictly increasing in a row
+    indices : uint32[n_colons]          out, as written; strictly increasing in a row if `STRICT`
     mantissa, exponent : int64[n_colons], uint8[n_colons]      out, see `_number`
     double : float64[n_colons]          the same memory as `mantissa`, for `RAW`
     label_mantissa, label_double, label_exponent :             out, likewise, one a row
@@ -386,7 +395,7 @@ def parse_lines(
     """
     n = buf.shape[0] - 1
     p = row = k = line = blank = zeros = slow = n_faults = 0
-    max_index = np.int64(-1)
+    max_index, least_zero = np.int64(-1), np.int64(1) << 32
     indptr[0] = 0
     while p < n:
         fault = row_zeros = 0
@@ -396,7 +405,7 @@ def parse_lines(
             p, fault = _label(
                 buf, p, row, label_mantissa, label_double, label_exponent, powers_high, powers_low
             )
-            index = np.int64(base) - 1
+            index, row_least = np.int64(base) - 1, np.int64(1) << 32
             while fault == 0:
                 if p + 40 < n:
                     q, index, m, e = _plain_feature(buf, p, index, powers)
@@ -410,11 +419,14 @@ def parse_lines(
                 p, state = _next_token(buf, p)
                 if state != 0:
                     break
-                p, fault, index, m, e, x = _feature(buf, p, base, index, powers_high, powers_low)
+                p, fault, index, m, e, x = _feature(
+                    buf, p, base, index, lenient, powers_high, powers_low
+                )
                 if fault != 0:
                     break
-                if m == 0 and e == 0:
+                if m == 0 and e == 0 and lenient == STRICT:
                     row_zeros += 1
+                    row_least = min(row_least, index)
                     continue
                 indices[k] = index
                 mantissa[k] = m
@@ -434,7 +446,7 @@ def parse_lines(
         elif is_row:
             slow += label_exponent[row] == SLOW
             zeros += row_zeros
-            max_index = max(max_index, index)
+            max_index, least_zero = max(max_index, index), min(least_zero, row_least)
             row += 1
             indptr[row] = k
         else:
@@ -443,7 +455,7 @@ def parse_lines(
         line += 1
     counts[N_ROWS], counts[N_VALUES], counts[N_LINES], counts[N_BLANK] = row, k, line, blank
     counts[N_ZEROS], counts[N_SLOW], counts[MAX_INDEX] = zeros, slow, max_index
-    counts[N_FAULTS] = n_faults
+    counts[N_FAULTS], counts[LEAST_ZERO] = n_faults, least_zero
 
 
 @njit(cache=True, nogil=True)

@@ -157,7 +157,7 @@ def test_codes_and_offsets(line, code, column):
     capacity, n = np.zeros((1, 3), np.int64), len(text)
     values, labels = Decimals.empty(n), Decimals.empty(n)
     tokenizer.parse_lines(
-        text, 1, np.empty(n, np.int64), np.empty(n, np.uint32),
+        text, 1, tokenizer.STRICT, np.empty(n, np.int64), np.empty(n, np.uint32),
         values.mantissa, values.double, values.exponent,
         labels.mantissa, labels.double, labels.exponent,
         capacity, np.zeros(tokenizer.N_COUNTS, np.int64),

@@ -1,0 +1,215 @@
+"""Rows that were not written as a store keeps them: sorted, merged, hashed (Numba, nogil)."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from blocklinear.text import tokenizer
+
+RAW = 255  # the exponent that marks a float64, as in the tokenizer
+REPEATED, TOO_LARGE = 1, 2
+"""Why `merge_rows` refuses a row."""
+_POWERS = np.array([10.0**k for k in range(23)])
+
+
+@dataclass(frozen=True)
+class Reshaping:
+    """What is done to rows besides reading them.
+
+    Attributes
+    ----------
+    sort : bool               sort the indices of a row that are not increasing
+    merge : bool              add up the values of an index that is repeated in a row
+    hash_bits : int           replace indices by hashes of so many bits; 0 for none
+    """
+
+    sort: bool = False
+    merge: bool = False
+    hash_bits: int = 0
+
+    @property
+    def lenient(self) -> int:
+        """What the tokenizer lets pass."""
+        if self.sort:
+            return tokenizer.ANY_ORDER
+        return tokenizer.REPEATS if self.merge else tokenizer.STRICT
+
+
+@dataclass(frozen=True)
+class Merged:
+    """What `merge` did.
+
+    Attributes
+    ----------
+    entries : int64[n_rows]   entries that were added to another
+    zeros : int64[n_rows]     entries that were dropped as they are zero, or add up to it
+    why : uint8[n_rows]       `REPEATED` or `TOO_LARGE` for refused rows, which are left empty
+    index : uint32[n_rows]    where that happened
+    """
+
+    entries: NDArray[np.int64]
+    zeros: NDArray[np.int64]
+    why: NDArray[np.uint8]
+    index: NDArray[np.uint32]
+
+
+def sort(
+    indptr: NDArray[np.int64],
+    indices: NDArray[np.uint32],
+    mantissa: NDArray[np.int64],
+    exponent: NDArray[np.uint8],
+) -> NDArray[np.uint8]:
+    """Sort each row by index in place, equal ones as they come; return which were unsorted."""
+    n, longest = len(indptr) - 1, int(np.diff(indptr).max(initial=0))
+    unsorted = np.zeros(n, np.uint8)
+    scratch = np.empty(longest, np.uint64), np.empty(longest, np.int64), np.empty(longest, np.uint8)
+    sort_rows(indptr, indices, mantissa, exponent, *scratch, unsorted)
+    return unsorted
+
+
+def merge(
+    indptr: NDArray[np.int64],
+    indices: NDArray[np.uint32],
+    mantissa: NDArray[np.int64],
+    exponent: NDArray[np.uint8],
+    allowed: bool,
+) -> Merged:
+    """Make the indices of each sorted row differ, in place; see `merge_rows`."""
+    n = len(indptr) - 1
+    done = Merged(
+        np.zeros(n, np.int64), np.zeros(n, np.int64), np.zeros(n, np.uint8), np.zeros(n, np.uint32)
+    )
+    merge_rows(
+        indptr, indices, mantissa, mantissa.view(np.float64), exponent, _POWERS, allowed,
+        done.entries, done.zeros, done.why, done.index,
+    )  # fmt: skip
+    return done
+
+
+@njit(cache=True, nogil=True)
+def hash_indices(indices, bits):
+    """Replace each index, in place, by the high `bits` bits of its SplitMix64 hash.
+
+    Parameters
+    ----------
+    indices : uint32[n]       changed
+    bits : int                1..31
+    """
+    shift = np.uint64(64 - bits)
+    for p in range(indices.shape[0]):
+        x = np.uint64(np.uint64(indices[p]) + np.uint64(0x9E3779B97F4A7C15))
+        x = np.uint64((x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9))
+        x = np.uint64((x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB))
+        indices[p] = np.uint32((x ^ (x >> np.uint64(31))) >> shift)
+
+
+@njit(cache=True, nogil=True)
+def sort_rows(indptr, indices, mantissa, exponent, keys, mantissas, exponents, unsorted):
+    """Sort each row by index in place; entries of one index stay in their order.
+
+    Parameters
+    ----------
+    indptr : int64[n_rows + 1]
+    indices, mantissa, exponent : uint32[nnz], int64[nnz], uint8[nnz]      changed
+    keys, mantissas, exponents : uint64[longest], int64[longest], uint8[longest]      scratch
+    unsorted : uint8[n_rows]  set to 1 for rows whose indices decreased somewhere
+    """
+    low = np.uint64(0xFFFFFFFF)
+    for i in range(indptr.shape[0] - 1):
+        start, stop = indptr[i], indptr[i + 1]
+        for p in range(start + 1, stop):
+            if indices[p] < indices[p - 1]:
+                unsorted[i] = 1
+                break
+        if unsorted[i] == 0:
+            continue
+        for p in range(start, stop):  # the place in the low half makes keys differ
+            keys[p - start] = (np.uint64(indices[p]) << np.uint64(32)) | np.uint64(p - start)
+            mantissas[p - start], exponents[p - start] = mantissa[p], exponent[p]
+        keys[: stop - start].sort()
+        for p in range(start, stop):
+            key = keys[p - start]
+            q = np.int64(key & low)
+            indices[p] = np.uint32(key >> np.uint64(32))
+            mantissa[p], exponent[p] = mantissas[q], exponents[q]
+
+
+@njit(cache=True, nogil=True)
+def _raised(m, times):
+    """Return (m * 10**times, whether it is at most 2**53)."""
+    for _ in range(times):
+        if abs(m) > 900719925474099:
+            return m, False
+        m *= 10
+    return m, True
+
+
+@njit(cache=True, nogil=True)
+def _sum(m, e, x, m2, e2, x2, powers):
+    """Add two numbers; a number is x if e is `RAW`, else m / 10**e.
+
+    The sum of decimals is exact while its mantissa fits 2**53; any other is that of the doubles.
+    """
+    if e != RAW and e2 != RAW:
+        both = max(e, e2)
+        a, fits = _raised(m, both - e)
+        b, fits2 = _raised(m2, both - e2)
+        if fits and fits2 and abs(a + b) <= 9007199254740992:
+            return a + b, both if a + b != 0 else np.int64(0), 0.0
+    if e != RAW:
+        x = m / powers[e]
+    if e2 != RAW:
+        x2 = m2 / powers[e2]
+    return np.int64(0), np.int64(RAW), x + x2
+
+
+@njit(cache=True, nogil=True)
+def merge_rows(
+    indptr, indices, mantissa, double, exponent, powers, allowed, merged, zeros, why, index
+):
+    """Add up the entries of each row that share an index, and drop those that are zero, in place.
+
+    Parameters
+    ----------
+    indptr : int64[n_rows + 1]      changed
+    indices, mantissa, exponent : uint32[nnz], int64[nnz], uint8[nnz]      changed; the indices of a
+                              row do not decrease
+    double : float64[nnz]     the same memory as `mantissa`
+    powers : float64[23]      10**k
+    allowed : bool            whether indices may be repeated; if not, that refuses the row
+    merged, zeros : int64[n_rows]   written: entries added to another, entries dropped as zero
+    why : uint8[n_rows]       written: 0, `REPEATED`, or `TOO_LARGE` for a sum of 1e154 or more
+    index : uint32[n_rows]    written where the row was refused: the index at fault
+    """
+    k = start = 0
+    for i in range(indptr.shape[0] - 1):
+        p, stop, first = start, indptr[i + 1], k
+        while p < stop and why[i] == 0:
+            at, m, e, x = indices[p], mantissa[p], np.int64(exponent[p]), double[p]
+            p += 1
+            while p < stop and indices[p] == at and why[i] == 0:
+                m, e, x = _sum(
+                    m, e, x, mantissa[p], np.int64(exponent[p]), double[p], powers
+                )
+                if not allowed:
+                    why[i] = REPEATED
+                elif e == RAW and not abs(x) < 1e154:
+                    why[i] = TOO_LARGE
+                index[i] = at
+                merged[i] += 1
+                p += 1
+            if (x if e == RAW else m) == 0:
+                zeros[i] += 1
+                continue
+            indices[k], exponent[k] = at, e
+            if e == RAW:
+                double[k] = x
+            else:
+                mantissa[k] = m
+            k += 1
+        if why[i] != 0:
+            k, merged[i], zeros[i] = first, 0, 0
+        start = stop
+        indptr[i + 1] = k
