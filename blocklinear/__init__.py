@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from blocklinear.options import SplitOptions, TextOptions, TrainOptions
     from blocklinear.store.split import split
     from blocklinear.store.store import BlockStore
+    from blocklinear.text.check import check
     from blocklinear.training.loop import train
 
 __version__ = "0.1.0"
@@ -23,6 +24,7 @@ _HOMES = {
     "SplitOptions": "blocklinear.options",
     "TextOptions": "blocklinear.options",
     "TrainOptions": "blocklinear.options",
+    "check": "blocklinear.text.check",
     "split": "blocklinear.store.split",
     "train": "blocklinear.training.loop",
 }
@@ -33,6 +35,7 @@ __all__ = [
     "SplitOptions",
     "TextOptions",
     "TrainOptions",
+    "check",
     "split",
     "train",
 ]

@@ -12,6 +12,8 @@ _UNITS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(i?b)?", re.IGNORECASE)
 PROCESS_BYTES = 110 << 20
 """What the interpreter, NumPy, Numba and compiled kernels hold before any data (measured)."""
+WEIGHT_VECTORS = 3
+"""What training keeps: w, the running average of w, and the w recomputed by a certificate."""
 
 
 def parse_size(text: str) -> int:

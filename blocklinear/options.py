@@ -25,8 +25,9 @@ class TextOptions:
 
     Attributes
     ----------
-    index_base : int
-        Smallest feature index, 0 or 1.
+    index_base : {1, 0, "auto"}
+        Smallest feature index; ``"auto"`` is 0 if an index 0 occurs anywhere, else 1, which is
+        known only at the end. It does not matter when features are hashed.
     threads : int
         Worker threads; the result does not depend on it.
     memory_bytes : int
@@ -37,21 +38,44 @@ class TextOptions:
         With ``skip``, how many refused lines are too many less one.
     require_final_newline : bool
         Refuse a text file whose last line has no newline, since it may be cut short.
+    unsorted : {"fail", "sort"}
+        What is done with a row whose indices are not increasing.
+    duplicates : {"fail", "sum"}
+        What is done with an index that is repeated in a row.
+    hash_bits : int
+        Replace every index by a hash of so many bits, 1 to 31, which makes 2**hash_bits features;
+        entries of a row whose features collide are added up. 0 for none.
     """
 
-    index_base: int = 1
+    index_base: int | str = 1
     threads: int = field(default_factory=_cpus)
     memory_bytes: int = field(default_factory=default_budget)
     on_error: str = "fail"
     max_errors: int = 1000
     require_final_newline: bool = False
+    unsorted: str = "fail"
+    duplicates: str = "fail"
+    hash_bits: int = 0
 
     def __post_init__(self) -> None:
-        _check("index base", self.index_base, self.index_base in (0, 1), "0 or 1")
+        _check("index base", self.index_base, self.index_base in (0, 1, "auto"), "0, 1 or 'auto'")
         _check("threads", self.threads, 1 <= self.threads <= 256, "from 1 to 256")
         _check("memory", self.memory_bytes, self.memory_bytes >= 1 << 20, "at least 1M")
         _check("on-error", self.on_error, self.on_error in ("fail", "skip"), "'fail' or 'skip'")
         _check("max-errors", self.max_errors, self.max_errors >= 0, "at least 0")
+        _check("unsorted", self.unsorted, self.unsorted in ("fail", "sort"), "'fail' or 'sort'")
+        _check("duplicates", self.duplicates, self.duplicates in ("fail", "sum"), "'fail' or 'sum'")
+        _check("hash-bits", self.hash_bits, 0 <= self.hash_bits <= 31, "from 1 to 31, or 0")
+
+    @property
+    def smallest_index(self) -> int:
+        """Smallest index that is not refused."""
+        return 1 if self.index_base == 1 and not self.hash_bits else 0
+
+    @property
+    def seeks_base(self) -> bool:
+        """Whether the index base is to be found."""
+        return self.index_base == "auto" and not self.hash_bits
 
     @property
     def max_line_bytes(self) -> int:
@@ -82,6 +106,8 @@ class SplitOptions:
         What values are rounded to when read; float64 is exact.
     compression : str
         ``none``, ``zstd`` or ``zstd:LEVEL``.
+    normalize : {"none", "l2"}
+        With ``l2``, each row is divided by its Euclidean norm when it is read from the store.
     force : bool
         Replace an existing store.
     """
@@ -92,6 +118,7 @@ class SplitOptions:
     order: str = "random"
     dtype: str = "float64"
     compression: str = "zstd:1"
+    normalize: str = "none"
     force: bool = False
 
     def __post_init__(self) -> None:
@@ -100,6 +127,7 @@ class SplitOptions:
         _check("seed", self.seed, 0 <= self.seed < 1 << 63, "from 0 to 2**63 - 1")
         _check("order", self.order, self.order in ("random", "file"), "'random' or 'file'")
         _check("dtype", self.dtype, self.dtype in ("float64", "float32"), "float64 or float32")
+        _check("normalize", self.normalize, self.normalize in ("none", "l2"), "'none' or 'l2'")
 
 
 @dataclass(frozen=True)

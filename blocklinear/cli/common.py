@@ -33,6 +33,37 @@ def add_budget(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_row_options(parser: argparse.ArgumentParser) -> None:
+    """Add ``--unsorted`` and ``--duplicates``."""
+    parser.add_argument(
+        "--unsorted",
+        default="fail",
+        choices=("fail", "sort"),
+        help="rows out of order (default fail)",
+    )
+    parser.add_argument(
+        "--duplicates",
+        default="fail",
+        choices=("fail", "sum"),
+        help="indices repeated in a row (default fail)",
+    )
+
+
+def add_index_base(parser: argparse.ArgumentParser) -> None:
+    """Add ``--index-base``."""
+    parser.add_argument(
+        "--index-base",
+        type=_index_base,
+        default=1,
+        metavar="0|1|auto",
+        help="smallest index (default 1); auto: 0 if there is an index 0, else 1 (files only)",
+    )
+
+
+def _index_base(text: str) -> int | str:
+    return text if text == "auto" else int(text)
+
+
 def given(**options: object) -> dict[str, object]:
     """Return the options that are not None, so that the library's defaults hold for the rest."""
     return {name: value for name, value in options.items() if value is not None}

@@ -1,6 +1,7 @@
 """`blocklinear convert`: the same model in the other file format."""
 
 import argparse
+import sys
 from typing import Any
 
 
@@ -43,5 +44,9 @@ def run(args: argparse.Namespace) -> int:
     """
     from blocklinear.model.linear import LinearModel  # late: --help stays fast
 
-    LinearModel.load(args.model).save(args.output, format=args.to)
+    model = LinearModel.load(args.model)
+    model.save(args.output, format=args.to)
+    if args.to == "liblinear" and model.normalize != "none":
+        text = "LIBLINEAR's format does not say that rows are normalized: predict such"
+        print(f"warning: {text}", file=sys.stderr)
     return 0

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Sequence
 
 from blocklinear import __version__
-from blocklinear.cli import convert, info, predict, split, train, verify
+from blocklinear.cli import check, convert, info, predict, split, train, verify
 from blocklinear.errors import BlocklinearError, MemoryBudgetError, StorageError
 
 _CLASS_WEIGHT = re.compile(r"-w([+-]?\d[\d.]*)")
@@ -29,7 +29,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"blocklinear {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    for command in (split, train, predict, info, verify, convert):
+    for command in (check, split, train, predict, info, verify, convert):
         command.add_parser(commands)
     return parser
 

@@ -5,6 +5,8 @@ import os
 import sys
 from typing import Any
 
+from blocklinear.cli.common import add_row_options
+
 
 def add_parser(commands: Any) -> None:
     """Add the command to those of the program.
@@ -34,6 +36,7 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("--decision", action="store_true", help="decision values instead of labels")
     parser.add_argument("--json", action="store_true", help="one JSON object as the result")
     parser.add_argument("-q", "--quiet", action="store_true", help="no result line, no notes")
+    add_row_options(parser)
     parser.add_argument("--threads", type=int, help="threads that read text")
     parser.add_argument("--memory", metavar="SIZE", help="budget of the process, as 512M or 4G")
     parser.set_defaults(run=run)
@@ -67,7 +70,9 @@ def run(args: argparse.Namespace) -> int:
     ):
         raise UsageError(f"{args.output}: is both model and output", "name another output")
     model = LinearModel.load(args.model)
-    given: dict[str, Any] = {"index_base": model.index_base}
+    given: dict[str, Any] = {
+        "index_base": model.index_base, "unsorted": args.unsorted, "duplicates": args.duplicates
+    }  # fmt: skip
     if args.threads is not None:
         given["threads"] = args.threads
     if args.memory is not None:

@@ -4,7 +4,7 @@ import argparse
 import time
 from typing import Any
 
-from blocklinear.cli.common import Console, add_budget, given
+from blocklinear.cli.common import Console, add_budget, add_index_base, add_row_options, given
 
 
 def add_parser(commands: Any) -> None:
@@ -26,8 +26,21 @@ def add_parser(commands: Any) -> None:
     parser.add_argument(
         "--order", default="random", choices=("random", "file"), help="how rows go to blocks"
     )
+    add_index_base(parser)
+    add_row_options(parser)
     parser.add_argument(
-        "--index-base", type=int, default=1, metavar="0|1", help="smallest index (default 1)"
+        "--hash-bits",
+        type=int,
+        default=0,
+        metavar="B",
+        help="hash indices, whatever their base, to 2^B features (1 to 31); values whose features "
+        "collide in a row are added up",
+    )
+    parser.add_argument(
+        "--normalize",
+        default="none",
+        choices=("none", "l2"),
+        help="l2: divide rows by their Euclidean norm, in training and prediction (default none)",
     )
     parser.add_argument(
         "--dtype", default="float64", choices=("float64", "float32"), help="precision of values"
@@ -36,7 +49,10 @@ def add_parser(commands: Any) -> None:
         "--compression", default="zstd:1", metavar="none|zstd:LEVEL", help="(default zstd:1)"
     )
     parser.add_argument(
-        "--on-error", default="fail", choices=("fail", "skip"), help="what a malformed line does"
+        "--on-error",
+        default="fail",
+        choices=("fail", "skip"),
+        help="what a malformed line does; skip: it is listed in STORE/skipped.txt",
     )
     parser.add_argument(
         "--max-errors", type=int, default=1000, metavar="K", help="lines that may be skipped"
@@ -62,6 +78,9 @@ def run(args: argparse.Namespace) -> int:
             on_error=args.on_error,
             max_errors=args.max_errors,
             require_final_newline=args.require_final_newline,
+            unsorted=args.unsorted,
+            duplicates=args.duplicates,
+            hash_bits=args.hash_bits,
             **text,
         ),
         blocks=args.blocks,
@@ -69,6 +88,7 @@ def run(args: argparse.Namespace) -> int:
         order=args.order,
         dtype=args.dtype,
         compression=args.compression,
+        normalize=args.normalize,
         force=args.force,
     )
     console, started = Console(args.quiet), time.perf_counter()

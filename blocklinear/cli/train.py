@@ -9,6 +9,7 @@ from blocklinear.cli.common import Console, add_budget, given
 
 if TYPE_CHECKING:
     from blocklinear.events import Event, Listener
+    from blocklinear.store import BlockStore
 
 
 def add_parser(commands: Any) -> None:
@@ -21,7 +22,11 @@ def add_parser(commands: Any) -> None:
         epilog="exit status: 0 ok (also when not converged: a warning says so), 2 usage, 3 labels "
         "do not fit, 4 damaged store, 6 I/O or no space, 7 memory budget, 8 store busy",
     )
-    parser.add_argument("store", metavar="STORE", help="folder made by `blocklinear split`")
+    parser.add_argument(
+        "store",
+        metavar="STORE",
+        help="folder made by `split`; or LIBSVM text, then STORE.blocks is made and reused",
+    )
     parser.add_argument("model", metavar="MODEL", help="file to write")
     parser.add_argument(
         "-s",
@@ -78,13 +83,24 @@ def _class_weight(text: str) -> tuple[float, float]:
         raise UsageError(f"class weight {text!r} is not LABEL=W", "write -w1 5") from None
 
 
+def _check_liblinear(store: "BlockStore", listener: "Listener") -> None:
+    """Refuse, before training, what LIBLINEAR's format cannot tell."""
+    from blocklinear.events import Warned
+    from blocklinear.model.liblinear import check_expressible
+
+    manifest = store.manifest
+    check_expressible(manifest.labels or (), manifest.index_base, manifest.hash_bits)
+    if manifest.normalize != "none":
+        listener(Warned("LIBLINEAR's format does not say that rows are normalized: predict such"))
+
+
 def run(args: argparse.Namespace) -> int:
     """Run the command."""
     from blocklinear.errors import StorageError
     from blocklinear.model.linear import check_replaceable
-    from blocklinear.options import TrainOptions
+    from blocklinear.options import SplitOptions, TextOptions, TrainOptions
     from blocklinear.report.runlog import RunLog
-    from blocklinear.store import BlockStore
+    from blocklinear.store.beside import store_of
     from blocklinear.training import train
 
     chosen: Any = given(
@@ -106,13 +122,20 @@ def run(args: argparse.Namespace) -> int:
         bias=args.bias,
         **chosen,
     )
-    store = BlockStore.open(args.store)
     check_replaceable(Path(args.model))  # now, not after training
     folder = Path(args.model).absolute().parent
     if not folder.is_dir():
         raise StorageError(f"{folder}: no such folder", "make it first")
+    text: Any = given(threads=args.threads, memory_bytes=args.memory)
+    console = Console(args.quiet)
+    try:
+        store = store_of(args.store, SplitOptions(text=TextOptions(**text)), console)
+    finally:
+        console.close()
+    if args.format == "liblinear":
+        _check_liblinear(store, console)
     with ExitStack() as stack:
-        listeners: list[Listener] = [Console(args.quiet)]
+        listeners: list[Listener] = [console]
         if args.log:
             listeners.append(stack.enter_context(RunLog(args.log)))
 

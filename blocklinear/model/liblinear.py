@@ -7,6 +7,7 @@ one more for it.
 
 import os
 import re
+from collections.abc import Iterable
 from itertools import islice
 from typing import IO, TYPE_CHECKING, Any, NoReturn
 
@@ -42,24 +43,41 @@ def matches(head: bytes) -> bool:
 
 
 def check_writable(model: "LinearModel") -> None:
-    """Refuse labels that LIBLINEAR, which keeps them in a C int, would change.
+    """Refuse a model that LIBLINEAR's text cannot tell; see `check_expressible`.
 
     Parameters
     ----------
     model : LinearModel
+    """
+    check_expressible(model.labels, model.index_base, model.hash_bits)
+
+
+def check_expressible(labels: Iterable[float], index_base: int, hash_bits: int) -> None:
+    """Refuse what LIBLINEAR, which keeps labels in a C int and cannot hash, would change.
+
+    Parameters
+    ----------
+    labels : iterable of float
+    index_base, hash_bits : int
+        As in a model, or in the manifest of a store.
 
     Raises
     ------
     UsageError
-        If a label is not an integer of 32 bits, or features are numbered from 0.
+        If a label is not an integer of 32 bits, or features are hashed or numbered from 0.
     """
-    for label in model.labels:
+    if hash_bits:
+        raise UsageError(
+            "features are hashed, and LIBLINEAR cannot hash those of the rows it predicts",
+            "save as 'native', or split without --hash-bits",
+        )
+    for label in labels:
         if not (label.is_integer() and -(1 << 31) <= label < 1 << 31):
             raise UsageError(
                 f"label {label:.17g} is no 32-bit integer, and LIBLINEAR's models hold no others",
                 "save as 'native', or train with integer labels",
             )
-    if model.index_base != 1:
+    if index_base != 1:
         raise UsageError(
             "features are numbered from 0, and LIBLINEAR's models number them from 1",
             "save as 'native', or train on data numbered from 1",

@@ -57,6 +57,7 @@ class LinearModel:
         The number the training text gave to the first feature, 0 or 1.
     metadata : dict
         Anything else worth keeping, as JSON holds it: numbers that are not finite become None.
+        ``hash_bits`` and ``normalize`` say what is done to rows before they meet the weights.
     rho : float
         Subtracted from the decision value; for one-class models only.
 
@@ -109,6 +110,12 @@ class LinearModel:
             yield f"bias and rho must be finite, got {self.bias} and {self.rho}"
         if self.bias < 0 and self.bias_weights.any():
             yield f"bias {self.bias:g} means none, yet its weights are not zero"
+        if type(self.hash_bits) is not int or not 0 <= self.hash_bits <= 31:
+            yield f"hash_bits must be from 0 to 31, got {self.hash_bits!r}"
+        elif self.hash_bits and (self.index_base, self.n_features) != (0, 1 << self.hash_bits):
+            yield f"{self.n_features} features do not fit hashes of {self.hash_bits} bits"
+        if self.normalize not in ("none", "l2"):
+            yield f"normalize must be 'none' or 'l2', got {self.normalize!r}"
         if self.rho != 0.0 and self.solver != "ONECLASS_SVM":
             yield f"rho must be 0 for {self.solver}, got {self.rho}"
 
@@ -116,6 +123,18 @@ class LinearModel:
     def n_features(self) -> int:
         """Number of features, without the bias."""
         return len(self.weights)
+
+    @property
+    def hash_bits(self) -> int:
+        """Bits of the hashes that features are; 0 if they are as written."""
+        bits: int = self.metadata.get("hash_bits", 0)
+        return bits
+
+    @property
+    def normalize(self) -> str:
+        """Whether rows are divided by their Euclidean norm: "l2", or "none"."""
+        name: str = self.metadata.get("normalize", "none")
+        return name
 
     @property
     def n_columns(self) -> int:
@@ -153,7 +172,8 @@ class LinearModel:
         Parameters
         ----------
         X : scipy sparse matrix or array_like, shape (n_rows, any)
-            Column j is feature j, counted from 0; columns the model does not know are ignored.
+            Column j is feature j, counted from 0; columns the model does not know are ignored. If
+            features are hashed, columns are hashes. Rows are normalized as in training.
 
         Returns
         -------
@@ -170,6 +190,8 @@ class LinearModel:
         rows = X.tocsr() if issparse(X) else np.asarray(X, dtype=np.float64)
         if rows.ndim != 2:
             raise InputError(f"X has shape {rows.shape}", "give it two dimensions: rows, features")
+        if self.normalize == "l2":
+            rows = _normalized(rows)
         known = min(rows.shape[1], self.n_features)
         if rows.shape[1] > known:
             rows = rows[:, :known]
@@ -300,6 +322,10 @@ class LinearModel:
             lines["classes"] = f"{len(self.labels)}: {shown}{more}"
         lines["features"] = f"{self.n_features} (numbered from {self.index_base})"
         lines["nonzero weights"] = f"{np.count_nonzero(self.weights)} of {self.weights.size}"
+        if self.hash_bits:
+            lines["features"] = f"{self.n_features} (hashed to {self.hash_bits} bits)"
+        if self.normalize != "none":
+            lines["rows"] = "divided by their Euclidean norm"
         lines["bias"] = f"{self.bias:g}" if self.bias >= 0 else "none"
         if "C" in self.metadata:
             lines["C"] = str(self.metadata["C"])
@@ -358,6 +384,20 @@ def check_replaceable(target: Path) -> None:
             raise UsageError(
                 f"{target}: exists and is not a model", "choose another name, or delete it first"
             )
+
+
+def _normalized(rows: Any) -> Any:
+    """Return a copy of `rows`, dense or CSR, each divided by its Euclidean norm."""
+    from blocklinear.kernels.scaling import normalize_rows  # late: `info` does without numba
+
+    rows = rows.astype(np.float64)  # a copy, always
+    if isinstance(rows, np.ndarray):
+        lengths, values = np.full(len(rows), rows.shape[1]), np.ascontiguousarray(rows).reshape(-1)
+        normalize_rows(lengths, values, np.empty(len(rows)))
+        return values.reshape(rows.shape)
+    rows.sum_duplicates()
+    normalize_rows(np.diff(rows.indptr).astype(np.int64), rows.data, np.empty(rows.shape[0]))
+    return rows
 
 
 def _finite(array: Floats) -> bool:

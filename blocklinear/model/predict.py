@@ -5,7 +5,7 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Any
 
@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from blocklinear.errors import MemoryBudgetError, StorageError, UsageError, storage_errors
 from blocklinear.kernels.margins import decision_values
+from blocklinear.kernels.scaling import normalize_rows
 from blocklinear.memory import PROCESS_BYTES, format_size
 from blocklinear.model.linear import LinearModel
 from blocklinear.model.metrics import AccuracyCounter, RegressionErrors, Score
@@ -92,7 +93,8 @@ def predict_stream(
     output : path
         Appears whole or not at all, unless it is ``-`` (stdout) or a device.
     text_options : TextOptions, optional
-        How to read; by default with the features numbered as the model's were.
+        How to read; by default with the features numbered as the model's were. They are hashed as
+        the model's were, and rows are normalized so, in any case.
     decision : bool
         Write all decision values of a row (``%.17g``, parted by blanks) instead of its label.
     probability : bool
@@ -107,7 +109,8 @@ def predict_stream(
     Raises
     ------
     UsageError
-        If the output is wanted in two forms, in one that the model cannot give, or over an input.
+        If the output is wanted in two forms, in one that the model cannot give, or over an input;
+        or if the index base is to be found.
     InputFormatError
         If a line cannot be read.
     StorageError
@@ -116,13 +119,16 @@ def predict_stream(
     head, format_rows = _formatter(model, decision, probability)
     _check_distinct(inputs, output)
     options = text_options or TextOptions(index_base=model.index_base)
+    options = replace(options, hash_bits=model.hash_bits)
+    if options.seeks_base:
+        raise UsageError("rows are predicted before their index base is known", "give 0 or 1")
     score: Score = RegressionErrors() if model.is_regressor else AccuracyCounter()
     table = np.array(model.outcomes)
     rows = unknown_values = unknown_labels = 0
     with _open_output(output) as stream:
         stream.write(head)
         for batch in read_rows(inputs, options):
-            for labels, decisions, unknown in _decide(model, batch, options.index_base):
+            for labels, decisions, unknown in _decide(model, batch, options.smallest_index):
                 chosen = None if model.is_regressor else model.class_indices(decisions)
                 if chosen is None:
                     predicted = decisions[:, 0]
@@ -174,6 +180,8 @@ def _decide(
 ) -> Iterator[tuple[Floats, Floats, int]]:
     """Yield labels, decision values and the number of ignored values, some rows at a time."""
     values, labels, intercept = batch.values(), batch.labels(), model.intercept
+    if model.normalize == "l2":
+        normalize_rows(np.diff(batch.indptr), values, np.empty(batch.n_rows))
     step = max(1, _VALUES_PER_STEP // model.n_columns)
     out = np.empty((min(step, batch.n_rows), model.n_columns))
     for start in range(0, batch.n_rows, step):

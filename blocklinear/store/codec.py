@@ -34,6 +34,7 @@ from numpy.typing import NDArray
 
 from blocklinear.errors import DamagedError, UsageError
 from blocklinear.kernels import codec as kernels
+from blocklinear.kernels import scaling
 
 MAGIC = b"BLKC"
 _HEADER = struct.Struct("<4sIIIIQ5BBH")
@@ -205,9 +206,14 @@ def _scratch(size: int) -> NDArray[np.uint8]:
 
 
 def decode(
-    data: memoryview, target: Target, n_features: int, index_base: int, compressed: bool
+    data: memoryview,
+    target: Target,
+    n_features: int,
+    index_base: int,
+    compressed: bool,
+    normalized: bool = False,
 ) -> None:
-    """Decode a chunk into `target`.
+    """Decode a chunk into `target`; if `normalized`, divide each row by its norm.
 
     Raises
     ------
@@ -275,3 +281,5 @@ def decode(
         target.values, target.sq_norm,
     ):  # fmt: skip
         raise DamagedError(f"an index is not below {n_features + index_base}")
+    if normalized:
+        scaling.normalize_rows(lengths, target.values, target.sq_norm)

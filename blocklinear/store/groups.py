@@ -196,7 +196,7 @@ class GroupBuffer:
         pins: Pins | None,
     ) -> None:
         block, first_row, first_entry = BlockFile(folder, record), row, entry
-        compressed = manifest.compression != "none"
+        compressed, normalized = manifest.compression != "none", manifest.normalize == "l2"
         for chunk in block.chunks():
             rows = slice(row, row + chunk.rows)
             entries = slice(entry, entry + chunk.nnz)
@@ -211,8 +211,9 @@ class GroupBuffer:
             )
             try:
                 codec.decode(
-                    chunk.data, target, manifest.n_features, manifest.index_base, compressed
-                )
+                    chunk.data, target, manifest.n_features, manifest.index_base, compressed,
+                    normalized,
+                )  # fmt: skip
             except (DamagedError, ValueError, *codec.DECODING_ERRORS) as error:
                 raise block.damaged(str(error)) from error
             numbers = target.row_numbers

@@ -66,11 +66,13 @@ class Manifest:
     seed : int                of the random assignment
     order : str               "random", or "file" for rows in input order
     index_base : int          what is subtracted from an index to get a column
+    hash_bits : int           indices are hashes of so many bits; 0 if they are as written
     n_features : int          columns
     n_rows, nnz : int
     next_row, next_block : int    numbers not used yet
     dtype : str               "float64" or "float32": what values are rounded to when read
     compression : str         "none" or "zstd:LEVEL"
+    normalize : str           "none", or "l2" for rows that are divided by their norm when read
     labels : list[float] or None    in order of first appearance; None when there are too many
     batches : list[dict]      name, rows, sources (path, size, mtime_ns, sha256, rows, lines, ...)
     blocks : list[BlockRecord]
@@ -82,6 +84,7 @@ class Manifest:
     seed: int
     order: str
     index_base: int
+    hash_bits: int
     n_features: int
     n_rows: int
     nnz: int
@@ -89,6 +92,7 @@ class Manifest:
     next_block: int
     dtype: str
     compression: str
+    normalize: str
     labels: list[float] | None
     batches: list[dict[str, Any]]
     blocks: list[BlockRecord]
@@ -98,6 +102,10 @@ class Manifest:
         """Rows per label, in the order of `labels`."""
         columns = zip(*(block.label_counts for block in self.blocks), strict=True)
         return [sum(column) for column in columns]
+
+    def total(self, count: str) -> int:
+        """Return a count of the sources, as ``sorted_rows``, added up."""
+        return sum(source.get(count, 0) for b in self.batches for source in b["sources"])
 
     @property
     def fingerprint(self) -> str:
@@ -165,6 +173,10 @@ class Manifest:
             raise ValueError("its format or its seed is out of range")
         if self.index_base not in (0, 1) or self.dtype not in ("float64", "float32"):
             raise ValueError("an option has an unknown value")
+        if self.normalize not in ("none", "l2") or not 0 <= self.hash_bits <= 31:
+            raise ValueError("an option has an unknown value")
+        if self.hash_bits and (self.index_base, self.n_features) != (0, 1 << self.hash_bits):
+            raise ValueError("its features are not the hashes there can be")
 
     def _check_counts(self) -> None:
         counts = [self.n_rows, self.nnz, self.next_row, self.next_block, self.generation]

@@ -4,20 +4,27 @@ import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, Self
 
 from blocklinear import __version__
-from blocklinear.errors import InputError, MismatchError, StorageError, storage_errors
+from blocklinear.errors import (
+    InputError,
+    InputFormatError,
+    MismatchError,
+    StorageError,
+    storage_errors,
+)
 from blocklinear.events import Listener, SplitProgress, Warned, ignore
+from blocklinear.memory import WEIGHT_VECTORS, format_size
 from blocklinear.options import SplitOptions
 from blocklinear.store import manifest as manifests
-from blocklinear.store.files import Lock, remove_tree, replace_directory
+from blocklinear.store.files import Lock, remove_tree, replace_directory, sync_file
 from blocklinear.store.manifest import Manifest
 from blocklinear.store.store import BlockStore
 from blocklinear.store.writer import BatchWriter, decoded_bytes, make_plan
 from blocklinear.text import RowReader, sample
 
-LOCK_NAME, BLOCKS_NAME = "lock", "blocks"
+LOCK_NAME, BLOCKS_NAME, SKIPPED_NAME = "lock", "blocks", "skipped.txt"
 
 
 def split(
@@ -101,8 +108,10 @@ def _write(
 ) -> None:
     """Read the inputs and commit a store in `staging`."""
     plan = make_plan(options, _expected_bytes(inputs, options))
-    reader = RowReader(inputs, options.text)
+    skipped = _SkippedLines(staging / SKIPPED_NAME)
+    reader = RowReader(inputs, options.text, skipped.add)
     with (
+        skipped,
         ThreadPoolExecutor(options.text.threads, "encode") as pool,
         BatchWriter(staging / BLOCKS_NAME, "b1", plan, options, pool) as writer,
     ):
@@ -117,7 +126,9 @@ def _write(
         raise InputError(
             f"{names}: no rows: nothing but blank lines or comments", "check the input"
         )
-    _warn(reader, labels, listener)
+    n_features = max(writer.max_index - reader.index_base + 1, 0)
+    _warn(reader, labels, skipped, listener)
+    _warn_of_features(n_features, options, listener)
     batch: dict[str, Any] = {"name": "b1", "rows": writer.n_rows, "sources": reader.provenance}
     Manifest(
         format=manifests.FORMAT,
@@ -125,14 +136,16 @@ def _write(
         written_by=__version__,
         seed=options.seed,
         order=options.order,
-        index_base=options.text.index_base,
-        n_features=writer.max_index - options.text.index_base + 1,
+        index_base=reader.index_base,
+        hash_bits=options.text.hash_bits,
+        n_features=n_features,
         n_rows=writer.n_rows,
         nnz=writer.nnz,
         next_row=writer.next_row,
         next_block=writer.next_block,
         dtype=options.dtype,
         compression=options.compression,
+        normalize=options.normalize,
         labels=labels,
         batches=[batch],
         blocks=blocks,
@@ -151,7 +164,48 @@ def _expected_bytes(inputs: list[str | os.PathLike[str]], options: SplitOptions)
     return total
 
 
-def _warn(reader: RowReader, labels: list[float] | None, listener: Listener) -> None:
+class _SkippedLines:
+    """The refused lines, listed in a file as they come; there is none if none come."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._stream: IO[bytes] | None = None
+        self.first = ""
+
+    def add(self, error: InputFormatError) -> None:
+        """List a line: path, line, column and problem."""
+        with storage_errors(self._path, "write"):
+            if self._stream is None:
+                self._stream = open(self._path, "xb")  # noqa: SIM115
+                self.first = error.what
+            self._stream.write(os.fsencode(error.what.replace("\n", "\\n")) + b"\n")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self._stream is not None:
+            with storage_errors(self._path, "write"):
+                self._stream.close()
+            sync_file(self._path)
+
+
+def _warn_of_features(n_features: int, options: SplitOptions, listener: Listener) -> None:
+    """Say so if no training within this budget could hold its weights."""
+    needed, budget = 8 * WEIGHT_VECTORS * n_features, options.text.memory_bytes
+    if needed > budget:
+        listener(
+            Warned(
+                f"{n_features} features: the {WEIGHT_VECTORS} weight vectors of training take "
+                f"{needed} bytes ({format_size(needed)}), more than the budget of "
+                f"{format_size(budget)}: split with --hash-bits, or train with a larger --memory"
+            )
+        )
+
+
+def _warn(
+    reader: RowReader, labels: list[float] | None, skipped: _SkippedLines, listener: Listener
+) -> None:
     for source in reader.provenance:
         if not source["final_newline"]:
             listener(
@@ -161,5 +215,8 @@ def _warn(reader: RowReader, labels: list[float] | None, listener: Listener) -> 
         listener(Warned(f"all rows have the one label {labels[0]:g}"))
     if reader.skipped:
         listener(
-            Warned(f"{len(reader.skipped)} lines were skipped; the first: {reader.skipped[0].what}")
+            Warned(
+                f"{reader.skipped} lines were skipped; the first: {skipped.first}; "
+                f"all are listed in {SKIPPED_NAME} in the store"
+            )
         )

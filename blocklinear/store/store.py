@@ -85,6 +85,8 @@ class BlockStore:
             "labels": labels,
             "batches": m.batches,
             "index_base": m.index_base,
+            "hash_bits": m.hash_bits,
+            "normalize": m.normalize,
             "dtype": m.dtype,
             "compression": m.compression,
             "order": m.order,
@@ -112,6 +114,18 @@ class BlockStore:
         for batch in m.batches:
             sources = ", ".join(str(source["path"]) for source in batch["sources"])
             lines.append(f"batch {batch['name']}: {batch['rows']} rows from {sources}")
+        notes = [
+            (
+                m.hash_bits,
+                f"features hashed to {m.hash_bits} bits: {{}} collisions",
+                "hash_collisions",
+            ),
+            (m.normalize == "l2", "rows are divided by their norm when they are read", ""),
+            (m.total("sorted_rows"), "{} rows were sorted", "sorted_rows"),
+            (m.total("merged_entries"), "{} repeated entries were added up", "merged_entries"),
+            (m.total("skipped"), "{} lines were skipped", "skipped"),
+        ]
+        lines += [text.format(m.total(count)) for holds, text, count in notes if holds]
         return "\n".join(lines)
 
     def verify(self) -> VerifyReport:

@@ -7,9 +7,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blocklinear.errors import InputFormatError, quoted
-from blocklinear.text import tokenizer
+from blocklinear.text import reshape, tokenizer
 
 _TOKEN = re.compile(rb"[^ \t\r\n#]*")
+_WORD = re.compile(rb"[^ \t\r]+")
 _MAY_BE_CUT = (tokenizer.LABEL_SYNTAX, tokenizer.INDEX_SYNTAX, tokenizer.VALUE_SYNTAX)
 _NOT_DATA = (
     (b"\x80\x02", "a Python pickle"),
@@ -91,6 +92,49 @@ class Fault:
         return InputFormatError(path, lines_before + self.line + 1, self.column, problem, fix)
 
 
+def refused_rows(
+    text: NDArray[np.uint8], wanted: dict[int, tuple[int, int]], refused: set[int], hashed: bool
+) -> list[Fault]:
+    """Explain why rows could not be merged: find the lines they came from.
+
+    Parameters
+    ----------
+    text : uint8[n]
+    wanted : dict
+        Position of a row: (why, index or hash) as from `reshape.merge_rows`.
+    refused : set of int
+        Lines that left no row.
+    hashed : bool
+        Whether indices had been replaced by hashes.
+    """
+    found: list[Fault] = []
+    row = -1
+    for number, line in enumerate(text.tobytes().split(b"\n")):
+        tokens = list(_WORD.finditer(line.split(b"#", 1)[0]))
+        if number in refused or not tokens:
+            continue
+        row += 1
+        if row in wanted:
+            token, problem, fix = _unmergeable(tokens, *wanted[row], hashed)
+            found.append(Fault(number, token.start() + 1, problem, fix, False, line[:80]))
+            if len(found) == len(wanted):
+                break
+    return found
+
+
+def _unmergeable(
+    tokens: list[re.Match[bytes]], why: int, index: int, hashed: bool
+) -> tuple[re.Match[bytes], str, str]:
+    """Return the token at fault in a row, the problem, and the fix."""
+    if hashed:
+        problem = f"values whose indices hash to {index} add up to 1e154 or more"
+        return tokens[0], problem, "scale the data, or give more --hash-bits"
+    same = [token for token in tokens[1:] if int(token[0].split(b":")[0]) == index]
+    if why == reshape.REPEATED:
+        return same[1], *explain(tokenizer.INDEX_DUPLICATE, same[1][0])
+    return same[-1], f"the values of index {index} add up to 1e154 or more", "scale the data"
+
+
 def guess_format(head: bytes) -> tuple[str, str] | None:
     """Name what a file that begins with `head` is, when it is clearly not LIBSVM text."""
     fix = "give LIBSVM text: `label index:value index:value ...`, one row a line"
@@ -114,7 +158,7 @@ def explain(code: int, token: bytes) -> tuple[str, str]:
         return f"{what} in {quoted(token)}", "LIBSVM text is plain ASCII: find what wrote the file"
     shown = quoted(token)
     index = token.split(b":", 1)[0].decode("ascii", "replace")
-    lowest = "indices start at 1 unless --index-base 0 is given"
+    lowest = "indices start at 1 unless --index-base 0 or auto is given"
     integer = "write indices as plain decimal integers"
     table: dict[int, tuple[str, str]] = {
         tokenizer.LABEL_SYNTAX: (f"label {shown} is not a finite number", "write labels as 1, -1"),
@@ -122,16 +166,16 @@ def explain(code: int, token: bytes) -> tuple[str, str]:
         tokenizer.INDEX_SYNTAX: (f"index in {shown} is not a plain integer", integer),
         tokenizer.INDEX_RANGE: (
             f"index {index[:40]} is not below 4294967296",
-            "renumber the features, or hash them",
+            "renumber the features",
         ),
         tokenizer.INDEX_BELOW_BASE: (f"index {index[:40]} is below the index base", lowest),
         tokenizer.INDEX_ORDER: (
             f"index {index[:40]} follows a larger one",
-            "sort the indices of each row",
+            "sort the indices of each row, or pass --unsorted sort",
         ),
         tokenizer.INDEX_DUPLICATE: (
             f"index {index[:40]} is repeated",
-            "merge the repeated entries of each row",
+            "merge the repeated entries of each row, or pass --duplicates sum",
         ),
         tokenizer.VALUE_SYNTAX: _explain_value(token),
         tokenizer.VALUE_RANGE: (

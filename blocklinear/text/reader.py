@@ -3,36 +3,52 @@
 import contextlib
 import os
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from blocklinear.errors import InputError, InputFormatError
+from blocklinear.errors import InputError, InputFormatError, UsageError
 from blocklinear.memory import format_size
 from blocklinear.options import TextOptions
+from blocklinear.text.reshape import Reshaping
 from blocklinear.text.rows import Rows, parse
 from blocklinear.text.slabs import LongLine, Slab, slabs
 from blocklinear.text.sources import Source
 
 SAMPLE_BYTES = 1 << 20
+_COUNTS = {
+    "rows": "n_rows", "blank": "n_blank", "zeros": "n_zeros", "sorted_rows": "n_sorted",
+    "merged_entries": "n_merged", "hash_collisions": "n_collisions",
+}  # fmt: skip
+"""What is added up for the provenance of an input, and the attributes of `Rows` it comes from."""
 
 
 class RowReader:
     """Iterate over the `Rows` of `paths`, in order; ``-`` is standard input.
+
+    Parameters
+    ----------
+    paths : sequence of paths
+    options : TextOptions
+    on_skip : callable
+        Told each refused line, in order, with ``on_error="skip"``.
 
     Attributes
     ----------
     bytes_read : int              raw (compressed) bytes taken so far, for a progress bar
     bytes_total : int or None     their total, None when an input is a stream
     provenance : list[dict]       after an input ends: path, size, mtime_ns, sha256, rows, lines,
-                                  blank, zeros, skipped, final_newline
-    skipped : list[InputFormatError]     refused lines, with ``on_error="skip"``
+                                  blank, zeros, skipped, sorted_rows, merged_entries,
+                                  hash_collisions, final_newline
+    skipped : int                 refused lines, with ``on_error="skip"``
 
     Raises
     ------
+    UsageError
+        If the index base is to be found in a stream.
     InputFormatError
         For the first refused line, or the first past `max_errors`.
     InputError
@@ -41,13 +57,21 @@ class RowReader:
         If an input cannot be read or changes meanwhile.
     """
 
-    def __init__(self, paths: Sequence[str | os.PathLike[str]], options: TextOptions) -> None:
-        self._options = options
+    def __init__(
+        self,
+        paths: Sequence[str | os.PathLike[str]],
+        options: TextOptions,
+        on_skip: Callable[[InputFormatError], None] = lambda error: None,
+    ) -> None:
+        self._options, self._on_skip = options, on_skip
         self._paths = [os.fspath(path) for path in paths]
+        if options.seeks_base:
+            _refuse_streams(self._paths)
         self._done_bytes = 0
         self._source: Source | None = None
         self.provenance: list[dict[str, Any]] = []
-        self.skipped: list[InputFormatError] = []
+        self.skipped = 0
+        self._min_index = 1 << 32
         known = all(path != "-" and os.path.isfile(path) for path in self._paths)
         self.bytes_total = sum(map(os.path.getsize, self._paths)) if known else None
 
@@ -56,13 +80,20 @@ class RowReader:
         """Raw bytes taken so far."""
         return self._done_bytes + (self._source.raw.bytes_read if self._source else 0)
 
+    @property
+    def index_base(self) -> int:
+        """Number of the first feature; if it was to be found, that of what was read so far."""
+        if self._options.seeks_base:
+            return 0 if self._min_index == 0 else 1
+        return self._options.smallest_index
+
     def __iter__(self) -> Iterator[Rows]:
         with ThreadPoolExecutor(self._options.threads, "parse") as pool:
             for path in self._paths:
                 yield from self._read_one(path, pool)
 
     def _read_one(self, path: str, pool: ThreadPoolExecutor) -> Iterator[Rows]:
-        totals = {"rows": 0, "lines": 0, "blank": 0, "zeros": 0, "skipped": 0}
+        totals = dict.fromkeys(("lines", "skipped", *_COUNTS), 0)
         cut = False
         with Source(path) as source:
             self._source = source
@@ -70,11 +101,12 @@ class RowReader:
                 for slab, rows in self._parsed(source, pool):
                     self._report_faults(path, rows, totals["lines"], slab.cut)
                     cut = slab.cut
-                    totals["rows"] += rows.n_rows
                     totals["lines"] += rows.n_lines
-                    totals["blank"] += rows.n_blank
-                    totals["zeros"] += rows.n_zeros
                     totals["skipped"] += len(rows.faults)
+                    for name, count in _COUNTS.items():
+                        totals[name] += getattr(rows, count)
+                    if self._options.seeks_base:
+                        self._min_index = min(self._min_index, rows.min_index)
                     yield rows
             except LongLine:
                 limit = self._options.max_line_bytes
@@ -95,13 +127,13 @@ class RowReader:
         """Yield slabs in order with their rows; a failure to read comes after what precedes it."""
         options = self._options
         pieces = slabs(source, options.slab_bytes, options.max_line_bytes)
-        max_faults = _max_faults(options)
+        how = _how(options)
 
         def read() -> tuple[Slab, Future[Rows]] | None:
             slab = next(pieces, None)
             if slab is None:
                 return None
-            return slab, pool.submit(parse, slab.text, options.index_base, max_faults)
+            return slab, pool.submit(parse, slab.text, *how)
 
         ahead = ThreadPoolExecutor(1, "read")  # reads, digests and decompresses meanwhile
         try:
@@ -117,13 +149,26 @@ class RowReader:
     def _report_faults(self, path: str, rows: Rows, lines_before: int, cut: bool) -> None:
         for fault in rows.faults:
             error = fault.error(path, lines_before, cut)
-            if self._options.on_error == "fail" or len(self.skipped) >= self._options.max_errors:
+            if self._options.on_error == "fail" or self.skipped >= self._options.max_errors:
                 raise error
-            self.skipped.append(error)
+            self.skipped += 1
+            self._on_skip(error)
 
 
-def _max_faults(options: TextOptions) -> int:
-    return 1 if options.on_error == "fail" else options.max_errors + 1
+def _how(options: TextOptions) -> tuple[int, int, Reshaping]:
+    """Return the arguments of `parse` that follow the text."""
+    max_faults = 1 if options.on_error == "fail" else options.max_errors + 1
+    sort, merge = options.unsorted == "sort", options.duplicates == "sum"
+    return options.smallest_index, max_faults, Reshaping(sort, merge, options.hash_bits)
+
+
+def _refuse_streams(paths: Sequence[str]) -> None:
+    for path in paths:
+        if path == "-" or (os.path.exists(path) and not os.path.isfile(path)):
+            raise UsageError(
+                f"{path}: the index base of a stream is known only at its end",
+                "give --index-base 0 or 1 instead of auto",
+            )
 
 
 @dataclass(frozen=True)
@@ -143,7 +188,7 @@ def sample(path: str | os.PathLike[str], options: TextOptions) -> Sample:
             slab = next(slabs(source, slab_bytes, options.max_line_bytes), None)
         text = slab.text if slab else np.full(1, 10, np.uint8)
         raw_bytes = len(text) - 1 if source.kind == "plain" else source.raw.bytes_read
-    return Sample(parse(text, options.index_base, _max_faults(options)), raw_bytes)
+    return Sample(parse(text, *_how(options)), raw_bytes)
 
 
 def read_rows(paths: Sequence[str | os.PathLike[str]], options: TextOptions) -> Iterator[Rows]:

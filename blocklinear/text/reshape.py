@@ -190,9 +190,7 @@ def merge_rows(
             at, m, e, x = indices[p], mantissa[p], np.int64(exponent[p]), double[p]
             p += 1
             while p < stop and indices[p] == at and why[i] == 0:
-                m, e, x = _sum(
-                    m, e, x, mantissa[p], np.int64(exponent[p]), double[p], powers
-                )
+                m, e, x = _sum(m, e, x, mantissa[p], np.int64(exponent[p]), double[p], powers)
                 if not allowed:
                     why[i] = REPEATED
                 elif e == RAW and not abs(x) < 1e154:

@@ -1,13 +1,13 @@
 """Rows of LIBSVM text in memory, as the tokenizer leaves them."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from blocklinear.text import reshape, tokenizer
-from blocklinear.text.faults import Fault, rows_at_fault
+from blocklinear.text.faults import Fault, refused_rows
 from blocklinear.text.reshape import Merged, Reshaping
 
 _POWERS = np.array([10.0**k for k in range(23)])
@@ -104,7 +104,7 @@ class Rows:
     def min_index(self) -> int:
         """Smallest index seen, explicit zeros included; 2**32 if there is none."""
         first = self.indices[self.indptr[:-1][np.diff(self.indptr) > 0]]
-        return min(self.least_zero, int(first.min(initial=(1 << 32) - 1) if len(first) else 1 << 32))
+        return min(self.least_zero, int(first.min())) if len(first) else self.least_zero
 
     def values(self) -> NDArray[np.float64]:
         """Return the exact values, float64[nnz]."""
@@ -115,7 +115,15 @@ class Rows:
         return self.label_decimals.to_doubles()
 
 
-def parse(text: NDArray[np.uint8], index_base: int, max_faults: int = 1) -> Rows:
+_AS_WRITTEN = Reshaping()
+
+
+def parse(
+    text: NDArray[np.uint8],
+    index_base: int,
+    max_faults: int = 1,
+    reshaping: Reshaping = _AS_WRITTEN,
+) -> Rows:
     """Read whole lines.
 
     Parameters
@@ -126,6 +134,8 @@ def parse(text: NDArray[np.uint8], index_base: int, max_faults: int = 1) -> Rows
         Smallest index allowed.
     max_faults : int
         Stop after so many refused lines.
+    reshaping : Reshaping
+        What is done to rows that are not as a store keeps them.
     """
     n_lines, n_colons = tokenizer.count_marks(text)
     indptr = np.empty(n_lines + 1, np.int64)
@@ -134,31 +144,101 @@ def parse(text: NDArray[np.uint8], index_base: int, max_faults: int = 1) -> Rows
     faults = np.zeros((min(max_faults, n_lines), 3), np.int64)
     counts = np.zeros(tokenizer.N_COUNTS, np.int64)
     tokenizer.parse_lines(
-        text, index_base, tokenizer.STRICT, indptr, indices,
+        text, index_base, reshaping.lenient, indptr, indices,
         decimals.mantissa, decimals.double, decimals.exponent, labels.mantissa, labels.double,
         labels.exponent, faults, counts, tokenizer.POWERS, tokenizer.POWERS_HIGH,
         tokenizer.POWERS_LOW,
     )  # fmt: skip
     n_rows, nnz = counts[tokenizer.N_ROWS], counts[tokenizer.N_VALUES]
-    indptr, indices = indptr[: n_rows + 1], indices[:nnz]
-    decimals, labels = decimals[:nnz], labels[:n_rows]
-    if counts[tokenizer.N_SLOW]:
-        decimals.resolve(text)
-        labels.resolve(text)
-        kept = (decimals.exponent != tokenizer.RAW) | (decimals.double != 0.0)
-        indptr = np.concatenate(([0], np.cumsum(kept)))[indptr]  # values that underflowed go
-        indices = indices[kept]
-        decimals = Decimals(decimals.mantissa[kept], decimals.exponent[kept])
-    return Rows(
-        indptr,
-        indices,
-        decimals,
-        labels,
+    rows = Rows(
+        indptr[: n_rows + 1],
+        indices[:nnz],
+        decimals[:nnz],
+        labels[:n_rows],
         max_index=max(int(counts[tokenizer.MAX_INDEX]), index_base - 1),
         n_lines=int(counts[tokenizer.N_LINES]),
         n_blank=int(counts[tokenizer.N_BLANK]),
-        n_zeros=int(counts[tokenizer.N_ZEROS]) + int(nnz) - len(indices),
+        n_zeros=int(counts[tokenizer.N_ZEROS]),
+        least_zero=int(counts[tokenizer.LEAST_ZERO]),
         faults=tuple(
             Fault.found(text, *map(int, fault)) for fault in faults[: counts[tokenizer.N_FAULTS]]
         ),
+    )
+    if counts[tokenizer.N_SLOW]:
+        rows.decimals.resolve(text)
+        rows.label_decimals.resolve(text)
+    if reshaping.lenient != tokenizer.STRICT:
+        rows = _in_order(text, rows, index_base, reshaping.merge)
+    elif counts[tokenizer.N_SLOW]:
+        rows = _without_underflows(rows)
+    return _hashed(text, rows, reshaping.hash_bits) if reshaping.hash_bits else rows
+
+
+def _without_underflows(rows: Rows) -> Rows:
+    """Drop the values that were not written as zero, but are."""
+    decimals = rows.decimals
+    kept = (decimals.exponent != tokenizer.RAW) | (decimals.double != 0.0)
+    gone = rows.indices[~kept].tolist()
+    return replace(
+        rows,
+        indptr=np.concatenate(([0], np.cumsum(kept)))[rows.indptr],
+        indices=rows.indices[kept],
+        decimals=Decimals(decimals.mantissa[kept], decimals.exponent[kept]),
+        n_zeros=rows.n_zeros + len(gone),
+        least_zero=min([rows.least_zero, *gone]),
+    )
+
+
+def _in_order(text: NDArray[np.uint8], rows: Rows, index_base: int, merging: bool) -> Rows:
+    """Sort and merge rows, which still have their zeros; refuse those that may not be merged."""
+    arrays = rows.indptr, rows.indices, rows.decimals.mantissa, rows.decimals.exponent
+    unsorted = reshape.sort(*arrays)
+    held = np.diff(rows.indptr) > 0
+    first, last = rows.indices[rows.indptr[:-1][held]], rows.indices[rows.indptr[1:][held] - 1]
+    merged = reshape.merge(*arrays, merging)
+    good = merged.why == 0
+    first, last = first[good[held]], last[good[held]]  # of rows that have entries, zeros included
+    return replace(
+        _kept(text, rows, merged, hashed=False),
+        max_index=int(last.max()) if len(last) else index_base - 1,
+        least_zero=int(first.min()) if len(first) else 1 << 32,
+        n_zeros=int(merged.zeros.sum()),
+        n_sorted=int(np.count_nonzero(unsorted[good])),
+        n_merged=int(merged.entries.sum()),
+    )
+
+
+def _hashed(text: NDArray[np.uint8], rows: Rows, bits: int) -> Rows:
+    """Replace indices by their hashes, and add up what collides."""
+    arrays = rows.indptr, rows.indices, rows.decimals.mantissa, rows.decimals.exponent
+    reshape.hash_indices(rows.indices, bits)
+    reshape.sort(*arrays)
+    merged = reshape.merge(*arrays, True)
+    return replace(
+        _kept(text, rows, merged, hashed=True),
+        max_index=(1 << bits) - 1,
+        n_zeros=rows.n_zeros + int(merged.zeros.sum()),
+        n_collisions=int(merged.entries.sum()),
+    )
+
+
+def _kept(text: NDArray[np.uint8], rows: Rows, merged: Merged, hashed: bool) -> Rows:
+    """Return rows whose arrays were merged in place, without those that were refused."""
+    bad = np.flatnonzero(merged.why)
+    indptr, labels, nnz = rows.indptr, rows.label_decimals, int(rows.indptr[-1])
+    faults = rows.faults
+    if len(bad):
+        good = merged.why == 0
+        indptr = np.concatenate(([0], np.cumsum(np.diff(indptr)[good])))
+        labels = Decimals(labels.mantissa[good], labels.exponent[good])
+        wanted = {int(i): (int(merged.why[i]), int(merged.index[i])) for i in bad}
+        found = refused_rows(text, wanted, {fault.line for fault in faults}, hashed)
+        faults = tuple(sorted([*faults, *found], key=lambda fault: fault.line))
+    return replace(
+        rows,
+        indptr=indptr,
+        indices=rows.indices[:nnz],
+        decimals=rows.decimals[:nnz],
+        label_decimals=labels,
+        faults=faults,
     )

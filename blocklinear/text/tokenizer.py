@@ -375,8 +375,8 @@ def parse_lines(
     """Read whole lines of LIBSVM text.
 
     A faulty line leaves no row and one entry in `faults`; reading stops when `faults` is full.
-    Explicit zeros are dropped and counted, but their indices count for `MAX_INDEX`, and the least of
-    them is `LEAST_ZERO`. Unless `lenient` is `STRICT`: then they are kept, and neither is told.
+    If `STRICT`, explicit zeros are dropped and counted, but their indices count for `MAX_INDEX`,
+    and the least of them is `LEAST_ZERO`. Otherwise they are kept, and neither is told.
 
     Parameters
     ----------

@@ -3,12 +3,10 @@
 from dataclasses import dataclass
 
 from blocklinear.errors import MemoryBudgetError
-from blocklinear.memory import PROCESS_BYTES, format_size
+from blocklinear.memory import PROCESS_BYTES, WEIGHT_VECTORS, format_size
 from blocklinear.options import TrainOptions
 from blocklinear.store.manifest import BlockRecord, Manifest
 
-WEIGHT_VECTORS = 3
-"""w, the running average of w, and the w recomputed by a certificate."""
 _LOADED_ROW_BYTES = 32  # a row in a buffer: pointer, label, norm, number
 _SOLVED_ROW_BYTES = 24  # a row being worked on: sign, alpha, place in the order
 

@@ -146,6 +146,8 @@ class _Run:
                 "outer_iterations": self.outer,
                 "stopped": stopped,
                 "seed": options.seed,
+                "hash_bits": manifest.hash_bits,
+                "normalize": manifest.normalize,
                 "store": manifest.fingerprint,
                 "written_by": __version__,
             },

@@ -119,8 +119,11 @@ def test_the_advice_is_an_option_that_exists(split):
     """Where a message names an option of `split`, giving it helps or at least parses."""
     for name, *_ in FAULTS:
         for option in re.findall(r"--[a-z-]+", split(DATA / f"{name}.svm", code=3).err):
-            assert option == "--index-base"
+            assert option in ("--index-base", "--unsorted", "--duplicates")
     assert split(DATA / "zero_index.svm", options=["--index-base", "0"]).code == 0
+    assert split(DATA / "zero_index.svm", options=["--index-base", "auto"]).code == 0
+    assert split(DATA / "unsorted_index.svm", options=["--unsorted", "sort"]).code == 0
+    assert split(DATA / "duplicate_index.svm", options=["--duplicates", "sum"]).code == 0
 
 
 def test_a_long_token_is_escaped_and_cut(tmp_path, split):

@@ -63,6 +63,7 @@ def write_batch(folder, pieces, plan, index_base=1, threads=2, **options):
         seed=options.seed,
         order=options.order,
         index_base=index_base,
+        hash_bits=0,
         n_features=writer.max_index - index_base + 1,
         n_rows=writer.n_rows,
         nnz=writer.nnz,
@@ -70,6 +71,7 @@ def write_batch(folder, pieces, plan, index_base=1, threads=2, **options):
         next_block=writer.next_block,
         dtype=options.dtype,
         compression=options.compression,
+        normalize=options.normalize,
         labels=labels,
         batches=[{"name": "b1", "rows": writer.n_rows, "sources": []}],
         blocks=blocks,
@@ -176,8 +178,9 @@ def store_of_chunk(folder, data, rows=3, nnz=3, **changes):
     record = writer.finish("b1")
     facts = {
         "format": 1, "generation": 1, "written_by": "0.1.0", "seed": 0, "order": "random",
-        "index_base": 1, "n_features": 3, "n_rows": rows, "nnz": nnz, "next_row": 100,
-        "next_block": 1, "dtype": "float64", "compression": "none", "labels": None,
+        "index_base": 1, "hash_bits": 0, "n_features": 3, "n_rows": rows, "nnz": nnz,
+        "next_row": 100, "next_block": 1, "dtype": "float64", "compression": "none",
+        "normalize": "none", "labels": None,
         "batches": [{"name": "b1", "rows": rows, "sources": []}], "blocks": [record],
     } | changes  # fmt: skip
     manifest = Manifest(**facts)

@@ -52,9 +52,11 @@ def mixed(tmp_path):
 def test_threads_and_slabs_change_nothing(threads, piece, mixed):
     path, (rows, refused, blank) = mixed
     options = SmallSlabs(threads=threads, piece=piece, on_error="skip")
-    reader = RowReader([path], options)
+    skipped = []
+    reader = RowReader([path], options, skipped.append)
     assert [row for part in reader for row in tokenized(part)] == rows
-    assert [error.line - 1 for error in reader.skipped] == refused
+    assert [error.line - 1 for error in skipped] == refused
+    assert reader.skipped == len(refused)
     (source,) = reader.provenance
     assert (source["rows"], source["blank"]) == (len(rows), blank)
     assert (source["lines"], source["skipped"]) == (1500, len(refused))

@@ -1,0 +1,50 @@
+"""``blocklinear check``."""
+
+import argparse
+import sys
+from typing import Any
+
+from blocklinear.cli.common import add_budget, add_index_base, add_row_options, given
+
+
+def add_parser(commands: Any) -> None:
+    """Add the command."""
+    parser = commands.add_parser(
+        "check",
+        help="read LIBSVM text and say what is in it, and what is wrong",
+        description="Read LIBSVM text as split does, without making a store. Problems go to "
+        "stderr, the first 20 of them.",
+        epilog="exit status: 0 no problems, 2 usage, 3 problems, 6 an input cannot be read",
+    )
+    parser.add_argument("inputs", nargs="+", metavar="INPUT", help="LIBSVM text, or - for stdin")
+    add_index_base(parser)
+    add_row_options(parser)
+    parser.add_argument(
+        "--require-final-newline", action="store_true", help="refuse text that may be cut short"
+    )
+    parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
+    add_budget(parser)
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the command."""
+    from blocklinear.options import TextOptions
+    from blocklinear.text.check import check
+
+    text: Any = given(threads=args.threads, memory_bytes=args.memory)
+    options = TextOptions(
+        index_base=args.index_base,
+        unsorted=args.unsorted,
+        duplicates=args.duplicates,
+        require_final_newline=args.require_final_newline,
+        **text,
+    )
+    report = check(args.inputs, options)
+    print(report.to_json() if args.json else report.summary())
+    if not args.json:
+        for problem in report.problems:
+            print(problem, file=sys.stderr)
+        if report.n_problems > len(report.problems):
+            print(f"and {report.n_problems - len(report.problems)} more", file=sys.stderr)
+    return 3 if report.n_problems else 0

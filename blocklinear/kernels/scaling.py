@@ -1,0 +1,39 @@
+"""Rows scaled to Euclidean norm 1."""
+
+import numpy as np
+from numba import njit
+
+
+@njit(cache=True, nogil=True)
+def normalize_rows(lengths, values, sq_norm):
+    r"""Divide each row by its Euclidean norm, in place.
+
+    x_i <- x_i / ||x_i||,   ||x_i|| = sqrt(sum_j x_ij^2),   and x_i stays where that is 0.
+
+    Where the squares could overflow or vanish they are taken of x_i / max_j |x_ij|.
+
+    Parameters
+    ----------
+    lengths : int64[n_rows]   entries per row; their sum is values.shape[0] (checked by the caller)
+    values : float64[nnz] or float32[nnz]       changed
+    sq_norm : float64[n_rows] written: x_i' x_i of the scaled row, as its rounded values give it
+    """
+    start = 0
+    for i in range(lengths.shape[0]):
+        stop = start + lengths[i]
+        largest = 0.0
+        for p in range(start, stop):
+            largest = max(largest, abs(np.float64(values[p])))
+        unit = 1.0 if 1e-140 < largest < 1e140 or largest == 0.0 else largest
+        total = 0.0
+        for p in range(start, stop):
+            x = np.float64(values[p]) / unit
+            total += x * x
+        norm = np.sqrt(total) if largest > 0.0 else 1.0
+        total = 0.0
+        for p in range(start, stop):
+            values[p] = np.float64(values[p]) / unit / norm
+            x = np.float64(values[p])
+            total += x * x
+        sq_norm[i] = total
+        start = stop

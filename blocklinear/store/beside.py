@@ -1,0 +1,54 @@
+"""A store beside its source: made when first needed, reused only while the source is the same."""
+
+import hashlib
+import os
+from pathlib import Path
+from typing import Any
+
+from blocklinear.errors import BlocklinearError, storage_errors
+from blocklinear.events import Listener, Warned, ignore
+from blocklinear.options import SplitOptions
+from blocklinear.store.split import split
+from blocklinear.store.store import BlockStore
+
+
+def store_of(
+    path: str | os.PathLike[str], options: SplitOptions | None = None, listener: Listener = ignore
+) -> BlockStore:
+    """Open the store at `path`; if LIBSVM text is there, the store ``PATH.blocks`` made from it.
+
+    That store is reused while size, time of change and SHA-256 of the text are those it was made
+    from, and made anew otherwise.
+
+    Raises
+    ------
+    BlocklinearError
+        What `BlockStore.open` or `split` raise.
+    """
+    source = Path(path)
+    if not source.is_file():
+        return BlockStore.open(source)
+    target = source.with_name(f"{source.name}.blocks")
+    if target.exists():
+        if _made_from(target, source):
+            return BlockStore.open(target)
+        listener(Warned(f"{source}: changed since {target.name} was made: splitting it again"))
+    chosen = options or SplitOptions()
+    return split([source], target, SplitOptions(**{**vars(chosen), "force": True}), listener)
+
+
+def _made_from(store: Path, source: Path) -> bool:
+    """Say whether `store` holds the rows of `source` and nothing else."""
+    try:
+        batches = BlockStore.open(store).manifest.batches
+    except BlocklinearError:
+        return False
+    sources: list[dict[str, Any]] = [s for batch in batches for s in batch["sources"]]
+    if len(sources) != 1:
+        return False
+    with storage_errors(source, "read"), open(source, "rb") as stream:
+        found = os.fstat(stream.fileno())
+        if (found.st_size, found.st_mtime_ns) != (sources[0]["size"], sources[0]["mtime_ns"]):
+            return False
+        digest: str = sources[0]["sha256"]
+        return hashlib.file_digest(stream, "sha256").hexdigest() == digest
