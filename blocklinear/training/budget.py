@@ -6,7 +6,10 @@ from blocklinear.errors import MemoryBudgetError
 from blocklinear.memory import PROCESS_BYTES, WEIGHT_VECTORS, format_size
 from blocklinear.options import TrainOptions
 from blocklinear.store.manifest import BlockRecord, Manifest
+from blocklinear.training.problems import SQUARED_HINGE
 
+NEWTON_VECTORS = 10
+"""What Newton steps need beside these: two points, directions and residuals."""
 _LOADED_ROW_BYTES = 32  # a row in a buffer: pointer, label, norm, number
 _SOLVED_ROW_BYTES = 24  # a row being worked on: sign, alpha, place in the order
 
@@ -17,10 +20,11 @@ ENOUGH_BLOCKS = 16
 
 @dataclass(frozen=True)
 class MemoryPlan:
-    """Blocks a visit, and bytes for decoded blocks that stay in memory."""
+    """Blocks a visit, bytes for decoded blocks that stay in memory, and room for Newton steps."""
 
     group: int
     pin_bytes: int
+    newton: bool
 
 
 def plan_memory(manifest: Manifest, options: TrainOptions) -> MemoryPlan:
@@ -52,7 +56,10 @@ def plan_memory(manifest: Manifest, options: TrainOptions) -> MemoryPlan:
             f"give --memory {-(-needed >> 20) + 1}M or more"
             + (", or a smaller --group" if group > 1 else ", or split into more blocks"),
         )
-    return MemoryPlan(group, options.memory_bytes - needed)
+    spare = options.memory_bytes - needed
+    newton_bytes = 8 * NEWTON_VECTORS * (manifest.n_features + 1)
+    newton = options.solver == SQUARED_HINGE and newton_bytes <= spare
+    return MemoryPlan(group, spare - newton_bytes if newton else spare, newton)
 
 
 def _group_bytes(manifest: Manifest, group: int) -> int:

@@ -26,7 +26,8 @@ class Certificate:
     primal : float            P of the model: 1/2 w'w + sum C_i loss_i
     dual : float              D(alpha) with the recomputed w'; P* >= D
     gap : float               (primal - dual) / primal, so that P - P* <= gap * P
-    drift : float             |w - w'| / |w'|, of the maintained w
+    drift : float             |w - w'| / |w'| of the w that coordinate descent maintains; 0 after
+                              Newton steps, which maintain none
     average : bool            whether the model is the running average of w
     """
 

@@ -21,9 +21,12 @@ from blocklinear.store.store import BlockStore
 from blocklinear.training.budget import plan_memory
 from blocklinear.training.certificate import Certificate, certify, relative_gap
 from blocklinear.training.duals import Duals
+from blocklinear.training.newton import Newton, Point
 from blocklinear.training.problems import BinaryProblem, binary_problem
 from blocklinear.training.schedule import row_order, visits
 
+NEWTON_AFTER = 300
+"""Outer iterations of coordinate descent before Newton steps, LIBLINEAR's limit for -s 1."""
 AVERAGED_POINTS = 8
 """The running average of w takes at least so many points of an outer iteration."""
 
@@ -121,6 +124,26 @@ class _Run:
             rss_bytes=anonymous_bytes(),
         )
 
+    def stepped(self, point: Point) -> OuterIteration:
+        """Return the report of a Newton step; its certificate needs no further pass."""
+        certificate = point.certificate
+        return OuterIteration(
+            outer=self.outer,
+            seconds=time.perf_counter() - self.started,
+            load_s=0.0,
+            wait_s=0.0,
+            solve_s=0.0,
+            bytes_read=0,
+            dual=certificate.dual,
+            primal=certificate.primal,
+            gap=certificate.gap,
+            certified=True,
+            violation=float(np.abs(point.gradient).max(initial=0.0)),
+            n_sv=point.n_sv,
+            n_models=1,
+            rss_bytes=anonymous_bytes(),
+        )
+
     def certify(self, loader: GroupLoader) -> Certificate:
         """Pass over the data once more, and put the better candidate's place in the certificate."""
         stream = loader.stream(self.visits(self.outer + 1))
@@ -182,6 +205,11 @@ class _Stopping:
         if report.outer < self._not_before:
             return False
         return gap is None or self._ratio * report.gap <= gap
+
+    @property
+    def by_gap_alone(self) -> bool:
+        """Whether nothing but the gap was asked for; violations are a matter of the dual."""
+        return self._options.tolerance is None
 
     def holds(self, report: OuterIteration, certificate: Certificate) -> bool:
         """Say whether the certified gap is small enough; learn from it when it is not."""
@@ -251,19 +279,52 @@ def _train(run: _Run, loader: GroupLoader) -> LinearModel:
         ending = stopping.exhausted(report)
         if not ending and not stopping.wants_certificate(report):
             run.listener(report)
+            if report.outer >= NEWTON_AFTER and run.memory.newton and stopping.by_gap_alone:
+                return _train_on(run, loader, stopping)
             continue
         certificate = run.certify(loader)
         converged = stopping.holds(report, certificate)
         run.listener(_certified(run, report, certificate))
         if converged or ending:
-            if not converged:
-                run.listener(
-                    Warned(
-                        f"not converged after {ending}: the gap is {certificate.gap:.3g}; "
-                        "the model is the best so far"
-                    )
-                )
-            return run.model(certificate, "converged" if converged else ending)
+            return _finish(run, certificate, "" if converged else ending)
+
+
+def _train_on(run: _Run, loader: GroupLoader, stopping: "_Stopping") -> LinearModel:
+    """Go on with Newton steps on the primal, as LIBLINEAR does."""
+    run.listener(
+        Warned(
+            f"not converged after {run.outer} outer iterations of coordinate descent: "
+            "going on with Newton steps on the primal"
+        )
+    )
+    descended = run.outer
+    newton = Newton(
+        lambda: loader.stream(run.visits(run.outer + 1)), run.problem, run.duals, run.bias
+    )
+    point: Point | None = newton.at(run.w.copy())
+    while point is not None:
+        run.outer, run.w[:], last = descended + newton.n_passes, point.w, point
+        report = run.stepped(point)
+        run.listener(report)
+        converged = stopping.holds(report, point.certificate)
+        ending = stopping.exhausted(report)
+        if converged or ending:
+            return _finish(run, point.certificate, "" if converged else ending)
+        left = run.options.max_outer - run.outer
+        point = newton.step(point, min(left, len(run.w) + 50))
+    return _finish(run, last.certificate, f"{run.outer} outer iterations, where rounding ends it")
+
+
+def _finish(run: _Run, certificate: Certificate, ending: str) -> LinearModel:
+    """Return the model; say so if it is not as good as was asked for."""
+    if ending:
+        run.listener(
+            Warned(
+                f"not converged after {ending}: the gap is {certificate.gap:.3g}; "
+                "the model is the best so far"
+            )
+        )
+    return run.model(certificate, ending or "converged")
 
 
 def _certified(run: _Run, report: OuterIteration, certificate: Certificate) -> OuterIteration:

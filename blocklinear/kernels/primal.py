@@ -1,0 +1,73 @@
+"""Passes over rows for Newton steps on the primal of the squared-hinge SVM (Fan, appendix D)."""
+
+from numba import njit
+
+LOSS, SUM_ALPHA, SUM_SQUARES, N_SUPPORT = 0, 1, 2, 3
+N_TERMS = 4
+
+
+@njit(cache=True, nogil=True, fastmath={"reassoc", "contract", "nsz"})
+def _dot(indices, values, start, stop, w):
+    """Return x_i' w for the row that occupies start..stop-1."""
+    total = 0.0
+    for p in range(start, stop):
+        total += w[indices[p]] * values[p]
+    return total
+
+
+@njit(cache=True, nogil=True)
+def gradient_rows(indptr, indices, values, y, cost, bias, w, alpha, pull, curvature, terms):
+    """Add what the rows contribute to value, gradient and curvature of the primal at `w`.
+
+        P(w) = 1/2 w'w + sum C_i s_i**2,   s_i = max(0, 1 - y_i w'x_i),   alpha_i = 2 C_i s_i,
+        gradient = w - sum alpha_i y_i x_i,   diag(Hessian) = 1 + sum_{s_i > 0} 2 C_i x_i**2
+
+    Parameters
+    ----------
+    indptr, indices, values, y, cost, bias, w :     as for `dual.dcd_epoch`
+    alpha : float64[n_rows]   written; dual feasible, and optimal when `w` is
+    pull : float64[n_features + 1]      added to: sum alpha_i y_i x_i
+    curvature : float64[n_features + 1] added to: sum_{s_i > 0} 2 C_i x_i**2
+    terms : float64[N_TERMS]  added to: sum C_i s_i**2, sum alpha_i, sum alpha_i**2 / (2 C_i), count
+    """
+    last = w.shape[0] - 1
+    for i in range(y.shape[0]):
+        start, stop = indptr[i], indptr[i + 1]
+        slack = 1.0 - y[i] * (_dot(indices, values, start, stop, w) + bias * w[last])
+        if slack <= 0.0:
+            alpha[i] = 0.0
+            continue
+        double_cost = 2.0 * cost[1 if y[i] > 0 else 0]
+        alpha[i] = double_cost * slack
+        terms[LOSS] += 0.5 * double_cost * slack * slack
+        terms[SUM_ALPHA] += alpha[i]
+        terms[SUM_SQUARES] += alpha[i] * slack
+        terms[N_SUPPORT] += 1
+        step = alpha[i] * y[i]
+        for p in range(start, stop):
+            pull[indices[p]] += step * values[p]
+            curvature[indices[p]] += double_cost * values[p] * values[p]
+        pull[last] += step * bias
+        curvature[last] += double_cost * bias * bias
+
+
+@njit(cache=True, nogil=True)
+def hessian_rows(indptr, indices, values, y, cost, bias, alpha, v, product):
+    """Add what the rows contribute to (Hessian - I) v: sum over alpha_i > 0 of 2 C_i x_i (x_i' v).
+
+    Parameters
+    ----------
+    indptr, indices, values, y, cost, bias :    as for `dual.dcd_epoch`
+    alpha : float64[n_rows]   as `gradient_rows` left it
+    v : float64[n_features + 1]
+    product : float64[n_features + 1]   added to
+    """
+    last = v.shape[0] - 1
+    for i in range(y.shape[0]):
+        if alpha[i] > 0.0:
+            start, stop = indptr[i], indptr[i + 1]
+            step = _dot(indices, values, start, stop, v) + bias * v[last]
+            step *= 2.0 * cost[1 if y[i] > 0 else 0]
+            for p in range(start, stop):
+                product[indices[p]] += step * values[p]
+            product[last] += step * bias
