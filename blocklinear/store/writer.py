@@ -193,7 +193,8 @@ class BatchWriter:
         self.n_rows = self.nnz = 0
         self.max_index = -1
         self._labels = LabelTable([] if labels is None else labels)
-        self._finished: list[tuple[BlockRecord, dict[float, int]]] = []
+        self._sync = ThreadPoolExecutor(1, "sync")  # waits for the disk while rows go on
+        self._finished: list[tuple[Future[BlockRecord], dict[float, int]]] = []
         self._arena = Arena(plan.open_blocks, SPARE_SLOTS, plan.chunk_entries)
         self._open: list[_OpenBlock] = []
         self._generation_bytes = 0.0
@@ -203,6 +204,7 @@ class BatchWriter:
 
     def __exit__(self, *error: object) -> None:
         self._disk.shutdown(cancel_futures=True)
+        self._sync.shutdown(cancel_futures=True)
 
     def append(self, rows: Rows) -> None:
         """Add rows; they are numbered in the order they come."""
@@ -290,7 +292,8 @@ class BatchWriter:
             self._flush(b)
         self._drain(0)
         for block in self._open:
-            self._finished.append((block.writer.finish(self._batch), block.tally))
+            record = self._sync.submit(block.writer.finish, self._batch)
+            self._finished.append((record, block.tally))
         self._open = []
         self._generation_bytes = 0.0
 
@@ -299,6 +302,7 @@ class BatchWriter:
         self._close_generation()
         labels = self._labels
         records = [
-            replace(record, label_counts=labels.counts(tally)) for record, tally in self._finished
+            replace(record.result(), label_counts=labels.counts(tally))
+            for record, tally in self._finished
         ]
         return records, labels.labels
