@@ -3,7 +3,7 @@
 A line of output is one run: its seconds and outer iterations, by which fraction of P its objective
 exceeds the reference, and the gap that was certified. A run passes when it converged, when the
 excess is at most the tolerance of its solver, and when it is at most the certified gap. The
-reference is scikit-learn's LinearSVC, which is LIBLINEAR, at a tight tolerance.
+reference is LIBLINEAR, as scikit-learn has it, at a tight tolerance.
 
     python bench/objectives.py [--data DIR] [--only NAME] [--solver 1] [--cost 0.1] ...
 
@@ -28,11 +28,13 @@ import numpy as np
 from scipy import sparse
 from sklearn.datasets import load_svmlight_file
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.svm import LinearSVC
+from sklearn.linear_model import LogisticRegression
+from sklearn.svm import LinearSVC, LinearSVR
 
 from blocklinear import BlockStore, SplitOptions, TrainOptions, split, train
 
-SQUARED_HINGE, HINGE = 1, 3
+SQUARED_HINGE, HINGE, LOGISTIC, L2_SVR, L1_SVR = 1, 3, 7, 12, 13
+EPSILON = 0.1
 BUNDLED = ("heart_scale", "phishing", "agaricus", "a9a")
 LARGER = {
     "rcv1_vw1000": "rcv1_vw1000.train.svm.bz2",
@@ -71,7 +73,7 @@ def grid(args: argparse.Namespace) -> Iterator[Case]:
             if group > blocks:
                 continue
             for cost, bias, solver in product(args.cost, args.bias, args.solver):
-                loose = solver == HINGE and name in BUNDLED
+                loose = solver in (HINGE, L1_SVR) and name in BUNDLED
                 within = 1e-3 if loose else 1e-6
                 yield Case(name, paths[name], blocks, group, cost, bias, solver, within)
 
@@ -92,32 +94,39 @@ def optimum(path: Path, solver: int, cost: float, bias: float) -> float:
     X, y = rows(path)
     if bias >= 0:
         X = sparse.hstack([X, np.full((len(y), 1), bias)], format="csr")
-    squared = solver == SQUARED_HINGE
-    svc = LinearSVC(
-        C=cost,
-        loss="squared_hinge" if squared else "hinge",
-        dual=not squared,
-        tol=1e-12 if squared else 1e-8,
-        max_iter=1000 if squared else 200_000,
-        fit_intercept=False,
-        random_state=0,
-    )
+    dual = solver in (HINGE, L1_SVR)
+    how = {
+        "C": cost, "dual": dual, "tol": 1e-8 if dual else 1e-12,
+        "max_iter": 200_000 if dual else 1000, "fit_intercept": False, "random_state": 0,
+    }  # fmt: skip
+    found = {
+        SQUARED_HINGE: lambda: LinearSVC(loss="squared_hinge", **how),
+        HINGE: lambda: LinearSVC(loss="hinge", **how),
+        LOGISTIC: lambda: LogisticRegression(solver="liblinear", **how),
+        L2_SVR: lambda: LinearSVR(epsilon=EPSILON, loss="squared_epsilon_insensitive", **how),
+        L1_SVR: lambda: LinearSVR(epsilon=EPSILON, loss="epsilon_insensitive", **how),
+    }[solver]()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        svc.fit(X, y)
-    w = svc.coef_[0]
-    slack = np.maximum(0.0, 1 - np.where(y == svc.classes_[1], 1, -1) * (X @ w))
-    return float(0.5 * w @ w + cost * (slack ** (2 if squared else 1)).sum())
+        found.fit(X, y)
+    w = found.coef_.ravel()
+    f, t = X @ w, np.where(y == y.max(), 1, -1)
+    slack, excess = np.maximum(0.0, 1 - t * f), np.maximum(0.0, abs(f - y) - EPSILON)
+    losses = {
+        SQUARED_HINGE: slack**2, HINGE: slack, LOGISTIC: np.logaddexp(0, -t * f),
+        L2_SVR: excess**2, L1_SVR: excess,
+    }  # fmt: skip
+    return float(0.5 * w @ w + cost * losses[solver].sum())
 
 
-def run(case: Case, folder: Path, time_limit_s: float) -> bool:
+def run(case: Case, folder: Path, time_limit_s: float, selection: str) -> bool:
     """Train, print the line of one run, and say whether it passed."""
     path = folder / f"{case.data}.{case.blocks}"
     if not path.exists():
         split([case.path], path, SplitOptions(blocks=case.blocks))
     options = TrainOptions(
         solver=case.solver, cost=case.cost, bias=case.bias, gap=case.within, group=case.group,
-        max_outer=10**9, time_limit_s=time_limit_s,
+        epsilon=EPSILON, selection=selection, max_outer=10**9, time_limit_s=time_limit_s,
     )  # fmt: skip
     started = time.perf_counter()
     model = train(BlockStore.open(path), options)
@@ -150,6 +159,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--data", type=Path, default=bundled, help="folder of the small sets")
     parser.add_argument("--only", action="append", metavar="NAME", help="this set; repeatable")
     parser.add_argument("--solver", type=int, nargs="+", default=[SQUARED_HINGE, HINGE])
+    parser.add_argument("--selection", default="active", help="rows of an epoch, as of `train`")
     parser.add_argument("--cost", type=float, nargs="+", default=[0.1, 1.0, 10.0])
     parser.add_argument("--bias", type=float, nargs="+", default=[-1.0, 1.0])
     parser.add_argument("--blocks", type=int, nargs="+", default=[1, 4, 17])
@@ -170,7 +180,7 @@ def main() -> int:
     print("data         blocks group      C bias  -s  seconds  outer     excess       gap")
     started, passed = time.perf_counter(), []
     with tempfile.TemporaryDirectory() as folder:
-        passed = [run(case, Path(folder), args.time_limit) for case in grid(args)]
+        passed = [run(case, Path(folder), args.time_limit, args.selection) for case in grid(args)]
     seconds = time.perf_counter() - started
     print(f"{len(passed)} runs, {passed.count(False)} failed, {seconds:.0f} s")
     return 0 if passed and all(passed) else 1

@@ -9,33 +9,47 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from blocklinear.errors import BlocklinearError
     from blocklinear.model.linear import LinearModel
-    from blocklinear.options import SplitOptions, TextOptions, TrainOptions
+    from blocklinear.options import AddOptions, SplitOptions, TextOptions, TrainOptions
+    from blocklinear.store.adding import add
+    from blocklinear.store.changes import remove
+    from blocklinear.store.merging import compact
     from blocklinear.store.split import split
     from blocklinear.store.store import BlockStore
     from blocklinear.text.check import check
+    from blocklinear.training.garbage import collect_garbage
     from blocklinear.training.loop import train
 
 __version__ = "0.1.0"
 
 _HOMES = {
+    "AddOptions": "blocklinear.options",
     "BlockStore": "blocklinear.store.store",
     "BlocklinearError": "blocklinear.errors",
     "LinearModel": "blocklinear.model.linear",
     "SplitOptions": "blocklinear.options",
     "TextOptions": "blocklinear.options",
     "TrainOptions": "blocklinear.options",
+    "add": "blocklinear.store.adding",
     "check": "blocklinear.text.check",
+    "collect_garbage": "blocklinear.training.garbage",
+    "compact": "blocklinear.store.merging",
+    "remove": "blocklinear.store.changes",
     "split": "blocklinear.store.split",
     "train": "blocklinear.training.loop",
 }
 __all__ = [
+    "AddOptions",
     "BlockStore",
     "BlocklinearError",
     "LinearModel",
     "SplitOptions",
     "TextOptions",
     "TrainOptions",
+    "add",
     "check",
+    "collect_garbage",
+    "compact",
+    "remove",
     "split",
     "train",
 ]

@@ -7,17 +7,20 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
+_LONGEST_TEXT = 8000
+
 
 class BlocklinearError(Exception):
     """Base of all errors raised on purpose.
 
-    The text is ``place: what`` and, on a second line, ``fix: ...``.
+    The text is ``place: what`` and, on a second line, ``fix: ...``. What is not printable, as it
+    may be in file names, is escaped.
     """
 
     exit_code = 1
 
     def __init__(self, what: str, fix: str = "") -> None:
-        self.what, self.fix = what, fix
+        self.what, self.fix = what, fix = shown(what), shown(fix)
         super().__init__(f"{what}\n  fix: {fix}" if fix else what)
 
     def __reduce__(self) -> tuple[object, ...]:  # survive the trip back from a worker
@@ -77,11 +80,39 @@ class BusyError(BlocklinearError):
     exit_code = 8
 
 
+class StoppedError(BlocklinearError):
+    """The caller asked for an early end; what was reached is saved."""
+
+    exit_code = 130
+
+
+def shown(text: str) -> str:
+    """Return `text` fit for a terminal: what is not printable is escaped, what is endless cut."""
+    if len(text) > _LONGEST_TEXT:
+        text = text[:_LONGEST_TEXT] + "..."
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else _escape(c) for c in text)
+
+
 def quoted(raw: bytes | str, limit: int = 40) -> str:
-    """Return `raw` fit for a message: escaped, quoted, cut to `limit` characters."""
-    text = raw if isinstance(raw, str) else raw.decode("utf-8", "backslashreplace")
-    text = text[: limit + 1].encode("unicode_escape").decode("ascii")
-    return f"'{text}'" if len(text) <= limit else f"'{text[: limit - 3]}...'"
+    """Return `raw` fit for a message: in ASCII, escaped, quoted, cut to `limit` characters."""
+    start = raw[: limit + 1]  # each byte or character makes one or more
+    text = start if isinstance(start, str) else start.decode("utf-8", "surrogateescape")
+    pieces = [c if " " <= c <= "~" and c != "\\" else _escape(c) for c in text]
+    if sum(map(len, pieces)) <= limit:
+        return f"'{''.join(pieces)}'"
+    while sum(map(len, pieces)) > limit - 3:
+        pieces.pop()
+    return f"'{''.join(pieces)}...'"
+
+
+def _escape(character: str) -> str:
+    """Return the escape of a character, or of the byte that Python made a lone surrogate of."""
+    code = ord(character)
+    if 0xDC80 <= code <= 0xDCFF:
+        return f"\\x{code - 0xDC00:02x}"
+    return character.encode("unicode_escape").decode("ascii")
 
 
 @contextlib.contextmanager
@@ -95,8 +126,16 @@ def storage_errors(path: str | os.PathLike[str], doing: str) -> Iterator[None]:
         reason = error.strerror or str(error)
         fix = "check the disk, the path and its permissions"
         if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-            with contextlib.suppress(OSError):
-                free = shutil.disk_usage(Path(path).absolute().parent).free
-                reason += f" ({free >> 10} KiB free)"
             fix = "free some space, or write to another disk"
+            if _is_device(path):
+                fix = "write to another device, or to a file"
+            else:
+                with contextlib.suppress(OSError):
+                    free = shutil.disk_usage(Path(path).absolute().parent).free
+                    reason += f" ({free >> 10} KiB free)"
         raise StorageError(f"{os.fspath(path)}: {doing} failed: {reason}", fix) from error
+
+
+def _is_device(path: str | os.PathLike[str]) -> bool:
+    """Say whether `path` is there and neither a file nor a folder."""
+    return os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path)

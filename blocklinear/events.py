@@ -22,6 +22,15 @@ class SplitProgress:
 
 
 @dataclass(frozen=True)
+class Visited:
+    """Some of the visits of an outer iteration are done."""
+
+    outer: int
+    done: int
+    visits: int
+
+
+@dataclass(frozen=True)
 class OuterIteration:
     """Every block was visited once.
 
@@ -36,9 +45,12 @@ class OuterIteration:
     gap : float               (primal - dual) / primal
     certified : bool          whether the gap is a proven bound
     violation : float         largest minus smallest projected gradient at first touch
-    n_sv : int                rows with alpha > 0
+    n_sv : int                rows with alpha != 0
     n_models : int
+    steps : int               rows worked on, each as often as it was
     rss_bytes : int           resident anonymous memory
+    accuracy : float or None  on held-out rows, from 0 to 1
+    mean_squared_error : float or None  on held-out rows, for regression
     """
 
     outer: int
@@ -54,10 +66,13 @@ class OuterIteration:
     violation: float
     n_sv: int
     n_models: int
+    steps: int
     rss_bytes: int
+    accuracy: float | None = None
+    mean_squared_error: float | None = None
 
 
-Event = Warned | SplitProgress | OuterIteration
+Event = Warned | SplitProgress | Visited | OuterIteration
 Listener = Callable[[Event], None]
 
 

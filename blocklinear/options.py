@@ -3,11 +3,16 @@
 import math
 import os
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
-from blocklinear.errors import UsageError
-from blocklinear.memory import default_budget
+from blocklinear.errors import MemoryBudgetError, UsageError
+from blocklinear.memory import WEIGHT_VECTORS, default_budget
+
+_PLAIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+_LEAST_SLAB_BYTES = 64 << 10
+_MOST_OUTER = 1_000_000
+_PEGASOS_OUTER = 50  # it converges sublinearly: small gaps are out of reach
 
 
 def _check(name: str, value: Any, holds: bool, rule: str) -> None:
@@ -45,6 +50,23 @@ class TextOptions:
     hash_bits : int
         Replace every index by a hash of so many bits, 1 to 31, which makes 2**hash_bits features;
         entries of a row whose features collide are added up. 0 for none.
+    ignore_qid : bool
+        Read over ``qid:N`` after a label, instead of refusing the line.
+    max_features : int or None
+        Refuse the first index that makes more features. None is as many as `memory_bytes` holds the
+        weights of in training; where none are needed, as many as there may be.
+    max_line_bytes : int or None
+        Refuse longer lines; from 64 KiB to an eighth of `memory_bytes`. None is 64 MiB, less under
+        a small budget.
+    max_decompressed : int or None
+        Refuse a compressed input that holds more bytes of text.
+    max_window : int or None
+        Refuse a compressed input that needs more memory to unpack, a quarter of `memory_bytes` at
+        most. None is 128 MiB, less under a small budget.
+    expect_rows : int or None
+        Refuse inputs that do not hold so many rows in all, skipped ones included.
+    expect_sha256 : str or None
+        Refuse an only input whose bytes, as they lie on disk or come in, have another digest.
     """
 
     index_base: int | str = 1
@@ -56,6 +78,13 @@ class TextOptions:
     unsorted: str = "fail"
     duplicates: str = "fail"
     hash_bits: int = 0
+    ignore_qid: bool = False
+    max_features: int | None = None
+    max_line_bytes: int | None = None
+    max_decompressed: int | None = None
+    max_window: int | None = None
+    expect_rows: int | None = None
+    expect_sha256: str | None = None
 
     def __post_init__(self) -> None:
         _check("index base", self.index_base, self.index_base in (0, 1, "auto"), "0, 1 or 'auto'")
@@ -66,6 +95,24 @@ class TextOptions:
         _check("unsorted", self.unsorted, self.unsorted in ("fail", "sort"), "'fail' or 'sort'")
         _check("duplicates", self.duplicates, self.duplicates in ("fail", "sum"), "'fail' or 'sum'")
         _check("hash-bits", self.hash_bits, 0 <= self.hash_bits <= 31, "from 1 to 31, or 0")
+        for name, least, share in (
+            ("max-features", 1, 0),
+            ("max-line-bytes", _LEAST_SLAB_BYTES, 8),
+            ("max-decompressed", 1, 0),
+            ("max-window", 1 << 10, 4),
+            ("expect-rows", 0, 0),
+        ):
+            limit = getattr(self, name.replace("-", "_"))
+            _check(name, limit, limit is None or limit >= least, f"at least {least}")
+            if limit is not None and share and limit > self.memory_bytes // share:
+                raise MemoryBudgetError(
+                    f"{name} is {limit}, more than 1/{share} of what reading may take in memory, "
+                    f"{self.memory_bytes} bytes",
+                    f"give a larger --memory, or a smaller --{name}",
+                )
+        digest = self.expect_sha256
+        hexadecimal = digest is None or re.fullmatch(r"[0-9a-fA-F]{64}", digest) is not None
+        _check("expect-sha256", digest, hexadecimal, "64 hexadecimal digits")
 
     @property
     def smallest_index(self) -> int:
@@ -78,14 +125,25 @@ class TextOptions:
         return self.index_base == "auto" and not self.hash_bits
 
     @property
-    def max_line_bytes(self) -> int:
-        """Longest line accepted: 64 MiB, less under a small budget."""
-        return min(64 << 20, max(1 << 20, self.memory_bytes // 8))
+    def line_limit(self) -> int:
+        """Longest line accepted, in bytes."""
+        return self.max_line_bytes or min(64 << 20, max(1 << 20, self.memory_bytes // 8))
+
+    @property
+    def window_limit(self) -> int:
+        """What unpacking an input may take, in bytes."""
+        return self.max_window or min(128 << 20, max(8 << 20, self.memory_bytes // 4))
+
+    @property
+    def feature_limit(self) -> int:
+        """Features that an input to be trained on may have."""
+        return self.max_features or self.memory_bytes // (8 * WEIGHT_VECTORS)
 
     @property
     def slab_bytes(self) -> int:
         """Size of the pieces parsed in parallel; each holds about three times that in memory."""
-        return min(4 << 20, max(64 << 10, self.memory_bytes // (16 * (self.threads + 2))))
+        wanted = self.memory_bytes // (16 * (self.threads + 2))
+        return min(4 << 20, max(_LEAST_SLAB_BYTES, wanted), self.line_limit)
 
 
 @dataclass(frozen=True)
@@ -131,17 +189,57 @@ class SplitOptions:
 
 
 @dataclass(frozen=True)
-class TrainOptions:
-    """What is trained, and until when.
+class AddOptions:
+    """How text becomes a further batch of a store.
 
     Attributes
     ----------
-    solver : {1, 3}
-        LIBLINEAR's number: 1 squared hinge, 3 hinge loss.
+    text : TextOptions
+        How the text is read. Index base and hashing are those of the store; ``index_base="auto"``
+        stands for them.
+    batch : str or None
+        Name of the batch; None numbers it.
+    blocks : int or None
+        Number of its blocks; None makes them as large as those of the store.
+    allow_duplicate : bool
+        Take an input that the store already has, told by the SHA-256 of its bytes.
+    """
+
+    text: TextOptions = field(default_factory=lambda: TextOptions(index_base="auto"))
+    batch: str | None = None
+    blocks: int | None = None
+    allow_duplicate: bool = False
+
+    def __post_init__(self) -> None:
+        check_batch_name(self.batch)
+        blocks = self.blocks
+        _check("blocks", blocks, blocks is None or 1 <= blocks <= 99_999, "from 1 to 99999")
+
+
+def check_batch_name(name: str | None) -> None:
+    """Refuse a name that a batch may not have."""
+    plain = name is None or _PLAIN_NAME.fullmatch(name) is not None
+    _check("batch", name, plain, "a plain name of letters, digits, dots and dashes")
+
+
+@dataclass(frozen=True)
+class TrainOptions:
+    """What to train and when to stop.
+
+    Attributes
+    ----------
+    solver : {1, 3, 4, 7, 12, 13}
+        LIBLINEAR's number: 1 squared hinge, 3 hinge, 7 logistic loss, each class against the rest
+        where there are more than two; 4 Crammer and Singer's multi-class hinge; regression: 12
+        squared epsilon-insensitive, 13 epsilon-insensitive loss.
+    method : {"dual", "pegasos"}
+        Dual coordinate descent (Yu, Algorithm 2), or Pegasos (Yu, Algorithm 3; hinge loss only).
     cost : float
         C > 0.
     class_weights : tuple of (label, weight)
         Multiply C for rows of a class.
+    epsilon : float
+        Of the losses for regression (LIBLINEAR's ``-p``).
     bias : float
         Value of the implicit bias feature; negative for none. Its weight is regularised.
     gap : float or None
@@ -153,54 +251,116 @@ class TrainOptions:
         Stop after so many outer iterations.
     time_limit_s : float
         Stop after the outer iteration that passes this many seconds.
-    epochs : int
-        Epochs a visit (Yu's BLOCK-L-N).
+    evaluate : str or None
+        LIBSVM text; the model is scored on it after each outer iteration.
+    patience : int or None
+        Stop after so many outer iterations without a better score, and keep the best model.
+    epochs : int or None
+        Epochs a visit (Yu's BLOCK-L-N). None stands for until the violation is at most
+        `inner_tolerance` (BLOCK-L-D), 100 at most.
+    inner_tolerance : float
+    selection : {"active", "permute", "shrink", "avsf", "online"}
+        Rows of an epoch: all, permuted, and those that move swept again between visits; all,
+        permuted; without those that press against a bound (Hsieh, 3.2), from
+        the second epoch of a visit on; often those that paid often (Glasmachers and Dogan, 2013),
+        from the second epoch on; drawn with replacement (Hsieh, Algorithm 2).
     group : int or None
         Blocks a visit; None takes as many as the memory budget holds. 1 is Yu's original.
+    average : bool
+        Solve each visit on its own and average the w, once (Yu, 7.2).
+    sample_blocks : int or None
+        Train on so many blocks only, drawn at random (Yu, 7.1).
+    pegasos_batch : int or None
+        Rows an update of Pegasos; None takes all rows of a visit (BLOCK-P-B), 1 is BLOCK-P-I.
     seed : int
     threads : int
         Threads that read and decode; the result does not depend on it.
     memory_bytes : int
         Budget of the whole process.
     run : str
-        Name of the run, the folder in the store that holds alpha.
+        Name of the run, the folder in the store that holds alpha and checkpoints.
+    resume : bool
+        Go on from the run's checkpoint, if there is one.
+    checkpoint_s : float
+        Seconds between checkpoints.
     """
 
     solver: int = 3
+    method: str = "dual"
     cost: float = 1.0
     class_weights: tuple[tuple[float, float], ...] = ()
+    epsilon: float = 0.1
     bias: float = -1.0
     gap: float | None = None
     tolerance: float | None = None
-    max_outer: int = 1_000_000
+    max_outer: int | None = None
     time_limit_s: float = math.inf
-    epochs: int = 1
+    evaluate: str | None = None
+    patience: int | None = None
+    epochs: int | None = 1
+    inner_tolerance: float = 0.1
+    selection: str = "active"
     group: int | None = None
+    average: bool = False
+    sample_blocks: int | None = None
+    pegasos_batch: int | None = 1
     seed: int = 0
     threads: int = field(default_factory=_cpus)
     memory_bytes: int = field(default_factory=default_budget)
     run: str = "default"
+    resume: bool = False
+    checkpoint_s: float = 60.0
 
     def __post_init__(self) -> None:
         finite = math.isfinite
-        _check("solver", self.solver, self.solver in (1, 3), "1 or 3")
+        _check("solver", self.solver, self.solver in (1, 3, 4, 7, 12, 13), "1, 3, 4, 7, 12 or 13")
+        _check("method", self.method, self.method in ("dual", "pegasos"), "dual or pegasos")
+        pegasos = self.method == "pegasos"
+        _check("solver", self.solver, self.solver == 3 or not pegasos, "3 for pegasos")
         _check("C", self.cost, finite(self.cost) and self.cost > 0, "finite and above 0")
         for label, weight in self.class_weights:
             name = f"weight of class {label:g}"
             _check(name, weight, finite(weight) and weight > 0, "finite and above 0")
+        _check("epsilon", self.epsilon, finite(self.epsilon) and self.epsilon >= 0, "at least 0")
         _check("bias", self.bias, finite(self.bias), "finite")
-        if self.gap is None and self.tolerance is None:
-            object.__setattr__(self, "gap", 0.001)
         for name, limit in (("gap", self.gap), ("tolerance", self.tolerance)):
             _check(name, limit, limit is None or (finite(limit) and limit > 0), "above 0")
         provable = self.gap is None or self.gap >= 1e-12
         _check("gap", self.gap, provable, "at least 1e-12: rounding hides what is smaller")
-        _check("max-outer", self.max_outer, self.max_outer >= 1, "at least 1")
+        if self.gap is None and self.tolerance is None:
+            object.__setattr__(self, "gap", 0.001)
+        if self.max_outer is None:
+            most = 1 if self.average else _PEGASOS_OUTER if pegasos else _MOST_OUTER
+            object.__setattr__(self, "max_outer", most)
+        _check("max-outer", self.max_outer, (self.max_outer or 0) >= 1, "at least 1")
         _check("time-limit", self.time_limit_s, self.time_limit_s > 0, "above 0")
-        _check("epochs", self.epochs, 1 <= self.epochs <= 10_000, "from 1 to 10000")
+        patient = self.patience is None or self.patience >= 1
+        _check("patience", self.patience, patient, "at least 1")
+        evaluated = self.patience is None or self.evaluate is not None
+        _check("patience", self.patience, evaluated, "used with --eval")
+        epochs = self.epochs
+        _check("epochs", epochs, epochs is None or 1 <= epochs <= 10_000, "from 1 to 10000")
+        _check("inner-tol", self.inner_tolerance, self.inner_tolerance > 0, "above 0")
+        known = ("active", "permute", "shrink", "avsf", "online")
+        _check("selection", self.selection, self.selection in known, f"one of {', '.join(known)}")
         _check("group", self.group, self.group is None or self.group >= 1, "at least 1")
+        _check("average", self.average, not (self.average and pegasos), "used without pegasos")
+        sample = self.sample_blocks
+        _check("sample-blocks", sample, sample is None or sample >= 1, "at least 1")
+        batch = self.pegasos_batch
+        _check("pegasos-batch", batch, batch is None or batch >= 1, "at least 1, or block")
         _check("seed", self.seed, 0 <= self.seed < 1 << 63, "from 0 to 2**63 - 1")
         _check("threads", self.threads, 1 <= self.threads <= 256, "from 1 to 256")
         _check("memory", self.memory_bytes, self.memory_bytes >= 1 << 20, "at least 1M")
-        plain = re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", self.run) is not None
+        plain = _PLAIN_NAME.fullmatch(self.run) is not None
         _check("run", self.run, plain, "a plain name of letters, digits, dots and dashes")
+        _check("checkpoint-s", self.checkpoint_s, self.checkpoint_s > 0, "above 0")
+
+    def course(self) -> dict[str, Any]:
+        """Return, as JSON, the options that a run cannot change when it is resumed."""
+        free = {
+            "gap", "tolerance", "max_outer", "time_limit_s", "evaluate", "patience", "threads",
+            "memory_bytes", "run", "resume", "checkpoint_s",
+        }  # fmt: skip
+        course = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in free}
+        return course | {"class_weights": [list(pair) for pair in self.class_weights]}

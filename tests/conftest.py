@@ -1,5 +1,9 @@
+import os
+
 import numpy as np
 import pytest
+
+os.environ["SOURCE_DATE_EPOCH"] = "1767225600"  # the date of every commit: 2026-01-01
 
 
 @pytest.fixture(autouse=True)

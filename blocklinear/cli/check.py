@@ -5,6 +5,7 @@ import sys
 from typing import Any
 
 from blocklinear.cli.common import add_budget, add_index_base, add_row_options, given
+from blocklinear.cli.reading import add_reading, reading
 
 
 def add_parser(commands: Any) -> None:
@@ -19,30 +20,25 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("inputs", nargs="+", metavar="INPUT", help="LIBSVM text, or - for stdin")
     add_index_base(parser)
     add_row_options(parser)
-    parser.add_argument(
-        "--require-final-newline", action="store_true", help="refuse text that may be cut short"
-    )
     parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
     add_budget(parser)
+    add_reading(parser, expecting=False)
     parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
     """Run the command."""
+    from blocklinear.errors import shown
     from blocklinear.options import TextOptions
     from blocklinear.text.check import check
 
     text: Any = given(threads=args.threads, memory_bytes=args.memory)
-    options = TextOptions(
-        index_base=args.index_base,
-        unsorted=args.unsorted,
-        duplicates=args.duplicates,
-        require_final_newline=args.require_final_newline,
-        **text,
-    )
+    options = TextOptions(index_base=args.index_base, **reading(args), **text)
     report = check(args.inputs, options)
     print(report.to_json() if args.json else report.summary())
     if not args.json:
+        for note in report.notes:
+            print(f"warning: {shown(note)}", file=sys.stderr)
         for problem in report.problems:
             print(problem, file=sys.stderr)
         if report.n_problems > len(report.problems):

@@ -1,11 +1,13 @@
 """What several commands share: argument types, progress bars."""
 
 import argparse
+import signal
 import sys
-from typing import TYPE_CHECKING
+from types import FrameType, TracebackType
+from typing import TYPE_CHECKING, Any, Self
 
-from blocklinear.errors import UsageError
-from blocklinear.events import Event, OuterIteration, SplitProgress, Warned
+from blocklinear.errors import UsageError, shown
+from blocklinear.events import Event, OuterIteration, SplitProgress, Visited, Warned
 from blocklinear.memory import parse_size
 
 if TYPE_CHECKING:
@@ -20,7 +22,7 @@ def size(text: str) -> int:
         raise argparse.ArgumentTypeError(error.what) from error
 
 
-def add_budget(parser: argparse.ArgumentParser) -> None:
+def add_budget(parser: Any) -> None:
     """Add ``--memory`` and ``--threads``."""
     parser.add_argument(
         "--memory",
@@ -69,6 +71,47 @@ def given(**options: object) -> dict[str, object]:
     return {name: value for name, value in options.items() if value is not None}
 
 
+class Stopper:
+    """Turns the first SIGINT, SIGTERM or SIGHUP into an answer to `asked`, for work that can save.
+
+    A second one does what it did before.
+    """
+
+    def __init__(self) -> None:
+        self._number = 0
+        self._before: dict[int, Any] = {}
+
+    def __enter__(self) -> Self:
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            self._before[number] = signal.signal(number, self._ask)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        tb: TracebackType | None,
+    ) -> None:
+        self._restore()
+
+    def _restore(self) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def _ask(self, number: int, frame: FrameType | None) -> None:
+        self._number = number
+        self._restore()
+
+    def asked(self) -> bool:
+        """Say whether a signal came."""
+        return self._number != 0
+
+    @property
+    def status(self) -> int:
+        """The exit status that tells of the signal: 130 or 143."""
+        return 130 if self._number == signal.SIGINT else 143
+
+
 class Console:
     """Draws events for people on stderr: a bar on a terminal, plain lines elsewhere.
 
@@ -87,11 +130,13 @@ class Console:
     def __call__(self, event: Event) -> None:
         """Show one event."""
         if isinstance(event, Warned):
-            self._print(f"warning: {event.message}")
+            self._print(f"warning: {shown(event.message)}")
         elif self._quiet:
             return
         elif isinstance(event, SplitProgress):
             self._split(event)
+        elif isinstance(event, Visited):
+            self._visited(event)
         elif isinstance(event, OuterIteration):
             self._outer(event)
 
@@ -116,18 +161,32 @@ class Console:
                 self._print(f"split: {event.bytes_read >> 20} MiB{share}, {event.rows} rows")
             self._next_line_bytes = event.bytes_read + max((total or 0) // 10, 64 << 20)
 
+    def _visited(self, event: Visited) -> None:
+        if not sys.stderr.isatty() or event.visits == 1:
+            return
+        if self._bar is None:
+            from tqdm import tqdm
+
+            self._bar = tqdm(total=event.visits, unit="visit", leave=False)
+        if event.done == 1:
+            self._bar.reset(event.visits)
+            self._bar.set_description(f"outer {event.outer}")
+        self._bar.update(event.done - self._bar.n)
+
     def _outer(self, event: OuterIteration) -> None:
+        score = event.accuracy if event.accuracy is not None else event.mean_squared_error
         if not self._outer_seen:
             self._outer_seen = True
+            name = "" if score is None else "  accuracy" if event.accuracy is not None else "  mse"
             self._print(
                 "outer  seconds     load     wait    solve           primal             dual"
-                "       gap  violation        SV"
+                f"       gap  violation        SV{name}"
             )
         mark = "*" if event.certified else " "
         self._print(
             f"{event.outer:5d} {event.seconds:8.2f} {event.load_s:8.2f} {event.wait_s:8.2f} "
             f"{event.solve_s:8.2f} {event.primal:16.9g} {event.dual:16.9g} {event.gap:9.2e}{mark} "
-            f"{event.violation:9.2e} {event.n_sv:9d}"
+            f"{event.violation:9.2e} {event.n_sv:9d}" + ("" if score is None else f" {score:9.6g}")
         )
 
     def close(self) -> None:

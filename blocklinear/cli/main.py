@@ -8,11 +8,27 @@ import re
 import signal
 import sys
 from collections.abc import Sequence
+from typing import Any, NoReturn
 
 from blocklinear import __version__
-from blocklinear.cli import check, convert, info, predict, split, train, verify
-from blocklinear.errors import BlocklinearError, MemoryBudgetError, StorageError
+from blocklinear.cli import (
+    add,
+    check,
+    compact,
+    convert,
+    info,
+    plot,
+    predict,
+    remove,
+    split,
+    train,
+    verify,
+)
+from blocklinear.cli import gc as collect
+from blocklinear.cli.compiling import compile_without_cache_if_needed
+from blocklinear.errors import BlocklinearError, MemoryBudgetError, StorageError, shown
 
+_NOTHING_COMPILED = ("info", "convert", "remove", "gc", "plot")
 _CLASS_WEIGHT = re.compile(r"-w([+-]?\d[\d.]*)")
 
 
@@ -20,8 +36,18 @@ class _Terminated(BaseException):
     """SIGTERM or SIGHUP arrived."""
 
 
+class _Parser(argparse.ArgumentParser):
+    """Takes options by their whole names only: what is short for one today may not be tomorrow."""
+
+    def __init__(self, **how: Any) -> None:
+        super().__init__(**how, allow_abbrev=False)
+
+    def error(self, message: str) -> NoReturn:
+        super().error(shown(message))
+
+
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="blocklinear",
         description="Train linear classifiers on data that does not fit in memory.",
         epilog="exit status: 0 ok, 2 usage, 3 malformed input, 4 damaged store or model, "
@@ -29,7 +55,10 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"blocklinear {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    for command in (check, split, train, predict, info, verify, convert):
+    for command in (
+        check, split, add, remove, compact, collect, train, predict, info, verify, convert,
+        plot,
+    ):  # fmt: skip
         command.add_parser(commands)
     return parser
 
@@ -80,7 +109,7 @@ def _start_lightly() -> None:
     """
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     sys.modules.setdefault("scipy.linalg", None)  # type: ignore[arg-type]  # import: ImportError
-    gc.set_threshold(100_000, 20, 20)
+    gc.set_threshold(400_000, 20, 20)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -91,8 +120,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for name in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(name, _terminate)
     try:
+        if args.command not in _NOTHING_COMPILED:
+            compile_without_cache_if_needed()
         status: int = args.run(args)
         sys.stdout.flush()
+        gc.freeze()  # at exit nothing is to be searched for cycles: that would take 0.1 s
         return status
     except BlocklinearError as error:
         return _fail(str(error), error.exit_code)
@@ -107,7 +139,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except MemoryError:
         return _fail("out of memory\n  fix: give a smaller --memory", MemoryBudgetError.exit_code)
     except OSError as error:
-        return _fail(f"{error.filename or 'output'}: {error.strerror}", StorageError.exit_code)
+        place = shown(str(error.filename or "standard output"))
+        fix = "check what it goes to, and its permissions"
+        return _fail(f"{place}: {error.strerror}\n  fix: {fix}", StorageError.exit_code)
 
 
 if __name__ == "__main__":

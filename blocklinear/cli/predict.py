@@ -6,6 +6,7 @@ import sys
 from typing import Any
 
 from blocklinear.cli.common import add_row_options
+from blocklinear.cli.reading import add_reading, reading
 
 
 def add_parser(commands: Any) -> None:
@@ -37,8 +38,12 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("--json", action="store_true", help="one JSON object as the result")
     parser.add_argument("-q", "--quiet", action="store_true", help="no result line, no notes")
     add_row_options(parser)
+    parser.add_argument(
+        "--strict", action="store_true", help="refuse features that the model does not know"
+    )
     parser.add_argument("--threads", type=int, help="threads that read text")
     parser.add_argument("--memory", metavar="SIZE", help="budget of the process, as 512M or 4G")
+    add_reading(parser)
     parser.set_defaults(run=run)
 
 
@@ -59,7 +64,7 @@ def run(args: argparse.Namespace) -> int:
     BlocklinearError
         If anything goes wrong; nothing is left under OUT then.
     """
-    from blocklinear.errors import UsageError  # late: --help stays fast
+    from blocklinear.errors import UsageError, shown  # late: --help stays fast
     from blocklinear.memory import parse_size
     from blocklinear.model.linear import LinearModel
     from blocklinear.model.predict import predict_stream, text_memory
@@ -70,9 +75,7 @@ def run(args: argparse.Namespace) -> int:
     ):
         raise UsageError(f"{args.output}: is both model and output", "name another output")
     model = LinearModel.load(args.model)
-    given: dict[str, Any] = {
-        "index_base": model.index_base, "unsorted": args.unsorted, "duplicates": args.duplicates
-    }  # fmt: skip
+    given: dict[str, Any] = {"index_base": model.index_base, **reading(args)}
     if args.threads is not None:
         given["threads"] = args.threads
     if args.memory is not None:
@@ -84,6 +87,7 @@ def run(args: argparse.Namespace) -> int:
         text_options=TextOptions(**given),
         decision=args.decision,
         probability=bool(args.probability),
+        strict=args.strict,
     )
     # Predictions on stdout are not to be mixed with the result line.
     results = sys.stderr if args.output == "-" else sys.stdout
@@ -93,6 +97,8 @@ def run(args: argparse.Namespace) -> int:
         return 0
     if not args.json:
         print(report.summary(), file=results)
+    for note in report.notes:
+        print(f"warning: {shown(note)}", file=sys.stderr)
     if report.unknown_values:
         text = f"{report.unknown_values} values of features that the model does not know: ignored"
         print(f"blocklinear: {text}", file=sys.stderr)

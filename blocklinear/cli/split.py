@@ -5,6 +5,7 @@ import time
 from typing import Any
 
 from blocklinear.cli.common import Console, add_budget, add_index_base, add_row_options, given
+from blocklinear.cli.reading import add_reading, reading
 
 
 def add_parser(commands: Any) -> None:
@@ -58,29 +59,36 @@ def add_parser(commands: Any) -> None:
         "--max-errors", type=int, default=1000, metavar="K", help="lines that may be skipped"
     )
     parser.add_argument(
-        "--require-final-newline", action="store_true", help="refuse text that may be cut short"
+        "--max-features",
+        type=int,
+        metavar="N",
+        help="refuse an index that makes more features (default: as many as --memory holds the "
+        "weights of in training)",
     )
     parser.add_argument("--force", action="store_true", help="replace STORE")
     parser.add_argument("-q", "--quiet", action="store_true", help="no progress")
     add_budget(parser)
+    add_reading(parser)
     parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
     """Run the command."""
+    from blocklinear.errors import UsageError
     from blocklinear.options import SplitOptions, TextOptions
     from blocklinear.store.split import split
 
+    if args.store == "-":
+        raise UsageError("a store is a folder: it cannot go to standard output", "name a folder")
     text: Any = given(threads=args.threads, memory_bytes=args.memory)
     options = SplitOptions(
         text=TextOptions(
             index_base=args.index_base,
             on_error=args.on_error,
             max_errors=args.max_errors,
-            require_final_newline=args.require_final_newline,
-            unsorted=args.unsorted,
-            duplicates=args.duplicates,
             hash_bits=args.hash_bits,
+            max_features=args.max_features,
+            **reading(args),
             **text,
         ),
         blocks=args.blocks,

@@ -1,11 +1,12 @@
 """``blocklinear train``."""
 
 import argparse
+import sys
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from blocklinear.cli.common import Console, add_budget, given
+from blocklinear.cli.common import Console, Stopper, add_budget, given
 
 if TYPE_CHECKING:
     from blocklinear.events import Event, Listener
@@ -17,10 +18,11 @@ def add_parser(commands: Any) -> None:
     parser = commands.add_parser(
         "train",
         help="train a model on a store",
-        description="Dual coordinate descent on groups of blocks, until the certified duality gap "
-        "is small enough. Where both --gap and -e are given, both must hold.",
+        description="Dual coordinate descent (or Pegasos) on groups of blocks, until the certified "
+        "duality gap is small enough. Where both --gap and -e are given, both must hold.",
         epilog="exit status: 0 ok (also when not converged: a warning says so), 2 usage, 3 labels "
-        "do not fit, 4 damaged store, 6 I/O or no space, 7 memory budget, 8 store busy",
+        "do not fit, 4 damaged store, 5 --resume with other options, 6 I/O or no space, 7 memory "
+        "budget, 8 store busy, 130/143 stopped by a signal with a checkpoint saved",
     )
     parser.add_argument(
         "store",
@@ -28,49 +30,117 @@ def add_parser(commands: Any) -> None:
         help="folder made by `split`; or LIBSVM text, then STORE.blocks is made and reused",
     )
     parser.add_argument("model", metavar="MODEL", help="file to write")
-    parser.add_argument(
+    _add_problem(parser.add_argument_group("what to train"))
+    _add_stops(parser.add_argument_group("when to stop"))
+    _add_course(parser.add_argument_group("how to get there"))
+    _add_run(parser.add_argument_group("the run"))
+    parser.set_defaults(run=run)
+
+
+def _add_problem(group: Any) -> None:
+    group.add_argument(
         "-s",
         "--solver",
         type=int,
         default=3,
         metavar="N",
-        help="1 squared hinge, 3 hinge (default)",
+        help="1 squared hinge, 3 hinge (default), 4 Crammer-Singer, 7 logistic; regression: 12 "
+        "squared epsilon-insensitive, 13 epsilon-insensitive",
     )
-    parser.add_argument("-c", "--cost", type=float, default=1.0, metavar="C", help="(default 1)")
-    parser.add_argument(
+    group.add_argument("-c", "--cost", type=float, default=1.0, metavar="C", help="(default 1)")
+    group.add_argument(
+        "-p", "--epsilon", type=float, metavar="EPS", help="of the regressions (default 0.1)"
+    )
+    group.add_argument(
         "-B", "--bias", type=float, default=-1.0, metavar="B", help="bias feature; negative: none"
     )
-    parser.add_argument(
+    group.add_argument(
         "--class-weight",
         action="append",
         default=[],
         metavar="LABEL=W",
         help="multiply C for rows of a class; also written -wLABEL W",
     )
-    parser.add_argument("--gap", type=float, help="relative duality gap to reach (default 0.001)")
-    parser.add_argument(
+
+
+def _add_stops(group: Any) -> None:
+    group.add_argument("--gap", type=float, help="relative duality gap to reach (default 0.001)")
+    group.add_argument(
         "-e", "--tolerance", type=float, metavar="TOL", help="violation to reach, as LIBLINEAR's -e"
     )
-    parser.add_argument(
+    group.add_argument(
         "--max-outer",
         type=int,
         metavar="K",
-        help="outer iterations at most (default: until --gap holds)",
+        help="outer iterations at most (default: until --gap holds; 50 for pegasos)",
     )
-    parser.add_argument("--time-limit", type=float, metavar="SECONDS", help="seconds at most")
-    parser.add_argument("--epochs", type=int, metavar="N", help="epochs a visit (default 1)")
-    parser.add_argument(
+    group.add_argument("--time-limit", type=float, metavar="SECONDS", help="seconds at most")
+    group.add_argument(
+        "--eval", metavar="FILE", help="LIBSVM text to score the model on, each outer iteration"
+    )
+    group.add_argument(
+        "--patience",
+        type=int,
+        metavar="K",
+        help="stop after K outer iterations without a better score, and keep the best model",
+    )
+
+
+def _add_course(group: Any) -> None:
+    group.add_argument(
+        "--method", default="dual", choices=("dual", "pegasos"), help="(default dual)"
+    )
+    group.add_argument(
+        "--epochs", metavar="N|auto", help="epochs a visit (default 1); auto: until --inner-tol"
+    )
+    group.add_argument(
+        "--inner-tol", type=float, metavar="TOL", help="violation that ends a visit (default 0.1)"
+    )
+    group.add_argument(
+        "--selection",
+        choices=("active", "permute", "shrink", "avsf", "online"),
+        help="rows of an epoch: all, and those that move again between visits (default); all; "
+        "without those at a bound; often those that pay; drawn at random",
+    )
+    group.add_argument(
         "--group", type=int, metavar="G", help="blocks a visit (default: by --memory)"
     )
-    parser.add_argument("--seed", type=int, metavar="S", help="of the orders of blocks and rows")
-    parser.add_argument("--run", dest="run_name", metavar="NAME", help="(default: default)")
-    parser.add_argument(
+    group.add_argument(
+        "--average", action="store_true", help="solve each visit alone, once, and average"
+    )
+    group.add_argument("--sample-blocks", type=int, metavar="K", help="train on K blocks only")
+    group.add_argument(
+        "--pegasos-batch", metavar="ROWS|block", help="rows an update of pegasos (default 1)"
+    )
+    group.add_argument("--seed", type=int, metavar="S", help="of the orders of blocks and rows")
+
+
+def _add_run(group: Any) -> None:
+    group.add_argument("--run", dest="run_name", metavar="NAME", help="(default: default)")
+    group.add_argument("--resume", action="store_true", help="go on from the run's checkpoint")
+    group.add_argument(
+        "--checkpoint-s", type=float, metavar="S", help="seconds between checkpoints (default 60)"
+    )
+    group.add_argument(
         "--format", default="native", choices=("native", "liblinear"), help="of MODEL"
     )
-    parser.add_argument("--log", metavar="FILE", help="write a JSON object per outer iteration")
-    parser.add_argument("-q", "--quiet", action="store_true", help="no progress")
-    add_budget(parser)
-    parser.set_defaults(run=run)
+    group.add_argument("--log", metavar="FILE", help="write a JSON object per outer iteration")
+    group.add_argument("-q", "--quiet", action="store_true", help="no progress")
+    add_budget(group)
+
+
+def _number_or(word: str, text: str | None, option: str) -> dict[str, int | None]:
+    """Read an option that is a number, or a word that stands for None; nothing if not given."""
+    from blocklinear.errors import UsageError
+
+    if text is None:
+        return {}
+    if text == word:
+        return {option: None}
+    try:
+        return {option: int(text)}
+    except ValueError:
+        raise UsageError(f"{option} {text!r} is not a number", f"give one, or {word}") from None
 
 
 def _class_weight(text: str) -> tuple[float, float]:
@@ -96,7 +166,7 @@ def _check_liblinear(store: "BlockStore", listener: "Listener") -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run the command."""
-    from blocklinear.errors import StorageError
+    from blocklinear.errors import StoppedError, StorageError
     from blocklinear.model.linear import check_replaceable
     from blocklinear.options import SplitOptions, TextOptions, TrainOptions
     from blocklinear.report.runlog import RunLog
@@ -108,13 +178,26 @@ def run(args: argparse.Namespace) -> int:
         tolerance=args.tolerance,
         max_outer=args.max_outer,
         time_limit_s=args.time_limit,
-        epochs=args.epochs,
+        epsilon=args.epsilon,
+        method=args.method,
+        evaluate=args.eval,
+        patience=args.patience,
+        inner_tolerance=args.inner_tol,
+        selection=args.selection,
         group=args.group,
+        average=args.average,
+        sample_blocks=args.sample_blocks,
+        resume=args.resume,
+        checkpoint_s=args.checkpoint_s,
         seed=args.seed,
         threads=args.threads,
         memory_bytes=args.memory,
         run=args.run_name,
     )
+    if args.average:
+        chosen["epochs"] = None
+    chosen |= _number_or("auto", args.epochs, "epochs")
+    chosen |= _number_or("block", args.pegasos_batch, "pegasos_batch")
     options = TrainOptions(
         solver=args.solver,
         cost=args.cost,
@@ -143,7 +226,15 @@ def run(args: argparse.Namespace) -> int:
             for listener in listeners:
                 listener(event)
 
-        model = train(store, options, tell)
+        with Stopper() as stopper:
+            try:
+                model = train(store, options, tell, stopper.asked)
+            except StoppedError as stopped:
+                console.close()
+                print(f"blocklinear: {stopped}", file=sys.stderr)
+                return stopper.status
+            finally:
+                console.close()
     model.save(args.model, format=args.format)
     proof = model.metadata["certificate"]
     print(

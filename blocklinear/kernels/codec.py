@@ -1,13 +1,17 @@
 """Rows to byte planes and back: the arithmetic of the block codec (see `store.codec`).
 
 A plane holds one byte of each number: plane b of x is ``(x >> 8 b) & 255``. Bytes of one kind lie
-together, so an entropy coder sees one distribution at a time.
+together, so an entropy coder sees one distribution at a time. The last plane has only the bits that
+are left, packed to 1, 2, 4 or 8 bits a number.
+
+Loops are kept free of conditions wherever they can be: the compiler then works on whole vectors.
 """
 
 import numpy as np
 from numba import njit
 
 RAW = 255  # the exponent that marks a float64, as in the tokenizer
+TILE = 2048  # numbers decoded at a time: what is between their planes and them stays in the cache
 
 
 @njit(cache=True, nogil=True)
@@ -22,22 +26,43 @@ def gaps_of(indptr, indices, gaps):
 
     Returns
     -------
-    largest : uint32          largest gap, 0 when there is none
+    bits : uint32             all gaps or-ed together
     """
-    largest = np.uint32(0)
+    gaps[:1] = indices[:1]
+    later, following = indices[1:], gaps[1:]
+    for p in range(later.shape[0]):
+        following[p] = later[p] - indices[p] - np.uint32(1)
     for i in range(indptr.shape[0] - 1):
-        following = np.uint32(0)
-        for p in range(indptr[i], indptr[i + 1]):
-            gap = np.uint32(indices[p] - following)
-            gaps[p] = gap
-            largest = max(largest, gap)
-            following = np.uint32(indices[p] + np.uint32(1))
-    return largest
+        if indptr[i] < indptr[i + 1]:
+            gaps[indptr[i]] = indices[indptr[i]]
+    bits = np.uint32(0)
+    for p in range(gaps.shape[0]):
+        bits |= gaps[p]
+    return bits
+
+
+@njit(cache=True, nogil=True)
+def survey(mantissa, exponent):
+    """Return what there is among numbers, of int64[n] and uint8[n] as the tokenizer leaves them.
+
+    Returns
+    -------
+    bits : int64              all mantissas or-ed together, ``~m`` for a negative m
+    negative : bool           whether one of them is
+    exponents : uint64        bit e is set if exponent e occurs, bit 63 if `RAW` does
+    """
+    bits, signs, exponents = np.int64(0), np.int64(0), np.uint64(0)
+    for k in range(mantissa.shape[0]):
+        bits |= mantissa[k] ^ (mantissa[k] >> 63)
+        signs |= mantissa[k]
+    for k in range(exponent.shape[0]):
+        exponents |= np.uint64(1) << np.uint64(exponent[k] & 63)
+    return bits, signs < 0, exponents
 
 
 @njit(cache=True, nogil=True)
 def take_doubles(mantissa, double, exponent, doubles):
-    """Move the float64 numbers out of `mantissa`, leaving 0 there; measure what stays.
+    """Move the float64 numbers out of `mantissa`, leaving 0 there.
 
     Parameters
     ----------
@@ -47,18 +72,44 @@ def take_doubles(mantissa, double, exponent, doubles):
 
     Returns
     -------
-    n_doubles, least, largest : int     count moved; range of the mantissas that stay, 0 included
+    n_doubles : int           count moved
     """
     n_doubles = 0
-    least = largest = np.int64(0)
     for k in range(mantissa.shape[0]):
         if exponent[k] == RAW:
             doubles[n_doubles] = double[k]
             n_doubles += 1
             mantissa[k] = 0
-        least = min(least, mantissa[k])
-        largest = max(largest, mantissa[k])
-    return n_doubles, least, largest
+    return n_doubles
+
+
+@njit(cache=True, nogil=True)
+def raise_exponents(mantissa, exponent, least, most, powers):
+    """Write numbers of small exponents with exponent `least` instead, if all of them allow it.
+
+    The quotient stays the same, hence the double it is rounded to: m / 10**e = 10 m / 10**(e + 1).
+
+    Parameters
+    ----------
+    mantissa, exponent : int64[n], uint8[n]    changed where exponent < least
+    least : int
+    most : int                largest magnitude a mantissa may get
+    powers : int64[19]        10**k
+
+    Returns
+    -------
+    done : bool               whether anything was changed
+    """
+    for k in range(exponent.shape[0]):
+        e = exponent[k]
+        if e < least and abs(mantissa[k]) > most // powers[least - e]:
+            return False
+    for k in range(exponent.shape[0]):
+        e = exponent[k]
+        if e < least:
+            mantissa[k] *= powers[least - e]
+            exponent[k] = least
+    return True
 
 
 @njit(cache=True, nogil=True)
@@ -69,92 +120,246 @@ def zigzag(x):
 
 
 @njit(cache=True, nogil=True)
-def to_planes(x, planes):
-    """Write plane b of the integers `x` (uint32[n] or int64[n]) to row b of uint8[width, n]."""
-    for b in range(planes.shape[0]):
-        shift = 8 * b
-        for k in range(x.shape[0]):
-            planes[b, k] = np.uint8((x[k] >> shift) & 255)
-
-
-@njit(cache=True, nogil=True)
-def from_planes(planes, out):
-    """Undo `to_planes`: put the planes, uint8[width, n], together in `out`, any integer[n]."""
-    if planes.shape[0] == 0:
-        out[:] = 0
-        return
-    for k in range(out.shape[0]):
-        out[k] = planes[0, k]
-    for b in range(1, planes.shape[0]):
-        shift = 8 * b
-        for k in range(out.shape[0]):
-            out[k] |= out.dtype.type(planes[b, k]) << shift
-
-
-@njit(cache=True, nogil=True)
-def to_numbers(bits, exponent, doubles, folded, powers, out):
-    """Decode numbers: mantissa / 10**exponent, exactly, or the next of `doubles`.
+def pack(x, table, bits, out):
+    """Write the planes of the low `bits` bits of each number, one plane after the other.
 
     Parameters
     ----------
-    bits : int64[n]           mantissas; may be the same memory as `out`
-    exponent : uint8[n]       0..22, or `RAW`
-    doubles : float64[m]      the numbers marked `RAW`, in order
+    x : integer[n]            not negative
+    table : uint8[256]        what stands for a byte of the last plane, 0..255 for the byte itself
+    bits : int                0..64; bits % 8 is 0, 1, 2 or 4
+    out : uint8[size]         written: bits // 8 planes of n bytes, then, if bits % 8 is not 0, one
+                              that has the numbers ``j s .. (j + 1) s - 1`` at bit j (bits % 8) of
+                              its s bytes
+    """
+    n = x.shape[0]
+    for b in range(bits // 8):
+        plane, shift = out[b * n : (b + 1) * n], 8 * b
+        for k in range(n):
+            plane[k] = np.uint8((x[k] >> shift) & 255)
+    left, shift = bits % 8, bits - bits % 8
+    if left:
+        step = -(-n // (8 // left))
+        plane = out[bits // 8 * n : bits // 8 * n + step]
+        plane[:] = 0
+        for j in range(8 // left):
+            part = x[j * step : min((j + 1) * step, n)]
+            for k in range(part.shape[0]):
+                last = table[np.uint8((part[k] >> shift) & 255)]
+                plane[k] |= np.uint8(last << np.uint8(j * left))
+
+
+@njit(cache=True, nogil=True)
+def _expand(plane, bits):
+    """Undo the packing of a last plane in place: its bytes lie at the front of uint8[n] `plane`."""
+    if bits == 0 or bits == 8:
+        return
+    n = plane.shape[0]
+    step = -(-n // (8 // bits))
+    mask = np.uint8((1 << bits) - 1)
+    packed = plane[:step]
+    for j in range(8 // bits - 1, 0, -1):
+        part, shift = plane[j * step : min((j + 1) * step, n)], np.uint8(j * bits)
+        for k in range(part.shape[0]):
+            part[k] = np.uint8(packed[k] >> shift) & mask
+    for k in range(packed.shape[0]):
+        packed[k] &= mask
+
+
+@njit(cache=True, nogil=True)
+def _join(planes, width, start, stop, out):
+    """Put numbers start..stop-1 together from the first `width` of uint8[any, n] `planes`."""
+    p0 = planes[0][start:stop]
+    if width == 0:
+        out[:] = 0
+    elif width == 1:
+        for k in range(out.shape[0]):
+            out[k] = p0[k]
+    elif width == 2:
+        p1 = planes[1][start:stop]
+        for k in range(out.shape[0]):
+            out[k] = p0[k] | (np.int32(p1[k]) << 8)
+    else:
+        p1, p2 = planes[1][start:stop], planes[2][start:stop]
+        for k in range(out.shape[0]):
+            out[k] = p0[k] | (np.int32(p1[k]) << 8) | (np.int32(p2[k]) << 16)
+    for b in range(3, width):
+        plane, shift = planes[b][start:stop], 8 * b
+        for k in range(out.shape[0]):
+            out[k] |= out.dtype.type(plane[k]) << shift
+
+
+@njit(cache=True, nogil=True)
+def to_rows(
+    planes, widths, first_row, nnz, exponent, doubles, folded, powers, lengths, numbers, labels
+):
+    """Decode what there is one of per row.
+
+    Parameters
+    ----------
+    planes : uint8[sum(widths) + 1, n]    planes of row lengths, gaps between row numbers, mantissas
+                              of labels; one more that is not read
+    widths : (int, int, int)  planes of each
+    first_row, nnz : int      number of the first row; what the lengths must add up to
+    exponent : uint8[n]       of the labels: 0..22 or `RAW`
+    doubles : float64[m]      labels marked `RAW`, in order
     folded : bool             whether the mantissas went through `zigzag`
     powers : float64[23]      10**k
-    out : float64[n] or float32[n]      written
+    lengths, numbers, labels : int64[n], int64[n], float64[n]     written
 
     Returns
     -------
-    used : int64              how many of `doubles` were used; -1 if an exponent or a number is
-                              impossible (only a wrong writer can cause it)
+    wrong : int               0; 1 if the lengths, 2 the numbers, 3 the labels are impossible
     """
-    used = 0
-    for k in range(out.shape[0]):
-        e = exponent[k]
-        m = bits[k]
-        if e < 23:
-            if folded:
-                m = (m >> 1) ^ -(m & 1)
-            out[k] = m / powers[e]
-        elif e == RAW and used < doubles.shape[0] and np.isfinite(doubles[used]):
-            out[k] = doubles[used]
+    n = labels.shape[0]
+    a, b = widths[0], widths[0] + widths[1]
+    _join(planes, widths[0], 0, n, lengths)
+    left = nnz
+    for i in range(n):
+        if lengths[i] < 0 or lengths[i] > left:
+            return 1
+        left -= lengths[i]
+    if left != 0:
+        return 1
+    _join(planes[a:], widths[1], 0, n, numbers)
+    number = first_row - 1
+    for i in range(n):
+        if numbers[i] < 0 or numbers[i] >= 1 << 62 or number >= 1 << 62:
+            return 2
+        number += numbers[i] + 1
+        numbers[i] = number
+    bits, used = np.empty(n, np.int64), 0
+    _join(planes[b:], widths[2], 0, n, bits)
+    for i in range(n):
+        m = (bits[i] >> 1) ^ -(bits[i] & 1) if folded else bits[i]
+        if exponent[i] < 23:
+            labels[i] = m / powers[exponent[i]]
+        elif exponent[i] == RAW and used < doubles.shape[0] and np.isfinite(doubles[used]):
+            labels[i] = doubles[used]
             used += 1
         else:
-            return -1
-    return used
+            return 3
+    return 0 if used == doubles.shape[0] else 3
 
 
 @njit(cache=True, nogil=True)
-def to_indices(lengths, n_features, base, first, indptr, indices, values, sq_norm):
-    """Turn gaps into columns in place, fill the row pointers, and check every bound.
+def to_columns(planes, bits, lengths, n_features, base, first, indptr, indices):
+    """Turn the planes of gaps into columns, fill the row pointers, and check every bound.
 
     Parameters
     ----------
-    lengths : int64[n_rows]   entries per row; their sum is indices.shape[0] (checked by the caller)
+    planes : uint8[width, nnz]    width at least 1; the last of them packed, see `_expand`
+    bits : int                bits of a gap, 0..32
+    lengths : int64[n_rows]   entries per row; their sum is nnz (checked by the caller)
     n_features, base : int    columns are 0 <= index - base < n_features
     first : int               position of the chunk's first entry in the arrays of its group
     indptr : int64[n_rows]    written: where each row ends, counted in the group
-    indices : uint32[nnz]     gaps in, columns out
-    values : float64[nnz] or float32[nnz]
-    sq_norm : float64[n_rows] written: x_i' x_i
+    indices : uint32[nnz]     written: columns
 
     Returns
     -------
     ok : bool                 whether every column lies in its range
     """
+    width = (bits + 7) // 8
+    if bits % 8:
+        _expand(planes[width - 1], bits % 8)
+    _join(planes, width, 0, indices.shape[0], indices)
     p = 0
     for i in range(lengths.shape[0]):
-        following = np.int64(-base)
-        total = 0.0
-        for q in range(p, p + lengths[i]):
-            column = following + np.int64(indices[q])
-            if column < 0 or column >= n_features:
-                return False
-            indices[q] = column
-            following = column + 1
-            total += np.float64(values[q]) * values[q]
+        row = indices[p : p + lengths[i]]
+        column = np.int64(-base - 1)
+        if row.shape[0] > 0 and row[0] < base:
+            return False
+        for q in range(row.shape[0]):  # columns increase: the last is the largest
+            column += np.int64(row[q]) + 1
+            row[q] = np.uint32(column)
+        if column >= n_features:
+            return False
         p += lengths[i]
         indptr[i] = first + p
-        sq_norm[i] = total
     return True
+
+
+@njit(cache=True, nogil=True)
+def _divide(bits, folded, codes, one_exponent, divisors, out):
+    """Write mantissa / divisor; `bits` are mantissas as stored, changed if `folded`."""
+    if folded:
+        for k in range(out.shape[0]):
+            bits[k] = (bits[k] >> 1) ^ -(bits[k] & 1)
+    if not one_exponent:
+        for k in range(out.shape[0]):
+            out[k] = np.float64(bits[k]) / divisors[codes[k]]
+    elif divisors[0] != 1.0:
+        divisor = divisors[0]
+        for k in range(out.shape[0]):
+            out[k] = np.float64(bits[k]) / divisor
+    else:
+        for k in range(out.shape[0]):
+            out[k] = np.float64(bits[k])
+
+
+@njit(cache=True, nogil=True)
+def to_values(planes, bits, code_bits, folded, divisors, n_codes, raw, doubles, values):
+    """Decode numbers: mantissa / 10**exponent, exactly, or the next of `doubles`.
+
+    Parameters
+    ----------
+    planes : uint8[width + 1, n]    of mantissas, the last packed, see `_expand`; then the packed
+                              codes of their exponents
+    bits, code_bits : int     bits of a mantissa, 0..64, and of a code, 0..8
+    folded : bool             whether the mantissas went through `zigzag`
+    divisors : float64[256]   10**exponent for each code, 1 for all that mean none
+    n_codes, raw : int        codes there may be; the one that marks a float64, -1 if none does
+    doubles : float64[m]      these numbers, in order
+    values : float64[n] or float32[n]      written
+
+    Returns
+    -------
+    ok : bool                 whether all codes and doubles are possible, and all doubles used
+    """
+    n, width = values.shape[0], (bits + 7) // 8
+    if bits % 8:
+        _expand(planes[width - 1], bits % 8)
+    codes, worst = planes[width], np.uint8(0)
+    if code_bits:
+        _expand(codes, code_bits)
+        for k in range(n):
+            worst = max(worst, codes[k])
+    narrow, wide = np.empty(TILE, np.int32), np.empty(TILE, np.int64)
+    for start in range(0, n, TILE):
+        stop = min(start + TILE, n)
+        some, out = codes[start:stop], values[start:stop]
+        if bits < 32:
+            _join(planes, width, start, stop, narrow[: stop - start])
+            _divide(narrow, folded, some, code_bits == 0, divisors, out)
+        else:
+            _join(planes, width, start, stop, wide[: stop - start])
+            _divide(wide, folded, some, code_bits == 0, divisors, out)
+    used = 0
+    if raw >= 0:
+        for k in range(n):
+            if code_bits == 0 or codes[k] == raw:
+                if used == doubles.shape[0] or not np.isfinite(doubles[used]):
+                    return False
+                values[k] = doubles[used]
+                used += 1
+    return used == doubles.shape[0] and worst < max(n_codes, 1)
+
+
+@njit(cache=True, nogil=True)
+def square_norms(lengths, values, sq_norm):
+    """Write x_i' x_i of each row, float64[n_rows], added up four terms at a time."""
+    p = 0
+    for i in range(lengths.shape[0]):
+        row = values[p : p + lengths[i]]
+        whole = row.shape[0] // 4 * 4
+        a = b = c = d = 0.0
+        for q in range(0, whole, 4):
+            a += np.float64(row[q]) * row[q]
+            b += np.float64(row[q + 1]) * row[q + 1]
+            c += np.float64(row[q + 2]) * row[q + 2]
+            d += np.float64(row[q + 3]) * row[q + 3]
+        for q in range(whole, row.shape[0]):
+            a += np.float64(row[q]) * row[q]
+        sq_norm[i] = (a + b) + (c + d)
+        p += lengths[i]

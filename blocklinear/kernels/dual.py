@@ -1,11 +1,95 @@
-"""Dual coordinate descent for L1- and L2-loss SVM (Hsieh et al., ICML 2008)."""
+"""Dual coordinate descent: one rule a loss, one sweep for all (Hsieh; Yu, Algorithm 2).
 
-from numba import njit
+Every problem has one dual variable alpha_i a row and w = sum_i s_i alpha_i x_i. With f_i = w'x_i
+and the target t_i, which is +1 or -1 for classes and the value for regression:
 
-PG_MAX, PG_MIN, LOSS = 0, 1, 2
-N_TOUCH = 3
+    loss           s_i   C_i times                    dual domain        D_ii
+    HINGE          t_i   max(0, 1 - t_i f_i)          [0, C_i]           0
+    SQUARED_HINGE  t_i   max(0, 1 - t_i f_i)**2       [0, inf)           1 / (2 C_i)
+    LOGISTIC       t_i   log(1 + exp(-t_i f_i))       [0, C_i]           0
+    L1_SVR         1     max(0, |f_i - t_i| - eps)    [-C_i, C_i]        0
+    L2_SVR         1     max(0, |f_i - t_i| - eps)**2 (-inf, inf)        1 / (2 C_i)
 
-SUM_ALPHA, SUM_SQUARES, N_SUPPORT = 0, 1, 2
+The rules of the first two are those of Hsieh et al. (ICML 2008), Algorithm 1; the third is that of
+Yu, Huang and Lin (2011) for the dual in Fan, A.3; the last two are Ho and Lin's (2012), for Fan,
+A.6. The dual value, to be maximised, is sum_i g_i(alpha_i) - 1/2 w'w with
+
+    HINGE, SQUARED_HINGE    g = alpha - 1/2 D alpha**2
+    LOGISTIC                g = C log C - alpha log alpha - (C - alpha) log(C - alpha)
+    L1_SVR, L2_SVR          g = t alpha - eps |alpha| - 1/2 D alpha**2
+
+Rows with C_i = 0 are left out.
+"""
+
+import numpy as np
+from llvmlite import ir
+from numba import config, njit, types
+from numba.extending import intrinsic
+
+HINGE, SQUARED_HINGE, LOGISTIC, L1_SVR, L2_SVR = 0, 1, 2, 3, 4
+
+PG_MAX, PG_MIN, PG_SUM, LOSS, GAIN, STEPS = 0, 1, 2, 3, 4, 5
+N_TOUCH = 6
+
+PERMUTE, SHRINK, AVSF = 0, 1, 2
+THRESHOLD, MEAN_GAIN = 0, 1
+N_ADAPT = 2
+SHRUNK = -1e30
+"""What `preference` says of a row that shrinking took out."""
+MAX_PREFERENCE = np.log(20.0)
+RATE = 0.2
+
+DUAL, N_SUPPORT = 0, 1
+N_TERMS = 2
+
+_NEWTON_STEPS = 100
+_NEWTON_TOLERANCE = 1e-8
+_ROUNDING = 2.0**-52
+_CACHE_LINE = 64
+
+
+@intrinsic
+def _address(typing, array):
+    """Return the address of the first element of an array."""
+
+    def generate(context, builder, signature, args):
+        data = context.make_array(signature.args[0])(context, builder, args[0]).data
+        return builder.ptrtoint(data, ir.IntType(64))
+
+    return types.int64(array), generate
+
+
+@intrinsic
+def _fetch(typing, address):
+    """Ask for the cache line at an address, without waiting for it."""
+
+    def generate(context, builder, signature, args):
+        place, number = ir.IntType(8).as_pointer(), ir.IntType(32)
+        kind = ir.FunctionType(ir.VoidType(), [place, number, number, number])
+        ask = builder.module.declare_intrinsic("llvm.prefetch", [place], kind)
+        to_read, keep, data = number(0), number(3), number(1)
+        builder.call(ask, [builder.inttoptr(args[0], place), to_read, keep, data])
+        return context.get_dummy_value()
+
+    return types.void(types.int64), generate
+
+
+@njit(cache=True, nogil=True)
+def _fetch_all(address, size, start, stop):
+    """Ask for elements start..stop-1, of `size` bytes, of the array at an address."""
+    for at in range(address + size * start, address + size * stop, _CACHE_LINE):
+        _fetch(at)
+
+
+if config.DISABLE_JIT:  # type: ignore[attr-defined]
+
+    def _address_of_nothing(array):
+        return 0
+
+    def _fetch_nothing(address, size, start, stop):
+        pass
+
+    _address, _fetch_all = _address_of_nothing, _fetch_nothing  # type: ignore[assignment]
 
 
 @njit(cache=True, nogil=True, fastmath={"reassoc", "contract", "nsz"})
@@ -18,111 +102,244 @@ def _dot(indices, values, start, stop, w):
 
 
 @njit(cache=True, nogil=True)
+def _loss(kind, epsilon, t, f):
+    """Return the loss of decision value f for target t, without C."""
+    if kind == HINGE:
+        return max(0.0, 1.0 - t * f)
+    if kind == SQUARED_HINGE:
+        slack = max(0.0, 1.0 - t * f)
+        return slack * slack
+    if kind == LOGISTIC:
+        margin = t * f
+        return max(0.0, -margin) + np.log1p(np.exp(-abs(margin)))
+    excess = max(0.0, abs(f - t) - epsilon)
+    return excess if kind == L1_SVR else excess * excess
+
+
+@njit(cache=True, nogil=True)
+def _entropy(u):
+    """Return -u log u - (1 - u) log(1 - u), continuous at 0 and 1."""
+    total = u * np.log(u) if u > 0.0 else 0.0
+    return -(total + ((1.0 - u) * np.log(1.0 - u) if u < 1.0 else 0.0))
+
+
+@njit(cache=True, nogil=True)
+def _hinge_rule(G, QD, U, old):
+    """Return the new alpha, the projected gradient and the pressure against a bound."""
+    PG, pressure = G, 0.0
+    if old == 0.0:
+        PG, pressure = min(G, 0.0), G
+    elif old == U:
+        PG, pressure = max(G, 0.0), -G
+    if PG == 0.0:
+        return old, PG, pressure
+    if QD > 0.0:
+        return min(max(old - G / QD, 0.0), U), PG, pressure
+    return U, PG, pressure  # an empty row under hinge loss: the dual is linear in its alpha
+
+
+@njit(cache=True, nogil=True)
+def _logistic_rule(margin, Q, C, old):
+    """Return the new alpha and the gradient, by Newton steps on u, alpha / C or 1 - alpha / C.
+
+    Whichever of the two will be below 1/2 has to minimise, with sign 1 or -1,
+
+        1/2 Q C (u - u_old)**2 + sign margin (u - u_old) + u log u + (1 - u) log(1 - u).
+
+    Alpha is rounded, and near 0 and C the gradient is steep: what rounding accounts for does not
+    count, and u as small as that is as good as 0.
+    """
+    sign, u_old = 1.0, old / C
+    if Q * (0.5 * C - old) + margin < 0.0:
+        sign, u_old = -1.0, (C - old) / C
+    u = min(max(u_old, _ROUNDING), 1.0 - _ROUNDING)
+    gradient = Q * C * (u - u_old) + sign * margin + np.log(u / (1.0 - u))
+    noise = _ROUNDING * (Q * C + 1.0 / (u * (1.0 - u)))
+    G = gradient - min(max(gradient, -noise), noise)
+    if G == 0.0 or (G > 0.0 and u_old <= 2.0 * _ROUNDING):
+        return old, 0.0
+    if u > 0.5:
+        u = 0.5
+        gradient = Q * C * (u - u_old) + sign * margin
+    for _ in range(_NEWTON_STEPS):
+        step = u - gradient / (Q * C + 1.0 / (u * (1.0 - u)))
+        new = max(step if step > 0.0 else 0.1 * u, _ROUNDING)
+        converged = abs(new - u) <= _NEWTON_TOLERANCE * new
+        u = new
+        if converged:
+            break
+        gradient = Q * C * (u - u_old) + sign * margin + np.log(u / (1.0 - u))
+    return (C * u if sign > 0.0 else C - C * u), sign * G
+
+
+@njit(cache=True, nogil=True)
+def _regression_rule(G, QD, U, epsilon, old):
+    """Return the new alpha, the projected gradient and the pressure against a bound or kink."""
+    Gp, Gn = G + epsilon, G - epsilon
+    PG, pressure = 0.0, 0.0
+    if old == 0.0:
+        PG, pressure = (Gp if Gp < 0.0 else max(Gn, 0.0)), min(Gp, -Gn)
+    elif old >= U:
+        PG, pressure = max(Gp, 0.0), -Gp
+    elif old <= -U:
+        PG, pressure = min(Gn, 0.0), Gn
+    else:
+        PG = Gp if old > 0.0 else Gn
+    if PG == 0.0:
+        return old, PG, pressure
+    if QD <= 0.0:  # an empty row: the dual is linear on either side of 0
+        return (U if Gp < 0.0 else (-U if Gn > 0.0 else 0.0)), PG, pressure
+    if Gp < QD * old:
+        step = -Gp / QD
+    elif Gn > QD * old:
+        step = -Gn / QD
+    else:
+        step = -old
+    return min(max(old + step, -U), U), PG, pressure
+
+
+@njit(cache=True, nogil=True)
+def _update(kind, epsilon, t, C, Q, f, old):
+    """Return the new alpha of a row, the projected gradient, the pressure and the dual's gain."""
+    if kind == LOGISTIC:
+        new, PG = _logistic_rule(t * f, Q, C, old)
+        d = new - old
+        gain = -(0.5 * Q * d + t * f) * d + C * (_entropy(new / C) - _entropy(old / C))
+        return new, PG, 0.0, gain
+    squared = kind in (SQUARED_HINGE, L2_SVR)
+    D = 0.5 / C if squared else 0.0
+    U = np.inf if squared else C
+    QD = Q + D
+    if kind in (HINGE, SQUARED_HINGE):
+        G = t * f - 1.0 + D * old
+        new, PG, pressure = _hinge_rule(G, QD, U, old)
+        d = new - old
+        return new, PG, pressure, -(0.5 * QD * d + G) * d
+    G = f - t + D * old
+    new, PG, pressure = _regression_rule(G, QD, U, epsilon, old)
+    d = new - old
+    return new, PG, pressure, -(0.5 * QD * d + G) * d - epsilon * (abs(new) - abs(old))
+
+
+@njit(cache=True, nogil=True)
 def dcd_epoch(
-    indptr, indices, values, y, sq_norm, order, upper, diag, cost, bias, alpha, w, touch
+    starts, stops, indices, values, sq_norm, target, cost, order, kind, epsilon, bias, alpha, w,
+    touch, selection, preference, adapt,
 ):  # fmt: skip
-    r"""Visit rows once, in the order given, updating `alpha` and `w` in place.
-
-    Hsieh, Algorithm 1, steps (a)-(c), inside Yu, Algorithm 2. One coordinate at a time it lowers
-
-        1/2 alpha' (Q + D) alpha - e' alpha,   0 <= alpha_i <= U_i,
-        Q_ij = y_i y_j x_i' x_j,   and keeps   w = sum_i alpha_i y_i x_i.
-
-    Hinge loss: U_i = C_i, D_ii = 0. Squared hinge: U_i = inf, D_ii = 1 / (2 C_i). C_i depends on
-    the class of the row. Every x_i has one more feature, of value `bias`, that is not stored.
+    r"""Visit rows in the order given, once for each place there, updating `alpha` and `w`.
 
     Parameters
     ----------
-    indptr : int64[n_rows + 1]
-    indices : uint32[nnz]     columns, each < n_features (checked when the block was loaded)
-    values : float64[nnz] or float32[nnz]
-    y : float64[n_rows]       +1 or -1
+    starts, stops : int64[n_rows]       row i has the entries starts[i] to stops[i] - 1
+    indices : uint32[]        columns, each < n_features (checked when the block was loaded)
+    values : float64[] or float32[]
     sq_norm : float64[n_rows] x_i' x_i without the bias
+    target : float64[n_rows]  t_i
+    cost : float64[n_rows]    C_i; rows with 0 are left out
     order : int64[n_active]   rows to visit
-    upper, diag, cost : float64[2]      U_i, D_ii and C_i of the class y = -1, then of y = +1
-    bias : float              value of the extra feature, 0 for none
+    kind : int                the loss
+    epsilon : float           of the losses for regression
+    bias : float              value of one more feature that every row has, 0 for none
     alpha : float64[n_rows]   updated
     w : float64[n_features + 1]         updated; the last entry belongs to the extra feature
-    touch : float64[N_TOUCH]  updated: largest and smallest projected gradient, and the sum of
-                              C_i times the loss, each seen when a row was touched
+    touch : float64[N_TOUCH]  updated: largest and smallest projected gradient, sum of their sizes,
+                              sum of C_i times the loss, each seen when a row was touched; gain of
+                              the dual; rows touched
+    selection : int           PERMUTE leaves `preference` alone; SHRINK marks there the rows that
+                              press against their bound by more than adapt[THRESHOLD] (Hsieh, 3.2);
+                              AVSF keeps there the log of how often rows pay (AVSF, Algorithm 5)
+    preference : float32[n_rows]        empty for PERMUTE
+    adapt : float64[N_ADAPT]  threshold of SHRINK; fading mean of the gain for AVSF, where 0 means
+                              that there is none yet to compare with
     """
     last = w.shape[0] - 1
+    of_indices, of_values = _address(indices), _address(values)
     for k in range(order.shape[0]):
+        if k + 1 < order.shape[0]:  # rows in random order: memory is slow to guess the next one
+            start, stop = starts[order[k + 1]], stops[order[k + 1]]
+            _fetch_all(of_indices, indices.itemsize, start, stop)
+            _fetch_all(of_values, values.itemsize, start, stop)
         i = order[k]
-        c = 1 if y[i] > 0 else 0
-        start, stop = indptr[i], indptr[i + 1]
-        margin = y[i] * (_dot(indices, values, start, stop, w) + bias * w[last])
-        if margin < 1.0:
-            slack = 1.0 - margin
-            touch[LOSS] += cost[c] * (slack if diag[c] == 0.0 else slack * slack)
-
-        old = alpha[i]
-        G = margin - 1.0 + diag[c] * old
-        PG = G
-        if old == 0.0:
-            PG = min(G, 0.0)
-        elif old == upper[c]:
-            PG = max(G, 0.0)
+        C = cost[i]
+        if C == 0.0:
+            continue
+        start, stop = starts[i], stops[i]
+        t, old = target[i], alpha[i]
+        f = _dot(indices, values, start, stop, w) + bias * w[last]
+        touch[LOSS] += C * _loss(kind, epsilon, t, f)
+        Q = sq_norm[i] + bias * bias
+        new, PG, pressure, gain = _update(kind, epsilon, t, C, Q, f, old)
         touch[PG_MAX] = max(touch[PG_MAX], PG)
         touch[PG_MIN] = min(touch[PG_MIN], PG)
-        if PG == 0.0:
-            continue
-        QD = sq_norm[i] + bias * bias + diag[c]
-        if QD > 0.0:
-            alpha[i] = min(max(old - G / QD, 0.0), upper[c])
-        else:  # an empty row under hinge loss: the dual is linear in its alpha
-            alpha[i] = upper[c]
-        step = (alpha[i] - old) * y[i]
-        if step != 0.0:
+        touch[PG_SUM] += abs(PG)
+        touch[GAIN] += gain
+        touch[STEPS] += 1.0
+        if selection == SHRINK:
+            if PG == 0.0 and pressure > adapt[THRESHOLD]:
+                preference[i] = SHRUNK
+        elif selection == AVSF and adapt[MEAN_GAIN] > 0.0:
+            h = RATE * (gain / adapt[MEAN_GAIN] - 1.0)
+            preference[i] = min(max(preference[i] + h, -MAX_PREFERENCE), MAX_PREFERENCE)
+            adapt[MEAN_GAIN] += (gain - adapt[MEAN_GAIN]) / preference.shape[0]
+        if new != old:
+            alpha[i] = new
+            step = (new - old) * (1.0 if kind >= L1_SVR else t)
             for p in range(start, stop):
                 w[indices[p]] += step * values[p]
             w[last] += step * bias
 
 
 @njit(cache=True, nogil=True)
-def add_dual_terms(y, diag, alpha, terms):
-    """Add what the rows contribute to the dual value.
-
-    D(alpha) = sum alpha_i - 1/2 w'w - 1/2 sum D_ii alpha_i**2 (Hsieh, Eq. 4, negated).
+def add_dual_terms(target, cost, kind, epsilon, alpha, terms):
+    """Add what the rows contribute to the dual value: sum_i g_i(alpha_i), see above.
 
     Parameters
     ----------
-    y, alpha : float64[n_rows]
-    diag : float64[2]         D_ii of the class y = -1, then of y = +1
-    terms : float64[3]        added to: sum alpha_i, sum D_ii alpha_i**2, rows with alpha_i > 0
+    target, cost, kind, epsilon, alpha :        as for `dcd_epoch`
+    terms : float64[N_TERMS]  added to: sum of g_i; number of rows with alpha_i != 0
     """
     for i in range(alpha.shape[0]):
-        a = alpha[i]
-        terms[SUM_ALPHA] += a
-        terms[SUM_SQUARES] += diag[1 if y[i] > 0 else 0] * a * a
-        terms[N_SUPPORT] += a > 0.0
+        C, a = cost[i], alpha[i]
+        if C == 0.0:
+            continue
+        terms[N_SUPPORT] += a != 0.0
+        if kind == HINGE:
+            terms[DUAL] += a
+        elif kind == SQUARED_HINGE:
+            terms[DUAL] += a - 0.25 / C * a * a
+        elif kind == LOGISTIC:
+            terms[DUAL] += C * _entropy(a / C)
+        else:
+            D = 0.5 / C if kind == L2_SVR else 0.0
+            terms[DUAL] += target[i] * a - epsilon * abs(a) - 0.5 * D * a * a
 
 
 @njit(cache=True, nogil=True)
 def certify_rows(
-    indptr, indices, values, y, cost, squared, bias, alpha, w, average, recomputed, loss
+    indptr, indices, values, target, cost, kind, epsilon, bias, alpha, w, average, recomputed, loss
 ):  # fmt: skip
     """Add what the rows contribute to a certificate.
 
     Parameters
     ----------
-    indptr, indices, values, y, cost, bias, alpha :     as for `dcd_epoch`; alpha is only read
-    squared : bool            squared hinge loss
+    indptr : int64[n_rows + 1]
+    indices, values, target, cost, kind, epsilon, bias, alpha :     as for `dcd_epoch`; alpha is
+        only read
     w, average : float64[n_features + 1]      two candidates for the primal
-    recomputed : float64[n_features + 1]      added to: sum alpha_i y_i x_i
+    recomputed : float64[n_features + 1]      added to: sum_i s_i alpha_i x_i
     loss : float64[2]         added to: sum C_i loss_i under `w` and under `average`
     """
     last = w.shape[0] - 1
-    for i in range(y.shape[0]):
+    for i in range(target.shape[0]):
+        C, t = cost[i], target[i]
+        if C == 0.0:
+            continue
         start, stop = indptr[i], indptr[i + 1]
-        c = cost[1 if y[i] > 0 else 0]
-        slack = 1.0 - y[i] * (_dot(indices, values, start, stop, w) + bias * w[last])
-        if slack > 0.0:
-            loss[0] += c * (slack * slack if squared else slack)
-        slack = 1.0 - y[i] * (_dot(indices, values, start, stop, average) + bias * average[last])
-        if slack > 0.0:
-            loss[1] += c * (slack * slack if squared else slack)
-        step = alpha[i] * y[i]
+        f = _dot(indices, values, start, stop, w) + bias * w[last]
+        loss[0] += C * _loss(kind, epsilon, t, f)
+        f = _dot(indices, values, start, stop, average) + bias * average[last]
+        loss[1] += C * _loss(kind, epsilon, t, f)
+        step = alpha[i] * (1.0 if kind >= L1_SVR else t)
         if step != 0.0:
             for p in range(start, stop):
                 recomputed[indices[p]] += step * values[p]

@@ -3,6 +3,9 @@
 import numpy as np
 from numba import njit
 
+_ONE = 2.0**30
+"""The largest weight of a row in a schedule: sums of weights below 2**62 are exact."""
+
 
 @njit(cache=True, nogil=True)
 def _mix(x):
@@ -14,22 +17,99 @@ def _mix(x):
 
 
 @njit(cache=True, nogil=True)
+def _seed(key):
+    """Return the first state of the generator whose words are `_mix(state)`."""
+    state = np.uint64(0)
+    for word in key:
+        state = _mix(state ^ word)
+    return state
+
+
+@njit(cache=True, nogil=True)
+def _shuffle(state, out):
+    """Put `out` in a random order (Fisher-Yates)."""
+    for i in range(out.shape[0] - 1, 0, -1):
+        state += np.uint64(0x9E3779B97F4A7C15)
+        # the high half of a 32 x 32 bit product draws from 0..i without division; n < 2**32
+        j = np.int64(((_mix(state) >> np.uint64(32)) * np.uint64(i + 1)) >> np.uint64(32))
+        out[i], out[j] = out[j], out[i]
+
+
+@njit(cache=True, nogil=True)
 def permutation(key, out):
-    """Write a permutation of 0..n-1 drawn with the words of `key` (Fisher-Yates).
+    """Write a permutation of 0..n-1 drawn with the words of `key`.
 
     Parameters
     ----------
     key : uint64[n_words]     what the order depends on
     out : int64[n]            written
     """
-    state = np.uint64(0)
-    for word in key:
-        state = _mix(state ^ word)
-    n = out.shape[0]
-    for i in range(n):
+    for i in range(out.shape[0]):
         out[i] = i
-    for i in range(n - 1, 0, -1):
+    _shuffle(_seed(key), out)
+
+
+@njit(cache=True, nogil=True)
+def _weight(preference, top):
+    """Return p as a multiple of the largest one's 2**-30; 0 below that."""
+    return np.int64(_ONE * np.exp(np.float64(preference) - top) + 0.5)
+
+
+@njit(cache=True, nogil=True)
+def schedule(key, preference, out):
+    r"""Write n of the numbers 0..n-1, each about as often as preferred, in a random order.
+
+    Row i, with j entries of n written by those before it, gets (AVSF, Algorithm 4)
+
+        floor(m) or ceil(m) entries, m = (n - j) p_i / sum_{k >= i} p_k on average.
+
+    The p_i are rounded to integers, so that the sums are exact: the last row with a p_i > 0 gets
+    all the entries left and none too many. With equal preferences it is `permutation`.
+
+    Parameters
+    ----------
+    key : uint64[n_words]     what the order depends on
+    preference : float32[n]   log p_i, finite; a row whose p_i is below 2**-31 of the largest is
+                              left out
+    out : int64[n]            written
+    """
+    n = out.shape[0]
+    top = -np.inf
+    for x in preference:
+        top = max(top, np.float64(x))
+    rest = np.int64(0)
+    for x in preference:
+        rest += _weight(x, top)
+
+    state = _seed(key)
+    j = 0
+    for i in range(n):
+        weight = _weight(preference[i], top)
+        if weight == 0:
+            continue
+        share = weight * np.int64(n - j)  # < 2**62, as n < 2**32
+        count, remainder = share // rest, share % rest
+        if remainder > 0:
+            state += np.uint64(0x9E3779B97F4A7C15)
+            uniform = np.float64(_mix(state) >> np.uint64(11)) * 2.0**-53
+            count += uniform * rest < remainder
+        for _ in range(count):
+            out[j] = i
+            j += 1
+        rest -= weight
+    _shuffle(state, out)
+
+
+@njit(cache=True, nogil=True)
+def draws(key, out):
+    """Write numbers from 0..n-1 drawn independently with the words of `key`.
+
+    Parameters
+    ----------
+    key : uint64[n_words]     what they depend on
+    out : int64[n]            written
+    """
+    state, n = _seed(key), np.uint64(out.shape[0])
+    for i in range(out.shape[0]):
         state += np.uint64(0x9E3779B97F4A7C15)
-        # the high half of a 32 x 32 bit product draws from 0..i without division; n < 2**32
-        j = np.int64(((_mix(state) >> np.uint64(32)) * np.uint64(i + 1)) >> np.uint64(32))
-        out[i], out[j] = out[j], out[i]
+        out[i] = np.int64(((_mix(state) >> np.uint64(32)) * n) >> np.uint64(32))

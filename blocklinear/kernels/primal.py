@@ -22,9 +22,12 @@ def gradient_rows(indptr, indices, values, y, cost, bias, w, alpha, pull, curvat
         P(w) = 1/2 w'w + sum C_i s_i**2,   s_i = max(0, 1 - y_i w'x_i),   alpha_i = 2 C_i s_i,
         gradient = w - sum alpha_i y_i x_i,   diag(Hessian) = 1 + sum_{s_i > 0} 2 C_i x_i**2
 
+    Rows with C_i = 0 are left out: their alpha_i is 0.
+
     Parameters
     ----------
-    indptr, indices, values, y, cost, bias, w :     as for `dual.dcd_epoch`
+    indptr, indices, values, cost, bias, w :    as for `dual.certify_rows`
+    y : float64[n_rows]       +1 or -1
     alpha : float64[n_rows]   written; dual feasible, and optimal when `w` is
     pull : float64[n_features + 1]      added to: sum alpha_i y_i x_i
     curvature : float64[n_features + 1] added to: sum_{s_i > 0} 2 C_i x_i**2
@@ -32,12 +35,14 @@ def gradient_rows(indptr, indices, values, y, cost, bias, w, alpha, pull, curvat
     """
     last = w.shape[0] - 1
     for i in range(y.shape[0]):
+        alpha[i] = 0.0
+        if cost[i] == 0.0:
+            continue
         start, stop = indptr[i], indptr[i + 1]
         slack = 1.0 - y[i] * (_dot(indices, values, start, stop, w) + bias * w[last])
         if slack <= 0.0:
-            alpha[i] = 0.0
             continue
-        double_cost = 2.0 * cost[1 if y[i] > 0 else 0]
+        double_cost = 2.0 * cost[i]
         alpha[i] = double_cost * slack
         terms[LOSS] += 0.5 * double_cost * slack * slack
         terms[SUM_ALPHA] += alpha[i]
@@ -57,7 +62,7 @@ def hessian_rows(indptr, indices, values, y, cost, bias, alpha, v, product):
 
     Parameters
     ----------
-    indptr, indices, values, y, cost, bias :    as for `dual.dcd_epoch`
+    indptr, indices, values, y, cost, bias :    as for `gradient_rows`
     alpha : float64[n_rows]   as `gradient_rows` left it
     v : float64[n_features + 1]
     product : float64[n_features + 1]   added to
@@ -67,7 +72,7 @@ def hessian_rows(indptr, indices, values, y, cost, bias, alpha, v, product):
         if alpha[i] > 0.0:
             start, stop = indptr[i], indptr[i + 1]
             step = _dot(indices, values, start, stop, v) + bias * v[last]
-            step *= 2.0 * cost[1 if y[i] > 0 else 0]
+            step *= 2.0 * cost[i]
             for p in range(start, stop):
                 product[indices[p]] += step * values[p]
             product[last] += step * bias

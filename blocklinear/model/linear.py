@@ -1,6 +1,5 @@
 """A trained linear model: its weights, what they mean, and how they are kept on disk."""
 
-import contextlib
 import math
 import os
 from collections.abc import Iterator, Mapping
@@ -11,27 +10,15 @@ from typing import Any, Literal, Self
 import numpy as np
 import numpy.typing as npt
 
-from blocklinear.errors import DamagedError, InputError, UsageError, storage_errors
+from blocklinear.errors import DamagedError, InputError, UsageError
 from blocklinear.model import liblinear, native
+from blocklinear.model.files import check_replaceable, recognise
+from blocklinear.model.solvers import SOLVERS, expected_columns
 from blocklinear.store.files import atomic_write
 
-Floats = npt.NDArray[np.float64]
+__all__ = ["SOLVERS", "LinearModel", "check_replaceable", "expected_columns", "recognise"]
 
-SOLVERS = {
-    "L2R_LR": 0,
-    "L2R_L2LOSS_SVC_DUAL": 1,
-    "L2R_L2LOSS_SVC": 2,
-    "L2R_L1LOSS_SVC_DUAL": 3,
-    "MCSVM_CS": 4,
-    "L1R_L2LOSS_SVC": 5,
-    "L1R_LR": 6,
-    "L2R_LR_DUAL": 7,
-    "L2R_L2LOSS_SVR": 11,
-    "L2R_L2LOSS_SVR_DUAL": 12,
-    "L2R_L1LOSS_SVR_DUAL": 13,
-    "ONECLASS_SVM": 21,
-}
-"""LIBLINEAR's names of the problems, each with its number after ``-s``."""
+Floats = npt.NDArray[np.float64]
 
 MAX_FEATURES = 1 << 32  # indices in the text are below this
 
@@ -333,57 +320,6 @@ class LinearModel:
         if isinstance(certificate, Mapping) and isinstance(certificate.get("gap"), int | float):
             lines["certified gap"] = f"{certificate['gap']:.3g}"
         return "\n".join(f"{name:<16} {text}" for name, text in lines.items())
-
-
-def expected_columns(solver: str, n_labels: int) -> int:
-    """Return how many decision values a model of this kind has (1 if `solver` is no classifier).
-
-    Parameters
-    ----------
-    solver : str
-        A key of `SOLVERS`.
-    n_labels : int
-
-    Returns
-    -------
-    int
-    """
-    return max(n_labels, 1) if n_labels != 2 or solver == "MCSVM_CS" else 1
-
-
-def recognise(path: str | os.PathLike[str]) -> Literal["native", "liblinear"] | None:
-    """Tell from the first bytes of a file which kind of model it is, None if neither.
-
-    Parameters
-    ----------
-    path : path
-
-    Returns
-    -------
-    {"native", "liblinear"} or None
-
-    Raises
-    ------
-    StorageError
-        If the file cannot be read.
-    """
-    with storage_errors(path, "read"), open(path, "rb") as stream:
-        head = stream.read(64)
-    if native.matches(head):
-        return "native"
-    return "liblinear" if liblinear.matches(head) else None
-
-
-def check_replaceable(target: Path) -> None:
-    """Refuse to replace anything that is not a model: most likely a mistyped argument."""
-    with contextlib.suppress(FileNotFoundError):
-        size = target.stat().st_size
-        if not target.is_file():
-            raise UsageError(f"{target}: not a regular file", "give the model a name of its own")
-        if size and recognise(target) is None:
-            raise UsageError(
-                f"{target}: exists and is not a model", "choose another name, or delete it first"
-            )
 
 
 def _normalized(rows: Any) -> Any:

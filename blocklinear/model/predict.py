@@ -1,6 +1,7 @@
 """Prediction as a stream: rows in, one line a row out, in memory that does not grow."""
 
 import contextlib
+import io
 import json
 import os
 import sys
@@ -12,14 +13,21 @@ from typing import IO, Any
 import numpy as np
 import numpy.typing as npt
 
-from blocklinear.errors import MemoryBudgetError, StorageError, UsageError, storage_errors
+from blocklinear.errors import (
+    InputError,
+    MemoryBudgetError,
+    StorageError,
+    UsageError,
+    storage_errors,
+)
 from blocklinear.kernels.margins import decision_values
 from blocklinear.kernels.scaling import normalize_rows
 from blocklinear.memory import PROCESS_BYTES, format_size
 from blocklinear.model.linear import LinearModel
 from blocklinear.model.metrics import AccuracyCounter, RegressionErrors, Score
 from blocklinear.store.files import atomic_write
-from blocklinear.text import Rows, TextOptions, read_rows
+from blocklinear.text import RowReader, Rows, TextOptions
+from blocklinear.text.faults import TooManyFeatures
 
 Floats = npt.NDArray[np.float64]
 Formatter = Callable[[Any, Floats], bytes]
@@ -56,12 +64,15 @@ class PredictionReport:
         Rows whose label the model does not know; they count as wrong.
     score : Score
         Accuracy, or the errors of a regression.
+    notes : tuple of str
+        What is odd about the inputs, in a sentence each.
     """
 
     rows: int
     unknown_values: int
     unknown_labels: int
     score: Score
+    notes: tuple[str, ...] = ()
 
     def summary(self) -> str:
         """Return the score in LIBLINEAR's words, without a final newline."""
@@ -81,6 +92,7 @@ def predict_stream(
     text_options: TextOptions | None = None,
     decision: bool = False,
     probability: bool = False,
+    strict: bool = False,
     listener: Callable[[PredictionProgress], None] | None = None,
 ) -> PredictionReport:
     """Predict every row of some LIBSVM files, in order, one line each.
@@ -99,6 +111,8 @@ def predict_stream(
         Write all decision values of a row (``%.17g``, parted by blanks) instead of its label.
     probability : bool
         Write LIBLINEAR's ``-b 1`` form: a line ``labels ...``, then label and probabilities.
+    strict : bool
+        Refuse features that the model does not know, instead of ignoring and counting them.
     listener : callable, optional
         Called with a `PredictionProgress` after each part of the input.
 
@@ -111,8 +125,9 @@ def predict_stream(
     UsageError
         If the output is wanted in two forms, in one that the model cannot give, or over an input;
         or if the index base is to be found.
-    InputFormatError
-        If a line cannot be read.
+    InputError
+        If a line cannot be read, or with `strict` has a feature that the model does not know; or if
+        the input is not what the options expect.
     StorageError
         If reading or writing fails.
     """
@@ -122,12 +137,15 @@ def predict_stream(
     options = replace(options, hash_bits=model.hash_bits)
     if options.seeks_base:
         raise UsageError("rows are predicted before their index base is known", "give 0 or 1")
+    if strict:
+        options = replace(options, max_features=max(model.n_features, 1))
+    reader = RowReader(inputs, options)
     score: Score = RegressionErrors() if model.is_regressor else AccuracyCounter()
     table = np.array(model.outcomes)
     rows = unknown_values = unknown_labels = 0
     with _open_output(output) as stream:
         stream.write(head)
-        for batch in read_rows(inputs, options):
+        for batch in _known_rows(model, reader):
             for labels, decisions, unknown in _decide(model, batch, options.smallest_index):
                 chosen = None if model.is_regressor else model.class_indices(decisions)
                 if chosen is None:
@@ -141,7 +159,20 @@ def predict_stream(
                 unknown_values += unknown
             if listener is not None:
                 listener(PredictionProgress(rows))
-    return PredictionReport(rows, unknown_values, unknown_labels, score)
+    notes = list(reader.notes) if rows else [*reader.notes, f"{', '.join(inputs)}: no rows"]
+    return PredictionReport(rows, unknown_values, unknown_labels, score, tuple(notes))
+
+
+def _known_rows(model: LinearModel, reader: RowReader) -> Iterator[Rows]:
+    """Yield the rows; the bound of their features, if there is one, is the model."""
+    try:
+        yield from reader
+    except TooManyFeatures as error:
+        raise InputError(
+            f"{error.place}: index {error.index} is not one of the {model.n_features} features of "
+            "the model",
+            "predict data like that of the training, or leave out --strict to ignore such values",
+        ) from None
 
 
 def text_memory(model: LinearModel, memory_bytes: int) -> int:
@@ -261,13 +292,28 @@ def _check_distinct(inputs: Sequence[str], output: str | os.PathLike[str]) -> No
 
 
 @contextlib.contextmanager
+def _whole_writes(stream: Any) -> Iterator[IO[bytes]]:
+    """Buffer a stream that is not, as PYTHONUNBUFFERED makes stdout: its writes may be partial."""
+    if not isinstance(stream, io.RawIOBase):
+        yield stream
+        return
+    buffered = io.BufferedWriter(stream)
+    try:
+        yield buffered
+    finally:
+        with contextlib.suppress(OSError):  # what could not be written was reported by `flush`
+            buffered.detach()
+
+
+@contextlib.contextmanager
 def _open_output(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
     """Open what predictions go to: stdout, a device as it is, or a file that appears whole."""
     name = os.fspath(path)
     if name == "-":
         try:
-            yield sys.stdout.buffer
-            sys.stdout.buffer.flush()
+            with _whole_writes(sys.stdout.buffer) as stream:
+                yield stream
+                stream.flush()
         except (BrokenPipeError, StorageError):
             raise  # the reader went away, which is not for us to report
         except OSError as error:

@@ -40,11 +40,11 @@ def store_of(
 def _made_from(store: Path, source: Path) -> bool:
     """Say whether `store` holds the rows of `source` and nothing else."""
     try:
-        batches = BlockStore.open(store).manifest.batches
+        manifest = BlockStore.open(store).manifest
     except BlocklinearError:
         return False
-    sources: list[dict[str, Any]] = [s for batch in batches for s in batch["sources"]]
-    if len(sources) != 1:
+    sources: list[dict[str, Any]] = [s for batch in manifest.batches for s in batch["sources"]]
+    if len(sources) != 1 or sources[0]["rows"] != manifest.n_rows:  # or blocks were removed
         return False
     with storage_errors(source, "read"), open(source, "rb") as stream:
         found = os.fstat(stream.fileno())

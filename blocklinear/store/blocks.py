@@ -4,11 +4,12 @@ Layout, all integers little-endian::
 
     header    32 bytes    magic "BLKBLOCK", u32 version, u32 block number, u64 0, u32 0, CRC-32
     chunk ...             see `store.codec`
-    table     24 bytes a chunk: u64 offset, u32 bytes, u32 rows, u32 nnz, u32 CRC-32 of the chunk
+    table     28 bytes a chunk: u64 offset, u32 bytes, u32 rows, u32 nnz, u64 XXH64 of the chunk
     trailer   20 bytes    u32 chunks, u32 CRC-32 of the table, magic "BLKEND\0\0", CRC-32 of these
 
 The manifest holds the CRC-32 of the table, so a whole and valid block of another store, or an older
-one of the same number, is told from the right one without reading it all.
+one of the same number, is told from the right one without reading it all; and a SHA-256 of all but
+the chunks, whose checksums are in the table.
 """
 
 import hashlib
@@ -16,20 +17,21 @@ import os
 import stat
 import struct
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from blocklinear.errors import DamagedError, storage_errors
+from blocklinear.kernels.digest import xxh64
 from blocklinear.store.files import sync_file
 from blocklinear.store.manifest import BlockRecord
 
 VERSION = 1
 _HEADER = struct.Struct("<8sIIQI")
 _ENTRY = np.dtype(
-    [("offset", "<u8"), ("bytes", "<u4"), ("rows", "<u4"), ("nnz", "<u4"), ("crc", "<u4")]
+    [("offset", "<u8"), ("bytes", "<u4"), ("rows", "<u4"), ("nnz", "<u4"), ("hash", "<u8")]
 )
 _TRAILER = struct.Struct("<II8s")
 _CRC = struct.Struct("<I")
@@ -38,6 +40,11 @@ MAX_CHUNK_BYTES = 1 << 32
 
 def _sealed(data: bytes) -> bytes:
     return data + _CRC.pack(zlib.crc32(data))
+
+
+def checksum_of(chunk: bytes | memoryview) -> int:
+    """Return the checksum of an encoded chunk."""
+    return int(xxh64(np.frombuffer(chunk, np.uint8)))
 
 
 def _header(number: int) -> bytes:
@@ -56,19 +63,20 @@ class BlockWriter:
         self._number = number
         self._entries: list[tuple[int, int, int, int, int]] = []
         self._bytes = 0
-        self._digest = hashlib.sha256()
         self.max_index = -1
         self._append(_header(number), "xb")
 
     def _append(self, data: bytes, mode: str = "ab") -> None:
         with storage_errors(self.path, "write"), open(self.path, mode) as stream:
             stream.write(data)
-        self._digest.update(data)
         self._bytes += len(data)
 
-    def append(self, chunk: bytes, rows: int, nnz: int, max_index: int) -> None:
-        """Add an encoded chunk."""
-        self._entries.append((self._bytes, len(chunk), rows, nnz, zlib.crc32(chunk)))
+    def append(
+        self, chunk: bytes, rows: int, nnz: int, max_index: int, checksum: int | None = None
+    ) -> None:
+        """Add an encoded chunk; `checksum` is its `checksum_of`, if that is known."""
+        checksum = checksum_of(chunk) if checksum is None else checksum
+        self._entries.append((self._bytes, len(chunk), rows, nnz, checksum))
         self.max_index = max(self.max_index, max_index)
         self._append(chunk)
 
@@ -76,8 +84,8 @@ class BlockWriter:
         """Write the table, make the file durable, and return its record without label counts."""
         table = np.array(self._entries, _ENTRY)
         crc = zlib.crc32(table.tobytes())
-        trailer = _sealed(_TRAILER.pack(len(table), crc, b"BLKEND\0\0"))
-        self._append(table.tobytes() + trailer)
+        end = table.tobytes() + _sealed(_TRAILER.pack(len(table), crc, b"BLKEND\0\0"))
+        self._append(end)
         sync_file(self.path)
         return BlockRecord(
             name=self.path.name,
@@ -87,7 +95,7 @@ class BlockWriter:
             bytes=self._bytes,
             max_index=self.max_index,
             table=f"{crc:08x}",
-            sha256=self._digest.hexdigest(),
+            sha256=hashlib.sha256(_header(self._number) + end).hexdigest(),
             label_counts=[],
         )
 
@@ -104,6 +112,13 @@ class StoredChunk:
 class BlockFile:
     """One block read into memory, its structure checked against the manifest.
 
+    Parameters
+    ----------
+    folder : Path
+    record : BlockRecord
+    allocate : callable
+        Gives memory for at least so many bytes; the block is valid until that is used again.
+
     Raises
     ------
     DamagedError
@@ -112,9 +127,11 @@ class BlockFile:
         If it cannot be read.
     """
 
-    def __init__(self, folder: Path, record: BlockRecord) -> None:
+    def __init__(
+        self, folder: Path, record: BlockRecord, allocate: Callable[[int], bytearray] = bytearray
+    ) -> None:
         self.path, self.record = folder / record.name, record
-        self.data = memoryview(self._read())
+        self.data = self._read(allocate)
         table_bytes, crc = self._check_ends()
         if f"{crc:08x}" != record.table:
             raise self.damaged("it is not the block that the manifest names")
@@ -129,7 +146,7 @@ class BlockFile:
             record.nnz,
         ):
             raise self.damaged("its table does not fit the manifest")
-        self._table = table
+        self._table, self._end = table, body
 
     def damaged(self, what: str) -> DamagedError:
         """Return the error that says `what` is wrong with this block."""
@@ -137,7 +154,7 @@ class BlockFile:
             f"{self.path}: damaged: {what}", "restore the file, or split the data again"
         )
 
-    def _read(self) -> bytes:
+    def _read(self, allocate: Callable[[int], bytearray]) -> memoryview:
         try:
             descriptor = os.open(self.path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
         except OSError as error:
@@ -150,8 +167,13 @@ class BlockFile:
                 raise self.damaged(
                     f"it has {found.st_size} bytes, the manifest says {self.record.bytes}"
                 )
-            with storage_errors(self.path, "read"), open(descriptor, "rb", closefd=False) as stream:
-                return stream.read()
+            data, filled = memoryview(allocate(found.st_size))[: found.st_size], 0
+            with storage_errors(self.path, "read"):
+                while n := os.readv(descriptor, [data[filled:]]):
+                    filled += n
+            if filled < len(data):
+                raise self.damaged(f"it ends after {filled} bytes")
+            return data.toreadonly()
         finally:
             os.close(descriptor)
 
@@ -173,14 +195,16 @@ class BlockFile:
         return table, crc
 
     def chunks(self) -> Iterator[StoredChunk]:
-        """Yield the chunks in order, each checked against its CRC-32."""
-        for offset, size, rows, nnz, crc in self._table.tolist():
+        """Yield the chunks in order, each checked against its XXH64."""
+        for offset, size, rows, nnz, checksum in self._table.tolist():
             data = self.data[offset : offset + size]
-            if zlib.crc32(data) != crc:
+            if checksum_of(data) != checksum:
                 raise self.damaged(f"the chunk at byte {offset} does not match its checksum")
             yield StoredChunk(data, rows, nnz)
 
     def check_digest(self) -> None:
-        """Compare the whole file with the manifest's SHA-256."""
-        if hashlib.sha256(self.data).hexdigest() != self.record.sha256:
+        """Compare header, table and trailer with the manifest's SHA-256."""
+        digest = hashlib.sha256(self.data[:HEADER_BYTES])
+        digest.update(self.data[self._end :])
+        if digest.hexdigest() != self.record.sha256:
             raise self.damaged("it does not match the manifest's SHA-256")

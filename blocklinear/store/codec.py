@@ -1,31 +1,9 @@
-"""The chunk: about 10**5 nonzeros of rows, encoded losslessly, decodable on its own.
-
-Layout, all integers little-endian::
-
-    magic            4 bytes   "BLKC"
-    rows, nnz        2 x u32
-    doubles          u32       entries stored as float64 (exponent 255)
-    label_doubles    u32       labels stored as float64
-    first_row        u64       number of the first row
-    widths           5 x u8    planes of row lengths, row gaps, label mantissas, gaps, mantissas
-    flags            u8        bit 0 mantissas folded by zigzag, bit 1 label mantissas likewise
-    frames           u16       number of frames that follow
-    frame bytes      u32 each  length of each frame
-    frame ...                  each one zstd frame with content size and checksum, or, under
-                               compression "none", the bytes themselves
-
-Frame 0 holds what there is one of per row, plane after plane: row lengths; gaps between row
-numbers (number - previous - 1, 0 for the first); label mantissas; label exponents (one plane);
-label doubles (float64). Each further frame is one plane: of index gaps (`kernels.codec.gaps_of`),
-of mantissas, of doubles (eight, if there are any), and last the plane of exponents.
-
-A number is ``mantissa / 10**exponent``; its text gave both, and the division rounds to exactly the
-double that the text denotes. A whole-chunk CRC-32 lives in the block's table (`store.blocks`).
-"""
+"""Chunks encoded and decoded, to the layout of `store.layout`."""
 
 import re
 import struct
 import threading
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -35,12 +13,21 @@ from numpy.typing import NDArray
 from blocklinear.errors import DamagedError, UsageError
 from blocklinear.kernels import codec as kernels
 from blocklinear.kernels import scaling
+from blocklinear.store.layout import Layout, plane_bytes, stored_bits
 
-MAGIC = b"BLKC"
-_HEADER = struct.Struct("<4sIIIIQ5BBH")
 _POWERS = np.array([10.0**k for k in range(23)])
+_TENS = np.array([10**k for k in range(19)])
+_AS_IS = np.arange(256, dtype=np.uint8)
+SAMPLE_BYTES = 4096
+LEAST_SAVED_BITS = 1.5
+"""What zstd must save a number, or three quarters of a plane: it takes longer than all else."""
+MANY_EXPONENTS = 4
+"""More than so many are made fewer where that costs no bit: codes of 2 bits do without zstd."""
 _local = threading.local()
 DECODING_ERRORS = (zstandard.ZstdError, struct.error)
+_WRONG_ROWS = (
+    "", "the row lengths do not add up", "the row numbers do not increase", "a label is impossible"
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -74,74 +61,127 @@ def compression_level(name: str) -> int | None:
     raise UsageError(f"compression {name!r} is unknown", "use none, zstd or zstd:LEVEL (-7 to 19)")
 
 
-def _width(largest: int) -> int:
-    return (int(largest).bit_length() + 7) // 8
+def _scratch(name: str, size: int) -> NDArray[np.uint8]:
+    """Return `size` bytes of this thread, the same ones at every call with this name."""
+    buffer: NDArray[np.uint8] | None = getattr(_local, name, None)
+    if buffer is None or len(buffer) < size:
+        buffer = np.empty(size, np.uint8)
+        setattr(_local, name, buffer)
+    return buffer[:size]
 
 
-def _planes(numbers: NDArray[np.generic], width: int) -> NDArray[np.uint8]:
-    planes = np.empty((width, len(numbers)), np.uint8)
-    kernels.to_planes(numbers, planes)
-    return planes
+@dataclass(frozen=True)
+class _Numbers:
+    """Numbers taken apart: how their mantissas are stored, and what needs a float64."""
+
+    bits: int
+    folded: bool
+    exponents: list[int]
+    doubles: NDArray[np.float64]
 
 
-def _fold(
-    mantissa: NDArray[np.int64], exponent: NDArray[np.uint8]
-) -> tuple[NDArray[np.float64], bool, int]:
-    """Take the doubles out of `mantissa` and make the rest non-negative, in place.
-
-    Returns
-    -------
-    doubles : float64[m]
-    folded : bool
-    width : int               planes the mantissas need
-    """
-    doubles = np.empty(int(np.count_nonzero(exponent == kernels.RAW)))
-    _, least, largest = kernels.take_doubles(mantissa, mantissa.view(np.float64), exponent, doubles)
-    if least < 0:
+def _take_apart(mantissa: NDArray[np.int64], exponent: NDArray[np.uint8]) -> _Numbers:
+    """Take the doubles out of `mantissa` and make the rest non-negative, in place."""
+    bits, negative, found = kernels.survey(mantissa, exponent)
+    doubles = np.empty(0)
+    if found >> 63:
+        doubles = np.empty(int(np.count_nonzero(exponent == kernels.RAW)))
+        kernels.take_doubles(mantissa, mantissa.view(np.float64), exponent, doubles)
+        bits, negative, _ = kernels.survey(mantissa, exponent)
+    exponents = [e for e in range(23) if found >> e & 1]
+    if len(exponents) > MANY_EXPONENTS and not found >> 63:
+        most = (1 << min(stored_bits(int(bits).bit_length() + negative) - negative, 53)) - 1
+        least = exponents[-MANY_EXPONENTS]
+        if kernels.raise_exponents(mantissa, exponent, least, most, _TENS):
+            bits, exponents = most, exponents[-MANY_EXPONENTS:]
+    if negative:
         kernels.zigzag(mantissa)
-        largest = max(2 * largest, -2 * least - 1)
-    return doubles, least < 0, _width(largest)
+    exponents += [kernels.RAW] * bool(found >> 63)
+    return _Numbers(int(bits).bit_length() + negative, negative, exponents, doubles)
+
+
+def _rows(chunk: Chunk) -> tuple[bytes, _Numbers, list[int]]:
+    """Return frame 0, the labels taken apart, and the widths of its planes."""
+    row_gaps = np.diff(chunk.row_numbers, prepend=chunk.row_numbers[:1] - 1) - 1
+    labels = _take_apart(chunk.label_mantissa, chunk.label_exponent)
+    largest = int(chunk.lengths.max()), int(row_gaps.max())
+    widths = [(bits + 7) // 8 for bits in (*(x.bit_length() for x in largest), labels.bits)]
+    n = len(row_gaps)
+    planes, start = np.empty(sum(widths) * n, np.uint8), 0
+    columns = chunk.lengths, row_gaps, chunk.label_mantissa
+    for numbers, width in zip(columns, widths, strict=True):
+        kernels.pack(numbers, _AS_IS, 8 * width, planes[start : start + width * n])
+        start += width * n
+    frame = b"".join((planes.data, chunk.label_exponent.tobytes(), labels.doubles.tobytes()))
+    return frame, labels, widths
+
+
+def _entries(chunk: Chunk) -> tuple[list[memoryview], _Numbers, list[int]]:
+    """Return the planes of entries (valid until the next call), values taken apart, bits."""
+    n = len(chunk.indices)
+    indptr = np.zeros(len(chunk.lengths) + 1, np.int64)
+    np.cumsum(chunk.lengths, out=indptr[1:])
+    gaps = _scratch("gaps", 4 * n).view(np.uint32)
+    gap_bits = stored_bits(int(kernels.gaps_of(indptr, chunk.indices, gaps)).bit_length())
+    values = _take_apart(chunk.mantissa, chunk.exponent)
+    codes = np.zeros(256, np.uint8)
+    codes[values.exponents] = np.arange(len(values.exponents))
+    code_bits = stored_bits(max(len(values.exponents) - 1, 0).bit_length())
+    bits = [gap_bits, stored_bits(values.bits), code_bits]
+    columns: list[tuple[NDArray[np.generic], NDArray[np.uint8], int]] = [
+        (gaps, _AS_IS, gap_bits),
+        (chunk.mantissa, _AS_IS, bits[1]),
+        (values.doubles.view(np.int64), _AS_IS, 64 if len(values.doubles) else 0),
+        (chunk.exponent, codes, code_bits),
+    ]
+    sizes = [plane_bytes(width, len(numbers)) for numbers, _, width in columns]
+    room, start, planes = _scratch("planes", sum(map(sum, sizes))), 0, []
+    for (numbers, table, width), parts in zip(columns, sizes, strict=True):
+        kernels.pack(numbers, table, width, room[start : start + sum(parts)])
+        for size in parts:
+            planes.append(room[start : start + size].data)
+            start += size
+    return planes, values, bits
 
 
 def encode(chunk: Chunk, level: int | None) -> bytes:
     """Return the bytes of a chunk, compressed at zstd `level` (None: stored as is)."""
-    indptr = np.zeros(len(chunk.lengths) + 1, np.int64)
-    np.cumsum(chunk.lengths, out=indptr[1:])
-    gaps = np.empty(len(chunk.indices), np.uint32)
-    gap_width = _width(kernels.gaps_of(indptr, chunk.indices, gaps))
-    row_gaps = np.diff(chunk.row_numbers, prepend=chunk.row_numbers[:1] - 1) - 1
-    doubles, folded, width = _fold(chunk.mantissa, chunk.exponent)
-    label_doubles, label_folded, label_width = _fold(chunk.label_mantissa, chunk.label_exponent)
-    length_width, row_width = _width(chunk.lengths.max()), _width(row_gaps.max())
-    per_row = b"".join(
-        (
-            _planes(chunk.lengths, length_width).tobytes(),
-            _planes(row_gaps, row_width).tobytes(),
-            _planes(chunk.label_mantissa, label_width).tobytes(),
-            chunk.label_exponent.tobytes(),
-            label_doubles.tobytes(),
-        )
-    )
-    frames = [
-        per_row,
-        *_planes(gaps, gap_width),
-        *_planes(chunk.mantissa, width),
-        *(_planes(doubles.view(np.int64), 8) if len(doubles) else ()),
-        chunk.exponent,
-    ]
-    if level is None:
-        packed = [bytes(frame) for frame in frames]
-    else:
-        compressor = zstandard.ZstdCompressor(
-            level=level, write_checksum=True, write_content_size=True
-        )
-        packed = [compressor.compress(frame) for frame in frames]
-    header = _HEADER.pack(
-        MAGIC, len(chunk.lengths), len(gaps), len(doubles), len(label_doubles),
-        int(chunk.row_numbers[0]), length_width, row_width, label_width, gap_width, width,
-        folded | label_folded << 1, len(packed),
+    per_row, labels, widths = _rows(chunk)
+    planes, values, bits = _entries(chunk)
+    frames: list[bytes | memoryview] = [per_row, *planes]
+    if level is not None:
+        compressor = _compressor(level)
+        frames[0] = _smaller(per_row, compressor)
+        for k, plane in enumerate(planes, 1):
+            frames[k] = _smaller(plane, compressor, len(chunk.indices))
+    layout = Layout(
+        len(chunk.lengths), len(chunk.indices), len(values.doubles), len(labels.doubles),
+        int(chunk.row_numbers[0]), tuple(widths), tuple(bits), values.folded, labels.folded,
+        bytes(values.exponents), tuple(map(len, frames)),
     )  # fmt: skip
-    return b"".join((header, struct.pack(f"<{len(packed)}I", *map(len, packed)), *packed))
+    return b"".join((bytes(layout), *frames))
+
+
+def _compressor(level: int) -> zstandard.ZstdCompressor:
+    """Return this thread's compressor."""
+    if getattr(_local, "level", None) != level:
+        _local.level, _local.compressor = level, zstandard.ZstdCompressor(level=level)
+    compressor: zstandard.ZstdCompressor = _local.compressor
+    return compressor
+
+
+def _smaller(
+    frame: bytes | memoryview, compressor: zstandard.ZstdCompressor, numbers: int = 0
+) -> bytes | memoryview:
+    """Return the frame compressed, or as it is if that does not save enough for its numbers."""
+    least_saved = min(numbers * LEAST_SAVED_BITS / 8, 0.75 * len(frame) if numbers else 0)
+    if len(frame) > 4 * SAMPLE_BYTES:
+        middle = len(frame) // 2
+        saved = SAMPLE_BYTES - len(compressor.compress(frame[middle : middle + SAMPLE_BYTES]))
+        if saved * len(frame) < least_saved * SAMPLE_BYTES:
+            return frame
+    compressed: bytes = compressor.compress(frame)
+    return compressed if len(frame) - len(compressed) > least_saved else frame
 
 
 @dataclass(frozen=True)
@@ -168,41 +208,37 @@ class Target:
 
 
 class _Frames:
-    """The frames of a chunk, each decompressed to exactly the size it must have."""
+    """The frames of a chunk, each put where it belongs, of exactly the size it must have."""
 
-    def __init__(self, data: memoryview, lengths: tuple[int, ...], compressed: bool) -> None:
-        self._data, self._lengths, self._compressed = data, iter(lengths), compressed
-        self._offset = 0
+    def __init__(self, data: memoryview, layout: Layout) -> None:
+        self._parts = self._cut(data, layout)
 
-    def next(self, size: int) -> bytes | memoryview:
-        length = next(self._lengths)
-        frame = self._data[self._offset : self._offset + length]
-        self._offset += length
-        if not self._compressed:
-            content: bytes | memoryview = frame
-        elif zstandard.frame_content_size(frame) != size:
-            raise DamagedError("a frame has the wrong size")
-        else:
+    @staticmethod
+    def _cut(data: memoryview, layout: Layout) -> Iterator[memoryview]:
+        start = layout.start
+        for length in layout.frame_bytes:
+            yield data[start : start + length]
+            start += length
+
+    def put(self, out: NDArray[np.uint8]) -> None:
+        """Write the content of the next frame, which must fill `out`."""
+        frame = next(self._parts)
+        content: memoryview | bytes = frame
+        if len(frame) != len(out):
+            if zstandard.frame_content_size(frame) != len(out):
+                raise DamagedError("a frame has the wrong size")
             if not hasattr(_local, "decompressor"):
                 _local.decompressor = zstandard.ZstdDecompressor()
             content = _local.decompressor.decompress(frame, allow_extra_data=False)
-        if len(content) != size:
-            raise DamagedError("a frame has the wrong size")
-        return content
+        out[:] = np.frombuffer(content, np.uint8)
 
-    def planes(self, width: int, n: int) -> NDArray[np.uint8]:
-        """Return the next `width` frames of `n` bytes as uint8[width, n], in reused memory."""
-        scratch = _scratch(width * n)
-        for b in range(width):
-            scratch[b * n : (b + 1) * n] = np.frombuffer(self.next(n), np.uint8)
-        return scratch[: width * n].reshape(width, n)
-
-
-def _scratch(size: int) -> NDArray[np.uint8]:
-    buffer: NDArray[np.uint8] | None = getattr(_local, "scratch", None)
-    if buffer is None or len(buffer) < size:
-        _local.scratch = buffer = np.empty(size, np.uint8)
-    return buffer
+    def planes(self, bits: int, n: int, spare: int = 0) -> NDArray[np.uint8]:
+        """Return the next planes, uint8[width + spare, n] in reused memory, a packed one last."""
+        sizes = plane_bytes(bits, n)
+        planes = _scratch("decoded", (len(sizes) + spare) * n).reshape(len(sizes) + spare, n)
+        for plane, size in zip(planes, sizes, strict=False):
+            self.put(plane[:size])
+        return planes
 
 
 def decode(
@@ -210,7 +246,6 @@ def decode(
     target: Target,
     n_features: int,
     index_base: int,
-    compressed: bool,
     normalized: bool = False,
 ) -> None:
     """Decode a chunk into `target`; if `normalized`, divide each row by its norm.
@@ -221,65 +256,58 @@ def decode(
         If anything about it is impossible; bounds are checked before any solver sees the arrays.
     """
     n, nnz = len(target.labels), len(target.indices)
-    (magic, rows, entries, n_doubles, n_label_doubles, first_row, *widths, flags, n_frames) = (
-        _HEADER.unpack_from(data)
-    )
-    length_width, row_width, label_width, gap_width, width = widths
-    expected = 1 + gap_width + width + 1 + 8 * (n_doubles > 0)
-    if (magic, rows, entries) != (MAGIC, n, nnz) or n_frames != expected:
-        raise DamagedError("the chunk header does not fit the table")
-    if max(length_width, row_width, label_width, width) > 8 or gap_width > 4:
-        raise DamagedError("the chunk header has an impossible width")
-    if n_doubles > nnz or n_label_doubles > n or first_row >= 1 << 62:
-        raise DamagedError("the chunk header has an impossible count")
-    lengths_at = _HEADER.size + 4 * n_frames
-    frame_bytes = struct.unpack_from(f"<{n_frames}I", data, _HEADER.size)
-    if lengths_at + sum(frame_bytes) != len(data):
-        raise DamagedError("the frames do not fill the chunk")
-    frames = _Frames(data[lengths_at:], frame_bytes, compressed)
-
-    per_row = (length_width + row_width + label_width + 1) * n + 8 * n_label_doubles
-    row_bytes = np.frombuffer(frames.next(per_row), np.uint8).copy()
-
-    def take(width: int) -> NDArray[np.int64]:
-        nonlocal row_bytes
-        out = np.empty(n, np.int64)
-        kernels.from_planes(row_bytes[: width * n].reshape(width, n), out)
-        row_bytes = row_bytes[width * n :]
-        return out
-
-    lengths, row_gaps, label_bits = take(length_width), take(row_width), take(label_width)
-    label_exponent, label_doubles = row_bytes[:n], np.frombuffer(row_bytes[n:].tobytes())
-    # each length is bounded too, as their sum could wrap around to the right one
-    if lengths.min(initial=0) < 0 or lengths.max(initial=0) > nnz or lengths.sum() != nnz:
-        raise DamagedError("the row lengths do not add up")
-    if row_gaps.min(initial=0) < 0:
-        raise DamagedError("the row numbers do not increase")
-    target.row_numbers[:] = np.cumsum(row_gaps + 1) + (first_row - 1)
-    used = kernels.to_numbers(
-        label_bits, label_exponent, label_doubles, bool(flags & 2), _POWERS, target.labels
-    )
-    if used != n_label_doubles:
-        raise DamagedError("a label is impossible")
-
-    kernels.from_planes(frames.planes(gap_width, nnz), target.indices)
-    bits = target.values.view(np.int64) if target.values.itemsize == 8 else np.empty(nnz, np.int64)
-    kernels.from_planes(frames.planes(width, nnz), bits)
-    doubles = np.empty(n_doubles, np.int64)
-    if n_doubles:
-        kernels.from_planes(frames.planes(8, n_doubles), doubles)
-    exponent = frames.planes(1, nnz)[0]
-    used = kernels.to_numbers(
-        bits, exponent, doubles.view(np.float64), bool(flags & 1), _POWERS, target.values
-    )
-    if used != n_doubles:
-        raise DamagedError("a value is impossible")
-    if target.values.itemsize == 4 and not np.isfinite(target.values).all():
-        raise DamagedError("a value is too large for float32")
-    if not kernels.to_indices(
-        lengths, n_features, index_base, target.first, target.indptr, target.indices,
-        target.values, target.sq_norm,
+    layout = Layout.read(data, n, nnz)
+    frames = _Frames(data, layout)
+    lengths = _decode_rows(frames, layout, target, nnz)
+    planes = frames.planes(layout.bits[0], nnz, spare=1)
+    if not kernels.to_columns(
+        planes, layout.bits[0], lengths, n_features, index_base, target.first, target.indptr,
+        target.indices,
     ):  # fmt: skip
         raise DamagedError(f"an index is not below {n_features + index_base}")
+    _decode_values(frames, layout, target.values)
     if normalized:
         scaling.normalize_rows(lengths, target.values, target.sq_norm)
+    else:
+        kernels.square_norms(lengths, target.values, target.sq_norm)
+
+
+def _decode_rows(frames: _Frames, layout: Layout, target: Target, nnz: int) -> NDArray[np.int64]:
+    """Decode row numbers and labels; return the row lengths."""
+    n, width = len(target.labels), sum(layout.widths)
+    content = np.empty((width + 1) * n + 8 * layout.label_doubles, np.uint8)
+    frames.put(content)
+    planes, lengths = content[: (width + 1) * n].reshape(width + 1, n), np.empty(n, np.int64)
+    doubles = np.frombuffer(content[(width + 1) * n :].tobytes())
+    wrong = kernels.to_rows(
+        planes, layout.widths, layout.first_row, nnz, planes[width], doubles, layout.label_folded,
+        _POWERS, lengths, target.row_numbers, target.labels,
+    )  # fmt: skip
+    if wrong:
+        raise DamagedError(_WRONG_ROWS[wrong])
+    return lengths
+
+
+def _decode_values(frames: _Frames, layout: Layout, values: NDArray[np.floating]) -> None:
+    nnz, (_, bits, code_bits) = len(values), layout.bits
+    width = (bits + 7) // 8
+    planes = frames.planes(bits, nnz, spare=1)
+    doubles = np.empty(layout.doubles, np.int64)
+    if layout.doubles:
+        raw = np.empty((8, layout.doubles), np.uint8)
+        for plane in raw:
+            frames.put(plane)
+        doubles = np.ascontiguousarray(raw.T).view("<i8")[:, 0].copy()
+    for size in plane_bytes(code_bits, nnz):
+        frames.put(planes[width, :size])
+    divisors = np.ones(256)
+    for code, exponent in enumerate(layout.exponents):
+        divisors[code] = _POWERS[exponent] if exponent < len(_POWERS) else 1.0
+    marker = layout.exponents.find(kernels.RAW)
+    if not kernels.to_values(
+        planes, bits, code_bits, layout.folded, divisors, len(layout.exponents), marker,
+        doubles.view(np.float64), values,
+    ):  # fmt: skip
+        raise DamagedError("a value is impossible")
+    if values.itemsize == 4 and not np.isfinite(values).all():
+        raise DamagedError("a value is too large for float32")

@@ -10,13 +10,14 @@ import fcntl
 import os
 import secrets
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import IO, Any
 
 from blocklinear.errors import BusyError, storage_errors
 
 TEMPORARY_PREFIX = ".tmp-"
+LOCK_NAME = "lock"
 
 
 def sync_directory(path: Path) -> None:
@@ -63,6 +64,16 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
             os.unlink(temporary)
 
 
+def write_durably(path: Path, pieces: Iterable[bytes | memoryview]) -> None:
+    """Write a file that nothing refers to yet, in place of what has its name, and sync it."""
+    with storage_errors(path, "write"), open(path, "wb", buffering=0) as stream:
+        for piece in pieces:
+            done = 0
+            while done < len(piece):
+                done += stream.write(piece[done:])
+        os.fsync(stream.fileno())
+
+
 def replace_directory(source: Path, target: Path) -> None:
     """Give a finished directory its final name, durably, in place of what has that name."""
     sync_directory(source)
@@ -78,6 +89,29 @@ def replace_directory(source: Path, target: Path) -> None:
 def remove_tree(path: Path) -> None:
     """Delete a directory of ours; what is already gone does not matter."""
     shutil.rmtree(path, ignore_errors=True)
+
+
+def remove_temporaries(folder: Path) -> None:
+    """Delete what a process that was killed while it wrote to `folder` left there.
+
+    Nobody else may be writing there.
+    """
+    for leftover in folder.glob(f"{TEMPORARY_PREFIX}*"):
+        with contextlib.suppress(OSError):
+            leftover.unlink()
+
+
+def remove_files(paths: Iterable[Path]) -> tuple[int, int]:
+    """Delete files, but not folders; return how many, and the bytes they had."""
+    n_files = n_bytes = 0
+    for path in paths:
+        with storage_errors(path, "delete"), contextlib.suppress(FileNotFoundError):
+            if path.is_dir() and not path.is_symlink():
+                continue
+            n_bytes += path.lstat().st_size
+            path.unlink()
+            n_files += 1
+    return n_files, n_bytes
 
 
 class Lock:
@@ -102,9 +136,20 @@ class Lock:
                     f"{path.parent}: another process is writing to it ({holder or 'unknown'})",
                     "wait until it ends, or stop it",
                 ) from None
+            if not self._is_at(path):
+                self._stream.close()
+                raise BusyError(
+                    f"{path.parent}: another process put something else there", "try again"
+                )
             self._stream.truncate(0)
             self._stream.write(f"pid {os.getpid()} on {os.uname().nodename}")
             self._stream.flush()
+
+    def _is_at(self, path: Path) -> bool:
+        """Say whether `path` is still the file that is locked: its folder may be a new one."""
+        with contextlib.suppress(FileNotFoundError):
+            return os.path.samestat(os.fstat(self._stream.fileno()), os.stat(path))
+        return False
 
     def release(self) -> None:
         """Let the next writer in."""

@@ -14,6 +14,16 @@ from blocklinear.store import codec
 from blocklinear.store.blocks import BlockFile
 from blocklinear.store.manifest import BlockRecord, Manifest
 
+_local = threading.local()
+
+
+def _room(size: int) -> bytearray:
+    """Return memory of this thread for a block of `size` bytes, the same at every call."""
+    if len(getattr(_local, "block", b"")) < size:
+        _local.block = bytearray(size)
+    block: bytearray = _local.block
+    return block
+
 
 @dataclass(frozen=True)
 class Group:
@@ -195,8 +205,8 @@ class GroupBuffer:
         entry: int,
         pins: Pins | None,
     ) -> None:
-        block, first_row, first_entry = BlockFile(folder, record), row, entry
-        compressed, normalized = manifest.compression != "none", manifest.normalize == "l2"
+        block, first_row, first_entry = BlockFile(folder, record, _room), row, entry
+        normalized = manifest.normalize == "l2"
         for chunk in block.chunks():
             rows = slice(row, row + chunk.rows)
             entries = slice(entry, entry + chunk.nnz)
@@ -211,9 +221,8 @@ class GroupBuffer:
             )
             try:
                 codec.decode(
-                    chunk.data, target, manifest.n_features, manifest.index_base, compressed,
-                    normalized,
-                )  # fmt: skip
+                    chunk.data, target, manifest.n_features, manifest.index_base, normalized
+                )
             except (DamagedError, ValueError, *codec.DECODING_ERRORS) as error:
                 raise block.damaged(str(error)) from error
             numbers = target.row_numbers

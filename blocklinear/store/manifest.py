@@ -7,10 +7,12 @@ inconsistent fields are refused before anything is allocated from them.
 
 import hashlib
 import json
+import os
 import re
-from dataclasses import asdict, dataclass, fields
+import time
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, get_origin
 
 from blocklinear import __version__
 from blocklinear.errors import DamagedError, MismatchError, storage_errors
@@ -39,7 +41,7 @@ class BlockRecord:
     bytes : int               on disk
     max_index : int           largest index written in its rows, -1 if none
     table : str               CRC-32 of its chunk table, which holds the CRC-32 of every chunk (hex)
-    sha256 : str              of the whole file
+    sha256 : str              of the whole file but its chunks, which have checksums in the table
     label_counts : list[int]  rows per label of the store's label table; empty without a table
     """
 
@@ -73,9 +75,14 @@ class Manifest:
     dtype : str               "float64" or "float32": what values are rounded to when read
     compression : str         "none" or "zstd:LEVEL"
     normalize : str           "none", or "l2" for rows that are divided by their norm when read
-    labels : list[float] or None    in order of first appearance; None when there are too many
-    batches : list[dict]      name, rows, sources (path, size, mtime_ns, sha256, rows, lines, ...)
+    labels : list[float] or None    in order of first appearance, those whose rows were removed
+                              since the last `gc` included; None when there are, or were, too many
+    batches : list[dict]      name, date (UTC, of its commit), rows, sources (path, size, mtime_ns,
+                              sha256, rows, lines, ...; as they were read)
     blocks : list[BlockRecord]
+    removed : list[BlockRecord]     blocks whose rows were removed; their files stay until `gc`
+    moved : dict[str, list]   where the rows of a block went that was merged into another one:
+                              ``{old name: [new name, position of the first row in it]}``
     """
 
     format: int
@@ -96,6 +103,8 @@ class Manifest:
     labels: list[float] | None
     batches: list[dict[str, Any]]
     blocks: list[BlockRecord]
+    removed: list[BlockRecord] = field(default_factory=list)
+    moved: dict[str, list[Any]] = field(default_factory=dict)
 
     @property
     def label_counts(self) -> list[int]:
@@ -146,23 +155,24 @@ class Manifest:
                     "use that version or a newer one",
                 )
             manifest = cls(**_fields(cls, inner))
-            blocks = [BlockRecord(**_fields(BlockRecord, block)) for block in manifest.blocks]
-            manifest = cls(**{**vars(manifest), "blocks": blocks})
-            manifest._check()
+            records = {
+                kind: [BlockRecord(**_fields(BlockRecord, block)) for block in inner[kind]]
+                for kind in ("blocks", "removed")
+            }
+            manifest = cls(**{**vars(manifest), **records})
+            manifest.check()
         except (ValueError, TypeError, KeyError, RecursionError) as error:
             raise DamagedError(
                 f"{path}: damaged: {error}", "split the data again, or restore the store"
             ) from error
         return manifest
 
-    def _check(self) -> None:
+    def check(self) -> None:
         """Raise ValueError where the parts contradict each other."""
         self._check_counts()
         self._check_labels()
         self._check_batches()
-        names = [block.name for block in self.blocks]
-        if len(set(names)) != len(names) or not all(map(_BLOCK_NAME.fullmatch, names)):
-            raise ValueError("a block name is not as written by blocklinear")
+        self._check_names()
         if self.n_rows != sum(b.rows for b in self.blocks):
             raise ValueError("the rows of the blocks do not add up")
         if self.nnz != sum(b.nnz for b in self.blocks):
@@ -178,35 +188,65 @@ class Manifest:
         if self.hash_bits and (self.index_base, self.n_features) != (0, 1 << self.hash_bits):
             raise ValueError("its features are not the hashes there can be")
 
+    def _check_names(self) -> None:
+        """Check that every block is named once, and that rows moved to blocks there are."""
+        records = [*self.blocks, *self.removed]
+        names = [*(block.name for block in records), *self.moved]
+        if len(set(names)) != len(names) or not all(map(_BLOCK_NAME.fullmatch, names)):
+            raise ValueError("a block name is not as written by blocklinear")
+        rows = {block.name: block.rows for block in records}
+        for name, first in self.moved.values():
+            if type(first) is not int or not 0 <= first <= rows[name]:
+                raise ValueError("rows were moved to where no block is")
+
     def _check_counts(self) -> None:
+        records = [*self.blocks, *self.removed]
         counts = [self.n_rows, self.nnz, self.next_row, self.next_block, self.generation]
-        counts += [n for b in self.blocks for n in (b.rows, b.nnz, b.bytes, *b.label_counts)]
+        counts += [n for b in records for n in (b.rows, b.nnz, b.bytes, *b.label_counts)]
         if not all(type(n) is int and 0 <= n < _MAX_COUNT for n in counts):
             raise ValueError("a count is out of range")
         if not 0 <= self.n_features <= 1 << 32 or self.next_row < self.n_rows:
             raise ValueError("a count is out of range")
-        if any(max(b.rows, b.nnz) > b.bytes * _MAX_EXPANSION for b in self.blocks):
+        if any(max(b.rows, b.nnz) > b.bytes * _MAX_EXPANSION for b in records):
             raise ValueError("a block has more rows or entries than its bytes can hold")
 
     def _check_labels(self) -> None:
         labels = [] if self.labels is None else self.labels
         if not all(type(label) is float for label in labels) or len(set(labels)) != len(labels):
             raise ValueError("the labels are not distinct numbers")
-        for block in self.blocks:
+        for block in (*self.blocks, *self.removed):
             if len(block.label_counts) != len(labels):
                 raise ValueError("the label counts do not fit the labels")
             if labels and sum(block.label_counts) != block.rows:
                 raise ValueError("the label counts do not add up")
 
     def _check_batches(self) -> None:
+        rows = {}
         for batch in self.batches:
-            if type(batch["name"]) is not str or type(batch["rows"]) is not int:
-                raise ValueError("a batch has no name, or no number of rows")
+            if set(batch) != {"name", "date", "rows", "sources"}:
+                raise ValueError("the fields of a batch are not those of this format")
+            if [type(batch[name]) for name in ("name", "date", "rows")] != [str, str, int]:
+                raise ValueError("a batch has no name, no date, or no number of rows")
             if not all(type(source["path"]) is str for source in batch["sources"]):
                 raise ValueError("a source has no path")
-        names = {batch["name"] for batch in self.batches}
-        if not all(block.batch in names for block in self.blocks):
-            raise ValueError("a block is of no batch")
+            rows[batch["name"]] = 0
+        for block in self.blocks:
+            if block.batch not in rows:
+                raise ValueError("a block is of no batch")
+            rows[block.batch] += block.rows
+        if [(batch["name"], batch["rows"]) for batch in self.batches] != list(rows.items()):
+            raise ValueError("the rows of a batch do not add up")
+
+
+def today() -> str:
+    """Return the date of a commit made now, in UTC, as ISO 8601; SOURCE_DATE_EPOCH can fix it.
+
+    That is seconds since 1970, as for reproducible builds: nothing else in a store depends on when
+    it was written.
+    """
+    fixed = os.environ.get("SOURCE_DATE_EPOCH", "")
+    seconds = int(fixed) if fixed.isascii() and fixed.isdigit() else int(time.time())
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
 
 
 def _canonical(content: Any) -> bytes:
@@ -229,8 +269,9 @@ def _fields(cls: type, content: Any) -> dict[str, Any]:
     kinds = {f.name: f.type for f in fields(cls)}
     if not isinstance(content, dict) or set(content) != set(kinds):
         raise ValueError("its fields are not those of this format")
-    for name, kind in kinds.items():
-        if kind in (int, str) and type(content[name]) is not kind:
+    for name, declared in kinds.items():
+        kind = get_origin(declared) or declared
+        if kind in (int, str, list, dict) and type(content[name]) is not kind:
             raise ValueError(f"field {name} is not of its type")
     return content
 

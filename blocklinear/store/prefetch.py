@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
@@ -52,6 +52,7 @@ class GroupLoader:
         self._ahead = ThreadPoolExecutor(1, "load")
         self._decoders = ThreadPoolExecutor(threads, "decode")
         self._n_loads = 0
+        self._expected: tuple[tuple[int, ...], Future[tuple[Group, float]]] | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -73,19 +74,41 @@ class GroupLoader:
         group = buffer.load(store.blocks_folder, store.manifest, blocks, self._decoders, self.pins)
         return group, time.perf_counter() - started
 
-    def stream(self, visits: Sequence[tuple[int, ...]]) -> Iterator[Loaded]:
-        """Yield the group of each visit; it is valid until the next is asked for."""
+    def stream(
+        self, visits: Sequence[tuple[int, ...]], following: tuple[int, ...] | None = None
+    ) -> Iterator[Loaded]:
+        """Yield the group of each visit; it is valid until the next is asked for.
+
+        Parameters
+        ----------
+        visits : sequence of tuple of int
+        following : tuple of int
+            The first visit of the next stream, to be loaded while the last of this one is used.
+        """
         if len(self._buffers) == 1:
             yield self._whole(visits[0])
             return
-        future = self._ahead.submit(self._load, visits[0])
-        for following in (*visits[1:], None):
+        if self._expected is None or self._expected[0] != visits[0]:
+            self._forget()
+            self._expect(visits[0])
+        for upcoming in (*visits[1:], following):
             asked = time.perf_counter()
-            group, load_s = future.result()
+            assert self._expected is not None
+            group, load_s = self._expected[1].result()
             wait_s = time.perf_counter() - asked
-            if following is not None:
-                future = self._ahead.submit(self._load, following)
+            self._expected = None
+            if upcoming is not None:
+                self._expect(upcoming)
             yield Loaded(group, load_s, wait_s)
+
+    def _expect(self, blocks: tuple[int, ...]) -> None:
+        self._expected = blocks, self._ahead.submit(self._load, blocks)
+
+    def _forget(self) -> None:
+        """Wait for a group that was loaded in vain."""
+        if self._expected is not None:
+            self._expected[1].result()
+            self._expected = None
 
     def _whole(self, blocks: tuple[int, ...]) -> Loaded:
         if self._kept is not None:

@@ -2,29 +2,26 @@
 
 import os
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import IO, Any, Self
 
 from blocklinear import __version__
-from blocklinear.errors import (
-    InputError,
-    InputFormatError,
-    MismatchError,
-    StorageError,
-    storage_errors,
-)
-from blocklinear.events import Listener, SplitProgress, Warned, ignore
-from blocklinear.memory import WEIGHT_VECTORS, format_size
+from blocklinear.errors import MismatchError, StorageError, storage_errors
+from blocklinear.events import Listener, ignore
 from blocklinear.options import SplitOptions
 from blocklinear.store import manifest as manifests
-from blocklinear.store.files import Lock, remove_tree, replace_directory, sync_file
+from blocklinear.store.files import (
+    LOCK_NAME,
+    Lock,
+    remove_tree,
+    replace_directory,
+    sync_directory,
+)
+from blocklinear.store.intake import Paths, expected_bytes, read_batch
 from blocklinear.store.manifest import Manifest
 from blocklinear.store.store import BlockStore
-from blocklinear.store.writer import BatchWriter, decoded_bytes, make_plan
-from blocklinear.text import RowReader, sample
+from blocklinear.store.writer import make_plan
 
-LOCK_NAME, BLOCKS_NAME, SKIPPED_NAME = "lock", "blocks", "skipped.txt"
+BLOCKS_NAME = "blocks"
 
 
 def split(
@@ -56,7 +53,10 @@ def split(
         If `store` exists and `options.force` is not set, or it is something else than a store.
     BusyError
         If another process is splitting to `store`, or writing to it.
-    MemoryBudgetError, StorageError
+    MemoryBudgetError
+        If training could not hold the weights of the features (see `TextOptions.max_features`), or
+        the blocks asked for cannot all be open.
+    StorageError
     """
     options = options or SplitOptions()
     target = Path(store).absolute()
@@ -103,120 +103,29 @@ def _clear(staging: Path) -> None:
         (staging / BLOCKS_NAME).mkdir()
 
 
-def _write(
-    inputs: list[str | os.PathLike[str]], staging: Path, options: SplitOptions, listener: Listener
-) -> None:
+def _write(inputs: Paths, staging: Path, options: SplitOptions, listener: Listener) -> None:
     """Read the inputs and commit a store in `staging`."""
-    plan = make_plan(options, _expected_bytes(inputs, options))
-    skipped = _SkippedLines(staging / SKIPPED_NAME)
-    reader = RowReader(inputs, options.text, skipped.add)
-    with (
-        skipped,
-        ThreadPoolExecutor(options.text.threads, "encode") as pool,
-        BatchWriter(staging / BLOCKS_NAME, "b1", plan, options, pool) as writer,
-    ):
-        for rows in reader:
-            writer.append(rows)
-            listener(
-                SplitProgress(reader.bytes_read, reader.bytes_total, writer.n_rows, writer.nnz)
-            )
-        blocks, labels = writer.finish()
-    if writer.n_rows == 0:
-        names = ", ".join(os.fspath(path) for path in inputs)
-        raise InputError(
-            f"{names}: no rows: nothing but blank lines or comments", "check the input"
-        )
-    n_features = max(writer.max_index - reader.index_base + 1, 0)
-    _warn(reader, labels, skipped, listener)
-    _warn_of_features(n_features, options, listener)
-    batch: dict[str, Any] = {"name": "b1", "rows": writer.n_rows, "sources": reader.provenance}
+    plan = make_plan(options, expected_bytes(inputs, options))
+    blocks_folder = staging / BLOCKS_NAME
+    batch = read_batch(inputs, blocks_folder, "b1", plan, options, listener)
+    sync_directory(blocks_folder)
     Manifest(
         format=manifests.FORMAT,
         generation=1,
         written_by=__version__,
         seed=options.seed,
         order=options.order,
-        index_base=reader.index_base,
+        index_base=batch.index_base,
         hash_bits=options.text.hash_bits,
-        n_features=n_features,
-        n_rows=writer.n_rows,
-        nnz=writer.nnz,
-        next_row=writer.next_row,
-        next_block=writer.next_block,
+        n_features=batch.n_features,
+        n_rows=batch.n_rows,
+        nnz=batch.nnz,
+        next_row=batch.next_row,
+        next_block=batch.next_block,
         dtype=options.dtype,
         compression=options.compression,
         normalize=options.normalize,
-        labels=labels,
-        batches=[batch],
-        blocks=blocks,
+        labels=batch.labels,
+        batches=[batch.entry()],
+        blocks=batch.blocks,
     ).save(staging)
-
-
-def _expected_bytes(inputs: list[str | os.PathLike[str]], options: SplitOptions) -> float | None:
-    """Return the decoded size of all inputs, told from the head of each; None for streams."""
-    total = 0.0
-    for path in inputs:
-        if path == "-" or not os.path.isfile(path):
-            return None
-        head = sample(path, options.text)
-        share = head.raw_bytes / max(os.path.getsize(path), 1)
-        total += decoded_bytes(head.rows.n_rows, head.rows.nnz) / max(min(share, 1.0), 1e-12)
-    return total
-
-
-class _SkippedLines:
-    """The refused lines, listed in a file as they come; there is none if none come."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._stream: IO[bytes] | None = None
-        self.first = ""
-
-    def add(self, error: InputFormatError) -> None:
-        """List a line: path, line, column and problem."""
-        with storage_errors(self._path, "write"):
-            if self._stream is None:
-                self._stream = open(self._path, "xb")  # noqa: SIM115
-                self.first = error.what
-            self._stream.write(os.fsencode(error.what.replace("\n", "\\n")) + b"\n")
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        if self._stream is not None:
-            with storage_errors(self._path, "write"):
-                self._stream.close()
-            sync_file(self._path)
-
-
-def _warn_of_features(n_features: int, options: SplitOptions, listener: Listener) -> None:
-    """Say so if no training within this budget could hold its weights."""
-    needed, budget = 8 * WEIGHT_VECTORS * n_features, options.text.memory_bytes
-    if needed > budget:
-        listener(
-            Warned(
-                f"{n_features} features: the {WEIGHT_VECTORS} weight vectors of training take "
-                f"{needed} bytes ({format_size(needed)}), more than the budget of "
-                f"{format_size(budget)}: split with --hash-bits, or train with a larger --memory"
-            )
-        )
-
-
-def _warn(
-    reader: RowReader, labels: list[float] | None, skipped: _SkippedLines, listener: Listener
-) -> None:
-    for source in reader.provenance:
-        if not source["final_newline"]:
-            listener(
-                Warned(f"{source['path']}: no newline at the end: the last line may be cut short")
-            )
-    if labels is not None and len(labels) == 1:
-        listener(Warned(f"all rows have the one label {labels[0]:g}"))
-    if reader.skipped:
-        listener(
-            Warned(
-                f"{reader.skipped} lines were skipped; the first: {skipped.first}; "
-                f"all are listed in {SKIPPED_NAME} in the store"
-            )
-        )

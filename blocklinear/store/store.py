@@ -1,5 +1,6 @@
 """A store on disk: open it, describe it, verify it."""
 
+import contextlib
 import json
 import os
 from concurrent.futures import ThreadPoolExecutor
@@ -9,7 +10,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from blocklinear.errors import DamagedError, StorageError
+from blocklinear.errors import BusyError, DamagedError, MismatchError, StorageError, shown
 from blocklinear.memory import format_size
 from blocklinear.store.manifest import Manifest
 
@@ -57,12 +58,18 @@ class BlockStore:
         Raises
         ------
         DamagedError
-            If there is no store or its manifest is damaged.
+            If there is no store, its manifest is damaged, or its folder of blocks is a link.
         MismatchError
             If a newer version wrote it.
         """
         folder = Path(path)
-        return cls(folder, Manifest.load(folder))
+        store = cls(folder, Manifest.load(folder))
+        if store.blocks_folder.is_symlink():
+            raise DamagedError(
+                f"{store.blocks_folder}: is a link, which could lead anywhere",
+                "put the folder itself there",
+            )
+        return store
 
     @property
     def blocks_folder(self) -> Path:
@@ -72,18 +79,16 @@ class BlockStore:
     def describe(self) -> dict[str, Any]:
         """Return what ``info --json`` prints."""
         m = self.manifest
-        labels = None
-        if m.labels is not None:
-            counts = zip(m.labels, m.label_counts, strict=True)
-            labels = [{"label": label, "rows": count} for label, count in counts]
         return {
             "rows": m.n_rows,
             "features": m.n_features,
             "nnz": m.nnz,
             "blocks": len(m.blocks),
             "bytes": sum(block.bytes for block in m.blocks),
-            "labels": labels,
-            "batches": m.batches,
+            "labels": _labels(m.labels, m.label_counts),
+            "batches": self.batches(),
+            "removed_blocks": len(m.removed),
+            "removed_bytes": sum(block.bytes for block in m.removed),
             "index_base": m.index_base,
             "hash_bits": m.hash_bits,
             "normalize": m.normalize,
@@ -96,6 +101,21 @@ class BlockStore:
             "fingerprint": m.fingerprint,
         }
 
+    def batches(self) -> list[dict[str, Any]]:
+        """Return, as JSON, what each batch brought in and still has here."""
+        m, facts = self.manifest, []
+        for batch in m.batches:
+            blocks = [block for block in m.blocks if block.batch == batch["name"]]
+            columns = zip(*(block.label_counts for block in blocks), strict=True)
+            here = {
+                "nnz": sum(block.nnz for block in blocks),
+                "bytes": sum(block.bytes for block in blocks),
+                "labels": _labels(m.labels, [sum(column) for column in columns]),
+                "blocks": [int(block.name[1:9]) for block in blocks],
+            }
+            facts.append(batch | here)
+        return facts
+
     def summary(self) -> str:
         """Return what ``info`` prints."""
         m, size = self.manifest, sum(block.bytes for block in self.manifest.blocks)
@@ -107,13 +127,18 @@ class BlockStore:
         if m.labels is None:
             lines.append("labels: too many to list (regression)")
         else:
-            pairs = zip(m.labels[:20], m.label_counts, strict=False)
-            shown = ", ".join(f"{label:g} ({count} rows)" for label, count in pairs)
-            more = f" and {len(m.labels) - 20} more" if len(m.labels) > 20 else ""
-            lines.append(f"labels: {shown}{more}")
+            lines.append(f"labels: {counted_labels(_labels(m.labels, m.label_counts), 20)}")
         for batch in m.batches:
             sources = ", ".join(str(source["path"]) for source in batch["sources"])
-            lines.append(f"batch {batch['name']}: {batch['rows']} rows from {sources}")
+            lines.append(
+                f"batch {batch['name']}: {batch['rows']} rows from {sources}, {batch['date']}"
+            )
+        if m.removed:
+            size = sum(block.bytes for block in m.removed)
+            lines.append(
+                f"{len(m.removed)} removed blocks are still on disk, {format_size(size)}: "
+                "`blocklinear gc` deletes them"
+            )
         notes = [
             (
                 m.hash_bits,
@@ -123,13 +148,20 @@ class BlockStore:
             (m.normalize == "l2", "rows are divided by their norm when they are read", ""),
             (m.total("sorted_rows"), "{} rows were sorted", "sorted_rows"),
             (m.total("merged_entries"), "{} repeated entries were added up", "merged_entries"),
+            (m.total("ignored_qids"), "{} query numbers (qid) were ignored", "ignored_qids"),
             (m.total("skipped"), "{} lines were skipped", "skipped"),
         ]
         lines += [text.format(m.total(count)) for holds, text, count in notes if holds]
-        return "\n".join(lines)
+        return "\n".join(map(shown, lines))
 
     def verify(self) -> VerifyReport:
-        """Read every block once, decode it, and compare it with the manifest."""
+        """Read every block once, decode it, and compare it with the manifest.
+
+        Raises
+        ------
+        BusyError
+            If blocks of this generation of the store were deleted meanwhile.
+        """
         from blocklinear.store.blocks import BlockFile
         from blocklinear.store.groups import GroupBuffer
 
@@ -150,7 +182,34 @@ class BlockStore:
                 report.rows += record.rows
                 report.nnz += record.nnz
                 report.bytes += record.bytes
-        known = {record.name for record in m.blocks}
+        if report.faults and self._is_past():
+            raise BusyError(
+                f"{self.folder}: another process changed it, and deleted what was read",
+                "do it again",
+            )
+        known = {record.name for record in (*m.blocks, *m.removed)} | set(m.moved)
         names = os.listdir(self.blocks_folder) if self.blocks_folder.is_dir() else []
         report.unused_files = sorted(set(names) - known)
         return report
+
+    def _is_past(self) -> bool:
+        """Say whether the store on disk is of another generation by now."""
+        with contextlib.suppress(DamagedError, MismatchError, StorageError):
+            return Manifest.load(self.folder).generation != self.manifest.generation
+        return False
+
+
+def _labels(labels: list[float] | None, counts: list[int]) -> list[dict[str, Any]] | None:
+    """Return the labels that have rows, with how many; None if they are not counted."""
+    if labels is None:
+        return None
+    counted = zip(labels, counts, strict=True)
+    return [{"label": label, "rows": count} for label, count in counted if count]
+
+
+def counted_labels(labels: list[dict[str, Any]] | None, most: int) -> str:
+    """Return labels and their rows as people read them, `most` of them at most."""
+    if labels is None:
+        return "too many to list"
+    listed = ", ".join(f"{found['label']:g} ({found['rows']} rows)" for found in labels[:most])
+    return listed + (f" and {len(labels) - most} more" if len(labels) > most else "")

@@ -10,7 +10,7 @@ a generation: once they hold `Plan.generation_bytes` they are finished and the n
 
 import math
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,13 +19,13 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from blocklinear.errors import InputError, MemoryBudgetError
+from blocklinear.errors import InputError, MemoryBudgetError, UsageError
 from blocklinear.kernels import routing
 from blocklinear.memory import PROCESS_BYTES, format_size
 from blocklinear.options import SplitOptions
 from blocklinear.store import codec
 from blocklinear.store.arena import SLOT_ENTRY_BYTES, Arena
-from blocklinear.store.blocks import BlockWriter
+from blocklinear.store.blocks import BlockWriter, checksum_of
 from blocklinear.store.manifest import MAX_LABELS, BlockRecord
 from blocklinear.text import Decimals, Rows
 
@@ -54,7 +54,9 @@ def decoded_bytes(rows: int, nnz: int) -> int:
     return ROW_BYTES * rows + ENTRY_BYTES * nnz
 
 
-def make_plan(options: SplitOptions, expected_bytes: float | None) -> Plan:
+def make_plan(
+    options: SplitOptions, expected_bytes: float | None, block_bytes: float | None = None
+) -> Plan:
     """Choose block count and chunk size.
 
     Parameters
@@ -62,22 +64,33 @@ def make_plan(options: SplitOptions, expected_bytes: float | None) -> Plan:
     options : SplitOptions
     expected_bytes : float or None
         Decoded size of the whole input, when it can be told.
+    block_bytes : float or None
+        Decoded size of a block; None derives it from the memory budget.
 
     Raises
     ------
     MemoryBudgetError
         If the blocks asked for cannot all be open within the budget.
+    UsageError
+        If so many blocks are asked for in the order of an input of unknown size.
     """
     spare = max(options.text.memory_bytes - PROCESS_BYTES, 0)
     arena_entries = spare / 3 / SLOT_ENTRY_BYTES
     visit_bytes = spare / 2
-    block_bytes = min(max(visit_bytes / 10, MIN_BLOCK_BYTES), MAX_BLOCK_BYTES)
+    if block_bytes is None:
+        block_bytes = min(max(visit_bytes / 10, MIN_BLOCK_BYTES), MAX_BLOCK_BYTES)
     most = min(max(int(arena_entries / GOOD_CHUNK_ENTRIES) - SPARE_SLOTS, MIN_OPEN), MAX_OPEN)
     open_blocks, generation_bytes = most, math.inf
     if options.order == "file":
         open_blocks = 1
         generation_bytes = block_bytes
-        if options.blocks is not None and expected_bytes is not None:
+        if options.blocks is not None:
+            if expected_bytes is None:
+                raise UsageError(
+                    f"the size of a stream is known only at its end: no {options.blocks} blocks "
+                    "can be filled in the order of the input",
+                    "give a file, or leave out --blocks or --order file",
+                )
             generation_bytes = expected_bytes / options.blocks
     elif options.blocks is not None:
         open_blocks = options.blocks
@@ -103,6 +116,7 @@ def make_plan(options: SplitOptions, expected_bytes: float | None) -> Plan:
 @dataclass(frozen=True)
 class _Encoded:
     data: bytes
+    checksum: int
     rows: int
     nnz: int
     max_index: int
@@ -115,7 +129,8 @@ def _encode(chunk: codec.Chunk, level: int | None) -> _Encoded:
     labels, counts = np.unique(values, return_counts=True)
     max_index = int(chunk.indices.max(initial=0)) if len(chunk.indices) else -1
     data = codec.encode(chunk, level)
-    return _Encoded(data, len(chunk.lengths), len(chunk.indices), max_index, labels, counts)
+    n, nnz = len(chunk.lengths), len(chunk.indices)
+    return _Encoded(data, checksum_of(data), n, nnz, max_index, labels, counts)
 
 
 class LabelTable:
@@ -148,7 +163,9 @@ class _OpenBlock:
         self.tally: dict[float, int] = {}
 
     def append(self, encoded: _Encoded) -> None:
-        self.writer.append(encoded.data, encoded.rows, encoded.nnz, encoded.max_index)
+        self.writer.append(
+            encoded.data, encoded.rows, encoded.nnz, encoded.max_index, encoded.checksum
+        )
         if len(self.tally) <= MAX_LABELS:
             for label, count in zip(encoded.labels.tolist(), encoded.label_counts, strict=True):
                 self.tally[label] = self.tally.get(label, 0) + int(count)
@@ -169,8 +186,8 @@ class BatchWriter:
         Workers for encoding.
     first_row, first_block : int
         Numbers not used yet.
-    labels : list[float] or None
-        Labels known from earlier batches.
+    labels : sequence of float, or None
+        Labels known from earlier batches; None when there are too many.
     """
 
     def __init__(
@@ -182,7 +199,7 @@ class BatchWriter:
         pool: ThreadPoolExecutor,
         first_row: int = 0,
         first_block: int = 0,
-        labels: list[float] | None = None,
+        labels: Sequence[float] | None = (),
     ) -> None:
         self._folder, self._batch, self._plan, self._pool = folder, batch, plan, pool
         self._seed, self._dtype = np.uint64(options.seed), options.dtype
@@ -192,7 +209,7 @@ class BatchWriter:
         self.next_row, self.next_block = first_row, first_block
         self.n_rows = self.nnz = 0
         self.max_index = -1
-        self._labels = LabelTable([] if labels is None else labels)
+        self._labels = LabelTable(None if labels is None else list(labels))
         self._sync = ThreadPoolExecutor(1, "sync")  # waits for the disk while rows go on
         self._finished: list[tuple[Future[BlockRecord], dict[float, int]]] = []
         self._arena = Arena(plan.open_blocks, SPARE_SLOTS, plan.chunk_entries)

@@ -42,6 +42,7 @@ class CheckReport:
     problems : list[str]      the first `SHOWN_PROBLEMS`, each with its place
     n_problems : int
     complete : bool           whether every input was read to its end
+    notes : list[str]         what is odd about the inputs, but no problem
     """
 
     rows: int = 0
@@ -59,6 +60,7 @@ class CheckReport:
     problems: list[str] = field(default_factory=list)
     n_problems: int = 0
     complete: bool = True
+    notes: list[str] = field(default_factory=list)
 
     def note(self, error: InputError) -> None:
         """Take in a problem."""
@@ -132,7 +134,8 @@ def check(inputs: Iterable[str | os.PathLike[str]], options: TextOptions) -> Che
     inputs : paths
         ``-`` is standard input.
     options : TextOptions
-        Every refused line is a problem, whatever `on_error` says.
+        Every refused line is a problem, whatever `on_error` says. Of too many features there
+        is a note only, and what is expected of the inputs is not looked at.
 
     Raises
     ------
@@ -141,7 +144,11 @@ def check(inputs: Iterable[str | os.PathLike[str]], options: TextOptions) -> Che
     StorageError
         If an input cannot be read.
     """
-    chosen = _Options(**vars(options) | {"on_error": "skip", "max_errors": MAX_PROBLEMS})
+    changes = {
+        "on_error": "skip", "max_errors": MAX_PROBLEMS, "max_features": None,
+        "expect_rows": None, "expect_sha256": None,
+    }  # fmt: skip
+    chosen = _Options(**vars(options) | changes)
     report = CheckReport()
     readers = [RowReader([path], chosen, report.note) for path in inputs]
     for reader in readers:
@@ -151,7 +158,14 @@ def check(inputs: Iterable[str | os.PathLike[str]], options: TextOptions) -> Che
         except InputError as error:  # a damaged stream, a line too long, too many problems
             report.note(error)
             report.complete = False
+        report.notes += reader.notes
     report.index_base = min((reader.index_base for reader in readers), default=1)
+    n_features = 0 if report.max_index is None else report.max_index - report.index_base + 1
+    if n_features > options.feature_limit and not options.hash_bits:
+        report.notes.append(
+            f"{n_features} features: split accepts {options.feature_limit} under this memory "
+            "budget, unless it is given --max-features"
+        )
     if not report.rows and not report.n_problems:
         report.note(InputError("no rows: nothing but blank lines or comments"))
     return report

@@ -6,7 +6,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from blocklinear.errors import InputFormatError, quoted
+from blocklinear.errors import InputFormatError, MemoryBudgetError, quoted
+from blocklinear.memory import WEIGHT_VECTORS, format_size
+from blocklinear.options import TextOptions
 from blocklinear.text import reshape, tokenizer
 
 _TOKEN = re.compile(rb"[^ \t\r\n#]*")
@@ -27,7 +29,23 @@ _NOT_DATA = (
     (b"\xfe\xff", "UTF-16 text"),
     (b"solver_type ", "a LIBLINEAR model"),
     (b"svm_type ", "a LIBSVM model"),
+    (b"\x1f\x8b", "a gz stream within another stream"),
+    (b"BZh", "a bz2 stream within another stream"),
+    (b"\xfd7zXZ", "an xz stream within another stream"),
+    (b"\x28\xb5\x2f\xfd", "a zst stream within another stream"),
+    (b"PAR1", "a Parquet file"),
+    (b"ARROW1", "an Arrow file"),
+    (b"\x89HDF", "an HDF5 file"),
+    (b"@relation", "an ARFF file"),
+    (b"{", "JSON"),
 )
+
+
+class TooManyFeatures(MemoryBudgetError):
+    """An index makes more features than are allowed; `place` is path, line and column."""
+
+    place = ""
+    index = -1
 
 
 @dataclass(frozen=True)
@@ -122,6 +140,54 @@ def refused_rows(
     return found
 
 
+def index_beyond(text: NDArray[np.uint8], last: int, refused: set[int]) -> tuple[int, int, int]:
+    """Find the first index above `last`, of which there is one.
+
+    Parameters
+    ----------
+    text : uint8[n]
+    last : int
+    refused : set of int
+        Lines that left no row.
+
+    Returns
+    -------
+    line, column, index : int
+        The line is 0-based, the column 1-based.
+    """
+    for number, line in enumerate(text.tobytes().split(b"\n")):
+        if number in refused:
+            continue
+        for token in list(_WORD.finditer(line.split(b"#", 1)[0]))[1:]:
+            index = token[0].split(b":")[0]
+            if index.isdigit() and int(index) > last:
+                return number, token.start() + 1, int(index)
+    raise AssertionError(f"no index is above {last}")
+
+
+def too_many_features(
+    place: str, index: int, n_features: int, options: TextOptions
+) -> TooManyFeatures:
+    """Return the exception for `n_features`, which `index` or hashing would make."""
+    limit, needed = options.feature_limit, 8 * WEIGHT_VECTORS * n_features
+    fewer = "fewer --hash-bits" if options.hash_bits else "--hash-bits to have fewer"
+    fix = f"give --max-features {n_features}, or {fewer}"
+    if limit == options.memory_bytes // (8 * WEIGHT_VECTORS):
+        fix = (
+            f"give --memory {-(-needed >> 20)}M, or {fewer}, or give --max-features {n_features} "
+            "and train where there is the memory"
+        )
+    what = f"{place}: index {index} makes" if index >= 0 else f"{place} make"
+    error = TooManyFeatures(
+        f"{what} {n_features} features, and {limit} are allowed: "
+        f"the {WEIGHT_VECTORS} weight vectors of training would take {needed} bytes "
+        f"({format_size(needed)})",
+        fix,
+    )
+    error.place, error.index = place, index
+    return error
+
+
 def _unmergeable(
     tokens: list[re.Match[bytes]], why: int, index: int, hashed: bool
 ) -> tuple[re.Match[bytes], str, str]:
@@ -191,7 +257,8 @@ def explain(code: int, token: bytes) -> tuple[str, str]:
         return f"no label before {shown}", "begin each line with a label"
     if code == tokenizer.INDEX_SYNTAX:
         if index in ("qid", "sid", "cost"):
-            return f"{shown} is not a feature", f"remove it: `sed 's/ {index}:[^ ]*//'`"
+            fix = f"remove it: `sed 's/ {index}:[^ ]*//'`"
+            return f"{shown} is not a feature", "pass --ignore-qid" if index == "qid" else fix
         if b":" not in token:
             return f"no colon in {shown}", "write features as index:value"
     return table[code]

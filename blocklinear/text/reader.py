@@ -13,15 +13,17 @@ import numpy as np
 from blocklinear.errors import InputError, InputFormatError, UsageError
 from blocklinear.memory import format_size
 from blocklinear.options import TextOptions
+from blocklinear.text.faults import index_beyond, too_many_features
 from blocklinear.text.reshape import Reshaping
 from blocklinear.text.rows import Rows, parse
 from blocklinear.text.slabs import LongLine, Slab, slabs
 from blocklinear.text.sources import Source
 
 SAMPLE_BYTES = 1 << 20
+_FETCH_AGAIN = "the input may be cut short: fetch it again"
 _COUNTS = {
     "rows": "n_rows", "blank": "n_blank", "zeros": "n_zeros", "sorted_rows": "n_sorted",
-    "merged_entries": "n_merged", "hash_collisions": "n_collisions",
+    "merged_entries": "n_merged", "hash_collisions": "n_collisions", "ignored_qids": "n_qids",
 }  # fmt: skip
 """What is added up for the provenance of an input, and the attributes of `Rows` it comes from."""
 
@@ -42,17 +44,21 @@ class RowReader:
     bytes_total : int or None     their total, None when an input is a stream
     provenance : list[dict]       after an input ends: path, size, mtime_ns, sha256, rows, lines,
                                   blank, zeros, skipped, sorted_rows, merged_entries,
-                                  hash_collisions, final_newline
+                                  hash_collisions, ignored_qids, final_newline
+    notes : list[str]             after an input ends: what is odd about it, in a sentence each
     skipped : int                 refused lines, with ``on_error="skip"``
 
     Raises
     ------
     UsageError
-        If the index base is to be found in a stream.
+        If the index base is to be found in a stream, or a digest given for several inputs.
     InputFormatError
         For the first refused line, or the first past `max_errors`.
     InputError
-        If a compressed stream is cut or damaged, or a line is too long.
+        If a compressed stream is cut or damaged, a line is too long, or the inputs are not those
+        expected.
+    TooManyFeatures
+        For the first index beyond `max_features`.
     StorageError
         If an input cannot be read or changes meanwhile.
     """
@@ -67,9 +73,16 @@ class RowReader:
         self._paths = [os.fspath(path) for path in paths]
         if options.seeks_base:
             _refuse_streams(self._paths)
+        if options.expect_sha256 is not None and len(self._paths) != 1:
+            raise UsageError("--expect-sha256 is for an only input", "give the inputs one by one")
+        if options.max_features is not None and 1 << options.hash_bits > options.max_features:
+            raise too_many_features(
+                f"{options.hash_bits} hash bits", -1, 1 << options.hash_bits, options
+            )
         self._done_bytes = 0
         self._source: Source | None = None
         self.provenance: list[dict[str, Any]] = []
+        self.notes: list[str] = []
         self.skipped = 0
         self._min_index = 1 << 32
         known = all(path != "-" and os.path.isfile(path) for path in self._paths)
@@ -91,42 +104,68 @@ class RowReader:
         with ThreadPoolExecutor(self._options.threads, "parse") as pool:
             for path in self._paths:
                 yield from self._read_one(path, pool)
+        found = sum(source["rows"] + source["skipped"] for source in self.provenance)
+        expected = self._options.expect_rows
+        if expected is not None and found != expected:
+            names = ", ".join(self._paths)
+            raise InputError(f"{names}: {found} rows, not the {expected} expected", _FETCH_AGAIN)
 
     def _read_one(self, path: str, pool: ThreadPoolExecutor) -> Iterator[Rows]:
         totals = dict.fromkeys(("lines", "skipped", *_COUNTS), 0)
         cut = False
-        with Source(path) as source:
+        with Source(path, self._options) as source:
             self._source = source
             try:
                 for slab, rows in self._parsed(source, pool):
+                    if self._options.seeks_base:
+                        self._min_index = min(self._min_index, rows.min_index)
+                    self._check_features(path, slab, rows, totals["lines"])
                     self._report_faults(path, rows, totals["lines"], slab.cut)
                     cut = slab.cut
                     totals["lines"] += rows.n_lines
                     totals["skipped"] += len(rows.faults)
                     for name, count in _COUNTS.items():
                         totals[name] += getattr(rows, count)
-                    if self._options.seeks_base:
-                        self._min_index = min(self._min_index, rows.min_index)
                     yield rows
             except LongLine:
-                limit = self._options.max_line_bytes
+                limit = self._options.line_limit
                 raise InputFormatError(
                     path, totals["lines"] + 1, limit + 1,
                     f"the line is longer than {format_size(limit)}",
-                    "check the line ends, or raise --memory",
+                    f"check the line ends, or give --max-line-bytes {2 * limit} or more and eight "
+                    "times that as --memory",
                 ) from None  # fmt: skip
             if cut and self._options.require_final_newline:
-                raise InputError(
-                    f"{path}: no newline at the end", "the file may be cut: fetch it again"
-                )
+                raise InputError(f"{path}: no newline at the end", _FETCH_AGAIN)
             self._done_bytes += source.raw.bytes_read
             self._source = None
             self.provenance.append(source.raw.finish() | totals | {"final_newline": not cut})
+            self._check_digest(path)
+            self.notes += source.notes
+            if cut:
+                self.notes.append(f"{path}: no newline at the end: the last line may be cut short")
+
+    def _check_digest(self, path: str) -> None:
+        expected, found = self._options.expect_sha256, self.provenance[-1]["sha256"]
+        if expected is not None and found != expected.lower():
+            raise InputError(f"{path}: the SHA-256 is {found}, not the one expected", _FETCH_AGAIN)
+
+    def _check_features(self, path: str, slab: Slab, rows: Rows, lines_before: int) -> None:
+        """Refuse an index that makes too many features; how many hashes make is known before."""
+        options = self._options
+        if options.max_features is None or options.hash_bits:
+            return
+        last = options.max_features + self.index_base - 1
+        if rows.max_index > last:
+            refused = {fault.line for fault in rows.faults}
+            line, column, index = index_beyond(slab.text, last, refused)
+            place = f"{path}:{lines_before + line + 1}:{column}"
+            raise too_many_features(place, index, index - self.index_base + 1, options)
 
     def _parsed(self, source: Source, pool: ThreadPoolExecutor) -> Iterator[tuple[Slab, Rows]]:
         """Yield slabs in order with their rows; a failure to read comes after what precedes it."""
         options = self._options
-        pieces = slabs(source, options.slab_bytes, options.max_line_bytes)
+        pieces = slabs(source, options.slab_bytes, options.line_limit)
         how = _how(options)
 
         def read() -> tuple[Slab, Future[Rows]] | None:
@@ -159,7 +198,8 @@ def _how(options: TextOptions) -> tuple[int, int, Reshaping]:
     """Return the arguments of `parse` that follow the text."""
     max_faults = 1 if options.on_error == "fail" else options.max_errors + 1
     sort, merge = options.unsorted == "sort", options.duplicates == "sum"
-    return options.smallest_index, max_faults, Reshaping(sort, merge, options.hash_bits)
+    reshaping = Reshaping(sort, merge, options.hash_bits, options.ignore_qid)
+    return options.smallest_index, max_faults, reshaping
 
 
 def _refuse_streams(paths: Sequence[str]) -> None:
@@ -181,11 +221,11 @@ class Sample:
 
 def sample(path: str | os.PathLike[str], options: TextOptions) -> Sample:
     """Read the head of a regular file, to tell what the rest is like; faults do not matter yet."""
-    with Source(os.fspath(path)) as source:
+    with Source(os.fspath(path), options) as source:
         slab_bytes = SAMPLE_BYTES if source.kind == "plain" else 4 * SAMPLE_BYTES
         slab = None
         with contextlib.suppress(LongLine):
-            slab = next(slabs(source, slab_bytes, options.max_line_bytes), None)
+            slab = next(slabs(source, slab_bytes, options.line_limit), None)
         text = slab.text if slab else np.full(1, 10, np.uint8)
         raw_bytes = len(text) - 1 if source.kind == "plain" else source.raw.bytes_read
     return Sample(parse(text, *_how(options)), raw_bytes)

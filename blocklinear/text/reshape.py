@@ -23,11 +23,13 @@ class Reshaping:
     sort : bool               sort the indices of a row that are not increasing
     merge : bool              add up the values of an index that is repeated in a row
     hash_bits : int           replace indices by hashes of so many bits; 0 for none
+    ignore_qid : bool         read over ``qid:N`` after a label
     """
 
     sort: bool = False
     merge: bool = False
     hash_bits: int = 0
+    ignore_qid: bool = False
 
     @property
     def lenient(self) -> int:

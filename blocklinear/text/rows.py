@@ -1,5 +1,6 @@
 """Rows of LIBSVM text in memory, as the tokenizer leaves them."""
 
+import re
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -11,6 +12,7 @@ from blocklinear.text.faults import Fault, refused_rows
 from blocklinear.text.reshape import Merged, Reshaping
 
 _POWERS = np.array([10.0**k for k in range(23)])
+_QID = re.compile(rb"(?m)^([ \t]*[^ \t\r\n#]+[ \t]+)(qid:[0-9]+)(?=[ \t\r\n#])")
 
 
 @dataclass(frozen=True)
@@ -72,6 +74,7 @@ class Rows:
                               ones and sums
     n_sorted, n_merged, n_collisions : int      rows that were sorted, entries added to another one
                               of their index, entries added to another one of their hash
+    n_qids : int              query numbers that were ignored
     least_zero : int          smallest index that was dropped as zero, 2**32 if none
     faults : tuple[Fault, ...]          refused lines, in order
     """
@@ -87,6 +90,7 @@ class Rows:
     n_sorted: int = 0
     n_merged: int = 0
     n_collisions: int = 0
+    n_qids: int = 0
     least_zero: int = 1 << 32
     faults: tuple[Fault, ...] = field(default=())
 
@@ -137,6 +141,9 @@ def parse(
     reshaping : Reshaping
         What is done to rows that are not as a store keeps them.
     """
+    n_qids = 0
+    if reshaping.ignore_qid:
+        text, n_qids = _without_qids(text)
     n_lines, n_colons = tokenizer.count_marks(text)
     indptr = np.empty(n_lines + 1, np.int64)
     indices = np.empty(n_colons, np.uint32)
@@ -159,6 +166,7 @@ def parse(
         n_lines=int(counts[tokenizer.N_LINES]),
         n_blank=int(counts[tokenizer.N_BLANK]),
         n_zeros=int(counts[tokenizer.N_ZEROS]),
+        n_qids=n_qids,
         least_zero=int(counts[tokenizer.LEAST_ZERO]),
         faults=tuple(
             Fault.found(text, *map(int, fault)) for fault in faults[: counts[tokenizer.N_FAULTS]]
@@ -172,6 +180,15 @@ def parse(
     elif counts[tokenizer.N_SLOW]:
         rows = _without_underflows(rows)
     return _hashed(text, rows, reshaping.hash_bits) if reshaping.hash_bits else rows
+
+
+def _without_qids(text: NDArray[np.uint8]) -> tuple[NDArray[np.uint8], int]:
+    """Blank out the ``qid:N`` that follow labels; return the text and how many there were."""
+    written = text.tobytes()
+    if b"qid:" not in written:
+        return text, 0
+    blanked, n_qids = _QID.subn(lambda found: found[1] + b" " * len(found[2]), written)
+    return np.frombuffer(bytearray(blanked), np.uint8), n_qids
 
 
 def _without_underflows(rows: Rows) -> Rows:

@@ -19,11 +19,13 @@ from typing import Any
 
 from blocklinear.errors import InputError, StorageError, UsageError, storage_errors
 from blocklinear.memory import format_size
+from blocklinear.options import TextOptions
 
 READ_BYTES = 1 << 20
-MAX_WINDOW_BYTES = 128 << 20
+_XZ_STATE_BYTES = 2 << 20  # what unpacking xz takes besides its window
 _ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 _MAGICS = {b"\x1f\x8b": "gz", b"BZh": "bz2", b"\xfd7zXZ\0": "xz", _ZSTD_MAGIC: "zst"}
+_NO_CHECKSUM = "the input carries no checksum: damage to it may go unnoticed"
 
 
 class RawFile:
@@ -114,7 +116,8 @@ class RawFile:
             now = os.fstat(self._descriptor)
             self.close()
         before = (self._stat.st_size, self._stat.st_mtime_ns)
-        if self.size is not None and (now.st_size, now.st_mtime_ns) != before:
+        changed = (now.st_size, now.st_mtime_ns) != before or self._is_replaced()
+        if self.size is not None and changed:
             raise StorageError(f"{self.path}: the file changed while it was read", "read it again")
         return {
             "path": self.path,
@@ -122,6 +125,14 @@ class RawFile:
             "mtime_ns": self._stat.st_mtime_ns if self.size is not None else None,
             "sha256": self._sha256.hexdigest(),
         }
+
+    def _is_replaced(self) -> bool:
+        """Say whether another file has the name now; it does not matter if none has."""
+        try:
+            now = os.stat(self.path)
+        except OSError:
+            return False
+        return (now.st_dev, now.st_ino) != (self._stat.st_dev, self._stat.st_ino)
 
 
 class _Gzip:
@@ -146,7 +157,9 @@ class _Gzip:
         return self._inflate.unused_data
 
 
-def _members(raw: RawFile, name: str, magic: bytes, new: Callable[[], Any]) -> Iterator[bytes]:
+def _members(
+    raw: RawFile, name: str, magic: bytes, new: Callable[[], Any], notes: list[str]
+) -> Iterator[bytes]:
     """Yield what the concatenated members of a gz, bz2 or xz file hold."""
     data = raw.read()
     while data:
@@ -166,11 +179,25 @@ def _members(raw: RawFile, name: str, magic: bytes, new: Callable[[], Any]) -> I
                 data = raw.read()
                 if not data:
                     raise _cut(raw, name)
+        if name == "xz" and not _is_checked(member):
+            _note_no_checksum(raw, notes)
         data = member.unused_data
         if name != "bz2":  # gz and xz may be padded with zeros
             data = data.lstrip(b"\0")
         while not data and (more := raw.read()):
             data = more.lstrip(b"\0") if name != "bz2" else more
+
+
+def _is_checked(member: lzma.LZMADecompressor) -> bool:
+    """Say whether a member of an xz file that was unpacked was compared with a checksum."""
+    return member.check != lzma.CHECK_NONE and lzma.is_check_supported(member.check)
+
+
+def _note_no_checksum(raw: RawFile, notes: list[str]) -> None:
+    """Note, once, that nothing proves that the content is what was packed."""
+    note = f"{raw.path}: {_NO_CHECKSUM}"
+    if note not in notes:
+        notes.append(note)
 
 
 def _cut(raw: RawFile, name: str) -> InputError:
@@ -202,7 +229,15 @@ def _is_skippable(head: bytes) -> bool:
     return int.from_bytes(head[:4], "little") & 0xFFFFFFF0 == 0x184D2A50
 
 
-def _zstd_frames(raw: RawFile) -> Iterator[bytes]:
+def _too_large_window(raw: RawFile, name: str, needed: str, limit: int) -> InputError:
+    pipe = f"or pipe it in: `{'xz -dc' if name == 'xz' else 'zstd -dc --long=31'} F | `"
+    return InputError(
+        f"{raw.path}: the {name} stream needs a window of {needed} {format_size(limit)}",
+        f"give a larger --max-window, and four times that as --memory, {pipe}",
+    )
+
+
+def _zstd_frames(raw: RawFile, window_limit: int, notes: list[str]) -> Iterator[bytes]:
     """Yield what the frames of a zst file hold, one compressed block at a time.
 
     Walking the block headers (RFC 8878, 3.1.1) proves where each frame ends and bounds what one
@@ -222,13 +257,11 @@ def _zstd_frames(raw: RawFile) -> Iterator[bytes]:
                 left -= len(_exactly(raw, min(left, READ_BYTES)))
             continue
         frame = zstandard.get_frame_parameters(head)
-        if frame.window_size > MAX_WINDOW_BYTES:
-            raise InputError(
-                f"{raw.path}: the zst stream needs a window of {format_size(frame.window_size)}, "
-                f"more than {format_size(MAX_WINDOW_BYTES)}",
-                "compress it again without --long, or pipe it through `zstd -dc --long=31`",
-            )
-        decoder = zstandard.ZstdDecompressor(max_window_size=MAX_WINDOW_BYTES).decompressobj()
+        if frame.window_size > window_limit:
+            needed = f"{format_size(frame.window_size)}, more than"
+            raise _too_large_window(raw, "zst", needed, window_limit)
+        window = min(max(window_limit, frame.window_size, 1 << 10), 1 << 31)
+        decoder = zstandard.ZstdDecompressor(max_window_size=window).decompressobj()
         yield decoder.decompress(_exactly(raw, zstandard.frame_header_size(head)))
         last = False
         while not last:
@@ -238,24 +271,34 @@ def _zstd_frames(raw: RawFile) -> Iterator[bytes]:
             yield decoder.decompress(header + _exactly(raw, 1 if kind == 1 else size))
         if frame.has_checksum:
             yield decoder.decompress(_exactly(raw, 4))
+        else:
+            _note_no_checksum(raw, notes)
         if not decoder.eof:
             raise _cut(raw, "zst")
 
 
-def _decompressed(raw: RawFile, kind: str) -> Iterator[bytes]:
+def _decompressed(raw: RawFile, kind: str, window_limit: int, notes: list[str]) -> Iterator[bytes]:
     """Yield the content of a compressed input; errors name it and say what is wrong."""
     import zstandard
 
     makers: dict[str, tuple[bytes, Callable[[], Any]]] = {
         "gz": (b"\x1f\x8b", _Gzip),
         "bz2": (b"BZh", bz2.BZ2Decompressor),
-        "xz": (b"\xfd7zXZ\0", lambda: lzma.LZMADecompressor(memlimit=MAX_WINDOW_BYTES)),
+        "xz": (
+            b"\xfd7zXZ\0",
+            lambda: lzma.LZMADecompressor(memlimit=window_limit + _XZ_STATE_BYTES),
+        ),
     }
     try:
-        yield from _zstd_frames(raw) if kind == "zst" else _members(raw, kind, *makers[kind])
+        if kind == "zst":
+            yield from _zstd_frames(raw, window_limit, notes)
+        else:
+            yield from _members(raw, kind, *makers[kind], notes)
     except (zlib.error, lzma.LZMAError, zstandard.ZstdError, OSError, EOFError) as error:
         if isinstance(error, StorageError):
             raise
+        if "Memory usage limit" in str(error):
+            raise _too_large_window(raw, kind, "more than", window_limit) from error
         raise InputError(
             f"{raw.path}: damaged {kind} stream near byte {raw.bytes_read}: {error}",
             "fetch the file again",
@@ -265,14 +308,23 @@ def _decompressed(raw: RawFile, kind: str) -> Iterator[bytes]:
 class Source:
     """An input as plain text, whatever it was compressed with.
 
+    Parameters
+    ----------
+    path : str
+    options : TextOptions
+        Its `window_limit` and `max_decompressed` hold.
+
     Attributes
     ----------
     raw : RawFile
     kind : str        "plain", "gz", "bz2", "xz" or "zst"
+    notes : list[str]         what is odd about the input, though it can be read
     """
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, options: TextOptions) -> None:
         self.raw = RawFile(path)
+        self.notes: list[str] = []
+        self._limit, self._unpacked = options.max_decompressed, 0
         try:
             head = self.raw.peek(6)
         except StorageError:
@@ -282,8 +334,17 @@ class Source:
             (kind for magic, kind in _MAGICS.items() if head.startswith(magic)),
             "zst" if _is_skippable(head) else "plain",
         )
-        self._content = _decompressed(self.raw, self.kind) if self.kind != "plain" else None
+        self._content: Iterator[bytes] | None = None
+        if self.kind != "plain":
+            self._content = _decompressed(self.raw, self.kind, options.window_limit, self.notes)
+        self._compare_with_name()
         self._left = memoryview(b"")
+
+    def _compare_with_name(self) -> None:
+        suffix = os.path.splitext(self.raw.path)[1]
+        if suffix[1:] in _MAGICS.values() and suffix[1:] != self.kind:
+            found = "plain text" if self.kind == "plain" else f"a {self.kind} stream"
+            self.notes.append(f"{self.raw.path}: named {suffix}, but read as {found}, which it is")
 
     def __enter__(self) -> "Source":
         return self
@@ -300,6 +361,13 @@ class Source:
             if more is None:
                 return 0
             self._left = memoryview(more)
+            self._unpacked += len(more)
+            if self._limit is not None and self._unpacked > self._limit:
+                raise InputError(
+                    f"{self.raw.path}: holds more than {self._limit} bytes of text, after "
+                    f"{self.raw.bytes_read} bytes of the {self.kind} stream",
+                    "give a larger --max-decompressed, if the input is to be trusted",
+                )
         n = min(len(buffer), len(self._left))
         buffer[:n] = self._left[:n]
         self._left = self._left[n:]

@@ -7,14 +7,14 @@ PLDI 1990). Every other number is a double already (`RAW`) or left to Python's `
 """
 
 import numpy as np
-from llvmlite import ir
-from numba import config, njit, types
-from numba.extending import intrinsic
+from numba import njit
 
-RAW = 255
-"""Exponent that marks a mantissa holding the bits of a float64."""
-SLOW = 254
-"""Exponent that marks a mantissa holding the offset of a token which needs the exact slow path."""
+from blocklinear.text import scan
+from blocklinear.text.words import address_of, byte_at, eight_bytes, marks_in_32, trailing_zeros
+
+count_marks, line_start, to_doubles = scan.count_marks, scan.line_start, scan.to_doubles
+RAW, SLOW = scan.RAW, 254
+"""Exponents that mark a mantissa holding a float64, and the offset of a token left to ``float``."""
 
 LABEL_SYNTAX, INDEX_SYNTAX, INDEX_RANGE, INDEX_BELOW_BASE, INDEX_ORDER = 1, 2, 3, 4, 5
 INDEX_DUPLICATE, VALUE_SYNTAX, VALUE_RANGE, LABEL_RANGE, LINE_ENDING = 6, 7, 8, 9, 10
@@ -27,26 +27,9 @@ STRICT, REPEATS, ANY_ORDER = 0, 1, 2
 
 # 10**k as the unevaluated sum of two doubles, for `_nearest`
 _POWERS = [10**k for k in range(251)]
-POWERS = np.array(_POWERS[:9])
+POWERS = np.array(_POWERS[:16])
 POWERS_HIGH = np.array([float(p) for p in _POWERS])
 POWERS_LOW = np.array([float(p - int(float(p))) for p in _POWERS])
-
-
-@njit(cache=True, nogil=True)
-def count_marks(buf):
-    """Return how many newlines and colons uint8[n] `buf` has: bounds for rows and entries.
-
-    Counting 128 bytes at a time in 8 bits keeps the vectors full; 128 fits in 8 bits.
-    """
-    newlines = colons = 0
-    for start in range(0, buf.shape[0], 128):
-        few_newlines, few_colons = np.uint8(0), np.uint8(0)
-        for p in range(start, min(start + 128, buf.shape[0])):
-            few_newlines = np.uint8(few_newlines + np.uint8(buf[p] == 10))
-            few_colons = np.uint8(few_colons + np.uint8(buf[p] == 58))
-        newlines += np.int64(few_newlines)
-        colons += np.int64(few_colons)
-    return newlines, colons
 
 
 @njit(cache=True, nogil=True)
@@ -193,22 +176,6 @@ def _number(buf, p, powers_high, powers_low):
     return p, 1, np.int64(0), RAW, -x if negative else x
 
 
-@njit(cache=True, nogil=True)
-def _line_end(buf, p):
-    """Return the offset of the newline that ends the line `p` is in."""
-    while buf[p] != 10:
-        p += 1
-    return p
-
-
-@njit(cache=True, nogil=True)
-def line_start(buf, p):
-    """Return the offset at which the line that `p` is in begins."""
-    while p > 0 and buf[p - 1] != 10:
-        p -= 1
-    return p
-
-
 @njit(cache=True, nogil=True, forceinline=True)
 def _next_token(buf, p):
     """Skip blanks and a comment from `p`; return (offset, state).
@@ -274,97 +241,69 @@ def _feature(buf, p, base, previous, lenient, powers_high, powers_low):
     return r, 0, index, m, e, x
 
 
-@intrinsic
-def _eight_bytes(typing, buf, p):
-    """Return bytes p..p+7 of `buf`, the first of them lowest: one load, aligned or not."""
-
-    def generate(context, builder, signature, args):
-        data = context.make_array(signature.args[0])(context, builder, args[0]).data
-        word = builder.bitcast(builder.gep(data, [args[1]]), ir.IntType(64).as_pointer())
-        return builder.load(word, align=1)
-
-    return types.uint64(buf, p), generate
-
-
-@intrinsic
-def _trailing_zeros(typing, x):
-    """Return how many low bits of `x`, a uint64 other than 0, are 0."""
-
-    def generate(context, builder, signature, args):
-        return builder.cttz(args[0], ir.Constant(ir.IntType(1), 1))
-
-    return types.uint64(x), generate
-
-
-if config.DISABLE_JIT:  # type: ignore[attr-defined]
-
-    def _eight_bytes(buf, p):  # type: ignore[misc]
-        return buf[int(p) : int(p) + 8].view("<u8")[0]
-
-    def _trailing_zeros(x):  # type: ignore[misc]
-        return np.uint64((int(x) & -int(x)).bit_length() - 1)
-
-
 @njit(cache=True, nogil=True, forceinline=True)
-def _eight_digits(buf, p):
-    """Read the digits at `p`, 8 at most, all at once; return (their number, their value)."""
-    x = _eight_bytes(buf, p) ^ np.uint64(0x3030303030303030)
+def _digits_of(word, n):
+    """Read the first n bytes of the uint64 `word`, 1 <= n <= 8; return (value, whether digits)."""
+    x = (word ^ np.uint64(0x3030303030303030)) << ((np.uint64(8) - n) << np.uint64(3))
     other = ((x + np.uint64(0x7676767676767676)) | x) & np.uint64(0x8080808080808080)
-    n = np.uint64(8)
-    if other != 0:  # bytes below the first that is no digit
-        n = _trailing_zeros(other) >> np.uint64(3)
-        if n == 0:
-            return n, n
-        x = x << (np.uint64(64) - (n << np.uint64(3)))
     x = (x * np.uint64(2561)) >> np.uint64(8)
     x = ((x & np.uint64(0x00FF00FF00FF00FF)) * np.uint64(6553601)) >> np.uint64(16)
     x = ((x & np.uint64(0x0000FFFF0000FFFF)) * np.uint64(42949672960001)) >> np.uint64(32)
-    return n, x
+    return np.int64(x), other == 0
 
 
 @njit(cache=True, nogil=True, forceinline=True)
-def _plain_feature(buf, p, previous, powers):
-    """Read an ordinary `` index:value`` at `p` quickly; 32 bytes from there must be text.
+def _plain_feature(text, p, previous, powers):
+    """Read an ordinary `` index:value`` at `p` quickly; 48 bytes from there must be text.
 
     Ordinary is one blank, an index of up to 8 digits above `previous`, and a value other than zero
-    of up to 15 digits without exponent, ended by a blank or a newline. For anything else `next` is
-    0, and `_feature` decides.
+    of up to 15 digits without exponent, ended by a blank or a newline; a point has up to 8 digits
+    before it and 1 to 15 after it. For anything else `next` is 0, and `_feature` decides.
 
-    Returns
-    -------
-    next, index, mantissa, exponent : int64     as from `_feature`
+    All lengths come from the marks in 32 bytes, so that where the next feature begins is known
+    long before the digits of this one are worked out, and the processor reads several at a time.
+    `text` and `powers` (of ten, int64[16]) are addresses; (next, index, mantissa, exponent) comes
+    back as from `_feature`.
     """
-    q = np.uint64(p + 1)
-    n, index = _eight_digits(buf, q)
-    q += n
-    if buf[p] != 32 or n == 0 or buf[q] != 58 or np.int64(index) <= previous:
-        return 0, previous, 0, 0
-    q += np.uint64(1)
-    negative = buf[q] == 45
-    q += np.uint64(negative)
-    m, scale = np.int64(buf[q]) - 48, np.int64(0)
-    n_digits = np.int64(1)
-    if buf[q + np.uint64(1)] == 46 and 0 <= m <= 9:  # 0.5: the usual case needs no counting
-        q += np.uint64(1)
+    zero, one, eight = np.uint64(0), np.uint64(1), np.uint64(8)
+    first = p + one
+    blanks = marks_in_32(text, first, 32)
+    if blanks == zero:  # the last of the row, if ordinary
+        blanks = marks_in_32(text, first, 10)
+    colon, end = trailing_zeros(marks_in_32(text, first, 58)), trailing_zeros(blanks)
+    if byte_at(text, p) != 32 or colon - one >= eight or end > 31:
+        return zero, previous, np.int64(0), zero
+    index, plain = _digits_of(eight_bytes(text, first), colon)
+    start = colon + one
+    negative = byte_at(text, first + start) == 45
+    start += np.uint64(negative)
+    points = marks_in_32(text, first, 46) & ((one << end) - one)
+    point = min(trailing_zeros(points), end)
+    n_whole, n_rest = point - start, end - point
+    if n_whole == one:  # 0.5: the usual case needs no counting
+        m = np.int64(byte_at(text, first + start)) - 48
+        plain &= 0 <= m <= 9
+    elif n_whole - one < eight:
+        m, whole = _digits_of(eight_bytes(text, first + start), n_whole)
+        plain &= whole
     else:
-        n, x = _eight_digits(buf, q)
-        q += n
-        m, n_digits = np.int64(x), np.int64(n)
-    if buf[q] == 46:
-        q += np.uint64(1)
-        n, x = _eight_digits(buf, q)
-        q += n
-        scale = np.int64(n)
-        m = m * powers[scale] + np.int64(x)
-        if n == 8:
-            n, x = _eight_digits(buf, q)
-            q += n
-            scale += np.int64(n)
-            m = m * powers[np.int64(n)] + np.int64(x)
-        n_digits += scale
-    if (buf[q] != 32 and buf[q] != 10) or n_digits > 15 or m == 0:
-        return 0, previous, 0, 0
-    return np.int64(q), np.int64(index), -m if negative else m, scale
+        return zero, previous, np.int64(0), zero
+    if n_rest != zero:
+        n_rest -= one
+        at = first + point + one
+        if n_rest - one < eight:
+            x, rest = _digits_of(eight_bytes(text, at), n_rest)
+        elif n_rest - one < np.uint64(15):
+            x, rest = _digits_of(eight_bytes(text, at), eight)
+            y, more = _digits_of(eight_bytes(text, at + eight), n_rest - eight)
+            x, rest = x * np.int64(eight_bytes(powers, (n_rest - eight) * eight)) + y, rest & more
+        else:
+            return zero, previous, np.int64(0), zero
+        m = m * np.int64(eight_bytes(powers, n_rest * eight)) + x
+        plain &= rest
+    if not plain or index <= previous or m == 0 or n_whole + n_rest > np.uint64(15):
+        return zero, previous, np.int64(0), zero
+    return first + end, index, -m if negative else m, n_rest
 
 
 @njit(cache=True, nogil=True)
@@ -390,10 +329,11 @@ def parse_lines(
     label_mantissa, label_double, label_exponent :             out, likewise, one a row
     faults : int64[any, 3]              out: code, offset, line within `buf`
     counts : int64[N_COUNTS]            out
-    powers : int64[9]         10**k
+    powers : int64[16]        10**k
     powers_high, powers_low : float64[251]      10**k as two doubles
     """
     n = buf.shape[0] - 1
+    text, tens = address_of(buf), address_of(powers)
     p = row = k = line = blank = zeros = slow = n_faults = 0
     max_index, least_zero = np.int64(-1), np.int64(1) << 32
     indptr[0] = 0
@@ -407,14 +347,14 @@ def parse_lines(
             )
             index, row_least = np.int64(base) - 1, np.int64(1) << 32
             while fault == 0:
-                if p + 40 < n:
-                    q, index, m, e = _plain_feature(buf, p, index, powers)
-                    if q > 0:
+                if p + 48 < n:
+                    q, index, m, e = _plain_feature(text, np.uint64(p), index, tens)
+                    if q != 0:
                         indices[k] = index
                         mantissa[k] = m
                         exponent[k] = e
                         k += 1
-                        p = q
+                        p = np.int64(q)
                         continue
                 p, state = _next_token(buf, p)
                 if state != 0:
@@ -451,23 +391,10 @@ def parse_lines(
             indptr[row] = k
         else:
             blank += 1
-        p = _line_end(buf, p) + 1
+        while buf[p] != 10:
+            p += 1
+        p += 1
         line += 1
     counts[N_ROWS], counts[N_VALUES], counts[N_LINES], counts[N_BLANK] = row, k, line, blank
     counts[N_ZEROS], counts[N_SLOW], counts[MAX_INDEX] = zeros, slow, max_index
     counts[N_FAULTS], counts[LEAST_ZERO] = n_faults, least_zero
-
-
-@njit(cache=True, nogil=True)
-def to_doubles(mantissa, double, exponent, powers, out):
-    """Write the values of decimals: mantissa / 10**exponent, or the double where `RAW`.
-
-    Parameters
-    ----------
-    mantissa, double, exponent : int64[n], float64[n], uint8[n]    as `parse_lines` leaves them
-    powers : float64[23]      10**k
-    out : float64[n]          written
-    """
-    for k in range(mantissa.shape[0]):
-        e = exponent[k]
-        out[k] = double[k] if e == RAW else mantissa[k] / powers[e]

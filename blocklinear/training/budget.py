@@ -1,33 +1,48 @@
 """How many blocks a visit holds, and how many stay in memory, under the memory budget."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from blocklinear.errors import MemoryBudgetError
 from blocklinear.memory import PROCESS_BYTES, WEIGHT_VECTORS, format_size
 from blocklinear.options import TrainOptions
 from blocklinear.store.manifest import BlockRecord, Manifest
+from blocklinear.training.active import ROW_BYTES
 from blocklinear.training.problems import SQUARED_HINGE
 
 NEWTON_VECTORS = 10
 """What Newton steps need beside these: two points, directions and residuals."""
 _LOADED_ROW_BYTES = 32  # a row in a buffer: pointer, label, norm, number
-_SOLVED_ROW_BYTES = 24  # a row being worked on: sign, alpha, place in the order
-
-
+_MODEL_ROW_BYTES = 24  # and for every model but one: alpha, once more while it is written
+_SOLVED_ROW_BYTES = 48  # a row being worked on: target, C, alpha, preference, place in the order
 ENOUGH_BLOCKS = 16
 """Larger groups no longer converge in fewer outer iterations; memory pins blocks instead."""
+ACTIVE_SHARE = 2
+"""At most one in so many rows is kept as an active one."""
 
 
 @dataclass(frozen=True)
 class MemoryPlan:
-    """Blocks a visit, bytes for decoded blocks that stay in memory, and room for Newton steps."""
+    """How the budget is used.
+
+    Attributes
+    ----------
+    group : int               blocks a visit
+    pin_bytes : int           for decoded blocks that stay in memory
+    spare_bytes : int         for held-out rows
+    active_entries : int      of active rows that are copied
+    newton : bool             whether there is room for Newton steps
+    """
 
     group: int
     pin_bytes: int
+    spare_bytes: int
     newton: bool
+    active_entries: int
 
 
-def plan_memory(manifest: Manifest, options: TrainOptions) -> MemoryPlan:
+def plan_memory(manifest: Manifest, options: TrainOptions, width: int = 1) -> MemoryPlan:
     """Divide the budget.
 
     A visit takes what was asked for, or all blocks if they fit, or up to `ENOUGH_BLOCKS`.
@@ -38,52 +53,127 @@ def plan_memory(manifest: Manifest, options: TrainOptions) -> MemoryPlan:
         If the budget does not hold what is needed; says the arithmetic and what would do.
     """
     n_blocks = len(manifest.blocks)
-    fixed = PROCESS_BYTES + 8 * WEIGHT_VECTORS * (manifest.n_features + 1)
+    fixed = PROCESS_BYTES + _vector_bytes(manifest, options, width)
+    sweeps = options.selection == "active" and options.method == "dual" and not options.average
+    active_bytes = _active_bytes(manifest) if sweeps else 0
     if options.group is not None:
         group = min(options.group, n_blocks)
     else:
-        group = _largest_group(manifest, options.memory_bytes - fixed)
+        room = options.memory_bytes - fixed
+        group = _largest_group(manifest, width, room)
         if group < n_blocks:
-            group = min(group, ENOUGH_BLOCKS)
-    needed = fixed + _group_bytes(manifest, max(group, 1))
+            shared = _largest_group(manifest, width, room - min(room // 2, active_bytes))
+            group = max(min(group, 1), min(shared, ENOUGH_BLOCKS))
+    needed = fixed + _group_bytes(manifest, max(group, 1), width)
     if group < 1 or needed > options.memory_bytes:
-        vectors = format_size(needed - _group_bytes(manifest, max(group, 1)) - PROCESS_BYTES)
+        weights = _vector_bytes(manifest, options, width)
         raise MemoryBudgetError(
             f"the budget of {format_size(options.memory_bytes)} is too small: the program takes "
-            f"{format_size(PROCESS_BYTES)}, {WEIGHT_VECTORS} weight vectors of "
-            f"{manifest.n_features} features {vectors}, and {max(group, 1)} of {n_blocks} blocks "
-            f"a visit, with the next visit's, {format_size(_group_bytes(manifest, max(group, 1)))}",
+            f"{format_size(PROCESS_BYTES)}, {weights // _weight_bytes(manifest)} weight vectors of "
+            f"{manifest.n_features} features {format_size(weights)}, and {max(group, 1)} of "
+            f"{n_blocks} blocks a visit, with the next visit's, "
+            f"{format_size(_group_bytes(manifest, max(group, 1), width))}",
             f"give --memory {-(-needed >> 20) + 1}M or more"
             + (", or a smaller --group" if group > 1 else ", or split into more blocks"),
         )
     spare = options.memory_bytes - needed
-    newton_bytes = 8 * NEWTON_VECTORS * (manifest.n_features + 1)
-    newton = options.solver == SQUARED_HINGE and newton_bytes <= spare
-    return MemoryPlan(group, spare - newton_bytes if newton else spare, newton)
+    newton_bytes = NEWTON_VECTORS * _weight_bytes(manifest)
+    newton = options.solver == SQUARED_HINGE and width == 1 and not options.average
+    newton = newton and newton_bytes <= spare
+    spare -= newton_bytes if newton else 0
+    held_out = spare // 2 if options.evaluate is not None else 0
+    spare -= held_out
+    active = 0
+    if group < n_blocks:
+        active = min(spare, active_bytes)
+    entries = int(active * manifest.nnz // max(_loaded_bytes(manifest), 1))
+    return MemoryPlan(group, spare - active, held_out, newton, entries)
 
 
-def _group_bytes(manifest: Manifest, group: int) -> int:
+def plan_again(
+    manifest: Manifest, options: TrainOptions, facts: Mapping[str, Any], width: int = 1
+) -> MemoryPlan:
+    """Divide the budget for a run that is resumed: what decides its course stays as it was.
+
+    Parameters
+    ----------
+    facts : mapping
+        Of its checkpoint: ``group``, ``newton`` and ``active_entries``.
+
+    Raises
+    ------
+    MemoryBudgetError
+        If the budget does not hold that.
+    """
+    group, newton, entries = facts["group"], facts["newton"], facts["active_entries"]
+    needed = (
+        PROCESS_BYTES
+        + _vector_bytes(manifest, options, width)
+        + _group_bytes(manifest, group, width)
+    )
+    needed += NEWTON_VECTORS * _weight_bytes(manifest) if newton else 0
+    needed += -(-entries * _loaded_bytes(manifest) // max(manifest.nnz, 1))
+    spare = options.memory_bytes - needed
+    if spare < 0:
+        raise MemoryBudgetError(
+            f"the budget of {format_size(options.memory_bytes)} is less than the "
+            f"{format_size(needed)} that the run to resume needs",
+            f"give --memory {-(-needed >> 20) + 1}M or more, or leave out --resume",
+        )
+    held_out = spare // 2 if options.evaluate is not None else 0
+    return MemoryPlan(group, spare - held_out, held_out, newton, entries)
+
+
+def _weight_bytes(manifest: Manifest) -> int:
+    """Return what a weight vector takes."""
+    return 8 * (manifest.n_features + 1)
+
+
+def _vector_bytes(manifest: Manifest, options: TrainOptions, width: int) -> int:
+    """Return what all weight vectors take but those of Newton steps.
+
+    With several models there is a vector more for each, which keeps what was certified.
+    """
+    vectors = WEIGHT_VECTORS + (options.patience is not None) + options.average + (width > 1)
+    return vectors * width * _weight_bytes(manifest)
+
+
+def _loaded_bytes(manifest: Manifest) -> int:
+    """Return what all rows take as active ones."""
+    return _entry_bytes(manifest) * manifest.nnz + ROW_BYTES * manifest.n_rows
+
+
+def _active_bytes(manifest: Manifest) -> int:
+    """Return what active rows may take: more than so many are rarely active."""
+    return _loaded_bytes(manifest) // ACTIVE_SHARE
+
+
+def _entry_bytes(manifest: Manifest) -> int:
+    return 4 + (8 if manifest.dtype == "float64" else 4)
+
+
+def _group_bytes(manifest: Manifest, group: int, width: int) -> int:
     """Return what visits of the `group` largest blocks take, two buffers unless one holds all."""
-    entry_bytes = 4 + (8 if manifest.dtype == "float64" else 4)
 
     def loaded(block: BlockRecord) -> int:
-        return entry_bytes * block.nnz + _LOADED_ROW_BYTES * block.rows
+        return _entry_bytes(manifest) * block.nnz + _LOADED_ROW_BYTES * block.rows
 
     largest = sorted(manifest.blocks, key=loaded, reverse=True)[:group]
     buffers = 1 if group >= len(manifest.blocks) else 2
     in_buffers = buffers * sum(map(loaded, largest))
     reading = max((block.bytes for block in largest), default=0)
-    return in_buffers + _SOLVED_ROW_BYTES * sum(block.rows for block in largest) + reading
+    row_bytes = _SOLVED_ROW_BYTES + _MODEL_ROW_BYTES * (width - 1)
+    return in_buffers + row_bytes * sum(block.rows for block in largest) + reading
 
 
-def _largest_group(manifest: Manifest, spare_bytes: int) -> int:
+def _largest_group(manifest: Manifest, width: int, spare_bytes: int) -> int:
     n_blocks = len(manifest.blocks)
-    if _group_bytes(manifest, n_blocks) <= spare_bytes:
+    if _group_bytes(manifest, n_blocks, width) <= spare_bytes:
         return n_blocks
     low, high = 0, n_blocks - 1
     while low < high:
         middle = (low + high + 1) // 2
-        if _group_bytes(manifest, middle) <= spare_bytes:
+        if _group_bytes(manifest, middle, width) <= spare_bytes:
             low = middle
         else:
             high = middle - 1

@@ -9,17 +9,18 @@ from numpy.typing import NDArray
 
 from blocklinear.kernels import dual as kernels
 from blocklinear.store.prefetch import Loaded
-from blocklinear.training.duals import Duals
-from blocklinear.training.problems import BinaryProblem
+from blocklinear.training.problems import Problem
+from blocklinear.training.rows import RowArray
 
 ROUNDING = 1e-13
-"""Relative rounding error granted to P and D when they are computed (they are sums of
-non-negative terms; the error of such a sum is far below this for any data that fits a disk)."""
+"""Relative rounding error granted to P and D when they are computed (P is a sum of non-negative
+terms, and those of D are at most of its size; the error of such a sum is far below this for any
+data that fits a disk)."""
 
 
 @dataclass(frozen=True)
 class Certificate:
-    """P(w) and D(alpha), both computed in one pass over the data, w' = sum alpha_i y_i x_i in it.
+    """P(w) and D(alpha), both computed in one pass over the data, w' = sum s_i alpha_i x_i in it.
 
     Attributes
     ----------
@@ -51,8 +52,8 @@ def relative_gap(primal: float, dual: float) -> float:
 
 def certify(
     visits: Iterable[Loaded],
-    problem: BinaryProblem,
-    duals: Duals,
+    problem: Problem,
+    alpha: RowArray,
     bias: float,
     w: NDArray[np.float64],
     average: NDArray[np.float64],
@@ -63,6 +64,9 @@ def certify(
     ----------
     visits : iterable of Loaded
         Every block once.
+    problem : Problem
+    alpha : RowArray
+        A feasible point of the dual.
     bias : float
         Value of the bias feature, 0 for none.
     w, average : float64[n_features + 1]
@@ -72,20 +76,21 @@ def certify(
     -------
     certificate : Certificate
     recomputed : float64[n_features + 1]
-        w' = sum alpha_i y_i x_i.
+        w' = sum s_i alpha_i x_i.
     """
     recomputed = np.zeros_like(w)
-    loss, terms = np.zeros(2), np.zeros(3)
+    loss, terms = np.zeros(2), np.zeros(kernels.N_TERMS)
     for loaded in visits:
         group = loaded.group
-        y, alpha = problem.signs(group.labels), duals.read(group.blocks)
+        target, cost = problem.targets(group.labels), problem.costs(group.labels)
+        lines = alpha.read(group.blocks)
         kernels.certify_rows(
-            group.indptr, group.indices, group.values, y, problem.cost, problem.squared, bias,
-            alpha, w, average, recomputed, loss,
+            group.indptr, group.indices, group.values, target, cost, problem.kind,
+            problem.epsilon, bias, lines, w, average, recomputed, loss,
         )  # fmt: skip
-        kernels.add_dual_terms(y, problem.diag, alpha, terms)
+        kernels.add_dual_terms(target, cost, problem.kind, problem.epsilon, lines, terms)
     norm = kernels.squared_norm(recomputed)
-    dual = float(terms[kernels.SUM_ALPHA] - 0.5 * norm - 0.5 * terms[kernels.SUM_SQUARES])
+    dual = float(terms[kernels.DUAL] - 0.5 * norm)
     primal_w = float(0.5 * kernels.squared_norm(w) + loss[0])
     primal_average = float(0.5 * kernels.squared_norm(average) + loss[1])
     primal = min(primal_w, primal_average)

@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from blocklinear.kernels import primal as kernels
 from blocklinear.store.prefetch import Loaded
 from blocklinear.training.certificate import Certificate, relative_gap
-from blocklinear.training.duals import Duals
-from blocklinear.training.problems import BinaryProblem
+from blocklinear.training.problems import Problem
+from blocklinear.training.rows import RowArray
 
 Floats = NDArray[np.float64]
 _FORCING = 0.1  # how far conjugate gradients reduce the gradient before a step
@@ -45,9 +45,9 @@ class Newton:
     ----------
     passes : callable
         Returns an iterator over all groups, for one pass.
-    problem : BinaryProblem
+    problem : Problem
         With squared hinge loss.
-    duals : Duals
+    alpha : RowArray
         Takes the alpha of each point.
     bias : float
         Value of the bias feature, 0 for none.
@@ -60,11 +60,11 @@ class Newton:
     def __init__(
         self,
         passes: Callable[[], Iterable[Loaded]],
-        problem: BinaryProblem,
-        duals: Duals,
+        problem: Problem,
+        alpha: RowArray,
         bias: float,
     ) -> None:
-        self._passes, self._problem, self._duals, self._bias = passes, problem, duals, bias
+        self._passes, self._problem, self._alpha, self._bias = passes, problem, alpha, bias
         self.n_passes = 0
 
     def at(self, w: Floats) -> Point:
@@ -73,13 +73,13 @@ class Newton:
         self.n_passes += 1
         for loaded in self._passes():
             group = loaded.group
-            y, alpha = self._problem.signs(group.labels), np.empty(group.n_rows)
+            y, cost = self._problem.targets(group.labels), self._problem.costs(group.labels)
+            alpha = np.empty(group.n_rows)
             kernels.gradient_rows(
-                group.indptr, group.indices, group.values, y, self._problem.cost, self._bias,
-                w, alpha, pull, curvature, terms,
+                group.indptr, group.indices, group.values, y, cost, self._bias, w, alpha, pull,
+                curvature, terms,
             )  # fmt: skip
-            self._duals.write(group.blocks, alpha)
-        self._duals.commit()
+            self._alpha.write(group.blocks, alpha)
         primal = float(0.5 * (w @ w) + terms[kernels.LOSS])
         norm = float(pull @ pull)
         dual = float(terms[kernels.SUM_ALPHA] - 0.5 * norm - 0.5 * terms[kernels.SUM_SQUARES])
@@ -94,9 +94,10 @@ class Newton:
         self.n_passes += 1
         for loaded in self._passes():
             group = loaded.group
+            y, cost = self._problem.targets(group.labels), self._problem.costs(group.labels)
             kernels.hessian_rows(
-                group.indptr, group.indices, group.values, self._problem.signs(group.labels),
-                self._problem.cost, self._bias, self._duals.read(group.blocks), v, product,
+                group.indptr, group.indices, group.values, y, cost, self._bias,
+                self._alpha.read(group.blocks), v, product,
             )  # fmt: skip
         return product
 

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from blocklinear.kernels import orders
 
-_BLOCKS, _ROWS = 1, 2
+_BLOCKS, _ROWS, _DRAWS, _SCHEDULE, _ACTIVE = 1, 2, 3, 4, 5
 
 
 def _key(*words: int) -> NDArray[np.uint64]:
@@ -29,10 +29,16 @@ def visits(seed: int, outer: int, n_blocks: int, group: int) -> list[tuple[int, 
     """
     if group >= n_blocks:
         return [tuple(range(n_blocks))]
+    n_groups = -(-n_blocks // group)
+    parts = np.array_split(block_order(seed, outer, n_blocks), n_groups)
+    return [tuple(part.tolist()) for part in parts]
+
+
+def block_order(seed: int, outer: int, n_blocks: int) -> NDArray[np.int64]:
+    """Return the permutation of the blocks of an outer iteration, int64[n_blocks]."""
     order = np.empty(n_blocks, np.int64)
     orders.permutation(_key(seed, _BLOCKS, outer), order)
-    n_groups = -(-n_blocks // group)
-    return [tuple(part.tolist()) for part in np.array_split(order, n_groups)]
+    return order
 
 
 def row_order(
@@ -43,3 +49,34 @@ def row_order(
     It depends on the seed, the outer iteration, the epoch (from 0) and the blocks of the group.
     """
     orders.permutation(_key(seed, _ROWS, outer, epoch, *blocks), out)
+
+
+def drawn_rows(
+    seed: int, outer: int, epoch: int, blocks: Sequence[int], out: NDArray[np.int64]
+) -> None:
+    """Write rows drawn with replacement, int64[n_rows] (Hsieh, Algorithm 2)."""
+    orders.draws(_key(seed, _DRAWS, outer, epoch, *blocks), out)
+
+
+def row_schedule(
+    seed: int,
+    outer: int,
+    epoch: int,
+    blocks: Sequence[int],
+    preference: NDArray[np.float32],
+    out: NDArray[np.int64],
+) -> None:
+    """Write rows in numbers that follow float32[n_rows] log preferences (AVSF, Algorithm 4)."""
+    orders.schedule(_key(seed, _SCHEDULE, outer, epoch, *blocks), preference, out)
+
+
+def active_schedule(
+    seed: int,
+    outer: int,
+    epoch: int,
+    sweep: int,
+    preference: NDArray[np.float32],
+    out: NDArray[np.int64],
+) -> None:
+    """Write active rows, int64[n_active], in numbers that follow their log preferences."""
+    orders.schedule(_key(seed, _ACTIVE, outer, epoch, sweep), preference, out)

@@ -42,3 +42,15 @@ def generate(svmtext, shapes):
 @pytest.fixture(scope="session")
 def limits():
     return load("limits")
+
+
+@pytest.fixture(scope="session")
+def measuring(generate):
+    return load("measuring")
+
+
+@pytest.fixture(scope="session")
+def bench_train(measuring, limits):
+    for name in ("convergence", "kernel_speed", "gaps"):
+        load(name)
+    return load("train")

@@ -8,7 +8,7 @@ from blocklinear.model.linear import LinearModel
 
 LOG_NAMES = [
     "event", "outer", "seconds", "load_s", "wait_s", "solve_s", "bytes_read", "dual", "primal",
-    "gap", "certified", "violation", "n_sv", "n_models", "rss_bytes",
+    "gap", "certified", "violation", "n_sv", "n_models", "steps", "rss_bytes",
 ]  # fmt: skip
 
 
@@ -54,6 +54,71 @@ def test_the_log(cli, store, tmp_path):
     assert [event["certified"] for event in events[:3]][-1] is True
 
 
+def test_the_accuracy_in_the_log_is_that_of_predict(cli, store, rows, tmp_path):
+    log = tmp_path / "log"
+    flags = ["--eval", rows, "--log", log, "--max-outer", 3, "--gap", 1e-12]
+    done = cli("train", store, tmp_path / "m", *flags)
+    assert done.err.splitlines()[0].split()[-1] == "accuracy"
+    events = [json.loads(line) for line in log.read_text().splitlines()]
+    for event in events[:3]:
+        assert list(event) == [*LOG_NAMES, "accuracy"]
+    report = json.loads(cli("predict", rows, tmp_path / "m", tmp_path / "out", "--json").out)
+    assert report["accuracy"] == events[2]["accuracy"]
+
+
+def test_the_error_of_a_regression_in_the_log_is_that_of_predict(cli, store, rows, tmp_path):
+    log, flags = tmp_path / "log", ["-s", 13, "-p", 0.2, "--max-outer", 3]
+    cli("train", store, tmp_path / "m", *flags, "-q", "--eval", rows, "--log", log)
+    last = [json.loads(line) for line in log.read_text().splitlines()][-2]
+    assert list(last) == [*LOG_NAMES, "mean_squared_error"]
+    report = json.loads(cli("predict", rows, tmp_path / "m", tmp_path / "out", "--json").out)
+    assert report["mean_squared_error"] == pytest.approx(last["mean_squared_error"], rel=1e-12)
+
+
+def test_patience(cli, store, rows, tmp_path):
+    flags = ["--eval", rows, "--patience", 2, "--gap", 1e-12]
+    done = cli("train", store, tmp_path / "m", "-q", *flags)
+    assert done.status == 0
+    ending = "2 outer iterations without a better score"
+    assert done.err.startswith(f"warning: not converged after {ending}: the gap is ")
+    assert metadata(tmp_path / "m")["stopped"] == ending
+
+
+def test_the_time_limit(cli, store, tmp_path):
+    done = cli("train", store, tmp_path / "m", "-q", "--time-limit", 0.001, "--gap", 1e-12)
+    assert done.status == 0
+    assert done.err.startswith("warning: not converged after 0.001 seconds")
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        ["--selection", "active"],
+        ["--selection", "permute"],
+        ["--selection", "shrink", "--epochs", 3],
+        ["--selection", "avsf", "--epochs", "auto", "--inner-tol", 0.01],
+        ["--selection", "online"],
+        ["--average"],
+        ["--sample-blocks", 2],
+        ["--method", "pegasos"],
+        ["--method", "pegasos", "--pegasos-batch", "block"],
+        ["--method", "pegasos", "--pegasos-batch", 7, "--epochs", 2],
+        ["-s", 1],
+        ["-s", 7],
+        ["-s", 12],
+        ["-s", 13, "-p", 0],
+    ],
+    ids=str,
+)
+def test_ways_to_train(cli, store, tmp_path, flags):
+    for group in (1, 3):
+        command = ["train", store, tmp_path / "m", "-q", "--group", group, "--max-outer", 30]
+        assert cli(*command, *flags).status == 0
+        proof = metadata(tmp_path / "m")["certificate"]
+        assert proof["dual"] <= proof["primal"] * (1 + 1e-12)
+        assert 0 < proof["gap"] < 1
+
+
 def test_the_flags_of_liblinear(cli, store, tmp_path):
     flags = ["-s", 1, "-c", 2.5, "-e", 0.01, "-B", 1, "-w1", 5, "-w-1", 0.5, "-q"]
     assert cli("train", *flags, store, tmp_path / "m").status == 0
@@ -93,7 +158,17 @@ def test_the_tolerance_stops(cli, store, tmp_path):
         (["-w1", "x"], "'1=x' is not LABEL=W"),
         (["-w1"], "'1=' is not LABEL=W"),
         (["--class-weight", "3"], "'3' is not LABEL=W"),
+        (["-p", -1], "epsilon"),
         (["--group", 0], "group"),
+        (["--epochs", "many"], "epochs 'many' is not a number\n  fix: give one, or auto"),
+        (["--pegasos-batch", "all"], "fix: give one, or block"),
+        (["--pegasos-batch", 0], "pegasos-batch"),
+        (["--inner-tol", 0], "inner-tol"),
+        (["--sample-blocks", 0], "sample-blocks"),
+        (["--patience", 2], "--eval"),
+        (["--checkpoint-s", 0], "checkpoint-s"),
+        (["--method", "pegasos", "-s", 1], "3 for pegasos"),
+        (["--method", "pegasos", "--average"], "average"),
         (["--epochs", 0], "epochs"),
         (["--max-outer", 0], "max-outer"),
         (["--time-limit", 0], "time-limit"),
@@ -109,7 +184,17 @@ def test_values_out_of_range(refused, store, tmp_path, flags, word):
 
 
 @pytest.mark.parametrize(
-    "flags", [["-c", "one"], ["--format", "xml"], ["--unknown"], ["-v", 5], ["third"]], ids=str
+    "flags",
+    [
+        ["-c", "one"],
+        ["--selection", "best"],
+        ["--method", "sgd"],
+        ["--format", "xml"],
+        ["--unknown"],
+        ["-v", 5],
+        ["third"],
+    ],
+    ids=str,
 )
 def test_flags_that_cannot_be_read(cli, store, tmp_path, flags):
     done = cli("train", store, tmp_path / "m", *flags)

@@ -81,6 +81,9 @@ FAULTS = [
     ("elf", 1, 1, "this is a program"),
     ("liblinear_model", 1, 1, "this is a LIBLINEAR model"),
     ("block_file", 1, 1, "this is a block file of blocklinear"),
+    ("json", 1, 1, "this is JSON"),
+    ("parquet", 1, 1, "this is a Parquet file"),
+    ("arff", 1, 1, "this is an ARFF file"),
 ]
 NO_ROWS = ("empty", "only_comments", "only_blank_lines")
 
@@ -119,11 +122,12 @@ def test_the_advice_is_an_option_that_exists(split):
     """Where a message names an option of `split`, giving it helps or at least parses."""
     for name, *_ in FAULTS:
         for option in re.findall(r"--[a-z-]+", split(DATA / f"{name}.svm", code=3).err):
-            assert option in ("--index-base", "--unsorted", "--duplicates")
+            assert option in ("--index-base", "--unsorted", "--duplicates", "--ignore-qid")
     assert split(DATA / "zero_index.svm", options=["--index-base", "0"]).code == 0
     assert split(DATA / "zero_index.svm", options=["--index-base", "auto"]).code == 0
     assert split(DATA / "unsorted_index.svm", options=["--unsorted", "sort"]).code == 0
     assert split(DATA / "duplicate_index.svm", options=["--duplicates", "sum"]).code == 0
+    assert split(DATA / "qid.svm", options=["--ignore-qid"]).code == 0
 
 
 def test_a_long_token_is_escaped_and_cut(tmp_path, split):

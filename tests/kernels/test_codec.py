@@ -6,6 +6,8 @@ from hypothesis import strategies as st
 from blocklinear.kernels import codec
 
 POWERS = np.array([10.0**k for k in range(23)])
+TENS = np.array([10**k for k in range(19)])
+AS_IS = np.arange(256, dtype=np.uint8)
 quick = settings(max_examples=60, deadline=None)
 rows_of_indices = st.lists(
     st.sets(st.integers(0, 2**32 - 1) | st.integers(0, 40), max_size=6).map(sorted), max_size=6
@@ -23,10 +25,23 @@ def csr(rows):
 def test_gaps_count_what_lies_between(rows):
     _, indptr, indices = csr(rows)
     gaps = np.zeros(len(indices), np.uint32)
-    largest = codec.gaps_of(indptr, indices, gaps)
+    bits = codec.gaps_of(indptr, indices, gaps)
     expected = [b - a - 1 for row in rows for a, b in zip([-1, *row], row, strict=False)]
     assert gaps.tolist() == expected
-    assert largest == max(expected, default=0)
+    assert int(bits).bit_length() == max(expected, default=0).bit_length()
+
+
+def planes_of(numbers, bits, spare=0):
+    """Pack numbers, and lay their planes out as the decoding kernels take them."""
+    n, left, whole = len(numbers), bits % 8, bits // 8
+    size = -(-n // (8 // left)) if left else 0
+    packed = np.full(whole * n + size, 0xEE, np.uint8)
+    codec.pack(numbers, AS_IS, bits, packed)
+    planes = np.full((whole + (left > 0) + spare, n), 0xEE, np.uint8)
+    planes[:whole] = packed[: whole * n].reshape(whole, n)
+    if left:
+        planes[whole, :size] = packed[whole * n :]
+    return planes
 
 
 @quick
@@ -35,16 +50,14 @@ def test_indices_come_back_from_their_gaps(rows, base, first):
     rows = [[i for i in row if i >= base] for row in rows]
     lengths, indptr, indices = csr(rows)
     gaps = np.zeros(len(indices), np.uint32)
-    codec.gaps_of(indptr, indices, gaps)
-    values = np.arange(1.0, len(indices) + 1)
-    ends, sq_norm = np.zeros(len(rows), np.int64), np.full(len(rows), np.nan)
+    bits = int(codec.gaps_of(indptr, indices, gaps)).bit_length()
+    bits += -bits % 4
+    ends, out = np.zeros(len(rows), np.int64), np.zeros(len(indices), np.uint32)
     n_features = int(indices.max(initial=0)) - base + 1
-    ok = codec.to_indices(lengths, n_features, base, first, ends, gaps, values, sq_norm)
-    assert ok
-    assert gaps.tolist() == (indices.astype(np.int64) - base).tolist()
+    planes = planes_of(gaps, bits, spare=1)
+    assert codec.to_columns(planes, bits, lengths, n_features, base, first, ends, out)
+    assert out.tolist() == (indices.astype(np.int64) - base).tolist()
     assert ends.tolist() == (first + indptr[1:]).tolist()
-    for i in range(len(rows)):
-        assert sq_norm[i] == (values[indptr[i] : indptr[i + 1]] ** 2).sum()
 
 
 @pytest.mark.parametrize(
@@ -59,53 +72,110 @@ def test_indices_come_back_from_their_gaps(rows, base, first):
 )
 def test_columns_out_of_range_are_refused(gaps, n_features, base):
     n = len(gaps)
-    ok = codec.to_indices(
-        np.array([n]), n_features, base, 0, np.zeros(1, np.int64), np.array(gaps, np.uint32),
-        np.ones(n), np.zeros(1),
+    ok = codec.to_columns(
+        planes_of(np.array(gaps, np.uint32), 32, spare=1), 32, np.array([n]), n_features, base, 0,
+        np.zeros(1, np.int64), np.zeros(n, np.uint32),
     )  # fmt: skip
     assert not ok
 
 
 @quick
 @given(
-    x=st.lists(st.integers(0, 2**63 - 1) | st.integers(0, 300), max_size=8),
-    dtype=st.sampled_from([np.int64, np.uint32]),
-    spare=st.integers(0, 2),
+    numbers=st.lists(
+        st.tuples(st.integers(-(2**53), 2**53), st.integers(0, 22) | st.just(255)), max_size=8
+    )
 )
-def test_planes_come_back(x, dtype, spare):
-    top = 2**63 if dtype is np.int64 else 2**32
-    numbers = np.array([n % top for n in x], dtype)
-    size = 8 if dtype is np.int64 else 4
-    width = min((int(numbers.max(initial=0)).bit_length() + 7) // 8 + spare, size)
-    planes = np.full((width, len(x)), 0xEE, np.uint8)
-    codec.to_planes(numbers, planes)
-    expected = numbers.astype(f"<u{size}").view(np.uint8).reshape(len(x), size).T[:width]
-    assert planes.tolist() == expected.tolist()
-    out = np.full(len(x), 77, dtype)
-    codec.from_planes(planes, out)
-    assert out.tolist() == numbers.tolist()
+def test_a_survey_tells_what_there_is(numbers):
+    mantissa = np.array([m for m, _ in numbers], np.int64)
+    exponent = np.array([e for _, e in numbers], np.uint8)
+    bits, negative, exponents = codec.survey(mantissa, exponent)
+    magnitudes = [m if m >= 0 else ~m for m in mantissa.tolist()]
+    assert int(bits).bit_length() == max(magnitudes, default=0).bit_length()
+    assert negative == (min(mantissa.tolist(), default=0) < 0)
+    found = {e for e in range(64) if int(exponents) >> e & 1}
+    assert found == {min(e, 63) for e in exponent.tolist()}
+
+
+@quick
+@given(
+    x=st.lists(st.integers(0, 2**63 - 1) | st.integers(0, 300), max_size=20),
+    dtype=st.sampled_from([np.int64, np.uint32, np.uint8]),
+    left=st.sampled_from([0, 1, 2, 4]),
+)
+def test_planes_hold_the_bytes_and_then_the_bits_that_are_left(x, dtype, left):
+    size = np.dtype(dtype).itemsize
+    top = 2 ** min(8 * size, 63)
+    bits = max((n % top).bit_length() for n in [*x, 0]) // 8 * 8 + left
+    bits = min(bits, 8 * size)
+    numbers = np.array([n % top % 2**bits for n in x], dtype)
+    planes = planes_of(numbers, bits)
+    expected = numbers.astype(f"<u{size}").view(np.uint8).reshape(len(x), size).T
+    assert planes[: bits // 8].tolist() == expected[: bits // 8].tolist()
+    if bits % 8:
+        codec._expand(planes[-1], bits % 8)
+        assert planes[-1].tolist() == expected[bits // 8].tolist()
+
+
+def test_packed_bits_lie_side_by_side_far_apart():
+    packed = np.zeros(2, np.uint8)
+    codec.pack(np.array([1, 2, 3, 0, 1, 2, 3], np.uint8), AS_IS, 2, packed)
+    assert packed.tolist() == [0b11_01_11_01, 0b00_10_00_10]
+
+
+@quick
+@given(
+    numbers=st.lists(st.tuples(st.integers(-(10**6), 10**6), st.integers(0, 8)), max_size=8),
+    least=st.integers(0, 8),
+    digits=st.integers(6, 15),
+)
+def test_raised_exponents_leave_the_numbers_as_they_are(numbers, least, digits):
+    mantissa = np.array([m for m, _ in numbers], np.int64)
+    exponent = np.array([e for _, e in numbers], np.uint8)
+    before, most = mantissa / POWERS[exponent], 10**digits
+    done = codec.raise_exponents(mantissa, exponent, least, most, TENS)
+    raised = [m * 10 ** (least - e) for m, e in numbers if e < least]
+    assert done == all(abs(m) <= most for m in raised)
+    assert (mantissa / POWERS[exponent]).tobytes() == before.tobytes()
+    if done:
+        assert all(exponent >= least)
 
 
 @quick
 @given(x=st.lists(st.integers(-(2**62), 2**62 - 1), max_size=8))
-def test_zigzag_is_undone_by_to_numbers(x):
+def test_zigzag_folds_small_magnitudes_to_small_numbers(x):
     folded = np.array(x, np.int64)
     codec.zigzag(folded)
     assert folded.tolist() == [2 * n if n >= 0 else -2 * n - 1 for n in x]
-    out, exponent = np.empty(len(x)), np.zeros(len(x), np.uint8)
-    assert codec.to_numbers(folded, exponent, np.empty(0), True, POWERS, out) == 0
-    assert out.tolist() == [float(n) for n in x]
+
+
+def divisors_of(exponents):
+    return np.array([POWERS[e] if e < 23 else 1.0 for e in exponents] + [1.0] * 256)[:256]
+
+
+def decode(mantissa, bits, folded, exponent, doubles, dtype=np.float64):
+    """Decode numbers with all their exponents, in codes of 8 bits; None if they are impossible."""
+    exponents = sorted(set(exponent.tolist()))
+    planes = planes_of(mantissa, bits, spare=1)
+    planes[-1] = [exponents.index(e) for e in exponent.tolist()]
+    raw = exponents.index(255) if 255 in exponents else -1
+    out = np.full(len(mantissa), 7.0, dtype)
+    ok = codec.to_values(
+        planes, bits, 8, folded, divisors_of(exponents), len(exponents), raw, doubles, out
+    )
+    return out if ok else None
 
 
 @quick
 @given(
     numbers=st.lists(
-        st.tuples(st.integers(-(2**53), 2**53), st.integers(0, 22))
+        st.tuples(st.integers(-(2**53), 2**53) | st.integers(-9, 9), st.integers(0, 22))
         | st.floats(allow_nan=False, allow_infinity=False),
         max_size=8,
-    )
+    ),
+    copies=st.sampled_from([1, 1000]),
 )
-def test_doubles_are_taken_out_and_put_back(numbers):
+def test_numbers_come_back_and_doubles_among_them(numbers, copies):
+    numbers = numbers * copies
     raw = [isinstance(number, float) for number in numbers]
     exponent = np.array([255 if r else x[1] for x, r in zip(numbers, raw, strict=True)], np.uint8)
     mantissa = np.zeros(len(numbers), np.int64)
@@ -115,40 +185,49 @@ def test_doubles_are_taken_out_and_put_back(numbers):
         else:
             mantissa[k] = number[0]
     doubles = np.empty(sum(raw))
-    n, least, largest = codec.take_doubles(mantissa, mantissa.view(np.float64), exponent, doubles)
-    kept = [x[0] for x, r in zip(numbers, raw, strict=True) if not r]
-    assert (n, least, largest) == (sum(raw), min([0, *kept]), max([0, *kept]))
-    out = np.empty(len(numbers))
-    assert codec.to_numbers(mantissa, exponent, doubles, False, POWERS, out) == n
+    n = codec.take_doubles(mantissa, mantissa.view(np.float64), exponent, doubles)
+    assert n == sum(raw)
+    bits, negative, _ = codec.survey(mantissa, exponent)
+    if negative:
+        codec.zigzag(mantissa)
+    whole = (int(bits).bit_length() + negative + 7) // 8 * 8
+    out = decode(mantissa, whole, bool(negative), exponent, doubles)
     expected = [x if r else x[0] / POWERS[x[1]] for x, r in zip(numbers, raw, strict=True)]
     assert out.tobytes() == np.array(expected, np.float64).tobytes()
 
 
-def test_numbers_may_be_decoded_where_they_lie():
+@pytest.mark.parametrize("exponent", [0, 3])
+@pytest.mark.parametrize("bits", [4, 8, 12, 16, 20, 24, 28, 32, 40, 56])
+def test_one_exponent_needs_no_codes(exponent, bits):
+    mantissa = np.arange(5000, dtype=np.int64) * 7919 % 2**bits
+    out = np.empty(5000)
+    planes = planes_of(mantissa, bits, spare=1)
+    assert codec.to_values(planes, bits, 0, False, divisors_of([exponent]), 1, -1, np.empty(0), out)
+    assert out.tobytes() == (mantissa / POWERS[exponent]).tobytes()
+
+
+@pytest.mark.parametrize("doubles", [[], [1.0], [1.0, np.nan], [1.0, np.inf], [1.0, 2.0, 3.0]])
+def test_impossible_doubles_are_refused(doubles):
+    n = 2
+    out = decode(np.ones(n, np.int64), 8, False, np.full(n, 255, np.uint8), np.array(doubles))
+    assert out is None
+
+
+def test_a_code_without_exponent_is_refused():
+    planes = np.array([[5, 6, 7], [0, 2, 1]], np.uint8)
     out = np.empty(3)
-    out.view(np.int64)[:] = [5, 0, 25]
-    used = codec.to_numbers(
-        out.view(np.int64), np.array([0, 255, 1], np.uint8), np.array([0.1]), False, POWERS, out
+    args = 8, 8, False, divisors_of([0, 1])
+    assert not codec.to_values(planes, *args, 2, -1, np.empty(0), out)
+    assert codec.to_values(planes, *args, 3, -1, np.empty(0), out)
+
+
+@quick
+@given(rows=st.lists(st.lists(st.floats(-1e100, 1e100), max_size=9), max_size=5))
+def test_square_norms(rows):
+    lengths, values = (
+        np.array([len(row) for row in rows], np.int64),
+        np.array([x for row in rows for x in row]),
     )
-    assert used == 1
-    assert out.tolist() == [5.0, 0.1, 2.5]
-
-
-@pytest.mark.parametrize(
-    ("exponent", "doubles"),
-    [
-        ([23], []),
-        ([254], []),
-        ([255], []),  # marked as a double, and there is none
-        ([255, 255], [1.0]),
-        ([255], [np.nan]),
-        ([255], [np.inf]),
-    ],
-)
-def test_impossible_numbers_are_refused(exponent, doubles):
-    n = len(exponent)
-    used = codec.to_numbers(
-        np.ones(n, np.int64), np.array(exponent, np.uint8), np.array(doubles), False, POWERS,
-        np.empty(n),
-    )  # fmt: skip
-    assert used == -1
+    out = np.full(len(rows), np.nan)
+    codec.square_norms(lengths, values, out)
+    np.testing.assert_allclose(out, [np.dot(row, row) for row in rows], rtol=1e-14)

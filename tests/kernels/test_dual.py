@@ -1,173 +1,406 @@
-from dataclasses import dataclass
+import itertools
+import subprocess
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 import reference
-from hypothesis import given, settings
+from dual_problems import (
+    KINDS,
+    NAMES,
+    NONE,
+    Problem,
+    close,
+    every_loss,
+    fresh_touch,
+    make,
+    problems,
+    run,
+)
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from liblinear import liblinear_program
+from scipy.special import expit
+from sklearn.datasets import load_svmlight_file
 
 from blocklinear.kernels import dual
 
-
-@dataclass
-class Problem:
-    """A random problem, sparse for the kernels and dense for the reference."""
-
-    rows: np.ndarray  # dense, as the kernels see it: without bias
-    y: np.ndarray
-    cost: np.ndarray
-    squared: bool
-    bias: float
-    alpha: np.ndarray
-    dtype: str
-    rng: np.random.Generator
-
-    @property
-    def upper(self):
-        return np.full(2, np.inf) if self.squared else self.cost.copy()
-
-    @property
-    def diag(self):
-        return 0.5 / self.cost if self.squared else np.zeros(2)
-
-    @property
-    def X(self):
-        return np.column_stack([self.rows.astype(np.float64), np.full(len(self.y), self.bias)])
-
-    def each(self, per_class):
-        return per_class[(self.y > 0).astype(int)]
-
-    @property
-    def csr(self):
-        indptr = np.concatenate(([0], np.cumsum((self.rows != 0).sum(1)))).astype(np.int64)
-        _, columns = np.nonzero(self.rows)
-        return indptr, columns.astype(np.uint32), self.rows[self.rows != 0].astype(self.dtype)
-
-    @property
-    def sq_norm(self):
-        return (self.rows.astype(np.float64) ** 2).sum(1)
-
-    @property
-    def w(self):
-        return self.X.T @ (self.alpha * self.y)
+HEART = Path(__file__).parents[1] / "data" / "heart_scale.train.svm.bz2"
 
 
-@st.composite
-def problems(draw):
-    n, d = draw(st.integers(0, 7)), draw(st.integers(1, 5))
-    rng = np.random.default_rng(draw(st.integers(0, 2**32)))
-    dtype, squared = draw(st.sampled_from(["float64", "float32"])), draw(st.booleans())
-    rows = (rng.normal(size=(n, d)) * (rng.random((n, d)) < draw(st.floats(0.2, 1)))).astype(dtype)
-    # two empty rows of a class would be one row twice: with a bias, whether the second ends at 0
-    # or at 1e-17 is then rounding, and its next projected gradient jumps
-    rows[1:, 0] += (rows[1:] == 0).all(1) * rng.normal(size=max(n - 1, 0)).astype(dtype)
-    cost = np.array([draw(st.floats(0.01, 10)), draw(st.floats(0.01, 10))])
-    y = rng.choice([-1.0, 1.0], n)
-    largest = np.full(n, 3.0) if squared else cost[(y > 0).astype(int)]
-    share = rng.random(n)
-    kind = rng.integers(0, 3, n)  # at 0, at the upper bound, between
-    alpha = np.where(kind == 0, 0.0, np.where(kind == 1, largest, share * largest))
-    bias = draw(st.sampled_from([0.0, 1.0, 0.3]))
-    return Problem(rows, y, cost, squared, bias, alpha, dtype, rng)
+# -- One visit
 
 
-def run_epoch(p, order, alpha, w):
-    touch = np.array([-np.inf, np.inf, 0.0])
-    dual.dcd_epoch(
-        *p.csr, p.y, p.sq_norm, np.array(order, np.int64), p.upper, p.diag, p.cost, p.bias,
-        alpha, w, touch,
-    )  # fmt: skip
-    return touch
+@settings(max_examples=400, deadline=None)
+@given(p=problems, i=st.integers(0, 6))
+def test_a_visit_finds_the_best_alpha_of_the_row(p, i):
+    i %= len(p)
+    alpha, w = p.alpha.copy(), p.w
+    touch = run(p, [i], alpha, w)
+    best = reference.best_alpha(p.X, p.target, p.cost, p.alpha, i, *p.loss)
+    close(alpha[i], best, 1e-8)
+    low, high = reference.bounds(p.cost[i], p.kind)
+    assert low <= alpha[i] <= high
+    others = np.arange(len(p)) != i
+    assert alpha[others].tobytes() == p.alpha[others].tobytes()
+    close(w, replace(p, alpha=alpha).w, scale=1 + abs(alpha).max())
+
+    PG = reference.projected_gradient(*p.slopes(p.alpha, i))
+    before, after = p.dual(p.alpha), p.dual(alpha)
+    lost = p.cost[i] * reference.loss(p.target[i], p.X[i] @ p.w, *p.loss)
+    assert touch[dual.STEPS] == 1
+    close(touch[[dual.PG_MAX, dual.PG_MIN, dual.PG_SUM]], [PG, PG, abs(PG)])
+    close(touch[dual.LOSS], lost)
+    close(touch[dual.GAIN], after - before, 1e-10, abs(before) + abs(after) + p.w @ p.w + 1)
 
 
-def close(got, expected):
-    np.testing.assert_allclose(got, expected, rtol=1e-8, atol=1e-9)
+@settings(max_examples=200, deadline=None)
+@given(p=problems, i=st.integers(0, 6))
+def test_a_second_visit_finds_nothing_to_do(p, i):
+    i %= len(p)
+    alpha, w = p.alpha.copy(), p.w
+    first = run(p, [i], alpha, w)
+    again = alpha.copy()
+    touch = run(p, [i], again, w)
+    close(again[i], alpha[i], 1e-8)
+    close(touch[[dual.PG_MAX, dual.PG_SUM, dual.GAIN]], 0.0, 1e-8, 1 + first[dual.PG_SUM])
+
+
+@pytest.mark.parametrize("bias", [0.0, 1.0])
+@pytest.mark.parametrize("start", [0.0, 0.3, 1.0])
+@pytest.mark.parametrize("target", [-1.0, 1.0, 0.05, 0.0])
+@every_loss
+def test_empty_rows(kind, target, start, bias):
+    """Without bias hinge ends at C, squared hinge at 2 C, logistic at C / 2, SVR by its target."""
+    if kind <= dual.LOGISTIC:
+        target = target or 1.0
+    target = np.sign(target) if kind <= dual.LOGISTIC else target
+    C = np.array([2.0])
+    p = Problem(kind, np.zeros((1, 3)), np.array([target]), C, start * C, bias, 0.1)
+    alpha, w = p.alpha.copy(), p.w
+    touch = run(p, [0], alpha, w)
+    assert np.isfinite(touch).all()
+    expected = reference.best_alpha(p.X, p.target, C, p.alpha, 0, *p.loss)
+    close(alpha[0], expected)
+    close(touch[dual.GAIN], p.dual(alpha) - p.dual(p.alpha), 1e-12)
+    if not bias:
+        side = np.sign(target) * (abs(target) > 0.1)
+        free = {3: 2.0 * side, 4: 4.0 * (target - 0.1 * side) * abs(side)}
+        close(alpha[0], {0: 2.0, 1: 4.0, 2: 1.0, **free}[kind])
+        assert not w.any()
+    touch = run(p, [0], alpha, w)
+    close(touch[[dual.PG_MAX, dual.PG_MIN, dual.GAIN]], 0.0, 1e-9)
+
+
+@pytest.mark.parametrize("size", [1e-150, 1e-9, 1e3, 1e8, 1e12])
+@pytest.mark.parametrize("cost", [1e-12, 1.0, 1e9])
+@every_loss
+def test_huge_and_tiny_margins(kind, cost, size):
+    rng = np.random.default_rng(3)
+    target = rng.choice([-1.0, 1.0], 30) * (1.0 if kind <= dual.LOGISTIC else 10.0)
+    p = Problem(
+        kind, size * rng.normal(size=(30, 3)), target, np.full(30, cost), np.zeros(30), 1.0, 0.1
+    )
+    alpha, w = p.alpha.copy(), rng.normal(size=4) * size
+    if kind != dual.LOGISTIC:
+        alpha[:10] = cost
+    else:
+        alpha[:20] = np.repeat([cost, 1e-300 * cost], 10)
+    adapt, preference = np.array([0.0, 1e-3]), np.zeros(30, np.float32)
+    with np.errstate(all="raise", under="ignore"):
+        for selection in (dual.PERMUTE, dual.SHRINK, dual.AVSF):
+            touch = run(p, range(30), alpha, w, selection, preference, adapt)
+            assert np.isfinite(touch).all()
+            assert np.isfinite(w).all()
+            assert np.isfinite(adapt).all()
+            low, high = reference.bounds(cost, kind)
+            assert ((low <= alpha) & (alpha <= high)).all()
+        terms, loss, recomputed = np.zeros(2), np.zeros(2), np.zeros(4)
+        dual.add_dual_terms(p.target, p.cost, *p.loss, alpha, terms)
+        dual.certify_rows(*p.csr, p.target, p.cost, *p.loss, p.bias, alpha, w, -w, recomputed, loss)
+    assert np.isfinite([*terms, *loss, *recomputed]).all()
+
+
+# -- The logistic rule at the ends of its domain
+
+
+def one_row(margin, start, cost=2.0, size=1e-3):
+    """Return a row at a given margin, whose own alpha hardly moves it, and its w."""
+    C = np.array([cost])
+    p = Problem(dual.LOGISTIC, np.array([[size]]), np.ones(1), C, start * C)
+    return p, np.array([margin / size, 0.0])
+
+
+MARGINS = [0.0, -3.0, 30.0, -30.0, 60.0, -60.0, 800.0, -800.0, 1e15, -1e15]
+
+
+@pytest.mark.parametrize("start", [0.0, 1e-320, 1e-12, 0.4, 0.6, 1 - 1e-12, 1.0])
+def test_logistic_rows_settle_from_anywhere(start):
+    for margin, cost in itertools.product(MARGINS, [1e-300, 2.0, 1e9]):
+        p, w = one_row(margin, start, cost, size=1e-3 / np.sqrt(max(cost, 1.0)))
+        alpha, seen = p.alpha.copy(), []
+        for _ in range(3):
+            touch = run(p, [0], alpha, w)
+            assert np.isfinite(touch).all()
+            assert touch[dual.GAIN] >= -1e-13 * cost * (1 + abs(margin))
+            seen.append(touch[dual.PG_MAX])
+        assert alpha[0] / cost == pytest.approx(expit(-margin), rel=1e-4, abs=1e-15)
+        assert seen[2] == pytest.approx(0.0, abs=1e-6)  # no violation is left
+        if (start, np.sign(margin)) in [(0.0, 1), (1.0, -1)] and abs(margin) > 36.1:
+            assert alpha.tobytes() == p.alpha.tobytes()  # the ends themselves are as good
+            assert seen == [0, 0, 0]
+
+
+@pytest.mark.parametrize(("start", "sign"), [(0.0, -1.0), (1.0, 1.0)])
+def test_the_gradient_at_an_end_is_finite_and_points_inside(start, sign):
+    p, w = one_row(5.0, start)
+    touch = run(p, [0], p.alpha.copy(), w)
+    expected = 5.0 + sign * (52 * np.log(2) - 1)
+    assert touch[dual.PG_MAX] == pytest.approx(expected, abs=1e-6)
+
+
+# -- An epoch
 
 
 @settings(max_examples=150, deadline=None)
-@given(p=problems(), data=st.data())
-def test_an_epoch_equals_the_reference(p, data):
-    n = len(p.y)
-    rows = st.integers(0, n - 1) if n else st.nothing()
-    order = data.draw(st.lists(rows, max_size=3 * n) if n else st.just([]))
+@given(p=problems, data=st.data())
+def test_an_epoch_is_its_visits_one_by_one(p, data):
+    order = data.draw(st.lists(st.integers(0, len(p) - 1), max_size=3 * len(p)))
     alpha, w = p.alpha.copy(), p.w
-    touch = run_epoch(p, order, alpha, w)
-    expected = reference.dcd_epoch(
-        p.X, p.y, order, p.each(p.upper), p.each(p.diag), p.each(p.cost), p.alpha, p.squared
-    )
-    for got, wanted in zip((alpha, w, *touch), expected, strict=True):
-        close(got, wanted)
-    assert (alpha >= 0).all()
-    assert (alpha <= p.each(p.upper)).all()
-    untouched = np.setdiff1d(np.arange(n), order)
-    assert alpha[untouched].tobytes() == p.alpha[untouched].tobytes()
+    touch = run(p, order, alpha, w)
+    single_alpha, single_w, seen = p.alpha.copy(), p.w, fresh_touch()
+    for i in order:
+        run(p, [i], single_alpha, single_w, touch=seen)
+    for got, expected in ((alpha, single_alpha), (w, single_w), (touch, seen)):
+        assert got.tobytes() == expected.tobytes()
+    assert touch[dual.STEPS] == len(order)
+    scale = 1 + abs(p.dual(p.alpha)) + abs(p.dual(alpha)) + p.w @ p.w
+    close(touch[dual.GAIN], p.dual(alpha) - p.dual(p.alpha), 1e-10, scale)
+    assert touch[dual.GAIN] >= -1e-12 * scale
 
 
-@settings(max_examples=60, deadline=None)
-@given(p=problems())
-def test_an_epoch_never_lowers_the_dual(p):
+@every_loss
+def test_rows_without_cost_are_left_out(kind):
+    p = make(kind, 1, n=8, bias=1.0, epsilon=0.1)
+    out = np.array([0, 3, 7])
+    kept = np.setdiff1d(np.arange(8), out)
+    target, cost, start = p.target.copy(), p.cost.copy(), p.alpha.copy()
+    target[out], cost[out], start[out] = np.nan, 0.0, np.nan  # none of it may be looked at
+    p = replace(p, target=target, cost=cost, alpha=start)
+    few = replace(p, rows=p.rows[kept], target=target[kept], cost=cost[kept], alpha=start[kept])
+    found = []
+    for q, order in ((p, [*range(8), 3, 0]), (few, range(5))):
+        alpha, w, preference = q.alpha.copy(), few.w, np.zeros(len(q), np.float32)
+        touch = run(q, order, alpha, w, dual.SHRINK, preference)
+        terms, recomputed, loss = np.zeros(2), np.zeros(5), np.zeros(2)
+        dual.add_dual_terms(q.target, q.cost, *q.loss, alpha, terms)
+        dual.certify_rows(*q.csr, q.target, q.cost, *q.loss, q.bias, alpha, w, -w, recomputed, loss)
+        found.append((w, touch, terms, recomputed, loss, alpha, preference))
+    (*with_all, alpha, preference), (*without, kept_alpha, kept_preference) = found
+    for got, expected in zip(with_all, without, strict=True):
+        assert np.isfinite(got).all()
+        assert got.tobytes() == expected.tobytes()
+    assert alpha[kept].tobytes() == kept_alpha.tobytes()
+    assert preference[kept].tobytes() == kept_preference.tobytes()
+    assert np.isnan(alpha[out]).all()
+    assert not preference[out].any()
+
+
+def test_rows_may_lie_anywhere():
+    p = make(dual.HINGE, 7, n=9, bias=1.0, dtype="float32")
+    indptr, indices, values = p.csr
+    counts, place = np.diff(indptr), np.random.default_rng(1).permutation(9)
+    starts = np.zeros(9, np.int64)
+    starts[place] = 3 + np.concatenate(([0], np.cumsum(counts[place] + 2)[:-1]))
+    apart = np.zeros(counts.sum() + 30, np.uint32), np.full(counts.sum() + 30, np.nan, np.float32)
+    for i in range(9):
+        for packed, spread in zip((indices, values), apart, strict=True):
+            spread[starts[i] : starts[i] + counts[i]] = packed[indptr[i] : indptr[i + 1]]
+    alpha, w, touch = p.alpha.copy(), p.w, fresh_touch()
+    dual.dcd_epoch(
+        starts, starts + counts, *apart, p.sq_norm, p.target, p.cost, np.arange(9), *p.loss,
+        p.bias, alpha, w, touch, dual.PERMUTE, NONE, np.zeros(2),
+    )  # fmt: skip
+    expected_alpha, expected_w = p.alpha.copy(), p.w
+    expected = run(p, range(9), expected_alpha, expected_w)
+    for got, wanted in ((alpha, expected_alpha), (w, expected_w), (touch, expected)):
+        assert got.tobytes() == wanted.tobytes()
+
+
+# -- Selection
+
+
+@settings(max_examples=300, deadline=None)
+@given(p=problems, i=st.integers(0, 6), threshold=st.sampled_from([0.0, 0.1, 1.0, np.inf]))
+def test_shrinking_marks_rows_that_press_against_their_bound(p, i, threshold):
+    i %= len(p)
+    preference = np.full(len(p), 0.5, np.float32)
+    adapt = np.array([threshold, 7.0])
+    touch = run(p, [i], p.alpha.copy(), p.w, dual.SHRINK, preference, adapt)
+    left, right = p.slopes(p.alpha, i)
+    pressure = min(right, -left)  # above 0 where both ways lead up
+    assume(abs(pressure - threshold) > 1e-9)
+    marked = p.kind != dual.LOGISTIC and pressure > threshold  # its optima are never at a bound
+    assert preference[i] == (np.float32(dual.SHRUNK) if marked else 0.5)
+    assert (np.delete(preference, i) == 0.5).all()
+    assert adapt.tolist() == [threshold, 7.0]
+    if marked:
+        assert touch[[dual.PG_MAX, dual.PG_MIN, dual.GAIN]].tolist() == [0, 0, 0]
+
+
+@pytest.mark.parametrize(("threshold", "marked"), [(2.0, False), (np.nextafter(2.0, 0.0), True)])
+def test_a_row_must_press_harder_than_the_threshold(threshold, marked):
+    p = Problem(dual.HINGE, np.ones((1, 1)), np.ones(1), np.ones(1), np.zeros(1))
+    preference = np.zeros(1, np.float32)
+    run(p, [0], p.alpha, np.array([3.0, 0.0]), dual.SHRINK, preference, np.array([threshold, 0.0]))
+    assert preference[0] == (np.float32(dual.SHRUNK) if marked else 0.0)
+
+
+@every_loss
+def test_preferences_follow_the_gains(kind):
+    p = make(kind, 2, n=12, bias=1.0, epsilon=0.1)
+    order = np.random.default_rng(0).integers(0, 12, 60)
+    alpha, w, gains = p.alpha.copy(), p.w, []
+    for i in order:
+        gains.append(run(p, [i], alpha, w)[dual.GAIN])
+    mean = float(np.mean(gains))
     alpha, w = p.alpha.copy(), p.w
-    before = reference.dual_value(p.X, p.y, p.each(p.diag), alpha)
-    run_epoch(p, p.rng.permutation(len(p.y)), alpha, w)
-    after = reference.dual_value(p.X, p.y, p.each(p.diag), alpha)
-    assert after >= before - 1e-9 * (1 + abs(before))
+    preference, adapt = np.zeros(12, np.float32), np.array([3.0, mean])
+    run(p, order, alpha, w, dual.AVSF, preference, adapt)
+    expected, mean = reference.preferences(gains, order, np.ones(12), mean)
+    close(np.exp(preference), expected, 1e-5)
+    close(adapt, [3.0, mean])
+    assert preference.max() > 0.1 > -0.1 > preference.min()
+    assert abs(preference).max() <= np.float32(np.log(20))
 
 
-@settings(max_examples=60, deadline=None)
-@given(p=problems())
+@every_loss
+def test_preferences_have_limits(kind):
+    p = make(kind, 4, n=12)
+    for mean, limit in ((1e-9, 1), (1e9, -1)):
+        preference, adapt = np.zeros(12, np.float32), np.array([0.0, mean])
+        alpha, w = 0 * p.alpha, np.zeros(5)
+        if limit == 1:
+            run(p, [5], alpha, w, dual.AVSF, preference, adapt)
+            assert preference[5] == np.float32(np.log(20))
+        else:
+            run(p, [5] * 40, alpha, w, dual.AVSF, preference, adapt)
+            assert preference[5] == -np.float32(np.log(20))
+        assert not np.delete(preference, 5).any()
+
+
+@every_loss
+def test_selection_changes_no_step(kind):
+    p = make(kind, 5, n=12, epsilon=0.1)
+    found = []
+    for selection in (dual.PERMUTE, dual.SHRINK, dual.AVSF):
+        alpha, w, adapt = p.alpha.copy(), p.w, np.zeros(2)
+        preference = np.zeros(0 if selection == dual.PERMUTE else 12, np.float32)
+        touch = run(p, range(12), alpha, w, selection, preference, adapt)
+        found.append(b"".join(x.tobytes() for x in (alpha, w, touch)))
+        assert not adapt.any()  # without a mean there is nothing to compare with
+        assert selection == dual.SHRINK or not preference.any()
+    assert len(set(found)) == 1
+
+
+# -- Values
+
+
+@settings(max_examples=150, deadline=None)
+@given(p=problems)
 def test_the_dual_terms_make_the_dual_value(p):
-    terms = np.array([1.0, 2.0, 3.0])  # terms are added, not set
-    dual.add_dual_terms(p.y, p.diag, p.alpha, terms)
-    total, squares, support = terms - (1.0, 2.0, 3.0)
-    value = total - 0.5 * dual.squared_norm(p.w) - 0.5 * squares
-    close(value, reference.dual_value(p.X, p.y, p.each(p.diag), p.alpha))
-    assert support == np.count_nonzero(p.alpha)
+    terms = np.array([1.0, 2.0])  # terms are added, not set
+    dual.add_dual_terms(p.target, p.cost, *p.loss, p.alpha, terms)
+    close(terms[dual.DUAL] - 1 - 0.5 * dual.squared_norm(p.w), p.dual(p.alpha), 1e-11, 100)
+    assert terms[dual.N_SUPPORT] - 2 == np.count_nonzero(p.alpha)
 
 
-@settings(max_examples=60, deadline=None)
-@given(p=problems())
-def test_certify_rows_equals_the_reference(p):
-    w, average = p.rng.normal(size=(2, p.rows.shape[1] + 1))
-    recomputed, loss = np.zeros_like(w), np.zeros(2)
-    dual.certify_rows(*p.csr, p.y, p.cost, p.squared, p.bias, p.alpha, w, average, recomputed, loss)
+@settings(max_examples=150, deadline=None)
+@given(p=problems, seed=st.integers(0, 99))
+def test_certify_rows_equals_the_reference_and_no_gap_is_negative(p, seed):
+    average = np.random.default_rng(seed).normal(size=len(p.w))
+    recomputed, loss = np.ones_like(average), np.array([1.0, 2.0])  # added to
+    start = p.alpha.copy()
+    dual.certify_rows(
+        *p.csr, p.target, p.cost, *p.loss, p.bias, start, p.w, average, recomputed, loss
+    )
     expected_w, expected_loss = reference.certificate(
-        p.X, p.y, p.each(p.cost), p.squared, p.alpha, w, average
+        p.X, p.target, p.cost, p.alpha, p.w, average, *p.loss
     )
-    close(recomputed, expected_w)
-    close(loss, expected_loss)
-    for candidate, lost in zip((w, average), loss, strict=True):
-        primal = 0.5 * dual.squared_norm(candidate) + lost
-        exact = reference.primal_value(p.X, p.y, p.each(p.cost), candidate, p.squared)
-        close(primal, exact)
-        assert primal >= reference.dual_value(p.X, p.y, p.each(p.diag), p.alpha) - 1e-9
+    close(recomputed - 1, expected_w)
+    close(loss - [1, 2], expected_loss)
+    assert start.tobytes() == p.alpha.tobytes()
+    for w in (p.w, average, np.zeros_like(average)):
+        assert p.primal(w) >= p.dual(p.alpha) - 1e-9
 
 
-@pytest.mark.parametrize("squared", [False, True])
+# -- Optima
+
+
+def solve(p, gap, most=20_000):
+    """Return alpha and w when the relative gap is below `gap`."""
+    alpha, w, rng = p.alpha.copy(), p.w, np.random.default_rng(0)
+    gaps = []
+    for epoch in range(most):
+        run(p, rng.permutation(len(p)), alpha, w)
+        if epoch % 50 == 49:
+            gaps.append(p.primal(w) - p.dual(alpha))
+            assert gaps[-1] >= -1e-10 * p.primal(w)
+            if gaps[-1] <= gap * p.primal(w):
+                return alpha, w
+    raise AssertionError(f"gaps {gaps[::20]}")
+
+
 @pytest.mark.parametrize("bias", [0.0, 1.0])
-def test_many_epochs_close_the_gap(squared, bias):
-    rng = np.random.default_rng(5)
-    rows, y = rng.normal(size=(30, 4)), rng.choice([-1.0, 1.0], 30)
-    p = Problem(rows, y, np.array([0.05, 0.2]), squared, bias, np.zeros(30), "float64", rng)
-    alpha, w = p.alpha.copy(), p.w
-    for _ in range(400):
-        touch = run_epoch(p, rng.permutation(30), alpha, w)
-    primal = reference.primal_value(p.X, y, p.each(p.cost), w, squared)
-    gap = primal - reference.dual_value(p.X, y, p.each(p.diag), alpha)
-    assert abs(gap) < 1e-6 * primal
-    assert touch[dual.PG_MAX] - touch[dual.PG_MIN] < 1e-4
+@every_loss
+def test_many_epochs_close_the_gap(kind, bias):
+    p = make(kind, 6, n=30, bias=bias, epsilon=0.1)
+    p = replace(p, cost=p.cost / 20, alpha=p.alpha / 20)
+    alpha, w = solve(p, 1e-9)
+    touch = run(p, range(30), alpha, w)
+    assert touch[dual.PG_MAX] - touch[dual.PG_MIN] < 1e-3
+    close(w, replace(p, alpha=alpha).w)
 
 
-@pytest.mark.parametrize(("squared", "expected"), [(False, [0.5, 2.0]), (True, [1.0, 4.0])])
-def test_empty_rows_without_bias_reach_their_optimum_at_once(squared, expected):
-    """Hinge: alpha = C. Squared hinge: alpha = 1 / D = 2 C. Neither moves w."""
-    y = np.array([-1.0, 1.0])
-    rng = np.random.default_rng(0)
-    p = Problem(
-        np.zeros((2, 3)), y, np.array([0.5, 2.0]), squared, 0.0, np.zeros(2), "float64", rng
-    )
-    alpha, w = np.zeros(2), np.zeros(4)
-    run_epoch(p, [0, 1], alpha, w)
-    assert alpha.tolist() == expected
-    assert not w.any()
-    touch = run_epoch(p, [1, 0], alpha, w)
-    assert touch[:2].tolist() == [0.0, 0.0]
+@pytest.fixture(scope="module")
+def liblinear(tmp_path_factory):
+    train = liblinear_program("liblinear-train")
+    folder = tmp_path_factory.mktemp("liblinear")
+
+    def optimum(p, solver, *options):
+        """Return the w that LIBLINEAR finds, with a last entry for the bias feature."""
+        lines = (
+            f"{t:.17g} " + " ".join(f"{j + 1}:{row[j]:.17g}" for j in np.nonzero(row)[0])
+            for t, row in zip(p.target, p.rows, strict=True)
+        )
+        (folder / "rows").write_text("\n".join(lines) + "\n")
+        command = [train, "-q", "-s", str(solver), "-B", f"{p.bias or -1}", "-p", f"{p.epsilon}"]
+        subprocess.run([*command, *options, "rows", "model"], cwd=folder, check=True)
+        lines = (folder / "model").read_text().splitlines()
+        w = np.array([float(line) for line in lines[lines.index("w") + 1 :]])
+        if p.kind <= dual.LOGISTIC and "label -1 1" in lines:
+            w = -w
+        return w if p.bias else np.append(w, 0.0)
+
+    return optimum
+
+
+@pytest.mark.parametrize("weight", [1.0, 3.0])
+@pytest.mark.parametrize("bias", [0.0, 1.0])
+@pytest.mark.parametrize(
+    ("kind", "solver"), [*zip(KINDS, [3, 1, 7, 13, 12], strict=True)], ids=NAMES
+)
+def test_the_optimum_is_that_of_liblinear(liblinear, kind, solver, bias, weight):
+    X, y = load_svmlight_file(str(HEART))
+    cost, options = np.full(len(y), 0.05), ["-c", "0.05", "-e", "1e-7"]
+    if kind <= dual.LOGISTIC:
+        cost[y > 0] *= weight
+        options += ["-w1", str(weight)]
+    else:  # a value to predict, on the scale of the features
+        y = weight * (X.toarray() @ np.arange(X.shape[1]) / 10 + 0.3 * y)
+    p = Problem(kind, X.toarray(), y, cost, np.zeros(len(y)), bias, 0.1)
+    theirs = p.primal(liblinear(p, solver, *options))
+    alpha, w = solve(p, 1e-7)
+    assert p.primal(w) == pytest.approx(theirs, rel=1e-6)
+    assert p.dual(alpha) == pytest.approx(theirs, rel=1e-6)

@@ -4,12 +4,12 @@ from scipy import sparse
 
 from blocklinear.kernels import primal
 
-BIAS, COST = 0.7, np.array([0.5, 3.0])
+BIAS = 0.7
 
 
-def dense(X, y):
-    """Return the rows with the bias feature, and the cost of each."""
-    return np.hstack([X.toarray(), np.full((X.shape[0], 1), BIAS)]), np.where(y > 0, *COST[::-1])
+def dense(X):
+    """Return the rows with the bias feature."""
+    return np.hstack([X.toarray(), np.full((X.shape[0], 1), BIAS)])
 
 
 @pytest.fixture(params=[0, 1, 2])
@@ -20,7 +20,8 @@ def rows(request):
     X = sparse.csr_array(full)
     y = np.where(rng.random(30) < 0.5, 1.0, -1.0)
     csr = (X.indptr.astype(np.int64), X.indices.astype(np.uint32), X.data)
-    return X, y, csr, rng.normal(size=9)
+    cost = np.where(rng.random(30) < 0.8, rng.uniform(0.1, 3.0, 30), 0.0)  # some are left out
+    return X, y, cost, csr, rng.normal(size=9)
 
 
 def value(Z, y, cost, w):
@@ -28,16 +29,18 @@ def value(Z, y, cost, w):
 
 
 def test_gradient_and_dual_of_a_point(rows):
-    X, y, csr, w = rows
-    Z, cost = dense(X, y)
+    X, y, cost, csr, w = rows
+    Z = dense(X)
     alpha, pull, curvature, terms = np.full(30, 9.0), np.zeros(9), np.zeros(9), np.zeros(4)
-    primal.gradient_rows(*csr, y, COST, BIAS, w, alpha, pull, curvature, terms)
+    primal.gradient_rows(*csr, y, cost, BIAS, w, alpha, pull, curvature, terms)
     slack = np.maximum(0, 1 - y * (Z @ w))
     np.testing.assert_allclose(alpha, 2 * cost * slack, rtol=1e-12)
     np.testing.assert_allclose(pull, Z.T @ (alpha * y), rtol=1e-10, atol=1e-12)
     diagonal = (2 * cost * (slack > 0)) @ Z**2
     np.testing.assert_allclose(curvature, diagonal, rtol=1e-10)
-    expected = [cost @ slack**2, alpha.sum(), (alpha**2 / (2 * cost)).sum(), (slack > 0).sum()]
+    squares = (2 * cost * slack**2).sum()  # alpha**2 / (2 C), also where C is 0
+    support = ((slack > 0) & (cost > 0)).sum()
+    expected = [cost @ slack**2, alpha.sum(), squares, support]
     np.testing.assert_allclose(terms, expected, rtol=1e-10)
     # the gradient is that of the value, by differences
     step = 1e-6 * np.eye(9)
@@ -45,11 +48,30 @@ def test_gradient_and_dual_of_a_point(rows):
     np.testing.assert_allclose(w - pull, slope, rtol=1e-4, atol=1e-4)
 
 
+def test_rows_left_out_do_not_count(rows):
+    X, y, cost, csr, w = rows
+    kept = np.flatnonzero(cost)
+    few = X[kept]
+    few_csr = (few.indptr.astype(np.int64), few.indices.astype(np.uint32), few.data)
+    found = []
+    for arrays, t, c in ((csr, y, cost), (few_csr, y[kept], cost[kept])):
+        alpha, pull, curvature, terms = np.full(len(t), 9.0), np.zeros(9), np.zeros(9), np.zeros(4)
+        primal.gradient_rows(*arrays, t, c, BIAS, w, alpha, pull, curvature, terms)
+        product = np.zeros(9)
+        primal.hessian_rows(*arrays, t, c, BIAS, alpha, w, product)
+        found.append((alpha, pull, curvature, terms, product))
+    (all_alpha, *with_all), (kept_alpha, *without) = found
+    assert all_alpha[kept].tobytes() == kept_alpha.tobytes()
+    assert not all_alpha[cost == 0].any()
+    for got, expected in zip(with_all, without, strict=True):
+        assert got.tobytes() == expected.tobytes()
+
+
 def test_hessian_product(rows):
-    X, y, csr, w = rows
-    Z, cost = dense(X, y)
+    X, y, cost, csr, w = rows
+    Z = dense(X)
     active = 1 - y * (Z @ w) > 0
     v, product = np.arange(9.0) - 4, np.zeros(9)
-    primal.hessian_rows(*csr, y, COST, BIAS, active * 0.3, v, product)
+    primal.hessian_rows(*csr, y, cost, BIAS, active * 0.3, v, product)
     H = Z.T @ ((2 * cost * active)[:, None] * Z)
     np.testing.assert_allclose(product, H @ v, rtol=1e-10, atol=1e-10)

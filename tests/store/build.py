@@ -14,6 +14,7 @@ from blocklinear.store.writer import BatchWriter
 from blocklinear.text.rows import parse
 
 _POOL = ThreadPoolExecutor(2)
+DATE = "2026-01-01T00:00:00Z"
 TEXT = b"""\
 1 1:0.5 3:-2 7:1e-3
 -1 2:3.14159
@@ -73,7 +74,7 @@ def write_batch(folder, pieces, plan, index_base=1, threads=2, **options):
         compression=options.compression,
         normalize=options.normalize,
         labels=labels,
-        batches=[{"name": "b1", "rows": writer.n_rows, "sources": []}],
+        batches=[{"name": "b1", "date": DATE, "rows": writer.n_rows, "sources": []}],
         blocks=blocks,
     )
     manifest.save(folder)
@@ -142,8 +143,8 @@ class HandMadeChunk:
     def __init__(self):
         self.fields = {
             "magic": b"BLKC", "rows": 3, "nnz": 3, "doubles": 0, "label_doubles": 0, "first_row": 0,
-            "length_width": 1, "row_width": 0, "label_width": 1, "gap_width": 1, "width": 1,
-            "flags": 0,
+            "length_width": 1, "row_width": 0, "label_width": 1, "gap_bits": 8, "bits": 8,
+            "code_bits": 8, "flags": 0,
         }  # fmt: skip
         self.lengths = bytes([2, 1, 0])
         self.row_gaps = b""
@@ -153,7 +154,8 @@ class HandMadeChunk:
         self.gaps = [bytes([1, 1, 1])]
         self.mantissas = [bytes([5, 6, 7])]
         self.doubles = []
-        self.exponents = bytes([0, 1, 0])
+        self.exponents = bytes([0, 1])
+        self.codes = bytes([0, 1, 0])
         self.n_frames = None
         self.frame_lengths = None
         self.pack = bytes  # or a compressor
@@ -162,11 +164,12 @@ class HandMadeChunk:
         per_row = (
             self.lengths + self.row_gaps + self.labels + self.label_exponents + self.label_doubles
         )
-        frames = [per_row, *self.gaps, *self.mantissas, *self.doubles, self.exponents]
+        frames = [per_row, *self.gaps, *self.mantissas, *self.doubles, self.codes]
         packed = [self.pack(frame) for frame in frames]
         lengths = self.frame_lengths or [len(frame) for frame in packed]
         n_frames = len(packed) if self.n_frames is None else self.n_frames
-        header = struct.pack("<4sIIIIQ5BBH", *self.fields.values(), n_frames)
+        fields = *self.fields.values(), len(self.exponents), n_frames
+        header = struct.pack("<4sIIIIQ6BBBH", *fields) + self.exponents
         return header + struct.pack(f"<{len(lengths)}I", *lengths) + b"".join(packed)
 
 
@@ -181,7 +184,8 @@ def store_of_chunk(folder, data, rows=3, nnz=3, **changes):
         "index_base": 1, "hash_bits": 0, "n_features": 3, "n_rows": rows, "nnz": nnz,
         "next_row": 100, "next_block": 1, "dtype": "float64", "compression": "none",
         "normalize": "none", "labels": None,
-        "batches": [{"name": "b1", "rows": rows, "sources": []}], "blocks": [record],
+        "batches": [{"name": "b1", "date": DATE, "rows": rows, "sources": []}],
+        "blocks": [record], "removed": [], "moved": {},
     } | changes  # fmt: skip
     manifest = Manifest(**facts)
     manifest.save(folder)

@@ -81,9 +81,9 @@ def test_what_is_encoded_comes_back_to_the_bit(level, dtype, rows, first):
     target = target_of(len(rows), len(columns), dtype, first)
     if too_large:  # a double that float32 cannot hold
         with pytest.raises(codec.DamagedError, match="float32"):
-            codec.decode(memoryview(data), target, 2**32, 0, level is not None)
+            codec.decode(memoryview(data), target, 2**32, 0)
         return
-    codec.decode(memoryview(data), target, 2**32, 0, level is not None)
+    codec.decode(memoryview(data), target, 2**32, 0)
     assert target.values.tobytes() == values.tobytes()
     assert target.labels.tobytes() == labels.tobytes()
     assert target.indices.tolist() == columns.tolist()
@@ -118,9 +118,51 @@ def test_text_comes_back_to_the_bit(level, values):
         parsed.decimals.exponent,
     )
     target = target_of(1, len(values))
-    codec.decode(memoryview(codec.encode(chunk, level)), target, len(values), 1, level is not None)
+    codec.decode(memoryview(codec.encode(chunk, level)), target, len(values), 1)
     assert target.values.tobytes() == np.array([float(v) for v in values]).tobytes()
     assert target.row_numbers.tolist() == [5]
+
+
+def measured(n, digits=6, seed=0):
+    """Return a chunk of one row of tf-idf like values with so many digits."""
+    rng = np.random.default_rng(seed)
+    values = np.exp(rng.normal(-3, 1, n)).clip(1e-4, 0.9)
+    text = " ".join(
+        f"{i}:{v:.{digits}g}" for i, v in zip(range(1, 99 * n, 99), values, strict=True)
+    )
+    parsed = rows_of(f"1 {text}\n".encode())
+    decimals = parsed.decimals
+    labels = parsed.label_decimals
+    return codec.Chunk(
+        np.array([5]), np.array([n]), labels.mantissa, labels.exponent, parsed.indices,
+        decimals.mantissa, decimals.exponent,
+    ), parsed.values()  # fmt: skip
+
+
+@pytest.mark.parametrize("n", [1, 7, 2047, 2048, 2049, 30_000])
+@pytest.mark.parametrize("digits", [2, 6, 8, 12])
+@pytest.mark.parametrize("level", LEVELS)
+def test_measurements_come_back_to_the_bit(n, digits, level):
+    chunk, values = measured(n, digits)
+    target = target_of(1, n)
+    codec.decode(memoryview(codec.encode(chunk, level)), target, 2**32, 1)
+    assert target.values.tobytes() == values.tobytes()
+    assert target.indices.tolist() == list(range(0, 99 * n, 99))
+    np.testing.assert_allclose(target.sq_norm, [values @ values])
+
+
+def test_measurements_of_six_digits_take_20_bits_and_2_for_the_exponent():
+    chunk, _ = measured(30_000)
+    assert len(set(chunk.exponent.tolist())) > 4
+    assert len(codec.encode(chunk, 1)) < (20 + 2 + 1) / 8 * 30_000  # equal gaps take nothing
+
+
+def test_an_exponent_that_would_cost_bits_stays():
+    mantissa = np.array([999, 1, 1, 1, 1, 1], np.int64)
+    exponent = np.array([0, 1, 2, 3, 4, 5], np.uint8)
+    taken = codec._take_apart(mantissa, exponent)
+    assert (taken.bits, taken.exponents) == (10, [0, 1, 2, 3, 4, 5])
+    assert mantissa.tolist() == [999, 1, 1, 1, 1, 1]
 
 
 def test_ones_cost_next_to_nothing():

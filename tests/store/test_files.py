@@ -1,4 +1,5 @@
 import errno
+import fcntl
 import os
 import subprocess
 import sys
@@ -74,3 +75,20 @@ def test_a_lock_dies_with_its_process(tmp_path):
     done = subprocess.run([sys.executable, "-c", script, str(path)], check=False)
     assert done.returncode == -9
     Lock(path).release()
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_a_lock_on_a_folder_that_was_replaced_meanwhile(tmp_path, monkeypatch, there):
+    folder, real = tmp_path / "store", fcntl.flock
+    folder.mkdir()
+
+    def replaced(stream, how):
+        real(stream, how)
+        folder.rename(tmp_path / "old")
+        if there:
+            folder.mkdir()
+            (folder / "lock").touch()
+
+    monkeypatch.setattr(fcntl, "flock", replaced)
+    with pytest.raises(BusyError, match="another process put something else there"):
+        Lock(folder / "lock")

@@ -21,8 +21,9 @@ ROWS = {
     6: (1.0, {899: -0.25}),
     7: (-1.5, {4: 1e-30}),
     8: (1.0, {0: 1e20}),
+    9: (1.0, dict.fromkeys(range(100), 1.0)),
 }
-BLOCKS = [[2], [1, 3, 4, 5, 6], [0, 7, 8]]
+BLOCKS = [[2], [1, 3, 4, 5, 6, 9], [0, 7, 8]]
 
 
 @pytest.mark.parametrize("name", ["none", "zstd"])
@@ -36,9 +37,9 @@ def test_version_1_decodes_for_ever(tmp_path, name):
     for position, rows in enumerate(BLOCKS):
         assert load(folder, manifest, [position]).row_numbers.tolist() == rows
     assert store.verify().faults == []
-    assert (manifest.n_rows, manifest.nnz, manifest.n_features) == (9, 15, 4294967295)
+    assert (manifest.n_rows, manifest.nnz, manifest.n_features) == (10, 115, 4294967295)
     assert manifest.labels == [1.0, -1.0, -1.5]
-    assert manifest.label_counts == [5, 3, 1]
+    assert manifest.label_counts == [6, 3, 1]
     assert tree(folder) == before
 
 

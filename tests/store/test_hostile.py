@@ -51,12 +51,12 @@ def index_past_the_features(c):
 
 @hostile
 def index_below_the_base(c):  # two rows that begin with index 0, where the base is 1
-    c.fields["gap_width"], c.gaps = 0, []
+    c.fields["gap_bits"], c.gaps = 0, []
 
 
 @hostile
 def index_that_wraps_around(c):
-    c.gaps, c.fields["gap_width"] = [b"\1\xff\1", *[b"\0\xff\0"] * 3], 4
+    c.gaps, c.fields["gap_bits"] = [b"\1\xff\1", *[b"\0\xff\0"] * 3], 32
 
 
 @hostile
@@ -82,17 +82,37 @@ def lengths_that_wrap_around(c):
 
 @hostile
 def exponent_past_the_last(c):
-    c.exponents = bytes([0, 23, 0])
+    c.exponents = bytes([0, 23])
 
 
 @hostile
 def exponent_of_the_slow_path(c):
-    c.exponents = bytes([0, 254, 0])
+    c.exponents = bytes([0, 254])
+
+
+@hostile
+def no_exponents(c):
+    c.exponents = b""
+
+
+@hostile
+def more_exponents_than_there_are(c):
+    c.exponents = bytes(25)
+
+
+@hostile
+def code_of_no_exponent(c):
+    c.codes = bytes([0, 2, 0])
+
+
+@hostile
+def code_of_no_exponent_packed(c):
+    c.codes, c.fields["code_bits"] = bytes([0b10_01_10_00]), 2
 
 
 @hostile
 def double_that_is_not_there(c):
-    c.exponents = bytes([0, 255, 0])
+    c.exponents = bytes([0, 255])
 
 
 @hostile
@@ -103,13 +123,13 @@ def double_that_nobody_uses(c):
 @hostile
 def double_nan(c):
     doubles(c, np.nan)
-    c.exponents = bytes([0, 255, 0])
+    c.exponents = bytes([0, 255])
 
 
 @hostile
 def double_infinite(c):
     doubles(c, -np.inf)
-    c.exponents = bytes([0, 255, 0])
+    c.exponents = bytes([0, 255])
 
 
 @hostile
@@ -138,17 +158,30 @@ def label_double_that_is_not_there(c):
     c.label_exponents = bytes([255, 0, 0])
 
 
-for _field in ("length_width", "row_width", "label_width", "gap_width", "width"):
+for _field, _name in {
+    "length_width": "lengths", "row_width": "row_gaps", "label_width": "labels"
+}.items():  # fmt: skip
 
-    def _too_wide(c, field=_field):
-        frames = {"gap_width": c.gaps, "width": c.mantissas}.get(field, [])
-        c.fields[field] = 9 if field != "gap_width" else 5
-        frames.extend([bytes(3)] * (c.fields[field] - len(frames)))
-        if not frames:
-            name = {"length_width": "lengths", "row_width": "row_gaps", "label_width": "labels"}
-            setattr(c, name[field], bytes(27))
+    def _too_wide(c, field=_field, name=_name):
+        c.fields[field] = 9
+        setattr(c, name, bytes(27))
 
     HOSTILE[f"{_field}_impossible"] = _too_wide
+
+for _field, _bits in [
+    ("gap_bits", 33), ("gap_bits", 40), ("gap_bits", 7), ("bits", 65), ("bits", 72), ("bits", 3),
+    ("code_bits", 16), ("code_bits", 5),
+]:  # fmt: skip
+
+    def _too_many_bits(c, field=_field, bits=_bits):
+        c.fields[field] = bits
+        planes = [bytes(3)] * ((bits + 7) // 8)
+        if field == "code_bits":
+            c.codes, c.mantissas = planes[0], c.mantissas + planes[1:]
+        else:
+            setattr(c, {"gap_bits": "gaps", "bits": "mantissas"}[field], planes)
+
+    HOSTILE[f"{_field}_{_bits}"] = _too_many_bits
 
 for _field in ("rows", "nnz", "doubles", "label_doubles"):
 
@@ -242,7 +275,7 @@ def bomb(frame):
 @pytest.mark.parametrize(
     "pack",
     [
-        bytes,  # no zstd frame at all
+        lambda frame: frame + b"\0",  # no zstd frame at all
         uncounted,
         bomb,
         lambda frame: zstandard.ZstdCompressor().compress(frame + b"\0"),
@@ -271,7 +304,7 @@ def test_a_cut_chunk_is_refused(tmp_path, length):
 def test_a_value_that_float32_cannot_hold_is_refused(tmp_path):
     chunk = HandMadeChunk()
     doubles(chunk, 1e39)
-    chunk.exponents = bytes([0, 255, 0])
+    chunk.exponents = bytes([0, 255])
     manifest = store_of_chunk(tmp_path / "s", bytes(chunk), dtype="float32")
     with pytest.raises(DamagedError, match="float32"):
         load(tmp_path / "s", manifest, [0])

@@ -133,7 +133,8 @@ def test_a_hashed_store(tmp_path, base):
 
 
 def test_an_index_is_hashed_the_same_for_ever(tmp_path):
-    store = store_of(tmp_path, b"1 0:1 1:2 4294967295:3\n", hash_bits=31)
+    text = b"1 0:1 1:2 4294967295:3\n"
+    store = store_of(tmp_path, text, hash_bits=31, max_features=1 << 31)
     columns = {0xE220A8397B1DCDAF >> 33: 1.0, 0x910A2DEC89025CC1 >> 33: 2.0, 970497489: 3.0}
     assert all_rows(store.folder, store.manifest)[0][1] == columns
 
@@ -203,7 +204,7 @@ def test_too_many_features_for_the_budget(tmp_path):
     last = (256 << 20) // 24
     for name, index, warned in (("fits", last, False), ("more", last + 1, True)):
         heard = []
-        store_of(tmp_path, b"1 1:1\n-1 %d:1\n" % index, name, heard)
+        store_of(tmp_path, b"1 1:1\n-1 %d:1\n" % index, name, heard, max_features=1 << 32)
         messages = [event.message for event in heard if isinstance(event, Warned)]
         assert [m.startswith(f"{index} features: ") for m in messages] == [True] * warned
         for message in messages:

@@ -40,6 +40,32 @@ def test_a_group_stays_whole_while_the_next_is_loaded(store):
             assert rows_in(loaded.group) == before
 
 
+def test_the_first_of_the_next_stream_is_loaded_while_the_last_is_used(store, monkeypatch):
+    loads, original = [], GroupLoader._load
+    monkeypatch.setattr(
+        GroupLoader, "_load", lambda self, blocks: loads.append(blocks) or original(self, blocks)
+    )
+    first, second = [(0, 1), (2, 3), (4, 5)], [(5, 2), (0, 3), (1, 4)]
+    with GroupLoader(store, 2, 2) as loader:
+        for visits, following in ((first, second[0]), (second, second[0]), (second[:1], None)):
+            for visit, loaded in zip(visits, loader.stream(visits, following), strict=True):
+                loader._ahead.submit(int).result()
+                assert rows_in(loaded.group) == rows_in(load_of(store, visit))
+            assert loads == [*loads[:-1], following or visits[-1]]
+    assert loads == [*first, *second, second[0]]  # none of them twice, none in vain
+
+
+def test_another_stream_than_the_one_foretold(store):
+    with GroupLoader(store, 2, 2) as loader:
+        assert len(list(loader.stream([(0, 1)], (2, 3)))) == 1
+        (loaded,) = loader.stream([(4, 5)])
+        assert rows_in(loaded.group) == rows_in(load_of(store, (4, 5)))
+
+
+def load_of(store, visit):
+    return load(store.folder, store.manifest, visit)
+
+
 @pytest.mark.parametrize("group", [6, 7])
 def test_a_group_of_all_blocks_is_loaded_once_and_kept(store, group):
     everything = tuple(range(6))

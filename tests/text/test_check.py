@@ -31,7 +31,7 @@ def test_what_is_in_it(checked):
         "min_index": 1, "max_index": 9, "min_value": -3.0, "max_value": 4.0,
         "min_row_entries": 0, "max_row_entries": 3, "mean_row_entries": 1.5,
         "labels": [{"label": 1.0, "rows": 3}, {"label": -1.0, "rows": 1}],
-        "problems": [], "n_problems": 0, "complete": True,
+        "problems": [], "n_problems": 0, "complete": True, "notes": [],
     }  # fmt: skip
     assert json.loads(report.to_json()) == report.as_dict()
     assert report.summary().splitlines() == [

@@ -28,7 +28,7 @@ class SmallSlabs(TextOptions):
         return self.piece
 
     @property
-    def max_line_bytes(self):
+    def line_limit(self):
         return self.longest
 
 
@@ -135,12 +135,12 @@ def test_a_cut_stream_is_named_after_the_faults_before_it(threads, tmp_path):
 
 
 def test_the_bound_of_a_line_follows_the_budget():
-    assert TextOptions(memory_bytes=1 << 20).max_line_bytes == 1 << 20
-    assert TextOptions(memory_bytes=1 << 40).max_line_bytes == 64 << 20
+    assert TextOptions(memory_bytes=1 << 20).line_limit == 1 << 20
+    assert TextOptions(memory_bytes=1 << 40).line_limit == 64 << 20
     for memory in (1 << 20, 100 << 20, 1 << 33, 1 << 40):
         for threads in (1, 16, 256):
             options = TextOptions(memory_bytes=memory, threads=threads)
-            assert options.slab_bytes <= options.max_line_bytes
+            assert options.slab_bytes <= options.line_limit
 
 
 def test_a_file_that_grows_meanwhile(tmp_path):

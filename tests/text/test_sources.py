@@ -10,6 +10,7 @@ import pytest
 import zstandard
 
 from blocklinear.errors import InputError, StorageError, UsageError
+from blocklinear.options import TextOptions
 from blocklinear.text.sources import RawFile, Source
 
 PACK = {
@@ -26,7 +27,7 @@ kinds = pytest.mark.parametrize("kind", PACK)
 def content(path, step=1000):
     """All a source gives, read `step` bytes at a time."""
     out, buffer = b"", bytearray(step)
-    with Source(str(path)) as source:
+    with Source(str(path), TextOptions()) as source:
         while n := source.readinto(memoryview(buffer)):
             out += buffer[:n]
         assert source.readinto(memoryview(buffer)) == 0  # the end stays the end
@@ -173,7 +174,7 @@ def test_a_forged_content_size_reserves_nothing(single_segment, write):
 def test_a_bomb_comes_out_in_pieces(kind, write):
     pack = zstandard.compress if kind == "zst" else PACK[kind]
     path = write(pack(bytes(32 << 20)))
-    with Source(str(path)) as source:
+    with Source(str(path), TextOptions()) as source:
         largest = max(len(piece) for piece in source._content)
     assert largest <= 1 << 20
 
@@ -181,7 +182,7 @@ def test_a_bomb_comes_out_in_pieces(kind, write):
 def test_the_kind_is_told_by_the_bytes(tmp_path):
     for name, kind in (("a.gz", "zst"), ("a.zst", "bz2"), ("a.svm", "xz"), ("a.bz2", "gz")):
         (tmp_path / name).write_bytes(PACK[kind](TEXT))
-        assert Source(str(tmp_path / name)).kind == kind
+        assert Source(str(tmp_path / name), TextOptions()).kind == kind
         assert content(tmp_path / name) == TEXT
     (tmp_path / "plain.zst").write_bytes(TEXT)
     assert content(tmp_path / "plain.zst") == TEXT
@@ -217,9 +218,9 @@ def test_a_file_that_changes_meanwhile(change, write):
 def test_a_folder_and_a_missing_file(tmp_path):
     before = os.listdir("/proc/self/fd")
     with pytest.raises(StorageError, match="is a directory"):
-        Source(str(tmp_path))
+        Source(str(tmp_path), TextOptions())
     with pytest.raises(StorageError, match="No such file"):
-        Source(str(tmp_path / "none"))
+        Source(str(tmp_path / "none"), TextOptions())
     assert len(os.listdir("/proc/self/fd")) == len(before)
 
 

@@ -1,15 +1,22 @@
-"""Small problems: dense, as stores, and their optimum by scikit-learn."""
+"""Small problems: dense, as stores, and their optimum by LIBLINEAR, through scikit-learn."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import reference
-from sklearn.svm import LinearSVC
+from sklearn.linear_model import LogisticRegression
+from sklearn.svm import LinearSVC, LinearSVR
 
+from blocklinear.events import OuterIteration
 from blocklinear.options import SplitOptions, TextOptions, TrainOptions
 from blocklinear.store.split import split
+from blocklinear.training import train
+from blocklinear.training.budget import plan_memory
+from blocklinear.training.problems import SOLVERS
 
 MEMORY_BYTES = 1 << 30
+SELECTIONS = ("active", "permute", "shrink", "avsf", "online")
+_SEEN = ("outer", "dual", "primal", "gap", "certified", "violation", "n_sv", "steps", "accuracy")
 
 
 @dataclass(frozen=True)
@@ -22,10 +29,15 @@ class Problem:
     cost: float = 1.0
     bias: float = -1.0
     class_weights: tuple[tuple[float, float], ...] = ()
+    epsilon: float = 0.1
 
     @property
-    def squared(self):
-        return self.solver == 1
+    def kind(self):
+        return SOLVERS[self.solver].kind
+
+    @property
+    def regression(self):
+        return SOLVERS[self.solver].regression
 
     @property
     def rows(self):
@@ -35,56 +47,75 @@ class Problem:
 
     def options(self, **options):
         own = {
-            "solver": self.solver, "cost": self.cost, "bias": self.bias,
+            "solver": self.solver, "cost": self.cost, "bias": self.bias, "epsilon": self.epsilon,
             "class_weights": self.class_weights, "threads": 2, "memory_bytes": MEMORY_BYTES,
         }  # fmt: skip
         return TrainOptions(**(own | options))
 
     def costs(self):
         weights = dict(self.class_weights)
-        return self.cost * np.array([weights.get(label, 1.0) for label in self.labels])
+        return self.cost * np.array([weights.get(label, 1.0) for label in self.labels.tolist()])
 
     def primal_of(self, model):
         """P of a model by the dense formula; its first label is the positive class."""
         w = np.zeros(self.rows.shape[1])
         w[: model.n_features] = model.weights[:, 0]
         w[-1] = model.bias_weights[0]
-        return self.primal(w, model.labels[0])
+        return self.primal(w, model.labels[0] if model.labels else None)
 
     def primal(self, w, positive):
-        y = np.where(self.labels == positive, 1.0, -1.0)
-        return reference.primal_value(self.rows, y, self.costs(), w, self.squared)
+        t = self.labels if self.regression else np.where(self.labels == positive, 1.0, -1.0)
+        return reference.primal_value(self.rows, t, self.costs(), w, self.kind, self.epsilon)
 
     def optimum(self):
         """P of what LIBLINEAR finds at a tight tolerance: never below the true optimum."""
-        svc = LinearSVC(
-            C=self.cost,
-            loss="squared_hinge" if self.squared else "hinge",
-            dual=not self.squared,
-            tol=1e-12 if self.squared else 1e-8,
-            max_iter=200_000,
-            fit_intercept=False,
-            class_weight=dict(self.class_weights) or None,
-            random_state=0,
-        )
-        svc.fit(self.rows, self.labels)
-        return self.primal(svc.coef_[0], svc.classes_[1])
+        dual = self.solver in (3, 13)
+        how = {
+            "C": self.cost, "fit_intercept": False, "dual": dual, "tol": 1e-8 if dual else 1e-12,
+            "max_iter": 200_000, "random_state": 0,
+        }  # fmt: skip
+        if self.regression:
+            loss = ("squared_" if self.solver == 12 else "") + "epsilon_insensitive"
+            found = LinearSVR(epsilon=self.epsilon, loss=loss, **how).fit(self.rows, self.labels)
+            return self.primal(found.coef_.ravel(), None)
+        how["class_weight"] = dict(self.class_weights) or None
+        if self.solver == 7:
+            found = LogisticRegression(solver="liblinear", **how).fit(self.rows, self.labels)
+        else:
+            loss = "squared_hinge" if self.solver == 1 else "hinge"
+            found = LinearSVC(loss=loss, **how).fit(self.rows, self.labels)
+        return self.primal(found.coef_[0], found.classes_[1])
 
 
-def random_problem(seed):
+def random_problem(seed, solver=None):
     """A problem of any kind: with empty rows, empty features, a bias, weights of classes."""
     rng = np.random.default_rng(seed)
     n, d = int(rng.integers(4, 50)), int(rng.integers(1, 9))
     X = rng.normal(size=(n, d)).round(3) * (rng.random((n, d)) < rng.choice([0.2, 0.6, 1.0]))
     X[:, rng.random(d) < 0.2] = 0.0
     X[0, 0] = 1.0
-    y = np.where(X @ rng.normal(size=d) + 0.5 * rng.normal(size=n) > 0, 1.0, -1.0)
-    y[:2] = rng.permutation([1.0, -1.0])
-    weights = ((1.0, 3.0), (-1.0, 0.5)) if seed % 3 == 0 else ()
+    value = X @ rng.normal(size=d) + 0.5 * rng.normal(size=n)
+    solver = solver or list(SOLVERS)[seed % len(SOLVERS)]
+    if SOLVERS[solver].regression:
+        weights, labels = (), value.round(2) + rng.integers(-2, 3)
+    else:
+        weights = ((1.0, 3.0), (-1.0, 0.5)) if seed % 3 == 0 else ()
+        labels = np.where(value > 0, 1.0, -1.0)
+        labels[:2] = rng.permutation([1.0, -1.0])
     return Problem(
-        X, y, solver=(1, 3)[seed % 2], cost=float(10 ** rng.uniform(-2, 1.5)),
+        X, labels, solver, cost=float(10 ** rng.uniform(-2, 1.5)),
         bias=float(rng.choice([-1.0, 0.0, 1.0, 2.5])), class_weights=weights,
+        epsilon=float(rng.choice([0.0, 0.1, 0.7])),
     )  # fmt: skip
+
+
+def long_problem(solver=3, n_rows=200, n_features=80):
+    """A problem whose arrays are too long for the checkpoint itself, noisy enough to take long."""
+    rng = np.random.default_rng(7)
+    X = rng.normal(size=(n_rows, n_features)).round(2) * (rng.random((n_rows, n_features)) < 0.2)
+    value = X @ rng.normal(size=n_features) + 2.0 * rng.normal(size=n_rows)
+    labels = value.round(1) if SOLVERS[solver].regression else np.where(value > 0, 1.0, -1.0)
+    return Problem(X, labels, solver, cost=1.0, bias=1.0)
 
 
 def as_text(X, labels):
@@ -92,7 +123,7 @@ def as_text(X, labels):
     lines = []
     for label, row in zip(labels.tolist(), X.tolist(), strict=True):
         cells = [f"{j + 1}:{value!r}" for j, value in enumerate(row) if value]
-        lines.append(" ".join([f"{label:g}", *cells]))
+        lines.append(" ".join([f"{label!r}", *cells]))
     return "\n".join(lines) + "\n"
 
 
@@ -115,3 +146,26 @@ class Heard(list):
 
     def of(self, kind):
         return [event for event in self if isinstance(event, kind)]
+
+
+def without_pins(store, options):
+    """The same options with just the memory that is needed: no block stays decoded."""
+    spare = plan_memory(store.manifest, options).pin_bytes
+    return replace(options, memory_bytes=options.memory_bytes - spare)
+
+
+def outcome(store, options, halt=lambda: False, listener=lambda event: None, heard=None):
+    """All that a run says about itself but for times: its model, and what each iteration saw.
+
+    An outer iteration may be told of again after a resume; the first time counts. `heard` takes
+    what was seen, also of a run that does not end.
+    """
+    heard = {} if heard is None else heard
+
+    def listen(event):
+        if isinstance(event, OuterIteration):
+            heard.setdefault(event.outer, tuple(getattr(event, name) for name in _SEEN))
+        listener(event)
+
+    model = train(store, options, listen, halt)
+    return (model.weights.tobytes(), model.bias_weights.tobytes(), repr(model.metadata)), heard

@@ -7,10 +7,10 @@ from blocklinear.model.linear import LinearModel
 from blocklinear.store.prefetch import GroupLoader
 from blocklinear.training import train
 from blocklinear.training.certificate import certify, relative_gap
-from blocklinear.training.duals import Duals
-from blocklinear.training.problems import binary_problem
+from blocklinear.training.problems import make_problem
+from blocklinear.training.rows import RowArray
 from blocklinear.training.schedule import visits
-from training.small import Heard, Problem, random_problem, split_problem
+from training.small import SELECTIONS, Heard, Problem, random_problem, split_problem
 
 STOPS = [
     {"max_outer": 1},
@@ -21,10 +21,11 @@ STOPS = [
     {"gap": 0.01, "max_outer": 500},
     {"gap": 1e-6, "max_outer": 500},
     {"gap": 1e-3, "tolerance": 0.1, "max_outer": 500, "epochs": 3},
+    {"gap": 1e-4, "max_outer": 500, "epochs": None},
 ]
 
 
-@pytest.mark.parametrize("seed", range(36))
+@pytest.mark.parametrize("seed", range(40))
 def test_no_model_is_further_from_the_optimum_than_its_gap(tmp_path, seed):
     problem, rng = random_problem(seed), np.random.default_rng(seed)
     n_blocks = int(rng.integers(1, 6))
@@ -32,7 +33,8 @@ def test_no_model_is_further_from_the_optimum_than_its_gap(tmp_path, seed):
     optimum = problem.optimum()
     for stop in STOPS:
         heard, group = Heard(), int(rng.integers(1, n_blocks + 1))
-        trained = train(store, problem.options(group=group, seed=seed, **stop), heard)
+        how = {"group": group, "seed": seed, "selection": str(rng.choice(SELECTIONS))} | stop
+        trained = train(store, problem.options(**how), heard)
         trained.save(tmp_path / "model")
         model = LinearModel.load(tmp_path / "model")
         proof = model.metadata["certificate"]
@@ -41,7 +43,8 @@ def test_no_model_is_further_from_the_optimum_than_its_gap(tmp_path, seed):
         assert proof["primal"] - optimum <= proof["gap"] * proof["primal"]
         assert proof["dual"] <= optimum * (1 + 1e-12)
         assert proof["drift"] < 1e-11
-        assert (model.labels, model.bias) == ((1.0, -1.0), problem.bias)
+        assert model.labels == (() if problem.regression else (1.0, -1.0))
+        assert model.bias == problem.bias
         certified = [event for event in heard.of(OuterIteration) if event.certified]
         assert certified[-1].gap == proof["gap"]
         for event in certified:
@@ -59,40 +62,39 @@ def loaded_rows(store, problem, group):
     return passed, order
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(10))
 @pytest.mark.parametrize("better", ["w", "average"])
 def test_every_term_is_that_of_the_dense_formula(tmp_path, seed, better):
     problem, rng = random_problem(seed), np.random.default_rng(seed)
     store = split_problem(tmp_path, problem, 4)
     passed, order = loaded_rows(store, problem, 3)
-    binary = binary_problem(store.manifest, problem.options())
-    X, y = problem.rows[order], problem.labels[order]
-    kept = [*range(store.manifest.n_features), -1]
-    X = X[:, kept]
-    sign = (y > 0).astype(int)
+    made, kind = make_problem(store.manifest, problem.options()), problem.kind
+    X, t = problem.rows[order], problem.labels[order]
+    X = X[:, [*range(store.manifest.n_features), -1]]
+    C, epsilon = problem.costs()[order], problem.epsilon if problem.regression else 0.0
 
-    duals, alpha = Duals(tmp_path, store.manifest), np.zeros(len(y))
-    alpha[:] = rng.random(len(y)) * np.minimum(binary.upper[sign], 2.0) * (rng.random(len(y)) < 0.7)
-    start = 0
+    low, high = np.clip(reference.bounds(C, kind), -2.0, 2.0)
+    alpha = (low + (high - low) * rng.random(len(t))) * (rng.random(len(t)) < 0.7)
+    lines, start = RowArray(tmp_path / "alpha", store.manifest), 0
     for blocks in passed:
         stop = start + sum(store.manifest.blocks[b].rows for b in blocks)
-        duals.write(blocks, alpha[start:stop])
+        lines.write(blocks, alpha[start:stop])
         start = stop
-    duals.commit()
     w, average = rng.normal(size=(2, X.shape[1]))
     (average if better == "w" else w)[:] *= 50.0
 
     with GroupLoader(store, 3, 1) as loader:
         bias = max(problem.bias, 0.0)
-        found, recomputed = certify(loader.stream(passed), binary, duals, bias, w, average)
+        found, recomputed = certify(loader.stream(passed), made, lines, bias, w, average)
 
-    C, D = binary.cost[sign], binary.diag[sign]
-    primals = [reference.primal_value(X, y, C, v, problem.squared) for v in (w, average)]
+    primals = [reference.primal_value(X, t, C, v, kind, epsilon) for v in (w, average)]
+    dual = reference.dual_value(X, t, C, alpha, kind, epsilon)
     assert found.average == (better == "average")
     assert found.primal == pytest.approx(min(primals), rel=1e-12)
-    assert found.dual == pytest.approx(reference.dual_value(X, y, D, alpha), rel=1e-11, abs=1e-11)
+    assert found.dual == pytest.approx(dual, rel=1e-11, abs=1e-11)
     assert found.gap == relative_gap(found.primal, found.dual)
-    np.testing.assert_allclose(recomputed, X.T @ (alpha * y), rtol=1e-12, atol=1e-12)
+    expected = reference.weights(X, t, C, alpha, kind)
+    np.testing.assert_allclose(recomputed, expected, rtol=1e-12, atol=1e-12)
     drift = np.linalg.norm(w - recomputed) / np.linalg.norm(recomputed)
     assert found.drift == pytest.approx(drift, rel=1e-9)
 

@@ -6,6 +6,7 @@ import pytest
 from blocklinear import SplitOptions, TrainOptions, split, train
 from blocklinear.events import OuterIteration, Warned
 from blocklinear.training import loop
+from blocklinear.training.stopping import Stopping
 
 DATA = Path(__file__).parents[1] / "data"
 HARD = {"solver": 1, "cost": 10.0, "gap": 1e-6, "group": 1}
@@ -61,6 +62,14 @@ def test_it_stops_where_it_is_told_to(heart, monkeypatch):
 def test_violations_are_left_to_descent(heart, monkeypatch):
     _, _, heard = run(heart, monkeypatch, gap=None, tolerance=0.1, max_outer=20)
     assert not any(isinstance(e, Warned) and "Newton" in e.message for e in heard)
+
+
+def test_a_certificate_that_fails_does_not_put_it_off(heart, monkeypatch):
+    """A run resumed there does not certify again: it would go another way."""
+    monkeypatch.setattr(Stopping, "wants_certificate", lambda self, report, _: report.outer == 5)
+    _, reports, _ = run(heart, monkeypatch)
+    assert [report.certified for report in reports[:5]] == [False] * 4 + [True]
+    assert [report.steps == 0 for report in reports[:6]] == [False] * 5 + [True]
 
 
 def test_threads_do_not_matter(heart, monkeypatch):

@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 from blocklinear.errors import InputError, UsageError
+from blocklinear.kernels import dual
 from blocklinear.options import TrainOptions
-from blocklinear.training.problems import binary_problem, label_order
+from blocklinear.training.problems import SOLVERS, label_order, make_problem
 from training.small import split_text
 
 
@@ -13,7 +14,7 @@ from training.small import split_text
 def problem(tmp_path):
     def make(labels, **options):
         text = "".join(f"{label} 1:1\n" for label in labels)
-        return binary_problem(split_text(tmp_path, text).manifest, TrainOptions(**options))
+        return make_problem(split_text(tmp_path, text).manifest, TrainOptions(**options))
 
     return make
 
@@ -37,7 +38,7 @@ def problem(tmp_path):
 def test_labels_in_the_order_of_liblinear(problem, labels, expected):
     found = problem(labels)
     assert found.labels == expected
-    signs = found.signs(np.array([expected[0], expected[1], expected[0]], float))
+    signs = found.targets(np.array([expected[0], expected[1], expected[0]], float))
     assert signs.tolist() == [1.0, -1.0, 1.0]
 
 
@@ -49,13 +50,12 @@ def test_more_labels_keep_their_order():
     ("labels", "message"),
     [
         ([1, 1], "all rows have the one label 1"),
-        ([3, 1, 2], r"the store has 3 classes \(3, 1, 2"),
         ([1, 1.5], r"label 1\.5 is not an integer"),
         (["-0.25", 1], r"label -0\.25 is not an integer"),
     ],
     ids=str,
 )
-def test_labels_that_are_not_two_classes(problem, labels, message):
+def test_labels_that_are_not_classes(problem, labels, message):
     with pytest.raises(InputError, match=message) as caught:
         problem(labels)
     assert caught.value.exit_code == 3
@@ -64,33 +64,63 @@ def test_labels_that_are_not_two_classes(problem, labels, message):
 def test_labels_too_many_to_list(tmp_path):
     manifest = replace(split_text(tmp_path, "1 1:1\n-1 1:1\n").manifest, labels=None)
     with pytest.raises(InputError, match="not classes"):
-        binary_problem(manifest, TrainOptions())
+        make_problem(manifest, TrainOptions())
 
 
 def test_a_label_without_rows_is_no_class(tmp_path):
     manifest = split_text(tmp_path, "3 1:1\n-1 1:1\n1 1:1\n", blocks=1).manifest
     block = replace(manifest.blocks[0], label_counts=[0, 1, 1])
-    assert binary_problem(replace(manifest, blocks=[block]), TrainOptions()).labels == (1, -1)
+    assert make_problem(replace(manifest, blocks=[block]), TrainOptions()).labels == (1, -1)
 
 
-def test_hinge(problem):
-    found = problem([-1, 1], solver=3, cost=2.0, class_weights=((1.0, 5.0), (-1.0, 0.5)))
-    assert (found.solver, found.squared) == ("L2R_L1LOSS_SVC_DUAL", False)
-    assert found.cost.tolist() == found.upper.tolist() == [1.0, 10.0]  # negative, then positive
-    assert found.diag.tolist() == [0.0, 0.0]
+@pytest.mark.parametrize(
+    ("solver", "name", "kind", "bounded"),
+    [
+        (1, "L2R_L2LOSS_SVC_DUAL", dual.SQUARED_HINGE, False),
+        (3, "L2R_L1LOSS_SVC_DUAL", dual.HINGE, True),
+        (7, "L2R_LR_DUAL", dual.LOGISTIC, True),
+    ],
+)
+def test_classes(problem, solver, name, kind, bounded):
+    weights = ((7.0, 5.0), (2.0, 0.5))
+    found = problem([7, 2], solver=solver, cost=2.0, class_weights=weights, epsilon=0.3)
+    assert (found.solver.name, found.kind, found.bounded) == (name, kind, bounded)
+    assert found.costs(np.array([2.0, 7.0, 2.0])).tolist() == [1.0, 10.0, 1.0]
+    assert found.epsilon == 0.0
 
 
-def test_squared_hinge(problem):
-    found = problem([2, 7], solver=1, cost=2.0, class_weights=((7.0, 4.0),))
-    assert (found.solver, found.squared) == ("L2R_L2LOSS_SVC_DUAL", True)
-    assert found.cost.tolist() == [8.0, 2.0]
-    assert found.upper.tolist() == [np.inf, np.inf]
-    assert found.diag.tolist() == [0.0625, 0.25]
+@pytest.mark.parametrize(
+    ("solver", "name", "kind", "bounded"),
+    [
+        (12, "L2R_L2LOSS_SVR_DUAL", dual.L2_SVR, False),
+        (13, "L2R_L1LOSS_SVR_DUAL", dual.L1_SVR, True),
+    ],
+)
+def test_values(problem, solver, name, kind, bounded):
+    found = problem([0.5, 1, 1], solver=solver, cost=2.0, epsilon=0.3, class_weights=((1.0, 9.0),))
+    assert (found.solver.name, found.kind, found.bounded) == (name, kind, bounded)
+    assert (found.labels, found.epsilon) == ((), 0.3)
+    values = np.array([0.5, -3.25])
+    assert found.targets(values).tolist() == [0.5, -3.25]
+    assert found.costs(values).tolist() == [2.0, 2.0]
+
+
+@pytest.mark.parametrize("labels", [[1, 1], [3, 1, 2], ["1.5", "-0.25"]], ids=str)
+def test_values_of_any_number_are_no_classes(problem, labels):
+    assert problem(labels, solver=13).labels == ()
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_the_total_cost_is_the_sum_over_the_rows(tmp_path, solver):
+    manifest = split_text(tmp_path, "1 1:1\n-1 1:2\n1 1:3\n1 2:1\n", blocks=3).manifest
+    options = TrainOptions(solver=solver, cost=2.0, class_weights=((-1.0, 5.0),))
+    found = make_problem(manifest, options)
+    assert found.total_cost(manifest) == found.costs(np.array([1.0, -1.0, 1.0, 1.0])).sum()
 
 
 def test_weights_given_twice_multiply(problem):
     found = problem([1, -1], class_weights=((1.0, 2.0), (1.0, 3.0)))
-    assert found.cost.tolist() == [1.0, 6.0]
+    assert found.class_costs == (6.0, 1.0)
 
 
 @pytest.mark.parametrize(

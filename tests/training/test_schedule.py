@@ -3,7 +3,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from blocklinear.training.schedule import row_order, visits
+from blocklinear.training.schedule import (
+    active_schedule,
+    block_order,
+    drawn_rows,
+    row_order,
+    row_schedule,
+    visits,
+)
 
 SEEDS = st.integers(0, 2**63 - 1)
 
@@ -68,3 +75,50 @@ def test_every_row_once(seed, epoch, n_rows):
 def test_the_order_of_rows_depends_on_all_it_should():
     changes = [{}, {"seed": 2}, {"outer": 3}, {"epoch": 1}, {"blocks": (3, 6)}, {"blocks": (5, 3)}]
     assert len({tuple(order(**change)) for change in changes}) == len(changes)
+
+
+def draws(how, seed=1, outer=2, epoch=0, last=(3, 5), n_rows=30):
+    """An order, whose last word is the blocks of a group, or the number of a sweep."""
+    out = np.empty(n_rows, np.int64)
+    preference = (np.zeros(n_rows, np.float32),) if how in (row_schedule, active_schedule) else ()
+    last = sum(last) if how is active_schedule else last
+    how(seed, outer, epoch, last, *preference, out)
+    return out.tolist()
+
+
+@pytest.mark.parametrize("how", [row_order, drawn_rows, row_schedule, active_schedule])
+def test_each_order_depends_on_all_it_should(how):
+    changes = [{}, {"seed": 2}, {"outer": 3}, {"epoch": 1}, {"last": (3, 6)}]
+    assert len({tuple(draws(how, **change)) for change in changes}) == len(changes)
+    assert draws(how) == draws(how)
+    assert set(draws(how)) <= set(range(30))
+
+
+def test_the_orders_have_nothing_in_common():
+    ways = [row_order, drawn_rows, row_schedule, active_schedule]
+    assert len({tuple(draws(how, last=(8,))) for how in ways}) == len(ways)
+
+
+@pytest.mark.parametrize("how", [row_schedule, active_schedule])
+def test_equal_preferences_take_every_row_once(how):
+    assert sorted(draws(how)) == list(range(30))
+
+
+def test_drawn_rows_repeat():
+    drawn = draws(drawn_rows, n_rows=300)
+    assert 150 < len(set(drawn)) < 230  # 1 - 1/e of them
+
+
+@pytest.mark.parametrize("how", [row_schedule, active_schedule])
+def test_rows_preferred_come_more_often(how):
+    preference, out = np.zeros(100, np.float32), np.empty(100, np.int64)
+    preference[:10] = np.log(20)
+    last = 7 if how is active_schedule else (7,)
+    how(1, 2, 3, last, preference, out)
+    assert np.count_nonzero(out < 10) > 60
+
+
+@settings(max_examples=50, deadline=None)
+@given(seed=SEEDS, outer=st.integers(0, 10**6), n_blocks=st.integers(1, 50))
+def test_blocks_are_permuted(seed, outer, n_blocks):
+    assert sorted(block_order(seed, outer, n_blocks).tolist()) == list(range(n_blocks))

@@ -22,6 +22,8 @@ TEXT = b"""\
 -1.5 5:1e-30
 1 1:100000000000000000000
 """
+TEXT += b"1 " + b" ".join(b"%d:1" % i for i in range(1, 101)) + b"\n"  # worth compressing
+DATE = "2026-01-01T00:00:00Z"
 NAMES = {"none": "none", "zstd": "zstd:1"}
 
 
@@ -52,7 +54,7 @@ def write(folder: Path, compression: str) -> None:
         compression=compression,
         normalize="none",
         labels=labels,
-        batches=[{"name": "b1", "rows": writer.n_rows, "sources": []}],
+        batches=[{"name": "b1", "date": DATE, "rows": writer.n_rows, "sources": []}],
         blocks=blocks,
     ).save(folder)
 

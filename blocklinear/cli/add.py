@@ -1,0 +1,91 @@
+"""``blocklinear add``."""
+
+import argparse
+from typing import Any
+
+from blocklinear.cli.common import Console, add_budget, add_row_options, given
+from blocklinear.cli.reading import add_reading, reading
+
+
+def add_parser(commands: Any) -> None:
+    """Add the command."""
+    parser = commands.add_parser(
+        "add",
+        help="add LIBSVM text to a store",
+        description="Read LIBSVM text once and put its rows in new blocks of STORE: all of them, "
+        "or none if anything goes wrong. Index base, hashing, normalization, precision, "
+        "compression and seed are those of the store; there may be new features and labels.",
+        epilog="exit status: 0 ok, 2 usage, 3 malformed input, 4 damaged store, 5 the store has an "
+        "input already, or another index base, 6 I/O or no space, 7 memory budget, 8 another "
+        "process writes to the store; unless 0, the store is as it was",
+    )
+    parser.add_argument("store", metavar="STORE", help="folder made by `split`")
+    parser.add_argument("inputs", nargs="+", metavar="INPUT", help="LIBSVM text, or - for stdin")
+    parser.add_argument(
+        "--batch", metavar="NAME", help="name of what is added (default: b2, b3, ...)"
+    )
+    parser.add_argument(
+        "--allow-duplicate", action="store_true", help="take a file that the store has already"
+    )
+    parser.add_argument(
+        "--blocks", type=int, metavar="M", help="number of blocks (default: as large as the others)"
+    )
+    parser.add_argument(
+        "--index-base",
+        type=int,
+        metavar="0|1",
+        help="refuse a store of the other one (default: that of the store)",
+    )
+    add_row_options(parser)
+    parser.add_argument(
+        "--on-error",
+        default="fail",
+        choices=("fail", "skip"),
+        help="what a malformed line does; skip: it is listed in STORE/skipped-NAME.txt",
+    )
+    parser.add_argument(
+        "--max-errors", type=int, default=1000, metavar="K", help="lines that may be skipped"
+    )
+    parser.add_argument(
+        "--max-features",
+        type=int,
+        metavar="N",
+        help="refuse an index that makes more features (default: as many as --memory holds the "
+        "weights of in training)",
+    )
+    parser.add_argument("-q", "--quiet", action="store_true", help="no progress")
+    add_budget(parser)
+    add_reading(parser)
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the command."""
+    from blocklinear.options import AddOptions, TextOptions
+    from blocklinear.store.adding import add
+
+    text: Any = given(threads=args.threads, memory_bytes=args.memory)
+    options = AddOptions(
+        text=TextOptions(
+            index_base="auto" if args.index_base is None else args.index_base,
+            on_error=args.on_error,
+            max_errors=args.max_errors,
+            max_features=args.max_features,
+            **reading(args),
+            **text,
+        ),
+        batch=args.batch,
+        blocks=args.blocks,
+        allow_duplicate=args.allow_duplicate,
+    )
+    console = Console(args.quiet)
+    try:
+        store = add(args.store, args.inputs, options, console)
+    finally:
+        console.close()
+    added = store.batches()[-1]
+    print(
+        f"batch {added['name']}: {added['rows']} rows, {added['nnz']} entries in "
+        f"{len(added['blocks'])} blocks; the store has {store.manifest.n_rows} rows"
+    )
+    return 0

@@ -1,0 +1,48 @@
+"""``blocklinear compact``."""
+
+import argparse
+from typing import Any
+
+from blocklinear.cli.common import size
+
+
+def add_parser(commands: Any) -> None:
+    """Add the command."""
+    parser = commands.add_parser(
+        "compact",
+        help="merge the small blocks of a store",
+        description="Merge small blocks into blocks of the usual size, those of each batch among "
+        "themselves, without the source text. The next training with --warm-start finds the alpha "
+        "of the rows again. The old files stay on disk until `blocklinear gc STORE`.",
+        epilog="exit status: 0 ok, 2 usage or no such batch, 4 damaged store, 6 I/O or no space, 8 "
+        "another process writes to the store",
+    )
+    parser.add_argument("store", metavar="STORE", help="folder made by `split`")
+    parser.add_argument(
+        "--block-size",
+        type=size,
+        metavar="SIZE",
+        help="size of a block in memory (default: that of the blocks that hold most of the data)",
+    )
+    parser.add_argument(
+        "--merge-batches",
+        nargs="+",
+        metavar="NAME",
+        help="make one batch, of the first name, of the batches named after it",
+    )
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the command."""
+    from blocklinear.errors import UsageError
+    from blocklinear.store.merging import compact
+    from blocklinear.store.store import BlockStore
+
+    names = args.merge_batches
+    if names is not None and len(names) < 2:
+        raise UsageError("--merge-batches names no batches", "give the new name, then the old ones")
+    before = len(BlockStore.open(args.store).manifest.blocks)
+    store = compact(args.store, args.block_size, (names[0], names[1:]) if names else None)
+    print(f"{before} blocks became {len(store.manifest.blocks)}")
+    return 0

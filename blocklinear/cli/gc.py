@@ -1,0 +1,29 @@
+"""``blocklinear gc``."""
+
+import argparse
+from typing import Any
+
+from blocklinear.cli.common import Console
+
+
+def add_parser(commands: Any) -> None:
+    """Add the command."""
+    parser = commands.add_parser(
+        "gc",
+        help="delete what was removed from a store",
+        description="Delete the files of removed and merged blocks, what killed commands left, and "
+        "what runs keep of removed rows. A run that loses rows cannot be resumed any more. Models "
+        "already written still depend on the rows they were trained on.",
+        epilog="exit status: 0 ok, 2 usage, 4 damaged store, 6 I/O, 8 another process writes to "
+        "the store or trains on it",
+    )
+    parser.add_argument("store", metavar="STORE", help="folder made by `split`")
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the command."""
+    from blocklinear.training.garbage import collect_garbage
+
+    print(collect_garbage(args.store, Console(quiet=False)).summary())
+    return 0

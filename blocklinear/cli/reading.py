@@ -1,0 +1,65 @@
+"""Options of the commands that read text: how much of it is believed."""
+
+import argparse
+from typing import Any
+
+from blocklinear.cli.common import given, size
+
+
+def add_reading(parser: argparse.ArgumentParser, expecting: bool = True) -> None:
+    """Add the options that `reading` takes up.
+
+    Parameters
+    ----------
+    parser : argparse.ArgumentParser
+    expecting : bool
+        Whether the command can be told what the input should be.
+    """
+    group = parser.add_argument_group("what is accepted as input")
+    group.add_argument(
+        "--ignore-qid", action="store_true", help="read over qid:N after a label (default: refuse)"
+    )
+    group.add_argument(
+        "--require-final-newline", action="store_true", help="refuse text that may be cut short"
+    )
+    group.add_argument(
+        "--max-line-bytes",
+        type=size,
+        metavar="SIZE",
+        help="refuse longer lines (default 64M, or an eighth of --memory)",
+    )
+    group.add_argument(
+        "--max-decompressed",
+        type=size,
+        metavar="SIZE",
+        help="refuse a compressed file that holds more text (default: no bound)",
+    )
+    group.add_argument(
+        "--max-window",
+        type=size,
+        metavar="SIZE",
+        help="refuse xz or zst streams that take more memory to unpack (default 128M, or a quarter "
+        "of --memory)",
+    )
+    if expecting:
+        group.add_argument(
+            "--expect-rows", type=int, metavar="N", help="refuse input with fewer or more rows"
+        )
+        group.add_argument(
+            "--expect-sha256", metavar="HEX", help="refuse an input with another `sha256sum`"
+        )
+
+
+def reading(args: argparse.Namespace) -> dict[str, Any]:
+    """Return the fields of `TextOptions` that were given."""
+    return given(
+        ignore_qid=args.ignore_qid,
+        require_final_newline=args.require_final_newline,
+        max_line_bytes=args.max_line_bytes,
+        max_decompressed=args.max_decompressed,
+        max_window=args.max_window,
+        expect_rows=getattr(args, "expect_rows", None),
+        expect_sha256=getattr(args, "expect_sha256", None),
+        unsorted=args.unsorted,
+        duplicates=args.duplicates,
+    )

@@ -1,0 +1,350 @@
+"""Dual coordinate descent for the multi-class SVM of Crammer and Singer (Fan, appendix E)."""
+
+import numpy as np
+from numba import njit
+
+VIOLATION, LOSS = 0, 1
+N_TOUCH = 2
+
+DUAL, N_SUPPORT = 0, 1
+N_TERMS = 2
+
+N_SCRATCH = 3
+
+SOLVED = 1e-12  # a row whose violation is not above is left as it is, as in LIBLINEAR
+TINY = 1e-300  # stands for x_i' x_i = 0
+
+
+@njit(cache=True, nogil=True, fastmath={"reassoc", "contract", "nsz"})
+def _gather(indices, values, start, stop, bias, W, scores):
+    """Write W' x_i, float64[K], of the row that occupies start..stop-1."""
+    K = W.shape[1]
+    last = W[W.shape[0] - 1]
+    for m in range(K):
+        scores[m] = last[m] * bias
+    fours = start + (stop - start) // 4 * 4
+    for p in range(start, fours, 4):  # four features at once: `scores` is loaded a fourth as often
+        w0, v0 = W[indices[p]], values[p]
+        w1, v1 = W[indices[p + 1]], values[p + 1]
+        w2, v2 = W[indices[p + 2]], values[p + 2]
+        w3, v3 = W[indices[p + 3]], values[p + 3]
+        for m in range(K):
+            scores[m] += (w0[m] * v0 + w1[m] * v1) + (w2[m] * v2 + w3[m] * v3)
+    for p in range(fours, stop):
+        w, v = W[indices[p]], values[p]
+        for m in range(K):
+            scores[m] += w[m] * v
+
+
+@njit(cache=True, nogil=True)
+def _gather_active(indices, values, start, stop, bias, W, classes, n, full, scores):
+    """Write w_m' x_i for m = classes[0], ..., classes[n - 1]; `full`, float64[K], is scratch."""
+    if 4 * n > W.shape[1]:  # all of them side by side take less time than some here and there
+        _gather(indices, values, start, stop, bias, W, full)
+        for q in range(n):
+            scores[q] = full[classes[q]]
+        return
+    last = W[W.shape[0] - 1]
+    for q in range(n):
+        scores[q] = last[classes[q]] * bias
+    for p in range(start, stop):
+        w, v = W[indices[p]], values[p]
+        for q in range(n):
+            scores[q] += w[classes[q]] * v
+
+
+@njit(cache=True, nogil=True)
+def _gradient(indices, values, start, stop, bias, W, classes, n, y, old, full, G, a):
+    """Write G_i^m = w_m' x_i + e_i^m and a = alpha_i^m for the n classes of `classes`.
+
+    Without any, for all classes in their own order; the class of the row is at y.
+    """
+    if classes.shape[0] == 0:
+        _gather(indices, values, start, stop, bias, W, G)
+        a[:] = old
+    else:
+        _gather_active(indices, values, start, stop, bias, W, classes, n, full, G)
+        for q in range(n):
+            a[q] = old[classes[q]]
+    own = G[y]
+    for q in range(n):
+        G[q] += 1.0
+    G[y] = own
+
+
+@njit(cache=True, nogil=True)
+def _scatter(indices, values, start, stop, bias, step, moved, n_moved, W):
+    """Add step[m] x_i to w_m for the n_moved classes m in `moved`; step is 0 for all others."""
+    K = W.shape[1]
+    dense = 4 * n_moved > K
+    last = W[W.shape[0] - 1]
+    for c in range(n_moved):
+        last[moved[c]] += step[moved[c]] * bias
+    for p in range(start, stop):
+        w, v = W[indices[p]], values[p]
+        if dense:
+            for m in range(K):
+                w[m] += step[m] * v
+        else:
+            for c in range(n_moved):
+                w[moved[c]] += step[moved[c]] * v
+
+
+@njit(cache=True, nogil=True)
+def _extremes(G, a, n, y, C):
+    """Return minG, the least G_m of an a_m below its bound, and maxG (Fan, before Eq. 35)."""
+    low, high = np.inf, -np.inf
+    for m in range(n):
+        high = max(high, G[m])
+        if a[m] < (C if m == y else 0.0):
+            low = min(low, G[m])
+    return low, high
+
+
+@njit(cache=True, nogil=True)
+def _shrink(classes, n, G, a, low):
+    """Drop classes by Fan, Eq. 36; return how many stay, 1 if the row looks settled.
+
+    G_m < minG is all of it: such a class is at its bound, or minG would be less. The class of the
+    row, at 0, always stays. The others that stay move to the front.
+    """
+    q = 1
+    while q < n:
+        if G[q] < low:
+            n -= 1
+            classes[q], classes[n] = classes[n], classes[q]
+            G[q], a[q] = G[n], a[n]
+        else:
+            q += 1
+    if n == 2 and G[0] < low:  # the sum, 0, settles the one class left besides that of the row
+        return 1
+    return n
+
+
+@njit(cache=True, nogil=True)
+def _sort(x, n):
+    """Sort the first n numbers; a call of the general sort costs more than sorting a few."""
+    if n > 16:
+        x[:n].sort()
+        return
+    for j in range(1, n):
+        moving, hole = x[j], j
+        while hole > 0 and x[hole - 1] > moving:
+            x[hole] = x[hole - 1]
+            hole -= 1
+        x[hole] = moving
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _solve_row(A, C, y, n, high, D, a, top):
+    """Overwrite `a` with the solution of Fan, Eq. 19 by Algorithm 2.
+
+    Everything is in units of alpha: with B_m = G_m - A a_m and any shift of all G_m alike,
+
+        D_m = B_m / A + C_m,   a_m = C_m + min(0, beta / A - D_m)         (Eqs. 27 and 28),
+
+    C_m = C for m = y, otherwise 0. The shift makes max G_m = 0. All D_m that matter are then at
+    most C in size, so that sum_m a_m = 0 holds to the precision of C however small A is.
+
+    Parameters
+    ----------
+    A, C : float              x_i' x_i > 0 and C_i > 0
+    y, n : int                place of the class of the row, number of classes
+    high : float              max G_m
+    D : float64[>= n]         G_m; overwritten
+    a : float64[>= n]         alpha_i^m; updated
+    top : float64[>= n]       scratch
+    """
+    for m in range(n):
+        D[m] = (D[m] - high) / A - a[m]
+    D[y] += C
+    largest = D[0]
+    for m in range(1, n):
+        largest = max(largest, D[m])
+    n_top = 0
+    for m in range(n):
+        if D[m] > largest - C:  # any other is below beta / A, which is at least that
+            top[n_top] = D[m]
+            n_top += 1
+    _sort(top, n_top)
+    total, r = largest - C, 1
+    while r < n_top and total < r * top[n_top - 1 - r]:
+        total += top[n_top - 1 - r]
+        r += 1
+    beta = total / r
+    for m in range(n):
+        a[m] = min(0.0, beta - D[m])
+    a[y] += C
+
+
+@njit(cache=True, nogil=True)
+def _replace(a, classes, n, old, step, moved):
+    """Put `a` into `old`, the differences into step, float64[K], and return how many there are.
+
+    Their classes go into `moved`. a[q] belongs to classes[q], or to q where there are none.
+    """
+    n_moved = 0
+    step[:] = 0.0
+    for q in range(n):
+        m = q if classes.shape[0] == 0 else classes[q]
+        if a[q] != old[m]:
+            step[m] = a[q] - old[m]
+            old[m] = a[q]
+            moved[n_moved] = m
+            n_moved += 1
+    return n_moved
+
+
+@njit(cache=True, nogil=True)
+def cs_epoch(
+    starts, stops, indices, values, sq_norm, label, cost, order, bias,
+    alpha, W, active, active_size, scratch, moved, touch,
+):  # fmt: skip
+    r"""Visit rows once, in the order given, updating `alpha` and `W` in place.
+
+    Fan, appendix E, Algorithm 1, the inner iteration. The problem is (Eq. 14, one C for each row)
+
+        min_W 1/2 sum_m w_m' w_m + sum_i C_i max_m (e_i^m - (w_{y_i} - w_m)' x_i),
+
+    e_i^m = 0 for m = y_i, otherwise 1. The kernel solves the dual one row at a time (Eq. 18),
+
+        min_alpha 1/2 sum_m w_m' w_m + sum_i sum_m e_i^m alpha_i^m,   w_m = sum_i alpha_i^m x_i,
+        sum_m alpha_i^m = 0,   alpha_i^m <= C_i for m = y_i, otherwise alpha_i^m <= 0
+
+    (Eqs. 15-17), with the gradient G_i^m = w_m' x_i + e_i^m. Every x_i has one more feature, of
+    value `bias`, that is not stored. An empty row, for which the dual is linear, is solved too.
+
+    With `active` the kernel drops classes of a row that look settled (Eq. 36) from this and later
+    visits; a row left with one class is passed over. That is for several epochs over the same
+    rows: call `cs_reset_active` before the first, which then sees all classes of all rows.
+
+    Parameters
+    ----------
+    starts, stops : int64[n_rows]       row i has the entries starts[i] to stops[i] - 1
+    indices : uint32[]        columns, each < n_features (checked when the block was loaded)
+    values : float64[] or float32[]
+    sq_norm : float64[n_rows] x_i' x_i without the bias
+    label : int32[n_rows]     y_i, 0 <= y_i < K
+    cost : float64[n_rows]    C_i; a row of cost 0 is left out, and its alpha must be 0
+    order : int64[n_order]    rows to visit
+    bias : float              value of the extra feature, 0 for none
+    alpha : float64[n_rows, K]          feasible; updated
+    W : float64[n_features + 1, K]      updated; the last row belongs to the extra feature
+    active : int32[n_rows, K] or int32[0, K]
+                              updated: y_i first, then the classes still active, then the others;
+                              without rows for no shrinking
+    active_size : int32[n_rows] or int32[0]
+                              updated: number of active classes
+    scratch : float64[N_SCRATCH, K]     overwritten
+    moved : int64[K]          overwritten
+    touch : float64[N_TOUCH]  updated: largest violation maxG - minG (Eq. 35), and the sum of C_i
+                              times the loss, each seen when a row was touched, over active classes
+    """
+    shrinking = active_size.shape[0] > 0
+    classes = active.reshape(-1)[:0]
+    G, a, step = scratch[0], scratch[1], scratch[2]
+    for k in range(order.shape[0]):
+        i = order[k]
+        C, y, n = cost[i], label[i], alpha.shape[1]
+        if shrinking:
+            classes, y, n = active[i], 0, active_size[i]
+        if C == 0.0 or n < 2:
+            continue
+        start, stop = starts[i], stops[i]
+        _gradient(indices, values, start, stop, bias, W, classes, n, y, alpha[i], step, G, a)
+        low, high = _extremes(G, a, n, y, C)
+        touch[VIOLATION] = max(touch[VIOLATION], high - low)
+        touch[LOSS] += C * (high - G[y])
+        if shrinking:
+            n = _shrink(classes, n, G, a, low)
+            active_size[i] = n
+        if n < 2 or high - low <= SOLVED:
+            continue
+        _solve_row(max(sq_norm[i] + bias * bias, TINY), C, y, n, high, G, a, step)
+        n_moved = _replace(a, classes, n, alpha[i], step, moved)
+        _scatter(indices, values, start, stop, bias, step, moved, n_moved, W)
+
+
+@njit(cache=True, nogil=True)
+def cs_reset_active(label, active, active_size):
+    """Make all classes of all rows active; see `cs_epoch` for the parameters."""
+    K = active.shape[1]
+    for i in range(active.shape[0]):
+        for m in range(K):
+            active[i, m] = m
+        active[i, 0], active[i, label[i]] = label[i], 0
+        active_size[i] = K
+
+
+@njit(cache=True, nogil=True)
+def cs_add_dual_terms(label, alpha, terms):
+    """Add what the rows contribute to the dual value.
+
+    D(alpha) = - 1/2 sum_m w_m' w_m - sum_i sum_m e_i^m alpha_i^m, Fan, Eq. 15 negated: the
+    objective of LIBLINEAR, which minimises, is -D. As max_m b_m >= sum_m p_m b_m for any p >= 0
+    that sums to 1, here p_m = (C_i^m - alpha_i^m) / C_i with C_i^m = C_i for m = y_i, otherwise 0,
+    for any V and feasible alpha
+
+        P(V) >= 1/2 sum_m v_m' v_m - sum_i sum_m alpha_i^m (e_i^m + v_m' x_i)
+              = 1/2 sum_m |v_m - w_m|^2 + D(alpha) >= D(alpha),
+
+    with equality for V = W at the optimum.
+
+    Parameters
+    ----------
+    label : int32[n_rows]
+    alpha : float64[n_rows, K]
+    terms : float64[N_TERMS]  added to: - sum_i sum_m e_i^m alpha_i^m, and the number of rows with
+                              a non-zero alpha
+    """
+    for i in range(alpha.shape[0]):
+        total = 0.0
+        for m in range(alpha.shape[1]):
+            if m != label[i]:
+                total -= alpha[i, m]
+        terms[DUAL] += total
+        terms[N_SUPPORT] += total > 0.0
+
+
+@njit(cache=True, nogil=True)
+def _row_loss(indices, values, start, stop, bias, W, y, scores):
+    """Return max_m (e_i^m - (w_y - w_m)' x_i)."""
+    _gather(indices, values, start, stop, bias, W, scores)
+    worst = 0.0
+    for m in range(W.shape[1]):
+        if m != y:
+            worst = max(worst, 1.0 + scores[m] - scores[y])
+    return worst
+
+
+@njit(cache=True, nogil=True)
+def cs_certify_rows(
+    indptr, indices, values, label, cost, bias, alpha, W, average, recomputed, scratch, moved, loss
+):  # fmt: skip
+    """Add what the rows contribute to a certificate.
+
+    Parameters
+    ----------
+    indptr : int64[n_rows + 1]
+    indices, values, label, cost, bias, alpha, scratch, moved :
+                              as for `cs_epoch`; alpha is only read
+    W, average : float64[n_features + 1, K]   two candidates for the primal
+    recomputed : float64[n_features + 1, K]   added to: w_m = sum_i alpha_i^m x_i (Fan, Eq. 16)
+    loss : float64[2]         added to: sum C_i loss_i under `W` and under `average`
+    """
+    scores, step = scratch[0], scratch[1]
+    for i in range(label.shape[0]):
+        if cost[i] == 0.0:
+            continue
+        start, stop = indptr[i], indptr[i + 1]
+        y = label[i]
+        loss[0] += cost[i] * _row_loss(indices, values, start, stop, bias, W, y, scores)
+        loss[1] += cost[i] * _row_loss(indices, values, start, stop, bias, average, y, scores)
+        n_moved = 0
+        for m in range(alpha.shape[1]):
+            step[m] = alpha[i, m]
+            if alpha[i, m] != 0.0:
+                moved[n_moved] = m
+                n_moved += 1
+        if n_moved > 0:
+            _scatter(indices, values, start, stop, bias, step, moved, n_moved, recomputed)

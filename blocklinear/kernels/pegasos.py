@@ -1,0 +1,131 @@
+"""Pegasos, stochastic subgradient steps on the primal of the hinge-loss SVM (Yu, Algorithm 3)."""
+
+import numpy as np
+from numba import njit
+
+LOSS, N_VIOLATORS = 0, 1
+N_TOUCH = 2
+
+
+@njit(cache=True, nogil=True, fastmath={"reassoc", "contract", "nsz"})
+def _dot(indices, values, start, stop, w):
+    """Return x_i' w for the row that occupies start..stop-1."""
+    total = 0.0
+    for p in range(start, stop):
+        total += w[indices[p]] * values[p]
+    return total
+
+
+@njit(cache=True, nogil=True)
+def _add_row(indices, values, start, stop, step, bias, v):
+    """Add step * x_i to `v`; return by how much v'v grew."""
+    last = v.shape[0] - 1
+    grown = 0.0
+    for p in range(start, stop):
+        j = indices[p]
+        old = v[j]
+        v[j] = old + step * values[p]
+        grown += (v[j] - old) * (v[j] + old)
+    old = v[last]
+    v[last] = old + step * bias
+    return grown + (v[last] - old) * (v[last] + old)
+
+
+@njit(cache=True, nogil=True)
+def _rescale(scale, v):
+    """Multiply `v` by `scale`; return v'v."""
+    total = 0.0
+    for j in range(v.shape[0]):
+        x = scale * v[j]
+        v[j] = x
+        total += x * x
+    return total
+
+
+@njit(cache=True, nogil=True)
+def pegasos_epoch(
+    indptr, indices, values, y, cost, order, batch, total_rows, radius_sq, bias, t, w, touch,
+    alpha, share,
+):  # fmt: skip
+    r"""Visit rows once, in the order given, with one update of `w` for every `batch` of them.
+
+    Yu, Algorithm 3, step 3.2. It lowers P(w) = 1/2 w'w + sum C_i max(0, 1 - y_i w'x_i), the sum
+    over the l rows of the store, by Eqs. (13)-(15). Yu divides P by l C, so that lambda = 1 / (l C)
+    and the loss of a row weighs C_i / C; C then cancels out of Eqs. (13) and (14), which become
+
+        w <- (1 - 1/t) w + l / (t |B|) sum_{i in B+} C_i y_i x_i,   B+ = {i in B: y_i w'x_i < 1},
+        w <- min(1, R / |w|) w,   R**2 = sum C_i over the l rows   (Eq. 15).
+
+    All margins of a batch B are taken before its update. t counts updates from 1 (from 0, as Yu
+    writes, it would divide by 0), so that the first one forgets `w`. Yu's R is sqrt(l C), the same
+    where all C_i = C; else that ball may miss the optimum w*, and R is what strong duality gives:
+    w*'w* = sum alpha_i - sum C_i loss_i <= sum C_i.
+
+    Within a call w = scale * v, and v'v is kept up to date: an update takes time in proportion to
+    the nonzeros of its rows, a call moreover to w.shape[0].
+
+    Parameters
+    ----------
+    indptr : int64[n_rows + 1]
+    indices : uint32[nnz]     columns, each < n_features (checked when the block was loaded)
+    values : float64[nnz] or float32[nnz]
+    y : float64[n_rows]       +1 or -1
+    cost : float64[n_rows]    C_i; rows with 0 are left out, as if they were not in `order`
+    order : int64[n_active]   rows to visit
+    batch : int               rows an update, at least 1; the last update takes what remains. 1 is
+                              Yu's BLOCK-P-I; n_active or more, one update in all, BLOCK-P-B
+    total_rows : int          l: rows of the whole store with C_i > 0
+    radius_sq : float         R**2; inf for no projection
+    bias : float              value of one more feature that every row has, 0 for none
+    t : int                   updates done before this call, 0 in the first
+    w : float64[n_features + 1]         updated; the last entry belongs to the extra feature
+    touch : float64[N_TOUCH]  added to: sum of C_i times the loss, and number of rows with a loss,
+                              each seen when a row was touched
+    alpha : float64[n_rows]   updated: moves by `share` of the way to C_i where there is a loss,
+                              else to 0. With share = 1/k in the k-th outer iteration it is C_i
+                              times how often the row had a loss, which is feasible for the dual,
+                              and after a whole outer iteration of single-row updates
+                              w = sum alpha_i y_i x_i as long as nothing was projected
+    share : float
+
+    Returns
+    -------
+    t : int                   updates done; with `w`, all that the next call needs to know
+    """
+    n_active, last, k = order.shape[0], w.shape[0] - 1, 0
+    violators = np.empty(min(batch, n_active), np.int64)
+    scale, sq_norm = 1.0, _rescale(1.0, w)
+    while k < n_active:
+        size, n_violators = 0, 0
+        while k < n_active and size < batch:
+            i = order[k]
+            k += 1
+            if cost[i] == 0.0:
+                continue
+            size += 1
+            f = scale * (_dot(indices, values, indptr[i], indptr[i + 1], w) + bias * w[last])
+            lossy = y[i] * f < 1.0
+            alpha[i] += share * ((cost[i] if lossy else 0.0) - alpha[i])
+            if lossy:
+                touch[LOSS] += cost[i] * (1.0 - y[i] * f)
+                violators[n_violators] = i
+                n_violators += 1
+        if size == 0:
+            break
+        touch[N_VIOLATORS] += n_violators
+
+        t += 1
+        scale *= (t - 1) / t
+        if scale < 1e-100:  # 0 when t = 1; later, projections may have made it tiny
+            sq_norm = _rescale(scale, w)
+            scale = 1.0
+        step = total_rows / t / size / scale
+        for m in range(n_violators):
+            i = violators[m]
+            add = step * cost[i] * y[i]
+            sq_norm += _add_row(indices, values, indptr[i], indptr[i + 1], add, bias, w)
+        norm_sq = scale * scale * sq_norm
+        if norm_sq > radius_sq:
+            scale *= np.sqrt(radius_sq / norm_sq)
+    _rescale(scale, w)
+    return t

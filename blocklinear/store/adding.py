@@ -1,0 +1,214 @@
+"""`add`: text becomes a further batch of a store, in blocks of its own."""
+
+import hashlib
+import os
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from blocklinear.errors import MismatchError, UsageError, storage_errors
+from blocklinear.events import Listener, Warned, ignore
+from blocklinear.options import AddOptions, SplitOptions
+from blocklinear.store.changes import AnyStore, changing, commit, new_blocks, skipped_name
+from blocklinear.store.files import remove_files, sync_directory
+from blocklinear.store.intake import Batch, Paths, expected_bytes, read_batch
+from blocklinear.store.manifest import BlockRecord, Manifest
+from blocklinear.store.merging import bins, merge, usual_bytes
+from blocklinear.store.store import BlockStore
+from blocklinear.store.writer import make_plan
+
+
+def add(
+    store: AnyStore,
+    inputs: Paths,
+    options: AddOptions | None = None,
+    listener: Listener = ignore,
+) -> BlockStore:
+    """Add LIBSVM text to a store: all of its rows, or none if anything goes wrong.
+
+    Rows go to new blocks. Index base, hashing, normalization, precision, compression and seed are
+    those of the store; there may be new features and new labels.
+
+    Parameters
+    ----------
+    store : BlockStore or path
+    inputs : sequence of paths
+        Files in order, plain or gz, bz2, xz, zst; ``-`` is standard input.
+    options : AddOptions
+    listener : callable
+        Told `SplitProgress` and `Warned`.
+
+    Returns
+    -------
+    BlockStore
+        The store with the batch.
+
+    Raises
+    ------
+    InputError
+        If the text is malformed or holds no rows.
+    MismatchError
+        If the store has one of the inputs already, or another index base.
+    UsageError
+        If there is a batch of that name.
+    BusyError
+        If another process writes to the store or trains on it.
+    MemoryBudgetError
+        If training could not hold the weights of the features.
+    StorageError
+    """
+    options = options or AddOptions()
+    with changing(store) as old:
+        how = _split_options(old.manifest, options)
+        seen = _Seen(old.manifest, options.allow_duplicate)
+        for path in inputs:
+            seen.refuse_file(path)
+        name = _batch_name(old.manifest, options.batch)
+        with new_blocks(old) as first:
+            list_of_skipped = old.folder / skipped_name(name)
+            remove_files([list_of_skipped])  # of one that was killed, or removed
+            try:
+                return _write(old, inputs, name, how, seen, first, listener)
+            except BaseException:
+                if name not in {b["name"] for b in Manifest.load(old.folder).batches}:
+                    remove_files([list_of_skipped])
+                raise
+
+
+def _write(
+    old: BlockStore,
+    inputs: Paths,
+    name: str,
+    how: SplitOptions,
+    seen: "_Seen",
+    first: int,
+    listener: Listener,
+) -> BlockStore:
+    """Read the inputs into blocks from number `first` on, and commit them."""
+    m, folder = old.manifest, old.blocks_folder
+    block_bytes = usual_bytes(m.blocks)
+    plan = make_plan(how, expected_bytes(inputs, how), block_bytes)
+    batch = read_batch(
+        inputs, folder, name, plan, how, listener, m.next_row, first, labels=m.labels
+    )
+    for source in batch.sources:
+        seen.refuse(source["path"], source["sha256"])
+        seen.add(source["sha256"], "this batch")
+    _tell_of_labels(m.labels, batch.labels, listener)
+    new = replace(m, n_features=max(m.n_features, batch.n_features), labels=batch.labels)
+    blocks, next_block = batch.blocks, batch.next_block
+    if how.blocks is None:
+        blocks, next_block = _merged(folder, batch, new, block_bytes)
+    sync_directory(folder)
+    return commit(
+        old,
+        n_features=new.n_features,
+        labels=new.labels,
+        next_row=batch.next_row,
+        next_block=next_block,
+        batches=[*m.batches, batch.entry()],
+        blocks=[*_relabelled(m.blocks, new.labels), *blocks],
+        removed=_relabelled(m.removed, new.labels),
+    )
+
+
+def _merged(
+    folder: Any, batch: Batch, manifest: Manifest, block_bytes: int
+) -> tuple[list[BlockRecord], int]:
+    """Merge the blocks that came out small, as those of a stream do; nobody has seen them yet."""
+    blocks, number = batch.blocks, batch.next_block
+    for together in bins(blocks, block_bytes):
+        gone = {block.name for block in together}
+        new = merge(folder, together, manifest, number, by_number=True)
+        blocks = [block for block in blocks if block.name not in gone] + [new]
+        remove_files(folder / name for name in gone)
+        number += 1
+    return blocks, number
+
+
+def _relabelled(blocks: list[BlockRecord], labels: list[float] | None) -> list[BlockRecord]:
+    """Return blocks with their counts in a label table that has grown, or is given up."""
+    n = 0 if labels is None else len(labels)
+    return [replace(b, label_counts=(b.label_counts + [0] * n)[:n]) for b in blocks]
+
+
+def _batch_name(manifest: Manifest, asked: str | None) -> str:
+    taken = {batch["name"] for batch in manifest.batches}
+    if asked in taken:
+        raise UsageError(f"there is a batch {asked} already", "choose another name for --batch")
+    if asked is not None:
+        return asked
+    taken |= {block.batch for block in manifest.removed}
+    numbers = [int(name[1:]) for name in taken if re.fullmatch("b[0-9]{1,9}", name)]
+    return f"b{max(numbers, default=0) + 1}"
+
+
+def _split_options(manifest: Manifest, options: AddOptions) -> SplitOptions:
+    """Return the options that the store was made with, and those of reading."""
+    text = options.text
+    _refuse_other("number of hash bits", manifest.hash_bits, text.hash_bits or manifest.hash_bits)
+    if not manifest.hash_bits and text.index_base != "auto":
+        _refuse_other("index base", manifest.index_base, text.index_base)
+    return SplitOptions(
+        text=replace(text, index_base=manifest.index_base, hash_bits=manifest.hash_bits),
+        blocks=options.blocks,
+        seed=manifest.seed,
+        order=manifest.order,
+        dtype=manifest.dtype,
+        compression=manifest.compression,
+        normalize=manifest.normalize,
+    )
+
+
+def _refuse_other(what: str, has: int, asked: int | str) -> None:
+    if asked != has:
+        raise MismatchError(
+            f"the {what} of the store is {has}, not {asked}",
+            "write the rows as those of the store, or split all of them again",
+        )
+
+
+class _Seen:
+    """The inputs that a store has, by the SHA-256 of their bytes."""
+
+    def __init__(self, manifest: Manifest, allowed: bool) -> None:
+        self._allowed = allowed
+        self._batch: dict[str, str] = {}
+        self._sizes: set[int] = set()
+        for batch in manifest.batches:
+            for source in batch["sources"]:
+                self.add(source.get("sha256", ""), f"batch {batch['name']} of {batch['date']}")
+                self._sizes.add(source.get("size", -1))
+
+    def add(self, digest: str, batch: str) -> None:
+        """Take up one more."""
+        self._batch[digest] = batch
+
+    def refuse(self, path: str, digest: str) -> None:
+        """Raise MismatchError if there is an input with this digest."""
+        if digest in self._batch and not self._allowed:
+            raise MismatchError(
+                f"{path}: has the same content as an input of {self._batch[digest]}",
+                "give --allow-duplicate to add its rows once more",
+            )
+
+    def refuse_file(self, path: str | os.PathLike[str]) -> None:
+        """Do so before a file is read in earnest, if one of its size is there."""
+        if path == "-" or not os.path.isfile(path) or os.path.getsize(path) not in self._sizes:
+            return
+        with storage_errors(path, "read"), open(path, "rb") as stream:
+            self.refuse(os.fspath(path), hashlib.file_digest(stream, "sha256").hexdigest())
+
+
+def _tell_of_labels(
+    known: Sequence[float] | None, now: Sequence[float] | None, listener: Listener
+) -> None:
+    if known is None:
+        return
+    if now is None:
+        listener(Warned("there are too many distinct labels to be classes now: they are values"))
+    elif new := now[len(known) :]:
+        more = f" and {len(new) - 10} more" if len(new) > 10 else ""
+        listed = ", ".join(f"{label:g}" for label in new[:10])
+        listener(Warned(f"labels that the store did not have: {listed}{more}"))

@@ -1,0 +1,220 @@
+"""Changes to a store: one writer at a time, each change one commit.
+
+Blocks are never changed and their numbers never used again. What a commit no longer names stays on
+disk, where those who opened the store before go on reading it, until garbage is collected.
+"""
+
+import contextlib
+import os
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from blocklinear import __version__
+from blocklinear.errors import BlocklinearError, InputError, StorageError, UsageError
+from blocklinear.events import Listener, Warned, ignore
+from blocklinear.store.files import (
+    LOCK_NAME,
+    Lock,
+    remove_files,
+    remove_temporaries,
+    sync_directory,
+)
+from blocklinear.store.manifest import Manifest
+from blocklinear.store.store import BlockStore
+
+AnyStore = BlockStore | str | os.PathLike[str]
+_BLOCK = re.compile(r"(?:b?0*)([0-9]{1,8})(?:\.blk)?")
+_BLOCK_FILE = re.compile(r"b([0-9]{8})\.blk")
+MOST_BLOCKS = 100_000_000
+
+
+@contextlib.contextmanager
+def changing(store: AnyStore) -> Iterator[BlockStore]:
+    """Keep other writers out of a store, and hand out what it holds now.
+
+    Raises
+    ------
+    BusyError
+        If another process writes to it or trains on it.
+    DamagedError
+        If it is no store, or is damaged.
+    """
+    folder = store.folder if isinstance(store, BlockStore) else Path(store)
+    BlockStore.open(folder)  # before a lock is put where no store is
+    with Lock(folder / LOCK_NAME):
+        remove_temporaries(folder)
+        yield BlockStore.open(folder)
+
+
+def commit(store: BlockStore, **changes: Any) -> BlockStore:
+    """Make the next generation of a store current; what follows from `changes` is counted anew."""
+    manifest = replace(
+        store.manifest,
+        generation=store.manifest.generation + 1,
+        written_by=__version__,
+        **changes,
+    )
+    rows: dict[str, int] = {}
+    for block in manifest.blocks:
+        rows[block.batch] = rows.get(block.batch, 0) + block.rows
+    manifest = replace(
+        manifest,
+        n_rows=sum(rows.values()),
+        nnz=sum(block.nnz for block in manifest.blocks),
+        batches=[b | {"rows": rows[b["name"]]} for b in manifest.batches if b["name"] in rows],
+    )
+    manifest.check()
+    manifest.save(store.folder)
+    return BlockStore.open(store.folder)
+
+
+@contextlib.contextmanager
+def new_blocks(store: BlockStore) -> Iterator[int]:
+    """Hand out the first block number not used; delete the new blocks if anything goes wrong.
+
+    Numbers of files that a killed process left are taken for used.
+    """
+    first = max(store.manifest.next_block, 1 + max(_numbers(store), default=-1))
+    if first > MOST_BLOCKS // 2:
+        raise StorageError(f"{store.folder}: its block numbers are used up", "split the data again")
+    try:
+        yield first
+    except BaseException:
+        with contextlib.suppress(BlocklinearError):
+            # a commit may have happened all the same: what is named stays
+            m = Manifest.load(store.folder)
+            named = {block.name for block in (*m.blocks, *m.removed)}
+            numbers = _numbers(store)
+            new = (path for number, path in numbers.items() if number >= first)
+            remove_files(path for path in new if path.name not in named)
+        raise
+
+
+def _numbers(store: BlockStore) -> dict[int, Path]:
+    """Return the block files there are, by number."""
+    paths = store.blocks_folder.iterdir()
+    return {int(found[1]): p for p in paths if (found := _BLOCK_FILE.fullmatch(p.name))}
+
+
+def remove(
+    store: AnyStore,
+    batches: Sequence[str] = (),
+    blocks: Sequence[str | int] = (),
+    listener: Listener = ignore,
+) -> BlockStore:
+    """Take batches, or single blocks, out of a store.
+
+    Their files stay until `collect_garbage`: whoever has the store open goes on reading them, and
+    training reads them to take their rows out of w (Yu, Eq. 16). The number of features stays too.
+
+    Parameters
+    ----------
+    store : BlockStore or path
+    batches : sequence of str
+        Names of batches.
+    blocks : sequence of str or int
+        Blocks, by their number or file name. A batch none of whose blocks is left is gone.
+    listener : callable
+        Told `Warned`.
+
+    Returns
+    -------
+    BlockStore
+        What is left.
+
+    Raises
+    ------
+    UsageError
+        If a batch or block is not in the store.
+    InputError
+        If no row would be left.
+    BusyError
+        If another process writes to the store or trains on it.
+    """
+    with changing(store) as old:
+        m = old.manifest
+        gone = _blocks_of(m, batches) | _blocks_named(m, blocks)
+        if not gone:
+            raise UsageError("nothing is named that could be removed", "name a batch or a block")
+        left = [block for block in m.blocks if block.name not in gone]
+        if not any(block.rows for block in left):
+            raise InputError(
+                f"{old.folder}: no rows would be left", "delete the folder to be rid of all of it"
+            )
+        removed = [block for block in m.blocks if block.name in gone]
+        new = commit(old, blocks=left, removed=m.removed + removed)
+    counted = zip(m.labels or (), new.manifest.label_counts, strict=True)
+    present = [label for label, count in counted if count]
+    if len(present) == 1 and len(m.labels or ()) > 1:
+        listener(Warned(f"all rows that are left have the one label {present[0]:g}"))
+    return new
+
+
+def _blocks_of(manifest: Manifest, batches: Sequence[str]) -> set[str]:
+    known = [batch["name"] for batch in manifest.batches]
+    for name in batches:
+        if name not in known:
+            raise UsageError(f"no batch is named {name}", f"there are {', '.join(known)}")
+    return {block.name for block in manifest.blocks if block.batch in batches}
+
+
+def _blocks_named(manifest: Manifest, blocks: Sequence[str | int]) -> set[str]:
+    known, found = {block.name for block in manifest.blocks}, set()
+    for block in blocks:
+        number = _BLOCK.fullmatch(str(block))
+        name = f"b{int(number[1]):08d}.blk" if number else ""
+        if name not in known:
+            raise UsageError(
+                f"no block of the store is {block}", "`remove STORE --list` shows those there are"
+            )
+        found.add(name)
+    return found
+
+
+def forget(store: BlockStore, followed: set[str]) -> BlockStore:
+    """Commit a store without what was removed: its blocks, and labels that have no rows left.
+
+    Parameters
+    ----------
+    store : BlockStore
+        Locked by the caller.
+    followed : set of str
+        Blocks that are gone whose rows someone still looks for in others (see `Manifest.moved`).
+    """
+    m = store.manifest
+    names = {block.name for block in m.blocks}
+    moved = {old: to for old, to in m.moved.items() if old in followed and to[0] in names}
+    blocks, labels = m.blocks, m.labels
+    if labels is not None:
+        used = [k for k, count in enumerate(m.label_counts) if count]
+        labels = [labels[k] for k in used]
+        blocks = [replace(b, label_counts=[b.label_counts[k] for k in used]) for b in blocks]
+    if (m.removed, m.moved, m.labels) == ([], moved, labels):
+        return store
+    return commit(store, blocks=blocks, labels=labels, removed=[], moved=moved)
+
+
+def sweep(store: BlockStore) -> tuple[int, int]:
+    """Delete the files in a store that its manifest does not name; return how many, and bytes.
+
+    Parameters
+    ----------
+    store : BlockStore
+        Locked by the caller, and with nothing removed (see `forget`).
+    """
+    named = {block.name for block in store.manifest.blocks}
+    unnamed = [path for path in store.blocks_folder.iterdir() if path.name not in named]
+    lists = {skipped_name(batch["name"]) for batch in store.manifest.batches}
+    unnamed += [path for path in store.folder.glob("skipped*.txt") if path.name not in lists]
+    freed = remove_files(unnamed)
+    sync_directory(store.blocks_folder)
+    sync_directory(store.folder)
+    return freed
+
+
+def skipped_name(batch: str) -> str:
+    """Return the name of the file in a store that lists the refused lines of a batch."""
+    return "skipped.txt" if batch == "b1" else f"skipped-{batch}.txt"

@@ -1,0 +1,193 @@
+"""Text to blocks that no manifest names yet: what `split` and `add` have in common."""
+
+import os
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import IO, Any, Self
+
+from blocklinear.errors import InputError, InputFormatError, storage_errors
+from blocklinear.events import Listener, SplitProgress, Warned
+from blocklinear.memory import WEIGHT_VECTORS, format_size
+from blocklinear.options import SplitOptions
+from blocklinear.store.changes import skipped_name
+from blocklinear.store.files import sync_file
+from blocklinear.store.manifest import BlockRecord, today
+from blocklinear.store.writer import BatchWriter, Plan, decoded_bytes
+from blocklinear.text import RowReader, sample
+
+Paths = Sequence[str | os.PathLike[str]]
+
+
+@dataclass(frozen=True)
+class Batch:
+    """What was read and written.
+
+    Attributes
+    ----------
+    name : str
+    blocks : list[BlockRecord]
+    labels : list[float] or None    those known before, then the new ones; None if too many
+    n_rows, nnz, n_features : int   of this batch
+    next_row, next_block : int      numbers not used yet
+    index_base : int
+    sources : list[dict]
+    """
+
+    name: str
+    blocks: list[BlockRecord]
+    labels: list[float] | None
+    n_rows: int
+    nnz: int
+    n_features: int
+    next_row: int
+    next_block: int
+    index_base: int
+    sources: list[dict[str, Any]]
+
+    def entry(self) -> dict[str, Any]:
+        """Return what the manifest says of it, committed now."""
+        return {"name": self.name, "date": today(), "rows": self.n_rows, "sources": self.sources}
+
+
+def read_batch(
+    inputs: Paths,
+    folder: Path,
+    name: str,
+    plan: Plan,
+    options: SplitOptions,
+    listener: Listener,
+    first_row: int = 0,
+    first_block: int = 0,
+    labels: Sequence[float] | None = (),
+) -> Batch:
+    """Read text once and write its rows to new, durable blocks in `folder`.
+
+    Refused lines are listed in a file beside `folder`. Whatever goes wrong, the caller clears away
+    what was written.
+
+    Parameters
+    ----------
+    inputs : sequence of paths
+    folder : Path
+        Of blocks.
+    name : str
+        Of the batch.
+    plan : Plan
+    options : SplitOptions
+    listener : callable
+    first_row, first_block : int
+        Numbers not used yet.
+    labels : sequence of float, or None
+        Labels known from earlier batches; None when there are too many.
+
+    Raises
+    ------
+    InputError
+        If the text is malformed or holds no rows.
+    MemoryBudgetError
+        If there are too many features.
+    StorageError
+    """
+    skipped = _SkippedLines(folder.with_name(skipped_name(name)))
+    text = replace(options.text, max_features=options.text.feature_limit)
+    reader = RowReader(inputs, text, skipped.add)
+    with (
+        skipped,
+        ThreadPoolExecutor(options.text.threads, "encode") as pool,
+        BatchWriter(folder, name, plan, options, pool, first_row, first_block, labels) as writer,
+    ):
+        for rows in reader:
+            writer.append(rows)
+            listener(
+                SplitProgress(reader.bytes_read, reader.bytes_total, writer.n_rows, writer.nnz)
+            )
+        blocks, found_labels = writer.finish()
+    if writer.n_rows == 0:
+        names = ", ".join(os.fspath(path) for path in inputs)
+        raise InputError(
+            f"{names}: no rows: nothing but blank lines or comments", "check the input"
+        )
+    n_features = max(writer.max_index - reader.index_base + 1, 0)
+    _warn(reader, found_labels, skipped, listener)
+    _warn_of_features(n_features, options, listener)
+    return Batch(
+        name=name,
+        blocks=blocks,
+        labels=found_labels,
+        n_rows=writer.n_rows,
+        nnz=writer.nnz,
+        n_features=n_features,
+        next_row=writer.next_row,
+        next_block=writer.next_block,
+        index_base=reader.index_base,
+        sources=reader.provenance,
+    )
+
+
+def expected_bytes(inputs: Paths, options: SplitOptions) -> float | None:
+    """Return the decoded size of all inputs, told from the head of each; None for streams."""
+    total = 0.0
+    for path in inputs:
+        if path == "-" or not os.path.isfile(path):
+            return None
+        head = sample(path, options.text)
+        share = head.raw_bytes / max(os.path.getsize(path), 1)
+        total += decoded_bytes(head.rows.n_rows, head.rows.nnz) / max(min(share, 1.0), 1e-12)
+    return total
+
+
+class _SkippedLines:
+    """The refused lines, listed in a file as they come; there is none if none come."""
+
+    def __init__(self, path: Path) -> None:
+        self._path, self.name = path, path.name
+        self._stream: IO[bytes] | None = None
+        self.first = ""
+
+    def add(self, error: InputFormatError) -> None:
+        """List a line: path, line, column and problem."""
+        with storage_errors(self._path, "write"):
+            if self._stream is None:
+                self._stream = open(self._path, "xb")  # noqa: SIM115
+                self.first = error.what
+            self._stream.write(os.fsencode(error.what.replace("\n", "\\n")) + b"\n")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self._stream is not None:
+            with storage_errors(self._path, "write"):
+                self._stream.close()
+            sync_file(self._path)
+
+
+def _warn_of_features(n_features: int, options: SplitOptions, listener: Listener) -> None:
+    """Say so if no training within this budget could hold its weights."""
+    needed, budget = 8 * WEIGHT_VECTORS * n_features, options.text.memory_bytes
+    if needed > budget:
+        listener(
+            Warned(
+                f"{n_features} features: the {WEIGHT_VECTORS} weight vectors of training take "
+                f"{needed} bytes ({format_size(needed)}), more than the budget of "
+                f"{format_size(budget)}: split with --hash-bits, or train with a larger --memory"
+            )
+        )
+
+
+def _warn(
+    reader: RowReader, labels: list[float] | None, skipped: _SkippedLines, listener: Listener
+) -> None:
+    for note in reader.notes:
+        listener(Warned(note))
+    if labels is not None and len(labels) == 1:
+        listener(Warned(f"all rows have the one label {labels[0]:g}"))
+    if reader.skipped:
+        listener(
+            Warned(
+                f"{reader.skipped} lines were skipped; the first: {skipped.first}; "
+                f"all are listed in {skipped.name} in the store"
+            )
+        )

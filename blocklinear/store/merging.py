@@ -1,0 +1,283 @@
+"""Small blocks made into larger ones, without the text they came from.
+
+A merged block holds the rows of whole blocks one after the other, so that what is known of a row by
+its place in a block can follow it (see `Manifest.moved`). Numbers are decoded and encoded again;
+each stays the same to the last bit.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from blocklinear.errors import DamagedError, UsageError
+from blocklinear.kernels.decimals import to_decimals
+from blocklinear.options import check_batch_name
+from blocklinear.store import codec
+from blocklinear.store.blocks import BlockFile, BlockWriter, StoredChunk
+from blocklinear.store.changes import AnyStore, changing, commit, new_blocks
+from blocklinear.store.files import sync_directory
+from blocklinear.store.manifest import BlockRecord, Manifest
+from blocklinear.store.store import BlockStore
+from blocklinear.store.writer import CHUNK_ENTRIES, MIN_BLOCK_BYTES, decoded_bytes
+
+_POWERS = np.array([10.0**k for k in range(23)])
+
+
+def usual_bytes(blocks: Iterable[BlockRecord]) -> int:
+    """Return the size, decoded, of the block that half of the data lie in smaller ones than.
+
+    It is 1 MiB at least. Many small blocks that hold little do not matter.
+    """
+    sizes = sorted(decoded_bytes(block.rows, block.nnz) for block in blocks)
+    below = np.cumsum(sizes)
+    return max(MIN_BLOCK_BYTES, sizes[int(np.searchsorted(below, below[-1] / 2))])
+
+
+def bins(blocks: Sequence[BlockRecord], block_bytes: float) -> list[list[BlockRecord]]:
+    """Return which blocks are to be merged: those below half of `block_bytes`, a batch at a time.
+
+    Each list makes one block of about `block_bytes`; their order is kept.
+    """
+    merged = []
+    for batch in dict.fromkeys(block.batch for block in blocks):
+        of_batch = [block for block in blocks if block.batch == batch]
+        sizes = [decoded_bytes(block.rows, block.nnz) for block in of_batch]
+        small = [k for k, size in enumerate(sizes) if 2 * size < block_bytes]
+        total = sum(sizes[k] for k in small)
+        n_bins = max(1, round(total / block_bytes))
+        ends = np.cumsum([sizes[k] for k in small]) - [sizes[k] / 2 for k in small]
+        number = np.minimum(ends * n_bins // max(total, 1), n_bins - 1).tolist()
+        for _, chosen in groupby(zip(number, small, strict=True), lambda pair: pair[0]):
+            together = [of_batch[k] for _, k in chosen]
+            if len(together) > 1:
+                merged.append(together)
+    return merged
+
+
+def compact(
+    store: AnyStore,
+    block_bytes: int | None = None,
+    merge_batches: tuple[str, Sequence[str]] | None = None,
+) -> BlockStore:
+    """Merge the small blocks of a store, those of each batch among themselves.
+
+    The old files stay until `collect_garbage`. A row keeps its number.
+
+    Parameters
+    ----------
+    store : BlockStore or path
+    block_bytes : int or None
+        Decoded size to be reached; blocks of less than half of it are small. None is the size that
+        most of the data lies in, 1 MiB at least.
+    merge_batches : (str, sequence of str) or None
+        Make one batch of the given name of the batches listed, before.
+
+    Raises
+    ------
+    UsageError
+        If a batch is not in the store, or the new name is that of another batch.
+    DamagedError
+        If a block is not what was written.
+    BusyError
+        If another process writes to the store or trains on it.
+    StorageError
+    """
+    with changing(store) as old:
+        m = old.manifest if merge_batches is None else _one_batch(old.manifest, *merge_batches)
+        wanted = bins(m.blocks, block_bytes or usual_bytes(m.blocks))
+        if not wanted and m is old.manifest:
+            return old
+        with new_blocks(old) as first:
+            new = [
+                merge(old.blocks_folder, together, m, first + k)
+                for k, together in enumerate(wanted)
+            ]
+            sync_directory(old.blocks_folder)
+            return commit(
+                old,
+                batches=m.batches,
+                blocks=_replaced(m.blocks, wanted, new),
+                moved=_moved(m, wanted, new),
+                next_block=max(m.next_block, first + len(new)),
+            )
+
+
+def _one_batch(manifest: Manifest, name: str, parts: Sequence[str]) -> Manifest:
+    """Return the manifest with one batch in place of several; it is as old as the newest."""
+    check_batch_name(name)
+    known = [batch["name"] for batch in manifest.batches]
+    for part in parts:
+        if part not in known:
+            raise UsageError(f"no batch is named {part}", f"there are {', '.join(known)}")
+    if name in known and name not in parts:
+        raise UsageError(f"there is a batch {name} already", "choose another name")
+    chosen = [batch for batch in manifest.batches if batch["name"] in parts]
+    one: dict[str, Any] = {
+        "name": name,
+        "date": max(batch["date"] for batch in chosen),
+        "rows": sum(batch["rows"] for batch in chosen),
+        "sources": [source for batch in chosen for source in batch["sources"]],
+    }
+    batches = [one if b is chosen[0] else b for b in manifest.batches if b not in chosen[1:]]
+    blocks = [replace(b, batch=name) if b.batch in parts else b for b in manifest.blocks]
+    return replace(manifest, batches=batches, blocks=blocks)
+
+
+def _replaced(
+    blocks: Sequence[BlockRecord], merged: list[list[BlockRecord]], new: list[BlockRecord]
+) -> list[BlockRecord]:
+    """Return `blocks` with each new one in place of the first of those it was made of."""
+    place = {part[0].name: block for part, block in zip(merged, new, strict=True)}
+    gone = {block.name for part in merged for block in part}
+    return [place.get(b.name, b) for b in blocks if b.name in place or b.name not in gone]
+
+
+def _moved(
+    manifest: Manifest, merged: list[list[BlockRecord]], new: list[BlockRecord]
+) -> dict[str, list[Any]]:
+    """Return where the rows of blocks that are no more went, those of earlier merges included."""
+    step: dict[str, list[Any]] = {}
+    for part, block in zip(merged, new, strict=True):
+        row = 0
+        for old in part:
+            step[old.name] = [block.name, row]
+            row += old.rows
+    moved = dict(manifest.moved)
+    for old_name, (name, first) in manifest.moved.items():
+        if name in step:
+            moved[old_name] = [step[name][0], step[name][1] + first]
+    return moved | step
+
+
+def merge(
+    folder: Path,
+    records: Sequence[BlockRecord],
+    manifest: Manifest,
+    number: int,
+    by_number: bool = False,
+) -> BlockRecord:
+    """Write the rows of several blocks of one batch to block `number`, durably.
+
+    Parameters
+    ----------
+    folder : Path
+        Of the blocks.
+    records : sequence of BlockRecord
+    manifest : Manifest
+        Says how blocks are decoded and compressed.
+    number : int
+    by_number : bool
+        Order rows by their number, instead of keeping those of each block together.
+
+    Raises
+    ------
+    DamagedError
+        If a block is not what was written.
+    """
+    writer = BlockWriter(folder, number)
+    level = codec.compression_level(manifest.compression)
+    rows = _Rows.joined([read_block(BlockFile(folder, record), manifest) for record in records])
+    for chunk in (rows.by_number() if by_number else rows).chunks():
+        nnz = len(chunk.indices)
+        writer.append(codec.encode(chunk, level), len(chunk.lengths), nnz, -1)
+    record = writer.finish(records[0].batch)
+    counts = zip(*(block.label_counts for block in records), strict=True)
+    return replace(
+        record,
+        max_index=max(block.max_index for block in records),
+        label_counts=[sum(column) for column in counts],
+    )
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """Rows of a block, decoded: indices as written, values and labels as doubles."""
+
+    numbers: NDArray[np.int64]
+    indptr: NDArray[np.int64]
+    labels: NDArray[np.float64]
+    indices: NDArray[np.uint32]
+    values: NDArray[np.float64]
+
+    @classmethod
+    def joined(cls, parts: "Sequence[_Rows]") -> "_Rows":
+        starts = np.cumsum([0] + [len(part.indices) for part in parts])
+        ends = [part.indptr[1:] + start for part, start in zip(parts, starts[:-1], strict=True)]
+        return cls(
+            np.concatenate([part.numbers for part in parts]),
+            np.concatenate([np.zeros(1, np.int64), *ends]),
+            np.concatenate([part.labels for part in parts]),
+            np.concatenate([part.indices for part in parts]),
+            np.concatenate([part.values for part in parts]),
+        )
+
+    def by_number(self) -> "_Rows":
+        order = np.argsort(self.numbers)
+        lengths = np.diff(self.indptr)[order]
+        indptr = np.concatenate(([0], np.cumsum(lengths)))
+        entries = np.repeat(self.indptr[:-1][order] - indptr[:-1], lengths) + np.arange(indptr[-1])
+        return _Rows(
+            self.numbers[order], indptr, self.labels[order], self.indices[entries],
+            self.values[entries],
+        )  # fmt: skip
+
+    def chunks(self) -> Iterable[codec.Chunk]:
+        """Yield chunks of the usual length; row numbers increase within each, as they must."""
+        first, n = 0, len(self.numbers)
+        falls = np.flatnonzero(np.diff(self.numbers) <= 0) + 1
+        while first < n:
+            full = np.searchsorted(self.indptr, self.indptr[first] + CHUNK_ENTRIES, "right") - 1
+            fall = falls[np.searchsorted(falls, first, "right") :][:1]
+            stop = min([max(int(full), first + 1), first + CHUNK_ENTRIES, n, *fall.tolist()])
+            yield self._chunk(first, stop)
+            first = stop
+
+    def _chunk(self, first: int, stop: int) -> codec.Chunk:
+        entries = slice(int(self.indptr[first]), int(self.indptr[stop]))
+        labels, values = self.labels[first:stop], self.values[entries]
+        return codec.Chunk(
+            self.numbers[first:stop].copy(),
+            np.diff(self.indptr[first : stop + 1]),
+            *_decimals(labels),
+            self.indices[entries].copy(),
+            *_decimals(values),
+        )
+
+
+def _decimals(numbers: NDArray[np.float64]) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
+    mantissa, exponent = np.empty(len(numbers), np.int64), np.empty(len(numbers), np.uint8)
+    to_decimals(numbers, _POWERS, mantissa, mantissa.view(np.float64), exponent)
+    return mantissa, exponent
+
+
+def read_block(block: BlockFile, manifest: Manifest) -> _Rows:
+    """Decode a block with its values as written, whatever training makes of them."""
+    block.check_digest()
+    return _Rows.joined([_decoded(block, chunk, manifest) for chunk in block.chunks()] or [_none()])
+
+
+def _none() -> _Rows:
+    empty = np.zeros(0)
+    return _Rows(empty.astype(int), np.zeros(1, int), empty, empty.astype(np.uint32), empty)
+
+
+def _decoded(block: BlockFile, chunk: StoredChunk, manifest: Manifest) -> _Rows:
+    n, nnz, base = chunk.rows, chunk.nnz, manifest.index_base
+    rows = _Rows(
+        np.empty(n, np.int64), np.zeros(n + 1, np.int64), np.empty(n),
+        np.empty(nnz, np.uint32), np.empty(nnz),
+    )  # fmt: skip
+    target = codec.Target(
+        0, rows.indptr[1:], rows.indices, rows.values, rows.labels, np.empty(n), rows.numbers
+    )
+    try:
+        codec.decode(chunk.data, target, manifest.n_features, base)
+    except (DamagedError, ValueError, *codec.DECODING_ERRORS) as error:
+        raise block.damaged(str(error)) from error
+    np.add(rows.indices, np.uint32(base), out=rows.indices)
+    return rows

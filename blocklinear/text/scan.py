@@ -1,0 +1,46 @@
+"""What is done to text and its numbers besides reading them (Numba, nogil)."""
+
+import numpy as np
+from numba import njit
+
+from blocklinear.text.words import address_of, marks_in_64
+
+RAW = 255
+"""Exponent that marks a mantissa holding the bits of a float64."""
+
+
+@njit(cache=True, nogil=True)
+def count_marks(buf):
+    """Return how many newlines and colons uint8[n] `buf` has: bounds for rows and entries."""
+    newlines = colons = np.uint64(0)
+    text, whole = address_of(buf), buf.shape[0] // 64 * 64
+    for p in range(0, whole, 64):
+        newlines += marks_in_64(text, np.uint64(p), 10)
+        colons += marks_in_64(text, np.uint64(p), 58)
+    for p in range(whole, buf.shape[0]):
+        newlines += np.uint64(buf[p] == 10)
+        colons += np.uint64(buf[p] == 58)
+    return np.int64(newlines), np.int64(colons)
+
+
+@njit(cache=True, nogil=True)
+def line_start(buf, p):
+    """Return the offset at which the line that `p` is in begins."""
+    while p > 0 and buf[p - 1] != 10:
+        p -= 1
+    return p
+
+
+@njit(cache=True, nogil=True)
+def to_doubles(mantissa, double, exponent, powers, out):
+    """Write the values of decimals: mantissa / 10**exponent, or the double where `RAW`.
+
+    Parameters
+    ----------
+    mantissa, double, exponent : int64[n], float64[n], uint8[n]    as `parse_lines` leaves them
+    powers : float64[23]      10**k
+    out : float64[n]          written
+    """
+    for k in range(mantissa.shape[0]):
+        e = exponent[k]
+        out[k] = double[k] if e == RAW else mantissa[k] / powers[e]

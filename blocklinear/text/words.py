@@ -1,0 +1,118 @@
+"""Bytes of text many at a time: what the tokenizer's fast path and the counting of marks stand on.
+
+Plain LLVM operations, which every target has; on the usual ones each is an instruction or two.
+They read memory by its address: an array handed from one compiled function to the next would have
+its references counted, atomically, at every call, which takes longer than reading a feature.
+
+Numba keeps a compiled kernel by the date of the kernel's own file: whoever changes something here
+must touch the files that use it.
+"""
+
+import numpy as np
+from llvmlite import ir
+from numba import config, types
+from numba.extending import intrinsic
+
+_BYTE, _WORD = ir.IntType(8), ir.IntType(64)
+
+
+def _load(builder, args, kind):
+    """Emit a load of `kind` at address + offset, aligned or not."""
+    place = builder.inttoptr(builder.add(args[0], args[1]), kind.as_pointer())
+    return builder.load(place, align=1)
+
+
+def _equal(builder, args, n, wanted):
+    """Emit which of n bytes at address + offset equal `wanted`: bit i of a uint64 for byte i."""
+    kind = ir.VectorType(_BYTE, n)
+    equal = builder.icmp_unsigned("==", _load(builder, args, kind), ir.Constant(kind, [wanted] * n))
+    return builder.zext(builder.bitcast(equal, ir.IntType(n)), _WORD)
+
+
+@intrinsic
+def address_of(typing, array):
+    """Return the address of the first element of an array, which must outlive its use."""
+
+    def generate(context, builder, signature, args):
+        data = context.make_array(signature.args[0])(context, builder, args[0]).data
+        return builder.ptrtoint(data, _WORD)
+
+    return types.uint64(array), generate
+
+
+@intrinsic
+def byte_at(typing, address, p):
+    """Return byte p, a uint64, of the memory at `address`."""
+
+    def generate(context, builder, signature, args):
+        return builder.zext(_load(builder, args, _BYTE), _WORD)
+
+    return types.uint64(types.uint64, types.uint64), generate
+
+
+@intrinsic
+def eight_bytes(typing, address, p):
+    """Return bytes p..p+7 of the memory at `address` as a uint64, the first of them lowest."""
+
+    def generate(context, builder, signature, args):
+        return _load(builder, args, _WORD)
+
+    return types.uint64(types.uint64, types.uint64), generate
+
+
+@intrinsic(prefer_literal=True)
+def marks_in_32(typing, address, p, mark):
+    """Return which of the bytes p..p+31 equal the literal `mark`: bit i of a uint64 for p + i."""
+    wanted = mark.literal_value
+
+    def generate(context, builder, signature, args):
+        return _equal(builder, args, 32, wanted)
+
+    return types.uint64(types.uint64, types.uint64, mark), generate
+
+
+@intrinsic(prefer_literal=True)
+def marks_in_64(typing, address, p, mark):
+    """Return how many of the bytes p..p+63 equal the literal `mark`."""
+    wanted = mark.literal_value
+
+    def generate(context, builder, signature, args):
+        return builder.ctpop(_equal(builder, args, 64, wanted))
+
+    return types.uint64(types.uint64, types.uint64, mark), generate
+
+
+@intrinsic
+def trailing_zeros(typing, x):
+    """Return how many low bits of `x`, a uint64, are 0; 64 if all are."""
+
+    def generate(context, builder, signature, args):
+        return builder.cttz(args[0], ir.Constant(ir.IntType(1), 0))
+
+    return types.uint64(types.uint64), generate
+
+
+if config.DISABLE_JIT:  # type: ignore[attr-defined]
+
+    def _address_of(array):
+        return array.view(np.uint8)
+
+    def _byte_at(address, p):
+        return np.uint64(address[int(p)])
+
+    def _eight_bytes(address, p):
+        return address[int(p) : int(p) + 8].view("<u8")[0]
+
+    def _marks_in_32(address, p, mark):
+        found = np.flatnonzero(address[int(p) : int(p) + 32] == mark)
+        return np.uint64(sum(1 << int(i) for i in found))
+
+    def _marks_in_64(address, p, mark):
+        return np.uint64(np.count_nonzero(address[int(p) : int(p) + 64] == mark))
+
+    def _trailing_zeros(x):
+        return np.uint64((int(x) & -int(x)).bit_length() - 1 if x else 64)
+
+    address_of, byte_at = _address_of, _byte_at  # type: ignore[assignment]
+    eight_bytes, trailing_zeros = _eight_bytes, _trailing_zeros  # type: ignore[assignment]
+    marks_in_32, marks_in_64 = _marks_in_32, _marks_in_64  # type: ignore[assignment]

@@ -1,0 +1,120 @@
+"""Rows that are still moving: kept in memory and swept again between visits.
+
+Near the optimum few rows decide: most alpha rest at a bound. Where loading is dear, those that move
+are worth more sweeps than the rest (selective block minimization, Chang and Roth, KDD 2011; dual
+cached loops, Matsushima et al., KDD 2012). A row is active when its last step in a visit changed
+its alpha and left it strictly inside its bounds.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from blocklinear.kernels.gather import gather_rows
+from blocklinear.store.groups import Group
+from blocklinear.store.manifest import Manifest
+
+ROW_BYTES = 96
+"""What an active row takes beside its entries: its numbers here, and while it is swept."""
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Some rows of a store, in the order of the store.
+
+    Attributes
+    ----------
+    positions : int64[n]      in the store
+    starts, stops : int64[n]  where the entries of a row are in `indices` and `values`
+    sq_norm, labels : float64[n]
+    indices : uint32[]
+    values : float64[] or float32[]
+    """
+
+    positions: NDArray[np.int64]
+    starts: NDArray[np.int64]
+    stops: NDArray[np.int64]
+    sq_norm: NDArray[np.float64]
+    labels: NDArray[np.float64]
+    indices: NDArray[np.uint32]
+    values: NDArray[np.floating]
+
+
+class ActiveRows:
+    """Active rows copied out of the groups that pass.
+
+    Every block has a region of its own, in proportion to its entries; what does not fit there is
+    left out, the rows that are worth least first. So what is kept never depends on other blocks.
+
+    Parameters
+    ----------
+    manifest : Manifest
+    capacity : int
+        Entries kept at most.
+    """
+
+    def __init__(self, manifest: Manifest, capacity: int) -> None:
+        sizes = np.array([block.nnz for block in manifest.blocks], np.float64)
+        shares = np.cumsum(sizes) / max(sizes.sum(), 1.0)
+        self._bounds = np.concatenate(([0], np.floor(shares * capacity))).astype(np.int64)
+        rows = [block.rows for block in manifest.blocks]
+        self._starts = np.concatenate(([0], np.cumsum(rows))).astype(np.int64)
+        self._indices = np.empty(capacity, np.uint32)
+        self._values = np.empty(capacity, manifest.dtype)
+        self._kept = [np.zeros((5, 0))] * len(manifest.blocks)
+
+    def replace(
+        self, group: Group, chosen: NDArray[np.int64], worth: NDArray[np.float64]
+    ) -> NDArray[np.int64]:
+        """Make the rows `chosen` of a group the active ones of its blocks; return those kept.
+
+        Parameters
+        ----------
+        group : Group
+        chosen : int64[k]     rows of the group, ascending
+        worth : float64[k]    which to prefer where there is no room for all
+        """
+        cuts = np.searchsorted(chosen, group.starts)
+        kept = []
+        for place, block in enumerate(group.blocks):
+            part = slice(cuts[place], cuts[place + 1])
+            kept.append(self._keep(group, place, block, chosen[part], worth[part]))
+        return np.concatenate(kept)
+
+    def _keep(
+        self,
+        group: Group,
+        place: int,
+        block: int,
+        rows: NDArray[np.int64],
+        worth: NDArray[np.float64],
+    ) -> NDArray[np.int64]:
+        begin, room = self._bounds[block], self._bounds[block + 1] - self._bounds[block]
+        lengths = group.indptr[rows + 1] - group.indptr[rows]
+        if lengths.sum() > room:
+            best = np.argsort(-worth, kind="stable")
+            fitting = best[np.cumsum(lengths[best]) <= room]
+            rows = rows[np.sort(fitting)]
+        starts, stops = np.empty(len(rows), np.int64), np.empty(len(rows), np.int64)
+        gather_rows(
+            group.indptr, group.indices, group.values, rows, int(begin), self._indices,
+            self._values, starts, stops,
+        )  # fmt: skip
+        positions = rows - group.starts[place] + self._starts[block]
+        numbers = (positions, starts, stops, group.sq_norm[rows], group.labels[rows])
+        self._kept[block] = np.stack([np.asarray(x, np.float64) for x in numbers])
+        return rows
+
+    def rows(self) -> Rows | None:
+        """Return all active rows, None if there are none."""
+        numbers = np.concatenate(self._kept, axis=1)
+        if not numbers.shape[1]:
+            return None
+        positions, starts, stops = (line.astype(np.int64) for line in numbers[:3])
+        return Rows(positions, starts, stops, numbers[3], numbers[4], self._indices, self._values)
+
+
+def split_sweeps(sweeps: int, part: int, parts: int) -> int:
+    """Return how many of the sweeps of an outer iteration follow its part `part` of `parts`."""
+    return (part + 1) * sweeps // parts - part * sweeps // parts

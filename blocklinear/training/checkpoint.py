@@ -1,0 +1,241 @@
+"""What a run needs to go on after a crash, committed with one rename.
+
+A run's folder holds ``checkpoint.json`` and two generations of array files, ``NAME.0`` and
+``NAME.1``. Saving writes and syncs the generation that the last checkpoint does not name, then
+replaces ``checkpoint.json``, which says which generation counts, how long each file is and its
+CRC-32. A crash at any moment leaves the last checkpoint whole. Short arrays are kept in the JSON
+itself, their numbers in hexadecimal.
+"""
+
+import hashlib
+import json
+import zlib
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from blocklinear.errors import DamagedError, storage_errors
+from blocklinear.store.files import (
+    atomic_write,
+    remove_files,
+    remove_temporaries,
+    write_durably,
+)
+
+FORMAT = 1
+NAME = "checkpoint.json"
+_PIECE = 1 << 20
+_SHORT = 64
+MAX_BYTES = 1 << 28
+
+LINES = {"alpha": np.float64, "preference": np.float32, "active": np.uint8}
+"""Arrays, by the first word of their name, with a line for each row of ``facts["blocks"]``."""
+
+Array = npt.NDArray[Any]
+Arrays = Mapping[str, Array]
+
+
+class Checkpoint:
+    """The checkpoint in a run's folder.
+
+    Attributes
+    ----------
+    facts : dict or None
+        What the last `save` was told, None if there is no checkpoint.
+
+    Raises
+    ------
+    DamagedError
+        If there is one and it is not what was written.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._files: dict[str, Any] = {}
+        self._generation = 1
+        self.facts: dict[str, Any] | None = None
+        path = folder / NAME
+        with storage_errors(path, "read"):
+            if not path.exists():
+                return
+            if path.stat().st_size > MAX_BYTES:
+                raise self._damaged("it is too long")
+            raw = path.read_bytes()
+        try:
+            outer = json.loads(raw)
+            body = outer["checkpoint"]
+            if outer["checksum"] != _checksum(body):
+                raise self._damaged("its checksum is wrong")
+            if body["format"] != FORMAT:
+                raise self._damaged(f"its format is {body['format']}, not {FORMAT}")
+            self._generation, self._files = body["generation"], body["files"]
+            self.facts = body["facts"]
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
+            raise self._damaged("it is not a checkpoint") from error
+
+    def _damaged(self, why: str) -> DamagedError:
+        return DamagedError(
+            f"{self._folder / NAME}: {why}", "train without --resume, which starts the run anew"
+        )
+
+    def _path(self, name: str, generation: int) -> Path:
+        return self._folder / f"{name}.{generation}"
+
+    def save(self, facts: dict[str, Any], arrays: Arrays) -> None:
+        """Replace the checkpoint.
+
+        Parameters
+        ----------
+        facts : dict
+            JSON.
+        arrays : mapping of str to array
+            In C order; each may be a map of a file.
+
+        Raises
+        ------
+        StorageError
+            If it cannot be written; the one before is intact then.
+        """
+        self._commit(facts, {name: [array] for name, array in arrays.items()})
+
+    def _commit(self, facts: dict[str, Any], arrays: Mapping[str, Sequence[Array]]) -> None:
+        """Replace the checkpoint; each array may come in parts."""
+        generation = 1 - self._generation
+        files = {name: self._write(name, generation, parts) for name, parts in arrays.items()}
+        body = {"format": FORMAT, "generation": generation, "files": files, "facts": facts}
+        with atomic_write(self._folder / NAME) as stream:
+            stream.write(json.dumps({"checksum": _checksum(body), "checkpoint": body}).encode())
+        self._generation, self._files, self.facts = generation, files, facts
+
+    def _write(self, name: str, generation: int, parts: Sequence[Array]) -> Any:
+        """Write an array, and return what the checkpoint is to say of it."""
+        if sum(part.size for part in parts) <= _SHORT:
+            return [float(x).hex() for part in parts for x in part.flat]
+        raw = map(_bytes_of, parts)
+        pieces = [part[at : at + _PIECE] for part in raw for at in range(0, len(part), _PIECE)]
+        write_durably(self._path(name, generation), pieces)
+        crc = 0
+        for piece in pieces:
+            crc = zlib.crc32(piece, crc)
+        return {"bytes": sum(map(len, pieces)), "crc": crc}
+
+    def load(self, arrays: Arrays) -> None:
+        """Fill arrays with what the checkpoint holds under their names.
+
+        Raises
+        ------
+        DamagedError
+            If a file is missing, of another length, or its checksum is wrong.
+        StorageError
+            If a file cannot be read.
+        """
+        for name, array in arrays.items():
+            path = self._path(name, self._generation)
+            expected = self._files.get(name)
+            if array.size <= _SHORT:
+                if not isinstance(expected, list) or len(expected) != array.size:
+                    raise self._damaged(f"its {name} does not have {array.size} numbers")
+                array[...] = np.reshape([float.fromhex(x) for x in expected], array.shape)
+                continue
+            if not isinstance(expected, dict) or expected["bytes"] != array.nbytes:
+                raise self._damaged(f"its {name} does not have {array.nbytes} bytes")
+            if not path.is_file() or path.stat().st_size != array.nbytes:
+                raise DamagedError(
+                    f"{path}: is missing or not {array.nbytes} bytes long",
+                    "train without --resume, which starts the run anew",
+                )
+            raw, crc = _bytes_of(array), 0
+            with storage_errors(path, "read"), open(path, "rb", buffering=0) as stream:
+                for at in range(0, len(raw), _PIECE):
+                    piece = raw[at : at + _PIECE]
+                    if stream.readinto(piece) != len(piece):
+                        raise DamagedError(f"{path}: became shorter while it was read")
+                    crc = zlib.crc32(piece, crc)
+            if crc != expected["crc"]:
+                raise DamagedError(
+                    f"{path}: its checksum is wrong",
+                    "train without --resume, which starts the run anew",
+                )
+
+    def keep_rows(self, blocks: Collection[str]) -> None:
+        """Forget all but the lines of rows of some of ``facts["blocks"]``.
+
+        What depends on the other rows goes too, as w does. Alpha is left, from which another run
+        may start; ``facts["warm_only"]`` says that this one cannot be resumed.
+
+        Raises
+        ------
+        DamagedError
+            If what is to be kept is not what was written.
+        StorageError
+        """
+        facts = self.facts or {}
+        n_rows = sum(rows for _, rows in facts["blocks"])
+        stops = np.cumsum([rows for _, rows in facts["blocks"]]).tolist()
+        kept = [
+            slice(stop - rows, stop)
+            for (name, rows), stop in zip(facts["blocks"], stops, strict=True)
+            if name in blocks
+        ]
+        lines: dict[str, list[Array]] = {}
+        for name in self._files:
+            dtype = LINES.get(name.partition("-")[0])
+            if dtype is None:
+                continue
+            array = self._mapped(name, np.dtype(dtype))
+            if n_rows == 0 or array.size % n_rows:
+                raise self._damaged(f"its {name} does not have a line for each of {n_rows} rows")
+            lines[name] = [array.reshape(n_rows, -1)[part] for part in kept]
+        left = [[name, rows] for name, rows in facts["blocks"] if name in blocks]
+        self._commit(facts | {"blocks": left, "warm_only": True}, lines)
+
+    def _mapped(self, name: str, dtype: np.dtype[Any]) -> Array:
+        """Return an array of the checkpoint, flat, mapped from its file if it has one."""
+        described = self._files[name]
+        if isinstance(described, list):
+            return np.array([float.fromhex(x) for x in described], dtype)
+        array = np.zeros(0, dtype)
+        path = self._path(name, self._generation)
+        if path.is_file() and path.stat().st_size == described["bytes"] > 0:
+            with storage_errors(path, "read"):
+                array = np.memmap(path, dtype, "r")
+        crc, raw = 0, _bytes_of(array)
+        for at in range(0, len(raw), _PIECE):
+            crc = zlib.crc32(raw[at : at + _PIECE], crc)
+        if (len(raw), crc) != (described["bytes"], described["crc"]):
+            raise self._damaged(f"its {name} is not what was written")
+        return array
+
+    def tidy(self) -> None:
+        """Delete every file of the run that this checkpoint does not need."""
+        needed = {NAME}
+        for name, described in self._files.items():
+            if isinstance(described, dict):
+                needed.add(self._path(name, self._generation).name)
+        remove_temporaries(self._folder)
+        remove_files(path for path in _files(self._folder) if path.name not in needed)
+
+
+def discard(folder: Path) -> None:
+    """Delete the checkpoint in a run's folder, whatever its state, then its array files."""
+    with storage_errors(folder, "clean"):
+        (folder / NAME).unlink(missing_ok=True)
+        remove_files(_files(folder))
+
+
+def _files(folder: Path) -> list[Path]:
+    """Return the files of arrays: of checkpoints of both generations, and scratch."""
+    return [path for kind in ("*.0", "*.1", "*.work") for path in folder.glob(kind)]
+
+
+def _bytes_of(array: npt.NDArray[Any]) -> memoryview:
+    """Return a view of the memory of an array in C order."""
+    return array.reshape(-1).view(np.uint8).data
+
+
+def _checksum(body: Any) -> str:
+    canonical = json.dumps(body, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(canonical.encode()).hexdigest()

@@ -1,0 +1,87 @@
+"""`gc`: what was removed from a store is deleted, from blocks and runs alike."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from blocklinear.errors import DamagedError
+from blocklinear.events import Listener, Warned, ignore
+from blocklinear.store.changes import AnyStore, changing, forget, sweep
+from blocklinear.store.manifest import Manifest
+from blocklinear.training.checkpoint import Checkpoint, discard
+
+
+@dataclass(frozen=True)
+class Collected:
+    """What was deleted: files of blocks that are no more, their bytes, and runs cut down."""
+
+    files: int
+    bytes: int
+    runs: int
+
+    def summary(self) -> str:
+        """Return it as a sentence."""
+        cut = f"; {self.runs} runs lost the rows that were removed" if self.runs else ""
+        return f"{self.files} files, {self.bytes} bytes deleted{cut}"
+
+
+def collect_garbage(store: AnyStore, listener: Listener = ignore) -> Collected:
+    """Delete what no longer belongs to a store.
+
+    These are blocks that were removed or merged, what killed commands left, and in runs the alpha
+    of removed rows with all that was computed from it. A run that loses rows can no longer be
+    resumed, but still be started from. When it was interrupted, doing it again finishes it.
+
+    Parameters
+    ----------
+    store : BlockStore or path
+    listener : callable
+        Told `Warned`.
+
+    Raises
+    ------
+    BusyError
+        If another process writes to the store or trains on it.
+    DamagedError
+        If it is no store, or its manifest is damaged.
+    StorageError
+        If something cannot be deleted.
+    """
+    with changing(store) as old:
+        followed: set[str] = set()
+        n_cut = 0
+        for folder in _runs(old.folder):
+            blocks, cut = _clean(folder, old.manifest, listener)
+            followed |= blocks
+            n_cut += cut
+        # only now: should this end here, the runs are cut down as often as it takes
+        files, n_bytes = sweep(forget(old, followed))
+    return Collected(files, n_bytes, n_cut)
+
+
+def _runs(folder: Path) -> Iterator[Path]:
+    runs = folder / "runs"
+    if runs.is_dir() and not runs.is_symlink():
+        yield from sorted(path for path in runs.iterdir() if path.is_dir())
+
+
+def _clean(folder: Path, manifest: Manifest, listener: Listener) -> tuple[set[str], bool]:
+    """Cut a run down to the rows there are; return its blocks, and whether it lost any."""
+    try:
+        checkpoint = Checkpoint(folder)
+        named = [name for name, _ in (checkpoint.facts or {"blocks": []})["blocks"]]
+        there = {block.name for block in manifest.blocks}
+        there |= {name for name, to in manifest.moved.items() if to[0] in there}
+        lost = not there.issuperset(named)
+        if lost and there.isdisjoint(named):
+            discard(folder)
+            return set(), True
+        if lost:
+            checkpoint.keep_rows(there)
+        checkpoint.tidy()
+    except (DamagedError, KeyError, TypeError, ValueError):
+        # it may hold rows that are to go, and nobody can read it
+        listener(Warned(f"{folder}: its checkpoint is damaged: it is deleted"))
+        discard(folder)
+        return set(), False
+    return set(named) & there, lost

@@ -1,0 +1,91 @@
+"""One number a row that outlives a visit, such as alpha: mapped from a file, not held in memory."""
+
+import mmap
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from blocklinear.errors import storage_errors
+from blocklinear.store.manifest import Manifest
+
+
+class RowArray:
+    """An array with a line for each row of a store, block after block, all zeros at first.
+
+    Its file is scratch: it is worked on in place and means nothing after a crash. A checkpoint
+    copies it.
+
+    Parameters
+    ----------
+    path : Path
+        The scratch file; what has that name is replaced.
+    manifest : Manifest
+        Says how many rows each block has.
+    dtype : numpy type
+    columns : int
+        Numbers a row; with 0 it is there, but keeps nothing.
+
+    Raises
+    ------
+    StorageError
+        If there is no space: it is allocated here, so that writing to the map cannot fail.
+    """
+
+    def __init__(
+        self, path: Path, manifest: Manifest, dtype: type[np.number] = np.float64, columns: int = 1
+    ) -> None:
+        rows = [block.rows for block in manifest.blocks]
+        self._starts = np.concatenate(([0], np.cumsum(rows))).astype(np.int64)
+        self._path = path
+        self._keeps = columns > 0
+        flat = _allocate(path, np.dtype(dtype), manifest.n_rows * columns)
+        self.all: npt.NDArray[Any] = (
+            flat if columns == 1 else flat.reshape(-1, columns) if columns else flat
+        )
+
+    def _slices(self, blocks: Sequence[int]) -> list[slice]:
+        return [slice(int(self._starts[b]), int(self._starts[b + 1])) for b in blocks]
+
+    def read(self, blocks: Sequence[int]) -> npt.NDArray[Any]:
+        """Return a copy of the lines of a group's rows."""
+        if not self._keeps:
+            return self.all
+        return np.concatenate([self.all[part] for part in self._slices(blocks)])
+
+    def write(self, blocks: Sequence[int], lines: npt.NDArray[Any]) -> None:
+        """Replace the lines of a group's rows."""
+        start = 0
+        for part in self._slices(blocks) if self._keeps else ():
+            length = part.stop - part.start
+            self.all[part] = lines[start : start + length]
+            start += length
+
+    def shape_of(self, n_rows: int) -> tuple[int, ...]:
+        """Return the shape that the lines of so many rows have here."""
+        return (n_rows, *self.all.shape[1:])
+
+    def rename(self, path: Path) -> None:
+        """Give the scratch file the place of another one."""
+        self._path = self._path.replace(path)
+
+    def discard(self) -> None:
+        """Delete the scratch file."""
+        self._path.unlink(missing_ok=True)
+
+
+def _allocate(path: Path, dtype: np.dtype[np.number], size: int) -> npt.NDArray[Any]:
+    """Return a zeroed array mapped from a new file at `path`."""
+    n_bytes = max(dtype.itemsize * size, 1)
+    with storage_errors(path, "allocate"):
+        path.unlink(missing_ok=True)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666)
+        try:
+            os.posix_fallocate(descriptor, 0, n_bytes)
+            mapped = mmap.mmap(descriptor, n_bytes)
+        finally:
+            os.close(descriptor)
+    return np.frombuffer(mapped, dtype, size)

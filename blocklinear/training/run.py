@@ -1,0 +1,314 @@
+"""One training run: what it has reached, saves and reports."""
+
+import contextlib
+import dataclasses
+import math
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from blocklinear.errors import InputError, StoppedError
+from blocklinear.events import Listener, OuterIteration, Visited
+from blocklinear.memory import anonymous_bytes
+from blocklinear.model.metrics import Score
+from blocklinear.options import TrainOptions
+from blocklinear.store.manifest import Manifest
+from blocklinear.store.prefetch import GroupLoader, Loaded
+from blocklinear.training.budget import MemoryPlan
+from blocklinear.training.certificate import Certificate, relative_gap
+from blocklinear.training.checkpoint import Checkpoint
+from blocklinear.training.descent import Abandoned
+from blocklinear.training.evaluation import HeldOut, worth
+from blocklinear.training.methods import Method
+from blocklinear.training.newton import Point
+from blocklinear.training.schedule import visits
+from blocklinear.training.stopping import Stopping
+
+Halt = Callable[[], bool]
+GRACE_S = 1.0
+"""A visit that a stop was asked for in may still take so long to end."""
+
+
+@dataclasses.dataclass
+class Times:
+    """What one outer iteration cost."""
+
+    load_s: float = 0.0
+    wait_s: float = 0.0
+    solve_s: float = 0.0
+    bytes_read: int = 0
+
+
+class Run:
+    """One training run: where it stands, and what it has learned.
+
+    Parameters
+    ----------
+    manifest : Manifest
+    options : TrainOptions
+    memory : MemoryPlan
+    method : Method
+        What is done on a visit.
+    held_out : HeldOut or None
+        Scores the model after each outer iteration.
+    folder : Path
+        Where checkpoints are kept.
+    listener, halt : callable
+        As for `train`.
+
+    Attributes
+    ----------
+    outer, done : int         the outer iteration, and how many of its visits are done
+    descended : int or None   outer iterations before Newton steps
+    """
+
+    def __init__(
+        self,
+        manifest: Manifest,
+        options: TrainOptions,
+        memory: MemoryPlan,
+        method: Method,
+        held_out: HeldOut | None,
+        folder: Path,
+        listener: Listener,
+        halt: Halt,
+    ) -> None:
+        self.manifest, self.options, self.memory = manifest, options, memory
+        self.method, self.held_out = method, held_out
+        self.listener, self.halt = listener, halt
+        self.stopping = Stopping(options)
+        self._best = method.current().copy() if options.patience else np.zeros(0)
+        self._best_at, self._best_worth = 0, -math.inf
+        self._checkpoint = Checkpoint(folder)
+        self._saved_at = time.monotonic()
+        self._asked_at: float | None = None
+        self._started = time.perf_counter()
+        self.outer = self.done = 0  # the outer iteration, and how many of its visits are done
+        self.descended: int | None = None  # outer iterations before Newton steps
+        self.times = Times()
+        self.typical_gap: float | None = None  # of several models, estimated
+
+    @property
+    def seconds(self) -> float:
+        """Since training began."""
+        return time.perf_counter() - self._started
+
+    def visits(self, outer: int) -> list[tuple[int, ...]]:
+        """Return the groups of an outer iteration, in order."""
+        return visits(self.options.seed, outer, len(self.manifest.blocks), self.memory.group)
+
+    def pass_over(self, loader: GroupLoader) -> Iterator[Loaded]:
+        """Yield all groups once, for what needs a pass of its own.
+
+        Newton steps always take the same order, so that a point evaluated again, after a resume,
+        has the same bits.
+
+        Raises
+        ------
+        Abandoned
+            If a stop was asked for between two groups.
+        """
+        order = self.visits((self.descended or self.outer) + 1)
+        for number, loaded in enumerate(loader.stream(order, order[0])):
+            if number and self.halt():
+                raise Abandoned
+            yield loaded
+
+    @contextlib.contextmanager
+    def saving(self) -> Iterator[None]:
+        """Save when a pass made meanwhile is abandoned: no more than that pass is lost."""
+        try:
+            yield
+        except Abandoned:
+            self.save()
+            raise
+
+    def iterate(self, loader: GroupLoader) -> None:
+        """Run the rest of an outer iteration, or the next one."""
+        todo = self.visits(max(self.outer, 1))
+        if self.outer == 0 or self.done == len(todo):
+            self.outer, self.done = self.outer + 1, 0
+            todo = self.visits(self.outer)
+            self.method.begin()
+        self.times = Times()
+        for loaded in loader.stream(todo[self.done :], self.visits(self.outer + 1)[0]):
+            started = time.perf_counter()
+            self.method.visit(loaded.group, self.outer, self.done, len(todo), self.overdue)
+            self.times.solve_s += time.perf_counter() - started
+            self.times.load_s += loaded.load_s
+            self.times.wait_s += loaded.wait_s
+            self.times.bytes_read += loaded.group.bytes_read if loaded.load_s else 0
+            self.done += 1
+            self.listener(Visited(self.outer, self.done, len(todo)))
+            if self.done < len(todo):
+                self.rest()
+
+    def overdue(self) -> bool:
+        """Say whether a stop was asked for so long ago that a visit is to be given up."""
+        if not self.halt():
+            return False
+        self._asked_at = self._asked_at or time.monotonic()
+        return time.monotonic() - self._asked_at >= GRACE_S
+
+    def rest(self) -> None:
+        """Save a checkpoint if one is due, or if a stop was asked for, which ends the run."""
+        halted = self.halt()
+        if halted or time.monotonic() - self._saved_at >= self.options.checkpoint_s:
+            self.save()
+        if halted:
+            raise Abandoned
+
+    def stopped(self) -> StoppedError:
+        """Return what to tell a caller that asked for a stop."""
+        if self._checkpoint.facts is None:
+            return StoppedError("stopped before there was anything to save")
+        return StoppedError(
+            f"stopped in outer iteration {self.outer}: a checkpoint is saved",
+            "give the same command with --resume to go on",
+        )
+
+    def _facts(self) -> dict[str, Any]:
+        return {
+            "course": self.options.course(),
+            "blocks": [[block.name, block.rows] for block in self.manifest.blocks],
+            "store": self.manifest.fingerprint,
+            "group": self.memory.group,
+            "active_entries": self.memory.active_entries,
+            "newton": self.memory.newton,
+            "outer": self.outer,
+            "done": self.done,
+            "descended": self.descended,
+            "stopping": self.stopping.state,
+            "method": self.method.state,
+            "best": [self._best_at, self._best_worth] if self._best_at else None,
+        }
+
+    @property
+    def _arrays(self) -> dict[str, Any]:
+        return self.method.arrays | ({"best": self._best} if self._best_at else {})
+
+    def save(self) -> None:
+        """Commit a checkpoint."""
+        self._checkpoint.save(self._facts(), self._arrays)
+        self._saved_at = time.monotonic()
+
+    def resume(self, facts: dict[str, Any], loader: GroupLoader) -> None:
+        """Go back to where a checkpoint was saved."""
+        if self.options.patience and facts["best"]:
+            self._best_at, self._best_worth = facts["best"]
+        self.method.state = facts["method"]
+        self._checkpoint.load(self._arrays)
+        self.outer, self.done = facts["outer"], facts["done"]
+        self.descended = facts["descended"]
+        self.stopping.state = facts["stopping"]
+        if len(self.visits(self.outer)) > 1:
+            self.method.restore(self.pass_over(loader))
+
+    def report(self) -> OuterIteration:
+        """Return what the outer iteration saw, and how the model scores."""
+        seen, times = self.method.estimate(), self.times
+        _check_finite(seen.primal, seen.dual)
+        self.typical_gap = seen.middle_gap
+        return self._scored(
+            OuterIteration(
+                outer=self.outer,
+                seconds=self.seconds,
+                load_s=times.load_s,
+                wait_s=times.wait_s,
+                solve_s=times.solve_s,
+                bytes_read=times.bytes_read,
+                dual=seen.dual,
+                primal=seen.primal,
+                gap=relative_gap(seen.primal, seen.dual) if seen.gap is None else seen.gap,
+                certified=False,
+                violation=seen.violation,
+                n_sv=seen.n_sv,
+                n_models=len(self.method),
+                steps=seen.steps,
+                rss_bytes=anonymous_bytes(),
+            )
+        )
+
+    def stepped(self, point: Point) -> OuterIteration:
+        """Return the report of a Newton step; its certificate needs no further pass."""
+        certificate = point.certificate
+        return self._scored(
+            OuterIteration(
+                outer=self.outer,
+                seconds=self.seconds,
+                load_s=0.0,
+                wait_s=0.0,
+                solve_s=0.0,
+                bytes_read=0,
+                dual=certificate.dual,
+                primal=certificate.primal,
+                gap=certificate.gap,
+                certified=True,
+                violation=float(np.abs(point.gradient).max(initial=0.0)),
+                n_sv=point.n_sv,
+                n_models=1,
+                steps=0,
+                rss_bytes=anonymous_bytes(),
+            )
+        )
+
+    def _scored(self, report: OuterIteration) -> OuterIteration:
+        if self.held_out is None:
+            return report
+        score = self.held_out.score(self.method.current(), self.method.bias)
+        if self.options.patience and worth(score) > self._best_worth:
+            self._best_worth, self._best_at = worth(score), self.outer
+            self._best[:] = self.method.current()
+        return _with_score(report, score)
+
+    def certified(self, report: OuterIteration, certificate: Certificate) -> OuterIteration:
+        """Return the report with the estimates replaced by what was proven, of the candidate."""
+        report = dataclasses.replace(
+            report,
+            primal=certificate.primal,
+            dual=certificate.dual,
+            gap=certificate.gap,
+            certified=True,
+            seconds=self.seconds,
+        )
+        if self.held_out is None:
+            return report
+        chosen = self.method.chosen(certificate)
+        return _with_score(report, self.held_out.score(chosen, self.method.bias))
+
+    @property
+    def out_of_patience(self) -> bool:
+        """Whether the score has not improved for too long."""
+        patience = self.options.patience
+        return patience is not None and self.outer - self._best_at >= patience
+
+    def certify(self, loader: GroupLoader) -> Certificate:
+        """Pass over the data once more, and say how good the better candidate is."""
+        certificate = self.method.certify(self.pass_over(loader))
+        _check_finite(certificate.primal, certificate.dual)
+        return certificate
+
+    def best(self, loader: GroupLoader) -> Certificate:
+        """Go back to the model that scored best, and certify it."""
+        self.save()  # now: a resume is to come to the same end
+        self.method.adopt(self._best)
+        return self.certify(loader)
+
+
+def _with_score(report: OuterIteration, score: Score) -> OuterIteration:
+    found = score.as_dict()
+    return dataclasses.replace(
+        report,
+        accuracy=found.get("accuracy"),
+        mean_squared_error=found.get("mean_squared_error"),
+    )
+
+
+def _check_finite(primal: float, dual: float) -> None:
+    if not (math.isfinite(primal) and math.isfinite(dual)):
+        raise InputError(
+            "the numbers overflowed: values or C are too large", "scale the data, or lower C"
+        )

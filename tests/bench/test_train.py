@@ -1,0 +1,82 @@
+import bz2
+import json
+
+import pytest
+
+from blocklinear import SplitOptions, TrainOptions, split, train
+from blocklinear.report.runlog import RunLog
+
+ROWS = "".join(f"{label} {1 + i}:{0.5 * label} 9:1\n" for i in range(6) for label in (3, 1, 3, 2))
+
+
+@pytest.fixture
+def rows(tmp_path):
+    path = tmp_path / "rows.svm.bz2"
+    path.write_bytes(bz2.compress(ROWS.encode()))
+    return path
+
+
+@pytest.fixture
+def text(measuring, rows, tmp_path):
+    return measuring.two_classes(rows, tmp_path / "text.svm")
+
+
+def test_the_largest_class_against_the_rest(measuring, rows, text, tmp_path):
+    labels = [line.split()[0] for line in text.read_text().splitlines()]
+    assert labels == ["+1", "-1"] * 12
+    by_class = measuring.two_classes(rows, tmp_path / "sorted.svm", by_class=True)
+    assert sorted(by_class.read_text().splitlines()) == sorted(text.read_text().splitlines())
+    assert [line[0] for line in by_class.read_text().splitlines()] == ["+"] * 12 + ["-"] * 12
+
+
+def test_the_objective_is_that_of_the_certificate(measuring, text, tmp_path):
+    model = train(split([text], tmp_path / "store"), TrainOptions(cost=2.0, max_outer=2))
+    model.save(tmp_path / "model")
+    primal = measuring.hinge_primal(tmp_path / "model", text, 2.0)
+    assert primal == pytest.approx(model.metadata["certificate"]["primal"], rel=1e-12)
+
+
+def test_what_outer_iterations_cost(measuring, bench_train, text, tmp_path):
+    store = split([text], tmp_path / "store", SplitOptions(blocks=4))
+    with RunLog(tmp_path / "log") as log:
+        train(store, TrainOptions(group=1, gap=1e-12, max_outer=4, selection="permute"), log)
+    events = measuring.logged(tmp_path / "log")
+    found = bench_train.outer_seconds(events)
+    uncertified = [event["outer"] for event in events if not event["certified"]]
+    assert [one["outer"] for one in found] == uncertified
+    total = sum(one["seconds"] for one in found)
+    assert total <= events[-1]["seconds"]
+    for one in found:
+        larger = max(one["load_s"], one["solve_s"])
+        assert one["ok"] == (one["seconds"] <= bench_train.OVERLAP * larger)
+
+
+def test_certified_gaps_are_true(bench_train, tmp_path, capsys):
+    assert bench_train.main(["gap", "--count", "10", "--out", str(tmp_path)]) == 0
+    assert "10 runs" in capsys.readouterr().out
+    figures = json.loads((tmp_path / "gap.json").read_text())
+    assert figures["wrong"] == []
+    assert {len(ratios) for ratios in figures["ratios"].values()} == {2}
+
+
+def test_selections_are_compared(bench_train, tmp_path, capsys):
+    options = ["--data", "heart_scale", "--cost", "1", "--gap", "0.01", "--time-limit", "60"]
+    assert bench_train.main(["selection", *options, "--out", str(tmp_path)]) == 0
+    assert "heart_scale  avsf" in capsys.readouterr().out
+    runs = json.loads((tmp_path / "selection.json").read_text())["runs"]
+    assert [run["reached"] for run in runs] == [True] * 4
+
+
+def test_groups_are_compared_with_memory(bench_train, text, tmp_path, capsys):
+    options = ["--blocks", "10", "--seeds", "1", "--gap", "0.01", "--out", str(tmp_path)]
+    assert bench_train.main(["regroup", str(text), *options]) in (0, 1)
+    assert "by class  permute" in capsys.readouterr().out
+    runs = json.loads((tmp_path / "regroup.json").read_text())["runs"]
+    assert {run["group"] for run in runs} >= {10, 1}  # random blocks may be empty
+
+
+@pytest.mark.parametrize("arguments", [[], ["unknown"], ["overlap", "s", "--memory", "much"]])
+def test_bad_usage(bench_train, arguments, capsys):
+    with pytest.raises(SystemExit, match="2"):
+        bench_train.main(arguments)
+    assert "usage:" in capsys.readouterr().err

@@ -1,0 +1,148 @@
+import json
+import subprocess
+import sys
+
+import pytest
+
+from blocklinear.store.files import Lock
+
+MORE = "1 1:0.5 9:1\n3 2:1\n"
+
+
+@pytest.fixture
+def more(tmp_path):
+    path = tmp_path / "more.svm"
+    path.write_text(MORE)
+    return path
+
+
+def info(cli, store):
+    return json.loads(cli("info", store, "--json").out)
+
+
+def test_add(cli, store, more):
+    done = cli("add", store, more, "-q")
+    assert (done.status, done.err) == (0, "warning: labels that the store did not have: 3\n")
+    assert done.out == "batch b2: 2 rows, 3 entries in 1 blocks; the store has 62 rows\n"
+    facts = info(cli, store)
+    assert (facts["rows"], facts["features"], facts["blocks"]) == (62, 9, 5)
+    assert [batch["name"] for batch in facts["batches"]] == ["b1", "b2"]
+    assert facts["batches"][1]["labels"] == [{"label": 1.0, "rows": 1}, {"label": 3.0, "rows": 1}]
+    assert facts["batches"][1]["sources"][0]["path"] == str(more)
+    assert cli("verify", store).status == 0
+
+
+def test_add_twice(cli, refused, store, more):
+    options = ["-q", "--batch", "monday", "--threads", 1, "--memory", "256M"]
+    assert cli("add", store, more, *options).status == 0
+    error = refused(5, "add", store, more, *options)
+    assert "batch monday of 2026-01-01T00:00:00Z" in error
+    assert "--allow-duplicate" in error
+    done = cli("add", store, more, "-q", "--allow-duplicate", "--blocks", 2)
+    assert done.out.startswith("batch b2: 2 rows, 3 entries in 2 blocks")
+
+
+def test_add_from_stdin(store, more):
+    command = [sys.executable, "-m", "blocklinear.cli.main", "add", str(store), "-"]
+    with open(more) as stdin:
+        done = subprocess.run(command, check=False, stdin=stdin, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "batch b2: 2 rows" in done.stdout
+
+
+def test_add_of_malformed_text(cli, refused, store, tmp_path):
+    path = tmp_path / "bad.svm"
+    path.write_text("1 1:1\nx\n")
+    before = info(cli, store)
+    assert refused(3, "add", store, path, "-q").startswith(f"blocklinear: {path}:2:1: ")
+    assert info(cli, store) == before
+    done = cli("add", store, path, "-q", "--on-error", "skip")
+    assert done.status == 0
+    assert "skipped-b2.txt" in done.err
+
+
+def test_add_of_another_index_base(refused, store, tmp_path):
+    path = tmp_path / "zero.svm"
+    path.write_text("1 0:1\n")
+    assert "--index-base 0" in refused(3, "add", store, path, "-q")
+    assert "index base of the store is 1" in refused(5, "add", store, path, "--index-base", 0)
+
+
+def test_remove(cli, refused, store, more):
+    assert cli("add", store, more, "-q").status == 0
+    done = cli("remove", store, "--batch", "b1")
+    assert done.status == 0
+    assert done.out.startswith("the store has 2 rows in 1 blocks; `blocklinear gc` frees ")
+    assert (info(cli, store)["rows"], info(cli, store)["removed_blocks"]) == (2, 4)
+    assert "4 removed blocks are still on disk" in cli("info", store).out
+    assert "there are b2" in refused(2, "remove", store, "--batch", "b1")
+    assert "--list" in refused(2, "remove", store, "--block", 0)
+    refused(3, "remove", store, "--batch", "b2")
+    refused(2, "remove", store)
+    done = cli("gc", store)
+    assert done.status == 0
+    assert done.out.startswith("4 files, ")
+    assert info(cli, store)["removed_blocks"] == 0
+
+
+def test_remove_blocks(cli, store):
+    assert cli("remove", store, "--block", 0, 2, "--block", 3).status == 0
+    assert info(cli, store)["batches"][0]["blocks"] == [1]
+
+
+def test_batches_are_listed(cli, store, more):
+    assert cli("add", store, more, "-q").status == 0
+    assert cli("remove", store, "--block", 1).status == 0
+    done = cli("remove", store, "--list")
+    first, second = done.out.splitlines()
+    assert first.startswith("b1  2026-01-01T00:00:00Z  ")
+    assert first.endswith("blocks 0, 2-3")
+    assert "  2 rows  " in second
+    assert second.endswith("  labels 1 (1 rows), 3 (1 rows)  blocks 4")
+    lines = cli("remove", store, "--list", "--json").out.splitlines()
+    assert [json.loads(line) for line in lines] == info(cli, store)["batches"]
+
+
+def test_compact(cli, refused, store, more):
+    assert cli("add", store, more, "-q").status == 0
+    assert cli("compact", store).out == "5 blocks became 2\n"
+    assert cli("compact", store, "--merge-batches", "all", "b1", "b2").out == "2 blocks became 1\n"
+    assert cli("compact", store, "--block-size", "1K").out == "1 blocks became 1\n"
+    assert [batch["name"] for batch in info(cli, store)["batches"]] == ["all"]
+    assert cli("verify", store).status == 0
+    refused(2, "compact", store, "--merge-batches", "all")
+    refused(2, "compact", store, "--merge-batches", "new", "old")
+    assert cli("gc", store).out.startswith("6 files, ")
+
+
+@pytest.mark.parametrize("command", ["add", "remove", "gc", "compact"])
+def test_a_second_writer(refused, store, more, command):
+    arguments = {"add": [more], "remove": ["--batch", "b1"]}.get(command, [])
+    with Lock(store / "lock"):
+        error = refused(8, command, store, *arguments)
+    assert f"{store}: another process is writing to it (pid " in error
+    assert "fix: wait until it ends" in error
+
+
+def test_nobody_changes_a_store_that_is_trained_on(refused, store):
+    """Training holds the lock, so that its blocks stay until it ends."""
+    from blocklinear import BlockStore, TrainOptions, train
+
+    statuses = []
+
+    def listen(event):
+        if not statuses:
+            statuses.append(8)
+            refused(8, "remove", store, "--block", 0)
+            refused(8, "gc", store)
+
+    train(BlockStore.open(store), TrainOptions(memory_bytes=1 << 30, group=1), listen)
+    assert statuses == [8]
+
+
+@pytest.mark.parametrize("command", ["add", "remove", "gc", "compact"])
+def test_what_is_no_store(refused, tmp_path, more, command):
+    arguments = {"add": [more], "remove": ["--batch", "b1"]}.get(command, [])
+    assert "not a store" in refused(4, command, tmp_path, *arguments)
+    assert "not a store" in refused(4, command, more, *arguments)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["more.svm"]

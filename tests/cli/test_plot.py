@@ -1,0 +1,59 @@
+import importlib.util
+import sys
+
+import pytest
+
+needs_matplotlib = pytest.mark.skipif(
+    importlib.util.find_spec("matplotlib") is None, reason="matplotlib is not installed"
+)
+
+
+@pytest.fixture
+def logs(cli, store, rows, tmp_path):
+    """Logs of two runs, one of them scored."""
+    paths = [tmp_path / "plain.jsonl", tmp_path / "scored.jsonl"]
+    for path, options in zip(paths, ([], ["--eval", rows]), strict=True):
+        model = tmp_path / "model"
+        assert cli("train", store, model, "-q", "--log", path, *options).status == 0
+    return paths
+
+
+@needs_matplotlib
+@pytest.mark.parametrize("quantity", [[], ["--quantity", "primal"]], ids=str)
+def test_draws_logs_of_real_runs(cli, logs, tmp_path, quantity):
+    done = cli("plot", *logs, "-o", tmp_path / "figure.svg", *quantity)
+    assert (done.status, done.out, done.err) == (0, "", "")
+    drawn = (tmp_path / "figure.svg").read_text()
+    for text in ("plain", "scored", "held-out accuracy"):
+        assert text in drawn
+
+
+@needs_matplotlib
+def test_replaces_a_figure(cli, logs, tmp_path):
+    figure = tmp_path / "figure.png"
+    figure.write_text("old")
+    assert cli("plot", logs[0], "--output", figure).status == 0
+    assert figure.read_bytes().startswith(b"\x89PNG")
+
+
+def test_without_matplotlib(refused, logs, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    said = refused(2, "plot", logs[0], "-o", tmp_path / "figure.png")
+    assert "pip install 'blocklinear[plot]'" in said
+
+
+def test_what_cannot_be_drawn(refused, rows, logs, tmp_path):
+    assert "is not a line of a run log" in refused(3, "plot", rows, "-o", tmp_path / "f.png")
+    assert "read failed" in refused(6, "plot", tmp_path / "none", "-o", tmp_path / "f.png")
+    assert ".png nor .svg" in refused(2, "plot", logs[0], "-o", tmp_path / "f.gif")
+
+
+@needs_matplotlib
+def test_a_folder_that_is_not_there(refused, logs, tmp_path):
+    assert "none" in refused(6, "plot", logs[0], "-o", tmp_path / "none" / "f.png")
+
+
+def test_a_figure_must_be_named(cli, logs):
+    done = cli("plot", logs[0])
+    assert (done.status, done.out) == (2, "")
+    assert "-o/--output" in done.err

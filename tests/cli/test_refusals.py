@@ -1,0 +1,210 @@
+"""Arguments that would do harm, or mean something else another day."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from blocklinear.cli import compiling
+from blocklinear.errors import UsageError
+from blocklinear.events import Warned
+from blocklinear.report.runlog import RunLog
+
+
+@pytest.fixture
+def model(tmp_path):
+    path = tmp_path / "model"
+    path.write_text(
+        "solver_type L2R_L2LOSS_SVC_DUAL\nnr_class 2\nlabel 1 -1\nnr_feature 3\nbias -1\n"
+        "w\n0.5\n-0.5\n0\n"
+    )
+    return path
+
+
+# options are given by their whole names
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["split", "a", "b", "--mem", "1G"], ["check", "a", "--js"], ["info", "a", "--j"],
+     ["predict", "a", "b", "c", "--dec"], ["train", "a", "b", "--max-out", "3"], ["--vers"]],
+)  # fmt: skip
+def test_no_abbreviations(arguments, cli):
+    done = cli(*arguments)
+    assert done.status == 2
+    assert "usage:" in done.err
+
+
+# standard output is not a file
+
+
+def test_a_store_is_a_folder(refused, rows, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert "it cannot go to standard output" in refused(2, "split", rows, "-")
+    assert not os.path.exists("-")
+
+
+def test_a_model_is_a_file(refused, model, store, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    said = "a model cannot go to standard output"
+    assert said in refused(2, "convert", model, "-", "--to", "native")
+    assert said in refused(2, "train", store, "-")
+    assert not os.path.exists("-")
+
+
+# logs
+
+
+def test_a_log_goes_on(tmp_path):
+    path = tmp_path / "log"
+    for message in ("one", "two"):
+        with RunLog(path) as log:
+            log(Warned(message))
+    with open(path, "a") as stream:
+        stream.write('{"event": "warn')  # a crash
+    with RunLog(path) as log:
+        log(Warned("three"))
+    lines = path.read_text().splitlines()
+    assert [json.loads(line)["message"] for line in lines if line.endswith("}")] == [
+        "one", "two", "three",
+    ]  # fmt: skip
+
+
+def test_a_log_replaces_nothing(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    data = tmp_path / "data.svm"
+    data.write_text("1 1:1\n")
+    with pytest.raises(UsageError, match="exists and is not a log"):
+        RunLog(data)
+    with pytest.raises(UsageError, match="not for the log"):
+        RunLog("-")
+    assert data.read_text() == "1 1:1\n"
+    assert os.listdir(tmp_path) == ["data.svm"]
+
+
+# a store whose blocks lie elsewhere
+
+
+@pytest.mark.parametrize("command", ["info", "verify"])
+def test_a_linked_folder_of_blocks(command, refused, store, tmp_path):
+    (store / "blocks").rename(tmp_path / "elsewhere")
+    (store / "blocks").symlink_to(tmp_path / "elsewhere")
+    assert "blocks: is a link" in refused(4, command, store)
+
+
+# compiled code
+
+
+def test_without_a_place_for_compiled_code(tmp_path, rows, monkeypatch):
+    monkeypatch.setattr(compiling, "_cache_folders", lambda: [])
+    program = (
+        "import sys; from blocklinear.cli import compiling, main; "
+        "compiling._cache_folders = lambda: []; sys.exit(main.main())"
+    )
+    environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path / "cache")}
+    command = [sys.executable, "-c", program, "check", str(rows)]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=200)
+    assert (done.returncode, "Traceback" in done.stderr) == (0, False)
+    assert done.stderr.count("warning: compiled code cannot be kept") == 1
+    assert not (tmp_path / "cache").exists()
+
+
+def test_where_compiled_code_may_be_kept(tmp_path, monkeypatch):
+    monkeypatch.setattr(os, "access", lambda path, mode: "closed" not in str(path))
+    (tmp_path / "closed").mkdir()
+    (tmp_path / "file").touch()
+    assert compiling._can_be_made(tmp_path)
+    assert compiling._can_be_made(tmp_path / "new" / "folder")
+    assert not compiling._can_be_made(tmp_path / "closed")
+    assert not compiling._can_be_made(tmp_path / "closed" / "new")
+    assert not compiling._can_be_made(tmp_path / "file")
+
+
+# predictions
+
+
+def test_unknown_features_are_counted_or_refused(cli, refused, model, tmp_path):
+    path, output = tmp_path / "new.svm", tmp_path / "out"
+    path.write_text("1 1:1\n-1 2:1 4:7 5:1\n1\n")
+    done = cli("predict", path, model, output)
+    assert done.status == 0
+    assert "2 values of features that the model does not know: ignored" in done.err
+    assert output.read_text() == "1\n-1\n-1\n"
+    output.unlink()
+    err = refused(3, "predict", path, model, output, "--strict")
+    assert f"{path}:2:8: index 4 is not one of the 3 features of the model" in err
+    assert not output.exists()
+    path.write_text("1 1:1\n-1 2:1 3:7\n5\n")
+    done = cli("predict", path, model, output, "--strict")
+    assert (done.status, output.read_text()) == (0, "1\n-1\n-1\n")
+    assert "1 rows have a label that the model does not know" in done.err
+
+
+def test_rows_to_predict_may_be_cut(cli, refused, model, tmp_path):
+    path, output = tmp_path / "new.svm", tmp_path / "out"
+    path.write_text("1 1:1\n-1 2:1")
+    done = cli("predict", path, model, output)
+    assert (done.status, output.read_text()) == (0, "1\n-1\n")
+    assert "warning: " in done.err
+    assert "no newline at the end: the last line may be cut short" in done.err
+    output.unlink()
+    assert "no newline" in refused(3, "predict", path, model, output, "--require-final-newline")
+    path.write_text("1 1:1\n")
+    assert "1 rows, not the 2" in refused(3, "predict", path, model, output, "--expect-rows", 2)
+    assert not output.exists()
+
+
+def test_no_rows_to_predict(cli, model, tmp_path):
+    path, output = tmp_path / "none.svm", tmp_path / "out"
+    path.write_text("# nothing\n")
+    done = cli("predict", path, model, output)
+    assert (done.status, output.read_text()) == (0, "")
+    assert f"warning: {path}: no rows" in done.err
+
+
+def test_rows_in_another_base(refused, model, tmp_path):
+    path, output = tmp_path / "zero.svm", tmp_path / "out"
+    path.write_text("1 0:1\n")
+    assert "index 0 is below the index base" in refused(3, "predict", path, model, output)
+
+
+def test_a_reader_of_predictions_that_went_away(model, tmp_path):
+    path = tmp_path / "many.svm"
+    path.write_text("1 1:1\n" * 200_000)
+    program = f"{sys.executable} -m blocklinear.cli.main predict {path} {model} -"
+    shell = f"{program} | head -1; echo ${{PIPESTATUS[0]}}"
+    for unbuffered in ("", "1"):
+        environment = os.environ | {"PYTHONUNBUFFERED": unbuffered}
+        command = ["bash", "-c", shell]
+        done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=100)
+        assert (done.stdout, done.stderr) == ("1\n141\n", "")
+
+
+# labels that are no classes
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("1.5 1:1\n-1 2:1\n", "label 1.5 is not an integer"),
+        ("1 1:1\n1 2:1\n", "all rows have the one label 1"),
+        ("".join(f"{k} 1:1\n" for k in range(10_001)), "more than 10000 distinct labels"),
+    ],
+)
+def test_labels_that_are_no_classes(text, said, cli, refused, tmp_path):
+    path, store = tmp_path / "data.svm", tmp_path / "store"
+    path.write_text(text)
+    assert cli("split", path, store, "-q").status == 0  # labels are stored as read
+    assert said in refused(3, "train", store, tmp_path / "model", "-s", 3)
+    assert not (tmp_path / "model").exists()
+
+
+def test_a_large_label_is_a_class_like_another(cli, tmp_path):
+    path, store, model = tmp_path / "data.svm", tmp_path / "store", tmp_path / "model"
+    path.write_text("1e10 1:1\n-1 2:1\n")
+    assert cli("split", path, store, "-q").status == 0
+    assert cli("train", store, model, "-q").status == 0
+    assert cli("predict", path, model, tmp_path / "out").status == 0
+    assert (tmp_path / "out").read_text() == "10000000000\n-1\n"

@@ -1,0 +1,455 @@
+import subprocess
+from dataclasses import dataclass, replace
+
+import numba
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from liblinear import liblinear_program
+
+from blocklinear.kernels import crammer_singer as cs
+
+INTERPRETED = numba.config.DISABLE_JIT
+MANY_CLASSES = 40 if INTERPRETED else 1000
+
+
+# -- the reference: dense, one line per equation of Fan, appendix E, independent of the kernels; X
+#    has the bias feature as its last column
+
+
+def unlike(label, K):
+    """e_i^m of Eq. 14."""
+    return (label[:, None] != np.arange(K)).astype(float)
+
+
+def losses(X, label, W):
+    """max_m (e_i^m - (w_{y_i} - w_m)' x_i), Eq. 14."""
+    scores = X @ W
+    own = scores[np.arange(len(label)), label]
+    return (unlike(label, W.shape[1]) + scores - own[:, None]).max(1)
+
+
+def primal_value(X, label, cost, W):
+    """Eq. 14."""
+    return 0.5 * (W**2).sum() + cost @ losses(X, label, W)
+
+
+def dual_value(X, label, alpha):
+    """Eq. 15, negated."""
+    return -0.5 * ((X.T @ alpha) ** 2).sum() - (unlike(label, alpha.shape[1]) * alpha).sum()
+
+
+def bounds(cost, label, K):
+    """C_{y_i}^m, Eq. 17."""
+    return cost[:, None] * (1 - unlike(label, K))
+
+
+def row_minimum(A, B, upper, total=0.0):
+    """Eq. 18 by bisection for beta of Eqs. 21 and 28."""
+    low, high = B.min() - A * (1 + abs(total)), B.max() + A * (1 + abs(total) + abs(upper).max())
+    for _ in range(200):
+        beta = (low + high) / 2
+        a = np.minimum(upper, (beta - B) / A)
+        low, high = (beta, high) if a.sum() < total else (low, beta)
+    return a
+
+
+def visit(X, label, cost, alpha, i):
+    """Return the new alpha_i, the violation of Eq. 35 and C_i times the loss before."""
+    K, y, W = alpha.shape[1], label[i], X.T @ alpha
+    upper = bounds(cost, label, K)[i]
+    G = W.T @ X[i] + unlike(label, K)[i]
+    violation = G.max() - G[alpha[i] < upper].min()
+    A = X[i] @ X[i]
+    if A > 0:
+        new = row_minimum(A, G - A * alpha[i], upper)
+    else:  # of all solutions the one next to the old alpha_i
+        new, other = upper.copy(), np.arange(K) != y
+        new[other] = row_minimum(1.0, -alpha[i, other], np.zeros(K - 1), -cost[i])
+    return new, violation, cost[i] * (G.max() - G[y])
+
+
+# -- problems
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Random rows, sparse for the kernels and dense for the reference."""
+
+    rows: np.ndarray  # dense, as the kernels see it: without bias
+    label: np.ndarray
+    cost: np.ndarray
+    K: int
+    bias: float = 0.0
+
+    @property
+    def X(self):
+        return np.column_stack([self.rows.astype(float), np.full(len(self.rows), self.bias)])
+
+    @property
+    def csr(self):
+        indptr = np.concatenate(([0], np.cumsum((self.rows != 0).sum(1)))).astype(np.int64)
+        _, columns = np.nonzero(self.rows)
+        return indptr, columns.astype(np.uint32), self.rows[self.rows != 0]
+
+    @property
+    def scratch(self):
+        return np.full((cs.N_SCRATCH, self.K), np.nan), np.full(self.K, -1)
+
+    def feasible(self, rng):
+        """Return an alpha with all kinds of rows: zero, at the upper bound, between."""
+        n, y = len(self.label), np.arange(len(self.label))
+        share = rng.random((n, self.K)) * (rng.random((n, self.K)) < 0.6)
+        share[y, self.label] = 0
+        total = share.sum(1)
+        scale = np.where(total > 0, rng.choice([0, 0.5, 1], n) / np.where(total > 0, total, 1), 0)
+        alpha = -share * (scale * self.cost)[:, None]
+        alpha[y, self.label] = np.minimum(-alpha.sum(1), self.cost)
+        full = alpha[y, self.label] > 0.99 * self.cost
+        alpha[full, self.label[full]] = self.cost[full]
+        return alpha
+
+    def epoch(self, order, alpha, W, active=None):
+        """Run the kernel, which must stay inside what it may write."""
+        touch = np.array([-np.inf, 0.0])
+        if active is None:
+            active = np.empty((0, self.K), np.int32), np.empty(0, np.int32)
+        sq_norm = (self.rows.astype(float) ** 2).sum(1)
+        indptr, *entries = self.csr
+        cs.cs_epoch(
+            indptr[:-1], indptr[1:], *entries, sq_norm, self.label, self.cost,
+            np.asarray(order, np.int64), self.bias, alpha, W, *active, *self.scratch, touch,
+        )  # fmt: skip
+        return touch
+
+    def gap(self, W, average, alpha):
+        """Return the relative gap by the kernels alone, and check it against the formulas."""
+        recomputed, loss, terms = np.zeros_like(W), np.zeros(2), np.zeros(cs.N_TERMS)
+        cs.cs_certify_rows(
+            *self.csr, self.label, self.cost, self.bias, alpha, W, average, recomputed,
+            *self.scratch, loss,
+        )  # fmt: skip
+        cs.cs_add_dual_terms(self.label, alpha, terms)
+        dual = terms[cs.DUAL] - 0.5 * (recomputed**2).sum()
+        primal = 0.5 * (W**2).sum() + loss[0]
+        close(dual, dual_value(self.X, self.label, alpha))
+        close(primal, primal_value(self.X, self.label, self.cost, W))
+        return (primal - dual) / primal
+
+
+def random_rows(rng, n, d, density=0.5, dtype=np.float64):
+    return (rng.normal(size=(n, d)) * (rng.random((n, d)) < density)).astype(dtype)
+
+
+def random_problem(seed, n, d, K, bias=0.0, dtype=np.float64):
+    """Rows around one centre a class, some of them empty or left out."""
+    rng = np.random.default_rng(seed)
+    label = rng.integers(0, K, n).astype(np.int32)
+    rows = random_rows(rng, n, d, dtype=dtype) + rng.normal(size=(K, d))[label]
+    rows = (rows * (rng.random((n, d)) < 0.5)).astype(dtype)
+    rows[::17] = 0
+    cost = rng.choice([0.0, 0.1, 1.0, 3.0], n)
+    return Problem(rows, label, cost, K, bias)
+
+
+@st.composite
+def problems(draw):
+    n, d, K = draw(st.integers(0, 6)), draw(st.integers(1, 9)), draw(st.integers(2, 6))
+    rng = np.random.default_rng(draw(st.integers(0, 2**32)))
+    rows = random_rows(rng, n, d, draw(st.floats(0, 1)), draw(st.sampled_from(["f8", "f4"])))
+    label = rng.integers(0, K, n).astype(np.int32)
+    cost = rng.choice([0.0, 0.01, 0.5, 1.0, 8.0], n)
+    p = Problem(rows, label, cost, K, draw(st.sampled_from([0.0, 1.0, 0.3])))
+    return p, p.feasible(rng), rng
+
+
+def zeros(p):
+    return np.zeros((len(p.label), p.K)), np.zeros((p.rows.shape[1] + 1, p.K))
+
+
+def all_active(p):
+    active = np.full((len(p.label), p.K), -1, np.int32), np.zeros(len(p.label), np.int32)
+    cs.cs_reset_active(p.label, *active)
+    return active
+
+
+def assert_feasible(p, alpha):
+    assert (alpha <= bounds(p.cost, p.label, p.K)).all()
+    assert (abs(alpha.sum(1)) <= 1e-14 * p.K * p.cost).all()
+
+
+def close(got, expected):
+    np.testing.assert_allclose(got, expected, rtol=1e-8, atol=1e-9)
+
+
+# -- one visit
+
+
+@settings(max_examples=200, deadline=None)
+@given(drawn=problems())
+def test_each_visit_solves_the_row_as_the_reference_does(drawn):
+    p, alpha, rng = drawn
+    W = p.X.T @ alpha
+    order = rng.permutation(np.tile(np.arange(len(p.label)), 3))
+    start, whole = (alpha.copy(), W.copy()), [-np.inf, 0.0]
+    for i in order:
+        before = alpha.copy(), W.copy()
+        touch = p.epoch([i], alpha, W)
+        if p.cost[i] == 0:
+            assert touch.tolist() == [-np.inf, 0]
+            assert all((a == b).all() for a, b in zip(before, (alpha, W), strict=True))
+            continue
+        expected, violation, loss = visit(p.X, p.label, p.cost, before[0], i)
+        close(alpha[i], expected)
+        close(W, p.X.T @ alpha)
+        close(touch, [violation, loss])
+        others = np.arange(len(p.label)) != i
+        assert (alpha[others] == before[0][others]).all()
+        assert_feasible(p, alpha)
+        whole = [max(whole[0], touch[0]), whole[1] + touch[1]]
+    assert p.epoch(order, *start).tolist() == whole
+    assert start[0].tobytes() == alpha.tobytes()
+    assert start[1].tobytes() == W.tobytes()
+
+
+@settings(max_examples=60, deadline=None)
+@given(drawn=problems())
+def test_an_epoch_never_lowers_the_dual(drawn):
+    p, alpha, rng = drawn
+    before = dual_value(p.X, p.label, alpha)
+    p.epoch(rng.permutation(len(p.label)), alpha, p.X.T @ alpha)
+    assert dual_value(p.X, p.label, alpha) >= before - 1e-9 * (1 + abs(before))
+
+
+@settings(max_examples=100, deadline=None)
+@given(seed=st.integers(0, 2**32), K=st.integers(2, 60), spread=st.floats(0.01, 100))
+def test_many_classes_compete_for_a_row(seed, K, spread):
+    """Ties, and any number of classes with an alpha below the bound."""
+    rng = np.random.default_rng(seed)
+    rows, label = rng.normal(size=(1, 3)), rng.integers(0, K, 1).astype(np.int32)
+    p = Problem(rows, label, np.array([2.0]), K)
+    W = (rng.normal(size=(4, K)) * spread).round(rng.integers(0, 3))
+    alpha, D = p.feasible(rng), W.copy()
+    A, G = (p.X @ p.X.T).item(), (p.X @ W)[0] + unlike(label, K)[0]
+    p.epoch([0], alpha, W)
+    a = row_minimum(A, G - A * (alpha[0] - (W - D)[0] / rows[0, 0]), bounds(p.cost, label, K)[0])
+    np.testing.assert_allclose(alpha[0], a, rtol=1e-7, atol=1e-9)
+
+
+def test_only_classes_whose_alpha_changes_are_written():
+    rng = np.random.default_rng(0)
+    p = Problem(rng.normal(size=(1, 5)), np.array([3], np.int32), np.ones(1), 12)
+    W = rng.normal(size=(6, 12)) * 3
+    alpha, before = zeros(p)[0], W.copy()
+    p.epoch([0], alpha, W)
+    changed = alpha[0] != 0
+    assert 2 <= changed.sum() < 4
+    assert (W[:5, changed] != before[:5, changed]).all()
+    assert W[:, ~changed].tobytes() == before[:, ~changed].tobytes()
+    assert W[5].tobytes() == before[5].tobytes()  # no bias
+
+
+@pytest.mark.parametrize("size", [1e-200, 1e-120, 1e-9, 1.0, 1e9, 1e100])
+def test_rows_of_any_size_stay_feasible(size):
+    """B - A alpha loses A alpha for small rows: Algorithm 2 as written ends with a sum of C."""
+    p = random_problem(1, 40, 5, 7)
+    p = replace(p, rows=p.rows * size)
+    alpha, W = zeros(p)
+    for _ in range(20):
+        p.epoch(range(40), alpha, W)
+    assert_feasible(p, alpha)
+
+
+@pytest.mark.parametrize("bias", [0.0, 1.0])
+def test_many_classes(bias):
+    """W = 0 makes all other classes equal at first: none may be forgotten."""
+    p = random_problem(2, 30, 6, MANY_CLASSES, bias)
+    alpha, W = zeros(p)
+    p.epoch(range(1), alpha, W)
+    for _ in range(5):
+        p.epoch(range(30), alpha, W)
+    assert_feasible(p, alpha)
+    close(W, p.X.T @ alpha)
+
+
+# -- dual terms and certificate
+
+
+@settings(max_examples=60, deadline=None)
+@given(drawn=problems())
+def test_terms_are_added_and_the_dual_is_below_any_primal(drawn):
+    p, alpha, rng = drawn
+    W, average = rng.normal(size=(2, p.rows.shape[1] + 1, p.K))
+    start = rng.normal(size=W.shape)
+    recomputed, loss, terms = start.copy(), np.array([1.0, 2.0]), np.array([3.0, 4.0])
+    cs.cs_certify_rows(
+        *p.csr, p.label, p.cost, p.bias, alpha, W, average, recomputed, *p.scratch, loss
+    )
+    cs.cs_add_dual_terms(p.label, alpha, terms)
+    close(recomputed, start + p.X.T @ alpha)
+    for V, lost in ((W, loss[0] - 1), (average, loss[1] - 2)):
+        close(0.5 * (V**2).sum() + lost, primal_value(p.X, p.label, p.cost, V))
+    dual = terms[0] - 3 - 0.5 * ((p.X.T @ alpha) ** 2).sum()
+    close(dual, dual_value(p.X, p.label, alpha))
+    assert terms[1] - 4 == (alpha != 0).any(1).sum()
+    for V in (W, average, p.X.T @ alpha, np.zeros_like(W)):
+        assert primal_value(p.X, p.label, p.cost, V) >= dual - 1e-9
+
+
+# -- the optimum
+
+
+def solve(p, epochs, shrink_for=0, tolerance=0.0):
+    """Run epochs, each `shrink_for` of them from all classes, until none violates."""
+    alpha, W = zeros(p)
+    rng = np.random.default_rng(0)
+    active = all_active(p) if shrink_for else None
+    for epoch in range(epochs):
+        full = not shrink_for or epoch % shrink_for == 0
+        if shrink_for and full:
+            active[1][:] = p.K
+        touch = p.epoch(rng.permutation(len(p.label)), alpha, W, active)
+        if full and touch[cs.VIOLATION] <= tolerance:
+            break
+    return alpha, W, touch, active
+
+
+CASES = [(2, 0.0, "f8"), (3, 1.0, "f8"), (10, 0.0, "f8"), (10, 0.5, "f4"), (3, 0.0, "f4")]
+
+
+@pytest.mark.parametrize("shrink_for", [0, 5])
+@pytest.mark.parametrize(("K", "bias", "dtype"), CASES)
+def test_the_gap_closes(K, bias, dtype, shrink_for):
+    n = 30 if INTERPRETED else 200
+    p = random_problem(K, n, 8, K, bias, dtype)
+    alpha, W, touch, _ = solve(p, 3_000 if INTERPRETED else 20_000, shrink_for, 1e-9)
+    assert_feasible(p, alpha)
+    recomputed = p.X.T @ alpha
+    np.testing.assert_allclose(W, recomputed, rtol=0, atol=1e-10)
+    gap = p.gap(W, recomputed, alpha)
+    assert -1e-12 <= gap <= 1e-8
+    assert touch[cs.VIOLATION] <= 1e-9
+    close(touch[cs.LOSS], p.cost @ losses(p.X, p.label, W))  # all classes were active
+
+
+def test_empty_rows_alone():
+    """Each loses 1 under any W, and the dual says so after one visit."""
+    p = Problem(np.zeros((4, 3)), np.arange(4, dtype=np.int32), np.array([1.0, 0, 2, 3]), 5)
+    alpha, W = zeros(p)
+    assert p.epoch(range(4), alpha, W).tolist() == [1, 6]
+    assert p.epoch(range(4), alpha, W).tolist() == [0, 6]
+    assert_feasible(p, alpha)
+    assert p.gap(W, W, alpha) == pytest.approx(0, abs=1e-15)
+
+
+def test_rows_of_cost_zero_are_as_good_as_absent():
+    p = random_problem(5, 60, 6, 4, 1.0)
+    kept = p.cost > 0
+    assert 0 < kept.sum() < 60
+    alpha, W = zeros(p)
+    q = Problem(p.rows[kept], p.label[kept], p.cost[kept], p.K, p.bias)
+    alpha_q, W_q = zeros(q)
+    for _ in range(3):
+        touch, touch_q = p.epoch(range(60), alpha, W), q.epoch(range(kept.sum()), alpha_q, W_q)
+    assert touch.tolist() == touch_q.tolist()
+    assert W.tobytes() == W_q.tobytes()
+    assert (alpha[~kept] == 0).all()
+    assert p.gap(W, W, alpha) == q.gap(W, W, alpha_q)
+
+
+# -- shrinking
+
+
+@pytest.mark.parametrize("K", [2, 5, 30])
+def test_shrinking_keeps_sets_of_classes_in_order(K):
+    p = random_problem(6, 50, 8, K, 1.0)
+    alpha, W = zeros(p)
+    active, size = all_active(p)
+    counts = []
+    for _ in range(20):
+        before = alpha.copy()
+        order, old_size = np.random.default_rng(0).permutation(50), size.copy()
+        p.epoch(order, alpha, W, (active, size))
+        assert (np.sort(active, 1) == np.arange(K)).all()
+        assert (active[:, 0] == p.label).all()
+        assert (size <= old_size).all()
+        assert (alpha[old_size < 2] == before[old_size < 2]).all()
+        for i in range(50):  # what is dropped from a row that goes on is at its bound
+            assert size[i] == 1 or (alpha[i, active[i, size[i] :]] == 0).all()
+        assert_feasible(p, alpha)
+        close(W, p.X.T @ alpha)
+        counts.append(size[p.cost > 0].sum())
+    assert 0 < counts[-1] < counts[0] <= K * 50
+    assert (size[p.cost > 0] == 1).any()
+    assert (size[p.cost == 0] == K).all()
+
+
+def test_rows_at_a_bound_are_left_alone():
+    """Of two classes, a row is settled by alpha = 0 as well as by alpha = C."""
+    p = random_problem(9, 60, 4, 2, 1.0)
+    alpha, W, *_ = solve(p, 20_000, tolerance=1e-9)
+    active, size = all_active(p)
+    p.epoch(range(60), alpha, W, (active, size))
+    own = alpha[np.arange(60), p.label]
+    at_zero, at_bound = (own == 0) & (p.cost > 0), (own == p.cost) & (p.cost > 0)
+    assert at_zero.any()
+    assert at_bound.any()
+    assert (size == np.where(at_zero | at_bound, 1, 2)).all()
+
+
+@pytest.mark.parametrize("K", [3, 30])
+def test_the_first_shrinking_epoch_measures_the_same(K):
+    p = random_problem(7, 50, 8, K, 1.0)
+    alpha, W = zeros(p)
+    p.epoch(range(50), alpha, W)
+    other, V, active = alpha.copy(), W.copy(), all_active(p)
+    touch, shrunk = p.epoch(range(50), alpha, W), p.epoch(range(50), other, V, active)
+    close(shrunk, touch)
+    close(other, alpha)
+    assert (active[1] < K).any()
+
+
+# -- LIBLINEAR
+
+
+@pytest.fixture(scope="module")
+def liblinear(tmp_path_factory):
+    train = liblinear_program("liblinear-train")
+    folder = tmp_path_factory.mktemp("liblinear")
+
+    def run(p, *options):
+        """Return LIBLINEAR's W, with a last row for the bias feature."""
+        order = np.argsort(p.label, kind="stable")  # classes appear in the order of their codes
+        lines = [
+            f"{p.label[i]} " + " ".join(f"{j + 1}:{p.rows[i, j]:.17g}" for j in np.nonzero(r)[0])
+            for i, r in zip(order, p.rows[order], strict=True)
+        ]
+        (folder / "rows").write_text("\n".join(lines) + "\n")
+        command = [train, "-s", "4", "-e", "1e-6", "-B", f"{p.bias or -1}", *options]
+        out = subprocess.run(
+            [*command, "rows", "model"], cwd=folder, check=True, capture_output=True, text=True
+        ).stdout
+        text = (folder / "model").read_text()
+        W = np.array([line.split() for line in text.split("\nw\n")[1].splitlines()], float)
+        objective = float(out.split("Objective value = ")[1].split()[0])
+        return W if p.bias else np.vstack([W, np.zeros(p.K)]), objective
+
+    return run
+
+
+@pytest.mark.parametrize("weights", [{}, {1: 0.25, 3: 5.0}])
+@pytest.mark.parametrize("bias", [0.0, 1.0])
+def test_the_optimum_is_that_of_liblinear(liblinear, bias, weights):
+    p = random_problem(8, 150, 10, 4, bias)
+    p.rows[::17, 0] = 1.0  # LIBLINEAR's objective leaves empty rows out
+    cost = 0.7 * np.array([weights.get(m, 1.0) for m in range(4)])[p.label]
+    p = replace(p, cost=cost)
+    options = [part for m, weight in weights.items() for part in (f"-w{m}", str(weight))]
+    theirs, objective = liblinear(p, "-c", "0.7", *options)
+    alpha, W, *_ = solve(p, 20_000, tolerance=1e-9)
+    value = primal_value(p.X, p.label, p.cost, W)
+    assert value == pytest.approx(primal_value(p.X, p.label, p.cost, theirs), rel=1e-6)
+    assert dual_value(p.X, p.label, alpha) == pytest.approx(-objective, rel=1e-6, abs=1e-6)
+    assert p.gap(W, W, alpha) <= 1e-8
+    np.testing.assert_allclose(W, theirs, atol=1e-4)

@@ -1,0 +1,348 @@
+import inspect
+import os
+import subprocess
+import sys
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import reference
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from blocklinear.kernels import dual, dual_many
+
+KINDS = [dual.HINGE, dual.SQUARED_HINGE, dual.LOGISTIC, dual.L1_SVR, dual.L2_SVR]
+NAMES = ["hinge", "squared_hinge", "logistic", "l1_svr", "l2_svr"]
+every_loss = pytest.mark.parametrize("kind", KINDS, ids=NAMES)
+SIZES = [1, 2, 3, 8, 17]
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Random rows and models; some pairs have C = 0."""
+
+    kind: int
+    rows: np.ndarray  # dense, without the bias feature
+    target: np.ndarray
+    code: np.ndarray
+    fold: np.ndarray
+    weight: np.ndarray
+    positive: np.ndarray
+    held_out: np.ndarray
+    cost: np.ndarray
+    bias: float = 0.0
+    epsilon: float = 0.0
+    dtype: str = "float64"
+
+    @property
+    def shape(self):
+        return len(self.rows), len(self.positive)
+
+    @property
+    def csr(self):
+        indptr = np.concatenate(([0], np.cumsum((self.rows != 0).sum(1)))).astype(np.int64)
+        columns = np.nonzero(self.rows)[1].astype(np.uint32)
+        return indptr, columns, self.rows[self.rows != 0].astype(self.dtype)
+
+    @property
+    def entries(self):
+        indptr, indices, values = self.csr
+        return indptr[:-1], indptr[1:], indices, values, (self.rows.astype(float) ** 2).sum(1)
+
+    @property
+    def about(self):
+        return self.target, self.code, self.fold, self.weight
+
+    @property
+    def models(self):
+        return self.positive, self.held_out, self.cost, self.kind, self.epsilon
+
+    def targets(self, j):
+        if self.kind >= dual.L1_SVR:
+            return self.target
+        return np.where(self.code == self.positive[j], 1.0, -1.0)
+
+    def costs(self, j):
+        C = self.weight * np.where(self.targets(j) > 0, self.cost[j, 1], self.cost[j, 0])
+        return np.where(self.fold == self.held_out[j], 0.0, C)
+
+    def pick(self, models):
+        """Return the problem of some of the models."""
+        return replace(
+            self, positive=self.positive[models], held_out=self.held_out[models],
+            cost=self.cost[models],
+        )  # fmt: skip
+
+
+def make(kind, seed, M, n=9, d=5, density=0.6, dtype="float64", **changes):
+    """Return a problem of four classes and three folds; one row is empty, one has no weight."""
+    rng = np.random.default_rng(seed)
+    rows = (rng.normal(size=(n, d)) * (rng.random((n, d)) < density)).astype(dtype)
+    weight = rng.uniform(0.1, 3, n)
+    rows[rng.integers(n)] = 0
+    weight[rng.integers(n)] = 0
+    cost = 10.0 ** rng.uniform(-2, 1, (M, 2))
+    cost[rng.random((M, 2)) < 0.1] = 0
+    return Problem(
+        kind, rows, rng.normal(size=n), rng.integers(0, 4, n, np.int32),
+        rng.integers(0, 3, n, np.int32), weight, rng.integers(0, 4, M, np.int32),
+        rng.integers(-1, 3, M, np.int32), cost, dtype=dtype, **changes,
+    )  # fmt: skip
+
+
+problems = st.builds(
+    make,
+    kind=st.sampled_from(KINDS),
+    seed=st.integers(0, 2**32),
+    M=st.sampled_from(SIZES),
+    n=st.integers(1, 9),
+    d=st.integers(1, 12),
+    density=st.floats(0, 1),
+    dtype=st.sampled_from(["float64", "float32"]),
+    bias=st.sampled_from([0.0, 1.0, 0.3]),
+    epsilon=st.sampled_from([0.0, 0.1, 1.0]),
+)
+
+
+@dataclass
+class State:
+    """What a sweep changes."""
+
+    alpha: np.ndarray
+    W: np.ndarray
+    touch: np.ndarray
+    moving: np.ndarray
+    worth: np.ndarray
+
+
+def fresh(p):
+    n, M = p.shape
+    touch = np.zeros((M, dual_many.N_TOUCH))
+    touch[:, dual_many.PG_MAX], touch[:, dual_many.PG_MIN] = -np.inf, np.inf
+    W = np.zeros((p.rows.shape[1] + 1, M))
+    return State(np.zeros((n, M)), W, touch, np.ones(n, np.bool_), np.full(n, np.nan))
+
+
+def scratch(M):
+    return np.full((dual_many.N_SCRATCH, M), np.nan), np.full(M, -1, np.int64)
+
+
+def sweep(p, order, s):
+    dual_many.dcd_many(
+        *p.entries, *p.about, np.array(order, np.int64), *p.models, p.bias, s.alpha, s.W,
+        *scratch(p.shape[1]), s.touch, s.moving, s.worth,
+    )  # fmt: skip
+
+
+def swept(p, epochs=3, seed=0):
+    rng, s = np.random.default_rng(seed), fresh(p)
+    for _ in range(epochs):
+        sweep(p, rng.permutation(p.shape[0]), s)
+    return s
+
+
+def alone(p, j, orders, alpha, w, touch):
+    """The same for one model by `dcd_epoch`."""
+    for order in orders:
+        dual.dcd_epoch(
+            *p.entries, p.targets(j), p.costs(j), np.array(order, np.int64), p.kind, p.epsilon,
+            p.bias, alpha, w, touch, dual.PERMUTE, np.empty(0, np.float32), np.zeros(2),
+        )  # fmt: skip
+
+
+def close(got, expected, rtol=1e-12, scale=1.0):
+    np.testing.assert_allclose(got, expected, rtol=rtol, atol=rtol * scale)
+
+
+# -- The sweep
+
+
+@settings(max_examples=300, deadline=None)
+@given(p=problems, seed=st.integers(0, 99))
+def test_each_model_goes_as_if_it_were_alone(p, seed):
+    n, M = p.shape
+    rng, many = np.random.default_rng(seed), fresh(p)
+    orders = [rng.permutation(n), rng.integers(0, n, 2 * n)]  # rows may come twice
+    for order in orders:
+        sweep(p, order, many)
+    one = fresh(p)
+    # errors grow with each step, most where 1 / (x'x + D) is large
+    rtol = 1e-12 if p.kind != dual.LOGISTIC else 1e-9
+    for j in range(M):
+        alpha, w, touch = np.zeros(n), np.zeros(len(one.W)), one.touch[j]
+        alone(p, j, orders, alpha, w, touch)
+        size = 1 + abs(alpha).max()
+        close(many.alpha[:, j], alpha, rtol, size)
+        close(many.W[:, j], w, rtol, size)
+        close(many.touch[j], touch, rtol, size**2)
+
+
+@pytest.mark.parametrize("M", SIZES)
+@every_loss
+def test_long_rows_and_many_epochs(kind, M):
+    p = make(kind, M, M, n=40, d=101, bias=1.0, epsilon=0.1)
+    n, _ = p.shape
+    orders = [np.random.default_rng(e).permutation(n) for e in range(4)]
+    many = fresh(p)
+    for order in orders:
+        sweep(p, order, many)
+    for j in range(M):
+        alpha, w, touch = np.zeros(n), np.zeros(102), fresh(p).touch[j]
+        alone(p, j, orders, alpha, w, touch)
+        close(many.alpha[:, j], alpha, 1e-9)
+        close(many.W[:, j], w, 1e-9)
+        close(many.touch[j], touch, 1e-9)
+
+
+@every_loss
+def test_a_model_has_the_same_bits_in_any_company(kind):
+    p = make(kind, 7, 17, n=30, d=40, bias=1.0, epsilon=0.1)
+    together = swept(p)
+    for models in ([0], [16], [3, 4, 5], [9, 2], list(range(8)), list(range(16, 3, -1))):
+        apart = swept(p.pick(models))
+        assert apart.alpha.tobytes() == together.alpha[:, models].tobytes()
+        assert apart.W.tobytes() == together.W[:, models].tobytes()
+        assert apart.touch.tobytes() == together.touch[models].tobytes()
+
+
+@settings(max_examples=200, deadline=None)
+@given(p=problems, i=st.integers(0, 8))
+def test_a_visit_reports_what_moved_and_what_it_was_worth(p, i):
+    n, M = p.shape
+    i %= n
+    s = swept(p, epochs=1)
+    before, seen = s.alpha.copy(), s.touch[:, dual_many.GAIN].copy()
+    s.moving[:], s.worth[:] = True, np.nan
+    sweep(p, [i], s)
+    a, C = s.alpha[i], np.array([p.costs(j)[i] for j in range(M)])
+    inside = a != 0
+    if p.kind not in (dual.SQUARED_HINGE, dual.L2_SVR):
+        inside &= abs(a) != C
+    assert s.moving[i] == np.any((a != before[i]) & inside)
+    gains = s.touch[:, dual_many.GAIN] - seen
+    close(s.worth[i], gains.sum(), 1e-9, 1 + abs(s.touch[:, dual_many.GAIN]).sum())
+    others = np.arange(n) != i
+    assert s.moving[others].all()
+    assert np.isnan(s.worth[others]).all()
+    assert s.alpha[others].tobytes() == before[others].tobytes()
+
+
+def test_moving_needs_a_change_that_ends_between_the_bounds():
+    for cost, moving in ((1.0, True), (0.25, False)):  # x'x = 2: alpha = 1/2, or C if that is less
+        p = replace(
+            make(dual.HINGE, 0, 1), rows=np.full((1, 2), 1.0), target=np.zeros(1),
+            code=np.zeros(1, np.int32), fold=np.zeros(1, np.int32), weight=np.ones(1),
+            positive=np.zeros(1, np.int32), held_out=np.full(1, -1, np.int32),
+            cost=np.full((1, 2), cost),
+        )  # fmt: skip
+        s = fresh(p)
+        sweep(p, [0], s)
+        assert s.alpha[0, 0] == min(cost, 0.5)
+        assert s.moving[0] == moving
+        assert s.worth[0] == s.alpha[0, 0] - s.alpha[0, 0] ** 2
+        sweep(p, [0], s)  # nothing is left to do
+        assert not s.moving[0]
+        assert s.worth[0] == 0
+
+
+@every_loss
+def test_pairs_without_cost_are_left_out(kind):
+    p = make(kind, 3, 8, bias=1.0)
+    s = swept(p)
+    left_out = np.array([p.costs(j) == 0 for j in range(8)]).T
+    assert left_out.any(0).all()
+    assert not s.alpha[left_out].any()
+    assert s.alpha[~left_out].any()
+    np.testing.assert_array_equal(s.touch[:, dual_many.STEPS], 3 * (~left_out).sum(0))
+    whole = left_out.all(1)
+    assert whole.any()
+    assert not s.moving[whole].any()
+    assert not s.worth[whole].any()
+
+
+# -- Values
+
+
+@settings(max_examples=150, deadline=None)
+@given(p=problems)
+def test_dual_terms_and_certificates_are_those_of_each_model(p):
+    _, M = p.shape
+    s = swept(p, epochs=2)
+    average = np.random.default_rng(1).normal(size=s.W.shape)
+    kept = s.alpha.copy()
+    rows, moved = scratch(M)
+    terms, loss, recomputed = np.ones((M, 2)), np.ones((M, 2)), np.ones_like(s.W)  # added to
+    dual_many.add_many_dual_terms(*p.about, *p.models, s.alpha, rows, terms)
+    dual_many.certify_many(
+        *p.csr, *p.about, *p.models, p.bias, s.alpha, s.W, average, recomputed, rows, moved, loss
+    )
+    assert s.alpha.tobytes() == kept.tobytes()
+    X = np.column_stack([p.rows.astype(float), np.full(len(p.rows), p.bias)])
+    for j in range(M):
+        alpha, t, C = np.ascontiguousarray(s.alpha[:, j]), p.targets(j), p.costs(j)
+        one_terms, one_loss, one_w = np.ones(2), np.ones(2), np.ones(len(average))
+        dual.add_dual_terms(t, C, p.kind, p.epsilon, alpha, one_terms)
+        candidates = s.W[:, j].copy(), average[:, j].copy()
+        dual.certify_rows(
+            *p.csr, t, C, p.kind, p.epsilon, p.bias, alpha, *candidates, one_w, one_loss
+        )
+        assert terms[j].tobytes() == one_terms.tobytes()
+        close(loss[j], one_loss, 1e-12, one_loss.max())
+        close(recomputed[:, j], one_w, 1e-12, 1 + abs(alpha).max())
+        close(recomputed[:, j] - 1, s.W[:, j], 1e-9, 1 + abs(alpha).max())
+        expected = reference.certificate(X, t, C, alpha, *candidates, p.kind, p.epsilon)
+        close(recomputed[:, j] - 1, expected[0], 1e-9, 1 + abs(alpha).max())
+        close(loss[j] - 1, expected[1], 1e-9, one_loss.max())
+
+
+# -- The code
+
+
+def source(function):
+    """Return the text of a kernel below its decorator."""
+    return inspect.getsource(getattr(function, "py_func", function)).partition("\n")[2]
+
+
+@pytest.mark.parametrize(
+    "name", ["_loss", "_entropy", "_hinge_rule", "_logistic_rule", "_regression_rule", "_update"]
+)
+def test_the_rules_are_the_text_of_those_for_one_model(name):
+    assert source(getattr(dual_many, name)) == source(getattr(dual, name))
+
+
+def test_the_numbers_are_those_for_one_model():
+    own = {name: value for name, value in vars(dual_many).items() if name.upper() == name}
+    names = {name for name in own if isinstance(own[name], (int, float))} - {"N_SCRATCH"}
+    assert {"HINGE", "L2_SVR", "PG_MAX", "STEPS", "N_TOUCH", "N_SUPPORT", "_ROUNDING"} <= names
+    for name in names:
+        assert own[name] == getattr(dual, name), name
+
+
+def test_it_runs_without_being_compiled():
+    """Where an index out of bounds is an error; sums have the same order, and hinge the same bits.
+
+    The other losses differ by what the logarithm or a division may.
+    """
+    program = (
+        "import sys, numpy as np, test_many as t\n"
+        "for kind in t.KINDS:\n"
+        "    s = t.swept(t.make(kind, 5, 8, bias=1.0, epsilon=0.1))\n"
+        "    np.savetxt(sys.stdout, s.alpha.reshape(1, -1), fmt='%.17g')\n"
+    )
+    here = Path(__file__).parent
+    path = os.pathsep.join([str(here), str(here.parent), *sys.path])
+    ran = subprocess.run(
+        [sys.executable, "-W", "error", "-c", program],
+        env={**os.environ, "NUMBA_DISABLE_JIT": "1", "PYTHONPATH": path},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert ran.returncode == 0, ran.stderr
+    for kind, line in zip(KINDS, ran.stdout.splitlines(), strict=True):
+        compiled = swept(make(kind, 5, 8, bias=1.0, epsilon=0.1)).alpha.ravel()
+        plain = np.array(line.split(), float)
+        if kind == dual.LOGISTIC:
+            close(plain, compiled, 1e-9)
+        else:
+            assert plain.tobytes() == compiled.tobytes()

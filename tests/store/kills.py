@@ -1,0 +1,263 @@
+"""Kill processes that change a store, and look at what they leave.
+
+``python kills.py [--random N] [--every K]`` kills add, remove, gc and compact at every K-th of
+their file operations, and N times each at two random moments, the second time in the rerun. After
+each kill the store must open, verify and hold what it held before or what it should hold after; and
+the same command again must finish it. Prints how many kills there were, as JSON.
+"""
+
+import argparse
+import contextlib
+import json
+import os
+import random
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+
+from blocklinear import (
+    AddOptions,
+    BlockStore,
+    SplitOptions,
+    TextOptions,
+    add,
+    collect_garbage,
+    compact,
+    remove,
+    split,
+)
+from blocklinear.errors import MismatchError, UsageError
+from blocklinear.store.blocks import BlockFile
+from blocklinear.store.merging import read_block
+from blocklinear.training.checkpoint import Checkpoint
+
+TEXT = TextOptions(index_base="auto", threads=1, memory_bytes=256 << 20)
+SECRET = 1234.56789
+OPERATIONS = ("add", "remove", "gc", "compact")
+
+
+def rows(first, n, label=1):
+    """Text that no other call returns."""
+    lines = (
+        f"{label if i % 2 else -1} {1 + i % 7}:{i}.5 {9 + i % 5}:0.{i}1"
+        for i in range(first, first + n)
+    )
+    return "\n".join(lines) + "\n"
+
+
+def prepare(folder):
+    """Make a store of three batches and a run, and for each operation a store that waits for it."""
+    texts = {"b1.svm": rows(1, 90), "secret.svm": rows(101, 40, 3), "b3.svm": rows(201, 50)}
+    texts["new.svm"] = rows(301, 60, 2)
+    for name, text in texts.items():
+        (folder / name).write_text(text)
+    base = folder / "base"
+    options = SplitOptions(text=TextOptions(threads=1, memory_bytes=256 << 20), blocks=5)
+    split([folder / "b1.svm"], base, options)
+    add(base, [folder / "secret.svm"], AddOptions(TEXT, "secret", blocks=2))
+    store = add(base, [folder / "b3.svm"], AddOptions(text=TEXT, blocks=3))
+    run = base / "runs" / "default"
+    run.mkdir(parents=True)
+    blocks = [[b.name, b.rows] for b in store.manifest.blocks]
+    batch_of_row = [b.batch for b in store.manifest.blocks for _ in range(b.rows)]
+    alpha = np.where(np.array(batch_of_row) == "secret", SECRET, 0.5)
+    for _ in range(2):  # both generations of files are there
+        Checkpoint(run).save({"blocks": blocks, "course": {}}, {"alpha": alpha, "w": alpha + 1})
+    for name in OPERATIONS:
+        shutil.copytree(base, folder / name)
+    remove(folder / "gc", ["secret"])
+    (folder / "gc" / "blocks" / "b00009999.blk").write_bytes(b"left by a killed add")
+
+
+def perform(operation, store, inputs):
+    """Do it; or find it done already."""
+    if operation == "add":
+        with contextlib.suppress(MismatchError):  # the store has it already
+            add(store, [inputs / "new.svm"], AddOptions(TEXT, "new", blocks=3))
+    elif operation == "remove":
+        with contextlib.suppress(UsageError):  # there is no such batch any more
+            remove(store, ["secret"])
+    elif operation == "compact":
+        compact(store, block_bytes=4000)
+    else:
+        collect_garbage(store)
+
+
+def content(store):
+    """Return {row number: (label, columns, values)}."""
+    m, found = store.manifest, {}
+    for record in m.blocks:
+        part = read_block(BlockFile(store.blocks_folder, record), m)
+        for i, number in enumerate(part.numbers.tolist()):
+            entries = slice(part.indptr[i], part.indptr[i + 1])
+            row = part.indices[entries].tolist(), part.values[entries].tolist()
+            found[number] = (float(part.labels[i]), *row)
+    assert len(found) == m.n_rows
+    return found
+
+
+def state(folder):
+    """Return what a store holds that verifies."""
+    store = BlockStore.open(folder)
+    assert store.verify().faults == [], store.verify().faults
+    return content(store)
+
+
+class Mortal:
+    """Counts what a process does to files of a folder, and ends it at a given operation."""
+
+    def __init__(self, folder, die_at=None):
+        self.count, self._folder, self._die_at = 0, str(folder), die_at
+        real = os.fsync
+
+        def fsync(descriptor):
+            self._step()
+            real(descriptor)
+
+        os.fsync = fsync
+        sys.addaudithook(self._see)
+
+    def _see(self, event, arguments):
+        if event in ("open", "os.rename", "os.remove", "os.mkdir", "os.listdir", "os.scandir"):
+            path = arguments[0]
+            if isinstance(path, str | os.PathLike) and os.fspath(path).startswith(self._folder):
+                self._step()
+
+    def _step(self):
+        if self.count == self._die_at:
+            os.kill(os.getpid(), signal.SIGKILL)
+        self.count += 1
+
+
+def fork(work, die_after_s=None):
+    """Run `work` in a process of its own; return its exit status and how long it took."""
+    began = time.perf_counter()
+    child = os.fork()
+    if child == 0:
+        try:
+            work()
+        except BaseException as error:
+            print(f"failed: {error!r}", file=sys.stderr)
+            os._exit(99)
+        os._exit(0)
+    if die_after_s is not None:
+        time.sleep(die_after_s)
+        os.kill(child, signal.SIGKILL)
+    _, status = os.waitpid(child, 0)
+    return os.waitstatus_to_exitcode(status), time.perf_counter() - began
+
+
+class Trial:
+    """One operation, killed again and again on fresh copies of a store."""
+
+    def __init__(self, operation, folder):
+        self.operation, self.inputs = operation, folder
+        self._start, self.store = folder / operation, folder / "trial"
+        self.before = state(self._start)
+        self.kills = 0
+        self._fresh()
+        self.seconds = min(fork(self._perform)[1] for _ in range(3))
+        self.after = state(self.store)
+
+    def _perform(self):
+        perform(self.operation, self.store, self.inputs)
+
+    def _fresh(self):
+        shutil.rmtree(self.store, ignore_errors=True)
+        shutil.copytree(self._start, self.store)
+
+    def steps(self):
+        """Return how many file operations there are."""
+        self._fresh()
+        count = self.store.with_name("count")
+
+        def work():
+            mortal = Mortal(self.store)
+            self._perform()
+            count.write_text(str(mortal.count))
+
+        assert fork(work)[0] == 0
+        return int(count.read_text())
+
+    def at_step(self, step):
+        """Kill it at a file operation."""
+        self._fresh()
+
+        def work():
+            Mortal(self.store, step)
+            self._perform()
+
+        status, _ = fork(work)
+        assert status == -signal.SIGKILL, (self.operation, step, status)
+        self.kills += 1
+        self._look()
+
+    def at_random(self, moment):
+        """Kill it at a moment, as a share of the time it takes; twice, for a rerun may die too."""
+        self._fresh()
+        for _ in range(2):
+            status, _ = fork(self._perform, moment * self.seconds)
+            assert status in (0, -signal.SIGKILL), status
+            self.kills += status != 0
+            assert state(self.store) in (self.before, self.after)
+        self._look()
+
+    def _look(self):
+        found = state(self.store)
+        assert found in (self.before, self.after), f"{self.operation}: neither before nor after"
+        self._perform()
+        assert state(self.store) == self.after
+        collect_garbage(self.store)
+        assert state(self.store) == self.after
+        self._look_for_leftovers()
+
+    def _look_for_leftovers(self):
+        store = BlockStore.open(self.store)
+        m = store.manifest
+        assert sorted(os.listdir(store.blocks_folder)) == sorted(b.name for b in m.blocks)
+        assert m.removed == []
+        run = self.store / "runs" / "default"
+        alive = {b.name for b in m.blocks} | set(m.moved)
+        checkpoint = Checkpoint(run)
+        assert all(name in alive for name, _ in checkpoint.facts["blocks"])
+        assert {p.name for p in self.store.iterdir()} == {"manifest.json", "blocks", "runs", "lock"}
+        alpha = np.zeros(sum(n for _, n in checkpoint.facts["blocks"]))
+        checkpoint.load({"alpha": alpha})
+        if self.operation in ("remove", "gc"):
+            assert (alpha == 0.5).all()
+            for path in self.store.rglob("*"):
+                if path.is_file():
+                    raw = path.read_bytes()
+                    assert b"secret" not in raw, path
+                    assert np.float64(SECRET).tobytes() not in raw, path
+                    assert SECRET.hex().encode() not in raw, path
+
+
+def main():
+    """Run the trials; print the counts."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--random", type=int, default=30, help="kills at random moments, each")
+    parser.add_argument("--every", type=int, default=1, help="kill at every K-th file operation")
+    parser.add_argument("--seed", type=int, default=0)
+    arguments = parser.parse_args()
+    draw, kills = random.Random(arguments.seed), {}
+    with tempfile.TemporaryDirectory() as folder:
+        prepare(Path(folder))
+        for operation in OPERATIONS:
+            trial = Trial(operation, Path(folder))
+            for step in range(draw.randrange(arguments.every), trial.steps(), arguments.every):
+                trial.at_step(step)
+            n_steps = trial.kills
+            for _ in range(arguments.random):
+                trial.at_random(draw.random())
+            kills[operation] = {"at operations": n_steps, "in all": trial.kills}
+    print(json.dumps(kills))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,164 @@
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import reference
+
+from blocklinear.events import OuterIteration
+from blocklinear.store.prefetch import GroupLoader
+from blocklinear.training import loop, train
+from blocklinear.training.active import ActiveRows
+from blocklinear.training.problems import SOLVERS
+from training.small import SELECTIONS, long_problem, split_problem
+
+N_BLOCKS = 6
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory):
+    return split_problem(tmp_path_factory.mktemp("active"), long_problem(), N_BLOCKS)
+
+
+@pytest.fixture
+def groups(store):
+    """Load groups of any blocks, one at a time."""
+    with GroupLoader(store, N_BLOCKS - 1, 1) as loader:
+        yield lambda *blocks: next(iter(loader.stream([blocks]))).group
+
+
+def entries(group, row):
+    part = slice(group.indptr[row], group.indptr[row + 1])
+    return group.indices[part].tolist(), group.values[part].tolist()
+
+
+def kept_entries(rows):
+    """What is kept of each row, by its position in the store."""
+    return {
+        position: (rows.indices[start:stop].tolist(), rows.values[start:stop].tolist())
+        for position, start, stop in zip(
+            rows.positions.tolist(), rows.starts.tolist(), rows.stops.tolist(), strict=True
+        )
+    }
+
+
+def starts(store):
+    return np.cumsum([0, *(block.rows for block in store.manifest.blocks)])
+
+
+@pytest.mark.parametrize("share", [0.0, 0.1, 0.3, 0.6, 1.0])
+def test_rows_are_kept_whole_and_never_more_than_fit(store, groups, share):
+    capacity, rng = int(share * store.manifest.nnz), np.random.default_rng(1)
+    active, expected = ActiveRows(store.manifest, capacity), {}
+    for blocks in [(3, 1), (0,), (5, 2, 4), (1, 4), (0, 3)]:
+        group = groups(*blocks)
+        chosen = np.flatnonzero(rng.random(group.n_rows) < 0.5)
+        worth = rng.random(len(chosen)).round(1)
+        kept = active.replace(group, chosen, worth)
+
+        assert kept.tolist() == sorted(set(kept.tolist()) & set(chosen.tolist()))
+        for place, block in enumerate(blocks):
+            first = starts(store)[block]
+            last = first + store.manifest.blocks[block].rows
+            expected = {k: row for k, row in expected.items() if not first <= k < last}
+            rows = kept[(kept >= group.starts[place]) & (kept < group.starts[place + 1])]
+            for row in rows.tolist():
+                expected[row - group.starts[place] + first] = entries(group, row)
+        rows = active.rows()
+        if rows is None:
+            assert not expected
+            continue
+        assert rows.positions.tolist() == sorted(expected)
+        assert kept_entries(rows) == expected
+        assert (rows.stops - rows.starts).sum() <= capacity
+        assert rows.stops.max() <= len(rows.indices) == len(rows.values) == capacity
+
+
+def test_labels_and_norms_go_along(store, groups):
+    active, group = ActiveRows(store.manifest, store.manifest.nnz), groups(4, 2)
+    active.replace(group, np.arange(group.n_rows), np.ones(group.n_rows))
+    rows = active.rows()
+    middle = store.manifest.blocks[4].rows
+    for name in ("labels", "sq_norm"):
+        own = getattr(group, name)
+        assert getattr(rows, name).tolist() == [*own[middle:], *own[:middle]]  # as in the store
+
+
+def test_rows_of_least_worth_are_dropped_first(store, groups):
+    group, rng = groups(0), np.random.default_rng(2)
+    worth, lengths = rng.random(group.n_rows), np.diff(group.indptr)
+    for share in (0.2, 0.5, 0.9):
+        active = ActiveRows(store.manifest, int(share * store.manifest.nnz))
+        kept = active.replace(group, np.arange(group.n_rows), worth)
+        left = np.setdiff1d(np.arange(group.n_rows), kept)
+        assert 0 < len(kept) < group.n_rows
+        assert worth[kept].min() > worth[left].max()
+        best = left[np.argmax(worth[left])]  # it would not have fitted
+        room = share * store.manifest.blocks[0].nnz
+        assert lengths[kept].sum() + lengths[best] > room - 2
+
+
+def test_there_may_be_none(store, groups):
+    active, group = ActiveRows(store.manifest, 1000), groups(0, 1)
+    assert active.rows() is None
+    active.replace(group, np.arange(5), np.ones(5))
+    assert active.rows() is not None
+    assert len(active.replace(group, np.zeros(0, np.int64), np.zeros(0))) == 0
+    assert active.rows() is None
+
+
+def seen_by(store, options, monkeypatch):
+    """Train; yield the alpha, w and report of each outer iteration."""
+    descents = []
+
+    seen, make = [], loop.make_method
+
+    def watched(*args):
+        descents.append(make(*args))
+        return descents[0]
+
+    monkeypatch.setattr(loop, "make_method", watched)
+
+    def listen(event):
+        if isinstance(event, OuterIteration):
+            seen.append((descents[0].alpha.all.copy(), descents[0].w.copy(), event))
+
+    train(store, options, listen)
+    return seen
+
+
+@pytest.mark.parametrize("group", [1, 2, N_BLOCKS])
+@pytest.mark.parametrize("solver", SOLVERS)
+@pytest.mark.parametrize("selection", [*SELECTIONS, "average"])
+def test_the_dual_value_is_exact_at_any_moment(tmp_path, monkeypatch, selection, solver, group):
+    problem = long_problem(solver, 60, 9)
+    if not problem.regression:
+        problem = replace(problem, class_weights=((1.0, 2.0),))
+    store = split_problem(tmp_path, problem, N_BLOCKS)
+    with GroupLoader(store, N_BLOCKS, 1) as loader:
+        (loaded,) = loader.stream([tuple(range(N_BLOCKS))])
+    order = loaded.group.row_numbers
+    X, t, C = problem.rows[order], problem.labels[order], problem.costs()[order]
+    epsilon = problem.epsilon if problem.regression else 0.0
+    how = {"average": True} if selection == "average" else {"selection": selection}
+    options = problem.options(**how, group=group, max_outer=4, gap=1e-12, epochs=2)
+    seen = seen_by(store, options, monkeypatch)
+    assert len(seen) >= 2
+    for alpha, w, report in seen:
+        low, high = reference.bounds(C, problem.kind)
+        assert ((low <= alpha) & (alpha <= high)).all()
+        dual = reference.dual_value(X, t, C, alpha, problem.kind, epsilon)
+        assert report.dual == pytest.approx(dual, rel=1e-9)
+        np.testing.assert_allclose(
+            w, reference.weights(X, t, C, alpha, problem.kind), rtol=1e-9, atol=1e-9
+        )
+        assert report.n_sv == np.count_nonzero(alpha)
+
+
+def test_active_rows_save_outer_iterations(store):
+    outer = {
+        selection: train(
+            store, long_problem().options(selection=selection, group=1, gap=1e-4, max_outer=2000)
+        ).metadata["outer_iterations"]
+        for selection in ("active", "permute")
+    }
+    assert 2 * outer["active"] < outer["permute"]

@@ -1,0 +1,340 @@
+"""A run that was broken off and resumed ends with the bits of one that was not."""
+
+import os
+from dataclasses import replace
+from itertools import count
+
+import pytest
+
+from blocklinear.errors import DamagedError, MismatchError, StoppedError
+from blocklinear.events import OuterIteration, Visited, Warned
+from blocklinear.store.store import BlockStore
+from blocklinear.training import loop, run, train
+from blocklinear.training.problems import SOLVERS
+from training.small import (
+    SELECTIONS,
+    Heard,
+    as_text,
+    long_problem,
+    outcome,
+    split_problem,
+    without_pins,
+)
+
+N_BLOCKS = 5
+
+
+@pytest.fixture(autouse=True)
+def _no_waiting_for_the_disk(monkeypatch):
+    monkeypatch.setattr(os, "fsync", lambda descriptor: None)
+
+
+@pytest.fixture(scope="module")
+def stores(tmp_path_factory):
+    """Stores of classes and of values."""
+    return {
+        regression: split_problem(
+            tmp_path_factory.mktemp("resume"), long_problem(13 if regression else 3), N_BLOCKS
+        )
+        for regression in (False, True)
+    }
+
+
+@pytest.fixture(scope="module")
+def store(stores):
+    return stores[False]
+
+
+@pytest.fixture(scope="module")
+def held_out(tmp_path_factory):
+    problem = long_problem()
+    path = tmp_path_factory.mktemp("held_out") / "rows.svm"
+    path.write_text(as_text(problem.X[:70] + 0.5, problem.labels[:70]))
+    return str(path)
+
+
+class Breaks:
+    """Asks to stop after every `every` visits, or Newton steps, that were not made before."""
+
+    def __init__(self, every):
+        self._every, self._seen, self._made = every, set(), 0
+
+    def listen(self, event):
+        if isinstance(event, Visited):
+            key = (event.outer, event.done)
+        elif isinstance(event, OuterIteration) and event.steps == 0:
+            key = event.outer
+        else:
+            return
+        self._made += key not in self._seen
+        self._seen.add(key)
+
+    def halt(self):
+        return self._made >= self._every
+
+    def go_on(self):
+        self._made = 0
+
+
+def broken_off(store, options, every):
+    """Stop and resume a run until it ends; return its outcome, and how often it was stopped."""
+    breaks, heard, folder = Breaks(every), {}, store.folder / "runs" / options.run
+    for n_breaks in count():
+        try:
+            found, seen = outcome(store, options, breaks.halt, breaks.listen, heard)
+        except StoppedError:
+            assert not list(folder.glob("*.work"))
+            breaks.go_on()
+            options = replace(options, resume=True)
+        else:
+            return (found, seen), n_breaks
+
+
+def check(store, options):
+    unbroken = outcome(store, options)
+    for every in (1, 2, 5):
+        found, n_breaks = broken_off(store, replace(options, run=f"every{every}"), every)
+        assert found == unbroken
+        assert n_breaks > 0 or every > 1
+    return unbroken
+
+
+@pytest.mark.parametrize("selection", SELECTIONS)
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_each_solver_and_selection(stores, solver, selection):
+    problem = long_problem(solver)
+    options = problem.options(
+        selection=selection, group=2, max_outer=5, gap=1e-9, seed=4, epochs=2, run="whole"
+    )
+    check(stores[problem.regression], options)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"group": 1},
+        {"group": N_BLOCKS},
+        {"epochs": None},
+        {"epochs": None, "selection": "shrink", "inner_tolerance": 0.01},
+        {"epochs": 1},
+        {"gap": 0.05, "max_outer": 100},  # with certificates that fail on the way
+        {"gap": None, "tolerance": 0.1, "max_outer": 100},
+        {"sample_blocks": 3},
+        {"average": True, "epochs": None, "max_outer": 1, "group": 1},
+        {"method": "pegasos", "pegasos_batch": 1},
+        {"method": "pegasos", "pegasos_batch": 7, "epochs": 2},
+        {"method": "pegasos", "pegasos_batch": None},
+        {"class_weights": ((1.0, 3.0),), "bias": -1.0},
+    ],
+    ids=str,
+)
+def test_other_options(store, changes):
+    options = {"group": 2, "max_outer": 6, "gap": 1e-9, "run": "whole"} | changes
+    check(store, long_problem().options(**options))
+
+
+@pytest.mark.parametrize("patience", [None, 1, 3])
+@pytest.mark.parametrize("method", ["dual", "pegasos"])
+def test_with_held_out_rows(store, held_out, method, patience):
+    options = long_problem().options(
+        evaluate=held_out, patience=patience, method=method, group=2, max_outer=12, gap=1e-9,
+        run="whole",
+    )  # fmt: skip
+    check(store, options)
+
+
+@pytest.mark.parametrize("patience", [None, 2])
+@pytest.mark.parametrize("group", [2, N_BLOCKS])
+@pytest.mark.parametrize("gap", [1e-7, 0.002, 1e-12])
+def test_across_the_switch_to_newton_steps(store, held_out, monkeypatch, group, gap, patience):
+    monkeypatch.setattr(loop, "NEWTON_AFTER", 4)
+    problem = replace(long_problem(1), cost=100.0)
+    evaluate = held_out if patience else None
+    options = problem.options(
+        gap=gap, group=group, max_outer=60, run="whole", patience=patience, evaluate=evaluate,
+        epochs=1,
+    )  # fmt: skip
+    _, seen = check(store, options)
+    assert patience or any(report[-2] == 0 for report in seen.values())  # a step, not rows
+
+
+def test_memory_and_threads_may_change(store):
+    options = long_problem().options(max_outer=5, gap=1e-9, group=2, run="whole")
+    unbroken = outcome(store, options)
+    breaks = Breaks(4)
+    with pytest.raises(StoppedError):
+        outcome(store, replace(options, run="other"), breaks.halt, breaks.listen)
+    options = replace(without_pins(store, options), threads=1, run="other", resume=True)
+    assert outcome(store, options)[0] == unbroken[0]
+
+
+def test_a_group_that_followed_from_the_memory_is_kept(store):
+    small = long_problem().options(max_outer=5, gap=1e-9, group=2, run="small")
+    unbroken, breaks = outcome(store, replace(small, run="whole")), Breaks(3)
+    with pytest.raises(StoppedError):
+        train(store, small, breaks.listen, breaks.halt)
+    assert outcome(store, replace(small, group=None, resume=True))[0] == unbroken[0]
+
+
+def test_a_finished_run_ends_at_once(store):
+    options = long_problem().options(gap=1e-4, group=2, run="finished")
+    unbroken = outcome(store, options)
+    heard = Heard()
+    assert outcome(store, replace(options, resume=True), listener=heard)[0] == unbroken[0]
+    assert not heard.of(Visited)
+
+
+def test_a_finished_run_goes_on_to_a_smaller_gap(store):
+    options = long_problem().options(gap=1e-2, group=2, run="further")
+    train(store, options)
+    found = train(store, replace(options, gap=1e-5, resume=True))
+    whole = train(store, replace(options, gap=1e-5, run="whole"))
+    assert found.metadata["certificate"]["gap"] <= 1e-5
+    assert abs(found.metadata["outer_iterations"] - whole.metadata["outer_iterations"]) <= 3
+
+
+@pytest.mark.parametrize("max_outer", [1, 3, 6])
+def test_a_run_that_came_to_its_last_iteration_may_have_more(store, max_outer):
+    options = long_problem().options(gap=1e-3, group=2, run="more", selection="permute")
+    train(store, replace(options, max_outer=max_outer))
+    found = outcome(store, replace(options, resume=True))
+    whole = outcome(store, replace(options, run="whole"))
+    assert found[0] == whole[0]
+
+
+@pytest.mark.parametrize("method", ["dual", "pegasos"])
+@pytest.mark.parametrize("group", [1, N_BLOCKS])
+def test_every_epoch_is_a_chance_to_stop(store, group, method):
+    options = long_problem().options(
+        epochs=100, group=group, max_outer=1, method=method, selection="permute", run="chance"
+    )
+    asked = count()
+    train(store, options, halt=lambda: next(asked) < 0)
+    assert next(asked) >= 99 * N_BLOCKS / group
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [(None, 2), (2, None), (2, 5)],
+    ids=str,
+)
+def test_patience_may_change(store, held_out, before, after):
+    options = long_problem().options(
+        evaluate=held_out, patience=before, group=2, max_outer=3, gap=1e-9, run="patience"
+    )
+    train(store, options)
+    options = replace(options, patience=after, max_outer=40, resume=True)
+    stopped = train(store, options).metadata["stopped"]
+    assert stopped == (
+        f"{after} outer iterations without a better score" if after else "40 outer iterations"
+    )
+
+
+def test_held_out_rows_may_be_given_up(store, held_out):
+    options = long_problem().options(
+        evaluate=held_out, patience=9, group=2, max_outer=3, gap=1e-9, run="given-up"
+    )
+    train(store, options)
+    train(store, replace(options, evaluate=None, patience=None, resume=True, max_outer=5))
+    train(store, replace(options, resume=True, max_outer=7))
+
+
+@pytest.fixture
+def stopped(store):
+    """Options of a run that has a checkpoint."""
+    options, breaks = long_problem().options(gap=1e-9, group=2, run="stopped"), Breaks(4)
+    with pytest.raises(StoppedError, match="in outer iteration 2: a checkpoint is saved") as caught:
+        train(store, options, breaks.listen, breaks.halt)
+    assert caught.value.fix == "give the same command with --resume to go on"
+    return replace(options, resume=True)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"cost": 2.0}, r"cost was 1\.0 and is 2\.0"),
+        ({"solver": 1}, "solver was 3 and is 1"),
+        ({"seed": 5}, "seed was 0 and is 5"),
+        ({"bias": -1.0}, r"bias was 1\.0 and is -1\.0"),
+        ({"group": 3}, "group was 2 and is 3"),
+        ({"epochs": None}, "epochs was 1 and is None"),
+        ({"selection": "avsf"}, "selection was 'active' and is 'avsf'"),
+        ({"class_weights": ((1.0, 2.0),)}, r"class_weights was \[\] and is \[\[1\.0, 2\.0\]\]"),
+        ({"sample_blocks": 4}, "sample_blocks was None and is 4"),
+        ({"method": "pegasos"}, "method was 'dual' and is 'pegasos'"),
+        ({"cost": 2.0, "seed": 5}, r"cost was 1\.0 and is 2\.0; seed was 0 and is 5"),
+    ],
+    ids=str,
+)
+def test_other_options_are_refused(store, stopped, change, message):
+    with pytest.raises(MismatchError, match=message) as caught:
+        train(store, replace(stopped, **change))
+    assert caught.value.exit_code == 5
+    assert "leave out --resume" in caught.value.fix
+
+
+def test_another_store_is_refused(tmp_path):
+    problem, breaks = long_problem(), Breaks(4)
+    store = split_problem(tmp_path, problem, N_BLOCKS)
+    with pytest.raises(StoppedError):
+        train(store, problem.options(group=2), breaks.listen, breaks.halt)
+    other = split_problem(tmp_path, problem, N_BLOCKS, seed=1, name="other")
+    (store.folder / "runs").rename(other.folder / "runs")
+    with pytest.raises(MismatchError, match="the blocks of the store have changed") as caught:
+        train(BlockStore.open(other.folder), problem.options(group=2, resume=True))
+    assert caught.value.exit_code == 5
+
+
+def test_nothing_to_resume(store):
+    heard, options = Heard(), long_problem().options(max_outer=3, gap=1e-9, run="none")
+    found = outcome(store, replace(options, resume=True), listener=heard)
+    assert (
+        heard.of(Warned)[0].message == "run 'none' has no checkpoint: it starts from the beginning"
+    )
+    assert found == outcome(store, options)
+
+
+def test_a_stop_before_anything_was_saved(store, monkeypatch):
+    monkeypatch.setattr(run, "GRACE_S", 0.0)
+    options = long_problem().options(epochs=None, group=N_BLOCKS, run="early", gap=1e-9)
+    with pytest.raises(StoppedError, match="before there was anything to save"):
+        train(store, options, halt=lambda: True)
+    train(store, replace(options, max_outer=1))  # leaves the checkpoint of another run
+    with pytest.raises(StoppedError, match="before there was anything to save"):
+        train(store, options, halt=lambda: True)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{}, {"method": "pegasos", "epochs": 100}, {"solver": 1}, {"group": 1, "epochs": 100}],
+    ids=str,
+)
+@pytest.mark.parametrize("grace_s", [0.0, 60.0])
+def test_a_stop_is_heeded_wherever_it_comes(store, changes, monkeypatch, grace_s):
+    """At the k-th question, for every k: nothing goes on for long, and the bits are the same."""
+    monkeypatch.setattr(loop, "NEWTON_AFTER", 2)
+    monkeypatch.setattr(run, "GRACE_S", grace_s)
+    options = {"max_outer": 4, "gap": 1e-9, "group": N_BLOCKS, "run": "whole"} | changes
+    options = long_problem().options(**options)
+    asked = count()
+    unbroken = outcome(store, options, lambda: next(asked) < 0)
+    total, options = next(asked), replace(options, run="asked")
+    assert total > 10
+    for k in range(1, total, -(-total // 12)):
+        questions = count()
+        try:
+            found = outcome(store, options, lambda at=k, questions=questions: next(questions) >= at)
+        except StoppedError as stopped:
+            resumed = "--resume" in stopped.fix
+            assert resumed or grace_s == 0.0
+            found = outcome(store, replace(options, resume=resumed))
+        assert found[0] == unbroken[0]
+
+
+def test_a_damaged_checkpoint_does_not_stop_a_new_run(store, stopped):
+    path = store.folder / "runs" / stopped.run / "checkpoint.json"
+    path.write_bytes(path.read_bytes()[:-1])
+    with pytest.raises(DamagedError, match="not a checkpoint"):
+        train(store, stopped)
+    train(store, replace(stopped, resume=False, max_outer=1))
+    train(store, replace(stopped, max_outer=2))
