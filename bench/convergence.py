@@ -20,7 +20,7 @@ REGROUP_SETS = ("imdb_uni", "reuters52")
 SELECTION_SETS = ("rcv1_vw1000", "imdb_uni", "reuters52", "covtype20k_bin")
 ASKED = 1.2
 """Outer iterations of groups of a tenth of the blocks, of those with all rows in memory."""
-EPOCHS = {"avsf": 10, "shrink": 10}
+EPOCHS = {"avsf": 4, "shrink": 10}
 """Epochs a visit of the selections that learn from the first epoch of a visit; of the others 1."""
 SMALL_GAP = 1e-6
 

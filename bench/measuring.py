@@ -149,7 +149,7 @@ def hinge_optimum(text: Path, cost: float, tolerance: float, cache: Path) -> dic
             model = Path(folder) / "model"
             command = liblinear(text, model, cost, tolerance)
             done = subprocess.run(command, check=True, capture_output=True, text=True)
-            found = re.search(r"#iter = (\d+)\s+Objective value = (\S+)", done.stdout)
+            found = re.search(r"#iter = (\d+)[^=]*Objective value = (\S+)", done.stdout)
             assert found is not None, done.stdout
             known[key] = {
                 "primal": hinge_primal(model, text, cost),

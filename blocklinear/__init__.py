@@ -16,7 +16,9 @@ if TYPE_CHECKING:
     from blocklinear.store.split import split
     from blocklinear.store.store import BlockStore
     from blocklinear.text.check import check
+    from blocklinear.training.crossval import cross_validate
     from blocklinear.training.garbage import collect_garbage
+    from blocklinear.training.grid import train_grid
     from blocklinear.training.loop import train
 
 __version__ = "0.1.0"
@@ -31,11 +33,13 @@ _HOMES = {
     "TrainOptions": "blocklinear.options",
     "add": "blocklinear.store.adding",
     "check": "blocklinear.text.check",
+    "cross_validate": "blocklinear.training.crossval",
     "collect_garbage": "blocklinear.training.garbage",
     "compact": "blocklinear.store.merging",
     "remove": "blocklinear.store.changes",
     "split": "blocklinear.store.split",
     "train": "blocklinear.training.loop",
+    "train_grid": "blocklinear.training.grid",
 }
 __all__ = [
     "AddOptions",
@@ -49,9 +53,11 @@ __all__ = [
     "check",
     "collect_garbage",
     "compact",
+    "cross_validate",
     "remove",
     "split",
     "train",
+    "train_grid",
 ]
 
 

@@ -22,6 +22,42 @@ class SplitProgress:
 
 
 @dataclass(frozen=True)
+class WarmStarted:
+    """Training starts from what an earlier run left.
+
+    Attributes
+    ----------
+    rows_kept, rows_new, rows_gone : int    rows whose alpha was kept, those that the earlier run
+                              did not have, and those that it had and that are gone
+    how : {"kept", "changed", "recomputed"}     what was done to w: nothing, Eq. (16) over the
+                              blocks that changed, or a pass over the rows that were kept
+    blocks_read, bytes_read : int       for it
+    """
+
+    rows_kept: int
+    rows_new: int
+    rows_gone: int
+    how: str
+    blocks_read: int
+    bytes_read: int
+
+    @property
+    def message(self) -> str:
+        """The same in a sentence."""
+        ways = {
+            "kept": "w as it was",
+            "changed": f"w by Eq. (16) over {self.blocks_read} changed blocks",
+            "recomputed": f"w recomputed in one pass over {self.blocks_read} blocks",
+        }
+        if self.how == "recomputed" and not self.blocks_read:
+            ways["recomputed"] = "w recomputed from the blocks in memory"
+        return (
+            f"warm start: alpha of {self.rows_kept} rows kept, {self.rows_new} rows new, "
+            f"{self.rows_gone} gone; {ways[self.how]}"
+        )
+
+
+@dataclass(frozen=True)
 class Visited:
     """Some of the visits of an outer iteration are done."""
 
@@ -72,7 +108,7 @@ class OuterIteration:
     mean_squared_error: float | None = None
 
 
-Event = Warned | SplitProgress | Visited | OuterIteration
+Event = Warned | SplitProgress | WarmStarted | Visited | OuterIteration
 Listener = Callable[[Event], None]
 
 

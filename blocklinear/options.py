@@ -236,8 +236,12 @@ class TrainOptions:
         Dual coordinate descent (Yu, Algorithm 2), or Pegasos (Yu, Algorithm 3; hinge loss only).
     cost : float
         C > 0.
+    costs : tuple of float
+        A grid of C, for `train_grid`; empty for `cost` alone.
     class_weights : tuple of (label, weight)
         Multiply C for rows of a class.
+    balanced : bool
+        Give each class the weight n_rows / (n_classes * its rows), instead of `class_weights`.
     epsilon : float
         Of the losses for regression (LIBLINEAR's ``-p``).
     bias : float
@@ -281,14 +285,18 @@ class TrainOptions:
         Name of the run, the folder in the store that holds alpha and checkpoints.
     resume : bool
         Go on from the run's checkpoint, if there is one.
+    warm_start : bool
+        Start from the alpha that the run left, also with other rows, C or weights of classes.
     checkpoint_s : float
-        Seconds between checkpoints.
+        Seconds between checkpoints; infinity for none at all.
     """
 
     solver: int = 3
     method: str = "dual"
     cost: float = 1.0
+    costs: tuple[float, ...] = ()
     class_weights: tuple[tuple[float, float], ...] = ()
+    balanced: bool = False
     epsilon: float = 0.1
     bias: float = -1.0
     gap: float | None = None
@@ -309,6 +317,7 @@ class TrainOptions:
     memory_bytes: int = field(default_factory=default_budget)
     run: str = "default"
     resume: bool = False
+    warm_start: bool = False
     checkpoint_s: float = 60.0
 
     def __post_init__(self) -> None:
@@ -318,6 +327,16 @@ class TrainOptions:
         pegasos = self.method == "pegasos"
         _check("solver", self.solver, self.solver == 3 or not pegasos, "3 for pegasos")
         _check("C", self.cost, finite(self.cost) and self.cost > 0, "finite and above 0")
+        for cost in self.costs:
+            _check("C", cost, finite(cost) and cost > 0, "finite and above 0")
+        distinct = len(set(self.costs)) == len(self.costs)
+        _check("C", self.costs, distinct, "a list without repetitions")
+        cold = not (self.warm_start and self.costs)
+        _check("warm-start", self.warm_start, cold, "used with one C")
+        alone = not (self.balanced and self.class_weights)
+        _check("balanced", self.balanced, alone, "used without weights of classes")
+        classes = not (self.balanced and self.solver > 7)
+        _check("balanced", self.balanced, classes, "used with classes, not for a regression")
         for label, weight in self.class_weights:
             name = f"weight of class {label:g}"
             _check(name, weight, finite(weight) and weight > 0, "finite and above 0")
@@ -354,13 +373,18 @@ class TrainOptions:
         _check("memory", self.memory_bytes, self.memory_bytes >= 1 << 20, "at least 1M")
         plain = _PLAIN_NAME.fullmatch(self.run) is not None
         _check("run", self.run, plain, "a plain name of letters, digits, dots and dashes")
+        one = not (self.warm_start and self.resume)
+        _check("warm-start", self.warm_start, one, "used without --resume")
+        whole = not (self.warm_start and self.average)
+        _check("warm-start", self.warm_start, whole, "used without --average, which starts anew")
         _check("checkpoint-s", self.checkpoint_s, self.checkpoint_s > 0, "above 0")
 
     def course(self) -> dict[str, Any]:
         """Return, as JSON, the options that a run cannot change when it is resumed."""
         free = {
             "gap", "tolerance", "max_outer", "time_limit_s", "evaluate", "patience", "threads",
-            "memory_bytes", "run", "resume", "checkpoint_s",
+            "memory_bytes", "run", "resume", "warm_start", "checkpoint_s",
         }  # fmt: skip
         course = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in free}
-        return course | {"class_weights": [list(pair) for pair in self.class_weights]}
+        weights = [list(pair) for pair in self.class_weights]
+        return course | {"costs": list(self.costs), "class_weights": weights}

@@ -7,7 +7,14 @@ from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from blocklinear.errors import UsageError, shown
-from blocklinear.events import Event, OuterIteration, SplitProgress, Visited, Warned
+from blocklinear.events import (
+    Event,
+    OuterIteration,
+    SplitProgress,
+    Visited,
+    WarmStarted,
+    Warned,
+)
 from blocklinear.memory import parse_size
 
 if TYPE_CHECKING:
@@ -32,6 +39,22 @@ def add_budget(parser: Any) -> None:
     )
     parser.add_argument(
         "--threads", type=int, metavar="T", help="worker threads (default: one a processor)"
+    )
+
+
+def add_class_weights(parser: Any) -> None:
+    """Add ``--class-weight`` and ``--balanced``."""
+    parser.add_argument(
+        "--class-weight",
+        action="append",
+        default=[],
+        metavar="LABEL=W",
+        help="multiply C for rows of a class; also written -wLABEL W",
+    )
+    parser.add_argument(
+        "--balanced",
+        action="store_true",
+        help="weight each class by rows / (classes * rows of the class)",
     )
 
 
@@ -64,6 +87,23 @@ def add_index_base(parser: argparse.ArgumentParser) -> None:
 
 def _index_base(text: str) -> int | str:
     return text if text == "auto" else int(text)
+
+
+def class_weight(text: str) -> tuple[float, float]:
+    """Read ``LABEL=W``."""
+    label, _, weight = text.partition("=")
+    try:
+        return float(label), float(weight)
+    except ValueError:
+        raise UsageError(f"class weight {text!r} is not LABEL=W", "write -w1 5") from None
+
+
+def costs_of(text: str) -> tuple[float, ...]:
+    """Read ``C`` or ``C,C,...``."""
+    try:
+        return tuple(float(part) for part in text.split(","))
+    except ValueError:
+        raise UsageError(f"costs {text!r} are not numbers", "write -c 1, or -c 0.1,1,10") from None
 
 
 def given(**options: object) -> dict[str, object]:
@@ -135,6 +175,8 @@ class Console:
             return
         elif isinstance(event, SplitProgress):
             self._split(event)
+        elif isinstance(event, WarmStarted):
+            self._print(event.message)
         elif isinstance(event, Visited):
             self._visited(event)
         elif isinstance(event, OuterIteration):

@@ -1,4 +1,4 @@
-"""Where Numba may keep compiled kernels; without a place for them, it would refuse to start."""
+"""Where Numba may keep compiled kernels, and a word to the user when it compiles."""
 
 import os
 import sys
@@ -18,6 +18,25 @@ def compile_without_cache_if_needed() -> None:
         "NUMBA_CACHE_DIR to a folder that only you can write to",
         file=sys.stderr,
     )
+
+
+def say_when_compiling() -> None:
+    """Say so, once, when a kernel has to be compiled: it takes seconds, the first time only."""
+    from numba.core import event
+
+    class FirstCompilation(event.Listener):
+        said = False
+
+        def on_start(self, event: object) -> None:
+            if not self.said:
+                self.said = True
+                text = "compiling for this machine, the first time only: some seconds"
+                print(f"blocklinear: {text}", file=sys.stderr, flush=True)
+
+        def on_end(self, event: object) -> None:
+            pass
+
+    event.register("numba:compile", FirstCompilation())  # type: ignore[no-untyped-call]
 
 
 def _cache_folders() -> Iterator[Path]:

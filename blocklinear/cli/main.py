@@ -16,6 +16,7 @@ from blocklinear.cli import (
     check,
     compact,
     convert,
+    cv,
     info,
     plot,
     predict,
@@ -25,7 +26,7 @@ from blocklinear.cli import (
     verify,
 )
 from blocklinear.cli import gc as collect
-from blocklinear.cli.compiling import compile_without_cache_if_needed
+from blocklinear.cli.compiling import compile_without_cache_if_needed, say_when_compiling
 from blocklinear.errors import BlocklinearError, MemoryBudgetError, StorageError, shown
 
 _NOTHING_COMPILED = ("info", "convert", "remove", "gc", "plot")
@@ -56,7 +57,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"blocklinear {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     for command in (
-        check, split, add, remove, compact, collect, train, predict, info, verify, convert,
+        check, split, add, remove, compact, collect, train, cv, predict, info, verify, convert,
         plot,
     ):  # fmt: skip
         command.add_parser(commands)
@@ -122,6 +123,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         if args.command not in _NOTHING_COMPILED:
             compile_without_cache_if_needed()
+            if not getattr(args, "quiet", False):
+                say_when_compiling()
         status: int = args.run(args)
         sys.stdout.flush()
         gc.freeze()  # at exit nothing is to be searched for cycles: that would take 0.1 s

@@ -35,6 +35,11 @@ def add_parser(commands: Any) -> None:
         help="1: probabilities, for logistic models (default 0)",
     )
     parser.add_argument("--decision", action="store_true", help="decision values instead of labels")
+    parser.add_argument(
+        "--report",
+        action="store_true",
+        help="precision, recall and F1 of each class, and confusion",
+    )
     parser.add_argument("--json", action="store_true", help="one JSON object as the result")
     parser.add_argument("-q", "--quiet", action="store_true", help="no result line, no notes")
     add_row_options(parser)
@@ -88,6 +93,7 @@ def run(args: argparse.Namespace) -> int:
         decision=args.decision,
         probability=bool(args.probability),
         strict=args.strict,
+        classes=args.report,
     )
     # Predictions on stdout are not to be mixed with the result line.
     results = sys.stderr if args.output == "-" else sys.stdout
@@ -97,6 +103,8 @@ def run(args: argparse.Namespace) -> int:
         return 0
     if not args.json:
         print(report.summary(), file=results)
+        if report.confusion is not None:
+            print(report.confusion.table(), file=results)
     for note in report.notes:
         print(f"warning: {shown(note)}", file=sys.stderr)
     if report.unknown_values:

@@ -6,7 +6,16 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from blocklinear.cli.common import Console, Stopper, add_budget, given
+from blocklinear.cli.common import (
+    Console,
+    Stopper,
+    add_budget,
+    add_class_weights,
+    class_weight,
+    costs_of,
+    given,
+)
+from blocklinear.cli.grid import best_on, check_outputs, save_all, summary
 
 if TYPE_CHECKING:
     from blocklinear.events import Event, Listener
@@ -47,20 +56,23 @@ def _add_problem(group: Any) -> None:
         help="1 squared hinge, 3 hinge (default), 4 Crammer-Singer, 7 logistic; regression: 12 "
         "squared epsilon-insensitive, 13 epsilon-insensitive",
     )
-    group.add_argument("-c", "--cost", type=float, default=1.0, metavar="C", help="(default 1)")
+    group.add_argument(
+        "-c",
+        "--cost",
+        default="1",
+        metavar="C[,C...]",
+        help="(default 1); several are trained in one run, into MODEL.C=C for each",
+    )
+    group.add_argument(
+        "--best-on", metavar="FILE", help="of several costs, write the best on LIBSVM text only"
+    )
     group.add_argument(
         "-p", "--epsilon", type=float, metavar="EPS", help="of the regressions (default 0.1)"
     )
     group.add_argument(
         "-B", "--bias", type=float, default=-1.0, metavar="B", help="bias feature; negative: none"
     )
-    group.add_argument(
-        "--class-weight",
-        action="append",
-        default=[],
-        metavar="LABEL=W",
-        help="multiply C for rows of a class; also written -wLABEL W",
-    )
+    add_class_weights(group)
 
 
 def _add_stops(group: Any) -> None:
@@ -119,6 +131,11 @@ def _add_run(group: Any) -> None:
     group.add_argument("--run", dest="run_name", metavar="NAME", help="(default: default)")
     group.add_argument("--resume", action="store_true", help="go on from the run's checkpoint")
     group.add_argument(
+        "--warm-start",
+        action="store_true",
+        help="start from the alpha that the run left, also after add and remove, or with another C",
+    )
+    group.add_argument(
         "--checkpoint-s", type=float, metavar="S", help="seconds between checkpoints (default 60)"
     )
     group.add_argument(
@@ -143,16 +160,6 @@ def _number_or(word: str, text: str | None, option: str) -> dict[str, int | None
         raise UsageError(f"{option} {text!r} is not a number", f"give one, or {word}") from None
 
 
-def _class_weight(text: str) -> tuple[float, float]:
-    from blocklinear.errors import UsageError
-
-    label, _, weight = text.partition("=")
-    try:
-        return float(label), float(weight)
-    except ValueError:
-        raise UsageError(f"class weight {text!r} is not LABEL=W", "write -w1 5") from None
-
-
 def _check_liblinear(store: "BlockStore", listener: "Listener") -> None:
     """Refuse, before training, what LIBLINEAR's format cannot tell."""
     from blocklinear.events import Warned
@@ -167,11 +174,11 @@ def _check_liblinear(store: "BlockStore", listener: "Listener") -> None:
 def run(args: argparse.Namespace) -> int:
     """Run the command."""
     from blocklinear.errors import StoppedError, StorageError
-    from blocklinear.model.linear import check_replaceable
     from blocklinear.options import SplitOptions, TextOptions, TrainOptions
     from blocklinear.report.runlog import RunLog
     from blocklinear.store.beside import store_of
     from blocklinear.training import train
+    from blocklinear.training.grid import train_grid
 
     chosen: Any = given(
         gap=args.gap,
@@ -188,6 +195,7 @@ def run(args: argparse.Namespace) -> int:
         average=args.average,
         sample_blocks=args.sample_blocks,
         resume=args.resume,
+        warm_start=args.warm_start,
         checkpoint_s=args.checkpoint_s,
         seed=args.seed,
         threads=args.threads,
@@ -198,14 +206,17 @@ def run(args: argparse.Namespace) -> int:
         chosen["epochs"] = None
     chosen |= _number_or("auto", args.epochs, "epochs")
     chosen |= _number_or("block", args.pegasos_batch, "pegasos_batch")
+    costs = costs_of(args.cost)
     options = TrainOptions(
         solver=args.solver,
-        cost=args.cost,
-        class_weights=tuple(map(_class_weight, args.class_weight)),
+        cost=costs[0],
+        costs=costs if len(costs) > 1 else (),
+        class_weights=tuple(map(class_weight, args.class_weight)),
+        balanced=args.balanced,
         bias=args.bias,
         **chosen,
     )
-    check_replaceable(Path(args.model))  # now, not after training
+    check_outputs(args.model, options, args.best_on)  # now, not after training
     folder = Path(args.model).absolute().parent
     if not folder.is_dir():
         raise StorageError(f"{folder}: no such folder", "make it first")
@@ -228,17 +239,19 @@ def run(args: argparse.Namespace) -> int:
 
         with Stopper() as stopper:
             try:
-                model = train(store, options, tell, stopper.asked)
+                if options.costs:
+                    models = train_grid(store, options, tell, stopper.asked)
+                else:
+                    models = [train(store, options, tell, stopper.asked)]
             except StoppedError as stopped:
                 console.close()
                 print(f"blocklinear: {stopped}", file=sys.stderr)
                 return stopper.status
             finally:
                 console.close()
-    model.save(args.model, format=args.format)
-    proof = model.metadata["certificate"]
-    print(
-        f"primal {proof['primal']:.9g}, dual {proof['dual']:.9g}, certified gap {proof['gap']:.3g} "
-        f"after {model.metadata['outer_iterations']} outer iterations"
-    )
+    if args.best_on:
+        models = [best_on(args.best_on, models, text)]
+    save_all(models, args.model, args.format, grid=bool(options.costs) and not args.best_on)
+    for model in models:
+        print((f"C {model.metadata['C']:g}: " if options.costs else "") + summary(model))
     return 0

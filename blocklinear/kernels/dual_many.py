@@ -271,16 +271,19 @@ def dcd_many(
     epsilon : float           of the losses for regression
     bias : float              value of one more feature that every row has, 0 for none
     alpha : float64[n_rows, M]          updated
-    W : float64[n_features + 1, M]      updated; the last row belongs to the extra feature; a little
-                              faster when aligned to 64 bytes, and so each of its rows
-    scratch : float64[N_SCRATCH, M]     overwritten
+    W : float64[n_features + 1, P]      updated; the last row belongs to the extra feature; columns
+                              from M on are zeros, and stay so. Fastest when P is a multiple of 4
+                              and `W` begins with a cache line
+    scratch : float64[N_SCRATCH, P]     overwritten
     moved : int64[M]          overwritten
     touch : float64[M, N_TOUCH]         updated; each model has what `dual.dcd_epoch` keeps
     moving : bool[n_rows]     of visited rows: whether alpha_ij of some model changed, and is now
                               neither 0 nor at a bound
     worth : float64[n_rows]   of visited rows: gain of the dual, summed over models
     """
-    t, C, f, step = scratch[0], scratch[1], scratch[2], scratch[3]
+    M = positive.shape[0]
+    t, C, f, step = scratch[0][:M], scratch[1][:M], scratch[2], scratch[3]
+    step[M:] = 0.0
     for k in range(order.shape[0]):
         i = order[k]
         moving[i], worth[i] = False, 0.0
@@ -308,7 +311,7 @@ def add_many_dual_terms(
                               as for `dcd_many`; alpha is only read
     terms : float64[M, N_TERMS]         added to: sum of g_i; number of rows with alpha_ij != 0
     """
-    t, C = scratch[0], scratch[1]
+    t, C = scratch[0][: positive.shape[0]], scratch[1][: positive.shape[0]]
     for i in range(alpha.shape[0]):
         _roles(kind, target[i], code[i], fold[i], weight[i], positive, held_out, cost, t, C)
         for j in range(alpha.shape[1]):
@@ -345,11 +348,13 @@ def certify_many(
     indptr : int64[n_rows + 1]
     indices, values, target, code, fold, weight, positive, held_out, cost, kind, epsilon, bias,
     alpha, scratch, moved :   as for `dcd_many`; alpha is only read
-    W, average : float64[n_features + 1, M]   two candidates for the primal
-    recomputed : float64[n_features + 1, M]   added to: sum_i s_ij alpha_ij x_i
+    W, average : float64[n_features + 1, P]   two candidates for the primal
+    recomputed : float64[n_features + 1, P]   added to: sum_i s_ij alpha_ij x_i
     loss : float64[M, 2]      added to: sum C_ij loss_ij under `W` and under `average`
     """
-    t, C, f, step = scratch[0], scratch[1], scratch[2], scratch[3]
+    M = positive.shape[0]
+    t, C, f, step = scratch[0][:M], scratch[1][:M], scratch[2], scratch[3]
+    step[M:] = 0.0
     for i in range(alpha.shape[0]):
         if not _roles(kind, target[i], code[i], fold[i], weight[i], positive, held_out, cost, t, C):
             continue

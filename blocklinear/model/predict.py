@@ -23,6 +23,7 @@ from blocklinear.errors import (
 from blocklinear.kernels.margins import decision_values
 from blocklinear.kernels.scaling import normalize_rows
 from blocklinear.memory import PROCESS_BYTES, format_size
+from blocklinear.model.confusion import Confusion
 from blocklinear.model.linear import LinearModel
 from blocklinear.model.metrics import AccuracyCounter, RegressionErrors, Score
 from blocklinear.store.files import atomic_write
@@ -66,6 +67,8 @@ class PredictionReport:
         Accuracy, or the errors of a regression.
     notes : tuple of str
         What is odd about the inputs, in a sentence each.
+    confusion : Confusion or None
+        Which classes were taken for which, if that was asked for.
     """
 
     rows: int
@@ -73,6 +76,7 @@ class PredictionReport:
     unknown_labels: int
     score: Score
     notes: tuple[str, ...] = ()
+    confusion: Confusion | None = None
 
     def summary(self) -> str:
         """Return the score in LIBLINEAR's words, without a final newline."""
@@ -81,7 +85,8 @@ class PredictionReport:
     def to_json(self) -> str:
         """Return one JSON object."""
         counts = {"unknown_values": self.unknown_values, "unknown_labels": self.unknown_labels}
-        return json.dumps(self.score.as_dict() | counts)
+        classes = {} if self.confusion is None else self.confusion.as_dict()
+        return json.dumps({**self.score.as_dict(), **counts, **classes})
 
 
 def predict_stream(
@@ -93,6 +98,7 @@ def predict_stream(
     decision: bool = False,
     probability: bool = False,
     strict: bool = False,
+    classes: bool = False,
     listener: Callable[[PredictionProgress], None] | None = None,
 ) -> PredictionReport:
     """Predict every row of some LIBSVM files, in order, one line each.
@@ -113,6 +119,8 @@ def predict_stream(
         Write LIBLINEAR's ``-b 1`` form: a line ``labels ...``, then label and probabilities.
     strict : bool
         Refuse features that the model does not know, instead of ignoring and counting them.
+    classes : bool
+        Count which classes are taken for which.
     listener : callable, optional
         Called with a `PredictionProgress` after each part of the input.
 
@@ -132,6 +140,9 @@ def predict_stream(
         If reading or writing fails.
     """
     head, format_rows = _formatter(model, decision, probability)
+    if classes and not model.is_classifier:
+        raise UsageError(f"the model has no classes: it is {model.solver}", "leave out --report")
+    confusion = Confusion(model.labels) if classes else None
     _check_distinct(inputs, output)
     options = text_options or TextOptions(index_base=model.index_base)
     options = replace(options, hash_bits=model.hash_bits)
@@ -155,12 +166,14 @@ def predict_stream(
                     unknown_labels += int(np.count_nonzero(~np.isin(labels, table)))
                 stream.write(format_rows(chosen, decisions))
                 score.add(labels, predicted)
+                if confusion is not None:
+                    confusion.add(labels, predicted)
                 rows += len(labels)
                 unknown_values += unknown
             if listener is not None:
                 listener(PredictionProgress(rows))
     notes = list(reader.notes) if rows else [*reader.notes, f"{', '.join(inputs)}: no rows"]
-    return PredictionReport(rows, unknown_values, unknown_labels, score, tuple(notes))
+    return PredictionReport(rows, unknown_values, unknown_labels, score, tuple(notes), confusion)
 
 
 def _known_rows(model: LinearModel, reader: RowReader) -> Iterator[Rows]:

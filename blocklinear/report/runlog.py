@@ -8,10 +8,10 @@ from types import TracebackType
 from typing import Any, Self
 
 from blocklinear.errors import UsageError, storage_errors
-from blocklinear.events import Event, OuterIteration, SplitProgress, Visited, Warned
+from blocklinear.events import Event, OuterIteration, SplitProgress, Visited, WarmStarted, Warned
 
 _SCORES = {"accuracy", "mean_squared_error"}
-_NAMES = {OuterIteration: "outer", Warned: "warning"}
+_NAMES = {OuterIteration: "outer", Warned: "warning", WarmStarted: "warm_start"}
 
 
 class RunLog:

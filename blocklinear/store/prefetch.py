@@ -37,11 +37,12 @@ class GroupLoader:
 
     Attributes
     ----------
+    group : int
     pins : Pins
     """
 
     def __init__(self, store: BlockStore, group: int, threads: int, pin_bytes: int = 0) -> None:
-        self._store, blocks = store, store.manifest.blocks
+        self._store, blocks, self.group = store, store.manifest.blocks, group
         rows = sum(sorted((b.rows for b in blocks), reverse=True)[:group])
         nnz = sum(sorted((b.nnz for b in blocks), reverse=True)[:group])
         n_buffers = 1 if group >= len(blocks) else 2

@@ -165,25 +165,40 @@ class RowReader:
     def _parsed(self, source: Source, pool: ThreadPoolExecutor) -> Iterator[tuple[Slab, Rows]]:
         """Yield slabs in order with their rows; a failure to read comes after what precedes it."""
         options = self._options
-        pieces = slabs(source, options.slab_bytes, options.line_limit)
+        spare: deque[Slab] = deque()
+        pieces = slabs(source, options.slab_bytes, options.line_limit, spare)
         how = _how(options)
 
-        def read() -> tuple[Slab, Future[Rows]] | None:
+        digested = source.kind != "plain"  # else apart from reading: it is the slower of the two
+        if not digested:
+            source.raw.leave_digest()
+
+        def digest(slab: Slab) -> None:
+            source.raw.digest(slab.dropped)
+            source.raw.digest(slab.read.data)
+
+        def read() -> tuple[Slab, Future[Rows], Future[None] | None] | None:
             slab = next(pieces, None)
             if slab is None:
                 return None
-            return slab, pool.submit(parse, slab.text, *how)
+            digesting = None if digested else digester.submit(digest, slab)
+            return slab, pool.submit(parse, slab.text, *how), digesting
 
-        ahead = ThreadPoolExecutor(1, "read")  # reads, digests and decompresses meanwhile
+        ahead = ThreadPoolExecutor(1, "read")  # reads and decompresses meanwhile
+        digester = ThreadPoolExecutor(1, "digest")
         try:
             pending = deque(ahead.submit(read) for _ in range(options.threads + 1))
             while (found := pending.popleft().result()) is not None:
                 pending.append(ahead.submit(read))
-                slab, rows = found
+                slab, rows, digesting = found
                 yield slab, rows.result()
+                if digesting is not None:
+                    digesting.result()
+                spare.append(slab)
         finally:
             source.raw.stop()
             ahead.shutdown(cancel_futures=True)
+            digester.shutdown()
 
     def _report_faults(self, path: str, rows: Rows, lines_before: int, cut: bool) -> None:
         for fault in rows.faults:

@@ -1,5 +1,6 @@
 """Text cut at newlines into slabs, the unit that is parsed in parallel."""
 
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -23,14 +24,27 @@ class Slab:
     ----------
     text : uint8[n + 1]       n bytes of lines, each with its newline, and a guard newline
     cut : bool                the last line of the input is in it and had no newline
+    dropped : bytes           what the input has before the text
+    memory : uint8[]          what the text lies in
     """
 
     text: NDArray[np.uint8]
     cut: bool
+    dropped: bytes
+    memory: NDArray[np.uint8]
+
+    @property
+    def read(self) -> NDArray[np.uint8]:
+        """The bytes of the input in it."""
+        return self.text[: -2 if self.cut else -1]
 
 
-def slabs(source: Source, slab_bytes: int, max_line_bytes: int) -> Iterator[Slab]:
+def slabs(
+    source: Source, slab_bytes: int, max_line_bytes: int, spare: deque[Slab] | None = None
+) -> Iterator[Slab]:
     """Cut `source` at newlines into pieces of at most `slab_bytes`, more only for a longer line.
+
+    Slabs that are put into `spare` are done with: their memory is used again.
 
     Raises
     ------
@@ -38,13 +52,15 @@ def slabs(source: Source, slab_bytes: int, max_line_bytes: int) -> Iterator[Slab
         If a line is longer than `max_line_bytes`, which is at least `slab_bytes`.
     """
     head = np.empty(len(_BOM) + 2, np.uint8)
-    carried = head[: _fill(source, head, 0)[0]]
+    carried, dropped = head[: _fill(source, head, 0)[0]], b""
     if carried.tobytes() == _BOM:
-        carried = carried[:0]
+        carried, dropped = carried[:0], _BOM
     while True:
         # the longest line allowed just fits, with its newline
         room = max(slab_bytes, min(2 * len(carried), max_line_bytes + 1))
-        buffer = np.empty(room + 2, np.uint8)
+        buffer = spare.popleft().memory if spare else np.empty(room + 2, np.uint8)
+        if len(buffer) != room + 2:
+            buffer = np.empty(room + 2, np.uint8)
         buffer[: len(carried)] = carried
         filled, ended = _fill(source, buffer, len(carried))
         if ended:
@@ -53,14 +69,15 @@ def slabs(source: Source, slab_bytes: int, max_line_bytes: int) -> Iterator[Slab
                 buffer[filled] = 10
                 filled += 1
             if filled > 0:
-                yield _slab(buffer, filled, cut)
+                yield _slab(buffer, filled, cut, dropped)
             return
         end = _after_last_newline(buffer, filled)
         if filled - end > max_line_bytes:
             raise LongLine
         carried = buffer[end:filled].copy()
         if end:
-            yield _slab(buffer, end, cut=False)
+            yield _slab(buffer, end, False, dropped)
+            dropped = b""
 
 
 def _fill(source: Source, buffer: NDArray[np.uint8], filled: int) -> tuple[int, bool]:
@@ -86,7 +103,7 @@ def _after_last_newline(buffer: NDArray[np.uint8], filled: int) -> int:
     return 0
 
 
-def _slab(buffer: NDArray[np.uint8], n: int, cut: bool) -> Slab:
+def _slab(buffer: NDArray[np.uint8], n: int, cut: bool, dropped: bytes) -> Slab:
     text = buffer[: n + 1]
     text[n] = 10
-    return Slab(text, cut)
+    return Slab(text, cut, dropped, buffer)

@@ -43,6 +43,7 @@ class RawFile:
         self.path = path
         self.bytes_read = 0
         self._sha256 = hashlib.sha256()
+        self._digested = True
         self._pushed_back = b""
         self._stopped = False
         with storage_errors(path, "open"):
@@ -71,9 +72,19 @@ class RawFile:
             if self.size is None:
                 self._await_data()
             n = os.readv(self._descriptor, [buffer])
-        self._sha256.update(buffer[:n])
+        if self._digested:
+            self._sha256.update(buffer[:n])
         self.bytes_read += n
         return n
+
+    def leave_digest(self) -> None:
+        """From the first byte on, leave it to the caller to `digest` what was read."""
+        assert len(self._pushed_back) == self.bytes_read
+        self._sha256, self._digested = hashlib.sha256(), False
+
+    def digest(self, data: bytes | memoryview) -> None:
+        """Add to the digest what was read, in order."""
+        self._sha256.update(data)
 
     def _await_data(self) -> None:
         """Wait until a pipe has something, but not past `stop`: its writer may never write."""

@@ -9,6 +9,7 @@ from blocklinear.memory import PROCESS_BYTES, WEIGHT_VECTORS, format_size
 from blocklinear.options import TrainOptions
 from blocklinear.store.manifest import BlockRecord, Manifest
 from blocklinear.training.active import ROW_BYTES
+from blocklinear.training.dealing import MODELS_TOGETHER
 from blocklinear.training.problems import SQUARED_HINGE
 
 NEWTON_VECTORS = 10
@@ -55,7 +56,7 @@ def plan_memory(manifest: Manifest, options: TrainOptions, width: int = 1) -> Me
     n_blocks = len(manifest.blocks)
     fixed = PROCESS_BYTES + _vector_bytes(manifest, options, width)
     sweeps = options.selection == "active" and options.method == "dual" and not options.average
-    active_bytes = _active_bytes(manifest) if sweeps else 0
+    active_bytes = _active_bytes(manifest, width) if sweeps else 0
     if options.group is not None:
         group = min(options.group, n_blocks)
     else:
@@ -86,7 +87,7 @@ def plan_memory(manifest: Manifest, options: TrainOptions, width: int = 1) -> Me
     active = 0
     if group < n_blocks:
         active = min(spare, active_bytes)
-    entries = int(active * manifest.nnz // max(_loaded_bytes(manifest), 1))
+    entries = int(active * manifest.nnz // max(_loaded_bytes(manifest, width), 1))
     return MemoryPlan(group, spare - active, held_out, newton, entries)
 
 
@@ -112,7 +113,7 @@ def plan_again(
         + _group_bytes(manifest, group, width)
     )
     needed += NEWTON_VECTORS * _weight_bytes(manifest) if newton else 0
-    needed += -(-entries * _loaded_bytes(manifest) // max(manifest.nnz, 1))
+    needed += -(-entries * _loaded_bytes(manifest, width) // max(manifest.nnz, 1))
     spare = options.memory_bytes - needed
     if spare < 0:
         raise MemoryBudgetError(
@@ -138,14 +139,15 @@ def _vector_bytes(manifest: Manifest, options: TrainOptions, width: int) -> int:
     return vectors * width * _weight_bytes(manifest)
 
 
-def _loaded_bytes(manifest: Manifest) -> int:
-    """Return what all rows take as active ones."""
-    return _entry_bytes(manifest) * manifest.nnz + ROW_BYTES * manifest.n_rows
+def _loaded_bytes(manifest: Manifest, width: int) -> int:
+    """Return what all rows take as active ones, with alpha while they are swept."""
+    alpha_bytes = 16 * min(width, MODELS_TOGETHER) if width > 1 else 0
+    return _entry_bytes(manifest) * manifest.nnz + (ROW_BYTES + alpha_bytes) * manifest.n_rows
 
 
-def _active_bytes(manifest: Manifest) -> int:
+def _active_bytes(manifest: Manifest, width: int) -> int:
     """Return what active rows may take: more than so many are rarely active."""
-    return _loaded_bytes(manifest) // ACTIVE_SHARE
+    return _loaded_bytes(manifest, width) // ACTIVE_SHARE
 
 
 def _entry_bytes(manifest: Manifest) -> int:

@@ -160,6 +160,11 @@ class Checkpoint:
                     "train without --resume, which starts the run anew",
                 )
 
+    @property
+    def names(self) -> Collection[str]:
+        """The arrays it holds."""
+        return self._files.keys()
+
     def keep_rows(self, blocks: Collection[str]) -> None:
         """Forget all but the lines of rows of some of ``facts["blocks"]``.
 
@@ -185,15 +190,22 @@ class Checkpoint:
             dtype = LINES.get(name.partition("-")[0])
             if dtype is None:
                 continue
-            array = self._mapped(name, np.dtype(dtype))
+            array = self.mapped(name, np.dtype(dtype))
             if n_rows == 0 or array.size % n_rows:
                 raise self._damaged(f"its {name} does not have a line for each of {n_rows} rows")
             lines[name] = [array.reshape(n_rows, -1)[part] for part in kept]
         left = [[name, rows] for name, rows in facts["blocks"] if name in blocks]
         self._commit(facts | {"blocks": left, "warm_only": True}, lines)
 
-    def _mapped(self, name: str, dtype: np.dtype[Any]) -> Array:
-        """Return an array of the checkpoint, flat, mapped from its file if it has one."""
+    def mapped(self, name: str, dtype: np.dtype[Any]) -> Array:
+        """Return an array of the checkpoint, flat, mapped from its file if it has one.
+
+        Raises
+        ------
+        DamagedError
+            If it is not what was written.
+        StorageError
+        """
         described = self._files[name]
         if isinstance(described, list):
             return np.array([float.fromhex(x) for x in described], dtype)

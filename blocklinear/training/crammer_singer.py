@@ -58,8 +58,8 @@ class CrammerSinger(Swept):
 
     @property
     def state(self) -> dict[str, Any]:
-        """Nothing: `arrays` hold all that a checkpoint must know."""
-        return {}
+        """What a warm start must know of the weight vectors, as JSON."""
+        return {"labels": list(self.models.labels), "columns": self.W.shape[1]}
 
     @state.setter
     def state(self, state: dict[str, Any]) -> None:
@@ -155,6 +155,9 @@ class CrammerSinger(Swept):
             primal, dual, relative_gap(primal, dual), drift / np.sqrt(norm) if norm else 0.0,
             of_average < of_w,
         )  # fmt: skip
+
+    def let_go(self) -> None:
+        """Do nothing: there is one model, and the run ends when it is good enough."""
 
     def chosen(self, certificate: Certificate) -> Floats:
         """Return the candidate that a certificate is about, float64[n_features + 1, K]."""

@@ -17,7 +17,17 @@ from blocklinear.training.active import ActiveRows
 from blocklinear.training.problems import Problem
 from blocklinear.training.rows import RowArray
 from blocklinear.training.schedule import active_schedule, drawn_rows, row_order, row_schedule
+from blocklinear.training.settling import (
+    NEAR,
+    SETTLED,
+    SETTLING_STEP,
+    SETTLING_SWEEPS,
+    distances,
+    excess,
+    settles,
+)
 from blocklinear.training.single import SingleModel
+from blocklinear.training.tally import fresh_touch, merge, threshold, width
 
 AVERAGED_POINTS = 8
 """The running average of w takes at least so many points of an outer iteration."""
@@ -97,6 +107,8 @@ class Descent(SingleModel):
         self._terms = np.zeros(kernels.N_TERMS)  # of all rows, kept up to date
         self._adapt = np.zeros(kernels.N_ADAPT)
         self._points = np.zeros(1)  # in the average so far
+        self._settling = False  # see `settle`
+        self._settled: float | None = None  # P - D at the end of an outer iteration
         self._first_violation = np.zeros(1)  # LIBLINEAR's measure for regression is relative
 
     @property
@@ -109,6 +121,37 @@ class Descent(SingleModel):
             "points": self._points, "first": self._first_violation,
         }  # fmt: skip
 
+    @property
+    def state(self) -> dict[str, Any]:
+        """What a checkpoint must know before it can fill `arrays`, as JSON."""
+        return super().state | {"settling": self._settling, "settled": self._settled}
+
+    @state.setter
+    def state(self, state: dict[str, Any]) -> None:
+        self._settling, self._settled = state["settling"], state["settled"]
+
+    def settle(self) -> None:
+        """Sweep the active rows at the end of every outer iteration, until they are solved.
+
+        A warm start, not far from the optimum, so gets there in few outer iterations, which cost
+        more than the sweeps where blocks have to be read.
+        """
+        self._settling = self._sweeping and settles(self.problem)
+
+    @property
+    def hints(self) -> dict[str, RowArray]:
+        """What is known of rows beside alpha, by the names of a checkpoint; it may all be 0."""
+        return {"preference": self._preference, "active": self._active}
+
+    @property
+    def first_violation(self) -> float:
+        """The sum of violations that others are compared with, for regression; 0 before any."""
+        return float(self._first_violation[0])
+
+    @first_violation.setter
+    def first_violation(self, total: float) -> None:
+        self._first_violation[0] = total
+
     def restore(self, stream: Iterable[Loaded]) -> None:
         """Fetch what is kept in memory only, after `arrays` were filled from a checkpoint."""
         if not self._active.all.any():
@@ -120,8 +163,9 @@ class Descent(SingleModel):
 
     def begin(self) -> None:
         """Start an outer iteration."""
+        self._settled = None
         for tally in (self._touch, self._later):
-            tally[:] = _fresh_touch()
+            tally[:] = fresh_touch()
         self._points[:] = 0.0
         self.average[:] = 0.0
 
@@ -141,7 +185,8 @@ class Descent(SingleModel):
         flags = np.zeros(group.n_rows, np.bool_)
         if self._sweeping and resident:
             flags[:] = self._active.read(group.blocks)
-        self._add_terms(work.target, work.cost, work.alpha, -1.0)
+        if outer > 1:  # before, no row was counted, also where a warm start gave it an alpha
+            self._add_terms(work.target, work.cost, work.alpha, -1.0)
         self._epochs(work, flags, outer, visits, halt)
         self._add_terms(work.target, work.cost, work.alpha, 1.0)
         self.alpha.write(group.blocks, work.alpha)
@@ -152,6 +197,8 @@ class Descent(SingleModel):
         if self._sweeping and not resident:
             for sweep in share(SWEEPS, number, visits):
                 self._sweep_kept(outer, sweep)
+            if self._settling and number == visits - 1:
+                self._settle(outer, halt)
 
     def _epochs(
         self,
@@ -168,7 +215,7 @@ class Descent(SingleModel):
         self._adapt[kernels.THRESHOLD] = np.inf  # nothing is shrunk before it was measured
         for epoch in range(options.epochs or MOST_EPOCHS):
             order = self._order(group, outer, epoch, work.preference)
-            seen = _fresh_touch()
+            seen = fresh_touch()
             for number, part in enumerate(np.array_split(order, parts)):
                 if (epoch or number) and halt():
                     raise Abandoned
@@ -180,11 +227,11 @@ class Descent(SingleModel):
                         again = np.flatnonzero(flags)
                         again = again[self._scheduled(work.preference[again], outer, epoch, sweep)]
                         self._descend(work, again, self._later)
-            _merge(seen, self._touch if epoch == 0 else self._later)
+            merge(seen, self._touch if epoch == 0 else self._later)
             if self._selection == kernels.AVSF and self._adapt[kernels.MEAN_GAIN] == 0.0:
                 self._adapt[kernels.MEAN_GAIN] = seen[kernels.GAIN] / max(len(order), 1)
-            self._adapt[kernels.THRESHOLD] = _threshold(seen)
-            if options.epochs is None and _width(seen) <= options.inner_tolerance:
+            self._adapt[kernels.THRESHOLD] = threshold(seen)
+            if options.epochs is None and width(seen) <= options.inner_tolerance:
                 if self._selection != kernels.SHRINK or len(order) == group.n_rows:
                     break
                 work.preference[:] = 0.0  # all rows again before the visit may end
@@ -201,11 +248,32 @@ class Descent(SingleModel):
         self._points += 1
 
     def _keep(self, work: "_Work", before: NDArray[np.float64], flags: NDArray[np.bool_]) -> None:
-        """Keep the rows of a group that are moving, and flag them."""
-        chosen = np.flatnonzero(work.moving(before, slice(None)))
-        step = work.alpha[chosen] - before[chosen]
-        kept = self._kept.replace(work.group, chosen, step * step * work.group.sq_norm[chosen])
-        flags[kept] = True
+        """Keep the rows of a group that are moving, and flag them.
+
+        While settling, rows near the margin too: what they will do shows only later.
+        """
+        moving, group = work.moving(before, slice(None)), work.group
+        worth = (work.alpha - before) ** 2 * group.sq_norm
+        if self._settling:
+            distance = distances(group, work.target, self.w, self.bias)
+            worth = np.where(moving, np.inf, -distance)
+            moving |= distance < NEAR
+        chosen = np.flatnonzero(moving)
+        flags[self._kept.replace(group, chosen, worth[chosen])] = True
+
+    def _settle(self, outer: int, halt: Callable[[], bool]) -> None:
+        """Sweep the active rows until they are as good as is asked for."""
+        for sweep in range(SWEEPS, SWEEPS + SETTLING_SWEEPS):
+            if sweep % SETTLING_STEP == 0:
+                rows, problem = self._kept.rows(), self.problem
+                alpha = self.alpha.all[rows.positions] if rows is not None else np.zeros(0)
+                self._settled = excess(rows, problem, alpha, self.w, self.bias)
+                dual = self._terms[kernels.DUAL] - 0.5 * kernels.squared_norm(self.w)
+                if self._settled <= SETTLED * (self._options.gap or 0.0) * dual:
+                    break
+            if halt():
+                raise Abandoned
+            self._sweep_kept(outer, sweep)
 
     def _sweep_kept(self, outer: int, sweep: int) -> None:
         """Visit the active rows of all groups once."""
@@ -269,9 +337,11 @@ class Descent(SingleModel):
         self.average /= max(self._points[0], 1.0)
         self._points[:] = 1.0
         norm = kernels.squared_norm(self.w)
+        primal = float(0.5 * norm + self._touch[kernels.LOSS])
+        dual = float(self._terms[kernels.DUAL] - 0.5 * norm)
         return Estimate(
-            primal=float(0.5 * norm + self._touch[kernels.LOSS]),
-            dual=float(self._terms[kernels.DUAL] - 0.5 * norm),
+            primal=primal if self._settled is None else dual + self._settled,
+            dual=dual,
             violation=self._violation(),
             n_sv=int(self._terms[kernels.N_SUPPORT]),
             steps=int(self._touch[kernels.STEPS] + self._later[kernels.STEPS]),
@@ -283,7 +353,7 @@ class Descent(SingleModel):
             total = float(self._touch[kernels.PG_SUM])
             self._first_violation[0] = self._first_violation[0] or total
             return total / self._first_violation[0] if total else 0.0
-        return _width(self._touch)
+        return width(self._touch)
 
     def discard(self) -> None:
         """Delete the scratch files."""
@@ -310,60 +380,6 @@ class _Work:
         return moving
 
 
-class AveragedBlocks(Descent):
-    """AvgBlock (Yu, 7.2): each visit solves its rows alone; the model is the mean of their w.
-
-    With alpha divided by the number of visits, w = sum s_i alpha_i x_i still holds, and alpha is
-    feasible, so the certificate is one of the whole problem.
-    """
-
-    def begin(self) -> None:
-        """Start an outer iteration, which owes nothing to the one before."""
-        super().begin()
-        self.w[:] = self._terms[:] = 0.0
-        self.alpha.all[:] = 0.0
-
-    def visit(
-        self, group: Group, outer: int, number: int, visits: int, halt: Callable[[], bool]
-    ) -> None:
-        """Work on one group from zero."""
-        total, terms = self.w.copy(), self._terms.copy()
-        self.w[:] = 0.0
-        super().visit(group, outer, number, visits, halt)
-        self.w /= visits
-        self.w += total
-        alpha = self.alpha.read(group.blocks) / visits
-        self.alpha.write(group.blocks, alpha)
-        self._terms[:] = terms
-        target, cost = self.problem.targets(group.labels), self.problem.costs(group.labels)
-        self._add_terms(target, cost, alpha, 1.0)
-
-
 def share(total: int, part: int, parts: int) -> range:
     """Return which of `total` things, numbered, fall to one of equal parts."""
     return range(part * total // parts, (part + 1) * total // parts)
-
-
-def _fresh_touch() -> NDArray[np.float64]:
-    touch = np.zeros(kernels.N_TOUCH)
-    touch[kernels.PG_MAX], touch[kernels.PG_MIN] = -np.inf, np.inf
-    return touch
-
-
-def _merge(seen: NDArray[np.float64], into: NDArray[np.float64]) -> None:
-    """Add the tally of some rows to another."""
-    largest = max(seen[kernels.PG_MAX], into[kernels.PG_MAX])
-    smallest = min(seen[kernels.PG_MIN], into[kernels.PG_MIN])
-    into += np.where(np.isfinite(seen), seen, 0.0)
-    into[kernels.PG_MAX], into[kernels.PG_MIN] = largest, smallest
-
-
-def _width(touch: NDArray[np.float64]) -> float:
-    """Return the largest minus the smallest projected gradient, either counted as 0 if better."""
-    return float(max(touch[kernels.PG_MAX], 0.0) - min(touch[kernels.PG_MIN], 0.0))
-
-
-def _threshold(touch: NDArray[np.float64]) -> float:
-    """Return the pressure from which a row may be shrunk; infinite when nothing is violated."""
-    largest = max(touch[kernels.PG_MAX], -touch[kernels.PG_MIN])
-    return float(largest) if largest > 0.0 else np.inf

@@ -1,6 +1,6 @@
 """Which fold of a cross-validation each row is in: a pure function of the seed and the row."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,7 +32,7 @@ def assign(
     labels: RowArray,
     v: int,
     seed: int,
-) -> None:
+) -> Iterator[Loaded]:
     """Pass over all groups once; note the fold, the number and the label of each row.
 
     Parameters
@@ -53,9 +53,16 @@ def assign(
         folds.write(group.blocks, drawn.astype(np.int32))
         numbers.write(group.blocks, group.row_numbers)
         labels.write(group.blocks, group.labels)
+        yield loaded
 
 
-def stratify(folds: RowArray, numbers: RowArray, labels: RowArray, v: int, seed: int) -> None:
+def one_row_a_fold(folds: RowArray, numbers: RowArray, seed: int) -> None:
+    """Give every row a fold of its own, in the order of their hashes: leave one out."""
+    order = np.argsort(hashes(seed, numbers.all), kind="stable")
+    folds.all[order] = np.arange(len(order), dtype=np.int32)
+
+
+def stratify_folds(folds: RowArray, numbers: RowArray, labels: RowArray, v: int, seed: int) -> None:
     """Deal the rows of each class to the folds in turn, in the order of their hashes.
 
     The folds then have as many rows of a class as each other, give or take one.

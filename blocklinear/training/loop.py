@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blocklinear import __version__
-from blocklinear.errors import MismatchError, storage_errors
+from blocklinear.errors import MismatchError, UsageError, storage_errors
 from blocklinear.events import Listener, OuterIteration, Warned, ignore
 from blocklinear.model.linear import LinearModel
 from blocklinear.options import TrainOptions
@@ -24,8 +24,10 @@ from blocklinear.training.descent import Abandoned, Descent
 from blocklinear.training.evaluation import HeldOut
 from blocklinear.training.methods import Task, make_method, make_task
 from blocklinear.training.newton import Newton, Point
+from blocklinear.training.previous import find_previous
 from blocklinear.training.run import Halt, Run
 from blocklinear.training.sampling import sampled
+from blocklinear.training.warm import start_warm
 
 NEWTON_AFTER = 300
 """Outer iterations of coordinate descent before Newton steps, LIBLINEAR's limit for -s 1."""
@@ -74,6 +76,16 @@ def train(
     DamagedError, StorageError
     """
     options = options or TrainOptions()
+    if options.costs:
+        raise UsageError(f"there are {len(options.costs)} costs", "call train_grid")
+    manifest, task, outcome = train_task(store, options, listener, halt)
+    return outcome.model(manifest, options, task)
+
+
+def train_task(
+    store: BlockStore, options: TrainOptions, listener: Listener, halt: Halt
+) -> tuple[Manifest, Task, "Outcome"]:
+    """Lock a store and train what the options ask for; return what it was trained on, too."""
     folder = store.folder / "runs" / options.run
     with Lock(store.folder / "lock"):
         # read again: it may have changed before it was ours
@@ -83,8 +95,7 @@ def train(
             if label not in task.labels:
                 listener(Warned(f"class {label:g} has a weight, but no rows"))
         source = BlockStore(store.folder, manifest)
-        outcome = optimise(source, options, task, folder, listener, halt)
-    return outcome.model(manifest, options, task)
+        return manifest, task, optimise(source, options, task, folder, listener, halt)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -111,6 +122,7 @@ class Outcome:
         metadata = {
             "C": options.cost,
             "class_weights": [list(pair) for pair in options.class_weights],
+            "balanced": options.balanced,
             "epsilon": task.epsilon,
             "method": options.method,
             "certificate": self.certificate.to_dict(),
@@ -167,9 +179,11 @@ def optimise(
     with storage_errors(folder, "create"):
         folder.mkdir(parents=True, exist_ok=True)
     facts = _resumed(folder, manifest, options, listener)
+    previous = find_previous(folder, options, listener) if options.warm_start else None
     if facts is None:
         memory = plan_memory(manifest, options, task.width)
-        discard(folder)
+        if previous is None:
+            discard(folder)
     else:
         memory = plan_again(manifest, options, facts, task.width)
         options = dataclasses.replace(options, group=memory.group)
@@ -183,6 +197,8 @@ def optimise(
             prepare(loader)
             if facts is not None:
                 run.resume(facts, loader)
+            elif previous is not None:
+                start_warm(run, previous, store, loader)
             outcome = _train(run, loader)
             conclude(loader, outcome)
             return outcome
@@ -249,6 +265,7 @@ def _train(run: Run, loader: GroupLoader) -> Outcome:
                 stopping.state = before  # a resume is to come to the same end
                 run.save()
                 return _finish(run, certificate, "" if converged else ending)
+            run.method.let_go()
         else:
             run.listener(report)
         if report.outer >= NEWTON_AFTER and run.memory.newton and stopping.by_gap_alone:

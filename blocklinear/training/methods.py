@@ -12,14 +12,14 @@ from blocklinear.options import TrainOptions
 from blocklinear.store.groups import Group
 from blocklinear.store.manifest import Manifest
 from blocklinear.store.prefetch import Loaded
+from blocklinear.training.averaged import AveragedBlocks
 from blocklinear.training.certificate import Certificate
 from blocklinear.training.crammer_singer import CrammerSinger
-from blocklinear.training.descent import AveragedBlocks, Descent, Estimate
+from blocklinear.training.descent import Descent, Estimate
 from blocklinear.training.many import Ensemble
 from blocklinear.training.models import CRAMMER_SINGER, Models, make_models
 from blocklinear.training.pegasos import Pegasos
 from blocklinear.training.problems import Problem, class_labels, make_problem
-from blocklinear.training.rows import RowArray
 
 Floats = NDArray[np.float64]
 Task = Problem | Models
@@ -59,6 +59,9 @@ class Method(Protocol):
     def certify(self, stream: Iterable[Loaded]) -> Certificate:
         """Pass over the data once; say how good the better candidates are."""
 
+    def let_go(self) -> None:
+        """Train no further what the last certificate has shown to be good enough."""
+
     def chosen(self, certificate: Certificate) -> Floats:
         """Return the candidate that a certificate is about."""
 
@@ -86,22 +89,43 @@ def make_task(manifest: Manifest, options: TrainOptions) -> Task:
         If a cost leaves the range of numbers, or the method cannot do it.
     """
     crammer_singer = options.solver == CRAMMER_SINGER
+    if options.costs:
+        check_shared(options, f"here are {len(options.costs)} costs")
+        for given, flag in ((crammer_singer, "-s 4"), (options.evaluate is not None, "--eval")):
+            if given:
+                raise UsageError(f"{flag} takes one C", "leave it out, or give one -c")
+        return make_models(manifest, options, options.costs)
     if not crammer_singer and (options.solver > 7 or len(class_labels(manifest)) <= 2):
         return make_problem(manifest, options)
     models = make_models(manifest, options)
+    check_shared(options, f"here are {len(models.labels)} classes", patience=crammer_singer)
+    return models
+
+
+def check_shared(options: TrainOptions, why: str, patience: bool = False) -> None:
+    """Refuse options that are for one model alone.
+
+    Parameters
+    ----------
+    options : TrainOptions
+    why : str
+        Why one model is not enough.
+    patience : bool
+        Whether patience may be asked for.
+
+    Raises
+    ------
+    UsageError
+    """
     for given, flag in (
         (options.method != "dual", "--method pegasos"),
         (options.average, "--average"),
         (options.epochs is None, "--epochs auto"),
         (options.selection not in ("active", "permute"), f"--selection {options.selection}"),
-        (options.patience is not None and not crammer_singer, "--patience"),
+        (options.patience is not None and not patience, "--patience"),
     ):
         if given:
-            raise UsageError(
-                f"{flag} trains one model, and here are {len(models.labels)} classes",
-                "leave it out",
-            )
-    return models
+            raise UsageError(f"{flag} trains one model, and {why}", "leave it out")
 
 
 def make_method(
@@ -123,5 +147,4 @@ def make_method(
         return kind(manifest, task, options, folder, active_entries)
     if options.solver == CRAMMER_SINGER:
         return CrammerSinger(task, manifest, options, folder, active_entries)
-    folds = RowArray(folder / "folds.work", manifest, np.int32)
-    return Ensemble(task, manifest, options, folder, folds, active_entries)
+    return Ensemble(task, manifest, options, folder, active_entries)

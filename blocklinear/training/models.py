@@ -11,7 +11,9 @@ from blocklinear.errors import UsageError
 from blocklinear.kernels import dual
 from blocklinear.options import TrainOptions
 from blocklinear.store.manifest import Manifest
-from blocklinear.training.problems import SOLVERS, Solver, checked_cost, class_labels
+from blocklinear.training.dealing import columns
+from blocklinear.training.problems import SOLVERS, Solver, checked_cost, weights_of_classes
+from blocklinear.training.rows import RowArray
 
 Floats = NDArray[np.float64]
 NO_FOLD = -1
@@ -32,6 +34,7 @@ class Models:
     held_out : int32[M]       the fold whose rows the model does not see, `NO_FOLD` for none
     asked : float64[M]        C as it was asked for
     cost : float64[M, 2]      C of rows of the other classes, and of the positive class
+    folds : RowArray or None  the fold of each row, where any model leaves one out
     """
 
     solver: Solver
@@ -41,6 +44,7 @@ class Models:
     held_out: NDArray[np.int32]
     asked: Floats
     cost: Floats
+    folds: RowArray | None = None
 
     def __len__(self) -> int:
         return len(self.positive)
@@ -52,14 +56,14 @@ class Models:
 
     @property
     def width(self) -> int:
-        """Number of weight vectors."""
-        return len(self.positive)
+        """Weight vectors that there must be room for."""
+        return columns(len(self.positive))
 
     def some(self, which: NDArray[np.int64] | NDArray[np.bool_] | slice) -> "Models":
         """Return some of the models."""
         return Models(
             self.solver, self.epsilon, self.labels, self.positive[which], self.held_out[which],
-            self.asked[which], self.cost[which],
+            self.asked[which], self.cost[which], self.folds,
         )  # fmt: skip
 
     def codes(self, labels: Floats) -> NDArray[np.int32]:
@@ -90,10 +94,8 @@ def make_models(
         If C times the weight of a class leaves the range of numbers.
     """
     solver, costs = _SOLVERS[options.solver], costs or (options.cost,)
-    labels = () if solver.regression else tuple(class_labels(manifest))
-    weight = {
-        label: math.prod(x for y, x in options.class_weights if y == label) for label in labels
-    }
+    weight = {} if solver.regression else weights_of_classes(manifest, options)
+    labels = tuple(weight)
     each_class = len(labels) > 2 or options.solver == CRAMMER_SINGER
     positive, held_out, asked, pairs = [], [], [], []
     for cost in costs:

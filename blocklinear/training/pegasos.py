@@ -55,6 +55,15 @@ class Pegasos(SingleModel):
         self._dual = np.zeros(2)  # sum alpha_i, and the number of rows where it is not 0
 
     @property
+    def updates(self) -> float:
+        """Updates done."""
+        return float(self._updates[0])
+
+    @updates.setter
+    def updates(self, updates: float) -> None:
+        self._updates[0] = updates
+
+    @property
     def arrays(self) -> dict[str, NDArray[Any]]:
         """All that a checkpoint must keep, by name."""
         return {

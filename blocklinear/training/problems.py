@@ -106,9 +106,12 @@ def make_problem(manifest: Manifest, options: TrainOptions) -> Problem:
     solver = SOLVERS[options.solver]
     if solver.regression:
         return Problem(solver, options.epsilon, (), (checked_cost(options.cost, "C"),))
-    classes = tuple(class_labels(manifest))
-    costs = tuple(_class_cost(options, label) for label in classes)
-    return Problem(solver, 0.0, classes, costs)
+    weights = weights_of_classes(manifest, options)
+    costs = tuple(
+        checked_cost(options.cost * weight, f"C of class {label:g}")
+        for label, weight in weights.items()
+    )
+    return Problem(solver, 0.0, tuple(weights), costs)
 
 
 def checked_cost(cost: float, name: str) -> float:
@@ -126,12 +129,22 @@ def checked_cost(cost: float, name: str) -> float:
     return cost
 
 
-def _class_cost(options: TrainOptions, label: float) -> float:
-    """Return C times the weights given for a class; weights given twice multiply."""
-    cost = options.cost
-    for weighted, weight in options.class_weights:
-        cost *= weight if weighted == label else 1.0
-    return checked_cost(cost, f"C of class {label:g}")
+def weights_of_classes(manifest: Manifest, options: TrainOptions) -> dict[float, float]:
+    """Return what multiplies C for each class, in LIBLINEAR's order; weights given twice multiply.
+
+    Raises
+    ------
+    InputError
+        If the labels are not those of classes.
+    """
+    labels = class_labels(manifest)
+    if options.balanced:
+        counts = dict(zip(manifest.labels or (), manifest.label_counts, strict=True))
+        return {label: manifest.n_rows / (len(labels) * counts[label]) for label in labels}
+    return {
+        label: math.prod(weight for weighted, weight in options.class_weights if weighted == label)
+        for label in labels
+    }
 
 
 def class_labels(manifest: Manifest) -> list[float]:

@@ -4,7 +4,7 @@ import contextlib
 import dataclasses
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -82,7 +82,7 @@ class Run:
         self.stopping = Stopping(options)
         self._best = method.current().copy() if options.patience else np.zeros(0)
         self._best_at, self._best_worth = 0, -math.inf
-        self._checkpoint = Checkpoint(folder)
+        self._checkpoint, self._saved = Checkpoint(folder), False
         self._saved_at = time.monotonic()
         self._asked_at: float | None = None
         self._started = time.perf_counter()
@@ -100,8 +100,12 @@ class Run:
         """Return the groups of an outer iteration, in order."""
         return visits(self.options.seed, outer, len(self.manifest.blocks), self.memory.group)
 
-    def pass_over(self, loader: GroupLoader) -> Iterator[Loaded]:
+    def pass_over(
+        self, loader: GroupLoader, blocks: Collection[int] | None = None
+    ) -> Iterator[Loaded]:
         """Yield all groups once, for what needs a pass of its own.
+
+        With `blocks`, no other blocks are read, unless one group holds all.
 
         Newton steps always take the same order, so that a point evaluated again, after a resume,
         has the same bits.
@@ -112,7 +116,11 @@ class Run:
             If a stop was asked for between two groups.
         """
         order = self.visits((self.descended or self.outer) + 1)
-        for number, loaded in enumerate(loader.stream(order, order[0])):
+        first = order[0]
+        if blocks is not None and len(order) > 1:
+            order = [tuple(b for b in group if b in blocks) for group in order]
+        order = [group for group in order if group] if blocks is None or blocks else []
+        for number, loaded in enumerate(loader.stream(order, first) if order else ()):
             if number and self.halt():
                 raise Abandoned
             yield loaded
@@ -163,11 +171,12 @@ class Run:
 
     def stopped(self) -> StoppedError:
         """Return what to tell a caller that asked for a stop."""
-        if self._checkpoint.facts is None:
+        if not self._saved:
             return StoppedError("stopped before there was anything to save")
+        instead = " instead of --warm-start" if self.options.warm_start else ""
         return StoppedError(
             f"stopped in outer iteration {self.outer}: a checkpoint is saved",
-            "give the same command with --resume to go on",
+            f"give the same command with --resume{instead} to go on",
         )
 
     def _facts(self) -> dict[str, Any]:
@@ -191,9 +200,11 @@ class Run:
         return self.method.arrays | ({"best": self._best} if self._best_at else {})
 
     def save(self) -> None:
-        """Commit a checkpoint."""
+        """Commit a checkpoint, unless the run keeps none."""
+        if self.options.checkpoint_s == math.inf:
+            return
         self._checkpoint.save(self._facts(), self._arrays)
-        self._saved_at = time.monotonic()
+        self._saved_at, self._saved = time.monotonic(), True
 
     def resume(self, facts: dict[str, Any], loader: GroupLoader) -> None:
         """Go back to where a checkpoint was saved."""
@@ -201,6 +212,7 @@ class Run:
             self._best_at, self._best_worth = facts["best"]
         self.method.state = facts["method"]
         self._checkpoint.load(self._arrays)
+        self._saved = True
         self.outer, self.done = facts["outer"], facts["done"]
         self.descended = facts["descended"]
         self.stopping.state = facts["stopping"]

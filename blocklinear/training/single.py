@@ -42,8 +42,8 @@ class SingleModel:
 
     @property
     def state(self) -> dict[str, Any]:
-        """Nothing: the arrays hold all that a checkpoint must know."""
-        return {}
+        """What a warm start must know of the model, as JSON."""
+        return {"labels": list(self.problem.labels)}
 
     @state.setter
     def state(self, state: dict[str, Any]) -> None:
@@ -53,6 +53,9 @@ class SingleModel:
         """Pass over the data once; say how good the better of `w` and `average` is."""
         certificate, _ = certify(stream, self.problem, self.alpha, self.bias, self.w, self.average)
         return certificate
+
+    def let_go(self) -> None:
+        """Do nothing: there is one model, and the run ends when it is good enough."""
 
     def chosen(self, certificate: Certificate) -> Floats:
         """Return the candidate that a certificate is about."""

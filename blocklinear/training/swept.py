@@ -17,7 +17,9 @@ from blocklinear.training.descent import LONGEST_PART, SWEEPS, Abandoned, Floats
 from blocklinear.training.rows import RowArray
 from blocklinear.training.schedule import active_schedule, row_order
 
-_ROWS_AT_A_TIME = 1 << 16
+_CACHE_LINE = 64
+WORK_A_POINT = 8
+"""Steps along an entry of a row, for each weight, between two points of the average."""
 
 
 @dataclass(frozen=True)
@@ -58,8 +60,11 @@ class Swept(ABC):
 
     Attributes
     ----------
-    W, average : float64[n_features + 1, width]     weights; their average over the outer iteration
-    alpha : RowArray
+    W, average : float64[n_features + 1, columns]   weights, a column for each, then zeros; their
+                              average over the outer iteration
+    alpha : RowArray          float64, a column for each, also for those that have left
+    places : int64[width]     the columns of alpha of those that stay
+    parted : float64[n_features + 1, M - width]     weights of those that have left, as they did
     """
 
     def __init__(
@@ -74,14 +79,21 @@ class Swept(ABC):
         self._manifest, self._options = manifest, options
         self._bias = max(options.bias, 0.0)
         self.width = width
-        self.W = np.zeros((manifest.n_features + 1, width))
-        self.average = np.zeros_like(self.W)
-        self._path = folder / f"alpha{name}.work"
-        self.alpha = RowArray(self._path, manifest, np.float64, width)
+        self.W = aligned_zeros(manifest.n_features + 1, self.columns_of(width))
+        self.average = aligned_zeros(*self.W.shape)
+        self.alpha = RowArray(folder / f"alpha{name}.work", manifest, np.float64, width)
+        self.places = np.arange(width)
+        self.parted = np.zeros((len(self.W), 0))
+        self._name = name
         self._sweeping = options.selection == "active"
         self._active = RowArray(folder / f"active{name}.work", manifest, np.uint8)
         self._kept = ActiveRows(manifest, active_entries if self._sweeping else 0)
-        self._points = np.zeros(1)
+        self._points = np.zeros(2)  # points of the average so far; steps since the last one
+
+    @staticmethod
+    def columns_of(width: int) -> int:
+        """Return how many columns so many weight vectors take."""
+        return width
 
     @property
     def arrays(self) -> dict[str, NDArray[Any]]:
@@ -89,7 +101,12 @@ class Swept(ABC):
         return {
             "w": self.W, "average": self.average, "alpha": self.alpha.all,
             "active": self._active.all, "points": self._points,
-        }  # fmt: skip
+        } | ({"parted": self.parted} if self.parted.size else {})  # fmt: skip
+
+    @property
+    def hints(self) -> dict[str, RowArray]:
+        """What is known of rows beside alpha, by the names of a checkpoint; it may all be 0."""
+        return {f"active{self._name}": self._active}
 
     def restore_rows(self, group: Group) -> None:
         """Fetch the active rows of a group, after `arrays` were filled from a checkpoint."""
@@ -99,7 +116,6 @@ class Swept(ABC):
     def begin(self) -> None:
         """Start an outer iteration."""
         self._points[:] = 0.0
-        self.average[:] = 0.0
 
     @abstractmethod
     def _roles(self, labels: Floats, positions: tuple[int, ...] | NDArray[np.int64]) -> Any:
@@ -141,7 +157,15 @@ class Swept(ABC):
 
     def lines(self, group: Group) -> Floats:
         """Return a copy of the alpha of a group, float64[n_rows, width]."""
-        return self.alpha.read(group.blocks).reshape(-1, self.width)
+        return self._own(self.alpha.read(group.blocks))
+
+    def _own(self, stored: Floats) -> Floats:
+        """Return what lines of `alpha` say of the weight vectors that stay, float64[n, width]."""
+        lines = stored.reshape(-1, self.width + self.parted.shape[1])
+        if not self.parted.size:
+            return lines
+        own: Floats = np.take(lines, self.places, axis=1)  # in C order, unlike lines[:, places]
+        return own
 
     def visit(
         self, group: Group, outer: int, number: int, visits: int, halt: Callable[[], bool]
@@ -156,11 +180,12 @@ class Swept(ABC):
         sight, alpha, worth = self.sight(group), self.lines(group), np.zeros(group.n_rows)
         resident = visits == 1
         flags = self._active.read(group.blocks).astype(np.bool_)
-        self._add_terms(sight, alpha, -1.0)
+        if outer > 1:  # before, no row was counted, also where a warm start gave it an alpha
+            self._add_terms(sight, alpha, -1.0)
         for epoch in range(self._options.epochs or 1):
             self._epoch(sight, group.blocks, alpha, flags, worth, (outer, epoch), resident, halt)
         self._add_terms(sight, alpha, 1.0)
-        self.alpha.write(group.blocks, alpha.reshape(self.alpha.shape_of(group.n_rows)))
+        self._write(group.blocks, alpha)
         if not resident and self._sweeping:
             chosen = np.flatnonzero(flags)
             kept = self._kept.replace(group, chosen, worth[chosen])
@@ -170,6 +195,13 @@ class Swept(ABC):
         if not resident and self._sweeping:
             for sweep in share(SWEEPS, number, visits):
                 self._sweep_kept(outer, sweep)
+
+    def _write(self, blocks: tuple[int, ...], alpha: Floats) -> None:
+        if self.parted.size:
+            lines: Floats = self.alpha.read(blocks)
+            lines[:, self.places] = alpha
+            alpha = lines
+        self.alpha.write(blocks, alpha.reshape(self.alpha.shape_of(len(alpha))))
 
     def _epoch(
         self,
@@ -191,12 +223,12 @@ class Swept(ABC):
             if (number or epoch) and halt():
                 raise Abandoned
             self._descend(sight, part, alpha, epoch == 0, flags, worth)
-            self._average()
+            self._average(sight, part)
             for sweep in share(SWEEPS, number, parts) if sweeping else ():
                 again = np.flatnonzero(flags)
                 again = again[self._permuted(len(again), outer, epoch, sweep)]
                 self._descend(sight, again, alpha, False, flags.copy(), np.empty(len(flags)))
-                self._average()
+                self._average(sight, again)
 
     def _sweep_kept(self, outer: int, sweep: int) -> None:
         """Visit the active rows of all groups once."""
@@ -205,13 +237,14 @@ class Swept(ABC):
             return
         n = len(rows.positions)
         sight = self._sight_kept(rows)
-        alpha = self.alpha.all[rows.positions].reshape(n, self.width)
+        alpha = self._own(self.alpha.all[rows.positions])
         self._add_terms(sight, alpha, -1.0)
         order = self._permuted(n, outer, 0, sweep)
         self._descend(sight, order, alpha, False, np.empty(n, np.bool_), np.empty(n))
-        self._average()
+        self._average(sight, order)
         self._add_terms(sight, alpha, 1.0)
-        self.alpha.all[rows.positions] = alpha.reshape(self.alpha.shape_of(n))
+        lines = self.alpha.all.reshape(-1, self.width + self.parted.shape[1])
+        lines[rows.positions[:, None], self.places] = alpha
 
     def _sight_kept(self, rows: Rows) -> Sight:
         return Sight(
@@ -219,9 +252,19 @@ class Swept(ABC):
             self._roles(rows.labels, rows.positions),
         )  # fmt: skip
 
-    def _average(self) -> None:
-        self.average += self.W
-        self._points += 1
+    def _average(self, sight: Sight, order: NDArray[np.int64]) -> None:
+        """Take a point of the average, once so much was done that its cost does not matter."""
+        self._points[1] += self.width * int((sight.stops[order] - sight.starts[order]).sum())
+        if self._points[1] >= WORK_A_POINT * self.W.size:
+            self._take_point()
+            self._points[1] = 0.0
+
+    def _take_point(self) -> None:
+        if self._points[0] == 0.0:
+            self.average[:] = self.W
+        else:
+            self.average += self.W
+        self._points[0] += 1
 
     def _permuted(self, n: int, outer: int, epoch: int, sweep: int) -> NDArray[np.int64]:
         order = np.empty(n, np.int64)
@@ -231,20 +274,31 @@ class Swept(ABC):
 
     def finish(self) -> None:
         """End an outer iteration: make the average one."""
-        self.average /= max(self._points[0], 1.0)
-        self._points[:] = 1.0
+        if self._points[0] == 0.0:
+            self._take_point()
+        if self._points[0] > 1.0:  # each pass over so many weights counts
+            self.average /= self._points[0]
+        self._points[:] = 1.0, 0.0
 
     def leave(self, staying: NDArray[np.bool_]) -> None:
-        """Go on with some of the weight vectors only."""
-        before, width = self.alpha.all, self.width
-        self.width = int(np.count_nonzero(staying))
-        self.W, self.average = self.W[:, staying].copy(), self.average[:, staying].copy()
-        self.alpha.discard()  # its pages stay as long as they are mapped
-        self.alpha = RowArray(self._path, self._manifest, np.float64, max(self.width, 1))
-        for start in range(0, len(before) if self.width else 0, _ROWS_AT_A_TIME):
-            part = slice(start, start + _ROWS_AT_A_TIME)
-            lines = before[part].reshape(-1, width)[:, staying]
-            self.alpha.all[part] = lines.reshape(self.alpha.shape_of(len(lines)))
+        """Go on with some of the weight vectors only.
+
+        Alpha of the others stays where it is, and their weights are kept as they belong to it,
+        which is not always what was certified: a warm start wants both.
+        """
+        before = np.setdiff1d(np.arange(self.width + self.parted.shape[1]), self.places)
+        order = np.argsort(np.concatenate([before, self.places[~staying]]))
+        leaving = self.W[:, np.flatnonzero(~staying)]
+        self.parted = np.hstack([self.parted, leaving])[:, order].copy()
+        self.places = self.places[staying]
+        self.width = len(self.places)
+        self.W, self.average = self._some(self.W, staying), self._some(self.average, staying)
+
+    def _some(self, weights: Floats, staying: NDArray[np.bool_]) -> Floats:
+        some = aligned_zeros(len(weights), self.columns_of(self.width))
+        for column, before in enumerate(np.flatnonzero(staying)):
+            some[:, column] = weights[:, before]
+        return some
 
     def discard(self) -> None:
         """Delete the scratch files."""
@@ -257,13 +311,13 @@ class Proof:
 
     Attributes
     ----------
-    recomputed : float64[n_features + 1, width]     sum of s_i alpha_i x_i
+    recomputed : float64[n_features + 1, columns]   sum of s_i alpha_i x_i
     loss : float64[width, 2]  sum of C_i loss_i under W, and under its average
     dual : float64[width]     sum of g_i(alpha_i)
     """
 
     def __init__(self, swept: Swept) -> None:
-        self.recomputed = np.zeros_like(swept.W)
+        self.recomputed = aligned_zeros(*swept.W.shape)
         self.loss, self.dual = np.zeros((swept.width, 2)), np.zeros(swept.width)
 
 
@@ -271,3 +325,10 @@ def column_norms(W: Floats) -> Floats:
     """Return the squared norm of each column, without a temporary of the size of `W`."""
     norms: Floats = np.einsum("ij,ij->j", W, W)
     return norms
+
+
+def aligned_zeros(n: int, m: int) -> Floats:
+    """Return zeros, float64[n, m], that begin with a cache line."""
+    buffer = np.zeros(n * m + _CACHE_LINE // 8)
+    start = -buffer.ctypes.data % _CACHE_LINE // 8
+    return buffer[start : start + n * m].reshape(n, m)

@@ -12,12 +12,12 @@ from blocklinear.kernels.margins import decision_values
 from blocklinear.model import scores
 from blocklinear.store.groups import Group
 from blocklinear.store.prefetch import Loaded
-from blocklinear.training.models import Models
 from blocklinear.training.rows import RowArray
 
 Floats = NDArray[np.float64]
-CLASS_METRICS = ("accuracy", "auc", "f1")
-VALUE_METRICS = ("mean_squared_error", "mean_absolute_error")
+CLASS_METRICS: tuple[str, ...] = ("accuracy", "auc", "f1")
+VALUE_METRICS: tuple[str, ...] = ("mean_squared_error", "mean_absolute_error")
+_VALUES_AT_A_TIME = 1 << 18  # decision values
 
 
 @dataclass(frozen=True)
@@ -123,14 +123,22 @@ def _plain(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
+@dataclass(frozen=True)
+class Unit:
+    """The models of one C and one fold: those of all classes, side by side in the weights."""
+
+    cost: int
+    fold: int
+
+
 class Predictions:
     """What the model that did not see a row says of it, for every C.
 
     Parameters
     ----------
-    models : Models
-        All C, folds and classes, in this order.
-    n_folds : int
+    labels : tuple of float
+        The classes; empty for regression.
+    n_costs, n_folds : int
     folds : RowArray
         The fold of each row.
     decisions : RowArray
@@ -138,78 +146,99 @@ class Predictions:
         else the number of the class.
     """
 
-    def __init__(self, models: Models, n_folds: int, folds: RowArray, decisions: RowArray) -> None:
-        self._models, self._folds, self._decisions = models, folds, decisions
-        self._columns = max(1, len(models.labels)) if len(models.labels) > 2 else 1
-        self._n_folds = n_folds
-        self._n_costs = len(models) // (n_folds * self._columns)
+    def __init__(
+        self,
+        labels: tuple[float, ...],
+        n_costs: int,
+        n_folds: int,
+        folds: RowArray,
+        decisions: RowArray,
+    ) -> None:
+        self._labels, self._n_costs, self._n_folds = labels, n_costs, n_folds
+        self._folds, self._decisions = folds, decisions
+        self.columns = len(labels) if len(labels) > 2 else 1
 
-    def collect(self, stream: Iterable[Loaded], W: Floats, bias: float) -> None:
-        """Pass over all groups once with the weights, float64[n_features + 1, M]."""
+    def collect(
+        self, stream: Iterable[Loaded], units: Sequence[Unit], weights: Floats, bias: float
+    ) -> None:
+        """Pass over all groups once with the weights of some units.
+
+        Parameters
+        ----------
+        stream : iterable of Loaded
+            Every block once.
+        units : sequence of Unit
+        weights : float64[n_features + 1, len(units) * columns]
+        bias : float
+            Value of the bias feature, 0 for none.
+        """
         for loaded in stream:
             group = loaded.group
-            lines = np.empty((group.n_rows, self._n_costs))
+            lines = self._decisions.read(group.blocks).reshape(-1, self._n_costs)
             fold = self._folds.read(group.blocks)
-            for start in range(0, group.n_rows, _ROWS_AT_A_TIME):
-                part = slice(start, min(start + _ROWS_AT_A_TIME, group.n_rows))
-                lines[part] = self._decide(group, part, fold[part], W, bias)
+            step = max(1, _VALUES_AT_A_TIME // weights.shape[1])
+            for start in range(0, group.n_rows, step):
+                part = slice(start, min(start + step, group.n_rows))
+                self._decide(group, part, fold[part], units, weights, bias, lines[part])
             self._decisions.write(
                 group.blocks, lines.reshape(self._decisions.shape_of(group.n_rows))
             )
 
     def _decide(
-        self, group: Group, part: slice, fold: NDArray[np.int32], W: Floats, bias: float
-    ) -> Floats:
-        n = part.stop - part.start
-        out = np.empty((n, W.shape[1]))
+        self,
+        group: Group,
+        part: slice,
+        fold: NDArray[np.int32],
+        units: Sequence[Unit],
+        weights: Floats,
+        bias: float,
+        lines: Floats,
+    ) -> None:
+        out = np.empty((len(fold), weights.shape[1]))
         indptr = group.indptr[part.start : part.stop + 1]
-        decision_values(indptr, group.indices, group.values, 0, W[:-1], bias * W[-1], out)
-        own: Floats = out.reshape(n, self._n_costs, self._n_folds, self._columns)[
-            np.arange(n), :, fold
-        ]
-        if self._columns == 1:
-            return np.asarray(own[:, :, 0], np.float64)
-        return np.asarray(own.argmax(axis=2), np.float64)
+        decision_values(
+            indptr, group.indices, group.values, 0, weights[:-1], bias * weights[-1], out
+        )
+        for k, unit in enumerate(units):
+            rows = np.flatnonzero(fold == unit.fold)
+            own = out[rows, k * self.columns : (k + 1) * self.columns]
+            lines[rows, unit.cost] = own[:, 0] if self.columns == 1 else own.argmax(axis=1)
 
-    def labels_of(self, number: int) -> Floats:
-        """Return the predicted label, or value, of each row for one C."""
-        found = self.decisions_of(number)
-        classes: Floats = np.array(self._models.labels, np.float64)
-        if not len(classes):
+    def discard(self) -> None:
+        """Delete the scratch file."""
+        self._decisions.discard()
+
+    def labels_of(self, cost: int) -> Floats:
+        """Return what is predicted of each row of the store for one C."""
+        found = self._decisions_of(cost)
+        if not self._labels:
             return found
-        if self._columns == 1:
+        classes: Floats = np.array(self._labels, np.float64)
+        if self.columns == 1:
             return np.asarray(np.where(found > 0, classes[0], classes[1]), np.float64)
         return np.asarray(classes[found.astype(np.int64)], np.float64)
 
-    def decisions_of(self, number: int) -> Floats:
-        """Return the decision values for one C; with more than two classes the class numbers."""
-        decisions: Floats = self._decisions.all.reshape(-1, self._n_costs)[:, number]
+    def _decisions_of(self, cost: int) -> Floats:
+        decisions: Floats = self._decisions.all.reshape(-1, self._n_costs)[:, cost]
         return decisions
 
-    def scores(self, number: int, labels: Floats) -> list[dict[str, float]]:
+    def scores(self, cost: int, labels: Floats) -> list[dict[str, float]]:
         """Return the metrics of each fold for one C."""
-        found, predicted = self.decisions_of(number), self.labels_of(number)
-        classes, results = self._models.labels, []
+        found, predicted = self._decisions_of(cost), self.labels_of(cost)
+        results = []
         for fold in range(self._n_folds):
             rows = np.flatnonzero(self._folds.all == fold)
-            truth, guess = labels[rows], predicted[rows]
-            if not classes:
-                own = {
-                    "mean_squared_error": scores.mean_squared_error(truth, guess),
-                    "mean_absolute_error": scores.mean_absolute_error(truth, guess),
-                }
-            else:
-                own = {"accuracy": scores.accuracy(truth, guess)}
-                if len(classes) == 2:
-                    own["auc"] = scores.auc(truth == classes[0], found[rows])
-                own["f1"] = scores.f1(truth, guess, classes)
+            own = self._metrics(labels[rows], predicted[rows], found[rows])
             results.append({"rows": len(rows), **own})
         return results
 
-
-_ROWS_AT_A_TIME = 1 << 13
-
-
-def cost_grid(text: Sequence[float]) -> tuple[float, ...]:
-    """Return costs in ascending order, each once."""
-    return tuple(sorted(set(text)))
+    def _metrics(self, labels: Floats, predicted: Floats, decisions: Floats) -> dict[str, float]:
+        if not self._labels:
+            return {
+                "mean_squared_error": scores.mean_squared_error(labels, predicted),
+                "mean_absolute_error": scores.mean_absolute_error(labels, predicted),
+            }
+        own = {"accuracy": scores.accuracy(labels, predicted)}
+        if len(self._labels) == 2:
+            own["auc"] = scores.auc(labels == self._labels[0], decisions)
+        return own | {"f1": scores.f1(labels, predicted, self._labels)}

@@ -186,7 +186,7 @@ def test_values_out_of_range(refused, store, tmp_path, flags, word):
 @pytest.mark.parametrize(
     "flags",
     [
-        ["-c", "one"],
+        ["-B", "one"],
         ["--selection", "best"],
         ["--method", "sgd"],
         ["--format", "xml"],

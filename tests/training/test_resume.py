@@ -85,7 +85,7 @@ def broken_off(store, options, every):
         except StoppedError:
             assert not list(folder.glob("*.work"))
             breaks.go_on()
-            options = replace(options, resume=True)
+            options = replace(options, resume=True, warm_start=False)
         else:
             return (found, seen), n_breaks
 

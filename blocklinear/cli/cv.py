@@ -1,0 +1,163 @@
+"""``blocklinear cv``."""
+
+import argparse
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from blocklinear.cli.common import (
+    Console,
+    Stopper,
+    add_budget,
+    add_class_weights,
+    class_weight,
+    costs_of,
+    given,
+)
+
+if TYPE_CHECKING:
+    from blocklinear.events import Event, Listener
+    from blocklinear.store.store import BlockStore
+    from blocklinear.training.crossval import CrossValidation
+
+
+def add_parser(commands: Any) -> None:
+    """Add the command."""
+    parser = commands.add_parser(
+        "cv",
+        help="compare costs by cross-validation",
+        description="All folds, all C and all classes are trained in the same sweeps over the "
+        "data. The best C is that of the best mean over the folds, the smallest of equals.",
+        epilog="exit status: 0 ok, 2 usage, 3 labels do not fit, 4 damaged store, 6 I/O or no "
+        "space, 7 memory budget, 8 store busy, 130/143 stopped by a signal",
+    )
+    parser.add_argument("store", metavar="STORE", help="folder made by `split`, or LIBSVM text")
+    parser.add_argument("-v", "--folds", type=int, default=5, metavar="V", help="folds (default 5)")
+    grid = parser.add_mutually_exclusive_group()
+    grid.add_argument(
+        "-c",
+        "--cost",
+        default="0.01,0.1,1,10",
+        metavar="C,C,...",
+        help="costs to compare (default 0.01,0.1,1,10)",
+    )
+    grid.add_argument(
+        "--search", action="store_true", help="double C from a small one until nothing changes"
+    )
+    parser.add_argument(
+        "-s", "--solver", type=int, metavar="N", help="1, 3 (default), 7, 12 or 13, as in train"
+    )
+    parser.add_argument("-p", "--epsilon", type=float, metavar="EPS", help="of the regressions")
+    parser.add_argument("-B", "--bias", type=float, metavar="B", help="bias feature")
+    add_class_weights(parser)
+    parser.add_argument(
+        "--metric",
+        metavar="NAME",
+        help="accuracy (default), auc or f1; mean_squared_error (default) or mean_absolute_error",
+    )
+    parser.add_argument("--stratify", action="store_true", help="deal classes evenly to the folds")
+    parser.add_argument("--gap", type=float, help="relative duality gap to reach (default 0.001)")
+    parser.add_argument("--max-outer", type=int, metavar="K", help="outer iterations at most")
+    parser.add_argument("--group", type=int, metavar="G", help="blocks a visit")
+    parser.add_argument("--seed", type=int, metavar="S", help="of folds and orders")
+    parser.add_argument("--refit", metavar="MODEL", help="train with the best C on all rows")
+    parser.add_argument(
+        "--predictions", metavar="FILE", help="write what the best C predicts out of fold"
+    )
+    parser.add_argument("--json", action="store_true", help="one JSON object as the result")
+    parser.add_argument("--log", metavar="FILE", help="append a JSON object per outer iteration")
+    parser.add_argument("-q", "--quiet", action="store_true", help="no progress")
+    add_budget(parser)
+    parser.set_defaults(run=run)
+
+
+def _write_predictions(path: str, result: "CrossValidation") -> None:
+    from blocklinear.store.files import atomic_write
+
+    with atomic_write(path) as stream:
+        for start in range(0, len(result.predicted), 1 << 16):
+            part = result.predicted[start : start + (1 << 16)].tolist()
+            stream.write("".join(f"{value:.17g}\n" for value in part).encode("ascii"))
+
+
+def _open(args: argparse.Namespace, console: Console) -> "BlockStore":
+    from blocklinear.options import SplitOptions, TextOptions
+    from blocklinear.store.beside import store_of
+
+    text: Any = given(threads=args.threads, memory_bytes=args.memory)
+    try:
+        return store_of(args.store, SplitOptions(text=TextOptions(**text)), console)
+    finally:
+        console.close()
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the command."""
+    from dataclasses import replace
+
+    from blocklinear.errors import StoppedError, UsageError
+    from blocklinear.model.linear import check_replaceable
+    from blocklinear.options import TrainOptions
+    from blocklinear.report.runlog import RunLog
+    from blocklinear.training.crossval import cross_validate
+    from blocklinear.training.loop import train
+
+    for path in (args.refit, args.predictions):
+        if path == "-":
+            raise UsageError("'-' is not a file", "name a file")
+    if args.refit:
+        check_replaceable(Path(args.refit))
+    chosen: Any = given(
+        solver=args.solver,
+        epsilon=args.epsilon,
+        bias=args.bias,
+        gap=args.gap,
+        max_outer=args.max_outer,
+        group=args.group,
+        seed=args.seed,
+        threads=args.threads,
+        memory_bytes=args.memory,
+    )
+    options = TrainOptions(
+        run="cv",
+        class_weights=tuple(map(class_weight, args.class_weight)),
+        balanced=args.balanced,
+        **chosen,
+    )
+    costs = None if args.search else costs_of(args.cost)
+    console = Console(args.quiet)
+    store = _open(args, console)
+    with ExitStack() as stack:
+        listeners: list[Listener] = [console]
+        if args.log:
+            listeners.append(stack.enter_context(RunLog(args.log)))
+
+        def tell(event: "Event") -> None:
+            for listener in listeners:
+                listener(event)
+
+        stopper = stack.enter_context(Stopper())
+        try:
+            result = cross_validate(
+                store,
+                options,
+                n_folds=args.folds,
+                costs=costs,
+                stratify=args.stratify,
+                metric=args.metric,
+                listener=tell,
+                halt=stopper.asked,
+            )
+            if args.refit:
+                best = replace(options, cost=result.report.best.cost, run="default")
+                train(store, best, tell, stopper.asked).save(args.refit)
+        except StoppedError:
+            print("blocklinear: stopped", file=sys.stderr)
+            return stopper.status
+        finally:
+            console.close()
+    if args.predictions:
+        _write_predictions(args.predictions, result)
+    print(result.report.to_json() if args.json else result.report.table())
+    return 0

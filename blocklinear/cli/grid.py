@@ -1,0 +1,64 @@
+"""What ``train`` does with the models of several costs."""
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from blocklinear.model.linear import LinearModel
+    from blocklinear.options import TrainOptions
+
+
+def path_of(model: str, cost: float) -> str:
+    """Return the file of one of several costs: ``MODEL.C=0.1``."""
+    return f"{model}.C={repr(cost).removesuffix('.0')}"
+
+
+def check_outputs(model: str, options: "TrainOptions", best_on: str | None) -> None:
+    """Refuse what cannot be written, or chosen from."""
+    from blocklinear.errors import StorageError, UsageError
+    from blocklinear.model.linear import check_replaceable
+
+    if best_on is not None and not options.costs:
+        raise UsageError("--best-on chooses from several costs", "give -c 0.1,1,10")
+    if best_on is not None and not os.path.exists(best_on):
+        raise StorageError(f"{best_on}: no such file", "check its name")
+    grid = options.costs if best_on is None else ()
+    for path in [path_of(model, cost) for cost in grid] or [model]:
+        check_replaceable(Path(path))
+
+
+def best_on(source: str, models: "Sequence[LinearModel]", text: Mapping[str, Any]) -> "LinearModel":
+    """Print how each model does on LIBSVM text; return the best, of equals the smallest C."""
+    from blocklinear.model.predict import predict_stream
+    from blocklinear.options import TextOptions
+
+    def rank(found: "tuple[float, LinearModel]") -> tuple[float, float]:
+        worth, model = found
+        return worth, -model.metadata["C"]
+
+    ranked = []
+    for model in models:
+        options = TextOptions(index_base=model.index_base, **text)
+        score = predict_stream(model, [source], os.devnull, text_options=options).score
+        print(f"C {model.metadata['C']:g}: " + score.summary().replace("\n", ", "))
+        found = score.as_dict()
+        worth = found["accuracy"] if "accuracy" in found else -(found["mean_squared_error"] or 0.0)
+        ranked.append((float(worth or 0.0), model))
+    return max(ranked, key=rank)[1]
+
+
+def save_all(models: "Sequence[LinearModel]", path: str, form: Any, grid: bool) -> None:
+    """Write models: one, or a grid of them, each under the name of its C."""
+    for model in models:
+        model.save(path_of(path, model.metadata["C"]) if grid else path, format=form)
+
+
+def summary(model: "LinearModel") -> str:
+    """Return a line about the certificate of a model."""
+    proof = model.metadata["certificate"]
+    return (
+        f"primal {proof['primal']:.9g}, dual {proof['dual']:.9g}, certified gap {proof['gap']:.3g} "
+        f"after {model.metadata['outer_iterations']} outer iterations"
+    )

@@ -1,0 +1,53 @@
+"""Rows added up into weight vectors."""
+
+from numba import njit
+
+
+@njit(cache=True, nogil=True)
+def add_rows(indptr, indices, values, steps, bias, W):
+    """Add steps[i, m] x_i to w_m for every row i and weight vector m: what w is made of.
+
+    Parameters
+    ----------
+    indptr : int64[n_rows + 1]
+    indices : uint32[nnz]     columns, each < n_features (checked when the block was loaded)
+    values : float64[nnz] or float32[nnz]
+    steps : float64[n_rows, M]
+    bias : float              value of one more feature that every row has, 0 for none
+    W : float64[n_features + 1, M or more]        updated; the last row belongs to the extra feature
+    """
+    M = steps.shape[1]
+    last = W[W.shape[0] - 1]
+    for i in range(steps.shape[0]):
+        step, moves = steps[i], False
+        for m in range(M):
+            moves |= step[m] != 0.0
+        if not moves:
+            continue
+        for p in range(indptr[i], indptr[i + 1]):
+            w, v = W[indices[p]], values[p]
+            for m in range(M):
+                w[m] += step[m] * v
+        for m in range(M):
+            last[m] += step[m] * bias
+
+
+@njit(cache=True, nogil=True)
+def row_values(starts, stops, indices, values, bias, w, out):
+    """Write f_i = w'x_i of every row.
+
+    Parameters
+    ----------
+    starts, stops : int64[n_rows]       row i has the entries starts[i] to stops[i] - 1
+    indices : uint32[]        columns, each < n_features (checked when the block was loaded)
+    values : float64[] or float32[]
+    bias : float              value of one more feature that every row has, 0 for none
+    w : float64[n_features + 1]         the last entry belongs to the extra feature
+    out : float64[n_rows]     overwritten
+    """
+    last = w.shape[0] - 1
+    for i in range(out.shape[0]):
+        total = bias * w[last]
+        for p in range(starts[i], stops[i]):
+            total += w[indices[p]] * values[p]
+        out[i] = total

@@ -1,0 +1,110 @@
+"""Which classes are taken for which: precision, recall and F1 of each, over a stream."""
+
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Floats = npt.NDArray[np.float64]
+
+MOST_SHOWN = 20
+"""Classes of which a matrix is still readable."""
+
+
+class Confusion:
+    """Counts of rows by their label and by the label predicted.
+
+    Parameters
+    ----------
+    labels : tuple of float
+        The classes of the model. Rows of any other label are counted together.
+    """
+
+    def __init__(self, labels: tuple[float, ...]) -> None:
+        self.labels = labels
+        self._sorted = np.sort(np.array(labels))
+        self._order = np.argsort(np.array(labels))
+        self._counts: Counter[tuple[int, int]] = Counter()
+
+    def add(self, labels: Floats, predicted: Floats) -> None:
+        """Take in some more rows.
+
+        Parameters
+        ----------
+        labels, predicted : ndarray of float64, shape (n_rows,)
+        """
+        pairs = self._codes(labels) * (len(self.labels) + 1) + self._codes(predicted)
+        for pair, count in zip(*np.unique(pairs, return_counts=True), strict=True):
+            self._counts[divmod(int(pair), len(self.labels) + 1)] += int(count)
+
+    def _codes(self, labels: Floats) -> npt.NDArray[np.int64]:
+        """Return the number of the class of each row; for unknown labels that of classes."""
+        place = np.searchsorted(self._sorted, labels).clip(max=len(self.labels) - 1)
+        known = self._sorted[place] == labels
+        return np.where(known, self._order[place], len(self.labels)).astype(np.int64)
+
+    def matrix(self) -> npt.NDArray[np.int64]:
+        """Return the counts, int64[K + 1, K]: labels, unknown ones last, by predictions."""
+        counts = np.zeros((len(self.labels) + 1, len(self.labels)), np.int64)
+        for (label, predicted), count in self._counts.items():
+            counts[label, predicted] = count
+        return counts
+
+    def classes(self) -> list[dict[str, float]]:
+        """Return label, precision, recall, F1 and rows of each class; 0 where nothing is counted.
+
+        Precision is the share of the rows predicted as the class that are of it, recall the share
+        of its rows that are predicted so, F1 their harmonic mean.
+        """
+        hits, rows, predicted = Counter[int](), Counter[int](), Counter[int]()
+        for (label, chosen), count in self._counts.items():
+            rows[label] += count
+            predicted[chosen] += count
+            hits[label] += count if label == chosen else 0
+        return [
+            {
+                "label": label,
+                "precision": hits[k] / max(predicted[k], 1),
+                "recall": hits[k] / max(rows[k], 1),
+                "f1": 2 * hits[k] / max(predicted[k] + rows[k], 1),
+                "rows": rows[k],
+            }
+            for k, label in enumerate(self.labels)
+        ]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return ``classes``, and as ``confusion`` lists of label, prediction and rows.
+
+        A label that the model does not know is None; pairs without rows are left out.
+        """
+        names = [*self.labels, None]
+        pairs = sorted(self._counts.items())
+        confusion = [[names[label], names[chosen], count] for (label, chosen), count in pairs]
+        return {"classes": self.classes(), "confusion": confusion}
+
+    def table(self) -> str:
+        """Return lines for people; with the matrix, for up to `MOST_SHOWN` classes."""
+        found = self.classes()
+        lines = [f"{'class':>12} {'precision':>10} {'recall':>10} {'F1':>10} {'rows':>10}"]
+        for own in found:
+            shares = " ".join(f"{own[name]:10.6g}" for name in ("precision", "recall", "f1"))
+            lines.append(f"{own['label']:>12g} {shares} {own['rows']:>10}")
+        means = [sum(own[name] for own in found) / len(found) for name in ("precision", "recall")]
+        means.append(sum(own["f1"] for own in found) / len(found))
+        rows = sum(self._counts.values())
+        lines.append(
+            f"{'mean':>12} " + " ".join(f"{mean:10.6g}" for mean in means) + f" {rows:>10}"
+        )
+        return "\n".join(lines + (self._matrix_lines() if len(found) <= MOST_SHOWN else []))
+
+    def _matrix_lines(self) -> list[str]:
+        counts, names = self.matrix(), [f"{label:g}" for label in self.labels]
+        if not counts[-1].any():
+            counts = counts[:-1]
+        width = max(len(str(counts.max(initial=0))), *map(len, names))
+        lines = ["", "rows by their class (down) and by the class predicted (across)"]
+        lines.append(" " * 13 + " ".join(name.rjust(width) for name in names))
+        for name, line in zip([*names, "other"], counts.tolist(), strict=False):
+            lines.append(f"{name:>12} " + " ".join(str(count).rjust(width) for count in line))
+        return lines

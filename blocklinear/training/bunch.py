@@ -1,0 +1,173 @@
+"""Models of the kind of `dual_many` that are swept together."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from blocklinear.kernels import dual_many as kernels
+from blocklinear.options import TrainOptions
+from blocklinear.store.groups import Group
+from blocklinear.store.manifest import Manifest
+from blocklinear.training.certificate import Certificate, relative_gap
+from blocklinear.training.dealing import padded
+from blocklinear.training.descent import Floats
+from blocklinear.training.models import Models
+from blocklinear.training.swept import Proof, Sight, Swept, aligned_zeros, column_norms
+
+_Roles = tuple[Floats, NDArray[np.int32], NDArray[np.int32], Floats]
+"""Target, class, fold and weight of each row."""
+
+
+class Bunch(Swept):
+    """Models that are swept together.
+
+    Parameters
+    ----------
+    models : Models
+    numbers : int64[M]
+        What the caller calls them.
+    manifest, options, folder, name, active_entries :
+        As for `Swept`.
+    """
+
+    def __init__(
+        self,
+        models: Models,
+        numbers: NDArray[np.int64],
+        manifest: Manifest,
+        options: TrainOptions,
+        folder: Path,
+        name: str,
+        active_entries: int,
+    ) -> None:
+        super().__init__(len(models), manifest, options, folder, name, active_entries)
+        self.models, self.numbers = models, numbers
+        self._touch = np.zeros((len(models), kernels.N_TOUCH))
+        self._later = np.zeros((len(models), kernels.N_TOUCH))
+        self._terms = np.zeros((len(models), kernels.N_TERMS))
+        self._make_room()
+
+    @staticmethod
+    def columns_of(width: int) -> int:
+        """Return how many columns so many weight vectors take."""
+        return padded(width)
+
+    def _make_room(self) -> None:
+        columns = self.columns_of(self.width)
+        self._scratch = aligned_zeros(kernels.N_SCRATCH, columns)
+        self._moved = np.zeros(columns, np.int64)
+
+    @property
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """All that a checkpoint must keep, by name."""
+        own = {"touch": self._touch, "later": self._later, "terms": self._terms}
+        return super().arrays | own
+
+    def begin(self) -> None:
+        """Start an outer iteration."""
+        super().begin()
+        for tally in (self._touch, self._later):
+            tally[:] = 0.0
+            tally[:, kernels.PG_MAX], tally[:, kernels.PG_MIN] = -np.inf, np.inf
+
+    @property
+    def _asked(self) -> tuple[NDArray[np.int32], NDArray[np.int32], Floats]:
+        return self.models.positive, self.models.held_out, self.models.cost
+
+    @property
+    def _rule(self) -> tuple[int, float]:
+        return self.models.kind, self.models.epsilon
+
+    def _roles(self, labels: Floats, positions: tuple[int, ...] | NDArray[np.int64]) -> _Roles:
+        folds = self.models.folds
+        if folds is None:
+            fold = np.zeros(len(labels), np.int32)
+        elif isinstance(positions, tuple):
+            fold = folds.read(positions)
+        else:
+            fold = folds.all[positions]
+        return labels, self.models.codes(labels), fold, np.ones(len(labels))
+
+    def _descend(
+        self,
+        sight: Sight,
+        order: NDArray[np.int64],
+        alpha: Floats,
+        first: bool,
+        moving: NDArray[np.bool_],
+        worth: Floats,
+    ) -> None:
+        roles: _Roles = sight.roles
+        kernels.dcd_many(
+            sight.starts, sight.stops, sight.indices, sight.values, sight.sq_norm, *roles,
+            order, *self._asked, *self._rule, self._bias, alpha, self.W, self._scratch,
+            self._moved, self._touch if first else self._later, moving, worth,
+        )  # fmt: skip
+
+    def _add_terms(self, sight: Sight, alpha: Floats, sign: float) -> None:
+        terms = np.zeros_like(self._terms)
+        self._count_terms(sight, alpha, terms)
+        self._terms += sign * terms
+
+    def _count_terms(self, sight: Sight, alpha: Floats, terms: Floats) -> None:
+        roles: _Roles = sight.roles
+        kernels.add_many_dual_terms(*roles, *self._asked, *self._rule, alpha, self._scratch, terms)
+
+    def estimates(self) -> tuple[Floats, Floats, Floats, Floats]:
+        """Return primal, dual, violation and support vectors of each model, as `Estimate`."""
+        self.finish()
+        norms = column_norms(self.W)[: self.width]
+        width = np.maximum(self._touch[:, kernels.PG_MAX], 0.0)
+        width -= np.minimum(self._touch[:, kernels.PG_MIN], 0.0)
+        primal = 0.5 * norms + self._touch[:, kernels.LOSS]
+        dual = self._terms[:, kernels.DUAL] - 0.5 * norms
+        return primal, dual, width, self._terms[:, kernels.N_SUPPORT]
+
+    @property
+    def steps(self) -> int:
+        """Rows worked on, for each model."""
+        return int(self._touch[:, kernels.STEPS].sum() + self._later[:, kernels.STEPS].sum())
+
+    def certify_group(self, group: Group, proof: Proof) -> None:
+        """Add what a group contributes to certificates."""
+        sight, alpha = self.sight(group), self.lines(group)
+        roles: _Roles = sight.roles
+        kernels.certify_many(
+            group.indptr, group.indices, group.values, *roles, *self._asked, *self._rule,
+            self._bias, alpha, self.W, self.average, proof.recomputed, self._scratch,
+            self._moved, proof.loss,
+        )  # fmt: skip
+        terms = np.zeros_like(self._terms)
+        self._count_terms(sight, alpha, terms)
+        proof.dual += terms[:, kernels.DUAL]
+
+    def certificates(self, proof: Proof) -> list[Certificate]:
+        """Return the certificate of each model, once all groups were added."""
+        n = self.width
+        norms = column_norms(proof.recomputed)[:n]
+        dual = proof.dual - 0.5 * norms
+        of_w = 0.5 * column_norms(self.W)[:n] + proof.loss[:, 0]
+        of_average = 0.5 * column_norms(self.average)[:n] + proof.loss[:, 1]
+        proof.recomputed -= self.W
+        drift = np.sqrt(column_norms(proof.recomputed)[:n] / np.where(norms > 0.0, norms, np.inf))
+        primal = np.minimum(of_w, of_average)
+        return [
+            Certificate(
+                float(primal[j]),
+                float(dual[j]),
+                relative_gap(float(primal[j]), float(dual[j])),
+                float(drift[j]),
+                bool(of_average[j] < of_w[j]),
+            )
+            for j in range(n)
+        ]
+
+    def leave(self, staying: NDArray[np.bool_]) -> None:
+        """Go on with some of the models only."""
+        super().leave(staying)
+        self.models, self.numbers = self.models.some(staying), self.numbers[staying]
+        self._touch, self._later = self._touch[staying], self._later[staying]
+        self._terms = self._terms[staying]
+        self._make_room()

@@ -1,0 +1,321 @@
+"""Cross-validation: the models of all folds and all C are trained in the same sweeps."""
+
+import contextlib
+import dataclasses
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from blocklinear.errors import MemoryBudgetError, UsageError, storage_errors
+from blocklinear.events import Listener, Warned, ignore
+from blocklinear.options import TrainOptions
+from blocklinear.store.files import Lock
+from blocklinear.store.manifest import Manifest
+from blocklinear.store.prefetch import GroupLoader
+from blocklinear.store.store import BlockStore
+from blocklinear.training.budget import plan_memory
+from blocklinear.training.dealing import columns
+from blocklinear.training.folds import assign, one_row_a_fold, stratify_folds
+from blocklinear.training.loop import Outcome, optimise
+from blocklinear.training.methods import check_shared
+from blocklinear.training.models import CRAMMER_SINGER, Models, make_models
+from blocklinear.training.rows import RowArray
+from blocklinear.training.run import Halt
+from blocklinear.training.schedule import visits
+from blocklinear.training.swept import column_norms
+from blocklinear.training.validation import (
+    CLASS_METRICS,
+    VALUE_METRICS,
+    Predictions,
+    Scores,
+    Unit,
+    ValidationReport,
+)
+
+MOST_FOLDS = 1000
+SEARCHED_TOGETHER = 6
+"""Costs that a search trains in the same sweeps."""
+LARGEST_SEARCHED = 1024.0
+"""Where a search ends, LIBLINEAR's limit."""
+UNCHANGED = 5
+"""A search ends when so many steps in a row changed nothing that matters."""
+ALIKE = 0.01
+"""Relative difference, of norms of weights and of predicted values, that does not matter."""
+
+
+def _never() -> bool:
+    return False
+
+
+@dataclass(frozen=True)
+class CrossValidation:
+    """What came of a cross-validation.
+
+    Attributes
+    ----------
+    report : ValidationReport
+    predicted : float64[n_rows]         out of fold, by the best C, in the order of the input
+    """
+
+    report: ValidationReport
+    predicted: NDArray[np.float64]
+
+
+class _Rows:
+    """What must be known of every row: fold, number and label."""
+
+    def __init__(self, folder: Path, manifest: Manifest) -> None:
+        self.folds = RowArray(folder / "folds.work", manifest, np.int32)
+        self.numbers = RowArray(folder / "numbers.work", manifest, np.int64)
+        self.labels = RowArray(folder / "labels.work", manifest)
+        self.largest_norm = 0.0
+
+    def discard(self) -> None:
+        for lines in (self.folds, self.numbers, self.labels):
+            lines.discard()
+
+
+def cross_validate(
+    store: BlockStore,
+    options: TrainOptions | None = None,
+    *,
+    n_folds: int = 5,
+    costs: Sequence[float] | None = None,
+    stratify: bool = False,
+    metric: str | None = None,
+    listener: Listener = ignore,
+    halt: Halt = _never,
+) -> CrossValidation:
+    """Compare costs by cross-validation, out of core (Yu, 6.2).
+
+    Parameters
+    ----------
+    store : BlockStore
+    options : TrainOptions
+        Of all models; `costs` stand for its `cost`.
+    n_folds : int
+        A row is in fold hash(seed, row number) mod n_folds.
+    costs : sequence of float or None
+        The grid of C. None searches, as LIBLINEAR's ``-C``: from a C so small that all rows are
+        support vectors, doubled until neither predictions nor norms of weights change any more.
+    stratify : bool
+        Deal the rows of every class evenly to the folds.
+    metric : str or None
+        By which the best C is chosen: accuracy, auc or f1 (accuracy unless said otherwise);
+        mean_squared_error or mean_absolute_error for regression.
+    listener, halt : callable
+        As for `train`.
+
+    Raises
+    ------
+    UsageError
+        If the folds, costs or metric do not fit the data.
+    InputError, MemoryBudgetError, BusyError, StoppedError, DamagedError, StorageError
+        As `train` does.
+    """
+    options = dataclasses.replace(
+        options or TrainOptions(), resume=False, warm_start=False, checkpoint_s=math.inf
+    )
+    with Lock(store.folder / "lock"):
+        manifest = BlockStore.open(store.folder).manifest
+        labels = make_models(manifest, options).labels
+        _check(options, labels, metric, n_folds)
+        if n_folds > manifest.n_rows:
+            listener(Warned(f"{n_folds} folds of {manifest.n_rows} rows: each row is a fold"))
+            n_folds = manifest.n_rows
+        for label in dict(options.class_weights):
+            if label not in labels:
+                listener(Warned(f"class {label:g} has a weight, but no rows"))
+        folder = store.folder / "runs" / options.run
+        with storage_errors(folder, "create"):
+            folder.mkdir(parents=True, exist_ok=True)
+        work = _Validation(
+            BlockStore(store.folder, manifest), options, labels, n_folds, folder, listener, halt
+        )
+        try:
+            work.assign_folds(stratify)
+            if costs is None:
+                work.search()
+            else:
+                work.run(tuple(sorted(set(costs))))
+            return work.result(metric or (CLASS_METRICS if labels else VALUE_METRICS)[0])
+        finally:
+            work.discard()
+            with contextlib.suppress(OSError):  # another run of this name left a checkpoint
+                folder.rmdir()
+
+
+def _check(
+    options: TrainOptions, labels: tuple[float, ...], metric: str | None, n_folds: int
+) -> None:
+    known = VALUE_METRICS if not labels else CLASS_METRICS
+    if len(labels) > 2:
+        known = tuple(name for name in known if name != "auc")
+    if metric is not None and metric not in known:
+        raise UsageError(f"metric {metric!r} is not one of {', '.join(known)}", "choose another")
+    if not 2 <= n_folds <= MOST_FOLDS:
+        raise UsageError(f"{n_folds} folds are not from 2 to {MOST_FOLDS}", "change -v")
+    check_shared(options, "cross-validation needs many")
+    for given, flag in (
+        (options.solver == CRAMMER_SINGER, "-s 4"),
+        (options.evaluate is not None, "--eval"),
+        (options.sample_blocks is not None, "--sample-blocks"),
+    ):
+        if given:
+            raise UsageError(f"cross-validation does not know {flag}", "leave it out")
+
+
+class _Validation:
+    """A cross-validation in progress."""
+
+    def __init__(
+        self,
+        store: BlockStore,
+        options: TrainOptions,
+        labels: tuple[float, ...],
+        n_folds: int,
+        folder: Path,
+        listener: Listener,
+        halt: Halt,
+    ) -> None:
+        self._store, self._options, self._labels = store, options, labels
+        self._n_folds, self._folder = n_folds, folder
+        self._listener, self._halt = listener, halt
+        self._rows = _Rows(folder, store.manifest)
+        self._width = len(labels) if len(labels) > 2 else 1
+        self._scores: list[Scores] = []
+        self._kept: list[tuple[Predictions, int]] = []  # of each C
+        self._norms: list[NDArray[np.float64]] = []  # of its weight vectors
+        self._outer = 0
+
+    def discard(self) -> None:
+        """Delete the scratch files."""
+        self._rows.discard()
+        for predictions, _ in self._kept:
+            predictions.discard()
+
+    def assign_folds(self, stratify: bool) -> None:
+        """Pass over the data once, and say in which fold each row is."""
+        manifest, rows = self._store.manifest, self._rows
+        memory = plan_memory(manifest, self._options)
+        order = visits(self._options.seed, 1, len(manifest.blocks), memory.group)
+        with GroupLoader(self._store, memory.group, self._options.threads) as loader:
+            for loaded in assign(
+                loader.stream(order), rows.folds, rows.numbers, rows.labels, self._n_folds,
+                self._options.seed,
+            ):  # fmt: skip
+                largest = float(loaded.group.sq_norm.max(initial=0.0))
+                rows.largest_norm = max(rows.largest_norm, largest)
+        if self._n_folds == manifest.n_rows:
+            one_row_a_fold(rows.folds, rows.numbers, self._options.seed)
+        elif stratify and self._labels:
+            stratify_folds(rows.folds, rows.numbers, rows.labels, self._n_folds, self._options.seed)
+        counts = np.bincount(rows.folds.all, minlength=self._n_folds)
+        empty = np.flatnonzero(counts == 0)
+        if len(empty):
+            self._listener(Warned(f"{len(empty)} of {self._n_folds} folds have no rows"))
+
+    def run(self, costs: Sequence[float]) -> None:
+        """Train the models of all folds and these costs, and score them."""
+        manifest, rows = self._store.manifest, self._rows
+        models = make_models(manifest, self._options, costs, range(self._n_folds))
+        models = dataclasses.replace(models, folds=rows.folds)
+        units = [Unit(c, fold) for c in range(len(costs)) for fold in range(self._n_folds)]
+        decisions = RowArray(self._folder / "decisions.work", manifest, np.float64, len(costs))
+        predictions = Predictions(self._labels, len(costs), self._n_folds, rows.folds, decisions)
+        self._kept += [(predictions, c) for c in range(len(costs))]
+        gaps, norms = np.zeros(len(costs)), np.zeros((len(units), self._width))
+        parts = self._parts(len(units))
+        if len(parts) > 1:
+            self._listener(
+                Warned(
+                    f"{len(models)} models do not fit the memory budget together: they are "
+                    f"trained in {len(parts)} parts, each with sweeps of its own"
+                )
+            )
+        for part in parts:
+            some = models.some(slice(part.start * self._width, part.stop * self._width))
+            outcome = self._train(some, units[part], predictions)
+            self._outer += outcome.outer
+            norms[part] = np.sqrt(column_norms(outcome.weights)).reshape(-1, self._width)
+            for k, certificate in enumerate(outcome.certificates):
+                place = units[part][k // self._width].cost
+                gaps[place] = max(gaps[place], certificate.gap)
+        for c, cost in enumerate(costs):
+            found = Scores(cost, predictions.scores(c, rows.labels.all), float(gaps[c]))
+            self._scores.append(found)
+            self._norms.append(norms[c * self._n_folds : (c + 1) * self._n_folds])
+
+    def _parts(self, n_units: int) -> list[slice]:
+        """Cut the units into as few equal parts as fit the memory budget."""
+        for n_parts in range(1, n_units + 1):
+            size = -(-n_units // n_parts)
+            try:
+                plan_memory(self._store.manifest, self._options, columns(size * self._width))
+            except MemoryBudgetError:
+                if size == 1:
+                    raise
+                continue
+            return [slice(at, min(at + size, n_units)) for at in range(0, n_units, size)]
+        return []
+
+    def _train(self, models: Models, units: Sequence[Unit], predictions: Predictions) -> Outcome:
+        bias, seed = max(self._options.bias, 0.0), self._options.seed
+        manifest = self._store.manifest
+
+        def conclude(loader: GroupLoader, outcome: Outcome) -> None:
+            order = visits(seed, outcome.outer + 1, len(manifest.blocks), loader.group)
+            predictions.collect(loader.stream(order), units, outcome.weights, bias)
+
+        return optimise(
+            self._store, self._options, models, self._folder, self._listener, self._halt,
+            conclude=conclude,
+        )  # fmt: skip
+
+    def search(self) -> None:
+        """Double C from a small one until nothing changes any more."""
+        n_rows, bias = self._store.manifest.n_rows, max(self._options.bias, 0.0)
+        norm = self._rows.largest_norm + bias * bias
+        smallest = 1.0 / (2.0 * n_rows * norm) if norm > 0.0 else 1.0
+        exponent = math.floor(math.log2(smallest))
+        last = int(math.log2(LARGEST_SEARCHED))
+        while exponent <= last:
+            some = range(exponent, min(exponent + SEARCHED_TOGETHER, last + 1))
+            self.run([math.ldexp(1.0, k) for k in some])
+            exponent += SEARCHED_TOGETHER
+            if self._unchanged() >= UNCHANGED:
+                return
+        self._listener(Warned(f"the search ended at the largest C, {LARGEST_SEARCHED:g}"))
+
+    def _unchanged(self) -> int:
+        """Return how many steps in a row, at the end, changed nothing that matters.
+
+        Predictions alone do not tell: while C is so small that all rows are at their bounds, they
+        stay as they are and the weights double.
+        """
+        for count, c in enumerate(range(len(self._kept) - 1, 0, -1)):
+            if not _alike(self._norms[c - 1], self._norms[c]):
+                return count
+            before, after = (kept.labels_of(k) for kept, k in self._kept[c - 1 : c + 1])
+            same = np.array_equal(before, after) if self._labels else _alike(before, after)
+            if not same:
+                return count
+        return len(self._kept) - 1
+
+    def result(self, metric: str) -> CrossValidation:
+        """Return the report, and what the best C predicts."""
+        report = ValidationReport(
+            metric, self._scores, self._store.manifest.n_rows, self._n_folds, self._outer
+        )
+        predictions, best = self._kept[self._scores.index(report.best)]
+        order = np.argsort(self._rows.numbers.all, kind="stable")
+        return CrossValidation(report, predictions.labels_of(best)[order])
+
+
+def _alike(before: NDArray[np.float64], after: NDArray[np.float64]) -> bool:
+    """Say whether two arrays differ by less than matters."""
+    return bool(np.linalg.norm(after - before) <= ALIKE * np.linalg.norm(after))

@@ -1,0 +1,126 @@
+"""Where alpha may be, and which sign its rows have in w: what a warm start must know of a task."""
+
+from abc import ABC, abstractmethod
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from blocklinear.kernels import dual
+from blocklinear.training.models import Models
+from blocklinear.training.problems import Problem
+
+Floats = NDArray[np.float64]
+_UNBALANCED = 1e-9
+"""Relative to the largest alpha of a row: a sum of this size is no rounding."""
+
+
+class Domain(ABC):
+    """Of the alpha of M weight vectors that start together.
+
+    Attributes
+    ----------
+    labels : tuple of float or None     for each, the class that is +1, or its own; None for values
+    least : float64[M]        what is not larger fits every row
+    coupled : bool            whether the alpha of a row sum to 0
+    """
+
+    labels: tuple[float | None, ...]
+    least: Floats
+    coupled: ClassVar[bool] = False
+
+    @abstractmethod
+    def signs(self, labels: Floats) -> Floats:
+        """Return s_i of rows of any classes, float64[n, M]."""
+
+    def size(self, alpha: Floats) -> Floats:
+        """Return what has a bound, float64[n, M]."""
+        return np.abs(alpha)
+
+    @abstractmethod
+    def fit(self, labels: Floats, alpha: Floats) -> Floats:
+        """Return the point of the domain closest to alpha, or one nearby, float64[n, M]."""
+
+
+class OneModel(Domain):
+    """The domain of one model: [0, C_i], or [-C_i, C_i] for values; without C_i if squared."""
+
+    def __init__(self, problem: Problem) -> None:
+        self._problem = problem
+        self.labels = (problem.labels[0] if problem.labels else None,)
+        self.least = np.array([min(problem.class_costs) if problem.bounded else np.inf])
+
+    def signs(self, labels: Floats) -> Floats:
+        """Return s_i."""
+        if self._problem.solver.regression:
+            return np.ones((len(labels), 1))
+        return self._problem.targets(labels)[:, None]
+
+    def fit(self, labels: Floats, alpha: Floats) -> Floats:
+        """Return alpha, clipped."""
+        if not self._problem.bounded:
+            return alpha
+        bound = self._problem.costs(labels)[:, None]
+        fitted: Floats = np.clip(alpha, -bound, bound)  # that of classes is not negative
+        return fitted
+
+
+class EachClass(Domain):
+    """The domain of a model for each class."""
+
+    def __init__(self, models: Models) -> None:
+        self._cost = models.cost
+        self._positive = np.array(models.labels, np.float64)[models.positive]
+        self.labels = tuple(self._positive.tolist())
+        self._bounded = models.kind != dual.SQUARED_HINGE
+        self.least = models.cost.min(axis=1) if self._bounded else np.full(len(models), np.inf)
+
+    def _own(self, labels: Floats) -> NDArray[np.bool_]:
+        own: NDArray[np.bool_] = labels[:, None] == self._positive
+        return own
+
+    def signs(self, labels: Floats) -> Floats:
+        """Return s_i."""
+        return np.where(self._own(labels), 1.0, -1.0)
+
+    def fit(self, labels: Floats, alpha: Floats) -> Floats:
+        """Return alpha, clipped."""
+        if not self._bounded:
+            return alpha
+        bound = np.where(self._own(labels), self._cost[:, 1], self._cost[:, 0])
+        fitted: Floats = np.minimum(alpha, bound)
+        return fitted
+
+
+class AllClasses(Domain):
+    """The domain of Crammer and Singer's problem (Fan, Eqs. 16 and 17)."""
+
+    coupled = True
+
+    def __init__(self, models: Models) -> None:
+        self._models, self._cost = models, models.cost[:, 1]
+        self.labels = models.labels
+        self.least = np.full(len(models), self._cost.min())
+
+    def signs(self, labels: Floats) -> Floats:
+        """Return 1: the sign is in alpha."""
+        return np.ones((len(labels), len(self.labels)))
+
+    def size(self, alpha: Floats) -> Floats:
+        """Return alpha of the class of a row; those of the others have no lower bound."""
+        return np.maximum(alpha, 0.0)
+
+    def fit(self, labels: Floats, alpha: Floats) -> Floats:
+        """Return alpha with a sum of 0, scaled to the bound.
+
+        Where a class went, its alpha did, which the alpha of the row's own class makes up for.
+        """
+        code, rows = self._models.codes(labels), np.arange(len(labels))
+        fitted, total = alpha.copy(), alpha.sum(axis=1)
+        wrong = np.abs(total) > _UNBALANCED * np.abs(alpha).max(axis=1, initial=0.0)
+        fitted[rows[wrong], code[wrong]] -= total[wrong]
+        own, bound = fitted[rows, code], self._cost[code]
+        above = own > bound
+        fitted[above] *= (bound[above] / own[above])[:, None]
+        fitted[rows[above], code[above]] = bound[above]
+        return fitted

@@ -1,0 +1,74 @@
+"""A grid of C in one run: the models of all C are trained in the same sweeps."""
+
+from dataclasses import replace
+
+from blocklinear.errors import UsageError
+from blocklinear.events import Listener, ignore
+from blocklinear.model.linear import LinearModel
+from blocklinear.options import TrainOptions
+from blocklinear.store.store import BlockStore
+from blocklinear.training.certificate import Certificate
+from blocklinear.training.loop import Outcome, train_task
+from blocklinear.training.run import Halt
+
+
+def _never() -> bool:
+    return False
+
+
+def train_grid(
+    store: BlockStore,
+    options: TrainOptions,
+    listener: Listener = ignore,
+    halt: Halt = _never,
+) -> list[LinearModel]:
+    """Train a model for each of several C, out of core, each to a certified optimum.
+
+    Parameters
+    ----------
+    store : BlockStore
+    options : TrainOptions
+        Its `costs` are the grid.
+    listener, halt : callable
+        As for `train`.
+
+    Returns
+    -------
+    list of LinearModel
+        In the order of `costs`.
+
+    Raises
+    ------
+    UsageError
+        If there is no grid, or an option does not fit one.
+    BlocklinearError
+        As `train` does.
+    """
+    if not options.costs:
+        raise UsageError("there is no grid of C", "give costs, or call train")
+    manifest, task, outcome = train_task(store, options, listener, halt)
+    width = outcome.weights.shape[1] // len(options.costs)
+    return [
+        _part(outcome, slice(k * width, (k + 1) * width)).model(
+            manifest, replace(options, cost=cost, costs=()), task
+        )
+        for k, cost in enumerate(options.costs)
+    ]
+
+
+def _part(outcome: Outcome, columns: slice) -> Outcome:
+    """Return what came of the models of one C."""
+    own = outcome.certificates[columns]
+    whole = Certificate(
+        primal=sum(c.primal for c in own),
+        dual=sum(c.dual for c in own),
+        gap=max(c.gap for c in own),
+        drift=max(c.drift for c in own),
+        average=any(c.average for c in own),
+    )
+    return replace(
+        outcome,
+        weights=outcome.weights[:, columns],
+        certificate=whole,
+        certificates=own if len(own) > 1 else [],
+    )

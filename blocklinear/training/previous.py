@@ -1,0 +1,205 @@
+"""What an earlier run left: alpha of each row, w, and where the rows are now."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from blocklinear.errors import DamagedError
+from blocklinear.events import Listener, Warned
+from blocklinear.options import TrainOptions
+from blocklinear.store.manifest import BlockRecord, Manifest
+from blocklinear.training.checkpoint import LINES, Checkpoint, discard
+from blocklinear.training.models import CRAMMER_SINGER, NO_FOLD
+from blocklinear.training.problems import SOLVERS
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Column:
+    """One weight vector of an earlier run.
+
+    Attributes
+    ----------
+    alpha : float64[n_old]    of each row it had
+    w : float64[d_old + 1] or None      None where it went, or is not the sum of s_i alpha_i x_i
+    sign : float              -1 where `w` belongs to the other one of two classes
+    """
+
+    alpha: Floats
+    w: Floats | None
+    sign: float = 1.0
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """Rows that stood together in an earlier run, and where they are now.
+
+    Attributes
+    ----------
+    old : slice               their lines in what the run left
+    block : int or None       the block they are in now, its position in the manifest
+    record : BlockRecord or None        the removed block that they are in; None if it is unknown
+    first : int               position of the first of them in that block
+    """
+
+    old: slice
+    block: int | None
+    record: BlockRecord | None
+    first: int
+
+    @property
+    def new(self) -> slice:
+        """Their lines in the block."""
+        return slice(self.first, self.first + self.old.stop - self.old.start)
+
+
+class Previous:
+    """An earlier run, read from its checkpoint; its arrays stay mapped from their files.
+
+    Attributes
+    ----------
+    course : dict             the options that it had
+    columns : dict            by label of the positive class, or of the class; None for regression
+    labels : list of float    its classes
+    many : bool               whether it had a model for each class
+    n_rows : int
+    """
+
+    def __init__(self, checkpoint: Checkpoint) -> None:
+        facts = checkpoint.facts or {}
+        self._checkpoint, self._blocks = checkpoint, facts["blocks"]
+        self.course: dict[str, Any] = facts["course"]
+        self.n_rows = sum(rows for _, rows in self._blocks)
+        self._state = facts["method"]
+        self.labels: list[float] = self._state["labels"]
+        self.many = "models" in self._state
+        self.has_w = not facts.get("warm_only", False)
+        self._is_sum = self.has_w and facts["descended"] is None and self.course["method"] == "dual"
+        self.columns: dict[float | None, Column] = dict(self._columns())
+
+    def _columns(self) -> Iterator[tuple[float | None, Column]]:
+        if self.many:
+            yield from self._of_models()
+        elif self.course["solver"] == CRAMMER_SINGER:
+            columns = self._side_by_side("", len(self.labels), self._state["columns"])
+            yield from zip(self.labels, columns, strict=True)
+        else:
+            (column,) = self._side_by_side("", 1, 1)
+            yield (self.labels[0] if self.labels else None), column
+            if self.labels:  # the same alpha tells the second class from the first
+                yield self.labels[1], Column(column.alpha, column.w, -1.0)
+
+    def _of_models(self) -> Iterator[tuple[float | None, Column]]:
+        state, models = self._state, self._state["models"]
+        bunches = zip(state["dealt"], state["staying"], state["columns"], strict=True)
+        for k, (dealt, staying, stored) in enumerate(bunches):
+            kept = np.isin(dealt, staying)
+            columns = self._side_by_side(f"-{k}", len(dealt), stored, kept)
+            for number, column in zip(dealt, columns, strict=True):
+                label, fold = models[number]
+                if fold == NO_FOLD:
+                    yield label, column
+
+    def _side_by_side(
+        self, name: str, width: int, stored: int, staying: NDArray[np.bool_] | None = None
+    ) -> Iterator[Column]:
+        """Yield weight vectors whose alpha were kept together.
+
+        Weights of those that stayed stand side by side, `stored` columns with what was left free;
+        those that had left stand apart.
+        """
+        alpha = self.lines(f"alpha{name}").reshape(self.n_rows, width)
+        kept = np.ones(width, np.bool_) if staying is None else staying
+        w: list[Floats | None] = [None] * width
+        parts = (("w", kept, stored), ("parted", ~kept, int(np.sum(~kept))))
+        for part, which, columns in parts if self._is_sum else ():
+            if which.any():
+                W = self._mapped(part + name).reshape(-1, columns)
+                for j, number in enumerate(np.flatnonzero(which)):
+                    w[number] = W[:, j]
+        for j in range(width):
+            yield Column(alpha[:, j], w[j])
+
+    def _mapped(self, name: str) -> NDArray[Any]:
+        return self._checkpoint.mapped(name, np.dtype(np.float64))
+
+    @property
+    def w(self) -> Floats:
+        """The weights of a run of one model, whatever they are."""
+        return self._mapped("w")
+
+    def number(self, name: str) -> float | None:
+        """Return a number that the run kept, None if it did not."""
+        return float(self._mapped(name)[0]) if name in self._checkpoint.names else None
+
+    def lines(self, name: str) -> NDArray[Any]:
+        """Return numbers that the run kept for its rows, flat; none if it kept none."""
+        dtype = np.dtype(LINES[name.partition("-")[0]])
+        if name not in self._checkpoint.names:
+            return np.zeros(0, dtype)
+        return self._checkpoint.mapped(name, dtype)
+
+    def stretches(self, manifest: Manifest) -> Iterator[Stretch]:
+        """Say where the rows are now, in the order of the run."""
+        position = {block.name: k for k, block in enumerate(manifest.blocks)}
+        removed = {block.name: block for block in manifest.removed}
+        start = 0
+        for name, rows in self._blocks:
+            now, first = manifest.moved.get(name, [name, 0])
+            old = slice(start, start + rows)
+            yield Stretch(old, position.get(now), removed.get(now), first)
+            start += rows
+
+
+def find_previous(folder: Path, options: TrainOptions, listener: Listener) -> Previous | None:
+    """Return what a run can start from; warn and return None if there is nothing that fits.
+
+    Parameters
+    ----------
+    folder : Path
+        Of the run. A checkpoint that cannot be read is deleted.
+    options : TrainOptions
+    listener : callable
+    """
+    found, why = None, "has no checkpoint"
+    try:
+        checkpoint = Checkpoint(folder)
+        if checkpoint.facts is not None:
+            found = Previous(checkpoint)
+            checkpoint.tidy()
+    except DamagedError:
+        discard(folder)
+        why = "has a damaged checkpoint"
+    except (KeyError, TypeError, ValueError, IndexError):
+        why = "was saved by another version"
+    if found is not None:
+        why = _misfit(found, options)
+    if why:
+        listener(Warned(f"run {options.run!r} {why}: training starts from the beginning"))
+        return None
+    return found
+
+
+def _misfit(previous: Previous, options: TrainOptions) -> str:
+    """Say why a run cannot be started from; nothing if it can."""
+    course: Mapping[str, Any] = previous.course
+    if _family(course["solver"]) != _family(options.solver):
+        return f"was trained with -s {course['solver']}, whose alpha is of another kind"
+    if options.method == "pegasos":
+        if course["method"] != "pegasos":
+            return "was not trained by pegasos"
+        if not previous.has_w:
+            return "lost its w with the rows that gc took out of it"
+    return ""
+
+
+def _family(solver: int) -> str:
+    """Return which solvers can take over the alpha of which others."""
+    if solver == CRAMMER_SINGER:
+        return "classes together"
+    return "values" if SOLVERS[solver].regression else "classes apart"

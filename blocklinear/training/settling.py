@@ -1,0 +1,52 @@
+"""How near to a bound rows are, and what they still add to the gap: what lets a warm start settle.
+
+P - D is the sum over all rows of C_i loss_i + s_i alpha_i f_i - g_i(alpha_i). Rows that rest at a
+bound add nothing, as long as their margin stays on its side of 1. So, once the rows near the margin
+are solved, the problem is, but for those that were taken for settled too early.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from blocklinear.kernels import dual as kernels
+from blocklinear.kernels.sums import row_values
+from blocklinear.store.groups import Group
+from blocklinear.training.active import Rows
+from blocklinear.training.problems import Problem
+
+SETTLING_SWEEPS = 64
+"""How often at most active rows are swept for it."""
+SETTLING_STEP = 8
+"""After so many sweeps it is seen whether they are solved."""
+SETTLED = 0.1
+"""Of the gap asked for, what they may add to it."""
+NEAR = 0.5
+"""Rows are taken for active ones whose margin is as close to 1."""
+Floats = NDArray[np.float64]
+
+
+def settles(problem: Problem) -> bool:
+    """Say whether the loss is one with a margin, beyond which rows rest."""
+    return problem.kind in (kernels.HINGE, kernels.SQUARED_HINGE)
+
+
+def distances(group: Group, target: Floats, w: Floats, bias: float) -> Floats:
+    """Return how far the margins of a group are from 1, float64[n_rows]."""
+    values = np.empty(group.n_rows)
+    row_values(group.indptr[:-1], group.indptr[1:], group.indices, group.values, bias, w, values)
+    distance: Floats = np.abs(1.0 - target * values)
+    return distance
+
+
+def excess(rows: Rows | None, problem: Problem, alpha: Floats, w: Floats, bias: float) -> float:
+    """Return what rows add to P - D."""
+    if rows is None:
+        return 0.0
+    values, terms = np.empty(len(alpha)), np.zeros(kernels.N_TERMS)
+    row_values(rows.starts, rows.stops, rows.indices, rows.values, bias, w, values)
+    target, cost = problem.targets(rows.labels), problem.costs(rows.labels)
+    kernels.add_dual_terms(target, cost, problem.kind, problem.epsilon, alpha, terms)
+    margin = target * values
+    loss = np.maximum(0.0, 1.0 - margin)
+    loss = loss**2 if problem.kind == kernels.SQUARED_HINGE else loss
+    return float(cost @ loss + alpha @ margin - terms[kernels.DUAL])

@@ -1,0 +1,150 @@
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from blocklinear.model.linear import LinearModel
+
+FLAGS = ["-v", 3, "-c", "0.01,1,10", "-q", "--threads", 2]
+
+
+@pytest.fixture
+def classes(cli, tmp_path):
+    """A store of three classes."""
+    rng = np.random.default_rng(0)
+    lines = [
+        f"{label} {label + 1}:{rng.uniform(0.5, 2):.2f} 4:{rng.normal():.2f}"
+        for label in rng.integers(0, 3, 40)
+    ]
+    (tmp_path / "classes.svm").write_text("\n".join(lines) + "\n")
+    path = tmp_path / "classes"
+    assert cli("split", tmp_path / "classes.svm", path, "--blocks", 3, "-q").status == 0
+    return path
+
+
+def test_the_table(cli, store):
+    done = cli("cv", store, *FLAGS)
+    assert (done.status, done.err) == (0, "")
+    lines = done.out.splitlines()
+    assert lines[0] == "3-fold cross-validation of 60 rows"
+    assert lines[1].split() == ["C", "accuracy", "auc", "f1"]
+    assert [line.split()[0] for line in lines[2:]] == ["0.01", "1", "10"]
+    assert sum(line.endswith("<- best") for line in lines[2:]) == 1
+    assert max(map(len, lines)) <= 100
+
+
+def test_json(cli, store):
+    done = cli("cv", store, *FLAGS, "--json")
+    found = json.loads(done.out)
+    assert list(found) == ["metric", "best_C", "rows", "folds", "outer_iterations", "costs"]
+    assert (found["metric"], found["rows"], found["folds"]) == ("accuracy", 60, 3)
+    assert [own["C"] for own in found["costs"]] == [0.01, 1.0, 10.0]
+    for own in found["costs"]:
+        assert list(own) == ["C", "gap", "folds", "mean", "spread"]
+        assert own["gap"] <= 1e-3
+        assert sum(fold["rows"] for fold in own["folds"]) == 60
+        for fold in own["folds"]:
+            assert list(fold) == ["rows", "accuracy", "auc", "f1"]
+    best = max(found["costs"], key=lambda own: (own["mean"]["accuracy"], -own["C"]))
+    assert found["best_C"] == best["C"]
+
+
+@pytest.mark.parametrize("metric", ["auc", "f1"])
+def test_another_metric(cli, store, metric):
+    found = json.loads(cli("cv", store, *FLAGS, "--json", "--metric", metric).out)
+    best = max(found["costs"], key=lambda own: (own["mean"][metric], -own["C"]))
+    assert (found["metric"], found["best_C"]) == (metric, best["C"])
+
+
+def test_refit_is_train(cli, store, tmp_path):
+    more = ["-w1", 2, "-B", 1, "--gap", "1e-4", "--seed", 3]
+    done = cli("cv", store, *FLAGS, *more, "--json", "--refit", tmp_path / "refitted")
+    best = json.loads(done.out)["best_C"]
+    cli("train", store, tmp_path / "m", "-c", best, *more, "-q", "--threads", 2)
+    assert (tmp_path / "refitted").read_bytes() == (tmp_path / "m").read_bytes()
+
+
+def test_predictions_are_in_the_order_of_the_input(cli, store, rows, tmp_path):
+    cli("cv", store, *FLAGS, "--predictions", tmp_path / "p", "--json")
+    lines = (tmp_path / "p").read_text().splitlines()
+    assert len(lines) == 60
+    assert set(lines) == {"1", "-1"}
+    labels = [line.split()[0] for line in rows.read_text().splitlines()]
+    accuracy = np.mean([a == b for a, b in zip(lines, labels, strict=True)])
+    assert accuracy > 0.9
+
+
+def test_several_classes(cli, classes, tmp_path):
+    done = cli("cv", classes, *FLAGS, "--stratify", "--predictions", tmp_path / "p")
+    assert done.out.splitlines()[1].split() == ["C", "accuracy", "f1"]
+    assert set((tmp_path / "p").read_text().split()) <= {"0", "1", "2"}
+
+
+def test_regression(cli, store):
+    done = cli("cv", store, *FLAGS, "-s", 12, "-p", 0.2)
+    assert done.out.splitlines()[1].split() == ["C", "mean_squared_error", "mean_absolute_error"]
+
+
+def test_search(cli, store):
+    done = cli("cv", store, "-v", 2, "--search", "-q", "--gap", 0.1)
+    assert done.status == 0
+    assert len(done.out.splitlines()) > 8
+
+
+def test_balanced(cli, classes, refused):
+    assert cli("cv", classes, *FLAGS, "--balanced").status == 0
+    refused(2, "cv", classes, *FLAGS, "--balanced", "-w1", 3)
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["-v", 1], "1 folds are not from 2 to 1000"),
+        (["-c", "1,x"], "costs '1,x' are not numbers"),
+        (["-c", "0"], "C is 0.0"),
+        (["--metric", "mean_squared_error"], "is not one of accuracy, auc, f1"),
+        (["-s", 4], "does not know -s 4"),
+        (["--refit", "-"], "'-' is not a file"),
+    ],
+    ids=str,
+)
+def test_bad_usage(refused, store, flags, message):
+    assert message in refused(2, "cv", store, *flags, "-q")
+
+
+def test_one_class_only(cli, refused, tmp_path):
+    (tmp_path / "rows.svm").write_text("1 1:1\n1 1:2\n")
+    assert cli("split", tmp_path / "rows.svm", tmp_path / "one", "-q").status == 0
+    assert "the one label 1" in refused(3, "cv", tmp_path / "one", "-q")
+
+
+def test_text_is_split_first_and_the_log(cli, rows, tmp_path):
+    done = cli("cv", rows, *FLAGS, "--log", tmp_path / "log")
+    assert done.status == 0
+    events = [json.loads(line) for line in (tmp_path / "log").read_text().splitlines()]
+    assert events[0]["n_models"] == 9
+    assert not list((tmp_path / "rows.svm.blocks" / "runs").glob("*"))
+
+
+def test_a_signal(store):
+    program = (
+        "import os, signal, sys\n"
+        "from blocklinear.cli import common, main\n"
+        "before = common.Console.__call__\n"
+        "def tell(self, event):\n"
+        "    os.kill(os.getpid(), signal.SIGTERM)\n"
+        "    before(self, event)\n"
+        "common.Console.__call__ = tell\n"
+        f"sys.exit(main.main(['cv', {str(store)!r}, '--gap', '1e-12', '--group', '1']))\n"
+    )
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert ran.returncode == 143, ran.stderr
+    assert ran.stderr.splitlines()[-1] == "blocklinear: stopped"
+    assert ran.stdout == ""
+
+
+def test_the_model_refitted_says_its_cost(cli, store, tmp_path):
+    cli("cv", store, *FLAGS, "--refit", tmp_path / "m")
+    assert LinearModel.load(tmp_path / "m").metadata["C"] in (0.01, 1.0, 10.0)

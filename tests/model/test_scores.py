@@ -1,0 +1,64 @@
+"""Scores are those of scikit-learn."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn import metrics
+
+from blocklinear.model import scores
+
+CLASSES = (3.0, -1.0, 8.0)
+
+
+def draw(seed, n, n_classes):
+    rng = np.random.default_rng(seed)
+    classes = np.array(CLASSES[:n_classes])
+    return classes[rng.integers(0, n_classes, n)], classes[rng.integers(0, n_classes, n)]
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.integers(0, 2**32), st.integers(1, 12), st.integers(2, 3))
+def test_accuracy_and_f1(seed, n, n_classes):
+    labels, predicted = draw(seed, n, n_classes)
+    assert scores.accuracy(labels, predicted) == metrics.accuracy_score(labels, predicted)
+    how = {"average": "macro"} if n_classes > 2 else {"pos_label": CLASSES[0]}
+    expected = metrics.f1_score(labels, predicted, zero_division=0.0, **how)
+    found = scores.f1(labels, predicted, CLASSES[:n_classes])
+    assert found == pytest.approx(expected, rel=1e-14)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.integers(0, 2**32), st.integers(2, 15), st.integers(1, 6))
+def test_auc_with_ties(seed, n, n_values):
+    rng = np.random.default_rng(seed)
+    positive = rng.random(n) < 0.5
+    positive[:2] = True, False
+    decisions = rng.integers(-n_values, n_values + 1, n) / 2.0
+    expected = metrics.roc_auc_score(positive, decisions)
+    assert scores.auc(positive, decisions) == pytest.approx(expected, rel=1e-14)
+
+
+@given(st.integers(0, 2**32), st.integers(1, 20))
+def test_errors_of_regression(seed, n):
+    targets, predicted = np.random.default_rng(seed).normal(size=(2, n))
+    for name in ("mean_squared_error", "mean_absolute_error"):
+        expected = getattr(metrics, name)(targets, predicted)
+        assert getattr(scores, name)(targets, predicted) == pytest.approx(expected, rel=1e-14)
+
+
+def test_without_rows_or_without_a_class():
+    none = np.zeros(0)
+    for found in (
+        scores.accuracy(none, none),
+        scores.f1(none, none, CLASSES),
+        scores.mean_squared_error(none, none),
+        scores.mean_absolute_error(none, none),
+        scores.auc(np.zeros(0, bool), none),
+        scores.auc(np.ones(3, bool), np.arange(3.0)),
+        scores.auc(np.zeros(3, bool), np.arange(3.0)),
+    ):
+        assert math.isnan(found)
+    assert scores.f1(np.array([-1.0]), np.array([-1.0]), CLASSES[:2]) == 0.0

@@ -1,0 +1,405 @@
+"""Warm starts: the same optimum as from scratch, from whatever an earlier run left."""
+
+import os
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pytest
+
+from blocklinear.errors import StoppedError, UsageError
+from blocklinear.events import OuterIteration, WarmStarted, Warned
+from blocklinear.model.linear import LinearModel
+from blocklinear.options import AddOptions, TextOptions, TrainOptions
+from blocklinear.store.adding import add
+from blocklinear.store.changes import remove
+from blocklinear.store.merging import compact
+from blocklinear.store.store import BlockStore
+from blocklinear.training import loop, train
+from blocklinear.training.checkpoint import Checkpoint
+from blocklinear.training.garbage import collect_garbage
+from training.small import MEMORY_BYTES, Heard, as_text, outcome, split_text
+from training.test_resume import broken_off
+
+DRIFT = 1e-9
+SOLVERS = {"hinge": 3, "squared hinge": 1, "logistic": 7, "values": 13, "squared values": 12}
+each_solver = pytest.mark.parametrize("solver", SOLVERS.values(), ids=SOLVERS)
+each_group = pytest.mark.parametrize("group", [2, None], ids=["groups", "resident"])
+
+
+@pytest.fixture(autouse=True)
+def _no_waiting_for_the_disk(monkeypatch):
+    monkeypatch.setattr(os, "fsync", lambda descriptor: None)
+
+
+def rows(seed, n_rows=60, n_features=12, classes=(1.0, -1.0), values=False):
+    """LIBSVM text of noisy rows."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n_rows, n_features)).round(2) * (rng.random((n_rows, n_features)) < 0.5)
+    W = np.random.default_rng(99).normal(size=(40, max(len(classes), 2)))[:n_features]
+    scores = X @ W + 0.8 * rng.normal(size=(n_rows, W.shape[1]))
+    if values:
+        return as_text(X, scores[:, 0].round(1))
+    labels = np.array(classes)[scores.argmax(axis=1)]
+    labels[: len(classes)] = classes
+    return as_text(X, labels)
+
+
+def more(store, text, name, blocks=2):
+    path = store.folder.parent / f"{name}.svm"
+    path.write_text(text)
+    text_options = TextOptions(threads=1, memory_bytes=256 << 20, index_base="auto")
+    options = AddOptions(text_options, batch=name, blocks=blocks, allow_duplicate=True)
+    return add(store, [path], options)
+
+
+def how(solver=1, **options):
+    own = {"solver": solver, "gap": 1e-7, "group": 2, "memory_bytes": MEMORY_BYTES, "threads": 2}
+    return TrainOptions(**(own | options))
+
+
+@dataclass
+class Found:
+    model: LinearModel
+    started: WarmStarted | None
+    warnings: list[str]
+
+
+def trained(store, options):
+    heard = Heard()
+    model = train(store, options, heard)
+    started = heard.of(WarmStarted)
+    return Found(model, *(started or [None]), [event.message for event in heard.of(Warned)])
+
+
+def check(store, options):
+    """Train warm and from scratch; the one may not be worse, and must hold all that it says."""
+    warm = trained(store, replace(options, warm_start=True))
+    cold = trained(store, replace(options, warm_start=False, run="cold"))
+    proofs = [
+        found.model.metadata.get("certificates") or [found.model.metadata["certificate"]]
+        for found in (warm, cold)
+    ]
+    for ours, theirs in zip(*proofs, strict=True):
+        assert ours["gap"] <= options.gap
+        assert ours["drift"] <= DRIFT
+        scale = max(ours["primal"], 1e-12)
+        assert abs(ours["primal"] - theirs["primal"]) <= options.gap * scale
+        assert theirs["dual"] <= ours["primal"] * (1 + 1e-12)
+    return warm
+
+
+@pytest.fixture
+def store(tmp_path):
+    return split_text(tmp_path, rows(1), 4)
+
+
+@each_group
+@each_solver
+def test_rows_added_and_removed(tmp_path, solver, group):
+    values = solver in (12, 13)
+    store = split_text(tmp_path, rows(1, 150, values=values), 6)
+    options = how(solver, group=group, bias=1.0)
+    train(store, options)
+    more(store, rows(2, 20, values=values), "more", 1)
+    found = check(store, options)
+    assert (found.started.rows_kept, found.started.rows_new) == (150, 20)
+    assert (found.started.rows_gone, found.started.how) == (0, "kept")
+    gone = remove(store, blocks=[0])
+    found = check(store, options)
+    assert found.started.rows_kept == gone.manifest.n_rows
+    assert found.started.rows_gone == 170 - gone.manifest.n_rows
+    assert found.started.how == ("recomputed" if group is None else "changed")
+    assert found.started.blocks_read == (0 if group is None else 1)
+
+
+def test_the_larger_part_removed_is_recomputed(store):
+    train(store, how())
+    more(store, rows(2, 30), "more", 4)
+    train(store, how(warm_start=True))
+    remove(store, ["b1"])
+    found = check(store, how())
+    assert (found.started.how, found.started.blocks_read) == ("recomputed", 4)
+
+
+@each_group
+@pytest.mark.parametrize("cost", [0.01, 0.3, 20.0])
+@each_solver
+def test_another_cost(tmp_path, solver, cost, group):
+    store = split_text(tmp_path, rows(1, values=solver in (12, 13)), 4)
+    train(store, how(solver, group=group))
+    found = check(store, how(solver, group=group, cost=cost, gap=1e-5))
+    clipped = cost < 1 and solver in (3, 7, 13)
+    assert found.started.how == ("recomputed" if clipped else "kept")
+
+
+def test_other_weights_of_classes_change_only_the_blocks_that_must(tmp_path):
+    store = split_text(tmp_path, rows(1, 400), 40)
+    train(store, how(3, cost=0.05, class_weights=((1.0, 2.0),)))
+    found = check(store, how(3, cost=0.05, class_weights=((-1.0, 2.0),), gap=1e-5))
+    assert found.started.how in ("changed", "recomputed")
+    found = check(store, how(3, cost=0.05, class_weights=((-1.0, 4.0), (1.0, 2.0)), gap=1e-5))
+    assert found.started.how in ("changed", "kept")
+
+
+@pytest.mark.parametrize(("before", "after"), [(1, 3), (3, 1), (1, 7), (7, 3), (12, 13), (13, 12)])
+def test_another_loss(tmp_path, before, after):
+    store = split_text(tmp_path, rows(1, values=before > 7), 4)
+    train(store, how(before))
+    assert check(store, how(after, gap=1e-5)).started is not None
+
+
+@pytest.mark.parametrize("bias", [-1.0, 2.5])
+def test_another_bias_is_recomputed(store, bias):
+    train(store, how(bias=1.0))
+    assert check(store, how(bias=bias)).started.how == "recomputed"
+
+
+@pytest.mark.parametrize(("before", "after"), [(1, 12), (12, 1), (3, 4), (4, 3)])
+def test_alpha_of_another_kind_is_not_taken(tmp_path, before, after):
+    store = split_text(tmp_path, rows(1), 4)
+    train(store, how(before, gap=0.01))
+    found = check(store, how(after, gap=1e-4))
+    assert found.started is None
+    assert "another kind" in found.warnings[0]
+
+
+def test_nothing_to_start_from(store):
+    found = check(store, how(gap=0.01))
+    assert found.started is None
+    assert found.warnings == ["run 'default' has no checkpoint: training starts from the beginning"]
+
+
+@pytest.mark.parametrize("solver", [1, 4])
+def test_a_damaged_checkpoint_is_not_started_from(store, solver):
+    train(store, how(solver, gap=0.01))
+    path = store.folder / "runs" / "default" / "checkpoint.json"
+    path.write_bytes(path.read_bytes().replace(b'"outer"', b'"inner"'))
+    found = check(store, how(solver, gap=0.01))
+    assert (found.started, "damaged" in found.warnings[0]) == (None, True)
+
+
+def test_damaged_alpha_is_not_started_from(tmp_path):
+    store = split_text(tmp_path, rows(1, 200), 4)
+    train(store, how(gap=0.01))
+    (path,) = (store.folder / "runs" / "default").glob("alpha.*")
+    raw = bytearray(path.read_bytes())
+    raw[5] ^= 1
+    path.write_bytes(raw)
+    found = check(store, how(gap=0.01))
+    assert (found.started, "damaged" in found.warnings[0]) == (None, True)
+
+
+@each_group
+@pytest.mark.parametrize("solver", [1, 3, 4, 7])
+def test_many_classes(tmp_path, solver, group):
+    store = split_text(tmp_path, rows(1, 200, classes=(1.0, 2.0, 3.0)), 6)
+    options = how(solver, group=group, gap=1e-5)
+    train(store, options)
+    more(store, rows(2, 20, classes=(1.0, 2.0, 3.0)), "same", 1)
+    found = check(store, options)
+    assert (found.started.rows_kept, found.started.rows_new, found.started.how) == (200, 20, "kept")
+    remove(store, blocks=[2])
+    assert check(store, options).started.how == ("changed" if group else "recomputed")
+    more(store, rows(3, 40, 15, classes=(1.0, 4.0, 3.0, 5.0)), "other", 2)  # features and classes
+    found = check(store, options)
+    assert (found.started.rows_new, found.started.how) == (40, "kept")
+    assert len(found.model.labels) == 5
+    check(store, replace(options, cost=0.2))
+    remove(store, ["other"])
+    collect_garbage(store)
+    found = check(store, replace(options, class_weights=((2.0, 3.0),)))
+    assert len(found.model.labels) == 3
+    assert found.started.rows_gone in (0, 40)
+
+
+@pytest.mark.parametrize("solver", [1, 3])
+def test_from_two_classes_to_three_and_back(tmp_path, solver):
+    store = split_text(tmp_path, rows(1), 4)
+    options = how(solver, gap=1e-5)
+    train(store, options)
+    more(store, rows(2, 30, classes=(-1.0, 3.0)), "third", 2)
+    found = check(store, options)
+    assert (len(found.model.labels), found.started.how) == (3, "kept")
+    remove(store, ["third"])
+    found = check(store, options)
+    assert (len(found.model.labels), found.started.rows_kept) == (2, 60)
+    # and with the other two classes, one of which has been the second
+    more(store, rows(4, 50, classes=(-1.0, 3.0)), "late", 2)
+    train(store, options)
+    remove(store, ["b1"])
+    collect_garbage(store)
+    found = check(store, options)
+    assert set(found.model.labels) == {-1.0, 3.0}
+    assert found.started.rows_kept == 50
+
+
+def test_models_that_had_left_start_warm_too(tmp_path):
+    """Their alpha and w are those they left with, which the certified w need not be."""
+    store = split_text(tmp_path, rows(1, 300, classes=(1.0, 2.0, 3.0, 4.0, 5.0)), 6)
+    options = how(3, gap=2e-3, class_weights=((1.0, 1e-3), (2.0, 30.0)))
+    first = train(store, options)
+    facts = Checkpoint(store.folder / "runs" / "default").facts
+    assert any(map(len, facts["method"]["staying"])) < 5
+    found = trained(store, replace(options, warm_start=True))
+    assert found.started.how == "kept"
+    assert found.model.metadata["outer_iterations"] < first.metadata["outer_iterations"]
+    assert max(c["drift"] for c in found.model.metadata["certificates"]) <= DRIFT
+
+
+@pytest.mark.parametrize("solver", [1, 3, 4])
+def test_rows_that_were_merged_and_collected(tmp_path, solver):
+    store = split_text(tmp_path, rows(1, 120), 12)
+    more(store, rows(2, 30), "b", 3)
+    train(store, how(solver, gap=1e-5))
+    compact(store, 1500)
+    assert check(store, how(solver, gap=1e-5)).started.rows_kept == 150
+    compact(store, 3000)
+    assert len(BlockStore.open(store.folder).manifest.blocks) > 3
+    remove(store, ["b"])
+    found = check(store, how(solver, gap=1e-5))
+    assert (found.started.rows_kept, found.started.rows_gone) == (120, 30)
+    assert found.started.how == "changed"
+    more(store, rows(3, 30), "c", 3)
+    train(store, how(solver, gap=1e-5, warm_start=True))
+    remove(store, ["c"])
+    compact(store, 20_000)
+    collect_garbage(store)
+    found = check(store, how(solver, gap=1e-5))
+    assert (found.started.rows_kept, found.started.how) == (120, "recomputed")
+
+
+def test_what_newton_steps_left(store, monkeypatch):
+    monkeypatch.setattr(loop, "NEWTON_AFTER", 1)
+    train(store, how(gap=1e-9))
+    assert check(store, how(gap=1e-9)).started.how == "recomputed"
+
+
+def test_a_sample_of_blocks(tmp_path):
+    store = split_text(tmp_path, rows(1, 100), 10)
+    train(store, how(sample_blocks=6))
+    kept = sum(n for _, n in Checkpoint(store.folder / "runs" / "default").facts["blocks"])
+    found = check(store, how())
+    assert (found.started.rows_kept, found.started.rows_new) == (kept, 100 - kept)
+    train(store, how())
+    found = trained(store, how(sample_blocks=5, warm_start=True))
+    assert found.started.rows_kept < 100
+    assert found.model.metadata["certificate"]["drift"] <= DRIFT
+
+
+def test_pegasos_goes_on_with_w_and_its_count(tmp_path):
+    store = split_text(tmp_path, rows(1, 200), 6)
+    options = how(3, method="pegasos", max_outer=15, gap=1e-9)
+    first = train(store, options).metadata["certificate"]["primal"]
+    updates = np.zeros(1)
+    Checkpoint(store.folder / "runs" / "default").load({"updates": updates})
+    assert updates[0] == 15 * 200
+    more(store, rows(2, 20, 14), "more", 1)
+    seen = Heard()
+    options = replace(options, max_outer=1, warm_start=True)
+    train(store, options, seen)
+    assert seen.of(WarmStarted)[0].how == "kept"
+    Checkpoint(store.folder / "runs" / "default").load({"updates": updates})
+    assert updates[0] == 15 * 200 + 220
+    cold = train(store, replace(options, warm_start=False, run="cold"))
+    warm = train(store, options)
+    primals = [model.metadata["certificate"]["primal"] for model in (warm, cold)]
+    assert primals[0] < primals[1]
+    assert primals[0] < 1.3 * first
+    # what it leaves is a start for coordinate descent
+    found = check(store, how(3))
+    assert (found.started.how, found.started.rows_kept) == ("recomputed", 220)
+
+
+def test_pegasos_without_its_w_starts_anew(tmp_path):
+    store = split_text(tmp_path, rows(1, 60), 4)
+    options = how(3, method="pegasos", max_outer=3)
+    train(store, how(3, max_outer=3))
+    found = trained(store, replace(options, warm_start=True))
+    assert "not trained by pegasos" in found.warnings[0]
+    more(store, rows(2, 20), "more", 1)
+    train(store, options)
+    remove(store, ["more"])
+    collect_garbage(store)
+    found = trained(store, replace(options, warm_start=True))
+    assert "gc" in found.warnings[0]
+
+
+def test_pegasos_with_other_classes_starts_anew(tmp_path):
+    store = split_text(tmp_path, rows(1, 60), 4)
+    options = how(3, method="pegasos", max_outer=3)
+    train(store, options)
+    more(store, rows(2, 20, classes=(5.0, 6.0)), "more", 1)
+    remove(store, ["b1"])
+    found = trained(store, replace(options, warm_start=True))
+    assert "other ones" in found.warnings[0]
+    assert found.started is None
+
+
+@pytest.mark.parametrize("group", [2, None])
+@pytest.mark.parametrize("solver", [1, 3, 4, 13])
+def test_a_warm_run_broken_off_and_resumed_ends_with_the_same_bits(tmp_path, solver, group):
+    values, classes = solver == 13, (1.0, 2.0, 3.0) if solver in (1, 4) else (1.0, -1.0)
+    stores = []
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        store = split_text(tmp_path / name, rows(1, 100, 30, classes, values), 6)
+        train(store, how(solver, group=group, gap=1e-4))
+        more(store, rows(2, 40, 30, classes, values), "more", 2)
+        stores.append(remove(store, blocks=[1]))
+    options = how(solver, group=group, gap=1e-9, max_outer=4, warm_start=True)
+    unbroken, _ = outcome(stores[0], options)
+    (found, _), n_breaks = broken_off(stores[1], options, 1)
+    assert n_breaks > 0
+    assert found == unbroken
+
+
+def test_stopped_before_anything_was_saved_the_old_checkpoint_is_left(tmp_path):
+    store = split_text(tmp_path, rows(1, 100, 30), 6)
+    train(store, how(3, cost=5.0))
+    with pytest.raises(StoppedError, match="before there was anything to save"):
+        train(store, how(3, cost=0.01, warm_start=True), halt=lambda: True)
+    assert not list((store.folder / "runs" / "default").glob("*.work"))
+    facts = Checkpoint(store.folder / "runs" / "default").facts
+    assert facts["course"]["cost"] == 5.0
+    assert check(store, how(3, cost=0.01)).started.rows_kept == 100
+
+
+def test_not_with_resume_and_not_with_average():
+    for other in ("resume", "average"):
+        with pytest.raises(UsageError, match=other):
+            TrainOptions(warm_start=True, **{other: True})
+
+
+def test_the_message():
+    facts = {"rows_kept": 5, "rows_new": 2, "rows_gone": 1, "bytes_read": 7}
+    said = [
+        WarmStarted(**facts, how=how, blocks_read=n).message
+        for how, n in (("kept", 0), ("changed", 3), ("recomputed", 4), ("recomputed", 0))
+    ]
+    assert said == [
+        "warm start: alpha of 5 rows kept, 2 rows new, 1 gone; " + way
+        for way in (
+            "w as it was",
+            "w by Eq. (16) over 3 changed blocks",
+            "w recomputed in one pass over 4 blocks",
+            "w recomputed from the blocks in memory",
+        )
+    ]
+
+
+@pytest.mark.parametrize("solver", [1, 3])
+def test_active_rows_are_solved_while_a_warm_start_settles(tmp_path, solver):
+    """What they still add to the gap is known without reading: the estimate is a good one."""
+    store = split_text(tmp_path, rows(1, 400, 30), 12)
+    options = how(solver, gap=1e-3)
+    train(store, options)
+    more(store, rows(2, 40, 30), "more", 2)
+    heard = Heard()
+    train(store, replace(options, warm_start=True), heard)
+    cold = train(store, replace(options, run="cold"))
+    seen = heard.of(OuterIteration)
+    assert seen[-1].certified
+    assert len(seen) < cold.metadata["outer_iterations"]
+    facts = Checkpoint(store.folder / "runs" / "default").facts["method"]
+    assert facts["settling"]
+    assert 0.0 <= facts["settled"] <= 0.01 * seen[-1].dual
