@@ -225,14 +225,10 @@ class Ensemble:
         return weights
 
     def adopt(self, weights: Floats) -> None:
-        """Make other weights the candidate.
-
-        Raises
-        ------
-        NotImplementedError
-            Always: models that have left cannot be judged again.
-        """
-        raise NotImplementedError("models that have left cannot be judged again")
+        """Make other weights the candidates of the models that stay."""
+        for bunch in self._staying:
+            bunch.W[:, : bunch.width] = weights[:, bunch.numbers]
+            bunch.average[:] = bunch.W
 
     def discard(self) -> None:
         """Delete the scratch files."""
