@@ -1,5 +1,6 @@
 """Where Numba may keep compiled kernels, and a word to the user when it compiles."""
 
+import contextlib
 import os
 import sys
 from collections.abc import Iterator
@@ -20,7 +21,8 @@ def compile_without_cache_if_needed() -> None:
     )
 
 
-def say_when_compiling() -> None:
+@contextlib.contextmanager
+def saying_when_compiling() -> Iterator[None]:
     """Say so, once, when a kernel has to be compiled: it takes seconds, the first time only."""
     from numba.core import event
 
@@ -36,7 +38,12 @@ def say_when_compiling() -> None:
         def on_end(self, event: object) -> None:
             pass
 
-    event.register("numba:compile", FirstCompilation())  # type: ignore[no-untyped-call]
+    listener = FirstCompilation()
+    event.register("numba:compile", listener)  # type: ignore[no-untyped-call]
+    try:
+        yield
+    finally:
+        event.unregister("numba:compile", listener)  # type: ignore[no-untyped-call]
 
 
 def _cache_folders() -> Iterator[Path]:

@@ -26,7 +26,7 @@ from blocklinear.cli import (
     verify,
 )
 from blocklinear.cli import gc as collect
-from blocklinear.cli.compiling import compile_without_cache_if_needed, say_when_compiling
+from blocklinear.cli.compiling import compile_without_cache_if_needed, saying_when_compiling
 from blocklinear.errors import BlocklinearError, MemoryBudgetError, StorageError, shown
 
 _NOTHING_COMPILED = ("info", "convert", "remove", "gc", "plot")
@@ -113,6 +113,17 @@ def _start_lightly() -> None:
     gc.set_threshold(400_000, 20, 20)
 
 
+def _run(args: argparse.Namespace) -> int:
+    """Run the command."""
+    with contextlib.ExitStack() as stack:
+        if args.command not in _NOTHING_COMPILED:
+            compile_without_cache_if_needed()
+            if not getattr(args, "quiet", False):
+                stack.enter_context(saying_when_compiling())
+        status: int = args.run(args)
+        return status
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; return the exit status."""
     _open_streams()
@@ -121,11 +132,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for name in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(name, _terminate)
     try:
-        if args.command not in _NOTHING_COMPILED:
-            compile_without_cache_if_needed()
-            if not getattr(args, "quiet", False):
-                say_when_compiling()
-        status: int = args.run(args)
+        status = _run(args)
         sys.stdout.flush()
         gc.freeze()  # at exit nothing is to be searched for cycles: that would take 0.1 s
         return status
