@@ -35,7 +35,6 @@ _ENTRY = np.dtype(
 )
 _TRAILER = struct.Struct("<II8s")
 _CRC = struct.Struct("<I")
-MAX_CHUNK_BYTES = 1 << 32
 
 
 def _sealed(data: bytes) -> bytes:

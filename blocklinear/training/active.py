@@ -113,8 +113,3 @@ class ActiveRows:
             return None
         positions, starts, stops = (line.astype(np.int64) for line in numbers[:3])
         return Rows(positions, starts, stops, numbers[3], numbers[4], self._indices, self._values)
-
-
-def split_sweeps(sweeps: int, part: int, parts: int) -> int:
-    """Return how many of the sweeps of an outer iteration follow its part `part` of `parts`."""
-    return (part + 1) * sweeps // parts - part * sweeps // parts
