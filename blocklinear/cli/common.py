@@ -3,9 +3,11 @@
 import argparse
 import signal
 import sys
+from pathlib import Path
 from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
+from blocklinear.cli.rehearsal import rehearse
 from blocklinear.errors import UsageError, shown
 from blocklinear.events import (
     Event,
@@ -19,6 +21,8 @@ from blocklinear.memory import parse_size
 
 if TYPE_CHECKING:
     from tqdm import tqdm
+
+    from blocklinear.store.store import BlockStore
 
 
 def size(text: str) -> int:
@@ -236,3 +240,18 @@ class Console:
         if self._bar is not None:
             self._bar.close()
             self._bar = None
+
+
+def open_store(args: argparse.Namespace, console: Console) -> "BlockStore":
+    """Open the store that `args.store` names, or the one beside the LIBSVM text there."""
+    from blocklinear.options import SplitOptions, TextOptions
+    from blocklinear.store.beside import store_of
+
+    text: Any = given(threads=args.threads, memory_bytes=args.memory)
+    options = SplitOptions(text=TextOptions(**text))
+    if Path(args.store).is_file():
+        rehearse("split", options.dtype, args.quiet)
+    try:
+        return store_of(args.store, options, console)
+    finally:
+        console.close()

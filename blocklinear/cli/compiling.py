@@ -1,6 +1,7 @@
 """Where Numba may keep compiled kernels, and a word to the user when it compiles."""
 
 import contextlib
+import functools
 import os
 import sys
 from collections.abc import Iterator
@@ -9,7 +10,7 @@ from pathlib import Path
 
 def compile_without_cache_if_needed() -> None:
     """Make Numba go without its cache, and say so once, if no folder for it can be written."""
-    if any(map(_can_be_made, _cache_folders())):
+    if cache_folder() is not None:
         return
     from numba.core.dispatcher import Dispatcher
 
@@ -21,29 +22,36 @@ def compile_without_cache_if_needed() -> None:
     )
 
 
+@functools.cache
+def say_that_it_compiles() -> None:
+    """Say, once, that kernels have to be compiled: it takes seconds, the first time only."""
+    text = "compiling for this machine, the first time only: some seconds"
+    print(f"blocklinear: {text}", file=sys.stderr, flush=True)
+
+
 @contextlib.contextmanager
 def saying_when_compiling() -> Iterator[None]:
-    """Say so, once, when a kernel has to be compiled: it takes seconds, the first time only."""
+    """Say so when a kernel has to be compiled."""
     from numba.core import event
 
-    class FirstCompilation(event.Listener):
-        said = False
-
+    class Compilation(event.Listener):
         def on_start(self, event: object) -> None:
-            if not self.said:
-                self.said = True
-                text = "compiling for this machine, the first time only: some seconds"
-                print(f"blocklinear: {text}", file=sys.stderr, flush=True)
+            say_that_it_compiles()
 
         def on_end(self, event: object) -> None:
             pass
 
-    listener = FirstCompilation()
+    listener = Compilation()
     event.register("numba:compile", listener)  # type: ignore[no-untyped-call]
     try:
         yield
     finally:
         event.unregister("numba:compile", listener)  # type: ignore[no-untyped-call]
+
+
+def cache_folder() -> Path | None:
+    """Return the folder where Numba keeps what it compiles; None if there is none."""
+    return next(filter(_can_be_made, _cache_folders()), None)
 
 
 def _cache_folders() -> Iterator[Path]:

@@ -14,11 +14,12 @@ from blocklinear.cli.common import (
     class_weight,
     costs_of,
     given,
+    open_store,
 )
+from blocklinear.cli.rehearsal import rehearse_training
 
 if TYPE_CHECKING:
     from blocklinear.events import Event, Listener
-    from blocklinear.store.store import BlockStore
     from blocklinear.training.crossval import CrossValidation
 
 
@@ -81,17 +82,6 @@ def _write_predictions(path: str, result: "CrossValidation") -> None:
             stream.write("".join(f"{value:.17g}\n" for value in part).encode("ascii"))
 
 
-def _open(args: argparse.Namespace, console: Console) -> "BlockStore":
-    from blocklinear.options import SplitOptions, TextOptions
-    from blocklinear.store.beside import store_of
-
-    text: Any = given(threads=args.threads, memory_bytes=args.memory)
-    try:
-        return store_of(args.store, SplitOptions(text=TextOptions(**text)), console)
-    finally:
-        console.close()
-
-
 def run(args: argparse.Namespace) -> int:
     """Run the command."""
     from dataclasses import replace
@@ -127,7 +117,8 @@ def run(args: argparse.Namespace) -> int:
     )
     costs = None if args.search else costs_of(args.cost)
     console = Console(args.quiet)
-    store = _open(args, console)
+    store = open_store(args, console)
+    rehearse_training(store.manifest, options, args.quiet, several=True)
     with ExitStack() as stack:
         listeners: list[Listener] = [console]
         if args.log:

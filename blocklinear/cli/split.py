@@ -6,6 +6,7 @@ from typing import Any
 
 from blocklinear.cli.common import Console, add_budget, add_index_base, add_row_options, given
 from blocklinear.cli.reading import add_reading, reading
+from blocklinear.cli.rehearsal import rehearse
 
 
 def add_parser(commands: Any) -> None:
@@ -99,6 +100,7 @@ def run(args: argparse.Namespace) -> int:
         normalize=args.normalize,
         force=args.force,
     )
+    rehearse("split", args.dtype, args.quiet)
     console, started = Console(args.quiet), time.perf_counter()
     try:
         store = split(args.inputs, args.store, options, console)

@@ -14,8 +14,10 @@ from blocklinear.cli.common import (
     class_weight,
     costs_of,
     given,
+    open_store,
 )
 from blocklinear.cli.grid import best_on, check_outputs, save_all, summary
+from blocklinear.cli.rehearsal import rehearse_training
 
 if TYPE_CHECKING:
     from blocklinear.events import Event, Listener
@@ -180,9 +182,8 @@ def _check_liblinear(store: "BlockStore", listener: "Listener") -> None:
 def run(args: argparse.Namespace) -> int:
     """Run the command."""
     from blocklinear.errors import StoppedError, StorageError
-    from blocklinear.options import SplitOptions, TextOptions, TrainOptions
+    from blocklinear.options import TrainOptions
     from blocklinear.report.runlog import RunLog
-    from blocklinear.store.beside import store_of
     from blocklinear.training import train
     from blocklinear.training.grid import train_grid
 
@@ -230,10 +231,8 @@ def run(args: argparse.Namespace) -> int:
         raise StorageError(f"{folder}: no such folder", "make it first")
     text: Any = given(threads=args.threads, memory_bytes=args.memory)
     console = Console(args.quiet)
-    try:
-        store = store_of(args.store, SplitOptions(text=TextOptions(**text)), console)
-    finally:
-        console.close()
+    store = open_store(args, console)
+    rehearse_training(store.manifest, options, args.quiet, several=bool(options.costs))
     if args.format == "liblinear":
         _check_liblinear(store, console)
     with ExitStack() as stack:
