@@ -319,7 +319,8 @@ def _row_loss(indices, values, start, stop, bias, W, y, scores):
 
 @njit(cache=True, nogil=True)
 def cs_certify_rows(
-    indptr, indices, values, label, cost, bias, alpha, W, average, recomputed, scratch, moved, loss
+    indptr, indices, values, label, cost, bias, alpha, W, average, averaged, recomputed, scratch,
+    moved, loss,
 ):  # fmt: skip
     """Add what the rows contribute to a certificate.
 
@@ -329,6 +330,7 @@ def cs_certify_rows(
     indices, values, label, cost, bias, alpha, scratch, moved :
                               as for `cs_epoch`; alpha is only read
     W, average : float64[n_features + 1, K]   two candidates for the primal
+    averaged : bool           whether there is an average; otherwise `W` stands for it
     recomputed : float64[n_features + 1, K]   added to: w_m = sum_i alpha_i^m x_i (Fan, Eq. 16)
     loss : float64[2]         added to: sum C_i loss_i under `W` and under `average`
     """
@@ -338,8 +340,11 @@ def cs_certify_rows(
             continue
         start, stop = indptr[i], indptr[i + 1]
         y = label[i]
-        loss[0] += cost[i] * _row_loss(indices, values, start, stop, bias, W, y, scores)
-        loss[1] += cost[i] * _row_loss(indices, values, start, stop, bias, average, y, scores)
+        lost = cost[i] * _row_loss(indices, values, start, stop, bias, W, y, scores)
+        loss[0] += lost
+        if averaged:
+            lost = cost[i] * _row_loss(indices, values, start, stop, bias, average, y, scores)
+        loss[1] += lost
         n_moved = 0
         for m in range(alpha.shape[1]):
             step[m] = alpha[i, m]

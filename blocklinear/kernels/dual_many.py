@@ -339,7 +339,7 @@ def _add_losses(kind, epsilon, t, C, f, loss):
 @njit(cache=True, nogil=True, error_model="numpy")
 def certify_many(
     indptr, indices, values, target, code, fold, weight, positive, held_out, cost,
-    kind, epsilon, bias, alpha, W, average, recomputed, scratch, moved, loss,
+    kind, epsilon, bias, alpha, W, average, averaged, recomputed, scratch, moved, loss,
 ):  # fmt: skip
     """Add what the rows contribute to a certificate of each model.
 
@@ -349,6 +349,7 @@ def certify_many(
     indices, values, target, code, fold, weight, positive, held_out, cost, kind, epsilon, bias,
     alpha, scratch, moved :   as for `dcd_many`; alpha is only read
     W, average : float64[n_features + 1, P]   two candidates for the primal
+    averaged : bool           whether there is an average; otherwise `W` stands for it
     recomputed : float64[n_features + 1, P]   added to: sum_i s_ij alpha_ij x_i
     loss : float64[M, 2]      added to: sum C_ij loss_ij under `W` and under `average`
     """
@@ -361,7 +362,8 @@ def certify_many(
         start, stop = indptr[i], indptr[i + 1]
         _gather(indices, values, start, stop, bias, W, f)
         _add_losses(kind, epsilon, t, C, f, loss[:, 0])
-        _gather(indices, values, start, stop, bias, average, f)
+        if averaged:
+            _gather(indices, values, start, stop, bias, average, f)
         _add_losses(kind, epsilon, t, C, f, loss[:, 1])
         n_moved = 0
         for j in range(alpha.shape[1]):

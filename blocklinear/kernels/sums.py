@@ -1,4 +1,4 @@
-"""Rows added up into weight vectors."""
+"""Sums over weight vectors: of rows, and of squares."""
 
 from numba import njit
 
@@ -51,3 +51,11 @@ def row_values(starts, stops, indices, values, bias, w, out):
         for p in range(starts[i], stops[i]):
             total += w[indices[p]] * values[p]
         out[i] = total
+
+
+@njit(cache=True, nogil=True)
+def add_squares(W, norms):
+    """Add the squared norm of each column of W, float64[n, P], to `norms`, float64[P]."""
+    for i in range(W.shape[0]):
+        for m in range(W.shape[1]):
+            norms[m] += W[i, m] * W[i, m]

@@ -43,10 +43,21 @@ class MemoryPlan:
     active_entries: int
 
 
-def plan_memory(manifest: Manifest, options: TrainOptions, width: int = 1) -> MemoryPlan:
+def plan_memory(
+    manifest: Manifest, options: TrainOptions, width: int = 1, kept: int = 0
+) -> MemoryPlan:
     """Divide the budget.
 
     A visit takes what was asked for, or all blocks if they fit, or up to `ENOUGH_BLOCKS`.
+
+    Parameters
+    ----------
+    manifest : Manifest
+    options : TrainOptions
+    width : int
+        Weight vectors that are trained.
+    kept : int
+        Others that are kept beside them.
 
     Raises
     ------
@@ -54,7 +65,8 @@ def plan_memory(manifest: Manifest, options: TrainOptions, width: int = 1) -> Me
         If the budget does not hold what is needed; says the arithmetic and what would do.
     """
     n_blocks = len(manifest.blocks)
-    fixed = PROCESS_BYTES + _vector_bytes(manifest, options, width)
+    weights = _vector_bytes(manifest, options, width) + kept * weight_bytes(manifest)
+    fixed = PROCESS_BYTES + weights
     sweeps = options.selection == "active" and options.method == "dual" and not options.average
     active_bytes = _active_bytes(manifest, width) if sweeps else 0
     if options.group is not None:
@@ -67,10 +79,9 @@ def plan_memory(manifest: Manifest, options: TrainOptions, width: int = 1) -> Me
             group = max(min(group, 1), min(shared, ENOUGH_BLOCKS))
     needed = fixed + _group_bytes(manifest, max(group, 1), width)
     if group < 1 or needed > options.memory_bytes:
-        weights = _vector_bytes(manifest, options, width)
         raise MemoryBudgetError(
             f"the budget of {format_size(options.memory_bytes)} is too small: the program takes "
-            f"{format_size(PROCESS_BYTES)}, {weights // _weight_bytes(manifest)} weight vectors of "
+            f"{format_size(PROCESS_BYTES)}, {weights // weight_bytes(manifest)} weight vectors of "
             f"{manifest.n_features} features {format_size(weights)}, and {max(group, 1)} of "
             f"{n_blocks} blocks a visit, with the next visit's, "
             f"{format_size(_group_bytes(manifest, max(group, 1), width))}",
@@ -78,7 +89,7 @@ def plan_memory(manifest: Manifest, options: TrainOptions, width: int = 1) -> Me
             + (", or a smaller --group" if group > 1 else ", or split into more blocks"),
         )
     spare = options.memory_bytes - needed
-    newton_bytes = NEWTON_VECTORS * _weight_bytes(manifest)
+    newton_bytes = NEWTON_VECTORS * weight_bytes(manifest)
     newton = options.solver == SQUARED_HINGE and width == 1 and not options.average
     newton = newton and newton_bytes <= spare
     spare -= newton_bytes if newton else 0
@@ -112,7 +123,7 @@ def plan_again(
         + _vector_bytes(manifest, options, width)
         + _group_bytes(manifest, group, width)
     )
-    needed += NEWTON_VECTORS * _weight_bytes(manifest) if newton else 0
+    needed += NEWTON_VECTORS * weight_bytes(manifest) if newton else 0
     needed += -(-entries * _loaded_bytes(manifest, width) // max(manifest.nnz, 1))
     spare = options.memory_bytes - needed
     if spare < 0:
@@ -125,7 +136,7 @@ def plan_again(
     return MemoryPlan(group, spare - held_out, held_out, newton, entries)
 
 
-def _weight_bytes(manifest: Manifest) -> int:
+def weight_bytes(manifest: Manifest) -> int:
     """Return what a weight vector takes."""
     return 8 * (manifest.n_features + 1)
 
@@ -136,7 +147,7 @@ def _vector_bytes(manifest: Manifest, options: TrainOptions, width: int) -> int:
     With several models there is a vector more for each, which keeps what was certified.
     """
     vectors = WEIGHT_VECTORS + (options.patience is not None) + options.average + (width > 1)
-    return vectors * width * _weight_bytes(manifest)
+    return vectors * width * weight_bytes(manifest)
 
 
 def _loaded_bytes(manifest: Manifest, width: int) -> int:

@@ -136,8 +136,8 @@ class Bunch(Swept):
         roles: _Roles = sight.roles
         kernels.certify_many(
             group.indptr, group.indices, group.values, *roles, *self._asked, *self._rule,
-            self._bias, alpha, self.W, self.average, proof.recomputed, self._scratch,
-            self._moved, proof.loss,
+            self._bias, alpha, self.W, self.average, self.averaged, proof.recomputed,
+            self._scratch, self._moved, proof.loss,
         )  # fmt: skip
         terms = np.zeros_like(self._terms)
         self._count_terms(sight, alpha, terms)
@@ -149,7 +149,8 @@ class Bunch(Swept):
         norms = column_norms(proof.recomputed)[:n]
         dual = proof.dual - 0.5 * norms
         of_w = 0.5 * column_norms(self.W)[:n] + proof.loss[:, 0]
-        of_average = 0.5 * column_norms(self.average)[:n] + proof.loss[:, 1]
+        other = self.average if self.averaged else self.W
+        of_average = 0.5 * column_norms(other)[:n] + proof.loss[:, 1]
         proof.recomputed -= self.W
         drift = np.sqrt(column_norms(proof.recomputed)[:n] / np.where(norms > 0.0, norms, np.inf))
         primal = np.minimum(of_w, of_average)

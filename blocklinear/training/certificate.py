@@ -50,6 +50,17 @@ def relative_gap(primal: float, dual: float) -> float:
     return max((primal - dual) / primal, 0.0) + ROUNDING
 
 
+def joined(certificates: list[Certificate]) -> Certificate:
+    """Return what certificates of several models say of all: sums, and the largest gap."""
+    return Certificate(
+        primal=sum(c.primal for c in certificates),
+        dual=sum(c.dual for c in certificates),
+        gap=max(c.gap for c in certificates),
+        drift=max(c.drift for c in certificates),
+        average=any(c.average for c in certificates),
+    )
+
+
 def certify(
     visits: Iterable[Loaded],
     problem: Problem,

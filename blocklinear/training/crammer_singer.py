@@ -135,7 +135,8 @@ class CrammerSinger(Swept):
         roles: _Roles = sight.roles
         kernels.cs_certify_rows(
             group.indptr, group.indices, group.values, *roles, self._bias, alpha, self.W,
-            self.average, proof.recomputed, self._scratch, self._moved, proof.loss[0],
+            self.average, self.averaged, proof.recomputed, self._scratch, self._moved,
+            proof.loss[0],
         )  # fmt: skip
         proof.dual[0] += self._count_terms(sight, alpha)[kernels.DUAL]
 
@@ -147,7 +148,8 @@ class CrammerSinger(Swept):
         norm = float(np.vdot(proof.recomputed, proof.recomputed))
         dual = float(proof.dual[0]) - 0.5 * norm
         of_w = 0.5 * float(np.vdot(self.W, self.W)) + float(proof.loss[0, 0])
-        of_average = 0.5 * float(np.vdot(self.average, self.average)) + float(proof.loss[0, 1])
+        other = self.average if self.averaged else self.W
+        of_average = 0.5 * float(np.vdot(other, other)) + float(proof.loss[0, 1])
         proof.recomputed -= self.W
         drift = float(np.linalg.norm(proof.recomputed))
         primal = min(of_w, of_average)
@@ -174,4 +176,4 @@ class CrammerSinger(Swept):
     def adopt(self, weights: Floats) -> None:
         """Make other weights the candidate."""
         self.W[:] = weights
-        self.average[:] = weights
+        self.forget_average()

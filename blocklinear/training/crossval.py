@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from blocklinear.errors import MemoryBudgetError, UsageError, storage_errors
+from blocklinear.errors import UsageError, storage_errors
 from blocklinear.events import Listener, Warned, ignore
 from blocklinear.options import TrainOptions
 from blocklinear.store.files import Lock
@@ -18,11 +18,12 @@ from blocklinear.store.manifest import Manifest
 from blocklinear.store.prefetch import GroupLoader
 from blocklinear.store.store import BlockStore
 from blocklinear.training.budget import plan_memory
-from blocklinear.training.dealing import columns
 from blocklinear.training.folds import assign, one_row_a_fold, stratify_folds
-from blocklinear.training.loop import Outcome, optimise
+from blocklinear.training.loop import optimise
 from blocklinear.training.methods import check_shared
 from blocklinear.training.models import CRAMMER_SINGER, Models, make_models
+from blocklinear.training.outcome import Outcome
+from blocklinear.training.parts import cut
 from blocklinear.training.rows import RowArray
 from blocklinear.training.run import Halt
 from blocklinear.training.schedule import visits
@@ -229,15 +230,7 @@ class _Validation:
         predictions = Predictions(self._labels, len(costs), self._n_folds, rows.folds, decisions)
         self._kept += [(predictions, c) for c in range(len(costs))]
         gaps, norms = np.zeros(len(costs)), np.zeros((len(units), self._width))
-        parts = self._parts(len(units))
-        if len(parts) > 1:
-            self._listener(
-                Warned(
-                    f"{len(models)} models do not fit the memory budget together: they are "
-                    f"trained in {len(parts)} parts, each with sweeps of its own"
-                )
-            )
-        for part in parts:
+        for part in cut(manifest, self._options, len(units), self._listener, self._width):
             some = models.some(slice(part.start * self._width, part.stop * self._width))
             outcome = self._train(some, units[part], predictions)
             self._outer += outcome.outer
@@ -249,19 +242,6 @@ class _Validation:
             found = Scores(cost, predictions.scores(c, rows.labels.all), float(gaps[c]))
             self._scores.append(found)
             self._norms.append(norms[c * self._n_folds : (c + 1) * self._n_folds])
-
-    def _parts(self, n_units: int) -> list[slice]:
-        """Cut the units into as few equal parts as fit the memory budget."""
-        for n_parts in range(1, n_units + 1):
-            size = -(-n_units // n_parts)
-            try:
-                plan_memory(self._store.manifest, self._options, columns(size * self._width))
-            except MemoryBudgetError:
-                if size == 1:
-                    raise
-                continue
-            return [slice(at, min(at + size, n_units)) for at in range(0, n_units, size)]
-        return []
 
     def _train(self, models: Models, units: Sequence[Unit], predictions: Predictions) -> Outcome:
         bias, seed = max(self._options.bias, 0.0), self._options.seed

@@ -7,8 +7,9 @@ from blocklinear.events import Listener, ignore
 from blocklinear.model.linear import LinearModel
 from blocklinear.options import TrainOptions
 from blocklinear.store.store import BlockStore
-from blocklinear.training.certificate import Certificate
-from blocklinear.training.loop import Outcome, train_task
+from blocklinear.training.certificate import joined
+from blocklinear.training.loop import train_task
+from blocklinear.training.outcome import Outcome
 from blocklinear.training.run import Halt
 
 
@@ -59,16 +60,9 @@ def train_grid(
 def _part(outcome: Outcome, columns: slice) -> Outcome:
     """Return what came of the models of one C."""
     own = outcome.certificates[columns]
-    whole = Certificate(
-        primal=sum(c.primal for c in own),
-        dual=sum(c.dual for c in own),
-        gap=max(c.gap for c in own),
-        drift=max(c.drift for c in own),
-        average=any(c.average for c in own),
-    )
     return replace(
         outcome,
         weights=outcome.weights[:, columns],
-        certificate=whole,
+        certificate=joined(own),
         certificates=own if len(own) > 1 else [],
     )

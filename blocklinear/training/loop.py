@@ -5,10 +5,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
-from blocklinear import __version__
 from blocklinear.errors import MismatchError, UsageError, storage_errors
 from blocklinear.events import Listener, OuterIteration, Warned, ignore
 from blocklinear.model.linear import LinearModel
@@ -23,7 +19,10 @@ from blocklinear.training.checkpoint import Checkpoint, discard
 from blocklinear.training.descent import Abandoned, Descent
 from blocklinear.training.evaluation import HeldOut
 from blocklinear.training.methods import Task, make_method, make_task
+from blocklinear.training.models import Models
 from blocklinear.training.newton import Newton, Point
+from blocklinear.training.outcome import Outcome
+from blocklinear.training.parts import train_in_parts
 from blocklinear.training.previous import find_previous
 from blocklinear.training.run import Halt, Run
 from blocklinear.training.sampling import sampled
@@ -84,7 +83,7 @@ def train(
 
 def train_task(
     store: BlockStore, options: TrainOptions, listener: Listener, halt: Halt
-) -> tuple[Manifest, Task, "Outcome"]:
+) -> tuple[Manifest, Task, Outcome]:
     """Lock a store and train what the options ask for; return what it was trained on, too."""
     folder = store.folder / "runs" / options.run
     with Lock(store.folder / "lock"):
@@ -95,56 +94,14 @@ def train_task(
             if label not in task.labels:
                 listener(Warned(f"class {label:g} has a weight, but no rows"))
         source = BlockStore(store.folder, manifest)
-        return manifest, task, optimise(source, options, task, folder, listener, halt)
 
+        def part(options: TrainOptions, task: Task, name: str) -> Outcome:
+            own = folder.with_name(folder.name + name)
+            return optimise(source, options, task, own, listener, halt)
 
-@dataclasses.dataclass(frozen=True)
-class Outcome:
-    """What a run ended with.
-
-    Attributes
-    ----------
-    weights : float64[n_features + 1, M]
-    certificate : Certificate           of the model; of many, their sums, and the largest gap
-    certificates : list of Certificate  of each of many models; empty for one
-    outer : int               outer iterations
-    stopped : str             "converged", or why it ended
-    """
-
-    weights: NDArray[np.float64]
-    certificate: Certificate
-    certificates: list[Certificate]
-    outer: int
-    stopped: str
-
-    def model(self, manifest: Manifest, options: TrainOptions, task: Task) -> LinearModel:
-        """Return it as a model."""
-        metadata = {
-            "C": options.cost,
-            "class_weights": [list(pair) for pair in options.class_weights],
-            "balanced": options.balanced,
-            "epsilon": task.epsilon,
-            "method": options.method,
-            "certificate": self.certificate.to_dict(),
-            "outer_iterations": self.outer,
-            "stopped": self.stopped,
-            "seed": options.seed,
-            "hash_bits": manifest.hash_bits,
-            "normalize": manifest.normalize,
-            "store": manifest.fingerprint,
-            "written_by": __version__,
-        }
-        if self.certificates:
-            metadata["certificates"] = [c.to_dict() for c in self.certificates]
-        return LinearModel(
-            weights=self.weights[:-1].copy(),
-            bias_weights=self.weights[-1].copy(),
-            bias=options.bias if options.bias >= 0 else -1.0,
-            labels=task.labels,
-            solver=task.solver.name,
-            index_base=manifest.index_base,
-            metadata=metadata,
-        )
+        if isinstance(task, Models) and task.parted and options.evaluate is None:
+            return manifest, task, train_in_parts(manifest, options, task, listener, part)
+        return manifest, task, part(options, task, "")
 
 
 def optimise(

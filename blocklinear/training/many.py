@@ -14,7 +14,7 @@ from blocklinear.store.groups import Group
 from blocklinear.store.manifest import Manifest
 from blocklinear.store.prefetch import Loaded
 from blocklinear.training.bunch import Bunch
-from blocklinear.training.certificate import Certificate, relative_gap
+from blocklinear.training.certificate import Certificate, joined, relative_gap
 from blocklinear.training.dealing import deal
 from blocklinear.training.descent import Estimate, Floats
 from blocklinear.training.models import Models
@@ -181,20 +181,14 @@ class Ensemble:
             self._each(add)
         for bunch in staying:
             certificates = bunch.certificates(proofs.pop(id(bunch)))
+            self.final[:, bunch.numbers] = bunch.W[:, : bunch.width]
             for j, (number, certificate) in enumerate(
                 zip(bunch.numbers, certificates, strict=True)
             ):
-                chosen = bunch.average if certificate.average else bunch.W
-                self.final[:, number] = chosen[:, j]
+                if certificate.average:
+                    self.final[:, number] = bunch.average[:, j]
                 self.certificates[number] = certificate
-        found = self.proven()
-        return Certificate(
-            primal=sum(c.primal for c in found),
-            dual=sum(c.dual for c in found),
-            gap=max(c.gap for c in found),
-            drift=max(c.drift for c in found),
-            average=False,
-        )
+        return joined(self.proven())
 
     def let_go(self) -> None:
         """Train no further those models of which the last certificate is good enough."""
@@ -228,7 +222,7 @@ class Ensemble:
         """Make other weights the candidates of the models that stay."""
         for bunch in self._staying:
             bunch.W[:, : bunch.width] = weights[:, bunch.numbers]
-            bunch.average[:] = bunch.W
+            bunch.forget_average()
 
     def discard(self) -> None:
         """Delete the scratch files."""

@@ -59,6 +59,11 @@ class Models:
         """Weight vectors that there must be room for."""
         return columns(len(self.positive))
 
+    @property
+    def parted(self) -> bool:
+        """Whether each can be trained without the others."""
+        return self.solver is not _SOLVERS[CRAMMER_SINGER]
+
     def some(self, which: NDArray[np.int64] | NDArray[np.bool_] | slice) -> "Models":
         """Return some of the models."""
         return Models(

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from blocklinear.kernels.sums import add_squares
 from blocklinear.options import TrainOptions
 from blocklinear.store.groups import Group
 from blocklinear.store.manifest import Manifest
@@ -18,7 +19,7 @@ from blocklinear.training.rows import RowArray
 from blocklinear.training.schedule import active_schedule, row_order
 
 _CACHE_LINE = 64
-WORK_A_POINT = 8
+WORK_A_POINT = 32
 """Steps along an entry of a row, for each weight, between two points of the average."""
 
 
@@ -61,7 +62,7 @@ class Swept(ABC):
     Attributes
     ----------
     W, average : float64[n_features + 1, columns]   weights, a column for each, then zeros; their
-                              average over the outer iteration
+                              average over the outer iteration, if it is `averaged`
     alpha : RowArray          float64, a column for each, also for those that have left
     places : int64[width]     the columns of alpha of those that stay
     parted : float64[n_features + 1, M - width]     weights of those that have left, as they did
@@ -115,7 +116,7 @@ class Swept(ABC):
 
     def begin(self) -> None:
         """Start an outer iteration."""
-        self._points[:] = 0.0
+        self.forget_average()
 
     @abstractmethod
     def _roles(self, labels: Floats, positions: tuple[int, ...] | NDArray[np.int64]) -> Any:
@@ -256,15 +257,20 @@ class Swept(ABC):
         """Take a point of the average, once so much was done that its cost does not matter."""
         self._points[1] += self.width * int((sight.stops[order] - sight.starts[order]).sum())
         if self._points[1] >= WORK_A_POINT * self.W.size:
-            self._take_point()
-            self._points[1] = 0.0
+            if self.averaged:
+                self.average += self.W
+            else:
+                self.average[:] = self.W
+            self._points += 1.0, -self._points[1]
 
-    def _take_point(self) -> None:
-        if self._points[0] == 0.0:
-            self.average[:] = self.W
-        else:
-            self.average += self.W
-        self._points[0] += 1
+    @property
+    def averaged(self) -> bool:
+        """Whether so much was done that there is an average beside `W`."""
+        return bool(self._points[0] > 0.0)
+
+    def forget_average(self) -> None:
+        """Let `W` stand for its average."""
+        self._points[:] = 0.0
 
     def _permuted(self, n: int, outer: int, epoch: int, sweep: int) -> NDArray[np.int64]:
         order = np.empty(n, np.int64)
@@ -274,11 +280,9 @@ class Swept(ABC):
 
     def finish(self) -> None:
         """End an outer iteration: make the average one."""
-        if self._points[0] == 0.0:
-            self._take_point()
-        if self._points[0] > 1.0:  # each pass over so many weights counts
+        if self._points[0] > 1.0:
             self.average /= self._points[0]
-        self._points[:] = 1.0, 0.0
+            self._points[:] = 1.0, 0.0
 
     def leave(self, staying: NDArray[np.bool_]) -> None:
         """Go on with some of the weight vectors only.
@@ -292,7 +296,9 @@ class Swept(ABC):
         self.parted = np.hstack([self.parted, leaving])[:, order].copy()
         self.places = self.places[staying]
         self.width = len(self.places)
-        self.W, self.average = self._some(self.W, staying), self._some(self.average, staying)
+        self.W = self._some(self.W, staying)
+        average = aligned_zeros(*self.W.shape)  # no pages until it is written to
+        self.average = self._some(self.average, staying) if self.averaged else average
 
     def _some(self, weights: Floats, staying: NDArray[np.bool_]) -> Floats:
         some = aligned_zeros(len(weights), self.columns_of(self.width))
@@ -323,7 +329,8 @@ class Proof:
 
 def column_norms(W: Floats) -> Floats:
     """Return the squared norm of each column, without a temporary of the size of `W`."""
-    norms: Floats = np.einsum("ij,ij->j", W, W)
+    norms = np.zeros(W.shape[1])
+    add_squares(W, norms)
     return norms
 
 

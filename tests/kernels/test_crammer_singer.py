@@ -127,8 +127,8 @@ class Problem:
         """Return the relative gap by the kernels alone, and check it against the formulas."""
         recomputed, loss, terms = np.zeros_like(W), np.zeros(2), np.zeros(cs.N_TERMS)
         cs.cs_certify_rows(
-            *self.csr, self.label, self.cost, self.bias, alpha, W, average, recomputed,
-            *self.scratch, loss,
+            *self.csr, self.label, self.cost, self.bias, alpha, W, average, True,
+            recomputed, *self.scratch, loss,
         )  # fmt: skip
         cs.cs_add_dual_terms(self.label, alpha, terms)
         dual = terms[cs.DUAL] - 0.5 * (recomputed**2).sum()
@@ -283,9 +283,11 @@ def test_terms_are_added_and_the_dual_is_below_any_primal(drawn):
     W, average = rng.normal(size=(2, p.rows.shape[1] + 1, p.K))
     start = rng.normal(size=W.shape)
     recomputed, loss, terms = start.copy(), np.array([1.0, 2.0]), np.array([3.0, 4.0])
-    cs.cs_certify_rows(
-        *p.csr, p.label, p.cost, p.bias, alpha, W, average, recomputed, *p.scratch, loss
-    )
+    about = (*p.csr, p.label, p.cost, p.bias, alpha, W)
+    cs.cs_certify_rows(*about, average, True, recomputed, *p.scratch, loss)
+    alone = np.array([1.0, 1.0])
+    cs.cs_certify_rows(*about, average, False, np.zeros_like(W), *p.scratch, alone)
+    assert np.array_equal(alone, loss[[0, 0]])
     cs.cs_add_dual_terms(p.label, alpha, terms)
     close(recomputed, start + p.X.T @ alpha)
     for V, lost in ((W, loss[0] - 1), (average, loss[1] - 2)):

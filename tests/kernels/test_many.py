@@ -275,9 +275,12 @@ def test_dual_terms_and_certificates_are_those_of_each_model(p):
     rows, moved = scratch(M)
     terms, loss, recomputed = np.ones((M, 2)), np.ones((M, 2)), np.ones_like(s.W)  # added to
     dual_many.add_many_dual_terms(*p.about, *p.models, s.alpha, rows, terms)
-    dual_many.certify_many(
-        *p.csr, *p.about, *p.models, p.bias, s.alpha, s.W, average, recomputed, rows, moved, loss
-    )
+    about = (*p.csr, *p.about, *p.models, p.bias, s.alpha, s.W)
+    dual_many.certify_many(*about, average, True, recomputed, rows, moved, loss)
+    alone, again = np.ones((M, 2)), np.ones_like(s.W)
+    dual_many.certify_many(*about, average, False, again, rows, moved, alone)
+    assert again.tobytes() == recomputed.tobytes()
+    assert np.array_equal(alone, loss[:, [0, 0]])
     assert s.alpha.tobytes() == kept.tobytes()
     X = np.column_stack([p.rows.astype(float), np.full(len(p.rows), p.bias)])
     for j in range(M):

@@ -6,9 +6,16 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from blocklinear.errors import InputError, MismatchError, StoppedError, UsageError
+from blocklinear.errors import (
+    InputError,
+    MemoryBudgetError,
+    MismatchError,
+    StoppedError,
+    UsageError,
+)
 from blocklinear.events import OuterIteration, Warned
 from blocklinear.training import train
+from blocklinear.training.budget import plan_memory
 from blocklinear.training.dealing import columns as room_for
 from blocklinear.training.dealing import deal, padded
 from training.classes import against_the_rest, by_liblinear, columns, scores_of, several_classes
@@ -264,3 +271,55 @@ def test_a_weight_of_a_class_without_rows(store_of):
 def test_what_is_for_one_model_alone(store_of, changes):
     with pytest.raises(UsageError, match="trains one model, and here are 4 classes"):
         train(store_of(4), several_classes(4).options(**changes))
+
+
+# -- Parts
+
+
+@pytest.fixture
+def wide(tmp_path):
+    """Return a problem of six classes and 30,000 features, its store, and a budget for two."""
+    problem = several_classes(6)
+    X = np.zeros((len(problem.labels), 30_000))
+    X[:, : problem.X.shape[1]] = problem.X
+    X[0, -1] = 0.5  # so that there are so many features
+    problem = replace(problem, X=X)
+    store = split_problem(tmp_path, problem, N_BLOCKS)
+    options = problem.options(gap=1e-5, group=1)
+    low, high = 1 << 20, 1 << 30
+    while high - low > 1 << 14:
+        middle = (low + high) // 2
+        try:
+            plan_memory(store.manifest, replace(options, memory_bytes=middle), 2, kept=6)
+            high = middle
+        except MemoryBudgetError:
+            low = middle
+    return problem, store, replace(options, memory_bytes=high)
+
+
+def test_classes_that_do_not_fit_together_are_trained_in_parts(wide):
+    problem, store, options = wide
+    heard = Heard()
+    model = train(store, options, heard)
+    assert [event.message for event in heard.of(Warned)] == [
+        "6 models do not fit the memory budget together: they are trained in 3 parts, each with "
+        "sweeps of its own"
+    ]
+    assert {event.n_models for event in heard.of(OuterIteration)} <= {1, 2}
+    check_certificates(problem, model, 1e-5)
+    with pytest.raises(MemoryBudgetError):
+        train(store, replace(options, memory_bytes=options.memory_bytes // 2))
+
+
+def test_parts_are_resumed(wide):
+    _, store, options = wide
+    whole = train(store, options)
+    heard = Heard()
+
+    def in_the_second_part():
+        return len([e for e in heard.of(OuterIteration) if e.outer == 1]) > 1
+
+    with pytest.raises(StoppedError):
+        train(store, replace(options, run="again"), heard, in_the_second_part)
+    model = train(store, replace(options, run="again", resume=True))
+    assert columns(model).tobytes() == columns(whole).tobytes()

@@ -1,0 +1,62 @@
+"""What a run ended with."""
+
+import dataclasses
+
+import numpy as np
+from numpy.typing import NDArray
+
+from blocklinear import __version__
+from blocklinear.model.linear import LinearModel
+from blocklinear.options import TrainOptions
+from blocklinear.store.manifest import Manifest
+from blocklinear.training.certificate import Certificate
+from blocklinear.training.methods import Task
+
+
+@dataclasses.dataclass(frozen=True)
+class Outcome:
+    """What a run ended with.
+
+    Attributes
+    ----------
+    weights : float64[n_features + 1, M]
+    certificate : Certificate           of the model; of many, their sums, and the largest gap
+    certificates : list of Certificate  of each of many models; empty for one
+    outer : int               outer iterations
+    stopped : str             "converged", or why it ended
+    """
+
+    weights: NDArray[np.float64]
+    certificate: Certificate
+    certificates: list[Certificate]
+    outer: int
+    stopped: str
+
+    def model(self, manifest: Manifest, options: TrainOptions, task: Task) -> LinearModel:
+        """Return it as a model."""
+        metadata = {
+            "C": options.cost,
+            "class_weights": [list(pair) for pair in options.class_weights],
+            "balanced": options.balanced,
+            "epsilon": task.epsilon,
+            "method": options.method,
+            "certificate": self.certificate.to_dict(),
+            "outer_iterations": self.outer,
+            "stopped": self.stopped,
+            "seed": options.seed,
+            "hash_bits": manifest.hash_bits,
+            "normalize": manifest.normalize,
+            "store": manifest.fingerprint,
+            "written_by": __version__,
+        }
+        if self.certificates:
+            metadata["certificates"] = [c.to_dict() for c in self.certificates]
+        return LinearModel(
+            weights=np.ascontiguousarray(self.weights[:-1]),
+            bias_weights=self.weights[-1].copy(),
+            bias=options.bias if options.bias >= 0 else -1.0,
+            labels=task.labels,
+            solver=task.solver.name,
+            index_base=manifest.index_base,
+            metadata=metadata,
+        )

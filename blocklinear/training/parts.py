@@ -1,0 +1,118 @@
+"""Models that do not fit the memory budget together: they are trained one part after another."""
+
+import dataclasses
+import time
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from blocklinear.errors import MemoryBudgetError
+from blocklinear.events import Listener, Warned
+from blocklinear.options import TrainOptions
+from blocklinear.store.manifest import Manifest
+from blocklinear.training.budget import plan_memory, weight_bytes
+from blocklinear.training.certificate import Certificate, joined
+from blocklinear.training.dealing import columns
+from blocklinear.training.models import Models
+from blocklinear.training.outcome import Outcome
+
+_SHORTEST_S = 1e-9
+
+
+def cut(
+    manifest: Manifest,
+    options: TrainOptions,
+    n_units: int,
+    listener: Listener,
+    unit: int = 1,
+    kept: int = 0,
+) -> list[slice]:
+    """Cut units of models into as few equal parts as fit the memory budget; say so.
+
+    Parameters
+    ----------
+    manifest : Manifest
+    options : TrainOptions
+    n_units : int
+    listener : callable
+        Told `Warned` where there is more than one part.
+    unit : int
+        Models that cannot be parted.
+    kept : int
+        Weight vectors kept beside those that are trained, where there is more than one part.
+
+    Raises
+    ------
+    MemoryBudgetError
+        If the budget does not hold a single unit.
+    """
+    for n_parts in range(1, n_units + 1):
+        size = -(-n_units // n_parts)
+        try:
+            plan_memory(manifest, options, columns(size * unit), kept if n_parts > 1 else 0)
+        except MemoryBudgetError:
+            if size == 1:
+                raise
+            continue
+        parts = [slice(at, min(at + size, n_units)) for at in range(0, n_units, size)]
+        if len(parts) > 1:
+            listener(
+                Warned(
+                    f"{n_units * unit} models do not fit the memory budget together: they are "
+                    f"trained in {len(parts)} parts, each with sweeps of its own"
+                )
+            )
+        return parts
+    return []
+
+
+def train_in_parts(
+    manifest: Manifest,
+    options: TrainOptions,
+    models: Models,
+    listener: Listener,
+    train: Callable[[TrainOptions, Models, str], Outcome],
+) -> Outcome:
+    """Train models together, or in parts.
+
+    Parameters
+    ----------
+    manifest : Manifest
+    options : TrainOptions
+    models : Models
+    listener : callable
+        Told `Warned` where there is more than one part.
+    train : callable
+        Trains models by options, and keeps what it needs under a name that is to be added to that
+        of the run.
+
+    Raises
+    ------
+    MemoryBudgetError
+        If the budget does not hold a single one.
+    """
+    n = len(models)
+    parts = cut(manifest, options, n, listener, kept=n)
+    if len(parts) == 1:
+        return train(options, models, "")
+    W = np.empty((manifest.n_features + 1, n))
+    outcomes, began = [], time.monotonic()
+    for number, part in enumerate(parts, 1):
+        left_s = max(options.time_limit_s - (time.monotonic() - began), _SHORTEST_S)
+        less = options.memory_bytes - n * weight_bytes(manifest)
+        own = dataclasses.replace(options, memory_bytes=less, time_limit_s=left_s)
+        outcome = train(own, models.some(part), f".part{number}of{len(parts)}")
+        W[:, part] = outcome.weights
+        outcomes.append(dataclasses.replace(outcome, weights=W[:, part]))
+    return Outcome(
+        weights=W,
+        certificate=joined(list(_certificates(outcomes))),
+        certificates=list(_certificates(outcomes)),
+        outer=sum(outcome.outer for outcome in outcomes),
+        stopped=next((o.stopped for o in outcomes if o.stopped != "converged"), "converged"),
+    )
+
+
+def _certificates(outcomes: list[Outcome]) -> Iterator[Certificate]:
+    for outcome in outcomes:
+        yield from outcome.certificates
