@@ -42,11 +42,10 @@ def bounds(cost, label, K):
 def row_minimum(A, B, upper, total=0.0):
     """Eq. 18 by bisection for beta of Eqs. 21 and 28."""
     low, high = B.min() - A * (1 + abs(total)), B.max() + A * (1 + abs(total) + abs(upper).max())
-    for _ in range(200):
-        beta = (low + high) / 2
-        a = np.minimum(upper, (beta - B) / A)
-        low, high = (beta, high) if a.sum() < total else (low, beta)
-    return a
+    while low < (beta := (low + high) / 2) < high:
+        below = np.minimum(upper, (beta - B) / A).sum() < total
+        low, high = (beta, high) if below else (low, beta)
+    return np.minimum(upper, (beta - B) / A)
 
 
 def visit(X, label, cost, alpha, i):

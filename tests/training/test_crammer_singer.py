@@ -1,6 +1,5 @@
 """Crammer and Singer's problem reaches the optimum of LIBLINEAR's own program."""
 
-import os
 from dataclasses import replace
 
 import numpy as np
@@ -12,11 +11,6 @@ from training.small import outcome, split_problem, without_pins
 from training.test_resume import broken_off
 
 N_BLOCKS = 5
-
-
-@pytest.fixture(autouse=True)
-def _no_waiting_for_the_disk(monkeypatch):
-    monkeypatch.setattr(os, "fsync", lambda descriptor: None)
 
 
 @pytest.fixture(scope="module")

@@ -1,6 +1,5 @@
 """One model for each class, all in the same sweeps: each as good as if it were trained alone."""
 
-import os
 from dataclasses import replace
 
 import numpy as np
@@ -18,11 +17,6 @@ from training.test_resume import Breaks, broken_off
 N_BLOCKS = 5
 SOLVERS = (1, 3, 7)
 CLASSES = (3, 4, 10)
-
-
-@pytest.fixture(autouse=True)
-def _no_waiting_for_the_disk(monkeypatch):
-    monkeypatch.setattr(os, "fsync", lambda descriptor: None)
 
 
 @pytest.fixture(scope="module")

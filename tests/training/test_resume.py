@@ -1,6 +1,5 @@
 """A run that was broken off and resumed ends with the bits of one that was not."""
 
-import os
 from dataclasses import replace
 from itertools import count
 
@@ -22,11 +21,6 @@ from training.small import (
 )
 
 N_BLOCKS = 5
-
-
-@pytest.fixture(autouse=True)
-def _no_waiting_for_the_disk(monkeypatch):
-    monkeypatch.setattr(os, "fsync", lambda descriptor: None)
 
 
 @pytest.fixture(scope="module")

@@ -1,6 +1,5 @@
 """Warm starts: the same optimum as from scratch, from whatever an earlier run left."""
 
-import os
 from dataclasses import replace
 
 import pytest
@@ -21,11 +20,6 @@ from training.warm import DRIFT, check, how, more, rows, trained
 SOLVERS = {"hinge": 3, "squared hinge": 1, "logistic": 7, "values": 13, "squared values": 12}
 each_solver = pytest.mark.parametrize("solver", SOLVERS.values(), ids=SOLVERS)
 each_group = pytest.mark.parametrize("group", [2, None], ids=["groups", "resident"])
-
-
-@pytest.fixture(autouse=True)
-def _no_waiting_for_the_disk(monkeypatch):
-    monkeypatch.setattr(os, "fsync", lambda descriptor: None)
 
 
 @pytest.fixture

@@ -1,6 +1,5 @@
 """Warm starts of several models: classes come and go, and models leave one by one."""
 
-import os
 from dataclasses import replace
 
 import pytest
@@ -13,11 +12,6 @@ from training.small import split_text
 from training.warm import DRIFT, check, how, more, rows, trained
 
 each_group = pytest.mark.parametrize("group", [2, None], ids=["groups", "resident"])
-
-
-@pytest.fixture(autouse=True)
-def _no_waiting_for_the_disk(monkeypatch):
-    monkeypatch.setattr(os, "fsync", lambda descriptor: None)
 
 
 @each_group

@@ -1,10 +1,8 @@
 """Warm starts of Pegasos: it goes on with its w, or says why not."""
 
-import os
 from dataclasses import replace
 
 import numpy as np
-import pytest
 
 from blocklinear.events import WarmStarted
 from blocklinear.store.changes import remove
@@ -13,13 +11,6 @@ from blocklinear.training.checkpoint import Checkpoint
 from blocklinear.training.garbage import collect_garbage
 from training.small import Heard, split_text
 from training.warm import check, how, more, rows, trained
-
-each_group = pytest.mark.parametrize("group", [2, None], ids=["groups", "resident"])
-
-
-@pytest.fixture(autouse=True)
-def _no_waiting_for_the_disk(monkeypatch):
-    monkeypatch.setattr(os, "fsync", lambda descriptor: None)
 
 
 def test_pegasos_goes_on_with_w_and_its_count(tmp_path):
