@@ -4,6 +4,7 @@ from dataclasses import replace
 from itertools import count
 
 import pytest
+from effort import EXTENSIVE
 
 from blocklinear.errors import DamagedError, MismatchError, StoppedError
 from blocklinear.events import OuterIteration, Visited, Warned
@@ -86,7 +87,7 @@ def broken_off(store, options, every):
 
 def check(store, options):
     unbroken = outcome(store, options)
-    for every in (1, 2, 5):
+    for every in (1, 2, 5) if EXTENSIVE else (1, 5):
         found, n_breaks = broken_off(store, replace(options, run=f"every{every}"), every)
         assert found == unbroken
         assert n_breaks > 0 or every > 1
