@@ -1,4 +1,4 @@
-"""How much the tests try: ``BLOCKLINEAR_EXTENSIVE=1`` makes it several times as much."""
+"""How much the tests try: with ``BLOCKLINEAR_EXTENSIVE=1`` two or three times as much."""
 
 import os
 
@@ -8,5 +8,5 @@ EXTENSIVE = os.environ.get("BLOCKLINEAR_EXTENSIVE") == "1"
 
 
 def examples(n):
-    """Settings of a test that draws `n` examples, or four times as many."""
-    return settings(max_examples=4 * n if EXTENSIVE else n, deadline=None)
+    """Settings of a test that draws `n` examples, or three times as many."""
+    return settings(max_examples=3 * n if EXTENSIVE else n, deadline=None)

@@ -20,6 +20,7 @@ from crammer_singer_problems import (
     visit,
     zeros,
 )
+from effort import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from liblinear import liblinear_program
@@ -33,7 +34,7 @@ MANY_CLASSES = 40 if INTERPRETED else 1000
 # -- one visit
 
 
-@settings(max_examples=200, deadline=None)
+@examples(67)
 @given(drawn=problems())
 def test_each_visit_solves_the_row_as_the_reference_does(drawn):
     p, alpha, rng = drawn

@@ -18,7 +18,8 @@ from dual_problems import (
     problems,
     run,
 )
-from hypothesis import given, settings
+from effort import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from liblinear import liblinear_program
 from scipy.special import expit
@@ -32,7 +33,7 @@ HEART = Path(__file__).parents[1] / "data" / "heart_scale.train.svm.bz2"
 # -- One visit
 
 
-@settings(max_examples=400, deadline=None)
+@examples(134)
 @given(p=problems, i=st.integers(0, 6))
 def test_a_visit_finds_the_best_alpha_of_the_row(p, i):
     i %= len(p)
@@ -55,7 +56,7 @@ def test_a_visit_finds_the_best_alpha_of_the_row(p, i):
     close(touch[dual.GAIN], after - before, 1e-10, abs(before) + abs(after) + p.w @ p.w + 1)
 
 
-@settings(max_examples=200, deadline=None)
+@examples(67)
 @given(p=problems, i=st.integers(0, 6))
 def test_a_second_visit_finds_nothing_to_do(p, i):
     i %= len(p)
@@ -163,7 +164,7 @@ def test_the_gradient_at_an_end_is_finite_and_points_inside(start, sign):
 # -- An epoch
 
 
-@settings(max_examples=150, deadline=None)
+@examples(50)
 @given(p=problems, data=st.data())
 def test_an_epoch_is_its_visits_one_by_one(p, data):
     order = data.draw(st.lists(st.integers(0, len(p) - 1), max_size=3 * len(p)))
@@ -231,7 +232,7 @@ def test_rows_may_lie_anywhere():
 # -- Values
 
 
-@settings(max_examples=150, deadline=None)
+@examples(50)
 @given(p=problems)
 def test_the_dual_terms_make_the_dual_value(p):
     terms = np.array([1.0, 2.0])  # terms are added, not set
@@ -240,7 +241,7 @@ def test_the_dual_terms_make_the_dual_value(p):
     assert terms[dual.N_SUPPORT] - 2 == np.count_nonzero(p.alpha)
 
 
-@settings(max_examples=150, deadline=None)
+@examples(50)
 @given(p=problems, seed=st.integers(0, 99))
 def test_certify_rows_equals_the_reference_and_no_gap_is_negative(p, seed):
     average = np.random.default_rng(seed).normal(size=len(p.w))

@@ -4,13 +4,14 @@ import numpy as np
 import pytest
 import reference
 from dual_problems import Problem, close, every_loss, make, problems, run
-from hypothesis import assume, given, settings
+from effort import examples
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from blocklinear.kernels import dual
 
 
-@settings(max_examples=300, deadline=None)
+@examples(100)
 @given(p=problems, i=st.integers(0, 6), threshold=st.sampled_from([0.0, 0.1, 1.0, np.inf]))
 def test_shrinking_marks_rows_that_press_against_their_bound(p, i, threshold):
     i %= len(p)
