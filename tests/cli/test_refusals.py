@@ -103,7 +103,10 @@ def test_without_a_place_for_compiled_code(tmp_path, rows, monkeypatch):
         "import sys; from blocklinear.cli import compiling, main; "
         "compiling._cache_folders = lambda: []; sys.exit(main.main())"
     )
-    environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path / "cache")}
+    environment = os.environ | {
+        "NUMBA_CACHE_DIR": str(tmp_path / "cache"),
+        "NUMBA_OPT": "0",  # how well it is compiled does not matter here
+    }
     command = [sys.executable, "-c", program, "check", str(rows)]
     done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=200)
     assert (done.returncode, "Traceback" in done.stderr) == (0, False)

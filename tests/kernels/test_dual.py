@@ -18,7 +18,8 @@ from dual_problems import (
     problems,
     run,
 )
-from hypothesis import assume, given, settings
+from effort import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from liblinear import liblinear_program
 from scipy.special import expit
@@ -32,7 +33,7 @@ HEART = Path(__file__).parents[1] / "data" / "heart_scale.train.svm.bz2"
 # -- One visit
 
 
-@settings(max_examples=400, deadline=None)
+@examples(134)
 @given(p=problems, i=st.integers(0, 6))
 def test_a_visit_finds_the_best_alpha_of_the_row(p, i):
     i %= len(p)
@@ -55,7 +56,7 @@ def test_a_visit_finds_the_best_alpha_of_the_row(p, i):
     close(touch[dual.GAIN], after - before, 1e-10, abs(before) + abs(after) + p.w @ p.w + 1)
 
 
-@settings(max_examples=200, deadline=None)
+@examples(67)
 @given(p=problems, i=st.integers(0, 6))
 def test_a_second_visit_finds_nothing_to_do(p, i):
     i %= len(p)
@@ -163,7 +164,7 @@ def test_the_gradient_at_an_end_is_finite_and_points_inside(start, sign):
 # -- An epoch
 
 
-@settings(max_examples=150, deadline=None)
+@examples(50)
 @given(p=problems, data=st.data())
 def test_an_epoch_is_its_visits_one_by_one(p, data):
     order = data.draw(st.lists(st.integers(0, len(p) - 1), max_size=3 * len(p)))
@@ -228,86 +229,10 @@ def test_rows_may_lie_anywhere():
         assert got.tobytes() == wanted.tobytes()
 
 
-# -- Selection
-
-
-@settings(max_examples=300, deadline=None)
-@given(p=problems, i=st.integers(0, 6), threshold=st.sampled_from([0.0, 0.1, 1.0, np.inf]))
-def test_shrinking_marks_rows_that_press_against_their_bound(p, i, threshold):
-    i %= len(p)
-    preference = np.full(len(p), 0.5, np.float32)
-    adapt = np.array([threshold, 7.0])
-    touch = run(p, [i], p.alpha.copy(), p.w, dual.SHRINK, preference, adapt)
-    left, right = p.slopes(p.alpha, i)
-    pressure = min(right, -left)  # above 0 where both ways lead up
-    assume(abs(pressure - threshold) > 1e-9)
-    marked = p.kind != dual.LOGISTIC and pressure > threshold  # its optima are never at a bound
-    assert preference[i] == (np.float32(dual.SHRUNK) if marked else 0.5)
-    assert (np.delete(preference, i) == 0.5).all()
-    assert adapt.tolist() == [threshold, 7.0]
-    if marked:
-        assert touch[[dual.PG_MAX, dual.PG_MIN, dual.GAIN]].tolist() == [0, 0, 0]
-
-
-@pytest.mark.parametrize(("threshold", "marked"), [(2.0, False), (np.nextafter(2.0, 0.0), True)])
-def test_a_row_must_press_harder_than_the_threshold(threshold, marked):
-    p = Problem(dual.HINGE, np.ones((1, 1)), np.ones(1), np.ones(1), np.zeros(1))
-    preference = np.zeros(1, np.float32)
-    run(p, [0], p.alpha, np.array([3.0, 0.0]), dual.SHRINK, preference, np.array([threshold, 0.0]))
-    assert preference[0] == (np.float32(dual.SHRUNK) if marked else 0.0)
-
-
-@every_loss
-def test_preferences_follow_the_gains(kind):
-    p = make(kind, 2, n=12, bias=1.0, epsilon=0.1)
-    order = np.random.default_rng(0).integers(0, 12, 60)
-    alpha, w, gains = p.alpha.copy(), p.w, []
-    for i in order:
-        gains.append(run(p, [i], alpha, w)[dual.GAIN])
-    mean = float(np.mean(gains))
-    alpha, w = p.alpha.copy(), p.w
-    preference, adapt = np.zeros(12, np.float32), np.array([3.0, mean])
-    run(p, order, alpha, w, dual.AVSF, preference, adapt)
-    expected, mean = reference.preferences(gains, order, np.ones(12), mean)
-    close(np.exp(preference), expected, 1e-5)
-    close(adapt, [3.0, mean])
-    assert preference.max() > 0.1 > -0.1 > preference.min()
-    assert abs(preference).max() <= np.float32(np.log(20))
-
-
-@every_loss
-def test_preferences_have_limits(kind):
-    p = make(kind, 4, n=12)
-    for mean, limit in ((1e-9, 1), (1e9, -1)):
-        preference, adapt = np.zeros(12, np.float32), np.array([0.0, mean])
-        alpha, w = 0 * p.alpha, np.zeros(5)
-        if limit == 1:
-            run(p, [5], alpha, w, dual.AVSF, preference, adapt)
-            assert preference[5] == np.float32(np.log(20))
-        else:
-            run(p, [5] * 40, alpha, w, dual.AVSF, preference, adapt)
-            assert preference[5] == -np.float32(np.log(20))
-        assert not np.delete(preference, 5).any()
-
-
-@every_loss
-def test_selection_changes_no_step(kind):
-    p = make(kind, 5, n=12, epsilon=0.1)
-    found = []
-    for selection in (dual.PERMUTE, dual.SHRINK, dual.AVSF):
-        alpha, w, adapt = p.alpha.copy(), p.w, np.zeros(2)
-        preference = np.zeros(0 if selection == dual.PERMUTE else 12, np.float32)
-        touch = run(p, range(12), alpha, w, selection, preference, adapt)
-        found.append(b"".join(x.tobytes() for x in (alpha, w, touch)))
-        assert not adapt.any()  # without a mean there is nothing to compare with
-        assert selection == dual.SHRINK or not preference.any()
-    assert len(set(found)) == 1
-
-
 # -- Values
 
 
-@settings(max_examples=150, deadline=None)
+@examples(50)
 @given(p=problems)
 def test_the_dual_terms_make_the_dual_value(p):
     terms = np.array([1.0, 2.0])  # terms are added, not set
@@ -316,7 +241,7 @@ def test_the_dual_terms_make_the_dual_value(p):
     assert terms[dual.N_SUPPORT] - 2 == np.count_nonzero(p.alpha)
 
 
-@settings(max_examples=150, deadline=None)
+@examples(50)
 @given(p=problems, seed=st.integers(0, 99))
 def test_certify_rows_equals_the_reference_and_no_gap_is_negative(p, seed):
     average = np.random.default_rng(seed).normal(size=len(p.w))

@@ -8,7 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import reference
-from hypothesis import given, settings
+from effort import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from blocklinear.kernels import dual, dual_many
@@ -159,7 +160,7 @@ def close(got, expected, rtol=1e-12, scale=1.0):
 # -- The sweep
 
 
-@settings(max_examples=300, deadline=None)
+@examples(100)
 @given(p=problems, seed=st.integers(0, 99))
 def test_each_model_goes_as_if_it_were_alone(p, seed):
     n, M = p.shape
@@ -207,7 +208,7 @@ def test_a_model_has_the_same_bits_in_any_company(kind):
         assert apart.touch.tobytes() == together.touch[models].tobytes()
 
 
-@settings(max_examples=200, deadline=None)
+@examples(67)
 @given(p=problems, i=st.integers(0, 8))
 def test_a_visit_reports_what_moved_and_what_it_was_worth(p, i):
     n, M = p.shape
@@ -265,7 +266,7 @@ def test_pairs_without_cost_are_left_out(kind):
 # -- Values
 
 
-@settings(max_examples=150, deadline=None)
+@examples(50)
 @given(p=problems)
 def test_dual_terms_and_certificates_are_those_of_each_model(p):
     _, M = p.shape

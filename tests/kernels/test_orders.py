@@ -2,6 +2,7 @@ import itertools
 
 import numpy as np
 import pytest
+from effort import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -72,7 +73,7 @@ def plan(key, preference):
     return out.tolist()
 
 
-@settings(max_examples=150, deadline=None)
+@examples(50)
 @given(
     key=words,
     preference=st.lists(

@@ -5,7 +5,8 @@ import numpy as np
 import pytest
 import reference
 import reference_pegasos
-from hypothesis import assume, given, settings
+from effort import examples
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from sklearn.datasets import load_svmlight_file
 from sklearn.svm import LinearSVC
@@ -118,7 +119,7 @@ def problems(draw):
     )
 
 
-@settings(max_examples=300, deadline=None)
+@examples(100)
 @given(p=problems(), batch=st.sampled_from([1, 2, 3, 7, WHOLE]), data=st.data())
 def test_an_epoch_equals_algorithm_3(p, batch, data):
     n = len(p.y)

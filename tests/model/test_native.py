@@ -4,6 +4,7 @@ import zipfile
 
 import numpy as np
 import pytest
+from effort import EXTENSIVE
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
@@ -97,9 +98,9 @@ def test_one_class_keeps_rho(make_model, same, tmp_path):
 def test_every_byte_flipped_is_noticed_or_does_not_matter(request, same, tmp_path, kind):
     path = request.getfixturevalue(kind)
     whole, model = path.read_bytes(), LinearModel.load(path)
-    noticed, messages = 0, set()
+    noticed, messages, masks = 0, set(), (0x01, 0x80, 0xFF)
     for position in range(len(whole)):
-        for mask in (0x01, 0x80, 0xFF):
+        for mask in masks if EXTENSIVE else masks[position % 3 :][:1]:
             flipped = bytearray(whole)
             flipped[position] ^= mask
             path.write_bytes(flipped)
@@ -110,7 +111,7 @@ def test_every_byte_flipped_is_noticed_or_does_not_matter(request, same, tmp_pat
                 noticed += 1
             else:
                 assert same(loaded, model), position
-    assert noticed > 2 * len(whole)
+    assert noticed > (2 if EXTENSIVE else 2 / 3) * len(whole)
     assert all(message.startswith(f"{path}: ") for message in messages)
 
 

@@ -4,7 +4,8 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from effort import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from sklearn import metrics
 
@@ -19,7 +20,7 @@ def draw(seed, n, n_classes):
     return classes[rng.integers(0, n_classes, n)], classes[rng.integers(0, n_classes, n)]
 
 
-@settings(max_examples=200, deadline=None)
+@examples(67)
 @given(st.integers(0, 2**32), st.integers(1, 12), st.integers(2, 3))
 def test_accuracy_and_f1(seed, n, n_classes):
     labels, predicted = draw(seed, n, n_classes)
@@ -30,7 +31,7 @@ def test_accuracy_and_f1(seed, n, n_classes):
     assert found == pytest.approx(expected, rel=1e-14)
 
 
-@settings(max_examples=200, deadline=None)
+@examples(67)
 @given(st.integers(0, 2**32), st.integers(2, 15), st.integers(1, 6))
 def test_auc_with_ties(seed, n, n_values):
     rng = np.random.default_rng(seed)

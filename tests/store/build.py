@@ -28,7 +28,7 @@ TEXT = b"""\
 
 def rows_of(text, index_base=1):
     """Parse LIBSVM text held in memory."""
-    rows = parse(np.frombuffer(text + b"\n", np.uint8), index_base)
+    rows = parse(np.frombuffer(bytearray(text + b"\n"), np.uint8), index_base)
     assert not rows.faults
     return rows
 

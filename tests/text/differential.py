@@ -18,7 +18,7 @@ else:  # run as a script
 
 def as_text(raw: bytes) -> np.ndarray:
     """What `parse` takes: whole lines and a guard newline."""
-    return np.frombuffer(raw + b"\n", np.uint8)
+    return np.frombuffer(bytearray(raw + b"\n"), np.uint8)
 
 
 def bits(number: float) -> bytes:

@@ -5,6 +5,7 @@ from fractions import Fraction
 import numba
 import numpy as np
 import pytest
+from effort import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -48,7 +49,7 @@ def test_repr_of_a_double_comes_back(x):
 
 
 @given(st.from_regex(r"\A[+-]?([0-9]{1,25}(\.[0-9]{0,25})?|\.[0-9]{1,25})([eE][+-]?[0-9]{1,3})?\Z"))
-@settings(max_examples=300, deadline=None)
+@examples(100)
 def test_any_number_in_the_grammar(token):
     compare([f"1 1:{token}".encode(), f"{token}".encode()], 1)
 
@@ -60,7 +61,7 @@ def test_any_bytes(batch):
 
 
 @given(st.text(alphabet="01:. \t\r#+-e", max_size=20))
-@settings(max_examples=300, deadline=None)
+@examples(100)
 def test_any_mixture_of_marks(text):
     compare([text.encode()], 0)
 

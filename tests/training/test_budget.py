@@ -2,7 +2,8 @@ import re
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from effort import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from blocklinear.errors import MemoryBudgetError
@@ -88,7 +89,7 @@ OPTIONS = st.fixed_dictionaries(
 ).map(lambda options: options | {"evaluate": "rows.svm" if options["patience"] else None})
 
 
-@settings(max_examples=200, deadline=None)
+@examples(67)
 @given(
     memory=st.integers(1, 1200),
     options=OPTIONS,
@@ -116,7 +117,7 @@ def test_a_plan_fits_or_names_a_budget_that_does(large, memory, options, n_block
         assert plan.active_entries == 0
 
 
-@settings(max_examples=200, deadline=None)
+@examples(67)
 @given(
     before=st.integers(150, 1200),
     after=st.integers(1, 1200),

@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 import reference
+from effort import EXTENSIVE
 
 from blocklinear.events import OuterIteration
 from blocklinear.model.linear import LinearModel
@@ -25,7 +26,7 @@ STOPS = [
 ]
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", range(40 if EXTENSIVE else 20))
 def test_no_model_is_further_from_the_optimum_than_its_gap(tmp_path, seed):
     problem, rng = random_problem(seed), np.random.default_rng(seed)
     n_blocks = int(rng.integers(1, 6))

@@ -1,6 +1,5 @@
 """Cross-validation trains what training on the rows outside of a fold would, all at once."""
 
-import os
 from dataclasses import replace
 from itertools import pairwise
 
@@ -20,11 +19,6 @@ from training.small import Heard, Problem, long_problem, split_problem, split_te
 
 N_BLOCKS = 4
 COSTS = (0.05, 0.5, 4.0)
-
-
-@pytest.fixture(autouse=True)
-def _no_waiting_for_the_disk(monkeypatch):
-    monkeypatch.setattr(os, "fsync", lambda descriptor: None)
 
 
 def problem_of(kind):

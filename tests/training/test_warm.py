@@ -1,91 +1,25 @@
 """Warm starts: the same optimum as from scratch, from whatever an earlier run left."""
 
-import os
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
-import numpy as np
 import pytest
 
 from blocklinear.errors import StoppedError, UsageError
-from blocklinear.events import OuterIteration, WarmStarted, Warned
-from blocklinear.model.linear import LinearModel
-from blocklinear.options import AddOptions, TextOptions, TrainOptions
-from blocklinear.store.adding import add
+from blocklinear.events import OuterIteration, WarmStarted
+from blocklinear.options import TrainOptions
 from blocklinear.store.changes import remove
 from blocklinear.store.merging import compact
 from blocklinear.store.store import BlockStore
 from blocklinear.training import loop, train
 from blocklinear.training.checkpoint import Checkpoint
 from blocklinear.training.garbage import collect_garbage
-from training.small import MEMORY_BYTES, Heard, as_text, outcome, split_text
+from training.small import Heard, outcome, split_text
 from training.test_resume import broken_off
+from training.warm import DRIFT, check, how, more, rows, trained
 
-DRIFT = 1e-9
 SOLVERS = {"hinge": 3, "squared hinge": 1, "logistic": 7, "values": 13, "squared values": 12}
 each_solver = pytest.mark.parametrize("solver", SOLVERS.values(), ids=SOLVERS)
 each_group = pytest.mark.parametrize("group", [2, None], ids=["groups", "resident"])
-
-
-@pytest.fixture(autouse=True)
-def _no_waiting_for_the_disk(monkeypatch):
-    monkeypatch.setattr(os, "fsync", lambda descriptor: None)
-
-
-def rows(seed, n_rows=60, n_features=12, classes=(1.0, -1.0), values=False):
-    """LIBSVM text of noisy rows."""
-    rng = np.random.default_rng(seed)
-    X = rng.normal(size=(n_rows, n_features)).round(2) * (rng.random((n_rows, n_features)) < 0.5)
-    W = np.random.default_rng(99).normal(size=(40, max(len(classes), 2)))[:n_features]
-    scores = X @ W + 0.8 * rng.normal(size=(n_rows, W.shape[1]))
-    if values:
-        return as_text(X, scores[:, 0].round(1))
-    labels = np.array(classes)[scores.argmax(axis=1)]
-    labels[: len(classes)] = classes
-    return as_text(X, labels)
-
-
-def more(store, text, name, blocks=2):
-    path = store.folder.parent / f"{name}.svm"
-    path.write_text(text)
-    text_options = TextOptions(threads=1, memory_bytes=256 << 20, index_base="auto")
-    options = AddOptions(text_options, batch=name, blocks=blocks, allow_duplicate=True)
-    return add(store, [path], options)
-
-
-def how(solver=1, **options):
-    own = {"solver": solver, "gap": 1e-7, "group": 2, "memory_bytes": MEMORY_BYTES, "threads": 2}
-    return TrainOptions(**(own | options))
-
-
-@dataclass
-class Found:
-    model: LinearModel
-    started: WarmStarted | None
-    warnings: list[str]
-
-
-def trained(store, options):
-    heard = Heard()
-    model = train(store, options, heard)
-    started = heard.of(WarmStarted)
-    return Found(model, *(started or [None]), [event.message for event in heard.of(Warned)])
-
-
-def check(store, options):
-    """Train warm and from scratch; the one may not be worse, and must hold all that it says."""
-    warm = trained(store, replace(options, warm_start=True))
-    cold = trained(store, replace(options, warm_start=False, run="cold"))
-    proofs = [
-        found.model.metadata.get("certificates") or [found.model.metadata["certificate"]]
-        for found in (warm, cold)
-    ]
-    for ours, theirs in zip(*proofs, strict=True):
-        assert ours["gap"] <= options.gap
-        assert ours["drift"] <= DRIFT
-        scale = max(ours["primal"], 1e-12)
-        assert abs(ours["primal"] - theirs["primal"]) <= options.gap * scale
-        assert theirs["dual"] <= ours["primal"] * (1 + 1e-12)
-    return warm
 
 
 @pytest.fixture
@@ -189,63 +123,6 @@ def test_damaged_alpha_is_not_started_from(tmp_path):
     assert (found.started, "damaged" in found.warnings[0]) == (None, True)
 
 
-@each_group
-@pytest.mark.parametrize("solver", [1, 3, 4, 7])
-def test_many_classes(tmp_path, solver, group):
-    store = split_text(tmp_path, rows(1, 200, classes=(1.0, 2.0, 3.0)), 6)
-    options = how(solver, group=group, gap=1e-5)
-    train(store, options)
-    more(store, rows(2, 20, classes=(1.0, 2.0, 3.0)), "same", 1)
-    found = check(store, options)
-    assert (found.started.rows_kept, found.started.rows_new, found.started.how) == (200, 20, "kept")
-    remove(store, blocks=[2])
-    assert check(store, options).started.how == ("changed" if group else "recomputed")
-    more(store, rows(3, 40, 15, classes=(1.0, 4.0, 3.0, 5.0)), "other", 2)  # features and classes
-    found = check(store, options)
-    assert (found.started.rows_new, found.started.how) == (40, "kept")
-    assert len(found.model.labels) == 5
-    check(store, replace(options, cost=0.2))
-    remove(store, ["other"])
-    collect_garbage(store)
-    found = check(store, replace(options, class_weights=((2.0, 3.0),)))
-    assert len(found.model.labels) == 3
-    assert found.started.rows_gone in (0, 40)
-
-
-@pytest.mark.parametrize("solver", [1, 3])
-def test_from_two_classes_to_three_and_back(tmp_path, solver):
-    store = split_text(tmp_path, rows(1), 4)
-    options = how(solver, gap=1e-5)
-    train(store, options)
-    more(store, rows(2, 30, classes=(-1.0, 3.0)), "third", 2)
-    found = check(store, options)
-    assert (len(found.model.labels), found.started.how) == (3, "kept")
-    remove(store, ["third"])
-    found = check(store, options)
-    assert (len(found.model.labels), found.started.rows_kept) == (2, 60)
-    # and with the other two classes, one of which has been the second
-    more(store, rows(4, 50, classes=(-1.0, 3.0)), "late", 2)
-    train(store, options)
-    remove(store, ["b1"])
-    collect_garbage(store)
-    found = check(store, options)
-    assert set(found.model.labels) == {-1.0, 3.0}
-    assert found.started.rows_kept == 50
-
-
-def test_models_that_had_left_start_warm_too(tmp_path):
-    """Their alpha and w are those they left with, which the certified w need not be."""
-    store = split_text(tmp_path, rows(1, 300, classes=(1.0, 2.0, 3.0, 4.0, 5.0)), 6)
-    options = how(3, gap=2e-3, class_weights=((1.0, 1e-3), (2.0, 30.0)))
-    first = train(store, options)
-    facts = Checkpoint(store.folder / "runs" / "default").facts
-    assert any(map(len, facts["method"]["staying"])) < 5
-    found = trained(store, replace(options, warm_start=True))
-    assert found.started.how == "kept"
-    assert found.model.metadata["outer_iterations"] < first.metadata["outer_iterations"]
-    assert max(c["drift"] for c in found.model.metadata["certificates"]) <= DRIFT
-
-
 @pytest.mark.parametrize("solver", [1, 3, 4])
 def test_rows_that_were_merged_and_collected(tmp_path, solver):
     store = split_text(tmp_path, rows(1, 120), 12)
@@ -284,55 +161,6 @@ def test_a_sample_of_blocks(tmp_path):
     found = trained(store, how(sample_blocks=5, warm_start=True))
     assert found.started.rows_kept < 100
     assert found.model.metadata["certificate"]["drift"] <= DRIFT
-
-
-def test_pegasos_goes_on_with_w_and_its_count(tmp_path):
-    store = split_text(tmp_path, rows(1, 200), 6)
-    options = how(3, method="pegasos", max_outer=15, gap=1e-9)
-    first = train(store, options).metadata["certificate"]["primal"]
-    updates = np.zeros(1)
-    Checkpoint(store.folder / "runs" / "default").load({"updates": updates})
-    assert updates[0] == 15 * 200
-    more(store, rows(2, 20, 14), "more", 1)
-    seen = Heard()
-    options = replace(options, max_outer=1, warm_start=True)
-    train(store, options, seen)
-    assert seen.of(WarmStarted)[0].how == "kept"
-    Checkpoint(store.folder / "runs" / "default").load({"updates": updates})
-    assert updates[0] == 15 * 200 + 220
-    cold = train(store, replace(options, warm_start=False, run="cold"))
-    warm = train(store, options)
-    primals = [model.metadata["certificate"]["primal"] for model in (warm, cold)]
-    assert primals[0] < primals[1]
-    assert primals[0] < 1.3 * first
-    # what it leaves is a start for coordinate descent
-    found = check(store, how(3))
-    assert (found.started.how, found.started.rows_kept) == ("recomputed", 220)
-
-
-def test_pegasos_without_its_w_starts_anew(tmp_path):
-    store = split_text(tmp_path, rows(1, 60), 4)
-    options = how(3, method="pegasos", max_outer=3)
-    train(store, how(3, max_outer=3))
-    found = trained(store, replace(options, warm_start=True))
-    assert "not trained by pegasos" in found.warnings[0]
-    more(store, rows(2, 20), "more", 1)
-    train(store, options)
-    remove(store, ["more"])
-    collect_garbage(store)
-    found = trained(store, replace(options, warm_start=True))
-    assert "gc" in found.warnings[0]
-
-
-def test_pegasos_with_other_classes_starts_anew(tmp_path):
-    store = split_text(tmp_path, rows(1, 60), 4)
-    options = how(3, method="pegasos", max_outer=3)
-    train(store, options)
-    more(store, rows(2, 20, classes=(5.0, 6.0)), "more", 1)
-    remove(store, ["b1"])
-    found = trained(store, replace(options, warm_start=True))
-    assert "other ones" in found.warnings[0]
-    assert found.started is None
 
 
 @pytest.mark.parametrize("group", [2, None])

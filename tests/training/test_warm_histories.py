@@ -10,7 +10,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
@@ -148,7 +147,4 @@ Warm.TestCase.settings = settings(
 )
 
 
-class TestWarm(Warm.TestCase):
-    @pytest.fixture(autouse=True)
-    def _no_waiting_for_the_disk(self, monkeypatch):
-        monkeypatch.setattr(os, "fsync", lambda descriptor: None)
+TestWarm = Warm.TestCase

@@ -35,7 +35,7 @@ def write(folder: Path, compression: str) -> None:
     )
     with ThreadPoolExecutor(1) as pool:
         writer = BatchWriter(folder / "blocks", "b1", Plan(3, 1e18, 2000), options, pool)
-        writer.append(parse(np.frombuffer(TEXT + b"\n", np.uint8), 1))
+        writer.append(parse(np.frombuffer(bytearray(TEXT + b"\n"), np.uint8), 1))
         blocks, labels = writer.finish()
     Manifest(
         format=1,

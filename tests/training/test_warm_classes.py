@@ -1,0 +1,71 @@
+"""Warm starts of several models: classes come and go, and models leave one by one."""
+
+from dataclasses import replace
+
+import pytest
+
+from blocklinear.store.changes import remove
+from blocklinear.training import train
+from blocklinear.training.checkpoint import Checkpoint
+from blocklinear.training.garbage import collect_garbage
+from training.small import split_text
+from training.warm import DRIFT, check, how, more, rows, trained
+
+each_group = pytest.mark.parametrize("group", [2, None], ids=["groups", "resident"])
+
+
+@each_group
+@pytest.mark.parametrize("solver", [1, 3, 4, 7])
+def test_many_classes(tmp_path, solver, group):
+    store = split_text(tmp_path, rows(1, 200, classes=(1.0, 2.0, 3.0)), 6)
+    options = how(solver, group=group, gap=1e-5)
+    train(store, options)
+    more(store, rows(2, 20, classes=(1.0, 2.0, 3.0)), "same", 1)
+    found = check(store, options)
+    assert (found.started.rows_kept, found.started.rows_new, found.started.how) == (200, 20, "kept")
+    remove(store, blocks=[2])
+    assert check(store, options).started.how == ("changed" if group else "recomputed")
+    more(store, rows(3, 40, 15, classes=(1.0, 4.0, 3.0, 5.0)), "other", 2)  # features and classes
+    found = check(store, options)
+    assert (found.started.rows_new, found.started.how) == (40, "kept")
+    assert len(found.model.labels) == 5
+    check(store, replace(options, cost=0.2))
+    remove(store, ["other"])
+    collect_garbage(store)
+    found = check(store, replace(options, class_weights=((2.0, 3.0),)))
+    assert len(found.model.labels) == 3
+    assert found.started.rows_gone in (0, 40)
+
+
+@pytest.mark.parametrize("solver", [1, 3])
+def test_from_two_classes_to_three_and_back(tmp_path, solver):
+    store = split_text(tmp_path, rows(1), 4)
+    options = how(solver, gap=1e-5)
+    train(store, options)
+    more(store, rows(2, 30, classes=(-1.0, 3.0)), "third", 2)
+    found = check(store, options)
+    assert (len(found.model.labels), found.started.how) == (3, "kept")
+    remove(store, ["third"])
+    found = check(store, options)
+    assert (len(found.model.labels), found.started.rows_kept) == (2, 60)
+    # and with the other two classes, one of which has been the second
+    more(store, rows(4, 50, classes=(-1.0, 3.0)), "late", 2)
+    train(store, options)
+    remove(store, ["b1"])
+    collect_garbage(store)
+    found = check(store, options)
+    assert set(found.model.labels) == {-1.0, 3.0}
+    assert found.started.rows_kept == 50
+
+
+def test_models_that_had_left_start_warm_too(tmp_path):
+    """Their alpha and w are those they left with, which the certified w need not be."""
+    store = split_text(tmp_path, rows(1, 300, classes=(1.0, 2.0, 3.0, 4.0, 5.0)), 6)
+    options = how(3, gap=2e-3, class_weights=((1.0, 1e-3), (2.0, 30.0)))
+    first = train(store, options)
+    facts = Checkpoint(store.folder / "runs" / "default").facts
+    assert any(map(len, facts["method"]["staying"])) < 5
+    found = trained(store, replace(options, warm_start=True))
+    assert found.started.how == "kept"
+    assert found.model.metadata["outer_iterations"] < first.metadata["outer_iterations"]
+    assert max(c["drift"] for c in found.model.metadata["certificates"]) <= DRIFT
