@@ -24,9 +24,9 @@ from pathlib import Path
 import numpy as np
 
 from blocklinear.errors import DamagedError, storage_errors
-from blocklinear.kernels.digest import xxh64
 from blocklinear.store.files import sync_file
 from blocklinear.store.manifest import BlockRecord
+from blocklinear.text.digest import xxh64
 
 VERSION = 1
 _HEADER = struct.Struct("<8sIIQI")

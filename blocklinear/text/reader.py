@@ -42,9 +42,10 @@ class RowReader:
     ----------
     bytes_read : int              raw (compressed) bytes taken so far, for a progress bar
     bytes_total : int or None     their total, None when an input is a stream
-    provenance : list[dict]       after an input ends: path, size, mtime_ns, sha256, rows, lines,
-                                  blank, zeros, skipped, sorted_rows, merged_entries,
-                                  hash_collisions, ignored_qids, final_newline
+    provenance : list[dict]       after an input ends: path, size, mtime_ns, xxh64, sha256 (None
+                                  if not asked for), rows, lines, blank, zeros, skipped,
+                                  sorted_rows, merged_entries, hash_collisions, ignored_qids,
+                                  final_newline
     notes : list[str]             after an input ends: what is odd about it, in a sentence each
     skipped : int                 refused lines, with ``on_error="skip"``
 
@@ -169,36 +170,21 @@ class RowReader:
         pieces = slabs(source, options.slab_bytes, options.line_limit, spare)
         how = _how(options)
 
-        digested = source.kind != "plain"  # else apart from reading: it is the slower of the two
-        if not digested:
-            source.raw.leave_digest()
-
-        def digest(slab: Slab) -> None:
-            source.raw.digest(slab.dropped)
-            source.raw.digest(slab.read.data)
-
-        def read() -> tuple[Slab, Future[Rows], Future[None] | None] | None:
+        def read() -> tuple[Slab, Future[Rows]] | None:
             slab = next(pieces, None)
-            if slab is None:
-                return None
-            digesting = None if digested else digester.submit(digest, slab)
-            return slab, pool.submit(parse, slab.text, *how), digesting
+            return None if slab is None else (slab, pool.submit(parse, slab.text, *how))
 
-        ahead = ThreadPoolExecutor(1, "read")  # reads and decompresses meanwhile
-        digester = ThreadPoolExecutor(1, "digest")
+        ahead = ThreadPoolExecutor(1, "read")  # reads, digests and decompresses meanwhile
         try:
             pending = deque(ahead.submit(read) for _ in range(options.threads + 1))
             while (found := pending.popleft().result()) is not None:
                 pending.append(ahead.submit(read))
-                slab, rows, digesting = found
+                slab, rows = found
                 yield slab, rows.result()
-                if digesting is not None:
-                    digesting.result()
                 spare.append(slab)
         finally:
             source.raw.stop()
             ahead.shutdown(cancel_futures=True)
-            digester.shutdown()
 
     def _report_faults(self, path: str, rows: Rows, lines_before: int, cut: bool) -> None:
         for fault in rows.faults:
