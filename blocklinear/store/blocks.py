@@ -63,11 +63,17 @@ class BlockWriter:
         self._entries: list[tuple[int, int, int, int, int]] = []
         self._bytes = 0
         self.max_index = -1
-        self._append(_header(number), "xb")
+        self._append(_header(number), os.O_CREAT | os.O_EXCL)
 
-    def _append(self, data: bytes, mode: str = "ab") -> None:
-        with storage_errors(self.path, "write"), open(self.path, mode) as stream:
-            stream.write(data)
+    def _append(self, data: bytes, how: int = os.O_APPEND) -> None:
+        with storage_errors(self.path, "write"):
+            descriptor = os.open(self.path, os.O_WRONLY | os.O_CLOEXEC | how, 0o666)
+            try:
+                done = os.write(descriptor, data)
+                while done < len(data):
+                    done += os.write(descriptor, memoryview(data)[done:])
+            finally:
+                os.close(descriptor)
         self._bytes += len(data)
 
     def append(

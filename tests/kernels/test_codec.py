@@ -23,9 +23,9 @@ def csr(rows):
 @quick
 @given(rows=rows_of_indices)
 def test_gaps_count_what_lies_between(rows):
-    _, indptr, indices = csr(rows)
+    lengths, _, indices = csr(rows)
     gaps = np.zeros(len(indices), np.uint32)
-    bits = codec.gaps_of(indptr, indices, gaps)
+    bits = codec.gaps_of(lengths, indices, gaps)
     expected = [b - a - 1 for row in rows for a, b in zip([-1, *row], row, strict=False)]
     assert gaps.tolist() == expected
     assert int(bits).bit_length() == max(expected, default=0).bit_length()
@@ -50,7 +50,7 @@ def test_indices_come_back_from_their_gaps(rows, base, first):
     rows = [[i for i in row if i >= base] for row in rows]
     lengths, indptr, indices = csr(rows)
     gaps = np.zeros(len(indices), np.uint32)
-    bits = int(codec.gaps_of(indptr, indices, gaps)).bit_length()
+    bits = int(codec.gaps_of(lengths, indices, gaps)).bit_length()
     bits += -bits % 4
     ends, out = np.zeros(len(rows), np.int64), np.zeros(len(indices), np.uint32)
     n_features = int(indices.max(initial=0)) - base + 1
