@@ -15,7 +15,7 @@ from blocklinear.memory import format_size
 from blocklinear.options import TextOptions
 from blocklinear.text.faults import index_beyond, too_many_features
 from blocklinear.text.reshape import Reshaping
-from blocklinear.text.rows import Rows, parse
+from blocklinear.text.rows import Room, Rows, parse
 from blocklinear.text.slabs import LongLine, Slab, slabs
 from blocklinear.text.sources import Source
 
@@ -37,6 +37,8 @@ class RowReader:
     options : TextOptions
     on_skip : callable
         Told each refused line, in order, with ``on_error="skip"``.
+    fleeting : bool
+        Rows are done with when the next are asked for: their memory is used again.
 
     Attributes
     ----------
@@ -69,8 +71,9 @@ class RowReader:
         paths: Sequence[str | os.PathLike[str]],
         options: TextOptions,
         on_skip: Callable[[InputFormatError], None] = lambda error: None,
+        fleeting: bool = False,
     ) -> None:
-        self._options, self._on_skip = options, on_skip
+        self._options, self._on_skip, self._fleeting = options, on_skip, fleeting
         self._paths = [os.fspath(path) for path in paths]
         if options.seeks_base:
             _refuse_streams(self._paths)
@@ -170,18 +173,25 @@ class RowReader:
         pieces = slabs(source, options.slab_bytes, options.line_limit, spare)
         how = _how(options)
 
-        def read() -> tuple[Slab, Future[Rows]] | None:
+        rooms: deque[Room] = deque()
+
+        def read() -> tuple[Slab, Room, Future[Rows]] | None:
             slab = next(pieces, None)
-            return None if slab is None else (slab, pool.submit(parse, slab.text, *how))
+            if slab is None:
+                return None
+            room = rooms.popleft() if rooms else Room()
+            return slab, room, pool.submit(parse, slab.text, *how, room)
 
         ahead = ThreadPoolExecutor(1, "read")  # reads, digests and decompresses meanwhile
         try:
             pending = deque(ahead.submit(read) for _ in range(options.threads + 1))
             while (found := pending.popleft().result()) is not None:
                 pending.append(ahead.submit(read))
-                slab, rows = found
+                slab, room, rows = found
                 yield slab, rows.result()
                 spare.append(slab)
+                if self._fleeting:
+                    rooms.append(room)
         finally:
             source.raw.stop()
             ahead.shutdown(cancel_futures=True)
