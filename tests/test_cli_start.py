@@ -1,6 +1,7 @@
 """Commands that only look must start at once: without Numba, SciPy and scikit-learn."""
 
 import json
+import os
 import subprocess
 import sys
 
@@ -99,3 +100,19 @@ def test_bad_usage(arguments, capsys):
         _parser().parse_args(arguments)
     assert caught.value.code == 2
     assert "usage: blocklinear" in capsys.readouterr().err
+
+
+def test_a_compiled_kernel_is_loaded_without_numbas_compiler(store, tmp_path):
+    """What the compiler would import is not; a kernel that is not compiled yet still is."""
+    script = SCRIPT.replace('if "." not in m', "")
+    command = ["split", store.parent / "rows", tmp_path / "s", "--force"]
+    environment = dict(os.environ, NUMBA_CACHE_DIR=str(tmp_path / "cache"))
+    seen = []
+    for _ in range(2):
+        done = subprocess.run(
+            [sys.executable, "-c", script, *map(str, command)],
+            check=True, capture_output=True, text=True, env=environment,
+        )  # fmt: skip
+        status, modules = json.loads(done.stdout.splitlines()[-1])
+        seen.append((status, "numba.cpython.setobj" in modules, "compiling" in done.stderr))
+    assert seen == [(0, True, True), (0, False, False)]

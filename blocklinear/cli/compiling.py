@@ -1,10 +1,12 @@
 """Where Numba may keep compiled kernels, and a word to the user when it compiles."""
 
 import contextlib
+import functools
 import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 
 def compile_without_cache_if_needed() -> None:
@@ -19,6 +21,29 @@ def compile_without_cache_if_needed() -> None:
         "NUMBA_CACHE_DIR to a folder that only you can write to",
         file=sys.stderr,
     )
+
+
+@functools.cache
+def load_without_compiler() -> None:
+    """Keep Numba from setting its compiler up to load a kernel that is compiled already.
+
+    That takes longer than loading all kernels of a command. A kernel that is not there is compiled
+    as ever: the compiler sets itself up.
+    """
+    from numba.core.caching import Cache
+    from numba.core.runtime.nrt import rtsys
+
+    load = Cache.load_overload
+
+    def load_overload(self: Any, signature: Any, context: Any) -> Any:
+        # Numba's lock is held; all that linking needs is the runtime
+        context.refresh = functools.partial(rtsys.initialize, context)
+        try:
+            return load(self, signature, context)  # type: ignore[no-untyped-call]
+        finally:
+            del context.refresh
+
+    Cache.load_overload = load_overload  # type: ignore[method-assign]
 
 
 @contextlib.contextmanager

@@ -26,7 +26,11 @@ from blocklinear.cli import (
     verify,
 )
 from blocklinear.cli import gc as collect
-from blocklinear.cli.compiling import compile_without_cache_if_needed, saying_when_compiling
+from blocklinear.cli.compiling import (
+    compile_without_cache_if_needed,
+    load_without_compiler,
+    saying_when_compiling,
+)
 from blocklinear.errors import BlocklinearError, MemoryBudgetError, StorageError, shown
 
 _NOTHING_COMPILED = ("info", "convert", "remove", "gc", "plot")
@@ -118,6 +122,7 @@ def _run(args: argparse.Namespace) -> int:
     with contextlib.ExitStack() as stack:
         if args.command not in _NOTHING_COMPILED:
             compile_without_cache_if_needed()
+            load_without_compiler()
             if not getattr(args, "quiet", False):
                 stack.enter_context(saying_when_compiling())
         status: int = args.run(args)

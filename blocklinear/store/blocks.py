@@ -43,7 +43,7 @@ def _sealed(data: bytes) -> bytes:
 
 def checksum_of(chunk: bytes | memoryview) -> int:
     """Return the checksum of an encoded chunk."""
-    return int(xxh64(np.frombuffer(chunk, np.uint8)))
+    return xxh64(np.frombuffer(chunk, np.uint8))
 
 
 def _header(number: int) -> bytes:

@@ -7,18 +7,22 @@ cost (`sources.RawFile`).
 
 import numpy as np
 from numba import njit
+from numpy.typing import NDArray
 
 _P1, _P2 = np.uint64(0x9E3779B185EBCA87), np.uint64(0xC2B2AE3D27D4EB4F)
 _P3, _P4 = np.uint64(0x165667B19E3779F9), np.uint64(0x85EBCA77C2B2AE63)
 _P5 = np.uint64(0x27D4EB2F165667C5)
 _STRIPE = 32
+_FIRST_LANES = np.array(
+    [0x60EA27EEADC0B5D6, 0xC2B2AE3D27D4EB4F, 0, 0x61C8864E7A143579], np.uint64
+)  # P1 + P2, P2, 0, -P1
 
 
 class Digest:
     """The XXH64 of bytes that come in pieces."""
 
     def __init__(self) -> None:
-        self._lanes = first_lanes()
+        self._lanes = _FIRST_LANES.copy()
         self._rest = b""
         self._n_bytes = 0
 
@@ -43,6 +47,13 @@ class Digest:
         return f"{int(h):016x}"
 
 
+def xxh64(data: NDArray[np.uint8]) -> int:
+    """Return the XXH64 of all of uint8[n] `data`."""
+    lanes, whole = _FIRST_LANES.copy(), len(data) // _STRIPE * _STRIPE
+    absorb(lanes, data)
+    return int(finish(lanes, data[whole:], len(data)))
+
+
 @njit(cache=True, nogil=True)
 def _rotate(x, n):
     return (x << np.uint64(n)) | (x >> np.uint64(64 - n))
@@ -51,14 +62,6 @@ def _rotate(x, n):
 @njit(cache=True, nogil=True)
 def _round(lane, word):
     return _rotate(lane + word * _P2, 31) * _P1
-
-
-@njit(cache=True, nogil=True)
-def first_lanes():
-    """Return the state before any byte: uint64[4]."""
-    lanes = np.empty(4, np.uint64)
-    lanes[0], lanes[1], lanes[2], lanes[3] = _P1 + _P2, _P2, np.uint64(0), np.uint64(0) - _P1
-    return lanes
 
 
 @njit(cache=True, nogil=True)
@@ -104,11 +107,3 @@ def finish(lanes, rest, n_bytes):
     h = (h ^ (h >> np.uint64(33))) * _P2
     h = (h ^ (h >> np.uint64(29))) * _P3
     return h ^ (h >> np.uint64(32))
-
-
-@njit(cache=True, nogil=True)
-def xxh64(data):
-    """Return the XXH64 of uint8[n] `data`, seed 0, as a uint64."""
-    lanes = first_lanes()
-    absorb(lanes, data)
-    return finish(lanes, data[data.shape[0] // 32 * 32 :], data.shape[0])
