@@ -34,7 +34,9 @@ from blocklinear.text import Decimals, Rows
 ENTRY_BYTES, ROW_BYTES = 12, 48
 """What an entry and a row take in memory once decoded, with what training keeps per row."""
 MIN_OPEN, MAX_OPEN, MAX_BLOCK_BYTES, MIN_BLOCK_BYTES = 16, 64, 32 << 20, 1 << 20
-CHUNK_ENTRIES, GOOD_CHUNK_ENTRIES, MIN_CHUNK_ENTRIES = 100_000, 60_000, 2_000
+CHUNK_ENTRIES, GOOD_CHUNK_ENTRIES, MIN_CHUNK_ENTRIES = 100_000, 90_000, 2_000
+ARENA_SHARE = 0.4
+"""Of what the process leaves of the budget; slabs and their rows take up to a quarter of it all."""
 FEW_LABELS = 4
 SPARE_SLOTS = 8
 """Chunks that may be encoded or wait for the disk at a time."""
@@ -78,7 +80,7 @@ def make_plan(
         If so many blocks are asked for in the order of an input of unknown size.
     """
     spare = max(options.text.memory_bytes - PROCESS_BYTES, 0)
-    arena_entries = spare / 3 / SLOT_ENTRY_BYTES
+    arena_entries = ARENA_SHARE * spare / SLOT_ENTRY_BYTES
     visit_bytes = spare / 2
     if block_bytes is None:
         block_bytes = min(max(visit_bytes / 10, MIN_BLOCK_BYTES), MAX_BLOCK_BYTES)
@@ -108,7 +110,7 @@ def make_plan(
     slots = open_blocks + SPARE_SLOTS
     chunk_entries = min(CHUNK_ENTRIES, int(arena_entries / slots))
     if chunk_entries < MIN_CHUNK_ENTRIES:
-        needed = 3 * int(MIN_CHUNK_ENTRIES * SLOT_ENTRY_BYTES * slots) + PROCESS_BYTES
+        needed = int(MIN_CHUNK_ENTRIES * SLOT_ENTRY_BYTES * slots / ARENA_SHARE) + PROCESS_BYTES
         raise MemoryBudgetError(
             f"{open_blocks} open blocks do not fit in {format_size(options.text.memory_bytes)}",
             f"give --memory {format_size(needed)} or more, or fewer --blocks",
