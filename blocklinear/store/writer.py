@@ -237,7 +237,7 @@ class BatchWriter:
         self.n_rows = self.nnz = 0
         self.max_index = -1
         self._labels = LabelTable(None if labels is None else list(labels))
-        self._sync = ThreadPoolExecutor(4, "sync")  # wait for the disk while rows go on
+        self._sync = ThreadPoolExecutor(8, "sync")  # wait for the disk while rows go on
         self._finished: list[tuple[Future[BlockRecord], dict[float, int]]] = []
         self._arena = Arena(plan.open_blocks, SPARE_SLOTS, plan.chunk_entries)
         self._open: list[_OpenBlock] = []
