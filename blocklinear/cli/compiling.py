@@ -36,7 +36,7 @@ def load_without_compiler() -> None:
     load = Cache.load_overload
 
     def load_overload(self: Any, signature: Any, context: Any) -> Any:
-        # Numba's lock is held; all that linking needs is the runtime
+        # Numba's lock is held; linking needs the runtime, and more only for hash(), used nowhere
         context.refresh = functools.partial(rtsys.initialize, context)
         try:
             return load(self, signature, context)  # type: ignore[no-untyped-call]
