@@ -10,4 +10,4 @@ ruff format --check .
 mypy
 python -m pytest -q "$@"
 # once without compilation: there, an index out of range is an error and not garbage
-NUMBA_DISABLE_JIT=1 python -m pytest -q tests/kernels
+NUMBA_DISABLE_JIT=1 python -m pytest -q tests/kernels tests/text/test_digest.py

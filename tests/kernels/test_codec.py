@@ -31,6 +31,28 @@ def test_gaps_count_what_lies_between(rows):
     assert int(bits).bit_length() == max(expected, default=0).bit_length()
 
 
+@quick
+@given(rows=rows_of_indices, seed=st.integers(0, 2**32 - 1))
+def test_a_chunk_is_measured_at_once(rows, seed):
+    lengths, _, indices = csr(rows)
+    rng = np.random.default_rng(seed)
+    numbers = np.cumsum(rng.integers(1, 1000, len(rows)))
+    labels, label_exponents = rng.integers(-3, 9, len(rows)), rng.integers(0, 3, len(rows), "u1")
+    values = rng.integers(-(2**40), 2**40, len(indices))
+    exponents = rng.integers(0, 22, len(indices), "u1")
+    row_gaps, gaps = np.full(len(rows), -1), np.zeros_like(indices)
+    length, row_gap, gap, *surveys = codec.measure(
+        numbers, lengths, labels, label_exponents, indices, values, exponents, row_gaps, gaps
+    )
+    expected = np.zeros_like(indices)
+    assert int(gap) == int(codec.gaps_of(lengths, indices, expected))
+    assert gaps.tolist() == expected.tolist()
+    assert row_gaps.tolist() == [0, *(np.diff(numbers) - 1)][: len(rows)]
+    assert int(length).bit_length() == int(lengths.max(initial=0)).bit_length()
+    assert int(row_gap).bit_length() == int(row_gaps.max(initial=0)).bit_length()
+    assert surveys == [codec.survey(labels, label_exponents), codec.survey(values, exponents)]
+
+
 def planes_of(numbers, bits, spare=0):
     """Pack numbers, and lay their planes out as the decoding kernels take them."""
     n, left, whole = len(numbers), bits % 8, bits // 8
