@@ -67,6 +67,8 @@ class TextOptions:
         Refuse inputs that do not hold so many rows in all, skipped ones included.
     expect_sha256 : str or None
         Refuse an only input whose bytes, as they lie on disk or come in, have another digest.
+    record_sha256 : bool
+        Keep that digest of each input in the store, besides the one that tells whether it changed.
     """
 
     index_base: int | str = 1
@@ -85,6 +87,7 @@ class TextOptions:
     max_window: int | None = None
     expect_rows: int | None = None
     expect_sha256: str | None = None
+    record_sha256: bool = False
 
     def __post_init__(self) -> None:
         _check("index base", self.index_base, self.index_base in (0, 1, "auto"), "0, 1 or 'auto'")
@@ -118,6 +121,11 @@ class TextOptions:
     def smallest_index(self) -> int:
         """Smallest index that is not refused."""
         return 1 if self.index_base == 1 and not self.hash_bits else 0
+
+    @property
+    def takes_sha256(self) -> bool:
+        """Whether the SHA-256 of inputs is worked out."""
+        return self.record_sha256 or self.expect_sha256 is not None
 
     @property
     def seeks_base(self) -> bool:
@@ -202,7 +210,7 @@ class AddOptions:
     blocks : int or None
         Number of its blocks; None makes them as large as those of the store.
     allow_duplicate : bool
-        Take an input that the store already has, told by the SHA-256 of its bytes.
+        Take an input that the store already has, told by the number and the digest of its bytes.
     """
 
     text: TextOptions = field(default_factory=lambda: TextOptions(index_base="auto"))

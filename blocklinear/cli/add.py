@@ -4,7 +4,7 @@ import argparse
 from typing import Any
 
 from blocklinear.cli.common import Console, add_budget, add_row_options, given
-from blocklinear.cli.reading import add_reading, reading
+from blocklinear.cli.reading import add_reading, add_sha256, reading
 
 
 def add_parser(commands: Any) -> None:
@@ -55,6 +55,7 @@ def add_parser(commands: Any) -> None:
     )
     parser.add_argument("-q", "--quiet", action="store_true", help="no progress")
     add_budget(parser)
+    add_sha256(parser)
     add_reading(parser)
     parser.set_defaults(run=run)
 

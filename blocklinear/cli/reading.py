@@ -50,6 +50,15 @@ def add_reading(parser: argparse.ArgumentParser, expecting: bool = True) -> None
         )
 
 
+def add_sha256(parser: argparse.ArgumentParser) -> None:
+    """Add ``--sha256``."""
+    parser.add_argument(
+        "--sha256",
+        action="store_true",
+        help="keep the `sha256sum` of each input in the manifest, for provenance",
+    )
+
+
 def reading(args: argparse.Namespace) -> dict[str, Any]:
     """Return the fields of `TextOptions` that were given."""
     return given(
@@ -60,6 +69,7 @@ def reading(args: argparse.Namespace) -> dict[str, Any]:
         max_window=args.max_window,
         expect_rows=getattr(args, "expect_rows", None),
         expect_sha256=getattr(args, "expect_sha256", None),
+        record_sha256=getattr(args, "sha256", None),
         unsorted=args.unsorted,
         duplicates=args.duplicates,
     )

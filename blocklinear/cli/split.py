@@ -5,7 +5,7 @@ import time
 from typing import Any
 
 from blocklinear.cli.common import Console, add_budget, add_index_base, add_row_options, given
-from blocklinear.cli.reading import add_reading, reading
+from blocklinear.cli.reading import add_reading, add_sha256, reading
 from blocklinear.cli.rehearsal import rehearse
 
 
@@ -69,6 +69,7 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("--force", action="store_true", help="replace STORE")
     parser.add_argument("-q", "--quiet", action="store_true", help="no progress")
     add_budget(parser)
+    add_sha256(parser)
     add_reading(parser)
     parser.set_defaults(run=run)
 

@@ -15,12 +15,12 @@ TILE = 2048  # numbers decoded at a time: what is between their planes and them 
 
 
 @njit(cache=True, nogil=True)
-def gaps_of(indptr, indices, gaps):
+def gaps_of(lengths, indices, gaps):
     """Write the gap before each index: index - previous - 1 within a row, the index itself first.
 
     Parameters
     ----------
-    indptr : int64[n_rows + 1]
+    lengths : int64[n_rows]
     indices : uint32[nnz]     strictly increasing in each row
     gaps : uint32[nnz]        written
 
@@ -32,9 +32,11 @@ def gaps_of(indptr, indices, gaps):
     later, following = indices[1:], gaps[1:]
     for p in range(later.shape[0]):
         following[p] = later[p] - indices[p] - np.uint32(1)
-    for i in range(indptr.shape[0] - 1):
-        if indptr[i] < indptr[i + 1]:
-            gaps[indptr[i]] = indices[indptr[i]]
+    p = 0
+    for i in range(lengths.shape[0]):
+        if lengths[i] > 0:
+            gaps[p] = indices[p]
+        p += lengths[i]
     bits = np.uint32(0)
     for p in range(gaps.shape[0]):
         bits |= gaps[p]
@@ -58,6 +60,35 @@ def survey(mantissa, exponent):
     for k in range(exponent.shape[0]):
         exponents |= np.uint64(1) << np.uint64(exponent[k] & 63)
     return bits, signs < 0, exponents
+
+
+@njit(cache=True, nogil=True)
+def measure(
+    row_numbers, lengths, label_mantissa, label_exponent, indices, mantissa, exponent, row_gaps,
+    gaps,
+):  # fmt: skip
+    """Write the gaps of a chunk, and return what its columns need: one call from Python, not many.
+
+    Parameters
+    ----------
+    row_numbers, lengths : int64[n_rows]      increasing; entries of each row
+    label_mantissa, label_exponent, mantissa, exponent :      numbers, see `survey`
+    indices, gaps : uint32[nnz]       see `gaps_of`
+    row_gaps : int64[n_rows]  written: gaps before the row numbers, 0 for the first
+
+    Returns
+    -------
+    lengths, row_gaps, gaps : int     all of each or-ed together
+    labels, values : tuple    what `survey` returns
+    """
+    length_bits = row_gap_bits = 0
+    for i in range(lengths.shape[0]):
+        row_gaps[i] = row_numbers[i] - row_numbers[i - 1] - 1 if i > 0 else 0
+        row_gap_bits |= row_gaps[i]
+        length_bits |= lengths[i]
+    gap_bits = gaps_of(lengths, indices, gaps)
+    labels, values = survey(label_mantissa, label_exponent), survey(mantissa, exponent)
+    return length_bits, row_gap_bits, gap_bits, labels, values
 
 
 @njit(cache=True, nogil=True)

@@ -1,22 +1,22 @@
 """`add`: text becomes a further batch of a store, in blocks of its own."""
 
-import hashlib
 import os
 import re
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from blocklinear.errors import MismatchError, UsageError, storage_errors
+from blocklinear.errors import MismatchError, UsageError
 from blocklinear.events import Listener, Warned, ignore
 from blocklinear.options import AddOptions, SplitOptions
 from blocklinear.store.changes import AnyStore, changing, commit, new_blocks, skipped_name
 from blocklinear.store.files import remove_files, sync_directory
 from blocklinear.store.intake import Batch, Paths, expected_bytes, read_batch
-from blocklinear.store.manifest import BlockRecord, Manifest
+from blocklinear.store.manifest import BlockRecord, Manifest, digest_name
 from blocklinear.store.merging import bins, merge, usual_bytes
 from blocklinear.store.store import BlockStore
 from blocklinear.store.writer import make_plan
+from blocklinear.text import digest_of
 
 
 def add(
@@ -60,8 +60,8 @@ def add(
     """
     options = options or AddOptions()
     with changing(store) as old:
-        how = _split_options(old.manifest, options)
         seen = _Seen(old.manifest, options.allow_duplicate)
+        how = _split_options(old.manifest, options, "sha256" in seen.digests)
         for path in inputs:
             seen.refuse_file(path)
         name = _batch_name(old.manifest, options.batch)
@@ -93,8 +93,9 @@ def _write(
         inputs, folder, name, plan, how, listener, m.next_row, first, labels=m.labels
     )
     for source in batch.sources:
-        seen.refuse(source["path"], source["sha256"])
-        seen.add(source["sha256"], "this batch")
+        for digest in seen.digests:
+            seen.refuse(source["path"], source["size"], source[digest])
+        seen.add(source, "this batch")
     _tell_of_labels(m.labels, batch.labels, listener)
     new = replace(m, n_features=max(m.n_features, batch.n_features), labels=batch.labels)
     blocks, next_block = batch.blocks, batch.next_block
@@ -144,9 +145,9 @@ def _batch_name(manifest: Manifest, asked: str | None) -> str:
     return f"b{max(numbers, default=0) + 1}"
 
 
-def _split_options(manifest: Manifest, options: AddOptions) -> SplitOptions:
+def _split_options(manifest: Manifest, options: AddOptions, sha256: bool) -> SplitOptions:
     """Return the options that the store was made with, and those of reading."""
-    text = options.text
+    text = replace(options.text, record_sha256=options.text.record_sha256 or sha256)
     _refuse_other("number of hash bits", manifest.hash_bits, text.hash_bits or manifest.hash_bits)
     if not manifest.hash_bits and text.index_base != "auto":
         _refuse_other("index base", manifest.index_base, text.index_base)
@@ -170,35 +171,43 @@ def _refuse_other(what: str, has: int, asked: int | str) -> None:
 
 
 class _Seen:
-    """The inputs that a store has, by the SHA-256 of their bytes."""
+    """The inputs that a store has, by the number and the digest of their bytes.
+
+    Attributes
+    ----------
+    digests : set[str]        which digests tell them
+    """
 
     def __init__(self, manifest: Manifest, allowed: bool) -> None:
         self._allowed = allowed
-        self._batch: dict[str, str] = {}
-        self._sizes: set[int] = set()
+        self._batch: dict[tuple[int, str], str] = {}
+        self.digests = {"xxh64"}
         for batch in manifest.batches:
             for source in batch["sources"]:
-                self.add(source.get("sha256", ""), f"batch {batch['name']} of {batch['date']}")
-                self._sizes.add(source.get("size", -1))
+                self.add(source, f"batch {batch['name']} of {batch['date']}")
 
-    def add(self, digest: str, batch: str) -> None:
+    def add(self, source: dict[str, Any], batch: str) -> None:
         """Take up one more."""
-        self._batch[digest] = batch
+        name = digest_name(source)
+        self.digests.add(name)
+        self._batch[source.get("size", -1), source.get(name, "")] = batch
 
-    def refuse(self, path: str, digest: str) -> None:
-        """Raise MismatchError if there is an input with this digest."""
-        if digest in self._batch and not self._allowed:
+    def refuse(self, path: str, size: int, digest: str) -> None:
+        """Raise MismatchError if there is an input of this size and digest."""
+        if (size, digest) in self._batch and not self._allowed:
             raise MismatchError(
-                f"{path}: has the same content as an input of {self._batch[digest]}",
+                f"{path}: has the same content as an input of {self._batch[size, digest]}",
                 "give --allow-duplicate to add its rows once more",
             )
 
     def refuse_file(self, path: str | os.PathLike[str]) -> None:
         """Do so before a file is read in earnest, if one of its size is there."""
-        if path == "-" or not os.path.isfile(path) or os.path.getsize(path) not in self._sizes:
+        if path == "-" or not os.path.isfile(path):
             return
-        with storage_errors(path, "read"), open(path, "rb") as stream:
-            self.refuse(os.fspath(path), hashlib.file_digest(stream, "sha256").hexdigest())
+        size = os.path.getsize(path)
+        if any(size == known for known, _ in self._batch):
+            for name in self.digests:
+                self.refuse(os.fspath(path), size, digest_of(path, name))
 
 
 def _tell_of_labels(

@@ -12,7 +12,7 @@ from blocklinear.text import Rows
 
 ENTRY_BYTES = 4 + 8 + 1
 ROW_BYTES = 8 + 8 + 8 + 1
-ENTRIES_PER_ROW = 4
+ENTRIES_PER_ROW = 8
 """A slot has room for one row per so many entries; shorter rows fill it by their number."""
 SLOT_ENTRY_BYTES = ENTRY_BYTES + ROW_BYTES / ENTRIES_PER_ROW
 

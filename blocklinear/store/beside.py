@@ -1,6 +1,5 @@
 """A store beside its source: made when first needed, reused only while the source is the same."""
 
-import hashlib
 import os
 from pathlib import Path
 from typing import Any
@@ -8,8 +7,10 @@ from typing import Any
 from blocklinear.errors import BlocklinearError, storage_errors
 from blocklinear.events import Listener, Warned, ignore
 from blocklinear.options import SplitOptions
+from blocklinear.store.manifest import digest_name
 from blocklinear.store.split import split
 from blocklinear.store.store import BlockStore
+from blocklinear.text import digest_of
 
 
 def store_of(
@@ -17,7 +18,7 @@ def store_of(
 ) -> BlockStore:
     """Open the store at `path`; if LIBSVM text is there, the store ``PATH.blocks`` made from it.
 
-    That store is reused while size, time of change and SHA-256 of the text are those it was made
+    That store is reused while size, time of change and digest of the text are those it was made
     from, and made anew otherwise.
 
     Raises
@@ -46,9 +47,10 @@ def _made_from(store: Path, source: Path) -> bool:
     sources: list[dict[str, Any]] = [s for batch in manifest.batches for s in batch["sources"]]
     if len(sources) != 1 or sources[0]["rows"] != manifest.n_rows:  # or blocks were removed
         return False
-    with storage_errors(source, "read"), open(source, "rb") as stream:
-        found = os.fstat(stream.fileno())
-        if (found.st_size, found.st_mtime_ns) != (sources[0]["size"], sources[0]["mtime_ns"]):
-            return False
-        digest: str = sources[0]["sha256"]
-        return hashlib.file_digest(stream, "sha256").hexdigest() == digest
+    with storage_errors(source, "read"):
+        found = os.stat(source)
+    if (found.st_size, found.st_mtime_ns) != (sources[0]["size"], sources[0]["mtime_ns"]):
+        return False
+    name = digest_name(sources[0])
+    same: bool = digest_of(source, name) == sources[0][name]
+    return same

@@ -24,9 +24,9 @@ from pathlib import Path
 import numpy as np
 
 from blocklinear.errors import DamagedError, storage_errors
-from blocklinear.kernels.digest import xxh64
 from blocklinear.store.files import sync_file
 from blocklinear.store.manifest import BlockRecord
+from blocklinear.text.digest import xxh64
 
 VERSION = 1
 _HEADER = struct.Struct("<8sIIQI")
@@ -43,7 +43,7 @@ def _sealed(data: bytes) -> bytes:
 
 def checksum_of(chunk: bytes | memoryview) -> int:
     """Return the checksum of an encoded chunk."""
-    return int(xxh64(np.frombuffer(chunk, np.uint8)))
+    return xxh64(np.frombuffer(chunk, np.uint8))
 
 
 def _header(number: int) -> bytes:
@@ -63,11 +63,17 @@ class BlockWriter:
         self._entries: list[tuple[int, int, int, int, int]] = []
         self._bytes = 0
         self.max_index = -1
-        self._append(_header(number), "xb")
+        self._append(_header(number), os.O_CREAT | os.O_EXCL)
 
-    def _append(self, data: bytes, mode: str = "ab") -> None:
-        with storage_errors(self.path, "write"), open(self.path, mode) as stream:
-            stream.write(data)
+    def _append(self, data: bytes, how: int = os.O_APPEND) -> None:
+        with storage_errors(self.path, "write"):
+            descriptor = os.open(self.path, os.O_WRONLY | os.O_CLOEXEC | how, 0o666)
+            try:
+                done = os.write(descriptor, data)
+                while done < len(data):
+                    done += os.write(descriptor, memoryview(data)[done:])
+            finally:
+                os.close(descriptor)
         self._bytes += len(data)
 
     def append(

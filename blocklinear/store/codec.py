@@ -80,9 +80,11 @@ class _Numbers:
     doubles: NDArray[np.float64]
 
 
-def _take_apart(mantissa: NDArray[np.int64], exponent: NDArray[np.uint8]) -> _Numbers:
+def _take_apart(
+    mantissa: NDArray[np.int64], exponent: NDArray[np.uint8], surveyed: tuple[int, bool, int]
+) -> _Numbers:
     """Take the doubles out of `mantissa` and make the rest non-negative, in place."""
-    bits, negative, found = kernels.survey(mantissa, exponent)
+    bits, negative, found = surveyed
     doubles = np.empty(0)
     if found >> 63:
         doubles = np.empty(int(np.count_nonzero(exponent == kernels.RAW)))
@@ -100,30 +102,27 @@ def _take_apart(mantissa: NDArray[np.int64], exponent: NDArray[np.uint8]) -> _Nu
     return _Numbers(int(bits).bit_length() + negative, negative, exponents, doubles)
 
 
-def _rows(chunk: Chunk) -> tuple[bytes, _Numbers, list[int]]:
-    """Return frame 0, the labels taken apart, and the widths of its planes."""
-    row_gaps = np.diff(chunk.row_numbers, prepend=chunk.row_numbers[:1] - 1) - 1
-    labels = _take_apart(chunk.label_mantissa, chunk.label_exponent)
-    largest = int(chunk.lengths.max()), int(row_gaps.max())
-    widths = [(bits + 7) // 8 for bits in (*(x.bit_length() for x in largest), labels.bits)]
+def _rows(
+    chunk: Chunk, row_gaps: NDArray[np.int64], labels: _Numbers, bits: tuple[int, int]
+) -> tuple[bytes, list[int]]:
+    """Return frame 0 and the widths of its planes."""
+    widths = [(b + 7) // 8 for b in (*bits, labels.bits)]
     n = len(row_gaps)
     planes, start = np.empty(sum(widths) * n, np.uint8), 0
     columns = chunk.lengths, row_gaps, chunk.label_mantissa
     for numbers, width in zip(columns, widths, strict=True):
-        kernels.pack(numbers, _AS_IS, 8 * width, planes[start : start + width * n])
+        if width:
+            kernels.pack(numbers, _AS_IS, 8 * width, planes[start : start + width * n])
         start += width * n
     frame = b"".join((planes.data, chunk.label_exponent.tobytes(), labels.doubles.tobytes()))
-    return frame, labels, widths
+    return frame, widths
 
 
-def _entries(chunk: Chunk) -> tuple[list[memoryview], _Numbers, list[int]]:
-    """Return the planes of entries (valid until the next call), values taken apart, bits."""
-    n = len(chunk.indices)
-    indptr = np.zeros(len(chunk.lengths) + 1, np.int64)
-    np.cumsum(chunk.lengths, out=indptr[1:])
-    gaps = _scratch("gaps", 4 * n).view(np.uint32)
-    gap_bits = stored_bits(int(kernels.gaps_of(indptr, chunk.indices, gaps)).bit_length())
-    values = _take_apart(chunk.mantissa, chunk.exponent)
+def _entries(
+    chunk: Chunk, gaps: NDArray[np.uint32], gap_bits: int, values: _Numbers
+) -> tuple[list[memoryview], list[int]]:
+    """Return the planes of entries (valid until the next call), and their bits."""
+    gap_bits = stored_bits(gap_bits)
     codes = np.zeros(256, np.uint8)
     codes[values.exponents] = np.arange(len(values.exponents))
     code_bits = stored_bits(max(len(values.exponents) - 1, 0).bit_length())
@@ -137,17 +136,27 @@ def _entries(chunk: Chunk) -> tuple[list[memoryview], _Numbers, list[int]]:
     sizes = [plane_bytes(width, len(numbers)) for numbers, _, width in columns]
     room, start, planes = _scratch("planes", sum(map(sum, sizes))), 0, []
     for (numbers, table, width), parts in zip(columns, sizes, strict=True):
-        kernels.pack(numbers, table, width, room[start : start + sum(parts)])
+        if parts:
+            kernels.pack(numbers, table, width, room[start : start + sum(parts)])
         for size in parts:
             planes.append(room[start : start + size].data)
             start += size
-    return planes, values, bits
+    return planes, bits
 
 
 def encode(chunk: Chunk, level: int | None) -> bytes:
     """Return the bytes of a chunk, compressed at zstd `level` (None: stored as is)."""
-    per_row, labels, widths = _rows(chunk)
-    planes, values, bits = _entries(chunk)
+    row_gaps = np.empty(len(chunk.lengths), np.int64)
+    gaps = _scratch("gaps", 4 * len(chunk.indices)).view(np.uint32)
+    *largest, found_labels, found_values = kernels.measure(
+        chunk.row_numbers, chunk.lengths, chunk.label_mantissa, chunk.label_exponent,
+        chunk.indices, chunk.mantissa, chunk.exponent, row_gaps, gaps,
+    )  # fmt: skip
+    length_bits, row_gap_bits, gap_bits = (x.bit_length() for x in largest)
+    labels = _take_apart(chunk.label_mantissa, chunk.label_exponent, found_labels)
+    values = _take_apart(chunk.mantissa, chunk.exponent, found_values)
+    per_row, widths = _rows(chunk, row_gaps, labels, (length_bits, row_gap_bits))
+    planes, bits = _entries(chunk, gaps, gap_bits, values)
     frames: list[bytes | memoryview] = [per_row, *planes]
     if level is not None:
         compressor = _compressor(level)

@@ -92,7 +92,7 @@ def read_batch(
     """
     skipped = _SkippedLines(folder.with_name(skipped_name(name)))
     text = replace(options.text, max_features=options.text.feature_limit)
-    reader = RowReader(inputs, text, skipped.add)
+    reader = RowReader(inputs, text, skipped.add, fleeting=True)
     with (
         skipped,
         ThreadPoolExecutor(options.text.threads, "encode") as pool,

@@ -78,7 +78,8 @@ class Manifest:
     labels : list[float] or None    in order of first appearance, those whose rows were removed
                               since the last `gc` included; None when there are, or were, too many
     batches : list[dict]      name, date (UTC, of its commit), rows, sources (path, size, mtime_ns,
-                              sha256, rows, lines, ...; as they were read)
+                              xxh64, sha256, rows, lines, ...; as they were read). sha256 is null
+                              unless asked for; sources read by 0.1.0 have no xxh64 but always it
     blocks : list[BlockRecord]
     removed : list[BlockRecord]     blocks whose rows were removed; their files stay until `gc`
     moved : dict[str, list]   where the rows of a block went that was merged into another one:
@@ -236,6 +237,11 @@ class Manifest:
             rows[block.batch] += block.rows
         if [(batch["name"], batch["rows"]) for batch in self.batches] != list(rows.items()):
             raise ValueError("the rows of a batch do not add up")
+
+
+def digest_name(source: dict[str, Any]) -> str:
+    """Return which digest tells the content of a source."""
+    return "xxh64" if "xxh64" in source else "sha256"
 
 
 def today() -> str:

@@ -1,16 +1,18 @@
 """Rows to blocks: random assignment (Yu, Algorithm 4), chunks encoded in parallel.
 
 Rows arrive in order and are dealt to the open blocks by hash(seed, row number). Each block gathers
-rows in an arena until its chunk is full; the chunk is then encoded by a worker and appended by this
-thread in the order of filling, so the files depend on the rows alone, never on the threads.
+rows in an arena until its chunk is full; the chunk is then encoded by a worker, and appended in the
+order of filling by the worker that has the next one, so the files depend on the rows alone, never
+on the threads.
 
 When the size of the input is unknown, or it needs more blocks than can be open, the open blocks are
 a generation: once they hold `Plan.generation_bytes` they are finished and the next ones open.
 """
 
 import math
+import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -32,7 +34,10 @@ from blocklinear.text import Decimals, Rows
 ENTRY_BYTES, ROW_BYTES = 12, 48
 """What an entry and a row take in memory once decoded, with what training keeps per row."""
 MIN_OPEN, MAX_OPEN, MAX_BLOCK_BYTES, MIN_BLOCK_BYTES = 16, 64, 32 << 20, 1 << 20
-CHUNK_ENTRIES, GOOD_CHUNK_ENTRIES, MIN_CHUNK_ENTRIES = 100_000, 60_000, 2_000
+CHUNK_ENTRIES, GOOD_CHUNK_ENTRIES, MIN_CHUNK_ENTRIES = 100_000, 90_000, 2_000
+ARENA_SHARE = 0.4
+"""Of what the process leaves of the budget; slabs and their rows take up to a quarter of it all."""
+FEW_LABELS = 4
 SPARE_SLOTS = 8
 """Chunks that may be encoded or wait for the disk at a time."""
 
@@ -75,7 +80,7 @@ def make_plan(
         If so many blocks are asked for in the order of an input of unknown size.
     """
     spare = max(options.text.memory_bytes - PROCESS_BYTES, 0)
-    arena_entries = spare / 3 / SLOT_ENTRY_BYTES
+    arena_entries = ARENA_SHARE * spare / SLOT_ENTRY_BYTES
     visit_bytes = spare / 2
     if block_bytes is None:
         block_bytes = min(max(visit_bytes / 10, MIN_BLOCK_BYTES), MAX_BLOCK_BYTES)
@@ -105,7 +110,7 @@ def make_plan(
     slots = open_blocks + SPARE_SLOTS
     chunk_entries = min(CHUNK_ENTRIES, int(arena_entries / slots))
     if chunk_entries < MIN_CHUNK_ENTRIES:
-        needed = 3 * int(MIN_CHUNK_ENTRIES * SLOT_ENTRY_BYTES * slots) + PROCESS_BYTES
+        needed = int(MIN_CHUNK_ENTRIES * SLOT_ENTRY_BYTES * slots / ARENA_SHARE) + PROCESS_BYTES
         raise MemoryBudgetError(
             f"{open_blocks} open blocks do not fit in {format_size(options.text.memory_bytes)}",
             f"give --memory {format_size(needed)} or more, or fewer --blocks",
@@ -120,17 +125,27 @@ class _Encoded:
     rows: int
     nnz: int
     max_index: int
-    labels: NDArray[np.float64]
-    label_counts: NDArray[np.int64]
+    tally: dict[float, int]
 
 
 def _encode(chunk: codec.Chunk, level: int | None) -> _Encoded:
-    values = Decimals(chunk.label_mantissa, chunk.label_exponent).to_doubles()
-    labels, counts = np.unique(values, return_counts=True)
-    max_index = int(chunk.indices.max(initial=0)) if len(chunk.indices) else -1
-    data = codec.encode(chunk, level)
     n, nnz = len(chunk.lengths), len(chunk.indices)
-    return _Encoded(data, checksum_of(data), n, nnz, max_index, labels, counts)
+    tally = _tally(Decimals(chunk.label_mantissa, chunk.label_exponent).to_doubles())
+    last = np.cumsum(chunk.lengths)[chunk.lengths > 0] - 1  # of each row, and its largest
+    max_index = int(chunk.indices[last].max()) if nnz else -1
+    data = codec.encode(chunk, level)
+    return _Encoded(data, checksum_of(data), n, nnz, max_index, tally)
+
+
+def _tally(values: NDArray[np.float64]) -> dict[float, int]:
+    """Return how often each value occurs; sorting would take longer where they are few."""
+    tally: dict[float, int] = {}
+    while len(values) and len(tally) < FEW_LABELS:
+        same = values == values[0]
+        tally[float(values[0])] = int(np.count_nonzero(same))
+        values = values[~same]
+    labels, counts = np.unique(values, return_counts=True) if len(values) else (values, values)
+    return tally | dict(zip(labels.tolist(), counts.tolist(), strict=True))
 
 
 class LabelTable:
@@ -158,17 +173,30 @@ class LabelTable:
 
 
 class _OpenBlock:
+    """A block whose chunks are numbered as they are filled, and appended in that order."""
+
     def __init__(self, folder: Path, number: int) -> None:
         self.writer = BlockWriter(folder, number)
         self.tally: dict[float, int] = {}
+        self.n_chunks = self._n_appended = 0
+        self._waiting: dict[int, _Encoded] = {}
+        self._turn = threading.Lock()
 
-    def append(self, encoded: _Encoded) -> None:
+    def put(self, number: int, encoded: _Encoded) -> None:
+        """Append chunk `number`, and those that waited for it; or let it wait for one before."""
+        with self._turn:
+            self._waiting[number] = encoded
+            while (following := self._waiting.pop(self._n_appended, None)) is not None:
+                self._append(following)
+                self._n_appended += 1
+
+    def _append(self, encoded: _Encoded) -> None:
         self.writer.append(
             encoded.data, encoded.rows, encoded.nnz, encoded.max_index, encoded.checksum
         )
         if len(self.tally) <= MAX_LABELS:
-            for label, count in zip(encoded.labels.tolist(), encoded.label_counts, strict=True):
-                self.tally[label] = self.tally.get(label, 0) + int(count)
+            for label, count in encoded.tally.items():
+                self.tally[label] = self.tally.get(label, 0) + count
 
 
 class BatchWriter:
@@ -204,13 +232,12 @@ class BatchWriter:
         self._folder, self._batch, self._plan, self._pool = folder, batch, plan, pool
         self._seed, self._dtype = np.uint64(options.seed), options.dtype
         self._level = codec.compression_level(options.compression)
-        self._disk = ThreadPoolExecutor(1, "write")  # one thread: chunks are written in order
         self._queue: deque[Future[None]] = deque()
         self.next_row, self.next_block = first_row, first_block
         self.n_rows = self.nnz = 0
         self.max_index = -1
         self._labels = LabelTable(None if labels is None else list(labels))
-        self._sync = ThreadPoolExecutor(1, "sync")  # waits for the disk while rows go on
+        self._sync = ThreadPoolExecutor(8, "sync")  # wait for the disk while rows go on
         self._finished: list[tuple[Future[BlockRecord], dict[float, int]]] = []
         self._arena = Arena(plan.open_blocks, SPARE_SLOTS, plan.chunk_entries)
         self._open: list[_OpenBlock] = []
@@ -220,7 +247,8 @@ class BatchWriter:
         return self
 
     def __exit__(self, *error: object) -> None:
-        self._disk.shutdown(cancel_futures=True)
+        for encoding in self._queue:  # there are some only if something went wrong
+            encoding.cancel()
         self._sync.shutdown(cancel_futures=True)
 
     def append(self, rows: Rows) -> None:
@@ -283,17 +311,20 @@ class BatchWriter:
         """Send what block `b` has gathered to be encoded."""
         taken = self._arena.take(b)
         if taken is not None:
-            slot, chunk = taken
-            self._encode(b, chunk, lambda _: self._arena.give_back(slot))
+            self._encode(b, taken[1], taken[0])
 
-    def _encode(
-        self, b: int, chunk: codec.Chunk, then: Callable[[object], None] | None = None
-    ) -> None:
-        block, encoded = self._open[b], self._pool.submit(_encode, chunk, self._level)
-        if then is not None:
-            encoded.add_done_callback(then)
-        self._queue.append(self._disk.submit(lambda: block.append(encoded.result())))
+    def _encode(self, b: int, chunk: codec.Chunk, slot: int | None = None) -> None:
+        block = self._open[b]
+        self._queue.append(self._pool.submit(self._work, block, block.n_chunks, chunk, slot))
+        block.n_chunks += 1
         self._drain(SPARE_SLOTS - 2)
+
+    def _work(self, block: _OpenBlock, number: int, chunk: codec.Chunk, slot: int | None) -> None:
+        """Encode a chunk and append it to its block (in a worker)."""
+        encoded = _encode(chunk, self._level)
+        if slot is not None:
+            self._arena.give_back(slot)
+        block.put(number, encoded)
 
     def _drain(self, leave: int) -> None:
         while len(self._queue) > leave:

@@ -15,7 +15,7 @@ from blocklinear.memory import format_size
 from blocklinear.options import TextOptions
 from blocklinear.text.faults import index_beyond, too_many_features
 from blocklinear.text.reshape import Reshaping
-from blocklinear.text.rows import Rows, parse
+from blocklinear.text.rows import Room, Rows, parse
 from blocklinear.text.slabs import LongLine, Slab, slabs
 from blocklinear.text.sources import Source
 
@@ -37,14 +37,17 @@ class RowReader:
     options : TextOptions
     on_skip : callable
         Told each refused line, in order, with ``on_error="skip"``.
+    fleeting : bool
+        Rows are done with when the next are asked for: their memory is used again.
 
     Attributes
     ----------
     bytes_read : int              raw (compressed) bytes taken so far, for a progress bar
     bytes_total : int or None     their total, None when an input is a stream
-    provenance : list[dict]       after an input ends: path, size, mtime_ns, sha256, rows, lines,
-                                  blank, zeros, skipped, sorted_rows, merged_entries,
-                                  hash_collisions, ignored_qids, final_newline
+    provenance : list[dict]       after an input ends: path, size, mtime_ns, xxh64, sha256 (None
+                                  if not asked for), rows, lines, blank, zeros, skipped,
+                                  sorted_rows, merged_entries, hash_collisions, ignored_qids,
+                                  final_newline
     notes : list[str]             after an input ends: what is odd about it, in a sentence each
     skipped : int                 refused lines, with ``on_error="skip"``
 
@@ -68,8 +71,9 @@ class RowReader:
         paths: Sequence[str | os.PathLike[str]],
         options: TextOptions,
         on_skip: Callable[[InputFormatError], None] = lambda error: None,
+        fleeting: bool = False,
     ) -> None:
-        self._options, self._on_skip = options, on_skip
+        self._options, self._on_skip, self._fleeting = options, on_skip, fleeting
         self._paths = [os.fspath(path) for path in paths]
         if options.seeks_base:
             _refuse_streams(self._paths)
@@ -169,36 +173,28 @@ class RowReader:
         pieces = slabs(source, options.slab_bytes, options.line_limit, spare)
         how = _how(options)
 
-        digested = source.kind != "plain"  # else apart from reading: it is the slower of the two
-        if not digested:
-            source.raw.leave_digest()
+        rooms: deque[Room] = deque()
 
-        def digest(slab: Slab) -> None:
-            source.raw.digest(slab.dropped)
-            source.raw.digest(slab.read.data)
-
-        def read() -> tuple[Slab, Future[Rows], Future[None] | None] | None:
+        def read() -> tuple[Slab, Room, Future[Rows]] | None:
             slab = next(pieces, None)
             if slab is None:
                 return None
-            digesting = None if digested else digester.submit(digest, slab)
-            return slab, pool.submit(parse, slab.text, *how), digesting
+            room = rooms.popleft() if rooms else Room()
+            return slab, room, pool.submit(parse, slab.text, *how, room)
 
-        ahead = ThreadPoolExecutor(1, "read")  # reads and decompresses meanwhile
-        digester = ThreadPoolExecutor(1, "digest")
+        ahead = ThreadPoolExecutor(1, "read")  # reads, digests and decompresses meanwhile
         try:
             pending = deque(ahead.submit(read) for _ in range(options.threads + 1))
             while (found := pending.popleft().result()) is not None:
                 pending.append(ahead.submit(read))
-                slab, rows, digesting = found
+                slab, room, rows = found
                 yield slab, rows.result()
-                if digesting is not None:
-                    digesting.result()
                 spare.append(slab)
+                if self._fleeting:
+                    rooms.append(room)
         finally:
             source.raw.stop()
             ahead.shutdown(cancel_futures=True)
-            digester.shutdown()
 
     def _report_faults(self, path: str, rows: Rows, lines_before: int, cut: bool) -> None:
         for fault in rows.faults:

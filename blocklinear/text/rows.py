@@ -122,11 +122,32 @@ class Rows:
 _AS_WRITTEN = Reshaping()
 
 
+class Room:
+    """Memory that `parse` leaves rows in, to be used again: the system clears fresh memory."""
+
+    def __init__(self) -> None:
+        self._entries = np.empty(0, np.uint32), Decimals.empty(0)
+        self._lines = np.empty(1, np.int64), Decimals.empty(0)
+
+    def take(
+        self, n_lines: int, n_colons: int
+    ) -> tuple[NDArray[np.int64], NDArray[np.uint32], Decimals, Decimals]:
+        """Return row pointers, indices, values and labels for so many lines and entries."""
+        if len(self._entries[0]) < n_colons:
+            n = n_colons + n_colons // 8
+            self._entries = np.empty(n, np.uint32), Decimals.empty(n)
+        if len(self._lines[0]) <= n_lines:
+            n = n_lines + n_lines // 8
+            self._lines = np.empty(n + 1, np.int64), Decimals.empty(n)
+        return *self._lines[:1], *self._entries, self._lines[1]
+
+
 def parse(
     text: NDArray[np.uint8],
     index_base: int,
     max_faults: int = 1,
     reshaping: Reshaping = _AS_WRITTEN,
+    room: Room | None = None,
 ) -> Rows:
     """Read whole lines.
 
@@ -140,14 +161,14 @@ def parse(
         Stop after so many refused lines.
     reshaping : Reshaping
         What is done to rows that are not as a store keeps them.
+    room : Room or None
+        Where the rows may lie; they are valid until it is used again.
     """
     n_qids = 0
     if reshaping.ignore_qid:
         text, n_qids = _without_qids(text)
     n_lines, n_colons = tokenizer.count_marks(text)
-    indptr = np.empty(n_lines + 1, np.int64)
-    indices = np.empty(n_colons, np.uint32)
-    decimals, labels = Decimals.empty(n_colons), Decimals.empty(n_lines)
+    indptr, indices, decimals, labels = (room or Room()).take(n_lines, n_colons)
     faults = np.zeros((min(max_faults, n_lines), 3), np.int64)
     counts = np.zeros(tokenizer.N_COUNTS, np.int64)
     tokenizer.parse_lines(

@@ -24,19 +24,12 @@ class Slab:
     ----------
     text : uint8[n + 1]       n bytes of lines, each with its newline, and a guard newline
     cut : bool                the last line of the input is in it and had no newline
-    dropped : bytes           what the input has before the text
     memory : uint8[]          what the text lies in
     """
 
     text: NDArray[np.uint8]
     cut: bool
-    dropped: bytes
     memory: NDArray[np.uint8]
-
-    @property
-    def read(self) -> NDArray[np.uint8]:
-        """The bytes of the input in it."""
-        return self.text[: -2 if self.cut else -1]
 
 
 def slabs(
@@ -52,9 +45,9 @@ def slabs(
         If a line is longer than `max_line_bytes`, which is at least `slab_bytes`.
     """
     head = np.empty(len(_BOM) + 2, np.uint8)
-    carried, dropped = head[: _fill(source, head, 0)[0]], b""
+    carried = head[: _fill(source, head, 0)[0]]
     if carried.tobytes() == _BOM:
-        carried, dropped = carried[:0], _BOM
+        carried = carried[:0]
     while True:
         # the longest line allowed just fits, with its newline
         room = max(slab_bytes, min(2 * len(carried), max_line_bytes + 1))
@@ -69,15 +62,14 @@ def slabs(
                 buffer[filled] = 10
                 filled += 1
             if filled > 0:
-                yield _slab(buffer, filled, cut, dropped)
+                yield _slab(buffer, filled, cut)
             return
         end = _after_last_newline(buffer, filled)
         if filled - end > max_line_bytes:
             raise LongLine
         carried = buffer[end:filled].copy()
         if end:
-            yield _slab(buffer, end, False, dropped)
-            dropped = b""
+            yield _slab(buffer, end, False)
 
 
 def _fill(source: Source, buffer: NDArray[np.uint8], filled: int) -> tuple[int, bool]:
@@ -103,7 +95,7 @@ def _after_last_newline(buffer: NDArray[np.uint8], filled: int) -> int:
     return 0
 
 
-def _slab(buffer: NDArray[np.uint8], n: int, cut: bool, dropped: bytes) -> Slab:
+def _slab(buffer: NDArray[np.uint8], n: int, cut: bool) -> Slab:
     text = buffer[: n + 1]
     text[n] = 10
-    return Slab(text, cut, dropped, buffer)
+    return Slab(text, cut, buffer)

@@ -12,6 +12,7 @@ import pytest
 import zstandard
 
 from blocklinear.cli.main import main
+from blocklinear.store.manifest import Manifest
 
 TEXT = b"1 1:1\n-1 2:1\n1 1:4\n"
 BARE = zstandard.ZstdCompressor(write_checksum=False).compress
@@ -123,6 +124,15 @@ def test_the_digest_is_expected(pack, write, split):
     assert f"{path}: the SHA-256 is {digest}, not the one expected" in err
     err = split(path, path, code=2, options=["--expect-sha256", digest]).err
     assert "--expect-sha256 is for an only input" in err
+
+
+@pytest.mark.parametrize("options", [[], ["--sha256"], ["--expect-sha256"]])
+def test_the_digest_is_recorded_when_asked_for(options, write, split):
+    path = write(TEXT)
+    digest = hashlib.sha256(TEXT).hexdigest()
+    split(path, options=options + [digest] * (options == ["--expect-sha256"]))
+    (source,) = Manifest.load(path.parent / "out" / "store0").batches[0]["sources"]
+    assert source["sha256"] == (digest if options else None)
 
 
 # terminals and streams

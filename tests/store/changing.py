@@ -1,5 +1,7 @@
 """What the tests of changes to a store have in common."""
 
+import hashlib
+
 import pytest
 
 from blocklinear.options import AddOptions
@@ -27,6 +29,14 @@ def add_text(store, text, heard=None, **options):
     path.write_bytes(text)
     listener = heard.append if heard is not None else lambda event: None
     return add(store, [path], add_options(**options), listener)
+
+
+def as_0_1_0(store, text):
+    """Write what version 0.1.0 wrote of the only source of a store: its SHA-256, and no XXH64."""
+    (source,) = store.manifest.batches[0]["sources"]
+    del source["xxh64"]
+    source["sha256"] = hashlib.sha256(text).hexdigest()
+    store.manifest.save(store.folder)
 
 
 def rows_of(store):

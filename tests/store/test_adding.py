@@ -1,5 +1,6 @@
 """Text that becomes a further batch of a store."""
 
+import hashlib
 import os
 
 import pytest
@@ -29,7 +30,17 @@ from .build import (
     small_text_options,
     tree,
 )
-from .changing import LEAST, MORE, add_options, add_text, intact, numbers_of, refused, rows_of
+from .changing import (
+    LEAST,
+    MORE,
+    add_options,
+    add_text,
+    as_0_1_0,
+    intact,
+    numbers_of,
+    refused,
+    rows_of,
+)
 
 
 def test_rows_are_added(tmp_path):
@@ -163,6 +174,21 @@ def test_the_same_content_is_refused(tmp_path):
     assert tree(store.folder) == before
     store = add(store, 2 * [tmp_path / "copy"], add_options(allow_duplicate=True))
     assert rows_of(store) == expected_rows(3 * TEXT)
+
+
+def test_the_same_content_is_refused_by_a_store_of_version_0_1_0(tmp_path, monkeypatch):
+    """Its sources are told by SHA-256 alone, so that is worked out of what comes in, too."""
+    store = make_store(tmp_path)
+    as_0_1_0(store, TEXT)
+    (tmp_path / "copy").write_bytes(TEXT)
+    refused(MismatchError, 5, add, store, [tmp_path / "copy"], add_options(), match="batch b1")
+    with open(tmp_path / "copy") as stream:
+        monkeypatch.setattr("sys.stdin", stream)
+        refused(MismatchError, 5, add, store, ["-"], add_options(), match="batch b1")
+    store = add_text(store, MORE)
+    (source,) = store.manifest.batches[1]["sources"]
+    assert source["sha256"] == hashlib.sha256(MORE).hexdigest()
+    refused(MismatchError, 5, add_text, store, MORE, match="batch b2")
 
 
 def test_what_was_removed_may_come_back(tmp_path):

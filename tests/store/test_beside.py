@@ -7,6 +7,8 @@ from blocklinear.errors import DamagedError, MismatchError
 from blocklinear.events import Warned
 from blocklinear.store.beside import store_of
 
+from .changing import as_0_1_0
+
 OPTIONS = SplitOptions(blocks=2)
 
 
@@ -30,6 +32,19 @@ def test_it_is_reused_while_the_source_is_the_same(source):
     before = (made.folder / "manifest.json").stat().st_ino
     assert store_of(source, OPTIONS).manifest == made.manifest
     assert (made.folder / "manifest.json").stat().st_ino == before
+
+
+def test_a_store_of_version_0_1_0_is_reused(source):
+    """Its source is told by SHA-256 alone."""
+    made = store_of(source, OPTIONS)
+    as_0_1_0(made, source.read_bytes())
+    before = (made.folder / "manifest.json").stat().st_ino
+    assert store_of(source, OPTIONS).manifest.batches[0]["sources"][0].get("xxh64") is None
+    assert (made.folder / "manifest.json").stat().st_ino == before
+    changed, times = source.read_text().replace("2:1", "2:2"), source.stat()
+    source.write_text(changed)
+    os.utime(source, ns=(times.st_atime_ns, times.st_mtime_ns))
+    assert store_of(source, OPTIONS).manifest.batches[0]["sources"][0].get("xxh64") is not None
 
 
 @pytest.mark.parametrize("text", ["1 1:1\n-1 2:2\n", "1 1:1\n-1 2:1\n1 3:1\n"])

@@ -160,7 +160,7 @@ def test_measurements_of_six_digits_take_20_bits_and_2_for_the_exponent():
 def test_an_exponent_that_would_cost_bits_stays():
     mantissa = np.array([999, 1, 1, 1, 1, 1], np.int64)
     exponent = np.array([0, 1, 2, 3, 4, 5], np.uint8)
-    taken = codec._take_apart(mantissa, exponent)
+    taken = codec._take_apart(mantissa, exponent, codec.kernels.survey(mantissa, exponent))
     assert (taken.bits, taken.exponents) == (10, [0, 1, 2, 3, 4, 5])
     assert mantissa.tolist() == [999, 1, 1, 1, 1, 1]
 

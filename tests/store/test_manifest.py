@@ -8,6 +8,7 @@ import pytest
 from blocklinear.errors import DamagedError, MismatchError
 from blocklinear.store import manifest as manifests
 from blocklinear.store.manifest import Manifest
+from blocklinear.text.digest import Digest
 
 from .build import TEXT, make_store
 
@@ -53,7 +54,9 @@ def test_what_a_manifest_says(folder):
     assert (manifest.labels, manifest.label_counts) == ([1.0, -1.0], [4, 3])
     assert (manifest.next_row, manifest.next_block, manifest.generation) == (7, 3, 1)
     (source,) = manifest.batches[0]["sources"]
-    assert source["sha256"] == hashlib.sha256(TEXT).hexdigest()
+    digest = Digest()
+    digest.update(TEXT)
+    assert (source["xxh64"], source["sha256"]) == (digest.hexdigest(), None)
     assert (source["size"], source["rows"], source["lines"]) == (len(TEXT), 7, 7)
 
 

@@ -197,3 +197,15 @@ def test_a_sample_tells_what_the_rest_is_like(tmp_path):
     assert sample(path, TextOptions(threads=1, on_error="skip")).rows.n_rows == 100
     path.write_bytes(b"1" * (3 << 20))  # longer than allowed: said when the file is read
     assert sample(path, TextOptions(threads=1, memory_bytes=1 << 20)).rows.n_rows == 0
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_fleeting_rows_are_those_of_their_turn(threads, tmp_path):
+    path = tmp_path / "data"
+    lines = [f"{k % 5} {k + 1}:{k / 8}" + f" {k + 9}:1" * (k % 7 > 3) for k in range(400)]
+    path.write_text("\n".join(line if k % 90 else "" for k, line in enumerate(lines)) + "\n")
+    options = SmallSlabs(threads=threads, piece=300)
+    expected = all_rows([path, path], options)
+    reader = RowReader([path, path], SmallSlabs(threads=threads, piece=300), fleeting=True)
+    assert [row for rows in reader for row in tokenized(rows)] == expected
+    assert len(expected) == 2 * 395

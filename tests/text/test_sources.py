@@ -1,5 +1,6 @@
 import bz2
 import gzip
+import hashlib
 import io
 import lzma
 import os
@@ -11,7 +12,8 @@ import zstandard
 
 from blocklinear.errors import InputError, StorageError, UsageError
 from blocklinear.options import TextOptions
-from blocklinear.text.sources import RawFile, Source
+from blocklinear.text.digest import Digest
+from blocklinear.text.sources import RawFile, Source, digest_of
 
 PACK = {
     "gz": gzip.compress,
@@ -188,15 +190,21 @@ def test_the_kind_is_told_by_the_bytes(tmp_path):
     assert content(tmp_path / "plain.zst") == TEXT
 
 
-def test_a_digest_of_the_raw_bytes(write):
+@pytest.mark.parametrize("sha256", [False, True])
+def test_digests_of_the_raw_bytes(write, sha256):
     packed = PACK["gz"](TEXT)
-    raw = RawFile(str(write(packed)))
+    raw = RawFile(str(write(packed)), sha256)
     assert raw.peek(3) == packed[:3]
-    while raw.read():
+    while raw.read(7):
         pass
     found = raw.finish()
     assert found["size"] == len(packed)
-    assert len(found["sha256"]) == 64
+    digest = Digest()
+    digest.update(packed)
+    assert found["xxh64"] == digest.hexdigest() == digest_of(raw.path, "xxh64")
+    expected = hashlib.sha256(packed).hexdigest()
+    assert found["sha256"] == (expected if sha256 else None)
+    assert digest_of(raw.path, "sha256") == expected
 
 
 @pytest.mark.parametrize("change", ["append", "truncate", "touch"])

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import zstandard
 
-from blocklinear.kernels import digest
+from blocklinear.text import digest
 
 
 def xxh64(data):
@@ -28,3 +28,13 @@ def test_where_the_bytes_lie_does_not_matter():
         assert xxh64((bytes(shift) + data)[shift:]) == xxh64(
             memoryview(bytes(shift) + data)[shift:]
         )
+
+
+@pytest.mark.parametrize("step", [1, 5, 31, 32, 33, 64, 1000])
+def test_bytes_that_come_in_pieces(step):
+    data = np.random.default_rng(step).bytes(1000)
+    for n in (0, 1, 31, 32, 33, 63, 64, 999, 1000):
+        whole = digest.Digest()
+        for start in range(0, n, step):
+            whole.update(data[start : min(start + step, n)])
+        assert whole.hexdigest() == f"{xxh64(data[:n]):016x}"
