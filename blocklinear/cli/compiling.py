@@ -7,6 +7,8 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+COMPILING = "blocklinear: compiling for this machine, the first time only: some seconds"
+
 
 def compile_without_cache_if_needed() -> None:
     """Make Numba go without its cache, and say so once, if no folder for it can be written."""
@@ -25,8 +27,7 @@ def compile_without_cache_if_needed() -> None:
 @functools.cache
 def say_that_it_compiles() -> None:
     """Say, once, that kernels have to be compiled: it takes seconds, the first time only."""
-    text = "compiling for this machine, the first time only: some seconds"
-    print(f"blocklinear: {text}", file=sys.stderr, flush=True)
+    print(COMPILING, file=sys.stderr, flush=True)
 
 
 @contextlib.contextmanager

@@ -29,7 +29,7 @@ _LABELS = {"one": (1, 2), "many": (1, 2, 3), "crammer-singer": (1, 2, 3)}
 _ODD_LINES = (
     "1 1:1 2:0.25 3:-3e-7 # a comment",
     "2 1:1 3:0.1234567890123456789 70000:12345.678",
-    "3 1:2 2:1e150",
+    "3 1:2 2:1e17",
 )
 _DUAL_SOLVERS = (3, 1, 7)
 _LITTLE: Any = {"memory_bytes": 160 << 20, "threads": 1}

@@ -3,6 +3,7 @@ from dataclasses import dataclass
 
 import pytest
 
+from blocklinear.cli.compiling import COMPILING
 from blocklinear.cli.main import main
 
 ROWS = "".join(
@@ -41,6 +42,7 @@ def cli(capsys):
         except SystemExit as leaving:
             status = leaving.code
         out, err = capsys.readouterr()
+        err = err.replace(f"{COMPILING}\n", "")  # said where the cache of kernels is cold
         assert "Traceback" not in err
         return Outcome(status, out, err)
 

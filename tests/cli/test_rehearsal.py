@@ -1,0 +1,137 @@
+"""Kernels are compiled ahead, in a process of its own."""
+
+import json
+import subprocess
+import sys
+from types import SimpleNamespace
+
+import pytest
+
+from blocklinear import SplitOptions, TrainOptions, split
+from blocklinear.cli import rehearsal
+
+KERNELS = """
+found = set()
+for name, module in list(sys.modules.items()):
+    if name.startswith("blocklinear."):
+        for f in vars(module).values():
+            if isinstance(f, Dispatcher) and not f.__name__.startswith("_"):  # kernels call those
+                found |= {f"{f.__module__}.{f.__name__}{types}" for types in f.overloads}
+print(json.dumps(sorted(found)))
+"""
+WORK = {
+    "split": """
+split(["rows"], "a", SplitOptions(dtype=dtype, blocks=3))
+split(["rows"], "b", SplitOptions(dtype=dtype, normalize="l2", text=TextOptions(hash_bits=3)))
+""",
+    "one": """
+for solver in (1, 3, 7, 12, 13):
+    for selection in ("active", "permute", "shrink", "avsf"):
+        for group in (1, 3):
+            options = TrainOptions(solver=solver, selection=selection, epochs=2, group=group)
+            train(store, options)
+train(store, TrainOptions(solver=3, average=True))
+loop.NEWTON_AFTER = 1
+train(store, TrainOptions(solver=1, gap=1e-9))
+""",
+    "pegasos": """
+for batch in (1, None):
+    train(store, TrainOptions(method="pegasos", pegasos_batch=batch, max_outer=3))
+""",
+    "many": """
+for group in (1, 3):
+    train_grid(store, TrainOptions(costs=(0.1, 1.0), group=group))
+    cross_validate(store, TrainOptions(solver=7, group=group), n_folds=3, costs=(0.1, 10.0))
+""",
+    "crammer-singer": """
+train(store, TrainOptions(solver=4, group=1))
+""",
+}
+NAMES = """
+import json, sys
+from numba.core.dispatcher import Dispatcher
+from blocklinear import SplitOptions, TextOptions, TrainOptions, split
+from blocklinear.cli import rehearsal
+from blocklinear.training import loop
+from blocklinear.training.crossval import cross_validate
+from blocklinear.training.grid import train_grid
+from blocklinear.training.loop import train
+dtype = sys.argv[1]
+"""
+OPEN = """
+from blocklinear import BlockStore
+store = BlockStore.open("store")
+"""
+
+
+def kernels(folder, dtype, work):
+    """Return the kernels, with the types of their arguments, that some work calls."""
+    done = subprocess.run(
+        [sys.executable, "-c", NAMES + work + KERNELS, dtype],
+        cwd=folder, capture_output=True, text=True, timeout=300,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return set(json.loads(done.stdout.splitlines()[-1]))
+
+
+@pytest.mark.parametrize(
+    ("part", "dtype"), [*((part, "float64") for part in WORK), ("split", "float32")]
+)
+def test_a_rehearsal_calls_what_the_work_calls(tmp_path, part, dtype):
+    labels = (1, 2, 3) if part == "crammer-singer" else (1, -1)
+    lines = (f"{y} 1:0.{k} {2 + k % 5}:{k * y}" for k in range(1, 12) for y in labels)
+    (tmp_path / "rows").write_text("\n".join(lines) + "\n")
+    if part != "split":
+        split([tmp_path / "rows"], tmp_path / "store", SplitOptions(dtype=dtype, blocks=3))
+    called = kernels(tmp_path, dtype, (OPEN if part != "split" else "") + WORK[part])
+    assert len(called) > 5
+    missing = called - kernels(tmp_path, dtype, f"rehearsal.main({part!r}, dtype)")
+    assert sorted(missing) == []
+
+
+@pytest.fixture
+def processes(monkeypatch, tmp_path):
+    """Have compiled code kept in a folder; list the rehearsals, of which the first one fails."""
+    begun = []
+
+    def begin(command, **how):
+        begun.append(command[-2:])
+        return SimpleNamespace(returncode=len(begun) == 1)
+
+    monkeypatch.setattr(rehearsal, "cache_folder", lambda: tmp_path / "cache")
+    monkeypatch.setattr(rehearsal.subprocess, "run", begin)
+    monkeypatch.delenv("NUMBA_DISABLE_JIT", raising=False)
+    return begun
+
+
+def test_it_is_done_once(processes):
+    for _ in range(3):
+        rehearsal.rehearse("split", "float32", quiet=True)
+    assert processes == [["split", "float32"]] * 2
+
+
+@pytest.mark.parametrize(
+    ("options", "several", "labels", "part"),
+    [
+        ({}, False, {1.0: 5, 2.0: 5}, "one"),
+        ({}, False, {1.0: 5, 2.0: 5, 3.0: 5}, "many"),
+        ({}, True, {1.0: 5, 2.0: 5}, "many"),
+        ({"solver": 13}, False, {1.0: 5, 2.0: 5, 3.0: 5}, "one"),
+        ({"solver": 13}, False, None, "one"),
+        ({"solver": 4}, False, {1.0: 5, 2.0: 5}, "crammer-singer"),
+        ({"method": "pegasos"}, False, {1.0: 5, 2.0: 5}, "pegasos"),
+    ],
+)
+def test_what_is_rehearsed(processes, options, several, labels, part):
+    manifest = SimpleNamespace(dtype="float64", labels=labels)
+    rehearsal.rehearse_training(manifest, TrainOptions(**options), True, several)
+    assert processes == [["split", "float64"], [part, "float64"]]
+
+
+def test_not_without_compilation(processes, monkeypatch):
+    monkeypatch.setenv("NUMBA_DISABLE_JIT", "1")
+    rehearsal.rehearse("split", "float64", quiet=True)
+    monkeypatch.delenv("NUMBA_DISABLE_JIT")
+    monkeypatch.setattr(rehearsal, "cache_folder", lambda: None)
+    rehearsal.rehearse("split", "float64", quiet=True)
+    assert not processes
