@@ -120,7 +120,10 @@ def test_a_repeated_field_with_a_right_checksum(folder):
 
 
 def test_a_newer_format(folder):
-    seal(folder, inner(folder) | {"format": manifests.FORMAT + 1, "written_by": "9.8.7", "future": [1]})
+    seal(
+        folder,
+        inner(folder) | {"format": manifests.FORMAT + 1, "written_by": "9.8.7", "future": [1]},
+    )
     refused(folder, r"written by blocklinear 9\.8\.7", MismatchError, 5)
 
 
