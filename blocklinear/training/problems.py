@@ -147,9 +147,8 @@ def checked_cost(cost: float, name: str, manifest: Manifest) -> float:
         If no row has a weight.
     UsageError
     """
+    _refuse_weightless(manifest)
     weights = manifest.weights
-    if manifest.n_rows and weights["zeros"] == manifest.n_rows:
-        raise InputError("all rows have weight 0: there is nothing to learn", "check the weights")
     for weight in (weights["least"], weights["largest"]):
         if not 1e-308 <= cost * weight < math.inf:  # below, 1 / (2 C) overflows
             times = f" times a weight of {weight:g}" if manifest.weighted else ""
@@ -158,6 +157,11 @@ def checked_cost(cost: float, name: str, manifest: Manifest) -> float:
                 "change -c or the weight of the class",
             )
     return cost
+
+
+def _refuse_weightless(manifest: Manifest) -> None:
+    if manifest.n_rows and manifest.weights["zeros"] == manifest.n_rows:
+        raise InputError("all rows have weight 0: there is nothing to learn", "check the weights")
 
 
 def weights_of_classes(manifest: Manifest, options: TrainOptions) -> dict[float, float]:
@@ -195,6 +199,7 @@ def class_labels(manifest: Manifest) -> list[float]:
             "the store has more than 10000 distinct labels: these are not classes",
             "check the labels of the input, or train a regression with -s 12 or -s 13",
         )
+    _refuse_weightless(manifest)
     found = zip(labels, manifest.weights["sums"], strict=True)
     present = label_order([label for label, weight in found if weight])
     broken = next((label for label in present if label != int(label)), None)

@@ -308,10 +308,10 @@ class _Start:
 
 
 def _same_bounds(previous: Previous, options: TrainOptions, method: Dual) -> bool:
-    """Say whether the domain of alpha is what it was."""
+    """Say whether the domain of alpha is what it was; balanced, it changes with every row."""
     course = options.course()
-    names = ("solver", "cost", "class_weights")
-    same = all(previous.course[name] == course[name] for name in names)
+    names = ("solver", "cost", "class_weights", "balanced")
+    same = all(previous.course[name] == course[name] for name in names) and not options.balanced
     return same and previous.many == isinstance(method, Ensemble)
 
 
