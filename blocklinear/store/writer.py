@@ -159,7 +159,7 @@ def _tally(values: NDArray[np.float64], weights: NDArray[np.float64] | None) -> 
     labels, counts = np.unique(values, return_counts=True)
     sums = np.zeros(len(labels))
     if weights is not None:
-        sums = np.bincount(np.searchsorted(labels, values), weights)
+        sums = np.bincount(np.searchsorted(labels, values), weights).astype(np.float64)
     counted = zip(counts.tolist(), sums.tolist(), strict=True)
     return tally | dict(zip(labels.tolist(), counted, strict=True))
 

@@ -143,7 +143,7 @@ def test_refused_rows_have_a_weight_and_blank_lines_have_none(tmp_path, piece, o
         skipped = []
         found = [
             (label, weight)
-            for part in RowReader(files, how, skipped.append, reader)
+            for part in RowReader(files, how, skipped.append, weights=reader)
             for label, weight in zip(
                 part.labels().tolist(),
                 part.weights.tolist() if weighted else [None] * part.n_rows,
