@@ -176,6 +176,9 @@ class SplitOptions:
         With ``l2``, each row is divided by its Euclidean norm when it is read from the store.
     force : bool
         Replace an existing store.
+    weights : str or None
+        File with a weight of each row, a number a line, plain or compressed; ``-`` is standard
+        input. A weight multiplies C of its row.
     """
 
     text: TextOptions = field(default_factory=TextOptions)
@@ -186,6 +189,7 @@ class SplitOptions:
     compression: str = "zstd:1"
     normalize: str = "none"
     force: bool = False
+    weights: str | None = None
 
     def __post_init__(self) -> None:
         blocks = self.blocks
@@ -211,12 +215,15 @@ class AddOptions:
         Number of its blocks; None makes them as large as those of the store.
     allow_duplicate : bool
         Take an input that the store already has, told by the number and the digest of its bytes.
+    weights : str or None
+        As in `SplitOptions`; to be given where the rows of the store have weights, and only there.
     """
 
     text: TextOptions = field(default_factory=lambda: TextOptions(index_base="auto"))
     batch: str | None = None
     blocks: int | None = None
     allow_duplicate: bool = False
+    weights: str | None = None
 
     def __post_init__(self) -> None:
         check_batch_name(self.batch)
@@ -249,7 +256,8 @@ class TrainOptions:
     class_weights : tuple of (label, weight)
         Multiply C for rows of a class.
     balanced : bool
-        Give each class the weight n_rows / (n_classes * its rows), instead of `class_weights`.
+        Give each class the weight n_rows / (n_classes * its rows), instead of `class_weights`;
+        where rows have weights, sums of weights stand for numbers of rows.
     epsilon : float
         Of the losses for regression (LIBLINEAR's ``-p``).
     bias : float

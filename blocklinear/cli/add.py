@@ -4,7 +4,7 @@ import argparse
 from typing import Any
 
 from blocklinear.cli.common import Console, add_budget, add_row_options, given
-from blocklinear.cli.reading import add_reading, add_sha256, reading
+from blocklinear.cli.reading import WEIGHTS_HELP, add_reading, add_sha256, reading
 
 
 def add_parser(commands: Any) -> None:
@@ -16,14 +16,16 @@ def add_parser(commands: Any) -> None:
         "or none if anything goes wrong. Index base, hashing, normalization, precision, "
         "compression and seed are those of the store; there may be new features and labels.",
         epilog="exit status: 0 ok, 2 usage, 3 malformed input, 4 damaged store, 5 the store has an "
-        "input already, or another index base, 6 I/O or no space, 7 memory budget, 8 another "
-        "process writes to the store; unless 0, the store is as it was",
+        "input already, another index base, or weights where the input has none, 6 I/O or no "
+        "space, 7 memory budget, 8 another process writes to the store; unless 0, the store is as "
+        "it was",
     )
     parser.add_argument("store", metavar="STORE", help="folder made by `split`")
     parser.add_argument("inputs", nargs="+", metavar="INPUT", help="LIBSVM text, or - for stdin")
     parser.add_argument(
         "--batch", metavar="NAME", help="name of what is added (default: b2, b3, ...)"
     )
+    parser.add_argument("--weights", metavar="FILE", help=WEIGHTS_HELP)
     parser.add_argument(
         "--allow-duplicate", action="store_true", help="take a file that the store has already"
     )
@@ -78,6 +80,7 @@ def run(args: argparse.Namespace) -> int:
         batch=args.batch,
         blocks=args.blocks,
         allow_duplicate=args.allow_duplicate,
+        weights=args.weights,
     )
     console = Console(args.quiet)
     try:

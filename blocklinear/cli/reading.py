@@ -5,6 +5,11 @@ from typing import Any
 
 from blocklinear.cli.common import given, size
 
+WEIGHTS_HELP = (
+    "file with a weight of each row of all INPUTs, a number a line, plain or compressed; it "
+    "multiplies C of the row, and 0 leaves the row out of training"
+)
+
 
 def add_reading(parser: argparse.ArgumentParser, expecting: bool = True) -> None:
     """Add the options that `reading` takes up.

@@ -5,7 +5,7 @@ import time
 from typing import Any
 
 from blocklinear.cli.common import Console, add_budget, add_index_base, add_row_options, given
-from blocklinear.cli.reading import add_reading, add_sha256, reading
+from blocklinear.cli.reading import WEIGHTS_HELP, add_reading, add_sha256, reading
 from blocklinear.cli.rehearsal import rehearse
 
 
@@ -28,6 +28,7 @@ def add_parser(commands: Any) -> None:
     parser.add_argument(
         "--order", default="random", choices=("random", "file"), help="how rows go to blocks"
     )
+    parser.add_argument("--weights", metavar="FILE", help=WEIGHTS_HELP)
     add_index_base(parser)
     add_row_options(parser)
     parser.add_argument(
@@ -100,6 +101,7 @@ def run(args: argparse.Namespace) -> int:
         compression=args.compression,
         normalize=args.normalize,
         force=args.force,
+        weights=args.weights,
     )
     rehearse("split", args.dtype, args.quiet)
     console, started = Console(args.quiet), time.perf_counter()

@@ -157,7 +157,8 @@ def pack(x, table, bits, out):
     Parameters
     ----------
     x : integer[n]            not negative
-    table : uint8[256]        what stands for a byte of the last plane, 0..255 for the byte itself
+    table : uint8[256]        what stands for a byte of the last plane, 0..255 for the byte itself,
+                              as it must be for more than 8 bits
     bits : int                0..64; bits % 8 is 0, 1, 2 or 4
     out : uint8[size]         written: bits // 8 planes of n bytes, then, if bits % 8 is not 0, one
                               that has the numbers ``j s .. (j + 1) s - 1`` at bit j (bits % 8) of
@@ -169,6 +170,9 @@ def pack(x, table, bits, out):
         for k in range(n):
             plane[k] = np.uint8((x[k] >> shift) & 255)
     left, shift = bits % 8, bits - bits % 8
+    if bits == 8:
+        for k in range(n):
+            out[k] = table[out[k]]
     if left:
         step = -(-n // (8 // left))
         plane = out[bits // 8 * n : bits // 8 * n + step]

@@ -39,8 +39,8 @@ def _copy(source, first, target, at, n):
 @njit(cache=True, nogil=True)
 def scatter(
     start, stop, block, first_row, indptr, indices, mantissa, exponent, label_mantissa,
-    label_exponent, slots, n_rows, nnz, a_row, a_length, a_label_mantissa, a_label_exponent,
-    a_indices, a_mantissa, a_exponent,
+    label_exponent, weight, slots, n_rows, nnz, a_row, a_length, a_label_mantissa,
+    a_label_exponent, a_indices, a_mantissa, a_exponent, a_weight,
 ):  # fmt: skip
     """Append rows start..stop-1 to the arena of their blocks until one does not fit.
 
@@ -49,11 +49,13 @@ def scatter(
     block : int64[n]          block of each row
     first_row : int64         number of row 0
     indptr .. label_exponent  the rows, as the tokenizer leaves them
+    weight : float64[n]       of the rows, or float64[0]
     slots : int64[m]          which slot of the arena a block fills
     n_rows, nnz : int64[m]    rows and entries in it; updated
     a_row, a_length, a_label_mantissa : int64[slots, rows]      the arena: number, entries, label
     a_label_exponent : uint8[slots, rows]
     a_indices, a_mantissa, a_exponent : uint32, int64, uint8 [slots, entries]
+    a_weight : float64[slots, rows], or float64[slots, 0]
 
     Returns
     -------
@@ -70,6 +72,8 @@ def scatter(
         a_length[slot, r] = length
         a_label_mantissa[slot, r] = label_mantissa[i]
         a_label_exponent[slot, r] = label_exponent[i]
+        if weight.shape[0] > 0:
+            a_weight[slot, r] = weight[i]
         _copy(indices, first, a_indices[slot], k, length)
         _copy(mantissa, first, a_mantissa[slot], k, length)
         _copy(exponent, first, a_exponent[slot], k, length)

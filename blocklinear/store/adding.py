@@ -15,6 +15,7 @@ from blocklinear.store.intake import Batch, Paths, expected_bytes, read_batch
 from blocklinear.store.manifest import BlockRecord, Manifest, digest_name
 from blocklinear.store.merging import bins, merge, usual_bytes
 from blocklinear.store.store import BlockStore
+from blocklinear.store.weighing import with_labels
 from blocklinear.store.writer import make_plan
 from blocklinear.text import digest_of
 
@@ -49,7 +50,8 @@ def add(
     InputError
         If the text is malformed or holds no rows.
     MismatchError
-        If the store has one of the inputs already, or another index base.
+        If the store has one of the inputs already, or another index base; if its rows have weights
+        and these have none, or the other way round.
     UsageError
         If there is a batch of that name.
     BusyError
@@ -131,7 +133,10 @@ def _merged(
 def _relabelled(blocks: list[BlockRecord], labels: list[float] | None) -> list[BlockRecord]:
     """Return blocks with their counts in a label table that has grown, or is given up."""
     n = 0 if labels is None else len(labels)
-    return [replace(b, label_counts=(b.label_counts + [0] * n)[:n]) for b in blocks]
+    return [
+        replace(b, label_counts=(b.label_counts + [0] * n)[:n], weights=with_labels(b.weights, n))
+        for b in blocks
+    ]
 
 
 def _batch_name(manifest: Manifest, asked: str | None) -> str:
@@ -148,6 +153,15 @@ def _batch_name(manifest: Manifest, asked: str | None) -> str:
 def _split_options(manifest: Manifest, options: AddOptions, sha256: bool) -> SplitOptions:
     """Return the options that the store was made with, and those of reading."""
     text = replace(options.text, record_sha256=options.text.record_sha256 or sha256)
+    if manifest.weighted and options.weights is None:
+        raise MismatchError(
+            "the rows of the store have weights", "give those of the new rows as --weights"
+        )
+    if options.weights is not None and not manifest.weighted:
+        raise MismatchError(
+            "the rows of the store have no weights",
+            "leave out --weights, or split all rows again with --weights",
+        )
     _refuse_other("number of hash bits", manifest.hash_bits, text.hash_bits or manifest.hash_bits)
     if not manifest.hash_bits and text.index_base != "auto":
         _refuse_other("index base", manifest.index_base, text.index_base)
@@ -159,6 +173,7 @@ def _split_options(manifest: Manifest, options: AddOptions, sha256: bool) -> Spl
         dtype=manifest.dtype,
         compression=manifest.compression,
         normalize=manifest.normalize,
+        weights=options.weights,
     )
 
 

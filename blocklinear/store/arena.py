@@ -15,6 +15,9 @@ ROW_BYTES = 8 + 8 + 8 + 1
 ENTRIES_PER_ROW = 8
 """A slot has room for one row per so many entries; shorter rows fill it by their number."""
 SLOT_ENTRY_BYTES = ENTRY_BYTES + ROW_BYTES / ENTRIES_PER_ROW
+WEIGHT_ENTRY_BYTES = 8 / ENTRIES_PER_ROW
+"""What an entry takes more where rows have weights."""
+_NONE = np.empty(0)
 
 
 class Arena:
@@ -28,9 +31,11 @@ class Arena:
         Slots that may be away, being encoded, at a time.
     entries : int
         Room of a slot.
+    weighted : bool
+        Whether rows have weights.
     """
 
-    def __init__(self, blocks: int, spare: int, entries: int) -> None:
+    def __init__(self, blocks: int, spare: int, entries: int, weighted: bool = False) -> None:
         n, rows = blocks + spare, max(entries // ENTRIES_PER_ROW, 1)
         self.entries = entries
         self._slots = np.arange(blocks)
@@ -44,7 +49,9 @@ class Arena:
             np.empty((n, entries), np.uint32),
             np.empty((n, entries), np.int64),
             np.empty((n, entries), np.uint8),
+            np.empty((n, rows if weighted else 0)),
         )
+        self._weighted = weighted
 
     def append(
         self, rows: Rows, first_row: int, block: NDArray[np.int64], start: int, stop: int
@@ -61,9 +68,10 @@ class Arena:
         start, stop : int
         """
         labels, decimals = rows.label_decimals, rows.decimals
+        weights = rows.weights if rows.weights is not None else _NONE
         position: int = routing.scatter(
             start, stop, block, first_row, rows.indptr, rows.indices, decimals.mantissa,
-            decimals.exponent, labels.mantissa, labels.exponent, self._slots, *self._fill,
+            decimals.exponent, labels.mantissa, labels.exponent, weights, self._slots, *self._fill,
             *self._arrays,
         )  # fmt: skip
         return position
@@ -77,8 +85,8 @@ class Arena:
         if n_rows == 0:
             return None
         slot = int(self._slots[b])
-        sizes = (n_rows,) * 4 + (nnz,) * 3
-        parts = [array[slot, :n] for array, n in zip(self._arrays, sizes, strict=True)]
+        sizes = (n_rows,) * 4 + (nnz,) * 3 + (n_rows,) * self._weighted
+        parts = [array[slot, :n] for array, n in zip(self._arrays, sizes, strict=False)]
         self._slots[b] = self._free.popleft()
         self._fill[0][b] = self._fill[1][b] = 0
         return slot, Chunk(*parts)

@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from blocklinear.errors import BlocklinearError, storage_errors
+from blocklinear.errors import BlocklinearError, MismatchError, storage_errors
 from blocklinear.events import Listener, Warned, ignore
 from blocklinear.options import SplitOptions
 from blocklinear.store.manifest import digest_name
@@ -23,6 +23,8 @@ def store_of(
 
     Raises
     ------
+    MismatchError
+        If that store was made with weights of rows, which the text does not have.
     BlocklinearError
         What `BlockStore.open` or `split` raise.
     """
@@ -44,6 +46,11 @@ def _made_from(store: Path, source: Path) -> bool:
         manifest = BlockStore.open(store).manifest
     except BlocklinearError:
         return False
+    if manifest.weighted:
+        raise MismatchError(
+            f"{store}: its rows have weights, those of {source.name} have none",
+            f"name {store.name} to train with weights, or remove it",
+        )
     sources: list[dict[str, Any]] = [s for batch in manifest.batches for s in batch["sources"]]
     if len(sources) != 1 or sources[0]["rows"] != manifest.n_rows:  # or blocks were removed
         return False

@@ -3,7 +3,7 @@ r"""The block file: immutable, every byte of it under a checksum.
 Layout, all integers little-endian::
 
     header    32 bytes    magic "BLKBLOCK", u32 version, u32 block number, u64 0, u32 0, CRC-32
-    chunk ...             see `store.codec`
+    chunk ...             see `store.layout`
     table     28 bytes a chunk: u64 offset, u32 bytes, u32 rows, u32 nnz, u64 XXH64 of the chunk
     trailer   20 bytes    u32 chunks, u32 CRC-32 of the table, magic "BLKEND\0\0", CRC-32 of these
 

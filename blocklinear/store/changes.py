@@ -24,6 +24,7 @@ from blocklinear.store.files import (
 )
 from blocklinear.store.manifest import Manifest
 from blocklinear.store.store import BlockStore
+from blocklinear.store.weighing import without_labels
 
 AnyStore = BlockStore | str | os.PathLike[str]
 _BLOCK = re.compile(r"(?:b?0*)([0-9]{1,8})(?:\.blk)?")
@@ -191,7 +192,14 @@ def forget(store: BlockStore, followed: set[str]) -> BlockStore:
     if labels is not None:
         used = [k for k, count in enumerate(m.label_counts) if count]
         labels = [labels[k] for k in used]
-        blocks = [replace(b, label_counts=[b.label_counts[k] for k in used]) for b in blocks]
+        blocks = [
+            replace(
+                b,
+                label_counts=[b.label_counts[k] for k in used],
+                weights=without_labels(b.weights, used),
+            )
+            for b in blocks
+        ]
     if (m.removed, m.moved, m.labels) == ([], moved, labels):
         return store
     return commit(store, blocks=blocks, labels=labels, removed=[], moved=moved)

@@ -4,7 +4,7 @@ import re
 import struct
 import threading
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import zstandard
@@ -40,6 +40,7 @@ class Chunk:
     label_mantissa, label_exponent : int64[n_rows], uint8[n_rows]
     indices : uint32[nnz]     as written, strictly increasing in each row
     mantissa, exponent : int64[nnz], uint8[nnz]
+    weights : float64[n_rows] or None
     """
 
     row_numbers: NDArray[np.int64]
@@ -49,6 +50,7 @@ class Chunk:
     indices: NDArray[np.uint32]
     mantissa: NDArray[np.int64]
     exponent: NDArray[np.uint8]
+    weights: NDArray[np.float64] | None = None
 
 
 def compression_level(name: str) -> int | None:
@@ -158,17 +160,26 @@ def encode(chunk: Chunk, level: int | None) -> bytes:
     per_row, widths = _rows(chunk, row_gaps, labels, (length_bits, row_gap_bits))
     planes, bits = _entries(chunk, gaps, gap_bits, values)
     frames: list[bytes | memoryview] = [per_row, *planes]
+    if chunk.weights is not None:
+        frames.append(np.ascontiguousarray(_bytes_of(chunk.weights).T).data.cast("B"))
     if level is not None:
         compressor = _compressor(level)
         frames[0] = _smaller(per_row, compressor)
         for k, plane in enumerate(planes, 1):
             frames[k] = _smaller(plane, compressor, len(chunk.indices))
+        if chunk.weights is not None:
+            frames[-1] = _smaller(frames[-1], compressor)
     layout = Layout(
         len(chunk.lengths), len(chunk.indices), len(values.doubles), len(labels.doubles),
         int(chunk.row_numbers[0]), tuple(widths), tuple(bits), values.folded, labels.folded,
-        bytes(values.exponents), tuple(map(len, frames)),
+        chunk.weights is not None, bytes(values.exponents), tuple(map(len, frames)),
     )  # fmt: skip
     return b"".join((bytes(layout), *frames))
+
+
+def _bytes_of(weights: NDArray[np.float64]) -> NDArray[np.uint8]:
+    """Return the bytes of each number, uint8[n, 8], the lowest first."""
+    return weights.astype("<f8").view(np.uint8).reshape(-1, 8)
 
 
 def _compressor(level: int) -> zstandard.ZstdCompressor:
@@ -205,6 +216,7 @@ class Target:
     values : float64[nnz] or float32[nnz]
     labels, sq_norm : float64[n_rows]
     row_numbers : int64[n_rows]
+    weights : float64[n_rows], or float64[0] where rows have none
     """
 
     first: int
@@ -214,6 +226,7 @@ class Target:
     labels: NDArray[np.float64]
     sq_norm: NDArray[np.float64]
     row_numbers: NDArray[np.int64]
+    weights: NDArray[np.float64] = field(default_factory=lambda: np.empty(0))
 
 
 class _Frames:
@@ -266,6 +279,8 @@ def decode(
     """
     n, nnz = len(target.labels), len(target.indices)
     layout = Layout.read(data, n, nnz)
+    if layout.weighted != (len(target.weights) > 0):
+        raise DamagedError("its rows have weights and the store has none, or the other way round")
     frames = _Frames(data, layout)
     lengths = _decode_rows(frames, layout, target, nnz)
     planes = frames.planes(layout.bits[0], nnz, spare=1)
@@ -275,6 +290,8 @@ def decode(
     ):  # fmt: skip
         raise DamagedError(f"an index is not below {n_features + index_base}")
     _decode_values(frames, layout, target.values)
+    if layout.weighted:
+        _decode_weights(frames, target.weights)
     if normalized:
         scaling.normalize_rows(lengths, target.values, target.sq_norm)
     else:
@@ -295,6 +312,14 @@ def _decode_rows(frames: _Frames, layout: Layout, target: Target, nnz: int) -> N
     if wrong:
         raise DamagedError(_WRONG_ROWS[wrong])
     return lengths
+
+
+def _decode_weights(frames: _Frames, weights: NDArray[np.float64]) -> None:
+    planes = np.empty((8, len(weights)), np.uint8)
+    frames.put(planes.reshape(-1))
+    weights[:] = np.ascontiguousarray(planes.T).view("<f8")[:, 0]
+    if not ((weights >= 0.0) & (weights < np.inf)).all():
+        raise DamagedError("a weight is impossible")
 
 
 def _decode_values(frames: _Frames, layout: Layout, values: NDArray[np.floating]) -> None:

@@ -39,6 +39,7 @@ class Group:
     labels, sq_norm : float64[n_rows]   label as written; x_i' x_i
     row_numbers : int64[n_rows]         number of the row in the store
     bytes_read : int          from disk
+    weights : float64[n_rows] or None   of the rows, where they have any
     """
 
     blocks: tuple[int, ...]
@@ -50,6 +51,7 @@ class Group:
     sq_norm: NDArray[np.float64]
     row_numbers: NDArray[np.int64]
     bytes_read: int
+    weights: NDArray[np.float64] | None = None
 
     @property
     def n_rows(self) -> int:
@@ -59,7 +61,7 @@ class Group:
 
 @dataclass(frozen=True)
 class _Pinned:
-    """A decoded block kept in memory; `indptr` counts from 0."""
+    """A decoded block kept in memory; `indptr` counts from 0, `weights` may be float64[0]."""
 
     indptr: NDArray[np.int64]
     indices: NDArray[np.uint32]
@@ -67,6 +69,7 @@ class _Pinned:
     labels: NDArray[np.float64]
     sq_norm: NDArray[np.float64]
     row_numbers: NDArray[np.int64]
+    weights: NDArray[np.float64]
 
 
 class Pins:
@@ -110,14 +113,15 @@ class Pins:
 
 
 class GroupBuffer:
-    """Memory for one group of at most `rows` rows and `nnz` entries."""
+    """Memory for one group of at most `rows` rows, with weights or not, and `nnz` entries."""
 
-    def __init__(self, rows: int, nnz: int, dtype: str) -> None:
+    def __init__(self, rows: int, nnz: int, dtype: str, weighted: bool = False) -> None:
         self._indptr = np.zeros(rows + 1, np.int64)
         self._indices = np.empty(nnz, np.uint32)
         self._values = np.empty(nnz, dtype)
         self._labels, self._sq_norm = np.empty(rows), np.empty(rows)
         self._row_numbers = np.empty(rows, np.int64)
+        self._weights = np.empty(rows if weighted else 0)
 
     def load(
         self,
@@ -173,6 +177,7 @@ class GroupBuffer:
             sq_norm=self._sq_norm[:n],
             row_numbers=self._row_numbers[:n],
             bytes_read=bytes_read,
+            weights=self._weights[:n] if manifest.weighted else None,
         )
 
     def _block_at(self, record: BlockRecord, row: int, entry: int) -> _Pinned:
@@ -184,6 +189,7 @@ class GroupBuffer:
             self._labels[rows],
             self._sq_norm[rows],
             self._row_numbers[rows],
+            self._weights[rows],
         )
 
     def _copy_block(self, pinned: _Pinned, row: int, entry: int) -> None:
@@ -195,6 +201,7 @@ class GroupBuffer:
         self._labels[rows] = pinned.labels
         self._sq_norm[rows] = pinned.sq_norm
         self._row_numbers[rows] = pinned.row_numbers
+        self._weights[rows] = pinned.weights
 
     def _load_block(
         self,
@@ -218,6 +225,7 @@ class GroupBuffer:
                 self._labels[rows],
                 self._sq_norm[rows],
                 self._row_numbers[rows],
+                self._weights[rows],
             )
             try:
                 codec.decode(

@@ -1,5 +1,6 @@
 """Text to blocks that no manifest names yet: what `split` and `add` have in common."""
 
+import contextlib
 import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -7,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Any, Self
 
-from blocklinear.errors import InputError, InputFormatError, storage_errors
+from blocklinear.errors import InputError, InputFormatError, UsageError, storage_errors
 from blocklinear.events import Listener, SplitProgress, Warned
 from blocklinear.memory import WEIGHT_VECTORS, format_size
 from blocklinear.options import SplitOptions
@@ -15,7 +16,7 @@ from blocklinear.store.changes import skipped_name
 from blocklinear.store.files import sync_file
 from blocklinear.store.manifest import BlockRecord, today
 from blocklinear.store.writer import BatchWriter, Plan, decoded_bytes
-from blocklinear.text import RowReader, sample
+from blocklinear.text import RowReader, WeightReader, sample
 
 Paths = Sequence[str | os.PathLike[str]]
 
@@ -33,6 +34,7 @@ class Batch:
     next_row, next_block : int      numbers not used yet
     index_base : int
     sources : list[dict]
+    weights : dict or None    the file of weights, like a source
     """
 
     name: str
@@ -45,10 +47,12 @@ class Batch:
     next_block: int
     index_base: int
     sources: list[dict[str, Any]]
+    weights: dict[str, Any] | None
 
     def entry(self) -> dict[str, Any]:
         """Return what the manifest says of it, committed now."""
-        return {"name": self.name, "date": today(), "rows": self.n_rows, "sources": self.sources}
+        entry = {"name": self.name, "date": today(), "rows": self.n_rows, "sources": self.sources}
+        return entry if self.weights is None else entry | {"weights": [self.weights]}
 
 
 def read_batch(
@@ -92,12 +96,13 @@ def read_batch(
     """
     skipped = _SkippedLines(folder.with_name(skipped_name(name)))
     text = replace(options.text, max_features=options.text.feature_limit)
-    reader = RowReader(inputs, text, skipped.add, fleeting=True)
     with (
         skipped,
+        _weights_of(inputs, options) as weights,
         ThreadPoolExecutor(options.text.threads, "encode") as pool,
         BatchWriter(folder, name, plan, options, pool, first_row, first_block, labels) as writer,
     ):
+        reader = RowReader(inputs, text, skipped.add, fleeting=True, weights=weights)
         for rows in reader:
             writer.append(rows)
             listener(
@@ -112,6 +117,9 @@ def read_batch(
     n_features = max(writer.max_index - reader.index_base + 1, 0)
     _warn(reader, found_labels, skipped, listener)
     _warn_of_features(n_features, options, listener)
+    n_zeros = sum(block.weights.get("zeros", 0) for block in blocks)
+    if n_zeros:
+        listener(Warned(f"{n_zeros} rows have weight 0: they are stored, but not trained on"))
     return Batch(
         name=name,
         blocks=blocks,
@@ -123,7 +131,20 @@ def read_batch(
         next_block=writer.next_block,
         index_base=reader.index_base,
         sources=reader.provenance,
+        weights=None if weights is None else weights.provenance,
     )
+
+
+def _weights_of(
+    inputs: Paths, options: SplitOptions
+) -> contextlib.AbstractContextManager[WeightReader | None]:
+    """Open the file of weights, if there is one."""
+    if options.weights is None:
+        return contextlib.nullcontext()
+    path = os.fspath(options.weights)
+    if path == "-" and "-" in inputs:
+        raise UsageError("rows and weights cannot both come from standard input", "name a file")
+    return WeightReader(path, options.text)
 
 
 def expected_bytes(inputs: Paths, options: SplitOptions) -> float | None:

@@ -9,7 +9,8 @@ Layout, all integers little-endian::
     first_row        u64       number of the first row
     widths           3 x u8    planes of row lengths, row gaps, label mantissas
     bits             3 x u8    bits of a gap, of a mantissa, of the code of an exponent
-    flags            u8        bit 0 mantissas folded by zigzag, bit 1 label mantissas likewise
+    flags            u8        bit 0 mantissas folded by zigzag, bit 1 label mantissas likewise,
+                               bit 2 rows have weights
     exponents        u8        how many different exponents the entries have
     frames           u16       number of frames that follow
     exponent         u8 each   the exponents that the codes 0, 1, ... mean, increasing; 255: float64
@@ -21,6 +22,9 @@ numbers (number - previous - 1, 0 for the first); label mantissas; label exponen
 label doubles (float64). Each further frame is one plane: of index gaps (`kernels.codec.gaps_of`),
 of mantissas, of doubles (eight, if there are any), and of the codes of exponents. The last plane of
 each of these holds bits % 8 bits of a number, which are 1, 2 or 4 (`kernels.codec.pack`).
+
+Where rows have weights, one more frame comes last: the weights, float64, their eight planes one
+after the other. All chunks of a store have it, or none has.
 
 A number is ``mantissa / 10**exponent``; its text gave both, and the division rounds to exactly the
 double that the text denotes. zstd is used where a sample promises that it saves enough: the digits
@@ -65,6 +69,7 @@ class Layout:
     widths : (int, int, int)  planes of row lengths, row gaps, label mantissas
     bits : (int, int, int)    of a gap, of a mantissa, of the code of an exponent
     folded, label_folded : bool         whether mantissas went through zigzag
+    weighted : bool           whether rows have weights
     exponents : bytes         what the codes mean
     frame_bytes : tuple[int, ...]       length of each frame
     """
@@ -78,14 +83,16 @@ class Layout:
     bits: tuple[int, ...]
     folded: bool
     label_folded: bool
+    weighted: bool
     exponents: bytes
     frame_bytes: tuple[int, ...]
 
     def __bytes__(self) -> bytes:
         header = _HEADER.pack(
             MAGIC, self.rows, self.nnz, self.doubles, self.label_doubles, self.first_row,
-            *self.widths, *self.bits, self.folded | self.label_folded << 1, len(self.exponents),
-            len(self.frame_bytes),
+            *self.widths, *self.bits,
+            self.folded | self.label_folded << 1 | self.weighted << 2,
+            len(self.exponents), len(self.frame_bytes),
         )  # fmt: skip
         return (
             header + self.exponents + struct.pack(f"<{len(self.frame_bytes)}I", *self.frame_bytes)
@@ -107,7 +114,8 @@ class Layout:
         """
         magic, rows, entries, doubles, label_doubles, first_row, *sizes = _HEADER.unpack_from(data)
         widths, bits, (flags, n_exponents, n_frames) = sizes[:3], sizes[3:6], sizes[6:]
-        expected = 1 + sum((b + 7) // 8 for b in bits) + 8 * (doubles > 0)
+        weighted = bool(flags & 4)
+        expected = 1 + sum((b + 7) // 8 for b in bits) + 8 * (doubles > 0) + weighted
         if (magic, rows, entries) != (MAGIC, n, nnz) or n_frames != expected:
             raise DamagedError("the chunk header does not fit the table")
         possible = bits[0] <= 32 and bits[1] <= 64 and bits[2] <= 8
@@ -120,7 +128,7 @@ class Layout:
             raise DamagedError("a value is impossible")
         layout = cls(
             n, nnz, doubles, label_doubles, first_row, tuple(widths), tuple(bits), bool(flags & 1),
-            bool(flags & 2), exponents,
+            bool(flags & 2), weighted, exponents,
             struct.unpack_from(f"<{n_frames}I", data, _HEADER.size + n_exponents),
         )  # fmt: skip
         if layout.start + sum(layout.frame_bytes) != len(data):

@@ -10,6 +10,7 @@ import json
 import os
 import re
 import time
+from collections.abc import Collection
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, Self, get_origin
@@ -17,8 +18,13 @@ from typing import Any, Self, get_origin
 from blocklinear import __version__
 from blocklinear.errors import DamagedError, MismatchError, storage_errors
 from blocklinear.store.files import atomic_write
+from blocklinear.store.weighing import Weighed, together
+from blocklinear.store.weighing import check as check_weighed
 
-FORMAT = 1
+FORMAT = 2
+"""The newest: of stores whose rows have weights. Others are of format 1, and read by versions that
+do not know weights."""
+_WEIGHTED = 2
 NAME = "manifest.json"
 MAX_BYTES = 1 << 28
 MAX_LABELS = 10_000
@@ -43,6 +49,7 @@ class BlockRecord:
     table : str               CRC-32 of its chunk table, which holds the CRC-32 of every chunk (hex)
     sha256 : str              of the whole file but its chunks, which have checksums in the table
     label_counts : list[int]  rows per label of the store's label table; empty without a table
+    weights : dict            of its rows, see `store.weighing`; empty, and not written, in format 1
     """
 
     name: str
@@ -54,6 +61,7 @@ class BlockRecord:
     table: str
     sha256: str
     label_counts: list[int]
+    weights: Weighed = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -62,7 +70,7 @@ class Manifest:
 
     Attributes
     ----------
-    format : int              format version
+    format : int              format version: 2 if rows have weights, else 1
     generation : int          commits so far
     written_by : str          version that wrote it
     seed : int                of the random assignment
@@ -79,7 +87,8 @@ class Manifest:
                               since the last `gc` included; None when there are, or were, too many
     batches : list[dict]      name, date (UTC, of its commit), rows, sources (path, size, mtime_ns,
                               xxh64, sha256, rows, lines, ...; as they were read). sha256 is null
-                              unless asked for; sources read by 0.1.0 have no xxh64 but always it
+                              unless asked for; sources read by 0.1.0 have no xxh64 but always it.
+                              In format 2, weights: the files of weights, with size and digests too
     blocks : list[BlockRecord]
     removed : list[BlockRecord]     blocks whose rows were removed; their files stay until `gc`
     moved : dict[str, list]   where the rows of a block went that was merged into another one:
@@ -113,6 +122,20 @@ class Manifest:
         columns = zip(*(block.label_counts for block in self.blocks), strict=True)
         return [sum(column) for column in columns]
 
+    @property
+    def weighted(self) -> bool:
+        """Whether rows have weights."""
+        return self.format >= _WEIGHTED
+
+    @property
+    def weights(self) -> Weighed:
+        """What there is to say of the weights of all rows; where they have none, each weighs 1."""
+        if self.weighted:
+            return together(block.weights for block in self.blocks)
+        sums = [float(count) for count in self.label_counts]
+        total = float(self.n_rows)
+        return {"zeros": 0, "least": 1.0, "largest": 1.0, "total": total, "sums": sums}
+
     def total(self, count: str) -> int:
         """Return a count of the sources, as ``sorted_rows``, added up."""
         return sum(source.get(count, 0) for b in self.batches for source in b["sources"])
@@ -124,7 +147,10 @@ class Manifest:
 
     def save(self, folder: Path) -> None:
         """Commit: make this the manifest of the store in `folder`, durably."""
-        body = _canonical(asdict(self))
+        content = asdict(self)
+        for block in (*content["blocks"], *content["removed"]) if not self.weighted else ():
+            del block["weights"]  # as versions that do not know it wrote
+        body = _canonical(content)
         checksum = hashlib.sha256(body).hexdigest()
         with atomic_write(folder / NAME) as stream:
             stream.write(b'{"checksum":"%s","manifest":%s}\n' % (checksum.encode(), body))
@@ -156,8 +182,9 @@ class Manifest:
                     "use that version or a newer one",
                 )
             manifest = cls(**_fields(cls, inner))
+            absent = () if manifest.weighted else ("weights",)
             records = {
-                kind: [BlockRecord(**_fields(BlockRecord, block)) for block in inner[kind]]
+                kind: [BlockRecord(**_fields(BlockRecord, block, absent)) for block in inner[kind]]
                 for kind in ("blocks", "removed")
             }
             manifest = cls(**{**vars(manifest), **records})
@@ -173,6 +200,7 @@ class Manifest:
         self._check_counts()
         self._check_labels()
         self._check_batches()
+        self._check_weights()
         self._check_names()
         if self.n_rows != sum(b.rows for b in self.blocks):
             raise ValueError("the rows of the blocks do not add up")
@@ -221,14 +249,22 @@ class Manifest:
             if labels and sum(block.label_counts) != block.rows:
                 raise ValueError("the label counts do not add up")
 
+    def _check_weights(self) -> None:
+        for block in (*self.blocks, *self.removed):
+            if self.weighted:
+                check_weighed(block.weights, block.rows, len(self.labels or ()))
+            elif block.weights:
+                raise ValueError("rows have weights in a format that knows none")
+
     def _check_batches(self) -> None:
         rows = {}
         for batch in self.batches:
-            if set(batch) != {"name", "date", "rows", "sources"}:
+            if set(batch) != {"name", "date", "rows", "sources", *["weights"] * self.weighted}:
                 raise ValueError("the fields of a batch are not those of this format")
             if [type(batch[name]) for name in ("name", "date", "rows")] != [str, str, int]:
                 raise ValueError("a batch has no name, no date, or no number of rows")
-            if not all(type(source["path"]) is str for source in batch["sources"]):
+            sources = [*batch["sources"], *batch.get("weights", ())]
+            if not all(type(source["path"]) is str for source in sources):
                 raise ValueError("a source has no path")
             rows[batch["name"]] = 0
         for block in self.blocks:
@@ -270,9 +306,9 @@ def _read(path: Path) -> bytes:
         return path.read_bytes()
 
 
-def _fields(cls: type, content: Any) -> dict[str, Any]:
+def _fields(cls: type, content: Any, absent: Collection[str] = ()) -> dict[str, Any]:
     """Return `content` as keyword arguments of the dataclass `cls`; ValueError if they differ."""
-    kinds = {f.name: f.type for f in fields(cls)}
+    kinds = {f.name: f.type for f in fields(cls) if f.name not in absent}
     if not isinstance(content, dict) or set(content) != set(kinds):
         raise ValueError("its fields are not those of this format")
     for name, declared in kinds.items():

@@ -23,6 +23,7 @@ from blocklinear.store.changes import AnyStore, changing, commit, new_blocks
 from blocklinear.store.files import sync_directory
 from blocklinear.store.manifest import BlockRecord, Manifest
 from blocklinear.store.store import BlockStore
+from blocklinear.store.weighing import together
 from blocklinear.store.writer import CHUNK_ENTRIES, MIN_BLOCK_BYTES, decoded_bytes
 
 _POWERS = np.array([10.0**k for k in range(23)])
@@ -123,6 +124,8 @@ def _one_batch(manifest: Manifest, name: str, parts: Sequence[str]) -> Manifest:
         "rows": sum(batch["rows"] for batch in chosen),
         "sources": [source for batch in chosen for source in batch["sources"]],
     }
+    if manifest.weighted:
+        one["weights"] = [file for batch in chosen for file in batch["weights"]]
     batches = [one if b is chosen[0] else b for b in manifest.batches if b not in chosen[1:]]
     blocks = [replace(b, batch=name) if b.batch in parts else b for b in manifest.blocks]
     return replace(manifest, batches=batches, blocks=blocks)
@@ -191,18 +194,23 @@ def merge(
         record,
         max_index=max(block.max_index for block in records),
         label_counts=[sum(column) for column in counts],
+        weights=together(block.weights for block in records),
     )
 
 
 @dataclass(frozen=True)
 class _Rows:
-    """Rows of a block, decoded: indices as written, values and labels as doubles."""
+    """Rows of a block, decoded: indices as written, values and labels as doubles.
+
+    There are no weights where rows have none.
+    """
 
     numbers: NDArray[np.int64]
     indptr: NDArray[np.int64]
     labels: NDArray[np.float64]
     indices: NDArray[np.uint32]
     values: NDArray[np.float64]
+    weights: NDArray[np.float64]
 
     @classmethod
     def joined(cls, parts: "Sequence[_Rows]") -> "_Rows":
@@ -214,6 +222,7 @@ class _Rows:
             np.concatenate([part.labels for part in parts]),
             np.concatenate([part.indices for part in parts]),
             np.concatenate([part.values for part in parts]),
+            np.concatenate([part.weights for part in parts]),
         )
 
     def by_number(self) -> "_Rows":
@@ -223,7 +232,7 @@ class _Rows:
         entries = np.repeat(self.indptr[:-1][order] - indptr[:-1], lengths) + np.arange(indptr[-1])
         return _Rows(
             self.numbers[order], indptr, self.labels[order], self.indices[entries],
-            self.values[entries],
+            self.values[entries], self.weights[order] if len(self.weights) else self.weights,
         )  # fmt: skip
 
     def chunks(self) -> Iterable[codec.Chunk]:
@@ -246,6 +255,7 @@ class _Rows:
             *_decimals(labels),
             self.indices[entries].copy(),
             *_decimals(values),
+            self.weights[first:stop] if len(self.weights) else None,
         )
 
 
@@ -263,18 +273,19 @@ def read_block(block: BlockFile, manifest: Manifest) -> _Rows:
 
 def _none() -> _Rows:
     empty = np.zeros(0)
-    return _Rows(empty.astype(int), np.zeros(1, int), empty, empty.astype(np.uint32), empty)
+    return _Rows(empty.astype(int), np.zeros(1, int), empty, empty.astype(np.uint32), empty, empty)
 
 
 def _decoded(block: BlockFile, chunk: StoredChunk, manifest: Manifest) -> _Rows:
     n, nnz, base = chunk.rows, chunk.nnz, manifest.index_base
     rows = _Rows(
         np.empty(n, np.int64), np.zeros(n + 1, np.int64), np.empty(n),
-        np.empty(nnz, np.uint32), np.empty(nnz),
+        np.empty(nnz, np.uint32), np.empty(nnz), np.empty(n if manifest.weighted else 0),
     )  # fmt: skip
     target = codec.Target(
-        0, rows.indptr[1:], rows.indices, rows.values, rows.labels, np.empty(n), rows.numbers
-    )
+        0, rows.indptr[1:], rows.indices, rows.values, rows.labels, np.empty(n), rows.numbers,
+        rows.weights,
+    )  # fmt: skip
     try:
         codec.decode(chunk.data, target, manifest.n_features, base)
     except (DamagedError, ValueError, *codec.DECODING_ERRORS) as error:

@@ -46,8 +46,8 @@ class GroupLoader:
         rows = sum(sorted((b.rows for b in blocks), reverse=True)[:group])
         nnz = sum(sorted((b.nnz for b in blocks), reverse=True)[:group])
         n_buffers = 1 if group >= len(blocks) else 2
-        dtype = store.manifest.dtype
-        self._buffers = [GroupBuffer(rows, nnz, dtype) for _ in range(n_buffers)]
+        kind = store.manifest.dtype, store.manifest.weighted
+        self._buffers = [GroupBuffer(rows, nnz, *kind) for _ in range(n_buffers)]
         self._kept: Group | None = None
         self.pins = Pins(pin_bytes if n_buffers == 2 else 0)
         self._ahead = ThreadPoolExecutor(1, "load")

@@ -110,7 +110,7 @@ def _write(inputs: Paths, staging: Path, options: SplitOptions, listener: Listen
     batch = read_batch(inputs, blocks_folder, "b1", plan, options, listener)
     sync_directory(blocks_folder)
     Manifest(
-        format=manifests.FORMAT,
+        format=1 if options.weights is None else 2,
         generation=1,
         written_by=__version__,
         seed=options.seed,

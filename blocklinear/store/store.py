@@ -13,6 +13,7 @@ import numpy as np
 from blocklinear.errors import BusyError, DamagedError, MismatchError, StorageError, shown
 from blocklinear.memory import format_size
 from blocklinear.store.manifest import Manifest
+from blocklinear.store.weighing import agree, weigh_labels
 
 
 @dataclass
@@ -86,6 +87,7 @@ class BlockStore:
             "blocks": len(m.blocks),
             "bytes": sum(block.bytes for block in m.blocks),
             "labels": _labels(m.labels, m.label_counts),
+            "weights": _weights(m),
             "batches": self.batches(),
             "removed_blocks": len(m.removed),
             "removed_bytes": sum(block.bytes for block in m.removed),
@@ -128,8 +130,17 @@ class BlockStore:
             lines.append("labels: too many to list (regression)")
         else:
             lines.append(f"labels: {counted_labels(_labels(m.labels, m.label_counts), 20)}")
+        if m.weighted:
+            w = m.weights
+            lines.append(
+                f"weights of rows: {w['least']:g} to {w['largest']:g}, {w['total']:g} in all"
+                + (f"; {w['zeros']} rows have weight 0" if w["zeros"] else "")
+            )
         for batch in m.batches:
             sources = ", ".join(str(source["path"]) for source in batch["sources"])
+            if m.weighted:
+                files = ", ".join(str(file["path"]) for file in batch["weights"])
+                sources += f" with weights from {files}"
             lines.append(
                 f"batch {batch['name']}: {batch['rows']} rows from {sources}, {batch['date']}"
             )
@@ -171,11 +182,15 @@ class BlockStore:
             for position, record in enumerate(m.blocks):
                 try:
                     BlockFile(self.blocks_folder, record).check_digest()
-                    buffer = GroupBuffer(record.rows, record.nnz, m.dtype)
+                    buffer = GroupBuffer(record.rows, record.nnz, m.dtype, m.weighted)
                     group = buffer.load(self.blocks_folder, m, [position], pool)
                     counts = [int(np.count_nonzero(group.labels == label)) for label in labels]
                     if counts != record.label_counts:
                         raise DamagedError(f"{record.name}: its labels are not those counted")
+                    if group.weights is not None and not agree(
+                        weigh_labels(group.weights, group.labels, labels.tolist()), record.weights
+                    ):
+                        raise DamagedError(f"{record.name}: its weights are not those added up")
                 except (DamagedError, StorageError) as error:
                     report.faults.append(str(error))
                     continue
@@ -205,6 +220,13 @@ def _labels(labels: list[float] | None, counts: list[int]) -> list[dict[str, Any
         return None
     counted = zip(labels, counts, strict=True)
     return [{"label": label, "rows": count} for label, count in counted if count]
+
+
+def _weights(manifest: Manifest) -> dict[str, Any] | None:
+    """Return what ``info --json`` says of the weights of rows; None if they have none."""
+    if not manifest.weighted:
+        return None
+    return {name: value for name, value in manifest.weights.items() if name != "sums"}
 
 
 def counted_labels(labels: list[dict[str, Any]] | None, most: int) -> str:

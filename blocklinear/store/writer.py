@@ -26,9 +26,10 @@ from blocklinear.kernels import routing
 from blocklinear.memory import PROCESS_BYTES, format_size
 from blocklinear.options import SplitOptions
 from blocklinear.store import codec
-from blocklinear.store.arena import SLOT_ENTRY_BYTES, Arena
+from blocklinear.store.arena import SLOT_ENTRY_BYTES, WEIGHT_ENTRY_BYTES, Arena
 from blocklinear.store.blocks import BlockWriter, checksum_of
 from blocklinear.store.manifest import MAX_LABELS, BlockRecord
+from blocklinear.store.weighing import Weighed, together, weigh
 from blocklinear.text import Decimals, Rows
 
 ENTRY_BYTES, ROW_BYTES = 12, 48
@@ -38,6 +39,9 @@ CHUNK_ENTRIES, GOOD_CHUNK_ENTRIES, MIN_CHUNK_ENTRIES = 100_000, 90_000, 2_000
 ARENA_SHARE = 0.4
 """Of what the process leaves of the budget; slabs and their rows take up to a quarter of it all."""
 FEW_LABELS = 4
+Tally = dict[float, tuple[int, float]]
+"""For each label its rows, and the sum of their weights, 0 if they have none."""
+_NO_ROWS = (0, 0.0)
 SPARE_SLOTS = 8
 """Chunks that may be encoded or wait for the disk at a time."""
 
@@ -80,7 +84,8 @@ def make_plan(
         If so many blocks are asked for in the order of an input of unknown size.
     """
     spare = max(options.text.memory_bytes - PROCESS_BYTES, 0)
-    arena_entries = ARENA_SHARE * spare / SLOT_ENTRY_BYTES
+    slot_entry_bytes = SLOT_ENTRY_BYTES + (WEIGHT_ENTRY_BYTES if options.weights else 0)
+    arena_entries = ARENA_SHARE * spare / slot_entry_bytes
     visit_bytes = spare / 2
     if block_bytes is None:
         block_bytes = min(max(visit_bytes / 10, MIN_BLOCK_BYTES), MAX_BLOCK_BYTES)
@@ -110,7 +115,7 @@ def make_plan(
     slots = open_blocks + SPARE_SLOTS
     chunk_entries = min(CHUNK_ENTRIES, int(arena_entries / slots))
     if chunk_entries < MIN_CHUNK_ENTRIES:
-        needed = int(MIN_CHUNK_ENTRIES * SLOT_ENTRY_BYTES * slots / ARENA_SHARE) + PROCESS_BYTES
+        needed = int(MIN_CHUNK_ENTRIES * slot_entry_bytes * slots / ARENA_SHARE) + PROCESS_BYTES
         raise MemoryBudgetError(
             f"{open_blocks} open blocks do not fit in {format_size(options.text.memory_bytes)}",
             f"give --memory {format_size(needed)} or more, or fewer --blocks",
@@ -125,27 +130,38 @@ class _Encoded:
     rows: int
     nnz: int
     max_index: int
-    tally: dict[float, int]
+    tally: Tally
+    weighed: Weighed
 
 
 def _encode(chunk: codec.Chunk, level: int | None) -> _Encoded:
     n, nnz = len(chunk.lengths), len(chunk.indices)
-    tally = _tally(Decimals(chunk.label_mantissa, chunk.label_exponent).to_doubles())
+    labels = Decimals(chunk.label_mantissa, chunk.label_exponent).to_doubles()
+    tally, weighed = _tally(labels, chunk.weights), {}
+    if chunk.weights is not None:
+        weighed = weigh(chunk.weights)
     last = np.cumsum(chunk.lengths)[chunk.lengths > 0] - 1  # of each row, and its largest
     max_index = int(chunk.indices[last].max()) if nnz else -1
     data = codec.encode(chunk, level)
-    return _Encoded(data, checksum_of(data), n, nnz, max_index, tally)
+    return _Encoded(data, checksum_of(data), n, nnz, max_index, tally, weighed)
 
 
-def _tally(values: NDArray[np.float64]) -> dict[float, int]:
+def _tally(values: NDArray[np.float64], weights: NDArray[np.float64] | None) -> Tally:
     """Return how often each value occurs; sorting would take longer where they are few."""
-    tally: dict[float, int] = {}
+    tally: Tally = {}
     while len(values) and len(tally) < FEW_LABELS:
-        same = values == values[0]
-        tally[float(values[0])] = int(np.count_nonzero(same))
-        values = values[~same]
-    labels, counts = np.unique(values, return_counts=True) if len(values) else (values, values)
-    return tally | dict(zip(labels.tolist(), counts.tolist(), strict=True))
+        same, value = values == values[0], float(values[0])
+        weight = 0.0 if weights is None else float(weights[same].sum())
+        tally[value] = int(np.count_nonzero(same)), weight
+        values, weights = values[~same], None if weights is None else weights[~same]
+    if not len(values):
+        return tally
+    labels, counts = np.unique(values, return_counts=True)
+    sums = np.zeros(len(labels))
+    if weights is not None:
+        sums = np.bincount(np.searchsorted(labels, values), weights).astype(np.float64)
+    counted = zip(counts.tolist(), sums.tolist(), strict=True)
+    return tally | dict(zip(labels.tolist(), counted, strict=True))
 
 
 class LabelTable:
@@ -167,17 +183,20 @@ class LabelTable:
         if len(self.labels) > MAX_LABELS:
             self.labels = None
 
-    def counts(self, tally: dict[float, int]) -> list[int]:
-        """Return a block's tally in the order of the table."""
-        return [] if self.labels is None else [tally.get(label, 0) for label in self.labels]
+    def record(self, record: BlockRecord, block: "_OpenBlock") -> BlockRecord:
+        """Return a block's record with what was tallied, in the order of the table."""
+        tallies = [block.tally.get(label, _NO_ROWS) for label in self.labels or ()]
+        weighed = block.weighed and block.weighed | {"sums": [weight for _, weight in tallies]}
+        return replace(record, label_counts=[count for count, _ in tallies], weights=weighed)
 
 
 class _OpenBlock:
     """A block whose chunks are numbered as they are filled, and appended in that order."""
 
-    def __init__(self, folder: Path, number: int) -> None:
+    def __init__(self, folder: Path, number: int, weighted: bool) -> None:
         self.writer = BlockWriter(folder, number)
-        self.tally: dict[float, int] = {}
+        self.tally: Tally = {}
+        self.weighed: Weighed = weigh(np.empty(0)) if weighted else {}
         self.n_chunks = self._n_appended = 0
         self._waiting: dict[int, _Encoded] = {}
         self._turn = threading.Lock()
@@ -194,9 +213,11 @@ class _OpenBlock:
         self.writer.append(
             encoded.data, encoded.rows, encoded.nnz, encoded.max_index, encoded.checksum
         )
+        self.weighed = together((self.weighed, encoded.weighed))
         if len(self.tally) <= MAX_LABELS:
-            for label, count in encoded.tally.items():
-                self.tally[label] = self.tally.get(label, 0) + count
+            for label, (rows, weight) in encoded.tally.items():
+                before, sum_before = self.tally.get(label, _NO_ROWS)
+                self.tally[label] = before + rows, sum_before + weight
 
 
 class BatchWriter:
@@ -238,8 +259,9 @@ class BatchWriter:
         self.max_index = -1
         self._labels = LabelTable(None if labels is None else list(labels))
         self._sync = ThreadPoolExecutor(8, "sync")  # wait for the disk while rows go on
-        self._finished: list[tuple[Future[BlockRecord], dict[float, int]]] = []
-        self._arena = Arena(plan.open_blocks, SPARE_SLOTS, plan.chunk_entries)
+        self._finished: list[tuple[Future[BlockRecord], _OpenBlock]] = []
+        self._weighted = options.weights is not None
+        self._arena = Arena(plan.open_blocks, SPARE_SLOTS, plan.chunk_entries, self._weighted)
         self._open: list[_OpenBlock] = []
         self._generation_bytes = 0.0
 
@@ -305,6 +327,7 @@ class BatchWriter:
             rows.indices[part].copy(),
             rows.decimals.mantissa[part].copy(),
             rows.decimals.exponent[part].copy(),
+            None if rows.weights is None else rows.weights[i : i + 1].copy(),
         )
 
     def _flush(self, b: int) -> None:
@@ -332,7 +355,7 @@ class BatchWriter:
 
     def _open_generation(self) -> None:
         numbers = range(self.next_block, self.next_block + self._plan.open_blocks)
-        self._open = [_OpenBlock(self._folder, number) for number in numbers]
+        self._open = [_OpenBlock(self._folder, number, self._weighted) for number in numbers]
         self.next_block = numbers.stop
 
     def _close_generation(self) -> None:
@@ -341,16 +364,13 @@ class BatchWriter:
         self._drain(0)
         for block in self._open:
             record = self._sync.submit(block.writer.finish, self._batch)
-            self._finished.append((record, block.tally))
+            self._finished.append((record, block))
         self._open = []
         self._generation_bytes = 0.0
 
     def finish(self) -> tuple[list[BlockRecord], list[float] | None]:
         """Finish every block; return the records and the label table."""
         self._close_generation()
-        labels = self._labels
-        records = [
-            replace(record.result(), label_counts=labels.counts(tally))
-            for record, tally in self._finished
-        ]
-        return records, labels.labels
+        table = self._labels
+        records = [table.record(record.result(), block) for record, block in self._finished]
+        return records, table.labels

@@ -4,5 +4,15 @@ from blocklinear.options import TextOptions
 from blocklinear.text.reader import RowReader, read_rows, sample
 from blocklinear.text.rows import Decimals, Rows
 from blocklinear.text.sources import digest_of
+from blocklinear.text.weights import WeightReader
 
-__all__ = ["Decimals", "RowReader", "Rows", "TextOptions", "digest_of", "read_rows", "sample"]
+__all__ = [
+    "Decimals",
+    "RowReader",
+    "Rows",
+    "TextOptions",
+    "WeightReader",
+    "digest_of",
+    "read_rows",
+    "sample",
+]

@@ -1,6 +1,7 @@
 """What is wrong with a line, where, and what to do about it."""
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -138,6 +139,18 @@ def refused_rows(
             if len(found) == len(wanted):
                 break
     return found
+
+
+def places_of(text: NDArray[np.uint8], faults: Sequence[Fault]) -> list[int]:
+    """Return how many rows, refused ones included, come before each refused line."""
+    refused, places, rows = {fault.line for fault in faults}, [], 0
+    for number, line in enumerate(text.tobytes().split(b"\n", max(refused) + 1)):
+        if number in refused:
+            places.append(rows)
+            if len(places) == len(refused):
+                break
+        rows += number in refused or _WORD.search(line.split(b"#", 1)[0]) is not None
+    return places
 
 
 def index_beyond(text: NDArray[np.uint8], last: int, refused: set[int]) -> tuple[int, int, int]:

@@ -5,19 +5,21 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from blocklinear.errors import InputError, InputFormatError, UsageError
 from blocklinear.memory import format_size
 from blocklinear.options import TextOptions
-from blocklinear.text.faults import index_beyond, too_many_features
+from blocklinear.text.faults import index_beyond, places_of, too_many_features
 from blocklinear.text.reshape import Reshaping
 from blocklinear.text.rows import Room, Rows, parse
 from blocklinear.text.slabs import LongLine, Slab, slabs
 from blocklinear.text.sources import Source
+from blocklinear.text.weights import WeightReader
 
 SAMPLE_BYTES = 1 << 20
 _FETCH_AGAIN = "the input may be cut short: fetch it again"
@@ -39,6 +41,8 @@ class RowReader:
         Told each refused line, in order, with ``on_error="skip"``.
     fleeting : bool
         Rows are done with when the next are asked for: their memory is used again.
+    weights : WeightReader or None
+        Has the weights of the rows of all inputs; those of refused lines are passed over.
 
     Attributes
     ----------
@@ -72,8 +76,10 @@ class RowReader:
         options: TextOptions,
         on_skip: Callable[[InputFormatError], None] = lambda error: None,
         fleeting: bool = False,
+        weights: WeightReader | None = None,
     ) -> None:
         self._options, self._on_skip, self._fleeting = options, on_skip, fleeting
+        self._weights = weights
         self._paths = [os.fspath(path) for path in paths]
         if options.seeks_base:
             _refuse_streams(self._paths)
@@ -113,6 +119,9 @@ class RowReader:
         if expected is not None and found != expected:
             names = ", ".join(self._paths)
             raise InputError(f"{names}: {found} rows, not the {expected} expected", _FETCH_AGAIN)
+        if self._weights is not None:
+            self._weights.finish(found)
+            self.notes += self._weights.notes
 
     def _read_one(self, path: str, pool: ThreadPoolExecutor) -> Iterator[Rows]:
         totals = dict.fromkeys(("lines", "skipped", *_COUNTS), 0)
@@ -130,7 +139,10 @@ class RowReader:
                     totals["skipped"] += len(rows.faults)
                     for name, count in _COUNTS.items():
                         totals[name] += getattr(rows, count)
-                    yield rows
+                    if self._weights is None:
+                        yield rows
+                    elif (weights := self._weights_of(slab, rows)) is not None:
+                        yield replace(rows, weights=weights)
             except LongLine:
                 limit = self._options.line_limit
                 raise InputFormatError(
@@ -148,6 +160,17 @@ class RowReader:
             self.notes += source.notes
             if cut:
                 self.notes.append(f"{path}: no newline at the end: the last line may be cut short")
+
+    def _weights_of(self, slab: Slab, rows: Rows) -> NDArray[np.float64] | None:
+        """Return the weights of rows; None if there are too few, and rows are only counted."""
+        assert self._weights is not None
+        wanted = rows.n_rows + len(rows.faults)
+        weights = self._weights.take(wanted)
+        if len(weights) < wanted:
+            return None
+        if rows.faults:
+            weights = np.delete(weights, places_of(slab.text, rows.faults))
+        return weights
 
     def _check_digest(self, path: str) -> None:
         expected, found = self._options.expect_sha256, self.provenance[-1]["sha256"]

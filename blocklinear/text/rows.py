@@ -77,6 +77,7 @@ class Rows:
     n_qids : int              query numbers that were ignored
     least_zero : int          smallest index that was dropped as zero, 2**32 if none
     faults : tuple[Fault, ...]          refused lines, in order
+    weights : float64[n_rows] or None   of the rows, where there are any
     """
 
     indptr: NDArray[np.int64]
@@ -93,6 +94,7 @@ class Rows:
     n_qids: int = 0
     least_zero: int = 1 << 32
     faults: tuple[Fault, ...] = field(default=())
+    weights: NDArray[np.float64] | None = None
 
     @property
     def n_rows(self) -> int:

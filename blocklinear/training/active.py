@@ -30,6 +30,7 @@ class Rows:
     sq_norm, labels : float64[n]
     indices : uint32[]
     values : float64[] or float32[]
+    weights : float64[n] or None
     """
 
     positions: NDArray[np.int64]
@@ -39,6 +40,7 @@ class Rows:
     labels: NDArray[np.float64]
     indices: NDArray[np.uint32]
     values: NDArray[np.floating]
+    weights: NDArray[np.float64] | None = None
 
 
 class ActiveRows:
@@ -62,7 +64,7 @@ class ActiveRows:
         self._starts = np.concatenate(([0], np.cumsum(rows))).astype(np.int64)
         self._indices = np.empty(capacity, np.uint32)
         self._values = np.empty(capacity, manifest.dtype)
-        self._kept = [np.zeros((5, 0))] * len(manifest.blocks)
+        self._kept = [np.zeros((5 + manifest.weighted, 0))] * len(manifest.blocks)
 
     def replace(
         self, group: Group, chosen: NDArray[np.int64], worth: NDArray[np.float64]
@@ -102,7 +104,9 @@ class ActiveRows:
             self._values, starts, stops,
         )  # fmt: skip
         positions = rows - group.starts[place] + self._starts[block]
-        numbers = (positions, starts, stops, group.sq_norm[rows], group.labels[rows])
+        numbers = [positions, starts, stops, group.sq_norm[rows], group.labels[rows]]
+        if group.weights is not None:
+            numbers.append(group.weights[rows])
         self._kept[block] = np.stack([np.asarray(x, np.float64) for x in numbers])
         return rows
 
@@ -112,4 +116,7 @@ class ActiveRows:
         if not numbers.shape[1]:
             return None
         positions, starts, stops = (line.astype(np.int64) for line in numbers[:3])
-        return Rows(positions, starts, stops, numbers[3], numbers[4], self._indices, self._values)
+        return Rows(
+            positions, starts, stops, numbers[3], numbers[4], self._indices, self._values,
+            numbers[5] if len(numbers) > 5 else None,
+        )  # fmt: skip

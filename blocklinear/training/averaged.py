@@ -31,5 +31,5 @@ class AveragedBlocks(Descent):
         alpha = self.alpha.read(group.blocks) / visits
         self.alpha.write(group.blocks, alpha)
         self._terms[:] = terms
-        target, cost = self.problem.targets(group.labels), self.problem.costs(group.labels)
+        target, cost = self.problem.targets(group.labels), self.problem.costs(group)
         self._add_terms(target, cost, alpha, 1.0)

@@ -15,6 +15,7 @@ from blocklinear.training.problems import SQUARED_HINGE
 NEWTON_VECTORS = 10
 """What Newton steps need beside these: two points, directions and residuals."""
 _LOADED_ROW_BYTES = 32  # a row in a buffer: pointer, label, norm, number
+_WEIGHT_BYTES = 8  # and its weight, if it has one
 _MODEL_ROW_BYTES = 24  # and for every model but one: alpha, once more while it is written
 _SOLVED_ROW_BYTES = 48  # a row being worked on: target, C, alpha, preference, place in the order
 ENOUGH_BLOCKS = 16
@@ -153,7 +154,8 @@ def _vector_bytes(manifest: Manifest, options: TrainOptions, width: int) -> int:
 def _loaded_bytes(manifest: Manifest, width: int) -> int:
     """Return what all rows take as active ones, with alpha while they are swept."""
     alpha_bytes = 16 * min(width, MODELS_TOGETHER) if width > 1 else 0
-    return _entry_bytes(manifest) * manifest.nnz + (ROW_BYTES + alpha_bytes) * manifest.n_rows
+    row_bytes = ROW_BYTES + alpha_bytes + 2 * manifest.weighted * _WEIGHT_BYTES
+    return _entry_bytes(manifest) * manifest.nnz + row_bytes * manifest.n_rows
 
 
 def _active_bytes(manifest: Manifest, width: int) -> int:
@@ -167,9 +169,10 @@ def _entry_bytes(manifest: Manifest) -> int:
 
 def _group_bytes(manifest: Manifest, group: int, width: int) -> int:
     """Return what visits of the `group` largest blocks take, two buffers unless one holds all."""
+    loaded_row_bytes = _LOADED_ROW_BYTES + manifest.weighted * _WEIGHT_BYTES
 
     def loaded(block: BlockRecord) -> int:
-        return _entry_bytes(manifest) * block.nnz + _LOADED_ROW_BYTES * block.rows
+        return _entry_bytes(manifest) * block.nnz + loaded_row_bytes * block.rows
 
     largest = sorted(manifest.blocks, key=loaded, reverse=True)[:group]
     buffers = 1 if group >= len(manifest.blocks) else 2

@@ -14,6 +14,7 @@ from blocklinear.training.certificate import Certificate, relative_gap
 from blocklinear.training.dealing import padded
 from blocklinear.training.descent import Floats
 from blocklinear.training.models import Models
+from blocklinear.training.problems import LabelledRows
 from blocklinear.training.swept import Proof, Sight, Swept, aligned_zeros, column_norms
 
 _Roles = tuple[Floats, NDArray[np.int32], NDArray[np.int32], Floats]
@@ -80,15 +81,16 @@ class Bunch(Swept):
     def _rule(self) -> tuple[int, float]:
         return self.models.kind, self.models.epsilon
 
-    def _roles(self, labels: Floats, positions: tuple[int, ...] | NDArray[np.int64]) -> _Roles:
-        folds = self.models.folds
+    def _roles(self, rows: LabelledRows, positions: tuple[int, ...] | NDArray[np.int64]) -> _Roles:
+        labels, folds = rows.labels, self.models.folds
         if folds is None:
             fold = np.zeros(len(labels), np.int32)
         elif isinstance(positions, tuple):
             fold = folds.read(positions)
         else:
             fold = folds.all[positions]
-        return labels, self.models.codes(labels), fold, np.ones(len(labels))
+        weights = np.ones(len(labels)) if rows.weights is None else rows.weights
+        return labels, self.models.codes(labels), fold, weights
 
     def _descend(
         self,

@@ -93,7 +93,7 @@ def certify(
     loss, terms = np.zeros(2), np.zeros(kernels.N_TERMS)
     for loaded in visits:
         group = loaded.group
-        target, cost = problem.targets(group.labels), problem.costs(group.labels)
+        target, cost = problem.targets(group.labels), problem.costs(group)
         lines = alpha.read(group.blocks)
         kernels.certify_rows(
             group.indptr, group.indices, group.values, target, cost, problem.kind,

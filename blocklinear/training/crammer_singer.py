@@ -15,6 +15,7 @@ from blocklinear.store.prefetch import Loaded
 from blocklinear.training.certificate import Certificate, relative_gap
 from blocklinear.training.descent import Estimate, Floats
 from blocklinear.training.models import Models
+from blocklinear.training.problems import LabelledRows, weighted
 from blocklinear.training.swept import Proof, Sight, Swept
 
 _Roles = tuple[NDArray[np.int32], Floats]
@@ -83,9 +84,9 @@ class CrammerSinger(Swept):
             tally[kernels.VIOLATION], tally[kernels.LOSS] = -np.inf, 0.0
         self._steps[:] = 0.0
 
-    def _roles(self, labels: Floats, positions: tuple[int, ...] | NDArray[np.int64]) -> _Roles:
-        code = self.models.codes(labels)
-        return code, self._class_cost[code]
+    def _roles(self, rows: LabelledRows, positions: tuple[int, ...] | NDArray[np.int64]) -> _Roles:
+        code = self.models.codes(rows.labels)
+        return code, weighted(self._class_cost[code], rows)
 
     def _descend(
         self,

@@ -258,9 +258,9 @@ class _Validation:
 
     def search(self) -> None:
         """Double C from a small one until nothing changes any more."""
-        n_rows, bias = self._store.manifest.n_rows, max(self._options.bias, 0.0)
+        total, bias = self._store.manifest.weights["total"], max(self._options.bias, 0.0)
         norm = self._rows.largest_norm + bias * bias
-        smallest = 1.0 / (2.0 * n_rows * norm) if norm > 0.0 else 1.0
+        smallest = 1.0 / (2.0 * total * norm) if norm > 0.0 else 1.0
         exponent = math.floor(math.log2(smallest))
         last = int(math.log2(LARGEST_SEARCHED))
         while exponent <= last:

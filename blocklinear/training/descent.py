@@ -257,7 +257,7 @@ class Descent(SingleModel):
         if self._settling:
             distance = distances(group, work.target, self.w, self.bias)
             worth = np.where(moving, np.inf, -distance)
-            moving |= distance < NEAR
+            moving |= (distance < NEAR) & (work.cost > 0.0)
         chosen = np.flatnonzero(moving)
         flags[self._kept.replace(group, chosen, worth[chosen])] = True
 
@@ -280,7 +280,7 @@ class Descent(SingleModel):
         rows, problem = self._kept.rows(), self.problem
         if rows is None:
             return
-        target, cost = problem.targets(rows.labels), problem.costs(rows.labels)
+        target, cost = problem.targets(rows.labels), problem.costs(rows)
         alpha = self.alpha.all[rows.positions]
         preference = self._preference.all[rows.positions]
         self._add_terms(target, cost, alpha, -1.0)
@@ -368,7 +368,7 @@ class _Work:
         self, group: Group, problem: Problem, alpha: Floats, preference: NDArray[np.float32]
     ) -> None:
         self.group, self.alpha, self.preference = group, alpha, preference
-        self.target, self.cost = problem.targets(group.labels), problem.costs(group.labels)
+        self.target, self.cost = problem.targets(group.labels), problem.costs(group)
         self._bounded = problem.bounded
 
     def moving(self, before: Floats, rows: NDArray[np.int64] | slice) -> NDArray[np.bool_]:

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from blocklinear.kernels import dual
 from blocklinear.training.models import Models
-from blocklinear.training.problems import Problem
+from blocklinear.training.problems import LabelledRows, Problem, weighted
 
 Floats = NDArray[np.float64]
 _UNBALANCED = 1e-9
@@ -21,7 +21,7 @@ class Domain(ABC):
     Attributes
     ----------
     labels : tuple of float or None     for each, the class that is +1, or its own; None for values
-    least : float64[M]        what is not larger fits every row
+    least : float64[M]        what is not larger fits every row of weight 1
     coupled : bool            whether the alpha of a row sum to 0
     """
 
@@ -38,7 +38,7 @@ class Domain(ABC):
         return np.abs(alpha)
 
     @abstractmethod
-    def fit(self, labels: Floats, alpha: Floats) -> Floats:
+    def fit(self, rows: LabelledRows, alpha: Floats) -> Floats:
         """Return the point of the domain closest to alpha, or one nearby, float64[n, M]."""
 
 
@@ -56,11 +56,11 @@ class OneModel(Domain):
             return np.ones((len(labels), 1))
         return self._problem.targets(labels)[:, None]
 
-    def fit(self, labels: Floats, alpha: Floats) -> Floats:
+    def fit(self, rows: LabelledRows, alpha: Floats) -> Floats:
         """Return alpha, clipped."""
         if not self._problem.bounded:
             return alpha
-        bound = self._problem.costs(labels)[:, None]
+        bound = self._problem.costs(rows)[:, None]
         fitted: Floats = np.clip(alpha, -bound, bound)  # that of classes is not negative
         return fitted
 
@@ -83,12 +83,12 @@ class EachClass(Domain):
         """Return s_i."""
         return np.where(self._own(labels), 1.0, -1.0)
 
-    def fit(self, labels: Floats, alpha: Floats) -> Floats:
+    def fit(self, rows: LabelledRows, alpha: Floats) -> Floats:
         """Return alpha, clipped."""
         if not self._bounded:
             return alpha
-        bound = np.where(self._own(labels), self._cost[:, 1], self._cost[:, 0])
-        fitted: Floats = np.minimum(alpha, bound)
+        bound = np.where(self._own(rows.labels), self._cost[:, 1], self._cost[:, 0])
+        fitted: Floats = np.minimum(alpha, weighted(bound, rows))
         return fitted
 
 
@@ -110,17 +110,17 @@ class AllClasses(Domain):
         """Return alpha of the class of a row; those of the others have no lower bound."""
         return np.maximum(alpha, 0.0)
 
-    def fit(self, labels: Floats, alpha: Floats) -> Floats:
+    def fit(self, rows: LabelledRows, alpha: Floats) -> Floats:
         """Return alpha with a sum of 0, scaled to the bound.
 
         Where a class went, its alpha did, which the alpha of the row's own class makes up for.
         """
-        code, rows = self._models.codes(labels), np.arange(len(labels))
+        code, place = self._models.codes(rows.labels), np.arange(len(alpha))
         fitted, total = alpha.copy(), alpha.sum(axis=1)
         wrong = np.abs(total) > _UNBALANCED * np.abs(alpha).max(axis=1, initial=0.0)
-        fitted[rows[wrong], code[wrong]] -= total[wrong]
-        own, bound = fitted[rows, code], self._cost[code]
+        fitted[place[wrong], code[wrong]] -= total[wrong]
+        own, bound = fitted[place, code], weighted(self._cost[code], rows)
         above = own > bound
         fitted[above] *= (bound[above] / own[above])[:, None]
-        fitted[rows[above], code[above]] = bound[above]
+        fitted[place[above], code[above]] = bound[above]
         return fitted

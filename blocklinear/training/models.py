@@ -72,12 +72,16 @@ class Models:
         )  # fmt: skip
 
     def codes(self, labels: Floats) -> NDArray[np.int32]:
-        """Return the number of the class of each row, int32[n]; 0 for regression."""
+        """Return the number of the class of each row, int32[n]; 0 for regression.
+
+        Labels that are not classes, as all their rows have weight 0, get some number.
+        """
         if not self.labels:
             return np.zeros(len(labels), np.int32)
         table = np.array(self.labels)
         order = np.argsort(table)
-        return order[np.searchsorted(table[order], labels)].astype(np.int32)
+        place = np.minimum(np.searchsorted(table[order], labels), len(table) - 1)
+        return order[place].astype(np.int32)
 
 
 def make_models(
@@ -114,7 +118,7 @@ def make_models(
                 of_positive = weight[labels[code]] if labels else 1.0
                 of_others = weight[labels[1]] if len(labels) == 2 else 1.0
                 pairs.append(
-                    [checked_cost(cost * of_others, "C"), checked_cost(cost * of_positive, "C")]
+                    [checked_cost(cost * of, "C", manifest) for of in (of_others, of_positive)]
                 )
     return Models(
         solver=solver,

@@ -73,7 +73,7 @@ class Newton:
         self.n_passes += 1
         for loaded in self._passes():
             group = loaded.group
-            y, cost = self._problem.targets(group.labels), self._problem.costs(group.labels)
+            y, cost = self._problem.targets(group.labels), self._problem.costs(group)
             alpha = np.empty(group.n_rows)
             kernels.gradient_rows(
                 group.indptr, group.indices, group.values, y, cost, self._bias, w, alpha, pull,
@@ -94,7 +94,7 @@ class Newton:
         self.n_passes += 1
         for loaded in self._passes():
             group = loaded.group
-            y, cost = self._problem.targets(group.labels), self._problem.costs(group.labels)
+            y, cost = self._problem.targets(group.labels), self._problem.costs(group)
             kernels.hessian_rows(
                 group.indptr, group.indices, group.values, y, cost, self._bias,
                 self._alpha.read(group.blocks), v, product,

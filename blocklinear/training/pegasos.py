@@ -48,6 +48,7 @@ class Pegasos(SingleModel):
     ) -> None:
         super().__init__(manifest, problem, options, folder)
         self._n_rows = manifest.n_rows
+        self._used_rows = manifest.n_rows - manifest.weights["zeros"]
         self._radius_sq = problem.total_cost(manifest)
         self._touch = np.zeros(kernels.N_TOUCH)
         self._updates = np.zeros(1)
@@ -90,7 +91,7 @@ class Pegasos(SingleModel):
             If `halt` returned true between two parts of it.
         """
         options, problem = self._options, self.problem
-        target, cost = problem.targets(group.labels), problem.costs(group.labels)
+        target, cost = problem.targets(group.labels), problem.costs(group)
         alpha, order = self.alpha.read(group.blocks), np.empty(group.n_rows, np.int64)
         batch = min(options.pegasos_batch or group.n_rows, group.n_rows) or 1  # no row at all
         for epoch in range(options.epochs or 1):
@@ -100,7 +101,7 @@ class Pegasos(SingleModel):
                     raise Abandoned
                 self._updates[0] = kernels.pegasos_epoch(
                     group.indptr, group.indices, group.values, target, cost, part, batch,
-                    self._n_rows, self._radius_sq, self.bias, int(self._updates[0]), self.w,
+                    self._used_rows, self._radius_sq, self.bias, int(self._updates[0]), self.w,
                     self._touch, alpha, 1.0 / outer,
                 )  # fmt: skip
                 self.average += self.w

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,6 +32,28 @@ SOLVERS = {
     12: Solver("L2R_L2LOSS_SVR_DUAL", dual.L2_SVR, regression=True),
     13: Solver("L2R_L1LOSS_SVR_DUAL", dual.L1_SVR, regression=True),
 }
+
+
+class LabelledRows(Protocol):
+    """What decides the cost of rows: their labels, and their weights if they have any."""
+
+    @property
+    def labels(self) -> Floats:
+        """float64[n]."""
+
+    @property
+    def weights(self) -> Floats | None:
+        """float64[n], not negative."""
+
+
+def weighted(cost: Floats, rows: LabelledRows) -> Floats:
+    """Return C_i of rows: `cost`, float64[n, ...], times the weight of each row.
+
+    All C_i come from here, but those of models swept together, whose kernels multiply themselves.
+    """
+    if rows.weights is None:
+        return cost
+    return cost * rows.weights.reshape(-1, *[1] * (cost.ndim - 1))
 
 
 @dataclass(frozen=True)
@@ -72,20 +95,21 @@ class Problem:
             return labels
         return np.where(labels == self.labels[0], 1.0, -1.0)
 
-    def costs(self, labels: Floats) -> Floats:
-        """Return C_i, float64[n]."""
+    def costs(self, rows: LabelledRows) -> Floats:
+        """Return C_i of rows, float64[n]."""
         if self.solver.regression:
-            return np.full(len(labels), self.class_costs[0])
+            return weighted(np.full(len(rows.labels), self.class_costs[0]), rows)
         positive, negative = self.class_costs
-        return np.where(labels == self.labels[0], positive, negative)
+        return weighted(np.where(rows.labels == self.labels[0], positive, negative), rows)
 
     def total_cost(self, manifest: Manifest) -> float:
         """Return the sum of C_i over the rows of a store."""
+        weights = manifest.weights
         if self.solver.regression or manifest.labels is None:
-            return manifest.n_rows * self.class_costs[0]
-        counts = dict(zip(manifest.labels, manifest.label_counts, strict=True))
+            return float(weights["total"] * self.class_costs[0])
+        sums = dict(zip(manifest.labels, weights["sums"], strict=True))
         costs = zip(self.labels, self.class_costs, strict=True)
-        return float(sum(counts[label] * cost for label, cost in costs))
+        return float(sum(sums[label] * cost for label, cost in costs))
 
 
 def label_order(labels: list[float]) -> list[float]:
@@ -105,32 +129,45 @@ def make_problem(manifest: Manifest, options: TrainOptions) -> Problem:
     """
     solver = SOLVERS[options.solver]
     if solver.regression:
-        return Problem(solver, options.epsilon, (), (checked_cost(options.cost, "C"),))
+        return Problem(solver, options.epsilon, (), (checked_cost(options.cost, "C", manifest),))
     weights = weights_of_classes(manifest, options)
     costs = tuple(
-        checked_cost(options.cost * weight, f"C of class {label:g}")
+        checked_cost(options.cost * weight, f"C of class {label:g}", manifest)
         for label, weight in weights.items()
     )
     return Problem(solver, 0.0, tuple(weights), costs)
 
 
-def checked_cost(cost: float, name: str) -> float:
-    """Return `cost` if it leaves room to compute with.
+def checked_cost(cost: float, name: str, manifest: Manifest) -> float:
+    """Return `cost` if it leaves room to compute with, whatever the weight of a row.
 
     Raises
     ------
+    InputError
+        If no row has a weight.
     UsageError
     """
-    if not 1e-308 <= cost < math.inf:  # below, 1 / (2 C) overflows
-        raise UsageError(
-            f"{name} is {cost:g}, but must be finite and at least 1e-308",
-            "change -c or the weight of the class",
-        )
+    _refuse_weightless(manifest)
+    weights = manifest.weights
+    for weight in (weights["least"], weights["largest"]):
+        if not 1e-308 <= cost * weight < math.inf:  # below, 1 / (2 C) overflows
+            times = f" times a weight of {weight:g}" if manifest.weighted else ""
+            raise UsageError(
+                f"{name}{times} is {cost * weight:g}, but must be finite and at least 1e-308",
+                "change -c or the weight of the class",
+            )
     return cost
+
+
+def _refuse_weightless(manifest: Manifest) -> None:
+    if manifest.n_rows and manifest.weights["zeros"] == manifest.n_rows:
+        raise InputError("all rows have weight 0: there is nothing to learn", "check the weights")
 
 
 def weights_of_classes(manifest: Manifest, options: TrainOptions) -> dict[float, float]:
     """Return what multiplies C for each class, in LIBLINEAR's order; weights given twice multiply.
+
+    Balanced ones count a row as often as its weight says.
 
     Raises
     ------
@@ -139,8 +176,9 @@ def weights_of_classes(manifest: Manifest, options: TrainOptions) -> dict[float,
     """
     labels = class_labels(manifest)
     if options.balanced:
-        counts = dict(zip(manifest.labels or (), manifest.label_counts, strict=True))
-        return {label: manifest.n_rows / (len(labels) * counts[label]) for label in labels}
+        weights = manifest.weights
+        sums = dict(zip(manifest.labels or (), weights["sums"], strict=True))
+        return {label: sum(sums.values()) / (len(labels) * sums[label]) for label in labels}
     return {
         label: math.prod(weight for weighted, weight in options.class_weights if weighted == label)
         for label in labels
@@ -148,7 +186,7 @@ def weights_of_classes(manifest: Manifest, options: TrainOptions) -> dict[float,
 
 
 def class_labels(manifest: Manifest) -> list[float]:
-    """Return the classes of a store in LIBLINEAR's order.
+    """Return the classes of a store in LIBLINEAR's order: those that have a row of some weight.
 
     Raises
     ------
@@ -161,8 +199,9 @@ def class_labels(manifest: Manifest) -> list[float]:
             "the store has more than 10000 distinct labels: these are not classes",
             "check the labels of the input, or train a regression with -s 12 or -s 13",
         )
-    counted = zip(labels, manifest.label_counts, strict=True)
-    present = label_order([label for label, count in counted if count])
+    _refuse_weightless(manifest)
+    found = zip(labels, manifest.weights["sums"], strict=True)
+    present = label_order([label for label, weight in found if weight])
     broken = next((label for label in present if label != int(label)), None)
     if broken is not None:
         raise InputError(

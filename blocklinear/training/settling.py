@@ -44,7 +44,7 @@ def excess(rows: Rows | None, problem: Problem, alpha: Floats, w: Floats, bias: 
         return 0.0
     values, terms = np.empty(len(alpha)), np.zeros(kernels.N_TERMS)
     row_values(rows.starts, rows.stops, rows.indices, rows.values, bias, w, values)
-    target, cost = problem.targets(rows.labels), problem.costs(rows.labels)
+    target, cost = problem.targets(rows.labels), problem.costs(rows)
     kernels.add_dual_terms(target, cost, problem.kind, problem.epsilon, alpha, terms)
     margin = target * values
     loss = np.maximum(0.0, 1.0 - margin)

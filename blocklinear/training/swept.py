@@ -15,6 +15,7 @@ from blocklinear.store.groups import Group
 from blocklinear.store.manifest import Manifest
 from blocklinear.training.active import ActiveRows, Rows
 from blocklinear.training.descent import LONGEST_PART, SWEEPS, Abandoned, Floats, share
+from blocklinear.training.problems import LabelledRows
 from blocklinear.training.rows import RowArray
 from blocklinear.training.schedule import active_schedule, row_order
 
@@ -119,7 +120,7 @@ class Swept(ABC):
         self.forget_average()
 
     @abstractmethod
-    def _roles(self, labels: Floats, positions: tuple[int, ...] | NDArray[np.int64]) -> Any:
+    def _roles(self, rows: LabelledRows, positions: tuple[int, ...] | NDArray[np.int64]) -> Any:
         """Return what the problem must know of rows: of blocks, or at positions in the store."""
 
     @abstractmethod
@@ -153,7 +154,7 @@ class Swept(ABC):
         """Return the rows of a group."""
         return Sight(
             group.indptr[:-1], group.indptr[1:], group.indices, group.values, group.sq_norm,
-            group.labels, self._roles(group.labels, group.blocks),
+            group.labels, self._roles(group, group.blocks),
         )  # fmt: skip
 
     def lines(self, group: Group) -> Floats:
@@ -250,7 +251,7 @@ class Swept(ABC):
     def _sight_kept(self, rows: Rows) -> Sight:
         return Sight(
             rows.starts, rows.stops, rows.indices, rows.values, rows.sq_norm, rows.labels,
-            self._roles(rows.labels, rows.positions),
+            self._roles(rows, rows.positions),
         )  # fmt: skip
 
     def _average(self, sight: Sight, order: NDArray[np.int64]) -> None:

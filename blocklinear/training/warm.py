@@ -188,11 +188,11 @@ class _Start:
 
     def _find_misfits(self, previous: Previous, same_bounds: bool) -> set[int]:
         """Return the blocks in which, as far as can be told without labels, alpha must change."""
-        found = set()
+        found, least = set(), self._store.manifest.weights["least"]
         for part in self._parts:
             domain = part.domain
             for block in self._used if not same_bounds else ():
-                if (domain.size(part.alpha[self._rows[block]]) > domain.least).any():
+                if (domain.size(part.alpha[self._rows[block]]) > least * domain.least).any():
                     found.add(block)
             lost = previous.columns.keys() - set(domain.labels) if domain.coupled else ()
             for label in lost:
@@ -288,7 +288,7 @@ class _Start:
             lines = [self._rows[b] for b in group.blocks]
             for part in self._parts:
                 old = np.concatenate([part.alpha[rows] for rows in lines])
-                new = part.domain.fit(group.labels, old)
+                new = part.domain.fit(group, old)
                 for rows, start in zip(lines, group.starts.tolist(), strict=False):
                     part.alpha[rows] = new[start : start + rows.stop - rows.start]
                 self._add_rows(part, group, new if anew else new - old)
@@ -308,10 +308,10 @@ class _Start:
 
 
 def _same_bounds(previous: Previous, options: TrainOptions, method: Dual) -> bool:
-    """Say whether the domain of alpha is what it was."""
+    """Say whether the domain of alpha is what it was; balanced, it changes with every row."""
     course = options.course()
-    names = ("solver", "cost", "class_weights")
-    same = all(previous.course[name] == course[name] for name in names)
+    names = ("solver", "cost", "class_weights", "balanced")
+    same = all(previous.course[name] == course[name] for name in names) and not options.balanced
     return same and previous.many == isinstance(method, Ensemble)
 
 

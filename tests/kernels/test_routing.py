@@ -54,7 +54,7 @@ def test_assignments_are_frozen(seed, first_row, n_blocks, expected):
     assert assign(seed, first_row, n_blocks, 12).tolist() == expected
 
 
-def arena(m, rows, entries):
+def arena(m, rows, entries, weighted):
     return (
         np.full((m, rows), -1, np.int64),
         np.full((m, rows), -1, np.int64),
@@ -63,6 +63,7 @@ def arena(m, rows, entries):
         np.full((m, entries), 99, np.uint32),
         np.full((m, entries), -1, np.int64),
         np.full((m, entries), 99, np.uint8),
+        np.full((m, rows if weighted else 0), -1.0),
     )
 
 
@@ -71,9 +72,10 @@ def arena(m, rows, entries):
     lengths=st.lists(st.integers(0, 4), max_size=12),
     room=st.tuples(st.integers(1, 4), st.integers(1, 6)),
     first_row=st.integers(0, 100),
+    weighted=st.booleans(),
     data=st.data(),
 )
-def test_scatter_gathers_each_block_until_one_is_full(lengths, room, first_row, data):
+def test_scatter_gathers_each_block_until_one_is_full(lengths, room, first_row, weighted, data):
     n, m = len(lengths), 3
     block = np.array([data.draw(st.integers(0, m - 1)) for _ in range(n)], np.int64)
     start = data.draw(st.integers(0, n))
@@ -83,15 +85,16 @@ def test_scatter_gathers_each_block_until_one_is_full(lengths, room, first_row, 
     exponent, labels = (np.arange(nnz) % 23).astype(np.uint8), np.arange(n) * 7
     label_exponent = (np.arange(n) % 5).astype(np.uint8)
     fill_rows, fill_nnz = np.zeros(m, np.int64), np.zeros(m, np.int64)
-    kept, slots = arena(m, *room), np.arange(m)
+    weights = np.arange(n) / 4 if weighted else np.empty(0)
+    kept, slots = arena(m, *room, weighted), np.arange(m)
     stop = routing.scatter(
         start, n, block, first_row, indptr, indices, mantissa, exponent, labels, label_exponent,
-        slots, fill_rows, fill_nnz, *kept,
+        weights, slots, fill_rows, fill_nnz, *kept,
     )  # fmt: skip
     for b in range(m):
         rows = [i for i in range(start, stop) if block[i] == b]
         entries = [p for i in rows for p in range(indptr[i], indptr[i + 1])]
-        sizes = [len(rows)] * 4 + [len(entries)] * 3
+        sizes = [len(rows)] * 4 + [len(entries)] * 3 + [len(rows) * weighted]
         assert (fill_rows[b], fill_nnz[b]) == (len(rows), len(entries))
         expected = (
             [first_row + i for i in rows],
@@ -101,6 +104,7 @@ def test_scatter_gathers_each_block_until_one_is_full(lengths, room, first_row, 
             entries,
             [10 * p for p in entries],
             [p % 23 for p in entries],
+            weights[rows].tolist() if rows and weighted else [],
         )
         for array, size, wanted in zip(kept, sizes, expected, strict=True):
             assert array[b, :size].tolist() == wanted

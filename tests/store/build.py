@@ -84,7 +84,8 @@ def write_batch(folder, pieces, plan, index_base=1, threads=2, **options):
 def load(folder, manifest, blocks):
     """Load blocks (positions) as one group."""
     records = [manifest.blocks[b] for b in blocks]
-    buffer = GroupBuffer(sum(r.rows for r in records), sum(r.nnz for r in records), manifest.dtype)
+    rows, nnz = sum(r.rows for r in records), sum(r.nnz for r in records)
+    buffer = GroupBuffer(rows, nnz, manifest.dtype, manifest.weighted)
     return buffer.load(folder / "blocks", manifest, blocks, _POOL)
 
 

@@ -72,6 +72,9 @@ def chunk_of(rows):
 @example(rows=[(0, (1, 0), dict.fromkeys(range(20), (1, 0)))], first=0)  # 0/1 data
 @example(rows=[(0, 0.1, {2**32 - 1: (-(2**53), 22), 0: 5e-324})], first=3)
 @example(rows=[(0, (1, 0), {0: 0.12345678901234567, 1: -1e300, 2: (2**53, 0)})], first=3)
+@example(  # more exponents than codes of 4 bits
+    rows=[(0, 0.1, {e: (2**53 - 1, e) for e in range(3, 22)} | {30: 1e300})], first=0
+)
 def test_what_is_encoded_comes_back_to_the_bit(level, dtype, rows, first):
     chunk, (row_numbers, lengths, labels, columns, values) = chunk_of(rows)
     with np.errstate(over="ignore"):

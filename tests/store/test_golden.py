@@ -27,15 +27,21 @@ BLOCKS = [[2], [1, 3, 4, 5, 6, 9], [0, 7, 8]]
 
 
 @pytest.mark.parametrize("name", ["none", "zstd"])
-def test_version_1_decodes_for_ever(tmp_path, name):
+@pytest.mark.parametrize("version", [1, 2])
+def test_every_version_decodes_for_ever(tmp_path, version, name):
     # a copy: reading must work without the right to write, and must not leave anything behind
-    folder = shutil.copytree(GOLDEN / "v1" / name, tmp_path / name)
+    folder = shutil.copytree(GOLDEN / f"v{version}" / name, tmp_path / name)
     before = tree(folder)
     store = BlockStore.open(folder)
     manifest = store.manifest
     assert all_rows(folder, manifest) == ROWS
     for position, rows in enumerate(BLOCKS):
-        assert load(folder, manifest, [position]).row_numbers.tolist() == rows
+        group = load(folder, manifest, [position])
+        assert group.row_numbers.tolist() == rows
+        if version == 1:
+            assert group.weights is None
+        else:
+            assert group.weights.tolist() == [make.WEIGHTS[row] for row in rows]
     assert store.verify().faults == []
     assert (manifest.n_rows, manifest.nnz, manifest.n_features) == (10, 115, 4294967295)
     assert manifest.labels == [1.0, -1.0, -1.5]
@@ -43,6 +49,7 @@ def test_version_1_decodes_for_ever(tmp_path, name):
     assert tree(folder) == before
 
 
-def test_today_version_1_is_still_written(tmp_path):
-    make.write(tmp_path / "none", "none")
-    assert tree(tmp_path / "none") == tree(GOLDEN / "v1" / "none")
+@pytest.mark.parametrize("version", [1, 2])
+def test_today_every_version_is_still_written(tmp_path, version):
+    make.write(tmp_path / "none", "none", version)
+    assert tree(tmp_path / "none") == tree(GOLDEN / f"v{version}" / "none")

@@ -21,7 +21,7 @@ _SEEN = ("outer", "dual", "primal", "gap", "certified", "violation", "n_sv", "st
 
 @dataclass(frozen=True)
 class Problem:
-    """Rows, X float64[n, d], with their labels, and how they are trained on."""
+    """Rows, X float64[n, d], with labels and perhaps weights, and how they are trained on."""
 
     X: np.ndarray
     labels: np.ndarray
@@ -30,6 +30,7 @@ class Problem:
     bias: float = -1.0
     class_weights: tuple[tuple[float, float], ...] = ()
     epsilon: float = 0.1
+    weights: np.ndarray | None = None
 
     @property
     def kind(self):
@@ -54,7 +55,8 @@ class Problem:
 
     def costs(self):
         weights = dict(self.class_weights)
-        return self.cost * np.array([weights.get(label, 1.0) for label in self.labels.tolist()])
+        costs = self.cost * np.array([weights.get(label, 1.0) for label in self.labels.tolist()])
+        return costs if self.weights is None else costs * self.weights
 
     def primal_of(self, model):
         """P of a model by the dense formula; its first label is the positive class."""
@@ -69,21 +71,21 @@ class Problem:
 
     def optimum(self):
         """P of what LIBLINEAR finds at a tight tolerance: never below the true optimum."""
-        dual = self.solver in (3, 13)
+        dual, rows = self.solver in (3, 13), (self.rows, self.labels, self.weights)
         how = {
             "C": self.cost, "fit_intercept": False, "dual": dual, "tol": 1e-8 if dual else 1e-12,
             "max_iter": 200_000, "random_state": 0,
         }  # fmt: skip
         if self.regression:
             loss = ("squared_" if self.solver == 12 else "") + "epsilon_insensitive"
-            found = LinearSVR(epsilon=self.epsilon, loss=loss, **how).fit(self.rows, self.labels)
+            found = LinearSVR(epsilon=self.epsilon, loss=loss, **how).fit(*rows)
             return self.primal(found.coef_.ravel(), None)
         how["class_weight"] = dict(self.class_weights) or None
         if self.solver == 7:
-            found = LogisticRegression(solver="liblinear", **how).fit(self.rows, self.labels)
+            found = LogisticRegression(solver="liblinear", **how).fit(*rows)
         else:
             loss = "squared_hinge" if self.solver == 1 else "hinge"
-            found = LinearSVC(loss=loss, **how).fit(self.rows, self.labels)
+            found = LinearSVC(loss=loss, **how).fit(*rows)
         return self.primal(found.coef_[0], found.classes_[1])
 
 
@@ -135,6 +137,9 @@ def split_text(folder, text, blocks=2, name="store", **options):
 
 
 def split_problem(folder, problem, blocks=2, **options):
+    if problem.weights is not None:
+        options["weights"] = str(folder / "weights.txt")
+        (folder / "weights.txt").write_text("".join(f"{x!r}\n" for x in problem.weights.tolist()))
     return split_text(folder, as_text(problem.X, problem.labels), blocks, **options)
 
 

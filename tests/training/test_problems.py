@@ -1,4 +1,5 @@
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -8,6 +9,11 @@ from blocklinear.kernels import dual
 from blocklinear.options import TrainOptions
 from blocklinear.training.problems import SOLVERS, label_order, make_problem
 from training.small import split_text
+
+
+def rows(labels, weights=None):
+    weights = None if weights is None else np.array(weights)
+    return SimpleNamespace(labels=np.array(labels), weights=weights)
 
 
 @pytest.fixture
@@ -85,7 +91,8 @@ def test_classes(problem, solver, name, kind, bounded):
     weights = ((7.0, 5.0), (2.0, 0.5))
     found = problem([7, 2], solver=solver, cost=2.0, class_weights=weights, epsilon=0.3)
     assert (found.solver.name, found.kind, found.bounded) == (name, kind, bounded)
-    assert found.costs(np.array([2.0, 7.0, 2.0])).tolist() == [1.0, 10.0, 1.0]
+    assert found.costs(rows([2.0, 7.0, 2.0])).tolist() == [1.0, 10.0, 1.0]
+    assert found.costs(rows([2.0, 7.0, 2.0], [3.0, 0.5, 0.0])).tolist() == [3.0, 5.0, 0.0]
     assert found.epsilon == 0.0
 
 
@@ -102,7 +109,8 @@ def test_values(problem, solver, name, kind, bounded):
     assert (found.labels, found.epsilon) == ((), 0.3)
     values = np.array([0.5, -3.25])
     assert found.targets(values).tolist() == [0.5, -3.25]
-    assert found.costs(values).tolist() == [2.0, 2.0]
+    assert found.costs(rows(values)).tolist() == [2.0, 2.0]
+    assert found.costs(rows(values, [0.0, 3.0])).tolist() == [0.0, 6.0]
 
 
 @pytest.mark.parametrize("labels", [[1, 1], [3, 1, 2], ["1.5", "-0.25"]], ids=str)
@@ -115,7 +123,7 @@ def test_the_total_cost_is_the_sum_over_the_rows(tmp_path, solver):
     manifest = split_text(tmp_path, "1 1:1\n-1 1:2\n1 1:3\n1 2:1\n", blocks=3).manifest
     options = TrainOptions(solver=solver, cost=2.0, class_weights=((-1.0, 5.0),))
     found = make_problem(manifest, options)
-    assert found.total_cost(manifest) == found.costs(np.array([1.0, -1.0, 1.0, 1.0])).sum()
+    assert found.total_cost(manifest) == found.costs(rows([1.0, -1.0, 1.0, 1.0])).sum()
 
 
 def test_weights_given_twice_multiply(problem):

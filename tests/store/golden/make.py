@@ -1,7 +1,8 @@
-"""Write the golden stores of a format version; see README.md. ``python make.py FOLDER``."""
+"""Write the golden stores of a format version; see README.md. ``python make.py v1|v2``."""
 
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -23,22 +24,29 @@ TEXT = b"""\
 1 1:100000000000000000000
 """
 TEXT += b"1 " + b" ".join(b"%d:1" % i for i in range(1, 101)) + b"\n"  # worth compressing
+WEIGHTS = (1.0, 0.5, 2.0, 0.0, 1 / 3, 1e-100, 7.0, 1e100, 1.5, 0.1)
 DATE = "2026-01-01T00:00:00Z"
 NAMES = {"none": "none", "zstd": "zstd:1"}
 
 
-def write(folder: Path, compression: str) -> None:
+def write(folder: Path, compression: str, version: int) -> None:
     """Write TEXT as a store of three blocks, with nothing in it that depends on time or place."""
+    weighted = version == 2
     (folder / "blocks").mkdir(parents=True)
     options = SplitOptions(
-        text=TextOptions(threads=1, memory_bytes=256 << 20), seed=1, compression=compression
+        text=TextOptions(threads=1, memory_bytes=256 << 20),
+        seed=1,
+        compression=compression,
+        weights="weights.txt" if weighted else None,
     )
+    rows = parse(np.frombuffer(bytearray(TEXT + b"\n"), np.uint8), 1)
     with ThreadPoolExecutor(1) as pool:
         writer = BatchWriter(folder / "blocks", "b1", Plan(3, 1e18, 2000), options, pool)
-        writer.append(parse(np.frombuffer(bytearray(TEXT + b"\n"), np.uint8), 1))
+        writer.append(replace(rows, weights=np.array(WEIGHTS)) if weighted else rows)
         blocks, labels = writer.finish()
+    batch = {"name": "b1", "date": DATE, "rows": writer.n_rows, "sources": []}
     Manifest(
-        format=1,
+        format=version,
         generation=1,
         written_by="0.1.0",
         seed=1,
@@ -54,11 +62,11 @@ def write(folder: Path, compression: str) -> None:
         compression=compression,
         normalize="none",
         labels=labels,
-        batches=[{"name": "b1", "date": DATE, "rows": writer.n_rows, "sources": []}],
+        batches=[batch | ({"weights": []} if weighted else {})],
         blocks=blocks,
     ).save(folder)
 
 
 if __name__ == "__main__":
     for name, compression in NAMES.items():
-        write(Path(sys.argv[1]) / name, compression)
+        write(Path(sys.argv[1]) / name, compression, int(sys.argv[1][-1]))
