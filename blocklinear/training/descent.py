@@ -15,7 +15,14 @@ from blocklinear.store.prefetch import Loaded
 from blocklinear.training.active import ActiveRows
 from blocklinear.training.problems import Problem
 from blocklinear.training.rows import RowArray
-from blocklinear.training.schedule import active_schedule, drawn_rows, row_order, row_schedule
+from blocklinear.training.schedule import (
+    active_schedule,
+    drawn_rows,
+    having_turn,
+    parts_of_sweeps,
+    row_order,
+    row_schedule,
+)
 from blocklinear.training.settling import (
     CLOSE,
     NEAR,
@@ -181,8 +188,8 @@ class Descent(SingleModel):
             self._keep(work, before, flags)
         self._active.write(group.blocks, flags)
         if self._sweeping and not resident:
-            for sweep in share(SWEEPS, number, visits):
-                self._sweep_kept(outer, sweep)
+            for part in parts_of_sweeps(SWEEPS, number, visits):
+                self._sweep_kept(outer, *part)
             if number == visits - 1 and settles(self.problem):
                 self._settle(outer, halt)
 
@@ -273,18 +280,20 @@ class Descent(SingleModel):
     def _dual(self) -> float:
         return float(self._terms[kernels.DUAL] - 0.5 * kernels.squared_norm(self.w))
 
-    def _sweep_kept(self, outer: int, sweep: int) -> None:
-        """Visit the active rows of all groups once."""
+    def _sweep_kept(self, outer: int, sweep: int, first: float = 0.0, last: float = 1.0) -> None:
+        """Visit the active rows of all groups once, or those with their turn in a part of that."""
         rows, problem = self._kept.rows(), self.problem
         if rows is None:
             return
+        turn = having_turn(self._options.seed, outer, sweep, rows.positions, first, last)
         target, cost = problem.targets(rows.labels), problem.costs(rows.labels)
         alpha = self.alpha.all[rows.positions]
         preference = self._preference.all[rows.positions]
+        order = turn[self._scheduled(preference[turn], outer, 0, sweep)]
         self._add_terms(target, cost, alpha, -1.0)
         kernels.dcd_epoch(
             rows.starts, rows.stops, rows.indices, rows.values, rows.sq_norm, target, cost,
-            self._scheduled(preference, outer, 0, sweep), problem.kind, problem.epsilon, self.bias,
+            order, problem.kind, problem.epsilon, self.bias,
             alpha, self.w, self._later, self._selection, preference, self._adapt,
         )  # fmt: skip
         self._preference.all[rows.positions] = preference
