@@ -11,7 +11,6 @@ from crammer_singer_problems import (
     bounds,
     close,
     dual_value,
-    losses,
     primal_value,
     problems,
     random_problem,
