@@ -188,8 +188,12 @@ class Descent(SingleModel):
             self._keep(work, before, flags)
         self._active.write(group.blocks, flags)
         if self._sweeping and not resident:
-            for part in parts_of_sweeps(SWEEPS, number, visits):
-                self._sweep_kept(outer, *part)
+            if self._settling:  # whole ones: it ends in fewer outer iterations
+                for sweep in share(SWEEPS, number, visits):
+                    self._sweep_kept(outer, sweep)
+            else:
+                for part in parts_of_sweeps(SWEEPS, number, visits):
+                    self._sweep_kept(outer, *part)
             if number == visits - 1 and settles(self.problem):
                 self._settle(outer, halt)
 
