@@ -77,7 +77,8 @@ class OuterIteration:
     load_s, wait_s, solve_s : float     reading and decoding; the solver waiting for it; solving
     bytes_read : int          from block files, in this outer iteration
     dual : float              D(alpha), exact
-    primal : float            P estimated from first-touch margins, or exact when certified
+    primal : float            P, exact when certified; before, D and what rows added to P - D at
+                              their first touch, when they lacked this outer iteration
     gap : float               (primal - dual) / primal
     certified : bool          whether the gap is a proven bound
     violation : float         largest minus smallest projected gradient at first touch

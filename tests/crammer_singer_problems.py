@@ -49,7 +49,7 @@ def row_minimum(A, B, upper, total=0.0):
 
 
 def visit(X, label, cost, alpha, i):
-    """Return the new alpha_i, the violation of Eq. 35 and C_i times the loss before."""
+    """Return the new alpha_i, the violation of Eq. 35 and what the row added to P - D before."""
     K, y, W = alpha.shape[1], label[i], X.T @ alpha
     upper = bounds(cost, label, K)[i]
     G = W.T @ X[i] + unlike(label, K)[i]
@@ -60,7 +60,7 @@ def visit(X, label, cost, alpha, i):
     else:  # of all solutions the one next to the old alpha_i
         new, other = upper.copy(), np.arange(K) != y
         new[other] = row_minimum(1.0, -alpha[i, other], np.zeros(K - 1), -cost[i])
-    return new, violation, cost[i] * (G.max() - G[y])
+    return new, violation, cost[i] * (G.max() - G[y]) + alpha[i] @ G
 
 
 # -- problems

@@ -3,7 +3,7 @@
 import numpy as np
 from numba import njit
 
-VIOLATION, LOSS = 0, 1
+VIOLATION, EXCESS = 0, 1
 N_TOUCH = 2
 
 DUAL, N_SUPPORT = 0, 1
@@ -237,8 +237,9 @@ def cs_epoch(
                               updated: number of active classes
     scratch : float64[N_SCRATCH, K]     overwritten
     moved : int64[K]          overwritten
-    touch : float64[N_TOUCH]  updated: largest violation maxG - minG (Eq. 35), and the sum of C_i
-                              times the loss, each seen when a row was touched, over active classes
+    touch : float64[N_TOUCH]  updated: largest violation maxG - minG (Eq. 35), and the sum of what
+                              rows add to P - D, C_i loss_i + sum_m alpha_i^m G_i^m, each seen when
+                              a row was touched, over active classes
     """
     shrinking = active_size.shape[0] > 0
     classes = active.reshape(-1)[:0]
@@ -254,7 +255,10 @@ def cs_epoch(
         _gradient(indices, values, start, stop, bias, W, classes, n, y, alpha[i], step, G, a)
         low, high = _extremes(G, a, n, y, C)
         touch[VIOLATION] = max(touch[VIOLATION], high - low)
-        touch[LOSS] += C * (high - G[y])
+        excess = C * (high - G[y])
+        for q in range(n):
+            excess += a[q] * G[q]
+        touch[EXCESS] += excess
         if shrinking:
             n = _shrink(classes, n, G, a, low)
             active_size[i] = n

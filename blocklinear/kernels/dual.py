@@ -28,7 +28,7 @@ from numba.extending import intrinsic
 
 HINGE, SQUARED_HINGE, LOGISTIC, L1_SVR, L2_SVR = 0, 1, 2, 3, 4
 
-PG_MAX, PG_MIN, PG_SUM, LOSS, GAIN, STEPS = 0, 1, 2, 3, 4, 5
+PG_MAX, PG_MIN, PG_SUM, EXCESS, GAIN, STEPS = 0, 1, 2, 3, 4, 5
 N_TOUCH = 6
 
 PERMUTE, SHRINK, AVSF = 0, 1, 2
@@ -121,6 +121,24 @@ def _entropy(u):
     """Return -u log u - (1 - u) log(1 - u), continuous at 0 and 1."""
     total = u * np.log(u) if u > 0.0 else 0.0
     return -(total + ((1.0 - u) * np.log(1.0 - u) if u < 1.0 else 0.0))
+
+
+@njit(cache=True, nogil=True)
+def _dual_term(kind, epsilon, t, C, a):
+    """Return g_i(alpha_i), what a row adds to the dual value beside -1/2 w'w."""
+    if kind == LOGISTIC:
+        return C * _entropy(a / C)
+    D = 0.5 / C if kind in (SQUARED_HINGE, L2_SVR) else 0.0
+    if kind in (HINGE, SQUARED_HINGE):
+        return a - 0.5 * D * a * a
+    return t * a - epsilon * abs(a) - 0.5 * D * a * a
+
+
+@njit(cache=True, nogil=True)
+def _excess(kind, epsilon, t, C, f, a):
+    """Return C_i loss_i + s_i alpha_i f_i - g_i(alpha_i) >= 0; the sum over all rows is P - D."""
+    reach = a * f if kind >= L1_SVR else t * a * f
+    return C * _loss(kind, epsilon, t, f) + reach - _dual_term(kind, epsilon, t, C, a)
 
 
 @njit(cache=True, nogil=True)
@@ -243,8 +261,8 @@ def dcd_epoch(
     alpha : float64[n_rows]   updated
     w : float64[n_features + 1]         updated; the last entry belongs to the extra feature
     touch : float64[N_TOUCH]  updated: largest and smallest projected gradient, sum of their sizes,
-                              sum of C_i times the loss, each seen when a row was touched; gain of
-                              the dual; rows touched
+                              sum of what rows add to P - D, each seen when a row was touched;
+                              gain of the dual; rows touched
     selection : int           PERMUTE leaves `preference` alone; SHRINK marks there the rows that
                               press against their bound by more than adapt[THRESHOLD] (Hsieh, 3.2);
                               AVSF keeps there the log of how often rows pay (AVSF, Algorithm 5)
@@ -266,7 +284,7 @@ def dcd_epoch(
         start, stop = starts[i], stops[i]
         t, old = target[i], alpha[i]
         f = _dot(indices, values, start, stop, w) + bias * w[last]
-        touch[LOSS] += C * _loss(kind, epsilon, t, f)
+        touch[EXCESS] += _excess(kind, epsilon, t, C, f, old)
         Q = sq_norm[i] + bias * bias
         new, PG, pressure, gain = _update(kind, epsilon, t, C, Q, f, old)
         touch[PG_MAX] = max(touch[PG_MAX], PG)
@@ -303,15 +321,7 @@ def add_dual_terms(target, cost, kind, epsilon, alpha, terms):
         if C == 0.0:
             continue
         terms[N_SUPPORT] += a != 0.0
-        if kind == HINGE:
-            terms[DUAL] += a
-        elif kind == SQUARED_HINGE:
-            terms[DUAL] += a - 0.25 / C * a * a
-        elif kind == LOGISTIC:
-            terms[DUAL] += C * _entropy(a / C)
-        else:
-            D = 0.5 / C if kind == L2_SVR else 0.0
-            terms[DUAL] += target[i] * a - epsilon * abs(a) - 0.5 * D * a * a
+        terms[DUAL] += _dual_term(kind, epsilon, target[i], C, a)
 
 
 @njit(cache=True, nogil=True)

@@ -19,7 +19,7 @@ from numba import njit
 
 HINGE, SQUARED_HINGE, LOGISTIC, L1_SVR, L2_SVR = 0, 1, 2, 3, 4
 
-PG_MAX, PG_MIN, PG_SUM, LOSS, GAIN, STEPS = 0, 1, 2, 3, 4, 5
+PG_MAX, PG_MIN, PG_SUM, EXCESS, GAIN, STEPS = 0, 1, 2, 3, 4, 5
 N_TOUCH = 6
 
 DUAL, N_SUPPORT = 0, 1
@@ -55,6 +55,24 @@ def _entropy(u):
     """Return -u log u - (1 - u) log(1 - u), continuous at 0 and 1."""
     total = u * np.log(u) if u > 0.0 else 0.0
     return -(total + ((1.0 - u) * np.log(1.0 - u) if u < 1.0 else 0.0))
+
+
+@_inline
+def _dual_term(kind, epsilon, t, C, a):
+    """Return g_i(alpha_i), what a row adds to the dual value beside -1/2 w'w."""
+    if kind == LOGISTIC:
+        return C * _entropy(a / C)
+    D = 0.5 / C if kind in (SQUARED_HINGE, L2_SVR) else 0.0
+    if kind in (HINGE, SQUARED_HINGE):
+        return a - 0.5 * D * a * a
+    return t * a - epsilon * abs(a) - 0.5 * D * a * a
+
+
+@_inline
+def _excess(kind, epsilon, t, C, f, a):
+    """Return C_i loss_i + s_i alpha_i f_i - g_i(alpha_i) >= 0; the sum over all rows is P - D."""
+    reach = a * f if kind >= L1_SVR else t * a * f
+    return C * _loss(kind, epsilon, t, f) + reach - _dual_term(kind, epsilon, t, C, a)
 
 
 @_inline
@@ -226,7 +244,7 @@ def _visit(kind, epsilon, Q, t, C, f, alpha, step, moved, touch):
         if C[j] == 0.0:
             continue
         old, seen = alpha[j], touch[j]
-        seen[LOSS] += C[j] * _loss(kind, epsilon, t[j], f[j])
+        seen[EXCESS] += _excess(kind, epsilon, t[j], C[j], f[j], old)
         new, PG, _, gain = _update(kind, epsilon, t[j], C[j], Q, f[j], old)
         seen[PG_MAX] = max(seen[PG_MAX], PG)
         seen[PG_MIN] = min(seen[PG_MIN], PG)
@@ -319,13 +337,7 @@ def add_many_dual_terms(
             if C[j] == 0.0:
                 continue
             terms[j, N_SUPPORT] += a != 0.0
-            D = 0.5 / C[j] if kind in (SQUARED_HINGE, L2_SVR) else 0.0
-            if kind == LOGISTIC:
-                terms[j, DUAL] += C[j] * _entropy(a / C[j])
-            elif kind <= SQUARED_HINGE:
-                terms[j, DUAL] += a - 0.5 * D * a * a
-            else:
-                terms[j, DUAL] += t[j] * a - epsilon * abs(a) - 0.5 * D * a * a
+            terms[j, DUAL] += _dual_term(kind, epsilon, t[j], C[j], a)
 
 
 @_inline

@@ -101,6 +101,28 @@ def schedule(key, preference, out):
 
 
 @njit(cache=True, nogil=True)
+def turns(key, positions, first, last, out):
+    """Write which rows have their turn from `first` to before `last`, and return their number.
+
+    Each row has one turn, a number from 0 to 1 that depends on the key and its position alone.
+
+    Parameters
+    ----------
+    key : uint64[n_words]
+    positions : int64[n]      of rows in the store
+    first, last : float       from 0 to 1
+    out : int64[n]            written from its beginning: places in `positions`, ascending
+    """
+    state, count = _seed(key), 0
+    for i in range(positions.shape[0]):
+        turn = np.float64(_mix(state ^ np.uint64(positions[i])) >> np.uint64(11)) * 2.0**-53
+        if first <= turn < last:
+            out[count] = i
+            count += 1
+    return count
+
+
+@njit(cache=True, nogil=True)
 def draws(key, out):
     """Write numbers from 0..n-1 drawn independently with the words of `key`.
 

@@ -123,9 +123,8 @@ class Bunch(Swept):
         norms = column_norms(self.W)[: self.width]
         width = np.maximum(self._touch[:, kernels.PG_MAX], 0.0)
         width -= np.minimum(self._touch[:, kernels.PG_MIN], 0.0)
-        primal = 0.5 * norms + self._touch[:, kernels.LOSS]
         dual = self._terms[:, kernels.DUAL] - 0.5 * norms
-        return primal, dual, width, self._terms[:, kernels.N_SUPPORT]
+        return dual + self._touch[:, kernels.EXCESS], dual, width, self._terms[:, kernels.N_SUPPORT]
 
     @property
     def steps(self) -> int:

@@ -13,10 +13,11 @@ from blocklinear.store.groups import Group
 from blocklinear.store.manifest import Manifest
 from blocklinear.store.prefetch import Loaded
 from blocklinear.training.certificate import Certificate, relative_gap
-from blocklinear.training.descent import Estimate, Floats
+from blocklinear.training.descent import Floats
 from blocklinear.training.models import Models
 from blocklinear.training.problems import LabelledRows, weighted
 from blocklinear.training.swept import Proof, Sight, Swept
+from blocklinear.training.tally import Estimate
 
 _Roles = tuple[NDArray[np.int32], Floats]
 """Class and C of each row."""
@@ -81,7 +82,7 @@ class CrammerSinger(Swept):
         """Start an outer iteration."""
         super().begin()
         for tally in (self._touch, self._later):
-            tally[kernels.VIOLATION], tally[kernels.LOSS] = -np.inf, 0.0
+            tally[kernels.VIOLATION], tally[kernels.EXCESS] = -np.inf, 0.0
         self._steps[:] = 0.0
 
     def _roles(self, rows: LabelledRows, positions: tuple[int, ...] | NDArray[np.int64]) -> _Roles:
@@ -121,10 +122,10 @@ class CrammerSinger(Swept):
     def estimate(self) -> Estimate:
         """Return what the outer iteration saw."""
         self.finish()
-        norm = float(np.vdot(self.W, self.W))
+        dual = float(self._terms[kernels.DUAL] - 0.5 * np.vdot(self.W, self.W))
         return Estimate(
-            primal=0.5 * norm + float(self._touch[kernels.LOSS]),
-            dual=float(self._terms[kernels.DUAL]) - 0.5 * norm,
+            primal=dual + float(self._touch[kernels.EXCESS]),
+            dual=dual,
             violation=max(float(self._touch[kernels.VIOLATION]), 0.0),
             n_sv=int(self._terms[kernels.N_SUPPORT]),
             steps=int(self._steps[0]),

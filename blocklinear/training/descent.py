@@ -1,7 +1,6 @@
 """Dual coordinate descent on the groups of a store: what one visit does (Yu, Algorithm 2)."""
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +15,19 @@ from blocklinear.store.prefetch import Loaded
 from blocklinear.training.active import ActiveRows
 from blocklinear.training.problems import Problem
 from blocklinear.training.rows import RowArray
-from blocklinear.training.schedule import active_schedule, drawn_rows, row_order, row_schedule
+from blocklinear.training.schedule import (
+    active_schedule,
+    drawn_rows,
+    having_turn,
+    parts_of_sweeps,
+    row_order,
+    row_schedule,
+)
 from blocklinear.training.settling import (
+    CLOSE,
     NEAR,
     SETTLED,
+    SETTLED_WARM,
     SETTLING_STEP,
     SETTLING_SWEEPS,
     distances,
@@ -27,7 +35,7 @@ from blocklinear.training.settling import (
     settles,
 )
 from blocklinear.training.single import SingleModel
-from blocklinear.training.tally import fresh_touch, merge, threshold, width
+from blocklinear.training.tally import Estimate, fresh_touch, merge, threshold, width
 
 AVERAGED_POINTS = 8
 """The running average of w takes at least so many points of an outer iteration."""
@@ -49,22 +57,6 @@ _SELECTIONS = {
 
 class Abandoned(Exception):
     """A visit was given up because a stop was asked for: w and alpha no longer fit together."""
-
-
-@dataclass(frozen=True)
-class Estimate:
-    """What an outer iteration saw; `dual` is exact, the rest is as of the first touch of rows.
-
-    Of several models it has the sums, the largest violation, and the largest and the middle gap.
-    """
-
-    primal: float
-    dual: float
-    violation: float
-    n_sv: int
-    steps: int
-    gap: float | None = None
-    middle_gap: float | None = None
 
 
 class Descent(SingleModel):
@@ -108,7 +100,7 @@ class Descent(SingleModel):
         self._adapt = np.zeros(kernels.N_ADAPT)
         self._points = np.zeros(1)  # in the average so far
         self._settling = False  # see `settle`
-        self._settled: float | None = None  # P - D at the end of an outer iteration
+        self._settled: tuple[float, float] | None = None  # what active rows add to P - D, see there
         self._first_violation = np.zeros(1)  # LIBLINEAR's measure for regression is relative
 
     @property
@@ -128,7 +120,8 @@ class Descent(SingleModel):
 
     @state.setter
     def state(self, state: dict[str, Any]) -> None:
-        self._settling, self._settled = state["settling"], state["settled"]
+        self._settling = state["settling"]
+        self._settled = None if state["settled"] is None else tuple(state["settled"])
 
     def settle(self) -> None:
         """Sweep the active rows at the end of every outer iteration, until they are solved.
@@ -195,9 +188,13 @@ class Descent(SingleModel):
             self._keep(work, before, flags)
         self._active.write(group.blocks, flags)
         if self._sweeping and not resident:
-            for sweep in share(SWEEPS, number, visits):
-                self._sweep_kept(outer, sweep)
-            if self._settling and number == visits - 1:
+            if self._settling:  # whole ones: it ends in fewer outer iterations
+                for sweep in share(SWEEPS, number, visits):
+                    self._sweep_kept(outer, sweep)
+            else:
+                for part in parts_of_sweeps(SWEEPS, number, visits):
+                    self._sweep_kept(outer, *part)
+            if number == visits - 1 and settles(self.problem):
                 self._settle(outer, halt)
 
     def _epochs(
@@ -262,31 +259,45 @@ class Descent(SingleModel):
         flags[self._kept.replace(group, chosen, worth[chosen])] = True
 
     def _settle(self, outer: int, halt: Callable[[], bool]) -> None:
-        """Sweep the active rows until they are as good as is asked for."""
-        for sweep in range(SWEEPS, SWEEPS + SETTLING_SWEEPS):
-            if sweep % SETTLING_STEP == 0:
-                rows, problem = self._kept.rows(), self.problem
-                alpha = self.alpha.all[rows.positions] if rows is not None else np.zeros(0)
-                self._settled = excess(rows, problem, alpha, self.w, self.bias)
-                dual = self._terms[kernels.DUAL] - 0.5 * kernels.squared_norm(self.w)
-                if self._settled <= SETTLED * (self._options.gap or 0.0) * dual:
-                    break
+        """Sweep the active rows until they are as good as is asked for, if that is not far."""
+        goal = (self._options.gap or 0.0) * self._dual()
+        enough = goal * (SETTLED_WARM if self._settling else SETTLED)
+        before = after = self._excess()
+        if not self._settling and not 0.0 < before <= CLOSE * goal:
+            return
+        for sweep in range(SETTLING_SWEEPS):
+            if sweep and sweep % SETTLING_STEP == 0:
+                after = self._excess()
+            if after <= enough:
+                break
             if halt():
                 raise Abandoned
-            self._sweep_kept(outer, sweep)
+            self._sweep_kept(outer, SWEEPS + sweep)
+        self._settled = before, after
 
-    def _sweep_kept(self, outer: int, sweep: int) -> None:
-        """Visit the active rows of all groups once."""
+    def _excess(self) -> float:
+        """Return what the active rows add to P - D."""
+        rows = self._kept.rows()
+        alpha = self.alpha.all[rows.positions] if rows is not None else np.zeros(0)
+        return excess(rows, self.problem, alpha, self.w, self.bias)
+
+    def _dual(self) -> float:
+        return float(self._terms[kernels.DUAL] - 0.5 * kernels.squared_norm(self.w))
+
+    def _sweep_kept(self, outer: int, sweep: int, first: float = 0.0, last: float = 1.0) -> None:
+        """Visit the active rows of all groups once, or those with their turn in a part of that."""
         rows, problem = self._kept.rows(), self.problem
         if rows is None:
             return
+        turn = having_turn(self._options.seed, outer, sweep, rows.positions, first, last)
         target, cost = problem.targets(rows.labels), problem.costs(rows)
         alpha = self.alpha.all[rows.positions]
         preference = self._preference.all[rows.positions]
+        order = turn[self._scheduled(preference[turn], outer, 0, sweep)]
         self._add_terms(target, cost, alpha, -1.0)
         kernels.dcd_epoch(
             rows.starts, rows.stops, rows.indices, rows.values, rows.sq_norm, target, cost,
-            self._scheduled(preference, outer, 0, sweep), problem.kind, problem.epsilon, self.bias,
+            order, problem.kind, problem.epsilon, self.bias,
             alpha, self.w, self._later, self._selection, preference, self._adapt,
         )  # fmt: skip
         self._preference.all[rows.positions] = preference
@@ -336,15 +347,17 @@ class Descent(SingleModel):
         """Return what the outer iteration saw."""
         self.average /= max(self._points[0], 1.0)
         self._points[:] = 1.0
-        norm = kernels.squared_norm(self.w)
-        primal = float(0.5 * norm + self._touch[kernels.LOSS])
-        dual = float(self._terms[kernels.DUAL] - 0.5 * norm)
+        dual = self._dual()
+        added = float(self._touch[kernels.EXCESS])
+        if self._settled is not None and self._settling:
+            added = self._settled[1]
         return Estimate(
-            primal=primal if self._settled is None else dual + self._settled,
+            primal=dual + added,
             dual=dual,
             violation=self._violation(),
             n_sv=int(self._terms[kernels.N_SUPPORT]),
             steps=int(self._touch[kernels.STEPS] + self._later[kernels.STEPS]),
+            settled=None if self._settling else self._settled,
         )
 
     def _violation(self) -> float:

@@ -208,11 +208,11 @@ def _train(run: Run, loader: GroupLoader) -> Outcome:
         if not resumed or run.done < len(run.visits(run.outer)):
             run.iterate(loader)
         resumed = False
-        report = run.report()
+        report, seen = run.report()
         if run.out_of_patience:
             return _finish_with_best(run, loader, report)
         ending = stopping.exhausted(report)
-        if ending or stopping.wants_certificate(report, run.typical_gap):
+        if ending or stopping.wants_certificate(report, seen):
             before = stopping.state
             with run.saving():
                 certificate = run.certify(loader)

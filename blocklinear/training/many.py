@@ -16,9 +16,10 @@ from blocklinear.store.prefetch import Loaded
 from blocklinear.training.bunch import Bunch
 from blocklinear.training.certificate import Certificate, joined, relative_gap
 from blocklinear.training.dealing import deal
-from blocklinear.training.descent import Estimate, Floats
+from blocklinear.training.descent import Floats
 from blocklinear.training.models import Models
 from blocklinear.training.rows import RowArray
+from blocklinear.training.tally import Estimate
 
 
 class Ensemble:

@@ -15,11 +15,12 @@ from blocklinear.store.prefetch import Loaded
 from blocklinear.training.averaged import AveragedBlocks
 from blocklinear.training.certificate import Certificate
 from blocklinear.training.crammer_singer import CrammerSinger
-from blocklinear.training.descent import Descent, Estimate
+from blocklinear.training.descent import Descent
 from blocklinear.training.many import Ensemble
 from blocklinear.training.models import CRAMMER_SINGER, Models, make_models
 from blocklinear.training.pegasos import Pegasos
 from blocklinear.training.problems import Problem, class_labels, make_problem
+from blocklinear.training.tally import Estimate
 
 Floats = NDArray[np.float64]
 Task = Problem | Models

@@ -13,10 +13,11 @@ from blocklinear.options import TrainOptions
 from blocklinear.store.groups import Group
 from blocklinear.store.manifest import Manifest
 from blocklinear.store.prefetch import Loaded
-from blocklinear.training.descent import AVERAGED_POINTS, LONGEST_PART, Abandoned, Estimate
+from blocklinear.training.descent import AVERAGED_POINTS, LONGEST_PART, Abandoned
 from blocklinear.training.problems import Problem
 from blocklinear.training.schedule import row_order
 from blocklinear.training.single import SingleModel
+from blocklinear.training.tally import Estimate
 
 
 class Pegasos(SingleModel):

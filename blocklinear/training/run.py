@@ -26,6 +26,7 @@ from blocklinear.training.methods import Method
 from blocklinear.training.newton import Point
 from blocklinear.training.schedule import visits
 from blocklinear.training.stopping import Stopping
+from blocklinear.training.tally import Estimate
 
 Halt = Callable[[], bool]
 GRACE_S = 1.0
@@ -89,7 +90,6 @@ class Run:
         self.outer = self.done = 0  # the outer iteration, and how many of its visits are done
         self.descended: int | None = None  # outer iterations before Newton steps
         self.times = Times()
-        self.typical_gap: float | None = None  # of several models, estimated
 
     @property
     def seconds(self) -> float:
@@ -219,12 +219,11 @@ class Run:
         if len(self.visits(self.outer)) > 1:
             self.method.restore(self.pass_over(loader))
 
-    def report(self) -> OuterIteration:
-        """Return what the outer iteration saw, and how the model scores."""
+    def report(self) -> tuple[OuterIteration, Estimate]:
+        """Return the outer iteration as it is told, with how the model scores, and what it saw."""
         seen, times = self.method.estimate(), self.times
         _check_finite(seen.primal, seen.dual)
-        self.typical_gap = seen.middle_gap
-        return self._scored(
+        report = self._scored(
             OuterIteration(
                 outer=self.outer,
                 seconds=self.seconds,
@@ -243,6 +242,7 @@ class Run:
                 rss_bytes=anonymous_bytes(),
             )
         )
+        return report, seen
 
     def stepped(self, point: Point) -> OuterIteration:
         """Return the report of a Newton step; its certificate needs no further pass."""

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from blocklinear.kernels import orders
 
-_BLOCKS, _ROWS, _DRAWS, _SCHEDULE, _ACTIVE = 1, 2, 3, 4, 5
+_BLOCKS, _ROWS, _DRAWS, _SCHEDULE, _ACTIVE, _TURNS = 1, 2, 3, 4, 5, 6
 
 
 def _key(*words: int) -> NDArray[np.uint64]:
@@ -80,3 +80,24 @@ def active_schedule(
 ) -> None:
     """Write active rows, int64[n_active], in numbers that follow their log preferences."""
     orders.schedule(_key(seed, _ACTIVE, outer, epoch, sweep), preference, out)
+
+
+def having_turn(
+    seed: int, outer: int, sweep: int, positions: NDArray[np.int64], first: float, last: float
+) -> NDArray[np.int64]:
+    """Return the places of rows that have their turn in a part of a sweep, ascending.
+
+    Over all parts, from 0 to 1, each row has it once, whatever other rows come and go meanwhile.
+    """
+    places = np.empty(len(positions), np.int64)
+    return places[: orders.turns(_key(seed, _TURNS, outer, sweep), positions, first, last, places)]
+
+
+def parts_of_sweeps(total: int, number: int, visits: int) -> list[tuple[int, float, float]]:
+    """Return what falls to one of equal visits: sweeps, and from where to where in each."""
+    found = []
+    for sweep in range(number * total // visits, -(-(number + 1) * total // visits)):
+        first = max(number * total / visits - sweep, 0.0)
+        last = min((number + 1) * total / visits - sweep, 1.0)
+        found.append((sweep, first, last))
+    return found

@@ -1,8 +1,11 @@
-"""How near to a bound rows are, and what they still add to the gap: what lets a warm start settle.
+"""What active rows still add to the gap: sweeps at the end of an outer iteration settle them.
 
 P - D is the sum over all rows of C_i loss_i + s_i alpha_i f_i - g_i(alpha_i). Rows that rest at a
-bound add nothing, as long as their margin stays on its side of 1. So, once the rows near the margin
-are solved, the problem is, but for those that were taken for settled too early.
+bound add nothing, as long as their margin stays on its side of 1. So, where groups come one after
+the other, most of what is left at the end of an outer iteration is in the rows that move, which are
+in memory: where that is all that separates it from the gap asked for, to sweep them saves a pass.
+After a warm start the rows near the margin are kept, too; once they are solved, the problem is, but
+for those that were taken for settled too early.
 """
 
 import numpy as np
@@ -15,13 +18,17 @@ from blocklinear.training.active import Rows
 from blocklinear.training.problems import Problem
 
 SETTLING_SWEEPS = 64
-"""How often at most active rows are swept for it."""
+"""How often at most active rows are swept for it, at the end of an outer iteration."""
 SETTLING_STEP = 8
 """After so many sweeps it is seen whether they are solved."""
-SETTLED = 0.1
+SETTLED = 0.25
 """Of the gap asked for, what they may add to it."""
+SETTLED_WARM = 0.1
+"""The same after a warm start."""
+CLOSE = 8.0
+"""They are swept when they add no more than so many times the gap asked for; if warm, always."""
 NEAR = 0.5
-"""Rows are taken for active ones whose margin is as close to 1."""
+"""After a warm start, rows are taken for active ones whose margin is as close to 1."""
 Floats = NDArray[np.float64]
 
 

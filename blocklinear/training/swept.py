@@ -17,7 +17,12 @@ from blocklinear.training.active import ActiveRows, Rows
 from blocklinear.training.descent import LONGEST_PART, SWEEPS, Abandoned, Floats, share
 from blocklinear.training.problems import LabelledRows
 from blocklinear.training.rows import RowArray
-from blocklinear.training.schedule import active_schedule, row_order
+from blocklinear.training.schedule import (
+    active_schedule,
+    having_turn,
+    parts_of_sweeps,
+    row_order,
+)
 
 _CACHE_LINE = 64
 WORK_A_POINT = 32
@@ -195,8 +200,8 @@ class Swept(ABC):
             flags[kept] = True
         self._active.write(group.blocks, flags)
         if not resident and self._sweeping:
-            for sweep in share(SWEEPS, number, visits):
-                self._sweep_kept(outer, sweep)
+            for part in parts_of_sweeps(SWEEPS, number, visits):
+                self._sweep_kept(outer, *part)
 
     def _write(self, blocks: tuple[int, ...], alpha: Floats) -> None:
         if self.parted.size:
@@ -232,8 +237,8 @@ class Swept(ABC):
                 self._descend(sight, again, alpha, False, flags.copy(), np.empty(len(flags)))
                 self._average(sight, again)
 
-    def _sweep_kept(self, outer: int, sweep: int) -> None:
-        """Visit the active rows of all groups once."""
+    def _sweep_kept(self, outer: int, sweep: int, first: float, last: float) -> None:
+        """Visit those active rows of all groups that have their turn in a part of a sweep."""
         rows = self._kept.rows()
         if rows is None:
             return
@@ -241,7 +246,8 @@ class Swept(ABC):
         sight = self._sight_kept(rows)
         alpha = self._own(self.alpha.all[rows.positions])
         self._add_terms(sight, alpha, -1.0)
-        order = self._permuted(n, outer, 0, sweep)
+        turn = having_turn(self._options.seed, outer, sweep, rows.positions, first, last)
+        order = turn[self._permuted(len(turn), outer, 0, sweep)]
         self._descend(sight, order, alpha, False, np.empty(n, np.bool_), np.empty(n))
         self._average(sight, order)
         self._add_terms(sight, alpha, 1.0)

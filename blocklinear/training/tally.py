@@ -1,9 +1,31 @@
 """What is seen of rows when they are touched, and what follows from it."""
 
+from dataclasses import dataclass
+
 import numpy as np
 from numpy.typing import NDArray
 
 from blocklinear.kernels import dual as kernels
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """What an outer iteration saw; `dual` is exact, the rest is as of the first touch of rows.
+
+    `primal` is `dual` and what the rows then added to P - D: more than they do at the end. Of
+    several models it has the sums, and of those that stay the largest violation, the largest gap
+    and, because half of them leave once it is small enough, the middle one. `settled` is what
+    active rows added to P - D before and after they were swept once more at the end.
+    """
+
+    primal: float
+    dual: float
+    violation: float
+    n_sv: int
+    steps: int
+    gap: float | None = None
+    middle_gap: float | None = None
+    settled: tuple[float, float] | None = None
 
 
 def fresh_touch() -> NDArray[np.float64]:

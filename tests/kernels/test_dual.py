@@ -49,11 +49,25 @@ def test_a_visit_finds_the_best_alpha_of_the_row(p, i):
 
     PG = reference.projected_gradient(*p.slopes(p.alpha, i))
     before, after = p.dual(p.alpha), p.dual(alpha)
-    lost = p.cost[i] * reference.loss(p.target[i], p.X[i] @ p.w, *p.loss)
+    alone = p.X[[i]], p.target[[i]], p.cost[[i]], p.alpha[[i]]
+    lost = reference.total_loss(*alone[:3], p.w, *p.loss)
+    lost += reference.weights(*alone, p.kind) @ p.w
+    lost -= reference.conjugate_terms(*alone[1:], *p.loss).sum()
     assert touch[dual.STEPS] == 1
     close(touch[[dual.PG_MAX, dual.PG_MIN, dual.PG_SUM]], [PG, PG, abs(PG)])
-    close(touch[dual.LOSS], lost)
+    close(touch[dual.EXCESS], lost, scale=1 + abs(p.alpha).max() * abs(p.X @ p.w).max())
     close(touch[dual.GAIN], after - before, 1e-10, abs(before) + abs(after) + p.w @ p.w + 1)
+
+
+@examples(67)
+@given(p=problems)
+def test_what_rows_add_to_the_gap_is_the_gap(p):
+    """P - D = sum_i C_i loss_i + s_i alpha_i f_i - g_i(alpha_i), each 0 or more."""
+    added = [run(p, [i], p.alpha.copy(), p.w)[dual.EXCESS] for i in range(len(p))]
+    primal = reference.primal_value(p.X, p.target, p.cost, p.w, *p.loss)
+    scale = 1 + primal + abs(p.alpha) @ abs(p.X @ p.w)
+    assert min(added) >= -1e-12 * scale
+    close(sum(added), primal - p.dual(p.alpha), scale=scale)
 
 
 @examples(67)

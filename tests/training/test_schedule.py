@@ -1,3 +1,5 @@
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -7,6 +9,8 @@ from blocklinear.training.schedule import (
     active_schedule,
     block_order,
     drawn_rows,
+    having_turn,
+    parts_of_sweeps,
     row_order,
     row_schedule,
     visits,
@@ -122,3 +126,38 @@ def test_rows_preferred_come_more_often(how):
 @given(seed=SEEDS, outer=st.integers(0, 10**6), n_blocks=st.integers(1, 50))
 def test_blocks_are_permuted(seed, outer, n_blocks):
     assert sorted(block_order(seed, outer, n_blocks).tolist()) == list(range(n_blocks))
+
+
+@settings(max_examples=200, deadline=None)
+@given(total=st.integers(1, 40), n_visits=st.integers(2, 200))
+def test_sweeps_fall_to_visits_in_equal_parts(total, n_visits):
+    parts = [parts_of_sweeps(total, number, n_visits) for number in range(n_visits)]
+    for each in parts:
+        np.testing.assert_allclose(sum(b - a for _, a, b in each), total / n_visits, rtol=1e-9)
+    for sweep in range(total):
+        borders = [(a, b) for each in parts for which, a, b in each if which == sweep]
+        assert borders[0][0] == 0.0
+        assert borders[-1][1] == 1.0
+        assert all(one[1] == other[0] for one, other in pairwise(borders))
+
+
+@settings(max_examples=100, deadline=None)
+@given(seed=SEEDS, sweep=st.integers(0, 100), n=st.integers(0, 300), number=st.integers(2, 50))
+def test_every_row_has_one_turn_in_a_sweep(seed, sweep, n, number):
+    positions = np.random.default_rng(n).permutation(1000)[:n].astype(np.int64)
+    borders = np.linspace(0.0, 1.0, number)
+    found = [having_turn(seed, 3, sweep, positions, a, b) for a, b in pairwise(borders)]
+    assert all((np.diff(places) > 0).all() for places in found)
+    assert sorted(np.concatenate(found)) == list(range(n))
+    some = positions[: n // 2]  # a turn does not depend on the other rows
+    again = [having_turn(seed, 3, sweep, some, a, b) for a, b in pairwise(borders)]
+    for places, all_places in zip(again, found, strict=True):
+        assert places.tolist() == [place for place in all_places if place < n // 2]
+
+
+def test_turns_are_spread_evenly_and_differ_between_sweeps():
+    positions = np.arange(10_000)
+    counts = [len(having_turn(1, 1, 0, positions, k / 10, (k + 1) / 10)) for k in range(10)]
+    assert max(abs(count - 1000) for count in counts) < 150  # five deviations
+    first, second = (set(having_turn(1, 1, k, positions, 0.0, 0.5).tolist()) for k in (0, 1))
+    assert 2200 < len(first & second) < 2800
