@@ -42,6 +42,13 @@ class Rows:
     values: NDArray[np.floating]
     weights: NDArray[np.float64] | None = None
 
+    def some(self, which: NDArray[np.bool_]) -> "Rows":
+        """Return some of the rows."""
+        return Rows(
+            self.positions[which], self.starts[which], self.stops[which], self.sq_norm[which],
+            self.labels[which], self.indices, self.values,
+        )  # fmt: skip
+
 
 class ActiveRows:
     """Active rows copied out of the groups that pass.

@@ -1,6 +1,6 @@
 """Dual coordinate descent on the groups of a store: what one visit does (Yu, Algorithm 2)."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ from blocklinear.options import TrainOptions
 from blocklinear.store.groups import Group
 from blocklinear.store.manifest import Manifest
 from blocklinear.store.prefetch import Loaded
-from blocklinear.training.active import ActiveRows
+from blocklinear.training.active import ActiveRows, Rows
 from blocklinear.training.problems import Problem
 from blocklinear.training.rows import RowArray
 from blocklinear.training.schedule import active_schedule, drawn_rows, row_order, row_schedule
@@ -25,6 +25,7 @@ from blocklinear.training.settling import (
     distances,
     excess,
     settles,
+    whole_group,
 )
 from blocklinear.training.single import SingleModel
 from blocklinear.training.tally import fresh_touch, merge, threshold, width
@@ -37,6 +38,13 @@ LONGEST_PART = 1 << 25
 """Entries worked on before a request to stop is looked at again, a quarter of a second."""
 SWEEPS = 16
 """How often an outer iteration sweeps the active rows."""
+NEW_EPOCHS = 4
+"""Epochs over new blocks at the beginning of a warm start."""
+STALE = 1.0 / 3.0
+"""What rows add to the gap, of what those add that were visited longest ago: about the square of
+how far w has gone since."""
+PROMISING = 0.7
+"""Of the gap asked for, what may be foreseen where an outer iteration is cut short."""
 Floats = NDArray[np.float64]
 _SELECTIONS = {
     "active": kernels.AVSF,
@@ -107,8 +115,10 @@ class Descent(SingleModel):
         self._terms = np.zeros(kernels.N_TERMS)  # of all rows, kept up to date
         self._adapt = np.zeros(kernels.N_ADAPT)
         self._points = np.zeros(1)  # in the average so far
-        self._settling = False  # see `settle`
-        self._settled: float | None = None  # P - D at the end of an outer iteration
+        self._new: frozenset[int] = frozenset()  # see `settle`
+        self.settling = False
+        self._settled: float | None = None  # what active rows add to P - D, once swept for it
+        self._foreseen = 0.0  # and what the others do
         self._first_violation = np.zeros(1)  # LIBLINEAR's measure for regression is relative
 
     @property
@@ -124,19 +134,24 @@ class Descent(SingleModel):
     @property
     def state(self) -> dict[str, Any]:
         """What a checkpoint must know before it can fill `arrays`, as JSON."""
-        return super().state | {"settling": self._settling, "settled": self._settled}
+        return super().state | {
+            "settling": self.settling, "new": sorted(self._new),
+            "settled": self._settled, "foreseen": self._foreseen,
+        }  # fmt: skip
 
     @state.setter
     def state(self, state: dict[str, Any]) -> None:
-        self._settling, self._settled = state["settling"], state["settled"]
+        self.settling, self._new = state["settling"], frozenset(state["new"])
+        self._settled, self._foreseen = state["settled"], state["foreseen"]
 
-    def settle(self) -> None:
+    def settle(self, new: Collection[int]) -> None:
         """Sweep the active rows at the end of every outer iteration, until they are solved.
 
         A warm start, not far from the optimum, so gets there in few outer iterations, which cost
-        more than the sweeps where blocks have to be read.
+        more than the sweeps where blocks have to be read. The first of them begins with the `new`
+        blocks, whose alpha has farthest to go.
         """
-        self._settling = self._sweeping and settles(self.problem)
+        self.settling, self._new = self._sweeping and settles(self.problem), frozenset(new)
 
     @property
     def hints(self) -> dict[str, RowArray]:
@@ -163,7 +178,7 @@ class Descent(SingleModel):
 
     def begin(self) -> None:
         """Start an outer iteration."""
-        self._settled = None
+        self._settled, self._foreseen = None, 0.0
         for tally in (self._touch, self._later):
             tally[:] = fresh_touch()
         self._points[:] = 0.0
@@ -187,7 +202,9 @@ class Descent(SingleModel):
             flags[:] = self._active.read(group.blocks)
         if outer > 1:  # before, no row was counted, also where a warm start gave it an alpha
             self._add_terms(work.target, work.cost, work.alpha, -1.0)
-        self._epochs(work, flags, outer, visits, halt)
+        new = self.settling and outer == 1 and self._new.issuperset(group.blocks)
+        epochs = NEW_EPOCHS if new and self._options.epochs == 1 else self._options.epochs
+        self._epochs(work, flags, outer, visits, epochs, halt)
         self._add_terms(work.target, work.cost, work.alpha, 1.0)
         self.alpha.write(group.blocks, work.alpha)
         self._preference.write(group.blocks, work.preference)
@@ -195,9 +212,9 @@ class Descent(SingleModel):
             self._keep(work, before, flags)
         self._active.write(group.blocks, flags)
         if self._sweeping and not resident:
-            for sweep in share(SWEEPS, number, visits):
-                self._sweep_kept(outer, sweep)
-            if self._settling and number == visits - 1:
+            for sweep in range(SWEEPS) if new else share(SWEEPS, number, visits):
+                self._sweep(self._kept.rows(), outer, sweep)
+            if self.settling and number == visits - 1:
                 self._settle(outer, halt)
 
     def _epochs(
@@ -206,14 +223,15 @@ class Descent(SingleModel):
         flags: NDArray[np.bool_],
         outer: int,
         visits: int,
+        epochs: int | None,
         halt: Callable[[], bool],
     ) -> None:
         options, group = self._options, work.group
         sweeping = self._sweeping and visits == 1
-        points = SWEEPS if sweeping else -(-AVERAGED_POINTS // (visits * (options.epochs or 1)))
+        points = SWEEPS if sweeping else -(-AVERAGED_POINTS // (visits * (epochs or 1)))
         parts = max(points, -(-len(group.indices) // LONGEST_PART))
         self._adapt[kernels.THRESHOLD] = np.inf  # nothing is shrunk before it was measured
-        for epoch in range(options.epochs or MOST_EPOCHS):
+        for epoch in range(epochs or MOST_EPOCHS):
             order = self._order(group, outer, epoch, work.preference)
             seen = fresh_touch()
             for number, part in enumerate(np.array_split(order, parts)):
@@ -231,7 +249,7 @@ class Descent(SingleModel):
             if self._selection == kernels.AVSF and self._adapt[kernels.MEAN_GAIN] == 0.0:
                 self._adapt[kernels.MEAN_GAIN] = seen[kernels.GAIN] / max(len(order), 1)
             self._adapt[kernels.THRESHOLD] = threshold(seen)
-            if options.epochs is None and width(seen) <= options.inner_tolerance:
+            if epochs is None and width(seen) <= options.inner_tolerance:
                 if self._selection != kernels.SHRINK or len(order) == group.n_rows:
                     break
                 work.preference[:] = 0.0  # all rows again before the visit may end
@@ -254,30 +272,52 @@ class Descent(SingleModel):
         """
         moving, group = work.moving(before, slice(None)), work.group
         worth = (work.alpha - before) ** 2 * group.sq_norm
-        if self._settling:
+        if self.settling and self.problem.bounded:
             distance = distances(group, work.target, self.w, self.bias)
             worth = np.where(moving, np.inf, -distance)
             moving |= (distance < NEAR) & (work.cost > 0.0)
         chosen = np.flatnonzero(moving)
         flags[self._kept.replace(group, chosen, worth[chosen])] = True
 
+    def foresee(self, group: Group, n_rows: int) -> None:
+        """Estimate what so many rows add to P - D by the group that was visited longest ago."""
+        rows, alpha = whole_group(group), self.alpha.read(group.blocks)
+        added, _ = excess(rows, self.problem, alpha, self.w, self.bias)
+        self._foreseen = STALE * added * n_rows / max(group.n_rows, 1)
+
+    def enough(self, group: Group, n_rows: int, outer: int, halt: Callable[[], bool]) -> bool:
+        """Say whether so many rows, `group` those visited longest ago, need no visit any more."""
+        goal = (self._options.gap or 0.0) * (
+            self._terms[kernels.DUAL] - 0.5 * kernels.squared_norm(self.w)
+        )
+        self.foresee(group, n_rows)
+        if self._foreseen > PROMISING * goal:
+            return False
+        self._settle(outer, halt)
+        self.foresee(group, n_rows)
+        return bool((self._settled or 0.0) + self._foreseen <= PROMISING * goal)
+
     def _settle(self, outer: int, halt: Callable[[], bool]) -> None:
         """Sweep the active rows until they are as good as is asked for."""
         for sweep in range(SWEEPS, SWEEPS + SETTLING_SWEEPS):
             if sweep % SETTLING_STEP == 0:
-                rows, problem = self._kept.rows(), self.problem
-                alpha = self.alpha.all[rows.positions] if rows is not None else np.zeros(0)
-                self._settled = excess(rows, problem, alpha, self.w, self.bias)
+                rows = self._kept.rows()
+                if rows is None:
+                    self._settled = 0.0
+                    return
+                alpha = self.alpha.all[rows.positions]
+                self._settled, restless = excess(rows, self.problem, alpha, self.w, self.bias)
+                rows = rows.some(restless)
                 dual = self._terms[kernels.DUAL] - 0.5 * kernels.squared_norm(self.w)
                 if self._settled <= SETTLED * (self._options.gap or 0.0) * dual:
                     break
             if halt():
                 raise Abandoned
-            self._sweep_kept(outer, sweep)
+            self._sweep(rows, outer, sweep)
 
-    def _sweep_kept(self, outer: int, sweep: int) -> None:
-        """Visit the active rows of all groups once."""
-        rows, problem = self._kept.rows(), self.problem
+    def _sweep(self, rows: Rows | None, outer: int, sweep: int) -> None:
+        """Visit active rows once."""
+        problem = self.problem
         if rows is None:
             return
         target, cost = problem.targets(rows.labels), problem.costs(rows)
@@ -340,7 +380,7 @@ class Descent(SingleModel):
         primal = float(0.5 * norm + self._touch[kernels.LOSS])
         dual = float(self._terms[kernels.DUAL] - 0.5 * norm)
         return Estimate(
-            primal=primal if self._settled is None else dual + self._settled,
+            primal=primal if self._settled is None else dual + self._settled + self._foreseen,
             dual=dual,
             violation=self._violation(),
             n_sv=int(self._terms[kernels.N_SUPPORT]),

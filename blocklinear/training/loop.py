@@ -138,7 +138,7 @@ def optimise(
     facts = _resumed(folder, manifest, options, listener)
     previous = find_previous(folder, options, listener) if options.warm_start else None
     if facts is None:
-        memory = plan_memory(manifest, options, task.width)
+        memory = plan_memory(manifest, options, task.width, warm=previous is not None)
         if previous is None:
             discard(folder)
     else:
@@ -205,7 +205,7 @@ def _train(run: Run, loader: GroupLoader) -> Outcome:
     while True:
         if run.descended is not None and isinstance(run.method, Descent):
             return _train_on(run, loader, run.method)
-        if not resumed or run.done < len(run.visits(run.outer)):
+        if not resumed or not run.finished:
             run.iterate(loader)
         resumed = False
         report = run.report()

@@ -20,6 +20,10 @@ class Stopping:
         self._ratio = 0.5
         self._not_before = 0
 
+    def trust(self) -> None:
+        """Take the estimates as they are, until a certificate tells better."""
+        self._ratio = 1.0
+
     @property
     def state(self) -> dict[str, Any]:
         """What was learned, as JSON."""
