@@ -44,9 +44,10 @@ class Rows:
 
     def some(self, which: NDArray[np.bool_]) -> "Rows":
         """Return some of the rows."""
+        weights = None if self.weights is None else self.weights[which]
         return Rows(
             self.positions[which], self.starts[which], self.stops[which], self.sq_norm[which],
-            self.labels[which], self.indices, self.values,
+            self.labels[which], self.indices, self.values, weights,
         )  # fmt: skip
 
 

@@ -279,22 +279,23 @@ class Descent(SingleModel):
         chosen = np.flatnonzero(moving)
         flags[self._kept.replace(group, chosen, worth[chosen])] = True
 
-    def foresee(self, group: Group, n_rows: int) -> None:
-        """Estimate what so many rows add to P - D by the group that was visited longest ago."""
+    def foresee(self, group: Group, n_rows: int, stalest: bool) -> None:
+        """Estimate what so many rows add to P - D by a group, maybe that visited longest ago."""
         rows, alpha = whole_group(group), self.alpha.read(group.blocks)
         added, _ = excess(rows, self.problem, alpha, self.w, self.bias)
-        self._foreseen = STALE * added * n_rows / max(group.n_rows, 1)
+        added *= STALE if stalest else 1.0
+        self._foreseen = added * n_rows / max(group.n_rows, 1)
 
     def enough(self, group: Group, n_rows: int, outer: int, halt: Callable[[], bool]) -> bool:
         """Say whether so many rows, `group` those visited longest ago, need no visit any more."""
         goal = (self._options.gap or 0.0) * (
             self._terms[kernels.DUAL] - 0.5 * kernels.squared_norm(self.w)
         )
-        self.foresee(group, n_rows)
+        self.foresee(group, n_rows, stalest=True)
         if self._foreseen > PROMISING * goal:
             return False
         self._settle(outer, halt)
-        self.foresee(group, n_rows)
+        self.foresee(group, n_rows, stalest=True)
         return bool((self._settled or 0.0) + self._foreseen <= PROMISING * goal)
 
     def _settle(self, outer: int, halt: Callable[[], bool]) -> None:

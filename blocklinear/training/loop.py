@@ -24,8 +24,10 @@ from blocklinear.training.newton import Newton, Point
 from blocklinear.training.outcome import Outcome
 from blocklinear.training.parts import train_in_parts
 from blocklinear.training.previous import find_previous
+from blocklinear.training.problems import Problem
 from blocklinear.training.run import Halt, Run
 from blocklinear.training.sampling import sampled
+from blocklinear.training.settling import settles
 from blocklinear.training.warm import start_warm
 
 NEWTON_AFTER = 300
@@ -138,7 +140,8 @@ def optimise(
     facts = _resumed(folder, manifest, options, listener)
     previous = find_previous(folder, options, listener) if options.warm_start else None
     if facts is None:
-        memory = plan_memory(manifest, options, task.width, warm=previous is not None)
+        settling = previous is not None and isinstance(task, Problem) and settles(task)
+        memory = plan_memory(manifest, options, task.width, warm=settling)
         if previous is None:
             discard(folder)
     else:

@@ -159,14 +159,14 @@ class Run:
             self.method.begin()
         self.times = Times()
         following, settling = self.visits(self.outer + 1), self._settling
+        cutting = settling if self.outer == 2 and self.stopping.unfailing else None
         left = sum(self.manifest.blocks[b].rows for group in todo[self.done :] for b in group)
         for loaded in loader.stream(todo[self.done :], following[0]):
             started = time.perf_counter()
             if (
-                settling
+                cutting
                 and self.done
-                and self.outer > 1
-                and settling.enough(loaded.group, left, self.outer, self.overdue)
+                and cutting.enough(loaded.group, left, self.outer, self.overdue)
             ):
                 self.cut = self.done
                 return
@@ -182,7 +182,7 @@ class Run:
                 self.rest()
         if settling and len(todo) > 1:
             for loaded in loader.stream(following[:1], following[1]):
-                settling.foresee(loaded.group, self.manifest.n_rows)
+                settling.foresee(loaded.group, self.manifest.n_rows, self.outer == 1)
 
     @property
     def finished(self) -> bool:

@@ -42,7 +42,7 @@ def whole_group(group: Group) -> Rows:
     """Return all rows of a group."""
     return Rows(
         np.arange(group.n_rows), group.indptr[:-1], group.indptr[1:], group.sq_norm, group.labels,
-        group.indices, group.values,
+        group.indices, group.values, group.weights,
     )  # fmt: skip
 
 

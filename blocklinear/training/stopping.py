@@ -20,6 +20,11 @@ class Stopping:
         self._ratio = 0.5
         self._not_before = 0
 
+    @property
+    def unfailing(self) -> bool:
+        """Whether no certificate has found more than was estimated."""
+        return self._not_before == 0
+
     def trust(self) -> None:
         """Take the estimates as they are, until a certificate tells better."""
         self._ratio = 1.0

@@ -122,3 +122,12 @@ def test_rows_preferred_come_more_often(how):
 @given(seed=SEEDS, outer=st.integers(0, 10**6), n_blocks=st.integers(1, 50))
 def test_blocks_are_permuted(seed, outer, n_blocks):
     assert sorted(block_order(seed, outer, n_blocks).tolist()) == list(range(n_blocks))
+
+
+@pytest.mark.parametrize("group", [1, 2, 3])
+def test_some_blocks_come_first(group):
+    for outer in range(1, 11):
+        drawn = visits(3, outer, 12, group, {2, 5, 11})
+        order = [block for blocks in drawn for block in blocks]
+        assert set(order[:3]) == {2, 5, 11}
+        assert sorted(order) == list(range(12))
