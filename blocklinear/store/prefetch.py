@@ -52,7 +52,8 @@ class GroupLoader:
         self.pins = Pins(pin_bytes if n_buffers == 2 else 0)
         self._ahead = ThreadPoolExecutor(1, "load")
         self._decoders = ThreadPoolExecutor(threads, "decode")
-        self._n_loads = 0
+        self._current: tuple[tuple[int, ...], Group] | None = None  # last yielded, still whole
+        self._used = 0  # the buffer that holds it
         self._expected: tuple[tuple[int, ...], Future[tuple[Group, float]]] | None = None
 
     def __enter__(self) -> Self:
@@ -69,9 +70,7 @@ class GroupLoader:
 
     def _load(self, blocks: Sequence[int]) -> tuple[Group, float]:
         started = time.perf_counter()
-        buffer = self._buffers[self._n_loads % len(self._buffers)]
-        self._n_loads += 1
-        store = self._store
+        buffer, store = self._buffers[self._used - 1], self._store  # of two, the other one
         group = buffer.load(store.blocks_folder, store.manifest, blocks, self._decoders, self.pins)
         return group, time.perf_counter() - started
 
@@ -79,6 +78,8 @@ class GroupLoader:
         self, visits: Sequence[tuple[int, ...]], following: tuple[int, ...] | None = None
     ) -> Iterator[Loaded]:
         """Yield the group of each visit; it is valid until the next is asked for.
+
+        Where the last stream was left at a group, one that begins with it does not load it again.
 
         Parameters
         ----------
@@ -89,21 +90,27 @@ class GroupLoader:
         if len(self._buffers) == 1:
             yield self._whole(visits[0])
             return
-        if self._expected is None or self._expected[0] != visits[0]:
-            self._forget()
-            self._expect(visits[0])
-        for upcoming in (*visits[1:], following):
+        upcoming = (*visits[1:], following)
+        if self._current is not None and self._current[0] == visits[0]:
+            self._expect(upcoming[0])
+            yield Loaded(self._current[1], 0.0, 0.0)
+            visits, upcoming = visits[1:], upcoming[1:]
+        for blocks, ahead in zip(visits, upcoming, strict=True):
+            self._expect(blocks)
             asked = time.perf_counter()
             assert self._expected is not None
             group, load_s = self._expected[1].result()
             wait_s = time.perf_counter() - asked
-            self._expected = None
-            if upcoming is not None:
-                self._expect(upcoming)
+            self._expected, self._current = None, (blocks, group)
+            self._used = 1 - self._used
+            self._expect(ahead)
             yield Loaded(group, load_s, wait_s)
 
-    def _expect(self, blocks: tuple[int, ...]) -> None:
-        self._expected = blocks, self._ahead.submit(self._load, blocks)
+    def _expect(self, blocks: tuple[int, ...] | None) -> None:
+        """Have a group loaded into the buffer that is not in use, unless it is already."""
+        if blocks is not None and (self._expected is None or self._expected[0] != blocks):
+            self._forget()
+            self._expected = blocks, self._ahead.submit(self._load, blocks)
 
     def _forget(self) -> None:
         """Wait for a group that was loaded in vain."""

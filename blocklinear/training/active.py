@@ -42,6 +42,14 @@ class Rows:
     values: NDArray[np.floating]
     weights: NDArray[np.float64] | None = None
 
+    def some(self, which: NDArray[np.bool_]) -> "Rows":
+        """Return some of the rows."""
+        weights = None if self.weights is None else self.weights[which]
+        return Rows(
+            self.positions[which], self.starts[which], self.stops[which], self.sq_norm[which],
+            self.labels[which], self.indices, self.values, weights,
+        )  # fmt: skip
+
 
 class ActiveRows:
     """Active rows copied out of the groups that pass.

@@ -45,11 +45,16 @@ class MemoryPlan:
 
 
 def plan_memory(
-    manifest: Manifest, options: TrainOptions, width: int = 1, kept: int = 0
+    manifest: Manifest,
+    options: TrainOptions,
+    width: int = 1,
+    kept: int = 0,
+    warm: bool = False,
 ) -> MemoryPlan:
     """Divide the budget.
 
-    A visit takes what was asked for, or all blocks if they fit, or up to `ENOUGH_BLOCKS`.
+    A visit takes what was asked for, or all blocks if they fit, or up to `ENOUGH_BLOCKS`. A `warm`
+    start takes few blocks a visit and many active rows: these are what saves it reading.
 
     Parameters
     ----------
@@ -59,6 +64,8 @@ def plan_memory(
         Weight vectors that are trained.
     kept : int
         Others that are kept beside them.
+    warm : bool
+        Whether a warm start is to settle.
 
     Raises
     ------
@@ -76,7 +83,8 @@ def plan_memory(
         room = options.memory_bytes - fixed
         group = _largest_group(manifest, width, room)
         if group < n_blocks:
-            shared = _largest_group(manifest, width, room - min(room // 2, active_bytes))
+            most = room - _group_bytes(manifest, 1, width) if warm else room // 2
+            shared = _largest_group(manifest, width, room - min(most, active_bytes))
             group = max(min(group, 1), min(shared, ENOUGH_BLOCKS))
     needed = fixed + _group_bytes(manifest, max(group, 1), width)
     if group < 1 or needed > options.memory_bytes:

@@ -1,6 +1,6 @@
 """Dual coordinate descent on the groups of a store: what one visit does (Yu, Algorithm 2)."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ from blocklinear.options import TrainOptions
 from blocklinear.store.groups import Group
 from blocklinear.store.manifest import Manifest
 from blocklinear.store.prefetch import Loaded
-from blocklinear.training.active import ActiveRows
+from blocklinear.training.active import ActiveRows, Rows
 from blocklinear.training.problems import Problem
 from blocklinear.training.rows import RowArray
 from blocklinear.training.schedule import (
@@ -33,6 +33,7 @@ from blocklinear.training.settling import (
     distances,
     excess,
     settles,
+    whole_group,
 )
 from blocklinear.training.single import SingleModel
 from blocklinear.training.tally import Estimate, fresh_touch, merge, threshold, width
@@ -45,6 +46,13 @@ LONGEST_PART = 1 << 25
 """Entries worked on before a request to stop is looked at again, a quarter of a second."""
 SWEEPS = 16
 """How often an outer iteration sweeps the active rows."""
+NEW_EPOCHS = 4
+"""Epochs over new blocks at the beginning of a warm start."""
+STALE = 1.0 / 3.0
+"""What rows add to the gap, of what those add that were visited longest ago: about the square of
+how far w has gone since."""
+PROMISING = 0.7
+"""Of the gap asked for, what may be foreseen where an outer iteration is cut short."""
 Floats = NDArray[np.float64]
 _SELECTIONS = {
     "active": kernels.AVSF,
@@ -99,8 +107,10 @@ class Descent(SingleModel):
         self._terms = np.zeros(kernels.N_TERMS)  # of all rows, kept up to date
         self._adapt = np.zeros(kernels.N_ADAPT)
         self._points = np.zeros(1)  # in the average so far
-        self._settling = False  # see `settle`
+        self._new: frozenset[int] = frozenset()  # see `settle`
+        self.settling = False
         self._settled: tuple[float, float] | None = None  # what active rows add to P - D, see there
+        self._foreseen = 0.0  # and what the others do
         self._first_violation = np.zeros(1)  # LIBLINEAR's measure for regression is relative
 
     @property
@@ -116,20 +126,25 @@ class Descent(SingleModel):
     @property
     def state(self) -> dict[str, Any]:
         """What a checkpoint must know before it can fill `arrays`, as JSON."""
-        return super().state | {"settling": self._settling, "settled": self._settled}
+        return super().state | {
+            "settling": self.settling, "new": sorted(self._new),
+            "settled": self._settled, "foreseen": self._foreseen,
+        }  # fmt: skip
 
     @state.setter
     def state(self, state: dict[str, Any]) -> None:
-        self._settling = state["settling"]
+        self.settling, self._new = state["settling"], frozenset(state["new"])
         self._settled = None if state["settled"] is None else tuple(state["settled"])
+        self._foreseen = state["foreseen"]
 
-    def settle(self) -> None:
+    def settle(self, new: Collection[int]) -> None:
         """Sweep the active rows at the end of every outer iteration, until they are solved.
 
         A warm start, not far from the optimum, so gets there in few outer iterations, which cost
-        more than the sweeps where blocks have to be read.
+        more than the sweeps where blocks have to be read. The first of them begins with the `new`
+        blocks, whose alpha has farthest to go.
         """
-        self._settling = self._sweeping and settles(self.problem)
+        self.settling, self._new = self._sweeping and settles(self.problem), frozenset(new)
 
     @property
     def hints(self) -> dict[str, RowArray]:
@@ -156,7 +171,7 @@ class Descent(SingleModel):
 
     def begin(self) -> None:
         """Start an outer iteration."""
-        self._settled = None
+        self._settled, self._foreseen = None, 0.0
         for tally in (self._touch, self._later):
             tally[:] = fresh_touch()
         self._points[:] = 0.0
@@ -180,7 +195,9 @@ class Descent(SingleModel):
             flags[:] = self._active.read(group.blocks)
         if outer > 1:  # before, no row was counted, also where a warm start gave it an alpha
             self._add_terms(work.target, work.cost, work.alpha, -1.0)
-        self._epochs(work, flags, outer, visits, halt)
+        new = self.settling and outer == 1 and self._new.issuperset(group.blocks)
+        epochs = NEW_EPOCHS if new and self._options.epochs == 1 else self._options.epochs
+        self._epochs(work, flags, outer, visits, epochs, halt)
         self._add_terms(work.target, work.cost, work.alpha, 1.0)
         self.alpha.write(group.blocks, work.alpha)
         self._preference.write(group.blocks, work.preference)
@@ -188,12 +205,12 @@ class Descent(SingleModel):
             self._keep(work, before, flags)
         self._active.write(group.blocks, flags)
         if self._sweeping and not resident:
-            if self._settling:  # whole ones: it ends in fewer outer iterations
-                for sweep in share(SWEEPS, number, visits):
-                    self._sweep_kept(outer, sweep)
+            if self.settling:  # whole ones: it ends in fewer outer iterations
+                for sweep in range(SWEEPS) if new else share(SWEEPS, number, visits):
+                    self._sweep(self._kept.rows(), outer, sweep)
             else:
                 for part in parts_of_sweeps(SWEEPS, number, visits):
-                    self._sweep_kept(outer, *part)
+                    self._sweep(self._kept.rows(), outer, *part)
             if number == visits - 1 and settles(self.problem):
                 self._settle(outer, halt)
 
@@ -203,14 +220,15 @@ class Descent(SingleModel):
         flags: NDArray[np.bool_],
         outer: int,
         visits: int,
+        epochs: int | None,
         halt: Callable[[], bool],
     ) -> None:
         options, group = self._options, work.group
         sweeping = self._sweeping and visits == 1
-        points = SWEEPS if sweeping else -(-AVERAGED_POINTS // (visits * (options.epochs or 1)))
+        points = SWEEPS if sweeping else -(-AVERAGED_POINTS // (visits * (epochs or 1)))
         parts = max(points, -(-len(group.indices) // LONGEST_PART))
         self._adapt[kernels.THRESHOLD] = np.inf  # nothing is shrunk before it was measured
-        for epoch in range(options.epochs or MOST_EPOCHS):
+        for epoch in range(epochs or MOST_EPOCHS):
             order = self._order(group, outer, epoch, work.preference)
             seen = fresh_touch()
             for number, part in enumerate(np.array_split(order, parts)):
@@ -228,7 +246,7 @@ class Descent(SingleModel):
             if self._selection == kernels.AVSF and self._adapt[kernels.MEAN_GAIN] == 0.0:
                 self._adapt[kernels.MEAN_GAIN] = seen[kernels.GAIN] / max(len(order), 1)
             self._adapt[kernels.THRESHOLD] = threshold(seen)
-            if options.epochs is None and width(seen) <= options.inner_tolerance:
+            if epochs is None and width(seen) <= options.inner_tolerance:
                 if self._selection != kernels.SHRINK or len(order) == group.n_rows:
                     break
                 work.preference[:] = 0.0  # all rows again before the visit may end
@@ -251,42 +269,66 @@ class Descent(SingleModel):
         """
         moving, group = work.moving(before, slice(None)), work.group
         worth = (work.alpha - before) ** 2 * group.sq_norm
-        if self._settling:
+        if self.settling and self.problem.bounded:
             distance = distances(group, work.target, self.w, self.bias)
             worth = np.where(moving, np.inf, -distance)
             moving |= (distance < NEAR) & (work.cost > 0.0)
         chosen = np.flatnonzero(moving)
         flags[self._kept.replace(group, chosen, worth[chosen])] = True
 
+    def foresee(self, group: Group, n_rows: int, stalest: bool) -> None:
+        """Estimate what so many rows add to P - D by a group, maybe that visited longest ago."""
+        rows, alpha = whole_group(group), self.alpha.read(group.blocks)
+        added, _ = excess(rows, self.problem, alpha, self.w, self.bias)
+        added *= STALE if stalest else 1.0
+        self._foreseen = added * n_rows / max(group.n_rows, 1)
+
+    def enough(self, group: Group, n_rows: int, outer: int, halt: Callable[[], bool]) -> bool:
+        """Say whether so many rows, `group` those visited longest ago, need no visit any more."""
+        goal = (self._options.gap or 0.0) * self._dual()
+        self.foresee(group, n_rows, stalest=True)
+        if self._foreseen > PROMISING * goal:
+            return False
+        self._settle(outer, halt)
+        self.foresee(group, n_rows, stalest=True)
+        settled = self._settled[1] if self._settled is not None else 0.0
+        return bool(settled + self._foreseen <= PROMISING * goal)
+
     def _settle(self, outer: int, halt: Callable[[], bool]) -> None:
         """Sweep the active rows until they are as good as is asked for, if that is not far."""
         goal = (self._options.gap or 0.0) * self._dual()
-        enough = goal * (SETTLED_WARM if self._settling else SETTLED)
-        before = after = self._excess()
-        if not self._settling and not 0.0 < before <= CLOSE * goal:
+        good = goal * (SETTLED_WARM if self.settling else SETTLED)
+        before, rows = self._restless()
+        after = before
+        if not self.settling and not 0.0 < before <= CLOSE * goal:
             return
         for sweep in range(SETTLING_SWEEPS):
             if sweep and sweep % SETTLING_STEP == 0:
-                after = self._excess()
-            if after <= enough:
+                after, rows = self._restless()
+            if after <= good:
                 break
             if halt():
                 raise Abandoned
-            self._sweep_kept(outer, SWEEPS + sweep)
+            self._sweep(rows, outer, SWEEPS + sweep)
         self._settled = before, after
 
-    def _excess(self) -> float:
-        """Return what the active rows add to P - D."""
+    def _restless(self) -> tuple[float, Rows | None]:
+        """Return what the active rows add to P - D, and those that do not rest at a bound."""
         rows = self._kept.rows()
-        alpha = self.alpha.all[rows.positions] if rows is not None else np.zeros(0)
-        return excess(rows, self.problem, alpha, self.w, self.bias)
+        if rows is None:
+            return 0.0, None
+        alpha = self.alpha.all[rows.positions]
+        added, restless = excess(rows, self.problem, alpha, self.w, self.bias)
+        return added, rows.some(restless)
 
     def _dual(self) -> float:
         return float(self._terms[kernels.DUAL] - 0.5 * kernels.squared_norm(self.w))
 
-    def _sweep_kept(self, outer: int, sweep: int, first: float = 0.0, last: float = 1.0) -> None:
-        """Visit the active rows of all groups once, or those with their turn in a part of that."""
-        rows, problem = self._kept.rows(), self.problem
+    def _sweep(
+        self, rows: Rows | None, outer: int, sweep: int, first: float = 0.0, last: float = 1.0
+    ) -> None:
+        """Visit active rows once, or those with their turn in a part of that."""
+        problem = self.problem
         if rows is None:
             return
         turn = having_turn(self._options.seed, outer, sweep, rows.positions, first, last)
@@ -348,16 +390,17 @@ class Descent(SingleModel):
         self.average /= max(self._points[0], 1.0)
         self._points[:] = 1.0
         dual = self._dual()
-        added = float(self._touch[kernels.EXCESS])
-        if self._settled is not None and self._settling:
-            added = self._settled[1]
+        added, foretold = float(self._touch[kernels.EXCESS]), False
+        if self._settled is not None and self.settling:
+            added, foretold = self._settled[1] + self._foreseen, True
         return Estimate(
             primal=dual + added,
             dual=dual,
             violation=self._violation(),
             n_sv=int(self._terms[kernels.N_SUPPORT]),
             steps=int(self._touch[kernels.STEPS] + self._later[kernels.STEPS]),
-            settled=None if self._settling else self._settled,
+            settled=None if foretold else self._settled,
+            foretold=foretold,
         )
 
     def _violation(self) -> float:

@@ -24,8 +24,10 @@ from blocklinear.training.newton import Newton, Point
 from blocklinear.training.outcome import Outcome
 from blocklinear.training.parts import train_in_parts
 from blocklinear.training.previous import find_previous
+from blocklinear.training.problems import Problem
 from blocklinear.training.run import Halt, Run
 from blocklinear.training.sampling import sampled
+from blocklinear.training.settling import settles
 from blocklinear.training.warm import start_warm
 
 NEWTON_AFTER = 300
@@ -138,7 +140,8 @@ def optimise(
     facts = _resumed(folder, manifest, options, listener)
     previous = find_previous(folder, options, listener) if options.warm_start else None
     if facts is None:
-        memory = plan_memory(manifest, options, task.width)
+        settling = previous is not None and isinstance(task, Problem) and settles(task)
+        memory = plan_memory(manifest, options, task.width, warm=settling)
         if previous is None:
             discard(folder)
     else:
@@ -205,7 +208,7 @@ def _train(run: Run, loader: GroupLoader) -> Outcome:
     while True:
         if run.descended is not None and isinstance(run.method, Descent):
             return _train_on(run, loader, run.method)
-        if not resumed or run.done < len(run.visits(run.outer)):
+        if not resumed or not run.finished:
             run.iterate(loader)
         resumed = False
         report, seen = run.report()

@@ -20,7 +20,7 @@ from blocklinear.store.prefetch import GroupLoader, Loaded
 from blocklinear.training.budget import MemoryPlan
 from blocklinear.training.certificate import Certificate, relative_gap
 from blocklinear.training.checkpoint import Checkpoint
-from blocklinear.training.descent import Abandoned
+from blocklinear.training.descent import Abandoned, Descent
 from blocklinear.training.evaluation import HeldOut, worth
 from blocklinear.training.methods import Method
 from blocklinear.training.newton import Point
@@ -63,7 +63,9 @@ class Run:
     Attributes
     ----------
     outer, done : int         the outer iteration, and how many of its visits are done
+    cut : int or None         visits after which the outer iteration was ended, as they were enough
     descended : int or None   outer iterations before Newton steps
+    new_blocks : set of int or None     of a warm start, those without any row of the earlier run
     """
 
     def __init__(
@@ -88,8 +90,10 @@ class Run:
         self._asked_at: float | None = None
         self._started = time.perf_counter()
         self.outer = self.done = 0  # the outer iteration, and how many of its visits are done
+        self.cut: int | None = None
         self.descended: int | None = None  # outer iterations before Newton steps
         self.times = Times()
+        self.new_blocks: frozenset[int] | None = None
 
     @property
     def seconds(self) -> float:
@@ -97,18 +101,27 @@ class Run:
         return time.perf_counter() - self._started
 
     def visits(self, outer: int) -> list[tuple[int, ...]]:
-        """Return the groups of an outer iteration, in order."""
-        return visits(self.options.seed, outer, len(self.manifest.blocks), self.memory.group)
+        """Return the groups of an outer iteration, in order.
+
+        A warm start visits new blocks first: the others then see a w that knows of them. Its second
+        outer iteration has the order of the first: what was visited longest ago comes first.
+        """
+        first = self.new_blocks or ()
+        if self.new_blocks is not None:
+            outer = max(outer - 1, 1)
+        n_blocks = len(self.manifest.blocks)
+        return visits(self.options.seed, outer, n_blocks, self.memory.group, first)
 
     def pass_over(
-        self, loader: GroupLoader, blocks: Collection[int] | None = None
+        self, loader: GroupLoader, blocks: Collection[int] | None = None, last: bool = False
     ) -> Iterator[Loaded]:
         """Yield all groups once, for what needs a pass of its own.
 
-        With `blocks`, no other blocks are read, unless one group holds all.
+        With `blocks`, no other blocks are read, unless one group holds all. After what may be the
+        `last` pass of a run nothing is loaded ahead.
 
         Newton steps always take the same order, so that a point evaluated again, after a resume,
-        has the same bits.
+        has the same bits. After an outer iteration cut short, the group in memory is first.
 
         Raises
         ------
@@ -116,7 +129,10 @@ class Run:
             If a stop was asked for between two groups.
         """
         order = self.visits((self.descended or self.outer) + 1)
-        first = order[0]
+        if self.cut is not None:
+            order = self.visits(self.outer)
+            order = order[self.cut :] + order[: self.cut]
+        first = None if last else order[0]
         if blocks is not None and len(order) > 1:
             order = [tuple(b for b in group if b in blocks) for group in order]
         order = [group for group in order if group] if blocks is None or blocks else []
@@ -137,13 +153,24 @@ class Run:
     def iterate(self, loader: GroupLoader) -> None:
         """Run the rest of an outer iteration, or the next one."""
         todo = self.visits(max(self.outer, 1))
-        if self.outer == 0 or self.done == len(todo):
-            self.outer, self.done = self.outer + 1, 0
+        if self.finished:
+            self.outer, self.done, self.cut = self.outer + 1, 0, None
             todo = self.visits(self.outer)
             self.method.begin()
         self.times = Times()
-        for loaded in loader.stream(todo[self.done :], self.visits(self.outer + 1)[0]):
+        following, settling = self.visits(self.outer + 1), self._settling
+        cutting = settling if self.outer == 2 and self.stopping.unfailing else None
+        left = sum(self.manifest.blocks[b].rows for group in todo[self.done :] for b in group)
+        for loaded in loader.stream(todo[self.done :], following[0]):
             started = time.perf_counter()
+            if (
+                cutting
+                and self.done
+                and cutting.enough(loaded.group, left, self.outer, self.overdue)
+            ):
+                self.cut = self.done
+                return
+            left -= loaded.group.n_rows
             self.method.visit(loaded.group, self.outer, self.done, len(todo), self.overdue)
             self.times.solve_s += time.perf_counter() - started
             self.times.load_s += loaded.load_s
@@ -153,6 +180,21 @@ class Run:
             self.listener(Visited(self.outer, self.done, len(todo)))
             if self.done < len(todo):
                 self.rest()
+        if settling and len(todo) > 1:
+            for loaded in loader.stream(following[:1], following[1]):
+                settling.foresee(loaded.group, self.manifest.n_rows, self.outer == 1)
+
+    @property
+    def finished(self) -> bool:
+        """Whether the outer iteration is at its end, or none has begun."""
+        all_done = self.outer == 0 or self.done == len(self.visits(self.outer))
+        return all_done or self.cut is not None
+
+    @property
+    def _settling(self) -> Descent | None:
+        """The method, if it settles: then the group that is next tells whether it is needed."""
+        method, by_gap = self.method, self.stopping.by_gap_alone and self.options.gap is not None
+        return method if isinstance(method, Descent) and method.settling and by_gap else None
 
     def overdue(self) -> bool:
         """Say whether a stop was asked for so long ago that a visit is to be given up."""
@@ -189,7 +231,9 @@ class Run:
             "newton": self.memory.newton,
             "outer": self.outer,
             "done": self.done,
+            "cut": self.cut,
             "descended": self.descended,
+            "new_blocks": None if self.new_blocks is None else sorted(self.new_blocks),
             "stopping": self.stopping.state,
             "method": self.method.state,
             "best": [self._best_at, self._best_worth] if self._best_at else None,
@@ -213,8 +257,10 @@ class Run:
         self.method.state = facts["method"]
         self._checkpoint.load(self._arrays)
         self._saved = True
-        self.outer, self.done = facts["outer"], facts["done"]
+        self.outer, self.done, self.cut = facts["outer"], facts["done"], facts["cut"]
         self.descended = facts["descended"]
+        if facts["new_blocks"] is not None:
+            self.new_blocks = frozenset(facts["new_blocks"])
         self.stopping.state = facts["stopping"]
         if len(self.visits(self.outer)) > 1:
             self.method.restore(self.pass_over(loader))
@@ -299,7 +345,7 @@ class Run:
 
     def certify(self, loader: GroupLoader) -> Certificate:
         """Pass over the data once more, and say how good the better candidate is."""
-        certificate = self.method.certify(self.pass_over(loader))
+        certificate = self.method.certify(self.pass_over(loader, last=True))
         _check_finite(certificate.primal, certificate.dual)
         return certificate
 

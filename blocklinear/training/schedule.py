@@ -1,6 +1,6 @@
 """In which order blocks and rows are visited: pure functions of the seed (Yu, 5.2)."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +14,9 @@ def _key(*words: int) -> NDArray[np.uint64]:
     return np.array(words, np.uint64)
 
 
-def visits(seed: int, outer: int, n_blocks: int, group: int) -> list[tuple[int, ...]]:
+def visits(
+    seed: int, outer: int, n_blocks: int, group: int, first: Collection[int] = ()
+) -> list[tuple[int, ...]]:
     """Return the groups of an outer iteration, in order.
 
     Blocks are permuted anew and cut into groups of `group`; the sizes of the groups differ by at
@@ -26,11 +28,14 @@ def visits(seed: int, outer: int, n_blocks: int, group: int) -> list[tuple[int, 
         The order depends on these alone; `outer` counts from 1.
     n_blocks, group : int
         Blocks in the store, and at most so many in a group.
+    first : collection of int
+        Blocks that come before all others.
     """
     if group >= n_blocks:
         return [tuple(range(n_blocks))]
     n_groups = -(-n_blocks // group)
-    parts = np.array_split(block_order(seed, outer, n_blocks), n_groups)
+    order = sorted(block_order(seed, outer, n_blocks).tolist(), key=lambda b: b not in first)
+    parts = np.array_split(np.array(order), n_groups)
     return [tuple(part.tolist()) for part in parts]
 
 

@@ -45,10 +45,18 @@ def distances(group: Group, target: Floats, w: Floats, bias: float) -> Floats:
     return distance
 
 
-def excess(rows: Rows | None, problem: Problem, alpha: Floats, w: Floats, bias: float) -> float:
-    """Return what rows add to P - D."""
-    if rows is None:
-        return 0.0
+def whole_group(group: Group) -> Rows:
+    """Return all rows of a group."""
+    return Rows(
+        np.arange(group.n_rows), group.indptr[:-1], group.indptr[1:], group.sq_norm, group.labels,
+        group.indices, group.values, group.weights,
+    )  # fmt: skip
+
+
+def excess(
+    rows: Rows, problem: Problem, alpha: Floats, w: Floats, bias: float
+) -> tuple[float, NDArray[np.bool_]]:
+    """Return what rows add to P - D, and which of them do not rest at a bound."""
     values, terms = np.empty(len(alpha)), np.zeros(kernels.N_TERMS)
     row_values(rows.starts, rows.stops, rows.indices, rows.values, bias, w, values)
     target, cost = problem.targets(rows.labels), problem.costs(rows)
@@ -56,4 +64,7 @@ def excess(rows: Rows | None, problem: Problem, alpha: Floats, w: Floats, bias: 
     margin = target * values
     loss = np.maximum(0.0, 1.0 - margin)
     loss = loss**2 if problem.kind == kernels.SQUARED_HINGE else loss
-    return float(cost @ loss + alpha @ margin - terms[kernels.DUAL])
+    resting = (alpha == 0.0) & (margin >= 1.0)
+    if problem.bounded:
+        resting |= (alpha == cost) & (margin <= 1.0)
+    return float(cost @ loss + alpha @ margin - terms[kernels.DUAL]), ~resting

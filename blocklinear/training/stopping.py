@@ -37,6 +37,11 @@ class Stopping:
         self._foreseen = 0.0
 
     @property
+    def unfailing(self) -> bool:
+        """Whether no certificate has found more than was estimated."""
+        return self._not_before == 0
+
+    @property
     def state(self) -> dict[str, Any]:
         """What was learned, as JSON."""
         return {
@@ -58,7 +63,7 @@ class Stopping:
         if report.outer != self._outer:  # after a resume it may be told of again
             self._fall = estimated / self._gap if self._gap else START
             self._outer, self._gap = report.outer, estimated
-        left = self._fall / (self._fall + HALFWAY)
+        left = 1.0 if seen.foretold else self._fall / (self._fall + HALFWAY)
         self._foreseen = left * report.gap
         estimated *= left
         if seen.settled is not None:

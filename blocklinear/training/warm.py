@@ -64,8 +64,12 @@ def start_warm(run: Run, previous: Previous, store: BlockStore, loader: GroupLoa
     else:
         assert isinstance(run.method, Dual)
         start = _Start(run, run.method, previous, stretches, store)
+        kept = {s.block for s in stretches}
+        run.new_blocks = frozenset(set(range(len(store.manifest.blocks))) - kept)
         how = start.find_w(loader)
         _carry(run.method, previous, stretches, store.manifest, start.resident)
+        if isinstance(run.method, Descent):
+            run.method.settle(run.new_blocks)
         blocks_read, bytes_read = start.blocks_read, start.bytes_read
     if how:
         kept = sum(s.new.stop - s.first for s in stretches if s.block is not None)
@@ -336,7 +340,5 @@ def _carry(
             if stretch.block is not None:
                 start = starts[stretch.block]
                 lines.all[start + stretch.first : start + stretch.new.stop] = old[stretch.old]
-    if isinstance(method, Descent):
-        method.settle()
-        if method.problem.solver.regression:
-            method.first_violation = previous.number("first") or 0.0
+    if isinstance(method, Descent) and method.problem.solver.regression:
+        method.first_violation = previous.number("first") or 0.0

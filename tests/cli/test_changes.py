@@ -146,3 +146,22 @@ def test_what_is_no_store(refused, tmp_path, more, command):
     assert "not a store" in refused(4, command, tmp_path, *arguments)
     assert "not a store" in refused(4, command, more, *arguments)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["more.svm"]
+
+
+def test_a_warm_start_says_how_w_was_made(cli, store, more, tmp_path):
+    model, options = tmp_path / "model", ["--group", 1, "--gap", "1e-4", "--memory", "256M"]
+    assert cli("train", store, model, *options, "-q").status == 0
+    assert cli("add", store, more, "-q", "--batch", "late").status == 0
+    assert cli("remove", store, "--batch", "late").status == 0
+    done = cli("train", store, model, *options, "--warm-start")
+    assert done.status == 0
+    assert "warm start: alpha of 60 rows kept, 0 rows new, 0 gone; w as it was" in done.err
+    assert cli("remove", store, "--block", 0).status == 0
+    done = cli("train", store, model, *options, "--warm-start")
+    assert done.status == 0
+    assert "gone; w by Eq. (16) over 1 changed blocks" in done.err
+    assert cli("remove", store, "--block", 1).status == 0
+    assert cli("gc", store).status == 0
+    done = cli("train", store, model, *options, "--warm-start")
+    assert done.status == 0
+    assert "gone; w recomputed in one pass over 2 blocks" in done.err

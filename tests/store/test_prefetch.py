@@ -18,6 +18,7 @@ def store(tmp_path_factory):
 def test_groups_hold_the_rows_of_their_blocks(store, group, threads, pin_bytes):
     rng = np.random.default_rng(group)
     with GroupLoader(store, group, threads, pin_bytes) as loader:
+        before = None
         for _ in range(3):
             order = rng.permutation(6).tolist()
             visits = [tuple(order[k : k + group]) for k in range(0, 6, group)]
@@ -26,7 +27,8 @@ def test_groups_hold_the_rows_of_their_blocks(store, group, threads, pin_bytes):
                 assert loaded.group.blocks == visit
                 rows = rows_in(loaded.group)
                 assert rows == rows_in(load(store.folder, store.manifest, visit))
-                assert loaded.load_s > 0
+                assert (loaded.load_s > 0) == (visit != before)
+                before = visit
                 seen |= rows
             assert seen == all_rows(store.folder, store.manifest)
 
@@ -53,6 +55,24 @@ def test_the_first_of_the_next_stream_is_loaded_while_the_last_is_used(store, mo
                 assert rows_in(loaded.group) == rows_in(load_of(store, visit))
             assert loads == [*loads[:-1], following or visits[-1]]
     assert loads == [*first, *second, second[0]]  # none of them twice, none in vain
+
+
+def test_where_a_stream_was_left_the_next_goes_on(store, monkeypatch):
+    loads, original = [], GroupLoader._load
+    monkeypatch.setattr(
+        GroupLoader, "_load", lambda self, blocks: loads.append(blocks) or original(self, blocks)
+    )
+    visits = [(0, 1), (2, 3), (4, 5)]
+    with GroupLoader(store, 2, 2) as loader:
+        for second, third in (visits[1:], [(4, 5), (2, 3)], [(0, 1), (5, 4)]):
+            for loaded in loader.stream(visits):
+                if loaded.group.blocks == second:
+                    break
+            for visit, loaded in zip((second, third), loader.stream([second, third]), strict=True):
+                loader._ahead.submit(int).result()
+                assert rows_in(loaded.group) == rows_in(load_of(store, visit))
+    # what was in memory, or on the way there, was not loaded again
+    assert loads[:3] == visits
 
 
 def test_another_stream_than_the_one_foretold(store):

@@ -185,6 +185,17 @@ def test_active_rows_have_a_share_but_no_more_than_half(large):
     assert 0 < small.active_entries < enough
 
 
+def test_a_warm_start_has_more_active_rows_and_fewer_blocks_a_visit(large):
+    for budget in (60, 150, 300, 400):
+        options = TrainOptions(memory_bytes=PROCESS_BYTES + budget * MIB)
+        warm, cold = (plan_memory(large, options, warm=warm) for warm in (True, False))
+        assert warm.group <= cold.group
+        assert cold.active_entries <= warm.active_entries <= large.nnz / ACTIVE_SHARE
+        assert bytes_of(large, options, warm) <= options.memory_bytes + 200
+    options = TrainOptions(memory_bytes=PROCESS_BYTES + 150 * MIB)
+    assert plan_memory(large, options, warm=True).group == 1
+
+
 def test_single_precision_takes_less(large):
     options = TrainOptions(memory_bytes=PROCESS_BYTES + 100 * MIB)
     half = replace(large, dtype="float32")

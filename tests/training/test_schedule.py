@@ -161,3 +161,12 @@ def test_turns_are_spread_evenly_and_differ_between_sweeps():
     assert max(abs(count - 1000) for count in counts) < 150  # five deviations
     first, second = (set(having_turn(1, 1, k, positions, 0.0, 0.5).tolist()) for k in (0, 1))
     assert 2200 < len(first & second) < 2800
+
+
+@pytest.mark.parametrize("group", [1, 2, 3])
+def test_some_blocks_come_first(group):
+    for outer in range(1, 11):
+        drawn = visits(3, outer, 12, group, {2, 5, 11})
+        order = [block for blocks in drawn for block in blocks]
+        assert set(order[:3]) == {2, 5, 11}
+        assert sorted(order) == list(range(12))

@@ -1,5 +1,6 @@
 """Warm starts: the same optimum as from scratch, from whatever an earlier run left."""
 
+import shutil
 from dataclasses import replace
 
 import pytest
@@ -9,6 +10,7 @@ from blocklinear.events import OuterIteration, WarmStarted
 from blocklinear.options import TrainOptions
 from blocklinear.store.changes import remove
 from blocklinear.store.merging import compact
+from blocklinear.store.prefetch import GroupLoader
 from blocklinear.store.store import BlockStore
 from blocklinear.training import loop, train
 from blocklinear.training.checkpoint import Checkpoint
@@ -231,3 +233,54 @@ def test_active_rows_are_solved_while_a_warm_start_settles(tmp_path, solver):
     facts = Checkpoint(store.folder / "runs" / "default").facts["method"]
     assert facts["settling"]
     assert 0.0 <= facts["settled"][1] <= 0.01 * seen[-1].dual
+
+
+@pytest.fixture
+def grown(tmp_path):
+    """A store of 12 blocks that was trained on, and to which 2 came since."""
+    store = split_text(tmp_path, rows(1, 400, 30), 12)
+    train(store, how(3, gap=5e-3, group=1))
+    return more(store, rows(51, 40, 30), "more", 2)
+
+
+def loaded_blocks(monkeypatch):
+    loads, original = [], GroupLoader._load
+    monkeypatch.setattr(
+        GroupLoader, "_load", lambda self, blocks: loads.append(blocks) or original(self, blocks)
+    )
+    return loads
+
+
+def test_new_blocks_come_first_and_no_block_is_loaded_in_vain(grown, monkeypatch):
+    loads = loaded_blocks(monkeypatch)
+    model = train(grown, how(3, gap=5e-3, group=1, warm_start=True))
+    assert set(loads[:2]) == {(12,), (13,)}
+    facts = Checkpoint(grown.folder / "runs" / "default").facts
+    assert facts["new_blocks"] == [12, 13]
+    assert model.metadata["outer_iterations"] == 2
+    # the first outer iteration and the certificate take all, the second some that both know
+    assert facts["cut"] is not None
+    assert len(loads) == 14 + facts["cut"] + 14
+    assert sorted(loads[-14:]) == [(k,) for k in range(14)]
+
+
+def test_an_outer_iteration_cut_short_is_resumed_to_the_same_bits(grown, tmp_path):
+    shutil.copytree(grown.folder, tmp_path / "again")
+    options = how(3, gap=5e-3, group=1, warm_start=True)
+    unbroken, _ = outcome(grown, options)
+    (found, _), n_breaks = broken_off(BlockStore.open(tmp_path / "again"), options, 1)
+    assert n_breaks > 14
+    assert Checkpoint(tmp_path / "again" / "runs" / "default").facts["cut"] is not None
+    assert found == unbroken
+
+
+def test_where_an_outer_iteration_was_cut_too_early_the_next_is_not(tmp_path):
+    """Else the same blocks would be left out for ever."""
+    store = split_text(tmp_path, rows(1, 400, 30), 12)
+    train(store, how(3, gap=1e-3, group=1))
+    store = more(store, rows(2, 40, 30), "more", 2)
+    heard = Heard()
+    train(store, how(3, gap=1e-3, group=1, warm_start=True, max_outer=20), heard)
+    tries = [event.gap for event in heard.of(OuterIteration) if event.certified]
+    assert len(tries) > 1
+    assert tries[-1] <= 1e-3
