@@ -25,7 +25,7 @@ from blocklinear.store.files import (
     write_durably,
 )
 
-FORMAT = 1
+FORMAT = 2
 NAME = "checkpoint.json"
 _PIECE = 1 << 20
 _SHORT = 64

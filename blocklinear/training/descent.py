@@ -15,19 +15,11 @@ from blocklinear.store.prefetch import Loaded
 from blocklinear.training.active import ActiveRows, Rows
 from blocklinear.training.problems import Problem
 from blocklinear.training.rows import RowArray
-from blocklinear.training.schedule import (
-    active_schedule,
-    drawn_rows,
-    having_turn,
-    parts_of_sweeps,
-    row_order,
-    row_schedule,
-)
+from blocklinear.training.schedule import active_schedule, having_turn, parts_of_sweeps
 from blocklinear.training.settling import (
     CLOSE,
     NEAR,
     SETTLED,
-    SETTLED_WARM,
     SETTLING_STEP,
     SETTLING_SWEEPS,
     distances,
@@ -37,6 +29,7 @@ from blocklinear.training.settling import (
 )
 from blocklinear.training.single import SingleModel
 from blocklinear.training.tally import Estimate, fresh_touch, merge, threshold, width
+from blocklinear.training.work import Work
 
 AVERAGED_POINTS = 8
 """The running average of w takes at least so many points of an outer iteration."""
@@ -51,6 +44,9 @@ NEW_EPOCHS = 4
 STALE = 1.0 / 3.0
 """What rows add to the gap, of what those add that were visited longest ago: about the square of
 how far w has gone since."""
+LEAST = 1.0 / 32.0
+"""Of what rows add to the gap at their first touch, what they add at least at the end of the outer
+iteration: among few rows there may be none that do."""
 PROMISING = 0.7
 """Of the gap asked for, what may be foreseen where an outer iteration is cut short."""
 Floats = NDArray[np.float64]
@@ -109,8 +105,8 @@ class Descent(SingleModel):
         self._points = np.zeros(1)  # in the average so far
         self._new: frozenset[int] = frozenset()  # see `settle`
         self.settling = False
-        self._settled: tuple[float, float] | None = None  # what active rows add to P - D, see there
-        self._foreseen = 0.0  # and what the others do
+        self._settled = 0.0  # what active rows add to P - D
+        self._foreseen: float | None = None  # and what the others do, if it was looked at
         self._first_violation = np.zeros(1)  # LIBLINEAR's measure for regression is relative
 
     @property
@@ -134,8 +130,7 @@ class Descent(SingleModel):
     @state.setter
     def state(self, state: dict[str, Any]) -> None:
         self.settling, self._new = state["settling"], frozenset(state["new"])
-        self._settled = None if state["settled"] is None else tuple(state["settled"])
-        self._foreseen = state["foreseen"]
+        self._settled, self._foreseen = state["settled"], state["foreseen"]
 
     def settle(self, new: Collection[int]) -> None:
         """Sweep the active rows at the end of every outer iteration, until they are solved.
@@ -171,7 +166,7 @@ class Descent(SingleModel):
 
     def begin(self) -> None:
         """Start an outer iteration."""
-        self._settled, self._foreseen = None, 0.0
+        self._settled, self._foreseen = 0.0, None
         for tally in (self._touch, self._later):
             tally[:] = fresh_touch()
         self._points[:] = 0.0
@@ -187,7 +182,7 @@ class Descent(SingleModel):
         Abandoned
             If `halt` returned true between two parts of it.
         """
-        work = _Work(group, self.problem, self.alpha.read(group.blocks), self._preferences(group))
+        work = Work(group, self.problem, self.alpha.read(group.blocks), self._preferences(group))
         before = work.alpha.copy()
         resident = visits == 1
         flags = np.zeros(group.n_rows, np.bool_)
@@ -211,12 +206,12 @@ class Descent(SingleModel):
             else:
                 for part in parts_of_sweeps(SWEEPS, number, visits):
                     self._sweep(self._kept.rows(), outer, *part)
-            if number == visits - 1 and settles(self.problem):
+            if self.settling and number == visits - 1:
                 self._settle(outer, halt)
 
     def _epochs(
         self,
-        work: "_Work",
+        work: Work,
         flags: NDArray[np.bool_],
         outer: int,
         visits: int,
@@ -229,7 +224,7 @@ class Descent(SingleModel):
         parts = max(points, -(-len(group.indices) // LONGEST_PART))
         self._adapt[kernels.THRESHOLD] = np.inf  # nothing is shrunk before it was measured
         for epoch in range(epochs or MOST_EPOCHS):
-            order = self._order(group, outer, epoch, work.preference)
+            order = work.order(options, outer, epoch)
             seen = fresh_touch()
             for number, part in enumerate(np.array_split(order, parts)):
                 if (epoch or number) and halt():
@@ -251,7 +246,7 @@ class Descent(SingleModel):
                     break
                 work.preference[:] = 0.0  # all rows again before the visit may end
 
-    def _descend(self, work: "_Work", order: NDArray[np.int64], seen: NDArray[np.float64]) -> None:
+    def _descend(self, work: Work, order: NDArray[np.int64], seen: NDArray[np.float64]) -> None:
         """Visit rows of a group in an order."""
         group, problem = work.group, self.problem
         kernels.dcd_epoch(
@@ -262,7 +257,7 @@ class Descent(SingleModel):
         self.average += self.w
         self._points += 1
 
-    def _keep(self, work: "_Work", before: NDArray[np.float64], flags: NDArray[np.bool_]) -> None:
+    def _keep(self, work: Work, before: NDArray[np.float64], flags: NDArray[np.bool_]) -> None:
         """Keep the rows of a group that are moving, and flag them.
 
         While settling, rows near the margin too: what they will do shows only later.
@@ -276,41 +271,59 @@ class Descent(SingleModel):
         chosen = np.flatnonzero(moving)
         flags[self._kept.replace(group, chosen, worth[chosen])] = True
 
-    def foresee(self, group: Group, n_rows: int, stalest: bool) -> None:
-        """Estimate what so many rows add to P - D by a group, maybe that visited longest ago."""
+    @property
+    def can_foresee(self) -> bool:
+        """Whether it is known what single rows add to P - D."""
+        return settles(self.problem)
+
+    def foresee(self, group: Group, n_rows: int, stalest: bool = False) -> None:
+        """Estimate what so many rows but the active ones add to P - D, by those of a group.
+
+        Of the group that was visited longest ago they add more.
+        """
         rows, alpha = whole_group(group), self.alpha.read(group.blocks)
         added, _ = excess(rows, self.problem, alpha, self.w, self.bias)
-        added *= STALE if stalest else 1.0
-        self._foreseen = added * n_rows / max(group.n_rows, 1)
+        others = float(added[self._active.read(group.blocks) == 0].sum())
+        self._foreseen = others * (STALE if stalest else 1.0) * n_rows / max(group.n_rows, 1)
+
+    def look_ahead(self, group: Group, n_rows: int, outer: int, halt: Callable[[], bool]) -> None:
+        """Foresee by the next group what is left of the gap at the end of an outer iteration.
+
+        Where active rows are all that separates it from the gap asked for, they are swept.
+        """
+        self.foresee(group, n_rows, stalest=self.settling and outer == 1)
+        if self.settling:  # they were swept
+            return
+        self._settled, _ = self._restless()
+        goal, others = self._goal(), self._foreseen or 0.0
+        if others <= PROMISING * goal and goal < others + self._settled <= CLOSE * goal:
+            self._settle(outer, halt)
+            self.foresee(group, n_rows)
 
     def enough(self, group: Group, n_rows: int, outer: int, halt: Callable[[], bool]) -> bool:
         """Say whether so many rows, `group` those visited longest ago, need no visit any more."""
-        goal = (self._options.gap or 0.0) * self._dual()
+        limit = PROMISING * self._goal()
         self.foresee(group, n_rows, stalest=True)
-        if self._foreseen > PROMISING * goal:
+        if (self._foreseen or 0.0) > limit:
             return False
         self._settle(outer, halt)
         self.foresee(group, n_rows, stalest=True)
-        settled = self._settled[1] if self._settled is not None else 0.0
-        return bool(settled + self._foreseen <= PROMISING * goal)
+        return (self._foreseen or 0.0) + self._settled <= limit
 
     def _settle(self, outer: int, halt: Callable[[], bool]) -> None:
-        """Sweep the active rows until they are as good as is asked for, if that is not far."""
-        goal = (self._options.gap or 0.0) * self._dual()
-        good = goal * (SETTLED_WARM if self.settling else SETTLED)
-        before, rows = self._restless()
-        after = before
-        if not self.settling and not 0.0 < before <= CLOSE * goal:
-            return
+        """Sweep the active rows until they are as good as is asked for."""
         for sweep in range(SETTLING_SWEEPS):
-            if sweep and sweep % SETTLING_STEP == 0:
-                after, rows = self._restless()
-            if after <= good:
+            if sweep % SETTLING_STEP == 0:
+                self._settled, rows = self._restless()
+            if self._settled <= SETTLED * self._goal():
                 break
             if halt():
                 raise Abandoned
             self._sweep(rows, outer, SWEEPS + sweep)
-        self._settled = before, after
+
+    def _goal(self) -> float:
+        """Return what P - D may be, by the gap asked for."""
+        return (self._options.gap or 0.0) * self._dual()
 
     def _restless(self) -> tuple[float, Rows | None]:
         """Return what the active rows add to P - D, and those that do not rest at a bound."""
@@ -319,7 +332,7 @@ class Descent(SingleModel):
             return 0.0, None
         alpha = self.alpha.all[rows.positions]
         added, restless = excess(rows, self.problem, alpha, self.w, self.bias)
-        return added, rows.some(restless)
+        return float(added.sum()), rows.some(restless)
 
     def _dual(self) -> float:
         return float(self._terms[kernels.DUAL] - 0.5 * kernels.squared_norm(self.w))
@@ -367,40 +380,21 @@ class Descent(SingleModel):
             return np.zeros(group.n_rows, np.float32)
         return self._preference.read(group.blocks)
 
-    def _order(
-        self, group: Group, outer: int, epoch: int, preference: NDArray[np.float32]
-    ) -> NDArray[np.int64]:
-        """Return the rows of an epoch in their order; the first epoch of a visit takes all."""
-        key = (self._options.seed, outer, epoch, group.blocks)
-        order = np.empty(group.n_rows, np.int64)
-        if self._options.selection == "online":
-            drawn_rows(*key, order)
-        elif self._options.selection == "avsf" and epoch:
-            row_schedule(*key, preference, order)
-        elif self._selection == kernels.SHRINK and epoch:
-            order = np.empty(int(np.count_nonzero(preference == 0.0)), np.int64)
-            row_order(*key, order)
-            order = np.flatnonzero(preference == 0.0)[order]
-        else:
-            row_order(*key, order)
-        return order
-
     def estimate(self) -> Estimate:
         """Return what the outer iteration saw."""
         self.average /= max(self._points[0], 1.0)
         self._points[:] = 1.0
         dual = self._dual()
-        added, foretold = float(self._touch[kernels.EXCESS]), False
-        if self._settled is not None and self.settling:
-            added, foretold = self._settled[1] + self._foreseen, True
+        added = float(self._touch[kernels.EXCESS])
+        if self._foreseen is not None:
+            added = max(self._settled + self._foreseen, 0.0 if self.settling else LEAST * added)
         return Estimate(
             primal=dual + added,
             dual=dual,
             violation=self._violation(),
             n_sv=int(self._terms[kernels.N_SUPPORT]),
             steps=int(self._touch[kernels.STEPS] + self._later[kernels.STEPS]),
-            settled=None if foretold else self._settled,
-            foretold=foretold,
+            foretold=self._foreseen is not None,
         )
 
     def _violation(self) -> float:
@@ -415,25 +409,6 @@ class Descent(SingleModel):
         """Delete the scratch files."""
         for lines in (self.alpha, self._preference, self._active):
             lines.discard()
-
-
-class _Work:
-    """The rows of a group while they are worked on."""
-
-    def __init__(
-        self, group: Group, problem: Problem, alpha: Floats, preference: NDArray[np.float32]
-    ) -> None:
-        self.group, self.alpha, self.preference = group, alpha, preference
-        self.target, self.cost = problem.targets(group.labels), problem.costs(group)
-        self._bounded = problem.bounded
-
-    def moving(self, before: Floats, rows: NDArray[np.int64] | slice) -> NDArray[np.bool_]:
-        """Say of which rows alpha has changed and is strictly inside its bounds."""
-        alpha = self.alpha[rows]
-        moving: NDArray[np.bool_] = (alpha != before[rows]) & (alpha != 0.0)
-        if self._bounded:
-            moving &= np.abs(alpha) != self.cost[rows]
-        return moving
 
 
 def share(total: int, part: int, parts: int) -> range:

@@ -42,6 +42,12 @@ class Times:
     solve_s: float = 0.0
     bytes_read: int = 0
 
+    def add(self, loaded: Loaded) -> None:
+        """Add what loading a group took, if it had to be loaded."""
+        self.load_s += loaded.load_s
+        self.wait_s += loaded.wait_s
+        self.bytes_read += loaded.group.bytes_read if loaded.load_s else 0
+
 
 class Run:
     """One training run: where it stands, and what it has learned.
@@ -93,6 +99,7 @@ class Run:
         self.cut: int | None = None
         self.descended: int | None = None  # outer iterations before Newton steps
         self.times = Times()
+        self._begun = Times()  # what loading the next outer iteration's first group took
         self.new_blocks: frozenset[int] | None = None
 
     @property
@@ -157,14 +164,15 @@ class Run:
             self.outer, self.done, self.cut = self.outer + 1, 0, None
             todo = self.visits(self.outer)
             self.method.begin()
-        self.times = Times()
-        following, settling = self.visits(self.outer + 1), self._settling
-        cutting = settling if self.outer == 2 and self.stopping.unfailing else None
+        self.times, self._begun = self._begun, Times()
+        following, ahead = self.visits(self.outer + 1), self._ahead
+        cutting = ahead if self.outer == 2 and self.stopping.unfailing else None
         left = sum(self.manifest.blocks[b].rows for group in todo[self.done :] for b in group)
         for loaded in loader.stream(todo[self.done :], following[0]):
             started = time.perf_counter()
             if (
                 cutting
+                and cutting.settling
                 and self.done
                 and cutting.enough(loaded.group, left, self.outer, self.overdue)
             ):
@@ -173,16 +181,17 @@ class Run:
             left -= loaded.group.n_rows
             self.method.visit(loaded.group, self.outer, self.done, len(todo), self.overdue)
             self.times.solve_s += time.perf_counter() - started
-            self.times.load_s += loaded.load_s
-            self.times.wait_s += loaded.wait_s
-            self.times.bytes_read += loaded.group.bytes_read if loaded.load_s else 0
+            self.times.add(loaded)
             self.done += 1
             self.listener(Visited(self.outer, self.done, len(todo)))
             if self.done < len(todo):
                 self.rest()
-        if settling and len(todo) > 1:
+        if ahead and len(todo) > 1:
             for loaded in loader.stream(following[:1], following[1]):
-                settling.foresee(loaded.group, self.manifest.n_rows, self.outer == 1)
+                started = time.perf_counter()
+                ahead.look_ahead(loaded.group, self.manifest.n_rows, self.outer, self.overdue)
+                self.times.solve_s += time.perf_counter() - started
+                self._begun.add(loaded)
 
     @property
     def finished(self) -> bool:
@@ -191,10 +200,11 @@ class Run:
         return all_done or self.cut is not None
 
     @property
-    def _settling(self) -> Descent | None:
-        """The method, if it settles: then the group that is next tells whether it is needed."""
-        method, by_gap = self.method, self.stopping.by_gap_alone and self.options.gap is not None
-        return method if isinstance(method, Descent) and method.settling and by_gap else None
+    def _ahead(self) -> Descent | None:
+        """The method, if it can tell the gap from the group that is next."""
+        method, options = self.method, self.options
+        by_gap = self.stopping.by_gap_alone and options.gap is not None and not options.average
+        return method if isinstance(method, Descent) and by_gap and method.can_foresee else None
 
     def overdue(self) -> bool:
         """Say whether a stop was asked for so long ago that a visit is to be given up."""

@@ -21,12 +21,10 @@ SETTLING_SWEEPS = 64
 """How often at most active rows are swept for it, at the end of an outer iteration."""
 SETTLING_STEP = 8
 """After so many sweeps it is seen whether they are solved."""
-SETTLED = 0.25
+SETTLED = 0.1
 """Of the gap asked for, what they may add to it."""
-SETTLED_WARM = 0.1
-"""The same after a warm start."""
 CLOSE = 8.0
-"""They are swept when they add no more than so many times the gap asked for; if warm, always."""
+"""They are swept when the gap is no more than so many times the one asked for; if warm, always."""
 NEAR = 0.5
 """After a warm start, rows are taken for active ones whose margin is as close to 1."""
 Floats = NDArray[np.float64]
@@ -55,16 +53,18 @@ def whole_group(group: Group) -> Rows:
 
 def excess(
     rows: Rows, problem: Problem, alpha: Floats, w: Floats, bias: float
-) -> tuple[float, NDArray[np.bool_]]:
-    """Return what rows add to P - D, and which of them do not rest at a bound."""
-    values, terms = np.empty(len(alpha)), np.zeros(kernels.N_TERMS)
+) -> tuple[Floats, NDArray[np.bool_]]:
+    """Return what each row adds to P - D, and which of them do not rest at a bound."""
+    values = np.empty(len(alpha))
     row_values(rows.starts, rows.stops, rows.indices, rows.values, bias, w, values)
     target, cost = problem.targets(rows.labels), problem.costs(rows)
-    kernels.add_dual_terms(target, cost, problem.kind, problem.epsilon, alpha, terms)
     margin = target * values
     loss = np.maximum(0.0, 1.0 - margin)
-    loss = loss**2 if problem.kind == kernels.SQUARED_HINGE else loss
+    gain = alpha
+    if problem.kind == kernels.SQUARED_HINGE:
+        loss **= 2
+        gain = alpha - 0.25 * alpha**2 / np.where(cost > 0.0, cost, np.inf)
     resting = (alpha == 0.0) & (margin >= 1.0)
     if problem.bounded:
         resting |= (alpha == cost) & (margin <= 1.0)
-    return float(cost @ loss + alpha @ margin - terms[kernels.DUAL]), ~resting
+    return cost * loss + alpha * margin - gain, ~resting

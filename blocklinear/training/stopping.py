@@ -10,8 +10,6 @@ START = 0.5
 """How far the gap is taken to have fallen where there is no earlier one."""
 HALFWAY = 0.5
 """A gap that falls to so much of the last one is taken to fall to half at its end."""
-SETTLED_TWICE = 2.0
-"""Of what settled rows add to a gap: the others are taken to add as much."""
 MOST = 4.0
 """A gap is taken to be so many times larger than foreseen at most."""
 
@@ -19,10 +17,10 @@ MOST = 4.0
 class Stopping:
     """Decides when to certify and when to stop.
 
-    What rows add to the gap is seen at their first touch; at the end of the outer iteration it is
-    less. The faster gaps fall, the less is left: with r the gap as a part of that of the outer
-    iteration before, about r / (r + 1/2) of it (measured: an eighth for r = 0.1, half for r from
-    0.4 on), and less again what sweeps at the end took off. A certificate is tried when the gap
+    Where no look ahead has told it, what rows add to the gap is seen at their first touch; at the
+    end of the outer iteration it is less. The faster gaps fall, the less is left: with r the gap as
+    a part of that of the outer iteration before, about r / (r + 1/2) of it (measured: an eighth for
+    r = 0.1, half for r from 0.4 on). A certificate is tried when the gap
     so foreseen is small enough. After one that failed, gaps are taken to be larger than foreseen
     by as much as that one was, and the next is not tried before another 1/16 of the iterations,
     so that certificates in vain stay cheap however wrong the estimate is.
@@ -66,10 +64,6 @@ class Stopping:
         left = 1.0 if seen.foretold else self._fall / (self._fall + HALFWAY)
         self._foreseen = left * report.gap
         estimated *= left
-        if seen.settled is not None:
-            before, after = (added / report.primal for added in seen.settled)
-            estimated = max(estimated - (before - after), SETTLED_TWICE * after)
-            self._foreseen = estimated
         gap, tolerance = self._options.gap, self._options.tolerance
         if tolerance is not None and report.violation > tolerance:
             return False

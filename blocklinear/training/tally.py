@@ -14,9 +14,8 @@ class Estimate:
 
     `primal` is `dual` and what the rows then added to P - D: more than they do at the end. Of
     several models it has the sums, and of those that stay the largest violation, the largest gap
-    and, because half of them leave once it is small enough, the middle one. `settled` is what
-    active rows added to P - D before and after they were swept once more at the end. `foretold`
-    says that `primal` is not as of the first touch of rows, but of the end.
+    and, because half of them leave once it is small enough, the middle one. `foretold` says that
+    `primal` is not as of the first touch of rows, but as of the end.
     """
 
     primal: float
@@ -26,7 +25,6 @@ class Estimate:
     steps: int
     gap: float | None = None
     middle_gap: float | None = None
-    settled: tuple[float, float] | None = None
     foretold: bool = False
 
 

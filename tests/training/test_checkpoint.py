@@ -180,8 +180,8 @@ def test_a_checkpoint_that_is_too_long_is_not_read(tmp_path, monkeypatch):
 
 def test_one_of_another_format(tmp_path, monkeypatch):
     Checkpoint(tmp_path).save(FACTS, {})
-    monkeypatch.setattr(checkpoint, "FORMAT", 2)
-    with pytest.raises(DamagedError, match="its format is 1, not 2"):
+    monkeypatch.setattr(checkpoint, "FORMAT", 3)
+    with pytest.raises(DamagedError, match="its format is 2, not 3"):
         Checkpoint(tmp_path)
 
 

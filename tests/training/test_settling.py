@@ -32,11 +32,11 @@ def test_the_parts_of_the_gap_and_which_rows_rest(tmp_path, solver, weighted):
     gain = alpha - 0.5 * curvature * alpha**2
     gap = (0.5 * w @ w + C @ loss) - (gain.sum() - 0.5 * w @ w)
     found, restless = excess(rows, problem, alpha, np.append(w, 0.0), 0.0)
-    assert found == pytest.approx(gap, rel=1e-12)
+    assert found.sum() == pytest.approx(gap, rel=1e-12)
     gradient = margin - 1.0 + curvature * alpha
     rests = (alpha == 0.0) & (gradient >= 0.0)
     if solver == 3:
         rests |= (alpha == C) & (gradient <= 0.0)
     assert (restless == ~rests).all()
     some, _ = excess(rows.some(restless), problem, alpha[restless], np.append(w, 0.0), 0.0)
-    assert some == pytest.approx(gap, rel=1e-12)  # those at rest add nothing
+    assert some.sum() == pytest.approx(gap, rel=1e-12)  # those at rest add nothing
