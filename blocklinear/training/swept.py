@@ -14,7 +14,7 @@ from blocklinear.options import TrainOptions
 from blocklinear.store.groups import Group
 from blocklinear.store.manifest import Manifest
 from blocklinear.training.active import ActiveRows, Rows
-from blocklinear.training.descent import LONGEST_PART, SWEEPS, Abandoned, Floats, share
+from blocklinear.training.descent import LONGEST_PART, Abandoned, Floats, share
 from blocklinear.training.problems import LabelledRows
 from blocklinear.training.rows import RowArray
 from blocklinear.training.schedule import (
@@ -25,6 +25,9 @@ from blocklinear.training.schedule import (
 )
 
 _CACHE_LINE = 64
+SWEEPS = 8
+"""Of the active rows, between the visits of an outer iteration: half as many as for one model, as
+a row is active when any of the models moves it (measured: a fifth less time with 30 models)."""
 WORK_A_POINT = 32
 """Steps along an entry of a row, for each weight, between two points of the average."""
 
