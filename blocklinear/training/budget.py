@@ -9,7 +9,6 @@ from blocklinear.memory import PROCESS_BYTES, WEIGHT_VECTORS, format_size
 from blocklinear.options import TrainOptions
 from blocklinear.store.manifest import BlockRecord, Manifest
 from blocklinear.training.active import ROW_BYTES
-from blocklinear.training.dealing import MODELS_TOGETHER
 from blocklinear.training.problems import SQUARED_HINGE
 
 NEWTON_VECTORS = 10
@@ -161,7 +160,7 @@ def _vector_bytes(manifest: Manifest, options: TrainOptions, width: int) -> int:
 
 def _loaded_bytes(manifest: Manifest, width: int) -> int:
     """Return what all rows take as active ones, with alpha while they are swept."""
-    alpha_bytes = 16 * min(width, MODELS_TOGETHER) if width > 1 else 0
+    alpha_bytes = 16 * width if width > 1 else 0  # all bunches may sweep at once
     row_bytes = ROW_BYTES + alpha_bytes + 2 * manifest.weighted * _WEIGHT_BYTES
     return _entry_bytes(manifest) * manifest.nnz + row_bytes * manifest.n_rows
 

@@ -271,11 +271,6 @@ class Descent(SingleModel):
         chosen = np.flatnonzero(moving)
         flags[self._kept.replace(group, chosen, worth[chosen])] = True
 
-    @property
-    def can_foresee(self) -> bool:
-        """Whether it is known what single rows add to P - D."""
-        return settles(self.problem)
-
     def foresee(self, group: Group, n_rows: int, stalest: bool = False) -> None:
         """Estimate what so many rows but the active ones add to P - D, by those of a group.
 

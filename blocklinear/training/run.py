@@ -25,6 +25,7 @@ from blocklinear.training.evaluation import HeldOut, worth
 from blocklinear.training.methods import Method
 from blocklinear.training.newton import Point
 from blocklinear.training.schedule import visits
+from blocklinear.training.settling import settles
 from blocklinear.training.stopping import Stopping
 from blocklinear.training.tally import Estimate
 
@@ -204,7 +205,9 @@ class Run:
         """The method, if it can tell the gap from the group that is next."""
         method, options = self.method, self.options
         by_gap = self.stopping.by_gap_alone and options.gap is not None and not options.average
-        return method if isinstance(method, Descent) and by_gap and method.can_foresee else None
+        return (
+            method if isinstance(method, Descent) and by_gap and settles(method.problem) else None
+        )
 
     def overdue(self) -> bool:
         """Say whether a stop was asked for so long ago that a visit is to be given up."""
