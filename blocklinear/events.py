@@ -68,7 +68,7 @@ class Visited:
 
 @dataclass(frozen=True)
 class OuterIteration:
-    """Every block was visited once.
+    """Every block was visited once, or after a warm start as many as were needed.
 
     Attributes
     ----------

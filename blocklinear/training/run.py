@@ -204,10 +204,9 @@ class Run:
     def _ahead(self) -> Descent | None:
         """The method, if it can tell the gap from the group that is next."""
         method, options = self.method, self.options
-        by_gap = self.stopping.by_gap_alone and options.gap is not None and not options.average
-        return (
-            method if isinstance(method, Descent) and by_gap and settles(method.problem) else None
-        )
+        if not isinstance(method, Descent) or options.average or not settles(method.problem):
+            return None
+        return method if self.stopping.by_gap_alone and options.gap is not None else None
 
     def overdue(self) -> bool:
         """Say whether a stop was asked for so long ago that a visit is to be given up."""
