@@ -130,7 +130,9 @@ def test_a_second_signal_does_not_wait(store, tmp_path, number):
     """Also when the first is not heeded: here saving takes for ever."""
     script = (
         "import sys, time; from blocklinear.training.checkpoint import Checkpoint\n"
-        "def save(*arguments): print('saving', flush=True); time.sleep(60)\n"
+        "def save(*arguments):\n"
+        "    print('saving', flush=True)\n"
+        "    for _ in range(6000): time.sleep(0.01)\n"  # a signal just before a sleep ends none
         "Checkpoint.save = save\n"
         "from blocklinear.cli.main import main; sys.exit(main(sys.argv[1:]))"
     )
