@@ -129,7 +129,8 @@ def test_a_signal_saves_a_checkpoint(cli, store, tmp_path, number, status):
 def test_a_second_signal_does_not_wait(store, tmp_path, number):
     """Also when the first is not heeded: here saving takes for ever."""
     script = (
-        "import sys, time; from blocklinear.training.checkpoint import Checkpoint\n"
+        "import signal, sys, time; from blocklinear.training.checkpoint import Checkpoint\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # also in the background
         "def save(*arguments):\n"
         "    print('saving', flush=True)\n"
         "    for _ in range(6000): time.sleep(0.01)\n"  # a signal just before a sleep ends none
