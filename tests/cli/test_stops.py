@@ -59,7 +59,7 @@ def checkpoint(store):
 @pytest.mark.parametrize(
     "flags",
     [
-        ["-s", 3, "--max-outer", 700],
+        ["-s", 3, "-c", 1000, "--max-outer", 700],
         ["-s", 1, "--selection", "avsf", "--epochs", 2, "--max-outer", 400],
         ["--method", "pegasos", "--max-outer", 700],
     ],
