@@ -34,7 +34,7 @@ class WeightReader:
 
     Attributes
     ----------
-    provenance : dict         after `finish`: path, size, mtime_ns, sha256
+    provenance : dict         after `finish`: path, size, mtime_ns, digest
     notes : list[str]         after `finish`: what is odd about the file, in a sentence each
 
     Raises

@@ -2,7 +2,7 @@
 
 import dataclasses
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import numpy as np
 
@@ -96,23 +96,15 @@ def train_in_parts(
     if len(parts) == 1:
         return train(options, models, "")
     W = np.empty((manifest.n_features + 1, n))
-    outcomes, began = [], time.monotonic()
+    outer, stopped, began = 0, "converged", time.monotonic()
+    certificates: list[Certificate] = []
     for number, part in enumerate(parts, 1):
         left_s = max(options.time_limit_s - (time.monotonic() - began), _SHORTEST_S)
         less = options.memory_bytes - n * weight_bytes(manifest)
         own = dataclasses.replace(options, memory_bytes=less, time_limit_s=left_s)
         outcome = train(own, models.some(part), f".part{number}of{len(parts)}")
         W[:, part] = outcome.weights
-        outcomes.append(dataclasses.replace(outcome, weights=W[:, part]))
-    return Outcome(
-        weights=W,
-        certificate=joined(list(_certificates(outcomes))),
-        certificates=list(_certificates(outcomes)),
-        outer=sum(outcome.outer for outcome in outcomes),
-        stopped=next((o.stopped for o in outcomes if o.stopped != "converged"), "converged"),
-    )
-
-
-def _certificates(outcomes: list[Outcome]) -> Iterator[Certificate]:
-    for outcome in outcomes:
-        yield from outcome.certificates
+        certificates += outcome.certificates
+        outer += outcome.outer
+        stopped = outcome.stopped if stopped == "converged" else stopped
+    return Outcome(W, joined(certificates), certificates, outer, stopped)
