@@ -238,9 +238,9 @@ def test_active_rows_are_solved_while_a_warm_start_settles(tmp_path, solver):
 @pytest.fixture
 def grown(tmp_path):
     """A store of 12 blocks that was trained on, and to which 2 came since."""
-    store = split_text(tmp_path, rows(2, 400, 30), 12)
+    store = split_text(tmp_path, rows(1, 400, 30), 12)
     train(store, how(3, gap=5e-3, group=1))
-    return more(store, rows(52, 40, 30), "more", 2)
+    return more(store, rows(2, 40, 30), "more", 2)
 
 
 def loaded_blocks(monkeypatch):
