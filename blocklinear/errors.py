@@ -39,6 +39,17 @@ class InputError(BlocklinearError, ValueError):
     exit_code = 3
 
 
+class LabelError(InputError):
+    """A label, or None for too many of them, is not one of a class."""
+
+    def __init__(self, what: str, fix: str, label: float | None) -> None:
+        self.label = label
+        super().__init__(what, fix)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self.what, self.fix, self.label)
+
+
 class InputFormatError(InputError):
     """A line of a LIBSVM file cannot be read."""
 

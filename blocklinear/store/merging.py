@@ -266,9 +266,11 @@ def _decimals(numbers: NDArray[np.float64]) -> tuple[NDArray[np.int64], NDArray[
 
 
 def read_block(block: BlockFile, manifest: Manifest) -> _Rows:
-    """Decode a block with its values as written, whatever training makes of them."""
+    """Decode a block, as `decoded_rows` does."""
     block.check_digest()
-    return _Rows.joined([_decoded(block, chunk, manifest) for chunk in block.chunks()] or [_none()])
+    return _Rows.joined(
+        [decoded_rows(block, chunk, manifest) for chunk in block.chunks()] or [_none()]
+    )
 
 
 def _none() -> _Rows:
@@ -276,7 +278,8 @@ def _none() -> _Rows:
     return _Rows(empty.astype(int), np.zeros(1, int), empty, empty.astype(np.uint32), empty, empty)
 
 
-def _decoded(block: BlockFile, chunk: StoredChunk, manifest: Manifest) -> _Rows:
+def decoded_rows(block: BlockFile, chunk: StoredChunk, manifest: Manifest) -> _Rows:
+    """Decode a chunk with its values as written, whatever training makes of them."""
     n, nnz, base = chunk.rows, chunk.nnz, manifest.index_base
     rows = _Rows(
         np.empty(n, np.int64), np.zeros(n + 1, np.int64), np.empty(n),

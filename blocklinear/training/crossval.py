@@ -15,6 +15,7 @@ from blocklinear.events import Listener, Warned, ignore
 from blocklinear.options import TrainOptions
 from blocklinear.store.files import Lock
 from blocklinear.store.manifest import Manifest
+from blocklinear.store.origins import label_places
 from blocklinear.store.prefetch import GroupLoader
 from blocklinear.store.store import BlockStore
 from blocklinear.training.budget import plan_memory
@@ -122,8 +123,10 @@ def cross_validate(
         options or TrainOptions(), resume=False, warm_start=False, checkpoint_s=math.inf
     )
     with Lock(store.folder / "lock"):
-        manifest = BlockStore.open(store.folder).manifest
-        labels = make_models(manifest, options).labels
+        store = BlockStore.open(store.folder)
+        manifest = store.manifest
+        with label_places(store):
+            labels = make_models(manifest, options).labels
         _check(options, labels, metric, n_folds)
         if n_folds > manifest.n_rows:
             listener(Warned(f"{n_folds} folds of {manifest.n_rows} rows: each row is a fold"))
@@ -134,9 +137,7 @@ def cross_validate(
         folder = store.folder / "runs" / options.run
         with storage_errors(folder, "create"):
             folder.mkdir(parents=True, exist_ok=True)
-        work = _Validation(
-            BlockStore(store.folder, manifest), options, labels, n_folds, folder, listener, halt
-        )
+        work = _Validation(store, options, labels, n_folds, folder, listener, halt)
         try:
             work.assign_folds(stratify)
             if costs is None:

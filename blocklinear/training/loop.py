@@ -11,6 +11,7 @@ from blocklinear.model.linear import LinearModel
 from blocklinear.options import TrainOptions
 from blocklinear.store.files import Lock
 from blocklinear.store.manifest import Manifest
+from blocklinear.store.origins import label_places
 from blocklinear.store.prefetch import GroupLoader
 from blocklinear.store.store import BlockStore
 from blocklinear.training.budget import plan_again, plan_memory
@@ -91,11 +92,12 @@ def train_task(
     with Lock(store.folder / "lock"):
         # read again: it may have changed before it was ours
         manifest = sampled(BlockStore.open(store.folder).manifest, options)
-        task = make_task(manifest, options)
+        source = BlockStore(store.folder, manifest)
+        with label_places(source):
+            task = make_task(manifest, options)
         for label in dict(options.class_weights):
             if label not in task.labels:
                 listener(Warned(f"class {label:g} has a weight, but no rows"))
-        source = BlockStore(store.folder, manifest)
 
         def part(options: TrainOptions, task: Task, name: str) -> Outcome:
             own = folder.with_name(folder.name + name)

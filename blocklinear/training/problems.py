@@ -7,7 +7,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from blocklinear.errors import InputError, UsageError
+from blocklinear.errors import InputError, LabelError, UsageError
 from blocklinear.kernels import dual
 from blocklinear.options import TrainOptions
 from blocklinear.store.manifest import Manifest
@@ -195,18 +195,20 @@ def class_labels(manifest: Manifest) -> list[float]:
     """
     labels = manifest.labels
     if labels is None:
-        raise InputError(
+        raise LabelError(
             "the store has more than 10000 distinct labels: these are not classes",
             "check the labels of the input, or train a regression with -s 12 or -s 13",
+            None,
         )
     _refuse_weightless(manifest)
     found = zip(labels, manifest.weights["sums"], strict=True)
     present = label_order([label for label, weight in found if weight])
     broken = next((label for label in present if label != int(label)), None)
     if broken is not None:
-        raise InputError(
+        raise LabelError(
             f"label {broken:g} is not an integer: not a class",
             "check the labels, or train a regression with -s 12 or -s 13",
+            broken,
         )
     if len(present) == 1:
         raise InputError(

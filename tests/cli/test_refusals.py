@@ -191,9 +191,12 @@ def test_a_reader_of_predictions_that_went_away(model, tmp_path):
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("1.5 1:1\n-1 2:1\n", "label 1.5 is not an integer"),
+        ("1.5 1:1\n-1 2:1\n", "label 1.5 is not an integer: not a class (first in line 1 of "),
         ("1 1:1\n1 2:1\n", "all rows have the one label 1"),
-        ("".join(f"{k} 1:1\n" for k in range(10_001)), "more than 10000 distinct labels"),
+        (
+            "".join(f"{k} 1:1\n" for k in range(10_001)),
+            "these are not classes (such as 0, first in line 1 of ",
+        ),
     ],
 )
 def test_labels_that_are_no_classes(text, said, cli, refused, tmp_path):

@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+from dataclasses import replace
 
 import pytest
 
@@ -14,13 +15,14 @@ from blocklinear.errors import (
     UsageError,
 )
 from blocklinear.events import Warned
-from blocklinear.options import AddOptions
+from blocklinear.options import AddOptions, TrainOptions
 from blocklinear.store.adding import add
 from blocklinear.store.changes import remove
 from blocklinear.store.merging import compact, usual_bytes
 from blocklinear.store.store import BlockStore
 from blocklinear.store.writer import MAX_LABELS
 from blocklinear.training.garbage import collect_garbage
+from blocklinear.training.loop import train
 
 from .build import (
     TEXT,
@@ -262,3 +264,18 @@ def test_files_that_a_killed_add_left(tmp_path):
     assert intact(store)
     (store.blocks_folder / "b99999999.blk").touch()
     refused(StorageError, 6, add_text, store, b"1 1:1\n", match="used up")
+
+
+@pytest.mark.parametrize("n", [2**31, 2**32])
+def test_row_numbers_and_counts_have_64_bits(n, tmp_path):
+    """A store is made to believe that it held almost `n` rows, which were removed."""
+    store = make_store(tmp_path)
+    replace(store.manifest, next_row=n - 2).save(store.folder)
+    store = remove(add_text(BlockStore.open(store.folder), MORE), ["b1"])
+    count = store.manifest.n_rows
+    numbers = [number for block in numbers_of(store).values() for number in block]
+    assert sorted(numbers) == list(range(n - 2, n - 2 + count))
+    assert count > 2
+    assert not store.verify().faults
+    assert compact(store).manifest.next_row == n - 2 + count
+    assert train(store, TrainOptions()).metadata["certificate"]["gap"] <= 0.01
