@@ -1,6 +1,7 @@
 """Split against other programs reading the same file: time, memory, size.
 
     python bench/split.py FILE.svm [--runs 5] [--memory 256M] [--json OUT.json]
+    python bench/split.py FILE.svm --growth [--runs 3]
 
 Runs take turns (A B C A B C ...), so a machine that drifts slows all alike; medians and the ratio
 of each program's median to ours are printed. A program that is not installed is left out and said.
@@ -9,6 +10,9 @@ of each program's median to ours are printed. A program that is not installed is
 * Vowpal Wabbit: one pass that writes its cache (`-c -k`); its text is made first, untimed.
   VW_PYTHON names a Python that has the package vowpalwabbit, if this one has not.
 * scikit-learn: `load_svmlight_file`.
+
+With --growth, our split alone of the file given once, four and sixteen times over: seconds against
+rows, by themselves and net of what starting takes (the split of a file of one row).
 """
 
 import argparse
@@ -36,23 +40,17 @@ def vowpal_wabbit() -> list[str] | None:
     return [python, "-m", "vowpalwabbit"] if found.returncode == 0 else None
 
 
+def our_split(sources: list[Path], store: Path, memory: str) -> list[str]:
+    """Return the command that splits into a new store."""
+    remove = f"rm -rf {shlex.quote(str(store))}; exec"
+    ours = [sys.executable, "-m", "blocklinear.cli.main", "split", *map(str, sources), str(store)]
+    return ["sh", "-c", f'{remove} "$@"', "sh", *ours, "--memory", memory, "-q"]
+
+
 def commands(source: Path, folder: Path, memory: str) -> dict[str, list[str]]:
     """Return the programs to compare, by name; ours first."""
     store = folder / "store"
-    ours = f"rm -rf {shlex.quote(str(store))}; exec {sys.executable} -m blocklinear.cli.main split"
-    found = {
-        "blocklinear": [
-            "sh",
-            "-c",
-            f'{ours} "$@"',
-            "sh",
-            str(source),
-            str(store),
-            "--memory",
-            memory,
-            "-q",
-        ]
-    }
+    found = {"blocklinear": our_split([source], store, memory)}
     if shutil.which("liblinear-train"):
         model = str(folder / "model")
         found["liblinear"] = ["liblinear-train", "-s", "3", "-e", "1e9", "-q", str(source), model]
@@ -81,16 +79,47 @@ def commands(source: Path, folder: Path, memory: str) -> dict[str, list[str]]:
     return found
 
 
+def growth(source: Path, folder: Path, args: argparse.Namespace) -> None:
+    """Split the file once, four and sixteen times over; print seconds against rows."""
+    one_row = folder / "row.svm"
+    with open(source, "rb") as stream:
+        one_row.write_bytes(stream.readline())
+    sources = {0: [one_row]} | {times: [source] * times for times in (1, 4, 16)}
+    seconds: dict[int, list[float]] = {times: [] for times in sources}
+    for turn in range(args.runs + 1):  # the first warms the page cache and is not counted
+        for times, files in sources.items() if turn else [(0, [one_row]), (1, [source])]:
+            command = our_split(files, folder / "store", args.memory)
+            shutil.rmtree(folder / "store", ignore_errors=True)
+            os.sync()  # what the split before left to be written or removed is not ours
+            with limited(cold=False) as run:
+                result = run(command, capture=True)
+            if result.returncode != 0:
+                raise SystemExit(f"blocklinear failed: {result.stderr}")
+            if turn:
+                seconds[times].append(result.wall_seconds)
+    medians = {times: statistics.median(taken) for times, taken in seconds.items()}
+    for times in (1, 4, 16):
+        net = (medians[times] - medians[0]) / (medians[1] - medians[0])
+        print(
+            f"{times:2} x median {medians[times]:7.2f} s  {medians[times] / medians[1]:6.2f} times"
+            f" the least, net of start {net:6.2f}"
+        )
+
+
 def main(argv: list[str] | None = None) -> int:
     """Run the comparison; return 0."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("source", type=Path, metavar="FILE.svm")
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--memory", default="256M", help="our budget (default 256M)")
+    parser.add_argument("--growth", action="store_true", help="seconds against rows, ours alone")
     parser.add_argument("--json", type=Path, metavar="OUT", help="store the figures")
     args = parser.parse_args(argv)
     with tempfile.TemporaryDirectory(dir=args.source.absolute().parent) as name:
         folder = Path(name)
+        if args.growth:
+            growth(args.source.absolute(), folder, args)
+            return 0
         programs = commands(args.source.absolute(), folder, args.memory)
         seconds: dict[str, list[float]] = {program: [] for program in programs}
         peak = dict.fromkeys(programs, 0)
