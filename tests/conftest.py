@@ -1,7 +1,10 @@
 import os
+import sys
 
 import numpy as np
 import pytest
+
+from blocklinear.text import inflate
 
 os.environ["SOURCE_DATE_EPOCH"] = "1767225600"  # the date of every commit: 2026-01-01
 
@@ -19,3 +22,21 @@ def _no_waiting_for_the_disk():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "fsync", lambda descriptor: None)
         yield
+
+
+@pytest.fixture
+def without_zlib_ng(monkeypatch):
+    """As if zlib-ng were not installed."""
+    monkeypatch.setitem(sys.modules, "zlib_ng", None)
+    inflate.library.cache_clear()
+    yield
+    inflate.library.cache_clear()
+
+
+@pytest.fixture(params=["gz", "gz-zlib", "bz2", "xz", "zst"])
+def kind(request):
+    """A kind of compressed input; gz also as it is read without zlib-ng."""
+    name, _, fallback = request.param.partition("-")
+    if fallback:
+        request.getfixturevalue("without_zlib_ng")
+    return name

@@ -13,13 +13,13 @@ import select
 import stat
 import struct
 import sys
-import zlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
 from blocklinear.errors import InputError, StorageError, UsageError, storage_errors
 from blocklinear.memory import format_size
 from blocklinear.options import TextOptions
+from blocklinear.text import inflate
 from blocklinear.text.digest import Digest
 
 READ_BYTES = 1 << 20
@@ -160,28 +160,6 @@ def digest_of(path: str | os.PathLike[str], name: str) -> str:
         raw.close()
 
 
-class _Gzip:
-    """`zlib` with the interface that `bz2` and `lzma` share."""
-
-    def __init__(self) -> None:
-        self._inflate = zlib.decompressobj(wbits=31)
-
-    def decompress(self, data: bytes, max_length: int) -> bytes:
-        return self._inflate.decompress(self._inflate.unconsumed_tail + data, max_length)
-
-    @property
-    def needs_input(self) -> bool:
-        return not self._inflate.unconsumed_tail
-
-    @property
-    def eof(self) -> bool:
-        return self._inflate.eof
-
-    @property
-    def unused_data(self) -> bytes:
-        return self._inflate.unused_data
-
-
 def _members(
     raw: RawFile, name: str, magic: bytes, new: Callable[[], Any], notes: list[str]
 ) -> Iterator[bytes]:
@@ -307,7 +285,7 @@ def _decompressed(raw: RawFile, kind: str, window_limit: int, notes: list[str]) 
     import zstandard
 
     makers: dict[str, tuple[bytes, Callable[[], Any]]] = {
-        "gz": (b"\x1f\x8b", _Gzip),
+        "gz": (b"\x1f\x8b", inflate.Inflater),
         "bz2": (b"BZh", bz2.BZ2Decompressor),
         "xz": (
             b"\xfd7zXZ\0",
@@ -319,7 +297,13 @@ def _decompressed(raw: RawFile, kind: str, window_limit: int, notes: list[str]) 
             yield from _zstd_frames(raw, window_limit, notes)
         else:
             yield from _members(raw, kind, *makers[kind], notes)
-    except (zlib.error, lzma.LZMAError, zstandard.ZstdError, OSError, EOFError) as error:
+    except (
+        inflate.library().error,
+        lzma.LZMAError,
+        zstandard.ZstdError,
+        OSError,
+        EOFError,
+    ) as error:
         if isinstance(error, StorageError):
             raise
         if "Memory usage limit" in str(error):

@@ -16,7 +16,6 @@ PACK = {
     "xz": lzma.compress,
     "zst": zstandard.ZstdCompressor(write_checksum=True).compress,
 }
-kinds = pytest.mark.parametrize("kind", PACK)
 
 
 @pytest.fixture
@@ -29,7 +28,6 @@ def write(tmp_path):
     return make
 
 
-@kinds
 def test_the_store_is_that_of_the_plain_file(kind, write, split):
     plain = split(write(TEXT)).blocks
     assert split(write(PACK[kind](TEXT))).blocks == plain
@@ -38,7 +36,6 @@ def test_the_store_is_that_of_the_plain_file(kind, write, split):
     assert split(write(parts)).blocks == plain
 
 
-@kinds
 @pytest.mark.parametrize("loss", [1, 8, "half"])
 def test_a_cut_stream(kind, loss, write, split):
     packed = PACK[kind](TEXT)
@@ -48,13 +45,11 @@ def test_a_cut_stream(kind, loss, write, split):
     assert f"{path}: the {kind} stream ends before its end mark, after {left} bytes" in err
 
 
-def test_a_second_member_that_is_cut(write, split):
-    for kind, pack in PACK.items():
-        packed = pack(TEXT) + pack(TEXT)[:-1]
-        assert f"the {kind} stream ends before" in split(write(packed), code=3).err
+def test_a_second_member_that_is_cut(kind, write, split):
+    packed = PACK[kind](TEXT) + PACK[kind](TEXT)[:-1]
+    assert f"the {kind} stream ends before" in split(write(packed), code=3).err
 
 
-@kinds
 def test_garbage_after_the_stream(kind, write, split):
     packed = PACK[kind](TEXT)
     err = split(write(packed + b"1 1:1\n"), code=3).err
@@ -62,13 +57,11 @@ def test_garbage_after_the_stream(kind, write, split):
     assert f"at byte {len(packed)}" in err
 
 
-@kinds
 def test_zeros_after_the_stream(kind, write, split):
     padded = write(PACK[kind](TEXT) + bytes(512))
     split(padded, code=0 if kind in ("gz", "xz") else 3)
 
 
-@pytest.mark.parametrize("kind", ["gz", "bz2", "xz", "zst"])
 def test_a_wrong_checksum(kind, write, split):
     packed = bytearray(PACK[kind](TEXT))
     # where the checksum of the content lies, counted from the end
@@ -76,7 +69,7 @@ def test_a_wrong_checksum(kind, write, split):
     assert f"damaged {kind} stream" in split(write(packed), code=3).err
 
 
-@pytest.mark.parametrize("kind", ["gz", "zst"])
+@pytest.mark.parametrize("kind", ["gz", "gz-zlib", "zst"], indirect=True)
 def test_a_bomb_without_a_newline_meets_the_bound_of_a_line(kind, write, split):
     packed = PACK[kind](b"1" + b" " * (24 << 20))
     assert len(packed) < 1 << 16

@@ -23,7 +23,6 @@ PACK = {
 }
 SKIPPABLE = b"\x5a\x2a\x4d\x18\x04\x00\x00\x00meta"
 TEXT = "".join(f"{k % 3} {k}:{k / 7}\n" for k in range(1, 400)).encode()
-kinds = pytest.mark.parametrize("kind", PACK)
 
 
 def content(path, step=1000):
@@ -49,19 +48,16 @@ def write(tmp_path):
     return make
 
 
-@kinds
 @pytest.mark.parametrize("step", [1, 1000, 1 << 20])
 def test_content_is_what_was_packed(kind, step, write):
     assert content(write(PACK[kind](TEXT)), step) == TEXT
 
 
-@kinds
 def test_members_follow_each_other(kind, write):
     pack = PACK[kind]
     assert content(write(pack(TEXT) + pack(b"") + pack(b"1 1:1\n"))) == TEXT + b"1 1:1\n"
 
 
-@kinds
 def test_members_may_meet_anywhere_in_what_is_read_at_once(kind, write, monkeypatch):
     monkeypatch.setattr("blocklinear.text.sources.READ_BYTES", 5)
     monkeypatch.setattr("blocklinear.text.sources.RawFile.read", _read_in_fives)
@@ -75,7 +71,6 @@ def _read_in_fives(raw, n=5):
     return bytes(buffer[: raw.readinto(memoryview(buffer))])
 
 
-@kinds
 def test_every_cut_of_a_small_stream_is_refused(kind, write):
     packed = PACK[kind](b"1 1:0.5 2:0.25\n-1 3:1\n" * 3)
     for length in range(6, len(packed)):
@@ -83,7 +78,6 @@ def test_every_cut_of_a_small_stream_is_refused(kind, write):
             content(write(packed[:length]))
 
 
-@kinds
 @pytest.mark.parametrize("loss", [1, 8, None])
 def test_a_cut_stream_is_refused(kind, loss, write):
     packed = PACK[kind](random.Random(0).randbytes(300_000))
@@ -91,7 +85,6 @@ def test_a_cut_stream_is_refused(kind, loss, write):
         content(write(packed[: -(loss or len(packed) // 2)]))
 
 
-@kinds
 @pytest.mark.parametrize("junk", [b"x", b"1 1:1\n", b"BZ", b"\x1f", b"\x28\xb5\x2f", b"\0x" * 5])
 def test_what_follows_a_stream_is_refused(kind, junk, write):
     packed = PACK[kind](TEXT)
@@ -101,7 +94,6 @@ def test_what_follows_a_stream_is_refused(kind, junk, write):
         assert f"at byte {len(packed)}" in str(raised.value) or junk[0] == 0
 
 
-@kinds
 def test_the_offset_of_what_follows_is_right_at_the_border_of_a_read(kind, write, monkeypatch):
     monkeypatch.setattr("blocklinear.text.sources.RawFile.read", _read_in_fives)
     for length in range(5):
@@ -110,7 +102,6 @@ def test_the_offset_of_what_follows_is_right_at_the_border_of_a_read(kind, write
             content(write(packed + b"xyzzy 1:1"))
 
 
-@kinds
 def test_zero_padding(kind, write):
     padded = write(PACK[kind](TEXT) + bytes(2048))
     if kind in ("gz", "xz"):
@@ -120,7 +111,6 @@ def test_zero_padding(kind, write):
             content(padded)
 
 
-@kinds
 def test_a_flipped_bit_is_found_or_harmless(kind, write):
     packed, rng = PACK[kind](TEXT), random.Random(1)
     found = 0
@@ -172,7 +162,6 @@ def test_a_forged_content_size_reserves_nothing(single_segment, write):
         content(write(b"\x28\xb5\x2f\xfd" + header + raw_block))
 
 
-@kinds
 def test_a_bomb_comes_out_in_pieces(kind, write):
     pack = zstandard.compress if kind == "zst" else PACK[kind]
     path = write(pack(bytes(32 << 20)))
