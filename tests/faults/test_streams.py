@@ -100,9 +100,10 @@ def test_the_name_does_not_matter(write, split):
     assert split(write(TEXT, "data.zst")).blocks == plain
 
 
-def test_a_cut_stream_on_standard_input(tmp_path):
+@pytest.mark.parametrize("kind", ["gz", "xz"])
+def test_a_cut_stream_on_standard_input(kind, tmp_path):
     command = [sys.executable, "-m", "blocklinear.cli.main", "split", "-", str(tmp_path / "s")]
-    done = subprocess.run(command, input=PACK["xz"](TEXT)[:-8], capture_output=True, timeout=100)
+    done = subprocess.run(command, input=PACK[kind](TEXT)[:-8], capture_output=True, timeout=100)
     assert done.returncode == 3
-    assert b"blocklinear: -: the xz stream ends before its end mark" in done.stderr
+    assert f"blocklinear: -: the {kind} stream ends before its end mark".encode() in done.stderr
     assert list(tmp_path.iterdir()) == []
