@@ -88,7 +88,7 @@ class Problem:
 
     @property
     def scratch(self):
-        return np.full((cs.N_SCRATCH, self.K), np.nan), np.full(self.K, -1)
+        return np.full((cs.N_SCRATCH, self.K), np.nan), np.full((cs.N_LISTS, self.K), -1)
 
     def feasible(self, rng):
         """Return an alpha with all kinds of rows: zero, at the upper bound, between."""
@@ -103,16 +103,15 @@ class Problem:
         alpha[full, self.label[full]] = self.cost[full]
         return alpha
 
-    def epoch(self, order, alpha, W, active=None):
+    def epoch(self, order, alpha, W, supported=False, factor=1.0):
         """Run the kernel, which must stay inside what it may write."""
         touch = np.array([-np.inf, 0.0])
-        if active is None:
-            active = np.empty((0, self.K), np.int32), np.empty(0, np.int32)
         sq_norm = (self.rows.astype(float) ** 2).sum(1)
         indptr, *entries = self.csr
         cs.cs_epoch(
             indptr[:-1], indptr[1:], *entries, sq_norm, self.label, self.cost,
-            np.asarray(order, np.int64), self.bias, alpha, W, *active, *self.scratch, touch,
+            np.asarray(order, np.int64), self.bias, alpha, W, supported, factor,
+            *self.scratch, touch,
         )  # fmt: skip
         return touch
 
@@ -159,12 +158,6 @@ def problems(draw):
 
 def zeros(p):
     return np.zeros((len(p.label), p.K)), np.zeros((p.rows.shape[1] + 1, p.K))
-
-
-def all_active(p):
-    active = np.full((len(p.label), p.K), -1, np.int32), np.zeros(len(p.label), np.int32)
-    cs.cs_reset_active(p.label, *active)
-    return active
 
 
 def assert_feasible(p, alpha):

@@ -9,7 +9,7 @@ N_TOUCH = 2
 DUAL, N_SUPPORT = 0, 1
 N_TERMS = 2
 
-N_SCRATCH = 3
+N_SCRATCH, N_LISTS = 3, 2
 
 SOLVED = 1e-12  # a row whose violation is not above is left as it is, as in LIBLINEAR
 TINY = 1e-300  # stands for x_i' x_i = 0
@@ -102,22 +102,13 @@ def _extremes(G, a, n, y, C):
 
 
 @njit(cache=True, nogil=True)
-def _shrink(classes, n, G, a, low):
-    """Drop classes by Fan, Eq. 36; return how many stay, 1 if the row looks settled.
-
-    G_m < minG is all of it: such a class is at its bound, or minG would be less. The class of the
-    row, at 0, always stays. The others that stay move to the front.
-    """
-    q = 1
-    while q < n:
-        if G[q] < low:
-            n -= 1
-            classes[q], classes[n] = classes[n], classes[q]
-            G[q], a[q] = G[n], a[n]
-        else:
-            q += 1
-    if n == 2 and G[0] < low:  # the sum, 0, settles the one class left besides that of the row
-        return 1
+def _support(old, y, classes):
+    """List y, then all other classes with an alpha that is not 0; return how many there are."""
+    classes[0], n = y, 1
+    for m in range(old.shape[0]):
+        if old[m] != 0.0 and m != y:
+            classes[n] = m
+            n += 1
     return n
 
 
@@ -178,6 +169,21 @@ def _solve_row(A, C, y, n, high, D, a, top):
 
 
 @njit(cache=True, nogil=True)
+def _lengthen(C, y, n, old, classes, factor, a):
+    """Make the step from alpha_i to its minimum `a` longer, unless a bound is in the way.
+
+    The problem of the row is a parabola along the step: lower than at its start for a factor < 2.
+    """
+    for q in range(n):
+        before = old[q] if classes.shape[0] == 0 else old[classes[q]]
+        if before + factor * (a[q] - before) > (C if q == y else 0.0):
+            return
+    for q in range(n):
+        before = old[q] if classes.shape[0] == 0 else old[classes[q]]
+        a[q] = before + factor * (a[q] - before)
+
+
+@njit(cache=True, nogil=True)
 def _replace(a, classes, n, old, step, moved):
     """Put `a` into `old`, the differences into step, float64[K], and return how many there are.
 
@@ -198,7 +204,7 @@ def _replace(a, classes, n, old, step, moved):
 @njit(cache=True, nogil=True)
 def cs_epoch(
     starts, stops, indices, values, sq_norm, label, cost, order, bias,
-    alpha, W, active, active_size, scratch, moved, touch,
+    alpha, W, supported, factor, scratch, lists, touch,
 ):  # fmt: skip
     r"""Visit rows once, in the order given, updating `alpha` and `W` in place.
 
@@ -214,9 +220,10 @@ def cs_epoch(
     (Eqs. 15-17), with the gradient G_i^m = w_m' x_i + e_i^m. Every x_i has one more feature, of
     value `bias`, that is not stored. An empty row, for which the dual is linear, is solved too.
 
-    With `active` the kernel drops classes of a row that look settled (Eq. 36) from this and later
-    visits; a row left with one class is passed over. That is for several epochs over the same
-    rows: call `cs_reset_active` before the first, which then sees all classes of all rows.
+    With `supported` a row is solved for its own class and those whose alpha is not 0, and passed
+    over if there are none: what Fan's shrinking (Eq. 36) comes to, without a memory of its own.
+    A `factor` above 1 makes steps so much longer where bounds allow (over-relaxation): one raises
+    the dual by less, many together by more, as steps along flat directions are short.
 
     Parameters
     ----------
@@ -230,27 +237,25 @@ def cs_epoch(
     bias : float              value of the extra feature, 0 for none
     alpha : float64[n_rows, K]          feasible; updated
     W : float64[n_features + 1, K]      updated; the last row belongs to the extra feature
-    active : int32[n_rows, K] or int32[0, K]
-                              updated: y_i first, then the classes still active, then the others;
-                              without rows for no shrinking
-    active_size : int32[n_rows] or int32[0]
-                              updated: number of active classes
+    supported : bool          which classes are visited
+    factor : float            of the length of steps, from 1 to below 2
     scratch : float64[N_SCRATCH, K]     overwritten
-    moved : int64[K]          overwritten
+    lists : int64[N_LISTS, K] overwritten
     touch : float64[N_TOUCH]  updated: largest violation maxG - minG (Eq. 35), and the sum of what
                               rows add to P - D, C_i loss_i + sum_m alpha_i^m G_i^m, each seen when
-                              a row was touched, over active classes
+                              a row was touched, over the classes visited
     """
-    shrinking = active_size.shape[0] > 0
-    classes = active.reshape(-1)[:0]
     G, a, step = scratch[0], scratch[1], scratch[2]
+    classes, moved = lists[0] if supported else lists[0][:0], lists[1]
     for k in range(order.shape[0]):
         i = order[k]
         C, y, n = cost[i], label[i], alpha.shape[1]
-        if shrinking:
-            classes, y, n = active[i], 0, active_size[i]
-        if C == 0.0 or n < 2:
+        if C == 0.0:
             continue
+        if supported:
+            n, y = _support(alpha[i], y, classes), 0
+            if n < 2:
+                continue
         start, stop = starts[i], stops[i]
         _gradient(indices, values, start, stop, bias, W, classes, n, y, alpha[i], step, G, a)
         low, high = _extremes(G, a, n, y, C)
@@ -259,25 +264,61 @@ def cs_epoch(
         for q in range(n):
             excess += a[q] * G[q]
         touch[EXCESS] += excess
-        if shrinking:
-            n = _shrink(classes, n, G, a, low)
-            active_size[i] = n
-        if n < 2 or high - low <= SOLVED:
+        if high - low <= SOLVED:
             continue
         _solve_row(max(sq_norm[i] + bias * bias, TINY), C, y, n, high, G, a, step)
+        if factor > 1.0:
+            _lengthen(C, y, n, alpha[i], classes, factor, a)
         n_moved = _replace(a, classes, n, alpha[i], step, moved)
         _scatter(indices, values, start, stop, bias, step, moved, n_moved, W)
 
 
 @njit(cache=True, nogil=True)
-def cs_reset_active(label, active, active_size):
-    """Make all classes of all rows active; see `cs_epoch` for the parameters."""
-    K = active.shape[1]
-    for i in range(active.shape[0]):
+def cs_extrapolate(
+    starts, stops, indices, values, label, cost, bias, factor, alpha, earlier, V, scratch, lists
+):  # fmt: skip
+    """Lengthen the way alpha went by `factor`, each row as far as its bounds allow.
+
+    Parameters
+    ----------
+    starts, stops, indices, values, label, cost, bias, alpha, scratch, lists :
+                              as for `cs_epoch`; alpha is only read
+    factor : float            how many times as far, > 0
+    earlier : float64[n_rows, K]        an earlier alpha; overwritten by steps d such that
+                              alpha + t d is feasible for 0 <= t <= 1
+    V : float64[n_features + 1, K]      `factor` times what W changed since; updated to
+                              v_m = sum_i d_i^m x_i
+    """
+    step, moved = scratch[2], lists[1]
+    K = alpha.shape[1]
+    for i in range(alpha.shape[0]):
+        limit, y = 1.0, label[i]
         for m in range(K):
-            active[i, m] = m
-        active[i, 0], active[i, label[i]] = label[i], 0
-        active_size[i] = K
+            d = factor * (alpha[i, m] - earlier[i, m])
+            room = (cost[i] if m == y else 0.0) - alpha[i, m]
+            if d > room:
+                limit = min(limit, room / d)
+            step[m] = d
+        n_moved = 0
+        for m in range(K):
+            earlier[i, m] = limit * step[m]
+            step[m] *= limit - 1.0
+            if step[m] != 0.0:
+                moved[n_moved] = m
+                n_moved += 1
+        if n_moved > 0:
+            _scatter(indices, values, starts[i], stops[i], bias, step, moved, n_moved, V)
+
+
+@njit(cache=True, nogil=True)
+def cs_products(W, V):
+    """Return sum_m w_m' v_m and sum_m v_m' v_m, added up in one order whatever the machine."""
+    cross, square = 0.0, 0.0
+    for j in range(W.shape[0]):
+        for m in range(W.shape[1]):
+            cross += W[j, m] * V[j, m]
+            square += V[j, m] * V[j, m]
+    return cross, square
 
 
 @njit(cache=True, nogil=True)
@@ -324,21 +365,21 @@ def _row_loss(indices, values, start, stop, bias, W, y, scores):
 @njit(cache=True, nogil=True)
 def cs_certify_rows(
     indptr, indices, values, label, cost, bias, alpha, W, average, averaged, recomputed, scratch,
-    moved, loss,
+    lists, loss,
 ):  # fmt: skip
     """Add what the rows contribute to a certificate.
 
     Parameters
     ----------
     indptr : int64[n_rows + 1]
-    indices, values, label, cost, bias, alpha, scratch, moved :
+    indices, values, label, cost, bias, alpha, scratch, lists :
                               as for `cs_epoch`; alpha is only read
     W, average : float64[n_features + 1, K]   two candidates for the primal
     averaged : bool           whether there is an average; otherwise `W` stands for it
     recomputed : float64[n_features + 1, K]   added to: w_m = sum_i alpha_i^m x_i (Fan, Eq. 16)
     loss : float64[2]         added to: sum C_i loss_i under `W` and under `average`
     """
-    scores, step = scratch[0], scratch[1]
+    scores, step, moved = scratch[0], scratch[1], lists[0]
     for i in range(label.shape[0]):
         if cost[i] == 0.0:
             continue

@@ -15,7 +15,7 @@ from blocklinear.training.dealing import padded
 from blocklinear.training.descent import Floats
 from blocklinear.training.models import Models
 from blocklinear.training.problems import LabelledRows
-from blocklinear.training.swept import Proof, Sight, Swept, aligned_zeros, column_norms
+from blocklinear.training.swept import Proof, Sight, Swept, Touch, aligned_zeros, column_norms
 
 _Roles = tuple[Floats, NDArray[np.int32], NDArray[np.int32], Floats]
 """Target, class, fold and weight of each row."""
@@ -97,7 +97,7 @@ class Bunch(Swept):
         sight: Sight,
         order: NDArray[np.int64],
         alpha: Floats,
-        first: bool,
+        touch: Touch,
         moving: NDArray[np.bool_],
         worth: Floats,
     ) -> None:
@@ -105,7 +105,7 @@ class Bunch(Swept):
         kernels.dcd_many(
             sight.starts, sight.stops, sight.indices, sight.values, sight.sq_norm, *roles,
             order, *self._asked, *self._rule, self._bias, alpha, self.W, self._scratch,
-            self._moved, self._touch if first else self._later, moving, worth,
+            self._moved, self._touch if touch.first else self._later, moving, worth,
         )  # fmt: skip
 
     def _add_terms(self, sight: Sight, alpha: Floats, sign: float) -> None:

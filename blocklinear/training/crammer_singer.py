@@ -1,6 +1,6 @@
 """Crammer and Singer's multi-class SVM on the groups of a store (Fan, appendix E)."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -13,14 +13,23 @@ from blocklinear.store.groups import Group
 from blocklinear.store.manifest import Manifest
 from blocklinear.store.prefetch import Loaded
 from blocklinear.training.certificate import Certificate, relative_gap
-from blocklinear.training.descent import Floats
+from blocklinear.training.descent import Abandoned, Floats
 from blocklinear.training.models import Models
 from blocklinear.training.problems import LabelledRows, weighted
-from blocklinear.training.swept import Proof, Sight, Swept
+from blocklinear.training.swept import SWEEPS, Proof, Sight, Swept, Touch
 from blocklinear.training.tally import Estimate
 
 _Roles = tuple[NDArray[np.int32], Floats]
 """Class and C of each row."""
+
+
+FACTOR = 1.5
+"""How much longer steps are in sweeps of the active rows."""
+SMOOTHING = 4
+"""Sweeps with steps of plain length that follow a leap: it raises the dual, but W is rough after
+it, and the primal value is what rough weights are bad for."""
+LOOK = 16.0
+"""P is computed where that what rows add to P - D is so many times the gap asked for, or less."""
 
 
 class CrammerSinger(Swept):
@@ -52,8 +61,8 @@ class CrammerSinger(Swept):
         self._touch, self._later = np.zeros(kernels.N_TOUCH), np.zeros(kernels.N_TOUCH)
         self._terms, self._steps = np.zeros(kernels.N_TERMS), np.zeros(1)
         self._scratch = np.zeros((kernels.N_SCRATCH, self.width))
-        self._moved = np.zeros(self.width, np.int64)
-        self._whole = np.empty((0, self.width), np.int32), np.empty(0, np.int32)
+        self._primal = np.zeros(1)  # of the better candidate, where it was computed
+        self._lists = np.zeros((kernels.N_LISTS, self.width), np.int64)
 
     def __len__(self) -> int:
         return 1
@@ -71,7 +80,7 @@ class CrammerSinger(Swept):
     def arrays(self) -> dict[str, NDArray[Any]]:
         """All that a checkpoint must keep, by name."""
         own = {"touch": self._touch, "later": self._later, "terms": self._terms}
-        return super().arrays | own | {"steps": self._steps}
+        return super().arrays | own | {"steps": self._steps, "primal": self._primal}
 
     def restore(self, stream: Iterable[Loaded]) -> None:
         """Fetch what is kept in memory only, after `arrays` were filled from a checkpoint."""
@@ -83,7 +92,7 @@ class CrammerSinger(Swept):
         super().begin()
         for tally in (self._touch, self._later):
             tally[kernels.VIOLATION], tally[kernels.EXCESS] = -np.inf, 0.0
-        self._steps[:] = 0.0
+        self._steps[:] = self._primal[:] = 0.0
 
     def _roles(self, rows: LabelledRows, positions: tuple[int, ...] | NDArray[np.int64]) -> _Roles:
         code = self.models.codes(rows.labels)
@@ -94,7 +103,7 @@ class CrammerSinger(Swept):
         sight: Sight,
         order: NDArray[np.int64],
         alpha: Floats,
-        first: bool,
+        touch: Touch,
         moving: NDArray[np.bool_],
         worth: Floats,
     ) -> None:
@@ -102,13 +111,83 @@ class CrammerSinger(Swept):
         before = alpha[order]
         kernels.cs_epoch(
             sight.starts, sight.stops, sight.indices, sight.values, sight.sq_norm, *roles, order,
-            self._bias, alpha, self.W, *self._whole, self._scratch, self._moved,
-            self._touch if first else self._later,
+            self._bias, alpha, self.W, not touch.wide,
+            FACTOR if touch.long else 1.0, self._scratch, self._lists,
+            self._touch if touch.first else self._later,
         )  # fmt: skip
         step = alpha[order] - before
         moving[order] = step.any(axis=1)
         worth[order] = np.einsum("ij,ij->i", step, step) * sight.sq_norm[order]
         self._steps += len(order)
+
+    def visit(
+        self, group: Group, outer: int, number: int, visits: int, halt: Callable[[], bool]
+    ) -> None:
+        """Work on one group; look how good W is, where the group is all rows and it may be so."""
+        super().visit(group, outer, number, visits, halt)
+        goal = (self._options.gap or 0.0) * self._dual()
+        if visits == 1 and 0.0 < self._touch[kernels.EXCESS] <= LOOK * goal:
+            self.finish()
+            proof = self.proof()
+            self.certify_group(group, proof)
+            self._primal[0] = min(self._primals(proof))
+
+    def _epochs(
+        self,
+        sight: Sight,
+        blocks: tuple[int, ...],
+        alpha: Floats,
+        flags: NDArray[np.bool_],
+        worth: Floats,
+        outer: int,
+        resident: bool,
+        halt: Callable[[], bool],
+    ) -> None:
+        """Where the group is the only one, go on in the direction in which the epochs went."""
+        if not (resident and self._sweeping and outer > 1):
+            super()._epochs(sight, blocks, alpha, flags, worth, outer, resident, halt)
+            return
+        alpha_before, W_before = alpha.copy(), self.W.copy()
+        super()._epochs(sight, blocks, alpha, flags, worth, outer, resident, halt)
+        self._leap(sight, alpha, alpha_before, W_before)
+        del alpha_before, W_before
+        for sweep in range(SWEEPS, SWEEPS + SMOOTHING):
+            if halt():
+                raise Abandoned
+            self._sweep_flagged(sight, alpha, flags, (outer, 0, sweep), long=False)
+
+    def _leap(self, sight: Sight, alpha: Floats, d: Floats, V: Floats) -> None:
+        """Go on from an earlier alpha and W, `d` and `V`, through the present ones.
+
+        As far as the dual rises along that line; rows that meet a bound stop there, and along what
+        is then left of the direction the dual is maximised again, so that it never falls.
+        """
+        code, cost = sight.roles
+        way = (self._count_terms(sight, alpha) - self._count_terms(sight, d))[kernels.DUAL]
+        np.subtract(self.W, V, out=V)
+        factor = self._best_step(float(way), V)
+        if factor <= 0.0:
+            return
+        V *= factor
+        kernels.cs_extrapolate(
+            sight.starts, sight.stops, sight.indices, sight.values, code, cost, self._bias,
+            factor, alpha, d, V, self._scratch, self._lists,
+        )  # fmt: skip
+        t = min(self._best_step(float(self._count_terms(sight, d)[kernels.DUAL]), V), 1.0)
+        d *= t
+        V *= t
+        alpha += d
+        self.W += V
+        rows = np.arange(len(code))  # rounding may have gone past a bound
+        own = np.minimum(alpha[rows, code], cost)
+        np.minimum(alpha, 0.0, out=alpha)
+        alpha[rows, code] = own
+
+    def _best_step(self, linear: float, V: Floats) -> float:
+        """Return the t >= 0 that maximises t linear - 1/2 |W + t V|^2; 0 if there is none."""
+        cross, square = kernels.cs_products(self.W, V)
+        step = (linear - cross) / square if square > 0.0 else 0.0
+        return step if 0.0 < step < np.inf else 0.0
 
     def _add_terms(self, sight: Sight, alpha: Floats, sign: float) -> None:
         self._terms += sign * self._count_terms(sight, alpha)
@@ -122,14 +201,24 @@ class CrammerSinger(Swept):
     def estimate(self) -> Estimate:
         """Return what the outer iteration saw."""
         self.finish()
-        dual = float(self._terms[kernels.DUAL] - 0.5 * np.vdot(self.W, self.W))
+        dual, primal = self._dual(), float(self._primal[0])
         return Estimate(
-            primal=dual + float(self._touch[kernels.EXCESS]),
+            primal=primal or dual + float(self._touch[kernels.EXCESS]),
             dual=dual,
             violation=max(float(self._touch[kernels.VIOLATION]), 0.0),
             n_sv=int(self._terms[kernels.N_SUPPORT]),
             steps=int(self._steps[0]),
+            foretold=primal > 0.0,
         )
+
+    def _dual(self) -> float:
+        return float(self._terms[kernels.DUAL] - 0.5 * np.vdot(self.W, self.W))
+
+    def _primals(self, proof: Proof) -> tuple[float, float]:
+        """Return P of W and of its average."""
+        other = self.average if self.averaged else self.W
+        of_w = 0.5 * float(np.vdot(self.W, self.W)) + float(proof.loss[0, 0])
+        return of_w, 0.5 * float(np.vdot(other, other)) + float(proof.loss[0, 1])
 
     def certify_group(self, group: Group, proof: Proof) -> None:
         """Add what a group contributes to the certificate."""
@@ -137,7 +226,7 @@ class CrammerSinger(Swept):
         roles: _Roles = sight.roles
         kernels.cs_certify_rows(
             group.indptr, group.indices, group.values, *roles, self._bias, alpha, self.W,
-            self.average, self.averaged, proof.recomputed, self._scratch, self._moved,
+            self.average, self.averaged, proof.recomputed, self._scratch, self._lists,
             proof.loss[0],
         )  # fmt: skip
         proof.dual[0] += self._count_terms(sight, alpha)[kernels.DUAL]
@@ -149,9 +238,7 @@ class CrammerSinger(Swept):
             self.certify_group(loaded.group, proof)
         norm = float(np.vdot(proof.recomputed, proof.recomputed))
         dual = float(proof.dual[0]) - 0.5 * norm
-        of_w = 0.5 * float(np.vdot(self.W, self.W)) + float(proof.loss[0, 0])
-        other = self.average if self.averaged else self.W
-        of_average = 0.5 * float(np.vdot(other, other)) + float(proof.loss[0, 1])
+        of_w, of_average = self._primals(proof)
         proof.recomputed -= self.W
         drift = float(np.linalg.norm(proof.recomputed))
         primal = min(of_w, of_average)

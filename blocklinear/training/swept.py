@@ -28,8 +28,26 @@ _CACHE_LINE = 64
 SWEEPS = 8
 """Of the active rows, between the visits of an outer iteration: half as many as for one model, as
 a row is active when any of the models moves it (measured: a fifth less time with 30 models)."""
+WIDE = 4
+"""One sweep of active rows in so many is for all weight vectors."""
 WORK_A_POINT = 32
 """Steps along an entry of a row, for each weight, between two points of the average."""
+
+
+@dataclass(frozen=True)
+class Touch:
+    """Why rows are visited.
+
+    Attributes
+    ----------
+    first : bool              whether for the first time in an outer iteration
+    wide : bool               whether for all weight vectors, or but for those they move already
+    long : bool               whether steps may be longer than to where they lead at once
+    """
+
+    first: bool = False
+    wide: bool = True
+    long: bool = False
 
 
 @dataclass(frozen=True)
@@ -137,14 +155,11 @@ class Swept(ABC):
         sight: Sight,
         order: NDArray[np.int64],
         alpha: Floats,
-        first: bool,
+        touch: Touch,
         moving: NDArray[np.bool_],
         worth: Floats,
     ) -> None:
-        """Visit rows in an order; say which are moving, and what their steps were worth.
-
-        `first` tells the first touch of rows in an outer iteration from later ones.
-        """
+        """Visit rows in an order; say which are moving, and what their steps were worth."""
 
     @abstractmethod
     def _add_terms(self, sight: Sight, alpha: Floats, sign: float) -> None:
@@ -192,8 +207,7 @@ class Swept(ABC):
         flags = self._active.read(group.blocks).astype(np.bool_)
         if outer > 1:  # before, no row was counted, also where a warm start gave it an alpha
             self._add_terms(sight, alpha, -1.0)
-        for epoch in range(self._options.epochs or 1):
-            self._epoch(sight, group.blocks, alpha, flags, worth, (outer, epoch), resident, halt)
+        self._epochs(sight, group.blocks, alpha, flags, worth, outer, resident, halt)
         self._add_terms(sight, alpha, 1.0)
         self._write(group.blocks, alpha)
         if not resident and self._sweeping:
@@ -212,6 +226,21 @@ class Swept(ABC):
             lines[:, self.places] = alpha
             alpha = lines
         self.alpha.write(blocks, alpha.reshape(self.alpha.shape_of(len(alpha))))
+
+    def _epochs(
+        self,
+        sight: Sight,
+        blocks: tuple[int, ...],
+        alpha: Floats,
+        flags: NDArray[np.bool_],
+        worth: Floats,
+        outer: int,
+        resident: bool,
+        halt: Callable[[], bool],
+    ) -> None:
+        """Work on a group, with the active rows in between where it is the only one."""
+        for epoch in range(self._options.epochs or 1):
+            self._epoch(sight, blocks, alpha, flags, worth, (outer, epoch), resident, halt)
 
     def _epoch(
         self,
@@ -232,13 +261,25 @@ class Swept(ABC):
         for number, part in enumerate(np.array_split(order, parts)):
             if (number or epoch) and halt():
                 raise Abandoned
-            self._descend(sight, part, alpha, epoch == 0, flags, worth)
+            self._descend(sight, part, alpha, Touch(first=epoch == 0), flags, worth)
             self._average(sight, part)
             for sweep in share(SWEEPS, number, parts) if sweeping else ():
-                again = np.flatnonzero(flags)
-                again = again[self._permuted(len(again), outer, epoch, sweep)]
-                self._descend(sight, again, alpha, False, flags.copy(), np.empty(len(flags)))
-                self._average(sight, again)
+                self._sweep_flagged(sight, alpha, flags, (outer, epoch, sweep))
+
+    def _sweep_flagged(
+        self,
+        sight: Sight,
+        alpha: Floats,
+        flags: NDArray[np.bool_],
+        turn: tuple[int, int, int],
+        long: bool = True,
+    ) -> None:
+        """Visit the active rows of the only group; `turn` is outer iteration, epoch and sweep."""
+        touch = Touch(wide=turn[-1] % WIDE == 0, long=long)
+        again = np.flatnonzero(flags)
+        again = again[self._permuted(len(again), *turn)]
+        self._descend(sight, again, alpha, touch, flags.copy(), np.empty(len(flags)))
+        self._average(sight, again)
 
     def _sweep_kept(self, outer: int, sweep: int, first: float, last: float) -> None:
         """Visit those active rows of all groups that have their turn in a part of a sweep."""
@@ -251,7 +292,8 @@ class Swept(ABC):
         self._add_terms(sight, alpha, -1.0)
         turn = having_turn(self._options.seed, outer, sweep, rows.positions, first, last)
         order = turn[self._permuted(len(turn), outer, 0, sweep)]
-        self._descend(sight, order, alpha, False, np.empty(n, np.bool_), np.empty(n))
+        touch = Touch(wide=sweep % WIDE == 0, long=True)
+        self._descend(sight, order, alpha, touch, np.empty(n, np.bool_), np.empty(n))
         self._average(sight, order)
         self._add_terms(sight, alpha, 1.0)
         lines = self.alpha.all.reshape(-1, self.width + self.parted.shape[1])

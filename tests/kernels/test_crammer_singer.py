@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from crammer_singer_problems import (
     Problem,
-    all_active,
     assert_feasible,
     bounds,
     close,
@@ -149,30 +148,27 @@ def test_terms_are_added_and_the_dual_is_below_any_primal(drawn):
 # -- the optimum
 
 
-def solve(p, epochs, shrink_for=0, tolerance=0.0):
-    """Run epochs, each `shrink_for` of them from all classes, until none violates."""
+def solve(p, epochs, every=1, tolerance=0.0, factor=1.0):
+    """Run epochs, one in `every` of all classes, until none violates."""
     alpha, W = zeros(p)
     rng = np.random.default_rng(0)
-    active = all_active(p) if shrink_for else None
     for epoch in range(epochs):
-        full = not shrink_for or epoch % shrink_for == 0
-        if shrink_for and full:
-            active[1][:] = p.K
-        touch = p.epoch(rng.permutation(len(p.label)), alpha, W, active)
-        if full and touch[cs.VIOLATION] <= tolerance:
+        some = epoch % every > 0
+        touch = p.epoch(rng.permutation(len(p.label)), alpha, W, some, factor if some else 1.0)
+        if not some and touch[cs.VIOLATION] <= tolerance:
             break
-    return alpha, W, touch, active
+    return alpha, W, touch, epoch
 
 
 CASES = [(2, 0.0, "f8"), (3, 1.0, "f8"), (10, 0.0, "f8"), (10, 0.5, "f4"), (3, 0.0, "f4")]
 
 
-@pytest.mark.parametrize("shrink_for", [0, 5])
+@pytest.mark.parametrize(("every", "factor"), [(1, 1.0), (5, 1.0), (5, 1.5), (5, 1.9)])
 @pytest.mark.parametrize(("K", "bias", "dtype"), CASES)
-def test_the_gap_closes(K, bias, dtype, shrink_for):
+def test_the_gap_closes(K, bias, dtype, every, factor):
     n = 30 if INTERPRETED else 200
     p = random_problem(K, n, 8, K, bias, dtype)
-    alpha, W, touch, _ = solve(p, 3_000 if INTERPRETED else 20_000, shrink_for, 1e-9)
+    alpha, W, touch, _ = solve(p, 3_000 if INTERPRETED else 20_000, every, 1e-9, factor)
     assert_feasible(p, alpha)
     recomputed = p.X.T @ alpha
     np.testing.assert_allclose(W, recomputed, rtol=0, atol=1e-10)
@@ -207,56 +203,86 @@ def test_rows_of_cost_zero_are_as_good_as_absent():
     assert p.gap(W, W, alpha) == q.gap(W, W, alpha_q)
 
 
-# -- shrinking
+# -- some classes, and longer steps
 
 
-@pytest.mark.parametrize("K", [2, 5, 30])
-def test_shrinking_keeps_sets_of_classes_in_order(K):
-    p = random_problem(6, 50, 8, K, 1.0)
-    alpha, W = zeros(p)
-    active, size = all_active(p)
-    counts = []
-    for _ in range(20):
-        before = alpha.copy()
-        order, old_size = np.random.default_rng(0).permutation(50), size.copy()
-        p.epoch(order, alpha, W, (active, size))
-        assert (np.sort(active, 1) == np.arange(K)).all()
-        assert (active[:, 0] == p.label).all()
-        assert (size <= old_size).all()
-        assert (alpha[old_size < 2] == before[old_size < 2]).all()
-        for i in range(50):  # what is dropped from a row that goes on is at its bound
-            assert size[i] == 1 or (alpha[i, active[i, size[i] :]] == 0).all()
+@examples(40)
+@given(drawn=problems())
+def test_supported_classes_alone_are_visited(drawn):
+    """The row is solved for them as if there were no others, and they stay the only ones."""
+    p, alpha, rng = drawn
+    W = p.X.T @ alpha
+    for i in rng.permutation(len(p.label)):
+        before, W_before = alpha.copy(), W.copy()
+        touch = p.epoch([i], alpha, W, supported=True)
+        classes = np.flatnonzero(before[i])
+        if p.cost[i] == 0 or len(classes) == 0:
+            assert touch.tolist() == [-np.inf, 0]
+            assert alpha.tobytes() + W.tobytes() == before.tobytes() + W_before.tobytes()
+            continue
+        q = replace(p, label=np.searchsorted(classes, p.label).astype(np.int32), K=len(classes))
+        expected, violation, added = visit(q.X, q.label, q.cost, before[:, classes], i)
+        close(alpha[i, classes], expected)
+        close(touch, [violation, added])
+        assert (np.delete(alpha[i], classes) == 0).all()
+        close(W, p.X.T @ alpha)
+        assert_feasible(p, alpha)
+
+
+@examples(60)
+@given(drawn=problems(), factor=st.floats(1, 1.99), supported=st.booleans())
+def test_longer_steps_are_feasible_and_never_lower_the_dual(drawn, factor, supported):
+    p, alpha, rng = drawn
+    W = p.X.T @ alpha
+    for i in rng.permutation(len(p.label)):
+        plain, start = alpha.copy(), alpha.copy()
+        p.epoch([i], plain, W.copy(), supported)
+        p.epoch([i], alpha, W, supported, factor)
+        step = (plain - start)[i]
+        longer = start[i] + factor * step
+        upper = bounds(p.cost, p.label, p.K)[i]
+        if (longer < upper - 1e-12).all():
+            close(alpha[i], longer)
+        elif (longer > upper + 1e-12).any():
+            close(alpha, plain)
         assert_feasible(p, alpha)
         close(W, p.X.T @ alpha)
-        counts.append(size[p.cost > 0].sum())
-    assert 0 < counts[-1] < counts[0] <= K * 50
-    assert (size[p.cost > 0] == 1).any()
-    assert (size[p.cost == 0] == K).all()
+        value = dual_value(p.X, p.label, start)
+        assert dual_value(p.X, p.label, alpha) >= value - 1e-9 * (1 + abs(value))
 
 
-def test_rows_at_a_bound_are_left_alone():
-    """Of two classes, a row is settled by alpha = 0 as well as by alpha = C."""
-    p = random_problem(9, 60, 4, 2, 1.0)
-    alpha, W, *_ = solve(p, 20_000, tolerance=1e-9)
-    active, size = all_active(p)
-    p.epoch(range(60), alpha, W, (active, size))
-    own = alpha[np.arange(60), p.label]
-    at_zero, at_bound = (own == 0) & (p.cost > 0), (own == p.cost) & (p.cost > 0)
-    assert at_zero.any()
-    assert at_bound.any()
-    assert (size == np.where(at_zero | at_bound, 1, 2)).all()
+def test_longer_steps_take_fewer_epochs():
+    p = random_problem(11, 120, 6, 8, 1.0)
+    plain, longer = (solve(p, 20_000, 5, 1e-7, factor)[3] for factor in (1.0, 1.5))
+    assert longer < 0.9 * plain
 
 
-@pytest.mark.parametrize("K", [3, 30])
-def test_the_first_shrinking_epoch_measures_the_same(K):
-    p = random_problem(7, 50, 8, K, 1.0)
-    alpha, W = zeros(p)
-    p.epoch(range(50), alpha, W)
-    other, V, active = alpha.copy(), W.copy(), all_active(p)
-    touch, shrunk = p.epoch(range(50), alpha, W), p.epoch(range(50), other, V, active)
-    close(shrunk, touch)
-    close(other, alpha)
-    assert (active[1] < K).any()
+@examples(60)
+@given(drawn=problems(), factor=st.floats(0.01, 100))
+def test_an_extrapolation_is_feasible_as_far_as_it_says(drawn, factor):
+    p, alpha, rng = drawn
+    earlier = p.feasible(rng)
+    way = factor * (alpha - earlier)
+    d, V = earlier.copy(), p.X.T @ way
+    indptr, *entries = p.csr
+    cs.cs_extrapolate(
+        indptr[:-1], indptr[1:], *entries, p.label, p.cost, p.bias, factor, alpha, d, V, *p.scratch
+    )
+    close(V, p.X.T @ d)
+    upper = bounds(p.cost, p.label, p.K)
+    assert (alpha + d <= upper + 1e-12 * (1 + factor)).all()
+    for i in range(len(p.label)):  # as far as it can, and no farther than asked for
+        if (alpha[i] + way[i] <= upper[i]).all():
+            close(d[i], way[i])
+        else:
+            rising = way[i] > 0
+            share = min(1.0, ((upper - alpha)[i, rising] / way[i, rising]).min())
+            close(d[i], share * way[i])
+
+
+def test_products():
+    W, V = np.random.default_rng(0).normal(size=(2, 7, 3))
+    close(cs.cs_products(W, V), [(W * V).sum(), (V * V).sum()])
 
 
 # -- LIBLINEAR

@@ -1,12 +1,15 @@
 """Crammer and Singer's problem reaches the optimum of LIBLINEAR's own program."""
 
+import itertools
 from dataclasses import replace
 
 import numpy as np
 import pytest
 from effort import EXTENSIVE
 
+from blocklinear.events import OuterIteration
 from blocklinear.training import train
+from blocklinear.training.crammer_singer import CrammerSinger
 from training.classes import by_liblinear, columns, several_classes
 from training.small import outcome, split_problem, without_pins
 from training.test_resume import broken_off
@@ -30,12 +33,13 @@ def primal(problem, model):
     return 0.5 * (W**2).sum() + float(problem.costs() @ lost.max(axis=1))
 
 
+@pytest.mark.parametrize("group", [2, N_BLOCKS])
 @pytest.mark.parametrize("weights", [(), ((7.0, 4.0), (-3.0, 0.3))], ids=["plain", "weighted"])
 @pytest.mark.parametrize("n_classes", [2, 3, 4])
-def test_the_optimum_is_that_of_liblinear(n_classes, weights, tmp_path):
+def test_the_optimum_is_that_of_liblinear(n_classes, weights, group, tmp_path):
     problem = several_classes(n_classes, 4, class_weights=weights)
     store = split_problem(tmp_path, problem, N_BLOCKS)
-    model = train(store, problem.options(gap=1e-6, group=2))
+    model = train(store, problem.options(gap=1e-6, group=group))
     theirs = by_liblinear(problem, tmp_path / "store.svm", tmp_path)
     proof, optimum = model.metadata["certificate"], primal(problem, theirs)
     assert model.labels == theirs.labels
@@ -78,6 +82,58 @@ def test_broken_off_and_resumed(store, changes):
         found, n_breaks = broken_off(store, replace(options, run=f"every{every}"), every)
         assert found == unbroken
         assert n_breaks > 0 or every > 1
+
+
+def outer_iterations(store, options):
+    """Train; return the events of outer iterations."""
+    heard = []
+    train(store, options, heard.append)
+    return [event for event in heard if isinstance(event, OuterIteration)]
+
+
+def test_leaps_of_the_only_group_save_outer_iterations(store, monkeypatch):
+    options = several_classes(4, 4).options(gap=1e-8, group=N_BLOCKS)
+    leaping = outer_iterations(store, options)
+    monkeypatch.setattr(CrammerSinger, "_leap", lambda *_: None)
+    walking = outer_iterations(store, options)
+    assert len(leaping) < 0.8 * len(walking)
+    assert leaping[-1].gap <= 1e-8
+    for events in (leaping, walking):
+        duals = [event.dual for event in events]
+        assert all(b >= a * (1 - 1e-12) for a, b in itertools.pairwise(duals))
+
+
+def test_a_leap_keeps_weights_and_alpha_together(store, monkeypatch):
+    """And feasible, and it raises the dual."""
+    leap, gains = CrammerSinger._leap, []
+
+    def dual(method, sight, alpha):
+        return method._count_terms(sight, alpha)[0] - 0.5 * np.vdot(method.W, method.W)
+
+    def watched(method, sight, alpha, d, V):
+        before = dual(method, sight, alpha)
+        leap(method, sight, alpha, d, V)
+        gains.append(dual(method, sight, alpha) - before)
+        own = np.arange(len(alpha)), sight.roles[0]
+        assert (alpha[own] <= sight.roles[1]).all()
+        assert abs(alpha.sum(axis=1)).max() <= 1e-12
+        others = alpha.copy()
+        others[own] = 0.0
+        assert (others <= 0.0).all()
+
+    monkeypatch.setattr(CrammerSinger, "_leap", watched)
+    model = train(store, several_classes(4, 4).options(gap=1e-8, group=N_BLOCKS))
+    assert min(gains) >= -1e-10
+    assert max(gains) > 0.0
+    assert model.metadata["certificate"]["drift"] <= 1e-12
+
+
+def test_where_the_group_is_all_rows_the_gap_is_known_before_it_is_certified(store):
+    """So that the first certificate is the last, and none is late."""
+    options = several_classes(4, 4).options(gap=1e-6, group=N_BLOCKS)
+    events = outer_iterations(store, options)
+    assert [event.certified for event in events] == [False] * (len(events) - 1) + [True]
+    assert all(event.gap > 1e-6 for event in events[:-1])
 
 
 def test_patience_keeps_the_best(store):
