@@ -108,17 +108,18 @@ class CrammerSinger(Swept):
         worth: Floats,
     ) -> None:
         roles: _Roles = sight.roles
-        before = alpha[order]
+        before = None if touch.active else alpha[order]
         kernels.cs_epoch(
             sight.starts, sight.stops, sight.indices, sight.values, sight.sq_norm, *roles, order,
             self._bias, alpha, self.W, not touch.wide,
             FACTOR if touch.long else 1.0, self._scratch, self._lists,
             self._touch if touch.first else self._later,
         )  # fmt: skip
-        step = alpha[order] - before
-        moving[order] = step.any(axis=1)
-        worth[order] = np.einsum("ij,ij->i", step, step) * sight.sq_norm[order]
         self._steps += len(order)
+        if before is not None:
+            step = alpha[order] - before
+            moving[order] = step.any(axis=1)
+            worth[order] = np.einsum("ij,ij->i", step, step) * sight.sq_norm[order]
 
     def visit(
         self, group: Group, outer: int, number: int, visits: int, halt: Callable[[], bool]

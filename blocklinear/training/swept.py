@@ -41,11 +41,13 @@ class Touch:
     Attributes
     ----------
     first : bool              whether for the first time in an outer iteration
+    active : bool             whether in a sweep of active rows: nobody asks which are moving then
     wide : bool               whether for all weight vectors, or but for those they move already
     long : bool               whether steps may be longer than to where they lead at once
     """
 
     first: bool = False
+    active: bool = False
     wide: bool = True
     long: bool = False
 
@@ -275,7 +277,7 @@ class Swept(ABC):
         long: bool = True,
     ) -> None:
         """Visit the active rows of the only group; `turn` is outer iteration, epoch and sweep."""
-        touch = Touch(wide=turn[-1] % WIDE == 0, long=long)
+        touch = Touch(active=True, wide=turn[-1] % WIDE == 0, long=long)
         again = np.flatnonzero(flags)
         again = again[self._permuted(len(again), *turn)]
         self._descend(sight, again, alpha, touch, flags.copy(), np.empty(len(flags)))
@@ -292,7 +294,7 @@ class Swept(ABC):
         self._add_terms(sight, alpha, -1.0)
         turn = having_turn(self._options.seed, outer, sweep, rows.positions, first, last)
         order = turn[self._permuted(len(turn), outer, 0, sweep)]
-        touch = Touch(wide=sweep % WIDE == 0, long=True)
+        touch = Touch(active=True, wide=sweep % WIDE == 0, long=True)
         self._descend(sight, order, alpha, touch, np.empty(n, np.bool_), np.empty(n))
         self._average(sight, order)
         self._add_terms(sight, alpha, 1.0)

@@ -44,7 +44,8 @@ for group in (1, 3):
     cross_validate(store, TrainOptions(solver=7, group=group), n_folds=3, costs=(0.1, 10.0))
 """,
     "crammer-singer": """
-train(store, TrainOptions(solver=4, group=1))
+for group in (1, 3):
+    train(store, TrainOptions(solver=4, group=group, gap=1e-9))
 """,
 }
 NAMES = """

@@ -61,8 +61,9 @@ def test_the_certificate_is_true_wherever_training_stops(store, max_outer, tmp_p
     assert proof["primal"] - optimum <= proof["gap"] * proof["primal"]
 
 
-def test_threads_and_pins_do_not_matter(store):
-    options = several_classes(4, 4).options(gap=1e-4, group=2, threads=1)
+@pytest.mark.parametrize("group", [2, N_BLOCKS])
+def test_threads_and_pins_do_not_matter(store, group):
+    options = several_classes(4, 4).options(gap=1e-4, group=group, threads=1)
     expected = outcome(store, options)
     for threads in (2, 4):
         assert outcome(store, replace(options, threads=threads)) == expected
