@@ -106,7 +106,7 @@ class Many:
         self.cost = np.column_stack((C, C))
         self.target, self.weight = np.zeros(n), np.ones(n)
         self.alpha, self.W = np.zeros((n, size)), aligned(N_FEATURES + 1, size)
-        self.seen = np.zeros(n, np.bool_), np.zeros(n)
+        self.span, self.worth = np.zeros(n, np.uint16), np.zeros(n)
 
     def reset(self) -> None:
         """Go back to zero."""
@@ -116,11 +116,12 @@ class Many:
     def epoch(self, kind: int, order: np.ndarray) -> None:
         """Visit rows."""
         rows, M = self.rows, self.size
+        self.span[:] = M << 8
         dual_many.dcd_many(
             *rows.entries, self.target, rows.code, rows.fold, self.weight, order, self.positive,
             self.held_out, self.cost, kind, 0.0, BIAS, self.alpha, self.W,
             np.empty((dual_many.N_SCRATCH, M)), np.empty(M, np.int64),
-            np.zeros((M, dual_many.N_TOUCH)), *self.seen,
+            np.zeros((M, dual_many.N_TOUCH)), self.span, self.worth,
         )  # fmt: skip
 
 

@@ -313,7 +313,7 @@ def main(argv: list[str] | None = None) -> int:
     two.add_argument("--solver", type=int, default=3)
     two.add_argument("--gap", type=float, default=0.001)
     two.add_argument("--memory", default="1G", help="limit of the cgroup (default 1G)")
-    two.add_argument("--budget", default="900M", help="what we are given (default 900M)")
+    two.add_argument("--budget", default="600M", help="what we are given (default 600M)")
     two.add_argument("--alone", action="store_true", help="without LIBLINEAR")
     two.set_defaults(run=cv)
     three = commands.add_parser("classes", parents=[shared])

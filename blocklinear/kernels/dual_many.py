@@ -27,6 +27,8 @@ N_TERMS = 2
 
 N_SCRATCH = 4
 
+_LANES = 4  # numbers of a vector register
+
 _NEWTON_STEPS = 100
 _NEWTON_TOLERANCE = 1e-8
 _ROUNDING = 2.0**-52
@@ -174,10 +176,10 @@ def _update(kind, epsilon, t, C, Q, f, old):
 
 
 @_inline
-def _roles(kind, target, code, fold, weight, positive, held_out, cost, t, C):
-    """Write t_ij and C_ij of a row for all models; return whether any C_ij is not 0."""
+def _roles(kind, target, code, fold, weight, positive, held_out, cost, first, last, t, C):
+    """Write t_ij and C_ij of a row for models first to last - 1; return if any C_ij is not 0."""
     some = False
-    for j in range(C.shape[0]):
+    for j in range(first, last):
         t[j] = target
         if kind <= LOGISTIC:
             t[j] = 1.0 if code == positive[j] else -1.0
@@ -187,11 +189,10 @@ def _roles(kind, target, code, fold, weight, positive, held_out, cost, t, C):
 
 
 @_inline
-def _gather(indices, values, start, stop, bias, W, f):
-    """Write W' x_i, float64[M], of the row that occupies start..stop-1."""
-    M = W.shape[1]
+def _gather(indices, values, start, stop, bias, left, right, W, f):
+    """Write columns left to right - 1 of W' x_i, of the row that occupies start..stop-1."""
     last = W[W.shape[0] - 1]
-    for j in range(M):
+    for j in range(left, right):
         f[j] = last[j] * bias
     eights = start + (stop - start) // 8 * 8
     for p in range(start, eights, 8):  # eight features at once: `f` is loaded an eighth as often
@@ -203,43 +204,37 @@ def _gather(indices, values, start, stop, bias, W, f):
         w5, v5 = W[indices[p + 5]], values[p + 5]
         w6, v6 = W[indices[p + 6]], values[p + 6]
         w7, v7 = W[indices[p + 7]], values[p + 7]
-        for j in range(M):
+        for j in range(left, right):
             first = (w0[j] * v0 + w1[j] * v1) + (w2[j] * v2 + w3[j] * v3)
             f[j] += first + ((w4[j] * v4 + w5[j] * v5) + (w6[j] * v6 + w7[j] * v7))
     for p in range(eights, stop):
         w, v = W[indices[p]], values[p]
-        for j in range(M):
+        for j in range(left, right):
             f[j] += w[j] * v
 
 
 @_inline
 def _scatter(indices, values, start, stop, bias, step, moved, n_moved, W):
-    """Add step[j] x_i to w_j for the n_moved models j in `moved`; step is 0 for all others."""
-    M = W.shape[1]
-    dense = 4 * n_moved > M
-    last = W[W.shape[0] - 1]
-    for c in range(n_moved):
-        last[moved[c]] += step[moved[c]] * bias
-    for p in range(start, stop):
-        w, v = W[indices[p]], values[p]
-        if dense:  # all of them side by side take less time than some here and there
-            for j in range(M):
-                w[j] += step[j] * v
-        else:
-            for c in range(n_moved):
-                w[moved[c]] += step[moved[c]] * v
+    """Add step[j] x_i to w_j for the n_moved models j in `moved`."""
+    last = W.shape[0] - 1
+    for c in range(n_moved):  # a model at a time: less than its weights of a row are to and fro
+        j = moved[c]
+        s = step[j]
+        W[last, j] += s * bias
+        for p in range(start, stop):
+            W[indices[p], j] += s * values[p]
 
 
 @_inline
-def _visit(kind, epsilon, Q, t, C, f, alpha, step, moved, touch):
-    """Update alpha_ij of a row for all models; write s_ij times its change to `step`.
+def _visit(kind, epsilon, Q, first, last, t, C, f, alpha, step, moved, touch):
+    """Update alpha_ij of a row for models first to last - 1; write s_ij times its change to `step`.
 
-    Models with a change go to `moved`. Return their number, whether one of them ended strictly
-    inside its bounds, and the gain of all.
+    Models with a change go to `moved`. Return their number, the span of those that ended strictly
+    inside their bounds, and the gain of all.
     """
-    n_moved, inside, total = 0, False, 0.0
+    n_moved, low, high, total = 0, 0, 0, 0.0
     bounded = kind not in (SQUARED_HINGE, L2_SVR)
-    for j in range(C.shape[0]):
+    for j in range(first, last):
         step[j] = 0.0
         if C[j] == 0.0:
             continue
@@ -257,14 +252,15 @@ def _visit(kind, epsilon, Q, t, C, f, alpha, step, moved, touch):
             step[j] = (new - old) * (1.0 if kind >= L1_SVR else t[j])
             moved[n_moved] = j
             n_moved += 1
-            inside = inside or (new != 0.0 and not (bounded and abs(new) == C[j]))
-    return n_moved, inside, total
+            if new != 0.0 and not (bounded and abs(new) == C[j]):
+                low, high = (low if high > 0 else j), j + 1
+    return n_moved, np.uint16(high << 8 | low), total
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def dcd_many(
     starts, stops, indices, values, sq_norm, target, code, fold, weight, order,
-    positive, held_out, cost, kind, epsilon, bias, alpha, W, scratch, moved, touch, moving, worth,
+    positive, held_out, cost, kind, epsilon, bias, alpha, W, scratch, moved, touch, span, worth,
 ):  # fmt: skip
     r"""Visit rows in the order given, once for each place there, updating all models.
 
@@ -295,23 +291,28 @@ def dcd_many(
     scratch : float64[N_SCRATCH, P]     overwritten
     moved : int64[M]          overwritten
     touch : float64[M, N_TOUCH]         updated; each model has what `dual.dcd_epoch` keeps
-    moving : bool[n_rows]     of visited rows: whether alpha_ij of some model changed, and is now
-                              neither 0 nor at a bound
+    span : uint16[n_rows]     of visited rows, updated: the first model that is to be updated, and
+                              256 times one past the last, at most 255; then those for which
+                              alpha_ij changed, and is now neither 0 nor at a bound, or 0 if none
     worth : float64[n_rows]   of visited rows: gain of the dual, summed over models
     """
-    M = positive.shape[0]
-    t, C, f, step = scratch[0][:M], scratch[1][:M], scratch[2], scratch[3]
-    step[M:] = 0.0
+    t, C, f, step = scratch[0], scratch[1], scratch[2], scratch[3]
     for k in range(order.shape[0]):
         i = order[k]
-        moving[i], worth[i] = False, 0.0
-        if not _roles(kind, target[i], code[i], fold[i], weight[i], positive, held_out, cost, t, C):
+        first, last = int(span[i]) & 255, int(span[i]) >> 8
+        span[i], worth[i] = 0, 0.0
+        if not _roles(
+            kind, target[i], code[i], fold[i], weight[i], positive, held_out, cost, first, last,
+            t, C,
+        ):  # fmt: skip
             continue
+        left = first // _LANES * _LANES
+        right = min((last + _LANES - 1) // _LANES * _LANES, W.shape[1])
         start, stop = starts[i], stops[i]
-        _gather(indices, values, start, stop, bias, W, f)
+        _gather(indices, values, start, stop, bias, left, right, W, f)
         Q = sq_norm[i] + bias * bias
-        n_moved, moving[i], worth[i] = _visit(
-            kind, epsilon, Q, t, C, f, alpha[i], step, moved, touch
+        n_moved, span[i], worth[i] = _visit(
+            kind, epsilon, Q, first, last, t, C, f, alpha[i], step, moved, touch
         )
         if n_moved > 0:
             _scatter(indices, values, start, stop, bias, step, moved, n_moved, W)
@@ -329,9 +330,10 @@ def add_many_dual_terms(
                               as for `dcd_many`; alpha is only read
     terms : float64[M, N_TERMS]         added to: sum of g_i; number of rows with alpha_ij != 0
     """
-    t, C = scratch[0][: positive.shape[0]], scratch[1][: positive.shape[0]]
+    M = positive.shape[0]
+    t, C = scratch[0], scratch[1]
     for i in range(alpha.shape[0]):
-        _roles(kind, target[i], code[i], fold[i], weight[i], positive, held_out, cost, t, C)
+        _roles(kind, target[i], code[i], fold[i], weight[i], positive, held_out, cost, 0, M, t, C)
         for j in range(alpha.shape[1]):
             a = alpha[i, j]
             if C[j] == 0.0:
@@ -369,13 +371,15 @@ def certify_many(
     t, C, f, step = scratch[0][:M], scratch[1][:M], scratch[2], scratch[3]
     step[M:] = 0.0
     for i in range(alpha.shape[0]):
-        if not _roles(kind, target[i], code[i], fold[i], weight[i], positive, held_out, cost, t, C):
+        if not _roles(
+            kind, target[i], code[i], fold[i], weight[i], positive, held_out, cost, 0, M, t, C
+        ):
             continue
         start, stop = indptr[i], indptr[i + 1]
-        _gather(indices, values, start, stop, bias, W, f)
+        _gather(indices, values, start, stop, bias, 0, W.shape[1], W, f)
         _add_losses(kind, epsilon, t, C, f, loss[:, 0])
         if averaged:
-            _gather(indices, values, start, stop, bias, average, f)
+            _gather(indices, values, start, stop, bias, 0, W.shape[1], average, f)
         _add_losses(kind, epsilon, t, C, f, loss[:, 1])
         n_moved = 0
         for j in range(alpha.shape[1]):

@@ -42,7 +42,7 @@ class Rows:
     values: NDArray[np.floating]
     weights: NDArray[np.float64] | None = None
 
-    def some(self, which: NDArray[np.bool_]) -> "Rows":
+    def some(self, which: NDArray[np.bool_] | NDArray[np.int64]) -> "Rows":
         """Return some of the rows."""
         weights = None if self.weights is None else self.weights[which]
         return Rows(

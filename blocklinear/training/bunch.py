@@ -15,7 +15,15 @@ from blocklinear.training.dealing import padded
 from blocklinear.training.descent import Floats
 from blocklinear.training.models import Models
 from blocklinear.training.problems import LabelledRows
-from blocklinear.training.swept import Proof, Sight, Swept, Touch, aligned_zeros, column_norms
+from blocklinear.training.swept import (
+    Proof,
+    Sight,
+    Spans,
+    Swept,
+    Touch,
+    aligned_zeros,
+    column_norms,
+)
 
 _Roles = tuple[Floats, NDArray[np.int32], NDArray[np.int32], Floats]
 """Target, class, fold and weight of each row."""
@@ -29,7 +37,7 @@ class Bunch(Swept):
     models : Models
     numbers : int64[M]
         What the caller calls them.
-    manifest, options, folder, name, active_entries :
+    manifest, options, folder, name :
         As for `Swept`.
     """
 
@@ -41,13 +49,13 @@ class Bunch(Swept):
         options: TrainOptions,
         folder: Path,
         name: str,
-        active_entries: int,
     ) -> None:
-        super().__init__(len(models), manifest, options, folder, name, active_entries)
+        super().__init__(len(models), manifest, options, folder, name)
         self.models, self.numbers = models, numbers
         self._touch = np.zeros((len(models), kernels.N_TOUCH))
         self._later = np.zeros((len(models), kernels.N_TOUCH))
         self._terms = np.zeros((len(models), kernels.N_TERMS))
+        self._entries = np.zeros(2)  # worked on, at the first touch of rows and later
         self._make_room()
 
     @staticmethod
@@ -63,7 +71,10 @@ class Bunch(Swept):
     @property
     def arrays(self) -> dict[str, NDArray[Any]]:
         """All that a checkpoint must keep, by name."""
-        own = {"touch": self._touch, "later": self._later, "terms": self._terms}
+        own = {
+            "touch": self._touch, "later": self._later, "terms": self._terms,
+            "entries": self._entries,
+        }  # fmt: skip
         return super().arrays | own
 
     def begin(self) -> None:
@@ -72,6 +83,18 @@ class Bunch(Swept):
         for tally in (self._touch, self._later):
             tally[:] = 0.0
             tally[:, kernels.PG_MAX], tally[:, kernels.PG_MIN] = -np.inf, np.inf
+        self._entries[:] = 0.0
+
+    @property
+    def whole(self) -> int:
+        """The span of all models."""
+        return self.width << 8
+
+    @property
+    def gains(self) -> Floats:
+        """What the dual gained, and entries worked on: at first touches, and in later ones."""
+        gains = [tally[:, kernels.GAIN].sum() for tally in (self._touch, self._later)]
+        return np.column_stack((gains, self._entries))
 
     @property
     def _asked(self) -> tuple[NDArray[np.int32], NDArray[np.int32], Floats]:
@@ -98,14 +121,15 @@ class Bunch(Swept):
         order: NDArray[np.int64],
         alpha: Floats,
         touch: Touch,
-        moving: NDArray[np.bool_],
+        spans: Spans,
         worth: Floats,
     ) -> None:
         roles: _Roles = sight.roles
+        self._entries[int(not touch.first)] += (sight.stops[order] - sight.starts[order]).sum()
         kernels.dcd_many(
             sight.starts, sight.stops, sight.indices, sight.values, sight.sq_norm, *roles,
             order, *self._asked, *self._rule, self._bias, alpha, self.W, self._scratch,
-            self._moved, self._touch if touch.first else self._later, moving, worth,
+            self._moved, self._touch if touch.first else self._later, spans, worth,
         )  # fmt: skip
 
     def _add_terms(self, sight: Sight, alpha: Floats, sign: float) -> None:
@@ -169,6 +193,10 @@ class Bunch(Swept):
     def leave(self, staying: NDArray[np.bool_]) -> None:
         """Go on with some of the models only."""
         super().leave(staying)
+        number = np.concatenate(([0], np.cumsum(staying))).astype(np.uint16)
+        spans: Spans = self._spans.all
+        first, last = number[spans & 255], number[spans >> 8]
+        spans[:] = np.where(first < last, last << 8 | first, 0)
         self.models, self.numbers = self.models.some(staying), self.numbers[staying]
         self._touch, self._later = self._touch[staying], self._later[staying]
         self._terms = self._terms[staying]

@@ -25,13 +25,15 @@ from blocklinear.store.files import (
     write_durably,
 )
 
-FORMAT = 2
+FORMAT = 3
 NAME = "checkpoint.json"
 _PIECE = 1 << 20
 _SHORT = 64
 MAX_BYTES = 1 << 28
 
-LINES = {"alpha": np.float64, "preference": np.float32, "active": np.uint8}
+LINES = {
+    "alpha": np.float64, "preference": np.float32, "active": np.uint8, "spans": np.uint16,
+}  # fmt: skip
 """Arrays, by the first word of their name, with a line for each row of ``facts["blocks"]``."""
 
 Array = npt.NDArray[Any]

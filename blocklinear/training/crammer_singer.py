@@ -16,8 +16,9 @@ from blocklinear.training.certificate import Certificate, relative_gap
 from blocklinear.training.descent import Abandoned, Floats
 from blocklinear.training.models import Models
 from blocklinear.training.problems import LabelledRows, weighted
-from blocklinear.training.swept import SWEEPS, Proof, Sight, Swept, Touch
+from blocklinear.training.swept import SWEEPS, Proof, Sight, Spans, Swept, Touch
 from blocklinear.training.tally import Estimate
+from blocklinear.training.together import Together
 
 _Roles = tuple[NDArray[np.int32], Floats]
 """Class and C of each row."""
@@ -55,7 +56,8 @@ class CrammerSinger(Swept):
         folder: Path,
         active_entries: int = 0,
     ) -> None:
-        super().__init__(len(models), manifest, options, folder, "", active_entries)
+        super().__init__(len(models), manifest, options, folder, "")
+        self._together = Together(manifest, options, active_entries, SWEEPS)
         self.models, self.bias = models, self._bias
         self._class_cost = models.cost[:, 1]
         self._touch, self._later = np.zeros(kernels.N_TOUCH), np.zeros(kernels.N_TOUCH)
@@ -84,8 +86,7 @@ class CrammerSinger(Swept):
 
     def restore(self, stream: Iterable[Loaded]) -> None:
         """Fetch what is kept in memory only, after `arrays` were filled from a checkpoint."""
-        for loaded in stream:
-            self.restore_rows(loaded.group)
+        self._together.restore([self], stream)
 
     def begin(self) -> None:
         """Start an outer iteration."""
@@ -104,7 +105,7 @@ class CrammerSinger(Swept):
         order: NDArray[np.int64],
         alpha: Floats,
         touch: Touch,
-        moving: NDArray[np.bool_],
+        spans: Spans,
         worth: Floats,
     ) -> None:
         roles: _Roles = sight.roles
@@ -118,14 +119,14 @@ class CrammerSinger(Swept):
         self._steps += len(order)
         if before is not None:
             step = alpha[order] - before
-            moving[order] = step.any(axis=1)
+            spans[order] = np.where(step.any(axis=1), self.whole, 0)
             worth[order] = np.einsum("ij,ij->i", step, step) * sight.sq_norm[order]
 
     def visit(
         self, group: Group, outer: int, number: int, visits: int, halt: Callable[[], bool]
     ) -> None:
         """Work on one group; look how good W is, where the group is all rows and it may be so."""
-        super().visit(group, outer, number, visits, halt)
+        self._together.visit(lambda do: [do(self)], group, outer, number, visits, halt)
         goal = (self._options.gap or 0.0) * self._dual()
         if visits == 1 and 0.0 < self._touch[kernels.EXCESS] <= LOOK * goal:
             self.finish()
@@ -138,7 +139,7 @@ class CrammerSinger(Swept):
         sight: Sight,
         blocks: tuple[int, ...],
         alpha: Floats,
-        flags: NDArray[np.bool_],
+        spans: Spans,
         worth: Floats,
         outer: int,
         resident: bool,
@@ -146,16 +147,16 @@ class CrammerSinger(Swept):
     ) -> None:
         """Where the group is the only one, go on in the direction in which the epochs went."""
         if not (resident and self._sweeping and outer > 1):
-            super()._epochs(sight, blocks, alpha, flags, worth, outer, resident, halt)
+            super()._epochs(sight, blocks, alpha, spans, worth, outer, resident, halt)
             return
         alpha_before, W_before = alpha.copy(), self.W.copy()
-        super()._epochs(sight, blocks, alpha, flags, worth, outer, resident, halt)
+        super()._epochs(sight, blocks, alpha, spans, worth, outer, resident, halt)
         self._leap(sight, alpha, alpha_before, W_before)
         del alpha_before, W_before
         for sweep in range(SWEEPS, SWEEPS + SMOOTHING):
             if halt():
                 raise Abandoned
-            self._sweep_flagged(sight, alpha, flags, (outer, 0, sweep), long=False)
+            self._sweep_group(sight, alpha, spans, (outer, 0, sweep), long=False)
 
     def _leap(self, sight: Sight, alpha: Floats, d: Floats, V: Floats) -> None:
         """Go on from an earlier alpha and W, `d` and `V`, through the present ones.

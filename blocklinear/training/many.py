@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,9 @@ from blocklinear.training.descent import Floats
 from blocklinear.training.models import Models
 from blocklinear.training.rows import RowArray
 from blocklinear.training.tally import Estimate
+from blocklinear.training.together import Together
+
+T = TypeVar("T")
 
 
 class Ensemble:
@@ -58,11 +61,11 @@ class Ensemble:
         self.final = np.zeros((manifest.n_features + 1, len(models)))
         self.certificates: list[Certificate | None] = [None] * len(models)
         self._dealt = deal(len(models))
-        entries = active_entries // len(self._dealt)
         self.bunches = [
-            Bunch(models.some(k), k, manifest, options, folder, f"-{i}", entries)
+            Bunch(models.some(k), k, manifest, options, folder, f"-{i}")
             for i, k in enumerate(self._dealt)
         ]
+        self._together = Together(manifest, options, active_entries)
         self._threads = ThreadPoolExecutor(min(options.threads, len(self._dealt)), "sweep")
 
     def __len__(self) -> int:
@@ -80,6 +83,7 @@ class Ensemble:
         return {
             "staying": [bunch.numbers.tolist() for bunch in self.bunches],
             "columns": [bunch.W.shape[1] for bunch in self.bunches],
+            "sweeps": self._together.sweeps,
             "certificates": [None if c is None else c.to_dict() for c in self.certificates],
             "dealt": [numbers.tolist() for numbers in self._dealt],
             "labels": list(labels),
@@ -89,6 +93,7 @@ class Ensemble:
     @state.setter
     def state(self, state: dict[str, Any]) -> None:
         self._check_left(state)
+        self._together.sweeps = state["sweeps"]
         for bunch, numbers in zip(self.bunches, state["staying"], strict=True):
             if len(numbers) < bunch.width:
                 bunch.leave(np.isin(bunch.numbers, numbers))
@@ -122,12 +127,11 @@ class Ensemble:
 
     def restore(self, stream: Iterable[Loaded]) -> None:
         """Fetch what is kept in memory only, after `arrays` were filled from a checkpoint."""
-        for loaded in stream:
-            for bunch in self._staying:
-                bunch.restore_rows(loaded.group)
+        self._together.restore(self._staying, stream)
 
     def begin(self) -> None:
         """Start an outer iteration."""
+        self._together.adapt(np.sum([bunch.gains for bunch in self._staying], axis=0))
         for bunch in self.bunches:
             bunch.begin()
 
@@ -135,13 +139,12 @@ class Ensemble:
         self, group: Group, outer: int, number: int, visits: int, halt: Callable[[], bool]
     ) -> None:
         """Work on one group, as `Descent.visit`."""
-        self._each(lambda bunch: bunch.visit(group, outer, number, visits, halt))
+        self._together.visit(self._each, group, outer, number, visits, halt)
 
-    def _each(self, work: Callable[[Bunch], None]) -> None:
+    def _each(self, work: Callable[[Bunch], T]) -> list[T]:
         futures = [self._threads.submit(work, bunch) for bunch in self._staying]
         wait(futures)  # for all of them, also where one was abandoned
-        for future in futures:
-            future.result()
+        return [future.result() for future in futures]
 
     @property
     def _left(self) -> list[Certificate]:
@@ -163,7 +166,7 @@ class Ensemble:
             n_sv=int(n_sv.sum()),
             steps=sum(bunch.steps for bunch in self._staying),
             gap=max(gaps),
-            middle_gap=float(np.median(gaps)),
+            middle_gap=sorted(gaps)[(len(gaps) - 1) // 2],
         )
 
     def certify(self, stream: Iterable[Loaded]) -> Certificate:

@@ -13,14 +13,13 @@ from blocklinear.kernels.sums import add_squares
 from blocklinear.options import TrainOptions
 from blocklinear.store.groups import Group
 from blocklinear.store.manifest import Manifest
-from blocklinear.training.active import ActiveRows, Rows
+from blocklinear.training.active import Rows
 from blocklinear.training.descent import LONGEST_PART, Abandoned, Floats, share
 from blocklinear.training.problems import LabelledRows
 from blocklinear.training.rows import RowArray
 from blocklinear.training.schedule import (
     active_schedule,
     having_turn,
-    parts_of_sweeps,
     row_order,
 )
 
@@ -34,6 +33,10 @@ WORK_A_POINT = 32
 """Steps along an entry of a row, for each weight, between two points of the average."""
 
 
+Spans = NDArray[np.uint16]
+"""Of each row, which weight vectors move it: the first, and 256 times one past the last; or 0."""
+
+
 @dataclass(frozen=True)
 class Touch:
     """Why rows are visited.
@@ -41,7 +44,7 @@ class Touch:
     Attributes
     ----------
     first : bool              whether for the first time in an outer iteration
-    active : bool             whether in a sweep of active rows: nobody asks which are moving then
+    active : bool             whether in a sweep of active rows: nobody asks which come to move then
     wide : bool               whether for all weight vectors, or but for those they move already
     long : bool               whether steps may be longer than to where they lead at once
     """
@@ -85,8 +88,6 @@ class Swept(ABC):
     options : TrainOptions
     folder, name : Path, str
         Where alpha is kept, and under which name.
-    active_entries : int
-        As for `Descent`.
 
     Attributes
     ----------
@@ -104,7 +105,6 @@ class Swept(ABC):
         options: TrainOptions,
         folder: Path,
         name: str,
-        active_entries: int,
     ) -> None:
         self._manifest, self._options = manifest, options
         self._bias = max(options.bias, 0.0)
@@ -116,8 +116,7 @@ class Swept(ABC):
         self.parted = np.zeros((len(self.W), 0))
         self._name = name
         self._sweeping = options.selection == "active"
-        self._active = RowArray(folder / f"active{name}.work", manifest, np.uint8)
-        self._kept = ActiveRows(manifest, active_entries if self._sweeping else 0)
+        self._spans = RowArray(folder / f"spans{name}.work", manifest, np.uint16)
         self._points = np.zeros(2)  # points of the average so far; steps since the last one
 
     @staticmethod
@@ -130,18 +129,27 @@ class Swept(ABC):
         """All that a checkpoint must keep, by name."""
         return {
             "w": self.W, "average": self.average, "alpha": self.alpha.all,
-            "active": self._active.all, "points": self._points,
+            "spans": self._spans.all, "points": self._points,
         } | ({"parted": self.parted} if self.parted.size else {})  # fmt: skip
 
     @property
     def hints(self) -> dict[str, RowArray]:
         """What is known of rows beside alpha, by the names of a checkpoint; it may all be 0."""
-        return {f"active{self._name}": self._active}
+        return {f"spans{self._name}": self._spans}
 
-    def restore_rows(self, group: Group) -> None:
-        """Fetch the active rows of a group, after `arrays` were filled from a checkpoint."""
-        chosen = np.flatnonzero(self._active.read(group.blocks))
-        self._kept.replace(group, chosen, np.zeros(len(chosen)))
+    @property
+    def whole(self) -> int:
+        """The span of all weight vectors, or of any where they are not told apart."""
+        return 1 << 8
+
+    def spans(self, group: Group) -> Spans:
+        """Return which weight vectors move the rows of a group, uint16[n_rows]."""
+        spans: Spans = self._spans.read(group.blocks)
+        return spans
+
+    def keep(self, group: Group, spans: Spans) -> None:
+        """Say which weight vectors move the rows of a group, from now on."""
+        self._spans.write(group.blocks, spans)
 
     def begin(self) -> None:
         """Start an outer iteration."""
@@ -158,10 +166,13 @@ class Swept(ABC):
         order: NDArray[np.int64],
         alpha: Floats,
         touch: Touch,
-        moving: NDArray[np.bool_],
+        spans: Spans,
         worth: Floats,
     ) -> None:
-        """Visit rows in an order; say which are moving, and what their steps were worth."""
+        """Visit rows in an order, for the weight vectors in their spans.
+
+        Leave the spans of those that are moving, and what the steps were worth.
+        """
 
     @abstractmethod
     def _add_terms(self, sight: Sight, alpha: Floats, sign: float) -> None:
@@ -194,10 +205,10 @@ class Swept(ABC):
         own: Floats = np.take(lines, self.places, axis=1)  # in C order, unlike lines[:, places]
         return own
 
-    def visit(
-        self, group: Group, outer: int, number: int, visits: int, halt: Callable[[], bool]
-    ) -> None:
-        """Work on one group, visit `number` (from 0) of `visits`.
+    def work(
+        self, group: Group, outer: int, resident: bool, halt: Callable[[], bool]
+    ) -> tuple[Spans, Floats]:
+        """Work on one group, which may hold all rows; return what moves them, and their worth.
 
         Raises
         ------
@@ -205,22 +216,15 @@ class Swept(ABC):
             If `halt` returned true between two parts of it.
         """
         sight, alpha, worth = self.sight(group), self.lines(group), np.zeros(group.n_rows)
-        resident = visits == 1
-        flags = self._active.read(group.blocks).astype(np.bool_)
+        spans = self.spans(group)
         if outer > 1:  # before, no row was counted, also where a warm start gave it an alpha
             self._add_terms(sight, alpha, -1.0)
-        self._epochs(sight, group.blocks, alpha, flags, worth, outer, resident, halt)
+        else:  # those that a warm start has are spans of other weight vectors
+            spans[spans > 0] = self.whole
+        self._epochs(sight, group.blocks, alpha, spans, worth, outer, resident, halt)
         self._add_terms(sight, alpha, 1.0)
         self._write(group.blocks, alpha)
-        if not resident and self._sweeping:
-            chosen = np.flatnonzero(flags)
-            kept = self._kept.replace(group, chosen, worth[chosen])
-            flags[:] = False
-            flags[kept] = True
-        self._active.write(group.blocks, flags)
-        if not resident and self._sweeping:
-            for part in parts_of_sweeps(SWEEPS, number, visits):
-                self._sweep_kept(outer, *part)
+        return spans, worth
 
     def _write(self, blocks: tuple[int, ...], alpha: Floats) -> None:
         if self.parted.size:
@@ -234,7 +238,7 @@ class Swept(ABC):
         sight: Sight,
         blocks: tuple[int, ...],
         alpha: Floats,
-        flags: NDArray[np.bool_],
+        spans: Spans,
         worth: Floats,
         outer: int,
         resident: bool,
@@ -242,14 +246,14 @@ class Swept(ABC):
     ) -> None:
         """Work on a group, with the active rows in between where it is the only one."""
         for epoch in range(self._options.epochs or 1):
-            self._epoch(sight, blocks, alpha, flags, worth, (outer, epoch), resident, halt)
+            self._epoch(sight, blocks, alpha, spans, worth, (outer, epoch), resident, halt)
 
     def _epoch(
         self,
         sight: Sight,
         blocks: tuple[int, ...],
         alpha: Floats,
-        flags: NDArray[np.bool_],
+        spans: Spans,
         worth: Floats,
         turn: tuple[int, int],
         resident: bool,
@@ -257,47 +261,50 @@ class Swept(ABC):
     ) -> None:
         """Visit all rows of a group; where it is the only one, sweep the active ones in between."""
         (outer, epoch), sweeping = turn, resident and self._sweeping
-        order = np.empty(len(flags), np.int64)
+        order = np.empty(len(spans), np.int64)
         row_order(self._options.seed, outer, epoch, blocks, order)
         parts = max(SWEEPS if sweeping else 1, -(-len(sight.indices) * self.width // LONGEST_PART))
         for number, part in enumerate(np.array_split(order, parts)):
             if (number or epoch) and halt():
                 raise Abandoned
-            self._descend(sight, part, alpha, Touch(first=epoch == 0), flags, worth)
+            spans[part] = self.whole
+            self._descend(sight, part, alpha, Touch(first=epoch == 0), spans, worth)
             self._average(sight, part)
             for sweep in share(SWEEPS, number, parts) if sweeping else ():
-                self._sweep_flagged(sight, alpha, flags, (outer, epoch, sweep))
+                self._sweep_group(sight, alpha, spans, (outer, epoch, sweep))
 
-    def _sweep_flagged(
+    def _sweep_group(
         self,
         sight: Sight,
         alpha: Floats,
-        flags: NDArray[np.bool_],
+        spans: Spans,
         turn: tuple[int, int, int],
         long: bool = True,
     ) -> None:
         """Visit the active rows of the only group; `turn` is outer iteration, epoch and sweep."""
         touch = Touch(active=True, wide=turn[-1] % WIDE == 0, long=long)
-        again = np.flatnonzero(flags)
+        again = np.flatnonzero(spans)
         again = again[self._permuted(len(again), *turn)]
-        self._descend(sight, again, alpha, touch, flags.copy(), np.empty(len(flags)))
+        self._descend(sight, again, alpha, touch, spans, np.empty(len(spans)))
         self._average(sight, again)
 
-    def _sweep_kept(self, outer: int, sweep: int, first: float, last: float) -> None:
-        """Visit those active rows of all groups that have their turn in a part of a sweep."""
-        rows = self._kept.rows()
-        if rows is None:
-            return
-        n = len(rows.positions)
+    def sweep(self, kept: Rows, outer: int, sweep: int, first: float, last: float) -> None:
+        """Visit those active rows of all groups that have their turn in a part of a sweep.
+
+        A row that comes to rest is left alone until its group is visited.
+        """
+        turn = having_turn(self._options.seed, outer, sweep, kept.positions, first, last)
+        spans: Spans = self._spans.all[kept.positions[turn]]
+        rows, spans = kept.some(turn[spans > 0]), spans[spans > 0]
         sight = self._sight_kept(rows)
         alpha = self._own(self.alpha.all[rows.positions])
         self._add_terms(sight, alpha, -1.0)
-        turn = having_turn(self._options.seed, outer, sweep, rows.positions, first, last)
-        order = turn[self._permuted(len(turn), outer, 0, sweep)]
+        order = self._permuted(len(spans), outer, 0, sweep)
         touch = Touch(active=True, wide=sweep % WIDE == 0, long=True)
-        self._descend(sight, order, alpha, touch, np.empty(n, np.bool_), np.empty(n))
+        self._descend(sight, order, alpha, touch, spans, np.empty(len(spans)))
         self._average(sight, order)
         self._add_terms(sight, alpha, 1.0)
+        self._spans.all[rows.positions] = spans
         lines = self.alpha.all.reshape(-1, self.width + self.parted.shape[1])
         lines[rows.positions[:, None], self.places] = alpha
 
@@ -363,7 +370,7 @@ class Swept(ABC):
     def discard(self) -> None:
         """Delete the scratch files."""
         self.alpha.discard()
-        self._active.discard()
+        self._spans.discard()
 
 
 class Proof:

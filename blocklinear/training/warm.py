@@ -334,7 +334,7 @@ def _carry(
     for name, lines in method.hints.items():
         old = previous.lines(name)
         fits = len(old) == previous.n_rows and len(lines.all) == manifest.n_rows
-        if not fits or (name.startswith("active") and not resident):
+        if not fits or (name.startswith(("active", "spans")) and not resident):
             continue
         for stretch in stretches:
             if stretch.block is not None:

@@ -114,7 +114,7 @@ class State:
     alpha: np.ndarray
     W: np.ndarray
     touch: np.ndarray
-    moving: np.ndarray
+    span: np.ndarray
     worth: np.ndarray
 
 
@@ -123,17 +123,18 @@ def fresh(p):
     touch = np.zeros((M, dual_many.N_TOUCH))
     touch[:, dual_many.PG_MAX], touch[:, dual_many.PG_MIN] = -np.inf, np.inf
     W = np.zeros((p.rows.shape[1] + 1, M))
-    return State(np.zeros((n, M)), W, touch, np.ones(n, np.bool_), np.full(n, np.nan))
+    return State(np.zeros((n, M)), W, touch, np.zeros(n, np.uint16), np.full(n, np.nan))
 
 
 def scratch(M):
     return np.full((dual_many.N_SCRATCH, M), np.nan), np.full(M, -1, np.int64)
 
 
-def sweep(p, order, s):
+def sweep(p, order, s, first=0, last=None):
+    s.span[order] = (p.shape[1] if last is None else last) << 8 | first
     dual_many.dcd_many(
         *p.entries, *p.about, np.array(order, np.int64), *p.models, p.bias, s.alpha, s.W,
-        *scratch(p.shape[1]), s.touch, s.moving, s.worth,
+        *scratch(p.shape[1]), s.touch, s.span, s.worth,
     )  # fmt: skip
 
 
@@ -165,7 +166,7 @@ def close(got, expected, rtol=1e-12, scale=1.0):
 def test_each_model_goes_as_if_it_were_alone(p, seed):
     n, M = p.shape
     rng, many = np.random.default_rng(seed), fresh(p)
-    orders = [rng.permutation(n), rng.integers(0, n, 2 * n)]  # rows may come twice
+    orders = [rng.permutation(n), rng.permutation(n)[: n // 2 + 1], rng.permutation(n)]
     for order in orders:
         sweep(p, order, many)
     one = fresh(p)
@@ -215,19 +216,36 @@ def test_a_visit_reports_what_moved_and_what_it_was_worth(p, i):
     i %= n
     s = swept(p, epochs=1)
     before, seen = s.alpha.copy(), s.touch[:, dual_many.GAIN].copy()
-    s.moving[:], s.worth[:] = True, np.nan
+    s.span[:], s.worth[:] = 1 << 8, np.nan
     sweep(p, [i], s)
     a, C = s.alpha[i], np.array([p.costs(j)[i] for j in range(M)])
     inside = a != 0
     if p.kind not in (dual.SQUARED_HINGE, dual.L2_SVR):
         inside &= abs(a) != C
-    assert s.moving[i] == np.any((a != before[i]) & inside)
+    moving = np.flatnonzero((a != before[i]) & inside)
+    assert s.span[i] == (moving[-1] + 1 << 8 | moving[0] if len(moving) else 0)
     gains = s.touch[:, dual_many.GAIN] - seen
     close(s.worth[i], gains.sum(), 1e-9, 1 + abs(s.touch[:, dual_many.GAIN]).sum())
     others = np.arange(n) != i
-    assert s.moving[others].all()
+    assert (s.span[others] == 1 << 8).all()
     assert np.isnan(s.worth[others]).all()
     assert s.alpha[others].tobytes() == before[others].tobytes()
+
+
+@every_loss
+@pytest.mark.parametrize(("first", "last"), [(0, 1), (3, 4), (2, 9), (7, 17), (0, 17), (5, 5)])
+def test_models_out_of_the_span_of_a_row_are_left_alone(kind, first, last):
+    p = make(kind, 5, 17, n=30, d=40, bias=1.0, epsilon=0.1)
+    s = swept(p)
+    other, order = swept(p), np.random.default_rng(9).permutation(30)
+    sweep(p, order, s, first, last)
+    sweep(p, order, other)
+    before = swept(p)
+    for j in range(17):
+        expected = other if first <= j < last else before
+        assert s.alpha[:, j].tobytes() == expected.alpha[:, j].tobytes()
+        assert s.W[:, j].tobytes() == expected.W[:, j].tobytes()
+        assert s.touch[j].tobytes() == expected.touch[j].tobytes()
 
 
 def test_moving_needs_a_change_that_ends_between_the_bounds():
@@ -241,10 +259,10 @@ def test_moving_needs_a_change_that_ends_between_the_bounds():
         s = fresh(p)
         sweep(p, [0], s)
         assert s.alpha[0, 0] == min(cost, 0.5)
-        assert s.moving[0] == moving
+        assert s.span[0] == moving << 8
         assert s.worth[0] == s.alpha[0, 0] - s.alpha[0, 0] ** 2
         sweep(p, [0], s)  # nothing is left to do
-        assert not s.moving[0]
+        assert not s.span[0]
         assert s.worth[0] == 0
 
 
@@ -259,7 +277,7 @@ def test_pairs_without_cost_are_left_out(kind):
     np.testing.assert_array_equal(s.touch[:, dual_many.STEPS], 3 * (~left_out).sum(0))
     whole = left_out.all(1)
     assert whole.any()
-    assert not s.moving[whole].any()
+    assert not s.span[whole].any()
     assert not s.worth[whole].any()
 
 
@@ -318,7 +336,7 @@ def test_the_rules_are_the_text_of_those_for_one_model(name):
 
 def test_the_numbers_are_those_for_one_model():
     own = {name: value for name, value in vars(dual_many).items() if name.upper() == name}
-    names = {name for name in own if isinstance(own[name], (int, float))} - {"N_SCRATCH"}
+    names = {name for name in own if isinstance(own[name], (int, float))} - {"N_SCRATCH", "_LANES"}
     assert {"HINGE", "L2_SVR", "PG_MAX", "STEPS", "N_TOUCH", "N_SUPPORT", "_ROUNDING"} <= names
     for name in names:
         assert own[name] == getattr(dual, name), name
