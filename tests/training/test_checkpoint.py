@@ -8,7 +8,7 @@ import pytest
 
 from blocklinear.errors import DamagedError, StorageError
 from blocklinear.training import checkpoint, train
-from blocklinear.training.checkpoint import Checkpoint, discard
+from blocklinear.training.checkpoint import FORMAT, Checkpoint, discard
 from training.small import long_problem, outcome, split_problem
 
 FACTS = {"outer": 3, "ratio": 0.1, "best": None, "course": {"labels": [1.0, -1.0]}}
@@ -180,8 +180,8 @@ def test_a_checkpoint_that_is_too_long_is_not_read(tmp_path, monkeypatch):
 
 def test_one_of_another_format(tmp_path, monkeypatch):
     Checkpoint(tmp_path).save(FACTS, {})
-    monkeypatch.setattr(checkpoint, "FORMAT", 3)
-    with pytest.raises(DamagedError, match="its format is 2, not 3"):
+    monkeypatch.setattr(checkpoint, "FORMAT", FORMAT + 1)
+    with pytest.raises(DamagedError, match=f"its format is {FORMAT}, not {FORMAT + 1}"):
         Checkpoint(tmp_path)
 
 
