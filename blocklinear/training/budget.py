@@ -9,7 +9,7 @@ from blocklinear.memory import PROCESS_BYTES, WEIGHT_VECTORS, format_size
 from blocklinear.options import TrainOptions
 from blocklinear.store.manifest import BlockRecord, Manifest
 from blocklinear.training.active import ROW_BYTES
-from blocklinear.training.problems import SQUARED_HINGE
+from blocklinear.training.problems import HINGE, SQUARED_HINGE
 
 NEWTON_VECTORS = 10
 """What Newton steps need beside these: two points, directions and residuals."""
@@ -21,6 +21,8 @@ ENOUGH_BLOCKS = 16
 """Larger groups no longer converge in fewer outer iterations; memory pins blocks instead."""
 ACTIVE_SHARE = 2
 """At most one in so many rows is kept as an active one."""
+WARM_SHARE = 4
+"""After a warm start for hinge loss one in so many: to pin blocks then saves it more reading."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +55,7 @@ def plan_memory(
     """Divide the budget.
 
     A visit takes what was asked for, or all blocks if they fit, or up to `ENOUGH_BLOCKS`. A `warm`
-    start takes few blocks a visit and many active rows: these are what saves it reading.
+    start takes few blocks a visit: active rows and blocks that are pinned save it reading.
 
     Parameters
     ----------
@@ -105,7 +107,8 @@ def plan_memory(
     spare -= held_out
     active = 0
     if group < n_blocks:
-        active = min(spare, active_bytes)
+        few = warm and options.solver == HINGE
+        active = min(spare, active_bytes * ACTIVE_SHARE // WARM_SHARE if few else active_bytes)
     entries = int(active * manifest.nnz // max(_loaded_bytes(manifest, width), 1))
     return MemoryPlan(group, spare - active, held_out, newton, entries)
 

@@ -24,10 +24,10 @@ class Solver:
     regression: bool = False
 
 
-SQUARED_HINGE = 1
+SQUARED_HINGE, HINGE = 1, 3
 SOLVERS = {
     SQUARED_HINGE: Solver("L2R_L2LOSS_SVC_DUAL", dual.SQUARED_HINGE),
-    3: Solver("L2R_L1LOSS_SVC_DUAL", dual.HINGE),
+    HINGE: Solver("L2R_L1LOSS_SVC_DUAL", dual.HINGE),
     7: Solver("L2R_LR_DUAL", dual.LOGISTIC),
     12: Solver("L2R_L2LOSS_SVR_DUAL", dual.L2_SVR, regression=True),
     13: Solver("L2R_L1LOSS_SVR_DUAL", dual.L1_SVR, regression=True),
