@@ -21,7 +21,7 @@ ENOUGH_BLOCKS = 16
 """Larger groups no longer converge in fewer outer iterations; memory pins blocks instead."""
 ACTIVE_SHARE = 2
 """At most one in so many rows is kept as an active one."""
-WARM_SHARE = 4
+WARM_SHARE = 3
 """After a warm start for hinge loss one in so many: to pin blocks then saves it more reading."""
 
 

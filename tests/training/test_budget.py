@@ -15,6 +15,7 @@ from blocklinear.training.budget import (
     ACTIVE_SHARE,
     ENOUGH_BLOCKS,
     NEWTON_VECTORS,
+    WARM_SHARE,
     plan_again,
     plan_memory,
 )
@@ -185,15 +186,25 @@ def test_active_rows_have_a_share_but_no_more_than_half(large):
     assert 0 < small.active_entries < enough
 
 
-def test_a_warm_start_has_more_active_rows_and_fewer_blocks_a_visit(large):
+@pytest.mark.parametrize(("solver", "share"), [(1, ACTIVE_SHARE), (3, WARM_SHARE)])
+def test_a_warm_start_has_fewer_blocks_a_visit(solver, share, large):
     for budget in (60, 150, 300, 400):
-        options = TrainOptions(memory_bytes=PROCESS_BYTES + budget * MIB)
+        options = TrainOptions(solver=solver, memory_bytes=PROCESS_BYTES + budget * MIB)
         warm, cold = (plan_memory(large, options, warm=warm) for warm in (True, False))
         assert warm.group <= cold.group
-        assert cold.active_entries <= warm.active_entries <= large.nnz / ACTIVE_SHARE
+        enough = large.nnz / share
+        assert min(cold.active_entries, int(enough)) <= warm.active_entries <= enough
         assert bytes_of(large, options, warm) <= options.memory_bytes + 200
-    options = TrainOptions(memory_bytes=PROCESS_BYTES + 150 * MIB)
+    options = TrainOptions(solver=solver, memory_bytes=PROCESS_BYTES + 150 * MIB)
     assert plan_memory(large, options, warm=True).group == 1
+
+
+def test_a_warm_start_for_hinge_loss_pins_more_blocks(large):
+    options = TrainOptions(solver=3, memory_bytes=PROCESS_BYTES + 400 * MIB)
+    squared = replace(options, solver=1)
+    hinge, other = (plan_memory(large, given, warm=True) for given in (options, squared))
+    assert hinge.active_entries < other.active_entries
+    assert hinge.pin_bytes > other.pin_bytes
 
 
 def test_single_precision_takes_less(large):
