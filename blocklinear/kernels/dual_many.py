@@ -214,10 +214,21 @@ def _gather(indices, values, start, stop, bias, left, right, W, f):
 
 
 @_inline
-def _scatter(indices, values, start, stop, bias, step, moved, n_moved, W):
-    """Add step[j] x_i to w_j for the n_moved models j in `moved`."""
+def _scatter(indices, values, start, stop, bias, step, moved, n_moved, left, right, W):
+    """Add step[j] x_i to w_j for the n_moved models j in `moved`; step is 0 for others in reach.
+
+    A model at a time, or columns left to right - 1 side by side where that takes less time.
+    """
     last = W.shape[0] - 1
-    for c in range(n_moved):  # a model at a time: less than its weights of a row are to and fro
+    if 4 * n_moved > right - left:
+        for j in range(left, right):
+            W[last, j] += step[j] * bias
+        for p in range(start, stop):
+            w, v = W[indices[p]], values[p]
+            for j in range(left, right):
+                w[j] += step[j] * v
+        return
+    for c in range(n_moved):
         j = moved[c]
         s = step[j]
         W[last, j] += s * bias
@@ -306,16 +317,23 @@ def dcd_many(
             t, C,
         ):  # fmt: skip
             continue
-        left = first // _LANES * _LANES
-        right = min((last + _LANES - 1) // _LANES * _LANES, W.shape[1])
+        left = first & -_LANES  # so it is seen not to be negative: else loops are not vectorized
+        right = min((last + _LANES - 1) & -_LANES, W.shape[1])
+        step[left:right] = 0.0
         start, stop = starts[i], stops[i]
-        _gather(indices, values, start, stop, bias, left, right, W, f)
+        if right - left == W.shape[1]:  # known to begin at 0, loops take two thirds of the time
+            _gather(indices, values, start, stop, bias, 0, W.shape[1], W, f)
+        else:
+            _gather(indices, values, start, stop, bias, left, right, W, f)
         Q = sq_norm[i] + bias * bias
         n_moved, span[i], worth[i] = _visit(
             kind, epsilon, Q, first, last, t, C, f, alpha[i], step, moved, touch
         )
         if n_moved > 0:
-            _scatter(indices, values, start, stop, bias, step, moved, n_moved, W)
+            if right - left == W.shape[1]:
+                _scatter(indices, values, start, stop, bias, step, moved, n_moved, 0, W.shape[1], W)
+            else:
+                _scatter(indices, values, start, stop, bias, step, moved, n_moved, left, right, W)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -389,4 +407,6 @@ def certify_many(
                 moved[n_moved] = j
                 n_moved += 1
         if n_moved > 0:
-            _scatter(indices, values, start, stop, bias, step, moved, n_moved, recomputed)
+            _scatter(
+                indices, values, start, stop, bias, step, moved, n_moved, 0, W.shape[1], recomputed
+            )
