@@ -28,9 +28,9 @@ def _no_waiting_for_the_disk():
 def without_zlib_ng(monkeypatch):
     """As if zlib-ng were not installed."""
     monkeypatch.setitem(sys.modules, "zlib_ng", None)
-    inflate.library.cache_clear()
+    inflate.inflating.cache_clear()
     yield
-    inflate.library.cache_clear()
+    inflate.inflating.cache_clear()
 
 
 @pytest.fixture(params=["gz", "gz-zlib", "bz2", "xz", "zst"])

@@ -317,7 +317,7 @@ def dcd_many(
             t, C,
         ):  # fmt: skip
             continue
-        left = first & -_LANES  # so it is seen not to be negative: else loops are not vectorized
+        left = first & -_LANES
         right = min((last + _LANES - 1) & -_LANES, W.shape[1])
         step[left:right] = 0.0
         start, stop = starts[i], stops[i]

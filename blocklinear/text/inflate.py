@@ -6,7 +6,7 @@ from typing import Any
 
 
 @functools.cache
-def library() -> Any:
+def inflating() -> Any:
     """Return the module that inflates: zlib-ng does what zlib does, bit for bit, in half the time.
 
     ISA-L is faster still, but refuses a member whose header comes in two pieces.
@@ -22,7 +22,7 @@ class Inflater:
     """One member of a gz file, with the interface that `bz2` and `lzma` share."""
 
     def __init__(self) -> None:
-        self._inflate = library().decompressobj(wbits=31)
+        self._inflate = inflating().decompressobj(wbits=31)
 
     def decompress(self, data: bytes, max_length: int) -> bytes:
         """Return up to `max_length` bytes of what `data`, after what was given before, holds."""

@@ -298,7 +298,7 @@ def _decompressed(raw: RawFile, kind: str, window_limit: int, notes: list[str]) 
         else:
             yield from _members(raw, kind, *makers[kind], notes)
     except (
-        inflate.library().error,
+        inflate.inflating().error,
         lzma.LZMAError,
         zstandard.ZstdError,
         OSError,

@@ -25,6 +25,7 @@ from blocklinear.training.swept import (
     column_norms,
 )
 
+_PIECE = 1 << 20
 _Roles = tuple[Floats, NDArray[np.int32], NDArray[np.int32], Floats]
 """Target, class, fold and weight of each row."""
 
@@ -195,8 +196,10 @@ class Bunch(Swept):
         super().leave(staying)
         number = np.concatenate(([0], np.cumsum(staying))).astype(np.uint16)
         spans: Spans = self._spans.all
-        first, last = number[spans & 255], number[spans >> 8]
-        spans[:] = np.where(first < last, last << 8 | first, 0)
+        for start in range(0, len(spans), _PIECE):  # of all rows they would not fit the budget
+            piece = spans[start : start + _PIECE]
+            first, last = number[piece & 255], number[piece >> 8]
+            piece[:] = np.where(first < last, last << 8 | first, 0)
         self.models, self.numbers = self.models.some(staying), self.numbers[staying]
         self._touch, self._later = self._touch[staying], self._later[staying]
         self._terms = self._terms[staying]
