@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -61,10 +62,13 @@ def first_row(
 def place(manifest: Manifest, row: int, batch: str) -> str:
     """Return how to find a row in the text: source and line, or row if lines were left out.
 
-    Where batches were forgotten, rows are no longer known by their place in a source.
+    Where batches were forgotten, or others came between those that were made one, rows are no
+    longer known by their place in a source.
     """
     sources = [source for known in manifest.batches for source in known["sources"]]
-    if sum(source["rows"] for source in sources) != manifest.next_row:
+    dates = [known["date"] for known in manifest.batches]
+    in_order = all(before < after for before, after in pairwise(dates))
+    if not in_order or sum(source["rows"] for source in sources) != manifest.next_row:
         return f"batch {batch}"
     for source in sources:
         if row < source["rows"]:

@@ -1,10 +1,13 @@
 """The place in the text of the first row with a label."""
 
+from dataclasses import replace
+
 import pytest
 
 from blocklinear.errors import InputError
 from blocklinear.options import SplitOptions, TrainOptions
 from blocklinear.store.changes import remove
+from blocklinear.store.origins import place
 from blocklinear.store.split import split
 from blocklinear.training.crossval import cross_validate
 from blocklinear.training.garbage import collect_garbage
@@ -34,6 +37,20 @@ def test_a_label_that_is_no_class_is_found(case, blocks, tmp_path):
         with pytest.raises(InputError, match=r"label 0\.5 is not an integer") as caught:
             learn(store, TrainOptions(solver=3))
         assert said.format(*paths) in str(caught.value)
+
+
+def test_the_line_is_not_told_where_batches_are_no_longer_in_order(tmp_path):
+    first = tmp_path / "first.svm"
+    first.write_text("1 1:1\n-1 2:1\n")
+    store = split([first], tmp_path / "store", SplitOptions(text=small_text_options()))
+    old, *_ = store.manifest.batches
+    batches = [
+        old | {"name": name, "date": f"2026-01-0{day}"} for name, day in (("x", 3), ("y", 2))
+    ]
+    manifest = replace(store.manifest, batches=batches, next_row=4)
+    assert place(manifest, 3, "y") == "batch y"
+    manifest = replace(manifest, batches=batches[::-1])
+    assert place(manifest, 3, "x") == f"line 2 of {first}"
 
 
 def test_only_the_batch_is_known_once_another_was_forgotten(tmp_path):
