@@ -28,7 +28,7 @@ from generate import parse_bytes
 from limits import LimitsUnavailable
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from measuring import BENCH, write_figures
+from measuring import BENCH, compile_kernels, write_figures
 
 LEAST = 1e-6
 """Of P*: what the reference is known to; smaller differences are not drawn."""
@@ -122,6 +122,7 @@ def _draw_disk(
 
 def measure(lab: Lab, args: argparse.Namespace) -> None:
     """Make the data, run everything, and draw the figures."""
+    compile_kernels(lab.folder)
     lab.make_text(args.bytes)
     lab.split(f"random{BLOCKS}", "shuffled.svm", "--blocks", str(BLOCKS))
     lab.split(f"byclass{BLOCKS}", "by-class.svm", "--blocks", str(BLOCKS), "--order", "file")
@@ -174,12 +175,12 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--folder", type=Path, help="for the data, on a disk (default: of --out)")
     parser.add_argument("--bytes", type=parse_bytes, help="of text (800M; quick 150M)")
     parser.add_argument("--memory", help="of a run (256M; quick 144M)")
-    parser.add_argument("--seconds", type=float, help="that a timed run may take (9; quick 1.5)")
+    parser.add_argument("--seconds", type=float, help="that a timed run may take (20; quick 1.5)")
     args = parser.parse_args(argv)
     quick = args.quick
     args.bytes = args.bytes or (150_000_000 if quick else 800_000_000)
     args.memory = args.memory or ("144M" if quick else "256M")
-    args.seconds = args.seconds or (1.5 if quick else 9.0)
+    args.seconds = args.seconds or (1.5 if quick else 20.0)
     args.out.mkdir(parents=True, exist_ok=True)
     started = time.perf_counter()
     try:

@@ -26,8 +26,8 @@ import kernel_speed
 from limits import LimitsUnavailable, Result, limited, parse_limit
 from measuring import (
     BENCH,
-    BUNDLED,
     PROGRAM,
+    compile_kernels,
     hinge_optimum,
     hinge_primal,
     liblinear,
@@ -71,19 +71,6 @@ def rivals(args: argparse.Namespace, folder: Path) -> list[Rival]:
     command = liblinear(args.source, model, args.cost)
     found.append(Rival("liblinear-train -s 3", command, model, None))
     return found
-
-
-def compile_kernels(folder: Path) -> None:
-    """Run every kernel once, so that none is compiled while it is timed."""
-    source = BUNDLED / "heart_scale.train.svm.bz2"
-    with limited(cold=False) as run:
-        for command in (
-            ["split", source, folder / "warm", "--blocks", "4", "-q"],
-            ["train", folder / "warm", folder / "warm.model", "--group", "2", "-q"],
-        ):
-            result = run([*PROGRAM, *command], capture=True)
-            if result.returncode:
-                raise SystemExit(result.stderr)
 
 
 def timed(rival: Rival, folder: Path, cold: bool) -> Result:
