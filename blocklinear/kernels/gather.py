@@ -4,24 +4,25 @@ from numba import njit
 
 
 @njit(cache=True, nogil=True)
-def gather_rows(indptr, indices, values, rows, begin, out_indices, out_values, starts, stops):
+def gather_rows(
+    starts, stops, indices, values, begin, out_indices, out_values, new_starts, new_stops
+):  # fmt: skip
     """Copy rows one after the other.
 
     Parameters
     ----------
-    indptr : int64[n_rows + 1]
+    starts, stops : int64[k]  where the entries of each row are
     indices : uint32[nnz]
     values : float64[nnz] or float32[nnz]
-    rows : int64[k]           rows to copy
     begin : int               where the first goes
     out_indices, out_values : written from `begin` on; the caller made sure that there is room
-    starts, stops : int64[k]  written: where each row is
+    new_starts, new_stops : int64[k]    written: where each row is now
     """
     at = begin
-    for k in range(rows.shape[0]):
-        starts[k] = at
-        for p in range(indptr[rows[k]], indptr[rows[k] + 1]):
+    for k in range(starts.shape[0]):
+        new_starts[k] = at
+        for p in range(starts[k], stops[k]):
             out_indices[at] = indices[p]
             out_values[at] = values[p]
             at += 1
-        stops[k] = at
+        new_stops[k] = at

@@ -15,6 +15,7 @@ from blocklinear.kernels.gather import gather_rows
 from blocklinear.store.groups import Group
 from blocklinear.store.manifest import Manifest
 
+Floats = NDArray[np.float64]
 ROW_BYTES = 96
 """What an active row takes beside its entries: its numbers here, and while it is swept."""
 
@@ -42,6 +43,15 @@ class Rows:
     values: NDArray[np.floating]
     weights: NDArray[np.float64] | None = None
 
+    @classmethod
+    def made_of(
+        cls, numbers: Floats, indices: NDArray[np.uint32], values: NDArray[np.floating]
+    ) -> "Rows":
+        """Return rows of their numbers, float64[5 or 6, n] in the order above, and entries."""
+        positions, starts, stops = (line.astype(np.int64) for line in numbers[:3])
+        weights = numbers[5] if len(numbers) > 5 else None
+        return cls(positions, starts, stops, numbers[3], numbers[4], indices, values, weights)
+
     def some(self, which: NDArray[np.bool_] | NDArray[np.int64]) -> "Rows":
         """Return some of the rows."""
         weights = None if self.weights is None else self.weights[which]
@@ -49,6 +59,14 @@ class Rows:
             self.positions[which], self.starts[which], self.stops[which], self.sq_norm[which],
             self.labels[which], self.indices, self.values, weights,
         )  # fmt: skip
+
+
+def whole_group(group: Group) -> Rows:
+    """Return all rows of a group, by their positions in it."""
+    return Rows(
+        np.arange(group.n_rows), group.indptr[:-1], group.indptr[1:], group.sq_norm, group.labels,
+        group.indices, group.values, group.weights,
+    )  # fmt: skip
 
 
 class ActiveRows:
@@ -86,45 +104,58 @@ class ActiveRows:
         worth : float64[k]    which to prefer where there is no room for all
         """
         cuts = np.searchsorted(chosen, group.starts)
-        kept = []
+        rows, kept = whole_group(group).some(chosen), []
         for place, block in enumerate(group.blocks):
-            part = slice(cuts[place], cuts[place + 1])
-            kept.append(self._keep(group, place, block, chosen[part], worth[part]))
+            part = np.arange(cuts[place], cuts[place + 1])
+            lines = chosen[part] - group.starts[place]
+            kept.append(chosen[part[self.put(block, lines, rows.some(part), worth[part])]])
         return np.concatenate(kept)
 
-    def _keep(
-        self,
-        group: Group,
-        place: int,
-        block: int,
-        rows: NDArray[np.int64],
-        worth: NDArray[np.float64],
+    def put(
+        self, block: int, lines: NDArray[np.int64], rows: Rows, worth: NDArray[np.float64]
     ) -> NDArray[np.int64]:
-        begin, room = self._bounds[block], self._bounds[block + 1] - self._bounds[block]
-        lengths = group.indptr[rows + 1] - group.indptr[rows]
+        """Make rows the active ones of a block; return which were kept, ascending.
+
+        Parameters
+        ----------
+        block : int           its position in the manifest
+        lines : int64[k]      where the rows are in it, ascending
+        rows : Rows           their entries; their positions do not matter
+        worth : float64[k]    which to prefer where there is no room for all
+        """
+        begin, room = int(self._bounds[block]), self._bounds[block + 1] - self._bounds[block]
+        lengths, kept = rows.stops - rows.starts, np.arange(len(lines))
         if lengths.sum() > room:
             best = np.argsort(-worth, kind="stable")
-            fitting = best[np.cumsum(lengths[best]) <= room]
-            rows = rows[np.sort(fitting)]
-        starts, stops = np.empty(len(rows), np.int64), np.empty(len(rows), np.int64)
+            kept = np.sort(best[np.cumsum(lengths[best]) <= room])
+            rows = rows.some(kept)
+        starts, stops = np.empty(len(kept), np.int64), np.empty(len(kept), np.int64)
         gather_rows(
-            group.indptr, group.indices, group.values, rows, int(begin), self._indices,
+            rows.starts, rows.stops, rows.indices, rows.values, begin, self._indices,
             self._values, starts, stops,
         )  # fmt: skip
-        positions = rows - group.starts[place] + self._starts[block]
-        numbers = [positions, starts, stops, group.sq_norm[rows], group.labels[rows]]
-        if group.weights is not None:
-            numbers.append(group.weights[rows])
+        numbers = [lines[kept] + self._starts[block], starts, stops, rows.sq_norm, rows.labels]
+        if rows.weights is not None:
+            numbers.append(rows.weights)
         self._kept[block] = np.stack([np.asarray(x, np.float64) for x in numbers])
-        return rows
+        return kept
 
     def rows(self) -> Rows | None:
         """Return all active rows, None if there are none."""
         numbers = np.concatenate(self._kept, axis=1)
         if not numbers.shape[1]:
             return None
-        positions, starts, stops = (line.astype(np.int64) for line in numbers[:3])
-        return Rows(
-            positions, starts, stops, numbers[3], numbers[4], self._indices, self._values,
-            numbers[5] if len(numbers) > 5 else None,
-        )  # fmt: skip
+        return Rows.made_of(numbers, self._indices, self._values)
+
+    @property
+    def columns(self) -> int:
+        """Numbers of a row."""
+        return len(self._kept[0])
+
+    def packed(self) -> tuple[Floats, list[NDArray[np.uint32]], list[NDArray[np.floating]]]:
+        """Return what `Rows.made_of` makes the active rows of, indices and values in parts."""
+        numbers = np.concatenate(self._kept, axis=1)
+        ends = np.cumsum(numbers[2] - numbers[1])
+        numbers[1], numbers[2] = ends - (numbers[2] - numbers[1]), ends
+        spans = [slice(int(k[1, 0]), int(k[2, -1])) for k in self._kept if k.shape[1]]
+        return numbers, [self._indices[s] for s in spans], [self._values[s] for s in spans]

@@ -99,7 +99,7 @@ def certify(
             group.indptr, group.indices, group.values, target, cost, problem.kind,
             problem.epsilon, bias, lines, w, average, recomputed, loss,
         )  # fmt: skip
-        kernels.add_dual_terms(target, cost, problem.kind, problem.epsilon, lines, terms)
+        terms += problem.dual_terms(target, cost, lines)
     norm = kernels.squared_norm(recomputed)
     dual = float(terms[kernels.DUAL] - 0.5 * norm)
     primal_w = float(0.5 * kernels.squared_norm(w) + loss[0])

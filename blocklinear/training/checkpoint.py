@@ -38,6 +38,7 @@ LINES = {
 
 Array = npt.NDArray[Any]
 Arrays = Mapping[str, Array]
+Parts = Mapping[str, Sequence[Array]]
 
 
 class Checkpoint:
@@ -86,7 +87,7 @@ class Checkpoint:
     def _path(self, name: str, generation: int) -> Path:
         return self._folder / f"{name}.{generation}"
 
-    def save(self, facts: dict[str, Any], arrays: Arrays) -> None:
+    def save(self, facts: dict[str, Any], arrays: Arrays, parts: Parts | None = None) -> None:
         """Replace the checkpoint.
 
         Parameters
@@ -95,15 +96,17 @@ class Checkpoint:
             JSON.
         arrays : mapping of str to array
             In C order; each may be a map of a file.
+        parts : mapping of str to sequence of array
+            Others, each to be joined.
 
         Raises
         ------
         StorageError
             If it cannot be written; the one before is intact then.
         """
-        self._commit(facts, {name: [array] for name, array in arrays.items()})
+        self._commit(facts, {name: [array] for name, array in arrays.items()} | dict(parts or {}))
 
-    def _commit(self, facts: dict[str, Any], arrays: Mapping[str, Sequence[Array]]) -> None:
+    def _commit(self, facts: dict[str, Any], arrays: Parts) -> None:
         """Replace the checkpoint; each array may come in parts."""
         generation = 1 - self._generation
         files = {name: self._write(name, generation, parts) for name, parts in arrays.items()}

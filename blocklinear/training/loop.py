@@ -225,7 +225,7 @@ def _train(run: Run, loader: GroupLoader) -> Outcome:
             run.listener(run.certified(report, certificate))
             if converged or ending:
                 stopping.state = before  # a resume is to come to the same end
-                run.save()
+                run.save(last=True)
                 return _finish(run, certificate, "" if converged else ending)
             run.method.let_go()
         else:

@@ -17,9 +17,11 @@ from blocklinear.training.certificate import Certificate
 from blocklinear.training.crammer_singer import CrammerSinger
 from blocklinear.training.descent import Descent
 from blocklinear.training.many import Ensemble
+from blocklinear.training.margin import MarginDescent
 from blocklinear.training.models import CRAMMER_SINGER, Models, make_models
 from blocklinear.training.pegasos import Pegasos
 from blocklinear.training.problems import Problem, class_labels, make_problem
+from blocklinear.training.settling import settles
 from blocklinear.training.tally import Estimate
 
 Floats = NDArray[np.float64]
@@ -144,7 +146,8 @@ def make_method(
     if isinstance(task, Problem):
         if options.method == "pegasos":
             return Pegasos(manifest, task, options, folder)
-        kind = AveragedBlocks if options.average else Descent
+        kind = MarginDescent if settles(task) else Descent
+        kind = AveragedBlocks if options.average else kind
         return kind(manifest, task, options, folder, active_entries)
     if options.solver == CRAMMER_SINGER:
         return CrammerSinger(task, manifest, options, folder, active_entries)

@@ -12,6 +12,7 @@ from blocklinear.errors import DamagedError
 from blocklinear.events import Listener, Warned
 from blocklinear.options import TrainOptions
 from blocklinear.store.manifest import BlockRecord, Manifest
+from blocklinear.training.active import Rows
 from blocklinear.training.checkpoint import LINES, Checkpoint, discard
 from blocklinear.training.models import CRAMMER_SINGER, NO_FOLD
 from blocklinear.training.problems import SOLVERS
@@ -68,6 +69,7 @@ class Previous:
     labels : list of float    its classes
     many : bool               whether it had a model for each class
     n_rows : int
+    near : Rows or None       those it left near the margin, if any
     """
 
     def __init__(self, checkpoint: Checkpoint) -> None:
@@ -81,6 +83,7 @@ class Previous:
         self.has_w = not facts.get("warm_only", False)
         self._is_sum = self.has_w and facts["descended"] is None and self.course["method"] == "dual"
         self.columns: dict[float | None, Column] = dict(self._columns())
+        self.near = self._left_near()
 
     def _columns(self) -> Iterator[tuple[float | None, Column]]:
         if self.many:
@@ -136,6 +139,21 @@ class Previous:
     def number(self, name: str) -> float | None:
         """Return a number that the run kept, None if it did not."""
         return float(self._mapped(name)[0]) if name in self._checkpoint.names else None
+
+    def _left_near(self) -> Rows | None:
+        if "near" not in self._checkpoint.names:
+            return None
+        columns, dtype = self._state["near"]
+        numbers = self._mapped("near").reshape(columns, -1)
+        indices = self._checkpoint.mapped("near-indices", np.dtype(np.uint32))
+        return Rows.made_of(
+            numbers, indices, self._checkpoint.mapped("near-values", np.dtype(dtype))
+        )
+
+    @property
+    def terms(self) -> Floats:
+        """What all its rows contribute to the dual value, where it left rows near the margin."""
+        return self._mapped("terms")
 
     def lines(self, name: str) -> NDArray[Any]:
         """Return numbers that the run kept for its rows, flat; none if it kept none."""

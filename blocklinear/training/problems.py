@@ -102,6 +102,12 @@ class Problem:
         positive, negative = self.class_costs
         return weighted(np.where(rows.labels == self.labels[0], positive, negative), rows)
 
+    def dual_terms(self, target: Floats, cost: Floats, alpha: Floats) -> Floats:
+        """Return what rows contribute to the dual value, float64[N_TERMS] of the kernels."""
+        terms = np.zeros(dual.N_TERMS)
+        dual.add_dual_terms(target, cost, self.kind, self.epsilon, alpha, terms)
+        return terms
+
     def total_cost(self, manifest: Manifest) -> float:
         """Return the sum of C_i over the rows of a store."""
         weights = manifest.weights

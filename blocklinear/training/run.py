@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from blocklinear.errors import InputError, StoppedError
-from blocklinear.events import Listener, OuterIteration, Visited
+from blocklinear.errors import InputError, StoppedError, StorageError
+from blocklinear.events import Listener, OuterIteration, Visited, Warned
 from blocklinear.memory import anonymous_bytes
 from blocklinear.model.metrics import Score
 from blocklinear.options import TrainOptions
@@ -20,12 +20,12 @@ from blocklinear.store.prefetch import GroupLoader, Loaded
 from blocklinear.training.budget import MemoryPlan
 from blocklinear.training.certificate import Certificate, relative_gap
 from blocklinear.training.checkpoint import Checkpoint
-from blocklinear.training.descent import Abandoned, Descent
+from blocklinear.training.descent import Abandoned
 from blocklinear.training.evaluation import HeldOut, worth
+from blocklinear.training.margin import MarginDescent
 from blocklinear.training.methods import Method
 from blocklinear.training.newton import Point
 from blocklinear.training.schedule import visits
-from blocklinear.training.settling import settles
 from blocklinear.training.stopping import Stopping
 from blocklinear.training.tally import Estimate
 
@@ -120,6 +120,15 @@ class Run:
         n_blocks = len(self.manifest.blocks)
         return visits(self.options.seed, outer, n_blocks, self.memory.group, first)
 
+    def _todo(self, outer: int) -> list[tuple[int, ...]]:
+        """Return what an outer iteration visits: once all groups, or new ones first once more."""
+        order, method = self.visits(outer), self.method
+        if outer > 1 or not self.new_blocks or not isinstance(method, MarginDescent):
+            return order
+        if not (method.primed and method.problem.bounded):
+            return order
+        return [group for group in order if self.new_blocks.issuperset(group)] + order
+
     def pass_over(
         self, loader: GroupLoader, blocks: Collection[int] | None = None, last: bool = False
     ) -> Iterator[Loaded]:
@@ -139,7 +148,8 @@ class Run:
         order = self.visits((self.descended or self.outer) + 1)
         if self.cut is not None:
             order = self.visits(self.outer)
-            order = order[self.cut :] + order[: self.cut]
+            cut = self.cut - len(self._todo(self.outer)) + len(order)  # of it, without repeats
+            order = order[cut:] + order[:cut]
         first = None if last else order[0]
         if blocks is not None and len(order) > 1:
             order = [tuple(b for b in group if b in blocks) for group in order]
@@ -160,14 +170,14 @@ class Run:
 
     def iterate(self, loader: GroupLoader) -> None:
         """Run the rest of an outer iteration, or the next one."""
-        todo = self.visits(max(self.outer, 1))
+        todo = self._todo(max(self.outer, 1))
         if self.finished:
             self.outer, self.done, self.cut = self.outer + 1, 0, None
-            todo = self.visits(self.outer)
+            todo = self._todo(self.outer)
             self.method.begin()
         self.times, self._begun = self._begun, Times()
         following, ahead = self.visits(self.outer + 1), self._ahead
-        cutting = ahead if self.outer == 2 and self.stopping.unfailing else None
+        cutting = ahead if self.outer <= 2 and self.stopping.unfailing else None
         left = sum(self.manifest.blocks[b].rows for group in todo[self.done :] for b in group)
         for loaded in loader.stream(todo[self.done :], following[0]):
             started = time.perf_counter()
@@ -197,16 +207,14 @@ class Run:
     @property
     def finished(self) -> bool:
         """Whether the outer iteration is at its end, or none has begun."""
-        all_done = self.outer == 0 or self.done == len(self.visits(self.outer))
+        all_done = self.outer == 0 or self.done == len(self._todo(self.outer))
         return all_done or self.cut is not None
 
     @property
-    def _ahead(self) -> Descent | None:
+    def _ahead(self) -> MarginDescent | None:
         """The method, if it can tell the gap from the group that is next."""
-        method, options = self.method, self.options
-        if not isinstance(method, Descent) or options.average or not settles(method.problem):
-            return None
-        return method if self.stopping.by_gap_alone and options.gap is not None else None
+        asked = self.stopping.by_gap_alone and self.options.gap is not None
+        return self.method if asked and isinstance(self.method, MarginDescent) else None
 
     def overdue(self) -> bool:
         """Say whether a stop was asked for so long ago that a visit is to be given up."""
@@ -255,11 +263,19 @@ class Run:
     def _arrays(self) -> dict[str, Any]:
         return self.method.arrays | ({"best": self._best} if self._best_at else {})
 
-    def save(self) -> None:
-        """Commit a checkpoint, unless the run keeps none."""
+    def save(self, last: bool = False) -> None:
+        """Commit a checkpoint, unless the run keeps none; the `last` has more for a warm start."""
         if self.options.checkpoint_s == math.inf:
             return
-        self._checkpoint.save(self._facts(), self._arrays)
+        method = self.method
+        parts = method.left_behind() if last and isinstance(method, MarginDescent) else {}
+        try:
+            self._checkpoint.save(self._facts(), self._arrays, parts)
+        except StorageError as error:
+            if not parts:
+                raise
+            self.listener(Warned(f"{error}: a warm start from this run will read more blocks"))
+            self._checkpoint.save(self._facts(), self._arrays)
         self._saved_at, self._saved = time.monotonic(), True
 
     def resume(self, facts: dict[str, Any], loader: GroupLoader) -> None:

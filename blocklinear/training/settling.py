@@ -8,25 +8,18 @@ After a warm start the rows near the margin are kept, too; once they are solved,
 for those that were taken for settled too early.
 """
 
+from dataclasses import dataclass
+
 import numpy as np
 from numpy.typing import NDArray
 
 from blocklinear.kernels import dual as kernels
 from blocklinear.kernels.sums import row_values
-from blocklinear.store.groups import Group
 from blocklinear.training.active import Rows
 from blocklinear.training.problems import Problem
 
-SETTLING_SWEEPS = 64
-"""How often at most active rows are swept for it, at the end of an outer iteration."""
-SETTLING_STEP = 8
-"""After so many sweeps it is seen whether they are solved."""
-SETTLED = 0.1
-"""Of the gap asked for, what they may add to it."""
-CLOSE = 8.0
-"""They are swept when the gap is no more than so many times the one asked for; if warm, always."""
 NEAR = 0.5
-"""After a warm start, rows are taken for active ones whose margin is as close to 1."""
+"""Rows whose margin is as close to 1 may move when others do."""
 Floats = NDArray[np.float64]
 
 
@@ -35,26 +28,34 @@ def settles(problem: Problem) -> bool:
     return problem.kind in (kernels.HINGE, kernels.SQUARED_HINGE)
 
 
-def distances(group: Group, target: Floats, w: Floats, bias: float) -> Floats:
-    """Return how far the margins of a group are from 1, float64[n_rows]."""
-    values = np.empty(group.n_rows)
-    row_values(group.indptr[:-1], group.indptr[1:], group.indices, group.values, bias, w, values)
-    distance: Floats = np.abs(1.0 - target * values)
-    return distance
+@dataclass(frozen=True)
+class Standing:
+    """Where rows stand.
+
+    Attributes
+    ----------
+    added : float64[n]        what they add to P - D
+    restless : bool[n]        whether they do not rest at a bound
+    distance : float64[n]     how far their margin is from 1; infinite where C is 0
+    """
+
+    added: Floats
+    restless: NDArray[np.bool_]
+    distance: Floats
+
+    @property
+    def near(self) -> NDArray[np.bool_]:
+        """Rows that move, or may when others do."""
+        return self.restless | (self.distance < NEAR)
+
+    @property
+    def worth(self) -> Floats:
+        """Which of them to keep first."""
+        return np.where(self.restless, 1.0 + self.added, -self.distance)
 
 
-def whole_group(group: Group) -> Rows:
-    """Return all rows of a group."""
-    return Rows(
-        np.arange(group.n_rows), group.indptr[:-1], group.indptr[1:], group.sq_norm, group.labels,
-        group.indices, group.values, group.weights,
-    )  # fmt: skip
-
-
-def excess(
-    rows: Rows, problem: Problem, alpha: Floats, w: Floats, bias: float
-) -> tuple[Floats, NDArray[np.bool_]]:
-    """Return what each row adds to P - D, and which of them do not rest at a bound."""
+def standing(rows: Rows, problem: Problem, alpha: Floats, w: Floats, bias: float) -> Standing:
+    """Say where rows stand, with alpha and w as they are."""
     values = np.empty(len(alpha))
     row_values(rows.starts, rows.stops, rows.indices, rows.values, bias, w, values)
     target, cost = problem.targets(rows.labels), problem.costs(rows)
@@ -67,4 +68,8 @@ def excess(
     resting = (alpha == 0.0) & (margin >= 1.0)
     if problem.bounded:
         resting |= (alpha == cost) & (margin <= 1.0)
-    return cost * loss + alpha * margin - gain, ~resting
+    return Standing(
+        added=cost * loss + alpha * margin - gain,
+        restless=~resting,
+        distance=np.where(cost > 0.0, np.abs(1.0 - margin), np.inf),
+    )

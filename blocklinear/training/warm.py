@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blocklinear.events import WarmStarted, Warned
+from blocklinear.kernels.dual import N_TERMS
 from blocklinear.kernels.sums import add_rows
 from blocklinear.options import TrainOptions
 from blocklinear.store.groups import Group
@@ -26,6 +27,7 @@ from blocklinear.training.crammer_singer import CrammerSinger
 from blocklinear.training.descent import Abandoned, Descent
 from blocklinear.training.domains import AllClasses, Domain, EachClass, OneModel
 from blocklinear.training.many import Ensemble
+from blocklinear.training.margin import MarginDescent
 from blocklinear.training.pegasos import Pegasos
 from blocklinear.training.previous import Column, Previous, Stretch
 from blocklinear.training.rows import RowArray
@@ -68,8 +70,10 @@ def start_warm(run: Run, previous: Previous, store: BlockStore, loader: GroupLoa
         run.new_blocks = frozenset(set(range(len(store.manifest.blocks))) - kept)
         how = start.find_w(loader)
         _carry(run.method, previous, stretches, store.manifest, start.resident)
-        if isinstance(run.method, Descent):
+        if isinstance(run.method, MarginDescent):
             run.method.settle(run.new_blocks)
+            if how != "recomputed":
+                start.take_near(run.method)
         blocks_read, bytes_read = start.blocks_read, start.bytes_read
     if how:
         kept = sum(s.new.stop - s.first for s in stretches if s.block is not None)
@@ -167,6 +171,7 @@ class _Start:
         store: BlockStore,
     ) -> None:
         self._run, self._store, self._stretches = run, store, stretches
+        self._previous, self._lost = previous, np.zeros(N_TERMS)
         self._bias, self._blocks = method.bias, store.manifest.blocks
         self._keeps_w = max(previous.course["bias"], 0.0) == method.bias
         self._parts = list(_parts(method, previous))
@@ -181,7 +186,8 @@ class _Start:
             for b, rows in enumerate(self._rows)
             if any(part.alpha[rows].any() for part in self._parts)
         }
-        self._misfits = self._find_misfits(previous, _same_bounds(previous, run.options, method))
+        self._same_bounds = _same_bounds(previous, run.options, method)
+        self._misfits = self._find_misfits(previous, self._same_bounds)
 
     def _take_alpha(self, part: _Part) -> None:
         for j, column in enumerate(part.old):
@@ -269,6 +275,7 @@ class _Start:
             return
         records = [record for record, _ in gone.values()]
         store = BlockStore(self._store.folder, replace(self._store.manifest, blocks=records))
+        method = self._run.method
         with GroupLoader(store, 1, self._run.options.threads) as loader:
             for loaded in loader.stream([(b,) for b in range(len(records))]):
                 group = loaded.group
@@ -281,8 +288,28 @@ class _Start:
                             if column is not None:
                                 alpha[stretch.new, j] = column.alpha[stretch.old]
                     self._add_rows(part, group, -alpha)
+                    if isinstance(method, MarginDescent):
+                        problem = method.problem
+                        target, cost = problem.targets(group.labels), problem.costs(group)
+                        self._lost += problem.dual_terms(target, cost, alpha[:, 0])
                 if self._run.halt():
                     raise Abandoned
+
+    def take_near(self, method: MarginDescent) -> None:
+        """Take over the rows that the earlier run left near the margin, if that is of use."""
+        rows = self._previous.near if self._same_bounds and not self.resident else None
+        if rows is None or self._misfits:
+            return
+        blocks, lines = np.full((2, len(rows.positions)), -1)
+        for stretch in self._stretches:
+            if stretch.block is not None:
+                ends = np.searchsorted(rows.positions, [stretch.old.start, stretch.old.stop])
+                of_stretch = slice(*ends.tolist())
+                blocks[of_stretch] = stretch.block
+                lines[of_stretch] = rows.positions[of_stretch] - stretch.old.start + stretch.first
+        left = np.flatnonzero(blocks >= 0)
+        terms = self._previous.terms - self._lost
+        method.prime(terms, rows.some(left), blocks[left], lines[left])
 
     def _add(self, loader: GroupLoader, blocks: set[int], anew: bool) -> None:
         """Make alpha fit in some blocks; add the rows, or their changes, to the weights."""

@@ -213,11 +213,11 @@ def test_training_goes_on_after_a_disk_was_full(tmp_path, monkeypatch):
     def full(descriptor):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    def failing(self, facts, arrays):
-        saves.append(facts)
+    def failing(self, *what):
+        saves.append(what)
         if len(saves) == 6:
             monkeypatch.setattr(os, "fsync", full)
-        save(self, facts, arrays)
+        save(self, *what)
 
     monkeypatch.setattr(Checkpoint, "save", failing)
     with pytest.raises(StorageError, match="No space left"):

@@ -5,7 +5,7 @@ import pytest
 
 from blocklinear.training.active import Rows
 from blocklinear.training.problems import make_problem
-from blocklinear.training.settling import excess
+from blocklinear.training.settling import standing
 from training.small import as_text, split_text
 from training.warm import how
 
@@ -31,12 +31,12 @@ def test_the_parts_of_the_gap_and_which_rows_rest(tmp_path, solver, weighted):
     curvature = 0.5 / C if solver == 1 else np.zeros(40)
     gain = alpha - 0.5 * curvature * alpha**2
     gap = (0.5 * w @ w + C @ loss) - (gain.sum() - 0.5 * w @ w)
-    found, restless = excess(rows, problem, alpha, np.append(w, 0.0), 0.0)
-    assert found.sum() == pytest.approx(gap, rel=1e-12)
+    seen = standing(rows, problem, alpha, np.append(w, 0.0), 0.0)
+    assert seen.added.sum() == pytest.approx(gap, rel=1e-12)
     gradient = margin - 1.0 + curvature * alpha
     rests = (alpha == 0.0) & (gradient >= 0.0)
     if solver == 3:
         rests |= (alpha == C) & (gradient <= 0.0)
-    assert (restless == ~rests).all()
-    some, _ = excess(rows.some(restless), problem, alpha[restless], np.append(w, 0.0), 0.0)
-    assert some.sum() == pytest.approx(gap, rel=1e-12)  # those at rest add nothing
+    assert (seen.restless == ~rests).all()
+    some = standing(rows.some(seen.restless), problem, alpha[seen.restless], np.append(w, 0.0), 0.0)
+    assert some.added.sum() == pytest.approx(gap, rel=1e-12)  # those at rest add nothing

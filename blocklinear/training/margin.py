@@ -1,0 +1,303 @@
+"""Coordinate descent on a loss with a margin, which can tell how much of the gap is left.
+
+Rows beyond the margin rest (see `training.settling`). So the gap at the end of an outer iteration
+is what active rows add to it, which are in memory, and what others do, which a group of them tells.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from blocklinear.kernels.dual import HINGE, SQUARED_HINGE
+from blocklinear.options import TrainOptions
+from blocklinear.store.groups import Group
+from blocklinear.store.manifest import Manifest
+from blocklinear.store.prefetch import Loaded
+from blocklinear.training.active import Rows, whole_group
+from blocklinear.training.certificate import Certificate
+from blocklinear.training.descent import SWEEPS, Abandoned, Descent, share
+from blocklinear.training.problems import Problem
+from blocklinear.training.settling import NEAR, Standing, standing
+from blocklinear.training.tally import Estimate
+from blocklinear.training.work import Work
+
+NEW_EPOCHS = 4
+"""Epochs over new blocks at the beginning of a warm start."""
+PRIMED_SWEEPS = 2
+"""Sweeps of active rows after each of these visits, where those of old blocks are there already."""
+SETTLING_SWEEPS = 64
+"""How often at most active rows are swept to settle them, at the end of an outer iteration."""
+SETTLING_STEP = 8
+"""After so many sweeps it is seen whether they are solved."""
+SETTLED = 0.1
+"""Of the gap asked for, what they may add to it."""
+CLOSE = 8.0
+"""They are swept when the gap is no more than so many times the one asked for; if warm, always."""
+FEW = 4
+"""With squared hinge loss one entry in so many must be that of an active row to settle them."""
+STALE = {HINGE: 1.0 / 3.0, SQUARED_HINGE: 0.7}
+"""What rows add to the gap, of what those add that were visited longest ago. With hinge loss about
+the square of how far w has gone since; with its square, alpha of most rows moves without end."""
+LEAST = 1.0 / 32.0
+"""Of what rows add to the gap at their first touch, what they add at least at the end of the outer
+iteration: among few rows there may be none that do."""
+PROMISING = 0.7
+"""Of the gap asked for, what may be foreseen where an outer iteration is cut short."""
+Floats = NDArray[np.float64]
+
+
+class MarginDescent(Descent):
+    """One model and its alpha, with a hinge loss or its square.
+
+    Parameters
+    ----------
+    manifest, problem, options, folder, active_entries :        as for `Descent`
+
+    Attributes
+    ----------
+    settling : bool           whether active rows are swept, until they are solved, at the end of
+                              every outer iteration
+    """
+
+    def __init__(
+        self,
+        manifest: Manifest,
+        problem: Problem,
+        options: TrainOptions,
+        folder: Path,
+        active_entries: int = 0,
+    ) -> None:
+        super().__init__(manifest, problem, options, folder, active_entries)
+        self.settling = False
+        self._leaving = self._sweeping and active_entries > 0 and options.checkpoint_s < np.inf
+        self._stale = STALE[problem.kind]
+        self._near = [self._kept.columns, manifest.dtype]
+        self._holds_many = problem.bounded or FEW * active_entries >= manifest.nnz
+        self._rows = [block.rows for block in manifest.blocks]
+        self._new: frozenset[int] = frozenset()
+        self._fresh: dict[int, float] = {}  # what rows of new blocks added, but for active ones
+        self._settled = 0.0  # what active rows add to P - D
+        self._foreseen: float | None = None  # and what the others do, if it was looked at
+
+    @property
+    def primed(self) -> bool:
+        """Whether a warm start has found rows near the margin, and the dual value of all rows."""
+        return self._counted
+
+    @property
+    def state(self) -> dict[str, Any]:
+        """What a checkpoint must know before it can fill `arrays`, as JSON."""
+        return super().state | {
+            "settling": self.settling, "primed": self._counted, "new": sorted(self._new),
+            "fresh": sorted(self._fresh.items()), "settled": self._settled,
+            "foreseen": self._foreseen, "near": self._near,
+        }  # fmt: skip
+
+    @state.setter
+    def state(self, state: dict[str, Any]) -> None:
+        self.settling, self._counted = state["settling"], state["primed"]
+        self._new, self._fresh = frozenset(state["new"]), dict(state["fresh"])
+        self._settled, self._foreseen = state["settled"], state["foreseen"]
+
+    def settle(self, new: Collection[int]) -> None:
+        """Sweep the active rows at the end of every outer iteration, until they are solved.
+
+        A warm start, not far from the optimum, so gets there in few outer iterations, which cost
+        more than the sweeps where blocks have to be read. The first of them begins with the `new`
+        blocks, whose alpha has farthest to go. Where alpha of most rows moves and few of them are
+        in memory, to solve those draws w away from the others: then the sweeps stay as they are.
+        """
+        self.settling = self._sweeping and self._holds_many
+        self._new = frozenset(new)
+
+    def prime(
+        self,
+        terms: Floats,
+        rows: Rows,
+        blocks: NDArray[np.int64],
+        lines: NDArray[np.int64],
+    ) -> None:
+        """Take over rows near the margin as active ones, and the terms of D(alpha) of all rows.
+
+        Parameters
+        ----------
+        terms : float64[N_TERMS]
+        rows : Rows
+        blocks, lines : int64[n]
+            The block of each of the rows, its position in the manifest, and where in it.
+        """
+        self._terms[:], self._counted = terms, True
+        order = np.lexsort((lines, blocks))
+        ends = np.flatnonzero(np.diff(blocks[order])) + 1
+        for chosen in np.split(order, ends) if len(order) else ():
+            block, of_block = int(blocks[chosen[0]]), rows.some(chosen)
+            alpha, flags = self.alpha.read((block,)), self._active.read((block,))
+            worth = self._standing(of_block, alpha[lines[chosen]]).worth
+            kept = self._kept.put(block, lines[chosen], of_block, worth)
+            flags[lines[chosen[kept]]] = 1
+            self._active.write((block,), flags)
+
+    def left_behind(self) -> dict[str, Sequence[NDArray[Any]]]:
+        """Return the rows that the last certificate has found near the margin, for `Previous`."""
+        if not self._leaving:
+            return {}
+        numbers, indices, values = self._kept.packed()
+        return {"near": [numbers], "near-indices": indices, "near-values": values}
+
+    def begin(self) -> None:
+        """Start an outer iteration."""
+        super().begin()
+        self._settled, self._foreseen = 0.0, None
+
+    def _is_new(self, group: Group, outer: int) -> bool:
+        return outer == 1 and self._new.issuperset(group.blocks)
+
+    def _epochs_of(self, group: Group, outer: int) -> int | None:
+        if self._is_new(group, outer) and self._options.epochs == 1:
+            return NEW_EPOCHS
+        return self._options.epochs
+
+    def visit(
+        self, group: Group, outer: int, number: int, visits: int, halt: Callable[[], bool]
+    ) -> None:
+        """Work on one group, as `Descent.visit`."""
+        if self.primed and self._is_new(group, outer):
+            self._fresh[group.blocks[0]] = self._others(group)
+        super().visit(group, outer, number, visits, halt)
+
+    def _keep(self, work: Work, before: Floats) -> NDArray[np.int64]:
+        """Make the rows of a group that are moving the active ones; return those kept.
+
+        While settling, rows near the margin too: what they will do shows only later.
+        """
+        if not (self.settling and self.problem.bounded):
+            return super()._keep(work, before)
+        seen, moving = self._standing_of(work.group), work.moving(before, slice(None))
+        worth = np.where(moving, np.inf, -seen.distance)
+        chosen = np.flatnonzero(moving | (seen.distance < NEAR))
+        return self._kept.replace(work.group, chosen, worth[chosen])
+
+    def _sweep_between(
+        self, group: Group, outer: int, number: int, visits: int, halt: Callable[[], bool]
+    ) -> None:
+        if not self.settling:
+            super()._sweep_between(group, outer, number, visits, halt)
+            return
+        sweeps = share(SWEEPS, number, visits)  # whole ones: it ends in fewer outer iterations
+        if self._is_new(group, outer):
+            sweeps = range(PRIMED_SWEEPS if self.primed else SWEEPS)
+        for sweep in sweeps:
+            self._sweep(self._kept.rows(), outer, sweep)
+        if number == visits - 1:
+            self._settle(outer, halt)
+
+    def _standing(self, rows: Rows, alpha: Floats) -> Standing:
+        return standing(rows, self.problem, alpha, self.w, self.bias)
+
+    def _standing_of(self, group: Group) -> Standing:
+        return self._standing(whole_group(group), self.alpha.read(group.blocks))
+
+    def _others(self, group: Group) -> float:
+        """Return what the rows of a group but the active ones add to P - D."""
+        added = self._standing_of(group).added
+        return float(added[self._active.read(group.blocks) == 0].sum())
+
+    def look_ahead(self, group: Group, n_rows: int, outer: int, halt: Callable[[], bool]) -> None:
+        """Foresee by the next group what is left of the gap at the end of an outer iteration.
+
+        Where active rows are all that separates it from the gap asked for, they are swept.
+        """
+        self._foreseen = self._told_by(group, n_rows)
+        if self.settling:  # they were swept
+            self._foreseen *= self._stale if outer == 1 else 1.0
+            return
+        self._settled, _ = self._restless()
+        goal, others = self._goal(), self._foreseen
+        if others <= PROMISING * goal and goal < others + self._settled <= CLOSE * goal:
+            self._settle(outer, halt)
+            self._foreseen = self._told_by(group, n_rows)
+
+    def enough(self, group: Group, n_rows: int, outer: int, halt: Callable[[], bool]) -> bool:
+        """Say whether so many rows need no visit any more, by `group`, visited longest ago.
+
+        In the first outer iteration, after the new blocks, that is what no visit has touched.
+        """
+        stale, fresh = self._stale, 0.0
+        if outer == 1:
+            if not self.primed or self._is_new(group, outer):
+                return False
+            stale, fresh = 1.0, self._stale * sum(self._fresh.values())
+            n_rows = sum(self._rows) - sum(self._rows[b] for b in self._new)
+            if not self._settled:
+                self._settle(outer, halt)
+        limit = PROMISING * self._goal()
+        self._foreseen = stale * self._told_by(group, n_rows) + fresh
+        if self._foreseen > limit:
+            return False
+        self._settle(outer, halt)
+        self._foreseen = stale * self._told_by(group, n_rows) + fresh
+        return self._foreseen + self._settled <= limit
+
+    def _told_by(self, group: Group, n_rows: int) -> float:
+        """Estimate what so many rows but the active ones add to P - D, by those of a group."""
+        return self._others(group) * n_rows / max(group.n_rows, 1)
+
+    def _settle(self, outer: int, halt: Callable[[], bool]) -> None:
+        """Sweep the active rows until they are as good as is asked for."""
+        for sweep in range(SETTLING_SWEEPS):
+            if sweep % SETTLING_STEP == 0:
+                self._settled, rows = self._restless()
+            if self._settled <= SETTLED * self._goal():
+                break
+            if halt():
+                raise Abandoned
+            self._sweep(rows, outer, SWEEPS + sweep)
+
+    def _goal(self) -> float:
+        """Return what P - D may be, by the gap asked for."""
+        return (self._options.gap or 0.0) * self._dual()
+
+    def _restless(self) -> tuple[float, Rows | None]:
+        """Return what the active rows add to P - D, and those that do not rest at a bound."""
+        rows = self._kept.rows()
+        if rows is None:
+            return 0.0, None
+        seen = self._standing(rows, self.alpha.all[rows.positions])
+        return float(seen.added.sum()), rows.some(seen.restless)
+
+    def estimate(self) -> Estimate:
+        """Return what the outer iteration saw."""
+        seen = super().estimate()
+        if self._foreseen is None:
+            return seen
+        least = 0.0 if self.settling else LEAST * (seen.primal - seen.dual)
+        primal = seen.dual + max(self._settled + self._foreseen, least)
+        return replace(seen, primal=primal, foretold=True)
+
+    def certify(self, stream: Iterable[Loaded]) -> Certificate:
+        """Pass over the data once; say how good the better of `w` and `average` is.
+
+        Rows near the margin take the place of the active ones in memory: what a warm start will
+        begin with. A run that goes on goes on with them; one that is resumed from its end, where
+        an unbroken one makes no certificate, with those that were active.
+        """
+        return super().certify(self._watched(stream) if self._leaving else stream)
+
+    def _watched(self, stream: Iterable[Loaded]) -> Iterator[Loaded]:
+        for loaded in stream:
+            group = loaded.group
+            seen = self._standing_of(group)
+            chosen = np.flatnonzero(seen.near)
+            self._kept.replace(group, chosen, seen.worth[chosen])
+            yield loaded
+
+    def let_go(self) -> None:
+        """Go on after a certificate."""
+        if self._leaving:
+            rows, self._active.all[:] = self._kept.rows(), 0
+            if rows is not None:
+                self._active.all[rows.positions] = 1
