@@ -64,14 +64,15 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
             os.unlink(temporary)
 
 
-def write_durably(path: Path, pieces: Iterable[bytes | memoryview]) -> None:
-    """Write a file that nothing refers to yet, in place of what has its name, and sync it."""
+def write_whole(path: Path, pieces: Iterable[bytes | memoryview], sync: bool = True) -> None:
+    """Write a file that nothing refers to yet, in place of what has its name, durably if `sync`."""
     with storage_errors(path, "write"), open(path, "wb", buffering=0) as stream:
         for piece in pieces:
             done = 0
             while done < len(piece):
                 done += stream.write(piece[done:])
-        os.fsync(stream.fileno())
+        if sync:
+            os.fsync(stream.fileno())
 
 
 def replace_directory(source: Path, target: Path) -> None:

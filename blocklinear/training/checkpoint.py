@@ -22,7 +22,7 @@ from blocklinear.store.files import (
     atomic_write,
     remove_files,
     remove_temporaries,
-    write_durably,
+    write_whole,
 )
 
 FORMAT = 3
@@ -97,31 +97,35 @@ class Checkpoint:
         arrays : mapping of str to array
             In C order; each may be a map of a file.
         parts : mapping of str to sequence of array
-            Others, each to be joined.
+            Others, each to be joined, that can be done without: a crash of the machine may damage
+            them, which `mapped` finds out.
 
         Raises
         ------
         StorageError
             If it cannot be written; the one before is intact then.
         """
-        self._commit(facts, {name: [array] for name, array in arrays.items()} | dict(parts or {}))
+        self._commit(facts, {name: [array] for name, array in arrays.items()}, parts or {})
 
-    def _commit(self, facts: dict[str, Any], arrays: Parts) -> None:
-        """Replace the checkpoint; each array may come in parts."""
+    def _commit(self, facts: dict[str, Any], arrays: Parts, loose: Parts) -> None:
+        """Replace the checkpoint; each array may come in parts, and `loose` ones are not synced."""
         generation = 1 - self._generation
-        files = {name: self._write(name, generation, parts) for name, parts in arrays.items()}
+        files = {
+            name: self._write(name, generation, parts, sync=name in arrays)
+            for name, parts in (*arrays.items(), *loose.items())
+        }
         body = {"format": FORMAT, "generation": generation, "files": files, "facts": facts}
         with atomic_write(self._folder / NAME) as stream:
             stream.write(json.dumps({"checksum": _checksum(body), "checkpoint": body}).encode())
         self._generation, self._files, self.facts = generation, files, facts
 
-    def _write(self, name: str, generation: int, parts: Sequence[Array]) -> Any:
+    def _write(self, name: str, generation: int, parts: Sequence[Array], sync: bool) -> Any:
         """Write an array, and return what the checkpoint is to say of it."""
         if sum(part.size for part in parts) <= _SHORT:
             return [float(x).hex() for part in parts for x in part.flat]
         raw = map(_bytes_of, parts)
         pieces = [part[at : at + _PIECE] for part in raw for at in range(0, len(part), _PIECE)]
-        write_durably(self._path(name, generation), pieces)
+        write_whole(self._path(name, generation), pieces, sync)
         crc = 0
         for piece in pieces:
             crc = zlib.crc32(piece, crc)
@@ -200,7 +204,7 @@ class Checkpoint:
                 raise self._damaged(f"its {name} does not have a line for each of {n_rows} rows")
             lines[name] = [array.reshape(n_rows, -1)[part] for part in kept]
         left = [[name, rows] for name, rows in facts["blocks"] if name in blocks]
-        self._commit(facts | {"blocks": left, "warm_only": True}, lines)
+        self._commit(facts | {"blocks": left, "warm_only": True}, lines, {})
 
     def mapped(self, name: str, dtype: np.dtype[Any]) -> Array:
         """Return an array of the checkpoint, flat, mapped from its file if it has one.

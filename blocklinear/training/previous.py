@@ -144,11 +144,12 @@ class Previous:
         if "near" not in self._checkpoint.names:
             return None
         columns, dtype = self._state["near"]
-        numbers = self._mapped("near").reshape(columns, -1)
-        indices = self._checkpoint.mapped("near-indices", np.dtype(np.uint32))
-        return Rows.made_of(
-            numbers, indices, self._checkpoint.mapped("near-values", np.dtype(dtype))
-        )
+        types = {"near": np.float64, "near-indices": np.uint32, "near-values": dtype}
+        try:
+            found = [self._checkpoint.mapped(name, np.dtype(types[name])) for name in types]
+        except DamagedError:  # it was not synced
+            return None
+        return Rows.made_of(found[0].reshape(columns, -1), *found[1:])
 
     @property
     def terms(self) -> Floats:

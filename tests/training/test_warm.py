@@ -372,15 +372,19 @@ def test_nothing_of_removed_rows_is_left_after_gc(grown):
     assert found.started.how == "recomputed"
 
 
-def test_damaged_rows_near_the_margin_are_not_used(grown):
-    path = next((grown.folder / "runs" / "default").glob("near-values.*"))
+@pytest.mark.parametrize("damage", ["flip", "cut", "gone"])
+@pytest.mark.parametrize("name", ["near", "near-indices", "near-values"])
+def test_damaged_rows_near_the_margin_are_done_without(grown, name, damage):
+    (path,) = (grown.folder / "runs" / "default").glob(f"{name}.*")
     raw = bytearray(path.read_bytes())
     raw[len(raw) // 2] ^= 1
-    path.write_bytes(raw)
+    path.unlink()
+    if damage != "gone":
+        path.write_bytes(raw if damage == "flip" else raw[:-100])
     found = trained(grown, how(3, gap=5e-3, group=1, warm_start=True))
-    assert found.warnings == [
-        "run 'default' has a damaged checkpoint: training starts from the beginning"
-    ]
+    assert not found.warnings
+    assert not Checkpoint(grown.folder / "runs" / "default").facts["method"]["primed"]
+    assert found.started.how == "kept"
     assert found.model.metadata["certificate"]["gap"] <= 5e-3
 
 
