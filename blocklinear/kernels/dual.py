@@ -326,7 +326,8 @@ def add_dual_terms(target, cost, kind, epsilon, alpha, terms):
 
 @njit(cache=True, nogil=True)
 def certify_rows(
-    indptr, indices, values, target, cost, kind, epsilon, bias, alpha, w, average, recomputed, loss
+    indptr, indices, values, target, cost, kind, epsilon, bias, alpha, w, average, recomputed, loss,
+    decisions,
 ):  # fmt: skip
     """Add what the rows contribute to a certificate.
 
@@ -338,6 +339,7 @@ def certify_rows(
     w, average : float64[n_features + 1]      two candidates for the primal
     recomputed : float64[n_features + 1]      added to: sum_i s_i alpha_i x_i
     loss : float64[2]         added to: sum C_i loss_i under `w` and under `average`
+    decisions : float64[n_rows]         written: w'x_i, where C_i is not 0
     """
     last = w.shape[0] - 1
     for i in range(target.shape[0]):
@@ -346,6 +348,7 @@ def certify_rows(
             continue
         start, stop = indptr[i], indptr[i + 1]
         f = _dot(indices, values, start, stop, w) + bias * w[last]
+        decisions[i] = f
         loss[0] += C * _loss(kind, epsilon, t, f)
         f = _dot(indices, values, start, stop, average) + bias * average[last]
         loss[1] += C * _loss(kind, epsilon, t, f)

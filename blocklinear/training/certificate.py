@@ -1,6 +1,6 @@
 """The proof of how far a model can be from the optimum."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -8,10 +8,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blocklinear.kernels import dual as kernels
+from blocklinear.store.groups import Group
 from blocklinear.store.prefetch import Loaded
 from blocklinear.training.problems import Problem
 from blocklinear.training.rows import RowArray
 
+Floats = NDArray[np.float64]
+Watch = Callable[[Group, Floats, Floats], None]
 ROUNDING = 1e-13
 """Relative rounding error granted to P and D when they are computed (P is a sum of non-negative
 terms, and those of D are at most of its size; the error of such a sum is far below this for any
@@ -61,6 +64,10 @@ def joined(certificates: list[Certificate]) -> Certificate:
     )
 
 
+def ignore(group: Group, alpha: Floats, decisions: Floats) -> None:
+    """Do nothing with the rows of a group."""
+
+
 def certify(
     visits: Iterable[Loaded],
     problem: Problem,
@@ -68,6 +75,7 @@ def certify(
     bias: float,
     w: NDArray[np.float64],
     average: NDArray[np.float64],
+    watch: Watch = ignore,
 ) -> tuple[Certificate, NDArray[np.float64]]:
     """Pass over all groups once; return the certificate of the better of `w` and `average`.
 
@@ -82,6 +90,8 @@ def certify(
         Value of the bias feature, 0 for none.
     w, average : float64[n_features + 1]
         Candidates; P(any w) - D(alpha) bounds P(w) - P*.
+    watch : callable
+        Shown each group, its alpha and its decisions w'x_i.
 
     Returns
     -------
@@ -94,11 +104,12 @@ def certify(
     for loaded in visits:
         group = loaded.group
         target, cost = problem.targets(group.labels), problem.costs(group)
-        lines = alpha.read(group.blocks)
+        lines, decisions = alpha.read(group.blocks), np.zeros(group.n_rows)
         kernels.certify_rows(
             group.indptr, group.indices, group.values, target, cost, problem.kind,
-            problem.epsilon, bias, lines, w, average, recomputed, loss,
+            problem.epsilon, bias, lines, w, average, recomputed, loss, decisions,
         )  # fmt: skip
+        watch(group, lines, decisions)
         terms += problem.dual_terms(target, cost, lines)
     norm = kernels.squared_norm(recomputed)
     dual = float(terms[kernels.DUAL] - 0.5 * norm)

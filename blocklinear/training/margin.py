@@ -4,7 +4,7 @@ Rows beyond the margin rest (see `training.settling`). So the gap at the end of 
 is what active rows add to it, which are in memory, and what others do, which a group of them tells.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,12 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blocklinear.kernels.dual import HINGE, SQUARED_HINGE
+from blocklinear.kernels.sums import row_values
 from blocklinear.options import TrainOptions
 from blocklinear.store.groups import Group
 from blocklinear.store.manifest import Manifest
-from blocklinear.store.prefetch import Loaded
 from blocklinear.training.active import Rows, whole_group
-from blocklinear.training.certificate import Certificate
 from blocklinear.training.descent import SWEEPS, Abandoned, Descent, share
 from blocklinear.training.problems import Problem
 from blocklinear.training.settling import NEAR, Standing, standing
@@ -196,7 +195,9 @@ class MarginDescent(Descent):
             self._settle(outer, halt)
 
     def _standing(self, rows: Rows, alpha: Floats) -> Standing:
-        return standing(rows, self.problem, alpha, self.w, self.bias)
+        decisions = np.empty(len(alpha))
+        row_values(rows.starts, rows.stops, rows.indices, rows.values, self.bias, self.w, decisions)
+        return standing(rows, self.problem, alpha, decisions)
 
     def _standing_of(self, group: Group) -> Standing:
         return self._standing(whole_group(group), self.alpha.read(group.blocks))
@@ -278,22 +279,17 @@ class MarginDescent(Descent):
         primal = seen.dual + max(self._settled + self._foreseen, least)
         return replace(seen, primal=primal, foretold=True)
 
-    def certify(self, stream: Iterable[Loaded]) -> Certificate:
-        """Pass over the data once; say how good the better of `w` and `average` is.
+    def _watch(self, group: Group, alpha: Floats, decisions: Floats) -> None:
+        """Make rows near the margin take the place of the active ones in memory.
 
-        Rows near the margin take the place of the active ones in memory: what a warm start will
-        begin with. A run that goes on goes on with them; one that is resumed from its end, where
-        an unbroken one makes no certificate, with those that were active.
+        With them a warm start will begin. A run that goes on goes on with them, too; one that is
+        resumed from its end, where an unbroken one makes no certificate, with those that were
+        active.
         """
-        return super().certify(self._watched(stream) if self._leaving else stream)
-
-    def _watched(self, stream: Iterable[Loaded]) -> Iterator[Loaded]:
-        for loaded in stream:
-            group = loaded.group
-            seen = self._standing_of(group)
+        if self._leaving:
+            seen = standing(group, self.problem, alpha, decisions)
             chosen = np.flatnonzero(seen.near)
             self._kept.replace(group, chosen, seen.worth[chosen])
-            yield loaded
 
     def let_go(self) -> None:
         """Go on after a certificate."""

@@ -14,9 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blocklinear.kernels import dual as kernels
-from blocklinear.kernels.sums import row_values
-from blocklinear.training.active import Rows
-from blocklinear.training.problems import Problem
+from blocklinear.training.problems import LabelledRows, Problem
 
 NEAR = 0.5
 """Rows whose margin is as close to 1 may move when others do."""
@@ -54,12 +52,10 @@ class Standing:
         return np.where(self.restless, 1.0 + self.added, -self.distance)
 
 
-def standing(rows: Rows, problem: Problem, alpha: Floats, w: Floats, bias: float) -> Standing:
-    """Say where rows stand, with alpha and w as they are."""
-    values = np.empty(len(alpha))
-    row_values(rows.starts, rows.stops, rows.indices, rows.values, bias, w, values)
+def standing(rows: LabelledRows, problem: Problem, alpha: Floats, decisions: Floats) -> Standing:
+    """Say where rows stand, by alpha and w'x_i, float64[n] each."""
     target, cost = problem.targets(rows.labels), problem.costs(rows)
-    margin = target * values
+    margin = target * decisions
     loss = np.maximum(0.0, 1.0 - margin)
     gain = alpha
     if problem.kind == kernels.SQUARED_HINGE:

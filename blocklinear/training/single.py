@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blocklinear.options import TrainOptions
+from blocklinear.store.groups import Group
 from blocklinear.store.manifest import Manifest
 from blocklinear.store.prefetch import Loaded
 from blocklinear.training.certificate import Certificate, certify
@@ -51,8 +52,13 @@ class SingleModel:
 
     def certify(self, stream: Iterable[Loaded]) -> Certificate:
         """Pass over the data once; say how good the better of `w` and `average` is."""
-        certificate, _ = certify(stream, self.problem, self.alpha, self.bias, self.w, self.average)
+        certificate, _ = certify(
+            stream, self.problem, self.alpha, self.bias, self.w, self.average, self._watch
+        )
         return certificate
+
+    def _watch(self, group: Group, alpha: Floats, decisions: Floats) -> None:
+        """See the rows of a group while they are certified."""
 
     def let_go(self) -> None:
         """Do nothing: there is one model, and the run ends when it is good enough."""

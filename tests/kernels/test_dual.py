@@ -133,7 +133,10 @@ def test_huge_and_tiny_margins(kind, cost, size):
             assert ((low <= alpha) & (alpha <= high)).all()
         terms, loss, recomputed = np.zeros(2), np.zeros(2), np.zeros(4)
         dual.add_dual_terms(p.target, p.cost, *p.loss, alpha, terms)
-        dual.certify_rows(*p.csr, p.target, p.cost, *p.loss, p.bias, alpha, w, -w, recomputed, loss)
+        decisions = np.zeros(len(p))
+        dual.certify_rows(
+            *p.csr, p.target, p.cost, *p.loss, p.bias, alpha, w, -w, recomputed, loss, decisions
+        )
     assert np.isfinite([*terms, *loss, *recomputed]).all()
 
 
@@ -210,7 +213,10 @@ def test_rows_without_cost_are_left_out(kind):
         touch = run(q, order, alpha, w, dual.SHRINK, preference)
         terms, recomputed, loss = np.zeros(2), np.zeros(5), np.zeros(2)
         dual.add_dual_terms(q.target, q.cost, *q.loss, alpha, terms)
-        dual.certify_rows(*q.csr, q.target, q.cost, *q.loss, q.bias, alpha, w, -w, recomputed, loss)
+        decisions = np.zeros(len(q))
+        dual.certify_rows(
+            *q.csr, q.target, q.cost, *q.loss, q.bias, alpha, w, -w, recomputed, loss, decisions
+        )
         found.append((w, touch, terms, recomputed, loss, alpha, preference))
     (*with_all, alpha, preference), (*without, kept_alpha, kept_preference) = found
     for got, expected in zip(with_all, without, strict=True):
@@ -260,10 +266,13 @@ def test_the_dual_terms_make_the_dual_value(p):
 def test_certify_rows_equals_the_reference_and_no_gap_is_negative(p, seed):
     average = np.random.default_rng(seed).normal(size=len(p.w))
     recomputed, loss = np.ones_like(average), np.array([1.0, 2.0])  # added to
+    decisions = np.zeros(len(p))
     start = p.alpha.copy()
     dual.certify_rows(
-        *p.csr, p.target, p.cost, *p.loss, p.bias, start, p.w, average, recomputed, loss
-    )
+        *p.csr, p.target, p.cost, *p.loss, p.bias, start, p.w, average, recomputed, loss,
+        decisions,
+    )  # fmt: skip
+    close(decisions[p.cost > 0.0], (p.X @ p.w)[p.cost > 0.0])
     expected_w, expected_loss = reference.certificate(
         p.X, p.target, p.cost, p.alpha, p.w, average, *p.loss
     )

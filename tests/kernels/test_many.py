@@ -308,8 +308,9 @@ def test_dual_terms_and_certificates_are_those_of_each_model(p):
         dual.add_dual_terms(t, C, p.kind, p.epsilon, alpha, one_terms)
         candidates = s.W[:, j].copy(), average[:, j].copy()
         dual.certify_rows(
-            *p.csr, t, C, p.kind, p.epsilon, p.bias, alpha, *candidates, one_w, one_loss
-        )
+            *p.csr, t, C, p.kind, p.epsilon, p.bias, alpha, *candidates, one_w, one_loss,
+            np.zeros(len(t)),
+        )  # fmt: skip
         assert terms[j].tobytes() == one_terms.tobytes()
         close(loss[j], one_loss, 1e-12, one_loss.max())
         close(recomputed[:, j], one_w, 1e-12, 1 + abs(alpha).max())

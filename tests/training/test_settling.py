@@ -31,12 +31,12 @@ def test_the_parts_of_the_gap_and_which_rows_rest(tmp_path, solver, weighted):
     curvature = 0.5 / C if solver == 1 else np.zeros(40)
     gain = alpha - 0.5 * curvature * alpha**2
     gap = (0.5 * w @ w + C @ loss) - (gain.sum() - 0.5 * w @ w)
-    seen = standing(rows, problem, alpha, np.append(w, 0.0), 0.0)
+    seen = standing(rows, problem, alpha, X @ w)
     assert seen.added.sum() == pytest.approx(gap, rel=1e-12)
     gradient = margin - 1.0 + curvature * alpha
     rests = (alpha == 0.0) & (gradient >= 0.0)
     if solver == 3:
         rests |= (alpha == C) & (gradient <= 0.0)
     assert (seen.restless == ~rests).all()
-    some = standing(rows.some(seen.restless), problem, alpha[seen.restless], np.append(w, 0.0), 0.0)
+    some = standing(rows.some(seen.restless), problem, alpha[seen.restless], (X @ w)[seen.restless])
     assert some.added.sum() == pytest.approx(gap, rel=1e-12)  # those at rest add nothing
