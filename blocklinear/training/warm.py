@@ -62,7 +62,7 @@ def start_warm(run: Run, previous: Previous, store: BlockStore, loader: GroupLoa
     stretches = list(previous.stretches(store.manifest))
     if isinstance(run.method, Pegasos):
         how = _continue_pegasos(run.method, previous, run)
-        blocks_read = bytes_read = 0
+        blocks_read = bytes_read = near_rows = near_bytes = 0
     else:
         assert isinstance(run.method, Dual)
         start = _Start(run, run.method, previous, stretches, store)
@@ -75,6 +75,7 @@ def start_warm(run: Run, previous: Previous, store: BlockStore, loader: GroupLoa
             if how != "recomputed":
                 start.take_near(run.method)
         blocks_read, bytes_read = start.blocks_read, start.bytes_read
+        near_rows, near_bytes = start.near_rows, start.near_bytes
     if how:
         kept = sum(s.new.stop - s.first for s in stretches if s.block is not None)
         run.listener(
@@ -85,6 +86,8 @@ def start_warm(run: Run, previous: Previous, store: BlockStore, loader: GroupLoa
                 how=how,
                 blocks_read=blocks_read,
                 bytes_read=bytes_read,
+                near_rows=near_rows,
+                near_bytes=near_bytes,
             )
         )
 
@@ -160,6 +163,7 @@ class _Start:
     ----------
     resident : bool           whether a visit holds all blocks: they are read anyway then
     blocks_read, bytes_read : int       on the way
+    near_rows, near_bytes : int         taken over, see `take_near`
     """
 
     def __init__(
@@ -178,7 +182,7 @@ class _Start:
         ends = np.cumsum([0, *(block.rows for block in self._blocks)]).tolist()
         self._rows = [slice(*pair) for pair in pairwise(ends)]
         self.resident = len(run.visits(1)) == 1
-        self.blocks_read = self.bytes_read = 0
+        self.blocks_read = self.bytes_read = self.near_rows = self.near_bytes = 0
         for part in self._parts:
             self._take_alpha(part)
         self._used = {
@@ -308,6 +312,7 @@ class _Start:
                 blocks[of_stretch] = stretch.block
                 lines[of_stretch] = rows.positions[of_stretch] - stretch.old.start + stretch.first
         left = np.flatnonzero(blocks >= 0)
+        self.near_rows, self.near_bytes = len(left), rows.indices.nbytes + rows.values.nbytes
         terms = self._previous.terms - self._lost
         method.prime(terms, rows.some(left), blocks[left], lines[left])
 

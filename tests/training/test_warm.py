@@ -218,6 +218,8 @@ def test_the_message():
             "w recomputed from the blocks in memory",
         )
     ]
+    near = WarmStarted(**facts, how="kept", blocks_read=0, near_rows=9, near_bytes=99)
+    assert near.message == said[0] + "; 9 rows near the margin taken over"
 
 
 @pytest.mark.parametrize("solver", [1, 3])
@@ -273,8 +275,9 @@ def loaded_blocks(monkeypatch):
 
 def test_rows_near_the_margin_spare_reading_all_blocks_for_them(grown, monkeypatch):
     loads = loaded_blocks(monkeypatch)
-    model = train(grown, how(3, gap=5e-3, group=1, warm_start=True))
-    assert model.metadata["outer_iterations"] == 1
+    found = trained(grown, how(3, gap=5e-3, group=1, warm_start=True))
+    assert found.model.metadata["outer_iterations"] == 1
+    assert found.started.near_bytes > 8 * found.started.near_rows > 800
     facts = Checkpoint(grown.folder / "runs" / "default").facts
     assert facts["method"]["primed"]
     # new blocks come first, twice; then the certificate takes all
