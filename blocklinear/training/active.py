@@ -83,8 +83,8 @@ class ActiveRows:
     """
 
     def __init__(self, manifest: Manifest, capacity: int) -> None:
-        sizes = np.array([block.nnz for block in manifest.blocks], np.float64)
-        shares = np.cumsum(sizes) / max(sizes.sum(), 1.0)
+        self._sizes = np.array([block.nnz for block in manifest.blocks], np.float64)
+        shares = np.cumsum(self._sizes) / max(self._sizes.sum(), 1.0)
         self._bounds = np.concatenate(([0], np.floor(shares * capacity))).astype(np.int64)
         rows = [block.rows for block in manifest.blocks]
         self._starts = np.concatenate(([0], np.cumsum(rows))).astype(np.int64)
@@ -93,7 +93,7 @@ class ActiveRows:
         self._kept = [np.zeros((5 + manifest.weighted, 0))] * len(manifest.blocks)
 
     def replace(
-        self, group: Group, chosen: NDArray[np.int64], worth: NDArray[np.float64]
+        self, group: Group, chosen: NDArray[np.int64], worth: Floats, most: float = 1.0
     ) -> NDArray[np.int64]:
         """Make the rows `chosen` of a group the active ones of its blocks; return those kept.
 
@@ -102,17 +102,23 @@ class ActiveRows:
         group : Group
         chosen : int64[k]     rows of the group, ascending
         worth : float64[k]    which to prefer where there is no room for all
+        most : float          of the entries of a block, what may be kept
         """
         cuts = np.searchsorted(chosen, group.starts)
         rows, kept = whole_group(group).some(chosen), []
         for place, block in enumerate(group.blocks):
             part = np.arange(cuts[place], cuts[place + 1])
             lines = chosen[part] - group.starts[place]
-            kept.append(chosen[part[self.put(block, lines, rows.some(part), worth[part])]])
+            kept.append(chosen[part[self.put(block, lines, rows.some(part), worth[part], most)]])
         return np.concatenate(kept)
 
     def put(
-        self, block: int, lines: NDArray[np.int64], rows: Rows, worth: NDArray[np.float64]
+        self,
+        block: int,
+        lines: NDArray[np.int64],
+        rows: Rows,
+        worth: Floats,
+        most: float = 1.0,
     ) -> NDArray[np.int64]:
         """Make rows the active ones of a block; return which were kept, ascending.
 
@@ -121,9 +127,10 @@ class ActiveRows:
         block : int           its position in the manifest
         lines : int64[k]      where the rows are in it, ascending
         rows : Rows           their entries; their positions do not matter
-        worth : float64[k]    which to prefer where there is no room for all
+        worth, most :         as for `replace`
         """
         begin, room = int(self._bounds[block]), self._bounds[block + 1] - self._bounds[block]
+        room = min(room, most * self._sizes[block])
         lengths, kept = rows.stops - rows.starts, np.arange(len(lines))
         if lengths.sum() > room:
             best = np.argsort(-worth, kind="stable")

@@ -28,6 +28,8 @@ NEW_EPOCHS = 4
 """Epochs over new blocks at the beginning of a warm start."""
 PRIMED_SWEEPS = 2
 """Sweeps of active rows after each of these visits, where those of old blocks are there already."""
+LEFT = 0.25
+"""Of all entries, what rows near the margin that are left to a warm start may have."""
 SETTLING_SWEEPS = 64
 """How often at most active rows are swept to settle them, at the end of an outer iteration."""
 SETTLING_STEP = 8
@@ -289,7 +291,7 @@ class MarginDescent(Descent):
         if self._leaving:
             seen = standing(group, self.problem, alpha, decisions)
             chosen = np.flatnonzero(seen.near)
-            self._kept.replace(group, chosen, seen.worth[chosen])
+            self._kept.replace(group, chosen, seen.worth[chosen], LEFT)
 
     def let_go(self) -> None:
         """Go on after a certificate."""
