@@ -227,8 +227,11 @@ class MarginDescent(Descent):
     def enough(self, group: Group, n_rows: int, outer: int, halt: Callable[[], bool]) -> bool:
         """Say whether so many rows need no visit any more, by `group`, visited longest ago.
 
-        In the first outer iteration, after the new blocks, that is what no visit has touched.
+        In the first outer iteration, after the new blocks, that is what no visit has touched. A
+        group of few rows tells nothing.
         """
+        if 2.0 * group.n_rows < np.mean(self._rows) * len(group.blocks):
+            return False
         stale, fresh = self._stale, 0.0
         if outer == 1:
             if not self.primed or self._is_new(group, outer):
