@@ -61,14 +61,14 @@ def _address(typing, array):
 
 @intrinsic
 def _fetch(typing, address):
-    """Ask for the cache line at an address, without waiting for it."""
+    """Ask for the cache line at an address, without waiting for it, into the second level."""
 
     def generate(context, builder, signature, args):
         place, number = ir.IntType(8).as_pointer(), ir.IntType(32)
         kind = ir.FunctionType(ir.VoidType(), [place, number, number, number])
         ask = builder.module.declare_intrinsic("llvm.prefetch", [place], kind)
-        to_read, keep, data = number(0), number(3), number(1)
-        builder.call(ask, [builder.inttoptr(args[0], place), to_read, keep, data])
+        to_read, second_level, data = number(0), number(2), number(1)
+        builder.call(ask, [builder.inttoptr(args[0], place), to_read, second_level, data])
         return context.get_dummy_value()
 
     return types.void(types.int64), generate

@@ -6,8 +6,9 @@ the rows of the fold held_out[j] (cross-validation: Yu, section 6.2), at its own
     t_ij = 1 if code_i = positive_j, otherwise -1; for regression the value of the row
     C_ij = weight_i cost[j, t_ij > 0], or 0 if fold_i = held_out_j
 
-The problems are those of `dual`, and so are the rules: the functions from `_loss` to `_update` are
-the same text, as Numba's cache wants helpers beside their kernel. Pairs with C_ij = 0 are left out.
+The problems are those of `dual`, and so are the rules: the functions from `_address` to `_update`
+are the same text, as Numba's cache wants helpers beside their kernel. Pairs with C_ij = 0 are left
+out.
 
 All weights of a feature lie side by side, so that one pass over a row serves all models. Sums are
 taken in the same order for every model, wherever it stands and whichever others there are: the
@@ -15,7 +16,9 @@ result does not depend on how models are dealt to threads.
 """
 
 import numpy as np
-from numba import njit
+from llvmlite import ir
+from numba import config, njit, types
+from numba.extending import intrinsic
 
 HINGE, SQUARED_HINGE, LOGISTIC, L1_SVR, L2_SVR = 0, 1, 2, 3, 4
 
@@ -28,10 +31,60 @@ N_TERMS = 2
 N_SCRATCH = 4
 
 _LANES = 4  # numbers of a vector register
+_LINE = 8  # and of a cache line
 
 _NEWTON_STEPS = 100
 _NEWTON_TOLERANCE = 1e-8
 _ROUNDING = 2.0**-52
+
+_CACHE_LINE = 64
+_FAR = 3  # rows in random order: so many ahead their entries are asked for, and their weights last
+_CACHED = 1 << 20  # bytes of weights for which nobody has to wait
+
+
+@intrinsic
+def _address(typing, array):
+    """Return the address of the first element of an array."""
+
+    def generate(context, builder, signature, args):
+        data = context.make_array(signature.args[0])(context, builder, args[0]).data
+        return builder.ptrtoint(data, ir.IntType(64))
+
+    return types.int64(array), generate
+
+
+@intrinsic
+def _fetch(typing, address):
+    """Ask for the cache line at an address, without waiting for it, into the second level."""
+
+    def generate(context, builder, signature, args):
+        place, number = ir.IntType(8).as_pointer(), ir.IntType(32)
+        kind = ir.FunctionType(ir.VoidType(), [place, number, number, number])
+        ask = builder.module.declare_intrinsic("llvm.prefetch", [place], kind)
+        to_read, second_level, data = number(0), number(2), number(1)
+        builder.call(ask, [builder.inttoptr(args[0], place), to_read, second_level, data])
+        return context.get_dummy_value()
+
+    return types.void(types.int64), generate
+
+
+@njit(cache=True, nogil=True)
+def _fetch_all(address, size, start, stop):
+    """Ask for elements start..stop-1, of `size` bytes, of the array at an address."""
+    for at in range(address + size * start, address + size * stop, _CACHE_LINE):
+        _fetch(at)
+
+
+if config.DISABLE_JIT:  # type: ignore[attr-defined]
+
+    def _address_of_nothing(array):
+        return 0
+
+    def _fetch_nothing(address, size, start, stop):
+        pass
+
+    _address, _fetch_all = _address_of_nothing, _fetch_nothing  # type: ignore[assignment]
+
 
 # Inlined, and without a check for zero at each division, an epoch takes a tenth less time.
 _inline = njit(cache=True, nogil=True, error_model="numpy", forceinline=True)
@@ -237,6 +290,15 @@ def _scatter(indices, values, start, stop, bias, step, moved, n_moved, left, rig
 
 
 @_inline
+def _fetch_weights(indices, start, stop, span, of_W, W):
+    """Ask for the weights of a row and its span, see `dcd_many`."""
+    first, last = np.int64(span & 255), np.int64(span >> 8)
+    for p in range(start, stop):
+        place = np.int64(indices[p]) * W.shape[1]
+        _fetch_all(of_W, W.itemsize, place + (first & -_LINE), place + last)
+
+
+@_inline
 def _visit(kind, epsilon, Q, first, last, t, C, f, alpha, step, moved, touch):
     """Update alpha_ij of a row for models first to last - 1; write s_ij times its change to `step`.
 
@@ -308,7 +370,15 @@ def dcd_many(
     worth : float64[n_rows]   of visited rows: gain of the dual, summed over models
     """
     t, C, f, step = scratch[0], scratch[1], scratch[2], scratch[3]
+    of_indices, of_values, of_W = _address(indices), _address(values), _address(W)
     for k in range(order.shape[0]):
+        if k + _FAR < order.shape[0]:
+            start, stop = starts[order[k + _FAR]], stops[order[k + _FAR]]
+            _fetch_all(of_indices, indices.itemsize, start, stop)
+            _fetch_all(of_values, values.itemsize, start, stop)
+        if k + 1 < order.shape[0] and W.nbytes > _CACHED:
+            i = order[k + 1]
+            _fetch_weights(indices, starts[i], stops[i], span[i], of_W, W)
         i = order[k]
         first, last = int(span[i]) & 255, int(span[i]) >> 8
         span[i], worth[i] = 0, 0.0
@@ -388,7 +458,12 @@ def certify_many(
     M = positive.shape[0]
     t, C, f, step = scratch[0][:M], scratch[1][:M], scratch[2], scratch[3]
     step[M:] = 0.0
+    of_W, of_recomputed, whole = _address(W), _address(recomputed), W.shape[1] << 8
     for i in range(alpha.shape[0]):
+        if i + 1 < alpha.shape[0] and W.nbytes > _CACHED:
+            start, stop = indptr[i + 1], indptr[i + 2]
+            _fetch_weights(indices, start, stop, whole, of_W, W)
+            _fetch_weights(indices, start, stop, whole, of_recomputed, recomputed)
         if not _roles(
             kind, target[i], code[i], fold[i], weight[i], positive, held_out, cost, 0, M, t, C
         ):
