@@ -15,15 +15,8 @@ from blocklinear.training.dealing import padded
 from blocklinear.training.descent import Floats
 from blocklinear.training.models import Models
 from blocklinear.training.problems import LabelledRows
-from blocklinear.training.swept import (
-    Proof,
-    Sight,
-    Spans,
-    Swept,
-    Touch,
-    aligned_zeros,
-    column_norms,
-)
+from blocklinear.training.sight import Sight, Spans, Touch
+from blocklinear.training.swept import Proof, Swept, aligned_zeros, column_norms
 
 _PIECE = 1 << 20
 _Roles = tuple[Floats, NDArray[np.int32], NDArray[np.int32], Floats]

@@ -16,7 +16,8 @@ from blocklinear.training.certificate import Certificate, relative_gap
 from blocklinear.training.descent import Abandoned, Floats
 from blocklinear.training.models import Models
 from blocklinear.training.problems import LabelledRows, weighted
-from blocklinear.training.swept import SWEEPS, Proof, Sight, Spans, Swept, Touch
+from blocklinear.training.sight import Sight, Spans, Touch, Visit
+from blocklinear.training.swept import SWEEPS, Proof, Swept
 from blocklinear.training.tally import Estimate
 from blocklinear.training.together import Together
 
@@ -134,29 +135,19 @@ class CrammerSinger(Swept):
             self.certify_group(group, proof)
             self._primal[0] = min(self._primals(proof))
 
-    def _epochs(
-        self,
-        sight: Sight,
-        blocks: tuple[int, ...],
-        alpha: Floats,
-        spans: Spans,
-        worth: Floats,
-        outer: int,
-        resident: bool,
-        halt: Callable[[], bool],
-    ) -> None:
+    def _epochs(self, visit: Visit) -> None:
         """Where the group is the only one, go on in the direction in which the epochs went."""
-        if not (resident and self._sweeping and outer > 1):
-            super()._epochs(sight, blocks, alpha, spans, worth, outer, resident, halt)
+        if not (visit.resident and self._sweeping and visit.outer > 1):
+            super()._epochs(visit)
             return
-        alpha_before, W_before = alpha.copy(), self.W.copy()
-        super()._epochs(sight, blocks, alpha, spans, worth, outer, resident, halt)
-        self._leap(sight, alpha, alpha_before, W_before)
+        alpha_before, W_before = visit.alpha.copy(), self.W.copy()
+        super()._epochs(visit)
+        self._leap(visit.sight, visit.alpha, alpha_before, W_before)
         del alpha_before, W_before
         for sweep in range(SWEEPS, SWEEPS + SMOOTHING):
-            if halt():
+            if visit.halt():
                 raise Abandoned
-            self._sweep_group(sight, alpha, spans, (outer, 0, sweep), long=False)
+            self._sweep_group(visit, 0, sweep, long=False)
 
     def _leap(self, sight: Sight, alpha: Floats, d: Floats, V: Floats) -> None:
         """Go on from an earlier alpha and W, `d` and `V`, through the present ones.

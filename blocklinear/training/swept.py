@@ -2,7 +2,6 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +16,8 @@ from blocklinear.training.active import Rows
 from blocklinear.training.descent import LONGEST_PART, Abandoned, Floats, share
 from blocklinear.training.problems import LabelledRows
 from blocklinear.training.rows import RowArray
-from blocklinear.training.schedule import (
-    active_schedule,
-    having_turn,
-    row_order,
-)
+from blocklinear.training.schedule import active_schedule, having_turn, row_order
+from blocklinear.training.sight import Sight, Spans, Touch, Visit
 
 _CACHE_LINE = 64
 SWEEPS = 8
@@ -30,50 +26,6 @@ WIDE = 4
 """One sweep of active rows in so many is for all weight vectors."""
 WORK_A_POINT = 32
 """Steps along an entry of a row, for each weight, between two points of the average."""
-
-
-Spans = NDArray[np.uint16]
-"""Of each row, which weight vectors move it: the first, and 256 times one past the last; or 0."""
-
-
-@dataclass(frozen=True)
-class Touch:
-    """Why rows are visited.
-
-    Attributes
-    ----------
-    first : bool              whether for the first time in an outer iteration
-    active : bool             whether in a sweep of active rows: nobody asks which come to move then
-    wide : bool               whether for all weight vectors, or but for those they move already
-    long : bool               whether steps may be longer than to where they lead at once
-    """
-
-    first: bool = False
-    active: bool = False
-    wide: bool = True
-    long: bool = False
-
-
-@dataclass(frozen=True)
-class Sight:
-    """Rows as kernels want them.
-
-    Attributes
-    ----------
-    starts, stops : int64[n]  where the entries of a row are
-    indices, values : arrays of entries
-    sq_norm : float64[n]
-    labels : float64[n]
-    roles : tuple of arrays   what else the problem must know of each row
-    """
-
-    starts: NDArray[np.int64]
-    stops: NDArray[np.int64]
-    indices: NDArray[np.uint32]
-    values: NDArray[np.floating]
-    sq_norm: Floats
-    labels: Floats
-    roles: Any
 
 
 class Swept(ABC):
@@ -219,7 +171,7 @@ class Swept(ABC):
             self._add_terms(sight, alpha, -1.0)
         else:  # those that a warm start has are spans of other weight vectors
             spans[spans > 0] = self.whole
-        self._epochs(sight, group.blocks, alpha, spans, worth, outer, resident, halt)
+        self._epochs(Visit(sight, group.blocks, alpha, spans, worth, outer, resident, halt))
         self._add_terms(sight, alpha, 1.0)
         self._write(group.blocks, alpha)
         return spans, worth
@@ -231,60 +183,35 @@ class Swept(ABC):
             alpha = lines
         self.alpha.write(blocks, alpha.reshape(self.alpha.shape_of(len(alpha))))
 
-    def _epochs(
-        self,
-        sight: Sight,
-        blocks: tuple[int, ...],
-        alpha: Floats,
-        spans: Spans,
-        worth: Floats,
-        outer: int,
-        resident: bool,
-        halt: Callable[[], bool],
-    ) -> None:
+    def _epochs(self, visit: Visit) -> None:
         """Work on a group, with the active rows in between where it is the only one."""
         for epoch in range(self._options.epochs or 1):
-            self._epoch(sight, blocks, alpha, spans, worth, (outer, epoch), resident, halt)
+            self._epoch(visit, epoch)
 
-    def _epoch(
-        self,
-        sight: Sight,
-        blocks: tuple[int, ...],
-        alpha: Floats,
-        spans: Spans,
-        worth: Floats,
-        turn: tuple[int, int],
-        resident: bool,
-        halt: Callable[[], bool],
-    ) -> None:
+    def _epoch(self, visit: Visit, epoch: int) -> None:
         """Visit all rows of a group; where it is the only one, sweep the active ones in between."""
-        (outer, epoch), sweeping = turn, resident and self._sweeping
+        sight, spans, sweeping = visit.sight, visit.spans, visit.resident and self._sweeping
         order = np.empty(len(spans), np.int64)
-        row_order(self._options.seed, outer, epoch, blocks, order)
+        row_order(self._options.seed, visit.outer, epoch, visit.blocks, order)
         parts = max(SWEEPS if sweeping else 1, -(-len(sight.indices) * self.width // LONGEST_PART))
         for number, part in enumerate(np.array_split(order, parts)):
-            if (number or epoch) and halt():
+            if (number or epoch) and visit.halt():
                 raise Abandoned
             spans[part] = self.whole
-            self._descend(sight, part, alpha, Touch(first=epoch == 0), spans, worth)
+            touch = Touch(first=epoch == 0)
+            self._descend(sight, part, visit.alpha, touch, spans, visit.worth)
             self._average(sight, part)
             for sweep in share(SWEEPS, number, parts) if sweeping else ():
-                self._sweep_group(sight, alpha, spans, (outer, epoch, sweep))
+                self._sweep_group(visit, epoch, sweep)
 
-    def _sweep_group(
-        self,
-        sight: Sight,
-        alpha: Floats,
-        spans: Spans,
-        turn: tuple[int, int, int],
-        long: bool = True,
-    ) -> None:
-        """Visit the active rows of the only group; `turn` is outer iteration, epoch and sweep."""
-        touch = Touch(active=True, wide=turn[-1] % WIDE == 0, long=long)
-        again = np.flatnonzero(spans)
-        again = again[self._permuted(len(again), *turn)]
-        self._descend(sight, again, alpha, touch, spans, np.empty(len(spans)))
-        self._average(sight, again)
+    def _sweep_group(self, visit: Visit, epoch: int, sweep: int, long: bool = True) -> None:
+        """Visit the active rows of the only group."""
+        touch = Touch(active=True, wide=sweep % WIDE == 0, long=long)
+        again = np.flatnonzero(visit.spans)
+        again = again[self._permuted(len(again), visit.outer, epoch, sweep)]
+        worth = np.empty(len(visit.spans))
+        self._descend(visit.sight, again, visit.alpha, touch, visit.spans, worth)
+        self._average(visit.sight, again)
 
     def sweep(self, kept: Rows, outer: int, sweep: int, first: float, last: float) -> None:
         """Visit those active rows of all groups that have their turn in a part of a sweep.
