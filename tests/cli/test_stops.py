@@ -2,6 +2,7 @@
 
 import json
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -223,8 +224,8 @@ def test_files_may_grow_no_further(cli, noisy, tmp_path):
     command = [sys.executable, "-c", script, 1601, *resume]
     done = subprocess.run([*map(str, command)], capture_output=True, text=True)
     assert done.returncode == 6
-    assert "near.1: write failed: File too large" in done.stderr
-    assert "warning: " in done.stderr  # a run can do without those rows
+    # a run can do without the rows near the margin
+    assert re.search(r"warning: \S+near[-a-z]*\.1: write failed: File too large", done.stderr)
     assert "checkpoint.json: write failed: File too large" in done.stderr
     assert "Traceback" not in done.stderr
     assert not (tmp_path / "m").exists()
