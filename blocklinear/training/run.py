@@ -184,7 +184,7 @@ class Run:
             if (
                 cutting
                 and cutting.settling
-                and self.done
+                and (self.done or cutting.primed)
                 and cutting.enough(loaded.group, left, self.outer, self.overdue)
             ):
                 self.cut = self.done
