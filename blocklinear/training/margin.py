@@ -83,6 +83,7 @@ class MarginDescent(Descent):
         self._fresh: dict[int, float] = {}  # what rows of new blocks added, but for active ones
         self._settled = 0.0  # what active rows add to P - D
         self._foreseen: float | None = None  # and what the others do, if it was looked at
+        self._told: float | None = None  # by groups so far, the last counting most
 
     @property
     def primed(self) -> bool:
@@ -95,7 +96,7 @@ class MarginDescent(Descent):
         return super().state | {
             "settling": self.settling, "primed": self._counted, "new": sorted(self._new),
             "fresh": sorted(self._fresh.items()), "settled": self._settled,
-            "foreseen": self._foreseen, "near": self._near,
+            "foreseen": self._foreseen, "told": self._told, "near": self._near,
         }  # fmt: skip
 
     @state.setter
@@ -103,6 +104,7 @@ class MarginDescent(Descent):
         self.settling, self._counted = state["settling"], state["primed"]
         self._new, self._fresh = frozenset(state["new"]), dict(state["fresh"])
         self._settled, self._foreseen = state["settled"], state["foreseen"]
+        self._told = state["told"]
 
     def settle(self, new: Collection[int]) -> None:
         """Sweep the active rows at the end of every outer iteration, until they are solved.
@@ -242,6 +244,10 @@ class MarginDescent(Descent):
                 self._settle(outer, halt)
         limit = PROMISING * self._goal()
         self._foreseen = stale * self._told_by(group, n_rows) + fresh
+        if outer == 1:  # one group among many that promises little more may do so by chance
+            told = self._foreseen if self._told is None else self._told
+            self._told = 0.5 * (told + self._foreseen)
+            self._foreseen = max(self._foreseen, self._told)
         if self._foreseen > limit:
             return False
         self._settle(outer, halt)
