@@ -1,9 +1,7 @@
 """Warm starts: the same optimum as from scratch, from whatever an earlier run left."""
 
-import shutil
 from dataclasses import replace
 
-import numpy as np
 import pytest
 
 from blocklinear.errors import StoppedError, UsageError
@@ -11,17 +9,14 @@ from blocklinear.events import OuterIteration, WarmStarted
 from blocklinear.options import TrainOptions
 from blocklinear.store.changes import remove
 from blocklinear.store.merging import compact
-from blocklinear.store.prefetch import GroupLoader
 from blocklinear.store.store import BlockStore
 from blocklinear.training import loop, train
 from blocklinear.training.checkpoint import Checkpoint
 from blocklinear.training.garbage import collect_garbage
-from blocklinear.training.margin import MarginDescent
 from training.small import Heard, outcome, split_text
 from training.test_resume import broken_off
 from training.warm import DRIFT, check, how, more, rows, trained
 
-WIDTHS = {"preference": "f4", "active": "u1"}
 SOLVERS = {"hinge": 3, "squared hinge": 1, "logistic": 7, "values": 13, "squared values": 12}
 each_solver = pytest.mark.parametrize("solver", SOLVERS.values(), ids=SOLVERS)
 each_group = pytest.mark.parametrize("group", [2, None], ids=["groups", "resident"])
@@ -238,167 +233,3 @@ def test_active_rows_are_solved_while_a_warm_start_settles(tmp_path, solver):
     facts = Checkpoint(store.folder / "runs" / "default").facts["method"]
     assert facts["settling"]
     assert 0.0 <= facts["settled"] <= 0.01 * seen[-1].dual
-
-
-def grow(tmp_path, n_rows, n_new):
-    """A store of 12 blocks that was trained on, and to which 2 came since."""
-    store = split_text(tmp_path, rows(1, n_rows, 30), 12)
-    train(store, how(3, gap=5e-3, group=1))
-    return more(store, rows(2, n_new, 30), "more", 2)
-
-
-@pytest.fixture
-def grown(tmp_path):
-    """One whose run left rows near the margin."""
-    return grow(tmp_path, 2400, 200)
-
-
-@pytest.fixture
-def forgetful(tmp_path):
-    """One whose run could not keep them."""
-    store = grow(tmp_path, 400, 40)
-    checkpoint = Checkpoint(store.folder / "runs" / "default")
-    names = [name for name in checkpoint.names if not name.startswith("near")]
-    assert len(names) == len(checkpoint.names) - 3
-    kept = {name: checkpoint.mapped(name, np.dtype(WIDTHS.get(name, "f8"))) for name in names}
-    checkpoint.save(checkpoint.facts, kept)
-    return store
-
-
-def loaded_blocks(monkeypatch):
-    loads, original = [], GroupLoader._load
-    monkeypatch.setattr(
-        GroupLoader, "_load", lambda self, blocks: loads.append(blocks) or original(self, blocks)
-    )
-    return loads
-
-
-def test_rows_near_the_margin_spare_reading_all_blocks_for_them(grown, monkeypatch):
-    loads = loaded_blocks(monkeypatch)
-    found = trained(grown, how(3, gap=5e-3, group=1, warm_start=True))
-    assert found.model.metadata["outer_iterations"] == 1
-    assert found.started.near_bytes > 8 * found.started.near_rows > 800
-    facts = Checkpoint(grown.folder / "runs" / "default").facts
-    assert facts["method"]["primed"]
-    # new blocks come first, twice; then the certificate takes all
-    assert set(loads[:2]) == set(loads[2:4]) == {(12,), (13,)}
-    assert 4 <= facts["cut"] < 10
-    assert len(loads) == facts["cut"] + 14
-    assert sorted(loads[-14:]) == [(k,) for k in range(14)]
-
-
-def test_new_blocks_come_first_and_no_block_is_loaded_in_vain(forgetful, monkeypatch):
-    loads = loaded_blocks(monkeypatch)
-    model = train(forgetful, how(3, gap=5e-3, group=1, warm_start=True))
-    assert set(loads[:2]) == {(12,), (13,)}
-    facts = Checkpoint(forgetful.folder / "runs" / "default").facts
-    assert facts["new_blocks"] == [12, 13]
-    assert model.metadata["outer_iterations"] == 2
-    # the first outer iteration and the certificate take all, the second some that both know
-    assert facts["cut"] is not None
-    assert len(loads) == 14 + facts["cut"] + 14
-    assert sorted(loads[-14:]) == [(k,) for k in range(14)]
-
-
-@pytest.mark.parametrize("kind", ["grown", "forgetful"])
-def test_an_outer_iteration_cut_short_is_resumed_to_the_same_bits(kind, request, tmp_path):
-    store = request.getfixturevalue(kind)
-    shutil.copytree(store.folder, tmp_path / "again")
-    options = how(3, gap=5e-3, group=1, warm_start=True)
-    unbroken, _ = outcome(store, options)
-    (found, _), n_breaks = broken_off(BlockStore.open(tmp_path / "again"), options, 1)
-    assert n_breaks >= (15 if kind == "forgetful" else 4)
-    assert Checkpoint(tmp_path / "again" / "runs" / "default").facts["cut"] is not None
-    assert found == unbroken
-
-
-def whole_rows(store):
-    """What every row of a store is: its norm, label, indices and values, by its position."""
-    blocks = tuple(range(len(store.manifest.blocks)))
-    with GroupLoader(store, len(blocks), 1) as loader:
-        (loaded,) = loader.stream([blocks])
-    group = loaded.group
-    ends = zip(group.indptr[:-1].tolist(), group.indptr[1:].tolist(), strict=True)
-    return [
-        (n, label, group.indices[a:b].tolist(), group.values[a:b].tolist())
-        for n, label, (a, b) in zip(
-            group.sq_norm.tolist(), group.labels.tolist(), ends, strict=True
-        )
-    ]
-
-
-@pytest.mark.parametrize("change", ["add", "remove", "compact"])
-def test_rows_near_the_margin_are_found_where_they_went(grown, monkeypatch, change):
-    options = how(3, gap=5e-3, group=1, warm_start=True)
-    train(grown, options)
-    store = grown
-    if change == "add":
-        store = more(store, rows(3, 60, 30), "last", 1)
-    elif change == "remove":
-        store = remove(store, blocks=[3, 12])
-    else:
-        compact(store.folder)
-        store = BlockStore.open(store.folder)
-    duals, prime, whole = [], MarginDescent.prime, whole_rows(store)
-
-    def primed(self, terms, near, blocks, lines):
-        prime(self, terms, near, blocks, lines)
-        ends = np.cumsum([0, *(block.rows for block in store.manifest.blocks)])
-        kept, positions = self._kept.rows(), ends[blocks] + lines
-        assert len(positions) > 100
-        assert set(kept.positions) <= set(positions)
-        assert (np.flatnonzero(self._active.all) == kept.positions).all()
-        for found, where in ((near, positions), (kept, kept.positions)):
-            for k in range(len(where)):
-                span = slice(found.starts[k], found.stops[k])
-                entries = found.indices[span].tolist(), found.values[span].tolist()
-                assert (found.sq_norm[k], found.labels[k], *entries) == whole[where[k]]
-        with GroupLoader(store, 1, 1) as loader:
-            blocks = range(len(store.manifest.blocks))
-            duals.append((self._dual(), self.certify(loader.stream([(b,) for b in blocks])).dual))
-
-    monkeypatch.setattr(MarginDescent, "prime", primed)
-    train(store, replace(options, max_outer=1))
-    ((kept_up, computed),) = duals
-    assert kept_up == pytest.approx(computed, rel=1e-12)
-
-
-def test_nothing_of_removed_rows_is_left_after_gc(grown):
-    options = how(3, gap=5e-3, group=1, warm_start=True)
-    train(grown, options)
-    folder = grown.folder / "runs" / "default"
-    assert list(folder.glob("near*"))
-    remove(grown, blocks=[12])
-    collect_garbage(grown)
-    assert not list(folder.glob("near*"))
-    found = check(BlockStore.open(grown.folder), how(3, gap=5e-3, group=1))
-    assert found.started.how == "recomputed"
-
-
-@pytest.mark.parametrize("damage", ["flip", "cut", "gone"])
-@pytest.mark.parametrize("name", ["near", "near-indices", "near-values"])
-def test_damaged_rows_near_the_margin_are_done_without(grown, name, damage):
-    (path,) = (grown.folder / "runs" / "default").glob(f"{name}.*")
-    raw = bytearray(path.read_bytes())
-    raw[len(raw) // 2] ^= 1
-    path.unlink()
-    if damage != "gone":
-        path.write_bytes(raw if damage == "flip" else raw[:-100])
-    found = trained(grown, how(3, gap=5e-3, group=1, warm_start=True))
-    assert not found.warnings
-    assert not Checkpoint(grown.folder / "runs" / "default").facts["method"]["primed"]
-    assert found.started.how == "kept"
-    assert found.model.metadata["certificate"]["gap"] <= 5e-3
-
-
-def test_where_an_outer_iteration_was_cut_too_early_the_next_is_not(grown, monkeypatch):
-    """Else the same blocks would be left out for ever."""
-    monkeypatch.setattr(MarginDescent, "_others", lambda self, group: 0.0)  # foresees too little
-    monkeypatch.setattr(MarginDescent, "_settle", lambda self, *_: vars(self).update(_settled=0.0))
-    heard = Heard()
-    train(grown, how(3, gap=1e-3, group=1, warm_start=True, max_outer=60), heard)
-    seen = heard.of(OuterIteration)
-    tries = [event.gap for event in seen if event.certified]
-    assert seen[0].certified
-    assert tries[0] > 1e-3 >= tries[-1]
-    assert Checkpoint(grown.folder / "runs" / "default").facts["cut"] is None
