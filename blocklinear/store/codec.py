@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from blocklinear.errors import DamagedError, UsageError
 from blocklinear.kernels import codec as kernels
 from blocklinear.kernels import scaling
+from blocklinear.kernels.decimals import to_decimals
 from blocklinear.store.layout import Layout, plane_bytes, stored_bits
 
 _POWERS = np.array([10.0**k for k in range(23)])
@@ -51,6 +52,14 @@ class Chunk:
     mantissa: NDArray[np.int64]
     exponent: NDArray[np.uint8]
     weights: NDArray[np.float64] | None = None
+
+
+def decimals(numbers: NDArray[np.floating]) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
+    """Return mantissas and exponents of numbers that have no text, for `Chunk`."""
+    mantissa, exponent = np.empty(len(numbers), np.int64), np.empty(len(numbers), np.uint8)
+    doubles = np.asarray(numbers, np.float64)
+    to_decimals(doubles, _POWERS, mantissa, mantissa.view(np.float64), exponent)
+    return mantissa, exponent
 
 
 def compression_level(name: str) -> int | None:

@@ -15,7 +15,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blocklinear.errors import DamagedError, UsageError
-from blocklinear.kernels.decimals import to_decimals
 from blocklinear.options import check_batch_name
 from blocklinear.store import codec
 from blocklinear.store.blocks import BlockFile, BlockWriter, StoredChunk
@@ -25,8 +24,6 @@ from blocklinear.store.manifest import BlockRecord, Manifest
 from blocklinear.store.store import BlockStore
 from blocklinear.store.weighing import together
 from blocklinear.store.writer import CHUNK_ENTRIES, MIN_BLOCK_BYTES, decoded_bytes
-
-_POWERS = np.array([10.0**k for k in range(23)])
 
 
 def usual_bytes(blocks: Iterable[BlockRecord]) -> int:
@@ -252,17 +249,11 @@ class _Rows:
         return codec.Chunk(
             self.numbers[first:stop].copy(),
             np.diff(self.indptr[first : stop + 1]),
-            *_decimals(labels),
+            *codec.decimals(labels),
             self.indices[entries].copy(),
-            *_decimals(values),
+            *codec.decimals(values),
             self.weights[first:stop] if len(self.weights) else None,
         )
-
-
-def _decimals(numbers: NDArray[np.float64]) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
-    mantissa, exponent = np.empty(len(numbers), np.int64), np.empty(len(numbers), np.uint8)
-    to_decimals(numbers, _POWERS, mantissa, mantissa.view(np.float64), exponent)
-    return mantissa, exponent
 
 
 def read_block(block: BlockFile, manifest: Manifest) -> _Rows:

@@ -69,6 +69,14 @@ def whole_group(group: Group) -> Rows:
     )  # fmt: skip
 
 
+def fitting(lengths: NDArray[np.int64], worth: Floats, room: float) -> NDArray[np.int64]:
+    """Return which rows of so many entries fit into room for so many, the best; ascending."""
+    if lengths.sum() <= room:
+        return np.arange(len(lengths))
+    best = np.argsort(-worth, kind="stable")
+    return np.sort(best[np.cumsum(lengths[best]) <= room])
+
+
 class ActiveRows:
     """Active rows copied out of the groups that pass.
 
@@ -83,8 +91,8 @@ class ActiveRows:
     """
 
     def __init__(self, manifest: Manifest, capacity: int) -> None:
-        self._sizes = np.array([block.nnz for block in manifest.blocks], np.float64)
-        shares = np.cumsum(self._sizes) / max(self._sizes.sum(), 1.0)
+        sizes = np.array([block.nnz for block in manifest.blocks], np.float64)
+        shares = np.cumsum(sizes) / max(sizes.sum(), 1.0)
         self._bounds = np.concatenate(([0], np.floor(shares * capacity))).astype(np.int64)
         rows = [block.rows for block in manifest.blocks]
         self._starts = np.concatenate(([0], np.cumsum(rows))).astype(np.int64)
@@ -92,9 +100,7 @@ class ActiveRows:
         self._values = np.empty(capacity, manifest.dtype)
         self._kept = [np.zeros((5 + manifest.weighted, 0))] * len(manifest.blocks)
 
-    def replace(
-        self, group: Group, chosen: NDArray[np.int64], worth: Floats, most: float = 1.0
-    ) -> NDArray[np.int64]:
+    def replace(self, group: Group, chosen: NDArray[np.int64], worth: Floats) -> NDArray[np.int64]:
         """Make the rows `chosen` of a group the active ones of its blocks; return those kept.
 
         Parameters
@@ -102,23 +108,17 @@ class ActiveRows:
         group : Group
         chosen : int64[k]     rows of the group, ascending
         worth : float64[k]    which to prefer where there is no room for all
-        most : float          of the entries of a block, what may be kept
         """
         cuts = np.searchsorted(chosen, group.starts)
         rows, kept = whole_group(group).some(chosen), []
         for place, block in enumerate(group.blocks):
             part = np.arange(cuts[place], cuts[place + 1])
             lines = chosen[part] - group.starts[place]
-            kept.append(chosen[part[self.put(block, lines, rows.some(part), worth[part], most)]])
+            kept.append(chosen[part[self.put(block, lines, rows.some(part), worth[part])]])
         return np.concatenate(kept)
 
     def put(
-        self,
-        block: int,
-        lines: NDArray[np.int64],
-        rows: Rows,
-        worth: Floats,
-        most: float = 1.0,
+        self, block: int, lines: NDArray[np.int64], rows: Rows, worth: Floats
     ) -> NDArray[np.int64]:
         """Make rows the active ones of a block; return which were kept, ascending.
 
@@ -127,15 +127,11 @@ class ActiveRows:
         block : int           its position in the manifest
         lines : int64[k]      where the rows are in it, ascending
         rows : Rows           their entries; their positions do not matter
-        worth, most :         as for `replace`
+        worth : float64[k]    as for `replace`
         """
-        begin, room = int(self._bounds[block]), self._bounds[block + 1] - self._bounds[block]
-        room = min(room, most * self._sizes[block])
-        lengths, kept = rows.stops - rows.starts, np.arange(len(lines))
-        if lengths.sum() > room:
-            best = np.argsort(-worth, kind="stable")
-            kept = np.sort(best[np.cumsum(lengths[best]) <= room])
-            rows = rows.some(kept)
+        begin, end = int(self._bounds[block]), int(self._bounds[block + 1])
+        kept = fitting(rows.stops - rows.starts, worth, end - begin)
+        rows = rows.some(kept)
         starts, stops = np.empty(len(kept), np.int64), np.empty(len(kept), np.int64)
         gather_rows(
             rows.starts, rows.stops, rows.indices, rows.values, begin, self._indices,
@@ -153,16 +149,3 @@ class ActiveRows:
         if not numbers.shape[1]:
             return None
         return Rows.made_of(numbers, self._indices, self._values)
-
-    @property
-    def columns(self) -> int:
-        """Numbers of a row."""
-        return len(self._kept[0])
-
-    def packed(self) -> tuple[Floats, list[NDArray[np.uint32]], list[NDArray[np.floating]]]:
-        """Return what `Rows.made_of` makes the active rows of, indices and values in parts."""
-        numbers = np.concatenate(self._kept, axis=1)
-        ends = np.cumsum(numbers[2] - numbers[1])
-        numbers[1], numbers[2] = ends - (numbers[2] - numbers[1]), ends
-        spans = [slice(int(k[1, 0]), int(k[2, -1])) for k in self._kept if k.shape[1]]
-        return numbers, [self._indices[s] for s in spans], [self._values[s] for s in spans]

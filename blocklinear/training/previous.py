@@ -12,9 +12,9 @@ from blocklinear.errors import DamagedError
 from blocklinear.events import Listener, Warned
 from blocklinear.options import TrainOptions
 from blocklinear.store.manifest import BlockRecord, Manifest
-from blocklinear.training.active import Rows
 from blocklinear.training.checkpoint import LINES, Checkpoint, discard
 from blocklinear.training.models import CRAMMER_SINGER, NO_FOLD
+from blocklinear.training.near import NearRows
 from blocklinear.training.problems import SOLVERS
 
 Floats = NDArray[np.float64]
@@ -69,7 +69,7 @@ class Previous:
     labels : list of float    its classes
     many : bool               whether it had a model for each class
     n_rows : int
-    near : Rows or None       those it left near the margin, if any
+    near : NearRows or None   rows that it left near the margin, if any
     """
 
     def __init__(self, checkpoint: Checkpoint) -> None:
@@ -140,16 +140,14 @@ class Previous:
         """Return a number that the run kept, None if it did not."""
         return float(self._mapped(name)[0]) if name in self._checkpoint.names else None
 
-    def _left_near(self) -> Rows | None:
+    def _left_near(self) -> NearRows | None:
         if "near" not in self._checkpoint.names:
             return None
-        columns, dtype = self._state["near"]
-        types = {"near": np.float64, "near-indices": np.uint32, "near-values": dtype}
         try:
-            found = [self._checkpoint.mapped(name, np.dtype(types[name])) for name in types]
+            found = self._checkpoint.mapped("near", np.dtype(np.uint8))
         except DamagedError:  # it was not synced
             return None
-        return Rows.made_of(found[0].reshape(columns, -1), *found[1:])
+        return NearRows(found, self._state["near"])
 
     @property
     def terms(self) -> Floats:

@@ -267,12 +267,12 @@ class Run:
         """Commit a checkpoint, unless the run keeps none; the `last` has more for a warm start."""
         if self.options.checkpoint_s == math.inf:
             return
-        method = self.method
-        parts = method.left_behind() if last and isinstance(method, MarginDescent) else {}
+        method = self.method if last and isinstance(self.method, MarginDescent) else None
         try:
+            parts = method.left_behind() if method is not None else {}
             self._checkpoint.save(self._facts(), self._arrays, parts)
         except StorageError as error:
-            if not parts:
+            if method is None:
                 raise
             self.listener(Warned(f"{error}: a warm start from this run will read more blocks"))
             self._checkpoint.save(self._facts(), self._arrays)

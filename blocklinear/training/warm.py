@@ -23,11 +23,13 @@ from blocklinear.store.groups import Group
 from blocklinear.store.manifest import BlockRecord, Manifest
 from blocklinear.store.prefetch import GroupLoader, Loaded
 from blocklinear.store.store import BlockStore
+from blocklinear.training.active import Rows
 from blocklinear.training.crammer_singer import CrammerSinger
 from blocklinear.training.descent import Abandoned, Descent
 from blocklinear.training.domains import AllClasses, Domain, EachClass, OneModel
 from blocklinear.training.many import Ensemble
 from blocklinear.training.margin import MarginDescent
+from blocklinear.training.near import NearRows, joined
 from blocklinear.training.pegasos import Pegasos
 from blocklinear.training.previous import Column, Previous, Stretch
 from blocklinear.training.rows import RowArray
@@ -301,20 +303,27 @@ class _Start:
 
     def take_near(self, method: MarginDescent) -> None:
         """Take over the rows that the earlier run left near the margin, if that is of use."""
-        rows = self._previous.near if self._same_bounds and not self.resident else None
-        if rows is None or self._misfits:
+        near = self._previous.near if self._same_bounds and not self.resident else None
+        if near is None or self._misfits:
             return
-        blocks, lines = np.full((2, len(rows.positions)), -1)
-        for stretch in self._stretches:
+        self.near_bytes = near.bytes
+        method.prime(self._previous.terms - self._lost, self._near_rows(near))
+
+    def _near_rows(self, near: NearRows) -> Iterator[tuple[int, Rows]]:
+        """Yield blocks and the rows near the margin that are in them now."""
+        sources: dict[int, list[tuple[int, int]]] = {}
+        for number, stretch in enumerate(self._stretches):
             if stretch.block is not None:
-                ends = np.searchsorted(rows.positions, [stretch.old.start, stretch.old.stop])
-                of_stretch = slice(*ends.tolist())
-                blocks[of_stretch] = stretch.block
-                lines[of_stretch] = rows.positions[of_stretch] - stretch.old.start + stretch.first
-        left = np.flatnonzero(blocks >= 0)
-        self.near_rows, self.near_bytes = len(left), rows.indices.nbytes + rows.values.nbytes
-        terms = self._previous.terms - self._lost
-        method.prime(terms, rows.some(left), blocks[left], lines[left])
+                sources.setdefault(stretch.block, []).append((stretch.first, number))
+        for block, parts in sources.items():
+            rows = [
+                replace(found, positions=found.positions + first)
+                for first, number in sorted(parts)
+                for found in near.of_block(number, self._store.manifest)
+            ]
+            self.near_rows += sum(len(found.positions) for found in rows)
+            if rows:
+                yield block, joined(rows)
 
     def _add(self, loader: GroupLoader, blocks: set[int], anew: bool) -> None:
         """Make alpha fit in some blocks; add the rows, or their changes, to the weights."""
