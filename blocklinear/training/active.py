@@ -6,6 +6,7 @@ cached loops, Matsushima et al., KDD 2012). A row is active when its last step i
 its alpha and left it strictly inside its bounds.
 """
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 import numpy as np
@@ -91,14 +92,31 @@ class ActiveRows:
     """
 
     def __init__(self, manifest: Manifest, capacity: int) -> None:
-        sizes = np.array([block.nnz for block in manifest.blocks], np.float64)
-        shares = np.cumsum(sizes) / max(sizes.sum(), 1.0)
-        self._bounds = np.concatenate(([0], np.floor(shares * capacity))).astype(np.int64)
+        self._sizes = np.array([block.nnz for block in manifest.blocks], np.float64)
+        self._capacity = capacity
+        self._bounds = self._regions(self._sizes * capacity / max(self._sizes.sum(), 1.0))
         rows = [block.rows for block in manifest.blocks]
         self._starts = np.concatenate(([0], np.cumsum(rows))).astype(np.int64)
         self._indices = np.empty(capacity, np.uint32)
         self._values = np.empty(capacity, manifest.dtype)
         self._kept = [np.zeros((5 + manifest.weighted, 0))] * len(manifest.blocks)
+
+    @staticmethod
+    def _regions(entries: Floats) -> NDArray[np.int64]:
+        return np.concatenate(([0], np.cumsum(np.floor(entries)))).astype(np.int64)
+
+    def hold(self, blocks: Collection[int]) -> bool:
+        """Make room for all rows of some blocks, while none are kept; say whether there is.
+
+        They may have half of all room at most.
+        """
+        held = np.isin(np.arange(len(self._sizes)), list(blocks))
+        taken, others = self._sizes[held].sum(), self._sizes[~held].sum()
+        if not 0.0 < taken <= 0.5 * self._capacity:
+            return False
+        shares = self._sizes * ((self._capacity - taken) / max(others, 1.0))
+        self._bounds = self._regions(np.where(held, self._sizes, np.minimum(shares, self._sizes)))
+        return True
 
     def replace(self, group: Group, chosen: NDArray[np.int64], worth: Floats) -> NDArray[np.int64]:
         """Make the rows `chosen` of a group the active ones of its blocks; return those kept.

@@ -72,6 +72,7 @@ class MarginDescent(Descent):
     ----------
     settling : bool           whether active rows are swept, until they are solved, at the end of
                               every outer iteration
+    holds_new : bool          whether all rows of blocks that are new to a warm start stay active
     """
 
     def __init__(
@@ -83,7 +84,7 @@ class MarginDescent(Descent):
         active_entries: int = 0,
     ) -> None:
         super().__init__(manifest, problem, options, folder, active_entries)
-        self.settling = False
+        self.settling = self.holds_new = False
         self._leaving: NearWriter | None = None
         if self._sweeping and active_entries > 0 and options.checkpoint_s < np.inf:
             share = min(LEFT[problem.kind], LEFT_TIMES * active_entries / manifest.nnz)
@@ -115,7 +116,8 @@ class MarginDescent(Descent):
     @state.setter
     def state(self, state: dict[str, Any]) -> None:
         self.settling, self._counted = state["settling"], state["primed"]
-        self._new, self._fresh = frozenset(state["new"]), dict(state["fresh"])
+        self._learn_of(state["new"])
+        self._fresh = dict(state["fresh"])
         self._settled, self._foreseen = state["settled"], state["foreseen"]
         self._told = state["told"]
 
@@ -128,7 +130,12 @@ class MarginDescent(Descent):
         in memory, to solve those draws w away from the others: then the sweeps stay as they are.
         """
         self.settling = self._sweeping and self._holds_many
+        self._learn_of(new)
+
+    def _learn_of(self, new: Collection[int]) -> None:
+        """Hold all rows of new blocks, if there is room, where alpha of most of them moves."""
         self._new = frozenset(new)
+        self.holds_new = self.settling and not self.problem.bounded and self._kept.hold(new)
 
     def prime(self, terms: Floats, near: Iterable[tuple[int, Rows]]) -> None:
         """Take over rows near the margin as active ones, and the terms of D(alpha) of all rows.
@@ -174,15 +181,19 @@ class MarginDescent(Descent):
         self, group: Group, outer: int, number: int, visits: int, halt: Callable[[], bool]
     ) -> None:
         """Work on one group, as `Descent.visit`."""
-        if self.primed and self._is_new(group, outer):
+        if self.primed and self._is_new(group, outer) and not self.holds_new:
             self._fresh[group.blocks[0]] = self._others(group)
         super().visit(group, outer, number, visits, halt)
 
     def _keep(self, work: Work, before: Floats) -> NDArray[np.int64]:
         """Make the rows of a group that are moving the active ones; return those kept.
 
-        While settling, rows near the margin too: what they will do shows only later.
+        While settling, rows near the margin too: what they will do shows only later. All of new
+        blocks where they are held.
         """
+        if self.holds_new and self._new.issuperset(work.group.blocks):
+            every = np.arange(work.group.n_rows)
+            return self._kept.replace(work.group, every, np.zeros(len(every)))
         if not (self.settling and self.problem.bounded):
             return super()._keep(work, before)
         seen, moving = self._standing_of(work.group), work.moving(before, slice(None))

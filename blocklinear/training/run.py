@@ -112,13 +112,15 @@ class Run:
         """Return the groups of an outer iteration, in order.
 
         A warm start visits new blocks first: the others then see a w that knows of them. Its second
-        outer iteration has the order of the first: what was visited longest ago comes first.
+        outer iteration has the order of the first: what was visited longest ago comes first; new
+        blocks last if memory holds all of their rows.
         """
-        first = self.new_blocks or ()
+        first, blocks = self.new_blocks or frozenset(), range(len(self.manifest.blocks))
+        if outer > 1 and isinstance(self.method, MarginDescent) and self.method.holds_new:
+            first = frozenset(blocks) - first
         if self.new_blocks is not None:
             outer = max(outer - 1, 1)
-        n_blocks = len(self.manifest.blocks)
-        return visits(self.options.seed, outer, n_blocks, self.memory.group, first)
+        return visits(self.options.seed, outer, len(blocks), self.memory.group, first)
 
     def _todo(self, outer: int) -> list[tuple[int, ...]]:
         """Return what an outer iteration visits: once all groups, or new ones first once more."""

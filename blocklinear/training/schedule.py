@@ -29,14 +29,18 @@ def visits(
     n_blocks, group : int
         Blocks in the store, and at most so many in a group.
     first : collection of int
-        Blocks that come before all others.
+        Blocks that come before all others, in groups of their own.
     """
     if group >= n_blocks:
         return [tuple(range(n_blocks))]
-    n_groups = -(-n_blocks // group)
-    order = sorted(block_order(seed, outer, n_blocks).tolist(), key=lambda b: b not in first)
-    parts = np.array_split(np.array(order), n_groups)
-    return [tuple(part.tolist()) for part in parts]
+    order = block_order(seed, outer, n_blocks).tolist()
+    both = [b for b in order if b in first], [b for b in order if b not in first]
+    return [
+        tuple(part.tolist())
+        for blocks in both
+        if blocks
+        for part in np.array_split(np.array(blocks), -(-len(blocks) // group))
+    ]
 
 
 def block_order(seed: int, outer: int, n_blocks: int) -> NDArray[np.int64]:
