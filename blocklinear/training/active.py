@@ -71,10 +71,10 @@ def whole_group(group: Group) -> Rows:
 
 
 def fitting(lengths: NDArray[np.int64], worth: Floats, room: float) -> NDArray[np.int64]:
-    """Return which rows of so many entries fit into room for so many, the best; ascending."""
+    """Return which rows fit into room for so many entries, those worth most an entry; ascending."""
     if lengths.sum() <= room:
         return np.arange(len(lengths))
-    best = np.argsort(-worth, kind="stable")
+    best = np.argsort(-worth / np.maximum(lengths, 1), kind="stable")
     return np.sort(best[np.cumsum(lengths[best]) <= room])
 
 

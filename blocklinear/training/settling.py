@@ -18,6 +18,8 @@ from blocklinear.training.problems import LabelledRows, Problem
 
 NEAR = 0.5
 """Rows whose margin is as close to 1 may move when others do."""
+CLOSE, RESTLESS = 0.08, 8.0
+"""A row is worth less the farther from 1 it is, e times by each `CLOSE`; so much if it moves."""
 Floats = NDArray[np.float64]
 
 
@@ -49,7 +51,7 @@ class Standing:
     @property
     def worth(self) -> Floats:
         """Which of them to keep first."""
-        return np.where(self.restless, 1.0 + self.added, -self.distance)
+        return np.where(self.restless, RESTLESS, np.exp(-self.distance / CLOSE))
 
 
 def standing(rows: LabelledRows, problem: Problem, alpha: Floats, decisions: Floats) -> Standing:
