@@ -43,13 +43,13 @@ SETTLED = 0.1
 """Of the gap asked for, what they may add to it."""
 CLOSE = 8.0
 """They are swept when the gap is no more than so many times the one asked for; if warm, always."""
-FEW = 4
+FEW = 8
 """With squared hinge loss one entry in so many must be that of an active row to settle them."""
-STALE = {HINGE: 1.0 / 3.0, SQUARED_HINGE: 0.45}
+STALE = {HINGE: 1.0 / 3.0, SQUARED_HINGE: 0.55}
 """What rows add to the gap, of what those add that were visited longest ago. With hinge loss about
 the square of how far w has gone since; with its square, alpha of most rows moves without end."""
 VISITED = 0.1
-"""What rows visited in the first outer iteration of a warm start add, of what others do, and new
+"""What rows visited in this outer iteration of a warm start add, of what others do, and new
 ones of what they did before. Measured: 0.01 to 0.05 with hinge loss."""
 VISITED_UNKEPT = 0.75
 """With squared hinge loss so much for each entry that is not kept, less those kept. Measured: 0.05,
@@ -103,6 +103,11 @@ class MarginDescent(Descent):
         self._settled = 0.0  # what active rows add to P - D
         self._foreseen: float | None = None  # and what the others do, if it was looked at
         self._told: float | None = None  # of a row, by the groups so far
+
+    @property
+    def new_last(self) -> bool:
+        """Whether new blocks need a visit least when the first outer iteration is over."""
+        return self.settling and not self.problem.bounded
 
     @property
     def primed(self) -> bool:
@@ -257,15 +262,15 @@ class MarginDescent(Descent):
         """
         if 2.0 * group.n_rows < np.mean(self._rows) * len(group.blocks):
             return False
-        like, fresh = self._stale * n_rows, 0.0
+        left, old, fresh = self._stale * n_rows, sum(self._rows), 0.0
         if outer == 1:
             if not self.primed or self._is_new(group, outer):
                 return False
-            visited = sum(self._rows) - sum(self._rows[b] for b in self._new) - n_rows
-            like = n_rows + self._visited * visited
+            left, old = n_rows, old - sum(self._rows[b] for b in self._new)
             fresh = self._visited * sum(self._fresh.values())
             if not self._settled:
                 self._settle(outer, halt)
+        like = left + self._visited * (old - n_rows)
         limit, told = PROMISING * self._goal(), self._told_by(group, like)
         scale = 1.0
         if outer == 1 and told > 0.0:  # one group among many may promise little by chance

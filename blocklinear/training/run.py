@@ -112,24 +112,28 @@ class Run:
         """Return the groups of an outer iteration, in order.
 
         A warm start visits new blocks first: the others then see a w that knows of them. Its second
-        outer iteration has the order of the first: what was visited longest ago comes first; new
-        blocks last if memory holds all of their rows.
+        outer iteration has the order of the first, so that what was visited longest ago comes
+        first; new blocks come last where the first has ended with them, or all their rows are held.
         """
         first, blocks = self.new_blocks or frozenset(), range(len(self.manifest.blocks))
-        if outer > 1 and isinstance(self.method, MarginDescent) and self.method.holds_new:
+        if outer > 1 and isinstance(self.method, MarginDescent) and self.method.new_last:
             first = frozenset(blocks) - first
         if self.new_blocks is not None:
             outer = max(outer - 1, 1)
         return visits(self.options.seed, outer, len(blocks), self.memory.group, first)
 
     def _todo(self, outer: int) -> list[tuple[int, ...]]:
-        """Return what an outer iteration visits: once all groups, or new ones first once more."""
+        """Return what an outer iteration visits: once all groups, or the first time new ones twice.
+
+        Once more at once, or at the end, where alpha of most rows moves and w is far from solved.
+        """
         order, method = self.visits(outer), self.method
         if outer > 1 or not self.new_blocks or not isinstance(method, MarginDescent):
             return order
-        if not (method.primed and method.problem.bounded):
+        if not (method.primed and method.settling) or method.holds_new:
             return order
-        return [group for group in order if self.new_blocks.issuperset(group)] + order
+        new = [group for group in order if self.new_blocks.issuperset(group)]
+        return new + order if method.problem.bounded else order + new
 
     def pass_over(
         self, loader: GroupLoader, blocks: Collection[int] | None = None, last: bool = False
@@ -150,7 +154,7 @@ class Run:
         order = self.visits((self.descended or self.outer) + 1)
         if self.cut is not None:
             order = self.visits(self.outer)
-            cut = self.cut - len(self._todo(self.outer)) + len(order)  # of it, without repeats
+            cut = order.index(self._todo(self.outer)[self.cut])
             order = order[cut:] + order[:cut]
         first = None if last else order[0]
         if blocks is not None and len(order) > 1:

@@ -98,6 +98,22 @@ def test_rows_of_least_worth_are_dropped_first(store, groups):
         assert lengths[kept].sum() + lengths[best] > room - 2
 
 
+def test_some_blocks_may_be_held_whole(store, groups):
+    manifest = store.manifest
+    active = ActiveRows(manifest, manifest.nnz // 2)
+    sizes = [block.nnz for block in manifest.blocks]
+    assert not active.hold(range(3))  # half of all entries, and so all that there is room for
+    assert not active.hold([])
+    assert active.hold([4])
+    group = groups(2, 4)
+    kept = active.replace(group, np.arange(group.n_rows), np.ones(group.n_rows))
+    cut = group.starts[1]
+    assert (kept[kept >= cut] == np.arange(cut, group.n_rows)).all()
+    left = (manifest.nnz // 2 - sizes[4]) * sizes[2] / (manifest.nnz - sizes[4])
+    lengths = np.diff(group.indptr)
+    assert left - lengths.max() - 1 <= lengths[kept[kept < cut]].sum() <= left
+
+
 def test_there_may_be_none(store, groups):
     active, group = ActiveRows(store.manifest, 1000), groups(0, 1)
     assert active.rows() is None

@@ -1,5 +1,6 @@
 """Warm starts that need not read all blocks: rows near the margin, and passes cut short."""
 
+import errno
 import shutil
 from dataclasses import replace
 
@@ -11,7 +12,8 @@ from blocklinear.store.changes import remove
 from blocklinear.store.merging import compact
 from blocklinear.store.prefetch import GroupLoader
 from blocklinear.store.store import BlockStore
-from blocklinear.training import train
+from blocklinear.training import near, train
+from blocklinear.training.active import ActiveRows
 from blocklinear.training.checkpoint import Checkpoint
 from blocklinear.training.garbage import collect_garbage
 from blocklinear.training.margin import MarginDescent
@@ -38,7 +40,7 @@ def grown(tmp_path):
 @pytest.fixture
 def forgetful(tmp_path):
     """One whose run could not keep them."""
-    store = grow(tmp_path, 400, 40)
+    store = grow(tmp_path, 800, 80)
     checkpoint = Checkpoint(store.folder / "runs" / "default")
     names = [name for name in checkpoint.names if not name.startswith("near")]
     assert len(names) == len(checkpoint.names) - 1
@@ -82,6 +84,78 @@ def test_new_blocks_come_first_and_no_block_is_loaded_in_vain(forgetful, monkeyp
     assert sorted(loads[-14:]) == [(k,) for k in range(14)]
 
 
+@pytest.fixture
+def squared(tmp_path):
+    """One that was trained on with squared hinge loss, and to which 2 blocks came since."""
+    store = split_text(tmp_path, rows(1, 2400, 30), 12)
+    train(store, SQUARED)
+    return more(store, rows(2, 200, 30), "more", 2)
+
+
+SQUARED = how(1, gap=1e-3, group=1, warm_start=True)
+
+
+def test_where_most_alpha_move_new_rows_are_held_and_their_blocks_come_last(squared, monkeypatch):
+    loads, tried = loaded_blocks(monkeypatch), MarginDescent._others
+    monkeypatch.setattr(MarginDescent, "_others", lambda *args: max(tried(*args), 1e3))  # no cut
+    found = trained(squared, replace(SQUARED, max_outer=2))
+    facts = Checkpoint(squared.folder / "runs" / "default").facts
+    assert found.started.near_rows > 100
+    assert facts["method"]["primed"]
+    assert set(loads[:2]) == set(loads[26:28]) == {(12,), (13,)}
+    assert loads[2:14] == loads[14:26]
+    descent = facts["method"]
+    assert descent["settling"]
+    assert descent["new"] == [12, 13]
+
+
+def test_held_rows_are_all_of_their_blocks(squared, monkeypatch):
+    seen, settle = [], MarginDescent._settle
+
+    def settled(self, *args):
+        flags = [self._active.read((block,)) for block in range(14)]
+        seen.append((all(flags[12]) and all(flags[13]), np.mean(np.concatenate(flags[:12]))))
+        settle(self, *args)
+
+    monkeypatch.setattr(MarginDescent, "_settle", settled)
+    trained(squared, SQUARED)
+    assert all(held for held, _ in seen)
+    assert 0.1 < seen[0][1] < 0.9
+
+
+def test_new_blocks_end_the_first_outer_iteration_where_they_are_not_held(squared, monkeypatch):
+    monkeypatch.setattr(ActiveRows, "hold", lambda *_: False)
+    loads = loaded_blocks(monkeypatch)
+    found = check(squared, SQUARED)
+    assert found.model.metadata["certificate"]["gap"] <= 1e-3
+    assert set(loads[:2]) == set(loads[14:16]) == {(12,), (13,)}
+
+
+@pytest.mark.parametrize("held", [True, False])
+def test_squared_hinge_loss_is_resumed_to_the_same_bits(squared, tmp_path, monkeypatch, held):
+    if not held:
+        monkeypatch.setattr(ActiveRows, "hold", lambda *_: False)
+    shutil.copytree(squared.folder, tmp_path / "again")
+    options = replace(SQUARED, gap=1e-4)
+    unbroken, _ = outcome(squared, options)
+    (found, _), n_breaks = broken_off(BlockStore.open(tmp_path / "again"), options, 1)
+    assert n_breaks >= 4
+    assert found == unbroken
+
+
+def test_a_full_disk_leaves_no_rows_and_says_so(grown, monkeypatch):
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(near.codec, "encode", full)
+    found = trained(grown, how(3, gap=5e-3, group=1, warm_start=True))
+    (warning,) = found.warnings
+    assert "near.work: write failed: No space left on device" in warning
+    assert "a warm start from this run will read more blocks" in warning
+    assert "near" not in Checkpoint(grown.folder / "runs" / "default").names
+    assert found.model.metadata["certificate"]["gap"] <= 5e-3
+
+
 @pytest.mark.parametrize("kind", ["grown", "forgetful"])
 def test_an_outer_iteration_cut_short_is_resumed_to_the_same_bits(kind, request, tmp_path):
     store = request.getfixturevalue(kind)
@@ -123,15 +197,15 @@ def test_rows_near_the_margin_are_found_where_they_went(grown, monkeypatch, chan
         store = BlockStore.open(store.folder)
     duals, prime, whole = [], MarginDescent.prime, whole_rows(store)
 
-    def primed(self, terms, near):
-        near = list(near)
-        prime(self, terms, near)
+    def primed(self, terms, found):
+        found = list(found)
+        prime(self, terms, found)
         ends = np.cumsum([0, *(block.rows for block in store.manifest.blocks)])
-        kept, positions = self._kept.rows(), [ends[block] + part.positions for block, part in near]
+        kept, positions = self._kept.rows(), [ends[block] + part.positions for block, part in found]
         assert sum(map(len, positions)) > 100
         assert set(kept.positions) <= set(np.concatenate(positions))
         assert (np.flatnonzero(self._active.all) == kept.positions).all()
-        copies = [*(part for _, part in near), kept]
+        copies = [*(part for _, part in found), kept]
         for copy, where in zip(copies, [*positions, kept.positions], strict=True):
             for k in range(len(where)):
                 span = slice(copy.starts[k], copy.stops[k])

@@ -169,4 +169,7 @@ def test_some_blocks_come_first(group):
         drawn = visits(3, outer, 12, group, {2, 5, 11})
         order = [block for blocks in drawn for block in blocks]
         assert set(order[:3]) == {2, 5, 11}
+        assert all(
+            {2, 5, 11}.issuperset(blocks) or not {2, 5, 11} & set(blocks) for blocks in drawn
+        )
         assert sorted(order) == list(range(12))
