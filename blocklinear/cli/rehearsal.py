@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from dataclasses import replace
 from hashlib import sha256
 from itertools import product
 from pathlib import Path
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from blocklinear.options import TrainOptions
     from blocklinear.store.manifest import Manifest
 
-_LABELS = {"one": (1, 2), "many": (1, 2, 3), "crammer-singer": (1, 2, 3)}
+_LABELS = {"one": (-1, 1), "many": (1, 2, 3), "crammer-singer": (1, 2, 3)}
 _ODD_LINES = (
     "1 1:1 2:0.25 3:-3e-7 # a comment",
     "2 1:1 3:0.1234567890123456789 70000:12345.678",
@@ -100,7 +101,10 @@ def _state_of_the_sources() -> str:
 
 
 def _text(labels: tuple[int, ...]) -> str:
-    rows = (f"{label} 1:{k} 2:0.5 {3 + k}:{k / 3:.6g}" for k, label in enumerate(labels * 8, 1))
+    rows = (
+        f"{label} 1:{k} 2:0.5 {3 + k}:{k / 3:.6g} 40:{k / 700:.6g}"
+        for k, label in enumerate(labels * 8, 1)
+    )
     return "\n".join(rows) + "\n"
 
 
@@ -135,6 +139,8 @@ def _train(folder: Path, dtype: str, part: str) -> None:
     for group in (1, 2):
         steps: Any = {"group": group, "max_outer": 4, "gap": 1e-12, "bias": 1.0, **_LITTLE}
         if part == "one":
+            odd = split([source], folder / f"odd{group}", replace(few, normalize="l2"))
+            loop.train(odd, TrainOptions(**steps))  # leaves rows that are no short decimals
             for solver, selection in product(_DUAL_SOLVERS, ("active", "avsf", "online")):
                 loop.train(store, TrainOptions(solver=solver, selection=selection, **steps))
             loop.train(store, TrainOptions(average=True, group=group, **_LITTLE))

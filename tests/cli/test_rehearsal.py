@@ -30,6 +30,7 @@ for solver in (1, 3, 7, 12, 13):
         for group in (1, 3):
             options = TrainOptions(solver=solver, selection=selection, epochs=2, group=group)
             train(store, options)
+train(split(["rows"], "b", SplitOptions(dtype=dtype, normalize="l2")), TrainOptions(group=1))
 train(store, TrainOptions(solver=3, average=True))
 loop.NEWTON_AFTER = 1
 train(store, TrainOptions(solver=1, gap=1e-9))

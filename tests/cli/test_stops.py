@@ -225,7 +225,7 @@ def test_files_may_grow_no_further(cli, noisy, tmp_path):
     done = subprocess.run([*map(str, command)], capture_output=True, text=True)
     assert done.returncode == 6
     # a run can do without the rows near the margin
-    assert re.search(r"warning: \S+near[-a-z]*\.1: write failed: File too large", done.stderr)
+    assert re.search(r"warning: \S+near\.(work|1): write failed: File too large", done.stderr)
     assert "checkpoint.json: write failed: File too large" in done.stderr
     assert "Traceback" not in done.stderr
     assert not (tmp_path / "m").exists()
