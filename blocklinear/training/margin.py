@@ -106,8 +106,17 @@ class MarginDescent(Descent):
 
     @property
     def new_last(self) -> bool:
-        """Whether new blocks need a visit least when the first outer iteration is over."""
+        """Whether new blocks need a visit least when the first outer iteration is over.
+
+        Where alpha of most rows moves it ends with them, when w is less far from solved, or they
+        are held.
+        """
         return self.settling and not self.problem.bounded
+
+    @property
+    def revisits_new(self) -> bool:
+        """Whether the first outer iteration visits new blocks twice."""
+        return self.primed and self.settling and not self.holds_new
 
     @property
     def primed(self) -> bool:

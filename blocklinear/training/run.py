@@ -112,8 +112,7 @@ class Run:
         """Return the groups of an outer iteration, in order.
 
         A warm start visits new blocks first: the others then see a w that knows of them. Its second
-        outer iteration has the order of the first, so that what was visited longest ago comes
-        first; new blocks come last where the first has ended with them, or all their rows are held.
+        outer iteration has the order of the first: what was visited longest ago comes first.
         """
         first, blocks = self.new_blocks or frozenset(), range(len(self.manifest.blocks))
         if outer > 1 and isinstance(self.method, MarginDescent) and self.method.new_last:
@@ -123,17 +122,12 @@ class Run:
         return visits(self.options.seed, outer, len(blocks), self.memory.group, first)
 
     def _todo(self, outer: int) -> list[tuple[int, ...]]:
-        """Return what an outer iteration visits: once all groups, or the first time new ones twice.
-
-        Once more at once, or at the end, where alpha of most rows moves and w is far from solved.
-        """
-        order, method = self.visits(outer), self.method
-        if outer > 1 or not self.new_blocks or not isinstance(method, MarginDescent):
+        """Return what an outer iteration visits: all groups, new ones twice in the first."""
+        order, method, new = self.visits(outer), self.method, self.new_blocks
+        if outer > 1 or not (new and isinstance(method, MarginDescent) and method.revisits_new):
             return order
-        if not (method.primed and method.settling) or method.holds_new:
-            return order
-        new = [group for group in order if self.new_blocks.issuperset(group)]
-        return new + order if method.problem.bounded else order + new
+        again = [group for group in order if new.issuperset(group)]
+        return order + again if method.new_last else again + order
 
     def pass_over(
         self, loader: GroupLoader, blocks: Collection[int] | None = None, last: bool = False
