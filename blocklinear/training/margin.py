@@ -90,8 +90,8 @@ class MarginDescent(Descent):
         self.settling = self.holds_new = False
         self._leaving: NearWriter | None = None
         if self._sweeping and active_entries > 0 and options.checkpoint_s < np.inf:
-            share = min(LEFT[problem.kind], LEFT_TIMES * active_entries / manifest.nnz)
-            self._leaving = NearWriter(folder / "near.work", manifest, share)
+            most = min(LEFT[problem.kind], LEFT_TIMES * active_entries / manifest.nnz)
+            self._leaving = NearWriter(folder / "near.work", manifest, most)
         self._stale, self._visited = STALE[problem.kind], VISITED
         if not problem.bounded:
             unkept = 1.0 - 2.0 * active_entries / max(manifest.nnz, 1)

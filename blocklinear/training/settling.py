@@ -18,8 +18,8 @@ from blocklinear.training.problems import LabelledRows, Problem
 
 NEAR = 0.5
 """Rows whose margin is as close to 1 may move when others do."""
-CLOSE, RESTLESS = 0.08, 8.0
-"""A row is worth less the farther from 1 it is, e times by each `CLOSE`; so much if it moves."""
+REACH, RESTLESS = 0.08, 8.0
+"""A row is worth less the farther from 1 it is, e times by each `REACH`; so much if it moves."""
 Floats = NDArray[np.float64]
 
 
@@ -51,7 +51,7 @@ class Standing:
     @property
     def worth(self) -> Floats:
         """Which of them to keep first."""
-        return np.where(self.restless, RESTLESS, np.exp(-self.distance / CLOSE))
+        return np.where(self.restless, RESTLESS, np.exp(-self.distance / REACH))
 
 
 def standing(rows: LabelledRows, problem: Problem, alpha: Floats, decisions: Floats) -> Standing:
@@ -63,7 +63,7 @@ def standing(rows: LabelledRows, problem: Problem, alpha: Floats, decisions: Flo
     if problem.kind == kernels.SQUARED_HINGE:
         loss **= 2
         gain = alpha - 0.25 * alpha**2 / np.where(cost > 0.0, cost, np.inf)
-    resting = (alpha == 0.0) & (margin >= 1.0)
+    resting = (alpha == 0.0) & ((margin >= 1.0) | (cost == 0.0))
     if problem.bounded:
         resting |= (alpha == cost) & (margin <= 1.0)
     return Standing(

@@ -17,6 +17,7 @@ from blocklinear.training.active import ActiveRows
 from blocklinear.training.checkpoint import Checkpoint
 from blocklinear.training.garbage import collect_garbage
 from blocklinear.training.margin import MarginDescent
+from blocklinear.training.previous import find_previous
 from training.small import Heard, outcome, split_text
 from training.test_resume import broken_off
 from training.warm import check, how, more, rows, trained
@@ -218,6 +219,32 @@ def test_rows_near_the_margin_are_found_where_they_went(grown, monkeypatch, chan
     train(store, replace(options, max_outer=1))
     ((kept_up, computed),) = duals
     assert kept_up == pytest.approx(computed, rel=1e-12)
+
+
+@pytest.mark.parametrize("kind", ["normalized", "float32", "weighted", "as is"])
+@pytest.mark.parametrize("solver", [1, 3])
+def test_rows_left_near_the_margin_come_back_to_the_last_bit(tmp_path, kind, solver):
+    options = {"normalized": {"normalize": "l2"}, "float32": {"dtype": "float32"}}.get(kind, {})
+    if kind == "weighted":
+        (tmp_path / "w").write_text("".join(f"{k % 7 / 3!r}\n" for k in range(900)))
+        options = {"weights": str(tmp_path / "w")}
+    store = split_text(tmp_path, rows(1, 900, 30), 5, **options)
+    train(store, how(solver, gap=1e-3, group=2))
+    previous = find_previous(store.folder / "runs" / "default", how(solver), Heard())
+    whole, start, n_left = whole_rows(store), 0, 0
+    for number, block in enumerate(store.manifest.blocks):
+        for part in previous.near.of_block(number, store.manifest):
+            weights = part.weights if part.weights is not None else np.ones(len(part.labels))
+            assert (weights > 0.0).all()
+            for k, line in enumerate(part.positions.tolist()):
+                span = slice(part.starts[k], part.stops[k])
+                sq_norm, *others = whole[start + line]
+                entries = part.indices[span].tolist(), part.values[span].tolist()
+                assert [part.labels[k], *entries] == others
+                assert part.sq_norm[k] == pytest.approx(sq_norm, rel=1e-15)
+            n_left += len(part.labels)
+        start += block.rows
+    assert 0.1 < n_left / store.manifest.n_rows < {1: 0.8, 3: 0.4}[solver]
 
 
 def test_nothing_of_removed_rows_is_left_after_gc(grown):
