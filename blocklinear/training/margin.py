@@ -57,8 +57,8 @@ VISITED_UNKEPT = 0.75
 LEAST = 1.0 / 32.0
 """Of what rows add to the gap at their first touch, what they add at least at the end of the outer
 iteration: among few rows there may be none that do."""
-LEARNED = 0.25
-"""What a group counts, against those before it, in telling what rows not yet visited add."""
+LEARNED_ROWS = 8000.0
+"""A group of so many rows counts as much as those before it in telling what others add."""
 PROMISING = 0.7
 """Of the gap asked for, what may be foreseen where an outer iteration is cut short."""
 Floats = NDArray[np.float64]
@@ -283,10 +283,9 @@ class MarginDescent(Descent):
         limit, told = PROMISING * self._goal(), self._told_by(group, like)
         scale = 1.0
         if outer == 1 and told > 0.0:  # one group among many may promise little by chance
-            of_row = told / like
-            self._told = (
-                of_row if self._told is None else self._told + LEARNED * (of_row - self._told)
-            )
+            of_row, weight = told / like, group.n_rows / (group.n_rows + LEARNED_ROWS)
+            before = of_row if self._told is None else self._told
+            self._told = before + weight * (of_row - before)
             scale = max(1.0, self._told / of_row)
         self._foreseen = scale * told + fresh
         if self._foreseen > limit:
