@@ -130,7 +130,7 @@ class MarginDescent(Descent):
             "settling": self.settling, "primed": self._counted, "new": sorted(self._new),
             "fresh": sorted(self._fresh.items()), "settled": self._settled,
             "foreseen": self._foreseen, "told": self._told,
-            "near": self._leaving.places if self._leaving else [],
+            "places": self._leaving.places if self._leaving else [],
         }  # fmt: skip
 
     @state.setter

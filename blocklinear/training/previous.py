@@ -147,7 +147,7 @@ class Previous:
             found = self._checkpoint.mapped("near", np.dtype(np.uint8))
         except DamagedError:  # it was not synced
             return None
-        return NearRows(found, self._state["near"])
+        return NearRows(found, self._state["places"])
 
     @property
     def terms(self) -> Floats:

@@ -274,6 +274,20 @@ def test_damaged_rows_near_the_margin_are_done_without(grown, damage):
     assert found.model.metadata["certificate"]["gap"] <= 5e-3
 
 
+def test_rows_left_by_another_version_are_no_crash(grown):
+    checkpoint = Checkpoint(grown.folder / "runs" / "default")
+    del checkpoint.facts["method"]["places"]
+    arrays = {
+        name: checkpoint.mapped(name, np.dtype(WIDTHS.get(name, "u1" if name == "near" else "f8")))
+        for name in checkpoint.names
+    }
+    checkpoint.save(checkpoint.facts, arrays)
+    found = trained(grown, how(3, gap=5e-3, group=1, warm_start=True))
+    (warning,) = found.warnings
+    assert "was saved by another version: training starts from the beginning" in warning
+    assert found.model.metadata["certificate"]["gap"] <= 5e-3
+
+
 def test_where_an_outer_iteration_was_cut_too_early_the_next_is_not(grown, monkeypatch):
     """Else the same blocks would be left out for ever."""
     monkeypatch.setattr(MarginDescent, "_others", lambda self, group: 0.0)  # foresees too little
