@@ -46,23 +46,44 @@ def default_budget() -> int:
     if meminfo.exists():
         found = re.search(r"MemAvailable:\s+(\d+) kB", meminfo.read_text())
         available = int(found[1]) * 1024 if found else available
-    for limit in _cgroup_limits():
-        with contextlib.suppress(OSError, ValueError):  # no such controller, or "max"
-            available = min(available, int(limit.read_text()))
-    return available // 2
+    return min([available, *_cgroup_limits()]) // 2
 
 
-def _cgroup_limits() -> Iterator[Path]:
-    """Yield the files that may bound this process's memory: cgroup v2 first, then v1."""
+def _cgroup_limits(
+    membership: Path = Path("/proc/self/cgroup"), root: Path = Path("/sys/fs/cgroup")
+) -> Iterator[int]:
+    """Yield every limit on this process's memory: of its cgroup and of those it lies in, in bytes.
+
+    Version 2 is looked at level by level up to `root`, as only the levels tell their limits. In
+    version 1 a level also tells the least limit above it, of levels that a container cannot see
+    too. A group that is not below `root` is one of outside a container: `root` is then what the
+    container has.
+    """
+    groups = {"": "/", "memory": "/"}
     with contextlib.suppress(OSError):
-        for line in Path("/proc/self/cgroup").read_text().splitlines():
+        for line in membership.read_text().splitlines():
             _, controllers, group = line.split(":", 2)
-            if controllers == "":
-                yield Path(f"/sys/fs/cgroup{group}/memory.max")
-            elif "memory" in controllers.split(","):
-                yield Path(f"/sys/fs/cgroup/memory{group}/memory.limit_in_bytes")
-    yield Path("/sys/fs/cgroup/memory.max")
-    yield Path("/sys/fs/cgroup/memory/memory.limit_in_bytes")
+            groups |= {name: group for name in controllers.split(",")}
+    for level in _levels(root, groups[""]):
+        for name in ("memory.max", "memory.high"):  # above high the kernel slows a process down
+            yield from _number_in(level / name)
+    for level in _levels(root / "memory", groups["memory"]):
+        yield from _number_in(level / "memory.limit_in_bytes")
+        yield from _number_in(level / "memory.stat", "hierarchical_memory_limit ")
+
+
+def _levels(root: Path, group: str) -> list[Path]:
+    """Return the folder of a cgroup and of each one it lies in, `root` last."""
+    folder = root / group.lstrip("/")
+    return [folder, *folder.parents[: len(folder.parts) - len(root.parts)]]
+
+
+def _number_in(path: Path, name: str = "") -> Iterator[int]:
+    """Yield the number that follows `name` at the start of a line of a file, if there is one."""
+    with contextlib.suppress(OSError):
+        found = re.search(rf"^{name}(\d+)$", path.read_text(), re.MULTILINE)
+        if found:
+            yield int(found[1])
 
 
 def anonymous_bytes() -> int:

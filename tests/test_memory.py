@@ -1,0 +1,83 @@
+import contextlib
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from blocklinear import memory
+
+NO_LIMIT = 0x7FFFFFFFFFFFF000
+BUDGET = "from blocklinear.memory import default_budget; print(default_budget())"
+
+
+def limits_of(folder, membership, files):
+    """Return the limits found where the cgroups below `folder` have these files."""
+    (folder / "membership").write_text(membership)
+    for name, content in files.items():
+        path = folder / "cgroup" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"{content}\n")
+    return sorted(memory._cgroup_limits(folder / "membership", folder / "cgroup"))
+
+
+def test_limits_of_parent_cgroups_hold_in_version_2(tmp_path):
+    files = {"a/b/c/memory.max": "max", "a/b/memory.max": 300, "a/memory.max": 200}
+    assert limits_of(tmp_path, "0::/a/b/c\n", files) == [200, 300]
+
+
+def test_memory_high_is_a_limit_in_version_2(tmp_path):
+    files = {"a/b/memory.max": 300, "a/memory.high": 100, "a/b/memory.high": "max"}
+    assert limits_of(tmp_path, "0::/a/b\n", files) == [100, 300]
+
+
+def test_limits_of_parent_cgroups_hold_in_version_1(tmp_path):
+    files = {
+        "memory/a/b/memory.limit_in_bytes": NO_LIMIT,
+        "memory/a/memory.limit_in_bytes": 200,
+        "memory/memory.limit_in_bytes": NO_LIMIT,
+    }
+    membership = "7:cpu,cpuacct:/other\n6:memory:/a/b\n0::/\n"
+    assert limits_of(tmp_path, membership, files) == [200, NO_LIMIT, NO_LIMIT]
+
+
+def test_a_level_of_version_1_tells_limits_that_cannot_be_seen(tmp_path):
+    stat = f"cache 1\nhierarchical_memory_limit 150\nhierarchical_memsw_limit {NO_LIMIT}"
+    files = {"memory/memory.limit_in_bytes": NO_LIMIT, "memory/memory.stat": stat}
+    assert limits_of(tmp_path, "6:memory:/\n", files) == [150, NO_LIMIT]
+
+
+def test_a_group_of_the_host_is_not_looked_for_in_a_container(tmp_path):
+    assert limits_of(tmp_path, "0::/docker/abc\n", {"memory.max": 400}) == [400]
+
+
+def test_no_cgroups_no_limits(tmp_path):
+    missing = tmp_path / "missing"
+    assert list(memory._cgroup_limits(missing, missing)) == []
+
+
+@pytest.fixture
+def inner_group():
+    """A cgroup of version 1 without a limit of its own, in one of 96 MiB."""
+    outer = Path(f"/sys/fs/cgroup/memory/blocklinear-test-{os.getpid()}")
+    inner = outer / "inner"
+    try:
+        inner.mkdir(parents=True)
+        (outer / "memory.limit_in_bytes").write_text("96M")
+        yield inner
+    except OSError as reason:
+        pytest.skip(f"no cgroup can be made: {reason}")
+    finally:
+        for group in (inner, outer):
+            with contextlib.suppress(OSError):
+                group.rmdir()
+
+
+def test_the_default_budget_keeps_to_the_limit_of_a_parent_cgroup(inner_group):
+    def join():
+        (inner_group / "cgroup.procs").write_text(str(os.getpid()))
+
+    command = [sys.executable, "-c", BUDGET]
+    printed = subprocess.run(command, capture_output=True, text=True, preexec_fn=join, check=True)
+    assert int(printed.stdout) <= 96 << 20
