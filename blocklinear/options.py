@@ -8,6 +8,7 @@ from typing import Any
 
 from blocklinear.errors import MemoryBudgetError, UsageError
 from blocklinear.memory import WEIGHT_VECTORS, default_budget
+from blocklinear.numerals import format_number
 
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _LEAST_SLAB_BYTES = 64 << 10
@@ -354,7 +355,7 @@ class TrainOptions:
         classes = not (self.balanced and self.solver > 7)
         _check("balanced", self.balanced, classes, "used with classes, not for a regression")
         for label, weight in self.class_weights:
-            name = f"weight of class {label:g}"
+            name = f"weight of class {format_number(label)}"
             _check(name, weight, finite(weight) and weight > 0, "finite and above 0")
         _check("epsilon", self.epsilon, finite(self.epsilon) and self.epsilon >= 0, "at least 0")
         _check("bias", self.bias, finite(self.bias), "finite")

@@ -18,6 +18,7 @@ from blocklinear.events import (
     Warned,
 )
 from blocklinear.memory import parse_size
+from blocklinear.numerals import parse_label
 
 if TYPE_CHECKING:
     from tqdm import tqdm
@@ -97,9 +98,10 @@ def class_weight(text: str) -> tuple[float, float]:
     """Read ``LABEL=W``."""
     label, _, weight = text.partition("=")
     try:
-        return float(label), float(weight)
+        times = float(weight)
     except ValueError:
         raise UsageError(f"class weight {text!r} is not LABEL=W", "write -w1 5") from None
+    return parse_label(label), times
 
 
 def costs_of(text: str) -> tuple[float, ...]:

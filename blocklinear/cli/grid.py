@@ -5,6 +5,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from blocklinear.numerals import format_number
+
 if TYPE_CHECKING:
     from blocklinear.model.linear import LinearModel
     from blocklinear.options import TrainOptions
@@ -12,7 +14,7 @@ if TYPE_CHECKING:
 
 def path_of(model: str, cost: float) -> str:
     """Return the file of one of several costs: ``MODEL.C=0.1``."""
-    return f"{model}.C={repr(cost).removesuffix('.0')}"
+    return f"{model}.C={format_number(cost)}"
 
 
 def check_outputs(model: str, options: "TrainOptions", best_on: str | None) -> None:
@@ -42,7 +44,7 @@ def best_on(source: str, models: "Sequence[LinearModel]", text: Mapping[str, Any
     for model in models:
         options = TextOptions(index_base=model.index_base, **text)
         score = predict_stream(model, [source], os.devnull, text_options=options).score
-        print(f"C {model.metadata['C']:g}: " + score.summary().replace("\n", ", "))
+        print(f"C {format_number(model.metadata['C'])}: " + score.summary().replace("\n", ", "))
         found = score.as_dict()
         worth = found["accuracy"] if "accuracy" in found else -(found["mean_squared_error"] or 0.0)
         ranked.append((float(worth or 0.0), model))

@@ -30,7 +30,7 @@ from blocklinear.cli.compiling import compile_without_cache_if_needed, saying_wh
 from blocklinear.errors import BlocklinearError, MemoryBudgetError, StorageError, shown
 
 _NOTHING_COMPILED = ("info", "convert", "remove", "gc", "plot")
-_CLASS_WEIGHT = re.compile(r"-w([+-]?\d[\d.]*)")
+_CLASS_WEIGHT = re.compile(r"-w([+-]?\.?[0-9][0-9.]*(?:[eE][+-]?[0-9]+)?)")
 
 
 class _Terminated(BaseException):

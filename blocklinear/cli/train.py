@@ -18,6 +18,7 @@ from blocklinear.cli.common import (
 )
 from blocklinear.cli.grid import best_on, check_outputs, save_all, summary
 from blocklinear.cli.rehearsal import rehearse_training
+from blocklinear.numerals import format_number
 
 if TYPE_CHECKING:
     from blocklinear.events import Event, Listener
@@ -260,5 +261,7 @@ def run(args: argparse.Namespace) -> int:
         models = [best_on(args.best_on, models, text)]
     save_all(models, args.model, args.format, grid=bool(options.costs) and not args.best_on)
     for model in models:
-        print((f"C {model.metadata['C']:g}: " if options.costs else "") + summary(model))
+        print(
+            (f"C {format_number(model.metadata['C'])}: " if options.costs else "") + summary(model)
+        )
     return 0

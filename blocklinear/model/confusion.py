@@ -6,6 +6,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from blocklinear.numerals import format_number
+
 Floats = npt.NDArray[np.float64]
 
 MOST_SHOWN = 20
@@ -85,26 +87,29 @@ class Confusion:
 
     def table(self) -> str:
         """Return lines for people; with the matrix, for up to `MOST_SHOWN` classes."""
-        found = self.classes()
-        lines = [f"{'class':>12} {'precision':>10} {'recall':>10} {'F1':>10} {'rows':>10}"]
-        for own in found:
-            shares = " ".join(f"{own[name]:10.6g}" for name in ("precision", "recall", "f1"))
-            lines.append(f"{own['label']:>12g} {shares} {own['rows']:>10}")
+        found, names = self.classes(), list(map(format_number, self.labels))
+        width = max(12, *map(len, names))
+        lines = [f"{'class':>{width}} {'precision':>10} {'recall':>10} {'F1':>10} {'rows':>10}"]
+        for name, own in zip(names, found, strict=True):
+            shares = " ".join(f"{own[share]:10.6g}" for share in ("precision", "recall", "f1"))
+            lines.append(f"{name:>{width}} {shares} {own['rows']:>10}")
         means = [sum(own[name] for own in found) / len(found) for name in ("precision", "recall")]
         means.append(sum(own["f1"] for own in found) / len(found))
         rows = sum(self._counts.values())
         lines.append(
-            f"{'mean':>12} " + " ".join(f"{mean:10.6g}" for mean in means) + f" {rows:>10}"
+            f"{'mean':>{width}} " + " ".join(f"{mean:10.6g}" for mean in means) + f" {rows:>10}"
         )
-        return "\n".join(lines + (self._matrix_lines() if len(found) <= MOST_SHOWN else []))
+        return "\n".join(
+            lines + (self._matrix_lines(names, width) if len(found) <= MOST_SHOWN else [])
+        )
 
-    def _matrix_lines(self) -> list[str]:
-        counts, names = self.matrix(), [f"{label:g}" for label in self.labels]
+    def _matrix_lines(self, names: list[str], margin: int) -> list[str]:
+        counts = self.matrix()
         if not counts[-1].any():
             counts = counts[:-1]
         width = max(len(str(counts.max(initial=0))), *map(len, names))
         lines = ["", "rows by their class (down) and by the class predicted (across)"]
-        lines.append(" " * 13 + " ".join(name.rjust(width) for name in names))
+        lines.append(" " * (margin + 1) + " ".join(name.rjust(width) for name in names))
         for name, line in zip([*names, "other"], counts.tolist(), strict=False):
-            lines.append(f"{name:>12} " + " ".join(str(count).rjust(width) for count in line))
+            lines.append(f"{name:>{margin}} " + " ".join(str(count).rjust(width) for count in line))
         return lines

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from blocklinear.errors import DamagedError, UsageError, quoted, storage_errors
+from blocklinear.numerals import format_number
 
 if TYPE_CHECKING:
     from blocklinear.model.linear import LinearModel
@@ -74,7 +75,8 @@ def check_expressible(labels: Iterable[float], index_base: int, hash_bits: int) 
     for label in labels:
         if not (label.is_integer() and -(1 << 31) <= label < 1 << 31):
             raise UsageError(
-                f"label {label:.17g} is no 32-bit integer, and LIBLINEAR's models hold no others",
+                f"label {format_number(label)} is no 32-bit integer, and LIBLINEAR's models hold "
+                "no others",
                 "save as 'native', or train with integer labels",
             )
     if index_base != 1:
@@ -97,7 +99,7 @@ def write(model: "LinearModel", stream: IO[bytes]) -> None:
     lines = [f"solver_type {model.solver}"]
     lines += [f"nr_class {len(model.labels) if model.is_classifier else 2}"]
     if model.labels:
-        lines += ["label " + " ".join(f"{label:.0f}" for label in model.labels)]
+        lines += ["label " + " ".join(map(format_number, model.labels))]
     lines += [f"nr_feature {model.n_features}"]
     lines += [f"bias {model.bias if model.bias >= 0 else -1:.17g}"]
     lines += [f"rho {model.rho:.17g}"] if one_class else []

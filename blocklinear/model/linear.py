@@ -14,6 +14,7 @@ from blocklinear.errors import DamagedError, InputError, UsageError
 from blocklinear.model import liblinear, native
 from blocklinear.model.files import check_replaceable, recognise
 from blocklinear.model.solvers import SOLVERS, expected_columns
+from blocklinear.numerals import format_number
 from blocklinear.store.files import atomic_write
 
 __all__ = ["SOLVERS", "LinearModel", "check_replaceable", "expected_columns", "recognise"]
@@ -96,7 +97,7 @@ class LinearModel:
         if not (math.isfinite(self.bias) and math.isfinite(self.rho)):
             yield f"bias and rho must be finite, got {self.bias} and {self.rho}"
         if self.bias < 0 and self.bias_weights.any():
-            yield f"bias {self.bias:g} means none, yet its weights are not zero"
+            yield f"bias {format_number(self.bias)} means none, yet its weights are not zero"
         if type(self.hash_bits) is not int or not 0 <= self.hash_bits <= 31:
             yield f"hash_bits must be from 0 to 31, got {self.hash_bits!r}"
         elif self.hash_bits and (self.index_base, self.n_features) != (0, 1 << self.hash_bits):
@@ -304,7 +305,7 @@ class LinearModel:
         """Describe the model in a few lines for people."""
         lines = {"solver": f"{self.solver} (-s {SOLVERS[self.solver]})"}
         if self.labels:
-            shown = " ".join(f"{label:.17g}" for label in self.labels[:10])
+            shown = " ".join(map(format_number, self.labels[:10]))
             more = " ..." if len(self.labels) > 10 else ""
             lines["classes"] = f"{len(self.labels)}: {shown}{more}"
         lines["features"] = f"{self.n_features} (numbered from {self.index_base})"
@@ -313,7 +314,7 @@ class LinearModel:
             lines["features"] = f"{self.n_features} (hashed to {self.hash_bits} bits)"
         if self.normalize != "none":
             lines["rows"] = "divided by their Euclidean norm"
-        lines["bias"] = f"{self.bias:g}" if self.bias >= 0 else "none"
+        lines["bias"] = format_number(self.bias) if self.bias >= 0 else "none"
         if "C" in self.metadata:
             lines["C"] = str(self.metadata["C"])
         certificate = self.metadata.get("certificate")

@@ -26,6 +26,7 @@ from blocklinear.memory import PROCESS_BYTES, format_size
 from blocklinear.model.confusion import Confusion
 from blocklinear.model.linear import LinearModel
 from blocklinear.model.metrics import AccuracyCounter, RegressionErrors, Score
+from blocklinear.numerals import format_number
 from blocklinear.store.files import atomic_write
 from blocklinear.text import RowReader, Rows, TextOptions
 from blocklinear.text.faults import TooManyFeatures
@@ -252,7 +253,7 @@ def _formatter(model: LinearModel, decision: bool, probability: bool) -> tuple[b
             "probability output is only supported for logistic regression",
             f"leave out -b 1: the model is {model.solver}",
         )
-    names = [f"{label:.17g}" for label in model.outcomes]
+    names = list(map(format_number, model.outcomes))
     if probability:
         head = f"labels {' '.join(names)}\n".encode("ascii")
         return head, _probability_lines(model)
@@ -272,7 +273,7 @@ def _decision_lines(chosen: Any, decisions: Floats) -> bytes:
 
 
 def _probability_lines(model: LinearModel) -> Formatter:
-    names = np.array([f"{label:g}" for label in model.outcomes], dtype=object)
+    names = np.array(list(map(format_number, model.outcomes)), dtype=object)
     line = "%s" + " %g" * len(names) + "\n"
 
     def lines(chosen: Any, decisions: Floats) -> bytes:

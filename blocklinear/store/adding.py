@@ -8,6 +8,7 @@ from typing import Any
 
 from blocklinear.errors import MismatchError, UsageError
 from blocklinear.events import Listener, Warned, ignore
+from blocklinear.numerals import format_number
 from blocklinear.options import AddOptions, SplitOptions
 from blocklinear.store.changes import AnyStore, changing, commit, new_blocks, skipped_name
 from blocklinear.store.files import remove_files, sync_directory
@@ -234,5 +235,5 @@ def _tell_of_labels(
         listener(Warned("there are too many distinct labels to be classes now: they are values"))
     elif new := now[len(known) :]:
         more = f" and {len(new) - 10} more" if len(new) > 10 else ""
-        listed = ", ".join(f"{label:g}" for label in new[:10])
+        listed = ", ".join(map(format_number, new[:10]))
         listener(Warned(f"labels that the store did not have: {listed}{more}"))

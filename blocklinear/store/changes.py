@@ -15,6 +15,7 @@ from typing import Any
 from blocklinear import __version__
 from blocklinear.errors import BlocklinearError, InputError, StorageError, UsageError
 from blocklinear.events import Listener, Warned, ignore
+from blocklinear.numerals import format_number
 from blocklinear.store.files import (
     LOCK_NAME,
     Lock,
@@ -150,7 +151,7 @@ def remove(
     counted = zip(m.labels or (), new.manifest.label_counts, strict=True)
     present = [label for label, count in counted if count]
     if len(present) == 1 and len(m.labels or ()) > 1:
-        listener(Warned(f"all rows that are left have the one label {present[0]:g}"))
+        listener(Warned(f"all rows that are left have the one label {format_number(present[0])}"))
     return new
 
 

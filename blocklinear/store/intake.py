@@ -11,6 +11,7 @@ from typing import IO, Any, Self
 from blocklinear.errors import InputError, InputFormatError, UsageError, storage_errors
 from blocklinear.events import Listener, SplitProgress, Warned
 from blocklinear.memory import WEIGHT_VECTORS, format_size
+from blocklinear.numerals import format_number
 from blocklinear.options import SplitOptions
 from blocklinear.store.changes import skipped_name
 from blocklinear.store.files import sync_file
@@ -204,7 +205,7 @@ def _warn(
     for note in reader.notes:
         listener(Warned(note))
     if labels is not None and len(labels) == 1:
-        listener(Warned(f"all rows have the one label {labels[0]:g}"))
+        listener(Warned(f"all rows have the one label {format_number(labels[0])}"))
     if reader.skipped:
         listener(
             Warned(

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blocklinear.errors import InputError, LabelError
+from blocklinear.numerals import format_number
 from blocklinear.store.blocks import BlockFile
 from blocklinear.store.manifest import Manifest
 from blocklinear.store.merging import decoded_rows
@@ -32,7 +33,7 @@ def label_places(store: BlockStore) -> Iterator[None]:
         if found is None:
             raise
         row, batch, its_label = found
-        such_as = "" if label is not None else f"such as {its_label:g}, "
+        such_as = "" if label is not None else f"such as {format_number(its_label)}, "
         raise InputError(
             f"{error.what} ({such_as}first in {place(store.manifest, row, batch)})", error.fix
         ) from None

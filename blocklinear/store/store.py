@@ -12,6 +12,7 @@ import numpy as np
 
 from blocklinear.errors import BusyError, DamagedError, MismatchError, StorageError, shown
 from blocklinear.memory import format_size
+from blocklinear.numerals import format_number
 from blocklinear.store.manifest import Manifest
 from blocklinear.store.weighing import agree, weigh_labels
 
@@ -133,7 +134,8 @@ class BlockStore:
         if m.weighted:
             w = m.weights
             lines.append(
-                f"weights of rows: {w['least']:g} to {w['largest']:g}, {w['total']:g} in all"
+                f"weights of rows: {format_number(w['least'])} to {format_number(w['largest'])}, "
+                f"{w['total']:.15g} in all"
                 + (f"; {w['zeros']} rows have weight 0" if w["zeros"] else "")
             )
         for batch in m.batches:
@@ -233,5 +235,7 @@ def counted_labels(labels: list[dict[str, Any]] | None, most: int) -> str:
     """Return labels and their rows as people read them, `most` of them at most."""
     if labels is None:
         return "too many to list"
-    listed = ", ".join(f"{found['label']:g} ({found['rows']} rows)" for found in labels[:most])
+    listed = ", ".join(
+        f"{format_number(found['label'])} ({found['rows']} rows)" for found in labels[:most]
+    )
     return listed + (f" and {len(labels) - most} more" if len(labels) > most else "")

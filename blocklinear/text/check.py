@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from blocklinear.errors import InputError
+from blocklinear.numerals import format_number
 from blocklinear.options import TextOptions
 from blocklinear.text.reader import RowReader
 from blocklinear.text.rows import Rows
@@ -109,13 +110,17 @@ class CheckReport:
             lines.append(f"labels: more than {MAX_LABELS} (regression)")
         elif self.labels:
             pairs = list(self.labels.items())
-            shown = ", ".join(f"{label:g} ({n} rows)" for label, n in pairs[:SHOWN_LABELS])
+            shown = ", ".join(
+                f"{format_number(label)} ({n} rows)" for label, n in pairs[:SHOWN_LABELS]
+            )
             more = len(pairs) - SHOWN_LABELS
             lines.append(f"labels: {shown}" + (f" and {more} more" if more > 0 else ""))
         if self.min_index is not None:
             lines.append(f"indices: {self.min_index} to {self.max_index}, base {self.index_base}")
-        if self.min_value is not None:
-            lines.append(f"values: {self.min_value:g} to {self.max_value:g}")
+        if self.min_value is not None and self.max_value is not None:
+            lines.append(
+                f"values: {format_number(self.min_value)} to {format_number(self.max_value)}"
+            )
         if self.rows:
             lines.append(
                 f"entries per row: {self.min_row_entries} to {self.max_row_entries}, "

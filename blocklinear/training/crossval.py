@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from blocklinear.errors import UsageError, storage_errors
 from blocklinear.events import Listener, Warned, ignore
+from blocklinear.numerals import format_number
 from blocklinear.options import TrainOptions
 from blocklinear.store.files import Lock
 from blocklinear.store.manifest import Manifest
@@ -133,7 +134,7 @@ def cross_validate(
             n_folds = manifest.n_rows
         for label in dict(options.class_weights):
             if label not in labels:
-                listener(Warned(f"class {label:g} has a weight, but no rows"))
+                listener(Warned(f"class {format_number(label)} has a weight, but no rows"))
         folder = store.folder / "runs" / options.run
         with storage_errors(folder, "create"):
             folder.mkdir(parents=True, exist_ok=True)
@@ -270,7 +271,9 @@ class _Validation:
             exponent += SEARCHED_TOGETHER
             if self._unchanged() >= UNCHANGED:
                 return
-        self._listener(Warned(f"the search ended at the largest C, {LARGEST_SEARCHED:g}"))
+        self._listener(
+            Warned(f"the search ended at the largest C, {format_number(LARGEST_SEARCHED)}")
+        )
 
     def _unchanged(self) -> int:
         """Return how many steps in a row, at the end, changed nothing that matters.

@@ -8,6 +8,7 @@ from typing import Any
 from blocklinear.errors import MismatchError, UsageError, storage_errors
 from blocklinear.events import Listener, OuterIteration, Warned, ignore
 from blocklinear.model.linear import LinearModel
+from blocklinear.numerals import format_number
 from blocklinear.options import TrainOptions
 from blocklinear.store.files import Lock
 from blocklinear.store.manifest import Manifest
@@ -97,7 +98,7 @@ def train_task(
             task = make_task(manifest, options)
         for label in dict(options.class_weights):
             if label not in task.labels:
-                listener(Warned(f"class {label:g} has a weight, but no rows"))
+                listener(Warned(f"class {format_number(label)} has a weight, but no rows"))
 
         def part(options: TrainOptions, task: Task, name: str) -> Outcome:
             own = folder.with_name(folder.name + name)

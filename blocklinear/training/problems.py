@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from blocklinear.errors import InputError, LabelError, UsageError
 from blocklinear.kernels import dual
+from blocklinear.numerals import DISTINCT_INTEGERS, format_number
 from blocklinear.options import TrainOptions
 from blocklinear.store.manifest import Manifest
 
@@ -138,7 +139,7 @@ def make_problem(manifest: Manifest, options: TrainOptions) -> Problem:
         return Problem(solver, options.epsilon, (), (checked_cost(options.cost, "C", manifest),))
     weights = weights_of_classes(manifest, options)
     costs = tuple(
-        checked_cost(options.cost * weight, f"C of class {label:g}", manifest)
+        checked_cost(options.cost * weight, f"C of class {format_number(label)}", manifest)
         for label, weight in weights.items()
     )
     return Problem(solver, 0.0, tuple(weights), costs)
@@ -157,7 +158,7 @@ def checked_cost(cost: float, name: str, manifest: Manifest) -> float:
     weights = manifest.weights
     for weight in (weights["least"], weights["largest"]):
         if not 1e-308 <= cost * weight < math.inf:  # below, 1 / (2 C) overflows
-            times = f" times a weight of {weight:g}" if manifest.weighted else ""
+            times = f" times a weight of {format_number(weight)}" if manifest.weighted else ""
             raise UsageError(
                 f"{name}{times} is {cost * weight:g}, but must be finite and at least 1e-308",
                 "change -c or the weight of the class",
@@ -212,13 +213,21 @@ def class_labels(manifest: Manifest) -> list[float]:
     broken = next((label for label in present if label != int(label)), None)
     if broken is not None:
         raise LabelError(
-            f"label {broken:g} is not an integer: not a class",
+            f"label {format_number(broken)} is not an integer: not a class",
             "check the labels, or train a regression with -s 12 or -s 13",
             broken,
         )
+    merged = next((label for label in present if abs(label) >= DISTINCT_INTEGERS), None)
+    if merged is not None:
+        raise LabelError(
+            f"label {format_number(merged)} may stand for several integers: not a class",
+            "number the classes by integers below 2**53",
+            merged,
+        )
     if len(present) == 1:
         raise InputError(
-            f"all rows have the one label {present[0]:g}: there is nothing to separate",
+            f"all rows have the one label {format_number(present[0])}: there is nothing to "
+            "separate",
             "check the labels of the input",
         )
     return present

@@ -3,6 +3,7 @@
 from typing import Any
 
 from blocklinear.events import OuterIteration
+from blocklinear.numerals import format_number
 from blocklinear.options import TrainOptions
 from blocklinear.training.tally import Estimate
 
@@ -93,5 +94,5 @@ class Stopping:
         if self._options.max_outer is not None and report.outer >= self._options.max_outer:
             return f"{report.outer} outer iterations"
         if report.seconds >= self._options.time_limit_s:
-            return f"{self._options.time_limit_s:g} seconds"
+            return f"{format_number(self._options.time_limit_s)} seconds"
         return ""

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from blocklinear.kernels.margins import decision_values
 from blocklinear.model import scores
+from blocklinear.numerals import format_number
 from blocklinear.store.groups import Group
 from blocklinear.store.prefetch import Loaded
 from blocklinear.training.rows import RowArray
@@ -110,12 +111,14 @@ class ValidationReport:
     def table(self) -> str:
         """Return lines for people: mean and spread of every metric for every C."""
         names = self.metrics
-        head = f"{'C':>10} " + " ".join(f"{name:>25}" for name in names)
+        costs = [format_number(found.cost) for found in self.scores]
+        width = max(10, *map(len, costs))
+        head = f"{'C':>{width}} " + " ".join(f"{name:>25}" for name in names)
         lines = [f"{self.n_folds}-fold cross-validation of {self.rows} rows", head]
-        for found in self.scores:
+        for cost, found in zip(costs, self.scores, strict=True):
             cells = (f"{found.mean(n):14.6g} ± {found.spread(n):8.3g}" for n in names)
             mark = "  <- best" if found is self.best else ""
-            lines.append(f"{found.cost:10g} " + " ".join(cells) + mark)
+            lines.append(f"{cost:>{width}} " + " ".join(cells) + mark)
         return "\n".join(lines)
 
 

@@ -1,0 +1,57 @@
+"""Numbers as text from which they come back: labels, costs and other options."""
+
+import math
+import re
+
+from blocklinear.errors import UsageError, quoted
+
+_NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+_DIGITS_OF_INTEGERS = 1 << 63
+DISTINCT_INTEGERS = float(1 << 53)
+"""Integers below this have a float64 of their own; 2**53 + 1 becomes 2**53."""
+
+
+def format_number(value: float) -> str:
+    """Return the shortest text that reads back as `value`, with integers as plain digits.
+
+    Integers are written as LIBLINEAR's ``%.17g`` writes its labels: ``1234567``, never
+    ``1.23457e+06`` or ``1234567.0``. From 2**63 on they have an exponent.
+
+    Parameters
+    ----------
+    value : float
+
+    Returns
+    -------
+    str
+    """
+    value = float(value)
+    if value.is_integer() and abs(value) < _DIGITS_OF_INTEGERS:
+        return str(int(value))
+    return repr(value)
+
+
+def parse_label(text: str) -> float:
+    """Read the label of a class, as an option names it.
+
+    Parameters
+    ----------
+    text : str
+        A decimal number: ``1``, ``+1`` and ``1.0`` are the same label.
+
+    Returns
+    -------
+    float
+
+    Raises
+    ------
+    UsageError
+        If it is not a number, not finite, or so large that another integer has the same float64.
+    """
+    value = float(text) if _NUMBER.fullmatch(text) else math.nan
+    if not abs(value) < DISTINCT_INTEGERS:
+        raise UsageError(
+            f"label {quoted(text)} is not a number between -2**53 and 2**53",
+            "write a label as it is in the data: 1, -1",
+        )
+    return value + 0.0  # -0 becomes 0
