@@ -3,10 +3,22 @@ import sys
 
 import numpy as np
 import pytest
+from effort import EXTENSIVE
+from hypothesis import HealthCheck, settings
+from programs import have_said_that_it_compiles
 
 from blocklinear.text import inflate
 
 os.environ["SOURCE_DATE_EPOCH"] = "1767225600"  # the date of every commit: 2026-01-01
+
+# No example takes too long: the machine may be busy, and kernels may have to be compiled.
+settings.register_profile(
+    "any machine",
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+    derandomize=not EXTENSIVE,
+)
+settings.load_profile("any machine")
 
 
 @pytest.fixture(autouse=True)
@@ -22,6 +34,12 @@ def _no_waiting_for_the_disk():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "fsync", lambda descriptor: None)
         yield
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _silence_about_compiling():
+    """What a command prints does not depend on what was compiled before."""
+    have_said_that_it_compiles()
 
 
 @pytest.fixture

@@ -1,10 +1,10 @@
 """Commands that only look must start at once: without Numba, SciPy and scikit-learn."""
 
 import json
-import subprocess
 import sys
 
 import numpy as np
+import programs
 import pytest
 
 from blocklinear.cli.main import _parser
@@ -27,12 +27,7 @@ print(json.dumps([status, sorted(m for m in sys.modules if "." not in m)]))
 
 def run(*arguments):
     """Run a command; return its status, its output and the modules it imported."""
-    done = subprocess.run(
-        [sys.executable, "-c", SCRIPT, *map(str, arguments)],
-        check=True,
-        capture_output=True,
-        text=True,
-    )
+    done = programs.run([sys.executable, "-c", SCRIPT, *arguments], check=True)
     output, _, last = done.stdout.rstrip("\n").rpartition("\n")
     status, modules = json.loads(last)
     return status, output, set(modules)

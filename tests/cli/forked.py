@@ -1,15 +1,19 @@
 """Commands in processes of their own that start at once: forked from one that has loaded all.
 
-Run as a script, it forks a command for every line of stdin, a JSON list of its arguments and of the
-processor seconds after which it is killed or null, and answers with a line that says how it ended.
+Run as a script, it forks a command for every line of stdin, a JSON list of its arguments, of the
+signals that it sends itself (see steps.py: a prefix, a step and the signal's number) and of the
+largest size its files may have, or null. It answers with a line: a JSON list of the exit status and
+of what the command printed on stderr.
 """
 
 import json
 import os
+import resource
 import signal
 import subprocess
 import sys
 import tempfile
+import traceback
 from pathlib import Path
 
 
@@ -21,12 +25,16 @@ class Starter:
             [sys.executable, __file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
 
-    def run(self, *arguments, kill_after_s=None):
-        """Run a command; return its exit status, or minus the number of the signal it died of."""
-        request = [[str(argument) for argument in arguments], kill_after_s]
+    def run(self, *arguments, signals=(), file_bytes=None):
+        """Run a command; return its exit status and its stderr.
+
+        The status is minus the number of the signal it died of, if it did.
+        """
+        sent = [[str(prefix), at, number] for prefix, at, number in signals]
+        request = [[str(argument) for argument in arguments], sent, file_bytes]
         self._server.stdin.write(json.dumps(request) + "\n")
         self._server.stdin.flush()
-        return int(self._server.stdout.readline())
+        return tuple(json.loads(self._server.stdout.readline()))
 
     def close(self):
         self._server.communicate()
@@ -41,22 +49,41 @@ def warm_up(main):
             main(["train", f"{folder}/store", f"{folder}/model", *flags, "-q"])
 
 
+def status_of(main, arguments):
+    """Run a command to its end, whatever that is."""
+    try:
+        return main(arguments)
+    except BaseException:
+        traceback.print_exc()
+        return 99
+
+
 def serve():
+    sys.path.insert(0, str(Path(__file__).parents[1]))
+    from programs import have_said_that_it_compiles
+    from steps import Steps, watch
+
     from blocklinear.cli.main import main
 
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # also if started in the background
+    have_said_that_it_compiles()
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(os.open(os.devnull, os.O_RDWR), 1)
     warm_up(main)
     for line in sys.stdin:
-        arguments, kill_after_s = json.loads(line)
-        process = os.fork()
-        if process == 0:
-            # of processor time, so that a busy machine does not change how far it comes; and as
-            # nothing handles SIGPROF, it ends the process as SIGKILL does
-            signal.setitimer(signal.ITIMER_PROF, kill_after_s or 0)
-            os._exit(main(arguments))
-        ended = os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
-        print(ended, file=answers, flush=True)
+        arguments, signals, file_bytes = json.loads(line)
+        with tempfile.TemporaryFile() as errors:
+            process = os.fork()
+            if process == 0:
+                os.dup2(errors.fileno(), 2)
+                if file_bytes is not None:
+                    resource.setrlimit(resource.RLIMIT_FSIZE, (file_bytes, file_bytes))
+                if signals:
+                    watch(*(Steps(*one) for one in signals))
+                os._exit(status_of(main, arguments))
+            ended = os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
+            errors.seek(0)
+            print(json.dumps([ended, errors.read().decode()]), file=answers, flush=True)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,6 @@
 import json
-import subprocess
-import sys
 
+import programs
 import pytest
 
 from blocklinear.store.files import Lock
@@ -43,9 +42,8 @@ def test_add_twice(cli, refused, store, more):
 
 
 def test_add_from_stdin(store, more):
-    command = [sys.executable, "-m", "blocklinear.cli.main", "add", str(store), "-"]
     with open(more) as stdin:
-        done = subprocess.run(command, check=False, stdin=stdin, capture_output=True, text=True)
+        done = programs.blocklinear("add", store, "-", stdin=stdin)
     assert done.returncode == 0, done.stderr
     assert "batch b2: 2 rows" in done.stdout
 

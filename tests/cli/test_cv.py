@@ -1,8 +1,8 @@
 import json
-import subprocess
 import sys
 
 import numpy as np
+import programs
 import pytest
 
 from blocklinear.model.linear import LinearModel
@@ -139,7 +139,7 @@ def test_a_signal(store):
         "common.Console.__call__ = tell\n"
         f"sys.exit(main.main(['cv', {str(store)!r}, '--gap', '1e-12', '--group', '1']))\n"
     )
-    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    ran = programs.run([sys.executable, "-c", program])
     assert ran.returncode == 143, ran.stderr
     assert ran.stderr.splitlines()[-1] == "blocklinear: stopped"
     assert ran.stdout == ""

@@ -2,9 +2,9 @@
 
 import json
 import os
-import subprocess
 import sys
 
+import programs
 import pytest
 
 from blocklinear.cli import compiling
@@ -107,8 +107,7 @@ def test_without_a_place_for_compiled_code(tmp_path, rows, monkeypatch):
         "NUMBA_CACHE_DIR": str(tmp_path / "cache"),
         "NUMBA_OPT": "0",  # how well it is compiled does not matter here
     }
-    command = [sys.executable, "-c", program, "check", str(rows)]
-    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=200)
+    done = programs.run([sys.executable, "-c", program, "check", rows], env=environment)
     assert (done.returncode, "Traceback" in done.stderr) == (0, False)
     assert done.stderr.count("warning: compiled code cannot be kept") == 1
     assert not (tmp_path / "cache").exists()
@@ -180,8 +179,7 @@ def test_a_reader_of_predictions_that_went_away(model, tmp_path):
     shell = f"{program} | head -1; echo ${{PIPESTATUS[0]}}"
     for unbuffered in ("", "1"):
         environment = os.environ | {"PYTHONUNBUFFERED": unbuffered}
-        command = ["bash", "-c", shell]
-        done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=100)
+        done = programs.run(["bash", "-c", shell], env=environment)
         assert (done.stdout, done.stderr) == ("1\n141\n", "")
 
 

@@ -1,10 +1,10 @@
 """Kernels are compiled ahead, in a process of its own."""
 
 import json
-import subprocess
 import sys
 from types import SimpleNamespace
 
+import programs
 import pytest
 
 from blocklinear import SplitOptions, TrainOptions, split
@@ -68,10 +68,7 @@ store = BlockStore.open("store")
 
 def kernels(folder, dtype, work):
     """Return the kernels, with the types of their arguments, that some work calls."""
-    done = subprocess.run(
-        [sys.executable, "-c", NAMES + work + KERNELS, dtype],
-        cwd=folder, capture_output=True, text=True, timeout=300,
-    )  # fmt: skip
+    done = programs.run([sys.executable, "-c", NAMES + work + KERNELS, dtype], cwd=folder)
     assert done.returncode == 0, done.stderr
     return set(json.loads(done.stdout.splitlines()[-1]))
 

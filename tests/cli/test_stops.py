@@ -4,9 +4,6 @@ import json
 import random
 import re
 import signal
-import subprocess
-import sys
-import time
 
 import numpy as np
 import pytest
@@ -60,28 +57,28 @@ def checkpoint(store):
 @pytest.mark.parametrize(
     "flags",
     [
-        ["-s", 3, "-c", 1000, "--max-outer", 700],
-        ["-s", 1, "--selection", "avsf", "--epochs", 2, "--max-outer", 400],
-        ["--method", "pegasos", "--max-outer", 700],
+        ["-s", 3, "-c", 1000, "--max-outer", 50],
+        ["-s", 1, "--selection", "avsf", "--epochs", 2, "--max-outer", 40],
+        ["--method", "pegasos", "--max-outer", 50],
     ],
     ids=str,
 )
 def test_killed_again_and_again_it_ends_with_the_same_bits(cli, starter, store, tmp_path, flags):
     flags = ["--group", 2, "--gap", 1e-12, "-q", *flags]
     assert cli("train", store, tmp_path / "whole", *flags).status == 0
-    chance, reached, command = random.Random(1), set(), ["train", store, tmp_path / "m", *flags]
-    command += ["--checkpoint-s", 0.01, "--log", tmp_path / "log"]
-    for _ in range(7):
-        if starter.run(*command, kill_after_s=chance.uniform(0.02, 0.15)) == 0:
-            break
-        if (tmp_path / "m").exists():  # killed after its last act
-            break
-        reached.add(checkpoint(store))
+    chance, reached, command = random.Random(1), [], ["train", store, tmp_path / "m", *flags]
+    command += ["--checkpoint-s", 1e-9, "--log", tmp_path / "log"]  # one after each visit
+    for _ in range(12):
+        kill = store / "runs", chance.randrange(30, 500), signal.SIGKILL
+        assert starter.run(*command, signals=[kill]) == (-signal.SIGKILL, "")
+        assert not (tmp_path / "m").exists()
+        reached.append(checkpoint(store))
         command += ["--resume"] if "--resume" not in command else []
-    assert len(reached) > 1
-    assert starter.run(*command) == 0
+    assert reached == sorted(reached)
+    assert len(set(reached)) > 10
+    assert starter.run(*command)[0] == 0
     assert weights(tmp_path / "m") == weights(tmp_path / "whole")
-    assert max(reached)[0] > 1
+    assert max(reached)[0] > 20
     events = [json.loads(line) for line in (tmp_path / "log").read_text().splitlines() if line]
     # what was done again was seen again; only a certificate in vain is not tried a second time
     seen = [(e["outer"], e["certified"], e["dual"]) for e in events if e["event"] == "outer"]
@@ -89,30 +86,16 @@ def test_killed_again_and_again_it_ends_with_the_same_bits(cli, starter, store, 
     assert {event[0] for event in seen} == set(range(1, max(seen)[0] + 1))
 
 
-def started(store, model, log, *flags):
-    """A training run that has something to save."""
-    command = [sys.executable, "-m", "blocklinear.cli.main", "train", store, model, *SLOW, *flags]
-    process = subprocess.Popen(
-        [*map(str, command), "--log", str(log)], stderr=subprocess.PIPE, text=True
-    )
-    until = time.monotonic() + 60
-    while not (log.exists() and log.stat().st_size) and time.monotonic() < until:
-        time.sleep(0.01)
-    assert process.poll() is None
-    return process
-
-
 @pytest.mark.parametrize(
     ("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)], ids=["int", "term"]
 )
-def test_a_signal_saves_a_checkpoint(cli, store, tmp_path, number, status):
-    process = started(store, tmp_path / "m", tmp_path / "log", "-q")
-    process.send_signal(number)
-    asked = time.monotonic()
-    _, said = process.communicate(timeout=30)
-    assert time.monotonic() - asked < 2
-    assert process.returncode == status
+def test_a_signal_saves_a_checkpoint(cli, starter, store, tmp_path, number, status):
+    log = tmp_path / "log"
+    command = ["train", store, tmp_path / "m", *SLOW, "-q", "--log", log]
+    found, said = starter.run(*command, signals=[(log, 12, number)])
+    assert found == status
     outer, _ = checkpoint(store)
+    assert outer >= len(log.read_text().splitlines()) - 1 > 2
     assert said == (
         f"blocklinear: stopped in outer iteration {outer}: a checkpoint is saved\n"
         "  fix: give the same command with --resume to go on\n"
@@ -126,31 +109,18 @@ def test_a_signal_saves_a_checkpoint(cli, store, tmp_path, number, status):
     assert weights(tmp_path / "m") == weights(tmp_path / "whole")
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["int", "term"])
-def test_a_second_signal_does_not_wait(store, tmp_path, number):
-    """Also when the first is not heeded: here saving takes for ever."""
-    script = (
-        "import signal, sys, time; from blocklinear.training.checkpoint import Checkpoint\n"
-        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # also in the background
-        "def save(*arguments):\n"
-        "    print('saving', flush=True)\n"
-        "    for _ in range(6000): time.sleep(0.01)\n"  # a signal just before a sleep ends none
-        "Checkpoint.save = save\n"
-        "from blocklinear.cli.main import main; sys.exit(main(sys.argv[1:]))"
-    )
-    command = [sys.executable, "-c", script, "train", store, tmp_path / "m", *SLOW, "-q"]
-    process = subprocess.Popen(
-        [*map(str, command), "--log", tmp_path / "log"],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
-    while not (tmp_path / "log").exists() or not (tmp_path / "log").stat().st_size:
-        time.sleep(0.01)
-    process.send_signal(number)
-    assert process.stdout.readline() == "saving\n"
-    process.send_signal(number)
-    _, said = process.communicate(timeout=30)
-    assert process.returncode == (130 if number == signal.SIGINT else 143)
-    assert "Traceback" not in said
+@pytest.mark.parametrize(
+    ("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)], ids=["int", "term"]
+)
+def test_a_second_signal_does_not_wait(starter, store, tmp_path, number, status):
+    """Also when the first is not heeded yet: the second comes before anything is saved."""
+    log, saving = tmp_path / "log", store / "runs" / "default" / ".tmp-"
+    command = ["train", store, tmp_path / "m", *SLOW, "-q", "--log", log]
+    found, said = starter.run(*command, signals=[(log, 12, number), (saving, 0, number)])
+    assert found == status
+    assert said == f"blocklinear: {'interrupted' if number == signal.SIGINT else 'terminated'}\n"
+    assert checkpoint(store) == (0, 0)
+    assert not (tmp_path / "m").exists()
 
 
 def test_resuming_with_other_options(cli, refused, store, tmp_path):
@@ -206,13 +176,8 @@ def test_damaged_checkpoints(cli, refused, store, tmp_path, damage):
     assert weights(tmp_path / "m") == weights(tmp_path / "whole")
 
 
-def test_files_may_grow_no_further(cli, noisy, tmp_path):
+def test_files_may_grow_no_further(cli, starter, noisy, tmp_path):
     """A file size limit stands in for a full disk: alpha fits, the checkpoint does not."""
-    script = (
-        "import resource, sys; from blocklinear.training import loop\n"
-        "limit = int(sys.argv.pop(1)); resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))\n"
-        "from blocklinear.cli.main import main; sys.exit(main(sys.argv[1:]))"
-    )
     store, flags = tmp_path / "many", ["--gap", 1e-12, "--group", 8, "-q", "--max-outer"]
     assert cli("split", noisy, store, "--blocks", 40, "-q").status == 0
     assert cli("train", store, tmp_path / "whole", *flags, 6).status == 0
@@ -221,13 +186,12 @@ def test_files_may_grow_no_further(cli, noisy, tmp_path):
     length = (store / "runs" / "default" / "checkpoint.json").stat().st_size
     assert length > 1601 > 8 * 200
 
-    command = [sys.executable, "-c", script, 1601, *resume]
-    done = subprocess.run([*map(str, command)], capture_output=True, text=True)
-    assert done.returncode == 6
+    status, said = starter.run(*resume, file_bytes=1601)
+    assert status == 6
     # a run can do without the rows near the margin
-    assert re.search(r"warning: \S+near\.(work|1): write failed: File too large", done.stderr)
-    assert "checkpoint.json: write failed: File too large" in done.stderr
-    assert "Traceback" not in done.stderr
+    assert re.search(r"warning: \S+near\.(work|1): write failed: File too large", said)
+    assert "checkpoint.json: write failed: File too large" in said
+    assert "Traceback" not in said
     assert not (tmp_path / "m").exists()
     assert cli(*resume).status == 0  # the checkpoint before is whole
     assert weights(tmp_path / "m") == weights(tmp_path / "whole")

@@ -1,8 +1,7 @@
 import bz2
 import json
-import subprocess
-import sys
 
+import programs
 import pytest
 
 from .conftest import ROWS
@@ -56,16 +55,15 @@ def test_a_store_with_weights(cli, weighted, weights, rows, tmp_path):
 def test_rows_or_weights_from_standard_input(rows, weights, refused, tmp_path):
     packed = tmp_path / "w.bz2"
     packed.write_bytes(bz2.compress(weights.read_bytes()))
-    program = [sys.executable, "-m", "blocklinear.cli.main", "split"]
     stores = []
     for name, stdin, arguments in (
-        ("a", rows, ["-", "--weights", str(packed)]),
-        ("b", weights, [str(rows), "--weights", "-"]),
+        ("a", rows, ["-", "--weights", packed]),
+        ("b", weights, [rows, "--weights", "-"]),
     ):
         store = tmp_path / name
-        command = [*program, arguments[0], str(store), *arguments[1:], "--blocks", "3", "-q"]
+        command = ["split", arguments[0], store, *arguments[1:], "--blocks", 3, "-q"]
         with open(stdin) as stream:
-            done = subprocess.run(command, check=False, stdin=stream, capture_output=True)
+            done = programs.blocklinear(*command, stdin=stream)
         assert done.returncode == 0, done.stderr
         stores.append([path.read_bytes() for path in sorted((store / "blocks").iterdir())])
     assert stores[0] == stores[1]

@@ -2,9 +2,9 @@
 
 import re
 import shutil
-import subprocess
 import sys
 
+import programs
 import pytest
 
 from blocklinear.cli.main import main
@@ -185,15 +185,10 @@ def test_skipped_lines_are_counted_and_the_first_is_named(tmp_path, split):
     assert f"{bad}:4:3: index 0" in err
 
 
-def in_process_of_its_own(*arguments, **how):
-    command = [sys.executable, "-m", "blocklinear.cli.main", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=100, **how)
-
-
 @pytest.mark.parametrize("name", ["value_nan.svm", "truncated.svm.bz2"])
 def test_from_the_shell(name, tmp_path):
     shutil.copy(DATA / name, tmp_path)
-    done = in_process_of_its_own("split", name, "store", "--threads", "1", cwd=tmp_path)
+    done = programs.blocklinear("split", name, "store", "--threads", "1", cwd=tmp_path)
     assert (done.returncode, done.stdout) == (3, "")
     assert done.stderr.startswith(f"blocklinear: {name}:")
     assert done.stderr.splitlines()[1].startswith("  fix: ")
@@ -212,14 +207,14 @@ def test_predict_leaves_no_output(tmp_path, capsys):
 
 def test_closed_standard_input(tmp_path):
     command = f"{sys.executable} -m blocklinear.cli.main split - {tmp_path / 's'} <&-"
-    done = subprocess.run(command, shell=True, capture_output=True, text=True, timeout=100)
+    done = programs.run(["sh", "-c", command])
     assert (done.returncode, "standard input is closed" in done.stderr) == (2, True)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_from_standard_input(tmp_path):
     with open(DATA / "unsorted_index.svm", "rb") as stream:
-        done = in_process_of_its_own("split", "-", tmp_path / "s", stdin=stream)
+        done = programs.blocklinear("split", "-", tmp_path / "s", stdin=stream)
     assert done.returncode == 3
     assert done.stderr.startswith("blocklinear: -:3:8: index 17 follows a larger one\n")
     assert list(tmp_path.iterdir()) == []

@@ -2,9 +2,9 @@
 
 import json
 import lzma
-import subprocess
 import sys
 
+import programs
 import pytest
 import zstandard
 
@@ -167,8 +167,7 @@ def test_a_bomb_stays_within_the_budget(tmp_path):
         "print(re.search(r'VmHWM:\\s+(\\d+)', open('/proc/self/status').read())[1]); "
         "sys.exit(status)"
     )
-    command = [sys.executable, "-c", program, "split", str(path), str(tmp_path / "s"), *SMALL]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=200)
+    done = programs.run([sys.executable, "-c", program, "split", path, tmp_path / "s", *SMALL])
     assert (done.returncode, "no rows" in done.stderr) == (3, True)
     assert int(done.stdout) < (256 + 64) << 10
 

@@ -5,9 +5,8 @@ import hashlib
 import lzma
 import os
 import pty
-import subprocess
-import sys
 
+import programs
 import pytest
 import zstandard
 
@@ -97,14 +96,11 @@ def test_every_command_that_reads_says_so(write, tmp_path, capsys):
 def test_the_number_of_rows_is_expected(kind, lost, write, tmp_path):
     path, store = write(TEXT[: len(TEXT) - lost]), tmp_path / "store"
     name = str(path) if kind == "file" else "-"
-    command = [sys.executable, "-m", "blocklinear.cli.main", "split", name, str(store)]
     with open(path, "rb") as stream:
-        done = subprocess.run(
-            [*command, "--expect-rows", "3"], stdin=stream, capture_output=True, timeout=100
-        )
+        done = programs.blocklinear("split", name, store, "--expect-rows", 3, stdin=stream)
     assert (done.returncode, store.exists()) == ((3, False) if lost else (0, True))
     if lost:
-        assert done.stderr.startswith(f"blocklinear: {name}: 2 rows, not the 3 expected".encode())
+        assert done.stderr.startswith(f"blocklinear: {name}: 2 rows, not the 3 expected")
         assert [file.name for file in tmp_path.iterdir()] == ["data.svm"]
 
 
@@ -140,11 +136,10 @@ def test_the_digest_is_recorded_when_asked_for(options, write, split):
 
 def test_a_terminal_is_not_waited_for(tmp_path):
     controller, terminal = pty.openpty()
-    command = [sys.executable, "-m", "blocklinear.cli.main", "split", "-", str(tmp_path / "s")]
-    done = subprocess.run(command, stdin=terminal, capture_output=True, timeout=100)
+    done = programs.blocklinear("split", "-", tmp_path / "s", stdin=terminal)
     os.close(controller)
     os.close(terminal)
-    assert (done.returncode, b"standard input is a terminal" in done.stderr) == (2, True)
+    assert (done.returncode, "standard input is a terminal" in done.stderr) == (2, True)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -152,10 +147,9 @@ def test_blocks_in_file_order_need_a_known_size(write, tmp_path, split):
     path, store = write(TEXT), tmp_path / "store"
     options = ["--order", "file", "--blocks", "2"]
     assert len(split(path, options=options).blocks) == 2
-    command = [sys.executable, "-m", "blocklinear.cli.main", "split", "-", str(store), *options]
-    done = subprocess.run(command, input=TEXT, capture_output=True, timeout=100)
+    done = programs.blocklinear("split", "-", store, *options, input=TEXT)
     assert (done.returncode, store.exists()) == (2, False)
-    assert b"the size of a stream is known only at its end: no 2 blocks" in done.stderr
+    assert "the size of a stream is known only at its end: no 2 blocks" in done.stderr
 
 
 def test_a_file_replaced_meanwhile(tmp_path):

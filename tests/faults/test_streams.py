@@ -3,9 +3,8 @@
 import bz2
 import gzip
 import lzma
-import subprocess
-import sys
 
+import programs
 import pytest
 import zstandard
 
@@ -102,8 +101,7 @@ def test_the_name_does_not_matter(write, split):
 
 @pytest.mark.parametrize("kind", ["gz", "xz"])
 def test_a_cut_stream_on_standard_input(kind, tmp_path):
-    command = [sys.executable, "-m", "blocklinear.cli.main", "split", "-", str(tmp_path / "s")]
-    done = subprocess.run(command, input=PACK[kind](TEXT)[:-8], capture_output=True, timeout=100)
+    done = programs.blocklinear("split", "-", tmp_path / "s", input=PACK[kind](TEXT)[:-8])
     assert done.returncode == 3
-    assert f"blocklinear: -: the {kind} stream ends before its end mark".encode() in done.stderr
+    assert f"blocklinear: -: the {kind} stream ends before its end mark" in done.stderr
     assert list(tmp_path.iterdir()) == []

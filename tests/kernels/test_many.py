@@ -1,11 +1,11 @@
 import inspect
 import os
-import subprocess
 import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
+import programs
 import pytest
 import reference
 from effort import examples
@@ -361,11 +361,10 @@ def test_it_runs_without_being_compiled():
     )
     here = Path(__file__).parent
     path = os.pathsep.join([str(here), str(here.parent), *sys.path])
-    ran = subprocess.run(
+    ran = programs.run(
         [sys.executable, "-W", "error", "-c", program],
         env={**os.environ, "NUMBA_DISABLE_JIT": "1", "PYTHONPATH": path},
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
+    )
     assert ran.returncode == 0, ran.stderr
     for kind, line in zip(KINDS, ran.stdout.splitlines(), strict=True):
         compiled = swept(make(kind, 5, 8, bias=1.0, epsilon=0.1)).alpha.ravel()

@@ -62,7 +62,9 @@ def test_regression_has_no_labels(make_model):
 
 
 @settings(
-    max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=50,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(data=st.data(), n_features=st.integers(0, 20), solver=st.sampled_from(sorted(SOLVERS)))
 def test_round_trip_to_the_bit(load, same, data, n_features, solver):

@@ -1,7 +1,7 @@
-import subprocess
 import sys
 
 import numpy as np
+import programs
 import pytest
 from scipy.sparse import csc_array, csr_array, csr_matrix
 
@@ -181,5 +181,5 @@ def test_a_model_is_described_without_numba_and_scipy(make_model, tmp_path):
         f"LinearModel.load({str(tmp_path / 'm')!r}).summary()\n"
         "print(sorted({'numba', 'scipy', 'sklearn'} & set(sys.modules)))"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    done = programs.run([sys.executable, "-c", code], check=True)
     assert done.stdout == "[]\n"

@@ -56,7 +56,9 @@ def sparse(make_model, tmp_path):
 
 
 @settings(
-    max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=50,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(data=st.data(), n_features=st.integers(0, 30), n_labels=st.integers(1, 4))
 def test_round_trip_to_the_bit(tmp_path, same, data, n_features, n_labels):

@@ -1,9 +1,9 @@
 """Kill processes that change a store, and look at what they leave.
 
 ``python kills.py [--random N] [--every K]`` kills add, remove, gc and compact at every K-th of
-their file operations, and N times each at two random moments, the second time in the rerun. After
-each kill the store must open, verify and hold what it held before or what it should hold after; and
-the same command again must finish it. Prints how many kills there were, as JSON.
+their file operations, and N times each at two random ones, the second time in the rerun. After each
+kill the store must open, verify and hold what it held before or what it should hold after; and the
+same command again must finish it. Prints how many kills there were, as JSON.
 """
 
 import argparse
@@ -15,7 +15,6 @@ import shutil
 import signal
 import sys
 import tempfile
-import time
 from pathlib import Path
 
 import numpy as np
@@ -35,6 +34,9 @@ from blocklinear.errors import MismatchError, UsageError
 from blocklinear.store.blocks import BlockFile
 from blocklinear.store.merging import read_block
 from blocklinear.training.checkpoint import Checkpoint
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from steps import Steps, watch
 
 TEXT = TextOptions(index_base="auto", threads=1, memory_bytes=256 << 20)
 SECRET = 1234.56789
@@ -108,35 +110,8 @@ def state(folder):
     return content(store)
 
 
-class Mortal:
-    """Counts what a process does to files of a folder, and ends it at a given operation."""
-
-    def __init__(self, folder, die_at=None):
-        self.count, self._folder, self._die_at = 0, str(folder), die_at
-        real = os.fsync
-
-        def fsync(descriptor):
-            self._step()
-            real(descriptor)
-
-        os.fsync = fsync
-        sys.addaudithook(self._see)
-
-    def _see(self, event, arguments):
-        if event in ("open", "os.rename", "os.remove", "os.mkdir", "os.listdir", "os.scandir"):
-            path = arguments[0]
-            if isinstance(path, str | os.PathLike) and os.fspath(path).startswith(self._folder):
-                self._step()
-
-    def _step(self):
-        if self.count == self._die_at:
-            os.kill(os.getpid(), signal.SIGKILL)
-        self.count += 1
-
-
-def fork(work, die_after_s=None):
-    """Run `work` in a process of its own; return its exit status and how long it took."""
-    began = time.perf_counter()
+def fork(work):
+    """Run `work` in a process of its own; return its exit status."""
     child = os.fork()
     if child == 0:
         try:
@@ -145,11 +120,7 @@ def fork(work, die_after_s=None):
             print(f"failed: {error!r}", file=sys.stderr)
             os._exit(99)
         os._exit(0)
-    if die_after_s is not None:
-        time.sleep(die_after_s)
-        os.kill(child, signal.SIGKILL)
-    _, status = os.waitpid(child, 0)
-    return os.waitstatus_to_exitcode(status), time.perf_counter() - began
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
 class Trial:
@@ -161,7 +132,7 @@ class Trial:
         self.before = state(self._start)
         self.kills = 0
         self._fresh()
-        self.seconds = min(fork(self._perform)[1] for _ in range(3))
+        assert fork(self._perform) == 0
         self.after = state(self.store)
 
     def _perform(self):
@@ -177,33 +148,37 @@ class Trial:
         count = self.store.with_name("count")
 
         def work():
-            mortal = Mortal(self.store)
+            steps = Steps(self.store)
+            watch(steps)
             self._perform()
-            count.write_text(str(mortal.count))
+            count.write_text(str(steps.count))
 
-        assert fork(work)[0] == 0
+        assert fork(work) == 0
         return int(count.read_text())
+
+    def _killed(self, step):
+        """Kill it at a file operation, unless it ends before; return whether it was killed."""
+
+        def work():
+            watch(Steps(self.store, step))
+            self._perform()
+
+        status = fork(work)
+        assert status in (0, -signal.SIGKILL), (self.operation, step, status)
+        self.kills += status != 0
+        return status != 0
 
     def at_step(self, step):
         """Kill it at a file operation."""
         self._fresh()
-
-        def work():
-            Mortal(self.store, step)
-            self._perform()
-
-        status, _ = fork(work)
-        assert status == -signal.SIGKILL, (self.operation, step, status)
-        self.kills += 1
+        assert self._killed(step), (self.operation, step)
         self._look()
 
-    def at_random(self, moment):
-        """Kill it at a moment, as a share of the time it takes; twice, for a rerun may die too."""
+    def at_two_steps(self, step, step_of_rerun):
+        """Kill it at a file operation, and then its rerun, which may be at its end before."""
         self._fresh()
-        for _ in range(2):
-            status, _ = fork(self._perform, moment * self.seconds)
-            assert status in (0, -signal.SIGKILL), status
-            self.kills += status != 0
+        for one in (step, step_of_rerun):
+            self._killed(one)
             assert state(self.store) in (self.before, self.after)
         self._look()
 
@@ -241,20 +216,22 @@ class Trial:
 def main():
     """Run the trials; print the counts."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--random", type=int, default=30, help="kills at random moments, each")
+    parser.add_argument("--random", type=int, default=30, help="kills of reruns, each")
     parser.add_argument("--every", type=int, default=1, help="kill at every K-th file operation")
     parser.add_argument("--seed", type=int, default=0)
     arguments = parser.parse_args()
+    os.fsync = lambda descriptor: None  # processes that are killed lose nothing without it
     draw, kills = random.Random(arguments.seed), {}
     with tempfile.TemporaryDirectory() as folder:
         prepare(Path(folder))
         for operation in OPERATIONS:
             trial = Trial(operation, Path(folder))
-            for step in range(draw.randrange(arguments.every), trial.steps(), arguments.every):
+            n = trial.steps()
+            for step in range(draw.randrange(arguments.every), n, arguments.every):
                 trial.at_step(step)
             n_steps = trial.kills
             for _ in range(arguments.random):
-                trial.at_random(draw.random())
+                trial.at_two_steps(draw.randrange(n), draw.randrange(n))
             kills[operation] = {"at operations": n_steps, "in all": trial.kills}
     print(json.dumps(kills))
 

@@ -1,9 +1,9 @@
 import errno
 import fcntl
 import os
-import subprocess
 import sys
 
+import programs
 import pytest
 
 from blocklinear.errors import BusyError, StorageError
@@ -72,7 +72,7 @@ def test_a_lock_dies_with_its_process(tmp_path):
     path = tmp_path / "lock"
     script = "import os, sys; from pathlib import Path; from blocklinear.store.files import Lock;"
     script += "lock = Lock(Path(sys.argv[1])); os.kill(os.getpid(), 9)"
-    done = subprocess.run([sys.executable, "-c", script, str(path)], check=False)
+    done = programs.run([sys.executable, "-c", script, path])
     assert done.returncode == -9
     Lock(path).release()
 

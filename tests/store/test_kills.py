@@ -1,16 +1,15 @@
 """A process killed while it changes a store leaves one that is whole; see kills.py."""
 
 import json
-import subprocess
 import sys
 from pathlib import Path
 
+import programs
+
 
 def test_kills_at_any_moment():
-    command = [sys.executable, str(Path(__file__).with_name("kills.py"))]
-    done = subprocess.run(
-        [*command, "--random", "2", "--every", "3"], check=False, capture_output=True, text=True
-    )
+    program = Path(__file__).with_name("kills.py")
+    done = programs.run([sys.executable, program, "--random", 2, "--every", 3])
     assert done.returncode == 0, done.stderr
     kills = json.loads(done.stdout)
     assert set(kills) == {"add", "remove", "gc", "compact"}

@@ -1,10 +1,10 @@
 import errno
 import os
-import subprocess
 import sys
 from itertools import chain
 
 import numpy as np
+import programs
 import pytest
 
 from blocklinear.errors import (
@@ -265,8 +265,7 @@ def test_more_blocks_than_the_memory_holds(tmp_path):
 
 
 def run_script(script, *args):
-    command = [sys.executable, "-c", script, *map(str, args)]
-    return subprocess.run(command, check=False, capture_output=True, text=True)
+    return programs.run([sys.executable, "-c", script, *args])
 
 
 def test_killed_in_the_middle(tmp_path):
