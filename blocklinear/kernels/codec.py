@@ -125,20 +125,23 @@ def raise_exponents(mantissa, exponent, least, most, powers):
     mantissa, exponent : int64[n], uint8[n]    changed where exponent < least
     least : int
     most : int                largest magnitude a mantissa may get
-    powers : int64[19]        10**k
+    powers : int64[19]        10**k; exponents may be further apart: then only 0 can be raised
 
     Returns
     -------
     done : bool               whether anything was changed
     """
     for k in range(exponent.shape[0]):
-        e = exponent[k]
-        if e < least and abs(mantissa[k]) > most // powers[least - e]:
+        by = least - np.int64(exponent[k])
+        if by <= 0 or mantissa[k] == 0:
+            continue
+        if by >= powers.shape[0] or abs(mantissa[k]) > most // powers[by]:
             return False
     for k in range(exponent.shape[0]):
-        e = exponent[k]
-        if e < least:
-            mantissa[k] *= powers[least - e]
+        by = least - np.int64(exponent[k])
+        if by > 0:
+            if mantissa[k] != 0:
+                mantissa[k] *= powers[by]
             exponent[k] = least
     return True
 

@@ -15,9 +15,8 @@ from blocklinear.kernels import codec as kernels
 from blocklinear.kernels import scaling
 from blocklinear.kernels.decimals import to_decimals
 from blocklinear.store.layout import Layout, plane_bytes, stored_bits
+from blocklinear.text.powers import INTEGER_POWERS, POWERS
 
-_POWERS = np.array([10.0**k for k in range(23)])
-_TENS = np.array([10**k for k in range(19)])
 _AS_IS = np.arange(256, dtype=np.uint8)
 SAMPLE_BYTES = 4096
 LEAST_SAVED_BITS = 1.5
@@ -58,7 +57,7 @@ def decimals(numbers: NDArray[np.floating]) -> tuple[NDArray[np.int64], NDArray[
     """Return mantissas and exponents of numbers that have no text, for `Chunk`."""
     mantissa, exponent = np.empty(len(numbers), np.int64), np.empty(len(numbers), np.uint8)
     doubles = np.asarray(numbers, np.float64)
-    to_decimals(doubles, _POWERS, mantissa, mantissa.view(np.float64), exponent)
+    to_decimals(doubles, POWERS, mantissa, mantissa.view(np.float64), exponent)
     return mantissa, exponent
 
 
@@ -101,11 +100,11 @@ def _take_apart(
         doubles = np.empty(int(np.count_nonzero(exponent == kernels.RAW)))
         kernels.take_doubles(mantissa, mantissa.view(np.float64), exponent, doubles)
         bits, negative, _ = kernels.survey(mantissa, exponent)
-    exponents = [e for e in range(23) if found >> e & 1]
+    exponents = [e for e in range(len(POWERS)) if found >> e & 1]
     if len(exponents) > MANY_EXPONENTS and not found >> 63:
         most = (1 << min(stored_bits(int(bits).bit_length() + negative) - negative, 53)) - 1
         least = exponents[-MANY_EXPONENTS]
-        if kernels.raise_exponents(mantissa, exponent, least, most, _TENS):
+        if kernels.raise_exponents(mantissa, exponent, least, most, INTEGER_POWERS):
             bits, exponents = most, exponents[-MANY_EXPONENTS:]
     if negative:
         kernels.zigzag(mantissa)
@@ -163,7 +162,7 @@ def encode(chunk: Chunk, level: int | None) -> bytes:
         chunk.row_numbers, chunk.lengths, chunk.label_mantissa, chunk.label_exponent,
         chunk.indices, chunk.mantissa, chunk.exponent, row_gaps, gaps,
     )  # fmt: skip
-    length_bits, row_gap_bits, gap_bits = (x.bit_length() for x in largest)
+    length_bits, row_gap_bits, gap_bits = (int(x).bit_length() for x in largest)
     labels = _take_apart(chunk.label_mantissa, chunk.label_exponent, found_labels)
     values = _take_apart(chunk.mantissa, chunk.exponent, found_values)
     per_row, widths = _rows(chunk, row_gaps, labels, (length_bits, row_gap_bits))
@@ -316,7 +315,7 @@ def _decode_rows(frames: _Frames, layout: Layout, target: Target, nnz: int) -> N
     doubles = np.frombuffer(content[(width + 1) * n :].tobytes())
     wrong = kernels.to_rows(
         planes, layout.widths, layout.first_row, nnz, planes[width], doubles, layout.label_folded,
-        _POWERS, lengths, target.row_numbers, target.labels,
+        POWERS, lengths, target.row_numbers, target.labels,
     )  # fmt: skip
     if wrong:
         raise DamagedError(_WRONG_ROWS[wrong])
@@ -345,7 +344,7 @@ def _decode_values(frames: _Frames, layout: Layout, values: NDArray[np.floating]
         frames.put(planes[width, :size])
     divisors = np.ones(256)
     for code, exponent in enumerate(layout.exponents):
-        divisors[code] = _POWERS[exponent] if exponent < len(_POWERS) else 1.0
+        divisors[code] = POWERS[exponent] if exponent < len(POWERS) else 1.0
     marker = layout.exponents.find(kernels.RAW)
     if not kernels.to_values(
         planes, bits, code_bits, layout.folded, divisors, len(layout.exponents), marker,

@@ -7,11 +7,11 @@ from numba import njit
 from numpy.typing import NDArray
 
 from blocklinear.text import tokenizer
+from blocklinear.text.powers import POWERS
 
 RAW = 255  # the exponent that marks a float64, as in the tokenizer
 REPEATED, TOO_LARGE = 1, 2
 """Why `merge_rows` refuses a row."""
-_POWERS = np.array([10.0**k for k in range(23)])
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ def merge(
         np.zeros(n, np.int64), np.zeros(n, np.int64), np.zeros(n, np.uint8), np.zeros(n, np.uint32)
     )
     merge_rows(
-        indptr, indices, mantissa, mantissa.view(np.float64), exponent, _POWERS, allowed,
+        indptr, indices, mantissa, mantissa.view(np.float64), exponent, POWERS, allowed,
         done.entries, done.zeros, done.why, done.index,
     )  # fmt: skip
     return done

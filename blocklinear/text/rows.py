@@ -7,11 +7,10 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from blocklinear.text import reshape, tokenizer
+from blocklinear.text import powers, reshape, tokenizer
 from blocklinear.text.faults import Fault, refused_rows
 from blocklinear.text.reshape import Merged, Reshaping
 
-_POWERS = np.array([10.0**k for k in range(23)])
 _QID = re.compile(rb"(?m)^([ \t]*[^ \t\r\n#]+[ \t]+)(qid:[0-9]+)(?=[ \t\r\n#])")
 
 
@@ -41,7 +40,7 @@ class Decimals:
     def to_doubles(self) -> NDArray[np.float64]:
         """Return the exact values, float64[n]."""
         out = np.empty(len(self.mantissa))
-        tokenizer.to_doubles(self.mantissa, self.double, self.exponent, _POWERS, out)
+        tokenizer.to_doubles(self.mantissa, self.double, self.exponent, powers.POWERS, out)
         return out
 
     def __getitem__(self, part: slice) -> "Decimals":
@@ -176,8 +175,8 @@ def parse(
     tokenizer.parse_lines(
         text, index_base, reshaping.lenient, indptr, indices,
         decimals.mantissa, decimals.double, decimals.exponent, labels.mantissa, labels.double,
-        labels.exponent, faults, counts, tokenizer.POWERS, tokenizer.POWERS_HIGH,
-        tokenizer.POWERS_LOW,
+        labels.exponent, faults, counts, powers.INTEGER_POWERS, powers.POWERS_HIGH,
+        powers.POWERS_LOW,
     )  # fmt: skip
     n_rows, nnz = counts[tokenizer.N_ROWS], counts[tokenizer.N_VALUES]
     rows = Rows(

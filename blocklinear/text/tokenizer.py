@@ -25,12 +25,6 @@ LEAST_ZERO, N_COUNTS = 8, 9
 STRICT, REPEATS, ANY_ORDER = 0, 1, 2
 """Which indices may follow one another in a row: larger ones, equal ones too, or any."""
 
-# 10**k as the unevaluated sum of two doubles, for `_nearest`
-_POWERS = [10**k for k in range(251)]
-POWERS = np.array(_POWERS[:16])
-POWERS_HIGH = np.array([float(p) for p in _POWERS])
-POWERS_LOW = np.array([float(p - int(float(p))) for p in _POWERS])
-
 
 @njit(cache=True, nogil=True)
 def _split(a):
@@ -262,7 +256,7 @@ def _plain_feature(text, p, previous, powers):
 
     All lengths come from the marks in 32 bytes, so that where the next feature begins is known
     long before the digits of this one are worked out, and the processor reads several at a time.
-    `text` and `powers` (of ten, int64[16]) are addresses; (next, index, mantissa, exponent) comes
+    `text` and `powers` (of ten, int64[19]) are addresses; (next, index, mantissa, exponent) comes
     back as from `_feature`.
     """
     zero, one, eight = np.uint64(0), np.uint64(1), np.uint64(8)
@@ -329,7 +323,7 @@ def parse_lines(
     label_mantissa, label_double, label_exponent :             out, likewise, one a row
     faults : int64[any, 3]              out: code, offset, line within `buf`
     counts : int64[N_COUNTS]            out
-    powers : int64[16]        10**k
+    powers : int64[19]        10**k
     powers_high, powers_low : float64[251]      10**k as two doubles
     """
     n = buf.shape[0] - 1

@@ -1,12 +1,12 @@
+import numba
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from blocklinear.kernels import codec
+from blocklinear.text.powers import INTEGER_POWERS, POWERS
 
-POWERS = np.array([10.0**k for k in range(23)])
-TENS = np.array([10**k for k in range(19)])
 AS_IS = np.arange(256, dtype=np.uint8)
 quick = settings(max_examples=60, deadline=None)
 rows_of_indices = st.lists(
@@ -154,12 +154,67 @@ def test_raised_exponents_leave_the_numbers_as_they_are(numbers, least, digits):
     mantissa = np.array([m for m, _ in numbers], np.int64)
     exponent = np.array([e for _, e in numbers], np.uint8)
     before, most = mantissa / POWERS[exponent], 10**digits
-    done = codec.raise_exponents(mantissa, exponent, least, most, TENS)
+    done = codec.raise_exponents(mantissa, exponent, least, most, INTEGER_POWERS)
     raised = [m * 10 ** (least - e) for m, e in numbers if e < least]
     assert done == all(abs(m) <= most for m in raised)
     assert (mantissa / POWERS[exponent]).tobytes() == before.tobytes()
     if done:
         assert all(exponent >= least)
+
+
+@pytest.mark.parametrize("mantissa", [0, 1, -1, 900719925474099, 2**53, -(2**53)])
+@pytest.mark.parametrize("most", [1, 2**53 - 1])
+def test_exponents_are_raised_by_up_to_22(mantissa, most):
+    for least in range(23):
+        for e in range(23):
+            numbers, exponents = np.array([mantissa]), np.array([e], np.uint8)
+            done = codec.raise_exponents(numbers, exponents, least, most, INTEGER_POWERS)
+            raised = mantissa * 10 ** max(least - e, 0)
+            assert done == (e >= least or abs(raised) <= most)
+            assert numbers.tolist() == [raised if done else mantissa]
+            assert exponents.tolist() == [max(e, least) if done else e]
+
+
+@numba.njit
+def raise_every_subset(first, step, powers, integer_powers, most):
+    """Raise the exponents of chunks that have a subset of 0..22 each; return the first one wrong.
+
+    Bit e of the subset's number says whether exponent e occurs. Mantissas vary with the number.
+    Where exponents were raised, numbers must be the same doubles as before; where not, one of them
+    must have been too large, and all must be as they were.
+    """
+    for subset in range(first, 1 << 23, step):
+        n = 0
+        mantissa, exponent = np.empty(23, np.int64), np.empty(23, np.uint8)
+        for e in range(23):
+            if subset >> e & 1:
+                mixed = (subset * 23 + e) * 2654435761 % (1 << 32)
+                digits = mixed % 16 if mixed >> 31 else 0
+                size = min(integer_powers[digits] * (1 + mixed % 9), most)
+                mantissa[n], exponent[n] = size - 2 * size * (mixed >> 8 & 1), e
+                n += 1
+        least, fits = exponent[max(n - 4, 0)] if n else 0, True
+        before = mantissa.copy(), exponent.copy()
+        for k in range(n):
+            if exponent[k] < least:
+                fits &= abs(mantissa[k]) * powers[least - exponent[k]] <= most
+        done = codec.raise_exponents(mantissa[:n], exponent[:n], least, most, integer_powers)
+        if done != fits:
+            return subset
+        for k in range(n):
+            m, e = before[0][k], before[1][k]
+            if done and (exponent[k] < least or abs(mantissa[k]) > most):
+                return subset
+            if not done and (mantissa[k] != m or exponent[k] != e):
+                return subset
+            if mantissa[k] / powers[exponent[k]] != m / powers[e]:
+                return subset
+    return -1
+
+
+def test_numbers_of_every_subset_of_exponents_stay_as_they_are():
+    step = 40009 if numba.config.DISABLE_JIT else 1
+    assert raise_every_subset(0, step, POWERS, INTEGER_POWERS, 2**53 - 1) == -1
 
 
 @quick

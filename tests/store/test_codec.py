@@ -1,15 +1,18 @@
+import random
+
 import numpy as np
 import pytest
+from effort import trials
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from blocklinear.errors import UsageError
 from blocklinear.store import codec
+from blocklinear.text.powers import POWERS
 
 from .build import rows_of
 
 LEVELS = [None, 1]
-POWERS = np.array([10.0**k for k in range(23)])
 decimals = st.tuples(
     st.integers(-(2**53), 2**53) | st.integers(0, 300), st.integers(0, 22) | st.integers(0, 2)
 )
@@ -124,6 +127,94 @@ def test_text_comes_back_to_the_bit(level, values):
     codec.decode(memoryview(codec.encode(chunk, level)), target, len(values), 1)
     assert target.values.tobytes() == np.array([float(v) for v in values]).tobytes()
     assert target.row_numbers.tolist() == [5]
+
+
+def round_trip(chunk, level):
+    """Encode and decode a chunk of one row, with values and label to the bit; return its bytes."""
+    data = codec.encode(chunk, level)
+    target = target_of(1, len(chunk.indices))
+    codec.decode(memoryview(data), target, 2**32, 1)
+    return data, target.values.tobytes(), target.labels.tobytes()
+
+
+def row_of(text):
+    """Return chunks, as many as asked for, of one row of text."""
+    parsed = rows_of(text.encode())
+    values, labels = parsed.decimals, parsed.label_decimals
+    while True:
+        yield codec.Chunk(
+            np.array([5]), np.array([parsed.nnz]), labels.mantissa.copy(), labels.exponent.copy(),
+            parsed.indices, values.mantissa.copy(), values.exponent.copy(),
+        )  # fmt: skip
+
+
+KINDS = {
+    "15 digits": lambda x, rng: f"{x:.15g}",
+    "17 digits": lambda x, rng: f"{x:.17g}",
+    "float32": lambda x, rng: repr(float(np.float32(x))),
+    "integer": lambda x, rng: str(
+        rng.choice([-1, 1]) * rng.randrange(1, 10 ** rng.randrange(1, 16))
+    ),
+    "small integer": lambda x, rng: str(rng.choice([-1, 1, 2, 7])),
+    "some digits": lambda x, rng: f"{x:.{rng.randrange(1, 15)}g}",
+}
+
+
+def tokens_of(rng):
+    """Draw the numbers of a chunk as programs print them: of some kinds and sizes."""
+    kinds = rng.sample(list(KINDS.values()), rng.randrange(1, 5))
+    low, high = sorted(rng.uniform(-25, 20) for _ in range(2)) if rng.random() < 0.5 else (-9, -4)
+    sizes = (
+        rng.choice([-1, 1]) * 10.0 ** rng.uniform(low, high) for _ in range(rng.randrange(1, 40))
+    )
+    return [rng.choice(kinds)(size, rng) for size in sizes]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_numbers_of_all_kinds_in_a_chunk_come_back_to_the_bit(seed):
+    rng = random.Random(seed)
+    for _ in range(trials(1000) // 4):
+        tokens = tokens_of(rng)
+        entries = " ".join(f"{i}:{token}" for i, token in enumerate(tokens[1:], 1))
+        chunks, level = row_of(f"{tokens[0]} {entries}\n"), rng.choice(LEVELS)
+        data, values, label = round_trip(next(chunks), level)
+        assert values == np.array([float(token) for token in tokens[1:]]).tobytes(), tokens
+        assert label == np.float64(tokens[0]).tobytes(), tokens
+        assert codec.encode(next(chunks), level) == data, tokens
+
+
+def test_a_chunk_of_exponents_far_apart_comes_back_to_the_bit():
+    """1 beside 1.23456789012345e-08, which has exponent 22: a power of ten that no int64 holds."""
+    numbers = ["1", *(f"1.23456789012345e-0{e}" for e in range(5, 9))]
+    for label in numbers:
+        entries = " ".join(f"{i}:{token}" for i, token in enumerate(numbers, 1))
+        for level in LEVELS:
+            _, values, labels = round_trip(next(row_of(f"{label} {entries}\n")), level)
+            assert values == np.array([float(token) for token in numbers]).tobytes()
+            assert labels == np.float64(label).tobytes()
+
+
+def test_labels_of_exponents_far_apart_come_back_to_the_bit():
+    labels = [(1, 0), (7, 0), *((123456789012345, e) for e in range(19, 23)), (0, 0)]
+    chunk, (_, _, expected, _, _) = chunk_of([(0, label, {}) for label in labels])
+    target = target_of(len(labels), 0)
+    codec.decode(memoryview(codec.encode(chunk, 1)), target, 1, 0)
+    assert target.labels.tobytes() == expected.tobytes()
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_every_set_of_exponents_in_a_chunk_comes_back_to_the_bit(seed):
+    rng = random.Random(seed)
+    for _ in range(trials(1000) // 4):
+        exponents = [e for e in range(23) if rng.random() < rng.choice([0.2, 0.5, 0.9])]
+        numbers = {
+            e: (rng.choice([-1, 1]) * rng.randrange(1, 10 ** rng.randrange(1, 16)), e)
+            for e in exponents
+        }
+        chunk, (_, _, _, _, values) = chunk_of([(0, (1, 0), numbers)])
+        target = target_of(1, len(numbers))
+        codec.decode(memoryview(codec.encode(chunk, rng.choice(LEVELS))), target, 2**32, 0)
+        assert target.values.tobytes() == values.tobytes(), numbers
 
 
 def measured(n, digits=6, seed=0):

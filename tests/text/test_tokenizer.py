@@ -9,7 +9,7 @@ from effort import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from blocklinear.text import tokenizer
+from blocklinear.text import powers, tokenizer
 from blocklinear.text.rows import Decimals, parse
 
 from . import lines, reference
@@ -71,7 +71,7 @@ def test_any_mixture_of_marks(text):
 def test_nearest_is_the_quotient_rounded_once(mantissa, scale):
     """x = the double nearest to mantissa / 10**scale, wherever it says that this is certain."""
     x, certain = tokenizer._nearest(
-        np.int64(mantissa), scale, tokenizer.POWERS_HIGH, tokenizer.POWERS_LOW
+        np.int64(mantissa), scale, powers.POWERS_HIGH, powers.POWERS_LOW
     )
     assert not certain or x == float(f"{mantissa}e{-scale}")
 
@@ -108,7 +108,7 @@ def test_numbers_nearly_half_way_between_two_doubles(scale):
 
 def test_powers_are_two_doubles_each():
     for k in range(251):
-        high, low = int(tokenizer.POWERS_HIGH[k]), int(tokenizer.POWERS_LOW[k])
+        high, low = int(powers.POWERS_HIGH[k]), int(powers.POWERS_LOW[k])
         assert abs(10**k - high - low) * 2**100 <= 10**k
 
 
@@ -162,7 +162,7 @@ def test_codes_and_offsets(line, code, column):
         values.mantissa, values.double, values.exponent,
         labels.mantissa, labels.double, labels.exponent,
         capacity, np.zeros(tokenizer.N_COUNTS, np.int64),
-        tokenizer.POWERS, tokenizer.POWERS_HIGH, tokenizer.POWERS_LOW,
+        powers.INTEGER_POWERS, powers.POWERS_HIGH, powers.POWERS_LOW,
     )  # fmt: skip
     assert capacity.tolist() == [[code, 6 + column - 1, 1]]
     assert parse(text, 1).faults[0].column == column
