@@ -1,0 +1,286 @@
+"""Every kernel over rows at the edges of what there can be.
+
+Run without compilation too (`scripts/test.sh`): there an index out of range is an error.
+"""
+
+import importlib
+import inspect
+import pkgutil
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+
+import blocklinear.kernels
+from blocklinear.kernels import crammer_singer as cs
+from blocklinear.kernels import (
+    dual,
+    dual_many,
+    gather,
+    margins,
+    orders,
+    pegasos,
+    primal,
+    routing,
+    scaling,
+    sums,
+)
+
+LARGE, SMALL = 9.9e153, 5e-324
+"""The largest value that a row can have, and the smallest."""
+ROWS = {
+    "no rows": [],
+    "rows without entries": [[], []],
+    "one entry": [[1.0]],
+    "the largest value": [[LARGE], [-LARGE]],
+    "the smallest values": [[SMALL] * 3, [-SMALL]],
+    "large beside small": [[LARGE, SMALL, 1.0], [], [1e-160, 1e100]],
+    "more entries than loops are unrolled for": [[0.5] * 17, [0.25] * 8, [1.0] * 7, []],
+}
+KEY = np.array([1, 2], np.uint64)
+
+
+@dataclass
+class Rows:
+    """Rows in CSR, with classes, targets and costs; the last row has cost 0."""
+
+    lists: list
+    bias: float
+    dtype: str
+
+    def __post_init__(self):
+        lengths = np.array([len(row) for row in self.lists], np.int64)
+        self.n, self.n_features = len(lengths), int(lengths.max(initial=0))
+        self.lengths = lengths
+        self.indptr = np.concatenate(([0], np.cumsum(lengths))).astype(np.int64)
+        self.starts, self.stops = self.indptr[:-1], self.indptr[1:]
+        indices = [j for row in self.lists for j in range(len(row))]
+        self.indices = np.array(indices, np.uint32)
+        values = [x for row in self.lists for x in row]
+        self.values = np.clip(np.array(values, np.float64), -1e18, 1e18)
+        if self.dtype == "float64":
+            self.values = np.array(values, np.float64)
+        self.values = self.values.astype(self.dtype)
+        self.sq_norm = np.zeros(self.n)
+        for i, (start, stop) in enumerate(zip(self.starts, self.stops, strict=True)):
+            self.sq_norm[i] = (self.values[start:stop].astype(np.float64) ** 2).sum()
+        self.y = np.where(np.arange(self.n) % 2, -1.0, 1.0)
+        self.cost = np.where(np.arange(self.n) == self.n - 1, 0.0, 1.0)
+        self.order = np.arange(self.n)[::-1].copy()
+        self.whole = self.indptr, self.indices, self.values
+        self.cut = self.starts, self.stops, self.indices, self.values
+
+    def w(self, *columns):
+        """Return zero weights, with a row for the bias."""
+        return np.zeros((self.n_features + 1, *columns))
+
+
+def dcd_epoch(r):
+    for kind in range(5):
+        for selection in (dual.PERMUTE, dual.SHRINK, dual.AVSF):
+            alpha, w = np.zeros(r.n), r.w()
+            touch, adapt = np.zeros(dual.N_TOUCH), np.array([0.1, 0.1])
+            preference = np.zeros(r.n if selection else 0, np.float32)
+            dual.dcd_epoch(
+                *r.cut, r.sq_norm, r.y, r.cost, r.order, kind, 0.1, r.bias, alpha, w, touch,
+                selection, preference, adapt,
+            )  # fmt: skip
+            assert np.isfinite(alpha).all()
+            assert np.isfinite(w).all()
+
+
+def dual_certificates(r):
+    for kind in range(5):
+        alpha, terms, loss = np.zeros(r.n), np.zeros(dual.N_TERMS), np.zeros(2)
+        dual.add_dual_terms(r.y, r.cost, kind, 0.1, alpha, terms)
+        dual.certify_rows(
+            *r.whole,
+            r.y,
+            r.cost,
+            kind,
+            0.1,
+            r.bias,
+            alpha,
+            r.w(),
+            r.w(),
+            r.w(),
+            loss,
+            np.zeros(r.n),
+        )
+    dual.squared_norm(r.w())
+
+
+def many(r):
+    for kind in range(5):
+        for M in (1, 3, 8):
+            code, fold = np.arange(r.n, dtype=np.int32) % 3, np.zeros(r.n, np.int32)
+            about = r.y, code, fold, r.cost
+            positive, held_out = np.arange(M, dtype=np.int32) % 3, np.full(M, -1, np.int32)
+            models = positive, held_out, np.ones((M, 2)), kind, 0.1
+            alpha, W = np.zeros((r.n, M)), r.w(M)
+            scratch, moved = np.zeros((dual_many.N_SCRATCH, M)), np.zeros(M, np.int64)
+            spans = np.full(r.n, M << 8, np.uint16)
+            dual_many.dcd_many(
+                *r.cut, r.sq_norm, *about, r.order, *models, r.bias, alpha, W, scratch, moved,
+                np.zeros((M, dual_many.N_TOUCH)), spans, np.zeros(r.n),
+            )  # fmt: skip
+            terms = np.zeros((M, dual_many.N_TERMS))
+            dual_many.add_many_dual_terms(*about, *models, alpha, scratch, terms)
+            dual_many.certify_many(
+                *r.whole, *about, *models, r.bias, alpha, W, r.w(M), True, r.w(M), scratch, moved,
+                np.zeros((M, 2)),
+            )  # fmt: skip
+            assert np.isfinite(alpha).all()
+            assert np.isfinite(W).all()
+
+
+def crammer_singer(r):
+    for K in (2, 3, 40):
+        label = (np.arange(r.n) % K).astype(np.int32)
+        alpha, W = np.zeros((r.n, K)), r.w(K)
+        scratch, lists = np.zeros((cs.N_SCRATCH, K)), np.zeros((cs.N_LISTS, K), np.int64)
+        for supported in (False, True):
+            cs.cs_epoch(
+                *r.cut, r.sq_norm, label, r.cost, r.order, r.bias, alpha, W, supported, 1.0,
+                scratch, lists, np.zeros(cs.N_TOUCH),
+            )  # fmt: skip
+        assert np.isfinite(alpha).all()
+        cs.cs_add_dual_terms(label, alpha, np.zeros(cs.N_TERMS))
+        cs.cs_certify_rows(
+            *r.whole, label, r.cost, r.bias, alpha, W, r.w(K), True, r.w(K), scratch, lists,
+            np.zeros(2),
+        )  # fmt: skip
+        cs.cs_extrapolate(
+            *r.cut, label, r.cost, r.bias, 1.0, alpha, np.zeros_like(alpha), r.w(K), scratch, lists
+        )
+        cs.cs_products(W, W)
+
+
+def pegasos_epochs(r):
+    for batch in (1, 2, r.n + 1):
+        w, alpha = r.w(), np.zeros(r.n)
+        t = pegasos.pegasos_epoch(
+            *r.whole, r.y, r.cost, r.order, batch, max(r.n - 1, 1), np.inf, r.bias, 0, w,
+            np.zeros(pegasos.N_TOUCH), alpha, 1.0,
+        )  # fmt: skip
+        assert t <= r.n
+        assert np.isfinite(w).all()
+
+
+def newton(r):
+    alpha, pull, curvature = np.zeros(r.n), r.w(), r.w()
+    about = *r.whole, r.y, r.cost, r.bias
+    primal.gradient_rows(*about, r.w(), alpha, pull, curvature, np.zeros(primal.N_TERMS))
+    primal.hessian_rows(*about, alpha, r.w(), r.w())
+
+
+def decision_values(r):
+    out = np.full((r.n, 2), np.nan)
+    weights = np.zeros((r.n_features // 2, 2))  # of some features only
+    margins.decision_values(*r.whole, 1, weights, np.zeros(2), out)
+    assert np.isfinite(out).all()
+
+
+def normalize_rows(r):
+    scaled, norms = r.values.copy(), np.full(r.n, np.nan)
+    scaling.normalize_rows(r.lengths, scaled, norms)
+    assert np.isfinite(norms).all()
+    assert np.isfinite(scaled).all()
+
+
+def weight_vectors(r):
+    steps = np.ones((r.n, 2))
+    sums.add_rows(*r.whole, steps, r.bias, r.w(3))
+    out, norms = np.full(r.n, np.nan), np.zeros(2)
+    sums.row_values(*r.cut, r.bias, r.w(), out)
+    assert np.isfinite(out).all()
+    sums.add_squares(r.w(2), norms)
+
+
+def gather_rows(r):
+    begin, picked = 2, np.arange(r.n)[::-1].copy()
+    starts, stops = r.starts[picked], r.stops[picked]
+    indices = np.zeros(begin + len(r.indices), np.uint32)
+    values = np.zeros(len(indices), r.dtype)
+    new_starts, new_stops = np.full(r.n, -1), np.full(r.n, -1)
+    gather.gather_rows(
+        starts, stops, r.indices, r.values, begin, indices, values, new_starts, new_stops
+    )
+    for k, i in enumerate(picked):
+        row = slice(new_starts[k], new_stops[k])
+        assert values[row].tolist() == r.values[r.starts[i] : r.stops[i]].tolist()
+        assert indices[row].tolist() == r.indices[r.starts[i] : r.stops[i]].tolist()
+
+
+def random_orders(r):
+    out = np.full(r.n, -1)
+    orders.permutation(KEY, out)
+    assert sorted(out.tolist()) == list(range(r.n))
+    orders.draws(KEY, out)
+    assert ((out >= 0) & (out < r.n)).all()
+    for first, last in ((0.0, 1.0), (0.3, 0.3), (0.0, 0.5)):
+        assert 0 <= orders.turns(KEY, np.arange(r.n), first, last, out) <= r.n
+    for preference in (0.0, dual.MAX_PREFERENCE, dual.SHRUNK):
+        out[:] = -1
+        orders.schedule(KEY, np.full(r.n, preference, np.float32), out)
+        assert ((out >= 0) & (out < r.n)).all()
+
+
+def route(r):
+    n_blocks, block = 2, np.full(r.n, -1)
+    routing.assign(np.uint64(7), 2**61, n_blocks, block)
+    mantissa, exponent = np.ones(len(r.indices), np.int64), np.zeros(len(r.indices), np.uint8)
+    labels, label_exponents = np.ones(r.n, np.int64), np.zeros(r.n, np.uint8)
+    for entries, rows in ((len(r.indices), r.n), (len(r.indices), 1), (0, r.n), (8, 1)):
+        shapes = [(n_blocks, rows)] * 4 + [(n_blocks, entries)] * 3 + [(n_blocks, 0)]
+        kinds = [np.int64, np.int64, np.int64, np.uint8, np.uint32, np.int64, np.uint8, np.float64]
+        arena = [np.zeros(shape, kind) for shape, kind in zip(shapes, kinds, strict=True)]
+        fill = np.zeros(n_blocks, np.int64), np.zeros(n_blocks, np.int64)
+        stop = routing.scatter(
+            0, r.n, block, 0, r.indptr, r.indices, mantissa, exponent, labels, label_exponents,
+            np.empty(0), np.arange(n_blocks), *fill, *arena,
+        )  # fmt: skip
+        assert fill[0].sum() == stop
+        assert fill[1].sum() == r.indptr[stop]
+
+
+TRIED = {
+    "crammer_singer": (
+        crammer_singer,
+        ["cs_epoch", "cs_extrapolate", "cs_products", "cs_add_dual_terms", "cs_certify_rows"],
+    ),
+    "dual": (dcd_epoch, ["dcd_epoch"]),
+    "dual certificates": (dual_certificates, ["add_dual_terms", "certify_rows", "squared_norm"]),
+    "dual_many": (many, ["dcd_many", "add_many_dual_terms", "certify_many"]),
+    "gather": (gather_rows, ["gather_rows"]),
+    "margins": (decision_values, ["decision_values"]),
+    "orders": (random_orders, ["permutation", "schedule", "turns", "draws"]),
+    "pegasos": (pegasos_epochs, ["pegasos_epoch"]),
+    "primal": (newton, ["gradient_rows", "hessian_rows"]),
+    "routing": (route, ["assign", "scatter"]),
+    "scaling": (normalize_rows, ["normalize_rows"]),
+    "sums": (weight_vectors, ["add_rows", "row_values", "add_squares"]),
+}
+ELSEWHERE = {"codec", "decimals"}
+"""Tried over extremes by test_codec.py and test_decimals.py."""
+
+
+@pytest.mark.parametrize("kernel", TRIED)
+@pytest.mark.parametrize("rows", ROWS)
+@pytest.mark.parametrize("bias", [0.0, 1.0])
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_no_index_is_out_of_range(kernel, rows, bias, dtype):
+    with np.errstate(under="ignore"):
+        TRIED[kernel][0](Rows(ROWS[rows], bias, dtype))
+
+
+def test_every_kernel_is_tried():
+    found = set()
+    for module in pkgutil.iter_modules(blocklinear.kernels.__path__):
+        loaded = importlib.import_module(f"blocklinear.kernels.{module.name}")
+        for name, kernel in vars(loaded).items():
+            function = getattr(kernel, "py_func", kernel)
+            own = inspect.isfunction(function) and function.__module__ == loaded.__name__
+            if own and not name.startswith("_") and module.name not in ELSEWHERE:
+                found.add(name)
+    assert found == {name for _, names in TRIED.values() for name in names}
