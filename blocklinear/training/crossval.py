@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import math
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -44,6 +45,8 @@ SEARCHED_TOGETHER = 6
 """Costs that a search trains in the same sweeps."""
 LARGEST_SEARCHED = 1024.0
 """Where a search ends, LIBLINEAR's limit."""
+_LEAST_EXPONENT = sys.float_info.min_exp - 1
+"""Of the smallest number that is not denormal."""
 UNCHANGED = 5
 """A search ends when so many steps in a row changed nothing that matters."""
 ALIKE = 0.01
@@ -260,11 +263,8 @@ class _Validation:
 
     def search(self) -> None:
         """Double C from a small one until nothing changes any more."""
-        total, bias = self._store.manifest.weights["total"], max(self._options.bias, 0.0)
-        norm = self._rows.largest_norm + bias * bias
-        smallest = 1.0 / (2.0 * total * norm) if norm > 0.0 else 1.0
-        exponent = math.floor(math.log2(smallest))
         last = int(math.log2(LARGEST_SEARCHED))
+        exponent = self._first_exponent(last)
         while exponent <= last:
             some = range(exponent, min(exponent + SEARCHED_TOGETHER, last + 1))
             self.run([math.ldexp(1.0, k) for k in some])
@@ -274,6 +274,18 @@ class _Validation:
         self._listener(
             Warned(f"the search ended at the largest C, {format_number(LARGEST_SEARCHED)}")
         )
+
+    def _first_exponent(self, last: int) -> int:
+        """Return e, at most `last`, such that 2**e <= 1 / (2 n max x'x): all rows are at bound.
+
+        Where all rows are empty one C is as good as another.
+        """
+        total, bias = self._store.manifest.weights["total"], max(self._options.bias, 0.0)
+        norm = self._rows.largest_norm + bias * bias
+        if total == 0.0 or norm == 0.0:
+            return 0
+        exponent = -1.0 - math.log2(total) - math.log2(norm)  # the product may overflow
+        return math.floor(min(max(exponent, _LEAST_EXPONENT), last))
 
     def _unchanged(self) -> int:
         """Return how many steps in a row, at the end, changed nothing that matters.

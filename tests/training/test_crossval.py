@@ -340,6 +340,27 @@ def test_a_search_ends_at_the_largest_cost(two):
     assert "the search ended at the largest C, 1024" in heard.of(Warned)[-1].message
 
 
+@pytest.mark.parametrize(
+    ("scale", "first"),
+    [(0.0, 1.0), (1e-170, 1.0), (1e-158, 1024.0), (1e-5, 1024.0), (1e153, 2.0**-1022)],
+)
+@pytest.mark.parametrize("solver", [1, 3, 13])
+def test_a_search_over_tiny_or_huge_rows_begins_within_its_limits(tmp_path, scale, first, solver):
+    """The C at which all rows are at bound is above the largest searched, or no number at all."""
+    rng = np.random.default_rng(2)
+    X = scale * rng.normal(size=(24, 3))
+    labels = np.where(rng.normal(size=24) > 0, 1.0, -1.0)
+    store = split_problem(tmp_path, Problem(X, labels))
+    options = Problem(X, labels, solver).options(gap=0.5, max_outer=1)
+    if first < 1.0:
+        with pytest.MonkeyPatch.context() as patch:  # 1,032 steps take long
+            patch.setattr(crossval, "LARGEST_SEARCHED", 2.0**-1020)
+            found = cross_validate(store, options, n_folds=2)
+    else:
+        found = cross_validate(store, options, n_folds=2)
+    assert found.report.scores[0].cost == first
+
+
 def test_rare_positive_rows_do_not_end_a_search(tmp_path):
     """While C is so small that all is predicted negative, no prediction changes."""
     rng = np.random.default_rng(1)
