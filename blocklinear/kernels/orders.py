@@ -50,9 +50,18 @@ def permutation(key, out):
 
 
 @njit(cache=True, nogil=True)
+def _log_weight(preference):
+    """Return log p as float64, 0 for what is not a number."""
+    return np.float64(preference) if preference == preference else 0.0
+
+
+@njit(cache=True, nogil=True)
 def _weight(preference, top):
-    """Return p as a multiple of the largest one's 2**-30; 0 below that."""
-    return np.int64(_ONE * np.exp(np.float64(preference) - top) + 0.5)
+    """Return p as a multiple of the largest one's 2**-30, whose log is `top`; 0 below that."""
+    x = _log_weight(preference)
+    if x == top:  # also where both are infinite
+        return np.int64(_ONE)
+    return np.int64(_ONE * np.exp(x - top) + 0.5)
 
 
 @njit(cache=True, nogil=True)
@@ -66,17 +75,20 @@ def schedule(key, preference, out):
     The p_i are rounded to integers, so that the sums are exact: the last row with a p_i > 0 gets
     all the entries left and none too many. With equal preferences it is `permutation`.
 
+    All of `out` is written, with numbers from 0 to n - 1, whatever the preferences are: the largest
+    p_i counts as 2**30, so that there is always a row to take what is left.
+
     Parameters
     ----------
     key : uint64[n_words]     what the order depends on
-    preference : float32[n]   log p_i, finite; a row whose p_i is below 2**-31 of the largest is
-                              left out
+    preference : float32[n]   log p_i; a row whose p_i is below 2**-31 of the largest is left out;
+                              what is not a number stands for 0
     out : int64[n]            written
     """
     n = out.shape[0]
     top = -np.inf
     for x in preference:
-        top = max(top, np.float64(x))
+        top = max(top, _log_weight(x))
     rest = np.int64(0)
     for x in preference:
         rest += _weight(x, top)

@@ -95,8 +95,45 @@ def test_a_schedule_fills_every_place_and_follows_the_preferences(key, preferenc
             left -= count
 
 
+EXTREMES = np.float32([
+    np.nan, np.inf, -np.inf, 0.0, -0.0, LOG20, -LOG20, 3.4e38, -3.4e38, 1e-45, -1e30, 1.0,
+])  # fmt: skip
+
+
+def assert_filled(key, preference):
+    n, beyond = len(preference), 3
+    out = np.full(n + 2 * beyond, -7, np.int64)
+    schedule(np.array(key, np.uint64), preference, out[beyond : beyond + n])
+    assert (out[:beyond] == -7).all()
+    assert (out[beyond + n :] == -7).all()
+    assert ((out[beyond : beyond + n] >= 0) & (out[beyond : beyond + n] < n)).all()
+
+
+@pytest.mark.parametrize("n", [0, 1, 2, 3])
+def test_a_schedule_is_written_whatever_is_preferred(n):
+    """Once not a number or all infinite, preferences made it write past the end, or nothing."""
+    for chosen in itertools.product(EXTREMES, repeat=n):
+        assert_filled([1, n], np.array(chosen, np.float32))
+
+
+@examples(200)
+@given(key=words, bits=st.lists(st.integers(0, 2**32 - 1), max_size=40))
+def test_a_schedule_is_written_for_any_bits_of_preferences(key, bits):
+    assert_filled(key, np.array(bits, np.uint32).view(np.float32))
+
+
+def test_rows_preferred_without_bounds_share_a_schedule():
+    got = plan([3], [np.inf, 0.0, np.inf, -np.inf, np.nan])
+    assert set(got) == {0, 2}
+    assert set(plan([3], [-np.inf, np.nan, -np.inf])) == {1}
+
+
 @settings(max_examples=50, deadline=None)
-@given(key=words, n=st.integers(0, 50), level=st.sampled_from([0.0, LOG20, -1e30, 1e30, 0.1]))
+@given(
+    key=words,
+    n=st.integers(0, 50),
+    level=st.sampled_from([0.0, LOG20, -1e30, 1e30, 0.1, np.inf, -np.inf, np.nan]),
+)
 def test_equal_preferences_give_each_row_once(key, n, level):
     assert plan(key, [level] * n) == draw(key, n)
 
