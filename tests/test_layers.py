@@ -89,6 +89,33 @@ def test_only_one_file_renames_syncs_and_locks(name):
             assert not {alias.name for alias in node.names} & {*forbidden, "replace"}
 
 
+BLAS = {
+    "dot", "vdot", "inner", "matmul", "tensordot", "einsum", "norm", "multi_dot", "lstsq",
+    "solve", "corrcoef", "cov", "polyfit", "correlate", "convolve",
+}  # fmt: skip
+
+
+def products(tree):
+    """Yield whatever may be summed by BLAS, in an order that depends on its threads."""
+    for node in ast.walk(tree):
+        operator = getattr(node, "op", None)
+        if isinstance(operator, ast.MatMult) or getattr(node, "attr", None) in BLAS | {"linalg"}:
+            yield ast.unparse(node)
+
+
+@pytest.mark.parametrize(
+    "name", [name for name in NAMES if part_of(name) in ("train", "training", "kernels", "store")]
+)
+def test_no_sum_of_training_depends_on_the_threads_of_blas(name):
+    assert not list(products(tree_of(name)))
+
+
+def test_products_of_blas_are_found():
+    for text in ("a @ b", "a @= b", "np.vdot(a, b)", "a.dot(b)", "np.linalg.norm(a)"):
+        assert list(products(ast.parse(text))), text
+    assert not list(products(ast.parse("from m import dot\ndot(a, b) + a * b")))
+
+
 @everywhere
 def test_nothing_that_runs_what_it_reads(name):
     modules = {module.split(".")[0] for module in imports(name)}

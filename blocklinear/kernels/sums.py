@@ -1,4 +1,4 @@
-"""Sums over weight vectors: of rows, and of squares."""
+"""Sums over weight vectors: of rows, of squares and of products."""
 
 from numba import njit
 
@@ -59,3 +59,19 @@ def add_squares(W, norms):
     for i in range(W.shape[0]):
         for m in range(W.shape[1]):
             norms[m] += W[i, m] * W[i, m]
+
+
+@njit(cache=True, nogil=True)
+def dot(x, y):
+    """Return x'y for float64[n] each, added up in one order whatever the machine and its threads.
+
+    The order of BLAS depends on how many threads it has. Sums of some hundred products are added to
+    the total, so that rounding grows with n / 256 instead of n.
+    """
+    total = 0.0
+    for start in range(0, x.shape[0], 256):
+        part = 0.0
+        for i in range(start, min(start + 256, x.shape[0])):
+            part += x[i] * y[i]
+        total += part
+    return total

@@ -17,7 +17,7 @@ from blocklinear.training.descent import Abandoned, Floats
 from blocklinear.training.models import Models
 from blocklinear.training.problems import LabelledRows, weighted
 from blocklinear.training.sight import Sight, Spans, Touch, Visit
-from blocklinear.training.swept import SWEEPS, Proof, Swept
+from blocklinear.training.swept import SWEEPS, Proof, Swept, norm, squared_norm
 from blocklinear.training.tally import Estimate
 from blocklinear.training.together import Together
 
@@ -121,7 +121,7 @@ class CrammerSinger(Swept):
         if before is not None:
             step = alpha[order] - before
             spans[order] = np.where(step.any(axis=1), self.whole, 0)
-            worth[order] = np.einsum("ij,ij->i", step, step) * sight.sq_norm[order]
+            worth[order] = (step * step).sum(axis=1) * sight.sq_norm[order]
 
     def visit(
         self, group: Group, outer: int, number: int, visits: int, halt: Callable[[], bool]
@@ -205,13 +205,13 @@ class CrammerSinger(Swept):
         )
 
     def _dual(self) -> float:
-        return float(self._terms[kernels.DUAL] - 0.5 * np.vdot(self.W, self.W))
+        return float(self._terms[kernels.DUAL] - 0.5 * squared_norm(self.W))
 
     def _primals(self, proof: Proof) -> tuple[float, float]:
         """Return P of W and of its average."""
         other = self.average if self.averaged else self.W
-        of_w = 0.5 * float(np.vdot(self.W, self.W)) + float(proof.loss[0, 0])
-        return of_w, 0.5 * float(np.vdot(other, other)) + float(proof.loss[0, 1])
+        of_w = 0.5 * squared_norm(self.W) + float(proof.loss[0, 0])
+        return of_w, 0.5 * squared_norm(other) + float(proof.loss[0, 1])
 
     def certify_group(self, group: Group, proof: Proof) -> None:
         """Add what a group contributes to the certificate."""
@@ -229,14 +229,14 @@ class CrammerSinger(Swept):
         proof = self.proof()
         for loaded in stream:
             self.certify_group(loaded.group, proof)
-        norm = float(np.vdot(proof.recomputed, proof.recomputed))
-        dual = float(proof.dual[0]) - 0.5 * norm
+        square = squared_norm(proof.recomputed)
+        dual = float(proof.dual[0]) - 0.5 * square
         of_w, of_average = self._primals(proof)
         proof.recomputed -= self.W
-        drift = float(np.linalg.norm(proof.recomputed))
+        drift = norm(proof.recomputed)
         primal = min(of_w, of_average)
         return Certificate(
-            primal, dual, relative_gap(primal, dual), drift / np.sqrt(norm) if norm else 0.0,
+            primal, dual, relative_gap(primal, dual), drift / np.sqrt(square) if square else 0.0,
             of_average < of_w,
         )  # fmt: skip
 

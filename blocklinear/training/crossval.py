@@ -281,10 +281,10 @@ class _Validation:
         Where all rows are empty one C is as good as another.
         """
         total, bias = self._store.manifest.weights["total"], max(self._options.bias, 0.0)
-        norm = self._rows.largest_norm + bias * bias
-        if total == 0.0 or norm == 0.0:
+        largest = self._rows.largest_norm + bias * bias
+        if total == 0.0 or largest == 0.0:
             return 0
-        exponent = -1.0 - math.log2(total) - math.log2(norm)  # the product may overflow
+        exponent = -1.0 - math.log2(total) - math.log2(largest)  # the product may overflow
         return math.floor(min(max(exponent, _LEAST_EXPONENT), last))
 
     def _unchanged(self) -> int:
@@ -314,4 +314,5 @@ class _Validation:
 
 def _alike(before: NDArray[np.float64], after: NDArray[np.float64]) -> bool:
     """Say whether two arrays differ by less than matters."""
-    return bool(np.linalg.norm(after - before) <= ALIKE * np.linalg.norm(after))
+    changed, size = np.square(after - before).sum(), np.square(after).sum()
+    return bool(changed <= ALIKE**2 * size)

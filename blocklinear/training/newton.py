@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blocklinear.kernels import primal as kernels
+from blocklinear.kernels.sums import dot
 from blocklinear.store.prefetch import Loaded
 from blocklinear.training.certificate import Certificate, relative_gap
 from blocklinear.training.problems import Problem
@@ -80,8 +81,8 @@ class Newton:
                 curvature, terms,
             )  # fmt: skip
             self._alpha.write(group.blocks, alpha)
-        primal = float(0.5 * (w @ w) + terms[kernels.LOSS])
-        norm = float(pull @ pull)
+        primal = float(0.5 * dot(w, w) + terms[kernels.LOSS])
+        norm = float(dot(pull, pull))
         dual = float(terms[kernels.SUM_ALPHA] - 0.5 * norm - 0.5 * terms[kernels.SUM_SQUARES])
         gradient = w - pull
         gap = relative_gap(primal, dual)
@@ -105,15 +106,18 @@ class Newton:
         """Solve H s = -gradient roughly; any number of iterations gives a descent direction."""
         step, residual = np.zeros_like(point.w), -point.gradient
         scaled = residual / point.curvature
-        search, rho = scaled.copy(), float(residual @ scaled)
+        search, rho = scaled.copy(), float(dot(residual, scaled))
         enough = _FORCING**2 * rho
         for _ in range(max(1, most_passes)):
             product = self._product(search)
-            length = rho / float(search @ product)
+            curvature = float(dot(search, product))
+            if not curvature > 0.0:  # it is at least |search|^2: rounding has left nothing of it
+                break
+            length = rho / curvature
             step += length * search
             residual -= length * product
             scaled = residual / point.curvature
-            rho, before = float(residual @ scaled), rho
+            rho, before = float(dot(residual, scaled)), rho
             if rho <= enough:
                 break
             search *= rho / before
@@ -131,7 +135,7 @@ class Newton:
             For the conjugate gradients.
         """
         direction = self._direction(point, most_passes)
-        slope = float(point.gradient @ direction)
+        slope = float(dot(point.gradient, direction))
         length = 1.0
         while length >= _LEAST_STEP and slope < 0.0:
             found = self.at(point.w + length * direction)

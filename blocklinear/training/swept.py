@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from blocklinear.kernels.sums import add_squares
+from blocklinear.kernels.sums import add_squares, dot
 from blocklinear.options import TrainOptions
 from blocklinear.store.groups import Group
 from blocklinear.store.manifest import Manifest
@@ -318,6 +318,17 @@ def column_norms(W: Floats) -> Floats:
     norms = np.zeros(W.shape[1])
     add_squares(W, norms)
     return norms
+
+
+def squared_norm(array: Floats) -> float:
+    """Return the sum of the squares of all numbers of an array."""
+    flat = np.ascontiguousarray(array).reshape(-1)
+    return float(dot(flat, flat))
+
+
+def norm(array: Floats) -> float:
+    """Return the Euclidean norm of an array, of all its numbers."""
+    return float(np.sqrt(squared_norm(array)))
 
 
 def aligned_zeros(n: int, m: int) -> Floats:

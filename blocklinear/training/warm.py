@@ -34,6 +34,7 @@ from blocklinear.training.pegasos import Pegasos
 from blocklinear.training.previous import Column, Previous, Stretch
 from blocklinear.training.rows import RowArray
 from blocklinear.training.run import Run
+from blocklinear.training.swept import squared_norm
 
 Floats = NDArray[np.float64]
 Dual = Descent | Ensemble | CrammerSinger
@@ -231,7 +232,7 @@ class _Start:
             before = [self._take_w(part) for part in self._parts]
             self._take_out(gone)
             self._add(loader, self._misfits, anew=False)
-            left = [float(np.vdot(part.W, part.W)) for part in self._parts]
+            left = [squared_norm(part.W) for part in self._parts]
             if all(new >= CANCELLED * old for old, new in zip(before, left, strict=True)):
                 return "changed" if gone or self._misfits else "kept"
         for part in self._parts:
@@ -273,7 +274,7 @@ class _Start:
             part.W[:, j] = 0.0
             if column is not None and column.w is not None:
                 _put_features(part.W[:, j], column.sign * column.w)
-        return float(np.vdot(part.W, part.W))
+        return squared_norm(part.W)
 
     def _take_out(self, gone: dict[str, tuple[BlockRecord, list[Stretch]]]) -> None:
         """Take removed rows out of the weights (Eq. 16)."""

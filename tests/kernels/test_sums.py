@@ -1,10 +1,12 @@
 """Rows added up, against dense arithmetic."""
 
+import math
+
 import numpy as np
 import pytest
 from scipy import sparse
 
-from blocklinear.kernels.sums import add_rows, row_values
+from blocklinear.kernels.sums import add_rows, dot, row_values
 
 
 def made(seed, dtype):
@@ -33,3 +35,10 @@ def test_row_values(seed):
     w, bias, out = rng.normal(size=d + 1), float(seed % 2), np.full(n, np.nan)
     row_values(indptr[:-1], indptr[1:], indices, values, bias, w, out)
     np.testing.assert_allclose(out, X @ w[:-1] + bias * w[-1], rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("n", [0, 1, 255, 256, 257, 1000, 70_000])
+def test_dot(n):
+    rng = np.random.default_rng(n)
+    x, y = rng.normal(size=n), rng.normal(size=n)
+    assert dot(x, y) == pytest.approx(math.fsum(x * y), rel=1e-12, abs=1e-12)
