@@ -39,14 +39,33 @@ def format_size(n_bytes: float) -> str:
     return f"{n_bytes:.0f}B"
 
 
+def exact_size(n_bytes: int) -> str:
+    """Return `n_bytes` so that `parse_size` reads the same number: ``4G``, ``3912M``."""
+    for unit in reversed(_UNITS):
+        whole, rest = divmod(n_bytes, 1024 ** _UNITS[unit])
+        if not rest:
+            break
+    return f"{whole}{unit.upper()}"
+
+
 def default_budget() -> int:
-    """Return half of the memory this process could have: of the machine or of its cgroup."""
+    """Return half of the memory of the machine, or of the least limit of a cgroup, in whole MiB.
+
+    Block sizes and groups follow from the budget, and with them the model: so it does not depend on
+    what other processes take at the moment.
+    """
+    machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return max(min([machine, *_cgroup_limits()]) // 2 >> 20, 1) << 20
+
+
+def available_bytes() -> int:
+    """Return what this process could have now: of the machine, within the limits of its cgroups."""
     available = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_AVPHYS_PAGES")
     meminfo = Path("/proc/meminfo")
     if meminfo.exists():
         found = re.search(r"MemAvailable:\s+(\d+) kB", meminfo.read_text())
         available = int(found[1]) * 1024 if found else available
-    return min([available, *_cgroup_limits()]) // 2
+    return min([available, *_cgroup_limits()])
 
 
 def _cgroup_limits(

@@ -297,7 +297,8 @@ class TrainOptions:
     threads : int
         Threads that read and decode; the result does not depend on it.
     memory_bytes : int
-        Budget of the whole process.
+        Budget of the whole process; by default half of the machine's memory, or of the least limit
+        of a cgroup. The blocks of a visit follow from it, and with them the model.
     run : str
         Name of the run, the folder in the store that holds alpha and checkpoints.
     resume : bool

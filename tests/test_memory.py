@@ -81,3 +81,26 @@ def test_the_default_budget_keeps_to_the_limit_of_a_parent_cgroup(inner_group):
     command = [sys.executable, "-c", BUDGET]
     printed = subprocess.run(command, capture_output=True, text=True, preexec_fn=join, check=True)
     assert int(printed.stdout) <= 96 << 20
+
+
+def test_the_default_budget_is_that_of_the_machine_not_of_the_moment(monkeypatch):
+    """It was half of what other processes left: the same command gave another model each time."""
+    sizes = {"SC_PAGE_SIZE": 4096, "SC_PHYS_PAGES": 500_001}
+    monkeypatch.setattr(os, "sysconf", sizes.__getitem__)
+    monkeypatch.setattr(memory, "_cgroup_limits", list)
+    monkeypatch.setattr(Path, "read_text", lambda path: pytest.fail(f"{path} is of the moment"))
+    assert memory.default_budget() == 500_001 * 4096 // 2 >> 20 << 20
+    monkeypatch.setattr(memory, "_cgroup_limits", lambda: [300 << 20, 101 << 20])
+    assert memory.default_budget() == 50 << 20
+    monkeypatch.setattr(memory, "_cgroup_limits", lambda: [0])
+    assert memory.default_budget() == 1 << 20
+
+
+@pytest.mark.parametrize(
+    ("n_bytes", "text"),
+    [(1 << 20, "1M"), (1000, "1000"), (1536, "1536"), (2048, "2K"), (3 << 29, "1536M"),
+     (5 << 40, "5T"), (1 << 50, "1024T")],
+)  # fmt: skip
+def test_a_size_is_printed_so_that_it_can_be_given_again(n_bytes, text):
+    assert memory.exact_size(n_bytes) == text
+    assert memory.parse_size(text) == n_bytes

@@ -40,7 +40,8 @@ def add_budget(parser: Any) -> None:
         "--memory",
         type=size,
         metavar="SIZE",
-        help="budget of the whole process, as 512M or 4G (default: half of what is available)",
+        help="budget of the whole process, as 512M or 4G (default: half of the memory of the "
+        "machine, or of its cgroup)",
     )
     parser.add_argument(
         "--threads", type=int, metavar="T", help="worker threads (default: one a processor)"

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from blocklinear.memory import exact_size
 from blocklinear.numerals import format_number
 
 if TYPE_CHECKING:
@@ -58,9 +59,10 @@ def save_all(models: "Sequence[LinearModel]", path: str, form: Any, grid: bool) 
 
 
 def summary(model: "LinearModel") -> str:
-    """Return a line about the certificate of a model."""
+    """Return a line about the certificate of a model, and the budget that it depends on."""
     proof = model.metadata["certificate"]
     return (
         f"primal {proof['primal']:.9g}, dual {proof['dual']:.9g}, certified gap {proof['gap']:.3g} "
-        f"after {model.metadata['outer_iterations']} outer iterations"
+        f"after {model.metadata['outer_iterations']} outer iterations "
+        f"with --memory {exact_size(model.metadata['memory_bytes'])}"
     )

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from blocklinear.errors import DamagedError, InputError, UsageError
+from blocklinear.memory import exact_size
 from blocklinear.model import liblinear, native
 from blocklinear.model.files import check_replaceable, recognise
 from blocklinear.model.solvers import SOLVERS, expected_columns
@@ -320,6 +321,9 @@ class LinearModel:
         certificate = self.metadata.get("certificate")
         if isinstance(certificate, Mapping) and isinstance(certificate.get("gap"), int | float):
             lines["certified gap"] = f"{certificate['gap']:.3g}"
+        budget = self.metadata.get("memory_bytes")
+        if type(budget) is int and 0 < budget < 1 << 63:
+            lines["memory budget"] = exact_size(budget)
         return "\n".join(f"{name:<16} {text}" for name, text in lines.items())
 
 

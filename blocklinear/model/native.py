@@ -31,7 +31,7 @@ import numpy as np
 import numpy.typing as npt
 
 from blocklinear.errors import DamagedError, MemoryBudgetError, MismatchError, storage_errors
-from blocklinear.memory import default_budget, format_size
+from blocklinear.memory import available_bytes, format_size
 
 if TYPE_CHECKING:
     from blocklinear.model.linear import LinearModel
@@ -271,7 +271,7 @@ def _read_arrays(name: str, header: dict[str, Any], source: _Members) -> dict[st
 
 def _zeros(name: str, n_features: int, n_columns: int) -> npt.NDArray[np.float64]:
     """Allocate weights, unless the machine has no room: here alone the file is no bound."""
-    needed, available = 8 * n_features * n_columns, 2 * default_budget()
+    needed, available = 8 * n_features * n_columns, available_bytes()
     if needed > available:
         raise MemoryBudgetError(
             f"{name}: {n_features} x {n_columns} weights need {format_size(needed)}, "

@@ -4,6 +4,7 @@ import subprocess
 import pytest
 from liblinear import liblinear_program
 
+from blocklinear.memory import default_budget
 from blocklinear.model.linear import LinearModel
 
 LOG_NAMES = [
@@ -23,7 +24,8 @@ def test_the_result_and_the_progress(cli, store, tmp_path):
     assert done.status == 0
     assert done.out == (
         f"primal {proof['primal']:.9g}, dual {proof['dual']:.9g}, "
-        f"certified gap {proof['gap']:.3g} after {outer} outer iterations\n"
+        f"certified gap {proof['gap']:.3g} after {outer} outer iterations "
+        f"with --memory {default_budget() >> 20}M\n"
     )
     lines = done.err.splitlines()
     assert lines[0].split() == (

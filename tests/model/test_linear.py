@@ -115,7 +115,7 @@ def test_summary(make_model):
         n_features=2,
         weights=[[0.0], [1.0]],
         bias=1,
-        metadata={"C": 4.0, "certificate": {"gap": 0.00087}},
+        metadata={"C": 4.0, "certificate": {"gap": 0.00087}, "memory_bytes": 3 << 29},
     )
     assert model.summary().splitlines() == [
         "solver           L2R_L1LOSS_SVC_DUAL (-s 3)",
@@ -125,6 +125,7 @@ def test_summary(make_model):
         "bias             1",
         "C                4.0",
         "certified gap    0.00087",
+        "memory budget    1536M",
     ]
 
 

@@ -173,4 +173,5 @@ def outcome(store, options, halt=lambda: False, listener=lambda event: None, hea
         listener(event)
 
     model = train(store, options, listen, halt)
-    return (model.weights.tobytes(), model.bias_weights.tobytes(), repr(model.metadata)), heard
+    told = {name: value for name, value in model.metadata.items() if name != "memory_bytes"}
+    return (model.weights.tobytes(), model.bias_weights.tobytes(), repr(told)), heard
