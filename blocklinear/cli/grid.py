@@ -38,17 +38,15 @@ def best_on(source: str, models: "Sequence[LinearModel]", text: Mapping[str, Any
     from blocklinear.options import TextOptions
 
     def rank(found: "tuple[float, LinearModel]") -> tuple[float, float]:
-        worth, model = found
-        return worth, -model.metadata["C"]
+        value, model = found
+        return value, -model.metadata["C"]
 
     ranked = []
     for model in models:
         options = TextOptions(index_base=model.index_base, **text)
         score = predict_stream(model, [source], os.devnull, text_options=options).score
         print(f"C {format_number(model.metadata['C'])}: " + score.summary().replace("\n", ", "))
-        found = score.as_dict()
-        worth = found["accuracy"] if "accuracy" in found else -(found["mean_squared_error"] or 0.0)
-        ranked.append((float(worth or 0.0), model))
+        ranked.append((score.rank_value, model))
     return max(ranked, key=rank)[1]
 
 

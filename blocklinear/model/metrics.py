@@ -1,5 +1,6 @@
 """How good predictions are, accumulated over a stream with LIBLINEAR's formulas."""
 
+import math
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -26,6 +27,10 @@ class Score(Protocol):
     def as_dict(self) -> dict[str, float | int | None]:
         """Return the result by name; None where it is undefined."""
 
+    @property
+    def rank_value(self) -> float:
+        """A number that is larger for a better result; minus infinity where it is undefined."""
+
 
 @dataclass
 class AccuracyCounter:
@@ -49,6 +54,11 @@ class AccuracyCounter:
         """From 0 to 1; NaN without rows."""
         return self.correct / self.rows if self.rows else float("nan")
 
+    @property
+    def rank_value(self) -> float:
+        """The accuracy; minus infinity without rows."""
+        return self.accuracy if self.rows else -math.inf
+
     def summary(self) -> str:
         """Return ``Accuracy = 84.4444% (228/270)``."""
         percent = 100.0 * self.correct / self.rows if self.rows else float("nan")
@@ -64,18 +74,20 @@ class AccuracyCounter:
 class RegressionErrors:
     """Mean squared error and squared correlation coefficient.
 
-    With predictions p, targets t and l rows:
-    ``mse = sum (p - t)^2 / l`` and
-    ``r2 = (l sum pt - sum p sum t)^2 / ((l sum p^2 - (sum p)^2) (l sum t^2 - (sum t)^2))``.
+    With predictions p, targets t and l rows: ``mse = sum (p - t)^2 / l`` and
+    ``r2 = S_pt^2 / (S_pp S_tt)``, where ``S_pt = sum (p - mean p) (t - mean t)``. That is
+    LIBLINEAR's ``(l sum pt - sum p sum t)^2 / (...)``, whose sums cancel where values are far from
+    0. Here means and S are updated part by part (Chan, Golub and LeVeque 1983, Eq. 2.1).
+    Values are counted from those of the first row, so that a constant has exactly S = 0.
     """
 
     rows: int = 0
     squared: float = 0.0
-    sum_p: float = 0.0
-    sum_t: float = 0.0
-    sum_pp: float = 0.0
-    sum_tt: float = 0.0
-    sum_pt: float = 0.0
+    first: tuple[float, float] = (0.0, 0.0)
+    means: tuple[float, float] = (0.0, 0.0)
+    spread_p: float = 0.0
+    spread_t: float = 0.0
+    spread_pt: float = 0.0
 
     def add(self, labels: Floats, predicted: Floats) -> None:
         """Take in some more rows.
@@ -84,14 +96,24 @@ class RegressionErrors:
         ----------
         labels, predicted : ndarray of float64, shape (n_rows,)
         """
-        error = predicted - labels
-        self.rows += len(labels)
-        self.squared += float(error @ error)
-        self.sum_p += float(predicted.sum())
-        self.sum_t += float(labels.sum())
-        self.sum_pp += float(predicted @ predicted)
-        self.sum_tt += float(labels @ labels)
-        self.sum_pt += float(predicted @ labels)
+        n = len(labels)
+        if n == 0:
+            return
+        if self.rows == 0:
+            self.first = float(predicted[0]), float(labels[0])
+        with np.errstate(over="ignore", invalid="ignore"):  # inf and NaN are reported as None
+            self.squared += _sum_of_products(predicted - labels, predicted - labels)
+            p, t = predicted - self.first[0], labels - self.first[1]
+            mean_p, mean_t = float(p.mean()), float(t.mean())
+            p, t = p - mean_p, t - mean_t
+            between = self.rows * (n / (self.rows + n))
+            away_p, away_t = mean_p - self.means[0], mean_t - self.means[1]
+            self.spread_p += _sum_of_products(p, p) + away_p * away_p * between
+            self.spread_t += _sum_of_products(t, t) + away_t * away_t * between
+            self.spread_pt += _sum_of_products(p, t) + away_p * away_t * between
+        self.rows += n
+        share = n / self.rows
+        self.means = self.means[0] + away_p * share, self.means[1] + away_t * share
 
     @property
     def mean_squared_error(self) -> float:
@@ -100,12 +122,18 @@ class RegressionErrors:
 
     @property
     def squared_correlation(self) -> float:
-        """NaN where predictions or targets are all the same."""
-        spread_p = self.rows * self.sum_pp - self.sum_p**2
-        spread_t = self.rows * self.sum_tt - self.sum_t**2
-        covariance = self.rows * self.sum_pt - self.sum_p * self.sum_t
-        spread = spread_p * spread_t
-        return covariance**2 / spread if spread != 0.0 else float("nan")
+        """From 0 to 1; NaN where predictions or targets are all the same."""
+        if not (self.spread_p > 0.0 and self.spread_t > 0.0):
+            return float("nan")
+        # divided by one root after the other: the product of the spreads may leave the range
+        correlation = self.spread_pt / math.sqrt(self.spread_p) / math.sqrt(self.spread_t)
+        return min(correlation * correlation, 1.0) if math.isfinite(correlation) else float("nan")
+
+    @property
+    def rank_value(self) -> float:
+        """The mean squared error, negated; minus infinity where it is undefined."""
+        mse = self.mean_squared_error
+        return -mse if math.isfinite(mse) else -math.inf
 
     def summary(self) -> str:
         """Return LIBLINEAR's two lines."""
@@ -122,3 +150,8 @@ class RegressionErrors:
             "squared_correlation": r2 if np.isfinite(r2) else None,
             "rows": self.rows,
         }
+
+
+def _sum_of_products(a: Floats, b: Floats) -> float:
+    """Return sum a_i b_i, added pairwise: a product of vectors depends on the threads of BLAS."""
+    return float((a * b).sum())

@@ -102,10 +102,3 @@ class HeldOut:
             chosen = decisions.argmax(axis=1)
         counter.add(self._labels, classes[chosen])
         return counter
-
-
-def worth(score: Score) -> float:
-    """Return a number that is larger for a better score."""
-    found = score.as_dict()
-    best = found.get("accuracy", None)
-    return float(best) if best is not None else -float(found["mean_squared_error"] or 0.0)

@@ -21,7 +21,7 @@ from blocklinear.training.budget import MemoryPlan
 from blocklinear.training.certificate import Certificate, relative_gap
 from blocklinear.training.checkpoint import Checkpoint
 from blocklinear.training.descent import Abandoned
-from blocklinear.training.evaluation import HeldOut, worth
+from blocklinear.training.evaluation import HeldOut
 from blocklinear.training.margin import MarginDescent
 from blocklinear.training.methods import Method
 from blocklinear.training.newton import Point
@@ -345,8 +345,9 @@ class Run:
         if self.held_out is None:
             return report
         score = self.held_out.score(self.method.current(), self.method.bias)
-        if self.options.patience and worth(score) > self._best_worth:
-            self._best_worth, self._best_at = worth(score), self.outer
+        value = score.rank_value
+        if self.options.patience and (not self._best_at or value > self._best_worth):
+            self._best_worth, self._best_at = value, self.outer
             self._best[:] = self.method.current()
         return _with_score(report, score)
 

@@ -1,4 +1,5 @@
 import math
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -54,6 +55,58 @@ def test_regression_in_parts_against_numpy(rows, cut):
     if min(np.std(table, axis=0)) > 0.01:
         expected = np.corrcoef(table.T)[0, 1] ** 2
         assert errors.squared_correlation == pytest.approx(expected, abs=1e-6)
+
+
+def exact_correlation(targets, predicted):
+    """Squared, in rational numbers."""
+    t, p = ([Fraction(float(value)) for value in values] for values in (targets, predicted))
+    t, p = ([value - sum(values) / len(values) for value in values] for values in (t, p))
+    covariance = sum(a * b for a, b in zip(t, p, strict=True))
+    return float(covariance**2 / (sum(a * a for a in t) * sum(b * b for b in p)))
+
+
+@pytest.mark.parametrize("scale", [1e-90, 1.0, 1e90])
+@pytest.mark.parametrize("step", [1, 7, 500])
+@pytest.mark.parametrize("offset", [0.0, 1e9, -1e9, 1e15])
+def test_correlation_far_from_zero(offset, step, scale):
+    rng = np.random.default_rng(3)
+    targets = (offset + 4 * rng.normal(size=500)) * scale
+    predicted = (offset / 3 + rng.normal(size=500)) * scale + 0.1 * (targets - offset * scale)
+    errors = RegressionErrors()
+    for start in range(0, 500, step):
+        errors.add(targets[start : start + step], predicted[start : start + step])
+    expected = exact_correlation(targets, predicted)
+    assert errors.squared_correlation == pytest.approx(expected, rel=1e-9)
+    mse = np.mean(((predicted - targets) / scale) ** 2) * scale**2
+    assert errors.mean_squared_error == pytest.approx(mse, rel=1e-12)
+
+
+@given(st.lists(st.integers(-50, 50), min_size=2, max_size=30), st.sampled_from([0.0, 1e9, 1e14]))
+def test_correlation_is_never_above_1(values, offset):
+    targets = np.array(values) + offset
+    errors = RegressionErrors()
+    errors.add(targets, 3.0 * targets)
+    if len(set(values)) > 1:
+        assert 1.0 - 1e-9 <= errors.squared_correlation <= 1.0
+    else:
+        assert math.isnan(errors.squared_correlation)
+
+
+def test_a_constant_is_one_in_parts_too():
+    errors = RegressionErrors()
+    for n in (3, 1, 7):  # means of 0.1 differ from 0.1 in the last bit
+        errors.add(np.arange(float(n)), np.full(n, 0.1))
+    assert math.isnan(errors.squared_correlation)
+
+
+def test_nothing_beats_an_error_that_overflows():
+    """The mean squared error is no number then: None in JSON, and worse than any."""
+    errors, better = RegressionErrors(), RegressionErrors()
+    errors.add(np.array([1e153, 1.0]), np.array([-1e300, 1.0]))
+    better.add(np.array([1.0, 2.0]), np.array([2.0, 1.0]))
+    assert errors.as_dict()["mean_squared_error"] is None
+    assert errors.rank_value == -math.inf < better.rank_value == -1.0
+    assert AccuracyCounter().rank_value == -math.inf < AccuracyCounter(0, 1).rank_value
 
 
 def test_correlation_with_a_constant_is_undefined():
