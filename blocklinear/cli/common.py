@@ -64,6 +64,24 @@ def add_class_weights(parser: Any) -> None:
     )
 
 
+def _label(text: str) -> float:
+    """Read a LABEL argument."""
+    try:
+        return parse_label(text)
+    except UsageError as error:
+        raise argparse.ArgumentTypeError(error.what) from error
+
+
+def add_positive(parser: argparse.ArgumentParser) -> None:
+    """Add ``--positive``."""
+    parser.add_argument(
+        "--positive",
+        type=_label,
+        metavar="LABEL",
+        help="the class of two that F1 is that of (default: the larger label)",
+    )
+
+
 def add_row_options(parser: argparse.ArgumentParser) -> None:
     """Add ``--unsorted`` and ``--duplicates``."""
     parser.add_argument(

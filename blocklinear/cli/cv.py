@@ -11,6 +11,7 @@ from blocklinear.cli.common import (
     Stopper,
     add_budget,
     add_class_weights,
+    add_positive,
     class_weight,
     costs_of,
     given,
@@ -57,6 +58,7 @@ def add_parser(commands: Any) -> None:
         metavar="NAME",
         help="accuracy (default), auc or f1; mean_squared_error (default) or mean_absolute_error",
     )
+    add_positive(parser)
     parser.add_argument("--stratify", action="store_true", help="deal classes evenly to the folds")
     parser.add_argument("--gap", type=float, help="relative duality gap to reach (default 0.001)")
     parser.add_argument("--max-outer", type=int, metavar="K", help="outer iterations at most")
@@ -137,6 +139,7 @@ def run(args: argparse.Namespace) -> int:
                 costs=costs,
                 stratify=args.stratify,
                 metric=args.metric,
+                positive=args.positive,
                 listener=tell,
                 halt=stopper.asked,
             )

@@ -5,7 +5,7 @@ import os
 import sys
 from typing import Any
 
-from blocklinear.cli.common import add_row_options
+from blocklinear.cli.common import add_positive, add_row_options
 from blocklinear.cli.reading import add_reading, reading
 
 
@@ -40,6 +40,7 @@ def add_parser(commands: Any) -> None:
         action="store_true",
         help="precision, recall and F1 of each class, and confusion",
     )
+    add_positive(parser)
     parser.add_argument("--json", action="store_true", help="one JSON object as the result")
     parser.add_argument("-q", "--quiet", action="store_true", help="no result line, no notes")
     add_row_options(parser)
@@ -94,6 +95,7 @@ def run(args: argparse.Namespace) -> int:
         probability=bool(args.probability),
         strict=args.strict,
         classes=args.report,
+        positive=args.positive,
     )
     # Predictions on stdout are not to be mixed with the result line.
     results = sys.stderr if args.output == "-" else sys.stdout
@@ -105,6 +107,7 @@ def run(args: argparse.Namespace) -> int:
         print(report.summary(), file=results)
         if report.confusion is not None:
             print(report.confusion.table(), file=results)
+            print(report.confusion.summary(), file=results)
     for note in report.notes:
         print(f"warning: {shown(note)}", file=sys.stderr)
     if report.unknown_values:

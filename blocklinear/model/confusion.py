@@ -1,15 +1,18 @@
 """Which classes are taken for which: precision, recall and F1 of each, over a stream."""
 
+import math
 from collections import Counter
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from blocklinear.model.scores import positive_class
 from blocklinear.numerals import format_number
 
 Floats = npt.NDArray[np.float64]
 
+_SHARES = ("precision", "recall", "f1")
 MOST_SHOWN = 20
 """Classes of which a matrix is still readable."""
 
@@ -21,10 +24,18 @@ class Confusion:
     ----------
     labels : tuple of float
         The classes of the model. Rows of any other label are counted together.
+    positive : float or None
+        Which of two classes F1 is that of; None is the larger label.
+
+    Raises
+    ------
+    UsageError
+        If `positive` is not one of two classes.
     """
 
-    def __init__(self, labels: tuple[float, ...]) -> None:
+    def __init__(self, labels: tuple[float, ...], positive: float | None = None) -> None:
         self.labels = labels
+        self.positive = positive_class(labels, positive)
         self._sorted = np.sort(np.array(labels))
         self._order = np.argsort(np.array(labels))
         self._counts: Counter[tuple[int, int]] = Counter()
@@ -75,15 +86,51 @@ class Confusion:
             for k, label in enumerate(self.labels)
         ]
 
-    def as_dict(self) -> dict[str, Any]:
-        """Return ``classes``, and as ``confusion`` lists of label, prediction and rows.
+    def _occurring(self) -> list[dict[str, float]]:
+        """Return the classes that have rows or predictions, as `classes` does."""
+        numbers = {number for pair in self._counts for number in pair}
+        return [own for k, own in enumerate(self.classes()) if k in numbers]
 
+    def means(self) -> dict[str, float]:
+        """Return the means of precision, recall and F1 over the classes that occur.
+
+        These have rows or predictions, as in scikit-learn's macro averages; NaN if none has.
+        """
+        found = self._occurring()
+        return {
+            name: math.fsum(own[name] for own in found) / len(found) if found else math.nan
+            for name in _SHARES
+        }
+
+    @property
+    def f1(self) -> float:
+        """F1 of the positive class of two; of more the mean. NaN without rows."""
+        if not self._counts or self.positive is None:
+            return self.means()["f1"]
+        return self.classes()[self.labels.index(self.positive)]["f1"]
+
+    def summary(self) -> str:
+        """Return a line with F1 and what it is that of."""
+        if self.positive is not None:
+            return f"F1 = {self.f1:g} (positive class {format_number(self.positive)})"
+        return f"F1 = {self.f1:g} (mean of {len(self._occurring())} classes)"
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return ``positive``, ``f1``, ``classes``, and ``confusion``.
+
+        The last are lists of label, prediction and rows. ``positive`` is the class of which ``f1``
+        is that, None for the mean over more than two; ``f1`` is None without rows.
         A label that the model does not know is None; pairs without rows are left out.
         """
         names = [*self.labels, None]
         pairs = sorted(self._counts.items())
         confusion = [[names[label], names[chosen], count] for (label, chosen), count in pairs]
-        return {"classes": self.classes(), "confusion": confusion}
+        return {
+            "positive": self.positive,
+            "f1": self.f1 if self._counts else None,
+            "classes": self.classes(),
+            "confusion": confusion,
+        }
 
     def table(self) -> str:
         """Return lines for people; with the matrix, for up to `MOST_SHOWN` classes."""
@@ -91,10 +138,9 @@ class Confusion:
         width = max(12, *map(len, names))
         lines = [f"{'class':>{width}} {'precision':>10} {'recall':>10} {'F1':>10} {'rows':>10}"]
         for name, own in zip(names, found, strict=True):
-            shares = " ".join(f"{own[share]:10.6g}" for share in ("precision", "recall", "f1"))
+            shares = " ".join(f"{own[share]:10.6g}" for share in _SHARES)
             lines.append(f"{name:>{width}} {shares} {own['rows']:>10}")
-        means = [sum(own[name] for own in found) / len(found) for name in ("precision", "recall")]
-        means.append(sum(own["f1"] for own in found) / len(found))
+        means = self.means().values()
         rows = sum(self._counts.values())
         lines.append(
             f"{'mean':>{width}} " + " ".join(f"{mean:10.6g}" for mean in means) + f" {rows:>10}"

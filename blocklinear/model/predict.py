@@ -100,6 +100,7 @@ def predict_stream(
     probability: bool = False,
     strict: bool = False,
     classes: bool = False,
+    positive: float | None = None,
     listener: Callable[[PredictionProgress], None] | None = None,
 ) -> PredictionReport:
     """Predict every row of some LIBSVM files, in order, one line each.
@@ -122,6 +123,8 @@ def predict_stream(
         Refuse features that the model does not know, instead of ignoring and counting them.
     classes : bool
         Count which classes are taken for which.
+    positive : float, optional
+        With `classes`, which of two F1 is that of; by default the larger label.
     listener : callable, optional
         Called with a `PredictionProgress` after each part of the input.
 
@@ -133,7 +136,7 @@ def predict_stream(
     ------
     UsageError
         If the output is wanted in two forms, in one that the model cannot give, or over an input;
-        or if the index base is to be found.
+        if `positive` is not one of two classes; or if the index base is to be found.
     InputError
         If a line cannot be read, or with `strict` has a feature that the model does not know; or if
         the input is not what the options expect.
@@ -143,7 +146,9 @@ def predict_stream(
     head, format_rows = _formatter(model, decision, probability)
     if classes and not model.is_classifier:
         raise UsageError(f"the model has no classes: it is {model.solver}", "leave out --report")
-    confusion = Confusion(model.labels) if classes else None
+    if positive is not None and not classes:
+        raise UsageError("a positive class is used with --report", "leave out --positive")
+    confusion = Confusion(model.labels, positive) if classes else None
     _check_distinct(inputs, output)
     options = text_options or TextOptions(index_base=model.index_base)
     options = replace(options, hash_bits=model.hash_bits)

@@ -1,7 +1,13 @@
 """Scores of predictions held in memory, as cross-validation compares them."""
 
+import math
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
+
+from blocklinear.errors import UsageError
+from blocklinear.numerals import format_number
 
 Floats = NDArray[np.float64]
 
@@ -31,21 +37,78 @@ def auc(positive: NDArray[np.bool_], decisions: Floats) -> float:
     return above / (n_positive * n_negative)
 
 
-def f1(labels: Floats, predicted: Floats, classes: tuple[float, ...]) -> float:
+def positive_class(classes: Sequence[float], asked: float | None = None) -> float | None:
+    """Return which of two classes precision, recall and F1 are those of.
+
+    It is the larger label, whatever the order in which the data have them, unless another is asked
+    for.
+
+    Parameters
+    ----------
+    classes : sequence of float
+    asked : float or None
+
+    Returns
+    -------
+    float or None
+        None of other than two classes.
+
+    Raises
+    ------
+    UsageError
+        If a class is asked for that is none of two.
+    """
+    if len(classes) != 2:
+        if asked is not None:
+            raise UsageError(
+                f"a positive class is for two classes, and there are {len(classes)}",
+                "leave out --positive",
+            )
+        return None
+    if asked is not None and asked not in classes:
+        names = ", ".join(map(format_number, classes))
+        raise UsageError(
+            f"class {format_number(asked)} is not one of {names}: it cannot be the positive class",
+            "change --positive",
+        )
+    return max(classes) if asked is None else asked
+
+
+def f1(
+    labels: Floats,
+    predicted: Floats,
+    classes: tuple[float, ...],
+    positive: float | None = None,
+) -> float:
     """Return the harmonic mean of precision and recall; NaN without rows.
 
-    Of two classes it is that of the first, the positive one; of more the mean over the classes that
-    have rows or predictions.
+    Of two classes it is that of the positive one, the larger label unless said otherwise; of more
+    the mean over the classes that have rows or predictions.
+
+    Parameters
+    ----------
+    labels, predicted : float64[n]
+    classes : tuple of float
+        In any order.
+    positive : float or None
+        One of two classes.
+
+    Raises
+    ------
+    UsageError
+        If `positive` is not one of two classes.
     """
+    positive = positive_class(classes, positive)
     scores = []
-    for label in classes[:1] if len(classes) == 2 else classes:
+    for label in classes if positive is None else (positive,):
         hits = int(np.count_nonzero((labels == label) & (predicted == label)))
         either = int(np.count_nonzero(labels == label)) + int(np.count_nonzero(predicted == label))
         if either:
             scores.append(2.0 * hits / either)
     if len(labels) and not scores:
         return 0.0
-    return float(np.mean(scores)) if scores else float("nan")
+    # rounded once: the same for any order of the classes
+    return math.fsum(scores) / len(scores) if scores else float("nan")
 
 
 def mean_squared_error(targets: Floats, predicted: Floats) -> float:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from blocklinear.errors import UsageError, storage_errors
 from blocklinear.events import Listener, Warned, ignore
+from blocklinear.model.scores import positive_class
 from blocklinear.numerals import format_number
 from blocklinear.options import TrainOptions
 from blocklinear.store.files import Lock
@@ -93,6 +94,7 @@ def cross_validate(
     costs: Sequence[float] | None = None,
     stratify: bool = False,
     metric: str | None = None,
+    positive: float | None = None,
     listener: Listener = ignore,
     halt: Halt = _never,
 ) -> CrossValidation:
@@ -113,13 +115,15 @@ def cross_validate(
     metric : str or None
         By which the best C is chosen: accuracy, auc or f1 (accuracy unless said otherwise);
         mean_squared_error or mean_absolute_error for regression.
+    positive : float or None
+        Which of two classes f1 is that of; None is the larger label.
     listener, halt : callable
         As for `train`.
 
     Raises
     ------
     UsageError
-        If the folds, costs or metric do not fit the data.
+        If the folds, costs, metric or positive class do not fit the data.
     InputError, MemoryBudgetError, BusyError, StoppedError, DamagedError, StorageError
         As `train` does.
     """
@@ -132,6 +136,7 @@ def cross_validate(
         with label_places(store):
             labels = make_models(manifest, options).labels
         _check(options, labels, metric, n_folds)
+        positive = positive_class(labels, positive)
         if n_folds > manifest.n_rows:
             listener(Warned(f"{n_folds} folds of {manifest.n_rows} rows: each row is a fold"))
             n_folds = manifest.n_rows
@@ -141,7 +146,7 @@ def cross_validate(
         folder = store.folder / "runs" / options.run
         with storage_errors(folder, "create"):
             folder.mkdir(parents=True, exist_ok=True)
-        work = _Validation(store, options, labels, n_folds, folder, listener, halt)
+        work = _Validation(store, options, labels, positive, n_folds, folder, listener, halt)
         try:
             work.assign_folds(stratify)
             if costs is None:
@@ -183,13 +188,14 @@ class _Validation:
         store: BlockStore,
         options: TrainOptions,
         labels: tuple[float, ...],
+        positive: float | None,
         n_folds: int,
         folder: Path,
         listener: Listener,
         halt: Halt,
     ) -> None:
         self._store, self._options, self._labels = store, options, labels
-        self._n_folds, self._folder = n_folds, folder
+        self._positive, self._n_folds, self._folder = positive, n_folds, folder
         self._listener, self._halt = listener, halt
         self._rows = _Rows(folder, store.manifest)
         self._width = len(labels) if len(labels) > 2 else 1
@@ -232,7 +238,9 @@ class _Validation:
         models = dataclasses.replace(models, folds=rows.folds)
         units = [Unit(c, fold) for c in range(len(costs)) for fold in range(self._n_folds)]
         decisions = RowArray(self._folder / "decisions.work", manifest, np.float64, len(costs))
-        predictions = Predictions(self._labels, len(costs), self._n_folds, rows.folds, decisions)
+        predictions = Predictions(
+            self._labels, len(costs), self._n_folds, rows.folds, decisions, self._positive
+        )
         self._kept += [(predictions, c) for c in range(len(costs))]
         gaps, norms = np.zeros(len(costs)), np.zeros((len(units), self._width))
         for part in cut(manifest, self._options, len(units), self._listener, self._width):
@@ -305,7 +313,12 @@ class _Validation:
     def result(self, metric: str) -> CrossValidation:
         """Return the report, and what the best C predicts."""
         report = ValidationReport(
-            metric, self._scores, self._store.manifest.n_rows, self._n_folds, self._outer
+            metric,
+            self._scores,
+            self._store.manifest.n_rows,
+            self._n_folds,
+            self._outer,
+            self._positive,
         )
         predictions, best = self._kept[self._scores.index(report.best)]
         order = np.argsort(self._rows.numbers.all, kind="stable")

@@ -61,6 +61,7 @@ class ValidationReport:
     scores : list of Scores   in the order of C
     rows, n_folds : int
     outer_iterations : int
+    positive : float or None  the class that f1 is that of; None of other than two
     """
 
     metric: str
@@ -68,6 +69,7 @@ class ValidationReport:
     rows: int
     n_folds: int
     outer_iterations: int
+    positive: float | None = None
 
     @property
     def metrics(self) -> tuple[str, ...]:
@@ -100,6 +102,7 @@ class ValidationReport:
         ]
         whole = {
             "metric": self.metric,
+            **({} if self.positive is None else {"positive": self.positive}),
             "best_C": self.best.cost,
             "rows": self.rows,
             "folds": self.n_folds,
@@ -114,7 +117,10 @@ class ValidationReport:
         costs = [format_number(found.cost) for found in self.scores]
         width = max(10, *map(len, costs))
         head = f"{'C':>{width}} " + " ".join(f"{name:>25}" for name in names)
-        lines = [f"{self.n_folds}-fold cross-validation of {self.rows} rows", head]
+        title = f"{self.n_folds}-fold cross-validation of {self.rows} rows"
+        if self.positive is not None:
+            title += f"; positive class {format_number(self.positive)}"
+        lines = [title, head]
         for cost, found in zip(costs, self.scores, strict=True):
             cells = (f"{found.mean(n):14.6g} ± {found.spread(n):8.3g}" for n in names)
             mark = "  <- best" if found is self.best else ""
@@ -147,6 +153,8 @@ class Predictions:
     decisions : RowArray
         float64, a column for each C; written: the decision value of two classes or of regression,
         else the number of the class.
+    positive : float or None
+        The class of two that f1 is that of.
     """
 
     def __init__(
@@ -156,7 +164,9 @@ class Predictions:
         n_folds: int,
         folds: RowArray,
         decisions: RowArray,
+        positive: float | None = None,
     ) -> None:
+        self._positive = positive
         self._labels, self._n_costs, self._n_folds = labels, n_costs, n_folds
         self._folds, self._decisions = folds, decisions
         self.columns = len(labels) if len(labels) > 2 else 1
@@ -243,5 +253,6 @@ class Predictions:
             }
         own = {"accuracy": scores.accuracy(labels, predicted)}
         if len(self._labels) == 2:
-            own["auc"] = scores.auc(labels == self._labels[0], decisions)
-        return own | {"f1": scores.f1(labels, predicted, self._labels)}
+            known = np.isin(labels, self._labels)  # others have weight 0: they are of neither class
+            own["auc"] = scores.auc(labels[known] == self._labels[0], decisions[known])
+        return own | {"f1": scores.f1(labels, predicted, self._labels, self._positive)}

@@ -28,7 +28,7 @@ def test_the_table(cli, store):
     done = cli("cv", store, *FLAGS)
     assert (done.status, done.err) == (0, "")
     lines = done.out.splitlines()
-    assert lines[0] == "3-fold cross-validation of 60 rows"
+    assert lines[0] == "3-fold cross-validation of 60 rows; positive class 1"
     assert lines[1].split() == ["C", "accuracy", "auc", "f1"]
     assert [line.split()[0] for line in lines[2:]] == ["0.01", "1", "10"]
     assert sum(line.endswith("<- best") for line in lines[2:]) == 1
@@ -38,7 +38,9 @@ def test_the_table(cli, store):
 def test_json(cli, store):
     done = cli("cv", store, *FLAGS, "--json")
     found = json.loads(done.out)
-    assert list(found) == ["metric", "best_C", "rows", "folds", "outer_iterations", "costs"]
+    assert list(found) == [
+        "metric", "positive", "best_C", "rows", "folds", "outer_iterations", "costs",
+    ]  # fmt: skip
     assert (found["metric"], found["rows"], found["folds"]) == ("accuracy", 60, 3)
     assert [own["C"] for own in found["costs"]] == [0.01, 1.0, 10.0]
     for own in found["costs"]:
@@ -56,6 +58,31 @@ def test_another_metric(cli, store, metric):
     found = json.loads(cli("cv", store, *FLAGS, "--json", "--metric", metric).out)
     best = max(found["costs"], key=lambda own: (own["mean"][metric], -own["C"]))
     assert (found["metric"], found["best_C"]) == (metric, best["C"])
+
+
+def test_f1_of_either_class(cli, store):
+    found = {
+        label: json.loads(
+            cli("cv", store, *FLAGS, "--json", "--metric", "f1", "--positive", label).out
+        )
+        for label in ("1", "-1")
+    }
+    assert [own["positive"] for own in found.values()] == [1.0, -1.0]
+    assert json.loads(cli("cv", store, *FLAGS, "--json").out)["positive"] == 1.0
+    one, other = (own["costs"][0]["mean"]["f1"] for own in found.values())
+    assert one != other
+
+
+@pytest.mark.parametrize("label", ["7", "x", "nan"])
+def test_a_positive_class_that_is_none(cli, store, label):
+    done = cli("cv", store, *FLAGS, "--positive", label)
+    assert (done.status, done.out) == (2, "")
+    assert f"'{label}' is not a number" in done.err or "class 7 is not one of 1, -1" in done.err
+
+
+def test_several_classes_have_no_positive_one(refused, classes):
+    said = refused(2, "cv", classes, *FLAGS, "--positive", 1)
+    assert "a positive class is for two classes, and there are 3" in said
 
 
 def test_refit_is_train(cli, store, tmp_path):

@@ -150,3 +150,22 @@ def test_in_json(cli, long_rows, long_store, long_model, tmp_path):
         found = json.loads(cli(*of, "--json").out)["labels"]
         assert [own["label"] for own in found] == list(LABELS)
     assert json.loads(cli("info", long_model, "--json").out)["labels"] == list(LABELS)
+
+
+@pytest.mark.parametrize("positive", LABELS)
+def test_the_report_says_which_class_is_positive(cli, long_rows, long_model, tmp_path, positive):
+    ask = ("predict", long_rows, long_model, tmp_path / "out", "--report")
+    more = () if positive == max(LABELS) else ("--positive", positive)
+    done = cli(*ask, *more)
+    found = json.loads(cli(*ask, *more, "--json").out)
+    own = next(own for own in found["classes"] if own["label"] == positive)
+    assert (found["positive"], found["f1"]) == (positive, own["f1"])
+    assert done.out.splitlines()[-1] == f"F1 = {own['f1']:g} (positive class {positive})"
+
+
+def test_a_positive_class_is_one_of_the_report(refused, long_rows, long_model, tmp_path):
+    ask = ("predict", long_rows, long_model, tmp_path / "out")
+    assert "used with --report" in refused(2, *ask, "--positive", LABELS[0])
+    said = refused(2, *ask, "--report", "--positive", 1)
+    assert "class 1 is not one of 1234567, 1234568" in said
+    assert not (tmp_path / "out").exists()

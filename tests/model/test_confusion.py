@@ -56,6 +56,38 @@ def test_the_table():
     ]
 
 
+def test_f1_of_the_positive_class():
+    labels, predicted = np.array([1.0, 1.0, -1.0, 7.0]), np.array([1.0, -1.0, -1.0, 1.0])
+    for classes in ((1.0, -1.0), (-1.0, 1.0)):
+        for asked, positive, f1 in ((None, 1.0, 0.5), (1.0, 1.0, 0.5), (-1.0, -1.0, 2 / 3)):
+            found = Confusion(classes, asked)
+            found.add(labels, predicted)
+            whole = found.as_dict()
+            assert (whole["positive"], whole["f1"]) == (positive, pytest.approx(f1))
+            assert found.summary() == f"F1 = {f1:g} (positive class {positive:g})"
+
+
+def test_means_are_over_the_classes_that_occur():
+    """As scikit-learn's: a class without rows and predictions says nothing."""
+    labels, predicted = np.array([3.0, 3.0, -1.0, -1.0]), np.array([3.0, -1.0, -1.0, 8.0])
+    found = Confusion(LABELS)
+    found.add(labels, predicted)
+    expected = metrics.precision_recall_fscore_support(
+        labels, predicted, average="macro", zero_division=0.0
+    )
+    mean = next(line for line in found.table().splitlines() if line.split()[:1] == ["mean"])
+    assert [float(cell) for cell in mean.split()[1:4]] == pytest.approx(expected[:3], rel=1e-5)
+    assert found.as_dict()["f1"] == pytest.approx(expected[2])
+    assert found.as_dict()["positive"] is None
+    assert found.summary() == f"F1 = {expected[2]:g} (mean of 3 classes)"
+
+
+def test_of_no_rows_there_is_no_f1():
+    for labels in (LABELS, LABELS[:2]):
+        assert Confusion(labels).as_dict()["f1"] is None
+        assert "nan" in Confusion(labels).summary()
+
+
 def test_of_many_classes_there_is_no_matrix():
     assert len(Confusion(tuple(map(float, range(20)))).table().splitlines()) == 45
     assert len(Confusion(tuple(map(float, range(21)))).table().splitlines()) == 23

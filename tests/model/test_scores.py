@@ -1,6 +1,7 @@
 """Scores are those of scikit-learn."""
 
 import math
+from itertools import permutations
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn import metrics
 
+from blocklinear.errors import UsageError
 from blocklinear.model import scores
 
 CLASSES = (3.0, -1.0, 8.0)
@@ -27,8 +29,40 @@ def test_accuracy_and_f1(seed, n, n_classes):
     assert scores.accuracy(labels, predicted) == metrics.accuracy_score(labels, predicted)
     how = {"average": "macro"} if n_classes > 2 else {"pos_label": CLASSES[0]}
     expected = metrics.f1_score(labels, predicted, zero_division=0.0, **how)
-    found = scores.f1(labels, predicted, CLASSES[:n_classes])
-    assert found == pytest.approx(expected, rel=1e-14)
+    for classes in permutations(CLASSES[:n_classes]):
+        found = scores.f1(labels, predicted, classes)
+        assert found == pytest.approx(expected, rel=1e-14)
+
+
+@examples(67)
+@given(st.integers(0, 2**32), st.integers(1, 12))
+def test_f1_of_the_class_that_is_asked_for(seed, n):
+    labels, predicted = draw(seed, n, 2)
+    for positive in CLASSES[:2]:
+        expected = metrics.f1_score(labels, predicted, pos_label=positive, zero_division=0.0)
+        for classes in (CLASSES[:2], CLASSES[1::-1]):
+            found = scores.f1(labels, predicted, classes, positive)
+            assert found == pytest.approx(expected, rel=1e-14)
+
+
+def test_the_mean_of_classes_does_not_depend_on_their_order():
+    """Not in the last bit either: it chooses between costs."""
+    rng = np.random.default_rng(0)
+    classes = tuple(map(float, range(12)))
+    labels, predicted = rng.integers(0, 12, (2, 200)).astype(float)
+    found = {scores.f1(labels, predicted, tuple(rng.permutation(classes))) for _ in range(50)}
+    assert len(found) == 1
+
+
+def test_the_positive_class():
+    assert scores.positive_class((-1.0, 1.0)) == scores.positive_class((1.0, -1.0)) == 1.0
+    assert scores.positive_class((1.0, 2.0), 1.0) == 1.0
+    assert scores.positive_class(()) is scores.positive_class((1.0, 2.0, 3.0)) is None
+    for classes in ((), (1.0, 2.0, 3.0), (1.0,)):
+        with pytest.raises(UsageError, match="positive class"):
+            scores.positive_class(classes, 1.0)
+    with pytest.raises(UsageError, match="class 5 is not one of 1234567, 2"):
+        scores.positive_class((1234567.0, 2.0), 5.0)
 
 
 @examples(67)
@@ -40,6 +74,7 @@ def test_auc_with_ties(seed, n, n_values):
     decisions = rng.integers(-n_values, n_values + 1, n) / 2.0
     expected = metrics.roc_auc_score(positive, decisions)
     assert scores.auc(positive, decisions) == pytest.approx(expected, rel=1e-14)
+    assert scores.auc(~positive, -decisions) == scores.auc(positive, decisions)
 
 
 @given(st.integers(0, 2**32), st.integers(1, 20))

@@ -9,6 +9,7 @@ from sklearn import metrics
 
 from blocklinear.errors import InputError, MemoryBudgetError, StoppedError, UsageError
 from blocklinear.events import OuterIteration, Warned
+from blocklinear.options import TrainOptions
 from blocklinear.training import crossval
 from blocklinear.training.budget import plan_memory
 from blocklinear.training.crossval import cross_validate
@@ -153,6 +154,55 @@ def test_predictions_and_metrics(case, trained):
     sign = -1 if problem.regression else 1
     assert found.report.best.cost == max(means, key=lambda cost: (sign * means[cost], -cost))
     assert [score.cost for score in found.report.scores] == list(COSTS)
+
+
+@pytest.mark.parametrize("positive", [None, 2.0, 1.0])
+@pytest.mark.parametrize("classes", [(2.0, 1.0), (1.0, 2.0)])
+def test_f1_does_not_depend_on_which_label_comes_first(trained, tmp_path, classes, positive):
+    problem = problem_of("two")
+    first = problem.labels == problem.labels[0]
+    problem = replace(problem, labels=np.where(first, *classes))
+    store = split_problem(tmp_path, problem, N_BLOCKS)
+    found = cross_validate(
+        store, problem.options(), n_folds=2, costs=[1.0], metric="f1", positive=positive
+    )
+    fold_of, asked = folds_of(problem, 2), positive or 2.0
+    decisions = decisions_of(problem, trained, fold_of, 1.0)
+    predicted = predicted_of(problem, decisions)
+    for fold, own in enumerate(found.report.scores[0].folds):
+        rows = fold_of == fold
+        expected = metrics.f1_score(problem.labels[rows], predicted[rows], pos_label=asked)
+        assert own["f1"] == pytest.approx(expected, rel=1e-12)
+        expected = metrics.roc_auc_score(first[rows], decisions[rows, 0])
+        assert own["auc"] == pytest.approx(expected, rel=1e-12)
+    assert found.report.positive == asked
+    assert f"; positive class {asked:g}" in found.report.table().splitlines()[0]
+
+
+@pytest.mark.parametrize("order", [(1, -1, 5), (5, -1, 1), (-1, 1, 5)])
+def test_auc_is_of_the_two_classes(trained, tmp_path, order):
+    """Rows of a label whose rows all have weight 0 are of neither, whatever comes first."""
+    rng = np.random.default_rng(4)
+    labels = np.array(order * 12)
+    lines = [f"{y} 1:{rng.normal() + y / 3:.3f} 2:{rng.normal():.3f}\n" for y in labels]
+    (tmp_path / "weights").write_text("".join(f"{y != 5:d}\n" for y in labels))
+    store = split_text(tmp_path, "".join(lines), weights=str(tmp_path / "weights"))
+    found = cross_validate(store, TrainOptions(), n_folds=2, costs=[1.0])
+    fold_of = (hashes(0, np.arange(36)) % np.uint64(2)).astype(int)
+    X = np.array([[float(pair.split(":")[1]) for pair in line.split()[1:]] for line in lines])
+    for models, outcome in trained:
+        for k, fold in enumerate(models.held_out):
+            rows = (fold_of == fold) & (labels != 5)
+            decisions = X[rows] @ outcome.weights[:2, k]
+            expected = metrics.roc_auc_score(labels[rows] == models.labels[0], decisions)
+            assert found.report.scores[0].folds[fold]["auc"] == pytest.approx(expected, rel=1e-12)
+
+
+def test_a_positive_class_that_is_none(case):
+    problem, store = case
+    with pytest.raises(UsageError, match=r"class 17 is not one of|is for two classes"):
+        cross_validate(store, problem.options(), costs=[1.0], positive=17.0)
+    assert not (store.folder / "runs" / "cv").exists()
 
 
 # -- Folds
