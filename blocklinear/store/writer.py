@@ -14,12 +14,11 @@ import threading
 from collections import deque
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from blocklinear.errors import InputError, MemoryBudgetError, UsageError
 from blocklinear.kernels import routing
@@ -28,7 +27,8 @@ from blocklinear.options import SplitOptions
 from blocklinear.store import codec
 from blocklinear.store.arena import SLOT_ENTRY_BYTES, WEIGHT_ENTRY_BYTES, Arena
 from blocklinear.store.blocks import BlockWriter, checksum_of
-from blocklinear.store.manifest import MAX_LABELS, BlockRecord
+from blocklinear.store.labels import LabelCounts, LabelTable
+from blocklinear.store.manifest import BlockRecord
 from blocklinear.store.weighing import Weighed, together, weigh
 from blocklinear.text import Decimals, Rows
 
@@ -38,10 +38,6 @@ MIN_OPEN, MAX_OPEN, MAX_BLOCK_BYTES, MIN_BLOCK_BYTES = 16, 64, 32 << 20, 1 << 20
 CHUNK_ENTRIES, GOOD_CHUNK_ENTRIES, MIN_CHUNK_ENTRIES = 100_000, 90_000, 2_000
 ARENA_SHARE = 0.4
 """Of what the process leaves of the budget; slabs and their rows take up to a quarter of it all."""
-FEW_LABELS = 4
-Tally = dict[float, tuple[int, float]]
-"""For each label its rows, and the sum of their weights, 0 if they have none."""
-_NO_ROWS = (0, 0.0)
 SPARE_SLOTS = 8
 """Chunks that may be encoded or wait for the disk at a time."""
 
@@ -130,64 +126,22 @@ class _Encoded:
     rows: int
     nnz: int
     max_index: int
-    tally: Tally
+    counts: LabelCounts
     weighed: Weighed
 
 
-def _encode(chunk: codec.Chunk, level: int | None) -> _Encoded:
+def _encode(chunk: codec.Chunk, level: int | None, counted: bool) -> _Encoded:
     n, nnz = len(chunk.lengths), len(chunk.indices)
-    labels = Decimals(chunk.label_mantissa, chunk.label_exponent).to_doubles()
-    tally, weighed = _tally(labels, chunk.weights), {}
+    counts, weighed = LabelCounts.none(), {}
+    if counted:
+        labels = Decimals(chunk.label_mantissa, chunk.label_exponent).to_doubles()
+        counts = LabelCounts.of(labels, chunk.weights)
     if chunk.weights is not None:
         weighed = weigh(chunk.weights)
     last = np.cumsum(chunk.lengths)[chunk.lengths > 0] - 1  # of each row, and its largest
     max_index = int(chunk.indices[last].max()) if nnz else -1
     data = codec.encode(chunk, level)
-    return _Encoded(data, checksum_of(data), n, nnz, max_index, tally, weighed)
-
-
-def _tally(values: NDArray[np.float64], weights: NDArray[np.float64] | None) -> Tally:
-    """Return how often each value occurs; sorting would take longer where they are few."""
-    tally: Tally = {}
-    while len(values) and len(tally) < FEW_LABELS:
-        same, value = values == values[0], float(values[0])
-        weight = 0.0 if weights is None else float(weights[same].sum())
-        tally[value] = int(np.count_nonzero(same)), weight
-        values, weights = values[~same], None if weights is None else weights[~same]
-    if not len(values):
-        return tally
-    labels, counts = np.unique(values, return_counts=True)
-    sums = np.zeros(len(labels))
-    if weights is not None:
-        sums = np.bincount(np.searchsorted(labels, values), weights).astype(np.float64)
-    counted = zip(counts.tolist(), sums.tolist(), strict=True)
-    return tally | dict(zip(labels.tolist(), counted, strict=True))
-
-
-class LabelTable:
-    """The distinct labels in order of first appearance; gives up past `MAX_LABELS`."""
-
-    def __init__(self, labels: list[float] | None) -> None:
-        self.labels = labels
-
-    def note(self, values: NDArray[np.float64]) -> None:
-        """Take in the labels of the next rows."""
-        if self.labels is None:
-            return
-        known = set(self.labels)
-        if len(known) <= 2 and np.isin(values, self.labels).all():  # a shortcut for two classes
-            return
-        found, first = np.unique(values, return_index=True)
-        new = [(i, float(v)) for v, i in zip(found, first, strict=True) if float(v) not in known]
-        self.labels = self.labels + [value for _, value in sorted(new)]
-        if len(self.labels) > MAX_LABELS:
-            self.labels = None
-
-    def record(self, record: BlockRecord, block: "_OpenBlock") -> BlockRecord:
-        """Return a block's record with what was tallied, in the order of the table."""
-        tallies = [block.tally.get(label, _NO_ROWS) for label in self.labels or ()]
-        weighed = block.weighed and block.weighed | {"sums": [weight for _, weight in tallies]}
-        return replace(record, label_counts=[count for count, _ in tallies], weights=weighed)
+    return _Encoded(data, checksum_of(data), n, nnz, max_index, counts, weighed)
 
 
 class _OpenBlock:
@@ -195,7 +149,7 @@ class _OpenBlock:
 
     def __init__(self, folder: Path, number: int, weighted: bool) -> None:
         self.writer = BlockWriter(folder, number)
-        self.tally: Tally = {}
+        self.counts = LabelCounts.none()
         self.weighed: Weighed = weigh(np.empty(0)) if weighted else {}
         self.n_chunks = self._n_appended = 0
         self._waiting: dict[int, _Encoded] = {}
@@ -214,10 +168,12 @@ class _OpenBlock:
             encoded.data, encoded.rows, encoded.nnz, encoded.max_index, encoded.checksum
         )
         self.weighed = together((self.weighed, encoded.weighed))
-        if len(self.tally) <= MAX_LABELS:
-            for label, (rows, weight) in encoded.tally.items():
-                before, sum_before = self.tally.get(label, _NO_ROWS)
-                self.tally[label] = before + rows, sum_before + weight
+        self.counts = self.counts.plus(encoded.counts)
+
+    def forget_labels(self) -> None:
+        """Drop what was counted: there are too many labels."""
+        with self._turn:
+            self.counts = LabelCounts.none()
 
 
 class BatchWriter:
@@ -276,7 +232,7 @@ class BatchWriter:
     def append(self, rows: Rows) -> None:
         """Add rows; they are numbered in the order they come."""
         self._check_range(rows)
-        self._labels.note(rows.labels())
+        self._note_labels(rows)
         cost = ROW_BYTES + ENTRY_BYTES * np.diff(rows.indptr)
         start = 0
         while start < rows.n_rows:
@@ -294,6 +250,15 @@ class BatchWriter:
         self.nnz += rows.nnz
         self.next_row += rows.n_rows
         self.max_index = max(self.max_index, rows.max_index)
+
+    def _note_labels(self, rows: Rows) -> None:
+        """Take in labels; once there are too many, drop what was counted of each."""
+        if self._labels.labels is None:
+            return
+        self._labels.note(rows.labels())
+        if self._labels.labels is None:
+            for block in (*self._open, *(block for _, block in self._finished)):
+                block.forget_labels()
 
     def _check_range(self, rows: Rows) -> None:
         """Refuse values that would be infinite once rounded to float32."""
@@ -344,7 +309,7 @@ class BatchWriter:
 
     def _work(self, block: _OpenBlock, number: int, chunk: codec.Chunk, slot: int | None) -> None:
         """Encode a chunk and append it to its block (in a worker)."""
-        encoded = _encode(chunk, self._level)
+        encoded = _encode(chunk, self._level, self._labels.labels is not None)
         if slot is not None:
             self._arena.give_back(slot)
         block.put(number, encoded)
@@ -372,5 +337,8 @@ class BatchWriter:
         """Finish every block; return the records and the label table."""
         self._close_generation()
         table = self._labels
-        records = [table.record(record.result(), block) for record, block in self._finished]
+        records = [
+            table.record(record.result(), block.counts, block.weighed)
+            for record, block in self._finished
+        ]
         return records, table.labels

@@ -18,9 +18,9 @@ from blocklinear.events import Warned
 from blocklinear.options import AddOptions, TrainOptions
 from blocklinear.store.adding import add
 from blocklinear.store.changes import remove
+from blocklinear.store.manifest import MAX_LABELS
 from blocklinear.store.merging import compact, usual_bytes
 from blocklinear.store.store import BlockStore
-from blocklinear.store.writer import MAX_LABELS
 from blocklinear.training.garbage import collect_garbage
 from blocklinear.training.loop import train
 

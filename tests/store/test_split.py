@@ -1,6 +1,7 @@
 import errno
 import os
 import sys
+import tracemalloc
 from itertools import chain
 
 import numpy as np
@@ -18,9 +19,10 @@ from blocklinear.events import SplitProgress, Warned
 from blocklinear.kernels import routing
 from blocklinear.options import SplitOptions
 from blocklinear.store.files import Lock
+from blocklinear.store.manifest import MAX_LABELS
 from blocklinear.store.split import split
 from blocklinear.store.store import BlockStore
-from blocklinear.store.writer import MAX_LABELS, Plan, decoded_bytes, make_plan
+from blocklinear.store.writer import Plan, decoded_bytes, make_plan
 
 from .build import (
     TEXT,
@@ -162,6 +164,20 @@ def test_too_many_labels_are_not_tabulated(tmp_path):
     fewer = make_store(tmp_path, text[: text.rindex(b"\n", 0, -1) + 1], name="fewer")
     assert len(fewer.manifest.labels) == MAX_LABELS
     assert fewer.manifest.label_counts == [1] * MAX_LABELS
+
+
+def test_labels_that_are_too_many_take_no_memory(tmp_path):
+    def peak(n_rows):
+        starts = range(0, n_rows, 10_000)
+        pieces = (b"".join(b"%d 1:1\n" % i for i in range(k, k + 10_000)) for k in starts)
+        tracemalloc.start()
+        try:
+            write_batch(tmp_path / f"s{n_rows}", pieces, Plan(2, 1e6, 10_000))
+            return tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+
+    assert peak(300_000) - peak(100_000) < 1 << 20
 
 
 def test_events(tmp_path):
