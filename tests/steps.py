@@ -19,12 +19,14 @@ _METHODS = {"write", "truncate", "flush", "__exit__"}  # of a file that was open
 class Steps:
     """Counts what is done to paths that begin with `prefix`; sends a signal before step `at`.
 
+    `prefix` may be a tuple of some.
     The first step is number 0. Of reading, only opening counts.
     """
 
     def __init__(self, prefix, at=None, number=signal.SIGKILL):
         self.count, self._numbers = 0, itertools.count()
-        self._prefix, self._at, self._number = os.fspath(prefix), at, number
+        self._at, self._number = at, number
+        self._prefix = prefix if isinstance(prefix, tuple) else os.fspath(prefix)
 
     def see(self, path):
         if isinstance(path, str | os.PathLike) and os.fspath(path).startswith(self._prefix):

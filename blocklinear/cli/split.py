@@ -17,7 +17,8 @@ def add_parser(commands: Any) -> None:
         description="Read LIBSVM text once (plain, gz, bz2, xz, zst; - is standard input) and "
         "deal its rows at random to compressed block files.",
         epilog="exit status: 0 ok, 2 usage, 3 malformed input (nothing is left), 5 STORE exists, "
-        "6 I/O or no space, 7 memory budget, 8 another process is splitting to STORE",
+        "or --force would delete what is not part of a store, 6 I/O or no space, 7 memory budget, "
+        "8 another process is splitting to STORE",
     )
     parser.add_argument("inputs", nargs="+", metavar="INPUT", help="LIBSVM text, or - for stdin")
     parser.add_argument("store", metavar="STORE", help="folder to make")
@@ -67,7 +68,11 @@ def add_parser(commands: Any) -> None:
         help="refuse an index that makes more features (default: as many as --memory holds the "
         "weights of in training)",
     )
-    parser.add_argument("--force", action="store_true", help="replace STORE")
+    parser.add_argument(
+        "--force",
+        action="store_true",
+        help="replace STORE, at once and as a whole, if it is a store and holds nothing else",
+    )
     parser.add_argument("-q", "--quiet", action="store_true", help="no progress")
     add_budget(parser)
     add_sha256(parser)

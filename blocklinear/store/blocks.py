@@ -24,7 +24,7 @@ from pathlib import Path
 import numpy as np
 
 from blocklinear.errors import DamagedError, storage_errors
-from blocklinear.store.files import sync_file
+from blocklinear.store.files import open_regular, sync_file
 from blocklinear.store.manifest import BlockRecord
 from blocklinear.text.digest import xxh64
 
@@ -67,7 +67,7 @@ class BlockWriter:
 
     def _append(self, data: bytes, how: int = os.O_APPEND) -> None:
         with storage_errors(self.path, "write"):
-            descriptor = os.open(self.path, os.O_WRONLY | os.O_CLOEXEC | how, 0o666)
+            descriptor = open_regular(self.path, os.O_WRONLY | how)
             try:
                 done = os.write(descriptor, data)
                 while done < len(data):

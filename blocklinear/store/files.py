@@ -3,21 +3,138 @@
 A file appears under its final name whole or not at all: it is written under a temporary name
 beside its target, synced, renamed, and the directory is synced. A failed sync is final; the
 temporary is dropped and the error surfaces with its path.
+
+A store may come from anywhere. So what is written or locked in it is never reached through a link:
+a link would let it lead to a file that is not part of it.
 """
 
 import contextlib
+import errno
 import fcntl
 import os
 import secrets
 import shutil
+import stat
 from collections.abc import Iterable, Iterator
+from io import FileIO
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
-from blocklinear.errors import BusyError, storage_errors
+from blocklinear.errors import BusyError, DamagedError, storage_errors
 
 TEMPORARY_PREFIX = ".tmp-"
 LOCK_NAME = "lock"
+_LOCK_TEXT = b"pid "
+_NOT_REGULAR = (errno.ELOOP, errno.EISDIR, errno.ENXIO)
+"""What opening a link, a folder, or a pipe or socket with nobody at its other end gives."""
+
+
+def open_regular(path: Path, how: int = os.O_RDONLY) -> int:
+    """Open a file of a store; return its descriptor.
+
+    Parameters
+    ----------
+    path : Path
+    how : int
+        Flags of `os.open`.
+
+    Raises
+    ------
+    DamagedError
+        If it is a link, a folder, a pipe or a device.
+    OSError
+        If it cannot be opened, as when it is not there.
+    """
+    try:
+        descriptor = os.open(path, how | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK, 0o666)
+    except OSError as error:
+        if error.errno in _NOT_REGULAR:
+            raise _not_regular(path) from error
+        raise
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise _not_regular(path)
+    return descriptor
+
+
+def _not_regular(path: Path) -> DamagedError:
+    return DamagedError(
+        f"{path}: is a link, a folder or a device, where a file of the store is to be",
+        "remove it, or restore the store",
+    )
+
+
+def created(path: Path) -> FileIO:
+    """Create a file for reading and writing, without a buffer, in place of what has its name.
+
+    A link of that name is deleted, and what it leads to stays as it is; so does another name of
+    the same file.
+
+    Raises
+    ------
+    OSError
+    """
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(path)
+    how = os.O_RDWR | os.O_CREAT | os.O_EXCL
+    return FileIO(path, "r+", opener=lambda name, flags: open_regular(path, how))
+
+
+def opened(path: Path) -> FileIO:
+    """Open a file of a store for reading, without a buffer.
+
+    Raises
+    ------
+    DamagedError
+        If it is a link, a folder, a pipe or a device.
+    OSError
+        If it cannot be opened, as when it is not there.
+    """
+    return FileIO(path, opener=lambda name, flags: open_regular(path))
+
+
+def read_regular(path: Path, most_bytes: int) -> bytes:
+    """Return the content of a file of a store.
+
+    Raises
+    ------
+    DamagedError
+        If it is a link, a folder, a pipe or a device, or longer than `most_bytes`.
+    OSError
+        If it cannot be read, as when it is not there.
+    """
+    with opened(path) as stream:
+        if os.fstat(stream.fileno()).st_size > most_bytes:
+            raise DamagedError(
+                f"{path}: damaged: larger than any {path.name}", "remove it, or restore the store"
+            )
+        return stream.readall()
+
+
+def make_folder(path: Path, within: Path) -> None:
+    """Make a folder in the folder `within`, with those that are missing between them.
+
+    Raises
+    ------
+    DamagedError
+        If one of them is a link.
+    StorageError
+    """
+    with storage_errors(path, "create"):
+        part = within
+        for name in path.relative_to(within).parts:
+            part = part / name
+            try:
+                os.mkdir(part)
+            except FileExistsError:
+                mode = os.lstat(part).st_mode
+                if stat.S_ISLNK(mode):
+                    raise DamagedError(
+                        f"{part}: is a link, which could lead anywhere",
+                        "remove it, or put the folder itself there",
+                    ) from None
+                if not stat.S_ISDIR(mode):
+                    raise
 
 
 def sync_directory(path: Path) -> None:
@@ -66,7 +183,7 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
 
 def write_whole(path: Path, pieces: Iterable[bytes | memoryview], sync: bool = True) -> None:
     """Write a file that nothing refers to yet, in place of what has its name, durably if `sync`."""
-    with storage_errors(path, "write"), open(path, "wb", buffering=0) as stream:
+    with storage_errors(path, "write"), created(path) as stream:
         for piece in pieces:
             done = 0
             while done < len(piece):
@@ -75,16 +192,91 @@ def write_whole(path: Path, pieces: Iterable[bytes | memoryview], sync: bool = T
             os.fsync(stream.fileno())
 
 
-def replace_directory(source: Path, target: Path) -> None:
-    """Give a finished directory its final name, durably, in place of what has that name."""
+def place_folder(source: Path, target: Path) -> None:
+    """Give a finished folder the name `target`, durably; what has that name gets that of `source`.
+
+    Whenever this process is killed, one of the two has the name `target`. Only where the file
+    system cannot exchange two names, there is a moment when none has: `recover_name` then gives it
+    back to the folder that had it.
+
+    Raises
+    ------
+    StorageError
+        If it fails; what had the name has it then.
+    """
     sync_directory(source)
-    old = target.with_name(f"{TEMPORARY_PREFIX}{secrets.token_hex(8)}")
     with storage_errors(target, "rename"):
-        if target.exists():
-            os.rename(target, old)
-        os.rename(source, target)
+        if not os.path.lexists(target):
+            os.rename(source, target)
+            sync_directory(target.parent)
+            return
+        _exchange(source, target)
+        try:
+            sync_directory(target.parent)
+        except BaseException:
+            _exchange(source, target)  # a power cut may undo it: what had the name must stay
+            raise
+
+
+def recover_name(target: Path) -> Path | None:
+    """Give a folder its name back that was killed out of it while another was to get it.
+
+    Returns
+    -------
+    Path or None
+        The folder that lost the name for good, if both are there: it is to be deleted.
+
+    Raises
+    ------
+    StorageError
+    """
+    aside = aside_name(target)
+    if not os.path.lexists(aside):
+        return None
+    if os.path.lexists(target):
+        return aside
+    with storage_errors(target, "rename"):
+        os.rename(aside, target)
     sync_directory(target.parent)
-    remove_tree(old)
+    return None
+
+
+def aside_name(target: Path) -> Path:
+    """Return the name that `target` has while names are exchanged one by one."""
+    return target.with_name(f".{target.name}.replaced")
+
+
+def _exchange(source: Path, target: Path) -> None:
+    """Exchange the names of two folders: at once, or where that is unknown, one by one."""
+    if _exchange_at_once(source, target):
+        return
+    aside = aside_name(target)
+    os.rename(target, aside)
+    try:
+        os.rename(source, target)
+        os.rename(aside, source)
+    except BaseException:
+        if not os.path.lexists(source):
+            os.rename(target, source)
+        os.rename(aside, target)
+        raise
+
+
+def _exchange_at_once(source: Path, target: Path) -> bool:
+    """Exchange two names; return False where the system or the file system cannot."""
+    import ctypes  # late: only this needs it
+
+    try:
+        renameat2 = ctypes.CDLL(None, use_errno=True).renameat2
+    except (OSError, AttributeError):
+        return False
+    here, exchange = -100, 2  # AT_FDCWD, RENAME_EXCHANGE
+    if renameat2(here, os.fsencode(source), here, os.fsencode(target), exchange) == 0:
+        return True
+    number = ctypes.get_errno()
+    if number in (errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP, errno.EPERM):
+        return False
+    raise OSError(number, os.strerror(number), source, None, target)
 
 
 def remove_tree(path: Path) -> None:
@@ -122,39 +314,58 @@ class Lock:
     ------
     BusyError
         If another process holds it; the message says which, when it can be told.
+    DamagedError
+        If it is no regular file, or not one made by locking.
+    StorageError
     """
 
     def __init__(self, path: Path) -> None:
         with storage_errors(path, "lock"):
-            self._stream: IO[Any] = open(path, "a+", encoding="utf-8")  # noqa: SIM115
+            self._descriptor = open_regular(path, os.O_RDWR | os.O_CREAT)
             try:
-                fcntl.flock(self._stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                self._stream.seek(0)
-                holder = self._stream.read(80).strip()
-                self._stream.close()
-                raise BusyError(
-                    f"{path.parent}: another process is writing to it ({holder or 'unknown'})",
-                    "wait until it ends, or stop it",
-                ) from None
-            if not self._is_at(path):
-                self._stream.close()
-                raise BusyError(
-                    f"{path.parent}: another process put something else there", "try again"
-                )
-            self._stream.truncate(0)
-            self._stream.write(f"pid {os.getpid()} on {os.uname().nodename}")
-            self._stream.flush()
+                self._take(path)
+            except BaseException:
+                self.release()
+                raise
+
+    def _take(self, path: Path) -> None:
+        try:
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            holder = os.pread(self._descriptor, 80, 0).decode(errors="replace").strip()
+            raise BusyError(
+                f"{path.parent}: another process is writing to it ({holder or 'unknown'})",
+                "wait until it ends, or stop it",
+            ) from None
+        if not self._is_at(path):
+            raise BusyError(f"{path.parent}: another process put something else there", "try again")
+        found = os.pread(self._descriptor, len(_LOCK_TEXT), 0)
+        if found.strip(b"\0") not in (b"", _LOCK_TEXT):  # another name, perhaps, of somebody's file
+            raise DamagedError(
+                f"{path}: is not a lock, which holds the number of a process",
+                "remove it, or restore the store",
+            )
+        text = _LOCK_TEXT + f"{os.getpid()} on {os.uname().nodename}".encode()
+        # for people only: a full disk is no reason not to lock, least of all to one who frees it
+        with contextlib.suppress(OSError):
+            os.pwrite(self._descriptor, text, 0)
+            os.ftruncate(self._descriptor, len(text))
 
     def _is_at(self, path: Path) -> bool:
         """Say whether `path` is still the file that is locked: its folder may be a new one."""
         with contextlib.suppress(FileNotFoundError):
-            return os.path.samestat(os.fstat(self._stream.fileno()), os.stat(path))
+            return os.path.samestat(os.fstat(self._descriptor), os.lstat(path))
         return False
+
+    def fileno(self) -> int:
+        """Return the descriptor that is locked."""
+        return self._descriptor
 
     def release(self) -> None:
         """Let the next writer in."""
-        self._stream.close()
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor >= 0:
+            os.close(descriptor)
 
     def __enter__(self) -> "Lock":
         return self

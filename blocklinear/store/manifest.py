@@ -17,7 +17,7 @@ from typing import Any, Self, get_origin
 
 from blocklinear import __version__
 from blocklinear.errors import DamagedError, MismatchError, storage_errors
-from blocklinear.store.files import atomic_write
+from blocklinear.store.files import aside_name, atomic_write, read_regular
 from blocklinear.store.weighing import Weighed, together
 from blocklinear.store.weighing import check as check_weighed
 
@@ -296,14 +296,20 @@ def _canonical(content: Any) -> bytes:
 
 
 def _read(path: Path) -> bytes:
-    if not path.is_file():
-        raise DamagedError(
-            f"{path.parent}: not a store: it has no {NAME}", "make one with `blocklinear split`"
-        )
     with storage_errors(path, "read"):
-        if path.stat().st_size > MAX_BYTES:
-            raise DamagedError(f"{path}: damaged: larger than any manifest", "split again")
-        return path.read_bytes()
+        try:
+            return read_regular(path, MAX_BYTES)
+        except (FileNotFoundError, NotADirectoryError):
+            pass
+    aside = aside_name(path.parent)
+    if not path.parent.exists() and aside.is_dir():
+        raise DamagedError(
+            f"{path.parent}: is not there: a killed split left it as {aside.name}",
+            f"give that split again, or rename {aside.name} to {path.parent.name}",
+        )
+    raise DamagedError(
+        f"{path.parent}: not a store: it has no {NAME}", "make one with `blocklinear split`"
+    )
 
 
 def _fields(cls: type, content: Any, absent: Collection[str] = ()) -> dict[str, Any]:

@@ -1,19 +1,23 @@
 """`split`: stream LIBSVM text once into a new store."""
 
+import contextlib
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from blocklinear import __version__
 from blocklinear.errors import MismatchError, StorageError, storage_errors
 from blocklinear.events import Listener, ignore
 from blocklinear.options import SplitOptions
-from blocklinear.store import manifest as manifests
+from blocklinear.store.contents import foreign, is_store
 from blocklinear.store.files import (
     LOCK_NAME,
     Lock,
+    aside_name,
+    make_folder,
+    place_folder,
+    recover_name,
     remove_tree,
-    replace_directory,
     sync_directory,
 )
 from blocklinear.store.intake import Paths, expected_bytes, read_batch
@@ -59,46 +63,121 @@ def split(
     StorageError
     """
     options = options or SplitOptions()
-    target = Path(store).absolute()
-    _check_target(target, options.force)
+    return make_store(inputs, store, options, listener, lambda target: _check(target, options))
+
+
+def make_store(
+    inputs: Paths,
+    store: str | os.PathLike[str],
+    options: SplitOptions,
+    listener: Listener,
+    check: Callable[[Path], None],
+) -> BlockStore:
+    """Split text into a store, as `split` does.
+
+    Parameters
+    ----------
+    inputs, store, options, listener
+        As for `split`, but for ``options.force``.
+    check : callable
+        Raises an error if the store, whose folder is there, may not be replaced. Called before
+        work begins, and again when the new store is whole and the one there is locked.
+
+    Raises
+    ------
+    As `split` does.
+    """
+    target = _resolved(store)
+    if not target.parent.is_dir():
+        raise StorageError(f"{target.parent}: no such folder", "make it first")
+    with _locked(target, check):
+        pass  # now, not after hours
     staging = target.with_name(f".{target.name}.splitting")
-    with storage_errors(target, "create"):
-        staging.mkdir(exist_ok=True)
+    _refuse_foreign(staging)  # before a lock is put there
+    _refuse_foreign(aside_name(target))
+    make_folder(staging, target.parent)
     with Lock(staging / LOCK_NAME):
+        _refuse_foreign(staging)
         try:
+            if recover_name(target) is not None:
+                remove_tree(aside_name(target))
             _clear(staging)
+            with _locked(target, check):
+                pass  # it may have its name back
             _write(list(inputs), staging, options, listener)
-            _check_target(target, options.force)  # another split may have made it meanwhile
-            if target.exists():
-                with Lock(target / LOCK_NAME):
-                    replace_directory(staging, target)
-            else:
-                replace_directory(staging, target)
+            with _locked(target, check):
+                place_folder(staging, target)
+                remove_tree(staging)  # now what was replaced, still locked
         except BaseException:
             remove_tree(staging)
             raise
-    return BlockStore.open(target)
+    return BlockStore.open(store)
 
 
-def _check_target(target: Path, force: bool) -> None:
-    if not target.parent.is_dir():
-        raise StorageError(f"{target.parent}: no such folder", "make it first")
+@contextlib.contextmanager
+def _locked(target: Path, check: Callable[[Path], None]) -> Iterator[None]:
+    """Lock a store that may be replaced; do nothing if there is none."""
     if not target.exists():
+        yield
         return
-    if not force:
+    check(target)  # before a lock is put there
+    with Lock(target / LOCK_NAME):
+        check(target)
+        yield
+
+
+def _resolved(store: str | os.PathLike[str]) -> Path:
+    """Return the folder to make: where a link is given, what it leads to."""
+    path = Path(store).absolute()
+    target = Path(os.path.realpath(path)) if path.is_symlink() else path
+    if target.is_symlink():
+        raise MismatchError(f"{path}: is a link that leads nowhere", "choose another name")
+    return target
+
+
+def _check(target: Path, options: SplitOptions) -> None:
+    if not options.force:
         raise MismatchError(
             f"{target}: exists", "choose another name, or give --force to replace it"
         )
-    if not (target / manifests.NAME).is_file():
+    check_replaceable(target)
+
+
+def check_replaceable(target: Path) -> None:
+    """Raise MismatchError if a folder is no store, or holds what would be lost with it."""
+    if not is_store(target):
         raise MismatchError(f"{target}: exists and is not a store", "choose another name")
+    if target.is_mount():
+        raise MismatchError(
+            f"{target}: is a mount point, which cannot be replaced", "name a folder in it"
+        )
+    if (name := foreign(target)) is not None:
+        raise MismatchError(
+            f"{target}: {name} in it is not part of a store, and would be lost",
+            "move it elsewhere, or choose another name",
+        )
+
+
+def _refuse_foreign(folder: Path) -> None:
+    """Refuse a folder that is in the way, unless a killed split left it."""
+    if not os.path.lexists(folder):
+        return
+    what: str | None = "it is no folder"
+    if folder.is_dir() and not folder.is_symlink():
+        name = foreign(folder)
+        what = name and f"{name} in it is not part of a store"
+    if what:
+        raise MismatchError(
+            f"{folder}: its name is needed, but {what}", "move it elsewhere, or delete it"
+        )
 
 
 def _clear(staging: Path) -> None:
     """Remove what a killed split left."""
-    for leftover in staging.iterdir():
-        if leftover.name != LOCK_NAME:
-            remove_tree(leftover)
-            leftover.unlink(missing_ok=True)
+    for name in os.listdir(staging):
+        if name != LOCK_NAME:
+            remove_tree(staging / name)
+            (staging / name).unlink(missing_ok=True)
     with storage_errors(staging, "create"):
         (staging / BLOCKS_NAME).mkdir()
 

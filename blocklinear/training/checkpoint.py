@@ -7,10 +7,14 @@ CRC-32. A crash at any moment leaves the last checkpoint whole. Short arrays are
 itself, their numbers in hexadecimal.
 """
 
+import contextlib
 import hashlib
 import json
+import os
+import re
 import zlib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from io import FileIO
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +24,8 @@ import numpy.typing as npt
 from blocklinear.errors import DamagedError, storage_errors
 from blocklinear.store.files import (
     atomic_write,
+    opened,
+    read_regular,
     remove_files,
     remove_temporaries,
     write_whole,
@@ -30,6 +36,7 @@ NAME = "checkpoint.json"
 _PIECE = 1 << 20
 _SHORT = 64
 MAX_BYTES = 1 << 28
+_FILE = re.compile(r"[A-Za-z0-9_-]+")
 
 LINES = {
     "alpha": np.float64, "preference": np.float32, "active": np.uint8, "spans": np.uint16,
@@ -62,11 +69,10 @@ class Checkpoint:
         self.facts: dict[str, Any] | None = None
         path = folder / NAME
         with storage_errors(path, "read"):
-            if not path.exists():
+            try:
+                raw = read_regular(path, MAX_BYTES)
+            except FileNotFoundError:
                 return
-            if path.stat().st_size > MAX_BYTES:
-                raise self._damaged("it is too long")
-            raw = path.read_bytes()
         try:
             outer = json.loads(raw)
             body = outer["checkpoint"]
@@ -75,6 +81,9 @@ class Checkpoint:
             if body["format"] != FORMAT:
                 raise self._damaged(f"its format is {body['format']}, not {FORMAT}")
             self._generation, self._files = body["generation"], body["files"]
+            # they make names of files, which are to be in this folder
+            if self._generation not in (0, 1) or not all(map(_FILE.fullmatch, self._files)):
+                raise self._damaged("it names files that no run has")
             self.facts = body["facts"]
         except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise self._damaged("it is not a checkpoint") from error
@@ -151,13 +160,8 @@ class Checkpoint:
                 continue
             if not isinstance(expected, dict) or expected["bytes"] != array.nbytes:
                 raise self._damaged(f"its {name} does not have {array.nbytes} bytes")
-            if not path.is_file() or path.stat().st_size != array.nbytes:
-                raise DamagedError(
-                    f"{path}: is missing or not {array.nbytes} bytes long",
-                    "train without --resume, which starts the run anew",
-                )
             raw, crc = _bytes_of(array), 0
-            with storage_errors(path, "read"), open(path, "rb", buffering=0) as stream:
+            with self._opened(name, array.nbytes) as stream:
                 for at in range(0, len(raw), _PIECE):
                     piece = raw[at : at + _PIECE]
                     if stream.readinto(piece) != len(piece):
@@ -168,6 +172,24 @@ class Checkpoint:
                     f"{path}: its checksum is wrong",
                     "train without --resume, which starts the run anew",
                 )
+
+    @contextlib.contextmanager
+    def _opened(self, name: str, n_bytes: int) -> Iterator[FileIO]:
+        """Open the file of an array that has so many bytes."""
+        path = self._path(name, self._generation)
+        missing = DamagedError(
+            f"{path}: is missing or not a regular file of {n_bytes} bytes",
+            "train without --resume, which starts the run anew",
+        )
+        with storage_errors(path, "read"):
+            try:
+                stream = opened(path)
+            except (FileNotFoundError, DamagedError):
+                raise missing from None
+            with stream:
+                if os.fstat(stream.fileno()).st_size != n_bytes:
+                    raise missing
+                yield stream
 
     @property
     def names(self) -> Collection[str]:
@@ -218,11 +240,10 @@ class Checkpoint:
         described = self._files[name]
         if isinstance(described, list):
             return np.array([float.fromhex(x) for x in described], dtype)
-        array = np.zeros(0, dtype)
-        path = self._path(name, self._generation)
-        if path.is_file() and path.stat().st_size == described["bytes"] > 0:
-            with storage_errors(path, "read"):
-                array = np.memmap(path, dtype, "r")
+        array: Array = np.zeros(0, dtype)
+        with self._opened(name, described["bytes"]) as stream:
+            if described["bytes"]:
+                array = np.memmap(stream, dtype, "r")
         crc, raw = 0, _bytes_of(array)
         for at in range(0, len(raw), _PIECE):
             crc = zlib.crc32(raw[at : at + _PIECE], crc)

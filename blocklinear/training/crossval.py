@@ -11,12 +11,12 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from blocklinear.errors import UsageError, storage_errors
+from blocklinear.errors import UsageError
 from blocklinear.events import Listener, Warned, ignore
 from blocklinear.model.scores import positive_class
 from blocklinear.numerals import format_number
 from blocklinear.options import TrainOptions
-from blocklinear.store.files import Lock
+from blocklinear.store.files import Lock, make_folder
 from blocklinear.store.manifest import Manifest
 from blocklinear.store.origins import label_places
 from blocklinear.store.prefetch import GroupLoader
@@ -144,8 +144,7 @@ def cross_validate(
             if label not in labels:
                 listener(Warned(f"class {format_number(label)} has a weight, but no rows"))
         folder = store.folder / "runs" / options.run
-        with storage_errors(folder, "create"):
-            folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder, store.folder)
         work = _Validation(store, options, labels, positive, n_folds, folder, listener, halt)
         try:
             work.assign_folds(stratify)

@@ -62,7 +62,8 @@ def collect_garbage(store: AnyStore, listener: Listener = ignore) -> Collected:
 def _runs(folder: Path) -> Iterator[Path]:
     runs = folder / "runs"
     if runs.is_dir() and not runs.is_symlink():
-        yield from sorted(path for path in runs.iterdir() if path.is_dir())
+        folders = (path for path in runs.iterdir() if path.is_dir() and not path.is_symlink())
+        yield from sorted(folders)
 
 
 def _clean(folder: Path, manifest: Manifest, listener: Listener) -> tuple[set[str], bool]:

@@ -5,12 +5,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from blocklinear.errors import MismatchError, UsageError, storage_errors
+from blocklinear.errors import MismatchError, UsageError
 from blocklinear.events import Listener, OuterIteration, Warned, ignore
 from blocklinear.model.linear import LinearModel
 from blocklinear.numerals import format_number
 from blocklinear.options import TrainOptions
-from blocklinear.store.files import Lock
+from blocklinear.store.files import Lock, make_folder
 from blocklinear.store.manifest import Manifest
 from blocklinear.store.origins import label_places
 from blocklinear.store.prefetch import GroupLoader
@@ -138,8 +138,7 @@ def optimise(
     As `train` does.
     """
     manifest = store.manifest
-    with storage_errors(folder, "create"):
-        folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder, store.folder)
     facts = _resumed(folder, manifest, options, listener)
     previous = find_previous(folder, options, listener) if options.warm_start else None
     if facts is None:

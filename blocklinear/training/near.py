@@ -5,8 +5,9 @@ of the run takes its content over, and where each chunk is.
 """
 
 from collections.abc import Iterator, Sequence
+from io import FileIO
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +15,7 @@ from numpy.typing import NDArray
 from blocklinear.errors import StorageError, storage_errors
 from blocklinear.kernels.gather import gather_rows
 from blocklinear.store import codec
+from blocklinear.store.files import created
 from blocklinear.store.groups import Group
 from blocklinear.store.manifest import Manifest
 from blocklinear.store.writer import CHUNK_ENTRIES
@@ -44,7 +46,7 @@ class NearWriter:
         self._path, self._share = path, share
         self._sizes = [block.nnz for block in manifest.blocks]
         self._level = codec.compression_level(manifest.compression)
-        self._stream: IO[bytes] | None = None
+        self._stream: FileIO | None = None
         self._error: StorageError | None = None
         self.places: Places = [[] for _ in self._sizes]
 
@@ -81,7 +83,7 @@ class NearWriter:
         n_entries = int((rows.stops - rows.starts).sum())
         try:
             with storage_errors(self._path, "write"):
-                self._stream = self._stream or open(self._path, "wb", buffering=0)  # noqa: SIM115
+                self._stream = self._stream or created(self._path)
                 start = self._stream.tell()
                 data = codec.encode(_chunk(rows, lines, n_entries), self._level)
                 while data:
@@ -105,7 +107,7 @@ class NearWriter:
         if self._stream is None:
             return np.zeros(0, np.uint8)
         with storage_errors(self._path, "read"):
-            return np.memmap(self._path, np.uint8, "r")
+            return np.memmap(self._stream, np.uint8, "r")
 
     def discard(self) -> None:
         """Delete the scratch file."""

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from blocklinear.errors import storage_errors
+from blocklinear.store.files import created
 from blocklinear.store.manifest import Manifest
 
 
@@ -80,12 +81,7 @@ class RowArray:
 def _allocate(path: Path, dtype: np.dtype[np.number], size: int) -> npt.NDArray[Any]:
     """Return a zeroed array mapped from a new file at `path`."""
     n_bytes = max(dtype.itemsize * size, 1)
-    with storage_errors(path, "allocate"):
-        path.unlink(missing_ok=True)
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666)
-        try:
-            os.posix_fallocate(descriptor, 0, n_bytes)
-            mapped = mmap.mmap(descriptor, n_bytes)
-        finally:
-            os.close(descriptor)
+    with storage_errors(path, "allocate"), created(path) as stream:
+        os.posix_fallocate(stream.fileno(), 0, n_bytes)
+        mapped = mmap.mmap(stream.fileno(), n_bytes)
     return np.frombuffer(mapped, dtype, size)

@@ -61,3 +61,4 @@ def refused(kind, code, call, *args, match=None, **kwargs):
     with pytest.raises(kind, match=match) as caught:
         call(*args, **kwargs)
     assert caught.value.exit_code == code
+    return caught.value

@@ -1,9 +1,10 @@
 """Kill processes that change a store, and look at what they leave.
 
-``python kills.py [--random N] [--every K]`` kills add, remove, gc and compact at every K-th of
-their file operations, and N times each at two random ones, the second time in the rerun. After each
-kill the store must open, verify and hold what it held before or what it should hold after; and the
-same command again must finish it. Prints how many kills there were, as JSON.
+``python kills.py [--random N] [--every K]`` kills add, remove, gc, compact and a split that
+replaces the store, with and without an exchange of names, at every K-th of their file operations,
+and N times each at two random ones, the second time in the rerun. After each kill the store must
+open, verify and hold what it held before or what it should hold after; and the same command again
+must finish it. Prints how many kills there were, as JSON.
 """
 
 import argparse
@@ -30,7 +31,8 @@ from blocklinear import (
     remove,
     split,
 )
-from blocklinear.errors import MismatchError, UsageError
+from blocklinear.errors import DamagedError, MismatchError, UsageError
+from blocklinear.store import files
 from blocklinear.store.blocks import BlockFile
 from blocklinear.store.merging import read_block
 from blocklinear.training.checkpoint import Checkpoint
@@ -40,7 +42,7 @@ from steps import Steps, watch
 
 TEXT = TextOptions(index_base="auto", threads=1, memory_bytes=256 << 20)
 SECRET = 1234.56789
-OPERATIONS = ("add", "remove", "gc", "compact")
+OPERATIONS = ("add", "remove", "gc", "compact", "split", "split one by one")
 
 
 def rows(first, n, label=1):
@@ -86,6 +88,10 @@ def perform(operation, store, inputs):
             remove(store, ["secret"])
     elif operation == "compact":
         compact(store, block_bytes=4000)
+    elif operation.startswith("split"):
+        if operation == "split one by one":
+            files._exchange_at_once = lambda source, target: False
+        split([inputs / "new.svm"], store, SplitOptions(TEXT, blocks=3, force=True))
     else:
         collect_garbage(store)
 
@@ -104,8 +110,13 @@ def content(store):
 
 
 def state(folder):
-    """Return what a store holds that verifies."""
-    store = BlockStore.open(folder)
+    """Return what a store holds that verifies; None if it has lost its name, but can be found."""
+    try:
+        store = BlockStore.open(folder)
+    except DamagedError as error:
+        if "a killed split left it as" not in str(error):
+            raise
+        return None
     assert store.verify().faults == [], store.verify().faults
     return content(store)
 
@@ -129,6 +140,7 @@ class Trial:
     def __init__(self, operation, folder):
         self.operation, self.inputs = operation, folder
         self._start, self.store = folder / operation, folder / "trial"
+        self._places = str(self.store), str(self.store.with_name(f".{self.store.name}."))
         self.before = state(self._start)
         self.kills = 0
         self._fresh()
@@ -139,7 +151,8 @@ class Trial:
         perform(self.operation, self.store, self.inputs)
 
     def _fresh(self):
-        shutil.rmtree(self.store, ignore_errors=True)
+        for left in (self.store, *self.store.parent.glob(f".{self.store.name}.*")):
+            shutil.rmtree(left, ignore_errors=True)
         shutil.copytree(self._start, self.store)
 
     def steps(self):
@@ -148,7 +161,7 @@ class Trial:
         count = self.store.with_name("count")
 
         def work():
-            steps = Steps(self.store)
+            steps = Steps(self._places)
             watch(steps)
             self._perform()
             count.write_text(str(steps.count))
@@ -160,7 +173,7 @@ class Trial:
         """Kill it at a file operation, unless it ends before; return whether it was killed."""
 
         def work():
-            watch(Steps(self.store, step))
+            watch(Steps(self._places, step))
             self._perform()
 
         status = fork(work)
@@ -179,12 +192,17 @@ class Trial:
         self._fresh()
         for one in (step, step_of_rerun):
             self._killed(one)
-            assert state(self.store) in (self.before, self.after)
+            self._check()
         self._look()
 
-    def _look(self):
+    def _check(self):
         found = state(self.store)
+        if found is None and self.operation == "split one by one":
+            found = state(self.store.with_name(f".{self.store.name}.replaced"))
         assert found in (self.before, self.after), f"{self.operation}: neither before nor after"
+
+    def _look(self):
+        self._check()
         self._perform()
         assert state(self.store) == self.after
         collect_garbage(self.store)
@@ -196,6 +214,10 @@ class Trial:
         m = store.manifest
         assert sorted(os.listdir(store.blocks_folder)) == sorted(b.name for b in m.blocks)
         assert m.removed == []
+        assert not list(self.store.parent.glob(".*"))
+        if self.operation.startswith("split"):
+            assert {p.name for p in self.store.iterdir()} == {"manifest.json", "blocks", "lock"}
+            return
         run = self.store / "runs" / "default"
         alive = {b.name for b in m.blocks} | set(m.moved)
         checkpoint = Checkpoint(run)

@@ -1,3 +1,4 @@
+import ctypes
 import errno
 import fcntl
 import os
@@ -7,7 +8,8 @@ import programs
 import pytest
 
 from blocklinear.errors import BusyError, StorageError
-from blocklinear.store.files import Lock, atomic_write, replace_directory
+from blocklinear.store import files
+from blocklinear.store.files import Lock, atomic_write, place_folder, recover_name
 
 
 def test_a_file_appears_whole(tmp_path):
@@ -50,13 +52,114 @@ def test_a_full_disk_leaves_nothing(tmp_path, monkeypatch, call):
     assert os.listdir(tmp_path) == []
 
 
-def test_a_folder_takes_the_place_of_another(tmp_path):
+@pytest.fixture
+def folders(tmp_path):
+    """A new folder and an old one, each with a file of its name, in a folder of their own."""
     for name in ("new", "old"):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / name).touch()
-    replace_directory(tmp_path / "new", tmp_path / "old")
-    assert os.listdir(tmp_path) == ["old"]
-    assert os.listdir(tmp_path / "old") == ["new"]
+        (tmp_path / "here" / name).mkdir(parents=True)
+        (tmp_path / "here" / name / name).touch()
+    return tmp_path / "here"
+
+
+def names_in(folder):
+    return {path.name: os.listdir(path) for path in folder.iterdir()}
+
+
+def cannot_exchange(monkeypatch):
+    monkeypatch.setattr(files, "_exchange_at_once", lambda source, target: False)
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+def test_a_folder_takes_the_place_of_another(folders, monkeypatch, at_once):
+    if not at_once:
+        cannot_exchange(monkeypatch)
+    place_folder(folders / "new", folders / "old")
+    assert names_in(folders) == {"old": ["new"], "new": ["old"]}
+    (folders / "old" / "new").unlink()
+    place_folder(folders / "new", folders / "third")
+    assert names_in(folders) == {"old": [], "third": ["old"]}
+
+
+def test_names_are_exchanged_at_once_here(folders):
+    """The file systems that tests run on can do it; else they would try the other way only."""
+    assert files._exchange_at_once(folders / "new", folders / "old")
+    assert names_in(folders) == {"old": ["new"], "new": ["old"]}
+
+
+def test_an_exchange_that_is_refused(folders):
+    with pytest.raises(OSError, match="No such file"):
+        files._exchange_at_once(folders / "new", folders / "nothing")
+
+
+def test_a_system_that_knows_no_exchange(folders, monkeypatch):
+    monkeypatch.setattr(ctypes, "CDLL", lambda *args, **kwargs: object())
+    assert not files._exchange_at_once(folders / "new", folders / "old")
+    place_folder(folders / "new", folders / "old")
+    assert names_in(folders) == {"old": ["new"], "new": ["old"]}
+
+
+@pytest.mark.parametrize("failing", [1, 2, 3])
+def test_a_rename_that_fails_leaves_all_names_as_they_were(folders, monkeypatch, failing):
+    cannot_exchange(monkeypatch)
+    before, real, calls = names_in(folders), os.rename, []
+
+    def rename(*args):
+        calls.append(args)
+        if len(calls) == failing:
+            raise OSError(errno.EACCES, os.strerror(errno.EACCES))
+        real(*args)
+
+    monkeypatch.setattr(os, "rename", rename)
+    with pytest.raises(StorageError, match="old: rename failed: Permission denied"):
+        place_folder(folders / "new", folders / "old")
+    assert names_in(folders) == before
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+def test_a_name_that_may_not_last_is_given_back(folders, monkeypatch, at_once):
+    """A power cut could undo it, when the folder that had it is deleted already."""
+    if not at_once:
+        cannot_exchange(monkeypatch)
+    before, real = names_in(folders), os.fsync
+
+    def fsync(descriptor):
+        if os.path.samestat(os.fstat(descriptor), os.stat(folders)):
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        real(descriptor)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    with pytest.raises(StorageError, match="sync failed"):
+        place_folder(folders / "new", folders / "old")
+    assert names_in(folders) == before
+
+
+@pytest.mark.parametrize("renames", [0, 1, 2, 3])
+def test_killed_between_renames(folders, renames):
+    script = """
+import os, pathlib, sys
+from blocklinear.store import files
+files._exchange_at_once = lambda source, target: False
+real, left = os.rename, int(sys.argv[1])
+def rename(*args):
+    global left
+    if not left:
+        os.kill(os.getpid(), 9)
+    left -= 1
+    real(*args)
+os.rename = rename
+files.place_folder(pathlib.Path("new"), pathlib.Path("old"))
+"""
+    done = programs.run([sys.executable, "-c", script, renames], cwd=folders)
+    assert done.returncode == (-9 if renames < 3 else 0)
+    lost = recover_name(folders / "old")
+    assert recover_name(folders / "old") == lost  # it may itself be killed
+    if renames < 2:
+        assert (names_in(folders), lost) == ({"new": ["new"], "old": ["old"]}, None)
+    elif renames == 2:
+        assert lost == folders / ".old.replaced"
+        assert names_in(folders) == {"old": ["new"], ".old.replaced": ["old"]}
+    else:
+        assert (names_in(folders), lost) == ({"new": ["old"], "old": ["new"]}, None)
 
 
 def test_a_lock_is_held_by_one(tmp_path):
@@ -92,3 +195,14 @@ def test_a_lock_on_a_folder_that_was_replaced_meanwhile(tmp_path, monkeypatch, t
     monkeypatch.setattr(fcntl, "flock", replaced)
     with pytest.raises(BusyError, match="another process put something else there"):
         Lock(folder / "lock")
+
+
+def test_a_lock_on_a_full_disk(tmp_path, monkeypatch):
+    """Who it is that holds it need not be written."""
+
+    def fail(*args):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "pwrite", fail)
+    with Lock(tmp_path / "lock"), pytest.raises(BusyError, match="unknown"):
+        Lock(tmp_path / "lock")

@@ -12,5 +12,5 @@ def test_kills_at_any_moment():
     done = programs.run([sys.executable, program, "--random", 2, "--every", 3])
     assert done.returncode == 0, done.stderr
     kills = json.loads(done.stdout)
-    assert set(kills) == {"add", "remove", "gc", "compact"}
-    assert sum(found["at operations"] for found in kills.values()) >= 40
+    assert set(kills) == {"add", "remove", "gc", "compact", "split", "split one by one"}
+    assert sum(found["at operations"] for found in kills.values()) >= 60

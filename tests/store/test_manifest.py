@@ -104,7 +104,7 @@ def test_a_missing_manifest(folder):
 def test_something_else_in_its_place(folder, make):
     (folder / "manifest.json").unlink()
     make(folder / "manifest.json")
-    refused(folder, "not a store")
+    refused(folder, r"manifest\.json: is a link, a folder or a device")
 
 
 def test_a_giant_is_not_read(folder):

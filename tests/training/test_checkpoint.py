@@ -174,7 +174,7 @@ def test_what_is_no_checkpoint_is_damaged(tmp_path, data):
 def test_a_checkpoint_that_is_too_long_is_not_read(tmp_path, monkeypatch):
     monkeypatch.setattr(checkpoint, "MAX_BYTES", 100)
     (tmp_path / "checkpoint.json").write_bytes(b" " * 101)
-    with pytest.raises(DamagedError, match="it is too long"):
+    with pytest.raises(DamagedError, match="larger than any checkpoint"):
         Checkpoint(tmp_path)
 
 
