@@ -195,6 +195,7 @@ def weight_vectors(r):
     sums.row_values(*r.cut, r.bias, r.w(), out)
     assert np.isfinite(out).all()
     sums.add_squares(r.w(2), norms)
+    assert np.isfinite(sums.dot(out, out))
 
 
 def gather_rows(r):
@@ -220,7 +221,7 @@ def random_orders(r):
     assert ((out >= 0) & (out < r.n)).all()
     for first, last in ((0.0, 1.0), (0.3, 0.3), (0.0, 0.5)):
         assert 0 <= orders.turns(KEY, np.arange(r.n), first, last, out) <= r.n
-    for preference in (0.0, dual.MAX_PREFERENCE, dual.SHRUNK):
+    for preference in (0.0, dual.MAX_PREFERENCE, dual.SHRUNK, np.nan, np.inf, -np.inf):
         out[:] = -1
         orders.schedule(KEY, np.full(r.n, preference, np.float32), out)
         assert ((out >= 0) & (out < r.n)).all()
@@ -259,7 +260,7 @@ TRIED = {
     "primal": (newton, ["gradient_rows", "hessian_rows"]),
     "routing": (route, ["assign", "scatter"]),
     "scaling": (normalize_rows, ["normalize_rows"]),
-    "sums": (weight_vectors, ["add_rows", "row_values", "add_squares"]),
+    "sums": (weight_vectors, ["add_rows", "row_values", "add_squares", "dot"]),
 }
 ELSEWHERE = {"codec", "decimals"}
 """Tried over extremes by test_codec.py and test_decimals.py."""
