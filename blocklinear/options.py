@@ -70,6 +70,9 @@ class TextOptions:
         Refuse an only input whose bytes, as they lie on disk or come in, have another digest.
     record_sha256 : bool
         Keep that digest of each input in the store, besides the one that tells whether it changed.
+    dtype : {"float64", "float32"}
+        Refuse a row whose squares add up to 1.5e308 or more, or 3e38 for float32. Splitting sets it
+        to the type that the store rounds values to.
     """
 
     index_base: int | str = 1
@@ -89,6 +92,7 @@ class TextOptions:
     expect_rows: int | None = None
     expect_sha256: str | None = None
     record_sha256: bool = False
+    dtype: str = "float64"
 
     def __post_init__(self) -> None:
         _check("index base", self.index_base, self.index_base in (0, 1, "auto"), "0, 1 or 'auto'")
@@ -117,6 +121,7 @@ class TextOptions:
         digest = self.expect_sha256
         hexadecimal = digest is None or re.fullmatch(r"[0-9a-fA-F]{64}", digest) is not None
         _check("expect-sha256", digest, hexadecimal, "64 hexadecimal digits")
+        _check("dtype", self.dtype, self.dtype in ("float64", "float32"), "float64 or float32")
 
     @property
     def smallest_index(self) -> int:
@@ -359,7 +364,8 @@ class TrainOptions:
             name = f"weight of class {format_number(label)}"
             _check(name, weight, finite(weight) and weight > 0, "finite and above 0")
         _check("epsilon", self.epsilon, finite(self.epsilon) and self.epsilon >= 0, "at least 0")
-        _check("bias", self.bias, finite(self.bias), "finite")
+        room = finite(self.bias) and self.bias < 1e153
+        _check("bias", self.bias, room, "finite and below 1e153: its square is added to a row's")
         for name, limit in (("gap", self.gap), ("tolerance", self.tolerance)):
             _check(name, limit, limit is None or (finite(limit) and limit > 0), "above 0")
         provable = self.gap is None or self.gap >= 1e-12

@@ -96,7 +96,7 @@ def read_batch(
     StorageError
     """
     skipped = _SkippedLines(folder.with_name(skipped_name(name)))
-    text = replace(options.text, max_features=options.text.feature_limit)
+    text = replace(options.text, max_features=options.text.feature_limit, dtype=options.dtype)
     with (
         skipped,
         _weights_of(inputs, options) as weights,

@@ -7,8 +7,15 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
+import numpy as np
+
+from blocklinear.errors import InputError
 from blocklinear.store.groups import Group, GroupBuffer, Pins
+from blocklinear.store.origins import place
 from blocklinear.store.store import BlockStore
+
+_MOST_SQUARED = 1.6e308
+"""What x'x of a row is below in training: B**2 comes on top. Text is refused a little earlier."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +79,22 @@ class GroupLoader:
         started = time.perf_counter()
         buffer, store = self._buffers[self._used - 1], self._store  # of two, the other one
         group = buffer.load(store.blocks_folder, store.manifest, blocks, self._decoders, self.pins)
+        self._refuse_too_large(group)
         return group, time.perf_counter() - started
+
+    def _refuse_too_large(self, group: Group) -> None:
+        """Refuse a row whose x'x leaves no room for B**2, as earlier versions let into stores."""
+        if group.sq_norm.max(initial=0.0) < _MOST_SQUARED:
+            return
+        row = int(np.argmax(~(group.sq_norm < _MOST_SQUARED)))
+        block = group.blocks[int(np.searchsorted(group.starts, row, "right")) - 1]
+        manifest = self._store.manifest
+        where = place(manifest, int(group.row_numbers[row]), manifest.blocks[block].batch)
+        raise InputError(
+            f"{self._store.folder}: the squares of a row add up to more than can be trained on "
+            f"({where})",
+            "scale the data, and split it again",
+        )
 
     def stream(
         self, visits: Sequence[tuple[int, ...]], following: tuple[int, ...] | None = None

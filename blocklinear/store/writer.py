@@ -20,7 +20,7 @@ from typing import Self
 
 import numpy as np
 
-from blocklinear.errors import InputError, MemoryBudgetError, UsageError
+from blocklinear.errors import MemoryBudgetError, UsageError
 from blocklinear.kernels import routing
 from blocklinear.memory import PROCESS_BYTES, format_size
 from blocklinear.options import SplitOptions
@@ -207,7 +207,7 @@ class BatchWriter:
         labels: Sequence[float] | None = (),
     ) -> None:
         self._folder, self._batch, self._plan, self._pool = folder, batch, plan, pool
-        self._seed, self._dtype = np.uint64(options.seed), options.dtype
+        self._seed = np.uint64(options.seed)
         self._level = codec.compression_level(options.compression)
         self._queue: deque[Future[None]] = deque()
         self.next_row, self.next_block = first_row, first_block
@@ -231,7 +231,6 @@ class BatchWriter:
 
     def append(self, rows: Rows) -> None:
         """Add rows; they are numbered in the order they come."""
-        self._check_range(rows)
         self._note_labels(rows)
         cost = ROW_BYTES + ENTRY_BYTES * np.diff(rows.indptr)
         start = 0
@@ -259,14 +258,6 @@ class BatchWriter:
         if self._labels.labels is None:
             for block in (*self._open, *(block for _, block in self._finished)):
                 block.forget_labels()
-
-    def _check_range(self, rows: Rows) -> None:
-        """Refuse values that would be infinite once rounded to float32."""
-        if self._dtype == "float32":
-            with np.errstate(over="ignore"):
-                rounded = rows.values().astype(np.float32)
-            if not np.isfinite(rounded).all():
-                raise InputError("a value is too large for float32", "give --dtype float64")
 
     def _route(self, rows: Rows, start: int, stop: int) -> None:
         block = np.zeros(rows.n_rows, np.int64)

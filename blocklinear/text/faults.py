@@ -1,7 +1,7 @@
 """What is wrong with a line, where, and what to do about it."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,6 +12,7 @@ from blocklinear.memory import WEIGHT_VECTORS, format_size
 from blocklinear.options import TextOptions
 from blocklinear.text import reshape, tokenizer
 
+Explain = Callable[[list[re.Match[bytes]]], tuple[int, str, str]]
 _TOKEN = re.compile(rb"[^ \t\r\n#]*")
 _WORD = re.compile(rb"[^ \t\r]+")
 _MAY_BE_CUT = (tokenizer.LABEL_SYNTAX, tokenizer.INDEX_SYNTAX, tokenizer.VALUE_SYNTAX)
@@ -112,19 +113,18 @@ class Fault:
 
 
 def refused_rows(
-    text: NDArray[np.uint8], wanted: dict[int, tuple[int, int]], refused: set[int], hashed: bool
+    text: NDArray[np.uint8], wanted: Mapping[int, Explain], refused: set[int]
 ) -> list[Fault]:
-    """Explain why rows could not be merged: find the lines they came from.
+    """Explain why rows were refused after they were read: find the lines they came from.
 
     Parameters
     ----------
     text : uint8[n]
-    wanted : dict
-        Position of a row: (why, index or hash) as from `reshape.merge_rows`.
+    wanted : mapping
+        Position of a row: a function from the tokens of its line, the label and the entries, to the
+        offset of what is at fault, the problem, and the fix.
     refused : set of int
         Lines that left no row.
-    hashed : bool
-        Whether indices had been replaced by hashes.
     """
     found: list[Fault] = []
     row = -1
@@ -134,8 +134,8 @@ def refused_rows(
             continue
         row += 1
         if row in wanted:
-            token, problem, fix = _unmergeable(tokens, *wanted[row], hashed)
-            found.append(Fault(number, token.start() + 1, problem, fix, False, line[:80]))
+            offset, problem, fix = wanted[row](tokens)
+            found.append(Fault(number, offset + 1, problem, fix, False, line[:80]))
             if len(found) == len(wanted):
                 break
     return found
@@ -201,17 +201,27 @@ def too_many_features(
     return error
 
 
-def _unmergeable(
-    tokens: list[re.Match[bytes]], why: int, index: int, hashed: bool
-) -> tuple[re.Match[bytes], str, str]:
-    """Return the token at fault in a row, the problem, and the fix."""
+def unmergeable(
+    why: int, index: int, hashed: bool, tokens: list[re.Match[bytes]]
+) -> tuple[int, str, str]:
+    """Return the offset of what is at fault in a row that cannot be merged, the problem, the fix.
+
+    Parameters
+    ----------
+    why, index : int
+        As from `reshape.merge_rows`.
+    hashed : bool
+        Whether indices had been replaced by hashes.
+    tokens : list of re.Match
+    """
     if hashed:
         problem = f"values whose indices hash to {index} add up to 1e154 or more"
-        return tokens[0], problem, "scale the data, or give more --hash-bits"
+        return tokens[0].start(), problem, "scale the data, or give more --hash-bits"
     same = [token for token in tokens[1:] if int(token[0].split(b":")[0]) == index]
     if why == reshape.REPEATED:
-        return same[1], *explain(tokenizer.INDEX_DUPLICATE, same[1][0])
-    return same[-1], f"the values of index {index} add up to 1e154 or more", "scale the data"
+        return same[1].start(), *explain(tokenizer.INDEX_DUPLICATE, same[1][0])
+    problem = f"the values of index {index} add up to 1e154 or more"
+    return same[-1].start(), problem, "scale the data"
 
 
 def guess_format(head: bytes) -> tuple[str, str] | None:

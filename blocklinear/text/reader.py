@@ -232,7 +232,7 @@ def _how(options: TextOptions) -> tuple[int, int, Reshaping]:
     """Return the arguments of `parse` that follow the text."""
     max_faults = 1 if options.on_error == "fail" else options.max_errors + 1
     sort, merge = options.unsorted == "sort", options.duplicates == "sum"
-    reshaping = Reshaping(sort, merge, options.hash_bits, options.ignore_qid)
+    reshaping = Reshaping(sort, merge, options.hash_bits, options.ignore_qid, options.dtype)
     return options.smallest_index, max_faults, reshaping
 
 

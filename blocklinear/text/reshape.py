@@ -24,12 +24,14 @@ class Reshaping:
     merge : bool              add up the values of an index that is repeated in a row
     hash_bits : int           replace indices by hashes of so many bits; 0 for none
     ignore_qid : bool         read over ``qid:N`` after a label
+    dtype : str               what values are to be rounded to: rows must not be too large for it
     """
 
     sort: bool = False
     merge: bool = False
     hash_bits: int = 0
     ignore_qid: bool = False
+    dtype: str = "float64"
 
     @property
     def lenient(self) -> int:

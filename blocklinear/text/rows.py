@@ -2,13 +2,13 @@
 
 import re
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 from numpy.typing import NDArray
 
-from blocklinear.text import powers, reshape, tokenizer
-from blocklinear.text.faults import Fault, refused_rows
+from blocklinear.text import norms, powers, reshape, tokenizer
+from blocklinear.text.faults import Fault, refused_rows, unmergeable
 from blocklinear.text.reshape import Merged, Reshaping
 
 _QID = re.compile(rb"(?m)^([ \t]*[^ \t\r\n#]+[ \t]+)(qid:[0-9]+)(?=[ \t\r\n#])")
@@ -168,6 +168,28 @@ def parse(
     n_qids = 0
     if reshaping.ignore_qid:
         text, n_qids = _without_qids(text)
+    rows = _parse(text, index_base, max_faults, reshaping, room)
+    decimals = rows.decimals
+    bad = norms.too_large(rows.indptr, decimals.mantissa, decimals.exponent, reshaping.dtype)
+    if len(bad):
+        why = partial(norms.explain, reshaping.dtype, reshaping.hash_bits > 0)
+        refused = {fault.line for fault in rows.faults}
+        found = refused_rows(text, dict.fromkeys(bad.tolist(), why), refused)
+        text = _without_lines(text, [fault.line for fault in found])
+        rows = _parse(text, index_base, max_faults, reshaping, room)
+        faults = sorted([*rows.faults, *found], key=lambda fault: fault.line)
+        rows = replace(rows, n_blank=rows.n_blank - len(found), faults=tuple(faults))
+    return replace(rows, n_qids=n_qids)
+
+
+def _parse(
+    text: NDArray[np.uint8],
+    index_base: int,
+    max_faults: int,
+    reshaping: Reshaping,
+    room: Room | None,
+) -> Rows:
+    """Read whole lines without query numbers; rows may be too large."""
     n_lines, n_colons = tokenizer.count_marks(text)
     indptr, indices, decimals, labels = (room or Room()).take(n_lines, n_colons)
     faults = np.zeros((min(max_faults, n_lines), 3), np.int64)
@@ -188,7 +210,6 @@ def parse(
         n_lines=int(counts[tokenizer.N_LINES]),
         n_blank=int(counts[tokenizer.N_BLANK]),
         n_zeros=int(counts[tokenizer.N_ZEROS]),
-        n_qids=n_qids,
         least_zero=int(counts[tokenizer.LEAST_ZERO]),
         faults=tuple(
             Fault.found(text, *map(int, fault)) for fault in faults[: counts[tokenizer.N_FAULTS]]
@@ -211,6 +232,15 @@ def _without_qids(text: NDArray[np.uint8]) -> tuple[NDArray[np.uint8], int]:
         return text, 0
     blanked, n_qids = _QID.subn(lambda found: found[1] + b" " * len(found[2]), written)
     return np.frombuffer(bytearray(blanked), np.uint8), n_qids
+
+
+def _without_lines(text: NDArray[np.uint8], lines: list[int]) -> NDArray[np.uint8]:
+    """Return text with blanks in place of some lines, by their 0-based numbers."""
+    ends = np.flatnonzero(text == 10)
+    blanked = text.copy()
+    for line in lines:
+        blanked[int(ends[line - 1]) + 1 if line else 0 : int(ends[line])] = 32
+    return blanked
 
 
 def _without_underflows(rows: Rows) -> Rows:
@@ -270,8 +300,11 @@ def _kept(text: NDArray[np.uint8], rows: Rows, merged: Merged, hashed: bool) -> 
         good = merged.why == 0
         indptr = np.concatenate(([0], np.cumsum(np.diff(indptr)[good])))
         labels = Decimals(labels.mantissa[good], labels.exponent[good])
-        wanted = {int(i): (int(merged.why[i]), int(merged.index[i])) for i in bad}
-        found = refused_rows(text, wanted, {fault.line for fault in faults}, hashed)
+        wanted = {
+            int(i): partial(unmergeable, int(merged.why[i]), int(merged.index[i]), hashed)
+            for i in bad
+        }
+        found = refused_rows(text, wanted, {fault.line for fault in faults})
         faults = tuple(sorted([*faults, *found], key=lambda fault: fault.line))
     return replace(
         rows,

@@ -44,3 +44,37 @@ def to_doubles(mantissa, double, exponent, powers, out):
     for k in range(mantissa.shape[0]):
         e = exponent[k]
         out[k] = double[k] if e == RAW else mantissa[k] / powers[e]
+
+
+@njit(cache=True, nogil=True)
+def largest_double(mantissa, exponent):
+    """Return the bits, an int64, of the largest magnitude of numbers that are doubles; 0 if none.
+
+    Doubles without their sign compare as their bits do, many at a time.
+
+    Parameters
+    ----------
+    mantissa : int64[n]       the bits of a double where `exponent` is `RAW`
+    exponent : uint8[n]
+    """
+    most = np.int64(0)
+    for k in range(mantissa.shape[0]):
+        bits = mantissa[k] & np.int64(0x7FFFFFFFFFFFFFFF)
+        most = max(most, bits if exponent[k] == RAW else np.int64(0))
+    return most
+
+
+@njit(cache=True, nogil=True)
+def square_norms(indptr, values, norms):
+    """Write x_i' x_i of each row, float64[n_rows]; what overflows is inf.
+
+    Parameters
+    ----------
+    indptr : int64[n_rows + 1]
+    values : float64[nnz]
+    norms : float64[n_rows]   written
+    """
+    for i in range(norms.shape[0]):
+        norms[i] = 0.0
+        for p in range(indptr[i], indptr[i + 1]):
+            norms[i] += values[p] * values[p]

@@ -156,6 +156,7 @@ def test_the_tolerance_stops(cli, store, tmp_path):
         (["-e", 0], "tolerance"),
         (["--gap", -1], "gap"),
         (["-B", "inf"], "bias"),
+        (["-B", "1e200"], "bias is 1e+200, but must be finite and below 1e153"),
         (["-w1", 0], "weight of class 1"),
         (["-w1", "x"], "'1=x' is not LABEL=W"),
         (["-w1"], "'1=' is not LABEL=W"),

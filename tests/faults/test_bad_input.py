@@ -40,6 +40,7 @@ FAULTS = [
     ("value_inf", 3, 5, "value '-inf' is not finite"),
     ("value_1e400", 3, 5, OVERFLOWS),
     ("value_1e200", 3, 9, OVERFLOWS),
+    ("squares_overflow", 3, 15, "the squares of the row add up to 1.5e+308 or more"),
     ("value_underscore", 3, 5, NOT_DECIMAL),
     ("value_decimal_comma", 3, 5, NOT_DECIMAL),
     ("value_hex", 3, 5, NOT_DECIMAL),
@@ -128,6 +129,27 @@ def test_the_advice_is_an_option_that_exists(split):
     assert split(DATA / "unsorted_index.svm", options=["--unsorted", "sort"]).code == 0
     assert split(DATA / "duplicate_index.svm", options=["--duplicates", "sum"]).code == 0
     assert split(DATA / "qid.svm", options=["--ignore-qid"]).code == 0
+
+
+@pytest.mark.parametrize(
+    ("row", "column", "what"),
+    [
+        ("1:2 2:1e50", 9, "value '1e50' is too large for float32: its square overflows"),
+        ("1:1e30", 5, "value '1e30' is too large for float32: its square overflows"),
+        ("1:1e19 2:1e19 3:1e19", 19, "the squares of the row add up to 3e+38 or more"),
+    ],
+)
+def test_a_row_too_large_for_float32(row, column, what, tmp_path, split):
+    path, good = tmp_path / "x.svm", tmp_path / "good.svm"
+    path.write_text(f"1 1:1\n2 {row}\n1 2:1\n")
+    good.write_text("1 1:1\n1 2:1\n")
+    one, float32 = ["--blocks", "1"], ["--dtype", "float32"]
+    err = split(path, code=3, options=float32).err
+    assert err.startswith(f"blocklinear: {path}:2:{column}: {what}\n  fix: scale the data, or")
+    assert split(path, options=["--dtype", "float64"]).code == 0
+    skipped = split(path, options=[*float32, *one, "--on-error", "skip"])
+    assert "warning: 1 lines were skipped" in skipped.err
+    assert skipped.blocks == split(good, options=[*float32, *one]).blocks
 
 
 def test_a_long_token_is_escaped_and_cut(tmp_path, split):

@@ -1,8 +1,9 @@
 import numpy as np
 import pytest
 
-from blocklinear.errors import DamagedError
+from blocklinear.errors import DamagedError, InputError
 from blocklinear.store.prefetch import GroupLoader
+from blocklinear.text import norms
 
 from .build import all_rows, load, make_store, random_text, rows_in
 
@@ -124,3 +125,19 @@ def test_damage_is_told_when_the_block_is_asked_for(tmp_path, group):
             next(stream)
         with pytest.raises(DamagedError, match=r"b00000003\.blk: damaged"):
             next(stream)
+
+
+def test_a_row_too_large_for_training_is_refused_in_a_store_of_an_earlier_version(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setattr(norms, "too_large", lambda *rows: np.empty(0, int))  # as it was read then
+    text = b"1 1:1\n-1 2:1\n" * 20 + b"1 1:9.9e153 2:9.9e153 3:9.9e153\n"
+    store = make_store(tmp_path, text, blocks=3, order="file")
+    assert store.verify().faults == []
+    message = r"squares of a row add up to more than can be trained on \(line 41 of "
+    for visits in ([(0,), (1,), (2,)], [(0, 1, 2)]):
+        with (
+            GroupLoader(store, len(visits[0]), 1) as loader,
+            pytest.raises(InputError, match=message),
+        ):
+            list(loader.stream(visits))

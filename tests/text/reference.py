@@ -39,4 +39,6 @@ def read_line(line: bytes, base: int = 1) -> tuple[float, list[tuple[int, float]
             raise Refused(f"order or range of {index}")
         previous = int(index)
         row.append((previous, number(value)))
+    if sum(value * value for _, value in row) >= 1.5e308:
+        raise Refused("size of the row")
     return label, [(i, value) for i, value in row if value != 0]
