@@ -4,11 +4,12 @@ import os
 from pathlib import Path
 from typing import Any
 
-from blocklinear.errors import BlocklinearError, MismatchError, storage_errors
+from blocklinear.errors import MismatchError, storage_errors
 from blocklinear.events import Listener, Warned, ignore
 from blocklinear.options import SplitOptions
-from blocklinear.store.manifest import digest_name
-from blocklinear.store.split import split
+from blocklinear.store.contents import is_store
+from blocklinear.store.manifest import Manifest, digest_name
+from blocklinear.store.split import check_replaceable, make_store
 from blocklinear.store.store import BlockStore
 from blocklinear.text import digest_of
 
@@ -19,12 +20,14 @@ def store_of(
     """Open the store at `path`; if LIBSVM text is there, the store ``PATH.blocks`` made from it.
 
     That store is reused while size, time of change and digest of the text are those it was made
-    from, and made anew otherwise.
+    from. Else it is made anew, but only if it holds what an earlier state of the text was, and
+    nothing that would be lost.
 
     Raises
     ------
     MismatchError
-        If that store was made with weights of rows, which the text does not have.
+        If that store holds other rows than those of the text, or rows with weights; if it is to be
+        made anew, but was made in another way, or holds something that is not part of a store.
     BlocklinearError
         What `BlockStore.open` or `split` raise.
     """
@@ -32,32 +35,80 @@ def store_of(
     if not source.is_file():
         return BlockStore.open(source)
     target = source.with_name(f"{source.name}.blocks")
-    if target.exists():
-        if _made_from(target, source):
-            return BlockStore.open(target)
-        listener(Warned(f"{source}: changed since {target.name} was made: splitting it again"))
     chosen = options or SplitOptions()
-    return split([source], target, SplitOptions(**{**vars(chosen), "force": True}), listener)
+
+    def check(folder: Path) -> None:
+        manifest = _of_one_text(folder, source)
+        if Path(_source_of(manifest)["path"]).name != source.name:
+            raise _other_rows(folder, source)
+        if (name := _difference(manifest, chosen)) is not None:
+            raise MismatchError(
+                f"{folder}: was made with another {name}, and {source.name} has changed since",
+                f"split {source.name} again as you did; or remove {folder.name}, to have it made "
+                "anew",
+            )
+        check_replaceable(folder)
+
+    if target.exists():
+        if _is_current(_of_one_text(target, source), source):
+            return BlockStore.open(target)
+        check(target)
+        listener(Warned(f"{source}: changed since {target.name} was made: splitting it again"))
+    return make_store([source], target, chosen, listener, check)
 
 
-def _made_from(store: Path, source: Path) -> bool:
-    """Say whether `store` holds the rows of `source` and nothing else."""
-    try:
-        manifest = BlockStore.open(store).manifest
-    except BlocklinearError:
-        return False
+def _of_one_text(store: Path, source: Path) -> Manifest:
+    """Return the manifest of a store that holds all rows of one text, and no others."""
+    if not is_store(store):
+        raise MismatchError(f"{store}: exists and is not a store", "choose another name")
+    manifest = BlockStore.open(store).manifest
     if manifest.weighted:
         raise MismatchError(
             f"{store}: its rows have weights, those of {source.name} have none",
             f"name {store.name} to train with weights, or remove it",
         )
-    sources: list[dict[str, Any]] = [s for batch in manifest.batches for s in batch["sources"]]
-    if len(sources) != 1 or sources[0]["rows"] != manifest.n_rows:  # or blocks were removed
-        return False
+    n_sources = sum(len(batch["sources"]) for batch in manifest.batches)
+    # as many as numbers were given out: none was removed
+    if n_sources != 1 or not _source_of(manifest)["rows"] == manifest.n_rows == manifest.next_row:
+        raise _other_rows(store, source)
+    return manifest
+
+
+def _other_rows(store: Path, source: Path) -> MismatchError:
+    return MismatchError(
+        f"{store}: its rows are not those of {source.name}: it was made from something else, or "
+        "batches were added or removed",
+        f"name {store.name} to train on what it holds; or remove it, to have it made anew",
+    )
+
+
+def _source_of(manifest: Manifest) -> dict[str, Any]:
+    """Return what is known of the one text of a store."""
+    source: dict[str, Any]
+    (source,) = (source for batch in manifest.batches for source in batch["sources"])
+    return source
+
+
+def _difference(manifest: Manifest, options: SplitOptions) -> str | None:
+    """Return an option that a store was not made with, None if there is no such option."""
+    for name in ("seed", "order", "dtype", "normalize"):
+        if getattr(manifest, name) != getattr(options, name):
+            return name
+    if manifest.hash_bits != options.text.hash_bits:
+        return "number of hash bits"
+    known = manifest.hash_bits or options.text.index_base == "auto"
+    if not known and manifest.index_base != options.text.index_base:
+        return "index base"
+    return None
+
+
+def _is_current(manifest: Manifest, source: Path) -> bool:
+    """Say whether a text is as it was when it was split."""
+    known = _source_of(manifest)
     with storage_errors(source, "read"):
         found = os.stat(source)
-    if (found.st_size, found.st_mtime_ns) != (sources[0]["size"], sources[0]["mtime_ns"]):
+    if (found.st_size, found.st_mtime_ns) != (known["size"], known["mtime_ns"]):
         return False
-    name = digest_name(sources[0])
-    same: bool = digest_of(source, name) == sources[0][name]
+    name = digest_name(known)
+    same: bool = digest_of(source, name) == known[name]
     return same

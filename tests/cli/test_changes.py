@@ -163,3 +163,15 @@ def test_a_warm_start_says_how_w_was_made(cli, store, more, tmp_path):
     done = cli("train", store, model, *options, "--warm-start")
     assert done.status == 0
     assert "gone; w recomputed in one pass over 2 blocks" in done.err
+
+
+def test_a_store_beside_text_keeps_the_rows_added_to_it(cli, refused, rows, more, tmp_path):
+    beside = rows.with_name(f"{rows.name}.blocks")
+    train = ["train", rows, tmp_path / "model", "-q"]
+    assert cli(*train).status == 0
+    assert cli("add", beside, more, "-q").status == 0
+    error = refused(5, *train)
+    assert f"{beside}: its rows are not those of {rows.name}" in error
+    assert f"name {beside.name} to train on what it holds; or remove it" in error
+    assert info(cli, beside)["rows"] == 62
+    assert cli("train", beside, tmp_path / "model", "-q").status == 0

@@ -10,7 +10,6 @@ from blocklinear.errors import (
     InputError,
     UsageError,
 )
-from blocklinear.options import SplitOptions
 from blocklinear.store.adding import add
 from blocklinear.store.changes import remove
 from blocklinear.store.files import Lock
@@ -22,7 +21,6 @@ from .build import (
     TEXT,
     expected_rows,
     make_store,
-    small_text_options,
     tree,
 )
 from .changing import MORE, add_options, add_text, intact, numbers_of, refused, rows_of
@@ -158,16 +156,6 @@ def test_a_store_object_may_be_old(tmp_path):
     add_text(old, MORE)
     add_text(old, b"1 5:5\n")
     assert len(remove(old, ["b2"]).manifest.batches) == 2
-
-
-def test_a_store_beside_its_text_that_lost_blocks_is_made_anew(tmp_path):
-    from blocklinear.store.beside import store_of
-
-    (tmp_path / "rows").write_bytes(TEXT)
-    options = SplitOptions(text=small_text_options(), blocks=3)
-    store = store_of(tmp_path / "rows", options)
-    remove(store, blocks=[1])
-    assert store_of(tmp_path / "rows", options).manifest.n_rows == 7
 
 
 def test_one_who_verifies_what_is_collected_meanwhile(tmp_path):
