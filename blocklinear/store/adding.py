@@ -12,9 +12,9 @@ from blocklinear.numerals import format_number
 from blocklinear.options import AddOptions, SplitOptions
 from blocklinear.store.changes import AnyStore, changing, commit, new_blocks, skipped_name
 from blocklinear.store.files import remove_files, sync_directory
-from blocklinear.store.intake import Batch, Paths, expected_bytes, read_batch
+from blocklinear.store.intake import Paths, read_batch, total_bytes
 from blocklinear.store.manifest import BlockRecord, Manifest, digest_name
-from blocklinear.store.merging import bins, merge, usual_bytes
+from blocklinear.store.merging import usual_bytes
 from blocklinear.store.store import BlockStore
 from blocklinear.store.weighing import with_labels
 from blocklinear.store.writer import make_plan
@@ -90,8 +90,7 @@ def _write(
 ) -> BlockStore:
     """Read the inputs into blocks from number `first` on, and commit them."""
     m, folder = old.manifest, old.blocks_folder
-    block_bytes = usual_bytes(m.blocks)
-    plan = make_plan(how, expected_bytes(inputs, how), block_bytes)
+    plan = make_plan(how, total_bytes(inputs, how), usual_bytes(m.blocks))
     batch = read_batch(
         inputs, folder, name, plan, how, listener, m.next_row, first, labels=m.labels
     )
@@ -101,34 +100,17 @@ def _write(
         seen.add(source, "this batch")
     _tell_of_labels(m.labels, batch.labels, listener)
     new = replace(m, n_features=max(m.n_features, batch.n_features), labels=batch.labels)
-    blocks, next_block = batch.blocks, batch.next_block
-    if how.blocks is None:
-        blocks, next_block = _merged(folder, batch, new, block_bytes)
     sync_directory(folder)
     return commit(
         old,
         n_features=new.n_features,
         labels=new.labels,
         next_row=batch.next_row,
-        next_block=next_block,
+        next_block=batch.next_block,
         batches=[*m.batches, batch.entry()],
-        blocks=[*_relabelled(m.blocks, new.labels), *blocks],
+        blocks=[*_relabelled(m.blocks, new.labels), *batch.blocks],
         removed=_relabelled(m.removed, new.labels),
     )
-
-
-def _merged(
-    folder: Any, batch: Batch, manifest: Manifest, block_bytes: int
-) -> tuple[list[BlockRecord], int]:
-    """Merge the blocks that came out small, as those of a stream do; nobody has seen them yet."""
-    blocks, number = batch.blocks, batch.next_block
-    for together in bins(blocks, block_bytes):
-        gone = {block.name for block in together}
-        new = merge(folder, together, manifest, number, by_number=True)
-        blocks = [block for block in blocks if block.name not in gone] + [new]
-        remove_files(folder / name for name in gone)
-        number += 1
-    return blocks, number
 
 
 def _relabelled(blocks: list[BlockRecord], labels: list[float] | None) -> list[BlockRecord]:

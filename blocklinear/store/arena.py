@@ -1,6 +1,7 @@
 """Where rows wait for their chunk to fill: one slot a block, and a few more being encoded."""
 
 from collections import deque
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -37,7 +38,7 @@ class Arena:
 
     def __init__(self, blocks: int, spare: int, entries: int, weighted: bool = False) -> None:
         n, rows = blocks + spare, max(entries // ENTRIES_PER_ROW, 1)
-        self.entries = entries
+        self.entries, self._rows = entries, rows
         self._slots = np.arange(blocks)
         self._free = deque(range(blocks, n))
         self._fill = (np.zeros(blocks, np.int64), np.zeros(blocks, np.int64))
@@ -90,6 +91,35 @@ class Arena:
         self._slots[b] = self._free.popleft()
         self._fill[0][b] = self._fill[1][b] = 0
         return slot, Chunk(*parts)
+
+    def gather(self, blocks: Sequence[int]) -> Iterator[Chunk]:
+        """Take out what some blocks have gathered, as if it were one: rows in order of number.
+
+        Chunks lie in memory of their own, and are as long as a slot allows.
+        """
+        columns = [array.reshape(-1) for array in self._arrays]
+        places, firsts = [], []
+        for b in blocks:
+            slot, n_rows = int(self._slots[b]), int(self._fill[0][b])
+            places.append(slot * self._rows + np.arange(n_rows))
+            lengths = columns[1][places[-1]]
+            firsts.append(slot * self.entries + np.cumsum(lengths) - lengths)
+            self._fill[0][b] = self._fill[1][b] = 0
+        place, first = np.concatenate(places), np.concatenate(firsts)
+        order = np.argsort(columns[0][place])
+        place, first = place[order], first[order]
+        lengths = columns[1][place]
+        ends, start = np.cumsum(lengths), 0
+        while start < len(place):
+            base = ends[start] - lengths[start]
+            stop = int(np.searchsorted(ends, base + self.entries, "right"))
+            part = slice(start, min(stop, start + self._rows))
+            begins = ends[part] - lengths[part] - base
+            entries = np.repeat(first[part] - begins, lengths[part])
+            entries += np.arange(len(entries))
+            where = (place[part],) * 4 + (entries,) * 3 + (place[part],) * self._weighted
+            yield Chunk(*(array[at] for array, at in zip(columns, where, strict=False)))
+            start = part.stop
 
     def give_back(self, slot: int) -> None:
         """Say that the chunk in `slot` is encoded (from any thread)."""

@@ -23,8 +23,8 @@ from pathlib import Path
 
 import numpy as np
 
-from blocklinear.errors import DamagedError, storage_errors
-from blocklinear.store.files import open_regular, sync_file
+from blocklinear.errors import DamagedError, StorageError, storage_errors
+from blocklinear.store.files import open_regular, remove_files, sync_file
 from blocklinear.store.manifest import BlockRecord
 from blocklinear.text.digest import xxh64
 
@@ -35,6 +35,7 @@ _ENTRY = np.dtype(
 )
 _TRAILER = struct.Struct("<II8s")
 _CRC = struct.Struct("<I")
+_COPY_BYTES = 1 << 20
 
 
 def _sealed(data: bytes) -> bytes:
@@ -63,7 +64,11 @@ class BlockWriter:
         self._entries: list[tuple[int, int, int, int, int]] = []
         self._bytes = 0
         self.max_index = -1
-        self._append(_header(number), os.O_CREAT | os.O_EXCL)
+
+    def _begin(self) -> None:
+        """Write the header, if there is none yet."""
+        if not self._bytes:
+            self._append(_header(self._number), os.O_CREAT | os.O_EXCL)
 
     def _append(self, data: bytes, how: int = os.O_APPEND) -> None:
         with storage_errors(self.path, "write"):
@@ -80,13 +85,41 @@ class BlockWriter:
         self, chunk: bytes, rows: int, nnz: int, max_index: int, checksum: int | None = None
     ) -> None:
         """Add an encoded chunk; `checksum` is its `checksum_of`, if that is known."""
+        self._begin()
         checksum = checksum_of(chunk) if checksum is None else checksum
         self._entries.append((self._bytes, len(chunk), rows, nnz, checksum))
         self.max_index = max(self.max_index, max_index)
         self._append(chunk)
 
+    def extend(self, other: "BlockWriter") -> None:
+        """Append the chunks of another block that is not finished, and delete its file."""
+        if not other._entries:
+            return
+        self._begin()
+        shift = self._bytes - HEADER_BYTES
+        self._entries += [(entry[0] + shift, *entry[1:]) for entry in other._entries]
+        self.max_index = max(self.max_index, other.max_index)
+        for piece in other._pieces():
+            self._append(piece)
+        remove_files([other.path])
+
+    def _pieces(self) -> Iterator[bytes]:
+        """Yield what was written after the header."""
+        with storage_errors(self.path, "read"):
+            descriptor = open_regular(self.path)
+        try:
+            for start in range(HEADER_BYTES, self._bytes, _COPY_BYTES):
+                with storage_errors(self.path, "read"):
+                    piece = os.pread(descriptor, _COPY_BYTES, start)
+                if len(piece) < min(_COPY_BYTES, self._bytes - start):
+                    raise StorageError(f"{self.path}: ends after {start + len(piece)} bytes")
+                yield piece
+        finally:
+            os.close(descriptor)
+
     def finish(self, batch: str) -> BlockRecord:
         """Write the table, make the file durable, and return its record without label counts."""
+        self._begin()
         table = np.array(self._entries, _ENTRY)
         crc = zlib.crc32(table.tobytes())
         end = table.tobytes() + _sealed(_TRAILER.pack(len(table), crc, b"BLKEND\0\0"))

@@ -17,7 +17,7 @@ from blocklinear.store.changes import skipped_name
 from blocklinear.store.files import sync_file
 from blocklinear.store.manifest import BlockRecord, today
 from blocklinear.store.writer import BatchWriter, Plan, decoded_bytes
-from blocklinear.text import RowReader, WeightReader, sample
+from blocklinear.text import RowReader, WeightReader
 
 Paths = Sequence[str | os.PathLike[str]]
 
@@ -148,16 +148,26 @@ def _weights_of(
     return WeightReader(path, options.text)
 
 
-def expected_bytes(inputs: Paths, options: SplitOptions) -> float | None:
-    """Return the decoded size of all inputs, told from the head of each; None for streams."""
-    total = 0.0
-    for path in inputs:
-        if path == "-" or not os.path.isfile(path):
-            return None
-        head = sample(path, options.text)
-        share = head.raw_bytes / max(os.path.getsize(path), 1)
-        total += decoded_bytes(head.rows.n_rows, head.rows.nnz) / max(min(share, 1.0), 1e-12)
-    return total
+def total_bytes(inputs: Paths, options: SplitOptions) -> float | None:
+    """Return the decoded size of all inputs where a plan needs it, which takes a pass over them.
+
+    That is where a number of blocks is to be filled in the order of the input: elsewhere None.
+
+    Raises
+    ------
+    UsageError
+        If it is needed, and an input is a stream, which cannot be read twice.
+    """
+    if options.order != "file" or options.blocks is None:
+        return None
+    if any(path == "-" or not os.path.isfile(path) for path in inputs):
+        raise UsageError(
+            f"the size of a stream is known only at its end: no {options.blocks} blocks can be "
+            "filled in the order of the input",
+            "give a file, or leave out --blocks or --order file",
+        )
+    reader = RowReader(inputs, options.text, fleeting=True)
+    return float(sum(decoded_bytes(rows.n_rows, rows.nnz) for rows in reader))
 
 
 class _SkippedLines:

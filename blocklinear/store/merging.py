@@ -159,7 +159,6 @@ def merge(
     records: Sequence[BlockRecord],
     manifest: Manifest,
     number: int,
-    by_number: bool = False,
 ) -> BlockRecord:
     """Write the rows of several blocks of one batch to block `number`, durably.
 
@@ -171,8 +170,6 @@ def merge(
     manifest : Manifest
         Says how blocks are decoded and compressed.
     number : int
-    by_number : bool
-        Order rows by their number, instead of keeping those of each block together.
 
     Raises
     ------
@@ -182,7 +179,7 @@ def merge(
     writer = BlockWriter(folder, number)
     level = codec.compression_level(manifest.compression)
     rows = _Rows.joined([read_block(BlockFile(folder, record), manifest) for record in records])
-    for chunk in (rows.by_number() if by_number else rows).chunks():
+    for chunk in rows.chunks():
         nnz = len(chunk.indices)
         writer.append(codec.encode(chunk, level), len(chunk.lengths), nnz, -1)
     record = writer.finish(records[0].batch)
@@ -221,16 +218,6 @@ class _Rows:
             np.concatenate([part.values for part in parts]),
             np.concatenate([part.weights for part in parts]),
         )
-
-    def by_number(self) -> "_Rows":
-        order = np.argsort(self.numbers)
-        lengths = np.diff(self.indptr)[order]
-        indptr = np.concatenate(([0], np.cumsum(lengths)))
-        entries = np.repeat(self.indptr[:-1][order] - indptr[:-1], lengths) + np.arange(indptr[-1])
-        return _Rows(
-            self.numbers[order], indptr, self.labels[order], self.indices[entries],
-            self.values[entries], self.weights[order] if len(self.weights) else self.weights,
-        )  # fmt: skip
 
     def chunks(self) -> Iterable[codec.Chunk]:
         """Yield chunks of the usual length; row numbers increase within each, as they must."""

@@ -20,7 +20,7 @@ from blocklinear.store.files import (
     remove_tree,
     sync_directory,
 )
-from blocklinear.store.intake import Paths, expected_bytes, read_batch
+from blocklinear.store.intake import Paths, read_batch, total_bytes
 from blocklinear.store.manifest import Manifest
 from blocklinear.store.store import BlockStore
 from blocklinear.store.writer import make_plan
@@ -184,7 +184,7 @@ def _clear(staging: Path) -> None:
 
 def _write(inputs: Paths, staging: Path, options: SplitOptions, listener: Listener) -> None:
     """Read the inputs and commit a store in `staging`."""
-    plan = make_plan(options, expected_bytes(inputs, options))
+    plan = make_plan(options, total_bytes(inputs, options))
     blocks_folder = staging / BLOCKS_NAME
     batch = read_batch(inputs, blocks_folder, "b1", plan, options, listener)
     sync_directory(blocks_folder)

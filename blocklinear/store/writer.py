@@ -5,8 +5,10 @@ rows in an arena until its chunk is full; the chunk is then encoded by a worker,
 order of filling by the worker that has the next one, so the files depend on the rows alone, never
 on the threads.
 
-When the size of the input is unknown, or it needs more blocks than can be open, the open blocks are
-a generation: once they hold `Plan.generation_bytes` they are finished and the next ones open.
+How many rows will come is not known, and is not guessed. The open blocks are a generation: once
+they hold `Plan.generation_bytes` they are finished and the next ones open. When the rows end, the
+blocks of the last generation are joined to as few as their rows fill: of n open ones, block b joins
+block b mod m, where m divides n, so that a row is in block hash(seed, row number) mod m.
 """
 
 import math
@@ -20,7 +22,7 @@ from typing import Self
 
 import numpy as np
 
-from blocklinear.errors import MemoryBudgetError, UsageError
+from blocklinear.errors import MemoryBudgetError
 from blocklinear.kernels import routing
 from blocklinear.memory import PROCESS_BYTES, format_size
 from blocklinear.options import SplitOptions
@@ -34,7 +36,9 @@ from blocklinear.text import Decimals, Rows
 
 ENTRY_BYTES, ROW_BYTES = 12, 48
 """What an entry and a row take in memory once decoded, with what training keeps per row."""
-MIN_OPEN, MAX_OPEN, MAX_BLOCK_BYTES, MIN_BLOCK_BYTES = 16, 64, 32 << 20, 1 << 20
+MAX_BLOCK_BYTES, MIN_BLOCK_BYTES = 32 << 20, 1 << 20
+OPEN_BLOCKS = (16, 24, 32, 48, 64)
+"""How many may be open. Each has divisors so close that joined blocks are half full at least."""
 CHUNK_ENTRIES, GOOD_CHUNK_ENTRIES, MIN_CHUNK_ENTRIES = 100_000, 90_000, 2_000
 ARENA_SHARE = 0.4
 """Of what the process leaves of the budget; slabs and their rows take up to a quarter of it all."""
@@ -47,11 +51,20 @@ class Plan:
     """How many blocks are open, when they are full, and how long their chunks are.
 
     The files depend on these, so none of them may depend on the number of threads.
+
+    Attributes
+    ----------
+    open_blocks : int
+    generation_bytes : float  decoded size of a full generation
+    chunk_entries : int
+    block_bytes : float       decoded size that joined blocks of the last generation have at most,
+                              and if there are several at least half of; 0 if none are joined
     """
 
     open_blocks: int
     generation_bytes: float
     chunk_entries: int
+    block_bytes: float = 0.0
 
 
 def decoded_bytes(rows: int, nnz: int) -> int:
@@ -60,15 +73,15 @@ def decoded_bytes(rows: int, nnz: int) -> int:
 
 
 def make_plan(
-    options: SplitOptions, expected_bytes: float | None, block_bytes: float | None = None
+    options: SplitOptions, total_bytes: float | None = None, block_bytes: float | None = None
 ) -> Plan:
     """Choose block count and chunk size.
 
     Parameters
     ----------
     options : SplitOptions
-    expected_bytes : float or None
-        Decoded size of the whole input, when it can be told.
+    total_bytes : float or None
+        Decoded size of the whole input; needed for `options.blocks` in its order, and only there.
     block_bytes : float or None
         Decoded size of a block; None derives it from the memory budget.
 
@@ -76,8 +89,6 @@ def make_plan(
     ------
     MemoryBudgetError
         If the blocks asked for cannot all be open within the budget.
-    UsageError
-        If so many blocks are asked for in the order of an input of unknown size.
     """
     spare = max(options.text.memory_bytes - PROCESS_BYTES, 0)
     slot_entry_bytes = SLOT_ENTRY_BYTES + (WEIGHT_ENTRY_BYTES if options.weights else 0)
@@ -85,29 +96,17 @@ def make_plan(
     visit_bytes = spare / 2
     if block_bytes is None:
         block_bytes = min(max(visit_bytes / 10, MIN_BLOCK_BYTES), MAX_BLOCK_BYTES)
-    most = min(max(int(arena_entries / GOOD_CHUNK_ENTRIES) - SPARE_SLOTS, MIN_OPEN), MAX_OPEN)
-    open_blocks, generation_bytes = most, math.inf
     if options.order == "file":
-        open_blocks = 1
-        generation_bytes = block_bytes
+        open_blocks, joined_bytes, generation_bytes = 1, 0.0, block_bytes
         if options.blocks is not None:
-            if expected_bytes is None:
-                raise UsageError(
-                    f"the size of a stream is known only at its end: no {options.blocks} blocks "
-                    "can be filled in the order of the input",
-                    "give a file, or leave out --blocks or --order file",
-                )
-            generation_bytes = expected_bytes / options.blocks
+            assert total_bytes is not None
+            generation_bytes = total_bytes / options.blocks
     elif options.blocks is not None:
-        open_blocks = options.blocks
-    elif expected_bytes is None:
-        generation_bytes = open_blocks * block_bytes
+        open_blocks, joined_bytes, generation_bytes = options.blocks, 0.0, math.inf
     else:
-        wanted = max(1, math.ceil(expected_bytes / block_bytes))
-        generations = math.ceil(wanted / open_blocks)
-        open_blocks = math.ceil(wanted / generations)
-        # the expectation comes from a sample: let blocks grow a quarter past it before the next
-        generation_bytes = 1.25 * expected_bytes / generations
+        most = arena_entries / GOOD_CHUNK_ENTRIES - SPARE_SLOTS
+        open_blocks = max(n for n in OPEN_BLOCKS if n <= max(most, OPEN_BLOCKS[0]))
+        joined_bytes, generation_bytes = block_bytes, open_blocks * block_bytes
     slots = open_blocks + SPARE_SLOTS
     chunk_entries = min(CHUNK_ENTRIES, int(arena_entries / slots))
     if chunk_entries < MIN_CHUNK_ENTRIES:
@@ -116,7 +115,7 @@ def make_plan(
             f"{open_blocks} open blocks do not fit in {format_size(options.text.memory_bytes)}",
             f"give --memory {format_size(needed)} or more, or fewer --blocks",
         )
-    return Plan(open_blocks, generation_bytes, chunk_entries)
+    return Plan(open_blocks, generation_bytes, chunk_entries, joined_bytes)
 
 
 @dataclass(frozen=True)
@@ -169,6 +168,14 @@ class _OpenBlock:
         )
         self.weighed = together((self.weighed, encoded.weighed))
         self.counts = self.counts.plus(encoded.counts)
+
+    def join(self, other: "_OpenBlock") -> None:
+        """Take over the chunks of another block; none of either are being encoded."""
+        self.writer.extend(other.writer)
+        self.n_chunks += other.n_chunks
+        self._n_appended += other.n_chunks
+        self.counts = self.counts.plus(other.counts)
+        self.weighed = together((self.weighed, other.weighed))
 
     def forget_labels(self) -> None:
         """Drop what was counted: there are too many labels."""
@@ -314,9 +321,13 @@ class BatchWriter:
         self._open = [_OpenBlock(self._folder, number, self._weighted) for number in numbers]
         self.next_block = numbers.stop
 
-    def _close_generation(self) -> None:
-        for b in range(len(self._open)):
-            self._flush(b)
+    def _close_generation(self, last: bool = False) -> None:
+        kept = self._filled_blocks() if last else len(self._open)
+        if kept < len(self._open):
+            self._join(kept)
+        else:
+            for b in range(len(self._open)):
+                self._flush(b)
         self._drain(0)
         for block in self._open:
             record = self._sync.submit(block.writer.finish, self._batch)
@@ -324,9 +335,30 @@ class BatchWriter:
         self._open = []
         self._generation_bytes = 0.0
 
+    def _filled_blocks(self) -> int:
+        """Return how many blocks the open ones make when joined: a divisor of their number."""
+        n, block_bytes = len(self._open), self._plan.block_bytes
+        if not n or not block_bytes:
+            return n
+        wanted = max(math.ceil(self._generation_bytes / block_bytes), 1)
+        return next((m for m in range(wanted, n) if n % m == 0), n)
+
+    def _join(self, kept: int) -> None:
+        """Join the open blocks to the first `kept` of them."""
+        self._drain(0)
+        n = len(self._open)
+        for b in range(kept):
+            members = range(b, n, kept)
+            for other in members[1:]:
+                self._open[b].join(self._open[other])
+            for chunk in self._arena.gather(members):
+                self._encode(b, chunk)
+        self._open = self._open[:kept]
+        self.next_block -= n - kept
+
     def finish(self) -> tuple[list[BlockRecord], list[float] | None]:
         """Finish every block; return the records and the label table."""
-        self._close_generation()
+        self._close_generation(last=True)
         table = self._labels
         records = [
             table.record(record.result(), block.counts, block.weighed)

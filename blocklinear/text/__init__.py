@@ -1,7 +1,7 @@
 """LIBSVM text in, rows out: `read_rows` is the door."""
 
 from blocklinear.options import TextOptions
-from blocklinear.text.reader import RowReader, read_rows, sample
+from blocklinear.text.reader import RowReader, read_rows
 from blocklinear.text.rows import Decimals, Rows
 from blocklinear.text.sources import digest_of
 from blocklinear.text.weights import WeightReader
@@ -14,5 +14,4 @@ __all__ = [
     "WeightReader",
     "digest_of",
     "read_rows",
-    "sample",
 ]

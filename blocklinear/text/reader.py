@@ -1,11 +1,10 @@
 """Rows of one or more inputs, parsed in parallel, delivered in order."""
 
-import contextlib
 import os
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -21,7 +20,6 @@ from blocklinear.text.slabs import LongLine, Slab, slabs
 from blocklinear.text.sources import Source
 from blocklinear.text.weights import WeightReader
 
-SAMPLE_BYTES = 1 << 20
 _FETCH_AGAIN = "the input may be cut short: fetch it again"
 _COUNTS = {
     "rows": "n_rows", "blank": "n_blank", "zeros": "n_zeros", "sorted_rows": "n_sorted",
@@ -243,26 +241,6 @@ def _refuse_streams(paths: Sequence[str]) -> None:
                 f"{path}: the index base of a stream is known only at its end",
                 "give --index-base 0 or 1 instead of auto",
             )
-
-
-@dataclass(frozen=True)
-class Sample:
-    """The head of a file: its rows, and the raw (compressed) bytes they came from."""
-
-    rows: Rows
-    raw_bytes: int
-
-
-def sample(path: str | os.PathLike[str], options: TextOptions) -> Sample:
-    """Read the head of a regular file, to tell what the rest is like; faults do not matter yet."""
-    with Source(os.fspath(path), options) as source:
-        slab_bytes = SAMPLE_BYTES if source.kind == "plain" else 4 * SAMPLE_BYTES
-        slab = None
-        with contextlib.suppress(LongLine):
-            slab = next(slabs(source, slab_bytes, options.line_limit), None)
-        text = slab.text if slab else np.full(1, 10, np.uint8)
-        raw_bytes = len(text) - 1 if source.kind == "plain" else source.raw.bytes_read
-    return Sample(parse(text, *_how(options)), raw_bytes)
 
 
 def read_rows(paths: Sequence[str | os.PathLike[str]], options: TextOptions) -> Iterator[Rows]:

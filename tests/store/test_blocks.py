@@ -33,7 +33,25 @@ def test_a_block_may_be_empty(tmp_path):
 def test_a_number_is_used_once(tmp_path):
     write(tmp_path, 3)
     with pytest.raises(StorageError, match=r"b00000003\.blk"):
-        BlockWriter(tmp_path, 3)
+        BlockWriter(tmp_path, 3).append(b"one", 1, 0, -1)
+    with pytest.raises(StorageError, match=r"b00000003\.blk"):
+        BlockWriter(tmp_path, 3).finish("b1")
+
+
+def test_a_block_takes_over_the_chunks_of_another(tmp_path):
+    writers = [BlockWriter(tmp_path, number) for number in range(4)]
+    writers[0].append(b"one", 1, 2, 7)
+    writers[1].append(b"three", 3, 4, 9)
+    writers[1].append(b"4" * (3 << 20), 5, 6, 5)
+    for other in (1, 2):
+        writers[0].extend(writers[other])
+    writers[3].extend(writers[0])
+    record = writers[3].finish("b1")
+    assert [path.name for path in tmp_path.iterdir()] == [record.name]
+    assert (record.name, record.rows, record.nnz, record.max_index) == ("b00000003.blk", 9, 12, 9)
+    chunks = BlockFile(tmp_path, record).chunks()
+    stored = [(bytes(chunk.data), chunk.rows, chunk.nnz) for chunk in chunks]
+    assert stored == [(b"one", 1, 2), (b"three", 3, 4), (b"4" * (3 << 20), 5, 6)]
 
 
 def test_every_byte_is_under_a_checksum(tmp_path):

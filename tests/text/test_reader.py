@@ -5,12 +5,11 @@ import os
 import random
 from dataclasses import dataclass
 
-import numpy as np
 import pytest
 
 from blocklinear.errors import InputError, InputFormatError, StorageError
 from blocklinear.options import TextOptions
-from blocklinear.text import RowReader, read_rows, sample
+from blocklinear.text import RowReader, read_rows
 
 from . import lines
 from .differential import referenced, tokenized
@@ -182,21 +181,6 @@ def test_no_descriptor_stays_open(tmp_path):
         with pytest.raises(InputFormatError):
             all_rows([path], TextOptions(threads=2))
     assert len(os.listdir("/proc/self/fd")) == before
-
-
-def test_a_sample_tells_what_the_rest_is_like(tmp_path):
-    path = tmp_path / "data"
-    line = b"1 1:0.25 2:0.5\n"
-    path.write_bytes(line * 100_000)
-    head = sample(path, TextOptions(threads=1))
-    assert head.raw_bytes == head.rows.n_rows * len(line)
-    assert np.all(head.rows.values().reshape(-1, 2) == [0.25, 0.5])
-    path.write_bytes(b"")
-    assert sample(path, TextOptions(threads=1)).rows.n_rows == 0
-    path.write_bytes(b"x\n" + b"1 1:1\n" * 100)
-    assert sample(path, TextOptions(threads=1, on_error="skip")).rows.n_rows == 100
-    path.write_bytes(b"1" * (3 << 20))  # longer than allowed: said when the file is read
-    assert sample(path, TextOptions(threads=1, memory_bytes=1 << 20)).rows.n_rows == 0
 
 
 @pytest.mark.parametrize("threads", [1, 3])
