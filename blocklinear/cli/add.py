@@ -5,6 +5,7 @@ from typing import Any
 
 from blocklinear.cli.common import Console, add_budget, add_row_options, given
 from blocklinear.cli.reading import WEIGHTS_HELP, add_reading, add_sha256, reading
+from blocklinear.cli.rehearsal import load_for_splitting
 
 
 def add_parser(commands: Any) -> None:
@@ -66,6 +67,7 @@ def run(args: argparse.Namespace) -> int:
     """Run the command."""
     from blocklinear.options import AddOptions, TextOptions
     from blocklinear.store.adding import add
+    from blocklinear.store.store import BlockStore
 
     text: Any = given(threads=args.threads, memory_bytes=args.memory)
     options = AddOptions(
@@ -82,6 +84,7 @@ def run(args: argparse.Namespace) -> int:
         allow_duplicate=args.allow_duplicate,
         weights=args.weights,
     )
+    load_for_splitting(BlockStore.open(args.store).manifest.dtype, args.quiet)
     console = Console(args.quiet)
     try:
         store = add(args.store, args.inputs, options, console)

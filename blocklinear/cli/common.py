@@ -7,7 +7,7 @@ from pathlib import Path
 from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from blocklinear.cli.rehearsal import rehearse
+from blocklinear.cli.rehearsal import load_for_splitting
 from blocklinear.errors import UsageError, shown
 from blocklinear.events import (
     Event,
@@ -271,7 +271,7 @@ def open_store(args: argparse.Namespace, console: Console) -> "BlockStore":
     text: Any = given(threads=args.threads, memory_bytes=args.memory)
     options = SplitOptions(text=TextOptions(**text))
     if Path(args.store).is_file():
-        rehearse("split", options.dtype, args.quiet)
+        load_for_splitting(options.dtype, args.quiet)
     try:
         return store_of(args.store, options, console)
     finally:

@@ -17,7 +17,7 @@ from blocklinear.cli.common import (
     given,
     open_store,
 )
-from blocklinear.cli.rehearsal import rehearse_training
+from blocklinear.cli.rehearsal import load_for_training
 
 if TYPE_CHECKING:
     from blocklinear.events import Event, Listener
@@ -120,7 +120,9 @@ def run(args: argparse.Namespace) -> int:
     costs = None if args.search else costs_of(args.cost)
     console = Console(args.quiet)
     store = open_store(args, console)
-    rehearse_training(store.manifest, options, args.quiet, several=True)
+    load_for_training(store.manifest, options, args.quiet, several=True)
+    if args.refit:
+        load_for_training(store.manifest, options, args.quiet)
     with ExitStack() as stack:
         listeners: list[Listener] = [console]
         if args.log:

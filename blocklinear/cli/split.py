@@ -6,7 +6,7 @@ from typing import Any
 
 from blocklinear.cli.common import Console, add_budget, add_index_base, add_row_options, given
 from blocklinear.cli.reading import WEIGHTS_HELP, add_reading, add_sha256, reading
-from blocklinear.cli.rehearsal import rehearse
+from blocklinear.cli.rehearsal import load_for_splitting
 
 
 def add_parser(commands: Any) -> None:
@@ -108,7 +108,7 @@ def run(args: argparse.Namespace) -> int:
         force=args.force,
         weights=args.weights,
     )
-    rehearse("split", args.dtype, args.quiet)
+    load_for_splitting(args.dtype, args.quiet)
     console, started = Console(args.quiet), time.perf_counter()
     try:
         store = split(args.inputs, args.store, options, console)

@@ -17,7 +17,7 @@ from blocklinear.cli.common import (
     open_store,
 )
 from blocklinear.cli.grid import best_on, check_outputs, save_all, summary
-from blocklinear.cli.rehearsal import rehearse_training
+from blocklinear.cli.rehearsal import load_for_training
 from blocklinear.numerals import format_number
 
 if TYPE_CHECKING:
@@ -233,7 +233,7 @@ def run(args: argparse.Namespace) -> int:
     text: Any = given(threads=args.threads, memory_bytes=args.memory)
     console = Console(args.quiet)
     store = open_store(args, console)
-    rehearse_training(store.manifest, options, args.quiet, several=bool(options.costs))
+    load_for_training(store.manifest, options, args.quiet, several=bool(options.costs))
     if args.format == "liblinear":
         _check_liblinear(store, console)
     with ExitStack() as stack:

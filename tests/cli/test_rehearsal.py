@@ -84,7 +84,8 @@ def test_a_rehearsal_calls_what_the_work_calls(tmp_path, part, dtype):
         split([tmp_path / "rows"], tmp_path / "store", SplitOptions(dtype=dtype, blocks=3))
     called = kernels(tmp_path, dtype, (OPEN if part != "split" else "") + WORK[part])
     assert len(called) > 5
-    missing = called - kernels(tmp_path, dtype, f"rehearsal.main({part!r}, dtype)")
+    motions = "".join(f"rehearsal.main({name!r}, dtype)\n" for name in {"split", part})
+    missing = called - kernels(tmp_path, dtype, motions)
     assert sorted(missing) == []
 
 
@@ -95,7 +96,7 @@ def processes(monkeypatch, tmp_path):
 
     def begin(command, **how):
         begun.append(command[-2:])
-        return SimpleNamespace(returncode=len(begun) == 1)
+        return SimpleNamespace(returncode=len(begun) == 1, stdout=b"{}")
 
     monkeypatch.setattr(rehearsal, "cache_folder", lambda: tmp_path / "cache")
     monkeypatch.setattr(rehearsal.subprocess, "run", begin)
@@ -123,7 +124,7 @@ def test_it_is_done_once(processes):
 )
 def test_what_is_rehearsed(processes, options, several, labels, part):
     manifest = SimpleNamespace(dtype="float64", labels=labels)
-    rehearsal.rehearse_training(manifest, TrainOptions(**options), True, several)
+    rehearsal.load_for_training(manifest, TrainOptions(**options), True, several)
     assert processes == [["split", "float64"], [part, "float64"]]
 
 

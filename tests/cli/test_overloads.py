@@ -1,0 +1,142 @@
+"""Kernels are loaded before the work: where memory is short by then, loading takes many seconds."""
+
+import json
+import os
+import subprocess
+import sys
+
+import numba
+import numpy as np
+import pytest
+
+from blocklinear.cli import overloads
+
+SCRIPT = """
+import gc, json, os, sys
+import blocklinear.training.crossval, blocklinear.training.grid, blocklinear.store.adding
+from blocklinear.cli import overloads
+from blocklinear.cli.main import main
+
+def loaded():
+    from numba.core.dispatcher import Dispatcher
+
+    kernels = [found for found in gc.get_objects() if isinstance(found, Dispatcher)]
+    return {
+        f"{kernel.py_func.__module__}.{kernel.py_func.__name__}{types}"
+        for kernel in kernels if kernel.py_func.__module__.startswith("blocklinear")
+        for types in kernel.overloads
+    }
+
+def run(command):
+    before = set()
+
+    def load(recorded):
+        loading(recorded)
+        before.update(loaded())
+
+    loading, overloads.load = overloads.load, load
+    status = main(command)
+    print(json.dumps([status, bool(before), sorted(loaded() - before)]), file=answers, flush=True)
+
+answers = os.fdopen(os.dup(1), "w")
+os.dup2(2, 1)
+for line in sys.stdin:
+    process = os.fork()
+    if not process:
+        run(json.loads(line))
+        os._exit(0)
+    os.waitpid(process, 0)
+"""
+CHUNK = [1.0, 2.5e-3, 1e-9, 0.1234567890123456789, 1e17]
+
+
+def rows(labels, seed, odd=False):
+    rng = np.random.default_rng(seed)
+    for _ in range(15):
+        for label in labels:
+            pairs = [f"{j}:{rng.normal() + label * (j == 3):.6g}" for j in range(1, 6)]
+            pairs += [f"{7 + j}:{value!r}" for j, value in enumerate(CHUNK) if odd]
+            yield f"{label} " + " ".join(pairs)
+
+
+@pytest.fixture(scope="module")
+def commands(tmp_path_factory):
+    """Run commands, one after the other, each in a process that has loaded no kernel yet."""
+    folder = tmp_path_factory.mktemp("loaded")
+    for name, labels in (("two", (1, -1)), ("three", (1, 2, 3))):
+        (folder / name).write_text("\n".join(rows(labels, seed=1)) + "\n")
+        (folder / f"{name}.odd").write_text("\n".join(rows(labels, seed=2, odd=True)) + "\n")
+
+    def run(*lines):
+        requests = "".join(json.dumps(line.split()) + "\n" for line in lines)
+        done = subprocess.run(
+            [sys.executable, "-c", SCRIPT], input=requests, cwd=folder, capture_output=True,
+            text=True, env=os.environ | {"OPENBLAS_NUM_THREADS": "1"},
+        )  # fmt: skip
+        answers = [json.loads(line) for line in done.stdout.splitlines()]
+        assert len(answers) == len(lines), done.stderr
+        for line, (status, loads, later) in zip(lines, answers, strict=True):
+            assert (status, loads) == (0, True), (line, done.stderr)
+            assert later == [], line
+
+    return run
+
+
+def test_of_a_split(commands):
+    commands(
+        "split two two.odd a --blocks 3 -q",
+        "split two.odd b --normalize l2 --hash-bits 3 -q",
+        "add a two --allow-duplicate",
+    )
+
+
+@pytest.mark.parametrize(
+    "flags",
+    ["-s 3", "-s 1 -B 1 --selection avsf --epochs 2", "--method pegasos"],
+    ids=str,
+)
+def test_of_one_model(commands, flags):
+    commands(
+        "split two two.odd s --blocks 3 -q --force",
+        f"train s m {flags} --group 1 -q --max-outer 3 --gap 1e-9 --eval two",
+        f"train s m {flags} --group 1 -q --max-outer 5 --gap 1e-9 --resume",
+        "add s two --allow-duplicate",
+        f"train s m {flags} --group 1 -q --max-outer 3 --gap 1e-4 --warm-start",
+    )
+
+
+@pytest.mark.parametrize("flags", ["-s 3", "-s 7 -c 0.1,1 --best-on three", "-s 4"], ids=str)
+def test_of_many_models(commands, flags):
+    commands(
+        "split three t --blocks 3 -q --force",
+        f"train t m {flags} --group 1 -q --max-outer 3 --gap 1e-9",
+        f"train t m {flags} --group 1 -q --max-outer 5 --gap 1e-9 --resume",
+    )
+
+
+def test_of_cross_validation(commands):
+    commands(
+        "split two c --blocks 3 -q",
+        "cv c -v 3 -c 0.1,1 --stratify --predictions p --refit m -q",
+        "cv c -v 2 --search -s 1 -q",
+    )
+
+
+def read_only(array):
+    array.flags.writeable = False
+    return array
+
+
+@pytest.mark.parametrize(
+    "argument",
+    [
+        1, 1.0, True, (1, 2, 3), np.zeros(3), np.zeros((2, 3), np.uint8), np.zeros((4, 4))[:, 1],
+        np.zeros((2, 3), np.float32, order="F"), read_only(np.zeros(3, np.uint32)),
+        np.uint64(3), np.zeros(2, np.bool_),
+    ],
+    ids=repr,
+)  # fmt: skip
+def test_types_are_described_for_json(argument):
+    numba_type = numba.typeof(argument)
+    described = json.loads(json.dumps(overloads._names(numba_type)))
+    assert overloads._type(described) == numba_type
