@@ -1,9 +1,9 @@
 import contextlib
 import os
-import subprocess
 import sys
 from pathlib import Path
 
+import programs
 import pytest
 
 from blocklinear import memory
@@ -79,7 +79,7 @@ def test_the_default_budget_keeps_to_the_limit_of_a_parent_cgroup(inner_group):
         (inner_group / "cgroup.procs").write_text(str(os.getpid()))
 
     command = [sys.executable, "-c", BUDGET]
-    printed = subprocess.run(command, capture_output=True, text=True, preexec_fn=join, check=True)
+    printed = programs.run(command, preexec_fn=join, check=True)
     assert int(printed.stdout) <= 96 << 20
 
 

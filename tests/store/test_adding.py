@@ -3,6 +3,7 @@
 import hashlib
 import os
 from dataclasses import replace
+from threading import Thread
 
 import pytest
 
@@ -121,9 +122,7 @@ def test_blocks_are_as_large_as_those_of_the_store(tmp_path):
 def test_a_stream_makes_no_small_blocks(tmp_path):
     store, text = make_store(tmp_path), random_text(300)
     os.mkfifo(tmp_path / "fifo")
-    from threading import Thread
-
-    writer = Thread(target=(tmp_path / "fifo").write_bytes, args=(text,))
+    writer = Thread(target=(tmp_path / "fifo").write_bytes, args=(text,), daemon=True)
     writer.start()
     store = add(store, [tmp_path / "fifo"], add_options())
     writer.join()

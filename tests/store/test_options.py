@@ -2,6 +2,7 @@
 
 import json
 import os
+from threading import Thread
 
 import numpy as np
 import pytest
@@ -142,9 +143,8 @@ def test_an_index_is_hashed_the_same_for_ever(tmp_path):
 def test_a_hashed_stream_needs_no_base(tmp_path):
     os.mkfifo(tmp_path / "fifo")
     options = SplitOptions(text=small_text_options(index_base="auto", hash_bits=4), blocks=1)
-    from threading import Thread
-
-    writer = Thread(target=(tmp_path / "fifo").write_bytes, args=(b"1 0:1\n-1 9:1\n",))
+    text = b"1 0:1\n-1 9:1\n"
+    writer = Thread(target=(tmp_path / "fifo").write_bytes, args=(text,), daemon=True)
     writer.start()
     store = split([tmp_path / "fifo"], tmp_path / "s", options)
     writer.join()

@@ -225,7 +225,7 @@ def test_a_pipe(tmp_path):
     path = tmp_path / "pipe"
     os.mkfifo(path)
     packed = PACK["zst"](TEXT * 50)
-    writer = threading.Thread(target=path.write_bytes, args=(packed,))
+    writer = threading.Thread(target=path.write_bytes, args=(packed,), daemon=True)
     writer.start()
     assert content(path) == TEXT * 50
     writer.join()
