@@ -11,13 +11,11 @@ unset PYTHONDONTWRITEBYTECODE # tests start the program often
 ruff check .
 ruff format --check .
 mypy &
-# The kernels that nearly all tests need are compiled meanwhile: once, not in both processes.
-first="$(mktemp -d)"
-trap 'rm -rf "$first"' EXIT
-blocklinear split tests/data/heart_scale.train.svm.bz2 "$first/store" --quiet
+python tests/compile_kernels.py
 wait $!
 parallel=(--numprocesses 2 --dist worksteal)
 python -m pytest -q "${parallel[@]}" "$@"
 # once without compilation: there, an index out of range is an error and not garbage
-NUMBA_DISABLE_JIT=1 BLOCKLINEAR_TRIALS=200 python -m pytest -q "${parallel[@]}" tests/kernels \
-    tests/store/test_codec.py tests/text/test_{digest,norms,reshape,tokenizer}.py
+NUMBA_DISABLE_JIT=1 BLOCKLINEAR_TRIALS=200 python -m pytest -q "${parallel[@]}" \
+    -m "not converges" tests/kernels tests/store/test_codec.py \
+    tests/text/test_{digest,norms,reshape,tokenizer}.py

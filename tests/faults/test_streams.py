@@ -3,6 +3,7 @@
 import bz2
 import gzip
 import lzma
+from functools import partial
 
 import programs
 import pytest
@@ -10,7 +11,7 @@ import zstandard
 
 TEXT = "".join(f"{k % 2} {k}:{k / 7} {k + 1}:1\n" for k in range(1, 300)).encode()
 PACK = {
-    "gz": gzip.compress,
+    "gz": partial(gzip.compress, mtime=0),
     "bz2": bz2.compress,
     "xz": lzma.compress,
     "zst": zstandard.ZstdCompressor(write_checksum=True).compress,

@@ -334,6 +334,7 @@ def liblinear(tmp_path_factory):
     return optimum
 
 
+@pytest.mark.converges
 @pytest.mark.parametrize("weight", [1.0, 3.0])
 @pytest.mark.parametrize("bias", [0.0, 1.0])
 @pytest.mark.parametrize(

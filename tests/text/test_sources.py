@@ -6,6 +6,7 @@ import lzma
 import os
 import random
 import threading
+from functools import partial
 
 import pytest
 import zstandard
@@ -16,7 +17,7 @@ from blocklinear.text.digest import Digest
 from blocklinear.text.sources import RawFile, Source, digest_of
 
 PACK = {
-    "gz": gzip.compress,
+    "gz": partial(gzip.compress, mtime=0),
     "bz2": bz2.compress,
     "xz": lzma.compress,
     "zst": zstandard.ZstdCompressor(write_checksum=True).compress,
