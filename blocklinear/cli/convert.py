@@ -20,7 +20,7 @@ def add_parser(commands: Any) -> None:
         "4 damaged model, 5 model of a newer version, 6 input or output failed",
     )
     parser.add_argument("model", metavar="MODEL", help="a native or LIBLINEAR model")
-    parser.add_argument("output", metavar="OUT", help="file to write")
+    parser.add_argument("output", metavar="OUT", help="file to write; - is stdout")
     parser.add_argument("--to", required=True, choices=("liblinear", "native"), help="format")
     parser.set_defaults(run=run)
 
@@ -42,10 +42,13 @@ def run(args: argparse.Namespace) -> int:
     BlocklinearError
         If anything goes wrong; OUT is as it was then.
     """
-    from blocklinear.model.linear import LinearModel  # late: --help stays fast
+    from blocklinear.model.linear import LinearModel, check_replaceable  # late: --help stays fast
+    from blocklinear.outputs import Output
 
+    output = Output(args.output, [args.model])
+    check_replaceable(output)
     model = LinearModel.load(args.model)
-    model.save(args.output, format=args.to)
+    model.save(output, format=args.to)
     if args.to == "liblinear" and model.normalize != "none":
         text = "LIBLINEAR's format does not say that rows are normalized: predict such"
         print(f"warning: {text}", file=sys.stderr)

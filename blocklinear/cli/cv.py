@@ -3,7 +3,6 @@
 import argparse
 import sys
 from contextlib import ExitStack
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from blocklinear.cli.common import (
@@ -21,6 +20,7 @@ from blocklinear.cli.rehearsal import load_for_training
 
 if TYPE_CHECKING:
     from blocklinear.events import Event, Listener
+    from blocklinear.outputs import Output
     from blocklinear.training.crossval import CrossValidation
 
 
@@ -75,10 +75,8 @@ def add_parser(commands: Any) -> None:
     parser.set_defaults(run=run)
 
 
-def _write_predictions(path: str, result: "CrossValidation") -> None:
-    from blocklinear.store.files import atomic_write
-
-    with atomic_write(path) as stream:
+def _write_predictions(output: "Output", result: "CrossValidation") -> None:
+    with output.open() as stream:
         for start in range(0, len(result.predicted), 1 << 16):
             part = result.predicted[start : start + (1 << 16)].tolist()
             stream.write("".join(f"{value:.17g}\n" for value in part).encode("ascii"))
@@ -88,18 +86,13 @@ def run(args: argparse.Namespace) -> int:
     """Run the command."""
     from dataclasses import replace
 
-    from blocklinear.errors import StoppedError, UsageError
-    from blocklinear.model.linear import check_replaceable
+    from blocklinear.cli.outputs import Outputs
+    from blocklinear.errors import StoppedError
     from blocklinear.options import TrainOptions
-    from blocklinear.report.runlog import RunLog
+    from blocklinear.report.runlog import RunLog, check_log
     from blocklinear.training.crossval import cross_validate
     from blocklinear.training.loop import train
 
-    for path in (args.refit, args.predictions):
-        if path == "-":
-            raise UsageError("'-' is not a file", "name a file")
-    if args.refit:
-        check_replaceable(Path(args.refit))
     chosen: Any = given(
         solver=args.solver,
         epsilon=args.epsilon,
@@ -118,15 +111,21 @@ def run(args: argparse.Namespace) -> int:
         **chosen,
     )
     costs = None if args.search else costs_of(args.cost)
+    # all that is written later is checked now, not after hours
+    outputs = Outputs(args.store)
+    model = outputs.add_models(args.refit)[0] if args.refit else None
+    predictions = outputs.add(args.predictions) if args.predictions else None
+    log = outputs.add(args.log, check_log) if args.log else None
     console = Console(args.quiet)
     store = open_store(args, console)
+    outputs.check_sources(store.manifest)
     load_for_training(store.manifest, options, args.quiet, several=True)
     if args.refit:
         load_for_training(store.manifest, options, args.quiet)
     with ExitStack() as stack:
         listeners: list[Listener] = [console]
-        if args.log:
-            listeners.append(stack.enter_context(RunLog(args.log)))
+        if log is not None:
+            listeners.append(stack.enter_context(RunLog(log)))
 
         def tell(event: "Event") -> None:
             for listener in listeners:
@@ -145,15 +144,19 @@ def run(args: argparse.Namespace) -> int:
                 listener=tell,
                 halt=stopper.asked,
             )
-            if args.refit:
+            console.close()
+            try:  # what has been found goes out before what may fail
+                found = result.report.to_json() if args.json else result.report.table()
+                print(found, file=outputs.results, flush=True)
+            finally:
+                if predictions is not None:
+                    _write_predictions(predictions, result)
+            if model is not None:
                 best = replace(options, cost=result.report.best.cost, run="default")
-                train(store, best, tell, stopper.asked).save(args.refit)
+                train(store, best, tell, stopper.asked).save(model)
         except StoppedError:
             print("blocklinear: stopped", file=sys.stderr)
             return stopper.status
         finally:
             console.close()
-    if args.predictions:
-        _write_predictions(args.predictions, result)
-    print(result.report.to_json() if args.json else result.report.table())
     return 0

@@ -2,37 +2,37 @@
 
 import os
 from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 from blocklinear.memory import exact_size
 from blocklinear.numerals import format_number
 
 if TYPE_CHECKING:
     from blocklinear.model.linear import LinearModel
-    from blocklinear.options import TrainOptions
+    from blocklinear.store.manifest import Manifest
 
 
-def path_of(model: str, cost: float) -> str:
-    """Return the file of one of several costs: ``MODEL.C=0.1``."""
-    return f"{model}.C={format_number(cost)}"
+def check_choice(source: str, manifest: "Manifest", text: Mapping[str, Any]) -> None:
+    """Read the rows that are to choose from several models, before these are trained.
+
+    Raises
+    ------
+    InputError
+        If the text is malformed or has no rows.
+    StorageError
+    """
+    from blocklinear.errors import InputError
+    from blocklinear.options import TextOptions
+    from blocklinear.text import read_rows
+
+    options = TextOptions(index_base=manifest.index_base, hash_bits=manifest.hash_bits, **text)
+    if not sum(rows.n_rows for rows in read_rows([source], options)):
+        raise InputError(f"{source}: has no rows to choose by", "name a file with rows")
 
 
-def check_outputs(model: str, options: "TrainOptions", best_on: str | None) -> None:
-    """Refuse what cannot be written, or chosen from."""
-    from blocklinear.errors import StorageError, UsageError
-    from blocklinear.model.linear import check_replaceable
-
-    if best_on is not None and not options.costs:
-        raise UsageError("--best-on chooses from several costs", "give -c 0.1,1,10")
-    if best_on is not None and not os.path.exists(best_on):
-        raise StorageError(f"{best_on}: no such file", "check its name")
-    grid = options.costs if best_on is None else ()
-    for path in [path_of(model, cost) for cost in grid] or [model]:
-        check_replaceable(Path(path))
-
-
-def best_on(source: str, models: "Sequence[LinearModel]", text: Mapping[str, Any]) -> "LinearModel":
+def best_on(
+    source: str, models: "Sequence[LinearModel]", text: Mapping[str, Any], results: TextIO
+) -> "LinearModel":
     """Print how each model does on LIBSVM text; return the best, of equals the smallest C."""
     from blocklinear.model.predict import predict_stream
     from blocklinear.options import TextOptions
@@ -45,15 +45,10 @@ def best_on(source: str, models: "Sequence[LinearModel]", text: Mapping[str, Any
     for model in models:
         options = TextOptions(index_base=model.index_base, **text)
         score = predict_stream(model, [source], os.devnull, text_options=options).score
-        print(f"C {format_number(model.metadata['C'])}: " + score.summary().replace("\n", ", "))
+        said = score.summary().replace("\n", ", ")
+        print(f"C {format_number(model.metadata['C'])}: {said}", file=results)
         ranked.append((score.rank_value, model))
     return max(ranked, key=rank)[1]
-
-
-def save_all(models: "Sequence[LinearModel]", path: str, form: Any, grid: bool) -> None:
-    """Write models: one, or a grid of them, each under the name of its C."""
-    for model in models:
-        model.save(path_of(path, model.metadata["C"]) if grid else path, format=form)
 
 
 def summary(model: "LinearModel") -> str:

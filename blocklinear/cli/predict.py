@@ -1,7 +1,6 @@
 """`blocklinear predict`: labels, decision values or probabilities for a LIBSVM file."""
 
 import argparse
-import os
 import sys
 from typing import Any
 
@@ -70,16 +69,14 @@ def run(args: argparse.Namespace) -> int:
     BlocklinearError
         If anything goes wrong; nothing is left under OUT then.
     """
-    from blocklinear.errors import UsageError, shown  # late: --help stays fast
+    from blocklinear.errors import shown  # late: --help stays fast
     from blocklinear.memory import parse_size
     from blocklinear.model.linear import LinearModel
     from blocklinear.model.predict import predict_stream, text_memory
+    from blocklinear.outputs import Output
     from blocklinear.text import TextOptions
 
-    if os.path.exists(args.output) and os.path.realpath(args.output) == os.path.realpath(
-        args.model
-    ):
-        raise UsageError(f"{args.output}: is both model and output", "name another output")
+    output = Output(args.output, [args.input, args.model])
     model = LinearModel.load(args.model)
     given: dict[str, Any] = {"index_base": model.index_base, **reading(args)}
     if args.threads is not None:
@@ -89,7 +86,7 @@ def run(args: argparse.Namespace) -> int:
     report = predict_stream(
         model,
         [args.input],
-        args.output,
+        output,
         text_options=TextOptions(**given),
         decision=args.decision,
         probability=bool(args.probability),
@@ -98,7 +95,7 @@ def run(args: argparse.Namespace) -> int:
         positive=args.positive,
     )
     # Predictions on stdout are not to be mixed with the result line.
-    results = sys.stderr if args.output == "-" else sys.stdout
+    results = sys.stderr if output.is_stdout else sys.stdout
     if args.json:
         print(report.to_json(), file=results)
     if args.quiet:

@@ -3,7 +3,6 @@
 import argparse
 import sys
 from contextlib import ExitStack
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from blocklinear.cli.common import (
@@ -16,7 +15,7 @@ from blocklinear.cli.common import (
     given,
     open_store,
 )
-from blocklinear.cli.grid import best_on, check_outputs, save_all, summary
+from blocklinear.cli.grid import best_on, check_choice, summary
 from blocklinear.cli.rehearsal import load_for_training
 from blocklinear.numerals import format_number
 
@@ -44,7 +43,7 @@ def add_parser(commands: Any) -> None:
         metavar="STORE",
         help="folder made by `split`; or LIBSVM text, then STORE.blocks is made and reused",
     )
-    parser.add_argument("model", metavar="MODEL", help="file to write")
+    parser.add_argument("model", metavar="MODEL", help="file to write; - is stdout")
     _add_problem(parser.add_argument_group("what to train"))
     _add_stops(parser.add_argument_group("when to stop"))
     _add_course(parser.add_argument_group("how to get there"))
@@ -184,9 +183,10 @@ def _check_liblinear(store: "BlockStore", listener: "Listener") -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run the command."""
-    from blocklinear.errors import StoppedError, StorageError
+    from blocklinear.cli.outputs import Outputs, check_input
+    from blocklinear.errors import StoppedError, UsageError
     from blocklinear.options import TrainOptions
-    from blocklinear.report.runlog import RunLog
+    from blocklinear.report.runlog import RunLog, check_log
     from blocklinear.training import train
     from blocklinear.training.grid import train_grid
 
@@ -228,20 +228,27 @@ def run(args: argparse.Namespace) -> int:
         bias=args.bias,
         **chosen,
     )
-    check_outputs(args.model, options, args.best_on)  # now, not after training
-    folder = Path(args.model).absolute().parent
-    if not folder.is_dir():
-        raise StorageError(f"{folder}: no such folder", "make it first")
+    if args.best_on is not None and not options.costs:
+        raise UsageError("--best-on chooses from several costs", "give -c 0.1,1,10")
+    # all that is written or read later is checked now, not after hours
+    outputs = Outputs(args.store, args.eval, args.best_on)
+    places = outputs.add_models(args.model, () if args.best_on else options.costs)
+    log = outputs.add(args.log, check_log) if args.log else None
+    check_input(args.eval)
+    check_input(args.best_on, again=True)
     text: Any = given(threads=args.threads, memory_bytes=args.memory)
     console = Console(args.quiet)
     store = open_store(args, console)
+    outputs.check_sources(store.manifest)
+    if args.best_on:
+        check_choice(args.best_on, store.manifest, text)
     load_for_training(store.manifest, options, args.quiet, several=bool(options.costs))
     if args.format == "liblinear":
         _check_liblinear(store, console)
     with ExitStack() as stack:
         listeners: list[Listener] = [console]
-        if args.log:
-            listeners.append(stack.enter_context(RunLog(args.log)))
+        if log is not None:
+            listeners.append(stack.enter_context(RunLog(log)))
 
         def tell(event: "Event") -> None:
             for listener in listeners:
@@ -259,11 +266,12 @@ def run(args: argparse.Namespace) -> int:
                 return stopper.status
             finally:
                 console.close()
+    results = outputs.results
     if args.best_on:
-        models = [best_on(args.best_on, models, text)]
-    save_all(models, args.model, args.format, grid=bool(options.costs) and not args.best_on)
+        models = [best_on(args.best_on, models, text, results)]
+    for model, place in zip(models, places, strict=True):
+        model.save(place, format=args.format)
     for model in models:
-        print(
-            (f"C {format_number(model.metadata['C'])}: " if options.costs else "") + summary(model)
-        )
+        cost = f"C {format_number(model.metadata['C'])}: " if options.costs else ""
+        print(cost + summary(model), file=results)
     return 0

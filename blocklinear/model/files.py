@@ -1,12 +1,11 @@
 """What a file that is to be read or replaced as a model holds."""
 
-import contextlib
 import os
-from pathlib import Path
 from typing import Literal
 
 from blocklinear.errors import UsageError, storage_errors
 from blocklinear.model import liblinear, native
+from blocklinear.outputs import Output
 
 
 def recognise(path: str | os.PathLike[str]) -> Literal["native", "liblinear"] | None:
@@ -32,22 +31,20 @@ def recognise(path: str | os.PathLike[str]) -> Literal["native", "liblinear"] | 
     return "liblinear" if liblinear.matches(head) else None
 
 
-def check_replaceable(target: Path) -> None:
-    """Refuse to replace anything that is not a model: most likely a mistyped argument.
+def check_replaceable(output: Output) -> None:
+    """Refuse to replace a file that is not a model: most likely a mistyped argument.
 
     Raises
     ------
     UsageError
-        If `target` is there and not a model, or is ``-``: a model appears whole or not at all,
-        which standard output cannot promise.
+        If a file is there that is neither a model nor empty.
+    StorageError
+        If it cannot be read.
     """
-    if os.fspath(target) == "-":
-        raise UsageError("a model cannot go to standard output", "name a file")
-    with contextlib.suppress(FileNotFoundError):
-        size = target.stat().st_size
-        if not target.is_file():
-            raise UsageError(f"{target}: not a regular file", "give the model a name of its own")
-        if size and recognise(target) is None:
-            raise UsageError(
-                f"{target}: exists and is not a model", "choose another name, or delete it first"
-            )
+    target = output.target
+    if target is None or not output.is_file or not target.stat().st_size:
+        return
+    if recognise(target) is None:
+        raise UsageError(
+            f"{output.name}: exists and is not a model", "choose another name, or delete it first"
+        )

@@ -2,9 +2,10 @@
 
 import math
 import os
+import shutil
+import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -16,7 +17,7 @@ from blocklinear.model import liblinear, native
 from blocklinear.model.files import check_replaceable, recognise
 from blocklinear.model.solvers import SOLVERS, expected_columns
 from blocklinear.numerals import format_number
-from blocklinear.store.files import atomic_write
+from blocklinear.outputs import Output
 
 __all__ = ["SOLVERS", "LinearModel", "check_replaceable", "expected_columns", "recognise"]
 
@@ -257,22 +258,25 @@ class LinearModel:
         return table[self.class_indices(decisions.reshape(len(decisions), self.n_columns))]
 
     def save(
-        self, path: str | os.PathLike[str], format: Literal["native", "liblinear"] = "native"
+        self,
+        path: str | os.PathLike[str] | Output,
+        format: Literal["native", "liblinear"] = "native",
     ) -> None:
         """Write the model under `path`, whole or not at all.
 
         Parameters
         ----------
-        path : path
-            Nothing, an empty file or another model may be there.
+        path : str, path or Output
+            Nothing, an empty file or another model may be there. A stream, as the str ``-`` for
+            standard output, a pipe or a device, is written to as it is.
         format : {"native", "liblinear"}
             `liblinear` is the text that LIBLINEAR's own programs read; it keeps no metadata.
 
         Raises
         ------
         UsageError
-            If `path` holds something that is not a model, `format` is unknown, or the model
-            cannot be told in LIBLINEAR's text.
+            If `path` holds something that is not a model, or is in a store, `format` is unknown,
+            or the model cannot be told in LIBLINEAR's text.
         StorageError
             If writing fails.
         """
@@ -280,9 +284,18 @@ class LinearModel:
             raise UsageError(f"format {format!r} is unknown", "use 'native' or 'liblinear'")
         if format == "liblinear":
             liblinear.check_writable(self)
-        check_replaceable(Path(path))
-        with atomic_write(path) as stream:
-            (native if format == "native" else liblinear).write(self, stream)
+        output = Output.of(path)
+        check_replaceable(output)
+        with output.open() as stream:
+            if format == "liblinear":
+                liblinear.write(self, stream)
+            elif output.target is not None:
+                native.write(self, stream)
+            else:  # cannot go back, as an archive takes
+                with tempfile.TemporaryFile() as whole:
+                    native.write(self, whole)
+                    whole.seek(0)
+                    shutil.copyfileobj(whole, stream, 1 << 20)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:

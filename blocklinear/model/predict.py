@@ -1,14 +1,10 @@
 """Prediction as a stream: rows in, one line a row out, in memory that does not grow."""
 
-import contextlib
-import io
 import json
 import os
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -16,9 +12,7 @@ import numpy.typing as npt
 from blocklinear.errors import (
     InputError,
     MemoryBudgetError,
-    StorageError,
     UsageError,
-    storage_errors,
 )
 from blocklinear.kernels.margins import decision_values
 from blocklinear.kernels.scaling import normalize_rows
@@ -27,7 +21,7 @@ from blocklinear.model.confusion import Confusion
 from blocklinear.model.linear import LinearModel
 from blocklinear.model.metrics import AccuracyCounter, RegressionErrors, Score
 from blocklinear.numerals import format_number
-from blocklinear.store.files import atomic_write
+from blocklinear.outputs import Output
 from blocklinear.text import RowReader, Rows, TextOptions
 from blocklinear.text.faults import TooManyFeatures
 
@@ -93,7 +87,7 @@ class PredictionReport:
 def predict_stream(
     model: LinearModel,
     inputs: Sequence[str],
-    output: str | os.PathLike[str],
+    output: str | os.PathLike[str] | Output,
     *,
     text_options: TextOptions | None = None,
     decision: bool = False,
@@ -110,8 +104,8 @@ def predict_stream(
     model : LinearModel
     inputs : sequence of str
         Files; ``-`` is stdin.
-    output : path
-        Appears whole or not at all, unless it is ``-`` (stdout) or a device.
+    output : str, path or Output
+        Appears whole or not at all, unless it is a stream: ``-`` (stdout), a pipe or a device.
     text_options : TextOptions, optional
         How to read; by default with the features numbered as the model's were. They are hashed as
         the model's were, and rows are normalized so, in any case.
@@ -135,8 +129,8 @@ def predict_stream(
     Raises
     ------
     UsageError
-        If the output is wanted in two forms, in one that the model cannot give, or over an input;
-        if `positive` is not one of two classes; or if the index base is to be found.
+        If the output is wanted in two forms, in one that the model cannot give, over an input or
+        in a store; if `positive` is not one of two classes; or if the index base is to be found.
     InputError
         If a line cannot be read, or with `strict` has a feature that the model does not know; if
         the input is not what the options expect; or if a decision value overflows.
@@ -149,7 +143,7 @@ def predict_stream(
     if positive is not None and not classes:
         raise UsageError("a positive class is used with --report", "leave out --positive")
     confusion = Confusion(model.labels, positive) if classes else None
-    _check_distinct(inputs, output)
+    place = Output.of(output, inputs)
     options = text_options or TextOptions(index_base=model.index_base)
     options = replace(options, hash_bits=model.hash_bits)
     if options.seeks_base:
@@ -160,7 +154,7 @@ def predict_stream(
     score: Score = RegressionErrors() if model.is_regressor else AccuracyCounter()
     table = np.array(model.outcomes)
     rows = unknown_values = unknown_labels = 0
-    with _open_output(output) as stream:
+    with place.open() as stream:
         stream.write(head)
         for batch in _known_rows(model, reader):
             for labels, decisions, unknown in _decide(model, batch, options.smallest_index):
@@ -300,52 +294,3 @@ def _probabilities(decisions: Floats, n_classes: int) -> Floats:
     with np.errstate(invalid="ignore"):  # all shares underflowed: nan, as there
         normalised: Floats = shares / totals
     return normalised
-
-
-def _check_distinct(inputs: Sequence[str], output: str | os.PathLike[str]) -> None:
-    for name in inputs:
-        with contextlib.suppress(OSError):
-            if Path(output).is_file() and os.path.samefile(name, output):
-                raise UsageError(
-                    f"{os.fspath(output)}: is both input and output", "name another output"
-                )
-
-
-@contextlib.contextmanager
-def _whole_writes(stream: Any) -> Iterator[IO[bytes]]:
-    """Buffer a stream that is not, as PYTHONUNBUFFERED makes stdout: its writes may be partial."""
-    if not isinstance(stream, io.RawIOBase):
-        yield stream
-        return
-    buffered = io.BufferedWriter(stream)
-    try:
-        yield buffered
-    finally:
-        with contextlib.suppress(OSError):  # what could not be written was reported by `flush`
-            buffered.detach()
-
-
-@contextlib.contextmanager
-def _open_output(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
-    """Open what predictions go to: stdout, a device as it is, or a file that appears whole."""
-    name = os.fspath(path)
-    if name == "-":
-        try:
-            with _whole_writes(sys.stdout.buffer) as stream:
-                yield stream
-                stream.flush()
-        except (BrokenPipeError, StorageError):
-            raise  # the reader went away, which is not for us to report
-        except OSError as error:
-            raise StorageError(
-                f"standard output: write failed: {error.strerror}", "check what it goes to"
-            ) from error
-    elif name.startswith(("/dev/", "/proc/")) or (
-        os.path.exists(name) and not os.path.isfile(name)
-    ):
-        # Renaming a file onto /dev/null would replace the device.
-        with storage_errors(name, "write"), open(name, "wb") as stream:
-            yield stream
-    else:
-        with atomic_write(os.path.realpath(name)) as stream:
-            yield stream

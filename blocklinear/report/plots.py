@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from blocklinear.errors import InputError, UsageError, storage_errors
-from blocklinear.store.files import atomic_write
+from blocklinear.outputs import Output
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -123,7 +123,7 @@ def best_primal(curves: Sequence[RunCurve]) -> float:
 
 def plot_logs(
     logs: Sequence[str | os.PathLike[str]],
-    output: str | os.PathLike[str],
+    output: str | os.PathLike[str] | Output,
     quantity: str = "gap",
 ) -> None:
     """Draw run logs, one line each, against seconds; scores on held-out rows below, if any.
@@ -131,7 +131,7 @@ def plot_logs(
     Parameters
     ----------
     logs : sequence of path
-    output : path
+    output : str, path or Output
         The suffix says the format: ``.png`` or ``.svg``.
     quantity : {"gap", "primal"}
         The relative duality gap; or by which fraction the primal objective exceeds the lowest that
@@ -149,16 +149,13 @@ def plot_logs(
         raise UsageError("there is no log to plot", "name at least one")
     if quantity not in QUANTITIES:
         raise UsageError(f"quantity is {quantity!r}, but must be one of {', '.join(QUANTITIES)}")
-    suffix = Path(output).suffix.lower()
+    name = output.name if isinstance(output, Output) else os.fspath(output)
+    suffix = Path(name).suffix.lower()
     if suffix not in FORMATS:
-        raise UsageError(
-            f"{os.fspath(output)}: is neither .png nor .svg", "give the figure such a name"
-        )
-    for log in logs:
-        if Path(log).exists() and Path(output).exists() and os.path.samefile(log, output):
-            raise UsageError(f"{os.fspath(output)}: is one of the logs", "choose another name")
+        raise UsageError(f"{name}: is neither .png nor .svg", "give the figure such a name")
+    place = Output.of(output, logs)
     curves = [read_log(log) for log in logs]
-    _draw(_named(curves, logs), output, suffix, quantity)
+    _draw(_named(curves, logs), place, suffix, quantity)
 
 
 def _named(curves: list[RunCurve], logs: Sequence[str | os.PathLike[str]]) -> list[RunCurve]:
@@ -172,9 +169,7 @@ def _named(curves: list[RunCurve], logs: Sequence[str | os.PathLike[str]]) -> li
     ]
 
 
-def _draw(
-    curves: list[RunCurve], output: str | os.PathLike[str], suffix: str, quantity: str
-) -> None:
+def _draw(curves: list[RunCurve], output: Output, suffix: str, quantity: str) -> None:
     try:
         import matplotlib as mpl
         from matplotlib.figure import Figure
@@ -202,7 +197,7 @@ def _draw(
     else:
         axes[0].legend(handles=lines, fontsize="small")
     # the same logs make the same bytes
-    with mpl.rc_context({"svg.hashsalt": "blocklinear"}), atomic_write(output) as stream:
+    with mpl.rc_context({"svg.hashsalt": "blocklinear"}), output.open() as stream:
         metadata = {"Date": None} if suffix == ".svg" else {"Software": None}
         figure.savefig(stream, format=suffix[1:], dpi=150, metadata=metadata)
 

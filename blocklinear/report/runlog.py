@@ -9,6 +9,7 @@ from typing import Any, Self
 
 from blocklinear.errors import UsageError, storage_errors
 from blocklinear.events import Event, OuterIteration, SplitProgress, Visited, WarmStarted, Warned
+from blocklinear.outputs import Output
 
 _SCORES = {"accuracy", "mean_squared_error"}
 _NAMES = {OuterIteration: "outer", Warned: "warning", WarmStarted: "warm_start"}
@@ -20,22 +21,25 @@ class RunLog:
     What an earlier run logged stays; the outer iterations of each run are counted from where it
     began.
 
+    Parameters
+    ----------
+    path : str, path or Output
+        A stream, as the str ``-`` for standard output, a pipe or a device, is written to as it is.
+
     Raises
     ------
     UsageError
-        If the file is there and holds something else, or is ``-``.
+        If the file is there and holds something else, or is in a store.
     StorageError
         If it cannot be written.
     """
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
-        self._path = path
-        if os.fspath(path) == "-":
-            raise UsageError("standard output is for the result, not for the log", "name a file")
-        with storage_errors(path, "open"):
-            is_cut = os.path.isfile(path) and _is_cut(path)
-            self._stream = open(path, "a", encoding="utf-8")  # noqa: SIM115
-            self._stream.write("\n" * is_cut)
+    def __init__(self, path: str | os.PathLike[str] | Output) -> None:
+        output = Output.of(path)
+        self._name = output.name
+        is_cut = check_log(output)
+        self._stream = output.append()
+        self._write("\n" * is_cut)
 
     def __call__(self, event: Event) -> None:
         """Write one event."""
@@ -47,9 +51,13 @@ class RunLog:
             for name, value in fields.items()
             if not (name in _SCORES and value is None)
         }
-        with storage_errors(self._path, "write"):
-            self._stream.write(json.dumps(finite) + "\n")
-            self._stream.flush()
+        self._write(json.dumps(finite) + "\n")
+
+    def _write(self, text: str) -> None:
+        raw = text.encode("utf-8")
+        with storage_errors(self._name, "write"):
+            while raw:
+                raw = raw[self._stream.write(raw) :]
 
     def __enter__(self) -> Self:
         return self
@@ -63,12 +71,21 @@ class RunLog:
         self._stream.close()
 
 
-def _is_cut(path: str | os.PathLike[str]) -> bool:
-    """Say whether the last line of a log was cut short by a crash; refuse what is not a log."""
-    with open(path, "rb") as stream:
+def check_log(output: Output) -> bool:
+    """Say whether the last line of a log was cut short by a crash; refuse what is not a log.
+
+    Raises
+    ------
+    UsageError
+    StorageError
+        If it cannot be read.
+    """
+    if output.target is None or not output.is_file:
+        return False
+    with storage_errors(output.name, "read"), open(output.target, "rb") as stream:
         if stream.read(1) not in (b"", b"{"):
             raise UsageError(
-                f"{os.fspath(path)}: exists and is not a log", "choose another name for the log"
+                f"{output.name}: exists and is not a log", "choose another name for the log"
             )
-        stream.seek(max(os.path.getsize(path) - 1, 0))
+        stream.seek(max(os.path.getsize(output.target) - 1, 0))
         return stream.read(1) not in (b"", b"\n")

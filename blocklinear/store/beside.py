@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from blocklinear.errors import MismatchError, storage_errors
+from blocklinear.errors import MismatchError, UsageError, storage_errors
 from blocklinear.events import Listener, Warned, ignore
 from blocklinear.options import SplitOptions
 from blocklinear.store.contents import is_store
@@ -25,12 +25,18 @@ def store_of(
 
     Raises
     ------
+    UsageError
+        If `path` is ``-``.
     MismatchError
         If that store holds other rows than those of the text, or rows with weights; if it is to be
         made anew, but was made in another way, or holds something that is not part of a store.
     BlocklinearError
         What `BlockStore.open` or `split` raise.
     """
+    if path == "-":
+        raise UsageError(
+            "no store can be kept beside standard input", "`blocklinear split - STORE` first"
+        )
     source = Path(path)
     if not source.is_file():
         return BlockStore.open(source)

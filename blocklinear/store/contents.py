@@ -65,3 +65,14 @@ def is_store(folder: Path) -> bool:
         except (FileNotFoundError, NotADirectoryError):
             return False
     return stat.S_ISREG(modes[0]) and stat.S_ISDIR(modes[1])
+
+
+def store_around(path: Path) -> Path | None:
+    """Return the store that a file is in, or would be in; None if it is in none.
+
+    Parameters
+    ----------
+    path : Path
+        Absolute, without symbolic links.
+    """
+    return next((folder for folder in path.parents if is_store(folder)), None)

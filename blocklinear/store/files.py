@@ -157,6 +157,19 @@ def sync_file(path: Path) -> None:
             os.close(descriptor)
 
 
+def check_folder(folder: Path) -> None:
+    """Refuse a folder that no file can be made in.
+
+    Raises
+    ------
+    StorageError
+    """
+    probe = folder / f"{TEMPORARY_PREFIX}{secrets.token_hex(8)}"
+    with storage_errors(folder, "write"):
+        os.close(os.open(probe, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+        os.unlink(probe)
+
+
 @contextlib.contextmanager
 def atomic_write(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
     """Open a file for writing that takes the name `path` only when the block ends well.

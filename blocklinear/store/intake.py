@@ -18,6 +18,7 @@ from blocklinear.store.files import sync_file
 from blocklinear.store.manifest import BlockRecord, today
 from blocklinear.store.writer import BatchWriter, Plan, decoded_bytes
 from blocklinear.text import RowReader, WeightReader
+from blocklinear.text.sources import name_of
 
 Paths = Sequence[str | os.PathLike[str]]
 
@@ -142,7 +143,7 @@ def _weights_of(
     """Open the file of weights, if there is one."""
     if options.weights is None:
         return contextlib.nullcontext()
-    path = os.fspath(options.weights)
+    path = name_of(options.weights)
     if path == "-" and "-" in inputs:
         raise UsageError("rows and weights cannot both come from standard input", "name a file")
     return WeightReader(path, options.text)

@@ -17,7 +17,7 @@ from blocklinear.text.faults import index_beyond, places_of, too_many_features
 from blocklinear.text.reshape import Reshaping
 from blocklinear.text.rows import Room, Rows, parse
 from blocklinear.text.slabs import LongLine, Slab, slabs
-from blocklinear.text.sources import Source
+from blocklinear.text.sources import Source, name_of
 from blocklinear.text.weights import WeightReader
 
 _FETCH_AGAIN = "the input may be cut short: fetch it again"
@@ -78,7 +78,7 @@ class RowReader:
     ) -> None:
         self._options, self._on_skip, self._fleeting = options, on_skip, fleeting
         self._weights = weights
-        self._paths = [os.fspath(path) for path in paths]
+        self._paths = [name_of(path) for path in paths]
         if options.seeks_base:
             _refuse_streams(self._paths)
         if options.expect_sha256 is not None and len(self._paths) != 1:

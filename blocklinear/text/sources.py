@@ -29,6 +29,12 @@ _MAGICS = {b"\x1f\x8b": "gz", b"BZh": "bz2", b"\xfd7zXZ\0": "xz", _ZSTD_MAGIC: "
 _NO_CHECKSUM = "the input carries no checksum: damage to it may go unnoticed"
 
 
+def name_of(path: str | os.PathLike[str]) -> str:
+    """Return the name of an input: the str ``-`` is standard input, a path ``-`` is a file."""
+    name = os.fspath(path)
+    return "./-" if name == "-" and not isinstance(path, str) else name
+
+
 class RawFile:
     """The bytes of an input as they lie on disk, digested as they are read.
 
@@ -149,7 +155,7 @@ class RawFile:
 
 def digest_of(path: str | os.PathLike[str], name: str) -> str:
     """Return the digest of a file that `RawFile.finish` calls `name`."""
-    raw = RawFile(os.fspath(path), name == "sha256")
+    raw = RawFile(name_of(path), name == "sha256")
     try:
         buffer = memoryview(bytearray(READ_BYTES))
         while raw.readinto(buffer):

@@ -133,7 +133,6 @@ def test_balanced(cli, classes, refused):
         (["-c", "0"], "C is 0.0"),
         (["--metric", "mean_squared_error"], "is not one of accuracy, auc, f1"),
         (["-s", 4], "does not know -s 4"),
-        (["--refit", "-"], "'-' is not a file"),
     ],
     ids=str,
 )

@@ -37,20 +37,12 @@ def test_no_abbreviations(arguments, cli):
     assert "usage:" in done.err
 
 
-# standard output is not a file
+# standard output is not a folder
 
 
 def test_a_store_is_a_folder(refused, rows, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert "it cannot go to standard output" in refused(2, "split", rows, "-")
-    assert not os.path.exists("-")
-
-
-def test_a_model_is_a_file(refused, model, store, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    said = "a model cannot go to standard output"
-    assert said in refused(2, "convert", model, "-", "--to", "native")
-    assert said in refused(2, "train", store, "-")
     assert not os.path.exists("-")
 
 
@@ -78,8 +70,6 @@ def test_a_log_replaces_nothing(tmp_path, monkeypatch):
     data.write_text("1 1:1\n")
     with pytest.raises(UsageError, match="exists and is not a log"):
         RunLog(data)
-    with pytest.raises(UsageError, match="not for the log"):
-        RunLog("-")
     assert data.read_text() == "1 1:1\n"
     assert os.listdir(tmp_path) == ["data.svm"]
 

@@ -277,7 +277,7 @@ def test_command_predict_to_standard_output(rows, model_path, capfdbinary):
 
 def test_command_predict_never_replaces_the_model(rows, model_path):
     before = model_path.read_bytes()
-    with pytest.raises(UsageError, match="both model and output"):
+    with pytest.raises(UsageError, match="both input and output"):
         command("predict", rows, model_path, model_path)
     assert model_path.read_bytes() == before
 

@@ -155,7 +155,7 @@ def test_other_formats_are_refused(log, tmp_path, name):
 
 def test_a_log_is_not_overwritten(log, tmp_path):
     path = log(outer(1, 1), name="log.png")
-    with pytest.raises(UsageError, match="is one of the logs"):
+    with pytest.raises(UsageError, match="is both input and output"):
         plot_logs([path], path)
     assert path.read_text().startswith("{")
 
