@@ -14,23 +14,18 @@ N_VALUES = 2_000 if numba.config.DISABLE_JIT else 100_000
 
 @pytest.fixture(scope="module")
 def printed(svmtext):
-    """A function that prints numbers with the kernel."""
-
-    @numba.njit
-    def print_all(values, powers, out, ends):
-        at = 0
-        for i in range(values.shape[0]):
-            at = svmtext_put_g6(out, at, values[i], powers)
-            ends[i] = at
-
-    svmtext_put_g6 = svmtext.put_g6
+    """A function that prints numbers as a program of bench/ does, a row each."""
 
     def call(values):
-        out = np.zeros(values.shape[0] * svmtext.NUMBER_BYTES, dtype=np.uint8)
-        ends = np.zeros(values.shape[0], dtype=np.int64)
-        print_all(values, svmtext.POWERS_OF_TEN, out, ends)
-        text = out.tobytes().decode()
-        return [text[start:end] for start, end in itertools.pairwise([0, *ends.tolist()])]
+        n = len(values)
+        out, lengths = np.zeros(svmtext.rows_capacity(n, n), np.uint8), np.zeros(n, np.int64)
+        size = svmtext.put_rows(
+            np.ones(n, np.int64), False, np.arange(n + 1), np.ones(n, np.int32), values,
+            np.arange(n), svmtext.POWERS_OF_TEN, out, lengths,
+        )  # fmt: skip
+        lines = out[:size].tobytes().decode().splitlines(keepends=True)
+        assert list(map(len, lines)) == lengths.tolist()
+        return [line.removeprefix("1 1:").removesuffix("\n") for line in lines]
 
     return call
 

@@ -10,15 +10,6 @@ import pytest
 from blocklinear import SplitOptions, TrainOptions, split
 from blocklinear.cli import rehearsal
 
-KERNELS = """
-found = set()
-for name, module in list(sys.modules.items()):
-    if name.startswith("blocklinear."):
-        for f in vars(module).values():
-            if isinstance(f, Dispatcher) and not f.__name__.startswith("_"):  # kernels call those
-                found |= {f"{f.__module__}.{f.__name__}{types}" for types in f.overloads}
-print(json.dumps(sorted(found)))
-"""
 WORK = {
     "split": """
 split(["rows"], "a", SplitOptions(dtype=dtype, blocks=3))
@@ -49,8 +40,8 @@ for group in (1, 3):
     train(store, TrainOptions(solver=4, group=group, gap=1e-9))
 """,
 }
-NAMES = """
-import json, sys
+PROGRAM = """
+import json, os, sys
 from numba.core.dispatcher import Dispatcher
 from blocklinear import SplitOptions, TextOptions, TrainOptions, split
 from blocklinear.cli import rehearsal
@@ -58,7 +49,24 @@ from blocklinear.training import loop
 from blocklinear.training.crossval import cross_validate
 from blocklinear.training.grid import train_grid
 from blocklinear.training.loop import train
-dtype = sys.argv[1]
+
+def called():
+    found = set()
+    for name, module in list(sys.modules.items()):
+        if name.startswith("blocklinear."):
+            for f in vars(module).values():
+                if isinstance(f, Dispatcher) and f.__name__[0] != "_":  # kernels call the others
+                    found |= {f"{f.__module__}.{f.__name__}{types}" for types in f.overloads}
+    return sorted(found)
+
+dtype, *pieces = sys.argv[1:]
+for work in pieces:
+    process = os.fork()  # each starts with what is imported, and no kernel loaded
+    if not process:
+        exec(work)
+        print(json.dumps(called()), flush=True)
+        os._exit(0)
+    assert os.waitpid(process, 0)[1] == 0
 """
 OPEN = """
 from blocklinear import BlockStore
@@ -66,11 +74,11 @@ store = BlockStore.open("store")
 """
 
 
-def kernels(folder, dtype, work):
-    """Return the kernels, with the types of their arguments, that some work calls."""
-    done = programs.run([sys.executable, "-c", NAMES + work + KERNELS, dtype], cwd=folder)
+def kernels(folder, dtype, *pieces):
+    """Return the kernels, with the types of their arguments, that each piece of work calls."""
+    done = programs.run([sys.executable, "-c", PROGRAM, dtype, *pieces], cwd=folder)
     assert done.returncode == 0, done.stderr
-    return set(json.loads(done.stdout.splitlines()[-1]))
+    return [set(json.loads(line)) for line in done.stdout.splitlines()]
 
 
 @pytest.mark.parametrize(
@@ -82,11 +90,11 @@ def test_a_rehearsal_calls_what_the_work_calls(tmp_path, part, dtype):
     (tmp_path / "rows").write_text("\n".join(lines) + "\n")
     if part != "split":
         split([tmp_path / "rows"], tmp_path / "store", SplitOptions(dtype=dtype, blocks=3))
-    called = kernels(tmp_path, dtype, (OPEN if part != "split" else "") + WORK[part])
-    assert len(called) > 5
+    work = (OPEN if part != "split" else "") + WORK[part]
     motions = "".join(f"rehearsal.main({name!r}, dtype)\n" for name in {"split", part})
-    missing = called - kernels(tmp_path, dtype, motions)
-    assert sorted(missing) == []
+    called, rehearsed = kernels(tmp_path, dtype, work, motions)
+    assert len(called) > 5
+    assert sorted(called - rehearsed) == []
 
 
 @pytest.fixture
