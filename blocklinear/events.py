@@ -22,6 +22,13 @@ class SplitProgress:
 
 
 @dataclass(frozen=True)
+class BatchPresent:
+    """What is to be added is in the store already, as the batch `name`: nothing is changed."""
+
+    name: str
+
+
+@dataclass(frozen=True)
 class WarmStarted:
     """Training starts from what an earlier run left.
 
@@ -114,7 +121,7 @@ class OuterIteration:
     mean_squared_error: float | None = None
 
 
-Event = Warned | SplitProgress | WarmStarted | Visited | OuterIteration
+Event = Warned | SplitProgress | BatchPresent | WarmStarted | Visited | OuterIteration
 Listener = Callable[[Event], None]
 
 

@@ -203,6 +203,8 @@ class SplitOptions:
     weights : str or None
         File with a weight of each row, a number a line, plain or compressed; ``-`` is standard
         input. A weight multiplies C of its row.
+    batch : str
+        Name of what is split, for `remove`.
     """
 
     text: TextOptions = field(default_factory=TextOptions)
@@ -214,8 +216,10 @@ class SplitOptions:
     normalize: str = "none"
     force: bool = False
     weights: str | None = None
+    batch: str = "b1"
 
     def __post_init__(self) -> None:
+        check_batch_name(self.batch)
         blocks = self.blocks
         _check("blocks", blocks, blocks is None or 1 <= blocks <= 99_999, "from 1 to 99999")
         _check("seed", self.seed, 0 <= self.seed < 1 << 63, "from 0 to 2**63 - 1")
@@ -241,6 +245,9 @@ class AddOptions:
         Take an input that the store already has, told by the number and the digest of its bytes.
     weights : str or None
         As in `SplitOptions`; to be given where the rows of the store have weights, and only there.
+    if_absent : bool
+        Change nothing where the store has a batch (of that name, if one is given) with all rows of
+        these inputs, and no others.
     """
 
     text: TextOptions = field(default_factory=lambda: TextOptions(index_base="auto"))
@@ -248,6 +255,7 @@ class AddOptions:
     blocks: int | None = None
     allow_duplicate: bool = False
     weights: str | None = None
+    if_absent: bool = False
 
     def __post_init__(self) -> None:
         check_batch_name(self.batch)

@@ -1,11 +1,14 @@
 """``blocklinear add``."""
 
 import argparse
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from blocklinear.cli.common import Console, add_budget, add_row_options, given
 from blocklinear.cli.reading import WEIGHTS_HELP, add_reading, add_sha256, reading
 from blocklinear.cli.rehearsal import load_for_splitting
+
+if TYPE_CHECKING:
+    from blocklinear.events import Event
 
 
 def add_parser(commands: Any) -> None:
@@ -17,9 +20,9 @@ def add_parser(commands: Any) -> None:
         "or none if anything goes wrong. Index base, hashing, normalization, precision, "
         "compression and seed are those of the store; there may be new features and labels.",
         epilog="exit status: 0 ok, 2 usage, 3 malformed input, 4 damaged store, 5 the store has an "
-        "input already, another index base, or weights where the input has none, 6 I/O or no "
-        "space, 7 memory budget, 8 another process writes to the store; unless 0, the store is as "
-        "it was",
+        "input already, or other rows in the batch NAME, or another index base, or weights where "
+        "the input has none, 6 I/O or no space, 7 memory budget, 8 another process writes to the "
+        "store; unless 0, the store is as it was",
     )
     parser.add_argument("store", metavar="STORE", help="folder made by `split`")
     parser.add_argument("inputs", nargs="+", metavar="INPUT", help="LIBSVM text, or - for stdin")
@@ -27,6 +30,11 @@ def add_parser(commands: Any) -> None:
         "--batch", metavar="NAME", help="name of what is added (default: b2, b3, ...)"
     )
     parser.add_argument("--weights", metavar="FILE", help=WEIGHTS_HELP)
+    parser.add_argument(
+        "--if-absent",
+        action="store_true",
+        help="do nothing if a batch (NAME, if given) is of these INPUTs already, by their digests",
+    )
     parser.add_argument(
         "--allow-duplicate", action="store_true", help="take a file that the store has already"
     )
@@ -65,6 +73,7 @@ def add_parser(commands: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run the command."""
+    from blocklinear.events import BatchPresent
     from blocklinear.options import AddOptions, TextOptions
     from blocklinear.store.adding import add
     from blocklinear.store.store import BlockStore
@@ -83,13 +92,24 @@ def run(args: argparse.Namespace) -> int:
         blocks=args.blocks,
         allow_duplicate=args.allow_duplicate,
         weights=args.weights,
+        if_absent=args.if_absent,
     )
     load_for_splitting(BlockStore.open(args.store).manifest.dtype, args.quiet)
-    console = Console(args.quiet)
+    console, present = Console(args.quiet), []
+
+    def tell(event: "Event") -> None:
+        if isinstance(event, BatchPresent):
+            present.append(event.name)
+        console(event)
+
     try:
-        store = add(args.store, args.inputs, options, console)
+        store = add(args.store, args.inputs, options, tell)
     finally:
         console.close()
+    if present:
+        n_rows = store.manifest.n_rows
+        print(f"batch {present[0]} is in the store already, which has {n_rows} rows")
+        return 0
     added = store.batches()[-1]
     print(
         f"batch {added['name']}: {added['rows']} rows, {added['nnz']} entries in "

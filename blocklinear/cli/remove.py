@@ -18,8 +18,8 @@ def add_parser(commands: Any) -> None:
         help="take batches or blocks out of a store",
         description="Take batches, or single blocks, out of STORE. Their files stay on disk until "
         "`blocklinear gc STORE`.",
-        epilog="exit status: 0 ok, 2 usage or no such batch or block, 3 no row would be left, 4 "
-        "damaged store, 6 I/O, 8 another process writes to the store",
+        epilog="exit status: 0 ok, 2 usage, or no such batch or block (without --missing-ok), 3 no "
+        "row would be left, 4 damaged store, 6 I/O, 8 another process writes to the store",
     )
     parser.add_argument("store", metavar="STORE", help="folder made by `split`")
     parser.add_argument(
@@ -27,6 +27,9 @@ def add_parser(commands: Any) -> None:
     )
     parser.add_argument(
         "--block", nargs="+", action="extend", default=[], metavar="ID", help="blocks, by number"
+    )
+    parser.add_argument(
+        "--missing-ok", action="store_true", help="do nothing about batches and blocks not there"
     )
     parser.add_argument(
         "--list", action="store_true", help="show batches and blocks, and remove nothing"
@@ -44,7 +47,9 @@ def run(args: argparse.Namespace) -> int:
     if args.list:
         _print_batches(BlockStore.open(args.store), args.json)
         return 0
-    store = remove(args.store, args.batch, args.block, Console(quiet=False))
+    store = remove(
+        args.store, args.batch, args.block, Console(quiet=False), missing_ok=args.missing_ok
+    )
     waiting = sum(block.bytes for block in store.manifest.removed)
     print(
         f"the store has {store.manifest.n_rows} rows in {len(store.manifest.blocks)} blocks; "

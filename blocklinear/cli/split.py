@@ -25,6 +25,9 @@ def add_parser(commands: Any) -> None:
     parser.add_argument(
         "--blocks", type=int, metavar="M", help="number of blocks (default: by --memory)"
     )
+    parser.add_argument(
+        "--batch", default="b1", metavar="NAME", help="name of the rows, for `remove` (default b1)"
+    )
     parser.add_argument("--seed", type=int, default=0, metavar="S", help="of the random assignment")
     parser.add_argument(
         "--order", default="random", choices=("random", "file"), help="how rows go to blocks"
@@ -56,7 +59,8 @@ def add_parser(commands: Any) -> None:
         "--on-error",
         default="fail",
         choices=("fail", "skip"),
-        help="what a malformed line does; skip: it is listed in STORE/skipped.txt",
+        help="what a malformed line does; skip: it is listed in STORE/skipped.txt (with "
+        "--batch in skipped-NAME.txt)",
     )
     parser.add_argument(
         "--max-errors", type=int, default=1000, metavar="K", help="lines that may be skipped"
@@ -107,6 +111,7 @@ def run(args: argparse.Namespace) -> int:
         normalize=args.normalize,
         force=args.force,
         weights=args.weights,
+        batch=args.batch,
     )
     load_for_splitting(args.dtype, args.quiet)
     console, started = Console(args.quiet), time.perf_counter()

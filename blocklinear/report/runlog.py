@@ -8,7 +8,15 @@ from types import TracebackType
 from typing import Any, Self
 
 from blocklinear.errors import UsageError, storage_errors
-from blocklinear.events import Event, OuterIteration, SplitProgress, Visited, WarmStarted, Warned
+from blocklinear.events import (
+    BatchPresent,
+    Event,
+    OuterIteration,
+    SplitProgress,
+    Visited,
+    WarmStarted,
+    Warned,
+)
 from blocklinear.outputs import Output
 
 _SCORES = {"accuracy", "mean_squared_error"}
@@ -43,7 +51,7 @@ class RunLog:
 
     def __call__(self, event: Event) -> None:
         """Write one event."""
-        if isinstance(event, SplitProgress | Visited):
+        if isinstance(event, SplitProgress | BatchPresent | Visited):
             return
         fields: dict[str, Any] = {"event": _NAMES[type(event)], **asdict(event)}
         finite = {

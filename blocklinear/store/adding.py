@@ -1,13 +1,14 @@
 """`add`: text becomes a further batch of a store, in blocks of its own."""
 
+import contextlib
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
 from blocklinear.errors import MismatchError, UsageError
-from blocklinear.events import Listener, Warned, ignore
+from blocklinear.events import BatchPresent, Listener, Warned, ignore
 from blocklinear.numerals import format_number
 from blocklinear.options import AddOptions, SplitOptions
 from blocklinear.store.changes import AnyStore, changing, commit, new_blocks, skipped_name
@@ -39,7 +40,7 @@ def add(
         Files in order, plain or gz, bz2, xz, zst; ``-`` is standard input.
     options : AddOptions
     listener : callable
-        Told `SplitProgress` and `Warned`.
+        Told `SplitProgress`, `Warned` and `BatchPresent`.
 
     Returns
     -------
@@ -52,7 +53,8 @@ def add(
         If the text is malformed or holds no rows.
     MismatchError
         If the store has one of the inputs already, or another index base; if its rows have weights
-        and these have none, or the other way round.
+        and these have none, or the other way round; with `AddOptions.if_absent`, if there is a
+        batch of that name that has other rows.
     UsageError
         If there is a batch of that name.
     BusyError
@@ -65,18 +67,105 @@ def add(
     with changing(store) as old:
         seen = _Seen(old.manifest, options.allow_duplicate)
         how = _split_options(old.manifest, options, "sha256" in seen.digests)
+        present = _Present(old, options)
+        if present.look_at(inputs, seen.digests, listener):
+            return old
         for path in inputs:
             seen.refuse_file(path)
-        name = _batch_name(old.manifest, options.batch)
-        with new_blocks(old) as first:
-            list_of_skipped = old.folder / skipped_name(name)
-            remove_files([list_of_skipped])  # of one that was killed, or removed
-            try:
-                return _write(old, inputs, name, how, seen, first, listener)
-            except BaseException:
-                if name not in {b["name"] for b in Manifest.load(old.folder).batches}:
-                    remove_files([list_of_skipped])
-                raise
+        name = _batch_name(old.manifest, None if present.is_taken else options.batch)
+        try:
+            with new_blocks(old) as first, _list_of_skipped(old, name):
+                return _write(old, inputs, name, how, seen, present, first, listener)
+        except _FoundError as found:
+            listener(BatchPresent(found.batch))
+            return old
+
+
+@contextlib.contextmanager
+def _list_of_skipped(store: BlockStore, batch: str) -> Iterator[None]:
+    """Delete the list of the refused lines of a batch, unless the batch comes to be."""
+    path = store.folder / skipped_name(batch)
+    remove_files([path])  # of one that was killed, or removed
+    try:
+        yield
+    except BaseException:
+        if batch not in {b["name"] for b in Manifest.load(store.folder).batches}:
+            remove_files([path])
+        raise
+
+
+class _FoundError(Exception):
+    """What was read is in the store already, as `batch`."""
+
+    def __init__(self, batch: str) -> None:
+        super().__init__(batch)
+        self.batch = batch
+
+
+class _Present:
+    """The batches that may be what is to be added, where that may be there already.
+
+    Attributes
+    ----------
+    is_taken : bool           whether one has the name that is asked for
+    """
+
+    def __init__(self, store: BlockStore, options: AddOptions) -> None:
+        self._place, self._weights = store.folder, options.weights
+        batches = store.manifest.batches if options.if_absent else []
+        self._batches = [b for b in batches if options.batch in (None, b["name"])]
+        self.is_taken = bool(self._batches) and options.batch is not None
+
+    def look_at(self, inputs: Paths, digests: Collection[str], listener: Listener) -> bool:
+        """Say whether a batch has these inputs, if that can be told before they are read."""
+        paths = [*inputs, *([self._weights] if self._weights is not None else [])]
+        if not self._batches or not all(path != "-" and os.path.isfile(path) for path in paths):
+            return False
+        files: list[dict[str, Any]] = [{"size": os.path.getsize(path)} for path in paths]
+        sizes = [file["size"] for file in files]
+        if any([known["size"] for known in _files_of(b)] == sizes for b in self._batches):
+            for path, file in zip(paths, files, strict=True):
+                file.update({name: digest_of(path, name) for name in digests})
+        try:
+            self.check(files)
+        except _FoundError as found:
+            listener(BatchPresent(found.batch))
+            return True
+        return False
+
+    def check(self, files: Sequence[dict[str, Any]]) -> None:
+        """Raise _FoundError if a batch has these files, MismatchError if it should but does not.
+
+        Parameters
+        ----------
+        files : sequence of dict
+            Sizes and digests, in the order of the inputs, the file of weights last.
+        """
+        for batch in self._batches:
+            known = _files_of(batch)
+            if len(known) != len(files) or not all(map(_is_same, known, files)):
+                continue
+            if batch["rows"] != sum(source["rows"] for source in batch["sources"]):
+                raise MismatchError(
+                    f"{self._place}: some rows of batch {batch['name']} were removed",
+                    "remove all of it before it is added again",
+                )
+            raise _FoundError(batch["name"])
+        if self.is_taken:
+            raise MismatchError(
+                f"{self._place}: batch {self._batches[0]['name']} is not of this input",
+                "remove it before, or choose another name for --batch",
+            )
+
+
+def _files_of(batch: dict[str, Any]) -> list[dict[str, Any]]:
+    return [*batch["sources"], *batch.get("weights", ())]
+
+
+def _is_same(known: dict[str, Any], file: dict[str, Any]) -> bool:
+    name = digest_name(known)
+    same: bool = (known["size"], known[name]) == (file["size"], file.get(name))
+    return same
 
 
 def _write(
@@ -85,6 +174,7 @@ def _write(
     name: str,
     how: SplitOptions,
     seen: "_Seen",
+    present: _Present,
     first: int,
     listener: Listener,
 ) -> BlockStore:
@@ -94,6 +184,7 @@ def _write(
     batch = read_batch(
         inputs, folder, name, plan, how, listener, m.next_row, first, labels=m.labels
     )
+    present.check(_files_of(batch.entry()))
     for source in batch.sources:
         for digest in seen.digests:
             seen.refuse(source["path"], source["size"], source[digest])
@@ -130,7 +221,7 @@ def _batch_name(manifest: Manifest, asked: str | None) -> str:
         return asked
     taken |= {block.batch for block in manifest.removed}
     numbers = [int(name[1:]) for name in taken if re.fullmatch("b[0-9]{1,9}", name)]
-    return f"b{max(numbers, default=0) + 1}"
+    return f"b{max([1, *numbers]) + 1}"
 
 
 def _split_options(manifest: Manifest, options: AddOptions, sha256: bool) -> SplitOptions:

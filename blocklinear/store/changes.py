@@ -106,6 +106,7 @@ def remove(
     batches: Sequence[str] = (),
     blocks: Sequence[str | int] = (),
     listener: Listener = ignore,
+    missing_ok: bool = False,
 ) -> BlockStore:
     """Take batches, or single blocks, out of a store.
 
@@ -121,6 +122,8 @@ def remove(
         Blocks, by their number or file name. A batch none of whose blocks is left is gone.
     listener : callable
         Told `Warned`.
+    missing_ok : bool
+        Leave out batches and blocks that are not there.
 
     Returns
     -------
@@ -130,7 +133,7 @@ def remove(
     Raises
     ------
     UsageError
-        If a batch or block is not in the store.
+        If a batch or block is not in the store, and `missing_ok` is not set; or none is named.
     InputError
         If no row would be left.
     BusyError
@@ -138,9 +141,11 @@ def remove(
     """
     with changing(store) as old:
         m = old.manifest
-        gone = _blocks_of(m, batches) | _blocks_named(m, blocks)
-        if not gone:
+        gone = _blocks_of(m, batches, missing_ok) | _blocks_named(m, blocks, missing_ok)
+        if not batches and not blocks:
             raise UsageError("nothing is named that could be removed", "name a batch or a block")
+        if not gone:
+            return old
         left = [block for block in m.blocks if block.name not in gone]
         if not any(block.rows for block in left):
             raise InputError(
@@ -155,25 +160,25 @@ def remove(
     return new
 
 
-def _blocks_of(manifest: Manifest, batches: Sequence[str]) -> set[str]:
+def _blocks_of(manifest: Manifest, batches: Sequence[str], missing_ok: bool) -> set[str]:
     known = [batch["name"] for batch in manifest.batches]
     for name in batches:
-        if name not in known:
+        if name not in known and not missing_ok:
             raise UsageError(f"no batch is named {name}", f"there are {', '.join(known)}")
     return {block.name for block in manifest.blocks if block.batch in batches}
 
 
-def _blocks_named(manifest: Manifest, blocks: Sequence[str | int]) -> set[str]:
+def _blocks_named(manifest: Manifest, blocks: Sequence[str | int], missing_ok: bool) -> set[str]:
     known, found = {block.name for block in manifest.blocks}, set()
     for block in blocks:
         number = _BLOCK.fullmatch(str(block))
         name = f"b{int(number[1]):08d}.blk" if number else ""
-        if name not in known:
+        if name not in known and not (number and missing_ok):
             raise UsageError(
                 f"no block of the store is {block}", "`remove STORE --list` shows those there are"
             )
         found.add(name)
-    return found
+    return found & known
 
 
 def forget(store: BlockStore, followed: set[str]) -> BlockStore:

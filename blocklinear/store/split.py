@@ -186,7 +186,7 @@ def _write(inputs: Paths, staging: Path, options: SplitOptions, listener: Listen
     """Read the inputs and commit a store in `staging`."""
     plan = make_plan(options, total_bytes(inputs, options))
     blocks_folder = staging / BLOCKS_NAME
-    batch = read_batch(inputs, blocks_folder, "b1", plan, options, listener)
+    batch = read_batch(inputs, blocks_folder, options.batch, plan, options, listener)
     sync_directory(blocks_folder)
     Manifest(
         format=1 if options.weights is None else 2,

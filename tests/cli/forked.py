@@ -1,9 +1,9 @@
 """Commands in processes of their own that start at once: forked from one that has loaded all.
 
 Run as a script, it forks a command for every line of stdin, a JSON list of its arguments, of the
-signals that it sends itself (see steps.py: a prefix, a step and the signal's number) and of the
-largest size its files may have, or null. It answers with a line: a JSON list of the exit status and
-of what the command printed on stderr.
+signals that it sends itself (see steps.py: a prefix, a step and the signal's number), of the
+largest size its files may have, or null, and of the folder it starts in. It answers with a line: a
+JSON list of the exit status and of what the command printed on stderr.
 """
 
 import json
@@ -25,13 +25,13 @@ class Starter:
             [sys.executable, __file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
 
-    def run(self, *arguments, signals=(), file_bytes=None):
+    def run(self, *arguments, signals=(), file_bytes=None, cwd="."):
         """Run a command; return its exit status and its stderr.
 
         The status is minus the number of the signal it died of, if it did.
         """
         sent = [[str(prefix), at, number] for prefix, at, number in signals]
-        request = [[str(argument) for argument in arguments], sent, file_bytes]
+        request = [[str(argument) for argument in arguments], sent, file_bytes, str(cwd)]
         self._server.stdin.write(json.dumps(request) + "\n")
         self._server.stdin.flush()
         return tuple(json.loads(self._server.stdout.readline()))
@@ -71,11 +71,12 @@ def serve():
     os.dup2(os.open(os.devnull, os.O_RDWR), 1)
     warm_up(main)
     for line in sys.stdin:
-        arguments, signals, file_bytes = json.loads(line)
+        arguments, signals, file_bytes, cwd = json.loads(line)
         with tempfile.TemporaryFile() as errors:
             process = os.fork()
             if process == 0:
                 os.dup2(errors.fileno(), 2)
+                os.chdir(cwd)
                 if file_bytes is not None:
                     resource.setrlimit(resource.RLIMIT_FSIZE, (file_bytes, file_bytes))
                 if signals:

@@ -175,3 +175,28 @@ def test_a_store_beside_text_keeps_the_rows_added_to_it(cli, refused, rows, more
     assert f"name {beside.name} to train on what it holds; or remove it" in error
     assert info(cli, beside)["rows"] == 62
     assert cli("train", beside, tmp_path / "model", "-q").status == 0
+
+
+def test_what_may_be_given_again(cli, refused, store, more):
+    add = ["add", store, more, "-q", "--batch", "monday", "--if-absent"]
+    assert cli(*add).out.startswith("batch monday: 2 rows, ")
+    done = cli(*add)
+    assert (done.status, done.err) == (0, "")
+    assert done.out == "batch monday is in the store already, which has 62 rows\n"
+    assert cli("add", store, more, "-q", "--if-absent").out == done.out
+    more.write_text(MORE + "1 1:1\n")
+    assert "batch monday is not of this input" in refused(5, *add)
+    assert info(cli, store)["rows"] == 62
+    remove = ["remove", store, "--batch", "sunday", "monday", "--missing-ok"]
+    assert cli(*remove).out.startswith("the store has 60 rows in 4 blocks; ")
+    done = cli(*remove, "--block", 77)
+    assert (done.status, done.err) == (0, "")
+    assert done.out.startswith("the store has 60 rows in 4 blocks; ")
+    assert "nothing is named" in refused(2, "remove", store, "--missing-ok")
+
+
+def test_split_names_its_batch(cli, refused, rows, tmp_path):
+    assert cli("split", rows, tmp_path / "s", "-q", "--batch", "monday").status == 0
+    assert [batch["name"] for batch in info(cli, tmp_path / "s")["batches"]] == ["monday"]
+    assert "plain name" in refused(2, "split", rows, tmp_path / "t", "--batch", "a/b")
+    assert not (tmp_path / "t").exists()

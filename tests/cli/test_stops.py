@@ -69,7 +69,7 @@ def test_killed_again_and_again_it_ends_with_the_same_bits(cli, starter, store, 
     chance, reached, command = random.Random(1), [], ["train", store, tmp_path / "m", *flags]
     command += ["--checkpoint-s", 1e-9, "--log", tmp_path / "log"]  # one after each visit
     for _ in range(12):
-        kill = store / "runs", chance.randrange(30, 500), signal.SIGKILL
+        kill = store / "runs", chance.randrange(30, 700), signal.SIGKILL
         assert starter.run(*command, signals=[kill]) == (-signal.SIGKILL, "")
         assert not (tmp_path / "m").exists()
         reached.append(checkpoint(store))

@@ -18,9 +18,9 @@ MORE = b"1 2:0.25 1000:1\n7 1:1\n-1\n"
 LEAST = 256  # bytes: blocks of these tests are small
 
 
-def add_options(allow_duplicate=False, batch=None, blocks=None, **text):
+def add_options(allow_duplicate=False, batch=None, blocks=None, if_absent=False, **text):
     text = small_text_options(**({"index_base": "auto"} | text))
-    return AddOptions(text, batch, blocks, allow_duplicate)
+    return AddOptions(text, batch, blocks, allow_duplicate, if_absent=if_absent)
 
 
 def add_text(store, text, heard=None, **options):
