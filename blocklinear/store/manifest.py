@@ -16,7 +16,9 @@ from pathlib import Path
 from typing import Any, Self, get_origin
 
 from blocklinear import __version__
-from blocklinear.errors import DamagedError, MismatchError, storage_errors
+from blocklinear.errors import DamagedError, MismatchError, StorageError, storage_errors
+from blocklinear.memory import format_size
+from blocklinear.store import shapes
 from blocklinear.store.files import aside_name, atomic_write, read_regular
 from blocklinear.store.weighing import Weighed, together
 from blocklinear.store.weighing import check as check_weighed
@@ -27,6 +29,8 @@ do not know weights."""
 _WEIGHTED = 2
 NAME = "manifest.json"
 MAX_BYTES = 1 << 28
+"""No manifest is larger: reading one takes several times that in memory."""
+_LEAST_RECORD_BYTES = 180
 MAX_LABELS = 10_000
 """More distinct labels than this are regression targets: they are not tabulated."""
 _MAX_COUNT = 1 << 62
@@ -34,6 +38,29 @@ _LAST_SECOND = 253_402_300_799  # of the year 9999: dates are compared as text
 _MAX_EXPANSION = 1 << 16
 """Rows, or entries, a byte of a block file can stand for: zstd packs at most 2**15 bytes in one."""
 _BLOCK_NAME = re.compile(r"b[0-9]{8}\.blk")
+_COMPRESSION = re.compile(r"none|zstd(?::(-?[0-9]{1,2}))?")
+_FILE = {
+    "path": shapes.text,
+    "size": shapes.count,
+    "mtime_ns": shapes.maybe(shapes.integer(-shapes.MOST)),
+    "sha256": shapes.maybe(shapes.text),
+}
+_COUNTED = dict.fromkeys(("rows", "lines", "blank", "zeros", "skipped"), shapes.count)
+_LATER = ("sorted_rows", "merged_entries", "hash_collisions", "ignored_qids")
+_SOURCE = shapes.fields(
+    {**_FILE, **_COUNTED, "final_newline": shapes.flag},
+    {"xxh64": shapes.text, **dict.fromkeys(_LATER, shapes.count)},
+)
+_BATCH = {
+    "name": shapes.text, "date": shapes.text, "rows": shapes.count,
+    "sources": shapes.items(_SOURCE),
+}  # fmt: skip
+_WEIGHTED_BATCH = {**_BATCH, "weights": shapes.items(shapes.fields(_FILE, {"xxh64": shapes.text}))}
+_BATCHES = {
+    False: shapes.items(shapes.fields(_BATCH)),
+    True: shapes.items(shapes.fields(_WEIGHTED_BATCH)),
+}
+_MOVED = shapes.mapping(shapes.row(shapes.text, shapes.count))
 
 
 @dataclass(frozen=True)
@@ -147,14 +174,25 @@ class Manifest:
         return hashlib.sha256("".join(b.sha256 for b in self.blocks).encode()).hexdigest()
 
     def save(self, folder: Path) -> None:
-        """Commit: make this the manifest of the store in `folder`, durably."""
+        """Commit: make this the manifest of the store in `folder`, durably.
+
+        Raises
+        ------
+        StorageError
+            If it cannot be written, or is larger than `load` reads; the one before is intact then.
+        """
+        n_blocks, n_labels = len(self.blocks) + len(self.removed), len(self.labels or ())
+        refuse_many(n_blocks, n_labels)
         content = asdict(self)
         for block in (*content["blocks"], *content["removed"]) if not self.weighted else ():
             del block["weights"]  # as versions that do not know it wrote
         body = _canonical(content)
         checksum = hashlib.sha256(body).hexdigest()
+        text = b'{"checksum":"%s","manifest":%s}\n' % (checksum.encode(), body)
+        if len(text) > MAX_BYTES:
+            raise _too_large(len(text), n_blocks, n_labels)
         with atomic_write(folder / NAME) as stream:
-            stream.write(b'{"checksum":"%s","manifest":%s}\n' % (checksum.encode(), body))
+            stream.write(text)
 
     @classmethod
     def load(cls, folder: Path) -> Self:
@@ -176,10 +214,11 @@ class Manifest:
             inner = outer["manifest"]
             if hashlib.sha256(_canonical(inner)).hexdigest() != outer["checksum"]:
                 raise ValueError("its checksum does not match")
-            if isinstance(inner, dict) and inner.get("format", 0) > FORMAT:
+            shapes.fields({"format": shapes.integer(1, 1 << 100)}, more=True)(inner, "")
+            if inner["format"] > FORMAT:
                 raise MismatchError(
                     f"{path}: format {inner['format']}, written by blocklinear "
-                    f"{inner.get('written_by')}; this is {__version__}",
+                    f"{str(inner.get('written_by'))[:40]}; this is {__version__}",
                     "use that version or a newer one",
                 )
             manifest = cls(**_fields(cls, inner))
@@ -211,6 +250,9 @@ class Manifest:
             raise ValueError("a block has more features than the store")
         if self.format < 1 or not 0 <= self.seed < 1 << 63:
             raise ValueError("its format or its seed is out of range")
+        level = _COMPRESSION.fullmatch(self.compression)
+        if self.order not in ("random", "file") or not level or not -7 <= int(level[1] or 1) < 20:
+            raise ValueError("an option has an unknown value")
         if self.index_base not in (0, 1) or self.dtype not in ("float64", "float32"):
             raise ValueError("an option has an unknown value")
         if self.normalize not in ("none", "l2") or not 0 <= self.hash_bits <= 31:
@@ -225,8 +267,9 @@ class Manifest:
         if len(set(names)) != len(names) or not all(map(_BLOCK_NAME.fullmatch, names)):
             raise ValueError("a block name is not as written by blocklinear")
         rows = {block.name: block.rows for block in records}
+        _MOVED(self.moved, "moved")
         for name, first in self.moved.values():
-            if type(first) is not int or not 0 <= first <= rows[name]:
+            if first > rows[name]:
                 raise ValueError("rows were moved to where no block is")
 
     def _check_counts(self) -> None:
@@ -237,12 +280,18 @@ class Manifest:
             raise ValueError("a count is out of range")
         if not 0 <= self.n_features <= 1 << 32 or self.next_row < self.n_rows:
             raise ValueError("a count is out of range")
+        if not all(-1 <= b.max_index < 1 << 32 for b in records):
+            raise ValueError("an index is out of range")
         if any(max(b.rows, b.nnz) > b.bytes * _MAX_EXPANSION for b in records):
             raise ValueError("a block has more rows or entries than its bytes can hold")
 
     def _check_labels(self) -> None:
         labels = [] if self.labels is None else self.labels
-        if not all(type(label) is float for label in labels) or len(set(labels)) != len(labels):
+        if (
+            type(labels) is not list
+            or not all(type(label) is float for label in labels)
+            or len(set(labels)) != len(labels)
+        ):
             raise ValueError("the labels are not distinct numbers")
         for block in (*self.blocks, *self.removed):
             if len(block.label_counts) != len(labels):
@@ -258,22 +307,34 @@ class Manifest:
                 raise ValueError("rows have weights in a format that knows none")
 
     def _check_batches(self) -> None:
-        rows = {}
-        for batch in self.batches:
-            if set(batch) != {"name", "date", "rows", "sources", *["weights"] * self.weighted}:
-                raise ValueError("the fields of a batch are not those of this format")
-            if [type(batch[name]) for name in ("name", "date", "rows")] != [str, str, int]:
-                raise ValueError("a batch has no name, no date, or no number of rows")
-            sources = [*batch["sources"], *batch.get("weights", ())]
-            if not all(type(source["path"]) is str for source in sources):
-                raise ValueError("a source has no path")
-            rows[batch["name"]] = 0
+        _BATCHES[self.weighted](self.batches, "batches")
+        rows = {batch["name"]: 0 for batch in self.batches}
         for block in self.blocks:
             if block.batch not in rows:
                 raise ValueError("a block is of no batch")
             rows[block.batch] += block.rows
         if [(batch["name"], batch["rows"]) for batch in self.batches] != list(rows.items()):
             raise ValueError("the rows of a batch do not add up")
+
+
+def refuse_many(n_blocks: int, n_labels: int) -> None:
+    """Refuse as many blocks and labels as no manifest can hold, however small the counts.
+
+    Raises
+    ------
+    StorageError
+    """
+    least = n_blocks * (_LEAST_RECORD_BYTES + 2 * n_labels)
+    if least > MAX_BYTES:
+        raise _too_large(least, n_blocks, n_labels)
+
+
+def _too_large(n_bytes: int, n_blocks: int, n_labels: int) -> StorageError:
+    return StorageError(
+        f"the manifest of {n_blocks} blocks, with a count for each of {n_labels} labels, would "
+        f"take {n_bytes} bytes or more; {format_size(MAX_BYTES)} are allowed",
+        "make fewer and larger blocks: give more --memory or fewer --blocks, or compact the store",
+    )
 
 
 def digest_name(source: dict[str, Any]) -> str:

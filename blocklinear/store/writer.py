@@ -30,7 +30,7 @@ from blocklinear.store import codec
 from blocklinear.store.arena import SLOT_ENTRY_BYTES, WEIGHT_ENTRY_BYTES, Arena
 from blocklinear.store.blocks import BlockWriter, checksum_of
 from blocklinear.store.labels import LabelCounts, LabelTable
-from blocklinear.store.manifest import BlockRecord
+from blocklinear.store.manifest import BlockRecord, refuse_many
 from blocklinear.store.weighing import Weighed, together, weigh
 from blocklinear.text import Decimals, Rows
 
@@ -318,6 +318,9 @@ class BatchWriter:
             self._queue.popleft().result()
 
     def _open_generation(self) -> None:
+        if self._finished:  # by now the labels are known: too many are told before all is written
+            n_blocks = len(self._finished) + self._plan.open_blocks
+            refuse_many(n_blocks, len(self._labels.labels or ()))
         numbers = range(self.next_block, self.next_block + self._plan.open_blocks)
         self._open = [_OpenBlock(self._folder, number, self._weighted) for number in numbers]
         self.next_block = numbers.stop

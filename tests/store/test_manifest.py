@@ -2,15 +2,20 @@ import hashlib
 import json
 import os
 import shutil
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from json_faults import json_faults
 
-from blocklinear.errors import DamagedError, MismatchError
+from blocklinear.errors import DamagedError, MismatchError, StorageError
+from blocklinear.options import AddOptions, SplitOptions
 from blocklinear.store import manifest as manifests
+from blocklinear.store import writer
+from blocklinear.store.adding import add
 from blocklinear.store.manifest import Manifest
 from blocklinear.text.digest import Digest
 
-from .build import TEXT, make_store
+from .build import TEXT, make_store, rows_of, small_text_options
 
 
 @pytest.fixture(scope="module")
@@ -156,8 +161,6 @@ def test_a_field_of_another_kind(folder, field, value):
 def test_a_field_of_a_block_of_another_kind(folder, field, value):
     if field in ("table", "sha256") and isinstance(value, str):  # loading the block refuses it
         return
-    if field == "max_index" and value == -5:  # it has no bound below
-        return
     content = inner(folder)
     content["blocks"][0][field] = value
     seal(folder, content)
@@ -235,6 +238,65 @@ def test_parts_that_contradict_each_other(folder, change):
     refused(folder, "damaged")
 
 
+def whole_manifest(weighted):
+    """A manifest with everything that one can have: two batches, removed and moved blocks."""
+    source = {
+        "path": "x.svm", "size": 99, "mtime_ns": -7, "xxh64": "0" * 16, "sha256": None, "rows": 4,
+        "lines": 5, "blank": 1, "zeros": 0, "skipped": 0, "sorted_rows": 0, "merged_entries": 0,
+        "hash_collisions": 0, "ignored_qids": 0, "final_newline": True,
+    }  # fmt: skip
+    block = {
+        "name": "b00000000.blk", "batch": "b1", "rows": 4, "nnz": 6, "bytes": 300, "max_index": 9,
+        "table": "0" * 8, "sha256": "0" * 64, "label_counts": [3, 1],
+    }  # fmt: skip
+    batch = {"name": "b1", "date": "2026-01-01T00:00:00Z", "rows": 4, "sources": [source]}
+    if weighted:
+        file = {name: source[name] for name in ("path", "size", "mtime_ns", "xxh64", "sha256")}
+        batch["weights"] = [file]
+        block["weights"] = {
+            "zeros": 1, "least": 0.5, "largest": 2.0, "total": 4.0, "sums": [3.5, 0.5]
+        }  # fmt: skip
+    return {
+        "format": 1 + weighted, "generation": 3, "written_by": "0.1.0", "seed": 7,
+        "order": "random", "index_base": 1, "hash_bits": 0, "n_features": 9, "n_rows": 8,
+        "nnz": 12, "next_row": 12, "next_block": 5, "dtype": "float64", "compression": "zstd:1",
+        "normalize": "none", "labels": [1.0, -1.0],
+        "batches": [batch, batch | {"name": "b2"}],
+        "blocks": [block, block | {"name": "b00000001.blk", "batch": "b2"}],
+        "removed": [block | {"name": "b00000002.blk"}],
+        "moved": {"b00000003.blk": ["b00000001.blk", 1]},
+    }  # fmt: skip
+
+
+def test_a_field_of_any_other_kind_is_refused(tmp_path):
+    """Wherever it is; and one that is missing, or one more."""
+    accepted, errors = set(), []
+    for weighted in (False, True):
+        content = whole_manifest(weighted)
+        for where, changed in json_faults(content):
+            seal(tmp_path, changed)
+            try:
+                Manifest.load(tmp_path)
+                accepted.add(where)
+            except (DamagedError, MismatchError) as error:
+                errors.append(error)
+        seal(tmp_path, content)
+        assert len(Manifest.load(tmp_path).batches) == 2
+    assert len(errors) > 1000
+    assert {error.exit_code for error in errors} == {4, 5}
+    assert {str(error).count("\n") for error in errors} == {1}
+    assert max(len(str(error)) for error in errors) < len(str(tmp_path)) + 250
+    # what not every version wrote, and what not every source has
+    may = ["xxh64 missing", "mtime_ns = None", "sha256 = 'x'"]
+    later = ("sorted_rows", "merged_entries", "hash_collisions", "ignored_qids")
+    assert accepted == {"moved.b00000003.blk missing"} | {
+        f"batches[{k}].{file}[0].{what}"
+        for k in (0, 1)
+        for file, more in (("sources", [f"{name} missing" for name in later]), ("weights", []))
+        for what in may + more
+    }
+
+
 def test_where_rows_went(folder):
     content = inner(folder) | {"moved": {"b00000003.blk": ["b00000001.blk", 1]}}
     seal(folder, content)
@@ -269,3 +331,50 @@ def test_more_than_the_bytes_can_hold(folder, field):
     content["n_rows" if field == "rows" else "nnz"] += 2**40
     seal(folder, content)
     refused(folder, "than its bytes can hold")
+
+
+TOO_LARGE = "the manifest of .* blocks, with a count for each of .* labels, would take .* bytes"
+
+
+@pytest.fixture
+def small_manifests(monkeypatch):
+    """As if none of more than 2000 bytes were read: that of 3 blocks and 2 labels has 1400."""
+    monkeypatch.setattr(manifests, "MAX_BYTES", 2000)
+
+
+def test_a_split_that_makes_too_large_a_manifest_leaves_nothing(tmp_path, small_manifests):
+    with pytest.raises(StorageError, match=TOO_LARGE) as caught:
+        make_store(tmp_path, TEXT, blocks=7)
+    assert "fix: make fewer and larger blocks" in str(caught.value)
+    assert os.listdir(tmp_path) == ["store.svm"]
+    assert make_store(tmp_path, TEXT, blocks=3).verify().faults == []
+
+
+def test_it_is_refused_when_blocks_are_opened(tmp_path, small_manifests):
+    """A stream is not read to its end if there are too many blocks long before."""
+    plan = writer.Plan(2, 100.0, 100)
+    options = SplitOptions(small_text_options())
+    rows = rows_of(20 * TEXT)
+    with (
+        ThreadPoolExecutor(1) as pool,
+        writer.BatchWriter(tmp_path, "b1", plan, options, pool) as batch,
+        pytest.raises(StorageError, match=TOO_LARGE),
+    ):
+        batch.append(rows)
+    assert len(list(tmp_path.iterdir())) <= 12
+
+
+@pytest.mark.parametrize("how", ["add", "relabel", "long path"])
+def test_an_addition_that_makes_too_large_a_manifest_changes_nothing(
+    tmp_path, small_manifests, how
+):
+    store = make_store(tmp_path, TEXT, blocks=3)
+    before = {path: path.read_bytes() for path in store.folder.rglob("*") if path.is_file()}
+    more = tmp_path / ("x" * 200 + ".svm" if how == "long path" else "more.svm")
+    labels = range(300) if how == "relabel" else (1, 1)
+    more.write_text("".join(f"{label} 1:1\n" for label in labels))
+    options = AddOptions(small_text_options(index_base="auto"), blocks=1 if how != "add" else 9)
+    with pytest.raises(StorageError, match=TOO_LARGE):
+        add(store, [more], options)
+    assert {p: p.read_bytes() for p in store.folder.rglob("*") if p.is_file()} == before
+    assert Manifest.load(store.folder).n_rows == 7
