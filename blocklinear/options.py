@@ -88,9 +88,6 @@ class TextOptions:
         Refuse an only input whose bytes, as they lie on disk or come in, have another digest.
     record_sha256 : bool
         Keep that digest of each input in the store, besides the one that tells whether it changed.
-    dtype : {"float64", "float32"}
-        Refuse a row whose squares add up to 1.5e308 or more, or 3e38 for float32. Splitting sets it
-        to the type that the store rounds values to.
     """
 
     index_base: int | str = 1
@@ -110,7 +107,6 @@ class TextOptions:
     expect_rows: int | None = None
     expect_sha256: str | None = None
     record_sha256: bool = False
-    dtype: str = "float64"
 
     def __post_init__(self) -> None:
         _check("index base", self.index_base, self.index_base in (0, 1, "auto"), "0, 1 or 'auto'")
@@ -139,7 +135,6 @@ class TextOptions:
         digest = self.expect_sha256
         hexadecimal = digest is None or re.fullmatch(r"[0-9a-fA-F]{64}", digest) is not None
         _check("expect-sha256", digest, hexadecimal, "64 hexadecimal digits")
-        _check("dtype", self.dtype, self.dtype in ("float64", "float32"), "float64 or float32")
 
     @property
     def smallest_index(self) -> int:

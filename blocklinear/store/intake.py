@@ -97,14 +97,14 @@ def read_batch(
     StorageError
     """
     skipped = _SkippedLines(folder.with_name(skipped_name(name)))
-    text = replace(options.text, max_features=options.text.feature_limit, dtype=options.dtype)
+    text = replace(options.text, max_features=options.text.feature_limit)
     with (
         skipped,
         _weights_of(inputs, options) as weights,
         ThreadPoolExecutor(options.text.threads, "encode") as pool,
         BatchWriter(folder, name, plan, options, pool, first_row, first_block, labels) as writer,
     ):
-        reader = RowReader(inputs, text, skipped.add, fleeting=True, weights=weights)
+        reader = RowReader(inputs, text, skipped.add, True, weights, options.dtype)
         for rows in reader:
             writer.append(rows)
             listener(

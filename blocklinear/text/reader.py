@@ -41,6 +41,9 @@ class RowReader:
         Rows are done with when the next are asked for: their memory is used again.
     weights : WeightReader or None
         Has the weights of the rows of all inputs; those of refused lines are passed over.
+    dtype : {"float64", "float32"}
+        What values will be rounded to: a row whose squares add up to more than that holds is
+        refused.
 
     Attributes
     ----------
@@ -75,9 +78,10 @@ class RowReader:
         on_skip: Callable[[InputFormatError], None] = lambda error: None,
         fleeting: bool = False,
         weights: WeightReader | None = None,
+        dtype: str = "float64",
     ) -> None:
         self._options, self._on_skip, self._fleeting = options, on_skip, fleeting
-        self._weights = weights
+        self._weights, self._dtype = weights, dtype
         self._paths = [name_of(path) for path in paths]
         if options.seeks_base:
             _refuse_streams(self._paths)
@@ -192,7 +196,7 @@ class RowReader:
         options = self._options
         spare: deque[Slab] = deque()
         pieces = slabs(source, options.slab_bytes, options.line_limit, spare)
-        how = _how(options)
+        how = _how(options, self._dtype)
 
         rooms: deque[Room] = deque()
 
@@ -226,11 +230,11 @@ class RowReader:
             self._on_skip(error)
 
 
-def _how(options: TextOptions) -> tuple[int, int, Reshaping]:
+def _how(options: TextOptions, dtype: str) -> tuple[int, int, Reshaping]:
     """Return the arguments of `parse` that follow the text."""
     max_faults = 1 if options.on_error == "fail" else options.max_errors + 1
     sort, merge = options.unsorted == "sort", options.duplicates == "sum"
-    reshaping = Reshaping(sort, merge, options.hash_bits, options.ignore_qid, options.dtype)
+    reshaping = Reshaping(sort, merge, options.hash_bits, options.ignore_qid, dtype)
     return options.smallest_index, max_faults, reshaping
 
 

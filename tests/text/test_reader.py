@@ -198,12 +198,12 @@ def test_fleeting_rows_are_those_of_their_turn(threads, tmp_path):
 def test_rows_that_are_too_large_are_skipped(tmp_path):
     path, skipped = tmp_path / "x.svm", []
     path.write_bytes(b"1 1:1\n2 1:1e50 300:1\n3 2:1\n4 1:1e19 2:1e19 3:1e19 4:1e19\n" * 3)
-    options = TextOptions(threads=1, on_error="skip", dtype="float32", max_features=10)
-    rows = list(RowReader([path], options, skipped.append))
+    options = TextOptions(threads=1, on_error="skip", max_features=10)
+    rows = list(RowReader([path], options, skipped.append, dtype="float32"))
     assert [label for part in rows for label in part.labels()] == [1, 3] * 3
     assert [(error.line, error.column) for error in skipped[:2]] == [(2, 5), (4, 19)]
     assert len(skipped) == 6
     with pytest.raises(
         InputFormatError, match=r"x\.svm:2:5: value '1e50' is too large for float32"
     ):
-        list(RowReader([path], TextOptions(threads=1, dtype="float32")))
+        list(RowReader([path], TextOptions(threads=1), dtype="float32"))
