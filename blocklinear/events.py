@@ -93,7 +93,8 @@ class OuterIteration:
                               their first touch, when they lacked this outer iteration
     gap : float               (primal - dual) / primal
     certified : bool          whether the gap is a proven bound
-    violation : float         largest minus smallest projected gradient at first touch
+    violation : float         largest minus smallest projected gradient at first touch; for
+                              regression the sum of their sizes, as a part of the first such sum
     n_sv : int                rows with alpha != 0
     n_models : int
     steps : int               rows worked on, each as often as it was

@@ -105,7 +105,7 @@ class Problem:
 
     def epoch(self, order, alpha, W, supported=False, factor=1.0):
         """Run the kernel, which must stay inside what it may write."""
-        touch = np.array([-np.inf, 0.0])
+        touch = np.array([-np.inf, 0.0, 0.0])
         sq_norm = (self.rows.astype(float) ** 2).sum(1)
         indptr, *entries = self.csr
         cs.cs_epoch(

@@ -61,7 +61,12 @@ def add_parser(commands: Any) -> None:
     add_positive(parser)
     parser.add_argument("--stratify", action="store_true", help="deal classes evenly to the folds")
     parser.add_argument("--gap", type=float, help="relative duality gap to reach (default 0.001)")
-    parser.add_argument("--max-outer", type=int, metavar="K", help="outer iterations at most")
+    parser.add_argument(
+        "-e", "--tolerance", type=float, metavar="TOL", help="violation to reach, as in train"
+    )
+    parser.add_argument(
+        "--max-outer", type=int, metavar="K", help="outer iterations at most (default 1000)"
+    )
     parser.add_argument("--group", type=int, metavar="G", help="blocks a visit")
     parser.add_argument("--seed", type=int, metavar="S", help="of folds and orders")
     parser.add_argument("--refit", metavar="MODEL", help="train with the best C on all rows")
@@ -98,6 +103,7 @@ def run(args: argparse.Namespace) -> int:
         epsilon=args.epsilon,
         bias=args.bias,
         gap=args.gap,
+        tolerance=args.tolerance,
         max_outer=args.max_outer,
         group=args.group,
         seed=args.seed,

@@ -83,13 +83,17 @@ def _add_problem(group: Any) -> None:
 def _add_stops(group: Any) -> None:
     group.add_argument("--gap", type=float, help="relative duality gap to reach (default 0.001)")
     group.add_argument(
-        "-e", "--tolerance", type=float, metavar="TOL", help="violation to reach, as LIBLINEAR's -e"
+        "-e",
+        "--tolerance",
+        type=float,
+        metavar="TOL",
+        help="violation to reach, as LIBLINEAR's -e: for regression as a part of the first one",
     )
     group.add_argument(
         "--max-outer",
         type=int,
         metavar="K",
-        help="outer iterations at most (default: until --gap holds; 50 for pegasos)",
+        help="outer iterations at most (default 1000; 50 for pegasos)",
     )
     group.add_argument("--time-limit", type=float, metavar="SECONDS", help="seconds at most")
     group.add_argument(
@@ -156,7 +160,7 @@ def _add_run(group: Any) -> None:
 
 def _number_or(word: str, text: str | None, option: str) -> dict[str, int | None]:
     """Read an option that is a number, or a word that stands for None; nothing if not given."""
-    from blocklinear.errors import UsageError, quoted
+    from blocklinear.errors import UsageError
 
     if text is None:
         return {}
@@ -165,9 +169,7 @@ def _number_or(word: str, text: str | None, option: str) -> dict[str, int | None
     try:
         return {option: int(text)}
     except ValueError:
-        raise UsageError(
-            f"{option} {quoted(text)} is not a number", f"give one, or {word}"
-        ) from None
+        raise UsageError(f"{option} {text!r} is not a number", f"give one, or {word}") from None
 
 
 def _check_liblinear(store: "BlockStore", listener: "Listener") -> None:

@@ -3,8 +3,8 @@
 import numpy as np
 from numba import njit
 
-VIOLATION, EXCESS = 0, 1
-N_TOUCH = 2
+VIOLATION, EXCESS, GAIN = 0, 1, 2
+N_TOUCH = 3
 
 DUAL, N_SUPPORT = 0, 1
 N_TERMS = 2
@@ -184,6 +184,20 @@ def _lengthen(C, y, n, old, classes, factor, a):
 
 
 @njit(cache=True, nogil=True)
+def _gain(A, C, y, n, D, old, classes, a):
+    """Return what a step d from alpha_i to `a` adds to the dual, - sum_m d_m (G_m + 1/2 A d_m).
+
+    `D` is as `_solve_row` left it. That it has G_m less max G_m does not matter: sum_m d_m = 0.
+    """
+    total = 0.0
+    for q in range(n):
+        before = old[q] if classes.shape[0] == 0 else old[classes[q]]
+        d = a[q] - before
+        total -= d * (A * (D[q] + before - (C if q == y else 0.0)) + 0.5 * A * d)
+    return total
+
+
+@njit(cache=True, nogil=True)
 def _replace(a, classes, n, old, step, moved):
     """Put `a` into `old`, the differences into step, float64[K], and return how many there are.
 
@@ -243,7 +257,7 @@ def cs_epoch(
     lists : int64[N_LISTS, K] overwritten
     touch : float64[N_TOUCH]  updated: largest violation maxG - minG (Eq. 35), and the sum of what
                               rows add to P - D, C_i loss_i + sum_m alpha_i^m G_i^m, each seen when
-                              a row was touched, over the classes visited
+                              a row was touched, over the classes visited; gain of the dual
     """
     G, a, step = scratch[0], scratch[1], scratch[2]
     classes, moved = lists[0] if supported else lists[0][:0], lists[1]
@@ -266,9 +280,11 @@ def cs_epoch(
         touch[EXCESS] += excess
         if high - low <= SOLVED:
             continue
-        _solve_row(max(sq_norm[i] + bias * bias, TINY), C, y, n, high, G, a, step)
+        A = max(sq_norm[i] + bias * bias, TINY)
+        _solve_row(A, C, y, n, high, G, a, step)
         if factor > 1.0:
             _lengthen(C, y, n, alpha[i], classes, factor, a)
+        touch[GAIN] += _gain(A, C, y, n, G, alpha[i], classes, a)
         n_moved = _replace(a, classes, n, alpha[i], step, moved)
         _scatter(indices, values, start, stop, bias, step, moved, n_moved, W)
 

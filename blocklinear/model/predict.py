@@ -16,7 +16,7 @@ from blocklinear.errors import (
 )
 from blocklinear.kernels.margins import decision_values
 from blocklinear.kernels.scaling import normalize_rows
-from blocklinear.memory import PROCESS_BYTES, enough, exact_size, format_size
+from blocklinear.memory import PROCESS_BYTES, format_size
 from blocklinear.model.confusion import Confusion
 from blocklinear.model.linear import LinearModel
 from blocklinear.model.metrics import AccuracyCounter, RegressionErrors, Score
@@ -132,8 +132,8 @@ def predict_stream(
         If the output is wanted in two forms, in one that the model cannot give, over an input or
         in a store; if `positive` is not one of two classes; or if the index base is to be found.
     InputError
-        If a line cannot be read, or with `strict` has a feature that the model does not know; if
-        the input is not what the options expect; or if a decision value overflows.
+        If a line cannot be read, or with `strict` has a feature that the model does not know; or if
+        the input is not what the options expect.
     StorageError
         If reading or writing fails.
     """
@@ -158,7 +158,6 @@ def predict_stream(
         stream.write(head)
         for batch in _known_rows(model, reader):
             for labels, decisions, unknown in _decide(model, batch, options.smallest_index):
-                model.check_decisions(decisions, first_row=rows + 1)
                 chosen = None if model.is_regressor else model.class_indices(decisions)
                 if chosen is None:
                     predicted = decisions[:, 0]
@@ -211,11 +210,11 @@ def text_memory(model: LinearModel, memory_bytes: int) -> int:
     taken = PROCESS_BYTES + model.weights.nbytes + step_bytes
     if memory_bytes - taken < _LEAST_TEXT_BYTES:
         raise MemoryBudgetError(
-            f"memory budget of {exact_size(memory_bytes)}: the program takes "
+            f"memory budget of {format_size(memory_bytes)}: the program takes "
             f"{format_size(PROCESS_BYTES)}, the model {format_size(model.weights.nbytes)}, "
             f"decision values {format_size(step_bytes)}, text at least "
             f"{format_size(_LEAST_TEXT_BYTES)}",
-            f"give it --memory {enough(taken + _LEAST_TEXT_BYTES)} or more",
+            f"give it --memory {-(-(taken + _LEAST_TEXT_BYTES) // 2**20)}M or more",
         )
     return memory_bytes - taken
 

@@ -17,6 +17,7 @@ from blocklinear.training.models import Models
 from blocklinear.training.problems import LabelledRows
 from blocklinear.training.sight import Sight, Spans, Touch
 from blocklinear.training.swept import Proof, Swept, aligned_zeros, column_norms
+from blocklinear.training.tally import violations
 
 _PIECE = 1 << 20
 _Roles = tuple[Floats, NDArray[np.int32], NDArray[np.int32], Floats]
@@ -50,6 +51,7 @@ class Bunch(Swept):
         self._later = np.zeros((len(models), kernels.N_TOUCH))
         self._terms = np.zeros((len(models), kernels.N_TERMS))
         self._entries = np.zeros(2)  # worked on, at the first touch of rows and later
+        self._first_violation = np.zeros(len(models))  # as in `Descent`
         self._make_room()
 
     @staticmethod
@@ -67,7 +69,7 @@ class Bunch(Swept):
         """All that a checkpoint must keep, by name."""
         own = {
             "touch": self._touch, "later": self._later, "terms": self._terms,
-            "entries": self._entries,
+            "entries": self._entries, "first": self._first_violation,
         }  # fmt: skip
         return super().arrays | own
 
@@ -139,10 +141,15 @@ class Bunch(Swept):
         """Return primal, dual, violation and support vectors of each model, as `Estimate`."""
         self.finish()
         norms = column_norms(self.W)[: self.width]
-        width = np.maximum(self._touch[:, kernels.PG_MAX], 0.0)
-        width -= np.minimum(self._touch[:, kernels.PG_MIN], 0.0)
         dual = self._terms[:, kernels.DUAL] - 0.5 * norms
-        return dual + self._touch[:, kernels.EXCESS], dual, width, self._terms[:, kernels.N_SUPPORT]
+        violation = violations(self._touch, self.models.solver.regression, self._first_violation)
+        primal, n_sv = dual + self._touch[:, kernels.EXCESS], self._terms[:, kernels.N_SUPPORT]
+        return primal, dual, violation, n_sv
+
+    @property
+    def gain(self) -> Floats:
+        """What the steps of an outer iteration added to the dual of each model."""
+        return np.asarray(self._touch[:, kernels.GAIN] + self._later[:, kernels.GAIN])
 
     @property
     def steps(self) -> int:
@@ -195,5 +202,5 @@ class Bunch(Swept):
             piece[:] = np.where(first < last, last << 8 | first, 0)
         self.models, self.numbers = self.models.some(staying), self.numbers[staying]
         self._touch, self._later = self._touch[staying], self._later[staying]
-        self._terms = self._terms[staying]
+        self._terms, self._first_violation = self._terms[staying], self._first_violation[staying]
         self._make_room()

@@ -18,7 +18,7 @@ from blocklinear.training.models import Models
 from blocklinear.training.problems import LabelledRows, weighted
 from blocklinear.training.sight import Sight, Spans, Touch, Visit
 from blocklinear.training.swept import SWEEPS, Proof, Swept, norm, squared_norm
-from blocklinear.training.tally import Estimate
+from blocklinear.training.tally import Estimate, rises
 from blocklinear.training.together import Together
 
 _Roles = tuple[NDArray[np.int32], Floats]
@@ -93,7 +93,8 @@ class CrammerSinger(Swept):
         """Start an outer iteration."""
         super().begin()
         for tally in (self._touch, self._later):
-            tally[kernels.VIOLATION], tally[kernels.EXCESS] = -np.inf, 0.0
+            tally[:] = 0.0
+            tally[kernels.VIOLATION] = -np.inf
         self._steps[:] = self._primal[:] = 0.0
 
     def _roles(self, rows: LabelledRows, positions: tuple[int, ...] | NDArray[np.int64]) -> _Roles:
@@ -195,6 +196,7 @@ class CrammerSinger(Swept):
         """Return what the outer iteration saw."""
         self.finish()
         dual, primal = self._dual(), float(self._primal[0])
+        gain = self._touch[kernels.GAIN] + self._later[kernels.GAIN]
         return Estimate(
             primal=primal or dual + float(self._touch[kernels.EXCESS]),
             dual=dual,
@@ -202,6 +204,7 @@ class CrammerSinger(Swept):
             n_sv=int(self._terms[kernels.N_SUPPORT]),
             steps=int(self._steps[0]),
             foretold=primal > 0.0,
+            rise=rises(np.array([gain]), np.array([dual])),
         )
 
     def _dual(self) -> float:

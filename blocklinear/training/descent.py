@@ -17,7 +17,15 @@ from blocklinear.training.problems import Problem
 from blocklinear.training.rows import RowArray
 from blocklinear.training.schedule import active_schedule, having_turn, parts_of_sweeps
 from blocklinear.training.single import SingleModel
-from blocklinear.training.tally import Estimate, fresh_touch, merge, threshold, width
+from blocklinear.training.tally import (
+    Estimate,
+    fresh_touch,
+    merge,
+    rises,
+    threshold,
+    violations,
+    width,
+)
 from blocklinear.training.work import Work
 
 AVERAGED_POINTS = 8
@@ -265,22 +273,17 @@ class Descent(SingleModel):
         """Return what the outer iteration saw."""
         self.average /= max(self._points[0], 1.0)
         self._points[:] = 1.0
-        dual = self._dual()
+        dual, regression = self._dual(), self.problem.solver.regression
+        gain = self._touch[kernels.GAIN] + self._later[kernels.GAIN]
+        violation = violations(self._touch[None], regression, self._first_violation)
         return Estimate(
             primal=dual + float(self._touch[kernels.EXCESS]),
             dual=dual,
-            violation=self._violation(),
+            violation=float(violation[0]),
             n_sv=int(self._terms[kernels.N_SUPPORT]),
             steps=int(self._touch[kernels.STEPS] + self._later[kernels.STEPS]),
+            rise=rises(np.array([gain]), np.array([dual])),
         )
-
-    def _violation(self) -> float:
-        """Return what LIBLINEAR's ``-e`` is compared with."""
-        if self.problem.solver.regression:
-            total = float(self._touch[kernels.PG_SUM])
-            self._first_violation[0] = self._first_violation[0] or total
-            return total / self._first_violation[0] if total else 0.0
-        return width(self._touch)
 
     def discard(self) -> None:
         """Delete the scratch files."""

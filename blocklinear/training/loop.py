@@ -27,9 +27,10 @@ from blocklinear.training.outcome import Outcome
 from blocklinear.training.parts import train_in_parts
 from blocklinear.training.previous import find_previous
 from blocklinear.training.problems import Problem
-from blocklinear.training.run import Halt, Run
+from blocklinear.training.run import Halt, Run, check_finite
 from blocklinear.training.sampling import sampled
 from blocklinear.training.settling import settles
+from blocklinear.training.stopping import ADVICE, Ending
 from blocklinear.training.warm import start_warm
 
 NEWTON_AFTER = 300
@@ -100,13 +101,13 @@ def train_task(
             if label not in task.labels:
                 listener(Warned(f"class {format_number(label)} has a weight, but no rows"))
 
-        def part(options: TrainOptions, task: Task, name: str, kept: int) -> Outcome:
+        def part(options: TrainOptions, task: Task, name: str) -> Outcome:
             own = folder.with_name(folder.name + name)
-            return optimise(source, options, task, own, listener, halt, kept=kept)
+            return optimise(source, options, task, own, listener, halt)
 
         if isinstance(task, Models) and task.parted and options.evaluate is None:
             return manifest, task, train_in_parts(manifest, options, task, listener, part)
-        return manifest, task, part(options, task, "", 0)
+        return manifest, task, part(options, task, "")
 
 
 def optimise(
@@ -118,7 +119,6 @@ def optimise(
     halt: Halt,
     prepare: Callable[[GroupLoader], None] = lambda loader: None,
     conclude: Callable[[GroupLoader, Outcome], None] = lambda loader, outcome: None,
-    kept: int = 0,
 ) -> Outcome:
     """Train what a task asks for; the store is locked by the caller.
 
@@ -133,8 +133,6 @@ def optimise(
         As for `train`.
     prepare, conclude : callable
         Called before and after, to pass over the data.
-    kept : int
-        Weight vectors that the caller keeps meanwhile.
 
     Raises
     ------
@@ -146,11 +144,11 @@ def optimise(
     previous = find_previous(folder, options, listener) if options.warm_start else None
     if facts is None:
         settling = previous is not None and isinstance(task, Problem) and settles(task)
-        memory = plan_memory(manifest, options, task.width, kept, settling)
+        memory = plan_memory(manifest, options, task.width, warm=settling)
         if previous is None:
             discard(folder)
     else:
-        memory = plan_again(manifest, options, facts, task.width, kept)
+        memory = plan_again(manifest, options, facts, task.width)
         options = dataclasses.replace(options, group=memory.group)
     held_out: HeldOut | None = None
     if options.evaluate is not None:
@@ -219,7 +217,9 @@ def _train(run: Run, loader: GroupLoader) -> Outcome:
         report, seen = run.report()
         if run.out_of_patience:
             return _finish_with_best(run, loader, report)
-        ending = stopping.exhausted(report)
+        ending, stalled = stopping.exhausted(report), stopping.stalled(report, seen)
+        newton = run.memory.newton and stopping.by_gap_alone
+        ending = ending or (None if newton else stalled)
         if ending or stopping.wants_certificate(report, seen):
             before = stopping.state
             with run.saving():
@@ -229,11 +229,11 @@ def _train(run: Run, loader: GroupLoader) -> Outcome:
             if converged or ending:
                 stopping.state = before  # a resume is to come to the same end
                 run.save(last=True)
-                return _finish(run, certificate, "" if converged else ending)
+                return _finish(run, certificate, None if converged else ending)
             run.method.let_go()
         else:
             run.listener(report)
-        if report.outer >= NEWTON_AFTER and run.memory.newton and stopping.by_gap_alone:
+        if newton and (stalled or report.outer >= NEWTON_AFTER):
             _go_over_to_newton(run)
         run.rest()
 
@@ -266,35 +266,32 @@ def _train_on(run: Run, loader: GroupLoader, method: Descent) -> Outcome:
         ending = run.stopping.exhausted(report)
         if converged or ending:
             run.save()
-            return _finish(run, point.certificate, "" if converged else ending)
+            return _finish(run, point.certificate, None if converged else ending)
         run.rest()
         left = (run.options.max_outer or 0) - run.outer
         with run.saving():
             point = newton.step(point, min(left, len(method.w) + 50))
-    return _finish(run, last.certificate, f"{run.outer} outer iterations, where rounding ends it")
+    why = f"{run.outer} outer iterations, where rounding ends it"
+    return _finish(run, last.certificate, Ending(why, advice=ADVICE))
 
 
 def _finish_with_best(run: Run, loader: GroupLoader, report: OuterIteration) -> Outcome:
     certificate = run.best(loader)
     run.listener(run.certified(report, certificate))
-    ending = f"{run.options.patience} outer iterations without a better score"
+    ending = Ending(f"{run.options.patience} outer iterations without a better score")
     return _finish(run, certificate, ending)
 
 
-def _finish(run: Run, certificate: Certificate, ending: str) -> Outcome:
+def _finish(run: Run, certificate: Certificate, ending: Ending | None) -> Outcome:
     """Return the model; say so if it is not as good as was asked for."""
-    if ending:
-        run.listener(
-            Warned(
-                f"not converged after {ending}: the gap is {certificate.gap:.3g}; "
-                "the model is the best so far"
-            )
-        )
     chosen = run.method.chosen(certificate)
+    check_finite(chosen)
+    if ending:
+        run.listener(Warned(ending.message(certificate.gap)))
     return Outcome(
         weights=chosen.reshape(len(chosen), -1),
         certificate=certificate,
         certificates=run.method.proven(),
         outer=run.outer,
-        stopped=ending or "converged",
+        stopped=ending.why if ending else "converged",
     )

@@ -19,7 +19,7 @@ from blocklinear.training.dealing import deal
 from blocklinear.training.descent import Floats
 from blocklinear.training.models import Models
 from blocklinear.training.rows import RowArray
-from blocklinear.training.tally import Estimate
+from blocklinear.training.tally import Estimate, rises
 from blocklinear.training.together import Together
 
 T = TypeVar("T")
@@ -167,6 +167,7 @@ class Ensemble:
             steps=sum(bunch.steps for bunch in self._staying),
             gap=max(gaps),
             middle_gap=sorted(gaps)[(len(gaps) - 1) // 2],
+            rise=rises(np.concatenate([bunch.gain for bunch in self._staying]), dual),
         )
 
     def certify(self, stream: Iterable[Loaded]) -> Certificate:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from blocklinear.errors import InputError, StoppedError, StorageError
 from blocklinear.events import Listener, OuterIteration, Visited, Warned
@@ -29,6 +30,7 @@ from blocklinear.training.schedule import visits
 from blocklinear.training.stopping import Stopping
 from blocklinear.training.tally import Estimate
 
+Floats = NDArray[np.float64]
 Halt = Callable[[], bool]
 GRACE_S = 1.0
 """A visit that a stop was asked for in may still take so long to end."""
@@ -296,7 +298,7 @@ class Run:
     def report(self) -> tuple[OuterIteration, Estimate]:
         """Return the outer iteration as it is told, with how the model scores, and what it saw."""
         seen, times = self.method.estimate(), self.times
-        _check_finite(seen.primal, seen.dual)
+        check_finite(seen.primal, seen.dual, 0.0 if seen.rise == math.inf else seen.rise)
         report = self._scored(
             OuterIteration(
                 outer=self.outer,
@@ -321,6 +323,7 @@ class Run:
     def stepped(self, point: Point) -> OuterIteration:
         """Return the report of a Newton step; its certificate needs no further pass."""
         certificate = point.certificate
+        check_finite(certificate.primal, certificate.dual)
         return self._scored(
             OuterIteration(
                 outer=self.outer,
@@ -375,7 +378,7 @@ class Run:
     def certify(self, loader: GroupLoader) -> Certificate:
         """Pass over the data once more, and say how good the better candidate is."""
         certificate = self.method.certify(self.pass_over(loader, last=True))
-        _check_finite(certificate.primal, certificate.dual)
+        check_finite(certificate.primal, certificate.dual)
         return certificate
 
     def best(self, loader: GroupLoader) -> Certificate:
@@ -394,8 +397,15 @@ def _with_score(report: OuterIteration, score: Score) -> OuterIteration:
     )
 
 
-def _check_finite(primal: float, dual: float) -> None:
-    if not (math.isfinite(primal) and math.isfinite(dual)):
+def check_finite(*numbers: float | Floats) -> None:
+    """Refuse what overflows in training.
+
+    Raises
+    ------
+    InputError
+        If a number is infinite, or none.
+    """
+    if not all(np.isfinite(found).all() for found in numbers):
         raise InputError(
-            "the numbers overflowed: values or C are too large", "scale the data, or lower C"
+            "the numbers overflowed: values or C are too large", "scale the data, or lower C or -B"
         )

@@ -1,5 +1,7 @@
 """When to certify and when to stop."""
 
+import math
+from dataclasses import dataclass
 from typing import Any
 
 from blocklinear.events import OuterIteration
@@ -13,6 +15,35 @@ HALFWAY = 0.5
 """A gap that falls to so much of the last one is taken to fall to half at its end."""
 MOST = 4.0
 """A gap is taken to be so many times larger than foreseen at most."""
+
+
+UNIT = 2.0**-53
+"""Largest relative error of rounding: a dual that rises by less does not rise."""
+ADVICE = "scale the data, lower C, or try another solver"
+
+
+@dataclass(frozen=True)
+class Ending:
+    """Why training ends unconverged, for people.
+
+    Attributes
+    ----------
+    why : str                 after what
+    limit : bool              whether the limit on outer iterations is the reason
+    advice : str              what to do about it, or nothing
+    """
+
+    why: str
+    limit: bool = False
+    advice: str = ""
+
+    def message(self, gap: float) -> str:
+        """Return a warning about a model with this certified gap."""
+        return (
+            ("reaching max number of iterations: " if self.limit else "")
+            + f"not converged after {self.why}: the gap is {gap:.3g}; the model is the best so far"
+            + (f"; {self.advice}" if self.advice else "")
+        )
 
 
 class Stopping:
@@ -34,6 +65,7 @@ class Stopping:
         self._outer, self._gap = 0, 0.0  # the last outer iteration told of
         self._fall = START  # of its gap, as a part of the one before
         self._foreseen = 0.0
+        self._moved, self._best = 0, [math.inf] * 3  # the last iteration that brought anything
 
     @property
     def unfailing(self) -> bool:
@@ -45,13 +77,14 @@ class Stopping:
         """What was learned, as JSON."""
         return {
             "scale": self._scale, "not_before": self._not_before, "outer": self._outer,
-            "gap": self._gap, "fall": self._fall,
+            "gap": self._gap, "fall": self._fall, "moved": self._moved, "best": self._best,
         }  # fmt: skip
 
     @state.setter
     def state(self, state: dict[str, Any]) -> None:
         self._scale, self._not_before = state["scale"], state["not_before"]
         self._outer, self._gap, self._fall = state["outer"], state["gap"], state["fall"]
+        self._moved, self._best = state["moved"], list(state["best"])
 
     def wants_certificate(self, report: OuterIteration, seen: Estimate) -> bool:
         """Say whether the estimates of an outer iteration are good enough to prove them.
@@ -89,10 +122,41 @@ class Stopping:
         self._not_before = report.outer + 1 + report.outer // 16
         return False
 
-    def exhausted(self, report: OuterIteration) -> str:
-        """Return why training must end unconverged, or the empty string."""
+    def exhausted(self, report: OuterIteration) -> Ending | None:
+        """Return why training must end unconverged, if it must."""
         if self._options.max_outer is not None and report.outer >= self._options.max_outer:
-            return f"{report.outer} outer iterations"
+            why = f"{report.outer} outer iterations"
+            return Ending(why, limit=True, advice=self._how_to_converge())
         if report.seconds >= self._options.time_limit_s:
-            return f"{format_number(self._options.time_limit_s)} seconds"
-        return ""
+            return Ending(f"{format_number(self._options.time_limit_s)} seconds")
+        return None
+
+    def _how_to_converge(self) -> str:
+        options = self._options
+        if options.average:  # one outer iteration is all it has
+            return ""
+        if options.method == "pegasos":
+            return "give a larger --max-outer, or --method dual, which needs fewer"
+        faster = ", which ends with Newton steps where there are two classes"
+        solver = f"-s 1{faster}" if options.solver in (3, 7) else "another solver"
+        return f"scale the data, lower C, give a larger --max-outer, or try {solver}"
+
+    def stalled(self, report: OuterIteration, seen: Estimate) -> Ending | None:
+        """Say whether nothing moves: whether half of all outer iterations have brought nothing.
+
+        One brings something if its steps raise the dual value of any model by more than rounding,
+        or if a primal value, gap or violation was seen that is smaller than all before. Near the
+        optimum the dual rises by the square of what the others fall by; and where those only
+        fluctuate, new smallest ones become the rarer, the more there were.
+        """
+        found = [report.primal, report.gap, report.violation]
+        if seen.rise > UNIT or any(x < best for x, best in zip(found, self._best, strict=True)):
+            self._moved = report.outer
+        self._best = [min(both) for both in zip(found, self._best, strict=True)]
+        if report.outer < 2 * self._moved:
+            return None
+        idle = report.outer - self._moved
+        return Ending(
+            f"{report.outer} outer iterations, as the last {idle} of them moved nothing",
+            advice=ADVICE,
+        )

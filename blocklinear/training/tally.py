@@ -1,5 +1,6 @@
 """What is seen of rows when they are touched, and what follows from it."""
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,7 +16,8 @@ class Estimate:
     `primal` is `dual` and what the rows then added to P - D: more than they do at the end. Of
     several models it has the sums, and of those that stay the largest violation, the largest gap
     and, because half of them leave once it is small enough, the middle one. `foretold` says that
-    `primal` is not as of the first touch of rows, but as of the end.
+    `primal` is not as of the first touch of rows, but as of the end. `rise` is what the steps added
+    to the dual as a part of it, of several models the largest; infinite where it is not known.
     """
 
     primal: float
@@ -26,6 +28,7 @@ class Estimate:
     gap: float | None = None
     middle_gap: float | None = None
     foretold: bool = False
+    rise: float = math.inf
 
 
 def fresh_touch() -> NDArray[np.float64]:
@@ -39,13 +42,43 @@ def merge(seen: NDArray[np.float64], into: NDArray[np.float64]) -> None:
     """Add the tally of some rows to another."""
     largest = max(seen[kernels.PG_MAX], into[kernels.PG_MAX])
     smallest = min(seen[kernels.PG_MIN], into[kernels.PG_MIN])
-    into += np.where(np.isfinite(seen), seen, 0.0)
+    into[kernels.PG_SUM :] += seen[kernels.PG_SUM :]  # what is no number stays so, for all to see
     into[kernels.PG_MAX], into[kernels.PG_MIN] = largest, smallest
 
 
 def width(touch: NDArray[np.float64]) -> float:
     """Return the largest minus the smallest projected gradient, either counted as 0 if better."""
     return float(max(touch[kernels.PG_MAX], 0.0) - min(touch[kernels.PG_MIN], 0.0))
+
+
+def violations(
+    touch: NDArray[np.float64], regression: bool, first: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Return what LIBLINEAR's ``-e`` is compared with, float64[M].
+
+    The largest minus the smallest projected gradient, either counted as 0 if better; for regression
+    the sum of the sizes of all, as a part of what it was in the first outer iteration.
+
+    Parameters
+    ----------
+    touch : float64[M, N_TOUCH]
+    regression : bool
+    first : float64[M]        the first sum of each model; 0 before, then written
+    """
+    if not regression:
+        low, high = touch[:, kernels.PG_MIN], touch[:, kernels.PG_MAX]
+        return np.asarray(np.maximum(high, 0.0) - np.minimum(low, 0.0))
+    total = touch[:, kernels.PG_SUM]
+    first[first == 0.0] = total[first == 0.0]
+    return np.asarray(total / np.where(first != 0.0, first, 1.0))
+
+
+def rises(gain: NDArray[np.float64], dual: NDArray[np.float64]) -> float:
+    """Return the largest of the gains of the dual values of some models, as parts of them."""
+    with np.errstate(all="ignore"):  # what is infinite, or no number, is the caller's to notice
+        parts = gain / np.abs(dual)
+    parts[gain == 0.0] = 0.0
+    return float(parts.max())
 
 
 def threshold(touch: NDArray[np.float64]) -> float:

@@ -174,3 +174,12 @@ def test_a_signal(store):
 def test_the_model_refitted_says_its_cost(cli, store, tmp_path):
     cli("cv", store, *FLAGS, "--refit", tmp_path / "m")
     assert LinearModel.load(tmp_path / "m").metadata["C"] in (0.01, 1.0, 10.0)
+
+
+def test_the_tolerance_is_that_of_train(cli, store, tmp_path):
+    log = tmp_path / "log"
+    flags = ["-s", 13, "-e", 0.01, "-q", "--log", log]
+    assert cli("cv", store, "-v", 2, "-c", 0.1, *flags).status == 0
+    seen = [json.loads(line)["violation"] for line in log.read_text().splitlines()]
+    assert seen[0] == 1.0
+    assert [violation <= 0.01 for violation in seen] == [False] * (len(seen) - 1) + [True]

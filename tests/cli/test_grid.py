@@ -28,7 +28,8 @@ def objectives(model):
 )
 @pytest.mark.parametrize("several", [False, True])
 def test_each_cost_as_if_alone(cli, store, classes, tmp_path, flags, several):
-    source, more = (classes if several else store), [*flags, "-q", "--gap", "1e-6"]
+    source = classes if several else store
+    more = [*flags, "-q", "--gap", "1e-6", "--max-outer", 100_000]
     done = cli("train", source, tmp_path / "m", "-c", "0.1,1,12.5", *more)
     assert done.status == 0
     assert [line.split(":")[0] for line in done.out.splitlines()] == ["C 0.1", "C 1", "C 12.5"]

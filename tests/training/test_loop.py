@@ -153,8 +153,9 @@ def test_max_outer_warns_and_returns_the_best_so_far(store, problem):
     model, events, warned = trained(store, problem.options(gap=1e-9, max_outer=2))
     proof = model.metadata["certificate"]
     assert [warning.message for warning in warned] == [
-        f"not converged after 2 outer iterations: the gap is {proof['gap']:.3g}; "
-        "the model is the best so far"
+        "reaching max number of iterations: not converged after 2 outer iterations: the gap is "
+        f"{proof['gap']:.3g}; the model is the best so far; scale the data, lower C, give a larger "
+        "--max-outer, or try -s 1, which ends with Newton steps where there are two classes"
     ]
     assert model.metadata["stopped"] == "2 outer iterations"
     assert len(events) == 2

@@ -1,0 +1,255 @@
+"""When training ends: LIBLINEAR's measure, the limit, and runs in which nothing moves any more."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from blocklinear.errors import InputError
+from blocklinear.events import OuterIteration, Warned
+from blocklinear.options import TrainOptions
+from blocklinear.training import train
+from blocklinear.training.crossval import cross_validate
+from blocklinear.training.grid import train_grid
+from blocklinear.training.stopping import Stopping
+from blocklinear.training.tally import Estimate
+from training.small import Heard, Problem, long_problem, outcome, split_problem
+
+
+def gaussian(n_classes=2, scale=1.0):
+    """300 rows of 10 features; each class is where a noisy linear rule says."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 10))
+    value = X @ rng.normal(size=10) + rng.normal(size=300)
+    labels = np.where(value > 0, 1.0, -1.0)
+    if n_classes > 2:
+        labels = np.digitize(value, np.quantile(value, np.arange(1, n_classes) / n_classes))
+    return Problem(X * scale, labels.astype(float), 3)
+
+
+SCALES = 10.0 ** np.array([-2, 4, 0, 3, -1, 2, 4, 1, 0, -2])
+
+
+@pytest.fixture(scope="module")
+def two(tmp_path_factory):
+    problem = gaussian()
+    return problem, split_problem(tmp_path_factory.mktemp("stopping"), problem, 3)
+
+
+# -- LIBLINEAR's measure
+
+
+def iterations(events):
+    return max(event.outer for event in events.of(OuterIteration))
+
+
+@pytest.mark.parametrize("solver", [12, 13])
+def test_the_violation_of_regression_is_relative_to_the_first_alone_and_among_others(
+    tmp_path, solver
+):
+    """A grid took the largest less the smallest projected gradient, which is no part of a sum."""
+    problem = replace(long_problem(solver, 120, 12), cost=0.5)
+    store = split_problem(tmp_path, problem, 3)
+    options = problem.options(tolerance=0.02, group=2)
+    alone, grid, folds = Heard(), Heard(), Heard()
+    train(store, options, alone)
+    train_grid(store, replace(options, costs=(0.5, 0.25)), grid)
+    cross_validate(store, options, n_folds=2, costs=[0.5], listener=folds)
+    for heard in (alone, grid, folds):
+        seen = [event.violation for event in heard.of(OuterIteration)]
+        assert seen[0] == 1.0
+        assert [violation <= 0.02 for violation in seen] == [False] * (len(seen) - 1) + [True]
+    assert iterations(grid) <= 3 * iterations(alone)
+    assert iterations(alone) <= 3 * iterations(grid)
+
+
+def test_the_first_violation_of_each_model_is_kept_when_others_leave(tmp_path):
+    problem = long_problem(13, 120, 12)
+    store = split_problem(tmp_path, problem, 3)
+    options = problem.options(
+        costs=(0.001, 1.0, 0.1), tolerance=0.03, gap=0.003, group=2, max_outer=60, run="whole"
+    )
+    heard = Heard()
+    whole = train_grid(store, options, heard)
+    counts = [event.n_models for event in heard.of(OuterIteration)]
+    assert 0 < counts[-1] < 3
+    some = replace(options, run="stopped")
+    for last in range(1, len(counts), 2):
+        train_grid(store, replace(some, max_outer=last))
+        some = replace(some, resume=True)
+    resumed = train_grid(store, some)
+    for one, other in zip(whole, resumed, strict=True):
+        assert one.weights.tobytes() == other.weights.tobytes()
+        assert one.metadata["certificate"] == other.metadata["certificate"]
+
+
+# -- The limit
+
+
+ADVICE = "scale the data, lower C, give a larger --max-outer, or try "
+
+
+def test_the_limit_is_a_thousand_outer_iterations():
+    assert TrainOptions().max_outer == 1000
+    assert TrainOptions(method="pegasos").max_outer == 50
+    assert TrainOptions(average=True).max_outer == 1
+
+
+@pytest.mark.parametrize(
+    ("solver", "advice"),
+    [
+        (1, ADVICE + "another solver"),
+        (3, ADVICE + "-s 1, which ends with Newton steps where there are two classes"),
+        (4, ADVICE + "another solver"),
+        (7, ADVICE + "-s 1, which ends with Newton steps where there are two classes"),
+    ],
+)
+def test_a_large_cost_ends_at_the_limit_with_advice(two, solver, advice):
+    """It went on for 1,000,000 outer iterations without a word."""
+    problem, store = two
+    heard = Heard()
+    options = problem.options(solver=solver, cost=1e4, gap=1e-6, max_outer=20)
+    model = train(store, options, heard)
+    proof = model.metadata["certificate"]
+    assert [warned.message for warned in heard.of(Warned)] == [
+        "reaching max number of iterations: not converged after 20 outer iterations: the gap is "
+        f"{proof['gap']:.3g}; the model is the best so far; {advice}"
+    ]
+    assert model.metadata["stopped"] == "20 outer iterations"
+    assert proof["gap"] > 1e-6
+
+
+@pytest.mark.parametrize("how", ["several", "grid", "folds"])
+def test_many_models_of_unscaled_features_end_at_the_limit_with_advice(tmp_path, how):
+    problem = gaussian(3 if how == "several" else 2, SCALES)
+    store, heard = split_problem(tmp_path, problem), Heard()
+    options = problem.options(max_outer=20)
+    if how == "several":
+        train(store, options, heard)
+    elif how == "grid":
+        train_grid(store, replace(options, costs=(0.1, 1.0)), heard)
+    else:
+        cross_validate(store, options, n_folds=2, costs=[1.0], listener=heard)
+    (warned,) = heard.of(Warned)
+    assert warned.message.startswith("reaching max number of iterations: not converged after 20 ")
+    assert ADVICE in warned.message
+
+
+@pytest.mark.parametrize(
+    "how", [{"method": "pegasos", "max_outer": 2}, {"average": True}], ids=["pegasos", "average"]
+)
+def test_methods_that_do_not_converge_are_not_blamed_on_the_data(two, how):
+    problem, store = two
+    heard = Heard()
+    train(store, problem.options(gap=1e-9, group=1, **how), heard)
+    (warned,) = heard.of(Warned)
+    assert "not converged after" in warned.message
+    assert "scale the data" not in warned.message
+
+
+# -- Nothing moves
+
+
+class Reports:
+    """Tells a `Stopping` of outer iterations, and asks whether it is stalled."""
+
+    def __init__(self):
+        self.stopping, self.outer = Stopping(TrainOptions()), 0
+
+    def __call__(self, primal=9.0, gap=0.9, violation=1.0, rise=0.0):
+        self.outer += 1
+        report = OuterIteration(
+            self.outer, 1.0, 0, 0, 0, 0, 1.0, primal, gap, False, violation, 1, 1, 1, 1
+        )
+        return self.stopping.stalled(report, Estimate(primal, 1.0, violation, 1, 1, rise=rise))
+
+
+def test_a_run_is_stalled_when_half_of_it_has_brought_nothing():
+    tell = Reports()
+    assert [tell(rise=1.0) for _ in range(5)] == [None] * 5
+    assert [tell() for _ in range(4)] == [None] * 4
+    ending = tell()
+    assert "10 outer iterations, as the last 5 of them moved nothing" in ending.message(0.9)
+    assert "scale the data, lower C, or try another solver" in ending.message(0.9)
+
+
+@pytest.mark.parametrize("better", [{"primal": 8.0}, {"gap": 0.8}, {"violation": 0.5}])
+def test_whatever_was_never_so_small_is_a_move(better):
+    tell = Reports()
+    tell()
+    assert tell(**better) is None
+    assert tell(**better) is None
+    assert tell(**better) is not None
+    tell = Reports()
+    tell()
+    assert tell() is not None
+
+
+def test_what_is_not_known_is_a_move():
+    tell = Reports()
+    assert all(tell(rise=math.inf) is None for _ in range(20))
+
+
+def test_the_state_of_a_stalled_run_is_kept():
+    one, other = Reports(), Reports()
+    for _ in range(3):
+        one(rise=1.0)
+    other.stopping.state, other.outer = one.stopping.state, one.outer
+    assert [one() is None for _ in range(4)] == [other() is None for _ in range(4)]
+
+
+@pytest.mark.parametrize(
+    ("solver", "how"),
+    [*((solver, how) for solver in (3, 7, 13) for how in ("alone", "grid", "resumed")),
+     (4, "alone"), (4, "resumed")],
+)  # fmt: skip
+def test_a_run_whose_dual_does_not_rise_beyond_rounding_ends(tmp_path, solver, how):
+    """An empty row of large weight makes P and D so large that what others add is lost."""
+    problem = gaussian()
+    X, weights = problem.X[:60].copy(), np.ones(60)
+    X[0], weights[0] = 0.0, 1e18
+    labels = X @ np.arange(10.0) + 3.0 if solver == 13 else problem.labels[:60]
+    problem = Problem(X, labels, solver, cost=1e4, weights=weights)
+    store, heard = split_problem(tmp_path, problem), Heard()
+    options = problem.options(tolerance=1e-9, max_outer=100_000)
+    if how == "resumed":
+        whole = outcome(store, options)
+        train(store, replace(options, max_outer=3, run="parts"))
+        assert outcome(store, replace(options, run="parts", resume=True))[0] == whole[0]
+        return
+    if how == "grid":
+        train_grid(store, replace(options, costs=(1e4, 2e4)), heard)
+    else:
+        train(store, options, heard)
+    (warned,) = heard.of(Warned)
+    assert "of them moved nothing" in warned.message
+
+
+# -- What overflows
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        {"selection": "avsf", "epochs": 4, "group": 1},
+        {"selection": "shrink", "epochs": 3},
+        {"selection": "online"},
+        {"selection": "permute", "epochs": None},
+        {"solver": 1},
+        {"solver": 4},
+        {"solver": 7},
+        {"solver": 13},
+        {"costs": (1.0, 2.0)},
+    ],
+    ids=str,
+)
+def test_numbers_that_overflow_in_training_end_it_within_an_outer_iteration(two, how, recwarn):
+    """They were left out of the sums of what was seen: training went on for ever, or crashed."""
+    problem, store = two
+    heard, options = Heard(), problem.options(**how)
+    object.__setattr__(options, "bias", 1e200)  # x'x + B^2 is infinite; options refuse it
+    with pytest.raises(InputError, match=r"overflowed.*\n.*scale the data, or lower C or -B"):
+        (train_grid if options.costs else train)(store, options, heard)
+    assert not heard.of(OuterIteration)
+    assert not recwarn.list
