@@ -173,20 +173,47 @@ class LinearModel:
         Raises
         ------
         InputError
-            If `X` does not have two dimensions.
+            A ValueError, as in scikit-learn: if `X` does not have two dimensions, has NaN or inf,
+            known to the model or not, or if the decision value of a row overflows.
         """
         from scipy.sparse import issparse  # late: `info` does without scipy
 
         rows = X.tocsr() if issparse(X) else np.asarray(X, dtype=np.float64)
         if rows.ndim != 2:
             raise InputError(f"X has shape {rows.shape}", "give it two dimensions: rows, features")
+        _check_finite(rows)
         if self.normalize == "l2":
             rows = _normalized(rows)
         known = min(rows.shape[1], self.n_features)
         if rows.shape[1] > known:
             rows = rows[:, :known]
-        decisions = np.asarray(rows @ self.weights[:known]) + self.intercept
+        with np.errstate(over="ignore", invalid="ignore"):
+            decisions = np.asarray(rows @ self.weights[:known]) + self.intercept
+        self.check_decisions(decisions)
         return decisions[:, 0] if self.n_columns == 1 else decisions
+
+    @staticmethod
+    def check_decisions(decisions: Floats, first_row: int = 0) -> None:
+        """Refuse decision values that are not finite: they choose no class.
+
+        Whether products that overflow add up to inf or to NaN depends on the order of the sum.
+
+        Parameters
+        ----------
+        decisions : ndarray of float64, shape (n_rows, n_columns)
+        first_row : int
+            The number of the first of these rows, for the message.
+
+        Raises
+        ------
+        InputError
+        """
+        if not _finite(decisions):
+            row = first_row + int(np.flatnonzero(~np.isfinite(decisions).all(axis=1))[0])
+            raise InputError(
+                f"row {row}: its decision value overflows",
+                "scale the data, or look for weights of the model that are too large",
+            )
 
     def class_indices(self, decisions: Floats) -> npt.NDArray[np.intp]:
         """Choose an outcome for each row by LIBLINEAR's rule.
@@ -218,6 +245,11 @@ class LinearModel:
         Returns
         -------
         ndarray of float64, shape (n_rows,)
+
+        Raises
+        ------
+        InputError
+            As `decision_function` does.
         """
         decisions = self.decision_function(X)
         if self.is_regressor:
@@ -352,6 +384,23 @@ def _normalized(rows: Any) -> Any:
     rows.sum_duplicates()
     normalize_rows(np.diff(rows.indptr).astype(np.int64), rows.data, np.empty(rows.shape[0]))
     return rows
+
+
+def _check_finite(rows: Any) -> None:
+    """Refuse NaN and inf in rows, dense or CSR."""
+    dense = isinstance(rows, np.ndarray)
+    values = rows if dense else rows.data[: rows.indptr[-1]]
+    if _finite(values):
+        return
+    if dense:
+        row, column = np.argwhere(~np.isfinite(values))[0]
+    else:
+        k = np.flatnonzero(~np.isfinite(values))[0]
+        row, column = np.searchsorted(rows.indptr, k, side="right") - 1, rows.indices[k]
+    shown = "NaN" if np.isnan(rows[row, column]) else "inf"
+    raise InputError(
+        f"X has {shown} in row {row}, column {column}", "impute a number, or leave the row out"
+    )
 
 
 def _finite(array: Floats) -> bool:

@@ -132,8 +132,8 @@ def predict_stream(
         If the output is wanted in two forms, in one that the model cannot give, over an input or
         in a store; if `positive` is not one of two classes; or if the index base is to be found.
     InputError
-        If a line cannot be read, or with `strict` has a feature that the model does not know; or if
-        the input is not what the options expect.
+        If a line cannot be read, or with `strict` has a feature that the model does not know; if
+        the input is not what the options expect; or if a decision value overflows.
     StorageError
         If reading or writing fails.
     """
@@ -158,6 +158,7 @@ def predict_stream(
         stream.write(head)
         for batch in _known_rows(model, reader):
             for labels, decisions, unknown in _decide(model, batch, options.smallest_index):
+                model.check_decisions(decisions, first_row=rows + 1)
                 chosen = None if model.is_regressor else model.class_indices(decisions)
                 if chosen is None:
                     predicted = decisions[:, 0]

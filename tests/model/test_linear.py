@@ -5,6 +5,7 @@ import sys
 import numpy as np
 import programs
 import pytest
+from scipy import sparse
 from scipy.sparse import csc_array, csr_array, csr_matrix
 
 from blocklinear.errors import DamagedError, InputError, StorageError, UsageError
@@ -186,3 +187,46 @@ def test_a_model_is_described_without_numba_and_scipy(make_model, tmp_path):
     )
     done = programs.run([sys.executable, "-c", code], check=True)
     assert done.stdout == "[]\n"
+
+
+def as_given(kind, X):
+    """Rows as some caller may have them."""
+    if kind in ("dense", "list", "float32"):
+        return {"dense": X, "list": X.tolist(), "float32": X.astype(np.float32)}[kind]
+    return getattr(sparse, kind)(X)
+
+
+FORMS = ["dense", "list", "float32", "csr_matrix", "csr_array", "csc_matrix", "coo_array"]
+
+
+@pytest.mark.parametrize("normalize", ["none", "l2"])
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_rows_with_what_is_no_number_are_refused(make_model, form, value, normalize):
+    """They had got the second label."""
+    for labels in ((1.0, -1.0), (1.0, 2.0, 3.0)):
+        model = make_model(labels=labels, metadata={"normalize": normalize})
+        X = np.ones((4, 7))
+        model.predict(as_given(form, X))
+        for column in (2, 6):  # the model does not know the last one
+            X[2, column] = value
+            shown = "NaN" if np.isnan(value) else "inf"
+            for ask in (model.predict, model.decision_function):
+                with pytest.raises(
+                    ValueError, match=f"X has {shown} in row 2, column {column}"
+                ) as e:
+                    ask(as_given(form, X))
+                assert isinstance(e.value, InputError)
+            X[2, column] = 1.0
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_decision_values_that_are_no_numbers_are_refused(make_model, form):
+    model = make_model(n_features=2, weights=[[1e200], [-1e200]])
+    X = np.array([[1.0, 0.0], [1e38, 1e38], [0.0, 1.0]])
+    np.testing.assert_array_equal(model.predict(as_given(form, X[[0, 2]])), [1.0, -1.0])
+    model = make_model(n_features=2, weights=[[1e300], [-1e300]])
+    for column in (0, 1):  # inf and -inf too: they may be what NaN becomes in another order
+        with pytest.raises(InputError, match="row 1: its decision value overflows"):
+            model.predict(as_given(form, X))
+        X[1, column] = 0.0

@@ -12,6 +12,7 @@ from blocklinear.cli import convert as convert_command
 from blocklinear.cli import predict as predict_command
 from blocklinear.errors import (
     DamagedError,
+    InputError,
     InputFormatError,
     MemoryBudgetError,
     StorageError,
@@ -294,3 +295,14 @@ def test_command_convert_of_something_else(rows, tmp_path):
     with pytest.raises(DamagedError, match="not a model"):
         command("convert", rows, tmp_path / "out", "--to", "native")
     assert not (tmp_path / "out").exists()
+
+
+def test_decision_values_that_are_no_numbers_are_refused(tmp_path):
+    """Weights of another program may be so large; such rows had got the second label."""
+    weights = np.array([[1e300], [-1e300]])
+    model = LinearModel(weights, np.zeros(1), -1.0, (1.0, 2.0), "L2R_L1LOSS_SVC_DUAL")
+    rows, out = tmp_path / "rows", tmp_path / "out"
+    rows.write_text("1 1:1\n" * 70000 + "2 1:1e38 2:1e38\n")
+    with pytest.raises(InputError, match="row 70001: its decision value overflows"):
+        predict_stream(model, [str(rows)], out)
+    assert not out.exists()
