@@ -12,13 +12,31 @@ from blocklinear.numerals import format_number
 
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _LEAST_SLAB_BYTES = 64 << 10
+_LONGEST_SHOWN = 100  # characters
 _MOST_OUTER = 1000  # where it takes more, the data are badly scaled or C is too large
 _PEGASOS_OUTER = 50  # it converges sublinearly: small gaps are out of reach
 
 
 def _check(name: str, value: Any, holds: bool, rule: str) -> None:
     if not holds:
-        raise UsageError(f"{name} is {value!r}, but must be {rule}")
+        raise UsageError(f"{name} is {_shown(value)}, but must be {rule}")
+
+
+def _shown(value: Any) -> str:
+    """Return `value` for a message, cut if it is long."""
+    try:
+        text = repr(value)
+    except ValueError:  # Python does not write integers of more than 4300 digits
+        return f"an integer of {value.bit_length()} bits"
+    return text if len(text) <= _LONGEST_SHOWN else f"{text[:40]}..."
+
+
+def _finite(value: float) -> bool:
+    """Say whether `value` is a finite float64, or an integer that is one when it is converted."""
+    try:
+        return math.isfinite(value)
+    except OverflowError:
+        return False
 
 
 def _cpus() -> int:
@@ -349,7 +367,7 @@ class TrainOptions:
     checkpoint_s: float = 60.0
 
     def __post_init__(self) -> None:
-        finite = math.isfinite
+        finite = _finite
         _check("solver", self.solver, self.solver in (1, 3, 4, 7, 12, 13), "1, 3, 4, 7, 12 or 13")
         _check("method", self.method, self.method in ("dual", "pegasos"), "dual or pegasos")
         pegasos = self.method == "pegasos"

@@ -30,6 +30,7 @@ from blocklinear.cli.compiling import compile_without_cache_if_needed, saying_wh
 from blocklinear.errors import BlocklinearError, MemoryBudgetError, StorageError, shown
 
 _NOTHING_COMPILED = ("info", "convert", "remove", "gc", "plot")
+_LONG_WORD = re.compile(r"([^\s']{40})[^\s']{160,}")  # a path may be shorter
 _CLASS_WEIGHT = re.compile(r"-w([+-]?\.?[0-9][0-9.]*(?:[eE][+-]?[0-9]+)?)")
 
 
@@ -44,7 +45,7 @@ class _Parser(argparse.ArgumentParser):
         super().__init__(**how, allow_abbrev=False)
 
     def error(self, message: str) -> NoReturn:
-        super().error(shown(message))
+        super().error(shown(_LONG_WORD.sub(r"\1...", message)))
 
 
 def _parser() -> argparse.ArgumentParser:

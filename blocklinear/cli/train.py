@@ -160,7 +160,7 @@ def _add_run(group: Any) -> None:
 
 def _number_or(word: str, text: str | None, option: str) -> dict[str, int | None]:
     """Read an option that is a number, or a word that stands for None; nothing if not given."""
-    from blocklinear.errors import UsageError
+    from blocklinear.errors import UsageError, quoted
 
     if text is None:
         return {}
@@ -169,7 +169,9 @@ def _number_or(word: str, text: str | None, option: str) -> dict[str, int | None
     try:
         return {option: int(text)}
     except ValueError:
-        raise UsageError(f"{option} {text!r} is not a number", f"give one, or {word}") from None
+        raise UsageError(
+            f"{option} {quoted(text)} is not a number", f"give one, or {word}"
+        ) from None
 
 
 def _check_liblinear(store: "BlockStore", listener: "Listener") -> None:

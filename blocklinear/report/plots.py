@@ -74,8 +74,8 @@ def read_log(path: str | os.PathLike[str]) -> RunCurve:
                 "name a file written by `blocklinear train --log`",
             )
         try:
-            event = json.loads(line)
-        except ValueError:
+            event = json.loads(line, parse_int=_integer)
+        except (ValueError, RecursionError):
             continue
         if event.get("event") != "outer":
             continue
@@ -99,8 +99,19 @@ def _check(event: dict[str, Any], place: str) -> None:
     for name in ("outer", "seconds", "primal", "gap"):
         value = event.get(name)
         missing = name not in event or (value is None and name in ("outer", "seconds"))
-        if missing or not isinstance(value, int | float | None):
+        if missing or not _is_number_or_none(value):
             raise InputError(f"{place}: {name!r} is missing or not a number", "write the log anew")
+
+
+def _integer(text: str) -> int | float:
+    """Read an integer of JSON; one of many digits as a float, which may be infinite."""
+    return int(text) if len(text) < 16 else float(text)
+
+
+def _is_number_or_none(value: object) -> bool:
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return math.isfinite(value)
+    return value is None
 
 
 def best_primal(curves: Sequence[RunCurve]) -> float:

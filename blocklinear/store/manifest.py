@@ -34,6 +34,7 @@ _LEAST_RECORD_BYTES = 180
 MAX_LABELS = 10_000
 """More distinct labels than this are regression targets: they are not tabulated."""
 _MAX_COUNT = 1 << 62
+_LAST_SECOND = 253_402_300_799  # of the year 9999: dates are compared as text
 _MAX_EXPANSION = 1 << 16
 """Rows, or entries, a byte of a block file can stand for: zstd packs at most 2**15 bytes in one."""
 _BLOCK_NAME = re.compile(r"b[0-9]{8}\.blk")
@@ -344,11 +345,12 @@ def digest_name(source: dict[str, Any]) -> str:
 def today() -> str:
     """Return the date of a commit made now, in UTC, as ISO 8601; SOURCE_DATE_EPOCH can fix it.
 
-    That is seconds since 1970, as for reproducible builds: nothing else in a store depends on when
-    it was written.
+    That is seconds since 1970, as for reproducible builds, up to the year 9999; anything else is
+    ignored. Nothing else in a store depends on when it was written.
     """
     fixed = os.environ.get("SOURCE_DATE_EPOCH", "")
-    seconds = int(fixed) if fixed.isascii() and fixed.isdigit() else int(time.time())
+    is_date = re.fullmatch("[0-9]{1,12}", fixed) is not None and int(fixed) <= _LAST_SECOND
+    seconds = int(fixed) if is_date else int(time.time())
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
 
 

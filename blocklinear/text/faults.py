@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blocklinear.errors import InputFormatError, MemoryBudgetError, quoted
-from blocklinear.memory import WEIGHT_VECTORS, format_size
+from blocklinear.memory import WEIGHT_VECTORS, enough, format_size
 from blocklinear.options import TextOptions
 from blocklinear.text import reshape, tokenizer
 
@@ -172,10 +172,21 @@ def index_beyond(text: NDArray[np.uint8], last: int, refused: set[int]) -> tuple
         if number in refused:
             continue
         for token in list(_WORD.finditer(line.split(b"#", 1)[0]))[1:]:
-            index = token[0].split(b":")[0]
-            if index.isdigit() and int(index) > last:
-                return number, token.start() + 1, int(index)
+            index = _index_of(token[0])
+            if index > last:
+                return number, token.start() + 1, index
     raise AssertionError(f"no index is above {last}")
+
+
+def _index_of(token: bytes) -> int:
+    """Return the index of ``index:value``; -1 where it is none, or not below 2**64."""
+    digits = _without_zeros(token.split(b":")[0])
+    return int(digits) if digits.isdigit() and len(digits) < 20 else -1
+
+
+def _without_zeros(index: bytes) -> bytes:
+    """Return an index without leading zeros, of which there may be more than `int` reads."""
+    return index.lstrip(b"0") or index[-1:]
 
 
 def too_many_features(
@@ -187,7 +198,7 @@ def too_many_features(
     fix = f"give --max-features {n_features}, or {fewer}"
     if limit == options.memory_bytes // (8 * WEIGHT_VECTORS):
         fix = (
-            f"give --memory {-(-needed >> 20)}M, or {fewer}, or give --max-features {n_features} "
+            f"give --memory {enough(needed)}, or {fewer}, or give --max-features {n_features} "
             "and train where there is the memory"
         )
     what = f"{place}: index {index} makes" if index >= 0 else f"{place} make"
@@ -217,9 +228,9 @@ def unmergeable(
     if hashed:
         problem = f"values whose indices hash to {index} add up to 1e154 or more"
         return tokens[0].start(), problem, "scale the data, or give more --hash-bits"
-    same = [token for token in tokens[1:] if int(token[0].split(b":")[0]) == index]
+    same = [token for token in tokens[1:] if _index_of(token[0]) == index]
     if why == reshape.REPEATED:
-        return same[1].start(), *explain(tokenizer.INDEX_DUPLICATE, same[1][0])
+        return same[1].start(), *explain(tokenizer.INDEX_DUPLICATE, _without_zeros(same[1][0]))
     problem = f"the values of index {index} add up to 1e154 or more"
     return same[-1].start(), problem, "scale the data"
 

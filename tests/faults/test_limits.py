@@ -10,7 +10,7 @@ import zstandard
 
 from blocklinear.cli.main import main
 from blocklinear.errors import MemoryBudgetError, UsageError
-from blocklinear.options import TextOptions
+from blocklinear.options import TextOptions, TrainOptions
 
 SMALL = ["--memory", "256M"]
 MOST = (256 << 20) // 24  # features whose weights three vectors of that size hold
@@ -235,3 +235,65 @@ def test_what_was_ignored_is_in_the_manifest(write, tmp_path, capsys):
     assert main(["info", str(store), "--json"]) == 0
     (source,) = json.loads(capsys.readouterr().out)["batches"][0]["sources"]
     assert source["ignored_qids"] == 1
+
+
+# numbers of thousands of digits, of which int() reads no more than 4300
+
+ZEROS, NINES = b"0" * 5000, b"9" * 5000
+
+
+def test_an_index_with_thousands_of_zeros_is_the_same_index(write, split):
+    plain, padded = (
+        split(write(text, name)).blocks
+        for name, text in (("a", b"1 3:1 7:1\n-1 3:1\n"), ("b", b"1 %b3:1 7:1\n-1 3:1\n" % ZEROS))
+    )
+    assert plain == padded
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "code", "said"),
+    [
+        (b"1 1:1 %b9:3\n", ["--max-features", "3"], 7, ":1:7: index 9 makes 9 features"),
+        (b"1 %b1:1 1:3\n", [], 3, ":1:5007: index 1 is repeated"),
+        (b"1 2:1 %b1:3\n", [], 3, f":1:7: index {'0' * 40} follows a larger one"),
+        (b"1 2:9e153 1:1 %b2:9e153\n", ["--duplicates", "sum", "--unsorted", "sort"], 3,
+         ":1:15: the values of index 2 add up to 1e154 or more"),
+        (b"1 2:1 1:1 %b2:1\n", ["--unsorted", "sort"], 3, ":1:11: index 2 is repeated"),
+    ],
+)  # fmt: skip
+def test_a_fault_in_an_index_with_thousands_of_zeros(write, split, text, options, code, said):
+    assert said in split(write(text % ZEROS), code=code, options=options).err
+
+
+@pytest.mark.parametrize("text", [b"1 %b:1\n", b"%b 1:1\n", b"1 1:%b\n", b"1 1:1e%b\n"])
+def test_numbers_of_thousands_of_digits_are_refused(write, split, text):
+    split(write(b"-1 1:1\n" + text % NINES), code=3)
+
+
+@pytest.mark.parametrize("digits", [309, 5000])
+@pytest.mark.parametrize(
+    "flag",
+    ["--memory", "--threads", "--blocks", "--seed", "--hash-bits", "--max-line-bytes",
+     "--max-window", "--max-decompressed", "--index-base"],
+)  # fmt: skip
+def test_options_of_many_digits_are_refused_in_few_words(write, capsys, tmp_path, flag, digits):
+    path = write(b"1 1:1\n-1 2:1\n")
+    try:
+        code = main(["split", str(path), str(tmp_path / "s"), "-q", flag, "9" * digits])
+    except SystemExit as leaving:
+        code = leaving.code
+    said = capsys.readouterr().err.splitlines()
+    said = next(line for line in said if "99999" in line)
+    assert code in (2, 7)  # a window of which a quarter is more than the budget
+    assert flag.lstrip("-") in said.replace("index base", "index-base")
+    assert len(said) < 300
+    assert not (tmp_path / "s").exists()
+
+
+def test_options_of_python_with_many_digits():
+    for name in ("memory_bytes", "threads", "max_errors"):
+        with pytest.raises(UsageError, match="must be"):
+            TextOptions(**{name: -(10**5000)})
+    for name in ("cost", "gap", "bias", "epsilon", "tolerance"):
+        with pytest.raises(UsageError, match="must be"):
+            TrainOptions(**{name: 10**5000})

@@ -73,6 +73,11 @@ def test_a_line_that_a_crash_cut_short_is_passed_over(log):
         ([outer(1, "soon")], ":1: 'seconds' is missing or not a number"),
         ([{"event": "outer", "outer": 1, "seconds": 1}], ":1: 'primal' is missing"),
         ([outer(1, None)], ":1: 'seconds' is missing"),
+        ([json.dumps(outer(1, 2)).replace("2", "9" * 309)], ":1: 'seconds' is missing or not a"),
+        ([json.dumps(outer(1, 2)).replace("2", "9" * 5000)], ":1: 'seconds' is missing or not a"),
+        ([json.dumps(outer(1, 2)).replace("2", "1e999")], ":1: 'seconds' is missing or not a"),
+        ([outer(1, True)], ":1: 'seconds' is missing or not a"),
+        (['{"a":' + "[" * 100_000], "has no outer iteration"),
     ],
 )
 def test_what_is_no_log_is_refused(log, lines, said):

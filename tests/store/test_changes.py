@@ -13,6 +13,7 @@ from blocklinear.errors import (
 from blocklinear.store.adding import add
 from blocklinear.store.changes import remove
 from blocklinear.store.files import Lock
+from blocklinear.store.manifest import today
 from blocklinear.store.merging import compact
 from blocklinear.store.store import BlockStore
 from blocklinear.training.garbage import collect_garbage
@@ -173,3 +174,19 @@ def test_dates(tmp_path, monkeypatch):
     monkeypatch.delenv("SOURCE_DATE_EPOCH")
     monkeypatch.setattr("time.time", lambda: 1_700_000_000.5)
     assert make_store(tmp_path).manifest.batches[0]["date"] == "2023-11-14T22:13:20Z"
+
+
+@pytest.mark.parametrize(
+    ("text", "date"),
+    [
+        ("0", "1970-01-01T00:00:00Z"),
+        ("253402300799", "9999-12-31T23:59:59Z"),
+        *((text, "2023-11-14T22:13:20Z") for text in (
+            "253402300800", "9" * 309, "9" * 5000, "-1", "1e5", "x", "", "\u0661",
+        )),
+    ],
+)  # fmt: skip
+def test_a_date_that_is_fixed_is_one_there_is(monkeypatch, text, date):
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", text)
+    monkeypatch.setattr("time.time", lambda: 1_700_000_000.5)
+    assert today() == date
