@@ -1,15 +1,17 @@
 """The memory budget: sizes people type, and who may hold how many bytes."""
 
 import contextlib
+import math
 import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from blocklinear.errors import UsageError
+from blocklinear.errors import UsageError, quoted
 
 _UNITS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
-_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(i?b)?", re.IGNORECASE)
+_SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([kmgt]?)(i?b)?", re.IGNORECASE | re.ASCII)
+_LONGEST_SIZE = 100  # characters; int() refuses numbers of more than 4300 digits
 PROCESS_BYTES = 110 << 20
 """What the interpreter, NumPy, Numba and compiled kernels hold before any data (measured)."""
 WEIGHT_VECTORS = 3
@@ -22,21 +24,39 @@ def parse_size(text: str) -> int:
     Raises
     ------
     UsageError
-        If `text` is not a positive size.
+        If `text` is not a size from 1 to 2**63 - 1 bytes.
     """
-    match = _SIZE.fullmatch(text.strip())
-    size = round(float(match[1]) * 1024 ** _UNITS[match[2].lower()]) if match else 0
-    if size <= 0:
-        raise UsageError(f"size {text!r} is not a positive number of bytes", "write 512M or 4G")
+    match = _SIZE.fullmatch(text.strip()) if len(text) <= _LONGEST_SIZE else None
+    size = 0
+    if match:
+        whole, _, digits = match[1].partition(".")
+        scale = 10 ** len(digits)  # in integers, as large sizes are no float64
+        size = (int(whole + digits) * 1024 ** _UNITS[match[2].lower()] + scale // 2) // scale
+    if not 0 < size < 1 << 63:
+        raise UsageError(
+            f"size {quoted(text)} is not a number of bytes from 1 to 2**63 - 1", "write 512M or 4G"
+        )
     return size
 
 
 def format_size(n_bytes: float) -> str:
-    """Return `n_bytes` as people write it: ``1.5G``, ``300M``, ``12K``."""
-    for unit, power in (("G", 3), ("M", 2), ("K", 1)):
-        if n_bytes >= 1024**power:
-            return f"{n_bytes / 1024**power:.3g}{unit}"
-    return f"{n_bytes:.0f}B"
+    """Return `n_bytes` as people write it, to three digits: ``1.5G``, ``1020M``, ``12K``.
+
+    `parse_size` reads it, as a size that is up to half a percent smaller or larger: for advice that
+    is followed, see `enough`.
+    """
+    text, unit = f"{n_bytes:.0f}", "B"
+    for power, larger in enumerate("KMGT", 1):
+        if float(text) < 1024:
+            break
+        value, unit = n_bytes / 1024**power, larger
+        text = f"{value:.3g}" if value < 999.5 else f"{value:.0f}"
+    return text + unit
+
+
+def enough(n_bytes: float) -> str:
+    """Return a size of whole MiB that is not less than `n_bytes`, as `parse_size` reads it."""
+    return f"{-(-math.ceil(n_bytes) >> 20)}M"
 
 
 def exact_size(n_bytes: int) -> str:

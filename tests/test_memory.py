@@ -1,5 +1,6 @@
 import contextlib
 import os
+import re
 import sys
 from pathlib import Path
 
@@ -7,6 +8,7 @@ import programs
 import pytest
 
 from blocklinear import memory
+from blocklinear.errors import UsageError
 
 NO_LIMIT = 0x7FFFFFFFFFFFF000
 BUDGET = "from blocklinear.memory import default_budget; print(default_budget())"
@@ -104,3 +106,47 @@ def test_the_default_budget_is_that_of_the_machine_not_of_the_moment(monkeypatch
 def test_a_size_is_printed_so_that_it_can_be_given_again(n_bytes, text):
     assert memory.exact_size(n_bytes) == text
     assert memory.parse_size(text) == n_bytes
+
+
+SIZES = sorted(
+    {max(1, (1 << bits) * k // 1000 + d) for bits in range(0, 62, 3)
+     for k in (1, 999, 1000, 1001, 1023) for d in (-1, 0, 1)}
+    | {999_500 << 10, 1_047_552 << 10, 1_069_547_520, 1_073_000_000, 1020 << 20, 1023 << 20}
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_a_size_that_is_shown_can_be_given(size):
+    """1020 MiB was shown as 1.02e+03M."""
+    shown = memory.format_size(size)
+    assert re.fullmatch(r"[0-9.]+[BKMGT]", shown)
+    back = memory.parse_size(shown)
+    assert back == pytest.approx(size, rel=0.005)
+    assert memory.format_size(back) == shown
+    assert memory.parse_size(memory.exact_size(size)) == size
+    advised = memory.parse_size(memory.enough(size))
+    assert size <= advised < size + (1 << 20)
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [
+        ("1", 1), ("512M", 512 << 20), ("4G", 4 << 30), ("1.5GiB", 3 << 29), ("1.5gb", 3 << 29),
+        ("0.5K", 512), ("12B", 12), (" 2 T ", 2 << 40), ("9007199254740993", 2**53 + 1),
+        ("9223372036854775807", 2**63 - 1), ("0000000001M", 1 << 20),
+    ],
+)  # fmt: skip
+def test_sizes_are_read_exactly(text, size):
+    assert memory.parse_size(text) == size
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "0", "0.4", "-1", "M", "1.M", ".5M", "1e3M", "1_000", "\u0661M", "1M B", "nan", "inf",
+     "1" + "0" * 30, "9223372036854775808", "8388608T", "1" * 309, "1" * 400 + "G", "9" * 5000,
+     "0." + "1" * 5000],
+)  # fmt: skip
+def test_what_is_no_size(text):
+    with pytest.raises(UsageError, match="is not a number of bytes from 1 to 2") as caught:
+        memory.parse_size(text)
+    assert len(str(caught.value)) < 200

@@ -16,7 +16,7 @@ from blocklinear.errors import (
 )
 from blocklinear.kernels.margins import decision_values
 from blocklinear.kernels.scaling import normalize_rows
-from blocklinear.memory import PROCESS_BYTES, format_size
+from blocklinear.memory import PROCESS_BYTES, enough, exact_size, format_size
 from blocklinear.model.confusion import Confusion
 from blocklinear.model.linear import LinearModel
 from blocklinear.model.metrics import AccuracyCounter, RegressionErrors, Score
@@ -211,11 +211,11 @@ def text_memory(model: LinearModel, memory_bytes: int) -> int:
     taken = PROCESS_BYTES + model.weights.nbytes + step_bytes
     if memory_bytes - taken < _LEAST_TEXT_BYTES:
         raise MemoryBudgetError(
-            f"memory budget of {format_size(memory_bytes)}: the program takes "
+            f"memory budget of {exact_size(memory_bytes)}: the program takes "
             f"{format_size(PROCESS_BYTES)}, the model {format_size(model.weights.nbytes)}, "
             f"decision values {format_size(step_bytes)}, text at least "
             f"{format_size(_LEAST_TEXT_BYTES)}",
-            f"give it --memory {-(-(taken + _LEAST_TEXT_BYTES) // 2**20)}M or more",
+            f"give it --memory {enough(taken + _LEAST_TEXT_BYTES)} or more",
         )
     return memory_bytes - taken
 

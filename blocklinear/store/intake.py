@@ -10,7 +10,7 @@ from typing import IO, Any, Self
 
 from blocklinear.errors import InputError, InputFormatError, UsageError, storage_errors
 from blocklinear.events import Listener, SplitProgress, Warned
-from blocklinear.memory import WEIGHT_VECTORS, format_size
+from blocklinear.memory import WEIGHT_VECTORS, exact_size, format_size
 from blocklinear.numerals import format_number
 from blocklinear.options import SplitOptions
 from blocklinear.store.changes import skipped_name
@@ -205,7 +205,7 @@ def _warn_of_features(n_features: int, options: SplitOptions, listener: Listener
             Warned(
                 f"{n_features} features: the {WEIGHT_VECTORS} weight vectors of training take "
                 f"{needed} bytes ({format_size(needed)}), more than the budget of "
-                f"{format_size(budget)}: split with --hash-bits, or train with a larger --memory"
+                f"{exact_size(budget)}: split with --hash-bits, or train with a larger --memory"
             )
         )
 

@@ -24,7 +24,7 @@ import numpy as np
 
 from blocklinear.errors import MemoryBudgetError
 from blocklinear.kernels import routing
-from blocklinear.memory import PROCESS_BYTES, format_size
+from blocklinear.memory import PROCESS_BYTES, enough, exact_size
 from blocklinear.options import SplitOptions
 from blocklinear.store import codec
 from blocklinear.store.arena import SLOT_ENTRY_BYTES, WEIGHT_ENTRY_BYTES, Arena
@@ -110,10 +110,11 @@ def make_plan(
     slots = open_blocks + SPARE_SLOTS
     chunk_entries = min(CHUNK_ENTRIES, int(arena_entries / slots))
     if chunk_entries < MIN_CHUNK_ENTRIES:
-        needed = int(MIN_CHUNK_ENTRIES * slot_entry_bytes * slots / ARENA_SHARE) + PROCESS_BYTES
+        arena_bytes = MIN_CHUNK_ENTRIES * slot_entry_bytes * slots
+        needed = math.ceil(arena_bytes / ARENA_SHARE) + 1 + PROCESS_BYTES  # 1 for rounding
         raise MemoryBudgetError(
-            f"{open_blocks} open blocks do not fit in {format_size(options.text.memory_bytes)}",
-            f"give --memory {format_size(needed)} or more, or fewer --blocks",
+            f"{open_blocks} open blocks do not fit in {exact_size(options.text.memory_bytes)}",
+            f"give --memory {enough(needed)} or more, or fewer --blocks",
         )
     return Plan(open_blocks, generation_bytes, chunk_entries, joined_bytes)
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from blocklinear.errors import MemoryBudgetError
-from blocklinear.memory import PROCESS_BYTES, WEIGHT_VECTORS, format_size
+from blocklinear.memory import PROCESS_BYTES, WEIGHT_VECTORS, enough, exact_size, format_size
 from blocklinear.options import TrainOptions
 from blocklinear.store.manifest import BlockRecord, Manifest
 from blocklinear.training.active import ROW_BYTES
@@ -90,12 +90,12 @@ def plan_memory(
     needed = fixed + _group_bytes(manifest, max(group, 1), width)
     if group < 1 or needed > options.memory_bytes:
         raise MemoryBudgetError(
-            f"the budget of {format_size(options.memory_bytes)} is too small: the program takes "
+            f"the budget of {exact_size(options.memory_bytes)} is too small: the program takes "
             f"{format_size(PROCESS_BYTES)}, {weights // weight_bytes(manifest)} weight vectors of "
             f"{manifest.n_features} features {format_size(weights)}, and {max(group, 1)} of "
             f"{n_blocks} blocks a visit, with the next visit's, "
             f"{format_size(_group_bytes(manifest, max(group, 1), width))}",
-            f"give --memory {-(-needed >> 20) + 1}M or more"
+            f"give --memory {enough(needed)} or more"
             + (", or a smaller --group" if group > 1 else ", or split into more blocks"),
         )
     spare = options.memory_bytes - needed
@@ -114,7 +114,11 @@ def plan_memory(
 
 
 def plan_again(
-    manifest: Manifest, options: TrainOptions, facts: Mapping[str, Any], width: int = 1
+    manifest: Manifest,
+    options: TrainOptions,
+    facts: Mapping[str, Any],
+    width: int = 1,
+    kept: int = 0,
 ) -> MemoryPlan:
     """Divide the budget for a run that is resumed: what decides its course stays as it was.
 
@@ -122,6 +126,8 @@ def plan_again(
     ----------
     facts : mapping
         Of its checkpoint: ``group``, ``newton`` and ``active_entries``.
+    manifest, options, width, kept
+        As for `plan_memory`.
 
     Raises
     ------
@@ -132,6 +138,7 @@ def plan_again(
     needed = (
         PROCESS_BYTES
         + _vector_bytes(manifest, options, width)
+        + kept * weight_bytes(manifest)
         + _group_bytes(manifest, group, width)
     )
     needed += NEWTON_VECTORS * weight_bytes(manifest) if newton else 0
@@ -139,9 +146,9 @@ def plan_again(
     spare = options.memory_bytes - needed
     if spare < 0:
         raise MemoryBudgetError(
-            f"the budget of {format_size(options.memory_bytes)} is less than the "
-            f"{format_size(needed)} that the run to resume needs",
-            f"give --memory {-(-needed >> 20) + 1}M or more, or leave out --resume",
+            f"the budget of {exact_size(options.memory_bytes)} is less than the "
+            f"{enough(needed)} that the run to resume needs",
+            f"give --memory {enough(needed)} or more, or leave out --resume",
         )
     held_out = spare // 2 if options.evaluate is not None else 0
     return MemoryPlan(group, spare - held_out, held_out, newton, entries)

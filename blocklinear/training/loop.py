@@ -101,13 +101,13 @@ def train_task(
             if label not in task.labels:
                 listener(Warned(f"class {format_number(label)} has a weight, but no rows"))
 
-        def part(options: TrainOptions, task: Task, name: str) -> Outcome:
+        def part(options: TrainOptions, task: Task, name: str, kept: int) -> Outcome:
             own = folder.with_name(folder.name + name)
-            return optimise(source, options, task, own, listener, halt)
+            return optimise(source, options, task, own, listener, halt, kept=kept)
 
         if isinstance(task, Models) and task.parted and options.evaluate is None:
             return manifest, task, train_in_parts(manifest, options, task, listener, part)
-        return manifest, task, part(options, task, "")
+        return manifest, task, part(options, task, "", 0)
 
 
 def optimise(
@@ -119,6 +119,7 @@ def optimise(
     halt: Halt,
     prepare: Callable[[GroupLoader], None] = lambda loader: None,
     conclude: Callable[[GroupLoader, Outcome], None] = lambda loader, outcome: None,
+    kept: int = 0,
 ) -> Outcome:
     """Train what a task asks for; the store is locked by the caller.
 
@@ -133,6 +134,8 @@ def optimise(
         As for `train`.
     prepare, conclude : callable
         Called before and after, to pass over the data.
+    kept : int
+        Weight vectors that the caller keeps meanwhile.
 
     Raises
     ------
@@ -144,11 +147,11 @@ def optimise(
     previous = find_previous(folder, options, listener) if options.warm_start else None
     if facts is None:
         settling = previous is not None and isinstance(task, Problem) and settles(task)
-        memory = plan_memory(manifest, options, task.width, warm=settling)
+        memory = plan_memory(manifest, options, task.width, kept, settling)
         if previous is None:
             discard(folder)
     else:
-        memory = plan_again(manifest, options, facts, task.width)
+        memory = plan_again(manifest, options, facts, task.width, kept)
         options = dataclasses.replace(options, group=memory.group)
     held_out: HeldOut | None = None
     if options.evaluate is not None:

@@ -10,7 +10,7 @@ from blocklinear.errors import MemoryBudgetError
 from blocklinear.events import Listener, Warned
 from blocklinear.options import TrainOptions
 from blocklinear.store.manifest import Manifest
-from blocklinear.training.budget import plan_memory, weight_bytes
+from blocklinear.training.budget import plan_memory
 from blocklinear.training.certificate import Certificate, joined
 from blocklinear.training.dealing import columns
 from blocklinear.training.models import Models
@@ -71,7 +71,7 @@ def train_in_parts(
     options: TrainOptions,
     models: Models,
     listener: Listener,
-    train: Callable[[TrainOptions, Models, str], Outcome],
+    train: Callable[[TrainOptions, Models, str, int], Outcome],
 ) -> Outcome:
     """Train models together, or in parts.
 
@@ -84,7 +84,7 @@ def train_in_parts(
         Told `Warned` where there is more than one part.
     train : callable
         Trains models by options, and keeps what it needs under a name that is to be added to that
-        of the run.
+        of the run; the last argument is how many weight vectors are kept meanwhile.
 
     Raises
     ------
@@ -94,15 +94,14 @@ def train_in_parts(
     n = len(models)
     parts = cut(manifest, options, n, listener, kept=n)
     if len(parts) == 1:
-        return train(options, models, "")
+        return train(options, models, "", 0)
     W = np.empty((manifest.n_features + 1, n))
     outer, stopped, began = 0, "converged", time.monotonic()
     certificates: list[Certificate] = []
     for number, part in enumerate(parts, 1):
         left_s = max(options.time_limit_s - (time.monotonic() - began), _SHORTEST_S)
-        less = options.memory_bytes - n * weight_bytes(manifest)
-        own = dataclasses.replace(options, memory_bytes=less, time_limit_s=left_s)
-        outcome = train(own, models.some(part), f".part{number}of{len(parts)}")
+        own = dataclasses.replace(options, time_limit_s=left_s)
+        outcome = train(own, models.some(part), f".part{number}of{len(parts)}", n)
         W[:, part] = outcome.weights
         certificates += outcome.certificates
         outer += outcome.outer

@@ -1,8 +1,9 @@
 import errno
 import os
+import re
 import sys
 import tracemalloc
-from itertools import chain
+from itertools import chain, product
 
 import numpy as np
 import programs
@@ -17,7 +18,7 @@ from blocklinear.errors import (
 )
 from blocklinear.events import SplitProgress, Warned
 from blocklinear.kernels import routing
-from blocklinear.memory import PROCESS_BYTES
+from blocklinear.memory import PROCESS_BYTES, parse_size
 from blocklinear.options import SplitOptions
 from blocklinear.store.arena import SLOT_ENTRY_BYTES
 from blocklinear.store.files import Lock
@@ -368,3 +369,18 @@ def test_arenas_stay_within_the_budget(memory):
     assert chosen.open_blocks in OPEN_BLOCKS
     assert 1 << 20 <= chosen.block_bytes <= 32 << 20
     assert chosen.generation_bytes == chosen.open_blocks * chosen.block_bytes
+
+
+@pytest.mark.parametrize("weights", [None, "w"])
+def test_the_budget_that_a_refused_split_names_is_enough(weights):
+    """It was rounded down to three digits."""
+    asked = [None, *range(1, 400), *range(400, 100_000, 97)]
+    for memory, blocks in product((1, 16, 111, 120, 150, 256, 1000), asked):
+        try:
+            plan(memory, blocks=blocks, weights=weights)
+        except MemoryBudgetError as error:
+            named = parse_size(re.search(r"give --memory (\S+) or more", error.fix)[1])
+            assert named > memory << 20
+            assert named & ((1 << 20) - 1) == 0
+            chosen = plan(named >> 20, blocks=blocks, weights=weights)
+            assert blocks in (None, chosen.open_blocks)

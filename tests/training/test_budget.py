@@ -1,5 +1,6 @@
 import re
 from dataclasses import replace
+from itertools import product
 
 import pytest
 from effort import examples
@@ -7,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from blocklinear.errors import MemoryBudgetError
-from blocklinear.memory import PROCESS_BYTES
+from blocklinear.memory import PROCESS_BYTES, enough, parse_size
 from blocklinear.options import TrainOptions
 from blocklinear.training import train
 from blocklinear.training.active import ROW_BYTES
@@ -116,6 +117,31 @@ def test_a_plan_fits_or_names_a_budget_that_does(large, memory, options, n_block
         assert plan.group == min(options.group, n_blocks)
     if options.selection != "active" or plan.group == n_blocks or options.average:
         assert plan.active_entries == 0
+
+
+@pytest.mark.parametrize("group", [None, 1, 3, 50])
+@pytest.mark.parametrize("width", [1, 2, 9])
+@pytest.mark.parametrize("kept", [0, 20])
+def test_the_budget_that_a_refused_plan_names_is_enough(large, group, width, kept):
+    """As it is read from the message; every plan of a size is tried, and for warm starts too."""
+    for n_blocks, n_features, warm, memory in product(
+        (1, 2, 7, 40), (1, 1000, 131_071, 131_072, 5_000_000), (False, True), (1, 110, 140, 300)
+    ):
+        manifest = store_of(large, n_blocks, n_features)
+        options = TrainOptions(group=group, memory_bytes=memory * MIB)
+        try:
+            plan_memory(manifest, options, width, kept, warm)
+        except MemoryBudgetError as error:
+            named = parse_size(re.search(r"give --memory (\S+) or more", error.fix)[1])
+            assert named > memory * MIB
+            plan = plan_memory(manifest, replace(options, memory_bytes=named), width, kept, warm)
+            less = replace(options, memory_bytes=named - MIB)
+            with pytest.raises(MemoryBudgetError):
+                plan_memory(manifest, less, width, kept, warm)
+            with pytest.raises(MemoryBudgetError) as caught:
+                plan_again(manifest, less, vars(plan), width, kept)
+            assert f"give --memory {enough(named)} or more" in caught.value.fix
+            plan_again(manifest, replace(options, memory_bytes=named), vars(plan), width, kept)
 
 
 @examples(67)

@@ -1,5 +1,6 @@
 """One model for each class, all in the same sweeps: each as good as if it were trained alone."""
 
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -13,7 +14,9 @@ from blocklinear.errors import (
     StoppedError,
     UsageError,
 )
-from blocklinear.events import OuterIteration, Warned
+from blocklinear.events import OuterIteration, Visited, Warned
+from blocklinear.memory import exact_size, parse_size
+from blocklinear.options import TrainOptions
 from blocklinear.training import train
 from blocklinear.training.budget import plan_memory
 from blocklinear.training.dealing import columns as room_for
@@ -319,3 +322,43 @@ def test_parts_are_resumed(wide):
         train(store, replace(options, run="again"), heard, in_the_second_part)
     model = train(store, replace(options, run="again", resume=True))
     assert columns(model).tobytes() == columns(whole).tobytes()
+
+
+def test_the_budget_named_for_parts_to_resume_is_enough(tmp_path):
+    """It left out the weight vectors that are kept for all parts."""
+    rng = np.random.default_rng(0)
+    rows = "".join(
+        f"{k % 6} {k % 6 + 1}:{rng.normal():.2f} 9:1 " + " ".join(f"{j}:1" for j in range(10, 2000))
+        + " 900000:1\n" for k in range(300)
+    )  # fmt: skip
+    store = split_text(tmp_path, rows, blocks=4)
+    options = TrainOptions(max_outer=2)
+
+    def smallest(fits):
+        low, high = 1 << 20, 1 << 30
+        while high - low > 1:
+            middle = (low + high) // 2
+            try:
+                found = plan_memory(
+                    store.manifest, replace(options, memory_bytes=middle), 2, kept=6
+                )
+                low, high = (low, middle) if fits(found) else (middle, high)
+            except MemoryBudgetError:
+                low = middle
+        return high
+
+    roomy, tight = smallest(lambda plan: plan.group == 4), smallest(lambda plan: True)
+    assert roomy > tight
+    heard = Heard()
+    with pytest.raises(StoppedError):
+        train(store, replace(options, memory_bytes=roomy), heard, lambda: bool(heard.of(Visited)))
+    again = replace(options, resume=True)
+    with pytest.raises(MemoryBudgetError, match="the run to resume needs") as caught:
+        train(store, replace(again, memory_bytes=tight))
+    assert f"the budget of {exact_size(tight)} is less" in str(caught.value)
+    named = parse_size(re.search(r"give --memory (\S+) or more", caught.value.fix)[1])
+    assert roomy <= named < roomy + (1 << 20)
+    model = train(store, replace(again, memory_bytes=named))
+    assert columns(model).tobytes() == columns(
+        train(store, replace(options, run="whole", memory_bytes=roomy))
+    ).tobytes()  # fmt: skip
