@@ -23,6 +23,7 @@ from blocklinear.text import inflate
 from blocklinear.text.digest import Digest
 
 READ_BYTES = 1 << 20
+_POLL_MS = 100  # between looks at whether reading was stopped
 _XZ_STATE_BYTES = 2 << 20  # what unpacking xz takes besides its window
 _ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 _MAGICS = {b"\x1f\x8b": "gz", b"BZh": "bz2", b"\xfd7zXZ\0": "xz", _ZSTD_MAGIC: "zst"}
@@ -94,7 +95,9 @@ class RawFile:
 
     def _await_data(self) -> None:
         """Wait until a pipe has something, but not past `stop`: its writer may never write."""
-        while not self._stopped and not select.select([self._descriptor], [], [], 0.1)[0]:
+        waiting = select.poll()  # `select` takes no descriptor above 1023
+        waiting.register(self._descriptor, select.POLLIN)
+        while not self._stopped and not waiting.poll(_POLL_MS):
             pass
         if self._stopped:
             raise StorageError(f"{self.path}: reading was stopped")

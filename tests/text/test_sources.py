@@ -1,10 +1,12 @@
 import bz2
+import contextlib
 import gzip
 import hashlib
 import io
 import lzma
 import os
 import random
+import resource
 import threading
 from functools import partial
 
@@ -251,3 +253,45 @@ def test_standard_input_is_closed(monkeypatch):
     monkeypatch.setattr("sys.stdin", None)
     with pytest.raises(UsageError, match="closed"):
         RawFile("-")
+
+
+@pytest.fixture
+def many_descriptors():
+    """So many open files that the next has a number that `select` does not take."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = 1200
+    if hard != resource.RLIM_INFINITY and hard < wanted:
+        pytest.skip(f"a process may have {hard} open files")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, wanted), hard))
+    with contextlib.ExitStack() as stack:
+        stack.callback(resource.setrlimit, resource.RLIMIT_NOFILE, (soft, hard))
+        while True:
+            descriptor = os.open(os.devnull, os.O_RDONLY)
+            stack.callback(os.close, descriptor)
+            if descriptor >= 1024:
+                break
+        yield
+
+
+@pytest.mark.parametrize("name", ["fifo", "-", "/dev/fd"])
+def test_a_pipe_whose_descriptor_has_a_large_number(name, tmp_path, many_descriptors, monkeypatch):
+    if name == "fifo":
+        path = str(tmp_path / "fifo")
+        os.mkfifo(path)
+        reading = writing = None
+    else:
+        reading, writing = os.pipe()
+        assert reading > 1023
+        path = f"/dev/fd/{reading}" if name == "/dev/fd" else name
+
+    def write():
+        with open(path if writing is None else writing, "wb") as stream:
+            stream.write(TEXT)
+
+    writer = threading.Thread(target=write, daemon=True)
+    writer.start()
+    with contextlib.ExitStack() as stack:
+        if reading is not None:
+            monkeypatch.setattr("sys.stdin", stack.enter_context(open(reading, "rb")))
+        assert content(path) == TEXT
+    writer.join()
