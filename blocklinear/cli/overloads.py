@@ -69,13 +69,19 @@ def load(overloads: Recorded) -> None:
 
 
 def _loaded() -> Iterator[tuple[Any, tuple[Any, ...]]]:
-    """Yield the overloads that were loaded from Numba's cache."""
+    """Yield the overloads that were loaded from Numba's cache, but for what kernels call.
+
+    A kernel that is compiled while what it calls is in the cache loads that, for constants that it
+    passes with the types of these constants.
+    """
+    from numba.core import types as numba_types
     from numba.core.dispatcher import Dispatcher
 
     kernels: list[Any] = [found for found in gc.get_objects() if isinstance(found, Dispatcher)]
     for kernel in kernels:
         for types in list(kernel.stats.cache_hits):
-            yield kernel, types
+            if not any(isinstance(found, numba_types.Literal) for found in types):
+                yield kernel, types
 
 
 def _names(numba_type: Any) -> Any:

@@ -140,3 +140,17 @@ def test_types_are_described_for_json(argument):
     numba_type = numba.typeof(argument)
     described = json.loads(json.dumps(overloads._names(numba_type)))
     assert overloads._type(described) == numba_type
+
+
+def test_what_a_kernel_called_with_constants_is_not_recorded():
+    """It was, where a kernel had to be compiled and what it calls was in the cache."""
+
+    @numba.njit
+    def kernel(x, y):
+        return x + y
+
+    kernel.py_func.__module__ = "blocklinear.kernels.own"
+    for types in (numba.float64, numba.types.literal(0)), (numba.float64, numba.int64):
+        kernel._cache_hits[types] += 1
+    found = [types for module, _, types in overloads.Recorder().take() if module.endswith(".own")]
+    assert found == [["float64", "int64"]]
