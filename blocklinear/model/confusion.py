@@ -23,7 +23,8 @@ class Confusion:
     Parameters
     ----------
     labels : tuple of float
-        The classes of the model. Rows of any other label are counted together.
+        The classes of the model, reported in ascending order whatever theirs: it is that of the
+        training data. Rows of any other label are counted together.
     positive : float or None
         Which of two classes F1 is that of; None is the larger label.
 
@@ -34,10 +35,9 @@ class Confusion:
     """
 
     def __init__(self, labels: tuple[float, ...], positive: float | None = None) -> None:
-        self.labels = labels
+        self.labels = tuple(sorted(labels))
         self.positive = positive_class(labels, positive)
-        self._sorted = np.sort(np.array(labels))
-        self._order = np.argsort(np.array(labels))
+        self._table = np.array(self.labels)
         self._counts: Counter[tuple[int, int]] = Counter()
 
     def add(self, labels: Floats, predicted: Floats) -> None:
@@ -53,9 +53,9 @@ class Confusion:
 
     def _codes(self, labels: Floats) -> npt.NDArray[np.int64]:
         """Return the number of the class of each row; for unknown labels that of classes."""
-        place = np.searchsorted(self._sorted, labels).clip(max=len(self.labels) - 1)
-        known = self._sorted[place] == labels
-        return np.where(known, self._order[place], len(self.labels)).astype(np.int64)
+        place = np.searchsorted(self._table, labels).clip(max=len(self.labels) - 1)
+        known = self._table[place] == labels
+        return np.where(known, place, len(self.labels)).astype(np.int64)
 
     def matrix(self) -> npt.NDArray[np.int64]:
         """Return the counts, int64[K + 1, K]: labels, unknown ones last, by predictions."""

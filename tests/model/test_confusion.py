@@ -1,6 +1,7 @@
 """Counts by class are those of scikit-learn."""
 
 import json
+from itertools import permutations
 
 import numpy as np
 import pytest
@@ -25,10 +26,10 @@ def test_each_class(seed, n, unknown):
     found = Confusion(LABELS)
     for part in (slice(0, n // 2), slice(n // 2, n)):
         found.add(labels[part], predicted[part])
-    matrix = metrics.confusion_matrix(labels, predicted, labels=[*LABELS, 99.0])
+    matrix = metrics.confusion_matrix(labels, predicted, labels=[*sorted(LABELS), 99.0])
     np.testing.assert_array_equal(found.matrix(), matrix[:, :-1])
     expected = metrics.precision_recall_fscore_support(
-        labels, predicted, labels=list(LABELS), zero_division=0.0
+        labels, predicted, labels=sorted(LABELS), zero_division=0.0
     )
     for k, own in enumerate(found.classes()):
         values = [own[name] for name in ("precision", "recall", "f1", "rows")]
@@ -44,16 +45,27 @@ def test_the_table():
     heading = "rows by their class (down) and by the class predicted (across)"
     assert [line.split() for line in found.table().splitlines()] == [
         ["class", "precision", "recall", "F1", "rows"],
-        ["1", "0.5", "0.5", "0.5", "2"],
         ["-1", "0.5", "1", "0.666667", "1"],
+        ["1", "0.5", "0.5", "0.5", "2"],
         ["mean", "0.5", "0.75", "0.583333", "4"],
         [],
         heading.split(),
-        ["1", "-1"],
+        ["-1", "1"],
+        ["-1", "1", "0"],
         ["1", "1", "1"],
-        ["-1", "0", "1"],
-        ["other", "1", "0"],
+        ["other", "0", "1"],
     ]
+
+
+def test_the_report_does_not_depend_on_the_order_of_the_classes():
+    """The model has them as they came in the training data."""
+    labels, predicted = np.random.default_rng(0).choice(LABELS, (2, 50))
+    found = []
+    for classes in permutations(LABELS):
+        confusion = Confusion(classes)
+        confusion.add(labels, predicted)
+        found.append((confusion.table(), confusion.summary(), json.dumps(confusion.as_dict())))
+    assert len(set(found)) == 1
 
 
 def test_f1_of_the_positive_class():
