@@ -384,6 +384,7 @@ class TrainOptions:
         classes = not (self.balanced and self.solver > 7)
         _check("balanced", self.balanced, classes, "used with classes, not for a regression")
         for label, weight in self.class_weights:
+            _check("class", label, finite(label), "finite")
             name = f"weight of class {format_number(label)}"
             _check(name, weight, finite(weight) and weight > 0, "finite and above 0")
         _check("epsilon", self.epsilon, finite(self.epsilon) and self.epsilon >= 0, "at least 0")

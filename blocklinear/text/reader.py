@@ -150,8 +150,8 @@ class RowReader:
                 raise InputFormatError(
                     path, totals["lines"] + 1, limit + 1,
                     f"the line is longer than {format_size(limit)}",
-                    f"check the line ends, or give --max-line-bytes {2 * limit} or more and eight "
-                    "times that as --memory",
+                    f"check the line ends, or give --max-line-bytes {2 * limit} or more, and eight "
+                    "times that more --memory",
                 ) from None  # fmt: skip
             if cut and self._options.require_final_newline:
                 raise InputError(f"{path}: no newline at the end", _FETCH_AGAIN)

@@ -245,7 +245,7 @@ def _too_large_window(raw: RawFile, name: str, needed: str, limit: int) -> Input
     pipe = f"or pipe it in: `{'xz -dc' if name == 'xz' else 'zstd -dc --long=31'} F | `"
     return InputError(
         f"{raw.path}: the {name} stream needs a window of {needed} {format_size(limit)}",
-        f"give a larger --max-window, and four times that as --memory, {pipe}",
+        f"give a larger --max-window, and four times that more --memory, {pipe}",
     )
 
 

@@ -2,6 +2,7 @@
 
 import json
 import lzma
+import re
 import sys
 
 import programs
@@ -297,3 +298,29 @@ def test_options_of_python_with_many_digits():
     for name in ("cost", "gap", "bias", "epsilon", "tolerance"):
         with pytest.raises(UsageError, match="must be"):
             TrainOptions(**{name: 10**5000})
+
+
+def test_advice_on_long_lines_can_be_followed(write, tmp_path, capsys):
+    """Predicting takes memory besides that for text, so that eight times a line are too few."""
+    text = b"".join(b"%d 1:%d 2:1\n" % (k % 2, k % 2) for k in range(20))
+    path, store, model = write(text), str(tmp_path / "s"), str(tmp_path / "m")
+    assert main(["split", str(path), store, "-q"]) == 0
+    assert main(["train", store, model, "-q"]) == 0
+    wide = write(b"1 1:1" + b" " * (3 << 20) + b"2:1\n", "wide")
+    for command in (
+        ["split", str(wide), f"{store}2"],
+        ["predict", str(wide), model, str(tmp_path / "o")],
+    ):
+        memory = 140
+        capsys.readouterr()
+        flags = ["--max-line-bytes", "1M", "-q"]
+        assert main([*command, *flags, "--memory", f"{memory}M"]) == 3
+        said = capsys.readouterr().err
+        line_bytes = int(
+            re.search(r"--max-line-bytes (\d+) or more, and eight times that", said)[1]
+        )
+        while (line_bytes := 2 * line_bytes) <= 3 << 20:
+            pass
+        more = memory + (8 * line_bytes >> 20)
+        flags = ["--max-line-bytes", str(line_bytes), "-q", "--memory", f"{more}M"]
+        assert main([*command, *flags]) == 0, capsys.readouterr().err
