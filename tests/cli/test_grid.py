@@ -29,7 +29,7 @@ def objectives(model):
 @pytest.mark.parametrize("several", [False, True])
 def test_each_cost_as_if_alone(cli, store, classes, tmp_path, flags, several):
     source = classes if several else store
-    more = [*flags, "-q", "--gap", "1e-6", "--max-outer", 100_000]
+    more = [*flags, "-q", "--gap", "1e-5", "--max-outer", 100_000]
     done = cli("train", source, tmp_path / "m", "-c", "0.1,1,12.5", *more)
     assert done.status == 0
     assert [line.split(":")[0] for line in done.out.splitlines()] == ["C 0.1", "C 1", "C 12.5"]
@@ -41,7 +41,7 @@ def test_each_cost_as_if_alone(cli, store, classes, tmp_path, flags, several):
         assert found.metadata["C"] == float(cost)
         assert found.labels == alone.labels
         assert found.weights.shape == alone.weights.shape
-        assert found.metadata["certificate"]["gap"] <= 1e-6
+        assert found.metadata["certificate"]["gap"] <= 1e-5
         for (dual, primal), (low, high) in zip(objectives(found), objectives(alone), strict=True):
             assert max(dual, low) <= min(primal, high) * (1 + 1e-12)
 
