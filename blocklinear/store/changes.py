@@ -212,12 +212,14 @@ def forget(store: BlockStore, followed: set[str]) -> BlockStore:
 
 
 def sweep(store: BlockStore) -> tuple[int, int]:
-    """Delete the files in a store that its manifest does not name; return how many, and bytes.
+    """Delete the files in a store that none of its rows are in; return how many, and bytes.
+
+    Those of blocks that were removed go too. Nothing is written.
 
     Parameters
     ----------
     store : BlockStore
-        Locked by the caller, and with nothing removed (see `forget`).
+        Locked by the caller.
     """
     named = {block.name for block in store.manifest.blocks}
     unnamed = [path for path in store.blocks_folder.iterdir() if path.name not in named]

@@ -123,6 +123,10 @@ class Checkpoint:
             name: self._write(name, generation, parts, sync=name in arrays)
             for name, parts in (*arrays.items(), *loose.items())
         }
+        self._put(generation, files, facts)
+
+    def _put(self, generation: int, files: dict[str, Any], facts: dict[str, Any]) -> None:
+        """Replace ``checkpoint.json``; the files it names are there."""
         body = {"format": FORMAT, "generation": generation, "files": files, "facts": facts}
         with atomic_write(self._folder / NAME) as stream:
             stream.write(json.dumps({"checksum": _checksum(body), "checkpoint": body}).encode())
@@ -199,7 +203,7 @@ class Checkpoint:
     def keep_rows(self, blocks: Collection[str]) -> None:
         """Forget all but the lines of rows of some of ``facts["blocks"]``.
 
-        What depends on the other rows goes too, as w does. Alpha is left, from which another run
+        What depends on the other rows goes first, as w does. Alpha is left, from which another run
         may start; ``facts["warm_only"]`` says that this one cannot be resumed.
 
         Raises
@@ -208,7 +212,7 @@ class Checkpoint:
             If what is to be kept is not what was written.
         StorageError
         """
-        facts = self.facts or {}
+        facts = dict(self.facts or {})
         n_rows = sum(rows for _, rows in facts["blocks"])
         stops = np.cumsum([rows for _, rows in facts["blocks"]]).tolist()
         kept = [
@@ -225,6 +229,11 @@ class Checkpoint:
             if n_rows == 0 or array.size % n_rows:
                 raise self._damaged(f"its {name} does not have a line for each of {n_rows} rows")
             lines[name] = [array.reshape(n_rows, -1)[part] for part in kept]
+        if lines.keys() != self._files.keys():
+            # make room for them, on a disk that may be full
+            facts |= {"warm_only": True}
+            self._put(self._generation, {name: self._files[name] for name in lines}, facts)
+            self.tidy()
         left = [[name, rows] for name, rows in facts["blocks"] if name in blocks]
         self._commit(facts | {"blocks": left, "warm_only": True}, lines, {})
 

@@ -1,5 +1,6 @@
 """`gc`: what was removed from a store is deleted, from blocks and runs alike."""
 
+import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -48,14 +49,22 @@ def collect_garbage(store: AnyStore, listener: Listener = ignore) -> Collected:
         If something cannot be deleted.
     """
     with changing(store) as old:
+        # The disk may be full: whatever can be deleted goes before anything is written. That blocks
+        # which the manifest calls removed are missing does no harm, should this end here.
+        files, n_bytes = sweep(old)
+        runs = list(_runs(old.folder))
+        for folder in runs:
+            with _readable(folder, listener):
+                Checkpoint(folder).tidy()
         followed: set[str] = set()
         n_cut = 0
-        for folder in _runs(old.folder):
-            blocks, cut = _clean(folder, old.manifest, listener)
-            followed |= blocks
-            n_cut += cut
-        # only now: should this end here, the runs are cut down as often as it takes
-        files, n_bytes = sweep(forget(old, followed))
+        for folder in runs:
+            with _readable(folder, listener):
+                blocks, cut = _cut(folder, old.manifest)
+                followed |= blocks
+                n_cut += cut
+        # only now: should this end before, the runs are cut down by the next
+        forget(old, followed)
     return Collected(files, n_bytes, n_cut)
 
 
@@ -66,23 +75,28 @@ def _runs(folder: Path) -> Iterator[Path]:
         yield from sorted(folders)
 
 
-def _clean(folder: Path, manifest: Manifest, listener: Listener) -> tuple[set[str], bool]:
-    """Cut a run down to the rows there are; return its blocks, and whether it lost any."""
+@contextlib.contextmanager
+def _readable(folder: Path, listener: Listener) -> Iterator[None]:
+    """Delete a run if its checkpoint is found to be damaged."""
     try:
-        checkpoint = Checkpoint(folder)
-        named = [name for name, _ in (checkpoint.facts or {"blocks": []})["blocks"]]
-        there = {block.name for block in manifest.blocks}
-        there |= {name for name, to in manifest.moved.items() if to[0] in there}
-        lost = not there.issuperset(named)
-        if lost and there.isdisjoint(named):
-            discard(folder)
-            return set(), True
-        if lost:
-            checkpoint.keep_rows(there)
-        checkpoint.tidy()
+        yield
     except (DamagedError, KeyError, TypeError, ValueError):
         # it may hold rows that are to go, and nobody can read it
         listener(Warned(f"{folder}: its checkpoint is damaged: it is deleted"))
         discard(folder)
-        return set(), False
-    return set(named) & there, lost
+
+
+def _cut(folder: Path, manifest: Manifest) -> tuple[set[str], bool]:
+    """Cut a run down to the rows there are; return its blocks, and whether it lost any."""
+    checkpoint = Checkpoint(folder)
+    named = [name for name, _ in (checkpoint.facts or {"blocks": []})["blocks"]]
+    there = {block.name for block in manifest.blocks}
+    there |= {name for name, to in manifest.moved.items() if to[0] in there}
+    if there.issuperset(named):
+        return set(named), False
+    if there.isdisjoint(named):
+        discard(folder)
+        return set(), True
+    checkpoint.keep_rows(there)
+    checkpoint.tidy()
+    return set(named) & there, True

@@ -1,0 +1,158 @@
+"""`gc` where no byte is free: what can be deleted goes before anything is written."""
+
+import errno
+import itertools
+import os
+import shutil
+import sys
+from dataclasses import replace
+
+import numpy as np
+import programs
+import pytest
+
+from blocklinear.errors import StorageError
+from blocklinear.events import WarmStarted
+from blocklinear.options import SplitOptions, TextOptions, TrainOptions
+from blocklinear.store.changes import remove
+from blocklinear.store.merging import compact
+from blocklinear.store.split import split
+from blocklinear.store.store import BlockStore
+from blocklinear.training import train
+from blocklinear.training.checkpoint import LINES, Checkpoint
+from blocklinear.training.garbage import collect_garbage
+
+ROWS = "".join(f"{1 if i % 3 else -1} {1 + i % 7}:{i}.25 {9 + i % 50}:0.{i}\n" for i in range(8000))
+FULL = """
+import json, os, shutil, subprocess, sys
+from pathlib import Path
+from blocklinear.errors import StorageError
+from blocklinear.training.garbage import collect_garbage
+
+start, disk = map(Path, sys.argv[1:])
+n_bytes = sum(path.stat().st_size + 8192 for path in start.rglob("*"))
+subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={n_bytes}", "none", disk], check=True)
+print("mounted", flush=True)
+shutil.copytree(start, disk / "store")
+with open(disk / "ballast", "wb", buffering=0) as ballast:
+    try:
+        while True:
+            ballast.write(bytes(4096))
+    except OSError:
+        pass
+assert shutil.disk_usage(disk).free == 0
+collected = collect_garbage(disk / "store")
+assert collected.bytes > 0
+(disk / "ballast").unlink()
+shutil.copytree(disk / "store", disk.with_name("after"))
+"""
+
+
+def make_store(folder, saves):
+    """Make a store that lost and merged blocks, with a run that was saved some times."""
+    (folder / "rows").write_text(ROWS)
+    options = SplitOptions(text=TextOptions(memory_bytes=1 << 30, threads=1), blocks=20)
+    store = split([folder / "rows"], folder / "store", options)
+    run = store.folder / "runs" / "default"
+    blocks = [[block.name, block.rows] for block in store.manifest.blocks]
+    lines = np.arange(float(store.manifest.n_rows))
+    arrays = {"alpha": lines, "w": np.ones(100_000), "average": np.ones(100_000)}
+    for _ in range(saves):
+        run.mkdir(parents=True, exist_ok=True)
+        Checkpoint(run).save({"blocks": blocks}, arrays, {"near": [np.ones(300_000)]})
+        (run / "alpha.work").write_bytes(bytes(100_000))
+    (store.folder / "blocks" / "b00000999.blk").write_bytes(bytes(100_000))
+    gone = sum(block.rows for block in store.manifest.blocks[:2])
+    remove(store, blocks=[0, 1])
+    compact(store, block_bytes=1 << 20)
+    return BlockStore.open(store.folder), lines[gone:]
+
+
+def check(folder, before, alpha):
+    """Nothing is left but what is needed: blocks, and the alpha of their rows."""
+    store = BlockStore.open(folder)
+    m = store.manifest
+    assert store.verify().faults == []
+    assert (m.n_rows, m.removed) == (before.n_rows, [])
+    assert sorted(os.listdir(store.blocks_folder)) == sorted(block.name for block in m.blocks)
+    for run in (folder / "runs").glob("*"):
+        checkpoint, found = Checkpoint(run), np.zeros(m.n_rows)
+        assert checkpoint.facts["warm_only"]
+        assert set(checkpoint.names) <= set(LINES)
+        names = [path.name.partition(".")[0] for path in run.iterdir()]
+        assert sorted(names) == sorted(["checkpoint", *checkpoint.names])
+        checkpoint.load({"alpha": found})
+        assert (found == alpha).all()
+
+
+def in_own_namespace(*command):
+    """Run a program that may mount file systems, which nobody else sees and which end with it."""
+    own = ["unshare", "-m"] if os.geteuid() == 0 else ["unshare", "-rm"]
+    if shutil.which("unshare") is None or programs.run([*own, "true"]).returncode:
+        pytest.skip("no namespace of mounts can be made here")
+    return programs.run([*own, *command])
+
+
+@pytest.mark.parametrize("saves", [0, 1, 2])
+def test_gc_on_a_full_disk(tmp_path, saves):
+    store, alpha = make_store(tmp_path, saves)
+    (tmp_path / "disk").mkdir()
+    done = in_own_namespace(sys.executable, "-c", FULL, store.folder, tmp_path / "disk")
+    if "mounted" not in done.stdout:
+        pytest.skip(f"no file system can be mounted here: {done.stderr}")
+    assert done.returncode == 0, done.stderr
+    check(tmp_path / "after", store.manifest, alpha)
+
+
+def test_gc_deletes_before_it_writes(tmp_path, monkeypatch):
+    """Alpha, the one thing that may be large, is written when nothing else is left to delete."""
+    store, alpha = make_store(tmp_path, 2)
+    needed = {block.name for block in store.manifest.blocks}
+    needed |= {"checkpoint.json", "manifest.json", "lock"}
+    real, left = os.open, []
+
+    def opened(path, how, *args, **kwargs):
+        if how & os.O_CREAT and "alpha" in os.path.basename(path):
+            there = {found.name for found in store.folder.rglob("*") if found.is_file()}
+            left.append(sorted(there - needed))
+        return real(path, how, *args, **kwargs)
+
+    monkeypatch.setattr(os, "open", opened)
+    collect_garbage(store)
+    check(store.folder, store.manifest, alpha)
+    assert left in ([["alpha.0"]], [["alpha.1"]])
+
+
+@pytest.mark.parametrize("at", range(12))
+def test_gc_that_cannot_write_is_finished_by_the_next(tmp_path, monkeypatch, at):
+    """Whichever file it is; and until then, what is there can be used."""
+    (tmp_path / "rows").write_text(ROWS)
+    text = TextOptions(memory_bytes=1 << 30, threads=1)
+    store = split([tmp_path / "rows"], tmp_path / "store", SplitOptions(text=text, blocks=8))
+    options = TrainOptions(memory_bytes=1 << 30, threads=1, group=2, max_outer=1)
+    train(store, options)
+    alpha = np.zeros(store.manifest.n_rows)
+    Checkpoint(store.folder / "runs" / "default").load({"alpha": alpha})
+    alpha = alpha[store.manifest.blocks[0].rows :]
+    store = remove(store, blocks=[0])
+    count = itertools.count()
+
+    def fsync(descriptor):
+        if next(count) == at:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    if at < 11:
+        with pytest.raises(StorageError, match="No space"):
+            collect_garbage(store)
+    else:
+        assert collect_garbage(store).runs == 1
+        assert next(count) == 11
+    assert BlockStore.open(store.folder).verify().faults == []
+    shutil.copytree(store.folder, tmp_path / "copy")
+    heard, again = [], replace(options, warm_start=True)
+    train(BlockStore.open(tmp_path / "copy"), again, heard.append)
+    (started,) = [event for event in heard if isinstance(event, WarmStarted)]
+    assert (started.how, started.rows_new) == ("recomputed", 0)
+    collect_garbage(store)
+    check(store.folder, store.manifest, alpha)
