@@ -1,6 +1,7 @@
 """The house rules: who may import whom, and who may touch what."""
 
 import ast
+import re
 from pathlib import Path
 
 import pytest
@@ -45,6 +46,16 @@ def calls(name):
     for node in ast.walk(tree_of(name)):
         if isinstance(node, ast.Call):
             yield ast.unparse(node.func)
+
+
+@everywhere
+def test_labels_and_costs_are_written_in_full(name):
+    """The format g keeps six digits: `numerals.format_number` keeps them all."""
+    for node in ast.walk(tree_of(name)):
+        if isinstance(node, ast.FormattedValue) and node.format_spec is not None:
+            value, form = ast.unparse(node.value), ast.unparse(node.format_spec)
+            cut = form.rstrip("'\"").endswith("g") and ".17g" not in form
+            assert not (cut and re.search(r"label|cost|'C'|bias", value)), value
 
 
 @everywhere

@@ -72,7 +72,7 @@ class LinearModel:
             object.__setattr__(self, name, array)
         object.__setattr__(self, "bias", float(self.bias))
         object.__setattr__(self, "rho", float(self.rho))
-        object.__setattr__(self, "labels", tuple(float(label) for label in self.labels))
+        object.__setattr__(self, "labels", tuple(map(_label, self.labels)))
         object.__setattr__(self, "metadata", {k: _plain(v) for k, v in self.metadata.items()})
         for problem in self._problems():
             raise UsageError(f"model: {problem}", "build the model from parts of one training run")
@@ -384,6 +384,14 @@ def _normalized(rows: Any) -> Any:
     rows.sum_duplicates()
     normalize_rows(np.diff(rows.indptr).astype(np.int64), rows.data, np.empty(rows.shape[0]))
     return rows
+
+
+def _label(value: float) -> float:
+    """Return a label as a float64 that is not -0; infinite if it is an integer out of range."""
+    try:
+        return float(value) + 0.0
+    except OverflowError:
+        return math.inf
 
 
 def _check_finite(rows: Any) -> None:

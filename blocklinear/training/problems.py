@@ -160,7 +160,8 @@ def checked_cost(cost: float, name: str, manifest: Manifest) -> float:
         if not 1e-308 <= cost * weight < math.inf:  # below, 1 / (2 C) overflows
             times = f" times a weight of {format_number(weight)}" if manifest.weighted else ""
             raise UsageError(
-                f"{name}{times} is {cost * weight:g}, but must be finite and at least 1e-308",
+                f"{name}{times} is {format_number(cost * weight)}, but must be finite and at least "
+                "1e-308",
                 "change -c or the weight of the class",
             )
     return cost

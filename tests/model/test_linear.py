@@ -189,6 +189,12 @@ def test_a_model_is_described_without_numba_and_scipy(make_model, tmp_path):
     assert done.stdout == "[]\n"
 
 
+def test_labels_that_no_float64_holds(make_model):
+    with pytest.raises(UsageError, match="labels must be finite"):
+        make_model(labels=(10**400, 1))
+    assert str(make_model(labels=(-0.0, 1.0)).labels) == "(0.0, 1.0)"
+
+
 def as_given(kind, X):
     """Rows as some caller may have them."""
     if kind in ("dense", "list", "float32"):
