@@ -11,7 +11,7 @@ from blocklinear.store import manifest
 from blocklinear.store.files import LOCK_NAME, TEMPORARY_PREFIX
 
 _NAME = r"[A-Za-z0-9][A-Za-z0-9._-]*"
-_TEMPORARY = rf"{re.escape(TEMPORARY_PREFIX)}[0-9a-f]+"
+_TEMPORARY = rf"{re.escape(TEMPORARY_PREFIX)}[0-9a-f-]+"
 
 
 @dataclass(frozen=True)

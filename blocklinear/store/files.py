@@ -15,6 +15,7 @@ import os
 import secrets
 import shutil
 import stat
+import zlib
 from collections.abc import Iterable, Iterator
 from io import FileIO
 from pathlib import Path
@@ -174,24 +175,64 @@ def check_folder(folder: Path) -> None:
 def atomic_write(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
     """Open a file for writing that takes the name `path` only when the block ends well.
 
+    What processes that were killed while they wrote to `path` left beside it is deleted.
+
     Raises
     ------
     StorageError
         If writing, syncing or renaming fails; nothing is left behind then.
     """
     target = Path(path)
-    temporary = target.with_name(f"{TEMPORARY_PREFIX}{secrets.token_hex(8)}")
+    prefix = f"{TEMPORARY_PREFIX}{zlib.crc32(os.fsencode(target.name)):08x}-"
+    with storage_errors(target, "write"):
+        for leftover in target.parent.glob(f"{prefix}*"):
+            _remove_abandoned(leftover)
+        stream, temporary = _create_temporary(target, prefix)
     try:
-        with storage_errors(target, "write"):
-            with open(temporary, "xb") as stream:
-                yield stream
-                stream.flush()
-                os.fsync(stream.fileno())
-            os.rename(temporary, target)
+        with storage_errors(target, "write"), stream:
+            yield stream
+            stream.flush()
+            os.fsync(stream.fileno())
+            os.rename(temporary, target)  # as long as it is open, nobody takes it for abandoned
         sync_directory(target.parent)
     finally:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(temporary)
+
+
+def _create_temporary(target: Path, prefix: str) -> tuple[IO[bytes], Path]:
+    """Create a file beside `target` that is locked as long as it is open."""
+    while True:
+        temporary = target.with_name(f"{prefix}{secrets.token_hex(8)}")
+        stream = open(temporary, "xb")  # noqa: SIM115
+        try:
+            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:  # somebody takes it for abandoned, and deletes it
+            stream.close()
+            continue
+        except OSError:  # no locks here: then nobody deletes anything
+            return stream, temporary
+        if _is_at(stream.fileno(), temporary):
+            return stream, temporary
+        stream.close()
+
+
+def _remove_abandoned(temporary: Path) -> None:
+    """Delete a temporary file whose process has ended, which nobody has locked then."""
+    with contextlib.suppress(OSError, DamagedError):
+        descriptor = open_regular(temporary)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            os.unlink(temporary)
+        finally:
+            os.close(descriptor)
+
+
+def _is_at(descriptor: int, path: Path) -> bool:
+    """Say whether `path` is still the file that is open: its folder may be a new one."""
+    with contextlib.suppress(FileNotFoundError):
+        return os.path.samestat(os.fstat(descriptor), os.lstat(path))
+    return False
 
 
 def write_whole(path: Path, pieces: Iterable[bytes | memoryview], sync: bool = True) -> None:
@@ -350,7 +391,7 @@ class Lock:
                 f"{path.parent}: another process is writing to it ({holder or 'unknown'})",
                 "wait until it ends, or stop it",
             ) from None
-        if not self._is_at(path):
+        if not _is_at(self._descriptor, path):
             raise BusyError(f"{path.parent}: another process put something else there", "try again")
         found = os.pread(self._descriptor, len(_LOCK_TEXT), 0)
         if found.strip(b"\0") not in (b"", _LOCK_TEXT):  # another name, perhaps, of somebody's file
@@ -363,12 +404,6 @@ class Lock:
         with contextlib.suppress(OSError):
             os.pwrite(self._descriptor, text, 0)
             os.ftruncate(self._descriptor, len(text))
-
-    def _is_at(self, path: Path) -> bool:
-        """Say whether `path` is still the file that is locked: its folder may be a new one."""
-        with contextlib.suppress(FileNotFoundError):
-            return os.path.samestat(os.fstat(self._descriptor), os.lstat(path))
-        return False
 
     def fileno(self) -> int:
         """Return the descriptor that is locked."""

@@ -8,7 +8,6 @@ must finish it. Prints how many kills there were, as JSON.
 """
 
 import argparse
-import contextlib
 import json
 import os
 import random
@@ -31,7 +30,7 @@ from blocklinear import (
     remove,
     split,
 )
-from blocklinear.errors import DamagedError, MismatchError, UsageError
+from blocklinear.errors import DamagedError
 from blocklinear.store import files
 from blocklinear.store.blocks import BlockFile
 from blocklinear.store.merging import read_block
@@ -79,13 +78,11 @@ def prepare(folder):
 
 
 def perform(operation, store, inputs):
-    """Do it; or find it done already."""
+    """Do it; it may have been done already."""
     if operation == "add":
-        with contextlib.suppress(MismatchError):  # the store has it already
-            add(store, [inputs / "new.svm"], AddOptions(TEXT, "new", blocks=3))
+        add(store, [inputs / "new.svm"], AddOptions(TEXT, "new", blocks=3, if_absent=True))
     elif operation == "remove":
-        with contextlib.suppress(UsageError):  # there is no such batch any more
-            remove(store, ["secret"])
+        remove(store, ["secret"], missing_ok=True)
     elif operation == "compact":
         compact(store, block_bytes=4000)
     elif operation.startswith("split"):

@@ -52,6 +52,78 @@ def test_a_full_disk_leaves_nothing(tmp_path, monkeypatch, call):
     assert os.listdir(tmp_path) == []
 
 
+KILLED = """
+import os, pathlib, sys
+from blocklinear.store.files import atomic_write
+with atomic_write(sys.argv[1]) as stream:
+    stream.write(bytes(100_000))
+    stream.flush()
+    os.kill(os.getpid(), 9)
+"""
+
+
+def test_what_a_killed_process_left_is_deleted_by_the_next(tmp_path):
+    path = tmp_path / "model"
+    for _ in range(2):
+        assert programs.run([sys.executable, "-c", KILLED, path]).returncode == -9
+        assert len(os.listdir(tmp_path)) == 1
+    with atomic_write(tmp_path / "other"):
+        pass
+    assert len(os.listdir(tmp_path)) == 2  # only what was to be the same file
+    for name in (".tmp-00", ".tmp-0123456789abcdef", "model.tmp"):
+        (tmp_path / name).write_text("of somebody")
+    with atomic_write(path) as stream:
+        stream.write(b"new")
+    left = {"model", "other", ".tmp-00", ".tmp-0123456789abcdef", "model.tmp"}
+    assert set(os.listdir(tmp_path)) == left
+
+
+def test_what_another_process_writes_is_not_taken_for_left(tmp_path):
+    path = tmp_path / "model"
+    with atomic_write(path) as first:
+        first.write(b"first")
+        with atomic_write(path) as second:
+            second.write(b"second")
+        assert path.read_bytes() == b"second"
+    assert path.read_bytes() == b"first"
+    assert os.listdir(tmp_path) == ["model"]
+
+
+@pytest.mark.parametrize("moment", ["before the lock", "while it is locked"])
+def test_a_file_taken_for_left_before_it_is_locked(tmp_path, monkeypatch, moment):
+    real, calls = fcntl.flock, []
+
+    def flock(stream, how):
+        calls.append(how)
+        if len(calls) == 1:
+            (temporary,) = tmp_path.iterdir()
+            if moment == "before the lock":
+                temporary.unlink()
+            else:
+                temporary.unlink()
+                raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+        real(stream, how)
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+    with atomic_write(tmp_path / "model") as stream:
+        stream.write(b"new")
+    assert len(calls) == 2
+    assert (tmp_path / "model").read_bytes() == b"new"
+    assert os.listdir(tmp_path) == ["model"]
+
+
+def test_a_file_system_without_locks(tmp_path, monkeypatch):
+    assert programs.run([sys.executable, "-c", KILLED, tmp_path / "model"]).returncode == -9
+
+    def flock(stream, how):
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+    with atomic_write(tmp_path / "model") as stream:
+        stream.write(b"new")
+    assert len(os.listdir(tmp_path)) == 2
+
+
 @pytest.fixture
 def folders(tmp_path):
     """A new folder and an old one, each with a file of its name, in a folder of their own."""
