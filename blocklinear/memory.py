@@ -68,6 +68,11 @@ def exact_size(n_bytes: int) -> str:
     return f"{whole}{unit.upper()}"
 
 
+def spare_bytes(budget: int) -> int:
+    """Return what a budget leaves beside the program itself."""
+    return max(budget - PROCESS_BYTES, 0)
+
+
 def default_budget() -> int:
     """Return half of the memory of the machine, or of the least limit of a cgroup, in whole MiB.
 

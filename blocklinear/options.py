@@ -7,12 +7,17 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from blocklinear.errors import MemoryBudgetError, UsageError
-from blocklinear.memory import WEIGHT_VECTORS, default_budget
+from blocklinear.memory import WEIGHT_VECTORS, default_budget, spare_bytes
 from blocklinear.numerals import format_number
 
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _LEAST_SLAB_BYTES = 64 << 10
 _LONGEST_SHOWN = 100  # characters
+SLAB_FACTOR = 10
+"""A slab and its rows take at most so many times its text: rows of a label alone take 8.5."""
+LINE_FACTOR = 2.5
+"""So does a line of 1 MiB or more and its row: an entry takes 13 bytes, and is written in 8 or more
+where indices increase, since most of them have many digits then."""
 _MOST_OUTER = 1000  # where it takes more, the data are badly scaled or C is too large
 _PEGASOS_OUTER = 50  # it converges sublinearly: small gaps are out of reach
 
@@ -75,8 +80,8 @@ class TextOptions:
         Refuse the first index that makes more features. None is as many as `memory_bytes` holds the
         weights of in training; where none are needed, as many as there may be.
     max_line_bytes : int or None
-        Refuse longer lines; from 64 KiB to an eighth of `memory_bytes`. None is 64 MiB, less under
-        a small budget.
+        Refuse longer lines; from 64 KiB to a quarter of what `memory_bytes` leaves beside 110 MiB
+        for the program, or 1 MiB if that is more. None is 64 MiB, less under a small budget.
     max_decompressed : int or None
         Refuse a compressed input that holds more bytes of text.
     max_window : int or None
@@ -117,19 +122,18 @@ class TextOptions:
         _check("unsorted", self.unsorted, self.unsorted in ("fail", "sort"), "'fail' or 'sort'")
         _check("duplicates", self.duplicates, self.duplicates in ("fail", "sum"), "'fail' or 'sum'")
         _check("hash-bits", self.hash_bits, 0 <= self.hash_bits <= 31, "from 1 to 31, or 0")
-        for name, least, share in (
-            ("max-features", 1, 0),
-            ("max-line-bytes", _LEAST_SLAB_BYTES, 8),
-            ("max-decompressed", 1, 0),
-            ("max-window", 1 << 10, 4),
-            ("expect-rows", 0, 0),
+        for name, least, most in (
+            ("max-features", 1, None),
+            ("max-line-bytes", _LEAST_SLAB_BYTES, self._most_line_bytes),
+            ("max-decompressed", 1, None),
+            ("max-window", 1 << 10, self.memory_bytes // 4),
+            ("expect-rows", 0, None),
         ):
             limit = getattr(self, name.replace("-", "_"))
             _check(name, limit, limit is None or limit >= least, f"at least {least}")
-            if limit is not None and share and limit > self.memory_bytes // share:
+            if limit is not None and most is not None and limit > most:
                 raise MemoryBudgetError(
-                    f"{name} is {limit}, more than 1/{share} of what reading may take in memory, "
-                    f"{self.memory_bytes} bytes",
+                    f"{name} is {limit}, more than the {most} bytes that --memory allows",
                     f"give a larger --memory, or a smaller --{name}",
                 )
         digest = self.expect_sha256
@@ -152,9 +156,18 @@ class TextOptions:
         return self.index_base == "auto" and not self.hash_bits
 
     @property
+    def reading_bytes(self) -> int:
+        """What text and the rows it becomes may take in memory, before they are stored."""
+        return max(8 << 20, int(LINE_FACTOR * spare_bytes(self.memory_bytes)) // 4)
+
+    @property
     def line_limit(self) -> int:
         """Longest line accepted, in bytes."""
-        return self.max_line_bytes or min(64 << 20, max(1 << 20, self.memory_bytes // 8))
+        return self.max_line_bytes or min(64 << 20, self._most_line_bytes)
+
+    @property
+    def _most_line_bytes(self) -> int:
+        return max(1 << 20, spare_bytes(self.memory_bytes) // 4)
 
     @property
     def window_limit(self) -> int:
@@ -168,8 +181,8 @@ class TextOptions:
 
     @property
     def slab_bytes(self) -> int:
-        """Size of the pieces parsed in parallel; each holds about three times that in memory."""
-        wanted = self.memory_bytes // (16 * (self.threads + 2))
+        """Size of the pieces parsed in parallel; half of `reading_bytes` holds all in flight."""
+        wanted = self.reading_bytes // (2 * SLAB_FACTOR * (self.threads + 2))
         return min(4 << 20, max(_LEAST_SLAB_BYTES, wanted), self.line_limit)
 
 

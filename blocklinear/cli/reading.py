@@ -31,7 +31,7 @@ def add_reading(parser: argparse.ArgumentParser, expecting: bool = True) -> None
         "--max-line-bytes",
         type=size,
         metavar="SIZE",
-        help="refuse longer lines (default 64M, or an eighth of --memory)",
+        help="refuse longer lines (default 64M, or a quarter of what --memory leaves beside 110M)",
     )
     group.add_argument(
         "--max-decompressed",

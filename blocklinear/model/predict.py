@@ -190,7 +190,7 @@ def _known_rows(model: LinearModel, reader: RowReader) -> Iterator[Rows]:
 
 
 def text_memory(model: LinearModel, memory_bytes: int) -> int:
-    """Return what a budget leaves for reading text once the process and the model have theirs.
+    """Return what a budget leaves for the process and text, once the model has its share.
 
     Parameters
     ----------
@@ -217,7 +217,7 @@ def text_memory(model: LinearModel, memory_bytes: int) -> int:
             f"{format_size(_LEAST_TEXT_BYTES)}",
             f"give it --memory {enough(taken + _LEAST_TEXT_BYTES)} or more",
         )
-    return memory_bytes - taken
+    return memory_bytes - taken + PROCESS_BYTES
 
 
 def _decide(

@@ -17,7 +17,7 @@ import os
 import stat
 import struct
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,7 +26,7 @@ import numpy as np
 from blocklinear.errors import DamagedError, StorageError, storage_errors
 from blocklinear.store.files import open_regular, remove_files, sync_file
 from blocklinear.store.manifest import BlockRecord
-from blocklinear.text.digest import xxh64
+from blocklinear.text.digest import Digest, xxh64
 
 VERSION = 1
 _HEADER = struct.Struct("<8sIIQI")
@@ -70,7 +70,7 @@ class BlockWriter:
         if not self._bytes:
             self._append(_header(self._number), os.O_CREAT | os.O_EXCL)
 
-    def _append(self, data: bytes, how: int = os.O_APPEND) -> None:
+    def _append(self, data: bytes | memoryview, how: int = os.O_APPEND) -> None:
         with storage_errors(self.path, "write"):
             descriptor = open_regular(self.path, os.O_WRONLY | how)
             try:
@@ -90,6 +90,20 @@ class BlockWriter:
         self._entries.append((self._bytes, len(chunk), rows, nnz, checksum))
         self.max_index = max(self.max_index, max_index)
         self._append(chunk)
+
+    def append_parts(
+        self, parts: Sequence[bytes | memoryview], rows: int, nnz: int, max_index: int
+    ) -> None:
+        """Add an encoded chunk that comes in parts, one after the other."""
+        self._begin()
+        digest = Digest()
+        for part in parts:
+            digest.update(part)
+        size, checksum = sum(map(len, parts)), int(digest.hexdigest(), 16)
+        self._entries.append((self._bytes, size, rows, nnz, checksum))
+        self.max_index = max(self.max_index, max_index)
+        for part in parts:
+            self._append(part)
 
     def extend(self, other: "BlockWriter") -> None:
         """Append the chunks of another block that is not finished, and delete its file."""

@@ -5,6 +5,7 @@ import struct
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import zstandard
@@ -15,12 +16,15 @@ from blocklinear.kernels import codec as kernels
 from blocklinear.kernels import scaling
 from blocklinear.kernels.decimals import to_decimals
 from blocklinear.store.layout import Layout, plane_bytes, stored_bits
+from blocklinear.text.pages import Pages
 from blocklinear.text.powers import INTEGER_POWERS, POWERS
 
 _AS_IS = np.arange(256, dtype=np.uint8)
 SAMPLE_BYTES = 4096
 LEAST_SAVED_BITS = 1.5
 """What zstd must save a number, or three quarters of a plane: it takes longer than all else."""
+KEPT_BYTES = 4 << 20
+"""Scratch memory of a thread that is used again is smaller than that."""
 MANY_EXPONENTS = 4
 """More than so many are made fewer where that costs no bit: codes of 2 bits do without zstd."""
 _local = threading.local()
@@ -52,6 +56,11 @@ class Chunk:
     exponent: NDArray[np.uint8]
     weights: NDArray[np.float64] | None = None
 
+    def copy(self) -> "Chunk":
+        """Return the same in memory of its own."""
+        parts: list[Any] = [part if part is None else part.copy() for part in vars(self).values()]
+        return Chunk(*parts)
+
 
 def decimals(numbers: NDArray[np.floating]) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
     """Return mantissas and exponents of numbers that have no text, for `Chunk`."""
@@ -72,7 +81,12 @@ def compression_level(name: str) -> int | None:
 
 
 def _scratch(name: str, size: int) -> NDArray[np.uint8]:
-    """Return `size` bytes of this thread, the same ones at every call with this name."""
+    """Return `size` bytes of this thread, the same ones at every call with this name.
+
+    What only a long row needs is not kept.
+    """
+    if size > KEPT_BYTES:
+        return Pages(size).array
     buffer: NDArray[np.uint8] | None = getattr(_local, name, None)
     if buffer is None or len(buffer) < size:
         buffer = np.empty(size, np.uint8)
@@ -156,6 +170,11 @@ def _entries(
 
 def encode(chunk: Chunk, level: int | None) -> bytes:
     """Return the bytes of a chunk, compressed at zstd `level` (None: stored as is)."""
+    return b"".join(encode_parts(chunk, level))
+
+
+def encode_parts(chunk: Chunk, level: int | None) -> list[bytes | memoryview]:
+    """Return them in parts, without a copy; they are valid until this thread encodes again."""
     row_gaps = np.empty(len(chunk.lengths), np.int64)
     gaps = _scratch("gaps", 4 * len(chunk.indices)).view(np.uint32)
     *largest, found_labels, found_values = kernels.measure(
@@ -182,7 +201,7 @@ def encode(chunk: Chunk, level: int | None) -> bytes:
         int(chunk.row_numbers[0]), tuple(widths), tuple(bits), values.folded, labels.folded,
         chunk.weights is not None, bytes(values.exponents), tuple(map(len, frames)),
     )  # fmt: skip
-    return b"".join((bytes(layout), *frames))
+    return [bytes(layout), *frames]
 
 
 def _bytes_of(weights: NDArray[np.float64]) -> NDArray[np.uint8]:

@@ -167,7 +167,7 @@ def total_bytes(inputs: Paths, options: SplitOptions) -> float | None:
             "filled in the order of the input",
             "give a file, or leave out --blocks or --order file",
         )
-    reader = RowReader(inputs, options.text, fleeting=True)
+    reader = RowReader(inputs, options.text, fleeting=True, dtype=options.dtype)
     return float(sum(decoded_bytes(rows.n_rows, rows.nnz) for rows in reader))
 
 

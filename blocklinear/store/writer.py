@@ -16,7 +16,7 @@ import threading
 from collections import deque
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Self
 
@@ -24,7 +24,7 @@ import numpy as np
 
 from blocklinear.errors import MemoryBudgetError
 from blocklinear.kernels import routing
-from blocklinear.memory import PROCESS_BYTES, enough, exact_size
+from blocklinear.memory import PROCESS_BYTES, enough, exact_size, spare_bytes
 from blocklinear.options import SplitOptions
 from blocklinear.store import codec
 from blocklinear.store.arena import SLOT_ENTRY_BYTES, WEIGHT_ENTRY_BYTES, Arena
@@ -33,6 +33,7 @@ from blocklinear.store.labels import LabelCounts, LabelTable
 from blocklinear.store.manifest import BlockRecord, refuse_many
 from blocklinear.store.weighing import Weighed, together, weigh
 from blocklinear.text import Decimals, Rows
+from blocklinear.text.pages import ByteBudget
 
 ENTRY_BYTES, ROW_BYTES = 12, 48
 """What an entry and a row take in memory once decoded, with what training keeps per row."""
@@ -40,8 +41,11 @@ MAX_BLOCK_BYTES, MIN_BLOCK_BYTES = 32 << 20, 1 << 20
 OPEN_BLOCKS = (16, 24, 32, 48, 64)
 """How many may be open. Each has divisors so close that joined blocks are half full at least."""
 CHUNK_ENTRIES, GOOD_CHUNK_ENTRIES, MIN_CHUNK_ENTRIES = 100_000, 90_000, 2_000
-ARENA_SHARE = 0.4
-"""Of what the process leaves of the budget; slabs and their rows take up to a quarter of it all."""
+ARENA_SHARE, ENCODING_SHARE = 0.4, 0.25
+"""Of what the program leaves of the budget; `TextOptions.reading_bytes` says what text may take."""
+ENCODED_ENTRY_BYTES, COPIED_ENTRY_BYTES = 40, 53
+"""What encoding an entry takes: gaps, doubles, planes, and the chunk; and a copy of it before."""
+ROWS_AT_A_TIME = 1 << 16
 SPARE_SLOTS = 8
 """Chunks that may be encoded or wait for the disk at a time."""
 
@@ -90,7 +94,7 @@ def make_plan(
     MemoryBudgetError
         If the blocks asked for cannot all be open within the budget.
     """
-    spare = max(options.text.memory_bytes - PROCESS_BYTES, 0)
+    spare = spare_bytes(options.text.memory_bytes)
     slot_entry_bytes = SLOT_ENTRY_BYTES + (WEIGHT_ENTRY_BYTES if options.weights else 0)
     arena_entries = ARENA_SHARE * spare / slot_entry_bytes
     visit_bytes = spare / 2
@@ -120,28 +124,35 @@ def make_plan(
 
 
 @dataclass(frozen=True)
-class _Encoded:
-    data: bytes
-    checksum: int
+class _Content:
+    """What a chunk holds.
+
+    Attributes
+    ----------
+    rows, nnz : int
+    max_index : int           -1 if it has no entries
+    counts : LabelCounts
+    weighed : Weighed
+    """
+
     rows: int
     nnz: int
     max_index: int
     counts: LabelCounts
     weighed: Weighed
 
-
-def _encode(chunk: codec.Chunk, level: int | None, counted: bool) -> _Encoded:
-    n, nnz = len(chunk.lengths), len(chunk.indices)
-    counts, weighed = LabelCounts.none(), {}
-    if counted:
-        labels = Decimals(chunk.label_mantissa, chunk.label_exponent).to_doubles()
-        counts = LabelCounts.of(labels, chunk.weights)
-    if chunk.weights is not None:
-        weighed = weigh(chunk.weights)
-    last = np.cumsum(chunk.lengths)[chunk.lengths > 0] - 1  # of each row, and its largest
-    max_index = int(chunk.indices[last].max()) if nnz else -1
-    data = codec.encode(chunk, level)
-    return _Encoded(data, checksum_of(data), n, nnz, max_index, counts, weighed)
+    @classmethod
+    def of(cls, chunk: codec.Chunk, counted: bool) -> "_Content":
+        """Look at a chunk before it is encoded; labels are counted if `counted`."""
+        counts, weighed, nnz = LabelCounts.none(), {}, len(chunk.indices)
+        if counted:
+            labels = Decimals(chunk.label_mantissa, chunk.label_exponent).to_doubles()
+            counts = LabelCounts.of(labels, chunk.weights)
+        if chunk.weights is not None:
+            weighed = weigh(chunk.weights)
+        last = np.cumsum(chunk.lengths)[chunk.lengths > 0] - 1  # of each row, and its largest
+        max_index = int(chunk.indices[last].max()) if nnz else -1
+        return cls(len(chunk.lengths), nnz, max_index, counts, weighed)
 
 
 class _OpenBlock:
@@ -152,23 +163,29 @@ class _OpenBlock:
         self.counts = LabelCounts.none()
         self.weighed: Weighed = weigh(np.empty(0)) if weighted else {}
         self.n_chunks = self._n_appended = 0
-        self._waiting: dict[int, _Encoded] = {}
+        self._waiting: dict[int, tuple[bytes, int, _Content]] = {}
         self._turn = threading.Lock()
 
-    def put(self, number: int, encoded: _Encoded) -> None:
+    def put(self, number: int, data: bytes, content: _Content) -> None:
         """Append chunk `number`, and those that waited for it; or let it wait for one before."""
+        checksum = checksum_of(data)
         with self._turn:
-            self._waiting[number] = encoded
+            self._waiting[number] = data, checksum, content
             while (following := self._waiting.pop(self._n_appended, None)) is not None:
-                self._append(following)
-                self._n_appended += 1
+                data, checksum, content = following
+                self.writer.append(data, content.rows, content.nnz, content.max_index, checksum)
+                self._take_in(content)
 
-    def _append(self, encoded: _Encoded) -> None:
-        self.writer.append(
-            encoded.data, encoded.rows, encoded.nnz, encoded.max_index, encoded.checksum
-        )
-        self.weighed = together((self.weighed, encoded.weighed))
-        self.counts = self.counts.plus(encoded.counts)
+    def put_parts(self, parts: Sequence[bytes | memoryview], content: _Content) -> None:
+        """Append the next chunk; all before it have been."""
+        self.writer.append_parts(parts, content.rows, content.nnz, content.max_index)
+        self.n_chunks += 1
+        self._take_in(content)
+
+    def _take_in(self, content: _Content) -> None:
+        self._n_appended += 1
+        self.weighed = together((self.weighed, content.weighed))
+        self.counts = self.counts.plus(content.counts)
 
     def join(self, other: "_OpenBlock") -> None:
         """Take over the chunks of another block; none of either are being encoded."""
@@ -182,6 +199,16 @@ class _OpenBlock:
         """Drop what was counted: there are too many labels."""
         with self._turn:
             self.counts = LabelCounts.none()
+
+
+def _part(rows: Rows, start: int, stop: int) -> Rows:
+    """Return some of the rows, with the entries of all."""
+    return replace(
+        rows,
+        indptr=rows.indptr[start : stop + 1],
+        label_decimals=rows.label_decimals[start:stop],
+        weights=None if rows.weights is None else rows.weights[start:stop],
+    )
 
 
 class BatchWriter:
@@ -226,6 +253,8 @@ class BatchWriter:
         self._finished: list[tuple[Future[BlockRecord], _OpenBlock]] = []
         self._weighted = options.weights is not None
         self._arena = Arena(plan.open_blocks, SPARE_SLOTS, plan.chunk_entries, self._weighted)
+        self._encoding_bytes = int(ENCODING_SHARE * spare_bytes(options.text.memory_bytes))
+        self._encoding = ByteBudget(self._encoding_bytes)
         self._open: list[_OpenBlock] = []
         self._generation_bytes = 0.0
 
@@ -238,7 +267,13 @@ class BatchWriter:
         self._sync.shutdown(cancel_futures=True)
 
     def append(self, rows: Rows) -> None:
-        """Add rows; they are numbered in the order they come."""
+        """Add rows; they are numbered in the order they come, and one that is long is used up."""
+        for start in range(0, rows.n_rows, ROWS_AT_A_TIME):
+            self._append(_part(rows, start, min(start + ROWS_AT_A_TIME, rows.n_rows)))
+        self.nnz += rows.nnz
+        self.max_index = max(self.max_index, rows.max_index)
+
+    def _append(self, rows: Rows) -> None:
         self._note_labels(rows)
         cost = ROW_BYTES + ENTRY_BYTES * np.diff(rows.indptr)
         start = 0
@@ -254,9 +289,7 @@ class BatchWriter:
             self._generation_bytes = float(filled[stop - start - 1])
             start = stop
         self.n_rows += rows.n_rows
-        self.nnz += rows.nnz
         self.next_row += rows.n_rows
-        self.max_index = max(self.max_index, rows.max_index)
 
     def _note_labels(self, rows: Rows) -> None:
         """Take in labels; once there are too many, drop what was counted of each."""
@@ -277,22 +310,33 @@ class BatchWriter:
                 b = int(block[start])
                 self._flush(b)
                 if rows.indptr[start + 1] - rows.indptr[start] > self._arena.entries:
-                    self._encode(b, self._long_row(rows, start))
+                    self._encode_row(b, rows, start)
                     start += 1
 
-    def _long_row(self, rows: Rows, i: int) -> codec.Chunk:
-        """Return a chunk of the one row `i`, which no arena could take."""
+    def _encode_row(self, b: int, rows: Rows, i: int) -> None:
+        """Make a chunk of the one row `i`, which no arena could take.
+
+        If it is so long that a copy takes too much, it is encoded where it lies, and alone: then
+        that takes no more memory than its text did, which is no longer held.
+        """
         part = slice(int(rows.indptr[i]), int(rows.indptr[i + 1]))
-        return codec.Chunk(
+        n_entries = part.stop - part.start
+        chunk = codec.Chunk(
             np.array([self.next_row + i]),
-            np.array([part.stop - part.start]),
-            rows.label_decimals.mantissa[i : i + 1].copy(),
-            rows.label_decimals.exponent[i : i + 1].copy(),
-            rows.indices[part].copy(),
-            rows.decimals.mantissa[part].copy(),
-            rows.decimals.exponent[part].copy(),
-            None if rows.weights is None else rows.weights[i : i + 1].copy(),
+            np.array([n_entries]),
+            rows.label_decimals.mantissa[i : i + 1],
+            rows.label_decimals.exponent[i : i + 1],
+            rows.indices[part],
+            rows.decimals.mantissa[part],
+            rows.decimals.exponent[part],
+            None if rows.weights is None else rows.weights[i : i + 1],
         )
+        if 2 * COPIED_ENTRY_BYTES * n_entries <= self._encoding_bytes:
+            self._encode(b, chunk.copy())
+            return
+        self._drain(0)
+        content = _Content.of(chunk, self._labels.labels is not None)
+        self._open[b].put_parts(codec.encode_parts(chunk, self._level), content)
 
     def _flush(self, b: int) -> None:
         """Send what block `b` has gathered to be encoded."""
@@ -302,16 +346,25 @@ class BatchWriter:
 
     def _encode(self, b: int, chunk: codec.Chunk, slot: int | None = None) -> None:
         block = self._open[b]
-        self._queue.append(self._pool.submit(self._work, block, block.n_chunks, chunk, slot))
+        entry_bytes = COPIED_ENTRY_BYTES if slot is None else ENCODED_ENTRY_BYTES
+        held = self._encoding.acquire(entry_bytes * len(chunk.indices))
+        job = self._pool.submit(self._work, block, block.n_chunks, chunk, slot, held)
+        self._queue.append(job)
         block.n_chunks += 1
         self._drain(SPARE_SLOTS - 2)
 
-    def _work(self, block: _OpenBlock, number: int, chunk: codec.Chunk, slot: int | None) -> None:
+    def _work(
+        self, block: _OpenBlock, number: int, chunk: codec.Chunk, slot: int | None, held: int
+    ) -> None:
         """Encode a chunk and append it to its block (in a worker)."""
-        encoded = _encode(chunk, self._level, self._labels.labels is not None)
-        if slot is not None:
-            self._arena.give_back(slot)
-        block.put(number, encoded)
+        try:
+            content = _Content.of(chunk, self._labels.labels is not None)
+            data = codec.encode(chunk, self._level)
+            if slot is not None:
+                self._arena.give_back(slot)
+            block.put(number, data, content)
+        finally:
+            self._encoding.release(held)
 
     def _drain(self, leave: int) -> None:
         while len(self._queue) > leave:
@@ -334,6 +387,8 @@ class BatchWriter:
                 self._flush(b)
         self._drain(0)
         for block in self._open:
+            if not block.n_chunks and self._plan.block_bytes:
+                continue  # few rows, all of them long: nobody asked for this block
             record = self._sync.submit(block.writer.finish, self._batch)
             self._finished.append((record, block))
         self._open = []

@@ -1,8 +1,10 @@
 """What is wrong with a line, where, and what to do about it."""
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,9 +14,10 @@ from blocklinear.memory import WEIGHT_VECTORS, enough, format_size
 from blocklinear.options import TextOptions
 from blocklinear.text import reshape, tokenizer
 
-Explain = Callable[[list[re.Match[bytes]]], tuple[int, str, str]]
+Explain = Callable[[bytes], tuple[int, str, str]]
 _TOKEN = re.compile(rb"[^ \t\r\n#]*")
 _WORD = re.compile(rb"[^ \t\r]+")
+_LINE = re.compile(rb"[^\n]*\n")
 _MAY_BE_CUT = (tokenizer.LABEL_SYNTAX, tokenizer.INDEX_SYNTAX, tokenizer.VALUE_SYNTAX)
 _NOT_DATA = (
     (b"\x80\x02", "a Python pickle"),
@@ -112,6 +115,18 @@ class Fault:
         return InputFormatError(path, lines_before + self.line + 1, self.column, problem, fix)
 
 
+def words(line: bytes) -> Iterator[re.Match[bytes]]:
+    """Return the label and the entries of a line, one at a time: a long line has millions."""
+    return _WORD.finditer(line)
+
+
+def _contents(text: NDArray[np.uint8]) -> Iterator[tuple[int, bytes, bytes]]:
+    """Yield the 0-based number of each line, the line, and what of it comes before a comment."""
+    for number, found in enumerate(_LINE.finditer(text.data)):
+        line = found[0][:-1]
+        yield number, line, line.split(b"#", 1)[0] if b"#" in line else line
+
+
 def refused_rows(
     text: NDArray[np.uint8], wanted: Mapping[int, Explain], refused: set[int]
 ) -> list[Fault]:
@@ -121,20 +136,19 @@ def refused_rows(
     ----------
     text : uint8[n]
     wanted : mapping
-        Position of a row: a function from the tokens of its line, the label and the entries, to the
-        offset of what is at fault, the problem, and the fix.
+        Position of a row: a function from its line, without the comment, to the offset of what is
+        at fault, the problem, and the fix.
     refused : set of int
         Lines that left no row.
     """
     found: list[Fault] = []
     row = -1
-    for number, line in enumerate(text.tobytes().split(b"\n")):
-        tokens = list(_WORD.finditer(line.split(b"#", 1)[0]))
-        if number in refused or not tokens:
+    for number, line, content in _contents(text):
+        if number in refused or not _WORD.search(content):
             continue
         row += 1
         if row in wanted:
-            offset, problem, fix = wanted[row](tokens)
+            offset, problem, fix = wanted[row](content)
             found.append(Fault(number, offset + 1, problem, fix, False, line[:80]))
             if len(found) == len(wanted):
                 break
@@ -144,12 +158,12 @@ def refused_rows(
 def places_of(text: NDArray[np.uint8], faults: Sequence[Fault]) -> list[int]:
     """Return how many rows, refused ones included, come before each refused line."""
     refused, places, rows = {fault.line for fault in faults}, [], 0
-    for number, line in enumerate(text.tobytes().split(b"\n", max(refused) + 1)):
+    for number, _, content in _contents(text):
         if number in refused:
             places.append(rows)
             if len(places) == len(refused):
                 break
-        rows += number in refused or _WORD.search(line.split(b"#", 1)[0]) is not None
+        rows += number in refused or _WORD.search(content) is not None
     return places
 
 
@@ -168,10 +182,10 @@ def index_beyond(text: NDArray[np.uint8], last: int, refused: set[int]) -> tuple
     line, column, index : int
         The line is 0-based, the column 1-based.
     """
-    for number, line in enumerate(text.tobytes().split(b"\n")):
+    for number, _, content in _contents(text):
         if number in refused:
             continue
-        for token in list(_WORD.finditer(line.split(b"#", 1)[0]))[1:]:
+        for token in islice(words(content), 1, None):
             index = _index_of(token[0])
             if index > last:
                 return number, token.start() + 1, index
@@ -212,9 +226,7 @@ def too_many_features(
     return error
 
 
-def unmergeable(
-    why: int, index: int, hashed: bool, tokens: list[re.Match[bytes]]
-) -> tuple[int, str, str]:
+def unmergeable(why: int, index: int, hashed: bool, line: bytes) -> tuple[int, str, str]:
     """Return the offset of what is at fault in a row that cannot be merged, the problem, the fix.
 
     Parameters
@@ -223,16 +235,18 @@ def unmergeable(
         As from `reshape.merge_rows`.
     hashed : bool
         Whether indices had been replaced by hashes.
-    tokens : list of re.Match
+    line : bytes
     """
     if hashed:
         problem = f"values whose indices hash to {index} add up to 1e154 or more"
-        return tokens[0].start(), problem, "scale the data, or give more --hash-bits"
-    same = [token for token in tokens[1:] if _index_of(token[0]) == index]
+        return next(words(line)).start(), problem, "scale the data, or give more --hash-bits"
+    entries = islice(words(line), 1, None)
+    same = (token for token in entries if _index_of(token[0]) == index)
     if why == reshape.REPEATED:
-        return same[1].start(), *explain(tokenizer.INDEX_DUPLICATE, _without_zeros(same[1][0]))
+        _, second = next(same), next(same)
+        return second.start(), *explain(tokenizer.INDEX_DUPLICATE, _without_zeros(second[0]))
     problem = f"the values of index {index} add up to 1e154 or more"
-    return same[-1].start(), problem, "scale the data"
+    return deque(same, 1)[0].start(), problem, "scale the data"
 
 
 def guess_format(head: bytes) -> tuple[str, str] | None:

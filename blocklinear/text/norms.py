@@ -1,11 +1,12 @@
 """Rows that are too large: x'x of each must be a number that training can go on from."""
 
-import re
+from itertools import islice
 
 import numpy as np
 from numpy.typing import NDArray
 
 from blocklinear.errors import quoted
+from blocklinear.text.faults import words
 from blocklinear.text.powers import POWERS
 from blocklinear.text.scan import largest_double, square_norms, to_doubles
 
@@ -43,7 +44,7 @@ def too_large(
     return np.flatnonzero(norms >= LIMITS[dtype])
 
 
-def explain(dtype: str, hashed: bool, tokens: list[re.Match[bytes]]) -> tuple[int, str, str]:
+def explain(dtype: str, hashed: bool, line: bytes) -> tuple[int, str, str]:
     """Return the offset of the value at which a row becomes too large, the problem, and the fix.
 
     Parameters
@@ -51,14 +52,14 @@ def explain(dtype: str, hashed: bool, tokens: list[re.Match[bytes]]) -> tuple[in
     dtype : {"float64", "float32"}
     hashed : bool
         Whether entries were added up whose indices have the same hash.
-    tokens : list of re.Match
-        The label and the entries of the row, as written.
+    line : bytes
+        As written, without a comment.
     """
     limit, fix = LIMITS[dtype], "scale the data"
     if dtype == "float32":
         fix += ", or give --dtype float64"
     total, squares = 0.0, f"the squares of the row add up to {limit:g} or more"
-    for token in tokens[1:]:
+    for token in islice(words(line), 1, None):
         index, written = token[0].split(b":", 1)
         offset = token.start() + len(index) + 1
         square = float(written) * float(written)
@@ -69,4 +70,4 @@ def explain(dtype: str, hashed: bool, tokens: list[re.Match[bytes]]) -> tuple[in
         total += square
         if total >= limit and not hashed:
             return offset, squares, fix
-    return tokens[0].start(), squares, fix  # of entries that were added up
+    return next(words(line)).start(), squares, fix  # of entries that were added up

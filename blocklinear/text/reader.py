@@ -1,21 +1,24 @@
 """Rows of one or more inputs, parsed in parallel, delivered in order."""
 
+import math
 import os
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from blocklinear.errors import InputError, InputFormatError, UsageError
-from blocklinear.memory import format_size
-from blocklinear.options import TextOptions
+from blocklinear.memory import PROCESS_BYTES, enough, format_size
+from blocklinear.options import LINE_FACTOR, SLAB_FACTOR, TextOptions
 from blocklinear.text.faults import index_beyond, places_of, too_many_features
-from blocklinear.text.reshape import Reshaping
-from blocklinear.text.rows import Room, Rows, parse
+from blocklinear.text.pages import ByteBudget, Pages
+from blocklinear.text.reshape import SORT_BYTES, Reshaping
+from blocklinear.text.rows import Room, Rows, parse, rows_bytes
+from blocklinear.text.scan import count_marks
 from blocklinear.text.slabs import LongLine, Slab, slabs
 from blocklinear.text.sources import Source, name_of
 from blocklinear.text.weights import WeightReader
@@ -26,6 +29,16 @@ _COUNTS = {
     "merged_entries": "n_merged", "hash_collisions": "n_collisions", "ignored_qids": "n_qids",
 }  # fmt: skip
 """What is added up for the provenance of an input, and the attributes of `Rows` it comes from."""
+
+
+@dataclass(frozen=True)
+class _Parsing:
+    """A slab on its way, what its rows lie in, and the bytes that are held for both."""
+
+    slab: Slab
+    room: Room
+    held: int
+    rows: Future[Rows]
 
 
 class RowReader:
@@ -141,18 +154,16 @@ class RowReader:
                     totals["skipped"] += len(rows.faults)
                     for name, count in _COUNTS.items():
                         totals[name] += getattr(rows, count)
-                    if self._weights is None:
-                        yield rows
-                    elif (weights := self._weights_of(slab, rows)) is not None:
-                        yield replace(rows, weights=weights)
-            except LongLine:
-                limit = self._options.line_limit
-                raise InputFormatError(
-                    path, totals["lines"] + 1, limit + 1,
-                    f"the line is longer than {format_size(limit)}",
-                    f"check the line ends, or give --max-line-bytes {2 * limit} or more, and eight "
-                    "times that more --memory",
-                ) from None  # fmt: skip
+                    if self._weights is not None:
+                        weights = self._weights_of(slab, rows)
+                        if weights is None:
+                            continue
+                        rows = replace(rows, weights=weights)
+                    if slab.long:
+                        slab.memory.discard()
+                    yield rows
+            except LongLine as line:
+                raise self._refused_line(path, totals["lines"] + 1, line) from None
             if cut and self._options.require_final_newline:
                 raise InputError(f"{path}: no newline at the end", _FETCH_AGAIN)
             self._done_bytes += source.raw.bytes_read
@@ -162,6 +173,28 @@ class RowReader:
             self.notes += source.notes
             if cut:
                 self.notes.append(f"{path}: no newline at the end: the last line may be cut short")
+
+    def _refused_line(self, path: str, number: int, line: LongLine) -> InputFormatError:
+        """Return the exception for a line that is too long, or has too many entries."""
+        options = self._options
+        lacking = PROCESS_BYTES - options.memory_bytes
+        if line.n_entries:
+            lacking += math.ceil(4 * line.n_bytes / LINE_FACTOR)
+            return InputFormatError(
+                path, number, 1,
+                f"the line has {line.n_entries} entries: reading them takes "
+                f"{format_size(line.n_bytes)}, more than --memory leaves",
+                f"check the line ends, or give {enough(lacking)} more --memory",
+            )  # fmt: skip
+        limit, besides = options.line_limit, ""
+        if lacking > 0:
+            besides = f", and {enough(lacking)} besides"
+        return InputFormatError(
+            path, number, limit + 1,
+            f"the line is longer than {format_size(limit)}",
+            f"check the line ends, or give --max-line-bytes {2 * limit} or more, and eight times "
+            f"that more --memory{besides}",
+        )  # fmt: skip
 
     def _weights_of(self, slab: Slab, rows: Rows) -> NDArray[np.float64] | None:
         """Return the weights of rows; None if there are too few, and rows are only counted."""
@@ -194,32 +227,54 @@ class RowReader:
     def _parsed(self, source: Source, pool: ThreadPoolExecutor) -> Iterator[tuple[Slab, Rows]]:
         """Yield slabs in order with their rows; a failure to read comes after what precedes it."""
         options = self._options
-        spare: deque[Slab] = deque()
-        pieces = slabs(source, options.slab_bytes, options.line_limit, spare)
+        budget, rooms = ByteBudget(options.reading_bytes), deque[Room]()
+        usual, spare = SLAB_FACTOR * options.slab_bytes, deque[Pages]()
+        held = 0
+
+        def reserve(n_bytes: int) -> None:
+            nonlocal held
+            held = budget.acquire(int(LINE_FACTOR * n_bytes), instead_of=held)
+
+        pieces = slabs(source, options.slab_bytes, options.line_limit, spare, reserve)
         how = _how(options, self._dtype)
 
-        rooms: deque[Room] = deque()
-
-        def read() -> tuple[Slab, Room, Future[Rows]] | None:
+        def read() -> _Parsing | None:
+            nonlocal held
+            held = budget.acquire(usual)
             slab = next(pieces, None)
             if slab is None:
                 return None
-            room = rooms.popleft() if rooms else Room()
-            return slab, room, pool.submit(parse, slab.text, *how, room)
+            if slab.long:
+                held = budget.acquire(self._bytes_of_line(slab), instead_of=held)
+            room = rooms.popleft() if rooms and not slab.long else Room()
+            return _Parsing(slab, room, held, pool.submit(parse, slab.text, *how, room))
 
         ahead = ThreadPoolExecutor(1, "read")  # reads, digests and decompresses meanwhile
         try:
             pending = deque(ahead.submit(read) for _ in range(options.threads + 1))
             while (found := pending.popleft().result()) is not None:
                 pending.append(ahead.submit(read))
-                slab, room, rows = found
-                yield slab, rows.result()
-                spare.append(slab)
+                yield found.slab, found.rows.result()
+                if not found.slab.long:
+                    spare.append(found.slab.memory)
                 if self._fleeting:
-                    rooms.append(room)
+                    found.room.discard() if found.slab.long else rooms.append(found.room)
+                budget.release(found.held)
         finally:
             source.raw.stop()
+            budget.close()
             ahead.shutdown(cancel_futures=True)
+
+    def _bytes_of_line(self, slab: Slab) -> int:
+        """Return what a long line takes in memory, with its row; refuse what does not fit."""
+        options = self._options
+        n_lines, n_entries = count_marks(slab.text)
+        needed = len(slab.text) + rows_bytes(n_lines, n_entries)
+        if options.unsorted == "sort" or options.hash_bits:
+            needed += SORT_BYTES * n_entries
+        if needed > options.reading_bytes:
+            raise LongLine(n_entries, needed)
+        return needed
 
     def _report_faults(self, path: str, rows: Rows, lines_before: int, cut: bool) -> None:
         for fault in rows.faults:

@@ -7,8 +7,11 @@ from numba import njit
 from numpy.typing import NDArray
 
 from blocklinear.text import tokenizer
+from blocklinear.text.pages import Pages
 from blocklinear.text.powers import POWERS
 
+SORT_BYTES = 8
+"""What sorting a row takes in memory, an entry."""
 RAW = 255  # the exponent that marks a float64, as in the tokenizer
 REPEATED, TOO_LARGE = 1, 2
 """Why `merge_rows` refuses a row."""
@@ -68,8 +71,8 @@ def sort(
     """Sort each row by index in place, equal ones as they come; return which were unsorted."""
     n, longest = len(indptr) - 1, int(np.diff(indptr).max(initial=0))
     unsorted = np.zeros(n, np.uint8)
-    scratch = np.empty(longest, np.uint64), np.empty(longest, np.int64), np.empty(longest, np.uint8)
-    sort_rows(indptr, indices, mantissa, exponent, *scratch, unsorted)
+    keys = Pages(SORT_BYTES * longest).array.view(np.uint64)
+    sort_rows(indptr, indices, mantissa, exponent, keys, unsorted)
     return unsorted
 
 
@@ -110,14 +113,14 @@ def hash_indices(indices, bits):
 
 
 @njit(cache=True, nogil=True)
-def sort_rows(indptr, indices, mantissa, exponent, keys, mantissas, exponents, unsorted):
+def sort_rows(indptr, indices, mantissa, exponent, keys, unsorted):
     """Sort each row by index in place; entries of one index stay in their order.
 
     Parameters
     ----------
     indptr : int64[n_rows + 1]
     indices, mantissa, exponent : uint32[nnz], int64[nnz], uint8[nnz]      changed
-    keys, mantissas, exponents : uint64[longest], int64[longest], uint8[longest]      scratch
+    keys : uint64[longest]    scratch
     unsorted : uint8[n_rows]  set to 1 for rows whose indices decreased somewhere
     """
     low = np.uint64(0xFFFFFFFF)
@@ -129,15 +132,22 @@ def sort_rows(indptr, indices, mantissa, exponent, keys, mantissas, exponents, u
                 break
         if unsorted[i] == 0:
             continue
-        for p in range(start, stop):  # the place in the low half makes keys differ
-            keys[p - start] = (np.uint64(indices[p]) << np.uint64(32)) | np.uint64(p - start)
-            mantissas[p - start], exponents[p - start] = mantissa[p], exponent[p]
-        keys[: stop - start].sort()
-        for p in range(start, stop):
-            key = keys[p - start]
-            q = np.int64(key & low)
-            indices[p] = np.uint32(key >> np.uint64(32))
-            mantissa[p], exponent[p] = mantissas[q], exponents[q]
+        n = stop - start
+        for k in range(n):  # the place in the low half makes keys differ
+            keys[k] = (np.uint64(indices[start + k]) << np.uint64(32)) | np.uint64(k)
+        keys[:n].sort()
+        for k in range(n):
+            indices[start + k] = np.uint32(keys[k] >> np.uint64(32))
+            keys[k] &= low
+        for k in range(n):  # entry k comes from place keys[k]: go along each cycle of these once
+            m, e, at, source = mantissa[start + k], exponent[start + k], k, np.int64(keys[k])
+            while source != k:
+                mantissa[start + at] = mantissa[start + source]
+                exponent[start + at] = exponent[start + source]
+                keys[at] = np.uint64(at)
+                at, source = source, np.int64(keys[source])
+            mantissa[start + at], exponent[start + at] = m, e
+            keys[at] = np.uint64(at)
 
 
 @njit(cache=True, nogil=True)

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from blocklinear.text import norms, powers, reshape, tokenizer
 from blocklinear.text.faults import Fault, refused_rows, unmergeable
+from blocklinear.text.pages import Pages
 from blocklinear.text.reshape import Merged, Reshaping
 
 _QID = re.compile(rb"(?m)^([ \t]*[^ \t\r\n#]+[ \t]+)(qid:[0-9]+)(?=[ \t\r\n#])")
@@ -127,20 +128,32 @@ class Room:
     """Memory that `parse` leaves rows in, to be used again: the system clears fresh memory."""
 
     def __init__(self) -> None:
-        self._entries = np.empty(0, np.uint32), Decimals.empty(0)
-        self._lines = np.empty(1, np.int64), Decimals.empty(0)
+        self._pages = Pages(0)
 
     def take(
         self, n_lines: int, n_colons: int
     ) -> tuple[NDArray[np.int64], NDArray[np.uint32], Decimals, Decimals]:
         """Return row pointers, indices, values and labels for so many lines and entries."""
-        if len(self._entries[0]) < n_colons:
-            n = n_colons + n_colons // 8
-            self._entries = np.empty(n, np.uint32), Decimals.empty(n)
-        if len(self._lines[0]) <= n_lines:
-            n = n_lines + n_lines // 8
-            self._lines = np.empty(n + 1, np.int64), Decimals.empty(n)
-        return *self._lines[:1], *self._entries, self._lines[1]
+        needed = rows_bytes(n_lines, n_colons)
+        if len(self._pages.array) < needed:
+            self._pages = Pages(needed + needed // 8)
+        lengths = (n_lines + 1, n_lines, n_colons, n_colons, n_colons, n_lines)
+        widths, at, parts = (8, 8, 8, 4, 1, 1), 0, []
+        for length, width in zip(lengths, widths, strict=True):
+            parts.append(self._pages.array[at : at + width * length])
+            at += width * length
+        labels = Decimals(parts[1].view(np.int64), parts[5])
+        values = Decimals(parts[2].view(np.int64), parts[4])
+        return parts[0].view(np.int64), parts[3].view(np.uint32), values, labels
+
+    def discard(self) -> None:
+        """Give the memory back to the system: the rows in it are no more."""
+        self._pages.discard()
+
+
+def rows_bytes(n_lines: int, n_colons: int) -> int:
+    """Return the bytes of the rows of so many lines and entries, as `parse` leaves them."""
+    return 8 + 17 * n_lines + 13 * n_colons
 
 
 def parse(
@@ -165,9 +178,7 @@ def parse(
     room : Room or None
         Where the rows may lie; they are valid until it is used again.
     """
-    n_qids = 0
-    if reshaping.ignore_qid:
-        text, n_qids = _without_qids(text)
+    n_qids = _blank_qids(text) if reshaping.ignore_qid else 0
     rows = _parse(text, index_base, max_faults, reshaping, room)
     decimals = rows.decimals
     bad = norms.too_large(rows.indptr, decimals.mantissa, decimals.exponent, reshaping.dtype)
@@ -225,13 +236,13 @@ def _parse(
     return _hashed(text, rows, reshaping.hash_bits) if reshaping.hash_bits else rows
 
 
-def _without_qids(text: NDArray[np.uint8]) -> tuple[NDArray[np.uint8], int]:
-    """Blank out the ``qid:N`` that follow labels; return the text and how many there were."""
-    written = text.tobytes()
-    if b"qid:" not in written:
-        return text, 0
-    blanked, n_qids = _QID.subn(lambda found: found[1] + b" " * len(found[2]), written)
-    return np.frombuffer(bytearray(blanked), np.uint8), n_qids
+def _blank_qids(text: NDArray[np.uint8]) -> int:
+    """Blank out the ``qid:N`` that follow labels, in place; return how many there were."""
+    n_qids = 0
+    for found in _QID.finditer(text.data):
+        text[found.start(2) : found.end(2)] = 32
+        n_qids += 1
+    return n_qids
 
 
 def _without_lines(text: NDArray[np.uint8], lines: list[int]) -> NDArray[np.uint8]:
@@ -246,15 +257,18 @@ def _without_lines(text: NDArray[np.uint8], lines: list[int]) -> NDArray[np.uint
 def _without_underflows(rows: Rows) -> Rows:
     """Drop the values that were not written as zero, but are."""
     decimals = rows.decimals
-    kept = (decimals.exponent != tokenizer.RAW) | (decimals.double != 0.0)
-    gone = rows.indices[~kept].tolist()
+    gone = np.flatnonzero((decimals.exponent == tokenizer.RAW) & (decimals.double == 0.0))
+    if not len(gone):
+        return rows
+    least = min(rows.least_zero, int(rows.indices[gone].min()))
+    merged = reshape.merge(rows.indptr, rows.indices, decimals.mantissa, decimals.exponent, True)
+    nnz = int(rows.indptr[-1])
     return replace(
         rows,
-        indptr=np.concatenate(([0], np.cumsum(kept)))[rows.indptr],
-        indices=rows.indices[kept],
-        decimals=Decimals(decimals.mantissa[kept], decimals.exponent[kept]),
-        n_zeros=rows.n_zeros + len(gone),
-        least_zero=min([rows.least_zero, *gone]),
+        indices=rows.indices[:nnz],
+        decimals=decimals[:nnz],
+        n_zeros=rows.n_zeros + int(merged.zeros.sum()),
+        least_zero=least,
     )
 
 

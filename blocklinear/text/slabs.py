@@ -1,22 +1,33 @@
 """Text cut at newlines into slabs, the unit that is parsed in parallel."""
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from blocklinear.text.pages import Pages
 from blocklinear.text.sources import Source
 
 _BOM = b"\xef\xbb\xbf"
 
 
 class LongLine(Exception):
-    """The line after the last slab is longer than allowed."""
+    """The line after the last slab is longer than allowed, or takes too much memory.
+
+    Attributes
+    ----------
+    n_entries : int           what it has, if they are too many, else 0
+    n_bytes : int             what reading them takes
+    """
+
+    def __init__(self, n_entries: int = 0, n_bytes: int = 0) -> None:
+        super().__init__()
+        self.n_entries, self.n_bytes = n_entries, n_bytes
 
 
-@dataclass(frozen=True)
+@dataclass
 class Slab:
     """Whole lines of one input.
 
@@ -24,20 +35,33 @@ class Slab:
     ----------
     text : uint8[n + 1]       n bytes of lines, each with its newline, and a guard newline
     cut : bool                the last line of the input is in it and had no newline
-    memory : uint8[]          what the text lies in
+    memory : Pages            what the text lies in
+    long : bool               it is one line that is longer than a slab
     """
 
     text: NDArray[np.uint8]
     cut: bool
-    memory: NDArray[np.uint8]
+    memory: Pages
+    long: bool
 
 
 def slabs(
-    source: Source, slab_bytes: int, max_line_bytes: int, spare: deque[Slab] | None = None
+    source: Source,
+    slab_bytes: int,
+    max_line_bytes: int,
+    spare: deque[Pages] | None = None,
+    reserve: Callable[[int], None] = lambda n_bytes: None,
 ) -> Iterator[Slab]:
-    """Cut `source` at newlines into pieces of at most `slab_bytes`, more only for a longer line.
+    """Cut `source` at newlines into pieces of at most `slab_bytes`, a longer line alone.
 
-    Slabs that are put into `spare` are done with: their memory is used again.
+    Parameters
+    ----------
+    source : Source
+    slab_bytes, max_line_bytes : int
+    spare : deque of Pages
+        Memory of slabs that are not long, and are done with: it is used again.
+    reserve : callable
+        Told, before more than a slab is read for a line, how many bytes it is going to take.
 
     Raises
     ------
@@ -48,28 +72,57 @@ def slabs(
     carried = head[: _fill(source, head, 0)[0]]
     if carried.tobytes() == _BOM:
         carried = carried[:0]
+    slab_bytes = max(slab_bytes, len(_BOM))
     while True:
-        # the longest line allowed just fits, with its newline
-        room = max(slab_bytes, min(2 * len(carried), max_line_bytes + 1))
-        buffer = spare.popleft().memory if spare else np.empty(room + 2, np.uint8)
-        if len(buffer) != room + 2:
-            buffer = np.empty(room + 2, np.uint8)
+        memory = spare.popleft() if spare else Pages(slab_bytes + 2)
+        buffer = memory.array
         buffer[: len(carried)] = carried
         filled, ended = _fill(source, buffer, len(carried))
+        end = _after_last_newline(buffer, filled)
+        long = not ended and end == 0
+        if long:
+            start, memory = memory, Pages(max_line_bytes + 3)  # its newline, and two as below
+            buffer = memory.array
+            buffer[:filled] = start.array[:filled]
+            if spare is not None:
+                spare.append(start)
+            filled, end, ended = _fill_line(source, buffer, filled, slab_bytes, reserve)
+        if filled - end > max_line_bytes:
+            raise LongLine
         if ended:
             cut = filled > 0 and buffer[filled - 1] != 10
             if cut:
                 buffer[filled] = 10
                 filled += 1
             if filled > 0:
-                yield _slab(buffer, filled, cut)
+                yield _slab(memory, filled, cut, long)
             return
-        end = _after_last_newline(buffer, filled)
-        if filled - end > max_line_bytes:
-            raise LongLine
         carried = buffer[end:filled].copy()
         if end:
-            yield _slab(buffer, end, False)
+            yield _slab(memory, end, False, long)
+
+
+def _fill_line(
+    source: Source,
+    buffer: NDArray[np.uint8],
+    filled: int,
+    piece_bytes: int,
+    reserve: Callable[[int], None],
+) -> tuple[int, int, bool]:
+    """Read the rest of a line, and what comes with it; return (filled, end of line, at the end).
+
+    The end is 0 if the line does not fit.
+    """
+    reserved, ended, end = 0, False, 0
+    while not ended and not end and filled < len(buffer) - 2:
+        if filled + piece_bytes > reserved:
+            reserved = min(4 * (filled + piece_bytes), len(buffer) - 3)
+            reserve(reserved)
+        start = filled
+        filled, ended = _fill(source, buffer[: start + piece_bytes + 2], start)
+        end = start + 1 + buffer[start:filled].tobytes().find(b"\n")
+        end = end if end > start else 0
+    return filled, end, ended
 
 
 def _fill(source: Source, buffer: NDArray[np.uint8], filled: int) -> tuple[int, bool]:
@@ -95,7 +148,7 @@ def _after_last_newline(buffer: NDArray[np.uint8], filled: int) -> int:
     return 0
 
 
-def _slab(buffer: NDArray[np.uint8], n: int, cut: bool) -> Slab:
-    text = buffer[: n + 1]
+def _slab(memory: Pages, n: int, cut: bool, long: bool) -> Slab:
+    text = memory.array[: n + 1]
     text[n] = 10
-    return Slab(text, cut, buffer)
+    return Slab(text, cut, memory, long)

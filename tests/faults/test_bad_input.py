@@ -163,13 +163,13 @@ def test_a_long_token_is_escaped_and_cut(tmp_path, split):
 @pytest.mark.parametrize("newline", [b"\n", b""])
 def test_a_line_beyond_the_bound(newline, tmp_path, split):
     path = tmp_path / "long.svm"
-    line = b"1 1:1" + b" " * ((16 << 20) - 5)
+    line = b"1 1:1" + b" " * ((9 << 19) - 5)
     options = ["--memory", "128M", "--blocks", "1"]
     path.write_bytes(b"1 1:1\n" + line + newline)
     assert split(path, options=options).code == 0
     path.write_bytes(b"1 1:1\n" + line + b" " + newline)
     err = split(path, code=3, options=options).err
-    assert f"{path}:2:{(16 << 20) + 1}: the line is longer than 16M" in err
+    assert f"{path}:2:{(9 << 19) + 1}: the line is longer than 4.5M" in err
 
 
 def test_a_file_that_is_not_there(tmp_path, split):

@@ -136,8 +136,8 @@ def test_the_bound_of_a_line_can_be_chosen(write, split):
 
 
 def test_the_bound_of_a_line_fits_the_budget(write, split):
-    err = split(write(b"1 1:1\n"), code=7, options=[*SMALL, "--max-line-bytes", "33M"]).err
-    assert "max-line-bytes is 34603008, more than 1/8 of" in err
+    err = split(write(b"1 1:1\n"), code=7, options=[*SMALL, "--max-line-bytes", "37M"]).err
+    assert "max-line-bytes is 38797312, more than the 38273024 bytes that --memory allows" in err
     with pytest.raises(UsageError, match="max-line-bytes is 1, but must be at least 65536"):
         TextOptions(max_line_bytes=1)
 
@@ -203,7 +203,7 @@ def test_a_window_that_was_allowed(write, split):
     assert "more than 256M" in split(write(frame(29)), code=3, options=options).err
     assert "more than 64M" in split(write(frame(27)), code=3, options=SMALL).err
     err = split(write(frame(27)), code=7, options=[*SMALL, "--max-window", "128M"]).err
-    assert "max-window is 134217728, more than 1/4 of" in err
+    assert "max-window is 134217728, more than the 67108864 bytes that --memory allows" in err
 
 
 def test_an_xz_window_beyond_the_bound(write, split):

@@ -3,13 +3,17 @@ import gzip
 import io
 import os
 import random
-from dataclasses import dataclass
+import re
+from dataclasses import dataclass, replace
+from threading import Lock
 
 import pytest
 
 from blocklinear.errors import InputError, InputFormatError, StorageError
+from blocklinear.memory import parse_size
 from blocklinear.options import TextOptions
-from blocklinear.text import RowReader, read_rows
+from blocklinear.text import RowReader, read_rows, reader
+from blocklinear.text.pages import ByteBudget
 
 from . import lines
 from .differential import referenced, tokenized
@@ -207,3 +211,61 @@ def test_rows_that_are_too_large_are_skipped(tmp_path):
         InputFormatError, match=r"x\.svm:2:5: value '1e50' is too large for float32"
     ):
         list(RowReader([path], TextOptions(threads=1), dtype="float32"))
+
+
+def test_long_lines_are_not_read_all_at_once(tmp_path, monkeypatch):
+    entries = b" ".join(b"%d:1" % k for k in range(1, 400_000))
+    path = tmp_path / "long"
+    path.write_bytes((b"1 1:2\n" * 1000 + b"-1 " + entries + b"\n") * 6)
+    options = TextOptions(threads=4, memory_bytes=132 << 20)
+    assert len(entries) < options.line_limit < 2 * len(entries)
+    held, peaks, lock = [0], [0], Lock()
+
+    def count(n_bytes):
+        with lock:
+            held[0] += n_bytes
+            peaks.append(held[0])
+
+    class Counted(ByteBudget):
+        def acquire(self, n_bytes, instead_of=0):
+            granted = super().acquire(n_bytes, instead_of)
+            count(granted - instead_of)
+            return granted
+
+        def release(self, n_bytes):
+            count(-n_bytes)  # before others may be granted them
+            super().release(n_bytes)
+
+    monkeypatch.setattr(reader, "ByteBudget", Counted)
+    sizes = [rows.nnz for rows in RowReader([path], options, fleeting=True)]
+    assert sum(sizes) == 6 * (1000 + 399_999)
+    assert options.reading_bytes / 2 < max(peaks) <= options.reading_bytes
+
+
+@pytest.mark.parametrize("options", [{"unsorted": "sort"}, {"duplicates": "sum"}])
+def test_a_line_of_more_entries_than_fit_is_refused_before_it_is_parsed(tmp_path, options):
+    path = tmp_path / "dense"
+    path.write_bytes(b"1 1:1\n-1" + b" 1:1" * 1_000_000 + b"\n")
+    options = TextOptions(memory_bytes=127 << 20, **options)
+    with pytest.raises(InputFormatError, match=r"2:1: the line has 1000000 entries") as error:
+        all_rows([path], options)
+    memory = options.memory_bytes + parse_size(error.value.fix.split()[-3])
+    assert memory < 256 << 20
+    found = read_rows([path], replace(options, memory_bytes=memory, duplicates="sum"))
+    assert [rows.values().tolist() for rows in found] == [[1.0], [1_000_000.0]]
+
+
+def test_a_line_that_is_refused_by_its_length_is_taken_with_what_is_advised(tmp_path):
+    path = tmp_path / "long"
+    path.write_bytes(b"1 1:1" + b" " * (3 << 20) + b"\n")
+    with pytest.raises(InputFormatError, match="longer than 2M") as error:
+        all_rows([path], TextOptions(memory_bytes=118 << 20))
+    advice = r"--max-line-bytes (4194304) or more, and eight times that more --memory$"
+    limit = int(re.search(advice, error.value.fix)[1])
+    options = TextOptions(memory_bytes=(118 << 20) + 8 * limit, max_line_bytes=limit)
+    assert len(all_rows([path], options)) == 1
+    with pytest.raises(InputFormatError, match="longer than 1M") as error:
+        all_rows([path], TextOptions(memory_bytes=30 << 20))
+    assert error.value.fix.endswith(
+        "2097152 or more, and eight times that more --memory, and 80M besides"
+    )

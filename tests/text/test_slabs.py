@@ -1,3 +1,5 @@
+from collections import deque
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -74,3 +76,27 @@ def test_what_comes_before_a_long_line_is_given_first():
     assert next(pieces).text.tobytes() == b"1\n2\n3\n\n"
     with pytest.raises(LongLine):
         next(pieces)
+
+
+def test_a_line_longer_than_a_slab_comes_alone_and_is_announced():
+    line, told = b"a" * 5000 + b"\n", []
+    content = b"1\n2\n" + line + b"3\n4\n" + line[:-1]
+    found = list(slabs(Chunks(content, 64), 100, 1 << 20, reserve=told.append))
+    assert b"".join(slab.text[:-1].tobytes() for slab in found) == content + b"\n"
+    assert [slab.long for slab in found] == [False, True, False, True]
+    assert [slab.cut for slab in found] == [False, False, False, True]
+    assert len(found[1].text) - 1 == len(line)
+    assert max(told) >= 5000  # before that was read
+    assert told[0] < 2000  # and no more than needed, long before the end of it is seen
+
+
+def test_memory_of_slabs_is_used_again_but_for_long_lines():
+    spare, lines = deque(), [b"ab\n", b"c" * 50 + b"\n", b"d\n"] * 20
+    found = []
+    for slab in slabs(Chunks(b"".join(lines)), 10, 100, spare):
+        found.append(slab.text[:-1].tobytes())
+        if not slab.long:
+            spare.append(slab.memory)
+    assert b"".join(found) == b"".join(lines)
+    assert len(spare) <= 2
+    assert {len(pages.array) for pages in spare} == {12}

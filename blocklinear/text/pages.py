@@ -1,0 +1,67 @@
+"""Memory for text on its way: whole pages from the system, and how many bytes may be held."""
+
+import mmap
+import threading
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+class Pages:
+    """Memory straight from the system, which takes pages only when they are written to.
+
+    Parameters
+    ----------
+    n_bytes : int
+
+    Attributes
+    ----------
+    array : uint8[n_bytes]    zeros at first
+    """
+
+    def __init__(self, n_bytes: int) -> None:
+        private = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
+        self._map = mmap.mmap(-1, max(n_bytes, 1), flags=private)
+        self.array: NDArray[np.uint8] = np.frombuffer(self._map, np.uint8, n_bytes)
+
+    def discard(self) -> None:
+        """Give the pages back, whoever still refers to them: all bytes are zero from now on."""
+        self._map.madvise(mmap.MADV_DONTNEED)
+
+
+class ByteBudget:
+    """How many bytes may be held at a time; one thread asks, and any thread gives back.
+
+    What is asked for alone is always granted, so whoever asks for more than there is waits until
+    nothing else is held.
+
+    Parameters
+    ----------
+    capacity : int
+    """
+
+    def __init__(self, capacity: int) -> None:
+        self._capacity, self._held, self._closed = capacity, 0, False
+        self._changed = threading.Condition()
+
+    def acquire(self, n_bytes: int, instead_of: int = 0) -> int:
+        """Wait until so many bytes may be held, in place of some that are; return them."""
+        with self._changed:
+            self._held -= instead_of
+            self._changed.wait_for(
+                lambda: self._closed or not self._held or self._held + n_bytes <= self._capacity
+            )
+            self._held += n_bytes
+        return n_bytes
+
+    def release(self, n_bytes: int) -> None:
+        """Give back bytes that were acquired."""
+        with self._changed:
+            self._held -= n_bytes
+            self._changed.notify_all()
+
+    def close(self) -> None:
+        """Let everyone through: the bytes are not counted any more."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
