@@ -150,7 +150,7 @@ def predict_stream(
         raise UsageError("rows are predicted before their index base is known", "give 0 or 1")
     if strict:
         options = replace(options, max_features=max(model.n_features, 1))
-    reader = RowReader(inputs, options)
+    reader = RowReader(inputs, options, fleeting=True)
     score: Score = RegressionErrors() if model.is_regressor else AccuracyCounter()
     table = np.array(model.outcomes)
     rows = unknown_values = unknown_labels = 0

@@ -155,7 +155,7 @@ def check(inputs: Iterable[str | os.PathLike[str]], options: TextOptions) -> Che
     }  # fmt: skip
     chosen = _Options(**vars(options) | changes)
     report = CheckReport()
-    readers = [RowReader([path], chosen, report.note) for path in inputs]
+    readers = [RowReader([path], chosen, report.note, fleeting=True) for path in inputs]
     for reader in readers:
         try:
             for rows in reader:
