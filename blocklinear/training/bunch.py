@@ -51,7 +51,7 @@ class Bunch(Swept):
         self._later = np.zeros((len(models), kernels.N_TOUCH))
         self._terms = np.zeros((len(models), kernels.N_TERMS))
         self._entries = np.zeros(2)  # worked on, at the first touch of rows and later
-        self._first_violation = np.zeros(len(models))  # as in `Descent`
+        self._first_violation = np.zeros(len(models))  # as in `Descent`; also of those that left
         self._make_room()
 
     @staticmethod
@@ -142,7 +142,9 @@ class Bunch(Swept):
         self.finish()
         norms = column_norms(self.W)[: self.width]
         dual = self._terms[:, kernels.DUAL] - 0.5 * norms
-        violation = violations(self._touch, self.models.solver.regression, self._first_violation)
+        first = self._first_violation[self.places]
+        violation = violations(self._touch, self.models.solver.regression, first)
+        self._first_violation[self.places] = first
         primal, n_sv = dual + self._touch[:, kernels.EXCESS], self._terms[:, kernels.N_SUPPORT]
         return primal, dual, violation, n_sv
 
@@ -202,5 +204,5 @@ class Bunch(Swept):
             piece[:] = np.where(first < last, last << 8 | first, 0)
         self.models, self.numbers = self.models.some(staying), self.numbers[staying]
         self._touch, self._later = self._touch[staying], self._later[staying]
-        self._terms, self._first_violation = self._terms[staying], self._first_violation[staying]
+        self._terms = self._terms[staying]
         self._make_room()
