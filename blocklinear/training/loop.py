@@ -236,6 +236,9 @@ def _train(run: Run, loader: GroupLoader) -> Outcome:
             run.method.let_go()
         else:
             run.listener(report)
+        warning = "" if newton else stopping.too_slow(report)
+        if warning:
+            run.listener(Warned(warning))
         if newton and (stalled or report.outer >= NEWTON_AFTER):
             _go_over_to_newton(run)
         run.rest()

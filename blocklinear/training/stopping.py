@@ -20,6 +20,8 @@ MOST = 4.0
 UNIT = 2.0**-53
 """Largest relative error of rounding: a dual that rises by less does not rise."""
 ADVICE = "scale the data, lower C, or try another solver"
+FORESIGHT = 32
+"""Outer iterations before their rate is taken to tell how many it will take; that only warns."""
 
 
 @dataclass(frozen=True)
@@ -66,6 +68,7 @@ class Stopping:
         self._fall = START  # of its gap, as a part of the one before
         self._foreseen = 0.0
         self._moved, self._best = 0, [math.inf] * 3  # the last iteration that brought anything
+        self._halfway, self._warned = math.inf, False
 
     @property
     def unfailing(self) -> bool:
@@ -78,6 +81,7 @@ class Stopping:
         return {
             "scale": self._scale, "not_before": self._not_before, "outer": self._outer,
             "gap": self._gap, "fall": self._fall, "moved": self._moved, "best": self._best,
+            "halfway": self._halfway, "warned": self._warned,
         }  # fmt: skip
 
     @state.setter
@@ -85,6 +89,7 @@ class Stopping:
         self._scale, self._not_before = state["scale"], state["not_before"]
         self._outer, self._gap, self._fall = state["outer"], state["gap"], state["fall"]
         self._moved, self._best = state["moved"], list(state["best"])
+        self._halfway, self._warned = state["halfway"], state["warned"]
 
     def wants_certificate(self, report: OuterIteration, seen: Estimate) -> bool:
         """Say whether the estimates of an outer iteration are good enough to prove them.
@@ -140,6 +145,32 @@ class Stopping:
         faster = ", which ends with Newton steps where there are two classes"
         solver = f"-s 1{faster}" if options.solver in (3, 7) else "another solver"
         return f"scale the data, lower C, give a larger --max-outer, or try {solver}"
+
+    def too_slow(self, report: OuterIteration) -> str:
+        """Return a warning, once, if at the rate so far the limit will come before the goal.
+
+        At every power of two it is looked how much the second half of all outer iterations has
+        divided the gap, or the violation where no gap was asked for: what is left would take as
+        many more halves as it takes to divide it so to the goal.
+        """
+        options, k = self._options, report.outer
+        if self._warned or options.method == "pegasos" or k & (k - 1):
+            return ""
+        what, place, goal = "gap", 1, options.gap
+        if goal is None:
+            what, place, goal = "violation", 2, options.tolerance or 0.0
+        before, now, self._halfway = self._halfway, self._best[place], self._best[place]
+        if k < FORESIGHT or now <= goal:
+            return ""
+        halves = math.log(now / goal) / math.log(before / now) if now < before else math.inf
+        limit = options.max_outer or 0
+        if k + halves * k / 2 <= limit:
+            return ""
+        self._warned = True
+        return (
+            f"after {k} outer iterations the {what} is {now:.3g}, and falls so slowly that it will "
+            f"take more than {limit} to {goal:g}; {self._how_to_converge()}"
+        )
 
     def stalled(self, report: OuterIteration, seen: Estimate) -> Ending | None:
         """Say whether nothing moves: whether half of all outer iterations have brought nothing.

@@ -148,21 +148,60 @@ def test_methods_that_do_not_converge_are_not_blamed_on_the_data(two, how):
     assert "scale the data" not in warned.message
 
 
+def slowing(gaps, **options):
+    """Return the warnings about outer iterations with these gaps."""
+    tell = Reports(**options)
+    return [message for gap in gaps for message in [tell(gap=gap, rise=1.0, slow=True)] if message]
+
+
+@pytest.mark.parametrize(
+    ("rate", "n_warnings"), [(1.0, 1), (0.9999, 1), (0.994, 1), (0.993, 0), (0.5, 0)]
+)
+def test_a_gap_that_falls_too_slowly_for_the_limit_is_told_in_time(rate, n_warnings):
+    """From 1 to 0.001 within 1,000 outer iterations takes a rate of 0.99312."""
+    found = slowing(rate ** np.arange(1, 200))
+    assert len(found) == n_warnings
+    for message in found:
+        assert message.startswith("after 32 outer iterations the gap is ")
+        assert "it will take more than 1000 to 0.001; scale the data, lower C, " in message
+
+
+def test_what_comes_slowly_at_first_may_come_in_time():
+    assert not slowing([1.0] * 5 + [0.9**k for k in range(200)])
+    assert not slowing([1.0] * 31)
+    assert not slowing([1.0] * 200, method="pegasos")
+    assert "the violation is 1, and" in slowing([0.1] * 32, tolerance=0.01)[0]
+
+
+def test_unscaled_features_are_told_of_early(tmp_path):
+    problem = gaussian(scale=SCALES)
+    store, heard = split_problem(tmp_path, problem), Heard()
+    train(store, problem.options(max_outer=40), heard)
+    (at,) = (
+        k for k, event in enumerate(heard) if "falls so slowly" in getattr(event, "message", "")
+    )
+    assert [event.outer for event in heard[:at] if isinstance(event, OuterIteration)][-1] == 32
+    train(store, problem.options(max_outer=40, solver=1), heard := Heard())
+    assert not any("falls so slowly" in warned.message for warned in heard.of(Warned))
+
+
 # -- Nothing moves
 
 
 class Reports:
-    """Tells a `Stopping` of outer iterations, and asks whether it is stalled."""
+    """Tells a `Stopping` of outer iterations, and asks whether it is stalled, or too slow."""
 
-    def __init__(self):
-        self.stopping, self.outer = Stopping(TrainOptions()), 0
+    def __init__(self, **options):
+        self.stopping, self.outer = Stopping(TrainOptions(**options)), 0
 
-    def __call__(self, primal=9.0, gap=0.9, violation=1.0, rise=0.0):
+    def __call__(self, primal=9.0, gap=0.9, violation=1.0, rise=0.0, slow=False):
         self.outer += 1
         report = OuterIteration(
             self.outer, 1.0, 0, 0, 0, 0, 1.0, primal, gap, False, violation, 1, 1, 1, 1
         )
-        return self.stopping.stalled(report, Estimate(primal, 1.0, violation, 1, 1, rise=rise))
+        seen = Estimate(primal, 1.0, violation, 1, 1, rise=rise)
+        stalled = self.stopping.stalled(report, seen)
+        return self.stopping.too_slow(report) if slow else stalled
 
 
 def test_a_run_is_stalled_when_half_of_it_has_brought_nothing():
@@ -222,8 +261,7 @@ def test_a_run_whose_dual_does_not_rise_beyond_rounding_ends(tmp_path, solver, h
         train_grid(store, replace(options, costs=(1e4, 2e4)), heard)
     else:
         train(store, options, heard)
-    (warned,) = heard.of(Warned)
-    assert "of them moved nothing" in warned.message
+    assert "of them moved nothing" in heard.of(Warned)[-1].message
 
 
 # -- What overflows
