@@ -68,7 +68,7 @@ def test_the_same_rows_make_the_same_blocks_however_they_come(tmp_path, n_rows):
     store = stored(tmp_path, text, "plain")
     assert len(store.manifest.blocks) == (1 if n_rows == 1500 else 4)
     os.mkfifo(tmp_path / "fifo")
-    writer = Thread(target=(tmp_path / "fifo").write_bytes, args=(text,))
+    writer = Thread(target=(tmp_path / "fifo").write_bytes, args=(text,), daemon=True)
     writer.start()
     options = SplitOptions(text=small_text_options(threads=1))
     others = [
