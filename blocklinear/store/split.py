@@ -111,7 +111,7 @@ def make_store(
         except BaseException:
             remove_tree(staging)
             raise
-    return BlockStore.open(store)
+    return BlockStore.open(Path(store).absolute())
 
 
 @contextlib.contextmanager

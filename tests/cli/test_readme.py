@@ -5,6 +5,7 @@ import json
 import os
 import re
 import secrets
+import signal
 import socket
 import subprocess
 import sys
@@ -79,7 +80,10 @@ class Window:
                 self._commands.append(arguments[0])
                 status, text = 6, ""
                 if self._fail != f"before {arguments[0]}":
-                    status, text = self._starter.run(*arguments, cwd=self.folder)
+                    signals = []
+                    if self._fail == f"stopped in {arguments[0]}":
+                        signals = [(self.store / "runs", 2, signal.SIGTERM)]
+                    status, text = self._starter.run(*arguments, signals=signals, cwd=self.folder)
                 if self._fail == f"after {arguments[0]}":
                     status = 6
                 stream.write(json.dumps([status, text]) + "\n")
@@ -100,7 +104,8 @@ class Window:
                 with socket.socket(socket.AF_UNIX) as end:
                     end.connect(self._address)
                 server.join()
-        assert done.returncode == (6 if fail else 0), done.stderr
+        status = 143 if fail.startswith("stopped") else 6 if fail else 0
+        assert done.returncode == status, done.stderr
         assert "Traceback" not in done.stderr
         return self._commands
 
@@ -155,14 +160,16 @@ def test_slide_again_after_a_failure_on_the_first_day(window):
     assert window.batches() == [str(FIRST)]
 
 
-@pytest.mark.parametrize("fail", ["before add", *(f"after {command}" for command in COMMANDS)])
+@pytest.mark.parametrize(
+    "fail", ["before add", "stopped in train", *(f"after {command}" for command in COMMANDS)]
+)
 def test_slide_again_after_a_failure(window, fail):
     """Wherever it ends, the next start finishes it."""
     old, new = FIRST, FIRST + timedelta(days=7)
     window.write(old)
     window.write(new)
     window.slide(old)
-    assert window.slide(new, fail=fail)[-1] == fail.split()[1]
+    assert window.slide(new, fail=fail)[-1] == fail.split()[-1]
     assert window.slide(new) == COMMANDS
     assert window.batches() == [str(new)]
 

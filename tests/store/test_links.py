@@ -227,6 +227,14 @@ def test_the_name_of_a_store_may_be_a_link(tmp_path):
         assert sorted(os.listdir(tmp_path)) == ["disk", "rows", "store"]
 
 
+def test_a_store_stays_known_when_the_folder_of_work_changes(tmp_path, monkeypatch):
+    (tmp_path / "rows").write_bytes(TEXT)
+    monkeypatch.chdir(tmp_path)
+    made = split(["rows"], "store", SplitOptions(text=small_text_options(), blocks=2))
+    monkeypatch.chdir("/")
+    assert made.verify().faults == []
+
+
 def test_a_link_that_leads_nowhere_is_refused_at_once(tmp_path):
     (tmp_path / "store").symlink_to(tmp_path / "store")
     heard = []
