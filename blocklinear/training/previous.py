@@ -1,5 +1,6 @@
 """What an earlier run left: alpha of each row, w, and where the rows are now."""
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -139,6 +140,20 @@ class Previous:
     def number(self, name: str) -> float | None:
         """Return a number that the run kept, None if it did not."""
         return float(self._mapped(name)[0]) if name in self._checkpoint.names else None
+
+    def first_violation(self, cost: float) -> float:
+        """Return what violations of a regression are compared with; 0 if the run did not keep it.
+
+        Of a grid that of the model of the C nearest to `cost`, by their ratio.
+        """
+        if "models" not in self._state:
+            return self.number("first") or 0.0
+        costs = self.course["costs"]
+        nearest = min(range(len(costs)), key=lambda k: abs(math.log(costs[k]) - math.log(cost)))
+        for k, dealt in enumerate(self._state["dealt"]):
+            if nearest in dealt and f"first-{k}" in self._checkpoint.names:
+                return float(self._mapped(f"first-{k}")[dealt.index(nearest)])
+        return 0.0
 
     def _left_near(self) -> NearRows | None:
         if "near" not in self._checkpoint.names:

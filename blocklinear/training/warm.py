@@ -383,4 +383,4 @@ def _carry(
                 start = starts[stretch.block]
                 lines.all[start + stretch.first : start + stretch.new.stop] = old[stretch.old]
     if isinstance(method, Descent) and method.problem.solver.regression:
-        method.first_violation = previous.number("first") or 0.0
+        method.first_violation = previous.first_violation(method.problem.class_costs[0])

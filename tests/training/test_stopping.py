@@ -84,6 +84,22 @@ def test_the_first_violation_of_each_model_is_kept_when_others_leave(tmp_path):
         assert one.metadata["certificate"] == other.metadata["certificate"]
 
 
+@pytest.mark.parametrize("costs", [(), (1e-4, 1.0)], ids=str)
+def test_a_warm_start_compares_violations_with_those_of_the_cold_one(tmp_path, costs):
+    """After a grid it compared them with its own first ones, which are small already."""
+    problem = long_problem(13, 120, 12)
+    store = split_problem(tmp_path, problem, 3)
+    options, cold, warm = problem.options(tolerance=0.01, group=2), Heard(), Heard()
+    if costs:
+        train_grid(store, replace(options, costs=costs), cold)
+    else:
+        train(store, options, cold)
+    train(store, replace(options, warm_start=True), warm)
+    assert cold.of(OuterIteration)[0].violation == 1.0
+    assert warm.of(OuterIteration)[0].violation < 0.05
+    assert iterations(warm) < iterations(cold)
+
+
 # -- The limit
 
 
