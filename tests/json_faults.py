@@ -6,7 +6,7 @@ KINDS = [None, True, -7, 10**30, 10**400, 0.5, "x", [], {}, [[]], {"a": 1}]
 
 
 def json_faults(content, place=""):
-    """Yield (what is wrong, the content with that) for every field and every item of a list.
+    """Yield (what is wrong, the content with that) for every field, and the ends of every list.
 
     A value of each other kind stands in its place; a field is missing, and one too many.
     """
@@ -28,7 +28,8 @@ def json_faults(content, place=""):
 
 def _places(content, where="", path=()):
     """Yield the name and the keys of every value within."""
-    members = content.items() if isinstance(content, dict) else enumerate(content)
+    ends = list(enumerate(content))[:1] + list(enumerate(content))[1:][-1:]
+    members = content.items() if isinstance(content, dict) else ends
     for key, value in members:
         name = f"{where}[{key}]" if isinstance(key, int) else f"{where}.{key}".lstrip(".")
         yield name, (*path, key)

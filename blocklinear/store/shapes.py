@@ -4,7 +4,8 @@ A shape is a function that takes a value and its place, such as ``sources[0].siz
 ValueError where the value is not of it. Types are exact: True is no integer, and 1.0 is none.
 """
 
-import math
+import contextlib
+import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -46,8 +47,8 @@ count = integer()
 
 
 def number(value: Any, place: str) -> None:
-    """Any number but NaN: an integer, a float or an infinity."""
-    if type(value) not in (int, float) or math.isnan(value):
+    """Any float, or an integer of a size that a float may have."""
+    if type(value) is not float and (type(value) is not int or abs(value) > sys.float_info.max):
         _refuse(place, "a number")
 
 
@@ -67,6 +68,19 @@ def maybe(shape: Shape) -> Shape:
     def check(value: Any, place: str) -> None:
         if value is not None:
             shape(value, place)
+
+    return check
+
+
+def either(*several: Shape) -> Shape:
+    """Return the shape of what has one of some shapes."""
+
+    def check(value: Any, place: str) -> None:
+        for shape in several:
+            with contextlib.suppress(ValueError):
+                shape(value, place)
+                return
+        _refuse(place, "of any shape that it may have")
 
     return check
 

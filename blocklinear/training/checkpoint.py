@@ -22,6 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from blocklinear.errors import DamagedError, storage_errors
+from blocklinear.store import shapes
 from blocklinear.store.files import (
     atomic_write,
     opened,
@@ -37,6 +38,17 @@ _PIECE = 1 << 20
 _SHORT = 64
 MAX_BYTES = 1 << 28
 _FILE = re.compile(r"[A-Za-z0-9_-]+")
+
+_SHORT_ARRAY = shapes.items(shapes.text)
+_LONG_ARRAY = shapes.fields({"bytes": shapes.count, "crc": shapes.count})
+_OUTER = shapes.fields({"checksum": shapes.text, "checkpoint": shapes.fields({}, more=True)})
+_BODY = shapes.fields(
+    {
+        "format": shapes.anything, "generation": shapes.integer(0, 1),
+        "files": shapes.mapping(shapes.either(_SHORT_ARRAY, _LONG_ARRAY)),
+        "facts": shapes.fields({}, more=True),
+    }
+)  # fmt: skip
 
 LINES = {
     "alpha": np.float64, "preference": np.float32, "active": np.uint8, "spans": np.uint16,
@@ -75,20 +87,23 @@ class Checkpoint:
                 return
         try:
             outer = json.loads(raw)
+            _OUTER(outer, "")
             body = outer["checkpoint"]
             if outer["checksum"] != _checksum(body):
-                raise self._damaged("its checksum is wrong")
+                raise self.damaged("its checksum is wrong")
             if body["format"] != FORMAT:
-                raise self._damaged(f"its format is {body['format']}, not {FORMAT}")
+                raise self.damaged(f"its format is {body['format']}, not {FORMAT}")
+            _BODY(body, "")
             self._generation, self._files = body["generation"], body["files"]
             # they make names of files, which are to be in this folder
-            if self._generation not in (0, 1) or not all(map(_FILE.fullmatch, self._files)):
-                raise self._damaged("it names files that no run has")
+            if not all(map(_FILE.fullmatch, self._files)):
+                raise self.damaged("it names files that no run has")
             self.facts = body["facts"]
         except (ValueError, KeyError, TypeError, RecursionError) as error:
-            raise self._damaged("it is not a checkpoint") from error
+            raise self.damaged("it is not a checkpoint") from error
 
-    def _damaged(self, why: str) -> DamagedError:
+    def damaged(self, why: str) -> DamagedError:
+        """Return the error that says what is wrong with this checkpoint."""
         return DamagedError(
             f"{self._folder / NAME}: {why}", "train without --resume, which starts the run anew"
         )
@@ -159,11 +174,11 @@ class Checkpoint:
             expected = self._files.get(name)
             if array.size <= _SHORT:
                 if not isinstance(expected, list) or len(expected) != array.size:
-                    raise self._damaged(f"its {name} does not have {array.size} numbers")
-                array[...] = np.reshape([float.fromhex(x) for x in expected], array.shape)
+                    raise self.damaged(f"its {name} does not have {array.size} numbers")
+                array[...] = np.reshape(self._numbers(name, array.dtype), array.shape)
                 continue
             if not isinstance(expected, dict) or expected["bytes"] != array.nbytes:
-                raise self._damaged(f"its {name} does not have {array.nbytes} bytes")
+                raise self.damaged(f"its {name} does not have {array.nbytes} bytes")
             raw, crc = _bytes_of(array), 0
             with self._opened(name, array.nbytes) as stream:
                 for at in range(0, len(raw), _PIECE):
@@ -194,6 +209,13 @@ class Checkpoint:
                 if os.fstat(stream.fileno()).st_size != n_bytes:
                     raise missing
                 yield stream
+
+    def _numbers(self, name: str, dtype: np.dtype[Any]) -> Array:
+        """Return a short array, which is kept in the checkpoint itself."""
+        try:
+            return np.array([float.fromhex(x) for x in self._files[name]], dtype)
+        except (ValueError, OverflowError) as error:
+            raise self.damaged(f"its {name} is not made of numbers") from error
 
     @property
     def names(self) -> Collection[str]:
@@ -227,7 +249,7 @@ class Checkpoint:
                 continue
             array = self.mapped(name, np.dtype(dtype))
             if n_rows == 0 or array.size % n_rows:
-                raise self._damaged(f"its {name} does not have a line for each of {n_rows} rows")
+                raise self.damaged(f"its {name} does not have a line for each of {n_rows} rows")
             lines[name] = [array.reshape(n_rows, -1)[part] for part in kept]
         if lines.keys() != self._files.keys():
             # make room for them, on a disk that may be full
@@ -248,7 +270,9 @@ class Checkpoint:
         """
         described = self._files[name]
         if isinstance(described, list):
-            return np.array([float.fromhex(x) for x in described], dtype)
+            return self._numbers(name, dtype)
+        if described["bytes"] % dtype.itemsize:
+            raise self.damaged(f"its {name} is not of {dtype}")
         array: Array = np.zeros(0, dtype)
         with self._opened(name, described["bytes"]) as stream:
             if described["bytes"]:
@@ -257,7 +281,7 @@ class Checkpoint:
         for at in range(0, len(raw), _PIECE):
             crc = zlib.crc32(raw[at : at + _PIECE], crc)
         if (len(raw), crc) != (described["bytes"], described["crc"]):
-            raise self._damaged(f"its {name} is not what was written")
+            raise self.damaged(f"its {name} is not what was written")
         return array
 
     def tidy(self) -> None:

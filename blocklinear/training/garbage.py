@@ -10,6 +10,7 @@ from blocklinear.events import Listener, Warned, ignore
 from blocklinear.store.changes import AnyStore, changing, forget, sweep
 from blocklinear.store.manifest import Manifest
 from blocklinear.training.checkpoint import Checkpoint, discard
+from blocklinear.training.facts import check_blocks
 
 
 @dataclass(frozen=True)
@@ -89,7 +90,9 @@ def _readable(folder: Path, listener: Listener) -> Iterator[None]:
 def _cut(folder: Path, manifest: Manifest) -> tuple[set[str], bool]:
     """Cut a run down to the rows there are; return its blocks, and whether it lost any."""
     checkpoint = Checkpoint(folder)
-    named = [name for name, _ in (checkpoint.facts or {"blocks": []})["blocks"]]
+    known = checkpoint.facts or {"blocks": []}
+    check_blocks(known, "")
+    named = [name for name, _ in known["blocks"]]
     there = {block.name for block in manifest.blocks}
     there |= {name for name, to in manifest.moved.items() if to[0] in there}
     if there.issuperset(named):

@@ -20,6 +20,7 @@ from blocklinear.training.certificate import Certificate
 from blocklinear.training.checkpoint import Checkpoint, discard
 from blocklinear.training.descent import Abandoned, Descent
 from blocklinear.training.evaluation import HeldOut
+from blocklinear.training.facts import to_resume
 from blocklinear.training.methods import Task, make_method, make_task
 from blocklinear.training.models import Models
 from blocklinear.training.newton import Newton, Point
@@ -186,7 +187,7 @@ def _resumed(
     """
     if not options.resume:
         return None
-    facts = Checkpoint(folder).facts
+    facts = to_resume(Checkpoint(folder))
     if facts is None:
         listener(Warned(f"run {options.run!r} has no checkpoint: it starts from the beginning"))
         return None

@@ -92,6 +92,10 @@ class Ensemble:
 
     @state.setter
     def state(self, state: dict[str, Any]) -> None:
+        pairs = zip(self.bunches, state["staying"], strict=True)
+        known = all(np.isin(numbers, bunch.numbers).all() for bunch, numbers in pairs)
+        if not known or len(state["certificates"]) != len(self.certificates):
+            raise ValueError("the models of the state are not those of the run")
         self._check_left(state)
         self._together.sweeps = state["sweeps"]
         for bunch, numbers in zip(self.bunches, state["staying"], strict=True):

@@ -14,6 +14,7 @@ from blocklinear.events import Listener, Warned
 from blocklinear.options import TrainOptions
 from blocklinear.store.manifest import BlockRecord, Manifest
 from blocklinear.training.checkpoint import LINES, Checkpoint, discard
+from blocklinear.training.facts import check_left
 from blocklinear.training.models import CRAMMER_SINGER, NO_FOLD
 from blocklinear.training.near import NearRows
 from blocklinear.training.problems import SOLVERS
@@ -202,6 +203,7 @@ def find_previous(folder: Path, options: TrainOptions, listener: Listener) -> Pr
     try:
         checkpoint = Checkpoint(folder)
         if checkpoint.facts is not None:
+            check_left(checkpoint.facts, "")
             found = Previous(checkpoint)
             checkpoint.tidy()
     except DamagedError:

@@ -281,10 +281,19 @@ class Run:
         self._saved_at, self._saved = time.monotonic(), True
 
     def resume(self, facts: dict[str, Any], loader: GroupLoader) -> None:
-        """Go back to where a checkpoint was saved."""
+        """Go back to where a checkpoint was saved.
+
+        Raises
+        ------
+        DamagedError
+            If it is not one of this method, or what was saved is not there.
+        """
         if self.options.patience and facts["best"]:
             self._best_at, self._best_worth = facts["best"]
-        self.method.state = facts["method"]
+        try:
+            self.method.state = facts["method"]
+        except (LookupError, ValueError) as error:  # numbers that contradict each other
+            raise self._checkpoint.damaged("the state of the method is impossible") from error
         self._checkpoint.load(self._arrays)
         self._saved = True
         self.outer, self.done, self.cut = facts["outer"], facts["done"], facts["cut"]

@@ -1,0 +1,70 @@
+"""What the facts of a checkpoint are made of: see `run.Run`, and the state of each method."""
+
+from typing import Any
+
+from blocklinear.store import shapes
+from blocklinear.store.shapes import Shape, count, fields, flag, items, maybe, number, row, text
+from blocklinear.training.checkpoint import Checkpoint
+
+_COURSE = fields(
+    {"solver": count, "method": text},
+    {
+        "cost": number, "costs": items(number), "class_weights": items(row(number, number)),
+        "balanced": flag, "epsilon": number, "bias": number, "average": flag,
+    },
+    more=True,
+)  # fmt: skip
+_CERTIFICATE = fields(
+    {"primal": number, "dual": number, "gap": number, "drift": number, "average": flag}
+)
+_METHOD = fields(
+    {"labels": items(number)},
+    {
+        # of several models, and of Crammer and Singer's weight vectors
+        "columns": shapes.either(count, items(count)), "staying": items(items(count)),
+        "dealt": items(items(count)), "sweeps": count, "certificates": items(maybe(_CERTIFICATE)),
+        "models": items(row(maybe(number), shapes.integer(-1))),
+        # of one model with a hinge loss
+        "settling": flag, "primed": flag, "new": items(count), "fresh": items(row(count, number)),
+        "settled": number, "foreseen": maybe(number), "told": maybe(number),
+        "places": items(items(row(count, count, count, count))),
+    },
+    more=True,
+)  # fmt: skip
+_BLOCKS: dict[str, Shape] = {"blocks": items(row(text, count))}
+_LEFT: dict[str, Shape] = {
+    "course": _COURSE, "method": _METHOD, "descended": maybe(count)
+}  # fmt: skip
+_STOPPING = fields(
+    {"scale": number, "not_before": count, "outer": count, "gap": number, "fall": number},
+    more=True,
+)
+_RESUMED = fields(
+    {
+        **_BLOCKS, **_LEFT, "store": text, "group": shapes.integer(1), "active_entries": count,
+        "newton": flag, "outer": count, "done": count, "cut": maybe(count),
+        "new_blocks": maybe(items(count)), "stopping": _STOPPING, "best": maybe(row(count, number)),
+    },
+    {"warm_only": flag},
+    more=True,
+)  # fmt: skip
+check_blocks: Shape = fields(_BLOCKS, more=True)
+"""What any run has: the blocks whose rows it knows."""
+check_left: Shape = fields({**_BLOCKS, **_LEFT}, {"warm_only": flag}, more=True)
+"""What a run must have for another to start from its alpha."""
+
+
+def to_resume(checkpoint: Checkpoint) -> dict[str, Any] | None:
+    """Return the facts of a checkpoint that a run goes on from; None if there is none.
+
+    Raises
+    ------
+    DamagedError
+        If they are not of their types.
+    """
+    if checkpoint.facts is not None:
+        try:
+            _RESUMED(checkpoint.facts, "")
+        except ValueError as error:
+            raise checkpoint.damaged(str(error)) from error
+    return checkpoint.facts
