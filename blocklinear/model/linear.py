@@ -364,7 +364,7 @@ class LinearModel:
         if "C" in self.metadata:
             lines["C"] = str(self.metadata["C"])
         certificate = self.metadata.get("certificate")
-        if isinstance(certificate, Mapping) and isinstance(certificate.get("gap"), int | float):
+        if isinstance(certificate, Mapping) and isinstance(certificate.get("gap"), float):
             lines["certified gap"] = f"{certificate['gap']:.3g}"
         budget = self.metadata.get("memory_bytes")
         if type(budget) is int and 0 < budget < 1 << 63:

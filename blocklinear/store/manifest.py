@@ -35,7 +35,7 @@ MAX_LABELS = 10_000
 """More distinct labels than this are regression targets: they are not tabulated."""
 _MAX_COUNT = 1 << 62
 _LAST_SECOND = 253_402_300_799  # of the year 9999: dates are compared as text
-_MAX_EXPANSION = 1 << 16
+MAX_EXPANSION = 1 << 16
 """Rows, or entries, a byte of a block file can stand for: zstd packs at most 2**15 bytes in one."""
 _BLOCK_NAME = re.compile(r"b[0-9]{8}\.blk")
 _COMPRESSION = re.compile(r"none|zstd(?::(-?[0-9]{1,2}))?")
@@ -282,7 +282,7 @@ class Manifest:
             raise ValueError("a count is out of range")
         if not all(-1 <= b.max_index < 1 << 32 for b in records):
             raise ValueError("an index is out of range")
-        if any(max(b.rows, b.nnz) > b.bytes * _MAX_EXPANSION for b in records):
+        if any(max(b.rows, b.nnz) > b.bytes * MAX_EXPANSION for b in records):
             raise ValueError("a block has more rows or entries than its bytes can hold")
 
     def _check_labels(self) -> None:

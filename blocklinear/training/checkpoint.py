@@ -268,7 +268,9 @@ class Checkpoint:
             If it is not what was written.
         StorageError
         """
-        described = self._files[name]
+        described = self._files.get(name)
+        if described is None:
+            raise self.damaged(f"it has no {name}")
         if isinstance(described, list):
             return self._numbers(name, dtype)
         if described["bytes"] % dtype.itemsize:

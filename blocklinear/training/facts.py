@@ -5,13 +5,22 @@ from typing import Any
 from blocklinear.store import shapes
 from blocklinear.store.shapes import Shape, count, fields, flag, items, maybe, number, row, text
 from blocklinear.training.checkpoint import Checkpoint
+from blocklinear.training.models import CRAMMER_SINGER
+from blocklinear.training.problems import SOLVERS
+
+
+def _solver(value: Any, place: str) -> None:
+    count(value, place)
+    if value not in SOLVERS and value != CRAMMER_SINGER:
+        raise ValueError(f"{place} is not a solver that is known here")
+
 
 _COURSE = fields(
-    {"solver": count, "method": text},
     {
-        "cost": number, "costs": items(number), "class_weights": items(row(number, number)),
-        "balanced": flag, "epsilon": number, "bias": number, "average": flag,
+        "solver": _solver, "method": text, "cost": number, "bias": number, "balanced": flag,
+        "class_weights": items(row(number, number)),
     },
+    {"costs": items(number), "epsilon": number, "average": flag},
     more=True,
 )  # fmt: skip
 _CERTIFICATE = fields(

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from blocklinear.errors import StorageError, storage_errors
+from blocklinear.errors import DamagedError, StorageError, storage_errors
 from blocklinear.kernels.gather import gather_rows
 from blocklinear.store import codec
 from blocklinear.store.files import created
@@ -163,7 +163,14 @@ class NearRows:
                 np.empty(n_rows), np.empty(n_rows), np.empty(n_rows, np.int64),
                 np.empty(n_rows if manifest.weighted else 0),
             )  # fmt: skip
-            codec.decode(self._data[start : start + size].data, target, manifest.n_features, 0)
+            data = self._data[start : start + size].data
+            try:
+                codec.decode(data, target, manifest.n_features, 0)
+            except (DamagedError, ValueError, *codec.DECODING_ERRORS) as error:
+                raise DamagedError(
+                    f"the rows near the margin that the run left are damaged: {error}",
+                    "train without --warm-start",
+                ) from error
             yield Rows(
                 target.row_numbers, ends[:-1], ends[1:], target.sq_norm, target.labels,
                 target.indices, target.values, target.weights if manifest.weighted else None,

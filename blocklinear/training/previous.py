@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from blocklinear.errors import DamagedError
 from blocklinear.events import Listener, Warned
 from blocklinear.options import TrainOptions
-from blocklinear.store.manifest import BlockRecord, Manifest
+from blocklinear.store.manifest import MAX_EXPANSION, BlockRecord, Manifest
 from blocklinear.training.checkpoint import LINES, Checkpoint, discard
 from blocklinear.training.facts import check_left
 from blocklinear.training.models import CRAMMER_SINGER, NO_FOLD
@@ -84,6 +84,8 @@ class Previous:
         self.many = "models" in self._state
         self.has_w = not facts.get("warm_only", False)
         self._is_sum = self.has_w and facts["descended"] is None and self.course["method"] == "dual"
+        if self.has_w and not self.many and "w" not in checkpoint.names:
+            raise KeyError("w")
         self.columns: dict[float | None, Column] = dict(self._columns())
         self.near = self._left_near()
 
@@ -131,6 +133,8 @@ class Previous:
             yield Column(alpha[:, j], w[j])
 
     def _mapped(self, name: str) -> NDArray[Any]:
+        if name not in self._checkpoint.names:
+            raise KeyError(name)  # another version did not keep it
         return self._checkpoint.mapped(name, np.dtype(np.float64))
 
     @property
@@ -157,13 +161,19 @@ class Previous:
         return 0.0
 
     def _left_near(self) -> NearRows | None:
-        if "near" not in self._checkpoint.names:
+        if not {"near", "terms"} <= set(self._checkpoint.names):
             return None
         try:
             found = self._checkpoint.mapped("near", np.dtype(np.uint8))
         except DamagedError:  # it was not synced
             return None
-        return NearRows(found, self._state["places"])
+        places = self._state["places"]
+        fits = len(places) == len(self._blocks) and all(
+            start + size <= len(found) and max(rows, entries) <= size * MAX_EXPANSION
+            for block in places
+            for start, size, rows, entries in block
+        )
+        return NearRows(found, places) if fits else None
 
     @property
     def terms(self) -> Floats:

@@ -8,6 +8,7 @@ from effort import EXTENSIVE
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
+from json_faults import json_faults
 
 from blocklinear.errors import DamagedError, MemoryBudgetError, MismatchError
 from blocklinear.model import native
@@ -157,6 +158,7 @@ def test_every_truncation_is_noticed(request, kind):
         {"layout": "other"},
         {"layout": ["dense"]},
         {"metadata": []},
+        {"version": None},
         {"rho": 1.0},
     ],
     ids=str,
@@ -165,6 +167,46 @@ def test_a_header_that_lies_is_noticed(dense, changes):
     with_header(dense, **changes)
     with pytest.raises(DamagedError, match="dense"):
         LinearModel.load(dense)
+
+
+METADATA = {
+    "C": 1.0, "class_weights": [[1.0, 2.0]], "balanced": False, "epsilon": 0.1, "method": "dual",
+    "certificate": {"primal": 2.0, "dual": 1.0, "gap": 0.5, "drift": 0.0, "average": True},
+    "outer_iterations": 3, "stopped": "gap", "seed": 7, "memory_bytes": 1 << 30, "hash_bits": 0,
+    "normalize": "none", "store": "0" * 64, "written_by": "0.1.0",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", ["dense", "sparse"])
+def test_a_header_with_a_field_of_any_other_kind_is_refused_or_does_no_harm(
+    make_model, tmp_path, kind
+):
+    n_features = 4 if kind == "dense" else 40
+    weights = np.zeros((n_features, 1))
+    weights[:4] = 1.5
+    model = make_model(n_features=n_features, weights=weights, metadata=METADATA)
+    model.save(tmp_path / "model")
+    arrays = members(tmp_path / "model")
+    header = json.loads(arrays["header"].tobytes())
+    assert header["layout"] == kind
+    errors, taken = [], set()
+    for where, changed in json_faults(header):
+        text = np.frombuffer(json.dumps(changed).encode(), np.uint8)
+        forge(tmp_path / "model", arrays | {"header": text})
+        try:
+            found = LinearModel.load(tmp_path / "model")
+        except (DamagedError, MismatchError) as error:
+            errors.append(error)
+            continue
+        assert found.summary()
+        assert json.dumps(found.describe())
+        assert found.decision_function(np.ones((2, n_features))).shape == (2,)
+        taken.add(where.split(" ")[0].split("[")[0])
+    assert {error.exit_code for error in errors} == {4}
+    assert {str(error).count("\n") for error in errors} == {1}
+    assert len(errors) > 140
+    # other labels and another bias, metadata that nothing depends on, or that has a default
+    assert {name for name in taken if not name.startswith("metadata")} == {"bias", "labels"}
 
 
 def test_a_newer_version_is_a_mismatch(dense):

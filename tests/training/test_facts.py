@@ -85,9 +85,9 @@ def test_a_field_of_any_other_kind_is_refused_or_does_no_harm(run, tmp_path):
         seal(store, changed)
         with contextlib.suppress(DamagedError, MismatchError):
             again(store, TrainOptions(**how, max_outer=3, resume=True))
-        for options in (TrainOptions(**how, max_outer=1, warm_start=True),) if EXTENSIVE else ():
+        if EXTENSIVE and "costs" not in how:
             seal(store, changed)
-            again(store, options)
+            again(store, TrainOptions(**how, max_outer=1, warm_start=True))
 
 
 @pytest.mark.parametrize("state", [{"staying": [[99]]}, {"staying": []}, {"certificates": []}])
