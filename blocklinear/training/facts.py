@@ -45,9 +45,12 @@ _LEFT: dict[str, Shape] = {
     "course": _COURSE, "method": _METHOD, "descended": maybe(count)
 }  # fmt: skip
 _STOPPING = fields(
-    {"scale": number, "not_before": count, "outer": count, "gap": number, "fall": number},
+    {
+        "scale": number, "not_before": count, "outer": count, "gap": number, "fall": number,
+        "moved": count, "best": row(number, number, number),
+    },
     more=True,
-)
+)  # fmt: skip
 _RESUMED = fields(
     {
         **_BLOCKS, **_LEFT, "store": text, "group": shapes.integer(1), "active_entries": count,
