@@ -7,6 +7,7 @@ from blocklinear.store.shapes import Shape, count, fields, flag, items, maybe, n
 from blocklinear.training.checkpoint import Checkpoint
 from blocklinear.training.models import CRAMMER_SINGER
 from blocklinear.training.problems import SOLVERS
+from blocklinear.training.stopping import STATE
 
 
 def _solver(value: Any, place: str) -> None:
@@ -44,18 +45,11 @@ _BLOCKS: dict[str, Shape] = {"blocks": items(row(text, count))}
 _LEFT: dict[str, Shape] = {
     "course": _COURSE, "method": _METHOD, "descended": maybe(count)
 }  # fmt: skip
-_STOPPING = fields(
-    {
-        "scale": number, "not_before": count, "outer": count, "gap": number, "fall": number,
-        "moved": count, "best": row(number, number, number),
-    },
-    more=True,
-)  # fmt: skip
 _RESUMED = fields(
     {
         **_BLOCKS, **_LEFT, "store": text, "group": shapes.integer(1), "active_entries": count,
         "newton": flag, "outer": count, "done": count, "cut": maybe(count),
-        "new_blocks": maybe(items(count)), "stopping": _STOPPING, "best": maybe(row(count, number)),
+        "new_blocks": maybe(items(count)), "stopping": STATE, "best": maybe(row(count, number)),
     },
     {"warm_only": flag},
     more=True,

@@ -7,6 +7,7 @@ from typing import Any
 from blocklinear.events import OuterIteration
 from blocklinear.numerals import format_number
 from blocklinear.options import TrainOptions
+from blocklinear.store.shapes import count, fields, flag, number, row
 from blocklinear.training.tally import Estimate
 
 START = 0.5
@@ -15,6 +16,13 @@ HALFWAY = 0.5
 """A gap that falls to so much of the last one is taken to fall to half at its end."""
 MOST = 4.0
 """A gap is taken to be so many times larger than foreseen at most."""
+STATE = fields(
+    {
+        "scale": number, "not_before": count, "outer": count, "gap": number, "fall": number,
+        "moved": count, "best": row(number, number, number), "halfway": number, "warned": flag,
+    }
+)  # fmt: skip
+"""What `Stopping.state` is made of, where a checkpoint has it."""
 
 
 UNIT = 2.0**-53
