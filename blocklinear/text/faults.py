@@ -5,6 +5,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
+from typing import overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -113,6 +114,48 @@ class Fault:
             problem += "; the file ends here, in the middle of a line"
             fix = "the file seems to be cut short: fetch it again"
         return InputFormatError(path, lines_before + self.line + 1, self.column, problem, fix)
+
+
+class Faults(Sequence[Fault]):
+    """Refused lines, in order. They may be many: what is wrong with one is told when it is asked.
+
+    Parameters
+    ----------
+    text : uint8[n + 1]       must not change
+    found : int64[k, 3]       code, offset and line of each, in order, as the tokenizer leaves them
+    explained : sequence of Fault       others
+    """
+
+    def __init__(
+        self, text: NDArray[np.uint8], found: NDArray[np.int64], explained: Sequence[Fault] = ()
+    ) -> None:
+        self._text, self._found, self._explained = text, found, explained
+        lines = np.array([fault.line for fault in explained], np.int64)
+        self._order = np.argsort(np.concatenate((found[:, 2], lines)), kind="stable")
+
+    def plus(self, explained: Sequence[Fault]) -> "Faults":
+        """Return these and others."""
+        return Faults(self._text, self._found, (*self._explained, *explained))
+
+    def __len__(self) -> int:
+        return len(self._order)
+
+    @overload
+    def __getitem__(self, at: int) -> Fault: ...
+    @overload
+    def __getitem__(self, at: slice) -> Sequence[Fault]: ...
+    def __getitem__(self, at: int | slice) -> Fault | Sequence[Fault]:
+        if isinstance(at, slice):
+            return [self[k] for k in range(*at.indices(len(self)))]
+        k, n_found = int(self._order[at]), len(self._found)
+        if k >= n_found:
+            return self._explained[k - n_found]
+        return Fault.found(self._text, *self._found[k].tolist())
+
+
+def no_faults() -> Faults:
+    """Return that no line was refused."""
+    return Faults(np.empty(0, np.uint8), np.empty((0, 3), np.int64))
 
 
 def words(line: bytes) -> Iterator[re.Match[bytes]]:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from blocklinear.errors import InputError, InputFormatError, UsageError
 from blocklinear.memory import PROCESS_BYTES, enough, format_size
 from blocklinear.options import LINE_FACTOR, SLAB_FACTOR, TextOptions
-from blocklinear.text.faults import index_beyond, places_of, too_many_features
+from blocklinear.text.faults import index_beyond, no_faults, places_of, too_many_features
 from blocklinear.text.pages import ByteBudget, Pages
 from blocklinear.text.reshape import SORT_BYTES, Reshaping
 from blocklinear.text.rows import Room, Rows, parse, rows_bytes
@@ -159,6 +159,8 @@ class RowReader:
                         if weights is None:
                             continue
                         rows = replace(rows, weights=weights)
+                    if rows.faults:
+                        rows = replace(rows, faults=no_faults())  # their text is going to change
                     if slab.long:
                         slab.memory.discard()
                     yield rows

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blocklinear.text import norms, powers, reshape, tokenizer
-from blocklinear.text.faults import Fault, refused_rows, unmergeable
+from blocklinear.text.faults import Faults, no_faults, refused_rows, unmergeable
 from blocklinear.text.pages import Pages
 from blocklinear.text.reshape import Merged, Reshaping
 
@@ -76,7 +76,7 @@ class Rows:
                               of their index, entries added to another one of their hash
     n_qids : int              query numbers that were ignored
     least_zero : int          smallest index that was dropped as zero, 2**32 if none
-    faults : tuple[Fault, ...]          refused lines, in order
+    faults : Faults           refused lines, in order; none once `RowReader` has told them
     weights : float64[n_rows] or None   of the rows, where there are any
     """
 
@@ -93,7 +93,7 @@ class Rows:
     n_collisions: int = 0
     n_qids: int = 0
     least_zero: int = 1 << 32
-    faults: tuple[Fault, ...] = field(default=())
+    faults: Faults = field(default_factory=no_faults)
     weights: NDArray[np.float64] | None = None
 
     @property
@@ -188,8 +188,7 @@ def parse(
         found = refused_rows(text, dict.fromkeys(bad.tolist(), why), refused)
         text = _without_lines(text, [fault.line for fault in found])
         rows = _parse(text, index_base, max_faults, reshaping, room)
-        faults = sorted([*rows.faults, *found], key=lambda fault: fault.line)
-        rows = replace(rows, n_blank=rows.n_blank - len(found), faults=tuple(faults))
+        rows = replace(rows, n_blank=rows.n_blank - len(found), faults=rows.faults.plus(found))
     return replace(rows, n_qids=n_qids)
 
 
@@ -222,9 +221,7 @@ def _parse(
         n_blank=int(counts[tokenizer.N_BLANK]),
         n_zeros=int(counts[tokenizer.N_ZEROS]),
         least_zero=int(counts[tokenizer.LEAST_ZERO]),
-        faults=tuple(
-            Fault.found(text, *map(int, fault)) for fault in faults[: counts[tokenizer.N_FAULTS]]
-        ),
+        faults=Faults(text, faults[: counts[tokenizer.N_FAULTS]]),
     )
     if counts[tokenizer.N_SLOW]:
         rows.decimals.resolve(text)
@@ -319,7 +316,7 @@ def _kept(text: NDArray[np.uint8], rows: Rows, merged: Merged, hashed: bool) -> 
             for i in bad
         }
         found = refused_rows(text, wanted, {fault.line for fault in faults})
-        faults = tuple(sorted([*faults, *found], key=lambda fault: fault.line))
+        faults = faults.plus(found)
     return replace(
         rows,
         indptr=indptr,

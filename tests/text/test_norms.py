@@ -59,7 +59,7 @@ def test_a_row_that_is_too_large_is_named(line, how, column, problem):
 )
 def test_a_row_that_is_not_too_large_is_read(line, dtype):
     found = parse(as_text(line + b"\n"), 1, 1, Reshaping(dtype=dtype))
-    assert found.faults == ()
+    assert not found.faults
     assert found.n_rows == 1
 
 

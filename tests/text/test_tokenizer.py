@@ -1,5 +1,6 @@
 import math
 import random
+import tracemalloc
 from fractions import Fraction
 
 import numba
@@ -189,3 +190,17 @@ def test_monsters_are_read_whole(token):
 )
 def test_the_reference_itself(line, row):
     assert reference.read_line(line) == row
+
+
+def test_refused_lines_take_little_memory():
+    text = as_text(b"1 1:1\nx\n" * 50_000)
+    parse(text, 1, 10)  # loads the kernels
+    tracemalloc.start()
+    try:
+        faults = parse(text, 1, 1_000_000).faults
+        assert tracemalloc.get_traced_memory()[1] < 100 * len(faults)
+    finally:
+        tracemalloc.stop()
+    assert (len(faults), faults[49_999].line, faults[-1].line) == (50_000, 99_999, 99_999)
+    assert [fault.line for fault in faults[10:12]] == [21, 23]
+    assert faults[7].problem == "label 'x' is not a finite number"
