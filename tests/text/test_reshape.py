@@ -170,7 +170,7 @@ def test_equal_indices_are_added_in_their_order():
     ("line", "how", "column", "problem"),
     [
         (b"1 3:1 2:1 3:1", Reshaping(sort=True), 11, "index 3 is repeated"),
-        (b"\t1 3:1\t 2:1  003:0 # 3:1", Reshaping(sort=True), 14, "index 003 is repeated"),
+        (b"\t1 3:1\t 2:1  003:0 # 3:1", Reshaping(sort=True), 14, "index 3 is repeated"),
         (b"1 2:1 3:1 2:1", Reshaping(merge=True), 11, "index 2 follows a larger one"),
         (b"1 2:9e153 2:9e153", Reshaping(merge=True), 11, "the values of index 2 add up to 1e154"),
         (b"1 0:1 2:1", Reshaping(sort=True, merge=True), 3, "index 0 is below the index base"),
