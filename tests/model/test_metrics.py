@@ -66,14 +66,14 @@ def exact_correlation(targets, predicted):
 
 
 @pytest.mark.parametrize("scale", [1e-90, 1.0, 1e90])
-@pytest.mark.parametrize("step", [1, 7, 500])
+@pytest.mark.parametrize("step", [1, 7, 100])
 @pytest.mark.parametrize("offset", [0.0, 1e9, -1e9, 1e15])
 def test_correlation_far_from_zero(offset, step, scale):
     rng = np.random.default_rng(3)
-    targets = (offset + 4 * rng.normal(size=500)) * scale
-    predicted = (offset / 3 + rng.normal(size=500)) * scale + 0.1 * (targets - offset * scale)
+    targets = (offset + 4 * rng.normal(size=100)) * scale
+    predicted = (offset / 3 + rng.normal(size=100)) * scale + 0.1 * (targets - offset * scale)
     errors = RegressionErrors()
-    for start in range(0, 500, step):
+    for start in range(0, 100, step):
         errors.add(targets[start : start + step], predicted[start : start + step])
     expected = exact_correlation(targets, predicted)
     assert errors.squared_correlation == pytest.approx(expected, rel=1e-9)
