@@ -117,14 +117,18 @@ class Problem:
 
     def gap(self, W, average, alpha):
         """Return the relative gap by the kernels alone, and check it against the formulas."""
-        recomputed, loss, terms = np.zeros_like(W), np.zeros(2), np.zeros(cs.N_TERMS)
+        recomputed, terms = np.zeros_like(W), np.zeros(cs.N_TERMS)
+        sums, reach = np.zeros((2, cs.N_SUMS)), np.zeros(cs.N_REACHES)
         cs.cs_certify_rows(
-            *self.csr, self.label, self.cost, self.bias, alpha, W, average, True,
-            recomputed, *self.scratch, loss,
+            *self.csr, (self.rows.astype(float) ** 2).sum(1), self.label, self.cost, self.bias,
+            alpha, W, average, True, np.linalg.norm([W, average], axis=1).max(axis=1), recomputed,
+            *self.scratch, sums, reach,
         )  # fmt: skip
-        cs.cs_add_dual_terms(self.label, alpha, terms)
+        cs.cs_add_dual_terms(self.label, self.cost, alpha, self.scratch[0], terms)
         dual = terms[cs.DUAL] - 0.5 * (recomputed**2).sum()
-        primal = 0.5 * (W**2).sum() + loss[0]
+        primal = 0.5 * (W**2).sum() + sums[0, cs.LOSS] + sums[0, cs.LOW]
+        left = sums[0, cs.GAP] + 0.5 * ((W - recomputed) ** 2).sum()
+        np.testing.assert_allclose(left, primal - dual, rtol=1e-6, atol=1e-11 * primal)
         close(dual, dual_value(self.X, self.label, alpha))
         close(primal, primal_value(self.X, self.label, self.cost, W))
         return (primal - dual) / primal

@@ -9,7 +9,16 @@ N_TOUCH = 3
 DUAL, N_SUPPORT = 0, 1
 N_TERMS = 2
 
+LOSS, LOW, GAP = 0, 1, 2
+N_SUMS = 3
+REACH, N_REACH = 0, 1
+N_REACHES = 2
+
 N_SCRATCH, N_LISTS = 3, 2
+
+UNIT = 2.0**-53
+"""Largest relative error of one operation on float64."""
+_WORTH = 1.001  # a bound is refined if that can make it so many times smaller
 
 SOLVED = 1e-12  # a row whose violation is not above is left as it is, as in LIBLINEAR
 TINY = 1e-300  # stands for x_i' x_i = 0
@@ -338,7 +347,38 @@ def cs_products(W, V):
 
 
 @njit(cache=True, nogil=True)
-def cs_add_dual_terms(label, alpha, terms):
+def cs_slope(label, d):
+    """Return by how much steps d, float64[n_rows, K], raise - sum_i sum_m e_i^m alpha_i^m."""
+    total = 0.0
+    for i in range(d.shape[0]):
+        for m in range(d.shape[1]):
+            if m != label[i]:
+                total -= d[i, m]
+    return total
+
+
+@njit(cache=True, nogil=True)
+def _feasible(C, y, alpha, a):
+    """Write a feasible point, next to alpha_i, and return the sum of |a_m| over m other than y.
+
+    Of the other classes what is above 0, or no finite number, becomes 0; if their sum is below -C
+    they are scaled to it; and a_y is minus that sum, whatever alpha_i^y is.
+    """
+    total = 0.0
+    for m in range(alpha.shape[0]):
+        a[m] = alpha[m] if m != y and -np.inf < alpha[m] < 0.0 else 0.0
+        total -= a[m]
+    if total > C:
+        scale = C / total
+        for m in range(alpha.shape[0]):
+            a[m] *= scale
+        total = C
+    a[y] = total
+    return total
+
+
+@njit(cache=True, nogil=True)
+def cs_add_dual_terms(label, cost, alpha, scratch, terms):
     """Add what the rows contribute to the dual value.
 
     D(alpha) = - 1/2 sum_m w_m' w_m - sum_i sum_m e_i^m alpha_i^m, Fan, Eq. 15 negated: the
@@ -354,63 +394,156 @@ def cs_add_dual_terms(label, alpha, terms):
     Parameters
     ----------
     label : int32[n_rows]
-    alpha : float64[n_rows, K]
+    cost : float64[n_rows]    C_i; a row of cost 0 is left out
+    alpha : float64[n_rows, K]          what counts is a feasible point next to it
+    scratch : float64[N_SCRATCH, K]     overwritten
     terms : float64[N_TERMS]  added to: - sum_i sum_m e_i^m alpha_i^m, and the number of rows with
                               a non-zero alpha
     """
     for i in range(alpha.shape[0]):
-        total = 0.0
-        for m in range(alpha.shape[1]):
-            if m != label[i]:
-                total -= alpha[i, m]
-        terms[DUAL] += total
-        terms[N_SUPPORT] += total > 0.0
+        if cost[i] > 0.0:
+            total = _feasible(cost[i], label[i], alpha[i], scratch[0])
+            terms[DUAL] += total
+            terms[N_SUPPORT] += total > 0.0
 
 
 @njit(cache=True, nogil=True)
-def _row_loss(indices, values, start, stop, bias, W, y, scores):
-    """Return max_m (e_i^m - (w_y - w_m)' x_i)."""
-    _gather(indices, values, start, stop, bias, W, scores)
-    worst = 0.0
-    for m in range(W.shape[1]):
+def _add_compensated(sums, x):
+    """Add x >= 0 to sums[LOSS] + sums[LOW], with an error of two roundings however many are added.
+
+    Neumaier's (1974); x and both sums are of one sign.
+    """
+    before = sums[LOSS]
+    after = before + x
+    sums[LOSS] = after
+    sums[LOW] += (before - after) + x if before >= x else (x - after) + before
+
+
+@njit(cache=True, nogil=True)
+def _row_gap(C, y, scores, a, d):
+    """Return the loss of a row without C, and the most that the row may add to P - D.
+
+    With b_m = e^m + f_m - f_y, each known to within d, and a feasible alpha_i, the row adds
+
+        sum_m (C^m - a_m) (max b - b_m),    C^m = C for m = y, otherwise 0,
+
+    every term of which is >= 0, and 0 for the class whose b is largest by more than 2 d. As a_y is
+    minus the sum of the others up to rounding, a is feasible only when it is made smaller by K
+    roundings, which is added to the bound.
+
+    Parameters
+    ----------
+    scores : float64[K]       f_m
+    """
+    K, own = a.shape[0], scores[y]
+    best, second = 0.0, -np.inf
+    for m in range(K):
         if m != y:
-            worst = max(worst, 1.0 + scores[m] - scores[y])
-    return worst
+            b = 1.0 + scores[m] - own
+            second = max(second, min(b, best))
+            best = max(best, b)
+    clear, above, spread = best - second > 2.0 * d, 0.0, 0.0
+    for m in range(K):
+        b = 0.0 if m == y else 1.0 + scores[m] - own
+        free = C - a[m] if m == y else -a[m]
+        if free > 0.0 and not (clear and b == best):
+            above += free * (best - b + 2.0 * d)
+        if a[m] != 0.0:
+            spread = max(spread, best - b)
+    return best, above + 2.0 * (K + 2.0) * UNIT * a[y] * (spread + 2.0 * d)
+
+
+@njit(cache=True, nogil=True)
+def _magnitude(indices, values, start, stop, bias, W, m):
+    """Return the sum of |W_pm x_ip| of the row that occupies start..stop-1, for class m."""
+    total = abs(bias * W[W.shape[0] - 1, m])
+    for p in range(start, stop):
+        total += abs(W[indices[p], m] * values[p])
+    return total
+
+
+@njit(cache=True, nogil=True)
+def _add_candidate(C, y, scores, a, size, norm, indices, values, start, stop, bias, W, sums):
+    """Add to `sums` what a row contributes under one candidate, see `cs_certify_rows`.
+
+    Scores are wrong by at most (n + 2) UNIT |w_m|' |x_i|, of which |w_m| |x_i| <= norm size is a
+    bound; where that matters the sum is worked out.
+    """
+    highest = 0.0
+    for m in range(scores.shape[0]):
+        highest += abs(scores[m])  # the sum, unlike a maximum, is no number if one of them is none
+    if not highest < np.inf:
+        sums[LOSS] = sums[GAP] = np.inf
+        return
+    highest = 0.0
+    for m in range(scores.shape[0]):
+        highest = max(highest, abs(scores[m]))
+    gamma = 1.01 * (stop - start + 2.0) * UNIT
+    least = 4.0 * UNIT * (1.0 + highest)
+    lost, above = _row_gap(C, y, scores, a, 2.0 * gamma * size * norm + least)
+    _add_compensated(sums, C * lost)
+    if above > 0.0 and above > _WORTH * _row_gap(C, y, scores, a, least)[1]:
+        most = 0.0
+        for m in range(scores.shape[0]):
+            most = max(most, _magnitude(indices, values, start, stop, bias, W, m))
+        above = _row_gap(C, y, scores, a, 2.0 * gamma * most + least)[1]
+    sums[GAP] += above
 
 
 @njit(cache=True, nogil=True)
 def cs_certify_rows(
-    indptr, indices, values, label, cost, bias, alpha, W, average, averaged, recomputed, scratch,
-    lists, loss,
+    indptr, indices, values, sq_norm, label, cost, bias, alpha, W, average, averaged, norms,
+    recomputed, scratch, lists, sums, reach,
 ):  # fmt: skip
     """Add what the rows contribute to a certificate.
+
+    For any V and feasible alpha, with w'_m = sum_i alpha_i^m x_i and b_i^m = e_i^m + f_i^m - f_i^y,
+
+        P(V) - D(alpha) = sum_i sum_m (C_i^m - alpha_i^m) (max_k b_i^k - b_i^m)
+                          + 1/2 sum_m |v_m - w'_m|**2
+
+    where f_i^m = v_m' x_i and every term of the sum is >= 0.
 
     Parameters
     ----------
     indptr : int64[n_rows + 1]
-    indices, values, label, cost, bias, alpha, scratch, lists :
-                              as for `cs_epoch`; alpha is only read
+    indices, values, sq_norm, label, cost, bias, alpha, scratch, lists :    as for `cs_epoch`;
+        alpha is only read, and need not be feasible: what counts is a point next to it that is
     W, average : float64[n_features + 1, K]   two candidates for the primal
-    averaged : bool           whether there is an average; otherwise `W` stands for it
-    recomputed : float64[n_features + 1, K]   added to: w_m = sum_i alpha_i^m x_i (Fan, Eq. 16)
-    loss : float64[2]         added to: sum C_i loss_i under `W` and under `average`
+    averaged : bool           whether there is an average
+    norms : float64[2]        the largest |w_m| of `W` and of `average`, or more
+    recomputed : float64[n_features + 1, K]   added to: w'_m (Fan, Eq. 16)
+    sums : float64[2, N_SUMS] added to, for each candidate, if there is one: sum C_i loss_i, in two
+                              parts, of which the second is what the first has lost to rounding; a
+                              bound of the sum above, which holds in spite of the rounding of scores
+                              and terms, but not of that of the sum itself
+    reach : float64[N_REACHES]          added to: sum_i sum_m |alpha_i^m| |x_i|, number of rows with
+                              an alpha other than 0
     """
     scores, step, moved = scratch[0], scratch[1], lists[0]
     for i in range(label.shape[0]):
-        if cost[i] == 0.0:
+        C, y = cost[i], label[i]
+        if C == 0.0:
             continue
         start, stop = indptr[i], indptr[i + 1]
-        y = label[i]
-        lost = cost[i] * _row_loss(indices, values, start, stop, bias, W, y, scores)
-        loss[0] += lost
+        size = np.sqrt(sq_norm[i] + bias * bias)
+        total = _feasible(C, y, alpha[i], step)
+        _gather(indices, values, start, stop, bias, W, scores)
+        _add_candidate(
+            C, y, scores, step, size, norms[0], indices, values, start, stop, bias, W, sums[0]
+        )
         if averaged:
-            lost = cost[i] * _row_loss(indices, values, start, stop, bias, average, y, scores)
-        loss[1] += lost
-        n_moved = 0
-        for m in range(alpha.shape[1]):
-            step[m] = alpha[i, m]
-            if alpha[i, m] != 0.0:
-                moved[n_moved] = m
-                n_moved += 1
-        if n_moved > 0:
+            _gather(indices, values, start, stop, bias, average, scores)
+            _add_candidate(
+                C, y, scores, step, size, norms[1], indices, values, start, stop, bias, average,
+                sums[1],
+            )  # fmt: skip
+        if total > 0.0:
+            reach[REACH] += 2.0 * total * size
+            reach[N_REACH] += 1.0
+            n_moved = 0
+            for m in range(step.shape[0]):
+                if step[m] != 0.0:
+                    moved[n_moved] = m
+                    n_moved += 1
             _scatter(indices, values, start, stop, bias, step, moved, n_moved, recomputed)

@@ -18,7 +18,8 @@ A.6. The dual value, to be maximised, is sum_i g_i(alpha_i) - 1/2 w'w with
     LOGISTIC                g = C log C - alpha log alpha - (C - alpha) log(C - alpha)
     L1_SVR, L2_SVR          g = t alpha - eps |alpha| - 1/2 D alpha**2
 
-Rows with C_i = 0 are left out.
+Rows with C_i = 0 are left out. Whatever computes a dual value takes each alpha_i to be the point of
+its domain next to the number given (`_feasible`), so that no bound rests on who wrote it.
 """
 
 import numpy as np
@@ -41,6 +42,15 @@ RATE = 0.2
 
 DUAL, N_SUPPORT = 0, 1
 N_TERMS = 2
+
+LOSS, LOW, GAP = 0, 1, 2
+N_SUMS = 3
+REACH, N_REACH = 0, 1
+N_REACHES = 2
+
+UNIT = 2.0**-53
+"""Largest relative error of one operation on float64."""
+_WORTH = 1.001  # a bound is refined if that can make it so many times smaller
 
 _NEWTON_STEPS = 100
 _NEWTON_TOLERANCE = 1e-8
@@ -139,6 +149,81 @@ def _excess(kind, epsilon, t, C, f, a):
     """Return C_i loss_i + s_i alpha_i f_i - g_i(alpha_i) >= 0; the sum over all rows is P - D."""
     reach = a * f if kind >= L1_SVR else t * a * f
     return C * _loss(kind, epsilon, t, f) + reach - _dual_term(kind, epsilon, t, C, a)
+
+
+@njit(cache=True, nogil=True)
+def _feasible(kind, C, a):
+    """Return the point of the domain of alpha_i next to `a`; 0 if that is not finite."""
+    if not abs(a) < np.inf:
+        return 0.0
+    if kind == L2_SVR:
+        return a
+    low = max(a, -C if kind == L1_SVR else 0.0)
+    return low if kind == SQUARED_HINGE else min(low, C)
+
+
+@njit(cache=True, nogil=True)
+def _add_compensated(sums, x):
+    """Add x >= 0 to sums[LOSS] + sums[LOW], with an error of two roundings however many are added.
+
+    Neumaier's (1974); x and both sums are of one sign.
+    """
+    before = sums[LOSS]
+    after = before + x
+    sums[LOSS] = after
+    sums[LOW] += (before - after) + x if before >= x else (x - after) + before
+
+
+@njit(cache=True, nogil=True)
+def _regression_gap(kind, epsilon, C, r, a):
+    """Return `_row_gap` at r = f - t, for the losses of regression."""
+    size, z = abs(a), abs(r) - epsilon
+    over, under = max(z, 0.0), max(-z, 0.0)
+    q = 0.5 * size / C
+    if kind == L1_SVR:
+        return (
+            C * over + size * (abs(r) + epsilon)
+            if a * r > 0.0
+            else (C - size) * over + size * under
+        )
+    if a * r > 0.0:
+        return C * over * over + size * (abs(r) + epsilon) + 0.5 * q * size
+    return C * (over - q) * (over - q) + size * under
+
+
+@njit(cache=True, nogil=True)
+def _row_gap(kind, epsilon, t, C, f, lost, a, entropy, d):
+    """Return the most that a row may add to P - D (`_excess`), its decision being within d of f.
+
+    With alpha_i in its domain that is convex in f, and largest at an end. Nothing cancels in
+
+        HINGE          (C - a) z+  + a z-              z = 1 - t f, z+ = max(z, 0), z- = max(-z, 0)
+        SQUARED_HINGE  C (z+ - q)**2 + a z-            q = a / (2 C)
+        L1_SVR, L2_SVR the same of |a| and z = |f - t| - eps, if alpha_i and f - t differ in sign
+        LOGISTIC       C (loss + u t f - H(u))         u = a / C, H its entropy
+
+    but in the last, whose terms are added to the bound as often as they may be wrong.
+
+    Parameters
+    ----------
+    lost, entropy : float     the loss at f without C; H(u), for LOGISTIC
+    """
+    if kind == LOGISTIC:
+        u, margin = a / C, t * f
+        slope = abs(u + np.expm1(-lost)) + 8.0 * UNIT
+        wrong = 8.0 * UNIT * (lost + u * (abs(margin) + 8.0) + entropy)
+        return C * (max(lost + u * margin - entropy, 0.0) + wrong + d * (slope + 0.125 * d))
+    if kind >= L1_SVR:
+        r = f - t
+        low = _regression_gap(kind, epsilon, C, r - d, a)
+        return max(low, _regression_gap(kind, epsilon, C, r + d, a))
+    z = 1.0 - t * f
+    if kind == HINGE:
+        return max((C - a) * max(z + d, 0.0), a * max(d - z, 0.0))
+    q = 0.5 * a / C
+    low = max(z - d, 0.0) - q
+    high = max(z + d, 0.0) - q
+    return max(C * low * low + a * max(d - z, 0.0), C * high * high + a * max(-z - d, 0.0))
 
 
 @njit(cache=True, nogil=True)
@@ -320,25 +405,71 @@ def add_dual_terms(target, cost, kind, epsilon, alpha, terms):
         C, a = cost[i], alpha[i]
         if C == 0.0:
             continue
+        a = _feasible(kind, C, a)
         terms[N_SUPPORT] += a != 0.0
         terms[DUAL] += _dual_term(kind, epsilon, target[i], C, a)
 
 
+@njit(cache=True, nogil=True, fastmath={"reassoc", "contract", "nsz"})
+def _magnitude(indices, values, start, stop, w):
+    """Return the sum of |w_j x_ij| of the row that occupies start..stop-1."""
+    total = 0.0
+    for p in range(start, stop):
+        total += abs(w[indices[p]] * values[p])
+    return total
+
+
+@njit(cache=True, nogil=True)
+def _add_candidate(
+    kind, epsilon, t, C, f, a, entropy, size, norm, indices, values, start, stop, bias, w, sums
+):
+    """Add to `sums` what a row contributes under one candidate, see `certify_rows`.
+
+    f is wrong by at most (n + 2) UNIT |w|' |x_i|, of which |w| |x_i| = norm size is a bound; where
+    the loss has a kink, rows at it may make that matter, and the sum is worked out.
+    """
+    lost = _loss(kind, epsilon, t, f)
+    _add_compensated(sums, C * lost)
+    if not abs(f) < np.inf:
+        sums[GAP] = np.inf
+        return
+    gamma = 1.01 * (stop - start + 2.0) * UNIT
+    least = 4.0 * UNIT * (1.0 + abs(f) + abs(t) + epsilon + abs(a) / C)
+    above = _row_gap(kind, epsilon, t, C, f, lost, a, entropy, gamma * size * norm + least)
+    if kind in (HINGE, L1_SVR) and above > 0.0:
+        exact = _row_gap(kind, epsilon, t, C, f, lost, a, entropy, least)
+        if above > _WORTH * exact:
+            d = _magnitude(indices, values, start, stop, w) + abs(bias * w[w.shape[0] - 1])
+            above = _row_gap(kind, epsilon, t, C, f, lost, a, entropy, gamma * d + least)
+    sums[GAP] += above
+
+
 @njit(cache=True, nogil=True)
 def certify_rows(
-    indptr, indices, values, target, cost, kind, epsilon, bias, alpha, w, average, recomputed, loss,
-    decisions,
+    indptr, indices, values, sq_norm, target, cost, kind, epsilon, bias, alpha, w, average, norms,
+    recomputed, sums, reach, decisions,
 ):  # fmt: skip
-    """Add what the rows contribute to a certificate.
+    r"""Add what the rows contribute to a certificate.
+
+    For any v and alpha in its domain, with w' = sum_i s_i alpha_i x_i,
+
+        P(v) - D(alpha) = sum_i (C_i loss_i + s_i alpha_i f_i - g_i(alpha_i)) + 1/2 |v - w'|**2
+
+    where f_i = v'x_i and every term of the sum is >= 0.
 
     Parameters
     ----------
     indptr : int64[n_rows + 1]
-    indices, values, target, cost, kind, epsilon, bias, alpha :     as for `dcd_epoch`; alpha is
-        only read
+    indices, values, sq_norm, target, cost, kind, epsilon, bias, alpha :    as for `dcd_epoch`;
+        alpha is only read, and need not be feasible: what counts is the point next to it that is
     w, average : float64[n_features + 1]      two candidates for the primal
+    norms : float64[2]        |w| and |average|, or more
     recomputed : float64[n_features + 1]      added to: sum_i s_i alpha_i x_i
-    loss : float64[2]         added to: sum C_i loss_i under `w` and under `average`
+    sums : float64[2, N_SUMS] added to, for each candidate: sum C_i loss_i, in two parts, of which
+                              the second is what the first has lost to rounding; a bound of the sum
+                              above, which holds in spite of the rounding of f_i and the terms, but
+                              not of that of the sum itself
+    reach : float64[N_REACHES]          added to: sum_i |alpha_i| |x_i|; number of alpha_i != 0
     decisions : float64[n_rows]         written: w'x_i, where C_i is not 0
     """
     last = w.shape[0] - 1
@@ -347,22 +478,24 @@ def certify_rows(
         if C == 0.0:
             continue
         start, stop = indptr[i], indptr[i + 1]
+        a = _feasible(kind, C, alpha[i])
+        entropy = _entropy(a / C) if kind == LOGISTIC else 0.0
+        size = np.sqrt(sq_norm[i] + bias * bias)
         f = _dot(indices, values, start, stop, w) + bias * w[last]
         decisions[i] = f
-        loss[0] += C * _loss(kind, epsilon, t, f)
+        _add_candidate(
+            kind, epsilon, t, C, f, a, entropy, size, norms[0], indices, values, start, stop, bias,
+            w, sums[0],
+        )  # fmt: skip
         f = _dot(indices, values, start, stop, average) + bias * average[last]
-        loss[1] += C * _loss(kind, epsilon, t, f)
-        step = alpha[i] * (1.0 if kind >= L1_SVR else t)
+        _add_candidate(
+            kind, epsilon, t, C, f, a, entropy, size, norms[1], indices, values, start, stop, bias,
+            average, sums[1],
+        )  # fmt: skip
+        step = a * (1.0 if kind >= L1_SVR else t)
         if step != 0.0:
+            reach[REACH] += abs(step) * size
+            reach[N_REACH] += 1.0
             for p in range(start, stop):
                 recomputed[indices[p]] += step * values[p]
             recomputed[last] += step * bias
-
-
-@njit(cache=True, nogil=True)
-def squared_norm(w):
-    """Return w'w for float64[n]."""
-    total = 0.0
-    for x in w:
-        total += x * x
-    return total

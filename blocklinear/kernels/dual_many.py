@@ -28,7 +28,15 @@ N_TOUCH = 6
 DUAL, N_SUPPORT = 0, 1
 N_TERMS = 2
 
-N_SCRATCH = 4
+LOSS, LOW, GAP = 0, 1, 2
+N_SUMS = 3
+REACH, N_REACH = 0, 1
+N_REACHES = 2
+
+N_SCRATCH = 5
+
+UNIT = 2.0**-53
+_WORTH = 1.001
 
 _LANES = 4  # numbers of a vector register
 _LINE = 8  # and of a cache line
@@ -128,6 +136,81 @@ def _excess(kind, epsilon, t, C, f, a):
     """Return C_i loss_i + s_i alpha_i f_i - g_i(alpha_i) >= 0; the sum over all rows is P - D."""
     reach = a * f if kind >= L1_SVR else t * a * f
     return C * _loss(kind, epsilon, t, f) + reach - _dual_term(kind, epsilon, t, C, a)
+
+
+@_inline
+def _feasible(kind, C, a):
+    """Return the point of the domain of alpha_i next to `a`; 0 if that is not finite."""
+    if not abs(a) < np.inf:
+        return 0.0
+    if kind == L2_SVR:
+        return a
+    low = max(a, -C if kind == L1_SVR else 0.0)
+    return low if kind == SQUARED_HINGE else min(low, C)
+
+
+@_inline
+def _add_compensated(sums, x):
+    """Add x >= 0 to sums[LOSS] + sums[LOW], with an error of two roundings however many are added.
+
+    Neumaier's (1974); x and both sums are of one sign.
+    """
+    before = sums[LOSS]
+    after = before + x
+    sums[LOSS] = after
+    sums[LOW] += (before - after) + x if before >= x else (x - after) + before
+
+
+@_inline
+def _regression_gap(kind, epsilon, C, r, a):
+    """Return `_row_gap` at r = f - t, for the losses of regression."""
+    size, z = abs(a), abs(r) - epsilon
+    over, under = max(z, 0.0), max(-z, 0.0)
+    q = 0.5 * size / C
+    if kind == L1_SVR:
+        return (
+            C * over + size * (abs(r) + epsilon)
+            if a * r > 0.0
+            else (C - size) * over + size * under
+        )
+    if a * r > 0.0:
+        return C * over * over + size * (abs(r) + epsilon) + 0.5 * q * size
+    return C * (over - q) * (over - q) + size * under
+
+
+@_inline
+def _row_gap(kind, epsilon, t, C, f, lost, a, entropy, d):
+    """Return the most that a row may add to P - D (`_excess`), its decision being within d of f.
+
+    With alpha_i in its domain that is convex in f, and largest at an end. Nothing cancels in
+
+        HINGE          (C - a) z+  + a z-              z = 1 - t f, z+ = max(z, 0), z- = max(-z, 0)
+        SQUARED_HINGE  C (z+ - q)**2 + a z-            q = a / (2 C)
+        L1_SVR, L2_SVR the same of |a| and z = |f - t| - eps, if alpha_i and f - t differ in sign
+        LOGISTIC       C (loss + u t f - H(u))         u = a / C, H its entropy
+
+    but in the last, whose terms are added to the bound as often as they may be wrong.
+
+    Parameters
+    ----------
+    lost, entropy : float     the loss at f without C; H(u), for LOGISTIC
+    """
+    if kind == LOGISTIC:
+        u, margin = a / C, t * f
+        slope = abs(u + np.expm1(-lost)) + 8.0 * UNIT
+        wrong = 8.0 * UNIT * (lost + u * (abs(margin) + 8.0) + entropy)
+        return C * (max(lost + u * margin - entropy, 0.0) + wrong + d * (slope + 0.125 * d))
+    if kind >= L1_SVR:
+        r = f - t
+        low = _regression_gap(kind, epsilon, C, r - d, a)
+        return max(low, _regression_gap(kind, epsilon, C, r + d, a))
+    z = 1.0 - t * f
+    if kind == HINGE:
+        return max((C - a) * max(z + d, 0.0), a * max(d - z, 0.0))
+    q = 0.5 * a / C
+    low = max(z - d, 0.0) - q
+    high = max(z + d, 0.0) - q
+    return max(C * low * low + a * max(d - z, 0.0), C * high * high + a * max(-z - d, 0.0))
 
 
 @_inline
@@ -423,40 +506,83 @@ def add_many_dual_terms(
     for i in range(alpha.shape[0]):
         _roles(kind, target[i], code[i], fold[i], weight[i], positive, held_out, cost, 0, M, t, C)
         for j in range(alpha.shape[1]):
-            a = alpha[i, j]
             if C[j] == 0.0:
                 continue
+            a = _feasible(kind, C[j], alpha[i, j])
             terms[j, N_SUPPORT] += a != 0.0
             terms[j, DUAL] += _dual_term(kind, epsilon, t[j], C[j], a)
 
 
 @_inline
-def _add_losses(kind, epsilon, t, C, f, loss):
-    """Add C_ij loss_ij of a row to `loss`, float64[M]."""
+def _magnitude(indices, values, start, stop, bias, W, j):
+    """Return the sum of |W_pj x_ip| of the row that occupies start..stop-1, for model j."""
+    total = abs(bias * W[W.shape[0] - 1, j])
+    for p in range(start, stop):
+        total += abs(W[indices[p], j] * values[p])
+    return total
+
+
+@_inline
+def _add_candidate(
+    kind, epsilon, t, C, f, a, entropy, size, norm, indices, values, start, stop, bias, W, j, sums
+):
+    """Add to `sums` what a row contributes under one candidate of model j, see `dual`."""
+    lost = _loss(kind, epsilon, t, f)
+    _add_compensated(sums, C * lost)
+    if not abs(f) < np.inf:
+        sums[GAP] = np.inf
+        return
+    gamma = 1.01 * (stop - start + 2.0) * UNIT
+    least = 4.0 * UNIT * (1.0 + abs(f) + abs(t) + epsilon + abs(a) / C)
+    above = _row_gap(kind, epsilon, t, C, f, lost, a, entropy, gamma * size * norm + least)
+    if kind in (HINGE, L1_SVR) and above > 0.0:
+        exact = _row_gap(kind, epsilon, t, C, f, lost, a, entropy, least)
+        if above > _WORTH * exact:
+            d = _magnitude(indices, values, start, stop, bias, W, j)
+            above = _row_gap(kind, epsilon, t, C, f, lost, a, entropy, gamma * d + least)
+    sums[GAP] += above
+
+
+@_inline
+def _add_candidates(
+    kind, epsilon, t, C, f, alpha, entropy, size, norms, indices, values, start, stop, bias, W,
+    sums,
+):  # fmt: skip
+    """Add to `sums` what a row contributes under one candidate of each model."""
     for j in range(C.shape[0]):
         if C[j] != 0.0:
-            loss[j] += C[j] * _loss(kind, epsilon, t[j], f[j])
+            a = _feasible(kind, C[j], alpha[j])
+            _add_candidate(
+                kind, epsilon, t[j], C[j], f[j], a, entropy[j], size, norms[j], indices, values,
+                start, stop, bias, W, j, sums[j],
+            )  # fmt: skip
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def certify_many(
-    indptr, indices, values, target, code, fold, weight, positive, held_out, cost,
-    kind, epsilon, bias, alpha, W, average, averaged, recomputed, scratch, moved, loss,
+    indptr, indices, values, sq_norm, target, code, fold, weight, positive, held_out, cost,
+    kind, epsilon, bias, alpha, W, average, averaged, norms, recomputed, scratch, moved,
+    sums, reach,
 ):  # fmt: skip
-    """Add what the rows contribute to a certificate of each model.
+    """Add what the rows contribute to a certificate of each model; see `dual.certify_rows`.
 
     Parameters
     ----------
     indptr : int64[n_rows + 1]
-    indices, values, target, code, fold, weight, positive, held_out, cost, kind, epsilon, bias,
-    alpha, scratch, moved :   as for `dcd_many`; alpha is only read
+    indices, values, sq_norm, target, code, fold, weight, positive, held_out, cost, kind, epsilon,
+    bias, alpha, scratch, moved :       as for `dcd_many`; alpha is only read, and need not be
+                              feasible: what counts is the point next to it that is
     W, average : float64[n_features + 1, P]   two candidates for the primal
-    averaged : bool           whether there is an average; otherwise `W` stands for it
+    averaged : bool           whether there is an average
+    norms : float64[2, P]     of the columns of `W` and of `average`, or more
     recomputed : float64[n_features + 1, P]   added to: sum_i s_ij alpha_ij x_i
-    loss : float64[M, 2]      added to: sum C_ij loss_ij under `W` and under `average`
+    sums : float64[2, M, N_SUMS]        added to, for each candidate, if there is one, and model: as
+                              in `dual.certify_rows`
+    reach : float64[M, N_REACHES]       added to: so are they
     """
     M = positive.shape[0]
     t, C, f, step = scratch[0][:M], scratch[1][:M], scratch[2], scratch[3]
+    entropy = scratch[4]
     step[M:] = 0.0
     of_W, of_recomputed, whole = _address(W), _address(recomputed), W.shape[1] << 8
     for i in range(alpha.shape[0]):
@@ -469,18 +595,32 @@ def certify_many(
         ):
             continue
         start, stop = indptr[i], indptr[i + 1]
-        _gather(indices, values, start, stop, bias, 0, W.shape[1], W, f)
-        _add_losses(kind, epsilon, t, C, f, loss[:, 0])
-        if averaged:
-            _gather(indices, values, start, stop, bias, 0, W.shape[1], average, f)
-        _add_losses(kind, epsilon, t, C, f, loss[:, 1])
+        size = np.sqrt(sq_norm[i] + bias * bias)
         n_moved = 0
-        for j in range(alpha.shape[1]):
-            step[j] = 0.0
-            if C[j] != 0.0 and alpha[i, j] != 0.0:
-                step[j] = alpha[i, j] * (1.0 if kind >= L1_SVR else t[j])
+        for j in range(M):
+            step[j] = entropy[j] = 0.0
+            if C[j] == 0.0:
+                continue
+            a = _feasible(kind, C[j], alpha[i, j])
+            if kind == LOGISTIC:
+                entropy[j] = _entropy(a / C[j])
+            if a != 0.0:
+                step[j] = a * (1.0 if kind >= L1_SVR else t[j])
+                reach[j, REACH] += abs(a) * size
+                reach[j, N_REACH] += 1.0
                 moved[n_moved] = j
                 n_moved += 1
+        _gather(indices, values, start, stop, bias, 0, W.shape[1], W, f)
+        _add_candidates(
+            kind, epsilon, t, C, f, alpha[i], entropy, size, norms[0], indices, values, start, stop,
+            bias, W, sums[0],
+        )  # fmt: skip
+        if averaged:
+            _gather(indices, values, start, stop, bias, 0, W.shape[1], average, f)
+            _add_candidates(
+                kind, epsilon, t, C, f, alpha[i], entropy, size, norms[1], indices, values, start,
+                stop, bias, average, sums[1],
+            )  # fmt: skip
         if n_moved > 0:
             _scatter(
                 indices, values, start, stop, bias, step, moved, n_moved, 0, W.shape[1], recomputed

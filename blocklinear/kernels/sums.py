@@ -1,6 +1,14 @@
-"""Sums over weight vectors: of rows, of squares and of products."""
+"""Sums over weight vectors: of rows, of squares and of products.
 
+Squares and products are added up 128 at a time, and what that gives by Neumaier's compensated sum
+(1974): the error is below 2**-45 of the sum of their sizes for vectors of any length, and the order
+does not depend on the machine.
+"""
+
+import numpy as np
 from numba import njit
+
+_PART = 128
 
 
 @njit(cache=True, nogil=True)
@@ -54,24 +62,66 @@ def row_values(starts, stops, indices, values, bias, w, out):
 
 
 @njit(cache=True, nogil=True)
+def squared_distance(v, w):
+    """Return |v - w|**2 for float64[n] each; without that difference."""
+    total, low = 0.0, 0.0
+    for start in range(0, w.shape[0], _PART):
+        part = 0.0
+        for j in range(start, min(start + _PART, w.shape[0])):
+            part += (v[j] - w[j]) * (v[j] - w[j])
+        before, total = total, total + part
+        low += (before - total) + part if before >= part else (part - total) + before
+    return total + low
+
+
+@njit(cache=True, nogil=True)
 def add_squares(W, norms):
-    """Add the squared norm of each column of W, float64[n, P], to `norms`, float64[P]."""
-    for i in range(W.shape[0]):
-        for m in range(W.shape[1]):
-            norms[m] += W[i, m] * W[i, m]
+    """Add the squared norm of each column of W, float64[n, P], to `norms`, float64[P], zeros."""
+    parts, low = np.zeros(W.shape[1]), np.zeros(W.shape[1])
+    for start in range(0, W.shape[0], _PART):
+        parts[:] = 0.0
+        for i in range(start, min(start + _PART, W.shape[0])):
+            for m in range(W.shape[1]):
+                parts[m] += W[i, m] * W[i, m]
+        _add_parts(parts, norms, low)
+    for m in range(W.shape[1]):
+        norms[m] += low[m]
+
+
+@njit(cache=True, nogil=True)
+def add_squared_distances(V, W, norms):
+    """Add the squared norm of each column of V - W, float64[n, P] each, to `norms`, as above."""
+    parts, low = np.zeros(W.shape[1]), np.zeros(W.shape[1])
+    for start in range(0, W.shape[0], _PART):
+        parts[:] = 0.0
+        for i in range(start, min(start + _PART, W.shape[0])):
+            for m in range(W.shape[1]):
+                parts[m] += (V[i, m] - W[i, m]) * (V[i, m] - W[i, m])
+        _add_parts(parts, norms, low)
+    for m in range(W.shape[1]):
+        norms[m] += low[m]
+
+
+@njit(cache=True, nogil=True)
+def _add_parts(parts, totals, low):
+    """Add `parts` to `totals`, and what is lost in that to `low`, float64[P] each."""
+    for m in range(parts.shape[0]):
+        before, part = totals[m], parts[m]
+        totals[m] = before + part
+        low[m] += (before - totals[m]) + part if before >= part else (part - totals[m]) + before
 
 
 @njit(cache=True, nogil=True)
 def dot(x, y):
     """Return x'y for float64[n] each, added up in one order whatever the machine and its threads.
 
-    The order of BLAS depends on how many threads it has. Sums of some hundred products are added to
-    the total, so that rounding grows with n / 256 instead of n.
+    The order of BLAS depends on how many threads it has.
     """
-    total = 0.0
-    for start in range(0, x.shape[0], 256):
+    total, low = 0.0, 0.0
+    for start in range(0, x.shape[0], _PART):
         part = 0.0
-        for i in range(start, min(start + 256, x.shape[0])):
+        for i in range(start, min(start + _PART, x.shape[0])):
             part += x[i] * y[i]
-        total += part
-    return total
+        before, total = total, total + part
+        low += (before - total) + part if abs(before) >= abs(part) else (part - total) + before
+    return total + low

@@ -1,5 +1,6 @@
 """Models of the kind of `dual_many` that are swept together."""
 
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -10,13 +11,13 @@ from blocklinear.kernels import dual_many as kernels
 from blocklinear.options import TrainOptions
 from blocklinear.store.groups import Group
 from blocklinear.store.manifest import Manifest
-from blocklinear.training.certificate import Certificate, relative_gap
+from blocklinear.training.certificate import Certificate, prove
 from blocklinear.training.dealing import padded
 from blocklinear.training.descent import Floats
 from blocklinear.training.models import Models
 from blocklinear.training.problems import LabelledRows
 from blocklinear.training.sight import Sight, Spans, Touch
-from blocklinear.training.swept import Proof, Swept, aligned_zeros, column_norms
+from blocklinear.training.swept import Proof, Swept, aligned_zeros, column_distances, column_norms
 from blocklinear.training.tally import violations
 
 _PIECE = 1 << 20
@@ -163,35 +164,30 @@ class Bunch(Swept):
         sight, alpha = self.sight(group), self.lines(group)
         roles: _Roles = sight.roles
         kernels.certify_many(
-            group.indptr, group.indices, group.values, *roles, *self._asked, *self._rule,
-            self._bias, alpha, self.W, self.average, self.averaged, proof.recomputed,
-            self._scratch, self._moved, proof.loss,
+            group.indptr, group.indices, group.values, group.sq_norm, *roles, *self._asked,
+            *self._rule, self._bias, alpha, self.W, self.average, self.averaged, proof.norms,
+            proof.recomputed, self._scratch, self._moved, proof.sums, proof.reach,
         )  # fmt: skip
-        terms = np.zeros_like(self._terms)
-        self._count_terms(sight, alpha, terms)
-        proof.dual += terms[:, kernels.DUAL]
+        proof.n += group.n_rows
 
     def certificates(self, proof: Proof) -> list[Certificate]:
         """Return the certificate of each model, once all groups were added."""
-        n = self.width
-        norms = column_norms(proof.recomputed)[:n]
-        dual = proof.dual - 0.5 * norms
-        of_w = 0.5 * column_norms(self.W)[:n] + proof.loss[:, 0]
-        other = self.average if self.averaged else self.W
-        of_average = 0.5 * column_norms(other)[:n] + proof.loss[:, 1]
-        proof.recomputed -= self.W
-        drift = np.sqrt(column_norms(proof.recomputed)[:n] / np.where(norms > 0.0, norms, np.inf))
-        primal = np.minimum(of_w, of_average)
-        return [
-            Certificate(
-                float(primal[j]),
-                float(dual[j]),
-                relative_gap(float(primal[j]), float(dual[j])),
-                float(drift[j]),
-                bool(of_average[j] < of_w[j]),
-            )
-            for j in range(n)
-        ]
+        norms = np.sqrt(column_norms(proof.recomputed))
+        found: list[list[Certificate]] = []
+        for k, v in enumerate(proof.candidates):
+            distances = column_distances(v, proof.recomputed)
+            if k == 0:
+                drift = np.sqrt(distances) / np.where(norms > 0.0, norms, np.inf)
+            found.append(
+                [
+                    prove(
+                        proof.squares[k, j], distances[j], proof.sums[k, j], proof.reach[j],
+                        proof.n, float(drift[j]), average=k == 1,
+                    )
+                    for j in range(self.width)
+                ]
+            )  # fmt: skip
+        return [min(of, key=attrgetter("primal")) for of in zip(*found, strict=True)]
 
     def leave(self, staying: NDArray[np.bool_]) -> None:
         """Go on with some of the models only."""

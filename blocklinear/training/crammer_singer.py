@@ -1,6 +1,8 @@
 """Crammer and Singer's multi-class SVM on the groups of a store (Fan, appendix E)."""
 
+import math
 from collections.abc import Callable, Iterable
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +14,19 @@ from blocklinear.options import TrainOptions
 from blocklinear.store.groups import Group
 from blocklinear.store.manifest import Manifest
 from blocklinear.store.prefetch import Loaded
-from blocklinear.training.certificate import Certificate, relative_gap
+from blocklinear.training.certificate import Certificate, prove
 from blocklinear.training.descent import Abandoned, Floats
 from blocklinear.training.models import Models
 from blocklinear.training.problems import LabelledRows, weighted
 from blocklinear.training.sight import Sight, Spans, Touch, Visit
-from blocklinear.training.swept import SWEEPS, Proof, Swept, norm, squared_norm
+from blocklinear.training.swept import (
+    SWEEPS,
+    Proof,
+    Swept,
+    column_distances,
+    column_norms,
+    squared_norm,
+)
 from blocklinear.training.tally import Estimate, rises
 from blocklinear.training.together import Together
 
@@ -134,7 +143,7 @@ class CrammerSinger(Swept):
             self.finish()
             proof = self.proof()
             self.certify_group(group, proof)
-            self._primal[0] = min(self._primals(proof))
+            self._primal[0] = self._proven(proof).primal
 
     def _epochs(self, visit: Visit) -> None:
         """Where the group is the only one, go on in the direction in which the epochs went."""
@@ -167,7 +176,7 @@ class CrammerSinger(Swept):
             sight.starts, sight.stops, sight.indices, sight.values, code, cost, self._bias,
             factor, alpha, d, V, self._scratch, self._lists,
         )  # fmt: skip
-        t = min(self._best_step(float(self._count_terms(sight, d)[kernels.DUAL]), V), 1.0)
+        t = min(self._best_step(float(kernels.cs_slope(code, d)), V), 1.0)
         d *= t
         V *= t
         alpha += d
@@ -187,9 +196,9 @@ class CrammerSinger(Swept):
         self._terms += sign * self._count_terms(sight, alpha)
 
     def _count_terms(self, sight: Sight, alpha: Floats) -> Floats:
-        terms = np.zeros(kernels.N_TERMS)
-        code: NDArray[np.int32] = sight.roles[0]
-        kernels.cs_add_dual_terms(code, alpha, terms)
+        terms: Floats = np.zeros(kernels.N_TERMS)
+        code, cost = sight.roles
+        kernels.cs_add_dual_terms(code, cost, alpha, self._scratch, terms)
         return terms
 
     def estimate(self) -> Estimate:
@@ -210,37 +219,42 @@ class CrammerSinger(Swept):
     def _dual(self) -> float:
         return float(self._terms[kernels.DUAL] - 0.5 * squared_norm(self.W))
 
-    def _primals(self, proof: Proof) -> tuple[float, float]:
-        """Return P of W and of its average."""
-        other = self.average if self.averaged else self.W
-        of_w = 0.5 * squared_norm(self.W) + float(proof.loss[0, 0])
-        return of_w, 0.5 * squared_norm(other) + float(proof.loss[0, 1])
+    def proof(self) -> Proof:
+        """Return a certificate to be, before any row was added."""
+        return Proof(self, 1)
 
     def certify_group(self, group: Group, proof: Proof) -> None:
         """Add what a group contributes to the certificate."""
         sight, alpha = self.sight(group), self.lines(group)
         roles: _Roles = sight.roles
         kernels.cs_certify_rows(
-            group.indptr, group.indices, group.values, *roles, self._bias, alpha, self.W,
-            self.average, self.averaged, proof.recomputed, self._scratch, self._lists,
-            proof.loss[0],
+            group.indptr, group.indices, group.values, group.sq_norm, *roles, self._bias, alpha,
+            self.W, self.average, self.averaged, proof.norms.max(axis=1), proof.recomputed,
+            self._scratch, self._lists, proof.sums[:, 0], proof.reach[0],
         )  # fmt: skip
-        proof.dual[0] += self._count_terms(sight, alpha)[kernels.DUAL]
+        proof.n += group.n_rows
 
     def certify(self, stream: Iterable[Loaded]) -> Certificate:
         """Pass over the data once; say how good the better of `W` and `average` is."""
         proof = self.proof()
         for loaded in stream:
             self.certify_group(loaded.group, proof)
-        square = squared_norm(proof.recomputed)
-        dual = float(proof.dual[0]) - 0.5 * square
-        of_w, of_average = self._primals(proof)
-        proof.recomputed -= self.W
-        drift = norm(proof.recomputed)
-        primal = min(of_w, of_average)
-        return Certificate(
-            primal, dual, relative_gap(primal, dual), drift / np.sqrt(square) if square else 0.0,
-            of_average < of_w,
+        return self._proven(proof)
+
+    def _proven(self, proof: Proof) -> Certificate:
+        """Return the certificate of the better candidate, once all groups were added."""
+        norm = math.sqrt(math.fsum(column_norms(proof.recomputed)))
+        distances = [math.fsum(column_distances(v, proof.recomputed)) for v in proof.candidates]
+        drift = math.sqrt(distances[0]) / norm if norm else 0.0
+        return min(
+            (
+                prove(
+                    math.fsum(proof.squares[k]), distance, proof.sums[k, 0], proof.reach[0],
+                    proof.n, drift, average=k == 1, n_classes=self.width,
+                )
+                for k, distance in enumerate(distances)
+            ),
+            key=attrgetter("primal"),
         )  # fmt: skip
 
     def let_go(self) -> None:

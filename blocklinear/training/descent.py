@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blocklinear.kernels import dual as kernels
+from blocklinear.kernels.sums import dot
 from blocklinear.options import TrainOptions
 from blocklinear.store.groups import Group
 from blocklinear.store.manifest import Manifest
@@ -258,7 +259,7 @@ class Descent(SingleModel):
         return order
 
     def _dual(self) -> float:
-        return float(self._terms[kernels.DUAL] - 0.5 * kernels.squared_norm(self.w))
+        return float(self._terms[kernels.DUAL] - 0.5 * dot(self.w, self.w))
 
     def _add_terms(self, target: Floats, cost: Floats, alpha: Floats, sign: float) -> None:
         """Add what rows contribute to the dual value, or take it away."""

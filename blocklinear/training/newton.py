@@ -7,6 +7,7 @@ backtracking; Fan, appendices C and D) needs a hundred. Each product with H is a
 
 The gradient pass gives the certificate for nothing: alpha_i = 2 C_i max(0, 1 - y_i w'x_i) is dual
 feasible, and P(w) - D(alpha) = 1/2 |gradient|**2, with w' = sum alpha_i y_i x_i from the same pass.
+What rounding may do to both is added, as in `certificate`.
 """
 
 from collections.abc import Callable, Iterable
@@ -16,9 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blocklinear.kernels import primal as kernels
-from blocklinear.kernels.sums import dot
+from blocklinear.kernels.sums import dot, squared_distance
 from blocklinear.store.prefetch import Loaded
-from blocklinear.training.certificate import Certificate, relative_gap
+from blocklinear.training.certificate import Certificate, norms_above, prove
 from blocklinear.training.problems import Problem
 from blocklinear.training.rows import RowArray
 
@@ -71,23 +72,25 @@ class Newton:
     def at(self, w: Floats) -> Point:
         """Evaluate `w`, float64[n_features + 1], in one pass."""
         pull, curvature, terms = np.zeros_like(w), np.ones_like(w), np.zeros(kernels.N_TERMS)
+        square, n = dot(w, w), 0
+        norm = float(norms_above(square))
         self.n_passes += 1
         for loaded in self._passes():
             group = loaded.group
             y, cost = self._problem.targets(group.labels), self._problem.costs(group)
             alpha = np.empty(group.n_rows)
             kernels.gradient_rows(
-                group.indptr, group.indices, group.values, y, cost, self._bias, w, alpha, pull,
-                curvature, terms,
+                group.indptr, group.indices, group.values, group.sq_norm, y, cost, self._bias, w,
+                norm, alpha, pull, curvature, terms,
             )  # fmt: skip
             self._alpha.write(group.blocks, alpha)
-        primal = float(0.5 * dot(w, w) + terms[kernels.LOSS])
-        norm = float(dot(pull, pull))
-        dual = float(terms[kernels.SUM_ALPHA] - 0.5 * norm - 0.5 * terms[kernels.SUM_SQUARES])
-        gradient = w - pull
-        gap = relative_gap(primal, dual)
-        certificate = Certificate(primal, dual, gap, drift=0.0, average=False)
-        return Point(w, gradient, curvature, certificate, int(terms[kernels.N_SUPPORT]))
+            n += group.n_rows
+        gradient, n_sv = w - pull, int(terms[kernels.N_SUPPORT])
+        certificate = prove(
+            square, squared_distance(w, pull), terms[: kernels.GAP + 1],
+            terms[kernels.REACH : kernels.N_SUPPORT + 1], n, drift=0.0, average=False,
+        )  # fmt: skip
+        return Point(w, gradient, curvature, certificate, n_sv)
 
     def _product(self, v: Floats) -> Floats:
         """Return H v in one pass, H at the point evaluated last."""

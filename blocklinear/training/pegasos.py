@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blocklinear.kernels import pegasos as kernels
-from blocklinear.kernels.dual import squared_norm
+from blocklinear.kernels.sums import dot
 from blocklinear.options import TrainOptions
 from blocklinear.store.groups import Group
 from blocklinear.store.manifest import Manifest
@@ -114,7 +114,7 @@ class Pegasos(SingleModel):
         """Return what the outer iteration saw; none of it is exact."""
         self.average /= max(self._points[0], 1.0)
         self._points[:] = 1.0
-        norm = squared_norm(self.w)
+        norm = dot(self.w, self.w)
         return Estimate(
             primal=float(0.5 * norm + self._touch[kernels.LOSS] / (self._options.epochs or 1)),
             dual=float(self._dual[0] - 0.5 * norm),

@@ -8,11 +8,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from blocklinear.kernels.sums import add_squares, dot
+from blocklinear.kernels.dual import N_REACHES, N_SUMS
+from blocklinear.kernels.sums import add_squared_distances, add_squares, dot
 from blocklinear.options import TrainOptions
 from blocklinear.store.groups import Group
 from blocklinear.store.manifest import Manifest
 from blocklinear.training.active import Rows
+from blocklinear.training.certificate import norms_above
 from blocklinear.training.descent import LONGEST_PART, Abandoned, Floats, share
 from blocklinear.training.problems import LabelledRows
 from blocklinear.training.rows import RowArray
@@ -134,7 +136,7 @@ class Swept(ABC):
 
     def proof(self) -> "Proof":
         """Return certificates to be, before any row was added."""
-        return Proof(self)
+        return Proof(self, self.width)
 
     def sight(self, group: Group) -> Sight:
         """Return the rows of a group."""
@@ -303,14 +305,29 @@ class Proof:
 
     Attributes
     ----------
+    candidates : list         of float64[n_features + 1, columns]: `W`, and its average if any
+    squares, norms : float64[2, columns]        of the columns of candidates; the second, or more
     recomputed : float64[n_features + 1, columns]   sum of s_i alpha_i x_i
-    loss : float64[width, 2]  sum of C_i loss_i under W, and under its average
-    dual : float64[width]     sum of g_i(alpha_i)
+    sums : float64[2, n_problems, N_SUMS]       for each candidate, as the kernels leave them
+    reach : float64[n_problems, N_REACHES]
+    n : int                   rows so far
+
+    Parameters
+    ----------
+    swept : Swept
+    n_problems : int
+        Problems that the weight vectors are of.
     """
 
-    def __init__(self, swept: Swept) -> None:
+    def __init__(self, swept: Swept, n_problems: int) -> None:
+        self.candidates = [swept.W, swept.average] if swept.averaged else [swept.W]
+        self.squares = np.zeros((2, swept.W.shape[1]))
+        for k, v in enumerate(self.candidates):
+            self.squares[k] = column_norms(v)
+        self.norms = norms_above(self.squares)
         self.recomputed = aligned_zeros(*swept.W.shape)
-        self.loss, self.dual = np.zeros((swept.width, 2)), np.zeros(swept.width)
+        self.sums = np.zeros((2, n_problems, N_SUMS))
+        self.reach, self.n = np.zeros((n_problems, N_REACHES)), 0
 
 
 def column_norms(W: Floats) -> Floats:
@@ -326,9 +343,11 @@ def squared_norm(array: Floats) -> float:
     return float(dot(flat, flat))
 
 
-def norm(array: Floats) -> float:
-    """Return the Euclidean norm of an array, of all its numbers."""
-    return float(np.sqrt(squared_norm(array)))
+def column_distances(V: Floats, W: Floats) -> Floats:
+    """Return the squared norm of each column of V - W, without that difference."""
+    norms = np.zeros(W.shape[1])
+    add_squared_distances(V, W, norms)
+    return norms
 
 
 def aligned_zeros(n: int, m: int) -> Floats:

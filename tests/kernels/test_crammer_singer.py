@@ -129,21 +129,59 @@ def test_terms_are_added_and_the_dual_is_below_any_primal(drawn):
     p, alpha, rng = drawn
     W, average = rng.normal(size=(2, p.rows.shape[1] + 1, p.K))
     start = rng.normal(size=W.shape)
-    recomputed, loss, terms = start.copy(), np.array([1.0, 2.0]), np.array([3.0, 4.0])
-    about = (*p.csr, p.label, p.cost, p.bias, alpha, W)
-    cs.cs_certify_rows(*about, average, True, recomputed, *p.scratch, loss)
-    alone = np.array([1.0, 1.0])
-    cs.cs_certify_rows(*about, average, False, np.zeros_like(W), *p.scratch, alone)
-    close(alone, loss[0])
-    cs.cs_add_dual_terms(p.label, alpha, terms)
+    recomputed, terms = start.copy(), np.array([3.0, 4.0])
+    sums, reach = np.ones((2, 3)), np.ones(2)
+    norms = np.linalg.norm([W, average], axis=1).max(axis=1)
+    indptr, indices, values = p.csr
+    sq_norm = (p.rows.astype(float) ** 2).sum(1)
+    about = (indptr, indices, values, sq_norm, p.label, p.cost, p.bias, alpha, W)
+    cs.cs_certify_rows(*about, average, True, norms, recomputed, *p.scratch, sums, reach)
+    alone, others, again = np.ones((2, 3)), np.ones(2), np.zeros_like(W)
+    cs.cs_certify_rows(*about, average, False, norms, again, *p.scratch, alone, others)
+    assert alone[0].tobytes() == sums[0].tobytes()
+    assert others.tobytes() == reach.tobytes()
+    cs.cs_add_dual_terms(p.label, p.cost, alpha, p.scratch[0], terms)
     close(recomputed, start + p.X.T @ alpha)
-    for V, lost in ((W, loss[0] - 1), (average, loss[1] - 2)):
-        close(0.5 * (V**2).sum() + lost, primal_value(p.X, p.label, p.cost, V))
+    close(reach[0] - 1, (abs(alpha).sum(1) * np.linalg.norm(p.X, axis=1)).sum())
+    value = dual_value(p.X, p.label, alpha)
+    for V, (loss, low, gap) in zip((W, average), sums - 1, strict=True):
+        primal = primal_value(p.X, p.label, p.cost, V)
+        close(0.5 * (V**2).sum() + loss + low, primal)
+        apart = 0.5 * ((V - p.X.T @ alpha) ** 2).sum()
+        np.testing.assert_allclose(gap + apart, primal - value, rtol=1e-9, atol=1e-9 * primal)
     dual = terms[0] - 3 - 0.5 * ((p.X.T @ alpha) ** 2).sum()
     close(dual, dual_value(p.X, p.label, alpha))
     assert terms[1] - 4 == (alpha != 0).any(1).sum()
     for V in (W, average, p.X.T @ alpha, np.zeros_like(W)):
         assert primal_value(p.X, p.label, p.cost, V) >= dual - 1e-9
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_alpha_that_is_not_feasible_proves_nothing(seed):
+    """A point next to it counts: the bound then holds, and w' belongs to that point."""
+    p = random_problem(seed, 40, 5, 4, 1.0)
+    rng = np.random.default_rng(seed)
+    alpha = p.feasible(rng) + rng.normal(size=(40, 4)) * (rng.random((40, 1)) < 0.5)
+    alpha[0], alpha[1, 2], alpha[2] = np.nan, -np.inf, 1e300
+    W, (rows, lists) = rng.normal(size=(6, 4)), p.scratch
+    recomputed, sums, reach = np.zeros_like(W), np.zeros((2, 3)), np.zeros(2)
+    sq_norm, terms = (p.rows**2).sum(1), np.zeros(2)
+    cs.cs_certify_rows(
+        *p.csr, sq_norm, p.label, p.cost, p.bias, alpha, W, W, False,
+        np.linalg.norm([W, W], axis=1).max(axis=1), recomputed, rows, lists, sums, reach,
+    )  # fmt: skip
+    near = np.where(np.isfinite(alpha), np.minimum(alpha, 0.0), 0.0)
+    near[np.arange(40), p.label] = 0.0
+    total = -near.sum(1)
+    near *= np.minimum(1.0, p.cost / np.maximum(total, 1e-300))[:, None]
+    near[np.arange(40), p.label] = -near.sum(1)
+    assert (near <= bounds(p.cost, p.label, 4) * (1 + 1e-12)).all()
+    close(recomputed, p.X.T @ near)
+    dual = dual_value(p.X, p.label, near)
+    left = sums[0, cs.GAP] + 0.5 * ((W - recomputed) ** 2).sum()
+    close(primal_value(p.X, p.label, p.cost, W) - left, dual)
+    cs.cs_add_dual_terms(p.label, p.cost, alpha, p.scratch[0], terms)
+    close(terms[cs.DUAL] - 0.5 * (recomputed**2).sum(), dual)
 
 
 # -- the optimum

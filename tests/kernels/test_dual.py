@@ -26,6 +26,7 @@ from scipy.special import expit
 from sklearn.datasets import load_svmlight_file
 
 from blocklinear.kernels import dual
+from blocklinear.kernels.sums import dot
 
 HEART = Path(__file__).parents[1] / "data" / "heart_scale.train.svm.bz2"
 
@@ -131,13 +132,10 @@ def test_huge_and_tiny_margins(kind, cost, size):
             assert np.isfinite(adapt).all()
             low, high = reference.bounds(cost, kind)
             assert ((low <= alpha) & (alpha <= high)).all()
-        terms, loss, recomputed = np.zeros(2), np.zeros(2), np.zeros(4)
+        terms = np.zeros(2)
         dual.add_dual_terms(p.target, p.cost, *p.loss, alpha, terms)
-        decisions = np.zeros(len(p))
-        dual.certify_rows(
-            *p.csr, p.target, p.cost, *p.loss, p.bias, alpha, w, -w, recomputed, loss, decisions
-        )
-    assert np.isfinite([*terms, *loss, *recomputed]).all()
+        found = certified(p, alpha, w, -w)
+    assert all(np.isfinite(part).all() for part in (terms, *found))
 
 
 # -- The logistic rule at the ends of its domain
@@ -211,13 +209,10 @@ def test_rows_without_cost_are_left_out(kind):
     for q, order in ((p, [*range(8), 3, 0]), (few, range(5))):
         alpha, w, preference = q.alpha.copy(), few.w, np.zeros(len(q), np.float32)
         touch = run(q, order, alpha, w, dual.SHRINK, preference)
-        terms, recomputed, loss = np.zeros(2), np.zeros(5), np.zeros(2)
+        terms = np.zeros(2)
         dual.add_dual_terms(q.target, q.cost, *q.loss, alpha, terms)
-        decisions = np.zeros(len(q))
-        dual.certify_rows(
-            *q.csr, q.target, q.cost, *q.loss, q.bias, alpha, w, -w, recomputed, loss, decisions
-        )
-        found.append((w, touch, terms, recomputed, loss, alpha, preference))
+        recomputed, sums, reach, _ = certified(q, alpha, w, -w)
+        found.append((w, touch, terms, recomputed, sums, reach, alpha, preference))
     (*with_all, alpha, preference), (*without, kept_alpha, kept_preference) = found
     for got, expected in zip(with_all, without, strict=True):
         assert np.isfinite(got).all()
@@ -257,7 +252,7 @@ def test_rows_may_lie_anywhere():
 def test_the_dual_terms_make_the_dual_value(p):
     terms = np.array([1.0, 2.0])  # terms are added, not set
     dual.add_dual_terms(p.target, p.cost, *p.loss, p.alpha, terms)
-    close(terms[dual.DUAL] - 1 - 0.5 * dual.squared_norm(p.w), p.dual(p.alpha), 1e-11, 100)
+    close(terms[dual.DUAL] - 1 - 0.5 * dot(p.w, p.w), p.dual(p.alpha), 1e-11, 100)
     assert terms[dual.N_SUPPORT] - 2 == np.count_nonzero(p.alpha)
 
 
@@ -265,22 +260,100 @@ def test_the_dual_terms_make_the_dual_value(p):
 @given(p=problems, seed=st.integers(0, 99))
 def test_certify_rows_equals_the_reference_and_no_gap_is_negative(p, seed):
     average = np.random.default_rng(seed).normal(size=len(p.w))
-    recomputed, loss = np.ones_like(average), np.array([1.0, 2.0])  # added to
-    decisions = np.zeros(len(p))
     start = p.alpha.copy()
-    dual.certify_rows(
-        *p.csr, p.target, p.cost, *p.loss, p.bias, start, p.w, average, recomputed, loss,
-        decisions,
-    )  # fmt: skip
+    recomputed, sums, reach, decisions = certified(p, start, p.w, average, 1.0)
     close(decisions[p.cost > 0.0], (p.X @ p.w)[p.cost > 0.0])
     expected_w, expected_loss = reference.certificate(
         p.X, p.target, p.cost, p.alpha, p.w, average, *p.loss
     )
     close(recomputed - 1, expected_w)
-    close(loss - [1, 2], expected_loss)
+    close(sums[:, dual.LOSS] + sums[:, dual.LOW] - 2, expected_loss)
+    used = (p.alpha != 0.0) & (p.cost > 0.0)
+    lengths = np.linalg.norm(p.X[used], axis=1)
+    close(reach - 1, [abs(p.alpha[used]) @ lengths, used.sum()])
     assert start.tobytes() == p.alpha.tobytes()
+    for w, gap in zip((p.w, average), sums[:, dual.GAP] - 1, strict=True):
+        difference = p.primal(w) - p.dual(p.alpha) - 0.5 * np.sum((w - p.w) ** 2)
+        close(gap, difference, 1e-10, 1 + p.primal(w))
     for w in (p.w, average, np.zeros_like(average)):
         assert p.primal(w) >= p.dual(p.alpha) - 1e-9
+
+
+@examples(50)
+@given(p=problems, seed=st.integers(0, 99), wrong=st.floats(0.0, 1e-3))
+def test_the_gap_of_a_row_holds_for_every_decision_close_by(p, seed, wrong):
+    rng = np.random.default_rng(seed)
+    low, high = reference.bounds(p.cost, p.kind)
+    alpha = np.clip(p.alpha, low, high)
+    for i in np.flatnonzero(p.cost):
+        t, C, a, f = p.target[i], p.cost[i], alpha[i], rng.choice([1.0, -1.0]) + rng.normal() * 0.01
+        entropy = dual._entropy(a / C) if p.kind == dual.LOGISTIC else 0.0
+        lost = dual._loss(p.kind, p.epsilon, t, f)
+        above = dual._row_gap(p.kind, p.epsilon, t, C, f, lost, a, entropy, wrong)
+        for other in np.linspace(f - wrong, f + wrong, 5):
+            added = dual._excess(p.kind, p.epsilon, t, C, other, a)
+            assert added <= above + 1e-14 * (1 + C * (1 + abs(f)))
+        assert above <= dual._excess(p.kind, p.epsilon, t, C, f, a) + wrong * (
+            2 * C * (3 + abs(a) / C + abs(t))
+        ) + 1e-12 * (C + abs(a))
+
+
+@every_loss
+def test_alpha_outside_of_its_domain_proves_nothing(kind):
+    """Neither the gap nor w' nor the dual value may rest on who wrote alpha."""
+    p = make(kind, 4, n=60, bias=1.0, epsilon=0.1)
+    rng = np.random.default_rng(4)
+    low, high = reference.bounds(p.cost, kind)
+    alpha = p.alpha + rng.choice([0.0, 1.0, -1.0], 60) * 3.0 * p.cost
+    alpha[:5] = np.nan, np.inf, -np.inf, 1e300, -1e300
+    if kind in (dual.SQUARED_HINGE, dual.L2_SVR):
+        alpha[3:5] = 5.0, -5.0
+    feasible = np.clip(np.where(np.isfinite(alpha), alpha, 0.0), low, high)
+    assert (alpha != feasible).any()
+    w, average = rng.normal(size=(2, 5))
+    for got, expected in zip(
+        certified(p, alpha, w, average), certified(p, feasible, w, average), strict=True
+    ):
+        assert got.tobytes() == expected.tobytes()
+    terms = np.zeros((2, 2))
+    for found, numbers in zip(terms, (alpha, feasible), strict=True):
+        dual.add_dual_terms(p.target, p.cost, *p.loss, numbers, found)
+    assert terms[0].tobytes() == terms[1].tobytes()
+
+
+def test_a_decision_that_is_no_number_leaves_no_bound():
+    p = make(dual.HINGE, 1, n=6)
+    _, sums, _, _ = certified(p, p.alpha, np.full(5, np.nan), np.zeros(5))
+    assert sums[0, dual.GAP] == np.inf
+    assert np.isfinite(sums[1]).all()
+
+
+def test_a_gap_smaller_than_the_rounding_of_sums_is_told():
+    """10^7 empty rows: P and D, added up in a row, are wrong by more than they differ."""
+    n, times, true_gap = 100_000, 100, 1e-10
+    p = Problem(dual.HINGE, np.zeros((n, 0)), np.ones(n), np.full(n, 0.1), np.zeros(n))
+    alpha, found = p.cost * (1 - true_gap), None
+    for _ in range(times):
+        found = certified(p, alpha, np.zeros(1), np.zeros(1), added_to=found)
+    _, sums, reach, _ = found
+    primal = sums[0, dual.LOSS] + sums[0, dual.LOW]
+    assert primal == pytest.approx(0.1 * n * times, rel=1e-15)
+    assert sums[0, dual.GAP] == pytest.approx(true_gap * primal, rel=1e-5)
+    assert reach.tolist() == [0.0, n * times]
+
+
+def certified(p, alpha, w, average, start=0.0, added_to=None):
+    """Return w', sums, reach and decisions, all added to `start` or to what a call gave."""
+    if added_to is None:
+        added_to = np.full(len(w), start), np.full((2, 3), start), np.full(2, start), None
+    recomputed, sums, reach, _ = added_to
+    decisions, norms = np.zeros(len(p)), np.linalg.norm([w, average], axis=1) * (1 + 1e-9)
+    indptr, indices, values = p.csr
+    dual.certify_rows(
+        indptr, indices, values, p.sq_norm, p.target, p.cost, *p.loss, p.bias, alpha, w, average,
+        norms, recomputed, sums, reach, decisions,
+    )  # fmt: skip
+    return recomputed, sums, reach, decisions
 
 
 # -- Optima

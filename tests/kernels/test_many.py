@@ -292,32 +292,71 @@ def test_dual_terms_and_certificates_are_those_of_each_model(p):
     average = np.random.default_rng(1).normal(size=s.W.shape)
     kept = s.alpha.copy()
     rows, moved = scratch(M)
-    terms, loss, recomputed = np.ones((M, 2)), np.ones((M, 2)), np.ones_like(s.W)  # added to
+    norms = np.linalg.norm([s.W, average], axis=1)
+    terms, recomputed = np.ones((M, 2)), np.ones_like(s.W)  # added to
+    sums, reach = np.ones((2, M, 3)), np.ones((M, 2))
     dual_many.add_many_dual_terms(*p.about, *p.models, s.alpha, rows, terms)
-    about = (*p.csr, *p.about, *p.models, p.bias, s.alpha, s.W)
-    dual_many.certify_many(*about, average, True, recomputed, rows, moved, loss)
-    alone, again = np.ones((M, 2)), np.ones_like(s.W)
-    dual_many.certify_many(*about, average, False, again, rows, moved, alone)
+    indptr, indices, values = p.csr
+    sq_norm = (p.rows.astype(float) ** 2).sum(1)
+    about = (indptr, indices, values, sq_norm, *p.about, *p.models, p.bias, s.alpha, s.W)
+    dual_many.certify_many(*about, average, True, norms, recomputed, rows, moved, sums, reach)
+    alone, again, others = np.ones((2, M, 3)), np.ones_like(s.W), np.ones((M, 2))
+    dual_many.certify_many(*about, average, False, norms, again, rows, moved, alone, others)
     assert again.tobytes() == recomputed.tobytes()
-    assert np.array_equal(alone, loss[:, [0, 0]])
+    assert others.tobytes() == reach.tobytes()
+    assert np.array_equal(alone[0], sums[0])
+    assert (alone[1] == 1.0).all()
     assert s.alpha.tobytes() == kept.tobytes()
     X = np.column_stack([p.rows.astype(float), np.full(len(p.rows), p.bias)])
     for j in range(M):
         alpha, t, C = np.ascontiguousarray(s.alpha[:, j]), p.targets(j), p.costs(j)
-        one_terms, one_loss, one_w = np.ones(2), np.ones(2), np.ones(len(average))
+        one_terms, one_w = np.ones(2), np.ones(len(average))
+        one_sums, one_reach = np.ones((2, 3)), np.ones(2)
         dual.add_dual_terms(t, C, p.kind, p.epsilon, alpha, one_terms)
         candidates = s.W[:, j].copy(), average[:, j].copy()
         dual.certify_rows(
-            *p.csr, t, C, p.kind, p.epsilon, p.bias, alpha, *candidates, one_w, one_loss,
-            np.zeros(len(t)),
+            indptr, indices, values, sq_norm, t, C, p.kind, p.epsilon, p.bias, alpha, *candidates,
+            norms[:, j].copy(), one_w, one_sums, one_reach, np.zeros(len(t)),
         )  # fmt: skip
         assert terms[j].tobytes() == one_terms.tobytes()
-        close(loss[j], one_loss, 1e-12, one_loss.max())
+        loss, one_loss = (x[:, dual.LOSS] + x[:, dual.LOW] for x in (sums[:, j], one_sums))
+        close(loss, one_loss, 1e-12, one_loss.max())
+        close(sums[:, j, dual.GAP], one_sums[:, dual.GAP], 1e-12, one_loss.max())
+        close(reach[j], one_reach, 1e-12, one_reach.max())
         close(recomputed[:, j], one_w, 1e-12, 1 + abs(alpha).max())
         close(recomputed[:, j] - 1, s.W[:, j], 1e-9, 1 + abs(alpha).max())
         expected = reference.certificate(X, t, C, alpha, *candidates, p.kind, p.epsilon)
         close(recomputed[:, j] - 1, expected[0], 1e-9, 1 + abs(alpha).max())
-        close(loss[j] - 1, expected[1], 1e-9, one_loss.max())
+        close(loss - 2, expected[1], 1e-9, one_loss.max())
+
+
+@every_loss
+def test_alpha_outside_of_its_domain_proves_nothing(kind):
+    p = make(kind, 3, 8, bias=1.0)
+    n, M = p.shape
+    rng = np.random.default_rng(3)
+    C = np.array([p.costs(j) for j in range(M)]).T
+    alpha = rng.normal(size=(n, M)) * 3.0 * C
+    alpha[0], alpha[1] = np.nan, np.inf
+    low, high = reference.bounds(C, kind)
+    feasible = np.clip(np.where(np.isfinite(alpha), alpha, 0.0), low, high)
+    W = rng.normal(size=swept(p).W.shape)
+    W[:, M:] = 0.0
+    norms, sq_norm = np.linalg.norm([W, W], axis=1), (p.rows.astype(float) ** 2).sum(1)
+    found = []
+    for numbers in (alpha, feasible):
+        rows, moved = scratch(M)
+        terms, recomputed = np.zeros((M, 2)), np.zeros_like(W)
+        sums, reach = np.zeros((2, M, 3)), np.zeros((M, 2))
+        dual_many.add_many_dual_terms(*p.about, *p.models, numbers, rows, terms)
+        dual_many.certify_many(
+            *p.csr, sq_norm, *p.about, *p.models, p.bias, numbers, W, W, True, norms, recomputed,
+            rows, moved, sums, reach,
+        )  # fmt: skip
+        found.append((terms, recomputed, sums, reach))
+    for got, expected in zip(*found, strict=True):
+        assert np.isfinite(got).all()
+        assert got.tobytes() == expected.tobytes()
 
 
 # -- The code
@@ -332,7 +371,7 @@ def source(function):
     "name",
     [
         "_fetch_all", "_loss", "_entropy", "_hinge_rule", "_logistic_rule", "_regression_rule",
-        "_update",
+        "_update", "_feasible", "_add_compensated", "_regression_gap", "_row_gap",
     ],
 )  # fmt: skip
 def test_the_rules_are_the_text_of_those_for_one_model(name):

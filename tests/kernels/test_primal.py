@@ -28,20 +28,29 @@ def value(Z, y, cost, w):
     return 0.5 * w @ w + cost @ np.maximum(0, 1 - y * (Z @ w)) ** 2
 
 
+def gradient_of(X, csr, y, cost, w, *into):
+    sq_norm = (X.toarray() ** 2).sum(axis=1)
+    primal.gradient_rows(*csr, sq_norm, y, cost, BIAS, w, np.linalg.norm(w), *into)
+
+
 def test_gradient_and_dual_of_a_point(rows):
     X, y, cost, csr, w = rows
     Z = dense(X)
-    alpha, pull, curvature, terms = np.full(30, 9.0), np.zeros(9), np.zeros(9), np.zeros(4)
-    primal.gradient_rows(*csr, y, cost, BIAS, w, alpha, pull, curvature, terms)
+    alpha, pull, curvature, terms = np.full(30, 9.0), np.zeros(9), np.zeros(9), np.zeros(5)
+    gradient_of(X, csr, y, cost, w, alpha, pull, curvature, terms)
     slack = np.maximum(0, 1 - y * (Z @ w))
     np.testing.assert_allclose(alpha, 2 * cost * slack, rtol=1e-12)
     np.testing.assert_allclose(pull, Z.T @ (alpha * y), rtol=1e-10, atol=1e-12)
     diagonal = (2 * cost * (slack > 0)) @ Z**2
     np.testing.assert_allclose(curvature, diagonal, rtol=1e-10)
-    squares = (2 * cost * slack**2).sum()  # alpha**2 / (2 C), also where C is 0
-    support = ((slack > 0) & (cost > 0)).sum()
-    expected = [cost @ slack**2, alpha.sum(), squares, support]
-    np.testing.assert_allclose(terms, expected, rtol=1e-10)
+    used = (slack > 0) & (cost > 0)
+    reach = alpha @ np.linalg.norm(Z, axis=1)
+    found = [terms[0] + terms[1], *terms[3:]]
+    np.testing.assert_allclose(found, [cost @ slack**2, reach, used.sum()], rtol=1e-10)
+    assert 0.0 < terms[primal.GAP] < 1e-25 * cost.sum()
+    dual = alpha.sum() - 0.25 * (alpha[used] ** 2 / cost[used]).sum() - 0.5 * pull @ pull
+    gap = value(Z, y, cost, w) - dual
+    np.testing.assert_allclose(0.5 * (w - pull) @ (w - pull), gap, rtol=1e-10)
     # the gradient is that of the value, by differences
     step = 1e-6 * np.eye(9)
     slope = [(value(Z, y, cost, w + s) - value(Z, y, cost, w - s)) / 2e-6 for s in step]
@@ -55,8 +64,9 @@ def test_rows_left_out_do_not_count(rows):
     few_csr = (few.indptr.astype(np.int64), few.indices.astype(np.uint32), few.data)
     found = []
     for arrays, t, c in ((csr, y, cost), (few_csr, y[kept], cost[kept])):
-        alpha, pull, curvature, terms = np.full(len(t), 9.0), np.zeros(9), np.zeros(9), np.zeros(4)
-        primal.gradient_rows(*arrays, t, c, BIAS, w, alpha, pull, curvature, terms)
+        alpha, pull, curvature, terms = np.full(len(t), 9.0), np.zeros(9), np.zeros(9), np.zeros(5)
+        rows_of = X if t is y else few
+        gradient_of(rows_of, arrays, t, c, w, alpha, pull, curvature, terms)
         product = np.zeros(9)
         primal.hessian_rows(*arrays, t, c, BIAS, alpha, w, product)
         found.append((alpha, pull, curvature, terms, product))

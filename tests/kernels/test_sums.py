@@ -6,7 +6,14 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from blocklinear.kernels.sums import add_rows, dot, row_values
+from blocklinear.kernels.sums import (
+    add_rows,
+    add_squared_distances,
+    add_squares,
+    dot,
+    row_values,
+    squared_distance,
+)
 
 
 def made(seed, dtype):
@@ -42,3 +49,22 @@ def test_dot(n):
     rng = np.random.default_rng(n)
     x, y = rng.normal(size=n), rng.normal(size=n)
     assert dot(x, y) == pytest.approx(math.fsum(x * y), rel=1e-12, abs=1e-12)
+
+
+@pytest.mark.parametrize(("n", "m"), [(0, 2), (1, 1), (127, 3), (128, 3), (129, 4), (3000, 2)])
+def test_squares_and_distances(n, m):
+    rng = np.random.default_rng(n)
+    V, W = rng.normal(size=(2, n, m)) * 10.0 ** rng.integers(-6, 6, size=(2, n, m))
+    squares, distances = np.zeros(m), np.zeros(m)
+    add_squares(W, squares)
+    add_squared_distances(V, W, distances)
+    for j in range(m):
+        v, w = V[:, j].copy(), W[:, j].copy()
+        assert squares[j] == pytest.approx(math.fsum(w * w), rel=2.0**-45)
+        assert distances[j] == pytest.approx(math.fsum((v - w) ** 2), rel=2.0**-45)
+        assert squared_distance(v, w) == pytest.approx(math.fsum((v - w) ** 2), rel=2.0**-45)
+
+
+def test_a_long_sum_of_squares_keeps_what_a_naive_one_loses():
+    w = np.full(5_000_000, math.sqrt(0.1))
+    assert dot(w, w) == pytest.approx(len(w) * w[0] ** 2, rel=2.0**-45)

@@ -218,7 +218,7 @@ def test_rows_near_the_margin_are_found_where_they_went(grown, monkeypatch, chan
     monkeypatch.setattr(MarginDescent, "prime", primed)
     train(store, replace(options, max_outer=1))
     ((kept_up, computed),) = duals
-    assert kept_up == pytest.approx(computed, rel=1e-12)
+    assert kept_up == pytest.approx(computed, rel=1e-10)  # the latter is a bound
 
 
 @pytest.mark.parametrize("kind", ["normalized", "float32", "weighted", "as is"])
