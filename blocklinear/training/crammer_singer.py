@@ -82,7 +82,8 @@ class CrammerSinger(Swept):
     @property
     def state(self) -> dict[str, Any]:
         """What a warm start must know of the weight vectors, as JSON."""
-        return {"labels": list(self.models.labels), "columns": self.W.shape[1]}
+        labels, costs = list(self.models.labels), self.models.pairs.tolist()
+        return {"labels": labels, "costs": costs, "columns": self.W.shape[1]}
 
     @state.setter
     def state(self, state: dict[str, Any]) -> None:

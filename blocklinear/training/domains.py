@@ -1,6 +1,7 @@
 """Where alpha may be, and which sign its rows have in w: what a warm start must know of a task."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from typing import ClassVar
 
 import numpy as np
@@ -21,13 +22,25 @@ class Domain(ABC):
     Attributes
     ----------
     labels : tuple of float or None     for each, the class that is +1, or its own; None for values
-    least : float64[M]        what is not larger fits every row of weight 1
+    costs : float64[M, 2]     C of rows of weight 1: of that class, and of all others
+    bounded : bool            whether C is a bound
     coupled : bool            whether the alpha of a row sum to 0
     """
 
     labels: tuple[float | None, ...]
-    least: Floats
+    costs: Floats
+    bounded: bool
     coupled: ClassVar[bool] = False
+
+    @property
+    def least(self) -> Floats:
+        """What is not larger fits every row of weight 1, float64[M]."""
+        return self.costs.min(axis=1) if self.bounded else np.full(len(self.costs), np.inf)
+
+    def holds(self, column: int, costs: Sequence[float], bounded: bool) -> bool:
+        """Say whether all alpha that had other costs, as in `costs`, are in the domain of one."""
+        wider = bool((np.asarray(costs) <= self.costs[column]).all())
+        return not self.bounded or (bounded and wider)
 
     @abstractmethod
     def signs(self, labels: Floats) -> Floats:
@@ -48,7 +61,7 @@ class OneModel(Domain):
     def __init__(self, problem: Problem) -> None:
         self._problem = problem
         self.labels = (problem.labels[0] if problem.labels else None,)
-        self.least = np.array([min(problem.class_costs) if problem.bounded else np.inf])
+        self.costs, self.bounded = problem.pairs, problem.bounded
 
     def signs(self, labels: Floats) -> Floats:
         """Return s_i."""
@@ -72,8 +85,7 @@ class EachClass(Domain):
         self._cost = models.cost
         self._positive = np.array(models.labels, np.float64)[models.positive]
         self.labels = tuple(self._positive.tolist())
-        self._bounded = models.kind != dual.SQUARED_HINGE
-        self.least = models.cost.min(axis=1) if self._bounded else np.full(len(models), np.inf)
+        self.costs, self.bounded = models.pairs, models.kind != dual.SQUARED_HINGE
 
     def _own(self, labels: Floats) -> NDArray[np.bool_]:
         own: NDArray[np.bool_] = labels[:, None] == self._positive
@@ -85,7 +97,7 @@ class EachClass(Domain):
 
     def fit(self, rows: LabelledRows, alpha: Floats) -> Floats:
         """Return alpha, clipped."""
-        if not self._bounded:
+        if not self.bounded:
             return alpha
         bound = np.where(self._own(rows.labels), self._cost[:, 1], self._cost[:, 0])
         fitted: Floats = np.minimum(alpha, weighted(bound, rows))
@@ -99,8 +111,7 @@ class AllClasses(Domain):
 
     def __init__(self, models: Models) -> None:
         self._models, self._cost = models, models.cost[:, 1]
-        self.labels = models.labels
-        self.least = np.full(len(models), self._cost.min())
+        self.labels, self.costs, self.bounded = models.labels, models.pairs, True
 
     def signs(self, labels: Floats) -> Floats:
         """Return 1: the sign is in alpha."""

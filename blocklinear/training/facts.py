@@ -30,6 +30,7 @@ _CERTIFICATE = fields(
 _METHOD = fields(
     {"labels": items(number)},
     {
+        "costs": items(row(number, number)), "asked": items(number),
         # of several models, and of Crammer and Singer's weight vectors
         "columns": shapes.either(count, items(count)), "staying": items(items(count)),
         "dealt": items(items(count)), "sweeps": count, "certificates": items(maybe(_CERTIFICATE)),

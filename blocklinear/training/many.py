@@ -87,6 +87,8 @@ class Ensemble:
             "certificates": [None if c is None else c.to_dict() for c in self.certificates],
             "dealt": [numbers.tolist() for numbers in self._dealt],
             "labels": list(labels),
+            "asked": models.asked.tolist(),
+            "costs": models.pairs.tolist(),
             "models": [[labels[k] if labels else None, fold] for k, fold in roles],
         }
 

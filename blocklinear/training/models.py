@@ -60,6 +60,12 @@ class Models:
         return columns(len(self.positive))
 
     @property
+    def pairs(self) -> Floats:
+        """C of rows of the class of a model, and of rows of the others; float64[M, 2]."""
+        own = self.cost[:, 1]
+        return np.stack([own, self.cost[:, 0] if self.parted else own], axis=1)
+
+    @property
     def parted(self) -> bool:
         """Whether each can be trained without the others."""
         return self.solver is not _SOLVERS[CRAMMER_SINGER]

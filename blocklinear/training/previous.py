@@ -1,7 +1,7 @@
 """What an earlier run left: alpha of each row, w, and where the rows are now."""
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -30,12 +30,19 @@ class Column:
     ----------
     alpha : float64[n_old]    of each row it had
     w : float64[d_old + 1] or None      None where it went, or is not the sum of s_i alpha_i x_i
+    costs : (float, float)    C that rows of weight 1 had: of the class that was +1, and of others
     sign : float              -1 where `w` belongs to the other one of two classes
     """
 
     alpha: Floats
     w: Floats | None
+    costs: tuple[float, float]
     sign: float = 1.0
+
+    @property
+    def opposite(self) -> "Column":
+        """The same alpha, which tells the other class from this one."""
+        return Column(self.alpha, self.w, self.costs[::-1], -self.sign)
 
 
 @dataclass(frozen=True)
@@ -64,62 +71,79 @@ class Stretch:
 class Previous:
     """An earlier run, read from its checkpoint; its arrays stay mapped from their files.
 
+    Of a grid of costs it has the models of the one that is nearest to `cost`, by their ratio.
+
     Attributes
     ----------
     course : dict             the options that it had
     columns : dict            by label of the positive class, or of the class; None for regression
     labels : list of float    its classes
-    many : bool               whether it had a model for each class
+    bounded : bool            whether C was a bound of its alpha
     n_rows : int
     near : NearRows or None   rows that it left near the margin, if any
     """
 
-    def __init__(self, checkpoint: Checkpoint) -> None:
+    def __init__(self, checkpoint: Checkpoint, cost: float) -> None:
         facts = checkpoint.facts or {}
         self._checkpoint, self._blocks = checkpoint, facts["blocks"]
         self.course: dict[str, Any] = facts["course"]
         self.n_rows = sum(rows for _, rows in self._blocks)
         self._state = facts["method"]
         self.labels: list[float] = self._state["labels"]
-        self.many = "models" in self._state
+        solver = self.course["solver"]
+        self.bounded = solver == CRAMMER_SINGER or SOLVERS[solver].bounded
+        self._costs = [(own, others) for own, others in self._state["costs"]]
         self.has_w = not facts.get("warm_only", False)
         self._is_sum = self.has_w and facts["descended"] is None and self.course["method"] == "dual"
-        if self.has_w and not self.many and "w" not in checkpoint.names:
+        if self.has_w and "models" not in self._state and "w" not in checkpoint.names:
             raise KeyError("w")
-        self.columns: dict[float | None, Column] = dict(self._columns())
+        self.columns: dict[float | None, Column] = dict(self._columns(cost))
         self.near = self._left_near()
 
-    def _columns(self) -> Iterator[tuple[float | None, Column]]:
-        if self.many:
-            yield from self._of_models()
+    def _columns(self, cost: float) -> Iterator[tuple[float | None, Column]]:
+        if "models" in self._state:
+            yield from self._of_models(cost)
         elif self.course["solver"] == CRAMMER_SINGER:
-            columns = self._side_by_side("", len(self.labels), self._state["columns"])
+            numbers = range(len(self.labels))
+            columns = self._side_by_side("", numbers, self._state["columns"])
             yield from zip(self.labels, columns, strict=True)
         else:
-            (column,) = self._side_by_side("", 1, 1)
-            yield (self.labels[0] if self.labels else None), column
-            if self.labels:  # the same alpha tells the second class from the first
-                yield self.labels[1], Column(column.alpha, column.w, -1.0)
+            (column,) = self._side_by_side("", [0], 1)
+            yield from self._of_both(self.labels[0] if self.labels else None, column)
 
-    def _of_models(self) -> Iterator[tuple[float | None, Column]]:
-        state, models = self._state, self._state["models"]
+    def _of_both(
+        self, label: float | None, column: Column
+    ) -> Iterator[tuple[float | None, Column]]:
+        """Yield a column; of two classes, whose alpha are the same, also that of the other."""
+        yield label, column
+        if len(self.labels) == 2:
+            yield next(other for other in self.labels if other != label), column.opposite
+
+    def _of_models(self, cost: float) -> Iterator[tuple[float | None, Column]]:
+        state, models, asked = self._state, self._state["models"], self._state["asked"]
+        nearest = asked[_nearest(asked, cost)]
         bunches = zip(state["dealt"], state["staying"], state["columns"], strict=True)
         for k, (dealt, staying, stored) in enumerate(bunches):
             kept = np.isin(dealt, staying)
-            columns = self._side_by_side(f"-{k}", len(dealt), stored, kept)
+            columns = self._side_by_side(f"-{k}", dealt, stored, kept)
             for number, column in zip(dealt, columns, strict=True):
                 label, fold = models[number]
-                if fold == NO_FOLD:
-                    yield label, column
+                if fold == NO_FOLD and asked[number] == nearest:
+                    yield from self._of_both(label, column)
 
     def _side_by_side(
-        self, name: str, width: int, stored: int, staying: NDArray[np.bool_] | None = None
+        self,
+        name: str,
+        numbers: Sequence[int],
+        stored: int,
+        staying: NDArray[np.bool_] | None = None,
     ) -> Iterator[Column]:
-        """Yield weight vectors whose alpha were kept together.
+        """Yield weight vectors, of models with these numbers, whose alpha were kept together.
 
         Weights of those that stayed stand side by side, `stored` columns with what was left free;
         those that had left stand apart.
         """
+        width = len(numbers)
         alpha = self.lines(f"alpha{name}").reshape(self.n_rows, width)
         kept = np.ones(width, np.bool_) if staying is None else staying
         w: list[Floats | None] = [None] * width
@@ -127,10 +151,10 @@ class Previous:
         for part, which, columns in parts if self._is_sum else ():
             if which.any():
                 W = self._mapped(part + name).reshape(-1, columns)
-                for j, number in enumerate(np.flatnonzero(which)):
-                    w[number] = W[:, j]
-        for j in range(width):
-            yield Column(alpha[:, j], w[j])
+                for j, place in enumerate(np.flatnonzero(which)):
+                    w[place] = W[:, j]
+        for j, number in enumerate(numbers):
+            yield Column(alpha[:, j], w[j], self._costs[number])
 
     def _mapped(self, name: str) -> NDArray[Any]:
         if name not in self._checkpoint.names:
@@ -153,8 +177,7 @@ class Previous:
         """
         if "models" not in self._state:
             return self.number("first") or 0.0
-        costs = self.course["costs"]
-        nearest = min(range(len(costs)), key=lambda k: abs(math.log(costs[k]) - math.log(cost)))
+        nearest = _nearest(self._state["asked"], cost)
         for k, dealt in enumerate(self._state["dealt"]):
             if nearest in dealt and f"first-{k}" in self._checkpoint.names:
                 return float(self._mapped(f"first-{k}")[dealt.index(nearest)])
@@ -199,6 +222,11 @@ class Previous:
             start += rows
 
 
+def _nearest(costs: Sequence[float], cost: float) -> int:
+    """Return which of some costs is nearest to another one, by their ratio; the first if several."""
+    return min(range(len(costs)), key=lambda k: abs(math.log(costs[k]) - math.log(cost)))
+
+
 def find_previous(folder: Path, options: TrainOptions, listener: Listener) -> Previous | None:
     """Return what a run can start from; warn and return None if there is nothing that fits.
 
@@ -214,7 +242,7 @@ def find_previous(folder: Path, options: TrainOptions, listener: Listener) -> Pr
         checkpoint = Checkpoint(folder)
         if checkpoint.facts is not None:
             check_left(checkpoint.facts, "")
-            found = Previous(checkpoint)
+            found = Previous(checkpoint, options.cost)
             checkpoint.tidy()
     except DamagedError:
         discard(folder)

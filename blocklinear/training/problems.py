@@ -24,6 +24,11 @@ class Solver:
     kind: int
     regression: bool = False
 
+    @property
+    def bounded(self) -> bool:
+        """Whether C_i bounds the size of alpha_i."""
+        return self.kind not in (dual.SQUARED_HINGE, dual.L2_SVR)
+
 
 SQUARED_HINGE, HINGE = 1, 3
 SOLVERS = {
@@ -88,7 +93,12 @@ class Problem:
     @property
     def bounded(self) -> bool:
         """Whether C_i bounds the size of alpha_i."""
-        return self.kind not in (dual.SQUARED_HINGE, dual.L2_SVR)
+        return self.solver.bounded
+
+    @property
+    def pairs(self) -> Floats:
+        """C of rows of the positive class and of others, as of many models; float64[1, 2]."""
+        return np.array([[self.class_costs[0], self.class_costs[-1]]])
 
     def targets(self, labels: Floats) -> Floats:
         """Return +1 for rows of the positive class and -1 for others, or the value; float64[n]."""

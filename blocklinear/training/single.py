@@ -44,7 +44,7 @@ class SingleModel:
     @property
     def state(self) -> dict[str, Any]:
         """What a warm start must know of the model, as JSON."""
-        return {"labels": list(self.problem.labels)}
+        return {"labels": list(self.problem.labels), "costs": self.problem.pairs.tolist()}
 
     @state.setter
     def state(self, state: dict[str, Any]) -> None:

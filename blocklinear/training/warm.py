@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 from blocklinear.events import WarmStarted, Warned
 from blocklinear.kernels.dual import N_TERMS
 from blocklinear.kernels.sums import add_rows
-from blocklinear.options import TrainOptions
 from blocklinear.store.groups import Group
 from blocklinear.store.manifest import BlockRecord, Manifest
 from blocklinear.store.prefetch import GroupLoader, Loaded
@@ -135,10 +134,12 @@ class _Part:
 
 def _parts(method: Dual, previous: Previous) -> Iterator[_Part]:
     if isinstance(method, Descent):
-        column = _column_of(method, previous)
-        yield _Part(
-            OneModel(method.problem), method.alpha.all[:, None], method.w[:, None], [column]
-        )
+        one, labels = OneModel(method.problem), method.problem.labels
+        column = previous.columns.get(one.labels[0])
+        if column is None and labels:  # what tells the second class from the first will do as well
+            second = previous.columns.get(labels[1])
+            column = second and second.opposite
+        yield _Part(one, method.alpha.all[:, None], method.w[:, None], [column])
         return
     together: list[tuple[Domain, RowArray, Floats]]
     if isinstance(method, CrammerSinger):
@@ -148,15 +149,6 @@ def _parts(method: Dual, previous: Previous) -> Iterator[_Part]:
     for domain, alpha, W in together:
         old = [previous.columns.get(label) for label in domain.labels]
         yield _Part(domain, alpha.all.reshape(-1, len(old)), W, old)
-
-
-def _column_of(method: Descent, previous: Previous) -> Column | None:
-    """Return what tells the first class from others, or else what tells the second."""
-    labels = method.problem.labels
-    if labels and labels[0] not in previous.columns and labels[1] in previous.columns:
-        second = previous.columns[labels[1]]
-        return replace(second, sign=-second.sign)
-    return previous.columns.get(labels[0] if labels else None)
 
 
 class _Start:
@@ -193,8 +185,7 @@ class _Start:
             for b, rows in enumerate(self._rows)
             if any(part.alpha[rows].any() for part in self._parts)
         }
-        self._same_bounds = _same_bounds(previous, run.options, method)
-        self._misfits = self._find_misfits(previous, self._same_bounds)
+        self._misfits = self._find_misfits(previous)
 
     def _take_alpha(self, part: _Part) -> None:
         for j, column in enumerate(part.old):
@@ -203,13 +194,20 @@ class _Start:
                     lines = part.alpha[self._rows[stretch.block], j]
                     lines[stretch.new] = column.alpha[stretch.old]  # type: ignore[union-attr]
 
-    def _find_misfits(self, previous: Previous, same_bounds: bool) -> set[int]:
+    def _find_misfits(self, previous: Previous) -> set[int]:
         """Return the blocks in which, as far as can be told without labels, alpha must change."""
-        found, least = set(), self._store.manifest.weights["least"]
+        found, weight = set(), self._store.manifest.weights["least"]
         for part in self._parts:
             domain = part.domain
-            for block in self._used if not same_bounds else ():
-                if (domain.size(part.alpha[self._rows[block]]) > least * domain.least).any():
+            narrower = [
+                j
+                for j, column in enumerate(part.old)
+                if column is not None and not domain.holds(j, column.costs, previous.bounded)
+            ]
+            limits = weight * domain.least[narrower]
+            for block in self._used if narrower else ():
+                sizes = domain.size(part.alpha[self._rows[block]][:, narrower])
+                if not (sizes <= limits).all():
                     found.add(block)
             lost = previous.columns.keys() - set(domain.labels) if domain.coupled else ()
             for label in lost:
@@ -304,11 +302,22 @@ class _Start:
 
     def take_near(self, method: MarginDescent) -> None:
         """Take over the rows that the earlier run left near the margin, if that is of use."""
-        near = self._previous.near if self._same_bounds and not self.resident else None
-        if near is None or self._misfits:
+        near = self._previous.near
+        if near is None or self.resident or self._misfits or not self._same_costs():
             return
         self.near_bytes = near.bytes
         method.prime(self._previous.terms - self._lost, self._near_rows(near))
+
+    def _same_costs(self) -> bool:
+        """Say whether the terms of D(alpha) that the rows kept were worked out for are theirs."""
+        same = self._previous.course["solver"] == self._run.options.solver
+        pairs = [
+            (column.costs, costs.tolist())
+            for part in self._parts
+            for column, costs in zip(part.old, part.domain.costs, strict=True)
+            if column is not None
+        ]
+        return same and all(list(before) == now for before, now in pairs)
 
     def _near_rows(self, near: NearRows) -> Iterator[tuple[int, Rows]]:
         """Yield blocks and the rows near the margin that are in them now."""
@@ -351,14 +360,6 @@ class _Start:
         if not self.resident:
             for block in loaded.group.blocks:
                 self._count(self._blocks[block])
-
-
-def _same_bounds(previous: Previous, options: TrainOptions, method: Dual) -> bool:
-    """Say whether the domain of alpha is what it was; balanced, it changes with every row."""
-    course = options.course()
-    names = ("solver", "cost", "class_weights", "balanced")
-    same = all(previous.course[name] == course[name] for name in names) and not options.balanced
-    return same and previous.many == isinstance(method, Ensemble)
 
 
 def _carry(
