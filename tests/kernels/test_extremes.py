@@ -91,23 +91,15 @@ def dcd_epoch(r):
 
 def dual_certificates(r):
     for kind in range(5):
-        alpha, terms, loss = np.zeros(r.n), np.zeros(dual.N_TERMS), np.zeros(2)
+        alpha, terms = np.full(r.n, 0.5), np.zeros(dual.N_TERMS)
         dual.add_dual_terms(r.y, r.cost, kind, 0.1, alpha, terms)
+        found, reach = np.zeros((2, dual.N_SUMS)), np.zeros(dual.N_REACHES)
         dual.certify_rows(
-            *r.whole,
-            r.y,
-            r.cost,
-            kind,
-            0.1,
-            r.bias,
-            alpha,
-            r.w(),
-            r.w(),
-            r.w(),
-            loss,
-            np.zeros(r.n),
-        )
-    dual.squared_norm(r.w())
+            *r.whole, r.sq_norm, r.y, r.cost, kind, 0.1, r.bias, alpha, r.w(), r.w(), np.zeros(2),
+            r.w(), found, reach, np.zeros(r.n),
+        )  # fmt: skip
+        assert np.isfinite(found).all()
+        assert np.isfinite(reach).all()
 
 
 def many(r):
@@ -127,8 +119,9 @@ def many(r):
             terms = np.zeros((M, dual_many.N_TERMS))
             dual_many.add_many_dual_terms(*about, *models, alpha, scratch, terms)
             dual_many.certify_many(
-                *r.whole, *about, *models, r.bias, alpha, W, r.w(M), True, r.w(M), scratch, moved,
-                np.zeros((M, 2)),
+                *r.whole, r.sq_norm, *about, *models, r.bias, alpha, W, r.w(M), True,
+                np.zeros((2, M)), r.w(M), scratch, moved, np.zeros((2, M, dual_many.N_SUMS)),
+                np.zeros((M, dual_many.N_REACHES)),
             )  # fmt: skip
             assert np.isfinite(alpha).all()
             assert np.isfinite(W).all()
@@ -145,10 +138,11 @@ def crammer_singer(r):
                 scratch, lists, np.zeros(cs.N_TOUCH),
             )  # fmt: skip
         assert np.isfinite(alpha).all()
-        cs.cs_add_dual_terms(label, alpha, np.zeros(cs.N_TERMS))
+        cs.cs_add_dual_terms(label, r.cost, alpha, scratch, np.zeros(cs.N_TERMS))
+        cs.cs_slope(label, alpha)
         cs.cs_certify_rows(
-            *r.whole, label, r.cost, r.bias, alpha, W, r.w(K), True, r.w(K), scratch, lists,
-            np.zeros(2),
+            *r.whole, r.sq_norm, label, r.cost, r.bias, alpha, W, r.w(K), True, np.zeros(2), r.w(K),
+            scratch, lists, np.zeros((2, cs.N_SUMS)), np.zeros(cs.N_REACHES),
         )  # fmt: skip
         cs.cs_extrapolate(
             *r.cut, label, r.cost, r.bias, 1.0, alpha, np.zeros_like(alpha), r.w(K), scratch, lists
@@ -169,9 +163,11 @@ def pegasos_epochs(r):
 
 def newton(r):
     alpha, pull, curvature = np.zeros(r.n), r.w(), r.w()
-    about = *r.whole, r.y, r.cost, r.bias
-    primal.gradient_rows(*about, r.w(), alpha, pull, curvature, np.zeros(primal.N_TERMS))
-    primal.hessian_rows(*about, alpha, r.w(), r.w())
+    terms = np.zeros(primal.N_TERMS)
+    primal.gradient_rows(
+        *r.whole, r.sq_norm, r.y, r.cost, r.bias, r.w(), 0.0, alpha, pull, curvature, terms
+    )
+    primal.hessian_rows(*r.whole, r.y, r.cost, r.bias, alpha, r.w(), r.w())
 
 
 def decision_values(r):
@@ -195,6 +191,8 @@ def weight_vectors(r):
     sums.row_values(*r.cut, r.bias, r.w(), out)
     assert np.isfinite(out).all()
     sums.add_squares(r.w(2), norms)
+    sums.add_squared_distances(r.w(2), r.w(2), norms)
+    assert sums.squared_distance(out, out) == 0.0
     assert np.isfinite(sums.dot(out, out))
 
 
@@ -248,10 +246,17 @@ def route(r):
 TRIED = {
     "crammer_singer": (
         crammer_singer,
-        ["cs_epoch", "cs_extrapolate", "cs_products", "cs_add_dual_terms", "cs_certify_rows"],
+        [
+            "cs_epoch",
+            "cs_extrapolate",
+            "cs_products",
+            "cs_slope",
+            "cs_add_dual_terms",
+            "cs_certify_rows",
+        ],
     ),
     "dual": (dcd_epoch, ["dcd_epoch"]),
-    "dual certificates": (dual_certificates, ["add_dual_terms", "certify_rows", "squared_norm"]),
+    "dual certificates": (dual_certificates, ["add_dual_terms", "certify_rows"]),
     "dual_many": (many, ["dcd_many", "add_many_dual_terms", "certify_many"]),
     "gather": (gather_rows, ["gather_rows"]),
     "margins": (decision_values, ["decision_values"]),
@@ -260,7 +265,17 @@ TRIED = {
     "primal": (newton, ["gradient_rows", "hessian_rows"]),
     "routing": (route, ["assign", "scatter"]),
     "scaling": (normalize_rows, ["normalize_rows"]),
-    "sums": (weight_vectors, ["add_rows", "row_values", "add_squares", "dot"]),
+    "sums": (
+        weight_vectors,
+        [
+            "add_rows",
+            "row_values",
+            "add_squares",
+            "add_squared_distances",
+            "dot",
+            "squared_distance",
+        ],
+    ),
 }
 ELSEWHERE = {"codec", "decimals"}
 """Tried over extremes by test_codec.py and test_decimals.py."""
