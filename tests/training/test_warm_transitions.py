@@ -116,7 +116,7 @@ class History:
                 assert most - least <= 1e-9 * most
                 assert proof["dual"] <= most * (1 + 1e-9)
                 assert proof["primal"] == pytest.approx(primal, rel=1e-9)
-                assert primal - most <= proof["gap"] * primal * (1 + 1e-9)
+                assert primal - most <= (proof["gap"] + 1e-13) * primal
                 assert proof["primal"] - proof["dual"] <= proof["gap"] * proof["primal"]
 
     def rows(self):
