@@ -223,7 +223,7 @@ class Previous:
 
 
 def _nearest(costs: Sequence[float], cost: float) -> int:
-    """Return which of some costs is nearest to another one, by their ratio; the first if several."""
+    """Return the place of the cost nearest to another one, by their ratio; the first of several."""
     return min(range(len(costs)), key=lambda k: abs(math.log(costs[k]) - math.log(cost)))
 
 
