@@ -110,7 +110,9 @@ class Window:
         return self._commands
 
     def write(self, day):
-        (self.folder / f"{day}.svm.gz").write_bytes(gzip.compress(rows(day.toordinal()).encode()))
+        (self.folder / f"{day}.svm.gz").write_bytes(
+            gzip.compress(rows(day.toordinal()).encode(), mtime=0)
+        )
 
     def batches(self):
         store = BlockStore.open(self.store)
