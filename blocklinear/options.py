@@ -344,6 +344,9 @@ class TrainOptions:
         Name of the run, the folder in the store that holds alpha and checkpoints.
     resume : bool
         Go on from the run's checkpoint, if there is one.
+    restart : bool
+        Start anew where a run of this name was broken off, and delete what it reached; otherwise
+        that is refused.
     warm_start : bool
         Start from the alpha that the run left, also with other rows, C or weights of classes.
     checkpoint_s : float
@@ -376,6 +379,7 @@ class TrainOptions:
     memory_bytes: int = field(default_factory=default_budget)
     run: str = "default"
     resume: bool = False
+    restart: bool = False
     warm_start: bool = False
     checkpoint_s: float = 60.0
 
@@ -436,6 +440,8 @@ class TrainOptions:
         _check("run", self.run, plain, "a plain name of letters, digits, dots and dashes")
         one = not (self.warm_start and self.resume)
         _check("warm-start", self.warm_start, one, "used without --resume")
+        anew = not (self.restart and (self.warm_start or self.resume))
+        _check("restart", self.restart, anew, "used without --resume and --warm-start")
         whole = not (self.warm_start and self.average)
         _check("warm-start", self.warm_start, whole, "used without --average, which starts anew")
         _check("checkpoint-s", self.checkpoint_s, self.checkpoint_s > 0, "above 0")
@@ -444,7 +450,7 @@ class TrainOptions:
         """Return, as JSON, the options that a run cannot change when it is resumed."""
         free = {
             "gap", "tolerance", "max_outer", "time_limit_s", "evaluate", "patience", "threads",
-            "memory_bytes", "run", "resume", "warm_start", "checkpoint_s",
+            "memory_bytes", "run", "resume", "restart", "warm_start", "checkpoint_s",
         }  # fmt: skip
         course = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in free}
         weights = [list(pair) for pair in self.class_weights]

@@ -48,6 +48,15 @@ def add_budget(parser: Any) -> None:
     )
 
 
+def add_restart(parser: Any) -> None:
+    """Add ``--restart``."""
+    parser.add_argument(
+        "--restart",
+        action="store_true",
+        help="start anew where the run was broken off, and delete what it reached (else refused)",
+    )
+
+
 def add_class_weights(parser: Any) -> None:
     """Add ``--class-weight`` and ``--balanced``."""
     parser.add_argument(

@@ -11,12 +11,14 @@ from blocklinear.cli.common import (
     add_budget,
     add_class_weights,
     add_positive,
+    add_restart,
     class_weight,
     costs_of,
     given,
     open_store,
 )
 from blocklinear.cli.rehearsal import load_for_training
+from blocklinear.numerals import format_number
 
 if TYPE_CHECKING:
     from blocklinear.events import Event, Listener
@@ -31,8 +33,9 @@ def add_parser(commands: Any) -> None:
         help="compare costs by cross-validation",
         description="All folds, all C and all classes are trained in the same sweeps over the "
         "data. The best C is that of the best mean over the folds, the smallest of equals.",
-        epilog="exit status: 0 ok, 2 usage, 3 labels do not fit, 4 damaged store, 6 I/O or no "
-        "space, 7 memory budget, 8 store busy, 130/143 stopped by a signal",
+        epilog="exit status: 0 ok, 2 usage, 3 labels do not fit, 4 damaged store, 5 the run "
+        "of --refit was broken off, 6 I/O or no space, 7 memory budget, 8 store busy, 130/143 "
+        "stopped by a signal",
     )
     parser.add_argument("store", metavar="STORE", help="folder made by `split`, or LIBSVM text")
     parser.add_argument("-v", "--folds", type=int, default=5, metavar="V", help="folds (default 5)")
@@ -71,6 +74,10 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("--seed", type=int, metavar="S", help="of folds and orders")
     parser.add_argument("--refit", metavar="MODEL", help="train with the best C on all rows")
     parser.add_argument(
+        "--run", dest="run_name", metavar="NAME", help="run of --refit (default: default)"
+    )
+    add_restart(parser)
+    parser.add_argument(
         "--predictions", metavar="FILE", help="write what the best C predicts out of fold"
     )
     parser.add_argument("--json", action="store_true", help="one JSON object as the result")
@@ -97,6 +104,7 @@ def run(args: argparse.Namespace) -> int:
     from blocklinear.report.runlog import RunLog, check_log
     from blocklinear.training.crossval import cross_validate
     from blocklinear.training.loop import train
+    from blocklinear.training.unfinished import check_finished
 
     chosen: Any = given(
         solver=args.solver,
@@ -107,11 +115,12 @@ def run(args: argparse.Namespace) -> int:
         max_outer=args.max_outer,
         group=args.group,
         seed=args.seed,
+        run=args.run_name,
+        restart=args.restart,
         threads=args.threads,
         memory_bytes=args.memory,
     )
     options = TrainOptions(
-        run="cv",
         class_weights=tuple(map(class_weight, args.class_weight)),
         balanced=args.balanced,
         **chosen,
@@ -125,6 +134,8 @@ def run(args: argparse.Namespace) -> int:
     console = Console(args.quiet)
     store = open_store(args, console)
     outputs.check_sources(store.manifest)
+    if args.refit and not args.restart:
+        check_finished(store.folder / "runs" / options.run, console, "`train --resume`")
     load_for_training(store.manifest, options, args.quiet, several=True)
     if args.refit:
         load_for_training(store.manifest, options, args.quiet)
@@ -137,7 +148,7 @@ def run(args: argparse.Namespace) -> int:
             for listener in listeners:
                 listener(event)
 
-        stopper = stack.enter_context(Stopper())
+        stopper, refitted = stack.enter_context(Stopper()), None
         try:
             result = cross_validate(
                 store,
@@ -158,10 +169,15 @@ def run(args: argparse.Namespace) -> int:
                 if predictions is not None:
                     _write_predictions(predictions, result)
             if model is not None:
-                best = replace(options, cost=result.report.best.cost, run="default")
-                train(store, best, tell, stopper.asked).save(model)
-        except StoppedError:
-            print("blocklinear: stopped", file=sys.stderr)
+                refitted = replace(options, cost=result.report.best.cost)
+                train(store, refitted, tell, stopper.asked, keep=lambda found: found.save(model))
+        except StoppedError as stopped:
+            console.close()
+            said = "stopped"
+            if refitted is not None and stopped.fix:
+                cost = format_number(refitted.cost)
+                said = f"{stopped.what}\n  fix: `train` with -c {cost} and --resume goes on with it"
+            print(f"blocklinear: {said}", file=sys.stderr)
             return stopper.status
         finally:
             console.close()

@@ -10,6 +10,7 @@ from blocklinear.cli.common import (
     Stopper,
     add_budget,
     add_class_weights,
+    add_restart,
     class_weight,
     costs_of,
     given,
@@ -21,6 +22,7 @@ from blocklinear.numerals import format_number
 
 if TYPE_CHECKING:
     from blocklinear.events import Event, Listener
+    from blocklinear.model.linear import LinearModel
     from blocklinear.store import BlockStore
 
 _EPOCHS = {"shrink": 10, "avsf": 4}
@@ -35,8 +37,9 @@ def add_parser(commands: Any) -> None:
         description="Dual coordinate descent (or Pegasos) on groups of blocks, until the certified "
         "duality gap is small enough. Where both --gap and -e are given, both must hold.",
         epilog="exit status: 0 ok (also when not converged: a warning says so), 2 usage, 3 labels "
-        "do not fit, 4 damaged store, 5 --resume with other options, 6 I/O or no space, 7 memory "
-        "budget, 8 store busy, 130/143 stopped by a signal with a checkpoint saved",
+        "do not fit, 4 damaged store, 5 --resume with other options, or a run that was broken off, "
+        "6 I/O or no space, 7 memory budget, 8 store busy, 130/143 stopped by a signal with a "
+        "checkpoint saved",
     )
     parser.add_argument(
         "store",
@@ -142,6 +145,7 @@ def _add_course(group: Any) -> None:
 def _add_run(group: Any) -> None:
     group.add_argument("--run", dest="run_name", metavar="NAME", help="(default: default)")
     group.add_argument("--resume", action="store_true", help="go on from the run's checkpoint")
+    add_restart(group)
     group.add_argument(
         "--warm-start",
         action="store_true",
@@ -209,6 +213,7 @@ def run(args: argparse.Namespace) -> int:
         average=args.average,
         sample_blocks=args.sample_blocks,
         resume=args.resume,
+        restart=args.restart,
         warm_start=args.warm_start,
         checkpoint_s=args.checkpoint_s,
         seed=args.seed,
@@ -258,24 +263,29 @@ def run(args: argparse.Namespace) -> int:
             for listener in listeners:
                 listener(event)
 
+        kept: list[LinearModel] = []
+
+        def keep(models: "list[LinearModel]") -> None:
+            console.close()
+            if args.best_on:
+                models = [best_on(args.best_on, models, text, outputs.results)]
+            for model, place in zip(models, places, strict=True):
+                model.save(place, format=args.format)
+            kept.extend(models)
+
         with Stopper() as stopper:
             try:
                 if options.costs:
-                    models = train_grid(store, options, tell, stopper.asked)
+                    train_grid(store, options, tell, stopper.asked, keep)
                 else:
-                    models = [train(store, options, tell, stopper.asked)]
+                    train(store, options, tell, stopper.asked, lambda model: keep([model]))
             except StoppedError as stopped:
                 console.close()
                 print(f"blocklinear: {stopped}", file=sys.stderr)
                 return stopper.status
             finally:
                 console.close()
-    results = outputs.results
-    if args.best_on:
-        models = [best_on(args.best_on, models, text, results)]
-    for model, place in zip(models, places, strict=True):
-        model.save(place, format=args.format)
-    for model in models:
+    for model in kept:
         cost = f"C {format_number(model.metadata['C'])}: " if options.costs else ""
-        print(cost + summary(model), file=results)
+        print(cost + summary(model), file=outputs.results)
     return 0

@@ -148,7 +148,7 @@ def plan_again(
         raise MemoryBudgetError(
             f"the budget of {exact_size(options.memory_bytes)} is less than the "
             f"{enough(needed)} that the run to resume needs",
-            f"give --memory {enough(needed)} or more, or leave out --resume",
+            f"give --memory {enough(needed)} or more, or give --restart instead of --resume",
         )
     held_out = spare // 2 if options.evaluate is not None else 0
     return MemoryPlan(group, spare - held_out, held_out, newton, entries)

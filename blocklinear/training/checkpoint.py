@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from blocklinear.errors import DamagedError, storage_errors
+from blocklinear.errors import DamagedError, MismatchError, storage_errors
 from blocklinear.store import shapes
 from blocklinear.store.files import (
     atomic_write,
@@ -72,6 +72,8 @@ class Checkpoint:
     ------
     DamagedError
         If there is one and it is not what was written.
+    MismatchError
+        If a newer version wrote it.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -91,6 +93,11 @@ class Checkpoint:
             body = outer["checkpoint"]
             if outer["checksum"] != _checksum(body):
                 raise self.damaged("its checksum is wrong")
+            if body["format"] > FORMAT:
+                raise MismatchError(
+                    f"{path}: format {body['format']} is newer than {FORMAT}, the last known here",
+                    "use a newer blocklinear, give --restart to delete it, or another --run NAME",
+                )
             if body["format"] != FORMAT:
                 raise self.damaged(f"its format is {body['format']}, not {FORMAT}")
             _BODY(body, "")
@@ -105,7 +112,7 @@ class Checkpoint:
     def damaged(self, why: str) -> DamagedError:
         """Return the error that says what is wrong with this checkpoint."""
         return DamagedError(
-            f"{self._folder / NAME}: {why}", "train without --resume, which starts the run anew"
+            f"{self._folder / NAME}: {why}", "train with --restart, which starts the run anew"
         )
 
     def _path(self, name: str, generation: int) -> Path:
@@ -146,6 +153,17 @@ class Checkpoint:
         with atomic_write(self._folder / NAME) as stream:
             stream.write(json.dumps({"checksum": _checksum(body), "checkpoint": body}).encode())
         self._generation, self._files, self.facts = generation, files, facts
+
+    def finish(self) -> None:
+        """Note that the run has come to its end and what it made is kept, if there is a checkpoint.
+
+        Raises
+        ------
+        StorageError
+            If it cannot be written; the one before is intact then.
+        """
+        if self.facts is not None:
+            self._put(self._generation, self._files, self.facts | {"finished": True})
 
     def _write(self, name: str, generation: int, parts: Sequence[Array], sync: bool) -> Any:
         """Write an array, and return what the checkpoint is to say of it."""
@@ -189,7 +207,7 @@ class Checkpoint:
             if crc != expected["crc"]:
                 raise DamagedError(
                     f"{path}: its checksum is wrong",
-                    "train without --resume, which starts the run anew",
+                    "train with --restart, which starts the run anew",
                 )
 
     @contextlib.contextmanager
@@ -198,7 +216,7 @@ class Checkpoint:
         path = self._path(name, self._generation)
         missing = DamagedError(
             f"{path}: is missing or not a regular file of {n_bytes} bytes",
-            "train without --resume, which starts the run anew",
+            "train with --restart, which starts the run anew",
         )
         with storage_errors(path, "read"):
             try:

@@ -128,7 +128,11 @@ def cross_validate(
         As `train` does.
     """
     options = dataclasses.replace(
-        options or TrainOptions(), resume=False, warm_start=False, checkpoint_s=math.inf
+        options or TrainOptions(),
+        resume=False,
+        restart=False,
+        warm_start=False,
+        checkpoint_s=math.inf,
     )
     with Lock(store.folder / "lock"):
         store = BlockStore.open(store.folder)
@@ -143,7 +147,7 @@ def cross_validate(
         for label in dict(options.class_weights):
             if label not in labels:
                 listener(Warned(f"class {format_number(label)} has a weight, but no rows"))
-        folder = store.folder / "runs" / options.run
+        folder = store.folder / "runs" / f"{options.run}.cv"  # whose checkpoint is no matter here
         make_folder(folder, store.folder)
         work = _Validation(store, options, labels, positive, n_folds, folder, listener, halt)
         try:
@@ -155,7 +159,7 @@ def cross_validate(
             return work.result(metric or (CLASS_METRICS if labels else VALUE_METRICS)[0])
         finally:
             work.discard()
-            with contextlib.suppress(OSError):  # another run of this name left a checkpoint
+            with contextlib.suppress(OSError):  # a run of this name left a checkpoint
                 folder.rmdir()
 
 

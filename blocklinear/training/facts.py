@@ -52,12 +52,12 @@ _RESUMED = fields(
         "newton": flag, "outer": count, "done": count, "cut": maybe(count),
         "new_blocks": maybe(items(count)), "stopping": STATE, "best": maybe(row(count, number)),
     },
-    {"warm_only": flag},
+    {"warm_only": flag, "finished": flag},
     more=True,
 )  # fmt: skip
 check_blocks: Shape = fields(_BLOCKS, more=True)
 """What any run has: the blocks whose rows it knows."""
-check_left: Shape = fields({**_BLOCKS, **_LEFT}, {"warm_only": flag}, more=True)
+check_left: Shape = fields({**_BLOCKS, **_LEFT}, {"warm_only": flag, "finished": flag}, more=True)
 """What a run must have for another to start from its alpha."""
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from blocklinear.errors import DamagedError
+from blocklinear.errors import DamagedError, MismatchError
 from blocklinear.events import Listener, Warned, ignore
 from blocklinear.store.changes import AnyStore, changing, forget, sweep
 from blocklinear.store.manifest import Manifest
@@ -81,8 +81,8 @@ def _readable(folder: Path, listener: Listener) -> Iterator[None]:
     """Delete a run if its checkpoint is found to be damaged."""
     try:
         yield
-    except (DamagedError, KeyError, TypeError, ValueError):
-        # it may hold rows that are to go, and nobody can read it
+    except (DamagedError, MismatchError, KeyError, TypeError, ValueError):
+        # it may hold rows that are to go, and this version cannot read it
         listener(Warned(f"{folder}: its checkpoint is damaged: it is deleted"))
         discard(folder)
 

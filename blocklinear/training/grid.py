@@ -1,14 +1,17 @@
 """A grid of C in one run: the models of all C are trained in the same sweeps."""
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from blocklinear.errors import UsageError
 from blocklinear.events import Listener, ignore
 from blocklinear.model.linear import LinearModel
 from blocklinear.options import TrainOptions
+from blocklinear.store.manifest import Manifest
 from blocklinear.store.store import BlockStore
 from blocklinear.training.certificate import joined
 from blocklinear.training.loop import train_task
+from blocklinear.training.methods import Task
 from blocklinear.training.outcome import Outcome
 from blocklinear.training.run import Halt
 
@@ -22,6 +25,7 @@ def train_grid(
     options: TrainOptions,
     listener: Listener = ignore,
     halt: Halt = _never,
+    keep: Callable[[list[LinearModel]], object] = lambda models: None,
 ) -> list[LinearModel]:
     """Train a model for each of several C, out of core, each to a certified optimum.
 
@@ -32,6 +36,8 @@ def train_grid(
         Its `costs` are the grid.
     listener, halt : callable
         As for `train`.
+    keep : callable
+        Called with the models, to write them, before the run counts as finished.
 
     Returns
     -------
@@ -47,14 +53,19 @@ def train_grid(
     """
     if not options.costs:
         raise UsageError("there is no grid of C", "give costs, or call train")
-    manifest, task, outcome = train_task(store, options, listener, halt)
-    width = outcome.weights.shape[1] // len(options.costs)
-    return [
-        _part(outcome, slice(k * width, (k + 1) * width)).model(
-            manifest, replace(options, cost=cost, costs=()), task
-        )
-        for k, cost in enumerate(options.costs)
-    ]
+
+    def finish(manifest: Manifest, task: Task, outcome: Outcome) -> list[LinearModel]:
+        width = outcome.weights.shape[1] // len(options.costs)
+        models = [
+            _part(outcome, slice(k * width, (k + 1) * width)).model(
+                manifest, replace(options, cost=cost, costs=()), task
+            )
+            for k, cost in enumerate(options.costs)
+        ]
+        keep(models)
+        return models
+
+    return train_task(store, options, listener, halt, finish)
 
 
 def _part(outcome: Outcome, columns: slice) -> Outcome:

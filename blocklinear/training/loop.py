@@ -3,9 +3,9 @@
 import dataclasses
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from blocklinear.errors import MismatchError, UsageError
+from blocklinear.errors import MismatchError, StorageError, UsageError
 from blocklinear.events import Listener, OuterIteration, Warned, ignore
 from blocklinear.model.linear import LinearModel
 from blocklinear.numerals import format_number
@@ -32,6 +32,7 @@ from blocklinear.training.run import Halt, Run, check_finite
 from blocklinear.training.sampling import sampled
 from blocklinear.training.settling import settles
 from blocklinear.training.stopping import ADVICE, Ending
+from blocklinear.training.unfinished import check_finished, folders_of
 from blocklinear.training.warm import start_warm
 
 NEWTON_AFTER = 300
@@ -47,6 +48,7 @@ def train(
     options: TrainOptions | None = None,
     listener: Listener = ignore,
     halt: Halt = _never,
+    keep: Callable[[LinearModel], object] = lambda model: None,
 ) -> LinearModel:
     """Train a linear model on a store, out of core, to a certified optimum.
 
@@ -60,6 +62,9 @@ def train(
     halt : callable
         Asked between visits, and within long ones; when it returns true, the run is saved and ends
         with `StoppedError`.
+    keep : callable
+        Called with the model, to write it, before the run counts as finished: if that fails, or the
+        process ends there, `resume` comes to the same model.
 
     Returns
     -------
@@ -73,7 +78,8 @@ def train(
     MemoryBudgetError
         If the budget is too small.
     MismatchError
-        If the run to resume was one of other options or of another store.
+        If the run to resume was one of other options or of another store; or if a run of this name
+        was broken off, and is neither to be resumed nor restarted nor to be started from.
     BusyError
         If another process works on the store.
     StoppedError
@@ -83,14 +89,30 @@ def train(
     options = options or TrainOptions()
     if options.costs:
         raise UsageError(f"there are {len(options.costs)} costs", "call train_grid")
-    manifest, task, outcome = train_task(store, options, listener, halt)
-    return outcome.model(manifest, options, task)
+
+    def finish(manifest: Manifest, task: Task, outcome: Outcome) -> LinearModel:
+        model = outcome.model(manifest, options, task)
+        keep(model)
+        return model
+
+    return train_task(store, options, listener, halt, finish)
+
+
+Result = TypeVar("Result")
 
 
 def train_task(
-    store: BlockStore, options: TrainOptions, listener: Listener, halt: Halt
-) -> tuple[Manifest, Task, Outcome]:
-    """Lock a store and train what the options ask for; return what it was trained on, too."""
+    store: BlockStore,
+    options: TrainOptions,
+    listener: Listener,
+    halt: Halt,
+    finish: Callable[[Manifest, Task, Outcome], Result],
+) -> Result:
+    """Lock a store and train what the options ask for.
+
+    Return what `finish` makes of what was trained on, what was asked for and what came of it; only
+    then the run counts as finished.
+    """
     folder = store.folder / "runs" / options.run
     with Lock(store.folder / "lock"):
         # read again: it may have changed before it was ours
@@ -102,13 +124,29 @@ def train_task(
             if label not in task.labels:
                 listener(Warned(f"class {format_number(label)} has a weight, but no rows"))
 
+        if options.restart:
+            for own in folders_of(folder):
+                discard(own)
+        elif not (options.resume or options.warm_start):
+            check_finished(folder, listener)
+        used = []
+
         def part(options: TrainOptions, task: Task, name: str, kept: int) -> Outcome:
             own = folder.with_name(folder.name + name)
+            used.append(own)
             return optimise(source, options, task, own, listener, halt, kept=kept)
 
         if isinstance(task, Models) and task.parted and options.evaluate is None:
-            return manifest, task, train_in_parts(manifest, options, task, listener, part)
-        return manifest, task, part(options, task, "", 0)
+            outcome = train_in_parts(manifest, options, task, listener, part)
+        else:
+            outcome = part(options, task, "", 0)
+        result = finish(manifest, task, outcome)
+        try:
+            for own in used:
+                Checkpoint(own).finish()
+        except StorageError as error:
+            listener(Warned(f"{error.what}: the next run of this name needs --restart"))
+        return result
 
 
 def optimise(
@@ -150,6 +188,8 @@ def optimise(
         settling = previous is not None and isinstance(task, Problem) and settles(task)
         memory = plan_memory(manifest, options, task.width, kept, settling)
         if previous is None:
+            if not options.resume:
+                check_finished(folder, ignore)  # of a warm start that nothing there fits
             discard(folder)
     else:
         memory = plan_again(manifest, options, facts, task.width, kept)
@@ -205,7 +245,7 @@ def _resumed(
         raise MismatchError(
             f"the checkpoint of run {options.run!r} belongs to another run: "
             + "; ".join(differences),
-            "give the options it had, leave out --resume, or name another --run",
+            "give the options it had, --restart to delete what it reached, or another --run NAME",
         )
     return facts
 

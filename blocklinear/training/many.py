@@ -115,7 +115,7 @@ class Ensemble:
             raise MismatchError(
                 f"{len(gaps)} models were finished with gaps up to {max(gaps):.3g}, and are no "
                 "longer trained",
-                "ask for that --gap, or leave out --resume",
+                "ask for that --gap, or give --restart instead of --resume",
             )
 
     @property

@@ -237,7 +237,8 @@ class Run:
         """Return what to tell a caller that asked for a stop."""
         if not self._saved:
             return StoppedError("stopped before there was anything to save")
-        instead = " instead of --warm-start" if self.options.warm_start else ""
+        given = {"--warm-start": self.options.warm_start, "--restart": self.options.restart}
+        instead = "".join(f" instead of {name}" for name, is_set in given.items() if is_set)
         return StoppedError(
             f"stopped in outer iteration {self.outer}: a checkpoint is saved",
             f"give the same command with --resume{instead} to go on",
@@ -251,6 +252,7 @@ class Run:
             "group": self.memory.group,
             "active_entries": self.memory.active_entries,
             "newton": self.memory.newton,
+            "finished": False,
             "outer": self.outer,
             "done": self.done,
             "cut": self.cut,

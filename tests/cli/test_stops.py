@@ -129,7 +129,7 @@ def test_resuming_with_other_options(cli, refused, store, tmp_path):
     before = (tmp_path / "m").read_bytes()
     said = refused(5, "train", store, tmp_path / "m", *flags, "--resume", "-c", 2, "--seed", 7)
     assert "cost was 1.0 and is 2.0; seed was 0 and is 7" in said
-    assert "leave out --resume" in said
+    assert "--restart to delete what it reached, or another --run NAME" in said
     assert (tmp_path / "m").read_bytes() == before
 
 
@@ -169,7 +169,7 @@ def test_damaged_checkpoints(cli, refused, store, tmp_path, damage):
             path.write_bytes(data if damage == "flip" else intact[:-1])
         said = refused(4, *resume)
         assert path.name in said
-        assert "train without --resume, which starts the run anew" in said
+        assert "train with --restart, which starts the run anew" in said
         assert (tmp_path / "m").read_bytes() == before
         path.write_bytes(intact)
     assert cli(*resume).status == 0

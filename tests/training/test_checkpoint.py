@@ -159,7 +159,7 @@ def test_damaged_arrays_are_found(tmp_path, name, damage):
     with pytest.raises(DamagedError, match=rf"{name}\.0: is missing or not") as caught:
         loaded(tmp_path)
     assert caught.value.exit_code == 4
-    assert "without --resume" in caught.value.fix
+    assert "train with --restart" in caught.value.fix
 
 
 @pytest.mark.parametrize(

@@ -239,8 +239,8 @@ def stopped(store):
     """Options of a run that has a checkpoint."""
     options, breaks = long_problem().options(gap=1e-9, group=2, run="stopped"), Breaks(4)
     with pytest.raises(StoppedError, match="in outer iteration 2: a checkpoint is saved") as caught:
-        train(store, options, breaks.listen, breaks.halt)
-    assert caught.value.fix == "give the same command with --resume to go on"
+        train(store, replace(options, restart=True), breaks.listen, breaks.halt)
+    assert caught.value.fix == "give the same command with --resume instead of --restart to go on"
     return replace(options, resume=True)
 
 
@@ -265,7 +265,7 @@ def test_other_options_are_refused(store, stopped, change, message):
     with pytest.raises(MismatchError, match=message) as caught:
         train(store, replace(stopped, **change))
     assert caught.value.exit_code == 5
-    assert "leave out --resume" in caught.value.fix
+    assert "--restart to delete what it reached" in caught.value.fix
 
 
 def test_another_store_is_refused(tmp_path):

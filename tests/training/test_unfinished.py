@@ -1,0 +1,241 @@
+"""What a run that was broken off has reached is not deleted without being asked for."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from blocklinear.errors import MismatchError, StoppedError, StorageError, UsageError
+from blocklinear.events import OuterIteration, Warned
+from blocklinear.options import TrainOptions
+from blocklinear.store.changes import remove
+from blocklinear.training import checkpoint, train
+from blocklinear.training.checkpoint import Checkpoint, _checksum
+from blocklinear.training.crossval import cross_validate
+from blocklinear.training.garbage import collect_garbage
+from blocklinear.training.grid import train_grid
+from training.classes import several_classes
+from training.small import Heard, long_problem, outcome, split_problem
+from training.test_resume import Breaks
+
+N_BLOCKS = 5
+
+
+@pytest.fixture
+def store(tmp_path):
+    return split_problem(tmp_path, long_problem(), N_BLOCKS)
+
+
+def how(**changes):
+    return long_problem().options(**({"gap": 1e-9, "group": 2, "max_outer": 6} | changes))
+
+
+def break_off(store, options, every=4, trainer=train):
+    breaks = Breaks(every)
+    with pytest.raises(StoppedError, match="a checkpoint is saved"):
+        trainer(store, options, breaks.listen, breaks.halt)
+
+
+def files(store):
+    return {path: path.read_bytes() for path in (store.folder / "runs").rglob("*")
+            if path.is_file()}  # fmt: skip
+
+
+def facts_of(store, name="default"):
+    return Checkpoint(store.folder / "runs" / name).facts
+
+
+def rewrite(store, change):
+    """Change the facts of a checkpoint, as another version may have written them."""
+    path = store.folder / "runs" / "default" / "checkpoint.json"
+    body = json.loads(path.read_bytes())["checkpoint"]
+    change(body)
+    path.write_text(json.dumps({"checksum": _checksum(body), "checkpoint": body}))
+
+
+def test_a_run_that_was_broken_off_is_not_discarded(store):
+    options = how()
+    unbroken = outcome(store, replace(options, run="whole"))
+    break_off(store, options)
+    before = files(store)
+    for other in (options, replace(options, cost=9.0), replace(options, method="pegasos")):
+        with pytest.raises(MismatchError, match="broken off in outer iteration 2") as caught:
+            train(store, other)
+        assert caught.value.exit_code == 5
+        for choice in ("--resume", "--restart", "--run NAME"):
+            assert choice in caught.value.fix
+        assert files(store) == before
+    train(store, replace(options, run="another", max_outer=1))
+    assert {path: data for path, data in files(store).items() if path in before} == before
+    assert outcome(store, replace(options, resume=True))[0] == unbroken[0]
+
+
+def test_restarted_it_begins_anew(store):
+    options = how()
+    unbroken = outcome(store, replace(options, run="whole"))
+    break_off(store, replace(options, cost=3.0))
+    assert outcome(store, replace(options, restart=True)) == unbroken
+    assert outcome(store, replace(options, restart=True)) == unbroken  # also if it is not needed
+    for other in ("resume", "warm_start"):
+        with pytest.raises(UsageError, match="restart"):
+            TrainOptions(restart=True, **{other: True})
+
+
+@pytest.mark.parametrize(
+    "changes", [{}, {"gap": 0.1}, {"max_outer": 1}, {"time_limit_s": 1e-9}], ids=str
+)
+def test_a_finished_run_is_no_obstacle(store, changes):
+    for _ in range(2):
+        train(store, how(**changes))
+        assert facts_of(store)["finished"]
+    train(store, how(max_outer=8, resume=True))
+    train(store, how(warm_start=True))
+    train(store, how(cost=3.0))
+
+
+def test_resumed_and_broken_off_again_it_is_not_finished(store):
+    train(store, how(max_outer=2))
+    break_off(store, how(resume=True))
+    assert facts_of(store)["finished"] is False
+    with pytest.raises(MismatchError):
+        train(store, how())
+
+
+@pytest.mark.parametrize("grid", [False, True])
+def test_a_run_is_finished_only_when_its_model_is_kept(store, grid):
+    trainer = train_grid if grid else train
+    options = how(costs=(0.5, 2.0)) if grid else how()
+
+    def no_room(found):
+        raise StorageError("model: write failed: no space")
+
+    with pytest.raises(StorageError):
+        trainer(store, options, keep=no_room)
+    with pytest.raises(MismatchError, match="broken off"):
+        trainer(store, options)
+    kept = []
+    found = trainer(store, replace(options, resume=True), keep=kept.append)
+    assert kept == [found]
+    trainer(store, options)
+
+
+def test_started_from_it_goes_on(store):
+    break_off(store, how(cost=3.0))
+    reached = facts_of(store)["outer"]
+    heard = Heard()
+    train(store, how(warm_start=True), heard)
+    assert reached
+    assert not heard.of(Warned) or "beginning" not in heard.of(Warned)[0].message
+
+
+def test_a_warm_start_that_cannot_go_on_does_not_discard_it(store):
+    break_off(store, how(solver=13))
+    before = files(store)
+    with pytest.raises(MismatchError, match="broken off"):
+        train(store, how(solver=3, warm_start=True))
+    assert files(store) == before
+    train(store, how(solver=13, resume=True))
+    train(store, how(solver=3, warm_start=True))  # finished: it may
+
+
+def test_cross_validation_leaves_runs_alone(store):
+    break_off(store, how())
+    before = files(store)
+    cross_validate(store, how(max_outer=2), n_folds=2, costs=[1.0])
+    breaks = Breaks(3)
+    with pytest.raises(StoppedError):
+        cross_validate(
+            store, how(), n_folds=2, costs=[1.0], listener=breaks.listen, halt=breaks.halt
+        )
+    assert files(store) == before
+    assert [path.name for path in (store.folder / "runs").iterdir()] == ["default"]
+    train(store, how(resume=True))
+
+
+def test_parts_of_a_run_are_the_run(tmp_path, monkeypatch):
+    problem = several_classes(6)
+    store = split_problem(tmp_path, problem, N_BLOCKS)
+    options = problem.options(gap=1e-9, group=1, max_outer=4)
+
+    def in_two(manifest, options, n, *rest, **more):
+        return [slice(0, 3), slice(3, n)]
+
+    monkeypatch.setattr("blocklinear.training.parts.cut", in_two)
+    heard = Heard()
+
+    def in_the_second_part():
+        return len([event for event in heard.of(OuterIteration) if event.outer == 1]) > 1
+
+    with pytest.raises(StoppedError, match="a checkpoint is saved"):
+        train(store, options, heard, in_the_second_part)
+    names = {path.name for path in (store.folder / "runs").iterdir()}
+    assert {"default.part1of2", "default.part2of2"} <= names
+    before = files(store)
+    with pytest.raises(MismatchError, match="run 'default' was broken off"):
+        train(store, options)
+    assert files(store) == before
+    monkeypatch.undo()  # more memory: it would be trained in one part, and leave the others
+    with pytest.raises(MismatchError, match="run 'default' was broken off"):
+        train(store, options)
+    assert files(store) == before
+    monkeypatch.setattr("blocklinear.training.parts.cut", in_two)
+    train(store, replace(options, resume=True))
+    train(store, options)
+    monkeypatch.undo()
+    train(store, replace(options, restart=True))
+    assert not [path for path in files(store) if "part" in path.parent.name]
+
+
+def test_what_gc_took_rows_from_cannot_be_resumed(store):
+    break_off(store, how())
+    store = remove(store, blocks=[1])
+    collect_garbage(store)
+    with pytest.raises(MismatchError, match="broken off") as caught:
+        train(store, how())
+    assert "--warm-start" in caught.value.fix
+    assert "--resume" not in caught.value.fix
+    train(store, how(warm_start=True))
+
+
+def test_a_damaged_checkpoint_is_told_of(store):
+    break_off(store, how())
+    path = store.folder / "runs" / "default" / "checkpoint.json"
+    path.write_bytes(path.read_bytes()[:-1])
+    heard = Heard()
+    train(store, how(), heard)
+    assert "is not a checkpoint: the run starts from the beginning" in heard.of(Warned)[0].message
+
+
+def test_checkpoints_of_versions_that_did_not_note_it(store):
+    unbroken = outcome(store, how(run="whole"))
+    break_off(store, how())
+    rewrite(store, lambda body: body["facts"].pop("finished"))
+    with pytest.raises(MismatchError, match="did not note whether it ended") as caught:
+        train(store, how())
+    assert "--restart" in caught.value.fix
+    assert outcome(store, how(resume=True))[0] == unbroken[0]
+    rewrite(store, lambda body: body["facts"].pop("finished"))
+    train(store, how(warm_start=True))
+    assert facts_of(store)["finished"]
+
+
+def test_checkpoints_of_newer_versions_are_left(store):
+    break_off(store, how())
+    rewrite(store, lambda body: body.update(format=checkpoint.FORMAT + 1))
+    before = files(store)
+    for changes in ({}, {"resume": True}, {"warm_start": True}):
+        with pytest.raises(MismatchError, match="is newer than") as caught:
+            train(store, how(**changes))
+        assert "--restart" in caught.value.fix
+        assert files(store) == before
+    train(store, how(restart=True))
+
+
+def test_what_cannot_be_noted_is_told_of(store, monkeypatch):
+    def full(self):
+        raise StorageError("checkpoint.json: write failed: no space")
+
+    monkeypatch.setattr(Checkpoint, "finish", full)
+    heard = Heard()
+    assert train(store, how(), heard)
+    assert "the next run of this name needs --restart" in heard.of(Warned)[-1].message
