@@ -57,6 +57,8 @@ class TextOptions:
     index_base : {1, 0, "auto"}
         Smallest feature index; ``"auto"`` is 0 if an index 0 occurs anywhere, else 1, which is
         known only at the end. It does not matter when features are hashed.
+    base_of : str
+        Whose index base that is, as "the model", where the reader of a message cannot choose it.
     threads : int
         Worker threads; the result does not depend on it.
     memory_bytes : int
@@ -96,6 +98,7 @@ class TextOptions:
     """
 
     index_base: int | str = 1
+    base_of: str = ""
     threads: int = field(default_factory=_cpus)
     memory_bytes: int = field(default_factory=default_budget)
     on_error: str = "fail"
@@ -315,6 +318,9 @@ class TrainOptions:
         Stop after the outer iteration that passes this many seconds.
     evaluate : str or None
         LIBSVM text; the model is scored on it after each outer iteration.
+    evaluate_text : TextOptions or None
+        How that text is read, but for index base and hashing, which are those of the store, and
+        threads and memory, which are those of the run.
     patience : int or None
         Stop after so many outer iterations without a better score, and keep the best model.
     epochs : int or None
@@ -366,6 +372,7 @@ class TrainOptions:
     max_outer: int | None = None
     time_limit_s: float = math.inf
     evaluate: str | None = None
+    evaluate_text: TextOptions | None = None
     patience: int | None = None
     epochs: int | None = 1
     inner_tolerance: float = 0.1
@@ -449,8 +456,9 @@ class TrainOptions:
     def course(self) -> dict[str, Any]:
         """Return, as JSON, the options that a run cannot change when it is resumed."""
         free = {
-            "gap", "tolerance", "max_outer", "time_limit_s", "evaluate", "patience", "threads",
-            "memory_bytes", "run", "resume", "restart", "warm_start", "checkpoint_s",
+            "gap", "tolerance", "max_outer", "time_limit_s", "evaluate", "evaluate_text",
+            "patience", "threads", "memory_bytes", "run", "resume", "restart", "warm_start",
+            "checkpoint_s",
         }  # fmt: skip
         course = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in free}
         weights = [list(pair) for pair in self.class_weights]

@@ -91,7 +91,7 @@ def add_positive(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def add_row_options(parser: argparse.ArgumentParser) -> None:
+def add_row_options(parser: Any) -> None:
     """Add ``--unsorted`` and ``--duplicates``."""
     parser.add_argument(
         "--unsorted",
@@ -107,14 +107,14 @@ def add_row_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def add_index_base(parser: argparse.ArgumentParser) -> None:
+def add_index_base(parser: Any, default: int | None = 1, meaning: str = "default 1") -> None:
     """Add ``--index-base``."""
     parser.add_argument(
         "--index-base",
         type=_index_base,
-        default=1,
+        default=default,
         metavar="0|1|auto",
-        help="smallest index (default 1); auto: 0 if there is an index 0, else 1 (files only)",
+        help=f"smallest index ({meaning}); auto: 0 if there is an index 0, else 1 (files only)",
     )
 
 
@@ -274,14 +274,23 @@ class Console:
 
 def open_store(args: argparse.Namespace, console: Console) -> "BlockStore":
     """Open the store that `args.store` names, or the one beside the LIBSVM text there."""
+    from blocklinear.cli.reading import reading
+    from blocklinear.errors import MismatchError
     from blocklinear.options import SplitOptions, TextOptions
     from blocklinear.store.beside import store_of
 
-    text: Any = given(threads=args.threads, memory_bytes=args.memory)
-    options = SplitOptions(text=TextOptions(**text))
+    text: Any = given(threads=args.threads, memory_bytes=args.memory, index_base=args.index_base)
+    options = SplitOptions(text=TextOptions(**reading(args), **text))
     if Path(args.store).is_file():
         load_for_splitting(options.dtype, args.quiet)
     try:
-        return store_of(args.store, options, console)
+        store = store_of(args.store, options, console)
     finally:
         console.close()
+    base, manifest = args.index_base, store.manifest
+    if base in (0, 1) and not manifest.hash_bits and manifest.index_base != base:
+        raise MismatchError(
+            f"{store.folder}: the index base of the store is {manifest.index_base}, not {base}",
+            f"leave out --index-base, or split again with --index-base {base} --force",
+        )
+    return store

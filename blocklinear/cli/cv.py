@@ -17,6 +17,7 @@ from blocklinear.cli.common import (
     given,
     open_store,
 )
+from blocklinear.cli.reading import add_text_options
 from blocklinear.cli.rehearsal import load_for_training
 from blocklinear.numerals import format_number
 
@@ -84,6 +85,7 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("--log", metavar="FILE", help="append a JSON object per outer iteration")
     parser.add_argument("-q", "--quiet", action="store_true", help="no progress")
     add_budget(parser)
+    add_text_options(parser, "STORE")
     parser.set_defaults(run=run)
 
 

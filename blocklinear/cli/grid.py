@@ -25,7 +25,9 @@ def check_choice(source: str, manifest: "Manifest", text: Mapping[str, Any]) -> 
     from blocklinear.options import TextOptions
     from blocklinear.text import read_rows
 
-    options = TextOptions(index_base=manifest.index_base, hash_bits=manifest.hash_bits, **text)
+    options = TextOptions(
+        index_base=manifest.index_base, base_of="the store", hash_bits=manifest.hash_bits, **text
+    )
     if not sum(rows.n_rows for rows in read_rows([source], options)):
         raise InputError(f"{source}: has no rows to choose by", "name a file with rows")
 

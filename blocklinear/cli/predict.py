@@ -78,7 +78,11 @@ def run(args: argparse.Namespace) -> int:
 
     output = Output(args.output, [args.input, args.model])
     model = LinearModel.load(args.model)
-    given: dict[str, Any] = {"index_base": model.index_base, **reading(args)}
+    given: dict[str, Any] = {
+        "index_base": model.index_base,
+        "base_of": "the model",
+        **reading(args),
+    }
     if args.threads is not None:
         given["threads"] = args.threads
     if args.memory is not None:

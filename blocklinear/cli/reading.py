@@ -3,7 +3,7 @@
 import argparse
 from typing import Any
 
-from blocklinear.cli.common import given, size
+from blocklinear.cli.common import add_index_base, add_row_options, given, size
 
 WEIGHTS_HELP = (
     "file with a weight of each row of all INPUTs, a number a line, plain or compressed; it "
@@ -53,6 +53,21 @@ def add_reading(parser: argparse.ArgumentParser, expecting: bool = True) -> None
         group.add_argument(
             "--expect-sha256", metavar="HEX", help="refuse an input with another `sha256sum`"
         )
+
+
+def add_text_options(parser: argparse.ArgumentParser, files: str) -> None:
+    """Add the options of text that is read on the way: index base, rows, what is accepted.
+
+    Parameters
+    ----------
+    parser : argparse.ArgumentParser
+    files : str
+        Which arguments may be such text.
+    """
+    group = parser.add_argument_group(f"how LIBSVM text is read, as {files}")
+    add_index_base(group, default=None, meaning="default: that of the store; of new ones 1")
+    add_row_options(group)
+    add_reading(parser, expecting=False)
 
 
 def add_sha256(parser: argparse.ArgumentParser) -> None:

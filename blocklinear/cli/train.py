@@ -17,6 +17,7 @@ from blocklinear.cli.common import (
     open_store,
 )
 from blocklinear.cli.grid import best_on, check_choice, summary
+from blocklinear.cli.reading import add_text_options, reading
 from blocklinear.cli.rehearsal import load_for_training
 from blocklinear.numerals import format_number
 
@@ -51,6 +52,7 @@ def add_parser(commands: Any) -> None:
     _add_stops(parser.add_argument_group("when to stop"))
     _add_course(parser.add_argument_group("how to get there"))
     _add_run(parser.add_argument_group("the run"))
+    add_text_options(parser, "STORE, --eval and --best-on")
     parser.set_defaults(run=run)
 
 
@@ -193,7 +195,7 @@ def run(args: argparse.Namespace) -> int:
     """Run the command."""
     from blocklinear.cli.outputs import Outputs, check_input
     from blocklinear.errors import StoppedError, UsageError
-    from blocklinear.options import TrainOptions
+    from blocklinear.options import TextOptions, TrainOptions
     from blocklinear.report.runlog import RunLog, check_log
     from blocklinear.training import train
     from blocklinear.training.grid import train_grid
@@ -225,6 +227,9 @@ def run(args: argparse.Namespace) -> int:
         chosen["epochs"] = None
     elif args.selection in _EPOCHS:
         chosen["epochs"] = _EPOCHS[args.selection]
+    text: Any = given(threads=args.threads, memory_bytes=args.memory, **reading(args))
+    if args.eval:
+        chosen["evaluate_text"] = TextOptions(**text)
     chosen |= _number_or("auto", args.epochs, "epochs")
     chosen |= _number_or("block", args.pegasos_batch, "pegasos_batch")
     costs = costs_of(args.cost)
@@ -245,7 +250,6 @@ def run(args: argparse.Namespace) -> int:
     log = outputs.add(args.log, check_log) if args.log else None
     check_input(args.eval)
     check_input(args.best_on, again=True)
-    text: Any = given(threads=args.threads, memory_bytes=args.memory)
     console = Console(args.quiet)
     store = open_store(args, console)
     outputs.check_sources(store.manifest)

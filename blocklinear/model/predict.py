@@ -144,7 +144,7 @@ def predict_stream(
         raise UsageError("a positive class is used with --report", "leave out --positive")
     confusion = Confusion(model.labels, positive) if classes else None
     place = Output.of(output, inputs)
-    options = text_options or TextOptions(index_base=model.index_base)
+    options = text_options or TextOptions(index_base=model.index_base, base_of="the model")
     options = replace(options, hash_bits=model.hash_bits)
     if options.seeks_base:
         raise UsageError("rows are predicted before their index base is known", "give 0 or 1")

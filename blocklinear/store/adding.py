@@ -240,7 +240,9 @@ def _split_options(manifest: Manifest, options: AddOptions, sha256: bool) -> Spl
     if not manifest.hash_bits and text.index_base != "auto":
         _refuse_other("index base", manifest.index_base, text.index_base)
     return SplitOptions(
-        text=replace(text, index_base=manifest.index_base, hash_bits=manifest.hash_bits),
+        text=replace(
+            text, index_base=manifest.index_base, base_of="the store", hash_bits=manifest.hash_bits
+        ),
         blocks=options.blocks,
         seed=manifest.seed,
         order=manifest.order,

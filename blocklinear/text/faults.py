@@ -65,6 +65,7 @@ class Fault:
     problem, fix : str
     at_end : bool     whether the piece ends within the faulty token, which may have been cut
     first_bytes : bytes       the start of the line
+    code : int                of the tokenizer, 0 if the fault is another's
     """
 
     line: int
@@ -73,6 +74,7 @@ class Fault:
     fix: str
     at_end: bool
     first_bytes: bytes
+    code: int = 0
 
     @classmethod
     def found(cls, text: NDArray[np.uint8], code: int, offset: int, line: int) -> "Fault":
@@ -89,9 +91,10 @@ class Fault:
             fix,
             code in _MAY_BE_CUT and end >= len(text) - 2,
             text[start : start + 80].tobytes(),
+            code,
         )
 
-    def error(self, path: str, lines_before: int, cut: bool) -> InputFormatError:
+    def error(self, path: str, lines_before: int, cut: bool, base_of: str = "") -> InputFormatError:
         """Return the exception for this fault.
 
         Parameters
@@ -102,8 +105,15 @@ class Fault:
             Lines of the file before the piece.
         cut : bool
             Whether the piece is the last of its file and had no final newline.
+        base_of : str
+            Whose the index base is, where it cannot be chosen.
         """
         problem, fix = self.problem, self.fix
+        if base_of and self.code == tokenizer.INDEX_BELOW_BASE:
+            fix = (
+                f"{base_of} numbers features from 1: number these so, too, or split the data that "
+                "it is made of again, with --index-base 0"
+            )
         guess = guess_format(self.first_bytes) if lines_before + self.line == 0 else None
         if guess:
             problem, fix = guess
@@ -251,12 +261,12 @@ def too_many_features(
 ) -> TooManyFeatures:
     """Return the exception for `n_features`, which `index` or hashing would make."""
     limit, needed = options.feature_limit, 8 * WEIGHT_VECTORS * n_features
-    fewer = "fewer --hash-bits" if options.hash_bits else "--hash-bits to have fewer"
+    fewer = f"split with {'fewer --hash-bits' if options.hash_bits else '--hash-bits'}"
     fix = f"give --max-features {n_features}, or {fewer}"
     if limit == options.memory_bytes // (8 * WEIGHT_VECTORS):
         fix = (
-            f"give --memory {enough(needed)}, or {fewer}, or give --max-features {n_features} "
-            "and train where there is the memory"
+            f"give --memory {enough(needed)}, or {fewer}, or split with "
+            f"--max-features {n_features} and train where there is the memory"
         )
     what = f"{place}: index {index} makes" if index >= 0 else f"{place} make"
     error = TooManyFeatures(

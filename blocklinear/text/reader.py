@@ -280,7 +280,7 @@ class RowReader:
 
     def _report_faults(self, path: str, rows: Rows, lines_before: int, cut: bool) -> None:
         for fault in rows.faults:
-            error = fault.error(path, lines_before, cut)
+            error = fault.error(path, lines_before, cut, self._options.base_of)
             if self._options.on_error == "fail" or self.skipped >= self._options.max_errors:
                 raise error
             self.skipped += 1

@@ -1,5 +1,7 @@
 """Held-out rows that a model is scored on while it is trained."""
 
+from dataclasses import replace
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -53,8 +55,10 @@ class HeldOut:
         room_bytes: int,
     ) -> None:
         self._task, self._index_base = task, manifest.index_base
-        text = TextOptions(
+        text = replace(
+            options.evaluate_text or TextOptions(),
             index_base=manifest.index_base,
+            base_of="the store",
             hash_bits=manifest.hash_bits,
             threads=options.threads,
             memory_bytes=options.memory_bytes,

@@ -1,6 +1,7 @@
 """Options of `split` that follow the data into the model, and on to prediction."""
 
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -159,3 +160,90 @@ def test_sparse_and_dense_rows_are_normalized_alike(made):
     np.testing.assert_allclose(decisions, model.decision_function(X), atol=1e-12)
     assert np.array_equal(before.toarray(), X)
     np.testing.assert_array_equal(model.decision_function(np.zeros((1, 3))), model.bias_weights[:1])
+
+
+# text that is read on the way, by training
+
+
+ODD = ROWS.replace("\n", " 9:1 8:2 8:3\n")
+AS_READ = ("--unsorted", "sort", "--duplicates", "sum")
+
+
+@pytest.mark.parametrize(
+    ("text", "how"),
+    [
+        (ODD, AS_READ),
+        (ROWS.replace(" 1:", " 0:"), ("--index-base", "0")),
+        (ROWS.replace(" 1:", " 0:"), ("--index-base", "auto")),
+        (ROWS.replace(" 1:", " qid:7 1:"), ("--ignore-qid",)),
+    ],
+    ids=["unsorted", "base", "auto", "qid"],
+)
+def test_advice_on_text_that_is_trained_on_can_be_followed(cli, refused, tmp_path, text, how):
+    path, model = tmp_path / "odd.svm", tmp_path / "m"
+    path.write_text(text)
+    for command in (["train", path, model, "-q"], ["cv", path, "-q", "-v", 2, "-c", 1]):
+        said = refused(3, *command)
+        assert how[0] in said
+        assert cli(*command, *how).status == 0
+        shutil.rmtree(f"{path}.blocks")
+    assert cli("split", path, tmp_path / "s", *how, "-q").status == 0
+    assert cli("train", tmp_path / "s", tmp_path / "again", "-q").status == 0
+    weights = [LinearModel.load(tmp_path / name).weights for name in ("m", "again")]
+    assert weights[0].tobytes() == weights[1].tobytes()
+    # made once with them, the store is used without
+    assert cli("train", path, model, "-q", *how).status == 0
+    assert cli("train", path, model, "-q").status == 0
+
+
+@pytest.mark.parametrize("option", ["--eval", "--best-on"])
+def test_advice_on_held_out_rows_can_be_followed(cli, refused, store, tmp_path, option):
+    path, plain = tmp_path / "odd.svm", tmp_path / "plain.svm"
+    path.write_text(ROWS.replace("\n", " 9:1 8:2 8:3\n").replace(" 1:", " qid:7 1:"))
+    plain.write_text(ROWS.replace("\n", " 8:5 9:1\n"))
+    results = []
+    for held_out, how in ((plain, ()), (path, (*AS_READ, "--ignore-qid"))):
+        command = ["train", store, tmp_path / "m", "-q", option, held_out]
+        command += ["-c", "0.1,1"] if option == "--best-on" else ["--log", tmp_path / "log"]
+        if how:
+            assert "--ignore-qid" in refused(3, *command)
+            assert "--unsorted sort" in refused(3, *command, "--ignore-qid")
+            assert "--duplicates sum" in refused(3, *command, "--ignore-qid", *AS_READ[:2])
+        done = cli(*command, *how)
+        assert done.status == 0, done.err
+        results.append(done.out)
+    assert results[0] == results[1]
+
+
+def test_held_out_rows_have_the_index_base_of_the_store(cli, refused, store, rows, tmp_path):
+    zero = tmp_path / "zero.svm"
+    zero.write_text(ROWS.replace(" 1:", " 0:"))
+    assert cli("split", zero, tmp_path / "s0", "--index-base", 0, "-q").status == 0
+    for option in ("--eval", "--best-on"):
+        command = [option, zero, "-q", *(("-c", "1,2") if option == "--best-on" else ())]
+        assert cli("train", tmp_path / "s0", tmp_path / "m", *command).status == 0
+        said = refused(3, "train", store, tmp_path / "n", *command)
+        assert "the store numbers features from 1" in said
+    assert cli("train", store, tmp_path / "n", "-q").status == 0
+    said = refused(3, "predict", zero, tmp_path / "n", tmp_path / "out")
+    assert "the model numbers features from 1" in said
+    assert "the store numbers features from 1" in refused(3, "add", store, zero, "-q")
+
+
+def test_an_index_base_that_is_not_that_of_the_store(cli, refused, store, rows, tmp_path):
+    for source in (store, rows):
+        assert cli("train", source, tmp_path / "m", "-q", "--index-base", 1).status == 0
+        assert cli("train", source, tmp_path / "m", "-q", "--index-base", "auto").status == 0
+        said = refused(5, "train", source, tmp_path / "m", "-q", "--index-base", 0)
+        assert "the index base of the store is 1, not 0" in said
+        assert "split again with --index-base 0 --force" in said
+    flags = ["--index-base", 0, "--force", "-q"]
+    assert cli("split", rows, f"{rows}.blocks", *flags).status == 0
+    assert cli("train", rows, tmp_path / "m", "-q", "--index-base", 0).status == 0
+
+
+def test_too_many_features_of_text_that_is_trained_on(refused, tmp_path):
+    path = tmp_path / "wide.svm"
+    path.write_text("1 1:1\n-1 4000000000:1\n")
+    said = refused(7, "train", path, tmp_path / "m", "-q", "--memory", "256M")
+    assert "or split with --hash-bits, or split with --max-features 4000000000" in said
