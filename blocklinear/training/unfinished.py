@@ -11,15 +11,18 @@ _PART = re.compile(r"\.part\d+of\d+")
 
 
 def folders_of(folder: Path) -> list[Path]:
-    """Return the folders of a run: its own, and those of the parts it was trained in, if any.
+    """Return the folders there are of a run: its own, and those of the parts it was trained in.
 
     Parameters
     ----------
     folder : Path
-        Of the run, ``STORE/runs/NAME``; it need not be there.
+        Of the run, ``STORE/runs/NAME``. Links are not followed: they lead out of the store.
     """
-    others = sorted(folder.parent.glob(f"{folder.name}.part*"))
-    return [folder] + [o for o in others if _PART.fullmatch(o.name.removeprefix(folder.name))]
+    if folder.parent.is_symlink():
+        return []
+    parts = sorted(folder.parent.glob(f"{folder.name}.part*"))
+    mine = [part for part in parts if _PART.fullmatch(part.name.removeprefix(folder.name))]
+    return [own for own in (folder, *mine) if own.is_dir() and not own.is_symlink()]
 
 
 def check_finished(folder: Path, listener: Listener, resuming: str = "--resume") -> None:

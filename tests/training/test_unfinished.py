@@ -1,11 +1,12 @@
 """What a run that was broken off has reached is not deleted without being asked for."""
 
+import contextlib
 import json
 from dataclasses import replace
 
 import pytest
 
-from blocklinear.errors import MismatchError, StoppedError, StorageError, UsageError
+from blocklinear.errors import DamagedError, MismatchError, StoppedError, StorageError, UsageError
 from blocklinear.events import OuterIteration, Warned
 from blocklinear.options import TrainOptions
 from blocklinear.store.changes import remove
@@ -239,3 +240,16 @@ def test_what_cannot_be_noted_is_told_of(store, monkeypatch):
     heard = Heard()
     assert train(store, how(), heard)
     assert "the next run of this name needs --restart" in heard.of(Warned)[-1].message
+
+
+@pytest.mark.parametrize("linked", ["runs", "runs/default", "runs/default.part1of2"])
+def test_restarting_deletes_nothing_outside_of_the_store(store, tmp_path, linked):
+    break_off(store, how(run="default.part1of2" if "part" in linked else "default"))
+    elsewhere = tmp_path / "elsewhere"
+    (store.folder / linked).rename(elsewhere)
+    (store.folder / linked).symlink_to(elsewhere)
+    before = sorted(path for path in elsewhere.rglob("*") if path.is_file())
+    with contextlib.suppress(DamagedError):
+        train(store, how(restart=True))
+    assert before
+    assert sorted(path for path in elsewhere.rglob("*") if path.is_file()) == before
