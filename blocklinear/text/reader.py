@@ -229,7 +229,8 @@ class RowReader:
     def _parsed(self, source: Source, pool: ThreadPoolExecutor) -> Iterator[tuple[Slab, Rows]]:
         """Yield slabs in order with their rows; a failure to read comes after what precedes it."""
         options = self._options
-        budget, rooms = ByteBudget(options.reading_bytes), deque[Room]()
+        room_bytes = options.reading_bytes - source.window_bytes
+        budget, rooms = ByteBudget(room_bytes), deque[Room]()
         usual, spare = SLAB_FACTOR * options.slab_bytes, deque[Pages]()
         held = 0
 
@@ -247,7 +248,7 @@ class RowReader:
             if slab is None:
                 return None
             if slab.long:
-                held = budget.acquire(self._bytes_of_line(slab), instead_of=held)
+                held = budget.acquire(self._bytes_of_line(slab, room_bytes), instead_of=held)
             room = rooms.popleft() if rooms and not slab.long else Room()
             return _Parsing(slab, room, held, pool.submit(parse, slab.text, *how, room))
 
@@ -267,15 +268,15 @@ class RowReader:
             budget.close()
             ahead.shutdown(cancel_futures=True)
 
-    def _bytes_of_line(self, slab: Slab) -> int:
+    def _bytes_of_line(self, slab: Slab, room_bytes: int) -> int:
         """Return what a long line takes in memory, with its row; refuse what does not fit."""
         options = self._options
         n_lines, n_entries = count_marks(slab.text)
         needed = len(slab.text) + rows_bytes(n_lines, n_entries)
         if options.unsorted == "sort" or options.hash_bits:
             needed += SORT_BYTES * n_entries
-        if needed > options.reading_bytes:
-            raise LongLine(n_entries, needed)
+        if needed > room_bytes:
+            raise LongLine(n_entries, needed + options.reading_bytes - room_bytes)
         return needed
 
     def _report_faults(self, path: str, rows: Rows, lines_before: int, cut: bool) -> None:

@@ -6,6 +6,7 @@ gz and xz, zero padding), is refused.
 """
 
 import bz2
+import contextlib
 import hashlib
 import lzma
 import os
@@ -25,6 +26,8 @@ from blocklinear.text.digest import Digest
 READ_BYTES = 1 << 20
 _POLL_MS = 100  # between looks at whether reading was stopped
 _XZ_STATE_BYTES = 2 << 20  # what unpacking xz takes besides its window
+_XZ_HEADERS_BYTES = 12 + 1024  # of a stream and its first block, at most
+_LZMA2 = 0x21
 _ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 _MAGICS = {b"\x1f\x8b": "gz", b"BZh": "bz2", b"\xfd7zXZ\0": "xz", _ZSTD_MAGIC: "zst"}
 _NO_CHECKSUM = "the input carries no checksum: damage to it may go unnoticed"
@@ -249,6 +252,50 @@ def _too_large_window(raw: RawFile, name: str, needed: str, limit: int) -> Input
     )
 
 
+def _window_bytes(raw: RawFile, kind: str) -> int:
+    """Return the window of the first frame or block of a stream: memory that unpacking keeps.
+
+    It is 0 where that is little, or cannot be told.
+    """
+    if kind == "zst":
+        import zstandard
+
+        head = raw.peek(18)
+        if _is_skippable(head) or len(head) < 18:
+            return 0
+        try:
+            window: int = zstandard.get_frame_parameters(head).window_size
+        except zstandard.ZstdError:  # that is told when it is read
+            return 0
+        return window
+    return _xz_window(raw.peek(_XZ_HEADERS_BYTES)) if kind == "xz" else 0
+
+
+def _xz_window(head: bytes) -> int:
+    """Return the dictionary size of the first block (xz file format 1.2.0, 2.1.1, 3.1, 5.3.1)."""
+    fields = iter(head[13:])  # after the stream header and the size of the block header
+
+    def number() -> int:
+        value, shift = 0, 0
+        while (byte := next(fields)) & 0x80:
+            value |= (byte & 0x7F) << shift
+            shift += 7
+        return value | byte << shift
+
+    with contextlib.suppress(StopIteration):
+        flags = next(fields)
+        for present in (0x40, 0x80):  # sizes of the block, packed and unpacked
+            if flags & present:
+                number()
+        for _ in range((flags & 3) + 1):
+            name, n_bytes = number(), number()
+            properties = [next(fields) for _ in range(n_bytes)]
+            if name == _LZMA2 and n_bytes == 1:
+                bits = min(properties[0], 40)
+                return (2 | bits & 1) << bits // 2 + 11
+    return 0
+
+
 def _zstd_frames(raw: RawFile, window_limit: int, notes: list[str]) -> Iterator[bytes]:
     """Yield what the frames of a zst file hold, one compressed block at a time.
 
@@ -337,6 +384,7 @@ class Source:
     raw : RawFile
     kind : str        "plain", "gz", "bz2", "xz" or "zst"
     notes : list[str]         what is odd about the input, though it can be read
+    window_bytes : int        what unpacking keeps of its content, as far as its start tells
     """
 
     def __init__(self, path: str, options: TextOptions) -> None:
@@ -345,13 +393,14 @@ class Source:
         self._limit, self._unpacked = options.max_decompressed, 0
         try:
             head = self.raw.peek(6)
+            self.kind = next(
+                (kind for magic, kind in _MAGICS.items() if head.startswith(magic)),
+                "zst" if _is_skippable(head) else "plain",
+            )
+            self.window_bytes = min(_window_bytes(self.raw, self.kind), options.window_limit)
         except StorageError:
             self.raw.close()
             raise
-        self.kind = next(
-            (kind for magic, kind in _MAGICS.items() if head.startswith(magic)),
-            "zst" if _is_skippable(head) else "plain",
-        )
         self._content: Iterator[bytes] | None = None
         if self.kind != "plain":
             self._content = _decompressed(self.raw, self.kind, options.window_limit, self.notes)

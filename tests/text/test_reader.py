@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from threading import Lock
 
 import pytest
+import zstandard
 
 from blocklinear.errors import InputError, InputFormatError, StorageError
 from blocklinear.memory import parse_size
@@ -269,3 +270,19 @@ def test_a_line_that_is_refused_by_its_length_is_taken_with_what_is_advised(tmp_
     assert error.value.fix.endswith(
         "2097152 or more, and eight times that more --memory, and 80M besides"
     )
+
+
+def test_the_window_of_a_stream_leaves_less_for_a_line(tmp_path):
+    text = b"1 1:1\n-1" + b"".join(b" %d:1" % k for k in range(1, 400_000)) + b"\n"
+    options, path = TextOptions(memory_bytes=131 << 20), tmp_path / "packed"
+    for window_log in (15, 23):
+        how = zstandard.ZstdCompressionParameters.from_level(1, window_log=window_log)
+        packing = zstandard.ZstdCompressor(compression_params=how).compressobj()
+        path.write_bytes(packing.compress(b"#\n" * 4 + text) + packing.flush())
+        if window_log == 15:
+            assert sum(rows.nnz for rows in read_rows([path], options)) == 400_000
+    with pytest.raises(InputFormatError, match="6:1: the line has 399999 entries") as error:
+        all_rows([path], options)
+    memory = options.memory_bytes + parse_size(error.value.fix.split()[-3])
+    found = read_rows([path], replace(options, memory_bytes=memory))
+    assert sum(rows.nnz for rows in found) == 400_000

@@ -295,3 +295,36 @@ def test_a_pipe_whose_descriptor_has_a_large_number(name, tmp_path, many_descrip
             monkeypatch.setattr("sys.stdin", stack.enter_context(open(reading, "rb")))
         assert content(path) == TEXT
     writer.join()
+
+
+def window_of(path, memory=1 << 30):
+    with Source(str(path), TextOptions(memory_bytes=memory)) as source:
+        return source.window_bytes
+
+
+@pytest.mark.parametrize("size", [4096, 6144, 1 << 20, 3 << 20, 12 << 20])
+def test_the_window_of_an_xz_stream_is_known_before_it_is_read(size, write):
+    delta = {"id": lzma.FILTER_DELTA, "dist": 4}
+    filters = [delta, {"id": lzma.FILTER_LZMA2, "dict_size": size}]
+    packed = lzma.compress(TEXT, filters=filters)
+    assert window_of(write(packed)) == size
+    assert content(write(packed)) == TEXT
+    assert window_of(write(packed), 16 << 20) == min(size, 8 << 20)
+    for n in range(6, 40):
+        assert 0 <= window_of(write(packed[:n])) <= 128 << 20
+
+
+@pytest.mark.parametrize("window_log", [10, 20, 25])
+def test_the_window_of_a_zst_stream_is_known_before_it_is_read(window_log, write):
+    how = zstandard.ZstdCompressionParameters.from_level(1, window_log=window_log)
+    packing = zstandard.ZstdCompressor(compression_params=how).compressobj()
+    packed = packing.compress(TEXT) + packing.flush()
+    assert window_of(write(packed)) == 1 << window_log
+    assert window_of(write(SKIPPABLE + packed)) == 0  # not looked for
+    for n in range(4, 20):
+        assert window_of(write(packed[:n])) in (0, 1 << window_log)
+
+
+def test_other_streams_keep_little(write):
+    for packed in (TEXT, gzip.compress(TEXT), bz2.compress(TEXT)):
+        assert window_of(write(packed)) == 0
