@@ -54,7 +54,9 @@ def test_a_signal_stops_training(cli, start, store, tmp_path, name, status):
     )
     assert "Traceback" not in err
     assert not (tmp_path / "m").exists()
-    assert cli("train", store, tmp_path / "m", "-q").status == 0  # the store is free again
+    assert (
+        cli("train", store, tmp_path / "m", "-q", "--restart").status == 0
+    )  # the store is free again
 
 
 def test_a_signal_while_reading_stdin_leaves_nothing(start, tmp_path):
