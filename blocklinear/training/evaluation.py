@@ -29,7 +29,7 @@ class HeldOut:
         Of the store that is trained on: its index base, hashing and normalisation apply.
     task : Problem or Models
     options : TrainOptions
-        Its memory budget bounds what reading takes.
+        Its memory budget, less `room_bytes`, bounds what reading takes.
     room_bytes : int
         Memory the rows may take.
 
@@ -61,7 +61,7 @@ class HeldOut:
             base_of="the store",
             hash_bits=manifest.hash_bits,
             threads=options.threads,
-            memory_bytes=options.memory_bytes,
+            memory_bytes=options.memory_bytes - room_bytes,
         )
         lengths, indices, values, labels = [], [], [], []
         self.bytes = 0

@@ -7,7 +7,7 @@ from blocklinear.errors import InputError, MemoryBudgetError, StorageError, Usag
 from blocklinear.events import OuterIteration
 from blocklinear.options import SplitOptions, TextOptions, TrainOptions
 from blocklinear.store.split import split
-from blocklinear.training import train
+from blocklinear.training import evaluation, train
 from blocklinear.training.evaluation import HeldOut
 from blocklinear.training.problems import SOLVERS, make_problem
 from training.small import Heard, as_text, long_problem, split_problem, split_text
@@ -132,6 +132,15 @@ def test_rows_that_do_not_fit(make):
     with pytest.raises(MemoryBudgetError, match="take more than the") as caught:
         HeldOut(str(path), store.manifest, made, options, held_out.bytes - 1)
     assert caught.value.exit_code == 7
+
+
+def test_reading_and_the_rows_share_the_budget(make, monkeypatch):
+    problem, store, path = make()
+    options, heard = problem.options(), []
+    monkeypatch.setattr(evaluation, "read_rows", lambda paths, how: heard.append(how) or ())
+    with pytest.raises(InputError):
+        HeldOut(str(path), store.manifest, make_problem(store.manifest, options), options, 5 << 20)
+    assert heard[0].memory_bytes == options.memory_bytes - (5 << 20)
 
 
 @pytest.mark.parametrize(
