@@ -9,7 +9,7 @@ import programs
 
 def test_kills_at_any_moment():
     program = Path(__file__).with_name("kills.py")
-    done = programs.run([sys.executable, program, "--random", 2, "--every", 3])
+    done = programs.run([sys.executable, program, "--random", 2, "--every", 4])
     assert done.returncode == 0, done.stderr
     kills = json.loads(done.stdout)
     assert set(kills) == {"add", "remove", "gc", "compact", "split", "split one by one"}
