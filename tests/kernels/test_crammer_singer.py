@@ -293,7 +293,7 @@ def test_longer_steps_are_feasible_and_never_lower_the_dual(drawn, factor, suppo
         assert dual_value(p.X, p.label, alpha) >= value - 1e-9 * (1 + abs(value))
 
 
-@pytest.mark.converges
+@pytest.mark.long
 def test_longer_steps_take_fewer_epochs():
     p = random_problem(11, 120, 6, 8, 1.0)
     plain, longer = (solve(p, 20_000, 5, 1e-7, factor)[3] for factor in (1.0, 1.5))
@@ -356,7 +356,7 @@ def liblinear(tmp_path_factory):
     return run
 
 
-@pytest.mark.converges
+@pytest.mark.long
 @pytest.mark.parametrize("weights", [{}, {1: 0.25, 3: 5.0}])
 @pytest.mark.parametrize("bias", [0.0, 1.0])
 def test_the_optimum_is_that_of_liblinear(liblinear, bias, weights):

@@ -328,6 +328,7 @@ def test_a_decision_that_is_no_number_leaves_no_bound():
     assert np.isfinite(sums[1]).all()
 
 
+@pytest.mark.long
 def test_a_gap_smaller_than_the_rounding_of_sums_is_told():
     """10^7 empty rows: P and D, added up in a row, are wrong by more than they differ."""
     n, times, true_gap = 100_000, 100, 1e-10
@@ -407,7 +408,7 @@ def liblinear(tmp_path_factory):
     return optimum
 
 
-@pytest.mark.converges
+@pytest.mark.long
 @pytest.mark.parametrize("weight", [1.0, 3.0])
 @pytest.mark.parametrize("bias", [0.0, 1.0])
 @pytest.mark.parametrize(

@@ -255,7 +255,7 @@ def optimum(p):
     return p.primal(svc.fit(p.X, p.y, sample_weight=p.weight).coef_[0])
 
 
-@pytest.mark.converges
+@pytest.mark.long
 @pytest.mark.parametrize("C", [0.01, 1.0])
 @pytest.mark.parametrize("bias", [0.0, 1.0])
 @pytest.mark.parametrize(("batch", "epochs"), [(1, 100), (10, 100), (WHOLE, 300)])

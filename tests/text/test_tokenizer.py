@@ -192,6 +192,7 @@ def test_the_reference_itself(line, row):
     assert reference.read_line(line) == row
 
 
+@pytest.mark.long
 def test_refused_lines_take_little_memory():
     text = as_text(b"1 1:1\nx\n" * 50_000)
     parse(text, 1, 10)  # loads the kernels
