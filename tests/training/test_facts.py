@@ -75,7 +75,7 @@ def test_a_field_of_any_other_kind_is_refused_or_does_no_harm(run, tmp_path):
             to_resume(Checkpoint(at(store)))
             if EXTENSIVE or "course" not in where or "course.solver" in where:
                 taken.append(changed)
-        except DamagedError as error:
+        except (DamagedError, MismatchError) as error:  # of a newer format
             errors.append(error)
     assert len(errors) > 300
     assert {str(error).count("\n") for error in errors} == {1}
