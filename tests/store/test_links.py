@@ -106,15 +106,24 @@ def test_what_a_killed_split_left_is_cleared_away(tmp_path):
     assert sorted(os.listdir(tmp_path)) == ["store", "store.svm"]
 
 
-@pytest.mark.parametrize("level", ["runs", "runs/default"])
-def test_runs_that_lead_elsewhere(store, home, level):
+def cross_validated(store, options):
+    cross_validate(store, options, n_folds=2, costs=[1.0])
+
+
+@pytest.mark.parametrize(
+    ("level", "work"),
+    [
+        ("runs", train), ("runs/default", train),
+        ("runs", cross_validated), ("runs/default.cv", cross_validated),
+    ],
+)  # fmt: skip
+def test_runs_that_lead_elsewhere(store, home, level, work):
     before = state(home)
     link = store.folder / level
     link.parent.mkdir(exist_ok=True)
     link.symlink_to(home)
-    for work in (train, lambda s, o: cross_validate(s, o, n_folds=2, costs=[1.0])):
-        refused(DamagedError, 4, work, store, OPTIONS, match="runs")
-        assert state(home) == before
+    refused(DamagedError, 4, work, store, OPTIONS, match="runs")
+    assert state(home) == before
     remove(store, blocks=[0])
     collect_garbage(store)
     assert state(home) == before
