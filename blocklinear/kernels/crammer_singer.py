@@ -18,6 +18,7 @@ N_SCRATCH, N_LISTS = 3, 2
 
 UNIT = 2.0**-53
 """Largest relative error of one operation on float64."""
+_LEAST = 4.0 * UNIT  # what the arithmetic of one row may lose of its terms
 _WORTH = 1.001  # a bound is refined if that can make it so many times smaller
 
 SOLVED = 1e-12  # a row whose violation is not above is left as it is, as in LIBLINEAR
@@ -408,86 +409,105 @@ def cs_add_dual_terms(label, cost, alpha, scratch, terms):
 
 
 @njit(cache=True, nogil=True)
-def _add_compensated(sums, x):
-    """Add x >= 0 to sums[LOSS] + sums[LOW], with an error of two roundings however many are added.
+def _row_gap(C, y, scores, a):
+    """Return what the bound of what a row may add to P - D is made of, see `_bound`.
 
-    Neumaier's (1974); x and both sums are of one sign.
-    """
-    before = sums[LOSS]
-    after = before + x
-    sums[LOSS] = after
-    sums[LOW] += (before - after) + x if before >= x else (x - after) + before
-
-
-@njit(cache=True, nogil=True)
-def _row_gap(C, y, scores, a, d):
-    """Return the loss of a row without C, and the most that the row may add to P - D.
-
-    With b_m = e^m + f_m - f_y, each known to within d, and a feasible alpha_i, the row adds
+    With b_m = e^m + f_m - f_y and a feasible alpha_i, the row adds
 
         sum_m (C^m - a_m) (max b - b_m),    C^m = C for m = y, otherwise 0,
 
-    every term of which is >= 0, and 0 for the class whose b is largest by more than 2 d. As a_y is
-    minus the sum of the others up to rounding, a is feasible only when it is made smaller by K
-    roundings, which is added to the bound.
+    every term of which is >= 0.
 
     Parameters
     ----------
     scores : float64[K]       f_m
+
+    Returns
+    -------
+    max b, which is the loss without C; by how much it is above the others; the sum; the sum of
+    C^m - a_m, and the term of it where b_m is largest; the largest max b - b_m of an a_m other than
+    0
     """
-    K, own = a.shape[0], scores[y]
-    best, second = 0.0, -np.inf
-    for m in range(K):
+    own = scores[y]
+    best, second, at = 0.0, -np.inf, y
+    for m in range(a.shape[0]):
         if m != y:
             b = 1.0 + scores[m] - own
-            second = max(second, min(b, best))
-            best = max(best, b)
-    clear, above, spread = best - second > 2.0 * d, 0.0, 0.0
-    for m in range(K):
-        b = 0.0 if m == y else 1.0 + scores[m] - own
-        free = C - a[m] if m == y else -a[m]
-        if free > 0.0 and not (clear and b == best):
-            above += free * (best - b + 2.0 * d)
-        if a[m] != 0.0:
-            spread = max(spread, best - b)
-    return best, above + 2.0 * (K + 2.0) * UNIT * a[y] * (spread + 2.0 * d)
+            if b > best:
+                best, second, at = b, best, m
+            elif b > second:
+                second = b
+    total, free, spread = (C - a[y]) * best, C - a[y], best
+    for m in range(a.shape[0]):
+        if a[m] < 0.0:
+            far = best - (1.0 + scores[m] - own)
+            total -= a[m] * far
+            free -= a[m]
+            spread = max(spread, far)
+    return best, best - second, total, free, (C - a[y] if at == y else -a[at]), spread
 
 
 @njit(cache=True, nogil=True)
-def _magnitude(indices, values, start, stop, bias, W, m):
-    """Return the sum of |W_pm x_ip| of the row that occupies start..stop-1, for class m."""
-    total = abs(bias * W[W.shape[0] - 1, m])
-    for p in range(start, stop):
-        total += abs(W[indices[p], m] * values[p])
-    return total
+def _bound(clear, total, free, at_best, spread, rounding, d):
+    """Return the most that a row may add to P - D, all b_m being known to within d.
+
+    The class of the largest b adds nothing if that is by more than 2 d above the others. As a_y is
+    minus the sum of the others up to rounding, a is feasible only when it is made smaller by that,
+    which is added to the bound, too.
+    """
+    loose = free - at_best if clear > 2.0 * d else free
+    return total + 2.0 * d * max(loose, 0.0) + rounding * (spread + 2.0 * d)
 
 
 @njit(cache=True, nogil=True)
-def _add_candidate(C, y, scores, a, size, norm, indices, values, start, stop, bias, W, sums):
+def _magnitude(indices, values, start, stop, bias, W):
+    """Return the largest sum of |W_pm x_ip|, over m, of the row that occupies start..stop-1."""
+    most = 0.0
+    for m in range(W.shape[1]):
+        total = abs(bias * W[W.shape[0] - 1, m])
+        for p in range(start, stop):
+            total += abs(W[indices[p], m] * values[p])
+        most = max(most, total)
+    return most
+
+
+@njit(cache=True, nogil=True)
+def _add_candidate(C, y, scores, a, wrong, sums):
     """Add to `sums` what a row contributes under one candidate, see `cs_certify_rows`.
 
-    Scores are wrong by at most (n + 2) UNIT |w_m|' |x_i|, of which |w_m| |x_i| <= norm size is a
-    bound; where that matters the sum is worked out.
+    Scores are wrong by at most `wrong`. Return the bound of what the row adds to P - D, if less of
+    that would make it smaller, otherwise 0.
     """
-    highest = 0.0
-    for m in range(scores.shape[0]):
-        highest += abs(scores[m])  # the sum, unlike a maximum, is no number if one of them is none
-    if not highest < np.inf:
-        sums[LOSS] = sums[GAP] = np.inf
-        return
-    highest = 0.0
-    for m in range(scores.shape[0]):
+    sizes, highest, K = 0.0, 0.0, scores.shape[0]
+    for m in range(K):
+        sizes += abs(scores[m])  # unlike a maximum this is no number if one of them is none
         highest = max(highest, abs(scores[m]))
-    gamma = 1.01 * (stop - start + 2.0) * UNIT
-    least = 4.0 * UNIT * (1.0 + highest)
-    lost, above = _row_gap(C, y, scores, a, 2.0 * gamma * size * norm + least)
-    _add_compensated(sums, C * lost)
-    if above > 0.0 and above > _WORTH * _row_gap(C, y, scores, a, least)[1]:
-        most = 0.0
-        for m in range(scores.shape[0]):
-            most = max(most, _magnitude(indices, values, start, stop, bias, W, m))
-        above = _row_gap(C, y, scores, a, 2.0 * gamma * most + least)[1]
+    if not sizes < np.inf:
+        sums[LOSS] = sums[GAP] = np.inf
+        return 0.0
+    lost, clear, total, free, at_best, spread = _row_gap(C, y, scores, a)
+    before = sums[LOSS]
+    after = before + C * lost  # and what that loses (Knuth)
+    added = after - before
+    sums[LOSS] = after
+    sums[LOW] += (before - (after - added)) + (C * lost - added)
+    rounding, least = _LEAST * (K + 2.0) * a[y], _LEAST * (1.0 + highest)
+    above = _bound(clear, total, free, at_best, spread, rounding, 2.0 * wrong + least)
     sums[GAP] += above
+    exact = _bound(clear, total, free, at_best, spread, rounding, least)
+    return above if above > _WORTH * exact else 0.0
+
+
+@njit(cache=True, nogil=True)
+def _refine(C, y, scores, a, wrong, above, sums):
+    """Put a bound for a smaller `wrong` in the place of the one that `_add_candidate` returned."""
+    highest, K = 0.0, scores.shape[0]
+    for m in range(K):
+        highest = max(highest, abs(scores[m]))
+    _, clear, total, free, at_best, spread = _row_gap(C, y, scores, a)
+    rounding, least = _LEAST * (K + 2.0) * a[y], _LEAST * (1.0 + highest)
+    below = _bound(clear, total, free, at_best, spread, rounding, 2.0 * wrong + least)
+    sums[GAP] -= max(above - below, 0.0)
 
 
 @njit(cache=True, nogil=True)
@@ -528,16 +548,19 @@ def cs_certify_rows(
         start, stop = indptr[i], indptr[i + 1]
         size = np.sqrt(sq_norm[i] + bias * bias)
         total = _feasible(C, y, alpha[i], step)
+        gamma = 1.01 * (stop - start + 2.0) * UNIT
+        wrong = gamma * size  # times |w_m|: by Cauchy and Schwarz, of gamma |w_m|'|x_i|
         _gather(indices, values, start, stop, bias, W, scores)
-        _add_candidate(
-            C, y, scores, step, size, norms[0], indices, values, start, stop, bias, W, sums[0]
-        )
+        above = _add_candidate(C, y, scores, step, wrong * norms[0], sums[0])
+        if above > 0.0:
+            most = _magnitude(indices, values, start, stop, bias, W)
+            _refine(C, y, scores, step, gamma * most, above, sums[0])
         if averaged:
             _gather(indices, values, start, stop, bias, average, scores)
-            _add_candidate(
-                C, y, scores, step, size, norms[1], indices, values, start, stop, bias, average,
-                sums[1],
-            )  # fmt: skip
+            above = _add_candidate(C, y, scores, step, wrong * norms[1], sums[1])
+            if above > 0.0:
+                most = _magnitude(indices, values, start, stop, bias, average)
+                _refine(C, y, scores, step, gamma * most, above, sums[1])
         if total > 0.0:
             reach[REACH] += 2.0 * total * size
             reach[N_REACH] += 1.0

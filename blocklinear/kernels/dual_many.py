@@ -33,9 +33,10 @@ N_SUMS = 3
 REACH, N_REACH = 0, 1
 N_REACHES = 2
 
-N_SCRATCH = 5
+N_SCRATCH = 8
 
 UNIT = 2.0**-53
+_LEAST = 4.0 * UNIT
 _WORTH = 1.001
 
 _LANES = 4  # numbers of a vector register
@@ -150,36 +151,23 @@ def _feasible(kind, C, a):
 
 
 @_inline
-def _add_compensated(sums, x):
-    """Add x >= 0 to sums[LOSS] + sums[LOW], with an error of two roundings however many are added.
-
-    Neumaier's (1974); x and both sums are of one sign.
-    """
-    before = sums[LOSS]
-    after = before + x
-    sums[LOSS] = after
-    sums[LOW] += (before - after) + x if before >= x else (x - after) + before
-
-
-@_inline
-def _regression_gap(kind, epsilon, C, r, a):
+def _regression_gap(kind, epsilon, C, r, a, q):
     """Return `_row_gap` at r = f - t, for the losses of regression."""
-    size, z = abs(a), abs(r) - epsilon
+    size, half, z = abs(a), abs(q), abs(r) - epsilon
     over, under = max(z, 0.0), max(-z, 0.0)
-    q = 0.5 * size / C
     if kind == L1_SVR:
         return (
-            C * over + size * (abs(r) + epsilon)
+            C * over + size * (z + 2.0 * epsilon)
             if a * r > 0.0
             else (C - size) * over + size * under
         )
     if a * r > 0.0:
-        return C * over * over + size * (abs(r) + epsilon) + 0.5 * q * size
-    return C * (over - q) * (over - q) + size * under
+        return C * over * over + size * (z + 2.0 * epsilon + 0.5 * half)
+    return C * (over - half) * (over - half) + size * under
 
 
 @_inline
-def _row_gap(kind, epsilon, t, C, f, lost, a, entropy, d):
+def _row_gap(kind, epsilon, t, C, f, lost, a, q, entropy, d):
     """Return the most that a row may add to P - D (`_excess`), its decision being within d of f.
 
     With alpha_i in its domain that is convex in f, and largest at an end. Nothing cancels in
@@ -193,21 +181,20 @@ def _row_gap(kind, epsilon, t, C, f, lost, a, entropy, d):
 
     Parameters
     ----------
-    lost, entropy : float     the loss at f without C; H(u), for LOGISTIC
+    lost, q, entropy : float  the loss at f without C; a / (2 C); H(u), for LOGISTIC
     """
     if kind == LOGISTIC:
-        u, margin = a / C, t * f
+        u, margin = 2.0 * q, t * f
         slope = abs(u + np.expm1(-lost)) + 8.0 * UNIT
         wrong = 8.0 * UNIT * (lost + u * (abs(margin) + 8.0) + entropy)
         return C * (max(lost + u * margin - entropy, 0.0) + wrong + d * (slope + 0.125 * d))
     if kind >= L1_SVR:
         r = f - t
-        low = _regression_gap(kind, epsilon, C, r - d, a)
-        return max(low, _regression_gap(kind, epsilon, C, r + d, a))
+        low = _regression_gap(kind, epsilon, C, r - d, a, q)
+        return max(low, _regression_gap(kind, epsilon, C, r + d, a, q))
     z = 1.0 - t * f
     if kind == HINGE:
         return max((C - a) * max(z + d, 0.0), a * max(d - z, 0.0))
-    q = 0.5 * a / C
     low = max(z - d, 0.0) - q
     high = max(z + d, 0.0) - q
     return max(C * low * low + a * max(d - z, 0.0), C * high * high + a * max(-z - d, 0.0))
@@ -523,39 +510,97 @@ def _magnitude(indices, values, start, stop, bias, W, j):
 
 
 @_inline
-def _add_candidate(
-    kind, epsilon, t, C, f, a, entropy, size, norm, indices, values, start, stop, bias, W, j, sums
-):
-    """Add to `sums` what a row contributes under one candidate of model j, see `dual`."""
-    lost = _loss(kind, epsilon, t, f)
-    _add_compensated(sums, C * lost)
-    if not abs(f) < np.inf:
-        sums[GAP] = np.inf
-        return
-    gamma = 1.01 * (stop - start + 2.0) * UNIT
-    least = 4.0 * UNIT * (1.0 + abs(f) + abs(t) + epsilon + abs(a) / C)
-    above = _row_gap(kind, epsilon, t, C, f, lost, a, entropy, gamma * size * norm + least)
-    if kind in (HINGE, L1_SVR) and above > 0.0:
-        exact = _row_gap(kind, epsilon, t, C, f, lost, a, entropy, least)
-        if above > _WORTH * exact:
-            d = _magnitude(indices, values, start, stop, bias, W, j)
-            above = _row_gap(kind, epsilon, t, C, f, lost, a, entropy, gamma * d + least)
-    sums[GAP] += above
+def _add_loss(lost, j, sums):
+    """Add a loss to those of model j, and what that loses to rounding (Knuth)."""
+    before = sums[LOSS, j]
+    after = before + lost
+    added = after - before
+    sums[LOSS, j] = after
+    sums[LOW, j] += (before - (after - added)) + (lost - added)
 
 
 @_inline
-def _add_candidates(
-    kind, epsilon, t, C, f, alpha, entropy, size, norms, indices, values, start, stop, bias, W,
-    sums,
-):  # fmt: skip
-    """Add to `sums` what a row contributes under one candidate of each model."""
+def _add_hinge(t, C, f, a, gamma, size, norms, above, sums):
+    """As `_add_others`, for HINGE, side by side; return if any bound can be refined or is none."""
+    odd = 0
     for j in range(C.shape[0]):
-        if C[j] != 0.0:
-            a = _feasible(kind, C[j], alpha[j])
-            _add_candidate(
-                kind, epsilon, t[j], C[j], f[j], a, entropy[j], size, norms[j], indices, values,
-                start, stop, bias, W, j, sums[j],
-            )  # fmt: skip
+        z, least = 1.0 - t[j] * f[j], _LEAST * (3.0 + abs(f[j]))
+        d = gamma * size * norms[j] + least
+        _add_loss(C[j] * max(z, 0.0), j, sums)
+        above[j] = max((C[j] - a[j]) * max(z + d, 0.0), a[j] * max(d - z, 0.0))
+        exact = max((C[j] - a[j]) * max(z + least, 0.0), a[j] * max(least - z, 0.0))
+        odd += not (above[j] <= _WORTH * exact and abs(f[j]) < np.inf)
+        sums[GAP, j] += above[j]
+    return odd > 0
+
+
+@_inline
+def _add_squared_hinge(t, C, f, a, q, gamma, size, norms, above, sums):
+    """As `_add_others`, for SQUARED_HINGE, side by side; return if any bound is none."""
+    odd = 0
+    for j in range(C.shape[0]):
+        z, least = 1.0 - t[j] * f[j], _LEAST * (2.0 + abs(f[j]) + 2.0 * q[j])
+        d = gamma * size * norms[j] + least
+        _add_loss(C[j] * (max(z, 0.0) * max(z, 0.0)), j, sums)
+        low, high = max(z - d, 0.0) - q[j], max(z + d, 0.0) - q[j]
+        left = C[j] * low * low + a[j] * max(d - z, 0.0)
+        above[j] = max(left, C[j] * high * high + a[j] * max(-z - d, 0.0))
+        odd += not abs(f[j]) < np.inf
+        sums[GAP, j] += above[j]
+    return odd > 0
+
+
+@_inline
+def _add_others(kind, epsilon, t, C, f, a, q, entropy, gamma, size, norms, above, sums):
+    """Add to `sums` what a row contributes under one candidate of each model (`_row_gap`)."""
+    odd = 0
+    for j in range(C.shape[0]):
+        above[j] = 0.0
+        if C[j] == 0.0:
+            continue
+        lost = _loss(kind, epsilon, t[j], f[j])
+        _add_loss(C[j] * lost, j, sums)
+        least = _LEAST * (1.0 + abs(f[j]) + abs(t[j]) + epsilon + 2.0 * abs(q[j]))
+        d = gamma * size * norms[j] + least
+        above[j] = _row_gap(kind, epsilon, t[j], C[j], f[j], lost, a[j], q[j], entropy[j], d)
+        if kind == L1_SVR and above[j] > 0.0:
+            exact = _row_gap(kind, epsilon, t[j], C[j], f[j], lost, a[j], q[j], entropy[j], least)
+            odd += above[j] > _WORTH * exact
+        odd += not abs(f[j]) < np.inf
+        sums[GAP, j] += above[j]
+    return odd > 0
+
+
+@_inline
+def _refine(kind, epsilon, t, C, f, a, gamma, above, indices, values, start, stop, bias, W, sums):
+    """Put tighter bounds in the place of those in `above`; there is none if f is no number."""
+    for j in range(C.shape[0]):
+        if C[j] == 0.0:
+            continue
+        if not abs(f[j]) < np.inf:
+            sums[GAP, j] = np.inf
+        elif above[j] > 0.0 and kind in (HINGE, L1_SVR):
+            total = abs(bias * W[W.shape[0] - 1, j])
+            for p in range(start, stop):
+                total += abs(W[indices[p], j] * values[p])
+            d = gamma * total + _LEAST * (3.0 + abs(f[j]) + abs(t[j]) + epsilon)
+            tighter = _row_gap(kind, epsilon, t[j], C[j], f[j], 0.0, a[j], 0.0, 0.0, d)
+            sums[GAP, j] += min(tighter - above[j], 0.0)
+
+
+@_inline
+def _add_candidates(kind, epsilon, t, C, f, a, q, entropy, gamma, size, norms, above, sums):
+    """Add to `sums` what a row contributes under one candidate of each model, see `dual`.
+
+    Return whether `_refine` has something to do.
+    """
+    if kind == HINGE:
+        odd = _add_hinge(t, C, f, a, gamma, size, norms, above, sums)
+    elif kind == SQUARED_HINGE:
+        odd = _add_squared_hinge(t, C, f, a, q, gamma, size, norms, above, sums)
+    else:
+        odd = _add_others(kind, epsilon, t, C, f, a, q, entropy, gamma, size, norms, above, sums)
+    return odd
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -576,13 +621,13 @@ def certify_many(
     averaged : bool           whether there is an average
     norms : float64[2, P]     of the columns of `W` and of `average`, or more
     recomputed : float64[n_features + 1, P]   added to: sum_i s_ij alpha_ij x_i
-    sums : float64[2, M, N_SUMS]        added to, for each candidate, if there is one, and model: as
+    sums : float64[2, N_SUMS, M]        added to, for each candidate, if there is one, and model: as
                               in `dual.certify_rows`
-    reach : float64[M, N_REACHES]       added to: so are they
+    reach : float64[N_REACHES, M]       added to: so are they
     """
     M = positive.shape[0]
     t, C, f, step = scratch[0][:M], scratch[1][:M], scratch[2], scratch[3]
-    entropy = scratch[4]
+    entropy, above, a, q = scratch[4], scratch[5], scratch[6], scratch[7]
     step[M:] = 0.0
     of_W, of_recomputed, whole = _address(W), _address(recomputed), W.shape[1] << 8
     for i in range(alpha.shape[0]):
@@ -595,32 +640,39 @@ def certify_many(
         ):
             continue
         start, stop = indptr[i], indptr[i + 1]
-        size = np.sqrt(sq_norm[i] + bias * bias)
+        size, gamma = np.sqrt(sq_norm[i] + bias * bias), 1.01 * (stop - start + 2.0) * UNIT
         n_moved = 0
         for j in range(M):
-            step[j] = entropy[j] = 0.0
+            step[j] = a[j] = q[j] = 0.0
             if C[j] == 0.0:
                 continue
-            a = _feasible(kind, C[j], alpha[i, j])
+            a[j] = _feasible(kind, C[j], alpha[i, j])
+            q[j] = 0.5 * a[j] / C[j]
             if kind == LOGISTIC:
-                entropy[j] = _entropy(a / C[j])
-            if a != 0.0:
-                step[j] = a * (1.0 if kind >= L1_SVR else t[j])
-                reach[j, REACH] += abs(a) * size
-                reach[j, N_REACH] += 1.0
+                entropy[j] = _entropy(2.0 * q[j])
+            if a[j] != 0.0:
+                step[j] = a[j] * (1.0 if kind >= L1_SVR else t[j])
+                reach[REACH, j] += abs(a[j]) * size
+                reach[N_REACH, j] += 1.0
                 moved[n_moved] = j
                 n_moved += 1
         _gather(indices, values, start, stop, bias, 0, W.shape[1], W, f)
-        _add_candidates(
-            kind, epsilon, t, C, f, alpha[i], entropy, size, norms[0], indices, values, start, stop,
-            bias, W, sums[0],
-        )  # fmt: skip
+        if _add_candidates(
+            kind, epsilon, t, C, f, a, q, entropy, gamma, size, norms[0], above, sums[0]
+        ):
+            _refine(
+                kind, epsilon, t, C, f, a, gamma, above, indices, values, start, stop, bias, W,
+                sums[0],
+            )  # fmt: skip
         if averaged:
             _gather(indices, values, start, stop, bias, 0, W.shape[1], average, f)
-            _add_candidates(
-                kind, epsilon, t, C, f, alpha[i], entropy, size, norms[1], indices, values, start,
-                stop, bias, average, sums[1],
-            )  # fmt: skip
+            if _add_candidates(
+                kind, epsilon, t, C, f, a, q, entropy, gamma, size, norms[1], above, sums[1]
+            ):
+                _refine(
+                    kind, epsilon, t, C, f, a, gamma, above, indices, values, start, stop, bias,
+                    average, sums[1],
+                )  # fmt: skip
         if n_moved > 0:
             _scatter(
                 indices, values, start, stop, bias, step, moved, n_moved, 0, W.shape[1], recomputed

@@ -181,7 +181,7 @@ class Bunch(Swept):
             found.append(
                 [
                     prove(
-                        proof.squares[k, j], distances[j], proof.sums[k, j], proof.reach[j],
+                        proof.squares[k, j], distances[j], proof.sums[k, :, j], proof.reach[:, j],
                         proof.n, float(drift[j]), average=k == 1,
                     )
                     for j in range(self.width)

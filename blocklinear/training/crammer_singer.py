@@ -231,7 +231,7 @@ class CrammerSinger(Swept):
         kernels.cs_certify_rows(
             group.indptr, group.indices, group.values, group.sq_norm, *roles, self._bias, alpha,
             self.W, self.average, self.averaged, proof.norms.max(axis=1), proof.recomputed,
-            self._scratch, self._lists, proof.sums[:, 0], proof.reach[0],
+            self._scratch, self._lists, proof.sums[:, :, 0], proof.reach[:, 0],
         )  # fmt: skip
         proof.n += group.n_rows
 
@@ -250,7 +250,7 @@ class CrammerSinger(Swept):
         return min(
             (
                 prove(
-                    math.fsum(proof.squares[k]), distance, proof.sums[k, 0], proof.reach[0],
+                    math.fsum(proof.squares[k]), distance, proof.sums[k, :, 0], proof.reach[:, 0],
                     proof.n, drift, average=k == 1, n_classes=self.width,
                 )
                 for k, distance in enumerate(distances)

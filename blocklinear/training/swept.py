@@ -308,8 +308,8 @@ class Proof:
     candidates : list         of float64[n_features + 1, columns]: `W`, and its average if any
     squares, norms : float64[2, columns]        of the columns of candidates; the second, or more
     recomputed : float64[n_features + 1, columns]   sum of s_i alpha_i x_i
-    sums : float64[2, n_problems, N_SUMS]       for each candidate, as the kernels leave them
-    reach : float64[n_problems, N_REACHES]
+    sums : float64[2, N_SUMS, n_problems]       for each candidate, as the kernels leave them
+    reach : float64[N_REACHES, n_problems]
     n : int                   rows so far
 
     Parameters
@@ -326,8 +326,8 @@ class Proof:
             self.squares[k] = column_norms(v)
         self.norms = norms_above(self.squares)
         self.recomputed = aligned_zeros(*swept.W.shape)
-        self.sums = np.zeros((2, n_problems, N_SUMS))
-        self.reach, self.n = np.zeros((n_problems, N_REACHES)), 0
+        self.sums = np.zeros((2, N_SUMS, n_problems))
+        self.reach, self.n = np.zeros((N_REACHES, n_problems)), 0
 
 
 def column_norms(W: Floats) -> Floats:

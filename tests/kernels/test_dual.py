@@ -287,9 +287,9 @@ def test_the_gap_of_a_row_holds_for_every_decision_close_by(p, seed, wrong):
     alpha = np.clip(p.alpha, low, high)
     for i in np.flatnonzero(p.cost):
         t, C, a, f = p.target[i], p.cost[i], alpha[i], rng.choice([1.0, -1.0]) + rng.normal() * 0.01
-        entropy = dual._entropy(a / C) if p.kind == dual.LOGISTIC else 0.0
+        entropy, q = dual._entropy(a / C) if p.kind == dual.LOGISTIC else 0.0, 0.5 * a / C
         lost = dual._loss(p.kind, p.epsilon, t, f)
-        above = dual._row_gap(p.kind, p.epsilon, t, C, f, lost, a, entropy, wrong)
+        above = dual._row_gap(p.kind, p.epsilon, t, C, f, lost, a, q, entropy, wrong)
         for other in np.linspace(f - wrong, f + wrong, 5):
             added = dual._excess(p.kind, p.epsilon, t, C, other, a)
             assert added <= above + 1e-14 * (1 + C * (1 + abs(f)))

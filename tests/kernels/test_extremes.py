@@ -120,8 +120,8 @@ def many(r):
             dual_many.add_many_dual_terms(*about, *models, alpha, scratch, terms)
             dual_many.certify_many(
                 *r.whole, r.sq_norm, *about, *models, r.bias, alpha, W, r.w(M), True,
-                np.zeros((2, M)), r.w(M), scratch, moved, np.zeros((2, M, dual_many.N_SUMS)),
-                np.zeros((M, dual_many.N_REACHES)),
+                np.zeros((2, M)), r.w(M), scratch, moved, np.zeros((2, dual_many.N_SUMS, M)),
+                np.zeros((dual_many.N_REACHES, M)),
             )  # fmt: skip
             assert np.isfinite(alpha).all()
             assert np.isfinite(W).all()

@@ -294,13 +294,13 @@ def test_dual_terms_and_certificates_are_those_of_each_model(p):
     rows, moved = scratch(M)
     norms = np.linalg.norm([s.W, average], axis=1)
     terms, recomputed = np.ones((M, 2)), np.ones_like(s.W)  # added to
-    sums, reach = np.ones((2, M, 3)), np.ones((M, 2))
+    sums, reach = np.ones((2, 3, M)), np.ones((2, M))
     dual_many.add_many_dual_terms(*p.about, *p.models, s.alpha, rows, terms)
     indptr, indices, values = p.csr
     sq_norm = (p.rows.astype(float) ** 2).sum(1)
     about = (indptr, indices, values, sq_norm, *p.about, *p.models, p.bias, s.alpha, s.W)
     dual_many.certify_many(*about, average, True, norms, recomputed, rows, moved, sums, reach)
-    alone, again, others = np.ones((2, M, 3)), np.ones_like(s.W), np.ones((M, 2))
+    alone, again, others = np.ones((2, 3, M)), np.ones_like(s.W), np.ones((2, M))
     dual_many.certify_many(*about, average, False, norms, again, rows, moved, alone, others)
     assert again.tobytes() == recomputed.tobytes()
     assert others.tobytes() == reach.tobytes()
@@ -319,10 +319,10 @@ def test_dual_terms_and_certificates_are_those_of_each_model(p):
             norms[:, j].copy(), one_w, one_sums, one_reach, np.zeros(len(t)),
         )  # fmt: skip
         assert terms[j].tobytes() == one_terms.tobytes()
-        loss, one_loss = (x[:, dual.LOSS] + x[:, dual.LOW] for x in (sums[:, j], one_sums))
+        loss, one_loss = (x[:, dual.LOSS] + x[:, dual.LOW] for x in (sums[:, :, j], one_sums))
         close(loss, one_loss, 1e-12, one_loss.max())
-        close(sums[:, j, dual.GAP], one_sums[:, dual.GAP], 1e-12, one_loss.max())
-        close(reach[j], one_reach, 1e-12, one_reach.max())
+        close(sums[:, dual.GAP, j], one_sums[:, dual.GAP], 1e-12, one_loss.max())
+        close(reach[:, j], one_reach, 1e-12, one_reach.max())
         close(recomputed[:, j], one_w, 1e-12, 1 + abs(alpha).max())
         close(recomputed[:, j] - 1, s.W[:, j], 1e-9, 1 + abs(alpha).max())
         expected = reference.certificate(X, t, C, alpha, *candidates, p.kind, p.epsilon)
@@ -347,7 +347,7 @@ def test_alpha_outside_of_its_domain_proves_nothing(kind):
     for numbers in (alpha, feasible):
         rows, moved = scratch(M)
         terms, recomputed = np.zeros((M, 2)), np.zeros_like(W)
-        sums, reach = np.zeros((2, M, 3)), np.zeros((M, 2))
+        sums, reach = np.zeros((2, 3, M)), np.zeros((2, M))
         dual_many.add_many_dual_terms(*p.about, *p.models, numbers, rows, terms)
         dual_many.certify_many(
             *p.csr, sq_norm, *p.about, *p.models, p.bias, numbers, W, W, True, norms, recomputed,
@@ -357,6 +357,23 @@ def test_alpha_outside_of_its_domain_proves_nothing(kind):
     for got, expected in zip(*found, strict=True):
         assert np.isfinite(got).all()
         assert got.tobytes() == expected.tobytes()
+
+
+@every_loss
+def test_a_decision_that_is_no_number_leaves_no_bound_of_its_model(kind):
+    p = make(kind, 3, 8)
+    _, M = p.shape
+    rows, moved = scratch(M)
+    W = np.zeros_like(swept(p).W)
+    W[:, 2] = np.nan
+    sums, reach = np.zeros((2, 3, M)), np.zeros((2, M))
+    dual_many.certify_many(
+        *p.csr, (p.rows.astype(float) ** 2).sum(1), *p.about, *p.models, p.bias,
+        np.zeros(p.shape), W, W, False, np.zeros((2, W.shape[1])), np.zeros_like(W), rows, moved,
+        sums, reach,
+    )  # fmt: skip
+    assert not sums[0, dual_many.GAP, 2] < np.inf
+    assert np.isfinite(np.delete(sums[0], 2, axis=1)).all()
 
 
 # -- The code
@@ -371,7 +388,7 @@ def source(function):
     "name",
     [
         "_fetch_all", "_loss", "_entropy", "_hinge_rule", "_logistic_rule", "_regression_rule",
-        "_update", "_feasible", "_add_compensated", "_regression_gap", "_row_gap",
+        "_update", "_feasible", "_regression_gap", "_row_gap",
     ],
 )  # fmt: skip
 def test_the_rules_are_the_text_of_those_for_one_model(name):
