@@ -13,7 +13,8 @@ from blocklinear.options import TrainOptions
 from blocklinear.store.groups import Group
 from blocklinear.store.manifest import Manifest
 from blocklinear.store.prefetch import Loaded
-from blocklinear.training.active import ActiveRows, Rows
+from blocklinear.training.active import ActiveRows, Rows, whole_group
+from blocklinear.training.passes import Done, Passes
 from blocklinear.training.problems import Problem
 from blocklinear.training.rows import RowArray
 from blocklinear.training.schedule import active_schedule, having_turn, parts_of_sweeps
@@ -35,8 +36,6 @@ MOST_EPOCHS = 100
 """Epochs of a visit that goes on until its tolerance holds."""
 LONGEST_PART = 1 << 25
 """Entries worked on before a request to stop is looked at again, a quarter of a second."""
-SWEEPS = 16
-"""How often an outer iteration sweeps the active rows."""
 Floats = NDArray[np.float64]
 _SELECTIONS = {
     "active": kernels.AVSF,
@@ -91,6 +90,7 @@ class Descent(SingleModel):
         self._terms = np.zeros(kernels.N_TERMS)  # of all rows, kept up to date
         self._counted = False  # whether they were of all rows before the first visit
         self._adapt = np.zeros(kernels.N_ADAPT)
+        self._passes = Passes()  # over the active rows
         self._points = np.zeros(1)  # in the average so far
         self._first_violation = np.zeros(1)  # LIBLINEAR's measure for regression is relative
 
@@ -101,7 +101,7 @@ class Descent(SingleModel):
             "w": self.w, "average": self.average, "alpha": self.alpha.all,
             "preference": self._preference.all, "active": self._active.all, "touch": self._touch,
             "later": self._later, "terms": self._terms, "adapt": self._adapt,
-            "points": self._points, "first": self._first_violation,
+            "passes": self._passes.state, "points": self._points, "first": self._first_violation,
         }  # fmt: skip
 
     @property
@@ -129,6 +129,7 @@ class Descent(SingleModel):
 
     def begin(self) -> None:
         """Start an outer iteration."""
+        self._passes.begin()
         for tally in (self._touch, self._later):
             tally[:] = fresh_touch()
         self._points[:] = 0.0
@@ -144,7 +145,12 @@ class Descent(SingleModel):
         Abandoned
             If `halt` returned true between two parts of it.
         """
-        work = Work(group, self.problem, self.alpha.read(group.blocks), self._preferences(group))
+        work = Work(
+            whole_group(group),
+            self.problem,
+            self.alpha.read(group.blocks),
+            self._preferences(group),
+        )
         before = work.alpha.copy()
         resident = visits == 1
         flags = np.zeros(group.n_rows, np.bool_)
@@ -152,12 +158,12 @@ class Descent(SingleModel):
             flags[:] = self._active.read(group.blocks)
         if self._counted or outer > 1:
             self._add_terms(work.target, work.cost, work.alpha, -1.0)
-        self._epochs(work, flags, outer, visits, self._epochs_of(group, outer), halt)
+        self._epochs(group, work, flags, outer, visits, halt)
         self._add_terms(work.target, work.cost, work.alpha, 1.0)
         self.alpha.write(group.blocks, work.alpha)
         self._preference.write(group.blocks, work.preference)
         if self._sweeping and not resident:
-            flags[self._keep(work, before)] = True
+            flags[self._keep(group, work, before)] = True
         self._active.write(group.blocks, flags)
         if self._sweeping and not resident:
             self._sweep_between(group, outer, number, visits, halt)
@@ -168,33 +174,41 @@ class Descent(SingleModel):
 
     def _epochs(
         self,
+        group: Group,
         work: Work,
         flags: NDArray[np.bool_],
         outer: int,
         visits: int,
-        epochs: int | None,
         halt: Callable[[], bool],
     ) -> None:
-        options, group = self._options, work.group
+        options, epochs = self._options, self._epochs_of(group, outer)
         sweeping = self._sweeping and visits == 1
-        points = SWEEPS if sweeping else -(-AVERAGED_POINTS // (visits * (epochs or 1)))
+        points = -(-AVERAGED_POINTS // (visits * (epochs or 1)))
         parts = max(points, -(-len(group.indices) // LONGEST_PART))
+        if sweeping:
+            parts = max(parts, self._passes.number)
         self._adapt[kernels.THRESHOLD] = np.inf  # nothing is shrunk before it was measured
         for epoch in range(epochs or MOST_EPOCHS):
-            order = work.order(options, outer, epoch)
+            order = work.order(options, outer, epoch, group.blocks)
             seen = fresh_touch()
             for number, part in enumerate(np.array_split(order, parts)):
                 if (epoch or number) and halt():
                     raise Abandoned
                 before = work.alpha.copy() if sweeping else work.alpha
                 self._descend(work, part, seen)
-                if sweeping:
-                    flags[part] = work.moving(before, part)
-                    for sweep in share(SWEEPS, number, parts):
-                        again = np.flatnonzero(flags)
-                        again = again[self._scheduled(work.preference[again], outer, epoch, sweep)]
-                        self._descend(work, again, self._later)
+                if not sweeping:
+                    continue
+                flags[part] = work.moving(before, part)
+                for sweep in share(self._passes.number, number, parts):
+                    again = np.flatnonzero(flags)
+                    again = again[self._scheduled(work.preference[again], outer, epoch, sweep)]
+                    if self._passes.add(self._pass(work, again)):
+                        break
+                    if halt():
+                        raise Abandoned
             merge(seen, self._touch if epoch == 0 else self._later)
+            if epoch == 0:
+                self._passes.add_first(seen[kernels.GAIN], len(group.indices))
             if self._selection == kernels.AVSF and self._adapt[kernels.MEAN_GAIN] == 0.0:
                 self._adapt[kernels.MEAN_GAIN] = seen[kernels.GAIN] / max(len(order), 1)
             self._adapt[kernels.THRESHOLD] = threshold(seen)
@@ -204,52 +218,59 @@ class Descent(SingleModel):
                 work.preference[:] = 0.0  # all rows again before the visit may end
 
     def _descend(self, work: Work, order: NDArray[np.int64], seen: NDArray[np.float64]) -> None:
-        """Visit rows of a group in an order."""
-        group, problem = work.group, self.problem
+        """Visit rows in an order."""
+        rows, problem = work.rows, self.problem
         kernels.dcd_epoch(
-            group.indptr[:-1], group.indptr[1:], group.indices, group.values, group.sq_norm,
-            work.target, work.cost, order, problem.kind, problem.epsilon, self.bias, work.alpha,
-            self.w, seen, self._selection, work.preference, self._adapt,
+            rows.starts, rows.stops, rows.indices, rows.values, rows.sq_norm, work.target,
+            work.cost, order, problem.kind, problem.epsilon, self.bias, work.alpha, self.w, seen,
+            self._selection, work.preference, self._adapt,
         )  # fmt: skip
         self.average += self.w
         self._points += 1
 
-    def _keep(self, work: Work, before: Floats) -> NDArray[np.int64]:
+    def _pass(self, work: Work, order: NDArray[np.int64]) -> Done:
+        """Visit active rows in an order."""
+        rows, later = work.rows, self._later
+        gain, excess = float(later[kernels.GAIN]), float(later[kernels.EXCESS])
+        self._descend(work, order, later)
+        entries = int((rows.stops[order] - rows.starts[order]).sum())
+        return Done(
+            float(later[kernels.GAIN]) - gain, entries, float(later[kernels.EXCESS]) - excess
+        )
+
+    def _keep(self, group: Group, work: Work, before: Floats) -> NDArray[np.int64]:
         """Make the rows of a group that are moving the active ones; return those kept."""
-        worth = (work.alpha - before) ** 2 * work.group.sq_norm
+        worth = (work.alpha - before) ** 2 * group.sq_norm
         chosen = np.flatnonzero(work.moving(before, slice(None)))
-        return self._kept.replace(work.group, chosen, worth[chosen])
+        return self._kept.replace(group, chosen, worth[chosen])
 
     def _sweep_between(
         self, group: Group, outer: int, number: int, visits: int, halt: Callable[[], bool]
     ) -> None:
         """Sweep the active rows after a visit."""
-        for part in parts_of_sweeps(SWEEPS, number, visits):
-            self._sweep(self._kept.rows(), outer, *part)
+        rows = self._kept.rows()
+        for sweep, first, last in parts_of_sweeps(self._passes.number, number, visits):
+            if rows is None:
+                break
+            if self._passes.add(self._sweep(rows, outer, sweep, first, last), last - first):
+                break
+            if halt():
+                raise Abandoned
 
     def _sweep(
-        self, rows: Rows | None, outer: int, sweep: int, first: float = 0.0, last: float = 1.0
-    ) -> None:
+        self, rows: Rows, outer: int, sweep: int, first: float = 0.0, last: float = 1.0
+    ) -> Done:
         """Visit active rows once, or those with their turn in a part of that."""
-        problem = self.problem
-        if rows is None:
-            return
         turn = having_turn(self._options.seed, outer, sweep, rows.positions, first, last)
-        target, cost = problem.targets(rows.labels), problem.costs(rows)
-        alpha = self.alpha.all[rows.positions]
         preference = self._preference.all[rows.positions]
+        work = Work(rows, self.problem, self.alpha.all[rows.positions], preference)
         order = turn[self._scheduled(preference[turn], outer, 0, sweep)]
-        self._add_terms(target, cost, alpha, -1.0)
-        kernels.dcd_epoch(
-            rows.starts, rows.stops, rows.indices, rows.values, rows.sq_norm, target, cost,
-            order, problem.kind, problem.epsilon, self.bias,
-            alpha, self.w, self._later, self._selection, preference, self._adapt,
-        )  # fmt: skip
+        self._add_terms(work.target, work.cost, work.alpha, -1.0)
+        done = self._pass(work, order)
         self._preference.all[rows.positions] = preference
-        self._add_terms(target, cost, alpha, 1.0)
-        self.alpha.all[rows.positions] = alpha
-        self.average += self.w
-        self._points += 1
+        self._add_terms(work.target, work.cost, work.alpha, 1.0)
+        self.alpha.all[rows.positions] = work.alpha
+        return done
 
     def _scheduled(
         self, preference: NDArray[np.float32], outer: int, epoch: int, sweep: int
@@ -275,6 +296,7 @@ class Descent(SingleModel):
         self.average /= max(self._points[0], 1.0)
         self._points[:] = 1.0
         dual, regression = self._dual(), self.problem.solver.regression
+        self._passes.aim_at((self._options.gap or 0.0) * dual)
         gain = self._touch[kernels.GAIN] + self._later[kernels.GAIN]
         violation = violations(self._touch[None], regression, self._first_violation)
         return Estimate(

@@ -20,8 +20,9 @@ from blocklinear.store.manifest import Manifest
 from blocklinear.store.prefetch import Loaded
 from blocklinear.training.active import Rows, whole_group
 from blocklinear.training.certificate import Certificate
-from blocklinear.training.descent import SWEEPS, Abandoned, Descent, share
+from blocklinear.training.descent import Abandoned, Descent, share
 from blocklinear.training.near import NearWriter
+from blocklinear.training.passes import SOLVED
 from blocklinear.training.problems import Problem
 from blocklinear.training.settling import NEAR, RESTLESS, Standing, standing
 from blocklinear.training.tally import Estimate
@@ -29,6 +30,8 @@ from blocklinear.training.work import Work
 
 NEW_EPOCHS = 4
 """Epochs over new blocks at the beginning of a warm start."""
+SWEEPS = 16
+"""How often an outer iteration of a warm start sweeps the active rows, before it solves them."""
 PRIMED_SWEEPS = 2
 """Sweeps of active rows after each of these visits, where those of old blocks are there already."""
 LEFT = {HINGE: 0.25, SQUARED_HINGE: 0.5}
@@ -39,8 +42,6 @@ SETTLING_SWEEPS = 64
 """How often at most active rows are swept to settle them, at the end of an outer iteration."""
 SETTLING_STEP = 8
 """After so many sweeps it is seen whether they are solved."""
-SETTLED = 0.1
-"""Of the gap asked for, what they may add to it."""
 CLOSE = 8.0
 """They are swept when the gap is no more than so many times the one asked for; if warm, always."""
 FEW = 8
@@ -205,21 +206,21 @@ class MarginDescent(Descent):
             self._fresh[group.blocks[0]] = self._others(group)
         super().visit(group, outer, number, visits, halt)
 
-    def _keep(self, work: Work, before: Floats) -> NDArray[np.int64]:
+    def _keep(self, group: Group, work: Work, before: Floats) -> NDArray[np.int64]:
         """Make the rows of a group that are moving the active ones; return those kept.
 
         While settling, rows near the margin too: what they will do shows only later. All of new
         blocks where they are held.
         """
-        if self.holds_new and self._new.issuperset(work.group.blocks):
-            every = np.arange(work.group.n_rows)
-            return self._kept.replace(work.group, every, np.zeros(len(every)))
+        if self.holds_new and self._new.issuperset(group.blocks):
+            every = np.arange(group.n_rows)
+            return self._kept.replace(group, every, np.zeros(len(every)))
         if not (self.settling and self.problem.bounded):
-            return super()._keep(work, before)
-        seen, moving = self._standing_of(work.group), work.moving(before, slice(None))
+            return super()._keep(group, work, before)
+        seen, moving = self._standing_of(group), work.moving(before, slice(None))
         worth = np.where(moving, RESTLESS, seen.worth)
         chosen = np.flatnonzero(moving | (seen.distance < NEAR))
-        return self._kept.replace(work.group, chosen, worth[chosen])
+        return self._kept.replace(group, chosen, worth[chosen])
 
     def _sweep_between(
         self, group: Group, outer: int, number: int, visits: int, halt: Callable[[], bool]
@@ -230,8 +231,10 @@ class MarginDescent(Descent):
         sweeps = share(SWEEPS, number, visits)  # whole ones: it ends in fewer outer iterations
         if self._is_new(group, outer):
             sweeps = range(PRIMED_SWEEPS if self.primed else SWEEPS)
+        rows = self._kept.rows()
         for sweep in sweeps:
-            self._sweep(self._kept.rows(), outer, sweep)
+            if rows is not None:
+                self._sweep(rows, outer, sweep)
         if number == visits - 1:
             self._settle(outer, halt)
 
@@ -303,7 +306,7 @@ class MarginDescent(Descent):
         for sweep in range(SETTLING_SWEEPS):
             if sweep % SETTLING_STEP == 0:
                 self._settled, rows = self._restless()
-            if self._settled <= SETTLED * self._goal():
+            if rows is None or self._settled <= SOLVED * self._goal():
                 break
             if halt():
                 raise Abandoned

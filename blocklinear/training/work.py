@@ -1,10 +1,10 @@
-"""The rows of a group while one model is trained on them."""
+"""Rows while one model is trained on them."""
 
 import numpy as np
 from numpy.typing import NDArray
 
 from blocklinear.options import TrainOptions
-from blocklinear.store.groups import Group
+from blocklinear.training.active import Rows
 from blocklinear.training.problems import Problem
 from blocklinear.training.schedule import drawn_rows, row_order, row_schedule
 
@@ -12,21 +12,21 @@ Floats = NDArray[np.float64]
 
 
 class Work:
-    """The rows of a group while they are worked on.
+    """Rows while they are worked on: all of a group, or active ones.
 
     Attributes
     ----------
-    group : Group
+    rows : Rows
     target, cost : float64[n_rows]
     alpha : float64[n_rows]
     preference : float32[n_rows]        of adaptive frequencies; of shrinking: 0 for rows that stay
     """
 
     def __init__(
-        self, group: Group, problem: Problem, alpha: Floats, preference: NDArray[np.float32]
+        self, rows: Rows, problem: Problem, alpha: Floats, preference: NDArray[np.float32]
     ) -> None:
-        self.group, self.alpha, self.preference = group, alpha, preference
-        self.target, self.cost = problem.targets(group.labels), problem.costs(group)
+        self.rows, self.alpha, self.preference = rows, alpha, preference
+        self.target, self.cost = problem.targets(rows.labels), problem.costs(rows)
         self._bounded = problem.bounded
 
     def moving(self, before: Floats, rows: NDArray[np.int64] | slice) -> NDArray[np.bool_]:
@@ -37,10 +37,12 @@ class Work:
             moving &= np.abs(alpha) != self.cost[rows]
         return moving
 
-    def order(self, options: TrainOptions, outer: int, epoch: int) -> NDArray[np.int64]:
-        """Return the rows of an epoch in their order; the first epoch of a visit takes all."""
-        key = (options.seed, outer, epoch, self.group.blocks)
-        order = np.empty(self.group.n_rows, np.int64)
+    def order(
+        self, options: TrainOptions, outer: int, epoch: int, blocks: tuple[int, ...]
+    ) -> NDArray[np.int64]:
+        """Return the rows of an epoch over some blocks in their order; the first one takes all."""
+        key = (options.seed, outer, epoch, blocks)
+        order = np.empty(len(self.alpha), np.int64)
         if options.selection == "online":
             drawn_rows(*key, order)
         elif options.selection == "avsf" and epoch:
