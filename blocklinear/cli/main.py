@@ -1,6 +1,7 @@
 """The entry point: reads arguments, runs one command, turns errors into exit codes."""
 
 import argparse
+import atexit
 import contextlib
 import gc
 import os
@@ -155,5 +156,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _fail(f"{place}: {error.strerror}\n  fix: {fix}", StorageError.exit_code)
 
 
+def program() -> NoReturn:
+    """Run the command line as a process, and leave it."""
+    ended: list[int] = []
+    atexit.register(_leave, ended)  # the first that is registered is the last that is called
+    ended.append(main())
+    sys.exit(ended[0])
+
+
+def _leave(ended: list[int]) -> None:
+    """End the process at once, if the command has ended and all it printed has gone out.
+
+    To take apart all that was loaded reads the code of LLVM once more, 100 MB of it.
+    """
+    if ended:
+        with contextlib.suppress(OSError, ValueError):
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(ended[0])
+
+
 if __name__ == "__main__":
-    sys.exit(main())
+    program()
