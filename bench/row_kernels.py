@@ -5,6 +5,11 @@ import math
 import numpy as np
 from numba import njit
 
+FOLLOWS = 0.6
+"""Share of words that are one of the usual successors of the word before."""
+SUCCESSORS = 1000.0
+"""How many usual successors a word has."""
+
 
 @njit(cache=True, nogil=True)
 def next_bits(state):
@@ -42,16 +47,49 @@ def normal_pair(state):
 
 
 @njit(cache=True, nogil=True)
+def hashed(a, b):
+    """Return a random number, 0 <= u < 1, that depends on two nonnegative integers alone."""
+    z = np.uint64(a) * np.uint64(0x9E3779B97F4A7C15) ^ np.uint64(b) * np.uint64(0xD1B54A32D192ED03)
+    z = (z ^ (z >> np.uint64(32))) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> np.uint64(29))) * np.uint64(0x94D049BB133111EB)
+    return ((z ^ (z >> np.uint64(32))) >> np.uint64(11)) * (1.0 / 9007199254740992.0)
+
+
+@njit(cache=True, nogil=True)
+def scattered(number, n):
+    """Return where a random permutation of 0, ..., `n` - 1 has its element `number`.
+
+    Odd factors and shifted sums permute the numbers below a power of two; what falls outside is
+    permuted again (cycle walking).
+    """
+    bits = np.uint64(2)
+    while (np.uint64(1) << bits) < np.uint64(n):
+        bits += np.uint64(1)
+    mask = (np.uint64(1) << bits) - np.uint64(1)
+    half = (bits + np.uint64(1)) // np.uint64(2)
+    x = np.uint64(number)
+    while True:
+        x = (x * np.uint64(0x9E3779B97F4A7C15) + np.uint64(0x632BE59BD9B4E019)) & mask
+        x ^= x >> half
+        x = (x * np.uint64(0xD1B54A32D192ED03)) & mask
+        x ^= x >> half
+        x = (x * np.uint64(0xBF58476D1CE4E5B9)) & mask
+        x ^= x >> half
+        if x < np.uint64(n):
+            return np.int64(x)
+
+
+@njit(cache=True, nogil=True)
 def power_law_rows(
-    seed, first, n_features, shortest, longest, weighted, n_topics, lean, stride, unstride,
+    seed, first, n_features, shortest, longest, weighted, n_topics, lean, by_frequency,
     weights, indptr, indices, values, scores, normals,
 ):  # fmt: skip
     """Draw sparse rows; return their number of nonzeros.
 
-    Rank r = floor((n + 1)^u) - 1, u uniform, has probability log((r + 2) / (r + 1)) / log(n + 1);
-    its index is 1 + (r stride mod n). A row has a topic, and a share `lean` of its draws becomes
-    the nearest rank with r mod n_topics equal to it. Unweighted values are 1. Weighted ones
-    are in proportion to log(1 + count) log(2 + r), a tf-idf of a power law, in rows of unit length.
+    Rank r = floor((n + 1)^u) - 1, u uniform, has probability log((r + 2) / (r + 1)) / log(n + 1).
+    A row has a topic, and a share `lean` of its draws becomes the nearest rank with r mod n_topics
+    equal to it. Unweighted values are 1. Weighted ones are in proportion to
+    log(1 + count) log(2 + r), a tf-idf of a power law, in rows of unit length.
 
     Parameters
     ----------
@@ -60,7 +98,7 @@ def power_law_rows(
     shortest, longest : int         draws of a row, uniform in the logarithm
     weighted : bool
     n_topics, lean : int, float
-    stride, unstride : int          stride unstride = 1 mod n
+    by_frequency : bool             indices are 1 + r, instead of a random permutation of these
     weights : float64[n_models, n_planted]      planted models, by rank
     indptr : int64[n_rows + 1]      written in place, as all below
     indices : int32[n_rows * longest]
@@ -68,7 +106,7 @@ def power_law_rows(
     scores, normals : float64[n_rows, n_models]     w_k' x, and a standard normal number for each
     """
     state = np.zeros(1, np.uint64)
-    drawn = np.empty(longest, np.int64)
+    drawn, notes = np.empty(longest, np.int64), np.empty(longest, np.int64)
     log_n = math.log(n_features + 1.0)
     end = 0
     for i in range(scores.shape[0]):
@@ -79,22 +117,23 @@ def power_law_rows(
             rank = int(math.exp(uniform(state) * log_n)) - 1
             if lean > 0.0 and uniform(state) < lean:
                 rank += topic - rank % n_topics
-            drawn[k] = (min(rank, n_features - 1) * stride) % n_features
+            rank = min(rank, n_features - 1)
+            drawn[k] = noted(rank if by_frequency else scattered(rank, n_features), rank)
         drawn[:n_drawn].sort()
         start = end
-        end = put_distinct(drawn[:n_drawn], indices, values, start)
+        end = put_distinct(drawn[:n_drawn], indices, values, notes, start)
+        for p in range(start, end):
+            if weighted:
+                values[p] = math.log(1.0 + values[p]) * math.log(2.0 + notes[p - start])
+            else:
+                values[p] = 1.0
         if weighted:
-            for p in range(start, end):
-                rank = (indices[p] - 1) * unstride % n_features
-                values[p] = math.log(1.0 + values[p]) * math.log(2.0 + rank)
             scale_to_unit(values[start:end])
-        else:
-            values[start:end] = 1.0
         indptr[i + 1] = end
 
         scores[i] = 0.0
         for p in range(start, end):
-            rank = (indices[p] - 1) * unstride % n_features
+            rank = notes[p - start]
             if rank < weights.shape[1]:
                 for k in range(weights.shape[0]):
                     scores[i, k] += weights[k, rank] * values[p]
@@ -104,17 +143,26 @@ def power_law_rows(
 
 
 @njit(cache=True, nogil=True)
-def put_distinct(drawn, indices, values, at):
-    """Write the sorted 0-based `drawn` as distinct 1-based indices, counts as values, from `at`.
+def noted(index, note):
+    """Return a number that is sorted by `index`, and has a `note` below 2^31 with it."""
+    return np.int64(index) << 31 | np.int64(note)
 
-    Return the position after the last one.
+
+@njit(cache=True, nogil=True)
+def put_distinct(drawn, indices, values, notes, at):
+    """Write sorted numbers of `noted` as distinct 1-based indices, counts as values, from `at`.
+
+    Return the position after the last one; the note of each index is written to `notes` from 0.
     """
+    start = at
     for k in range(drawn.shape[0]):
-        if k > 0 and drawn[k] == drawn[k - 1]:
+        index = np.int32((drawn[k] >> 31) + 1)
+        if at > start and index == indices[at - 1]:
             values[at - 1] += 1.0
         else:
-            indices[at] = drawn[k] + 1
+            indices[at] = index
             values[at] = 1.0
+            notes[at - start] = drawn[k] & 0x7FFFFFFF
             at += 1
     return at
 
@@ -160,48 +208,83 @@ def dense_rows(seed, first, weights, values, scores, normals):
 
 
 @njit(cache=True, nogil=True)
-def text_rows(
-    seed, first, doc_indptr, doc_indices, idf, classes, class_starts, sorted_documents, three,
-    flipped, labels, indptr, indices, values,
-):  # fmt: skip
-    """Merge random documents of one class into each row; return the number of nonzeros.
+def word_after(state, previous, n_words):
+    """Return the rank of a word: one of the usual successors of the `previous`, or any.
 
-    x_j in proportion to log(1 + number of its documents that hold j) idf_j, rows of unit length.
+    Words have the probabilities of `power_law_rows`, successors of a word among themselves too.
+    """
+    u = uniform(state)
+    if previous >= 0 and uniform(state) < FOLLOWS:
+        u = hashed(previous, int(SUCCESSORS ** uniform(state)))
+    return min(int(math.exp(u * math.log(n_words + 1.0))) - 1, n_words - 1)
+
+
+@njit(cache=True, nogil=True)
+def slant(word, label, n_words):
+    """Return how much a word leans to documents of a class, -1 to 1; the commonest hardly do."""
+    known = math.log(2.0 + word) / math.log(2.0 + n_words)
+    return known * (2.0 * hashed(word, label + 7) - 1.0)
+
+
+@njit(cache=True, nogil=True)
+def text_rows(
+    seed, first, n_features, n_words, shortest, longest, leaning, flipped, by_frequency, classes,
+    labels, indptr, indices, values,
+):  # fmt: skip
+    """Draw documents as their words and pairs of words in succession; return the nonzeros.
+
+    A document has a class; a word is kept with probability 1 / (1 + exp(-`leaning` slant)), or
+    another one is drawn. x_j is in proportion to log(1 + count) idf_j, rows of unit length, with
+    the idf that follows from the probabilities of words; the one of a pair is the sum of both.
 
     Parameters
     ----------
     seed, first : int               the rows are `first`, `first + 1`, ...
-    doc_indptr : int64[n_documents + 1]
-    doc_indices : int32[...]        1-based
-    idf : float64[n_features + 1]
-    classes : int64[n_classes]      label of each class
-    class_starts : int64[n_classes + 1]     places of its documents in `sorted_documents`
-    sorted_documents : int64[n_documents]
-    three : float                   share of rows that merge three documents, not two
+    n_features, n_words : int       pairs share the features that are no words by a hash
+    shortest, longest : int         words of a document, uniform in the logarithm
+    leaning : float
     flipped : float                 share of rows with the label of the next class
+    by_frequency : bool             words first, the most frequent before, instead of at random
+    classes : int64[n_classes]      label of each class
     labels : int64[n_rows]          written in place, as all below
     indptr : int64[n_rows + 1]
-    indices : int32[n_rows * 3 * longest document]
-    values : float64[n_rows * 3 * longest document]
+    indices : int32[n_rows * 2 * longest]
+    values : float64[n_rows * 2 * longest]
     """
     state = np.zeros(1, np.uint64)
-    drawn = np.empty(indices.shape[0] // labels.shape[0], np.int64)
+    drawn, notes = np.empty(2 * longest, np.int64), np.empty(2 * longest, np.int64)
+    typical = math.sqrt(float(shortest * longest))
+    spread = math.log(n_words + 1.0) / typical  # one in so many words has rank 0, over `typical`
     end = 0
     for i in range(labels.shape[0]):
         start_row(state, seed, first + i)
         c = int(uniform(state) * classes.shape[0])
-        n_class = class_starts[c + 1] - class_starts[c]
-        n_drawn = 0
-        for _ in range(3 if uniform(state) < three else 2):
-            doc = sorted_documents[class_starts[c] + int(uniform(state) * n_class)]
-            for p in range(doc_indptr[doc], doc_indptr[doc + 1]):
-                drawn[n_drawn] = doc_indices[p] - 1
-                n_drawn += 1
-        drawn[:n_drawn].sort()
+        n_drawn = int(shortest * math.exp(uniform(state) * math.log(longest / shortest)))
+        n, previous, before = 0, -1, 0.0
+        for _ in range(n_drawn):
+            word = word_after(state, previous, n_words)
+            for _ in range(4):
+                if uniform(state) * (1.0 + math.exp(-leaning * slant(word, c, n_words))) < 1.0:
+                    break
+                word = word_after(state, previous, n_words)
+            idf = math.log(2.0 + (word + 1.0) * spread)
+            drawn[n] = noted(
+                word if by_frequency else scattered(word, n_features), int(1000.0 * idf)
+            )
+            n += 1
+            if previous >= 0:
+                pair = n_words + int(hashed(previous, word + 1) * (n_features - n_words))
+                drawn[n] = noted(
+                    pair if by_frequency else scattered(pair, n_features),
+                    int(1000.0 * (idf + before)),
+                )
+                n += 1
+            previous, before = word, idf
+        drawn[:n].sort()
         start = end
-        end = put_distinct(drawn[:n_drawn], indices, values, start)
+        end = put_distinct(drawn[:n], indices, values, notes, start)
         for p in range(start, end):
-            values[p] = math.log(1.0 + values[p]) * idf[indices[p]]
+            values[p] = math.log(1.0 + values[p]) * 0.001 * notes[p - start]
         scale_to_unit(values[start:end])
         indptr[i + 1] = end
         labels[i] = classes[(c + 1) % classes.shape[0] if uniform(state) < flipped else c]

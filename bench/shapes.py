@@ -1,11 +1,6 @@
 """Random rows in the shapes of known data sets; row `i` depends on the seed and `i` alone."""
 
-import bz2
-import lzma
-import math
-import os
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -91,9 +86,10 @@ class PowerLaw:
     """Sparse rows: the feature of rank r has a frequency in proportion to 1 / (r + 1).
 
     A row draws `shortest` to `longest` features (uniform in the logarithm), so somewhat fewer
-    distinct ones. Frequent features are scattered over all indices, as in hashed data; the
-    `n_planted` most frequent ones decide the label, so that there is something to learn. With
-    `lean` above 0 rows have topics, each frequent in its own features, and labels follow them.
+    distinct ones. Frequent features are scattered over all indices, as in hashed data, unless they
+    are numbered `by_frequency`; the `n_planted` most frequent ones decide the label, so that there
+    is something to learn. With `lean` above 0 rows have topics, each frequent in its own features,
+    and labels follow them.
     """
 
     n_features: int
@@ -105,6 +101,7 @@ class PowerLaw:
     chunk_rows: int
     seed: int
     n_classes: int
+    by_frequency: bool = False
     planted: PlantedLabels = field(init=False)
 
     def __post_init__(self) -> None:
@@ -124,9 +121,6 @@ class PowerLaw:
         return Rows(self.planted.labels(scores, normals), *arrays)
 
     def _compressed(self, first: int, count: int, seed: int):
-        stride = int(self.n_features * 0.6180339887498949)
-        while math.gcd(stride, self.n_features) != 1:
-            stride += 1
         indptr = np.zeros(count + 1, dtype=np.int64)
         indices = np.empty(count * self.longest, dtype=np.int32)
         values = np.empty(count * self.longest)
@@ -134,8 +128,8 @@ class PowerLaw:
         normals = np.empty_like(scores)
         nnz = kernels.power_law_rows(
             seed, first, self.n_features, self.shortest, self.longest,
-            self.weighted, max(self.n_classes, 2), self.lean,
-            stride, pow(stride, -1, self.n_features), self.planted.weights,
+            self.weighted, max(self.n_classes, 2), self.lean, self.by_frequency,
+            self.planted.weights,
             indptr, indices, values, scores, normals,
         )  # fmt: skip
         return (indptr, indices[:nnz], values[:nnz]), scores, normals
@@ -175,105 +169,74 @@ class Dense:
 
 
 @dataclass(frozen=True)
-class MergedText:
-    """Rows that merge two or three real documents of one class, weighted and of unit length.
+class Text:
+    """Documents as words and pairs of words in succession, tf-idf, rows of unit length.
 
-    The weight of a feature is log(1 + count) idf, with idf = 1 + log((1 + n) / (1 + df)) of the
-    n source documents. One label in twenty is flipped, so that no model is perfect.
+    Words have a power law, each has usual successors, so that some pairs are frequent and most
+    are not, and a leaning to classes. One label in twenty is flipped, so that no model is perfect.
+    Features are numbered at random, as those of real files are as good as, or `by_frequency`.
     """
 
-    documents: Rows
+    n_features: int
     seed: int
-    chunk_rows: int = 1500
     n_classes: int = 0
+    by_frequency: bool = False
+    chunk_rows: int = 2000
+    n_words: int = 100_000
+    shortest: int = 50
+    longest: int = 450
+    leaning: float = 1.0
     flipped: float = 0.05
-    three: float = 0.4
-    idf: np.ndarray = field(init=False)
-    class_starts: np.ndarray = field(init=False)
-    sorted_documents: np.ndarray = field(init=False)
-    classes: np.ndarray = field(init=False)
 
     def __post_init__(self) -> None:
-        labels, _, indices, _ = self.documents
-        n_documents = labels.shape[0]
-        classes, counts = np.unique(labels, return_counts=True)
-        frequency = np.bincount(indices, minlength=int(indices.max()) + 1)
-        for name, array in (
-            ("idf", 1.0 + np.log((1.0 + n_documents) / (1.0 + frequency))),
-            ("class_starts", np.concatenate(([0], np.cumsum(counts)))),
-            ("sorted_documents", np.argsort(labels, kind="stable")),
-            ("classes", classes),
-        ):
-            object.__setattr__(self, name, array)
+        if not 1000 <= self.n_features < 2**31:
+            raise ShapeError(f"--features must be 1000 to {2**31 - 1}, not {self.n_features}")
+        object.__setattr__(self, "n_words", min(self.n_words, self.n_features // 4))
 
     def rows(self, first: int, count: int) -> Rows:
         """Return the rows `first`, ..., `first + count - 1`."""
-        longest = 3 * int(np.diff(self.documents.indptr).max())
-        labels = np.empty(count, dtype=np.int64)
+        labels = np.arange(1, self.n_classes + 1) if self.n_classes else np.array([-1, 1])
+        chosen = np.empty(count, dtype=np.int64)
         indptr = np.zeros(count + 1, dtype=np.int64)
-        indices = np.empty(count * longest, dtype=np.int32)
-        values = np.empty(count * longest)
+        indices = np.empty(count * 2 * self.longest, dtype=np.int32)
+        values = np.empty(count * 2 * self.longest)
         nnz = kernels.text_rows(
-            self.seed, first, self.documents.indptr, self.documents.indices, self.idf,
-            self.classes, self.class_starts, self.sorted_documents, self.three, self.flipped,
-            labels, indptr, indices, values,
+            self.seed, first, self.n_features, self.n_words, self.shortest, self.longest,
+            self.leaning, self.flipped, self.by_frequency, labels, chosen, indptr, indices, values,
         )  # fmt: skip
-        return Rows(labels, indptr, indices[:nnz], values[:nnz])
+        return Rows(chosen, indptr, indices[:nnz], values[:nnz])
 
 
-def data_folder() -> Path:
-    """Return the folder of real data sets, named by BLOCKLINEAR_DATA."""
-    folder = os.environ.get("BLOCKLINEAR_DATA")
-    if not folder:
-        raise ShapeError(
-            "BLOCKLINEAR_DATA is not set, and the shape 'text' merges real documents\n"
-            "  fix: set it to the folder that holds imdb_uni.sorted.train.svm.xz"
-        )
-    return Path(folder)
-
-
-def load_libsvm(path: Path) -> Rows:
-    """Read a small, well-formed LIBSVM file, compressed or not, into memory at once."""
-    opener = {".xz": lzma.open, ".bz2": bz2.open}.get(path.suffix, open)
-    with opener(path, "rb") as file:
-        text = file.read()
-    per_row = np.array([line.count(b":") for line in text.splitlines()])
-    numbers = np.fromstring(text.replace(b":", b" "), sep=" ")
-    starts = np.concatenate(([0], np.cumsum(1 + 2 * per_row)))[:-1]
-    pairs = np.delete(numbers, starts).reshape(-1, 2)
-    indptr = np.concatenate(([0], np.cumsum(per_row)))
-    return Rows(
-        numbers[starts].astype(np.int64), indptr, pairs[:, 0].astype(np.int32), pairs[:, 1].copy()
-    )
-
-
-def make_shape(name: str, seed: int, n_classes: int = 0, n_features: int | None = None) -> Shape:
+def make_shape(
+    name: str,
+    seed: int,
+    n_classes: int = 0,
+    n_features: int | None = None,
+    by_frequency: bool = False,
+) -> Shape:
     """Return the shape called `name`; `n_classes` 0 means labels +1 and -1.
 
     Raises
     ------
     ShapeError
-        If the name is unknown, an option does not fit it, or the source documents are missing.
+        If the name is unknown, or an option does not fit it.
     """
     if n_classes == 1 or n_classes < 0:
         raise ShapeError(f"--classes must be 2 or more, not {n_classes}")
     if name == "kddcup":
         return PowerLaw(
             n_features or 30_000_000, n_planted=2000, shortest=22, longest=44, weighted=False,
-            lean=0.0, chunk_rows=20_000, seed=seed, n_classes=n_classes,
+            lean=0.0, chunk_rows=20_000, seed=seed, n_classes=n_classes, by_frequency=by_frequency,
         )  # fmt: skip
     if name == "webspam":
         return PowerLaw(
             n_features or 16_609_143, n_planted=2000, shortest=2250, longest=11_000, weighted=True,
-            lean=0.1, chunk_rows=100, seed=seed, n_classes=n_classes,
+            lean=0.1, chunk_rows=100, seed=seed, n_classes=n_classes, by_frequency=by_frequency,
         )  # fmt: skip
-    if name == "epsilon":
-        return Dense(n_features or 2000, chunk_rows=256, seed=seed, n_classes=n_classes)
-    if name != "text":
+    if name == "text":
+        return Text(n_features or 2_500_000, seed, n_classes, by_frequency)
+    if name != "epsilon":
         raise ShapeError(f"unknown shape {name!r}\n  fix: use kddcup, webspam, epsilon or text")
-    if n_classes or n_features:
-        raise ShapeError("the shape 'text' has two classes and the features of its documents")
-    path = data_folder() / "imdb_uni.sorted.train.svm.xz"
-    if not path.exists():
-        raise ShapeError(f"{path}: no such file\n  fix: set BLOCKLINEAR_DATA to its folder")
-    return MergedText(load_libsvm(path), seed)
+    if by_frequency:
+        raise ShapeError("the features of the shape 'epsilon' are all as frequent")
+    return Dense(n_features or 2000, chunk_rows=256, seed=seed, n_classes=n_classes)

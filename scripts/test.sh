@@ -13,6 +13,7 @@ ruff format --check .
 mypy &
 python tests/compile_kernels.py
 wait $!
+python bench/guard.py # what training costs, in counts
 parallel=(--numprocesses 2 --dist worksteal)
 python -m pytest -q "${parallel[@]}" "$@"
 # once without compilation: there, an index out of range is an error and not garbage

@@ -54,3 +54,8 @@ def bench_train(measuring, limits):
     for name in ("convergence", "kernel_speed", "gaps"):
         load(name)
     return load("train")
+
+
+@pytest.fixture(scope="session")
+def guard(measuring):
+    return load("guard")

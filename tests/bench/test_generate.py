@@ -2,7 +2,6 @@ import dataclasses
 import io
 import itertools
 import json
-import os
 
 import numba
 import numpy as np
@@ -103,10 +102,10 @@ def write(generate, tmp_path_factory):
     return call
 
 
-SHAPES = ["kddcup", "epsilon"]
+SHAPES = ["kddcup", "epsilon", "text"]
 
 
-@pytest.mark.parametrize("shape", ["kddcup", "webspam", "epsilon"])
+@pytest.mark.parametrize("shape", ["kddcup", "webspam", "epsilon", "text"])
 def test_bytes_depend_on_the_seed_alone(shapes, generate, tmp_path, shape):
     made = shapes.make_shape(shape, seed=3)
     other = shapes.make_shape(shape, seed=4)
@@ -184,40 +183,56 @@ def test_labels_follow_the_planted_model_but_not_always(shapes):
     assert 0.85 < followed.mean() < 0.95
 
 
-def test_text_rows_merge_documents_of_one_class(shapes):
-    documents = shapes.Rows(
-        np.array([1, 1, -1, -1]), np.array([0, 2, 4, 6, 8]),
-        np.array([1, 2, 2, 3, 7, 8, 8, 9], dtype=np.int32), np.ones(8),
-    )  # fmt: skip
-    shape = shapes.MergedText(documents, seed=1, chunk_rows=10)
-    labels, indptr, indices, values = shape.rows(0, 2000)
-    low = np.array([indices[s:e].max() <= 3 for s, e in itertools.pairwise(indptr)])
-    high = np.array([indices[s:e].min() >= 7 for s, e in itertools.pairwise(indptr)])
-    assert (low ^ high).all()
-    assert 0.03 < (low != (labels == 1)).mean() < 0.07  # flipped on purpose
-
-    twice = np.flatnonzero((np.diff(indptr) == 3) & low)[0]  # features 1, 2, 3 from two documents
-    row = slice(indptr[twice], indptr[twice + 1])
-    idf = 1 + np.log(5 / (1 + np.array([1, 2, 1])))
-    ratios = [np.log(1 + np.array(counts)) * idf for counts in ([1, 2, 1], [2, 3, 1], [1, 3, 2])]
-    assert any(np.allclose(values[row], weight / np.linalg.norm(weight)) for weight in ratios)
-
-
-def test_text_without_documents_says_what_to_set(generate, monkeypatch, capsys, tmp_path):
-    monkeypatch.delenv("BLOCKLINEAR_DATA", raising=False)
-    assert generate.main(["text", str(tmp_path / "out.svm"), "--rows", "1"]) == 2
-    assert "set it to the folder that holds imdb_uni" in capsys.readouterr().err
-    assert not list(tmp_path.iterdir())
-
-
-@pytest.mark.skipif("BLOCKLINEAR_DATA" not in os.environ, reason="BLOCKLINEAR_DATA is not set")
 def test_text_rows(capsys, write):
-    text, _ = write(capsys, "text", "--rows", "1000")
+    text, summary = write(capsys, "text", "--rows", "1000")
     X, y = parsed(text)
-    assert 260 < X.nnz / X.shape[0] < 320
+    assert 260 < X.nnz / X.shape[0] < 360
     assert 14 < len(text) / X.nnz < 18
-    assert set(y) == {-1, 1}
+    assert 2_400_000 < summary["max_index"] <= 2_500_000
+    assert 0.45 < (y > 0).mean() < 0.55
     np.testing.assert_allclose(X.multiply(X).sum(axis=1), 1, atol=1e-5)
+    _, rows_of_feature = np.unique(X.indices, return_counts=True)
+    assert rows_of_feature.max() > 900
+    assert (rows_of_feature == 1).mean() > 0.5
+
+
+def test_some_pairs_of_words_are_frequent(shapes):
+    shape = shapes.make_shape("text", seed=1, n_features=40_000, by_frequency=True)
+    _, _, indices, _ = shape.rows(0, 1000)
+    rows_of_pair = np.bincount(indices[indices > shape.n_words])
+    assert rows_of_pair.max() > 500
+    assert np.median(rows_of_pair[rows_of_pair > 0]) < 10
+
+
+def test_words_tell_the_class_but_not_always(shapes):
+    """A document has more of the words that lean to its class, whatever its label says."""
+    shape = shapes.make_shape("text", seed=1, n_classes=3, n_features=4000)
+    shape = dataclasses.replace(shape, leaning=20.0)
+    labels, indptr, indices, _ = shape.rows(0, 3000)
+    row = np.repeat(np.arange(3000), np.diff(indptr))
+    counts = np.array([np.bincount(indices[labels[row] == c], minlength=4001) for c in (1, 2, 3)])
+    found = np.array([np.log(1 + counts[:, indices[s:e]]).sum(axis=1).argmax() + 1
+                      for s, e in itertools.pairwise(indptr)])  # fmt: skip
+    assert 0.92 < (found == labels).mean() < 0.98  # one in twenty is flipped on purpose
+
+
+@pytest.mark.parametrize("shape", ["kddcup", "text"])
+def test_features_are_numbered_at_random_unless_asked(shapes, shape):
+    n = 3001
+    at_random = shapes.make_shape(shape, seed=1, n_features=n)
+    by_frequency = dataclasses.replace(at_random, by_frequency=True)
+    one, other = (np.bincount(made.rows(0, 300).indices, minlength=n + 1)[1:]
+                  for made in (at_random, by_frequency))  # fmt: skip
+    assert sorted(one) == sorted(other)  # the same rows, but for the numbers of their features
+    frequent = np.flatnonzero(one >= np.sort(one)[-30])
+    assert 0.3 < frequent.mean() / n < 0.7
+    assert len(set(np.diff(frequent))) > 15
+    assert np.median(np.flatnonzero(other >= np.sort(other)[-30])) < 30
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 5, 64, 1000])
+def test_the_numbers_are_a_permutation(shapes, n):
+    assert sorted(shapes.kernels.scattered(k, n) for k in range(n)) == list(range(n))
 
 
 @pytest.mark.parametrize(
@@ -225,7 +240,8 @@ def test_text_rows(capsys, write):
     [
         (["kddcup", "--rows", "1", "--classes", "1"], "--classes must be 2 or more, not 1"),
         (["kddcup", "--rows", "1", "--features", "9"], "--features must be 2000 to 2147483647"),
-        (["text", "--rows", "1", "--classes", "3"], "has two classes"),
+        (["text", "--rows", "1", "--features", "9"], "--features must be 1000 to 2147483647"),
+        (["epsilon", "--rows", "1", "--by-frequency"], "are all as frequent"),
         (["kddcup", "--rows", "0"], "--rows must be at least 1, not 0"),
         (["kddcup", "--bytes", "much"], "'much' is not a size"),
         (["kddcup"], "one of the arguments --bytes --rows is required"),
