@@ -4,7 +4,7 @@ What a run needs takes Numba 100 MB and more to compile, the first time on a mac
 memory has no room for that, so a command first goes through its motions on a few rows, in a process
 of its own; the compiled kernels stay in Numba's cache.
 
-To load them from there touches 70 MB of LLVM's code. In a container whose memory the data have
+To load them from there touches 50 MB of LLVM's code. In a container whose memory the data have
 filled by then, these pages are read from disk again and again, for many seconds. So the rehearsal
 also records which kernels each of its steps called, and a command loads those before its work.
 """
@@ -12,7 +12,6 @@ also records which kernels each of its steps called, and a command loads those b
 import contextlib
 import importlib.util
 import json
-import multiprocessing
 import os
 import subprocess
 import sys
@@ -88,7 +87,11 @@ def load_for_splitting(dtype: str, quiet: bool) -> None:
 
 
 def load_for_training(
-    manifest: "Manifest", options: "TrainOptions", quiet: bool, several: bool = False
+    manifest: "Manifest",
+    options: "TrainOptions",
+    quiet: bool,
+    several: bool = False,
+    evaluates: bool = False,
 ) -> None:
     """Load the kernels that training a store needs; compile them before, the first time.
 
@@ -99,6 +102,8 @@ def load_for_training(
     quiet : bool
     several : bool
         Whether more than one model is trained, whatever the classes.
+    evaluates : bool
+        Whether models are evaluated on text, whatever the options.
     """
     if options.solver == 4:
         part = "crammer-singer"
@@ -108,7 +113,8 @@ def load_for_training(
         part = "pegasos" if options.method == "pegasos" else "one"
     rehearse("split", manifest.dtype, quiet)  # the rows of the rehearsal are split, too
     steps = rehearse(part, manifest.dtype, quiet)
-    taken = {"work": True, "evaluate": options.evaluate is not None, "warm": options.warm_start}
+    evaluates = evaluates or options.evaluate is not None
+    taken = {"work": True, "evaluate": evaluates, "warm": options.warm_start}
     for step, kernels in steps.items():
         if taken[step]:
             overloads.load(kernels)
@@ -168,6 +174,8 @@ def _make_stores(folder: Path, dtype: str, part: str) -> None:
 
 def _train(folder: Path, dtype: str, part: str) -> Iterator[str]:
     """Train as a part of the program does; yield the name of each step when it is done."""
+    import multiprocessing
+
     from blocklinear.options import TrainOptions
     from blocklinear.store.changes import remove
     from blocklinear.store.store import BlockStore

@@ -253,9 +253,10 @@ def run(args: argparse.Namespace) -> int:
     console = Console(args.quiet)
     store = open_store(args, console)
     outputs.check_sources(store.manifest)
+    several, evaluates = bool(options.costs), args.best_on is not None
+    load_for_training(store.manifest, options, args.quiet, several, evaluates)
     if args.best_on:
         check_choice(args.best_on, store.manifest, text)
-    load_for_training(store.manifest, options, args.quiet, several=bool(options.costs))
     if args.format == "liblinear":
         _check_liblinear(store, console)
     with ExitStack() as stack:

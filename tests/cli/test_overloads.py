@@ -36,7 +36,8 @@ def run(command):
 
     loading, overloads.load = overloads.load, load
     status = main(command)
-    print(json.dumps([status, bool(before), sorted(loaded() - before)]), file=answers, flush=True)
+    answer = [status, bool(before), sorted(loaded() - before), "numba.np.linalg" in sys.modules]
+    print(json.dumps(answer), file=answers, flush=True)
 
 answers = os.fdopen(os.dup(1), "w")
 os.dup2(2, 1)
@@ -75,9 +76,10 @@ def commands(tmp_path_factory):
         )  # fmt: skip
         answers = [json.loads(line) for line in done.stdout.splitlines()]
         assert len(answers) == len(lines), done.stderr
-        for line, (status, loads, later) in zip(lines, answers, strict=True):
+        for line, (status, loads, later, able_to_compile) in zip(lines, answers, strict=True):
             assert (status, loads) == (0, True), (line, done.stderr)
             assert later == [], line
+            assert not able_to_compile, f"{line}: imported what only compiling needs"
 
     return run
 
