@@ -16,7 +16,7 @@ from blocklinear import BlockStore, SplitOptions, TrainOptions, split, train
 from blocklinear.events import Event, OuterIteration
 
 MEMORY_BYTES = 8 << 30
-REGROUP_SETS = ("imdb_uni", "reuters52")
+REGROUP_SETS = ("a9a", "imdb_uni", "reuters52")
 SELECTION_SETS = ("rcv1_vw1000", "imdb_uni", "reuters52", "covtype20k_bin")
 ASKED = 1.2
 """Outer iterations of groups of a tenth of the blocks, of those with all rows in memory."""
@@ -59,7 +59,7 @@ def stores(args: argparse.Namespace, folder: Path) -> Iterator[tuple[str, str, B
         else:
             chosen[path.name] = path
     if not args.sources:
-        chosen = sources(REGROUP_SETS)
+        chosen = dict(sources(REGROUP_SETS))
         chosen[TEXT] = generated_text(folder / "text.svm", args.text_bytes)
     for number, (name, path) in enumerate(chosen.items()):
         for rows, order in (("shuffled", "random"), ("by class", "file")):

@@ -4,7 +4,7 @@
 
 Text-like rows are generated, more than the memory given to a run; each run has a cgroup of its own
 and starts with a cold page cache, on the disk as it is and on one slowed down to 100 MB/s. Needs
-root, matplotlib, and BLOCKLINEAR_DATA.
+root and matplotlib.
 
 * yu2, yu3: solvers of a block: (P - P*) / P* and what is missing to the accuracy at P*.
 * yu4: rows dealt to blocks at random or in file order, which is by class.
@@ -122,7 +122,7 @@ def _draw_disk(
 
 def measure(lab: Lab, args: argparse.Namespace) -> None:
     """Make the data, run everything, and draw the figures."""
-    compile_kernels(lab.folder)
+    compile_kernels()
     lab.make_text(args.bytes)
     lab.split(f"random{BLOCKS}", "shuffled.svm", "--blocks", str(BLOCKS))
     lab.split(f"byclass{BLOCKS}", "by-class.svm", "--blocks", str(BLOCKS), "--order", "file")

@@ -5,15 +5,12 @@ exceeds the reference, and the gap that was certified. A run passes when it conv
 excess is at most the tolerance of its solver, and when it is at most the certified gap. The
 reference is LIBLINEAR, as scikit-learn has it, at a tight tolerance.
 
-    python bench/objectives.py [--data DIR] [--only NAME] [--solver 1] [--cost 0.1] ...
+    python bench/objectives.py [--only NAME] [--solver 1] [--cost 0.1] ...
 
-With BLOCKLINEAR_DATA naming a folder that holds them, larger sets are tried as well.
+With BLOCKLINEAR_DATA naming a folder that holds them, rcv1_vw1000 and imdb_uni are tried as well.
 """
 
 import argparse
-import bz2
-import lzma
-import os
 import sys
 import tempfile
 import time
@@ -25,6 +22,7 @@ from itertools import product
 from pathlib import Path
 
 import numpy as np
+from measuring import open_rows, sources
 from scipy import sparse
 from sklearn.datasets import load_svmlight_file
 from sklearn.exceptions import ConvergenceWarning
@@ -36,10 +34,7 @@ from blocklinear import BlockStore, SplitOptions, TrainOptions, split, train
 SQUARED_HINGE, HINGE, LOGISTIC, L2_SVR, L1_SVR = 1, 3, 7, 12, 13
 EPSILON = 0.1
 BUNDLED = ("heart_scale", "phishing", "agaricus", "a9a")
-LARGER = {
-    "rcv1_vw1000": "rcv1_vw1000.train.svm.bz2",
-    "imdb_uni": "imdb_uni.sorted.train.svm.xz",
-}
+LARGER = ("rcv1_vw1000", "imdb_uni")
 
 
 @dataclass(frozen=True)
@@ -56,33 +51,22 @@ class Case:
     within: float
 
 
-def sources(folder: Path) -> dict[str, Path]:
-    """Return where each data set lies."""
-    found = {name: folder / f"{name}.train.svm.bz2" for name in BUNDLED}
-    larger = os.environ.get("BLOCKLINEAR_DATA")
-    if larger:
-        found |= {name: Path(larger) / file for name, file in LARGER.items()}
-    return found
-
-
 def grid(args: argparse.Namespace) -> Iterator[Case]:
     """Yield the runs asked for, those of one data set and store together."""
-    paths = sources(args.data)
-    for name in args.only or paths:
+    for name, path in sources(args.only or (*BUNDLED, *LARGER)).items():
         for blocks, group in product(args.blocks, args.group):
             if group > blocks:
                 continue
             for cost, bias, solver in product(args.cost, args.bias, args.solver):
                 loose = solver in (HINGE, L1_SVR) and name in BUNDLED
                 within = 1e-3 if loose else 1e-6
-                yield Case(name, paths[name], blocks, group, cost, bias, solver, within)
+                yield Case(name, path, blocks, group, cost, bias, solver, within)
 
 
 @lru_cache(maxsize=1)
 def rows(path: Path) -> tuple[sparse.csr_matrix, np.ndarray]:
     """Return the rows of a file with 32-bit indices, as scikit-learn wants them."""
-    opened = (lzma if path.suffix == ".xz" else bz2).open(path)
-    with opened as stream:
+    with open_rows(path) as stream:
         X, y = load_svmlight_file(stream)
     X.indices, X.indptr = X.indices.astype(np.int32), X.indptr.astype(np.int32)
     return X, y
@@ -155,8 +139,6 @@ def run(case: Case, folder: Path, time_limit_s: float, selection: str) -> bool:
 
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    bundled = Path(__file__).parent.parent / "tests" / "data"
-    parser.add_argument("--data", type=Path, default=bundled, help="folder of the small sets")
     parser.add_argument("--only", action="append", metavar="NAME", help="this set; repeatable")
     parser.add_argument("--solver", type=int, nargs="+", default=[SQUARED_HINGE, HINGE])
     parser.add_argument("--selection", default="active", help="rows of an epoch, as of `train`")
@@ -165,14 +147,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--blocks", type=int, nargs="+", default=[1, 4, 17])
     parser.add_argument("--group", type=int, nargs="+", default=[1, 4])
     parser.add_argument("--time-limit", type=float, default=600.0, help="seconds for one run")
-    args = parser.parse_args()
-    known = sources(args.data)
-    for name in args.only or known:
-        if name not in known:
-            parser.error(f"{name} is none of {', '.join(known)}; is BLOCKLINEAR_DATA set?")
-        if not known[name].is_file():
-            parser.error(f"{known[name]} is missing")
-    return args
+    return parser.parse_args()
 
 
 def main() -> int:

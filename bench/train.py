@@ -1,6 +1,8 @@
 """Measure training: against LIBLINEAR, against the theory, and against its own parts.
 
     python bench/train.py total FILE.svm         split + train against LIBLINEAR's whole time
+    python bench/train.py cv FILE.svm            5 folds x 6 C against LIBLINEAR's runs one by one
+    python bench/train.py models FILE.svm        an outer iteration of many models against one
     python bench/train.py regroup [FILE|STORE..] outer iterations, groups of blocks against memory
     python bench/train.py overlap STORE          seconds against the larger of loading and solving
     python bench/train.py selection              steps and seconds of the selections of rows, by C
@@ -11,146 +13,26 @@ Each prints a table, and stores its figures as JSON in the folder --out.
 """
 
 import argparse
-import shlex
 import shutil
 import statistics
 import sys
 import tempfile
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import convergence
 import gaps
 import kernel_speed
-from limits import LimitsUnavailable, Result, limited, parse_limit
-from measuring import (
-    BENCH,
-    PROGRAM,
-    compile_kernels,
-    hinge_optimum,
-    hinge_primal,
-    liblinear,
-    logged,
-    print_table,
-    write_figures,
-)
+import models
+import rivals
+from limits import LimitsUnavailable, limited
+from measuring import BENCH, PROGRAM, compile_kernels, logged, print_table, write_figures
+from rivals import size
 
-from blocklinear import BlockStore, LinearModel
+from blocklinear import BlockStore
 
-ASKED = {0.01: 0.5, 0.0002: 0.8}
-"""Of LIBLINEAR's whole time, what splitting and training to a gap may take."""
 OVERLAP = 1.15
 """Of the larger of loading and solving, what an outer iteration may take."""
-
-
-@dataclass(frozen=True)
-class Rival:
-    """A command to be timed in turn with others, and the model that it writes."""
-
-    name: str
-    command: list[str]
-    model: Path
-    memory: str | None
-    gap: float | None = None
-
-
-def rivals(args: argparse.Namespace, folder: Path) -> list[Rival]:
-    """Return what `total` compares; LIBLINEAR last."""
-    found = []
-    for gap in ASKED:
-        store, model = folder / f"store{gap:g}", folder / f"model{gap:g}"
-        program, budget = shlex.join(PROGRAM), ["--memory", args.memory, "-q"]
-        split = shlex.join(["split", str(args.source), str(store), *budget])
-        train = ["train", str(store), str(model), "-s", "3", "-c", f"{args.cost:g}", *budget]
-        train += ["--gap", f"{gap:g}", "--log", f"{model}.jsonl"]
-        script = f"{program} {split} && exec {program} {shlex.join(train)}"
-        name = f"split + train --gap {gap:g}"
-        found.append(Rival(name, ["sh", "-c", script], model, args.memory, gap))
-    model = folder / "liblinear"
-    command = liblinear(args.source, model, args.cost)
-    found.append(Rival("liblinear-train -s 3", command, model, None))
-    return found
-
-
-def timed(rival: Rival, folder: Path, cold: bool) -> Result:
-    """Run a command once."""
-    for store in folder.glob("store*"):
-        shutil.rmtree(store)
-    rival.model.unlink(missing_ok=True)  # what a run that is killed leaves is not another's
-    with limited(memory=rival.memory, cold=cold) as run:
-        result = run(rival.command, capture=True)
-    if result.returncode and not result.oom_kills:
-        raise SystemExit(f"{rival.name} failed: {result.stderr}")
-    return result
-
-
-def total(args: argparse.Namespace) -> int:
-    """Compare the time from text to model with LIBLINEAR's, runs in turn."""
-    with tempfile.TemporaryDirectory(dir=args.source.absolute().parent) as name:
-        folder = Path(name)
-        compile_kernels(folder)
-        found = rivals(args, folder)
-        results: dict[str, list[Result]] = {rival.name: [] for rival in found}
-        for _ in range(args.runs):
-            for rival in found:
-                results[rival.name].append(timed(rival, folder, not args.warm))
-        excess = excesses(args, found)
-        training = {rival.name: trained(rival) for rival in found if rival.gap}
-    medians = {
-        name: statistics.median(result.wall_seconds for result in taken)
-        for name, taken in results.items()
-    }
-    theirs = medians[found[-1].name]
-    rows, failed = [], 0
-    for rival in found:
-        taken, ratio = results[rival.name], medians[rival.name] / theirs
-        kills = sum(result.oom_kills for result in taken)
-        asked = ASKED[rival.gap] if rival.gap else None
-        holds = asked is None or (ratio <= asked and not kills)
-        failed += not holds
-        rows.append((
-            rival.name, medians[rival.name], training.get(rival.name, "-"),
-            ratio, asked or "-", max(r.peak_anonymous_bytes for r in taken) >> 20, kills,
-            excess[rival.name], "ok" if holds else "MISSED",
-        ))  # fmt: skip
-    header = ("", "seconds", "training", "of theirs", "asked", "peak MiB", "OOM", "(P-P*)/P*", "")
-    print_table(header, rows)
-    write_figures(args.out, "total", {
-        "source": args.source.name, "memory": args.memory, "cost": args.cost, "asked": ASKED,
-        "cold": not args.warm, "medians": medians, "excess": excess, "training_seconds": training,
-        "seconds": {n: [result.wall_seconds for result in taken] for n, taken in results.items()},
-        "cpu": {n: [result.cpu_seconds for result in taken] for n, taken in results.items()},
-        "rows": rows,
-    })  # fmt: skip
-    return 1 if failed else 0
-
-
-def trained(rival: Rival) -> float:
-    """Return the seconds of training alone in the last run; NaN where there is no end of it."""
-    log = Path(f"{rival.model}.jsonl")
-    return float(logged(log)[-1]["seconds"]) if rival.model.exists() else float("nan")
-
-
-def excesses(args: argparse.Namespace, found: list[Rival]) -> dict[str, float]:
-    """Return (P - P*) / P* of each model; NaN where there is none."""
-    cache = args.out / "optima.json"
-    best = hinge_optimum(args.source, args.cost, args.tolerance, cache)
-    print(
-        f"P* {best['primal']:.10g} (LIBLINEAR -e {args.tolerance:g}, {best['iterations']} "
-        f"iterations, its own gap {1 - best['dual'] / best['primal']:.1e})"
-    )
-    excess = {}
-    for rival in found:
-        if not rival.model.exists():
-            excess[rival.name] = float("nan")
-            continue
-        if rival.gap:
-            primal = LinearModel.load(rival.model).metadata["certificate"]["primal"]
-        else:
-            primal = hinge_primal(rival.model, args.source, args.cost)
-        excess[rival.name] = (primal - best["primal"]) / best["primal"]
-    return excess
 
 
 def overlap(args: argparse.Namespace) -> int:
@@ -160,7 +42,7 @@ def overlap(args: argparse.Namespace) -> int:
     rows, missed, figures = [], 0, {}
     with tempfile.TemporaryDirectory(dir=args.store.absolute().parent) as name:
         folder = Path(name)
-        compile_kernels(folder)
+        compile_kernels()
         for selection in args.selection:
             log = folder / f"{selection}.jsonl"
             command = [
@@ -205,15 +87,6 @@ def outer_seconds(log: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return found
 
 
-def size(text: str) -> str:
-    """Check a size, and return it as written."""
-    try:
-        parse_limit(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from error
-    return text
-
-
 def arguments(argv: list[str] | None) -> argparse.Namespace:
     """Read the command line."""
     parser = argparse.ArgumentParser(
@@ -224,14 +97,6 @@ def arguments(argv: list[str] | None) -> argparse.Namespace:
         "--out", type=Path, default=BENCH / "results", metavar="FOLDER", help="for the JSON"
     )
     commands = parser.add_subparsers(required=True, metavar="WHAT")
-    whole = commands.add_parser("total", parents=[shared], help="split + train against LIBLINEAR")
-    whole.add_argument("source", type=Path, metavar="FILE.svm", help="two classes, not compressed")
-    whole.add_argument("--runs", type=int, default=3)
-    whole.add_argument("--memory", type=size, default="256M", help="ours (default 256M)")
-    whole.add_argument("--cost", type=float, default=1.0)
-    whole.add_argument("--tolerance", type=float, default=1e-4, help="LIBLINEAR's, for P*")
-    whole.add_argument("--warm", action="store_true", help="leave the page cache as it is")
-    whole.set_defaults(run=total)
     costs = commands.add_parser("overlap", parents=[shared], help="loading behind solving")
     costs.add_argument("store", type=Path, metavar="STORE")
     costs.add_argument("--memory", type=size, default="256M", help="less than the data")
@@ -239,7 +104,7 @@ def arguments(argv: list[str] | None) -> argparse.Namespace:
     costs.add_argument("--outer", type=int, default=12, help="outer iterations (default 12)")
     costs.add_argument("--selection", nargs="+", default=["active", "permute"])
     costs.set_defaults(run=overlap)
-    for module in (convergence, kernel_speed, gaps):
+    for module in (rivals, models, convergence, kernel_speed, gaps):
         module.add_parsers(commands, shared)
     return parser.parse_args(argv)
 

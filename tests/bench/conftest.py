@@ -51,9 +51,14 @@ def measuring(generate):
 
 @pytest.fixture(scope="session")
 def bench_train(measuring, limits):
-    for name in ("convergence", "kernel_speed", "gaps"):
+    for name in ("rivals", "models", "convergence", "kernel_speed", "gaps"):
         load(name)
     return load("train")
+
+
+@pytest.fixture(scope="session")
+def rivals(bench_train):
+    return load("rivals")
 
 
 @pytest.fixture(scope="session")

@@ -29,13 +29,6 @@ def test_the_largest_class_against_the_rest(measuring, rows, text, tmp_path):
     assert [line[0] for line in by_class.read_text().splitlines()] == ["+"] * 12 + ["-"] * 12
 
 
-def test_the_objective_is_that_of_the_certificate(measuring, text, tmp_path):
-    model = train(split([text], tmp_path / "store"), TrainOptions(cost=2.0, max_outer=2))
-    model.save(tmp_path / "model")
-    primal = measuring.hinge_primal(tmp_path / "model", text, 2.0)
-    assert primal == pytest.approx(model.metadata["certificate"]["primal"], rel=1e-12)
-
-
 def test_what_outer_iterations_cost(measuring, bench_train, text, tmp_path):
     store = split([text], tmp_path / "store", SplitOptions(blocks=4))
     with RunLog(tmp_path / "log") as log:
