@@ -10,7 +10,15 @@ from pathlib import Path
 COMPILING = "blocklinear: compiling for this machine, the first time only: some seconds"
 
 
-def compile_without_cache_if_needed() -> None:
+@contextlib.contextmanager
+def compiling(quiet: bool = False) -> Iterator[None]:
+    """Be ready to compile kernels, and say so when it comes to that, unless `quiet`."""
+    _compile_without_cache_if_needed()
+    with contextlib.nullcontext() if quiet else _saying_when_compiling():
+        yield
+
+
+def _compile_without_cache_if_needed() -> None:
     """Make Numba go without its cache, and say so once, if no folder for it can be written."""
     if cache_folder() is not None:
         return
@@ -31,7 +39,7 @@ def say_that_it_compiles() -> None:
 
 
 @contextlib.contextmanager
-def saying_when_compiling() -> Iterator[None]:
+def _saying_when_compiling() -> Iterator[None]:
     """Say so when a kernel has to be compiled."""
     from numba.core import event
 

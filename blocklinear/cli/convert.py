@@ -1,8 +1,11 @@
 """`blocklinear convert`: the same model in the other file format."""
 
 import argparse
+import contextlib
 import sys
 from typing import Any
+
+from blocklinear.cli.compiling import compiling
 
 
 def add_parser(commands: Any) -> None:
@@ -42,13 +45,16 @@ def run(args: argparse.Namespace) -> int:
     BlocklinearError
         If anything goes wrong; OUT is as it was then.
     """
-    from blocklinear.model.linear import LinearModel, check_replaceable  # late: --help stays fast
+    from blocklinear.model import liblinear  # late: --help stays fast
+    from blocklinear.model.linear import LinearModel, check_replaceable
     from blocklinear.outputs import Output
 
     output = Output(args.output, [args.model])
     check_replaceable(output)
     model = LinearModel.load(args.model)
-    model.save(output, format=args.to)
+    compiles = args.to == "liblinear" and liblinear.is_large(model)
+    with compiling() if compiles else contextlib.nullcontext():
+        model.save(output, format=args.to)
     if args.to == "liblinear" and model.normalize != "none":
         text = "LIBLINEAR's format does not say that rows are normalized: predict such"
         print(f"warning: {text}", file=sys.stderr)

@@ -27,7 +27,7 @@ from blocklinear.cli import (
     verify,
 )
 from blocklinear.cli import gc as collect
-from blocklinear.cli.compiling import compile_without_cache_if_needed, saying_when_compiling
+from blocklinear.cli.compiling import compiling
 from blocklinear.errors import BlocklinearError, MemoryBudgetError, StorageError, shown
 
 _NOTHING_COMPILED = ("info", "convert", "remove", "gc", "plot")
@@ -117,11 +117,9 @@ def _start_lightly() -> None:
 
 def _run(args: argparse.Namespace) -> int:
     """Run the command."""
-    with contextlib.ExitStack() as stack:
-        if args.command not in _NOTHING_COMPILED:
-            compile_without_cache_if_needed()
-            if not getattr(args, "quiet", False):
-                stack.enter_context(saying_when_compiling())
+    compiles = args.command not in _NOTHING_COMPILED
+    quiet = getattr(args, "quiet", False)
+    with compiling(quiet) if compiles else contextlib.nullcontext():
         status: int = args.run(args)
         return status
 

@@ -16,7 +16,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 from hashlib import sha256
 from itertools import product
@@ -56,7 +56,8 @@ def rehearse(part: str, dtype: str, quiet: bool) -> dict[str, overloads.Recorded
     -------
     dict
         The kernels that each step of it calls, those of the steps before left out; empty if they
-        cannot be compiled ahead. The steps are "work" and, of training, "evaluate" and "warm".
+        cannot be compiled ahead. The steps are "work" and, of training, "evaluate", "warm" and
+        "text", to write a large model for LIBLINEAR.
     """
     folder = cache_folder()
     if folder is None or os.environ.get("NUMBA_DISABLE_JIT", "0") != "0":
@@ -91,7 +92,7 @@ def load_for_training(
     options: "TrainOptions",
     quiet: bool,
     several: bool = False,
-    evaluates: bool = False,
+    others: Collection[str] = (),
 ) -> None:
     """Load the kernels that training a store needs; compile them before, the first time.
 
@@ -102,8 +103,8 @@ def load_for_training(
     quiet : bool
     several : bool
         Whether more than one model is trained, whatever the classes.
-    evaluates : bool
-        Whether models are evaluated on text, whatever the options.
+    others : collection of str
+        Steps that are taken whatever the options: "evaluate", "text".
     """
     if options.solver == 4:
         part = "crammer-singer"
@@ -113,10 +114,11 @@ def load_for_training(
         part = "pegasos" if options.method == "pegasos" else "one"
     rehearse("split", manifest.dtype, quiet)  # the rows of the rehearsal are split, too
     steps = rehearse(part, manifest.dtype, quiet)
-    evaluates = evaluates or options.evaluate is not None
-    taken = {"work": True, "evaluate": evaluates, "warm": options.warm_start}
+    taken = {"work", *others}
+    taken |= {"evaluate"} if options.evaluate is not None else set()
+    taken |= {"warm"} if options.warm_start else set()
     for step, kernels in steps.items():
-        if taken[step]:
+        if step in taken:
             overloads.load(kernels)
 
 
@@ -176,6 +178,7 @@ def _train(folder: Path, dtype: str, part: str) -> Iterator[str]:
     """Train as a part of the program does; yield the name of each step when it is done."""
     import multiprocessing
 
+    from blocklinear.model import liblinear
     from blocklinear.options import TrainOptions
     from blocklinear.store.changes import remove
     from blocklinear.store.store import BlockStore
@@ -211,8 +214,11 @@ def _train(folder: Path, dtype: str, part: str) -> Iterator[str]:
     yield "evaluate"
     loop.train(store, TrainOptions(group=1, **common))
     store = remove(store, blocks=[store.manifest.blocks[0].name])
-    loop.train(store, TrainOptions(warm_start=True, group=1, **common))
+    model = loop.train(store, TrainOptions(warm_start=True, group=1, **common))
     yield "warm"
+    liblinear.LARGE = 0
+    model.save(folder / "model", format="liblinear")
+    yield "text"
 
 
 def main(part: str, dtype: str) -> dict[str, overloads.Recorded]:

@@ -253,8 +253,9 @@ def run(args: argparse.Namespace) -> int:
     console = Console(args.quiet)
     store = open_store(args, console)
     outputs.check_sources(store.manifest)
-    several, evaluates = bool(options.costs), args.best_on is not None
-    load_for_training(store.manifest, options, args.quiet, several, evaluates)
+    others = {"evaluate"} if args.best_on else set()
+    others |= {"text"} if args.format == "liblinear" else set()
+    load_for_training(store.manifest, options, args.quiet, bool(options.costs), others)
     if args.best_on:
         check_choice(args.best_on, store.manifest, text)
     if args.format == "liblinear":

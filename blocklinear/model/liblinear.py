@@ -7,7 +7,7 @@ one more for it.
 
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from itertools import islice
 from typing import IO, TYPE_CHECKING, Any, NoReturn
 
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 _KEYS = (b"solver_type", b"nr_class", b"label", b"nr_feature", b"bias", b"rho", b"w")
 _NUMBERS_PER_WRITE = 1 << 16
 _READ_BYTES = 1 << 22
+LARGE = 1 << 19
+"""Numbers from which on compiled code writes them: to load or compile it takes a while, too."""
 _MAX_TOKEN_BYTES = 400  # a %.17g has 24; some programs write more digits
 _TOKEN = re.compile(rb"\s*(\S+)(?=\s)")
 _INTEGER = re.compile(rb"[+-]?[0-9]{1,10}")
@@ -104,16 +106,50 @@ def write(model: "LinearModel", stream: IO[bytes]) -> None:
     lines += [f"bias {model.bias if model.bias >= 0 else -1:.17g}"]
     lines += [f"rho {model.rho:.17g}"] if one_class else []
     stream.write(("\n".join(lines) + "\nw\n").encode("ascii"))
+    text_of = _compiled() if is_large(model) else _text_of
     step = max(1, _NUMBERS_PER_WRITE // model.n_columns)
     for start in range(0, model.n_features, step):
-        _write_rows(model.weights[start : start + step], stream)
+        stream.write(text_of(model.weights[start : start + step]))
     if model.bias >= 0:
-        _write_rows(model.bias_weights[None, :], stream)
+        stream.write(_text_of(model.bias_weights[None, :]))
 
 
-def _write_rows(rows: npt.NDArray[np.float64], stream: IO[bytes]) -> None:
+def is_large(model: "LinearModel") -> bool:
+    """Whether so many numbers are to be written that compiled code, five times as fast, does it.
+
+    Parameters
+    ----------
+    model : LinearModel
+
+    Returns
+    -------
+    bool
+    """
+    return bool(model.weights.size >= LARGE)
+
+
+def _text_of(rows: npt.NDArray[np.float64]) -> bytes:
     template = ("%.17g " * rows.shape[1] + "\n") * rows.shape[0]
-    stream.write((template % tuple(rows.ravel().tolist())).encode("ascii"))
+    text: str = template % tuple(rows.ravel().tolist())
+    return text.encode("ascii")
+
+
+def _compiled() -> Callable[[npt.NDArray[np.float64]], bytes | memoryview]:
+    """Return what does as `_text_of` does; its result is valid until it is called again."""
+    from blocklinear.kernels.numerals import MOST_FIVES, WIDTH, write_rows
+
+    fives = np.array([divmod(5**k, 1 << 64) for k in range(MOST_FIVES + 1)], np.uint64)
+    high, low = fives.T.copy()
+    out = np.empty(0, np.uint8)
+
+    def text_of(rows: npt.NDArray[np.float64]) -> bytes | memoryview:
+        nonlocal out
+        most = rows.shape[0] * (rows.shape[1] * WIDTH + 1)
+        out = out if len(out) >= most else np.empty(most, np.uint8)
+        length = write_rows(rows.copy().view(np.uint64), high, low, out)
+        return _text_of(rows) if length < 0 else out[:length].data
+
+    return text_of
 
 
 def read(path: str | os.PathLike[str]) -> dict[str, Any]:

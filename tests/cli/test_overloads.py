@@ -16,6 +16,7 @@ import gc, json, os, sys
 import blocklinear.training.crossval, blocklinear.training.grid, blocklinear.store.adding
 from blocklinear.cli import overloads
 from blocklinear.cli.main import main
+from blocklinear.model import liblinear
 
 def loaded():
     from numba.core.dispatcher import Dispatcher
@@ -41,6 +42,7 @@ def run(command):
 
 answers = os.fdopen(os.dup(1), "w")
 os.dup2(2, 1)
+liblinear.LARGE = 0
 for line in sys.stdin:
     process = os.fork()
     if not process:
@@ -100,7 +102,7 @@ def test_of_a_split(commands):
 def test_of_one_model(commands, flags):
     commands(
         "split two two.odd s --blocks 3 -q --force",
-        f"train s m {flags} --group 1 -q --max-outer 3 --gap 1e-9 --eval two",
+        f"train s m {flags} --group 1 -q --max-outer 3 --gap 1e-9 --eval two --format liblinear",
         f"train s m {flags} --group 1 -q --max-outer 5 --gap 1e-9 --resume",
         "add s two --allow-duplicate",
         f"train s m {flags} --group 1 -q --max-outer 3 --gap 1e-4 --warm-start",
@@ -111,7 +113,7 @@ def test_of_one_model(commands, flags):
 def test_of_many_models(commands, flags):
     commands(
         "split three t --blocks 3 -q --force",
-        f"train t m {flags} --group 1 -q --max-outer 3 --gap 1e-9",
+        f"train t m {flags} --group 1 -q --max-outer 3 --gap 1e-9 --format liblinear",
         f"train t m {flags} --group 1 -q --max-outer 5 --gap 1e-9 --resume",
     )
 
