@@ -17,7 +17,7 @@ import statistics
 import subprocess
 import tempfile
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -41,6 +41,11 @@ class Rival:
     model: Path
     memory: str | None
     gap: float | None = None
+
+    @property
+    def log(self) -> Path:
+        """The log of its outer iterations, where it has one."""
+        return Path(f"{self.model}.jsonl")
 
 
 def ours(args: argparse.Namespace, text: Path, folder: Path, gap: float) -> Rival:
@@ -84,9 +89,9 @@ def processors(n: int | None) -> Iterator[None]:
         os.sched_setaffinity(0, before)
 
 
-def timed(rival: Rival, cold: bool, clear: list[Path]) -> Result:
-    """Run a command once, without what the run before it left."""
-    for path in (*clear, rival.model):
+def timed(rival: Rival, cold: bool, clear: Iterable[Path]) -> Result:
+    """Run a command once, without what runs before it left."""
+    for path in (*clear, rival.model, rival.log):
         shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
     with limited(memory=rival.memory, cold=cold) as run:
         result = run(rival.command, capture=True)
@@ -95,16 +100,23 @@ def timed(rival: Rival, cold: bool, clear: list[Path]) -> Result:
     return result
 
 
-def in_turn(rivals: list[Rival], args: argparse.Namespace, folder: Path) -> dict[str, list[Result]]:
-    """Run all commands so many times, one after the other."""
+def in_turn(
+    rivals: list[Rival], args: argparse.Namespace, clear: Callable[[], Iterable[Path]]
+) -> tuple[dict[str, list[Result]], dict[str, list[dict[str, Any]]]]:
+    """Run all commands so many times, one after the other.
+
+    Return what was measured of each run, and the last event that each has logged.
+    """
     results: dict[str, list[Result]] = {rival.name: [] for rival in rivals}
+    last: dict[str, list[dict[str, Any]]] = {rival.name: [] for rival in rivals}
     with processors(args.threads):
         for turn in range(args.runs):
             for rival in rivals:
-                result = timed(rival, not args.warm, list(folder.glob("store*")))
+                result = timed(rival, not args.warm, clear())
                 results[rival.name].append(result)
+                last[rival.name] += logged(rival.log)[-1:] if rival.log.exists() else []
                 print(f"{turn + 1}: {rival.name}: {result.wall_seconds:.2f} s", flush=True)
-    return results
+    return results, last
 
 
 def medians(results: dict[str, list[Result]]) -> dict[str, float]:
@@ -217,6 +229,11 @@ def accuracy(model: Path, rows: Path) -> float:
     return int(found[1]) / int(found[2]) if found else float("nan")
 
 
+def median_of(events: list[dict[str, Any]], what: str) -> float | str:
+    """Return the median of a field of events, a dash if there are none."""
+    return statistics.median(event[what] for event in events) if events else "-"
+
+
 # -- The commands
 
 
@@ -229,16 +246,15 @@ def total(args: argparse.Namespace) -> int:
         text = plain_text(args.source, folder, args.classes)
         rivals = [ours(args, text, folder, gap) for gap in args.gap]
         rivals.append(theirs(args, text, folder / "liblinear", None))
-        results = in_turn(rivals, args, folder)
+        results, logs = in_turn(rivals, args, lambda: folder.glob("store*"))
         written = [rival for rival in rivals if rival.model.exists()]
         primal = {rival.name: objectives(rival.model, text, args) for rival in written}
         known = list(primal.values())
         if not args.no_reference:
             known.append(reference(args, text, folder))
         best = np.minimum.reduce(known)
-        last = {r.name: logged(Path(f"{r.model}.jsonl"))[-1] for r in written if r.gap}
         shares = {r.name: accuracy(r.model, args.test) for r in written if args.test}
-    lower = max((event["dual"] for event in last.values()), default=float("nan"))
+    lower = max((log[-1]["dual"] for log in logs.values() if log), default=float("nan"))
     print(f"P* {best.sum():.9g}; a certified bound is {1 - lower / best.sum():.1e} of it below")
     seconds, asked = medians(results), dict(zip(args.gap, args.asked, strict=False))
     rows, failed = [], 0
@@ -251,11 +267,11 @@ def total(args: argparse.Namespace) -> int:
         above = excess(primal[rival.name], best) if rival.name in primal else ("-", "-")
         rows.append((
             rival.name, seconds[rival.name], min(r.wall_seconds for r in taken),
-            last[rival.name]["seconds"] if rival.name in last else "-", ratio, limit or "-",
-            max(r.peak_anonymous_bytes for r in taken) >> 20, kills, *above,
+            median_of(logs[rival.name], "seconds"), median_of(logs[rival.name], "outer"),
+            ratio, limit or "-", max(r.peak_anonymous_bytes for r in taken) >> 20, kills, *above,
             shares.get(rival.name, "-"), "MISSED" if missed else "ok",
         ))  # fmt: skip
-    header = ("", "seconds", "least", "training", "of theirs", "asked", "peak MiB", "OOM",
+    header = ("", "seconds", "least", "training", "outer", "of theirs", "asked", "peak MiB", "OOM",
               "(P-P*)/P*", "worst", "accuracy", "")  # fmt: skip
     print_table(header, rows)
     write_figures(args.out, "total", {
@@ -290,13 +306,7 @@ def cv(args: argparse.Namespace) -> int:
             Rival(f"liblinear-train C = {c}", ["liblinear-train", *folds, "-c", c, "-q", str(text)],
                   none, None) for c in costs
         ]  # fmt: skip
-        results: dict[str, list[Result]] = {rival.name: [] for rival in rivals}
-        with processors(args.threads):
-            for turn in range(args.runs):
-                for rival in rivals:
-                    result = timed(rival, not args.warm, [folder / "store.svm.blocks"])
-                    results[rival.name].append(result)
-                    print(f"{turn + 1}: {rival.name}: {result.wall_seconds:.2f} s", flush=True)
+        results, _ = in_turn(rivals, args, lambda: [folder / "store.svm.blocks"])
     seconds, said = medians(results), {n: taken[-1].stdout for n, taken in results.items()}
     accuracies = cv_accuracies(said, costs, args.solver)
     rows: list[tuple[object, ...]] = [

@@ -81,11 +81,14 @@ def test_commands_take_turns(rivals, monkeypatch, tmp_path):
         return Namespace(wall_seconds=1.0)
 
     monkeypatch.setattr(rivals, "timed", timed)
-    both = [rivals.Rival(name, [], tmp_path, None) for name in "ab"]
+    both = [rivals.Rival(name, [], tmp_path / name, None) for name in "ab"]
+    both[0].log.write_text('{"event": "outer", "outer": 3, "seconds": 0.5}\n')
     before = os.sched_getaffinity(0)
-    found = rivals.in_turn(both, Namespace(runs=3, warm=True, threads=1), tmp_path)
+    found, logs = rivals.in_turn(both, Namespace(runs=3, warm=True, threads=1), list)
     assert order == ["a", "b"] * 3
     assert [len(taken) for taken in found.values()] == [3, 3]
+    assert rivals.median_of(logs["a"], "outer") == 3
+    assert rivals.median_of(logs["b"], "outer") == "-"
     assert os.sched_getaffinity(0) == before
 
 
@@ -130,7 +133,7 @@ def test_text_to_model_is_compared(bench_train, of_two, small, tmp_path, capsys)
         "split + train --gap 0.1", "split + train --gap 1e-06", "liblinear-train -s 3",
     ]  # fmt: skip
     assert [row[-1] for row in rows] == ["MISSED", "ok", "ok"]
-    assert rows[1][8] <= 1e-6
+    assert rows[1][9] <= 1e-6
     assert "a certified bound is" in capsys.readouterr().out
 
 
@@ -139,7 +142,7 @@ def test_classes_are_compared_in_the_format_of_liblinear(bench_train, text, smal
     options = [*small, "--classes", "3", "--format", "liblinear", "--threads", "1"]
     assert bench_train.main(["total", str(text), *options, "--gap", "1e-4"]) == 0
     rows = json.loads((tmp_path / "out" / "total.json").read_text())["rows"]
-    assert max(rows[0][8:10]) <= 1e-4
+    assert max(rows[0][9:11]) <= 1e-4
 
 
 def test_cross_validation_is_compared(bench_train, of_two, small, tmp_path):
