@@ -134,7 +134,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         status = _run(args)
         sys.stdout.flush()
-        gc.freeze()  # at exit nothing is to be searched for cycles: that would take 0.1 s
         return status
     except BlocklinearError as error:
         return _fail(str(error), error.exit_code)
