@@ -6,6 +6,7 @@ import lzma
 import os
 import platform
 import re
+import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,11 +16,9 @@ from typing import IO, Any
 from generate import generate
 from shapes import make_shape
 
-from blocklinear.cli.rehearsal import rehearse
-
 BENCH = Path(__file__).parent
 BUNDLED = BENCH.parent / "tests" / "data"
-PROGRAM = [sys.executable, "-m", "blocklinear.cli.main"]
+PROGRAM = [sys.executable, "-P", "-m", "blocklinear.cli.main"]
 TEXT = "generated text"
 
 
@@ -110,10 +109,19 @@ def generated_text(path: Path, n_bytes: int, seed: int = 1) -> Path:
     return path
 
 
-def compile_kernels() -> None:
-    """Compile every kernel that is not, so that none is while it is timed."""
-    for part in ("split", "one", "pegasos", "many", "crammer-singer"):
-        rehearse(part, "float64", quiet=True)
+def compile_kernels(version: Path | None = None) -> None:
+    """Compile every kernel that is not, so that none is while it is timed; of another version."""
+    code = (
+        "from blocklinear.cli.rehearsal import rehearse\n"
+        "for part in ('split', 'one', 'pegasos', 'many', 'crammer-singer'):\n"
+        "    rehearse(part, 'float64', quiet=True)"
+    )
+    subprocess.run([sys.executable, "-P", "-c", code], check=True, env=environment(version))
+
+
+def environment(version: Path | None) -> dict[str, str]:
+    """Return an environment in which the program is that of another checkout, if one is given."""
+    return os.environ | ({"PYTHONPATH": str(version.absolute())} if version else {})
 
 
 def logged(path: Path) -> list[dict[str, Any]]:

@@ -24,7 +24,15 @@ from typing import Any
 
 import numpy as np
 from limits import Result, limited, parse_limit
-from measuring import PROGRAM, compile_kernels, logged, open_rows, print_table, write_figures
+from measuring import (
+    PROGRAM,
+    compile_kernels,
+    environment,
+    logged,
+    open_rows,
+    print_table,
+    write_figures,
+)
 
 from blocklinear import LinearModel
 from blocklinear.model.predict import predict_stream
@@ -41,6 +49,7 @@ class Rival:
     model: Path
     memory: str | None
     gap: float | None = None
+    version: Path | None = None
 
     @property
     def log(self) -> Path:
@@ -48,9 +57,12 @@ class Rival:
         return Path(f"{self.model}.jsonl")
 
 
-def ours(args: argparse.Namespace, text: Path, folder: Path, gap: float) -> Rival:
-    """Return our run from text to a model."""
-    store, model = folder / f"store{gap:g}", folder / f"model{gap:g}"
+def ours(
+    args: argparse.Namespace, text: Path, folder: Path, gap: float, version: Path | None = None
+) -> Rival:
+    """Return our run from text to a model, of this version or another."""
+    before = "before: " if version else ""
+    store, model = folder / f"store{gap:g}", folder / f"{before[:6]}model{gap:g}"
     shared = ["-q"]
     shared += ["--memory", args.memory] if args.memory else []
     shared += ["--threads", str(args.threads)] if args.threads else []
@@ -60,7 +72,8 @@ def ours(args: argparse.Namespace, text: Path, folder: Path, gap: float) -> Riva
     split = shlex.join(["split", str(text), str(store), *shared])
     script = f"{program} {split} && exec {program} {shlex.join(train)}"
     limit = None if args.no_cgroup else args.memory
-    return Rival(f"split + train --gap {gap:g}", ["sh", "-c", script], model, limit, gap)
+    name = f"{before}split + train --gap {gap:g}"
+    return Rival(name, ["sh", "-c", script], model, limit, gap, version)
 
 
 def theirs(args: argparse.Namespace, text: Path, model: Path, tolerance: float | None) -> Rival:
@@ -94,7 +107,7 @@ def timed(rival: Rival, cold: bool, clear: Iterable[Path]) -> Result:
     for path in (*clear, rival.model, rival.log):
         shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
     with limited(memory=rival.memory, cold=cold) as run:
-        result = run(rival.command, capture=True)
+        result = run(rival.command, capture=True, env=environment(rival.version))
     if result.returncode and not result.oom_kills:
         raise SystemExit(f"{rival.name} failed: {result.stderr}")
     return result
@@ -242,9 +255,11 @@ def total(args: argparse.Namespace) -> int:
     need_liblinear()
     with tempfile.TemporaryDirectory(dir=args.folder or args.source.absolute().parent) as name:
         folder = Path(name)
-        compile_kernels()
+        versions = [None, args.before] if args.before else [None]
+        for version in versions:
+            compile_kernels(version)
         text = plain_text(args.source, folder, args.classes)
-        rivals = [ours(args, text, folder, gap) for gap in args.gap]
+        rivals = [ours(args, text, folder, gap, v) for gap in args.gap for v in versions]
         rivals.append(theirs(args, text, folder / "liblinear", None))
         results, logs = in_turn(rivals, args, lambda: folder.glob("store*"))
         written = [rival for rival in rivals if rival.model.exists()]
@@ -261,7 +276,7 @@ def total(args: argparse.Namespace) -> int:
     for rival in rivals:
         taken, ratio = results[rival.name], seconds[rival.name] / seconds[rivals[-1].name]
         kills = sum(result.oom_kills for result in taken)
-        limit = asked.get(rival.gap) if rival.gap else None
+        limit = asked.get(rival.gap) if rival.gap and not rival.version else None
         missed = bool(kills) or (limit is not None and ratio > limit)
         failed += missed
         above = excess(primal[rival.name], best) if rival.name in primal else ("-", "-")
@@ -291,7 +306,9 @@ def cv(args: argparse.Namespace) -> int:
     costs, folds = args.costs.split(","), ["-v", str(args.folds), "-s", str(args.solver)]
     with tempfile.TemporaryDirectory(dir=args.folder or args.source.absolute().parent) as name:
         folder = Path(name)
-        compile_kernels()
+        versions = [None, args.before] if args.before else [None]
+        for version in versions:
+            compile_kernels(version)
         text = plain_text(args.source, folder, args.classes)
         linked = folder / "store.svm"  # beside which the store of `cv` is made
         linked.symlink_to(text.absolute())
@@ -301,7 +318,9 @@ def cv(args: argparse.Namespace) -> int:
         command += ["--threads", str(args.threads)] if args.threads else []
         limit = None if args.no_cgroup else args.memory
         none = folder / "none"  # neither program writes a model
-        rivals = [Rival("cv", command, none, limit)]
+        rivals = [
+            Rival("before: cv" if v else "cv", command, none, limit, version=v) for v in versions
+        ]
         rivals += [
             Rival(f"liblinear-train C = {c}", ["liblinear-train", *folds, "-c", c, "-q", str(text)],
                   none, None) for c in costs
@@ -313,7 +332,9 @@ def cv(args: argparse.Namespace) -> int:
         (c, seconds[f"liblinear-train C = {c}"], *accuracies[c]) for c in costs
     ]
     print_table(("C", "seconds of LIBLINEAR", "its accuracy", "ours"), rows)
-    sum_of_theirs = sum(seconds[rival.name] for rival in rivals[1:])
+    sum_of_theirs = sum(seconds[f"liblinear-train C = {c}"] for c in costs)
+    if args.before:
+        print(f"before: cv {seconds['before: cv']:.2f} s")
     ratio, kills = seconds["cv"] / sum_of_theirs, sum(r.oom_kills for r in results["cv"])
     peak = max(result.peak_anonymous_bytes for result in results["cv"])
     print(
@@ -364,6 +385,9 @@ def add_parsers(commands: Any, shared: argparse.ArgumentParser) -> None:
     both.add_argument("--threads", type=int, metavar="N", help="and processors, of both programs")
     both.add_argument("--warm", action="store_true", help="leave the page cache as it is")
     both.add_argument("--folder", type=Path, help="for the store (default: that of FILE.svm)")
+    both.add_argument(
+        "--before", type=Path, metavar="FOLDER", help="another checkout, run in turn with this one"
+    )
     both.add_argument(
         "--option", action="append", default=[], metavar="OPTION", help="more for our program"
     )

@@ -27,6 +27,7 @@ import tempfile
 from pathlib import Path
 
 from limits import limited
+from measuring import PROGRAM
 
 MAX_SKLEARN_BYTES = 400 << 20
 
@@ -43,7 +44,7 @@ def vowpal_wabbit() -> list[str] | None:
 def our_split(sources: list[Path], store: Path, memory: str) -> list[str]:
     """Return the command that splits into a new store."""
     remove = f"rm -rf {shlex.quote(str(store))}; exec"
-    ours = [sys.executable, "-m", "blocklinear.cli.main", "split", *map(str, sources), str(store)]
+    ours = [*PROGRAM, "split", *map(str, sources), str(store)]
     return ["sh", "-c", f'{remove} "$@"', "sh", *ours, "--memory", memory, "-q"]
 
 

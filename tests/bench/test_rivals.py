@@ -137,6 +137,23 @@ def test_text_to_model_is_compared(bench_train, of_two, small, tmp_path, capsys)
     assert "a certified bound is" in capsys.readouterr().out
 
 
+def test_another_version_takes_turns_with_this_one(
+    bench_train, monkeypatch, of_two, small, tmp_path
+):
+    """It is the one that Python finds first."""
+    liblinear_program("liblinear-train")
+    monkeypatch.setattr("rivals.compile_kernels", lambda version: None)
+    package = tmp_path / "other" / "blocklinear"
+    (package / "cli").mkdir(parents=True)
+    (package / "__init__.py").touch()
+    (package / "cli" / "__init__.py").touch()
+    (package / "cli" / "main.py").write_text("raise SystemExit('the other one')")
+    options = [*small, "--before", str(tmp_path / "other"), "--gap", "0.1"]
+    for command in ("total", "cv"):
+        with pytest.raises(SystemExit, match=r"before: .* failed: the other one"):
+            bench_train.main([command, str(of_two), *options])
+
+
 def test_classes_are_compared_in_the_format_of_liblinear(bench_train, text, small, tmp_path):
     liblinear_program("liblinear-train")
     options = [*small, "--classes", "3", "--format", "liblinear", "--threads", "1"]
