@@ -3,6 +3,7 @@
     python bench/train.py total FILE.svm         split + train against LIBLINEAR's whole time
     python bench/train.py cv FILE.svm            5 folds x 6 C against LIBLINEAR's runs one by one
     python bench/train.py models FILE.svm        an outer iteration of many models against one
+    python bench/train.py work                   epochs and certificates, by data, C and gap
     python bench/train.py regroup [FILE|STORE..] outer iterations, groups of blocks against memory
     python bench/train.py overlap STORE          seconds against the larger of loading and solving
     python bench/train.py selection              steps and seconds of the selections of rows, by C
@@ -25,6 +26,7 @@ import gaps
 import kernel_speed
 import models
 import rivals
+import work
 from limits import LimitsUnavailable, limited
 from measuring import BENCH, PROGRAM, compile_kernels, logged, print_table, write_figures
 from rivals import size
@@ -104,7 +106,7 @@ def arguments(argv: list[str] | None) -> argparse.Namespace:
     costs.add_argument("--outer", type=int, default=12, help="outer iterations (default 12)")
     costs.add_argument("--selection", nargs="+", default=["active", "permute"])
     costs.set_defaults(run=overlap)
-    for module in (rivals, models, convergence, kernel_speed, gaps):
+    for module in (rivals, models, work, convergence, kernel_speed, gaps):
         module.add_parsers(commands, shared)
     return parser.parse_args(argv)
 

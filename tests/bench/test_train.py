@@ -60,6 +60,15 @@ def test_selections_are_compared(bench_train, tmp_path, capsys):
     assert [run["reached"] for run in runs] == [True] * 12  # by the gap, and by two tolerances
 
 
+def test_the_work_of_runs_is_told(bench_train, text, tmp_path, capsys):
+    options = ["--data", str(text), "heart_scale", "--cost", "1", "--gap", "1e-2", "1e-3"]
+    assert bench_train.main(["work", *options, "--out", str(tmp_path)]) == 0
+    assert "8 runs, 0 not to the gap" in capsys.readouterr().out
+    runs = json.loads((tmp_path / "work.json").read_text())["runs"]
+    permuted = [run for run in runs if run["selection"] == "permute"]
+    assert [run["solved"] == run["outer"] for run in permuted] == [True] * 4
+
+
 def test_groups_are_compared_with_memory(bench_train, text, tmp_path, capsys):
     options = ["--blocks", "10", "--seeds", "1", "--gap", "0.01", "--out", str(tmp_path)]
     assert bench_train.main(["regroup", str(text), *options]) in (0, 1)
