@@ -74,7 +74,7 @@ def work(args: argparse.Namespace) -> int:
     print(
         f"{len(found)} runs, {sum(not one['reached'] for one in found)} not to the gap; "
         f"{epochs:.2f} epochs of solving and certifying (geometric mean); {len(vain)} with more "
-        f"than {IN_VAIN} certificate in vain; {len(close)} ended below {CLOSE:g} of the gap asked for"
+        f"than {IN_VAIN} certificate in vain; {len(close)} ended below {CLOSE:g} of the gap asked"
     )
     facts = {"solver": args.solver, "memory": args.memory, "epochs": epochs}
     write_figures(args.out, "work", {**facts, "runs": found})
