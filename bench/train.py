@@ -3,12 +3,11 @@
     python bench/train.py total FILE.svm         split + train against LIBLINEAR's whole time
     python bench/train.py cv FILE.svm            5 folds x 6 C against LIBLINEAR's runs one by one
     python bench/train.py models FILE.svm        an outer iteration of many models against one
+    python bench/train.py speed FILE.svm         nonzeros a second of an epoch and a certificate
     python bench/train.py work                   epochs and certificates, by data, C and gap
     python bench/train.py regroup [FILE|STORE..] outer iterations, groups of blocks against memory
     python bench/train.py overlap STORE          seconds against the larger of loading and solving
     python bench/train.py selection              steps and seconds of the selections of rows, by C
-    python bench/train.py kernel FILE.svm        nonzeros a second against LIBLINEAR's C loop
-    python bench/train.py gap                    certified gaps against true ones
 
 Each prints a table, and stores its figures as JSON in the folder --out.
 """
@@ -22,10 +21,9 @@ from pathlib import Path
 from typing import Any
 
 import convergence
-import gaps
-import kernel_speed
 import models
 import rivals
+import speed
 import work
 from limits import LimitsUnavailable, limited
 from measuring import BENCH, PROGRAM, compile_kernels, logged, print_table, write_figures
@@ -106,7 +104,7 @@ def arguments(argv: list[str] | None) -> argparse.Namespace:
     costs.add_argument("--outer", type=int, default=12, help="outer iterations (default 12)")
     costs.add_argument("--selection", nargs="+", default=["active", "permute"])
     costs.set_defaults(run=overlap)
-    for module in (rivals, models, work, convergence, kernel_speed, gaps):
+    for module in (rivals, models, speed, work, convergence):
         module.add_parsers(commands, shared)
     return parser.parse_args(argv)
 

@@ -51,7 +51,7 @@ def measuring(generate):
 
 @pytest.fixture(scope="session")
 def bench_train(measuring, limits):
-    for name in ("guard", "rivals", "models", "work", "convergence", "kernel_speed", "gaps"):
+    for name in ("guard", "rivals", "models", "speed", "work", "convergence"):
         load(name)
     return load("train")
 

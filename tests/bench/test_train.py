@@ -44,12 +44,13 @@ def test_what_outer_iterations_cost(measuring, bench_train, text, tmp_path):
         assert one["ok"] == (one["seconds"] <= bench_train.OVERLAP * larger)
 
 
-def test_certified_gaps_are_true(bench_train, tmp_path, capsys):
-    assert bench_train.main(["gap", "--count", "10", "--out", str(tmp_path)]) == 0
-    assert "10 runs" in capsys.readouterr().out
-    figures = json.loads((tmp_path / "gap.json").read_text())
-    assert figures["wrong"] == []
-    assert {len(ratios) for ratios in figures["ratios"].values()} == {2}
+def test_the_speed_of_an_epoch_and_a_certificate(bench_train, text, tmp_path, capsys):
+    options = ["--runs", "2", "--epochs", "3", "--out", str(tmp_path)]
+    assert bench_train.main(["speed", str(text), *options]) in (0, 1)
+    assert "10^6 nonzeros/s" in capsys.readouterr().out
+    figures = json.loads((tmp_path / "speed.json").read_text())
+    assert (len(figures["epochs"]), len(figures["certificates"])) == (4, 2)
+    assert min(figures["epochs"] + figures["certificates"]) > 0
 
 
 def test_selections_are_compared(bench_train, tmp_path, capsys):
