@@ -98,7 +98,6 @@ def run(store: BlockStore, args: argparse.Namespace, warm: bool, gap: float) -> 
         model = train(store, options, heard.append)
     proof = model.metadata["certificate"]
     starts = [event for event in heard if isinstance(event, WarmStarted)]
-    count.bytes += sum(event.near_bytes for event in starts)
     return Trained(
         count.blocks, count.bytes, model.metadata["outer_iterations"],
         max(getattr(event, "seconds", 0.0) for event in heard), proof["gap"], proof["drift"],

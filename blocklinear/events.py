@@ -39,8 +39,6 @@ class WarmStarted:
     how : {"kept", "changed", "recomputed"}     what was done to w: nothing, Eq. (16) over the
                               blocks that changed, or a pass over the rows that were kept
     blocks_read, bytes_read : int       for it
-    near_rows, near_bytes : int         rows near the margin that the earlier run left, and what
-                              they take on disk
     """
 
     rows_kept: int
@@ -49,8 +47,6 @@ class WarmStarted:
     how: str
     blocks_read: int
     bytes_read: int
-    near_rows: int = 0
-    near_bytes: int = 0
 
     @property
     def message(self) -> str:
@@ -65,7 +61,6 @@ class WarmStarted:
         return (
             f"warm start: alpha of {self.rows_kept} rows kept, {self.rows_new} rows new, "
             f"{self.rows_gone} gone; {ways[self.how]}"
-            + (f"; {self.near_rows} rows near the margin taken over" if self.near_rows else "")
         )
 
 

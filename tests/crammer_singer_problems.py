@@ -87,6 +87,11 @@ class Problem:
         return indptr, columns.astype(np.uint32), self.rows[self.rows != 0]
 
     @property
+    def cut(self):
+        indptr, indices, values = self.csr
+        return indptr[:-1], indptr[1:], indices, values
+
+    @property
     def scratch(self):
         return np.full((cs.N_SCRATCH, self.K), np.nan), np.full((cs.N_LISTS, self.K), -1)
 
@@ -105,7 +110,7 @@ class Problem:
 
     def epoch(self, order, alpha, W, supported=False, factor=1.0):
         """Run the kernel, which must stay inside what it may write."""
-        touch = np.array([-np.inf, 0.0, 0.0])
+        touch = np.array([-np.inf, 0.0, 0.0, 0.0])
         sq_norm = (self.rows.astype(float) ** 2).sum(1)
         indptr, *entries = self.csr
         cs.cs_epoch(
@@ -120,7 +125,7 @@ class Problem:
         recomputed, terms = np.zeros_like(W), np.zeros(cs.N_TERMS)
         sums, reach = np.zeros((2, cs.N_SUMS)), np.zeros(cs.N_REACHES)
         cs.cs_certify_rows(
-            *self.csr, (self.rows.astype(float) ** 2).sum(1), self.label, self.cost, self.bias,
+            *self.cut, (self.rows.astype(float) ** 2).sum(1), self.label, self.cost, self.bias,
             alpha, W, average, True, np.linalg.norm([W, average], axis=1).max(axis=1), recomputed,
             *self.scratch, sums, reach,
         )  # fmt: skip

@@ -202,7 +202,7 @@ def _train(folder: Path, dtype: str, part: str) -> Iterator[str]:
             for rows, solver in product((store, *others), _DUAL_SOLVERS):  # left to a warm start
                 loop.train(rows, TrainOptions(solver=solver, **steps))
             for selection in ("avsf", "online"):
-                loop.train(store, TrainOptions(selection=selection, **steps))
+                loop.train(store, TrainOptions(selection=selection, epochs=2, **steps))
             loop.train(store, TrainOptions(average=True, group=group, **_LITTLE))
         elif part == "pegasos":
             loop.train(store, TrainOptions(pegasos_batch=3, **steps))

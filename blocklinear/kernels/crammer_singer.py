@@ -3,8 +3,8 @@
 import numpy as np
 from numba import njit
 
-VIOLATION, EXCESS, GAIN = 0, 1, 2
-N_TOUCH = 3
+VIOLATION, EXCESS, GAIN, STEPS = 0, 1, 2, 3
+N_TOUCH = 4
 
 DUAL, N_SUPPORT = 0, 1
 N_TERMS = 2
@@ -267,7 +267,8 @@ def cs_epoch(
     lists : int64[N_LISTS, K] overwritten
     touch : float64[N_TOUCH]  updated: largest violation maxG - minG (Eq. 35), and the sum of what
                               rows add to P - D, C_i loss_i + sum_m alpha_i^m G_i^m, each seen when
-                              a row was touched, over the classes visited; gain of the dual
+                              a row was touched, over the classes visited; gain of the dual; rows
+                              touched
     """
     G, a, step = scratch[0], scratch[1], scratch[2]
     classes, moved = lists[0] if supported else lists[0][:0], lists[1]
@@ -288,6 +289,7 @@ def cs_epoch(
         for q in range(n):
             excess += a[q] * G[q]
         touch[EXCESS] += excess
+        touch[STEPS] += 1.0
         if high - low <= SOLVED:
             continue
         A = max(sq_norm[i] + bias * bias, TINY)
@@ -334,17 +336,6 @@ def cs_extrapolate(
                 n_moved += 1
         if n_moved > 0:
             _scatter(indices, values, starts[i], stops[i], bias, step, moved, n_moved, V)
-
-
-@njit(cache=True, nogil=True)
-def cs_products(W, V):
-    """Return sum_m w_m' v_m and sum_m v_m' v_m, added up in one order whatever the machine."""
-    cross, square = 0.0, 0.0
-    for j in range(W.shape[0]):
-        for m in range(W.shape[1]):
-            cross += W[j, m] * V[j, m]
-            square += V[j, m] * V[j, m]
-    return cross, square
 
 
 @njit(cache=True, nogil=True)
@@ -512,8 +503,8 @@ def _refine(C, y, scores, a, wrong, above, sums):
 
 @njit(cache=True, nogil=True)
 def cs_certify_rows(
-    indptr, indices, values, sq_norm, label, cost, bias, alpha, W, average, averaged, norms,
-    recomputed, scratch, lists, sums, reach,
+    starts, stops, indices, values, sq_norm, label, cost, bias, alpha, W, average, averaged,
+    norms, recomputed, scratch, lists, sums, reach,
 ):  # fmt: skip
     """Add what the rows contribute to a certificate.
 
@@ -526,13 +517,14 @@ def cs_certify_rows(
 
     Parameters
     ----------
-    indptr : int64[n_rows + 1]
-    indices, values, sq_norm, label, cost, bias, alpha, scratch, lists :    as for `cs_epoch`;
-        alpha is only read, and need not be feasible: what counts is a point next to it that is
+    starts, stops, indices, values, sq_norm, label, cost, bias, alpha, scratch, lists :     as for
+        `cs_epoch`; alpha is only read, and need not be feasible: what counts is a point next to it
+        that is
     W, average : float64[n_features + 1, K]   two candidates for the primal
     averaged : bool           whether there is an average
     norms : float64[2]        the largest |w_m| of `W` and of `average`, or more
-    recomputed : float64[n_features + 1, K]   added to: w'_m (Fan, Eq. 16)
+    recomputed : float64[n_features + 1 or 0, K]        added to: w'_m (Fan, Eq. 16); left out if
+                              empty
     sums : float64[2, N_SUMS] added to, for each candidate, if there is one: sum C_i loss_i, in two
                               parts, of which the second is what the first has lost to rounding; a
                               bound of the sum above, which holds in spite of the rounding of scores
@@ -545,7 +537,7 @@ def cs_certify_rows(
         C, y = cost[i], label[i]
         if C == 0.0:
             continue
-        start, stop = indptr[i], indptr[i + 1]
+        start, stop = starts[i], stops[i]
         size = np.sqrt(sq_norm[i] + bias * bias)
         total = _feasible(C, y, alpha[i], step)
         gamma = 1.01 * (stop - start + 2.0) * UNIT
@@ -561,7 +553,7 @@ def cs_certify_rows(
             if above > 0.0:
                 most = _magnitude(indices, values, start, stop, bias, average)
                 _refine(C, y, scores, step, gamma * most, above, sums[1])
-        if total > 0.0:
+        if total > 0.0 and recomputed.shape[0] > 0:
             reach[REACH] += 2.0 * total * size
             reach[N_REACH] += 1.0
             n_moved = 0

@@ -445,8 +445,8 @@ def _refine(kind, epsilon, t, C, f, a, wrong, above, sums):
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def certify_rows(
-    indptr, indices, values, sq_norm, target, cost, kind, epsilon, bias, alpha, w, average, norms,
-    recomputed, sums, reach, decisions,
+    starts, stops, indices, values, sq_norm, target, cost, kind, epsilon, bias, alpha, w, average,
+    averaged, norms, recomputed, sums, reach,
 ):  # fmt: skip
     r"""Add what the rows contribute to a certificate.
 
@@ -458,43 +458,45 @@ def certify_rows(
 
     Parameters
     ----------
-    indptr : int64[n_rows + 1]
-    indices, values, sq_norm, target, cost, kind, epsilon, bias, alpha :    as for `dcd_epoch`;
-        alpha is only read, and need not be feasible: what counts is the point next to it that is
+    starts, stops, indices, values, sq_norm, target, cost, kind, epsilon, bias, alpha :     as for
+        `dcd_epoch`; alpha is only read, and need not be feasible: what counts is the point next to
+        it that is
     w, average : float64[n_features + 1]      two candidates for the primal
+    averaged : bool           whether there is an average
     norms : float64[2]        |w| and |average|, or more
-    recomputed : float64[n_features + 1]      added to: sum_i s_i alpha_i x_i
-    sums : float64[2, N_SUMS] added to, for each candidate: sum C_i loss_i, in two parts, of which
-                              the second is what the first has lost to rounding; a bound of the sum
-                              above, which holds in spite of the rounding of f_i and the terms, but
-                              not of that of the sum itself
+    recomputed : float64[n_features + 1 or 0] added to: sum_i s_i alpha_i x_i; left out if empty
+    sums : float64[2, N_SUMS] added to, for each candidate, if there is one: sum C_i loss_i, in two
+                              parts, of which the second is what the first has lost to rounding; a
+                              bound of the sum above, which holds in spite of the rounding of f_i
+                              and the terms, but not of that of the sum itself
     reach : float64[N_REACHES]          added to: sum_i |alpha_i| |x_i|; number of alpha_i != 0
-    decisions : float64[n_rows]         written: w'x_i, where C_i is not 0
     """
     last = w.shape[0] - 1
     for i in range(target.shape[0]):
         C, t = cost[i], target[i]
         if C == 0.0:
             continue
-        start, stop = indptr[i], indptr[i + 1]
+        start, stop = starts[i], stops[i]
         a = _feasible(kind, C, alpha[i])
         q = 0.5 * a / C
         entropy = _entropy(2.0 * q) if kind == LOGISTIC else 0.0
         size, gamma = np.sqrt(sq_norm[i] + bias * bias), 1.01 * (stop - start + 2.0) * UNIT
         wrong = gamma * size  # times |v|: by Cauchy and Schwarz, of gamma |v|'|x_i|
         f = _dot(indices, values, start, stop, w) + bias * w[last]
-        decisions[i] = f
         above = _add_candidate(kind, epsilon, t, C, f, a, q, entropy, wrong * norms[0], sums[0])
         if above > 0.0:
             total = _magnitude(indices, values, start, stop, w) + abs(bias * w[last])
             _refine(kind, epsilon, t, C, f, a, gamma * total, above, sums[0])
-        f = _dot(indices, values, start, stop, average) + bias * average[last]
-        above = _add_candidate(kind, epsilon, t, C, f, a, q, entropy, wrong * norms[1], sums[1])
-        if above > 0.0:
-            total = _magnitude(indices, values, start, stop, average) + abs(bias * average[last])
-            _refine(kind, epsilon, t, C, f, a, gamma * total, above, sums[1])
+        if averaged:
+            f = _dot(indices, values, start, stop, average) + bias * average[last]
+            above = _add_candidate(kind, epsilon, t, C, f, a, q, entropy, wrong * norms[1], sums[1])
+            if above > 0.0:
+                total = _magnitude(indices, values, start, stop, average) + abs(
+                    bias * average[last]
+                )
+                _refine(kind, epsilon, t, C, f, a, gamma * total, above, sums[1])
         step = a * (1.0 if kind >= L1_SVR else t)
-        if step != 0.0:
+        if step != 0.0 and recomputed.shape[0] > 0:
             reach[REACH] += abs(step) * size
             reach[N_REACH] += 1.0
             for p in range(start, stop):

@@ -605,7 +605,7 @@ def _add_candidates(kind, epsilon, t, C, f, a, q, entropy, gamma, size, norms, a
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def certify_many(
-    indptr, indices, values, sq_norm, target, code, fold, weight, positive, held_out, cost,
+    starts, stops, indices, values, sq_norm, target, code, fold, weight, positive, held_out, cost,
     kind, epsilon, bias, alpha, W, average, averaged, norms, recomputed, scratch, moved,
     sums, reach,
 ):  # fmt: skip
@@ -613,14 +613,14 @@ def certify_many(
 
     Parameters
     ----------
-    indptr : int64[n_rows + 1]
-    indices, values, sq_norm, target, code, fold, weight, positive, held_out, cost, kind, epsilon,
-    bias, alpha, scratch, moved :       as for `dcd_many`; alpha is only read, and need not be
-                              feasible: what counts is the point next to it that is
+    starts, stops, indices, values, sq_norm, target, code, fold, weight, positive, held_out, cost,
+    kind, epsilon, bias, alpha, scratch, moved :        as for `dcd_many`; alpha is only read, and
+                              need not be feasible: what counts is the point next to it that is
     W, average : float64[n_features + 1, P]   two candidates for the primal
     averaged : bool           whether there is an average
     norms : float64[2, P]     of the columns of `W` and of `average`, or more
-    recomputed : float64[n_features + 1, P]   added to: sum_i s_ij alpha_ij x_i
+    recomputed : float64[n_features + 1 or 0, P]        added to: sum_i s_ij alpha_ij x_i; left out
+                              if empty
     sums : float64[2, N_SUMS, M]        added to, for each candidate, if there is one, and model: as
                               in `dual.certify_rows`
     reach : float64[N_REACHES, M]       added to: so are they
@@ -632,14 +632,15 @@ def certify_many(
     of_W, of_recomputed, whole = _address(W), _address(recomputed), W.shape[1] << 8
     for i in range(alpha.shape[0]):
         if i + 1 < alpha.shape[0] and W.nbytes > _CACHED:
-            start, stop = indptr[i + 1], indptr[i + 2]
+            start, stop = starts[i + 1], stops[i + 1]
             _fetch_weights(indices, start, stop, whole, of_W, W)
-            _fetch_weights(indices, start, stop, whole, of_recomputed, recomputed)
+            if recomputed.shape[0] > 0:
+                _fetch_weights(indices, start, stop, whole, of_recomputed, recomputed)
         if not _roles(
             kind, target[i], code[i], fold[i], weight[i], positive, held_out, cost, 0, M, t, C
         ):
             continue
-        start, stop = indptr[i], indptr[i + 1]
+        start, stop = starts[i], stops[i]
         size, gamma = np.sqrt(sq_norm[i] + bias * bias), 1.01 * (stop - start + 2.0) * UNIT
         n_moved = 0
         for j in range(M):
@@ -673,7 +674,7 @@ def certify_many(
                     kind, epsilon, t, C, f, a, gamma, above, indices, values, start, stop, bias,
                     average, sums[1],
                 )  # fmt: skip
-        if n_moved > 0:
+        if n_moved > 0 and recomputed.shape[0] > 0:
             _scatter(
                 indices, values, start, stop, bias, step, moved, n_moved, 0, W.shape[1], recomputed
             )

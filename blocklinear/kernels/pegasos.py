@@ -44,7 +44,7 @@ def _rescale(scale, v):
 
 @njit(cache=True, nogil=True)
 def pegasos_epoch(
-    indptr, indices, values, y, cost, order, batch, total_rows, radius_sq, bias, t, w, touch,
+    starts, stops, indices, values, y, cost, order, batch, total_rows, radius_sq, bias, t, w, touch,
     alpha, share,
 ):  # fmt: skip
     r"""Visit rows once, in the order given, with one update of `w` for every `batch` of them.
@@ -66,7 +66,7 @@ def pegasos_epoch(
 
     Parameters
     ----------
-    indptr : int64[n_rows + 1]
+    starts, stops : int64[n_rows]       row i has the entries starts[i] to stops[i] - 1
     indices : uint32[nnz]     columns, each < n_features (checked when the block was loaded)
     values : float64[nnz] or float32[nnz]
     y : float64[n_rows]       +1 or -1
@@ -103,7 +103,7 @@ def pegasos_epoch(
             if cost[i] == 0.0:
                 continue
             size += 1
-            f = scale * (_dot(indices, values, indptr[i], indptr[i + 1], w) + bias * w[last])
+            f = scale * (_dot(indices, values, starts[i], stops[i], w) + bias * w[last])
             lossy = y[i] * f < 1.0
             alpha[i] += share * ((cost[i] if lossy else 0.0) - alpha[i])
             if lossy:
@@ -123,7 +123,7 @@ def pegasos_epoch(
         for m in range(n_violators):
             i = violators[m]
             add = step * cost[i] * y[i]
-            sq_norm += _add_row(indices, values, indptr[i], indptr[i + 1], add, bias, w)
+            sq_norm += _add_row(indices, values, starts[i], stops[i], add, bias, w)
         norm_sq = scale * scale * sq_norm
         if norm_sq > radius_sq:
             scale *= np.sqrt(radius_sq / norm_sq)

@@ -41,27 +41,6 @@ def add_rows(indptr, indices, values, steps, bias, W):
 
 
 @njit(cache=True, nogil=True)
-def row_values(starts, stops, indices, values, bias, w, out):
-    """Write f_i = w'x_i of every row.
-
-    Parameters
-    ----------
-    starts, stops : int64[n_rows]       row i has the entries starts[i] to stops[i] - 1
-    indices : uint32[]        columns, each < n_features (checked when the block was loaded)
-    values : float64[] or float32[]
-    bias : float              value of one more feature that every row has, 0 for none
-    w : float64[n_features + 1]         the last entry belongs to the extra feature
-    out : float64[n_rows]     overwritten
-    """
-    last = w.shape[0] - 1
-    for i in range(out.shape[0]):
-        total = bias * w[last]
-        for p in range(starts[i], stops[i]):
-            total += w[indices[p]] * values[p]
-        out[i] = total
-
-
-@njit(cache=True, nogil=True)
 def squared_distance(v, w):
     """Return |v - w|**2 for float64[n] each; without that difference."""
     total, low = 0.0, 0.0

@@ -235,15 +235,14 @@ def _is_at(descriptor: int, path: Path) -> bool:
     return False
 
 
-def write_whole(path: Path, pieces: Iterable[bytes | memoryview], sync: bool = True) -> None:
-    """Write a file that nothing refers to yet, in place of what has its name, durably if `sync`."""
+def write_whole(path: Path, pieces: Iterable[bytes | memoryview]) -> None:
+    """Write a file that nothing refers to yet, durably, in place of what has its name."""
     with storage_errors(path, "write"), created(path) as stream:
         for piece in pieces:
             done = 0
             while done < len(piece):
                 done += stream.write(piece[done:])
-        if sync:
-            os.fsync(stream.fileno())
+        os.fsync(stream.fileno())
 
 
 def place_folder(source: Path, target: Path) -> None:

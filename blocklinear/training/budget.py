@@ -8,8 +8,8 @@ from blocklinear.errors import MemoryBudgetError
 from blocklinear.memory import PROCESS_BYTES, WEIGHT_VECTORS, enough, exact_size, format_size
 from blocklinear.options import TrainOptions
 from blocklinear.store.manifest import BlockRecord, Manifest
-from blocklinear.training.active import ROW_BYTES
-from blocklinear.training.problems import HINGE, SQUARED_HINGE
+from blocklinear.training.problems import SQUARED_HINGE
+from blocklinear.training.working_set import ROW_BYTES
 
 NEWTON_VECTORS = 10
 """What Newton steps need beside these: two points, directions and residuals."""
@@ -21,8 +21,6 @@ ENOUGH_BLOCKS = 16
 """Larger groups no longer converge in fewer outer iterations; memory pins blocks instead."""
 ACTIVE_SHARE = 2
 """At most one in so many rows is kept as an active one."""
-WARM_SHARE = 3
-"""After a warm start for hinge loss one in so many: to pin blocks then saves it more reading."""
 
 
 @dataclass(frozen=True)
@@ -50,12 +48,10 @@ def plan_memory(
     options: TrainOptions,
     width: int = 1,
     kept: int = 0,
-    warm: bool = False,
 ) -> MemoryPlan:
     """Divide the budget.
 
-    A visit takes what was asked for, or all blocks if they fit, or up to `ENOUGH_BLOCKS`. A `warm`
-    start takes few blocks a visit: active rows and blocks that are pinned save it reading.
+    A visit takes what was asked for, or all blocks if they fit, or up to `ENOUGH_BLOCKS`.
 
     Parameters
     ----------
@@ -65,8 +61,6 @@ def plan_memory(
         Weight vectors that are trained.
     kept : int
         Others that are kept beside them.
-    warm : bool
-        Whether a warm start is to settle.
 
     Raises
     ------
@@ -84,8 +78,7 @@ def plan_memory(
         room = options.memory_bytes - fixed
         group = _largest_group(manifest, width, room)
         if group < n_blocks:
-            most = room - _group_bytes(manifest, 1, width) if warm else room // 2
-            shared = _largest_group(manifest, width, room - min(most, active_bytes))
+            shared = _largest_group(manifest, width, room - min(room // 2, active_bytes))
             group = max(min(group, 1), min(shared, ENOUGH_BLOCKS))
     needed = fixed + _group_bytes(manifest, max(group, 1), width)
     if group < 1 or needed > options.memory_bytes:
@@ -107,8 +100,7 @@ def plan_memory(
     spare -= held_out
     active = 0
     if group < n_blocks:
-        few = warm and options.solver == HINGE
-        active = min(spare, active_bytes * ACTIVE_SHARE // WARM_SHARE if few else active_bytes)
+        active = min(spare, active_bytes)
     entries = int(active * manifest.nnz // max(_loaded_bytes(manifest, width), 1))
     return MemoryPlan(group, spare - active, held_out, newton, entries)
 

@@ -22,26 +22,22 @@ which the bound is divided, is computed with compensated sums, but with v'x_i as
 """
 
 import math
-from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from blocklinear.kernels import dual as kernels
-from blocklinear.kernels.sums import dot, squared_distance
-from blocklinear.store.groups import Group
-from blocklinear.store.prefetch import Loaded
-from blocklinear.training.problems import Problem
-from blocklinear.training.rows import RowArray
+from blocklinear.kernels.sums import add_squared_distances, add_squares
 
 Floats = NDArray[np.float64]
 _OF_PRIMAL = 1e-9
 """Relative error granted to P, where the bound is divided by it."""
 _OF_NORMS = 2.0**-40
 """And to norms, which are computed with compensated sums, and to sums of a few terms."""
-Watch = Callable[[Group, Floats, Floats], None]
+_CACHE_LINE = 64
 
 
 @dataclass(frozen=True)
@@ -132,60 +128,110 @@ def joined(certificates: list[Certificate]) -> Certificate:
     )
 
 
-def ignore(group: Group, alpha: Floats, decisions: Floats) -> None:
-    """Do nothing with the rows of a group."""
+class Proof:
+    """What a pass over rows adds up, for certificates of weight vectors that share it.
 
-
-def certify(
-    visits: Iterable[Loaded],
-    problem: Problem,
-    alpha: RowArray,
-    bias: float,
-    w: NDArray[np.float64],
-    average: NDArray[np.float64],
-    watch: Watch = ignore,
-) -> tuple[Certificate, NDArray[np.float64]]:
-    """Pass over all groups once; return the certificate of the better of `w` and `average`.
+    Attributes
+    ----------
+    candidates : list         of float64[n_features + 1, columns]: the weights, and their average
+    squares, norms : float64[2, columns]        of the columns of candidates; the second, or more
+    recomputed : float64[n_features + 1, columns]   sum of s_i alpha_i x_i; of size 0 if left out
+    sums : float64[2, N_SUMS, n_problems]       for each candidate, as the kernels leave them
+    reach : float64[N_REACHES, n_problems]
+    n : int                   rows so far
 
     Parameters
     ----------
-    visits : iterable of Loaded
-        Every block once.
-    problem : Problem
-    alpha : RowArray
-        Of the dual; what counts is the feasible point next to it.
-    bias : float
-        Value of the bias feature, 0 for none.
-    w, average : float64[n_features + 1]
-        Candidates; P(any w) - D(alpha) bounds P(w) - P*.
-    watch : callable
-        Shown each group, its alpha and its decisions w'x_i.
-
-    Returns
-    -------
-    certificate : Certificate
-    recomputed : float64[n_features + 1]
-        w' = sum s_i alpha_i x_i.
+    candidates : list
+        As above.
+    n_problems : int
+        Problems that the weight vectors are of: one for each, or one for all.
+    coupled : bool
+        Whether all weight vectors are of one problem.
+    recompute : bool
+        Whether the weights are to be recomputed; without them there are no certificates.
     """
-    candidates, recomputed, n = (w, average), np.zeros_like(w), 0
-    squares = np.array([dot(v, v) for v in candidates])
-    norms = norms_above(squares)
-    sums, reach = np.zeros((2, kernels.N_SUMS)), np.zeros(kernels.N_REACHES)
-    for loaded in visits:
-        group = loaded.group
-        target, cost = problem.targets(group.labels), problem.costs(group)
-        lines, decisions = alpha.read(group.blocks), np.zeros(group.n_rows)
-        kernels.certify_rows(
-            group.indptr, group.indices, group.values, group.sq_norm, target, cost, problem.kind,
-            problem.epsilon, bias, lines, w, average, norms, recomputed, sums, reach, decisions,
-        )  # fmt: skip
-        watch(group, lines, decisions)
-        n += group.n_rows
-    distances = [squared_distance(v, recomputed) for v in candidates]
-    norm = math.sqrt(dot(recomputed, recomputed))
-    drift = math.sqrt(distances[0]) / norm if norm else 0.0
-    of_w, of_average = (
-        prove(square, distance, of, reach, n, drift, average=k == 1)
-        for k, (square, distance, of) in enumerate(zip(squares, distances, sums, strict=True))
-    )
-    return (of_average if of_average.primal < of_w.primal else of_w), recomputed
+
+    def __init__(
+        self, candidates: list[Floats], n_problems: int, coupled: bool, recompute: bool = True
+    ) -> None:
+        shape = candidates[0].shape
+        self.candidates, self._coupled = candidates, coupled
+        self.squares = np.zeros((2, shape[1]))
+        for k, v in enumerate(candidates):
+            self.squares[k] = column_norms(v)
+        self.norms = norms_above(self.squares)
+        self.recomputed = aligned_zeros(*(shape if recompute else (0, shape[1])))
+        self.sums = np.zeros((2, kernels.N_SUMS, n_problems))
+        self.reach, self.n = np.zeros((kernels.N_REACHES, n_problems)), 0
+
+    def left(self, n_rows: int) -> Floats:
+        """Return what P - D is as far as the rows so far tell of `n_rows`, float64[n_problems].
+
+        Of the better candidate; w is taken to be what a pass would make of alpha.
+        """
+        found = [
+            n_rows / max(self.n, 1) * self.sums[k, kernels.GAP]
+            + 0.5 * self._of_problems(column_distances(v, self.candidates[0]))
+            for k, v in enumerate(self.candidates)
+        ]
+        return np.asarray(np.min(found, axis=0))
+
+    def least(self) -> Floats:
+        """Return what P - D is at least, whatever other rows add, float64[n_problems]."""
+        return np.asarray(self.sums[: len(self.candidates), kernels.GAP].min(axis=0))
+
+    def certificates(self, n_classes: int = 0) -> list[Certificate]:
+        """Return the certificate of each problem, of its better candidate, once all rows are in.
+
+        Parameters
+        ----------
+        n_classes : int
+            As for `prove`.
+        """
+        norms = np.sqrt(self._of_problems(column_norms(self.recomputed)))
+        found: list[list[Certificate]] = []
+        for k, v in enumerate(self.candidates):
+            distances = self._of_problems(column_distances(v, self.recomputed))
+            squares = self._of_problems(self.squares[k])
+            if k == 0:
+                drift = np.sqrt(distances) / np.where(norms > 0.0, norms, np.inf)
+            found.append(
+                [
+                    prove(
+                        squares[j], distances[j], self.sums[k, :, j], self.reach[:, j], self.n,
+                        float(drift[j]), average=k == 1, n_classes=n_classes,
+                    )
+                    for j in range(self.sums.shape[2])
+                ]
+            )  # fmt: skip
+        return [min(of, key=attrgetter("primal")) for of in zip(*found, strict=True)]
+
+    def _of_problems(self, of_columns: Floats) -> Floats:
+        return of_problems(of_columns, self.sums.shape[2], self._coupled)
+
+
+def of_problems(of_columns: Floats, n_problems: int, coupled: bool) -> Floats:
+    """Return what columns have in all, or what each of the first ones has, float64[n_problems]."""
+    return np.array([math.fsum(of_columns)]) if coupled else of_columns[:n_problems]
+
+
+def column_norms(W: Floats) -> Floats:
+    """Return the squared norm of each column, without a temporary of the size of `W`."""
+    norms = np.zeros(W.shape[1])
+    add_squares(W, norms)
+    return norms
+
+
+def column_distances(V: Floats, W: Floats) -> Floats:
+    """Return the squared norm of each column of V - W, without that difference."""
+    norms = np.zeros(W.shape[1])
+    add_squared_distances(V, W, norms)
+    return norms
+
+
+def aligned_zeros(n: int, m: int) -> Floats:
+    """Return zeros, float64[n, m], that begin with a cache line."""
+    buffer = np.zeros(n * m + _CACHE_LINE // 8)
+    start = -buffer.ctypes.data % _CACHE_LINE // 8
+    return buffer[start : start + n * m].reshape(n, m)

@@ -50,9 +50,7 @@ _BODY = shapes.fields(
     }
 )  # fmt: skip
 
-LINES = {
-    "alpha": np.float64, "preference": np.float32, "active": np.uint8, "spans": np.uint16,
-}  # fmt: skip
+LINES = {"alpha": np.float64, "preference": np.float32, "spans": np.uint16}
 """Arrays, by the first word of their name, with a line for each row of ``facts["blocks"]``."""
 
 Array = npt.NDArray[Any]
@@ -118,7 +116,7 @@ class Checkpoint:
     def _path(self, name: str, generation: int) -> Path:
         return self._folder / f"{name}.{generation}"
 
-    def save(self, facts: dict[str, Any], arrays: Arrays, parts: Parts | None = None) -> None:
+    def save(self, facts: dict[str, Any], arrays: Arrays) -> None:
         """Replace the checkpoint.
 
         Parameters
@@ -127,24 +125,18 @@ class Checkpoint:
             JSON.
         arrays : mapping of str to array
             In C order; each may be a map of a file.
-        parts : mapping of str to sequence of array
-            Others, each to be joined, that can be done without: a crash of the machine may damage
-            them, which `mapped` finds out.
 
         Raises
         ------
         StorageError
             If it cannot be written; the one before is intact then.
         """
-        self._commit(facts, {name: [array] for name, array in arrays.items()}, parts or {})
+        self._commit(facts, {name: [array] for name, array in arrays.items()})
 
-    def _commit(self, facts: dict[str, Any], arrays: Parts, loose: Parts) -> None:
-        """Replace the checkpoint; each array may come in parts, and `loose` ones are not synced."""
+    def _commit(self, facts: dict[str, Any], arrays: Parts) -> None:
+        """Replace the checkpoint; each array may come in parts."""
         generation = 1 - self._generation
-        files = {
-            name: self._write(name, generation, parts, sync=name in arrays)
-            for name, parts in (*arrays.items(), *loose.items())
-        }
+        files = {name: self._write(name, generation, parts) for name, parts in arrays.items()}
         self._put(generation, files, facts)
 
     def _put(self, generation: int, files: dict[str, Any], facts: dict[str, Any]) -> None:
@@ -165,13 +157,13 @@ class Checkpoint:
         if self.facts is not None:
             self._put(self._generation, self._files, self.facts | {"finished": True})
 
-    def _write(self, name: str, generation: int, parts: Sequence[Array], sync: bool) -> Any:
+    def _write(self, name: str, generation: int, parts: Sequence[Array]) -> Any:
         """Write an array, and return what the checkpoint is to say of it."""
         if sum(part.size for part in parts) <= _SHORT:
             return [float(x).hex() for part in parts for x in part.flat]
         raw = map(_bytes_of, parts)
         pieces = [part[at : at + _PIECE] for part in raw for at in range(0, len(part), _PIECE)]
-        write_whole(self._path(name, generation), pieces, sync)
+        write_whole(self._path(name, generation), pieces)
         crc = 0
         for piece in pieces:
             crc = zlib.crc32(piece, crc)
@@ -275,7 +267,7 @@ class Checkpoint:
             self._put(self._generation, {name: self._files[name] for name in lines}, facts)
             self.tidy()
         left = [[name, rows] for name, rows in facts["blocks"] if name in blocks]
-        self._commit(facts | {"blocks": left, "warm_only": True}, lines, {})
+        self._commit(facts | {"blocks": left, "warm_only": True}, lines)
 
     def mapped(self, name: str, dtype: np.dtype[Any]) -> Array:
         """Return an array of the checkpoint, flat, mapped from its file if it has one.

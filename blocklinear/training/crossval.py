@@ -22,6 +22,7 @@ from blocklinear.store.origins import label_places
 from blocklinear.store.prefetch import GroupLoader
 from blocklinear.store.store import BlockStore
 from blocklinear.training.budget import plan_memory
+from blocklinear.training.certificate import column_norms
 from blocklinear.training.folds import assign, one_row_a_fold, stratify_folds
 from blocklinear.training.loop import optimise
 from blocklinear.training.methods import check_shared
@@ -31,7 +32,6 @@ from blocklinear.training.parts import cut
 from blocklinear.training.rows import RowArray
 from blocklinear.training.run import Halt
 from blocklinear.training.schedule import visits
-from blocklinear.training.swept import column_norms
 from blocklinear.training.validation import (
     CLASS_METRICS,
     VALUE_METRICS,

@@ -21,12 +21,14 @@ class Domain(ABC):
 
     Attributes
     ----------
+    classes : tuple of float  in LIBLINEAR's order; none for values
     labels : tuple of float or None     for each, the class that is +1, or its own; None for values
     costs : float64[M, 2]     C of rows of weight 1: of that class, and of all others
     bounded : bool            whether C is a bound
     coupled : bool            whether the alpha of a row sum to 0
     """
 
+    classes: tuple[float, ...]
     labels: tuple[float | None, ...]
     costs: Floats
     bounded: bool
@@ -59,7 +61,7 @@ class OneModel(Domain):
     """The domain of one model: [0, C_i], or [-C_i, C_i] for values; without C_i if squared."""
 
     def __init__(self, problem: Problem) -> None:
-        self._problem = problem
+        self._problem, self.classes = problem, problem.labels
         self.labels = (problem.labels[0] if problem.labels else None,)
         self.costs, self.bounded = problem.pairs, problem.bounded
 
@@ -82,7 +84,7 @@ class EachClass(Domain):
     """The domain of a model for each class."""
 
     def __init__(self, models: Models) -> None:
-        self._cost = models.cost
+        self._cost, self.classes = models.cost, models.labels
         self._positive = np.array(models.labels, np.float64)[models.positive]
         self.labels = tuple(self._positive.tolist())
         self.costs, self.bounded = models.pairs, models.kind != dual.SQUARED_HINGE
@@ -111,6 +113,7 @@ class AllClasses(Domain):
 
     def __init__(self, models: Models) -> None:
         self._models, self._cost = models, models.cost[:, 1]
+        self.classes = models.labels
         self.labels, self.costs, self.bounded = models.labels, models.pairs, True
 
     def signs(self, labels: Floats) -> Floats:

@@ -33,12 +33,8 @@ _METHOD = fields(
         "costs": items(row(number, number)), "asked": items(number),
         # of several models, and of Crammer and Singer's weight vectors
         "columns": shapes.either(count, items(count)), "staying": items(items(count)),
-        "dealt": items(items(count)), "sweeps": count, "certificates": items(maybe(_CERTIFICATE)),
+        "dealt": items(items(count)), "certificates": items(maybe(_CERTIFICATE)),
         "models": items(row(maybe(number), shapes.integer(-1))),
-        # of one model with a hinge loss
-        "settling": flag, "primed": flag, "new": items(count), "fresh": items(row(count, number)),
-        "settled": number, "foreseen": maybe(number), "told": maybe(number),
-        "places": items(items(row(count, count, count, count))),
     },
     more=True,
 )  # fmt: skip
@@ -49,8 +45,8 @@ _LEFT: dict[str, Shape] = {
 _RESUMED = fields(
     {
         **_BLOCKS, **_LEFT, "store": text, "group": shapes.integer(1), "active_entries": count,
-        "newton": flag, "outer": count, "done": count, "cut": maybe(count),
-        "new_blocks": maybe(items(count)), "stopping": STATE, "best": maybe(row(count, number)),
+        "newton": flag, "outer": count, "done": count, "stopping": STATE,
+        "best": maybe(row(count, number)),
     },
     {"warm_only": flag, "finished": flag},
     more=True,

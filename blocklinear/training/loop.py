@@ -18,7 +18,6 @@ from blocklinear.store.store import BlockStore
 from blocklinear.training.budget import plan_again, plan_memory
 from blocklinear.training.certificate import Certificate
 from blocklinear.training.checkpoint import Checkpoint, discard
-from blocklinear.training.descent import Abandoned, Descent
 from blocklinear.training.evaluation import HeldOut
 from blocklinear.training.facts import to_resume
 from blocklinear.training.methods import Task, make_method, make_task
@@ -27,12 +26,12 @@ from blocklinear.training.newton import Newton, Point
 from blocklinear.training.outcome import Outcome
 from blocklinear.training.parts import train_in_parts
 from blocklinear.training.previous import find_previous
-from blocklinear.training.problems import Problem
 from blocklinear.training.run import Halt, Run, check_finite
 from blocklinear.training.sampling import sampled
-from blocklinear.training.settling import settles
+from blocklinear.training.single import SingleModel
 from blocklinear.training.stopping import ADVICE, Ending
 from blocklinear.training.unfinished import check_finished, folders_of
+from blocklinear.training.vectors import Abandoned
 from blocklinear.training.warm import start_warm
 
 NEWTON_AFTER = 300
@@ -185,8 +184,7 @@ def optimise(
     facts = _resumed(folder, manifest, options, listener)
     previous = find_previous(folder, options, listener) if options.warm_start else None
     if facts is None:
-        settling = previous is not None and isinstance(task, Problem) and settles(task)
-        memory = plan_memory(manifest, options, task.width, kept, settling)
+        memory = plan_memory(manifest, options, task.width, kept)
         if previous is None:
             if not options.resume:
                 check_finished(folder, ignore)  # of a warm start that nothing there fits
@@ -253,8 +251,8 @@ def _resumed(
 def _train(run: Run, loader: GroupLoader) -> Outcome:
     stopping, resumed = run.stopping, run.outer > 0
     while True:
-        if run.descended is not None and isinstance(run.method, Descent):
-            return _train_on(run, loader, run.method)
+        if run.descended is not None:
+            return _train_on(run, loader)
         if not resumed or not run.finished:
             run.iterate(loader)
         resumed = False
@@ -264,19 +262,21 @@ def _train(run: Run, loader: GroupLoader) -> Outcome:
         ending, stalled = stopping.exhausted(report), stopping.stalled(report, seen)
         newton = run.memory.newton and stopping.by_gap_alone
         ending = ending or (None if newton else stalled)
+        certificate = None
         if ending or stopping.wants_certificate(report, seen):
             before = stopping.state
             with run.saving():
-                certificate = run.certify(loader)
-            converged = stopping.holds(report, certificate.gap)
+                certificate = run.certify(loader, None if ending else run.options.gap)
+            converged = stopping.holds(report, certificate)
+        if certificate is None:
+            run.listener(report)
+        else:
             run.listener(run.certified(report, certificate))
             if converged or ending:
                 stopping.state = before  # a resume is to come to the same end
-                run.save(last=True)
+                run.save()
                 return _finish(run, certificate, None if converged else ending)
-            run.method.let_go()
-        else:
-            run.listener(report)
+            run.method.drop_solved()
         warning = "" if newton else stopping.too_slow(report)
         if warning:
             run.listener(Warned(warning))
@@ -295,21 +295,24 @@ def _go_over_to_newton(run: Run) -> None:
     )
 
 
-def _train_on(run: Run, loader: GroupLoader, method: Descent) -> Outcome:
+def _train_on(run: Run, loader: GroupLoader) -> Outcome:
     """Go on with Newton steps on the primal, as LIBLINEAR does."""
-    newton = Newton(lambda: run.pass_over(loader), method.problem, method.alpha, method.bias)
+    (model,) = run.method.vectors
+    assert isinstance(model, SingleModel)
+    w = model.W.reshape(-1)
+    model.forget_average()
+    newton = Newton(lambda: run.pass_over(loader), model.problem, model.alpha, model.bias)
     passes = run.outer  # the evaluation of a point that was saved is not counted twice
     with run.saving():
-        point: Point | None = newton.at(method.w.copy())
+        point: Point | None = newton.at(w.copy())
     newton.n_passes = 1 if run.outer == run.descended else 0
     while point is not None:
-        run.outer, method.w[:], last = passes + newton.n_passes, point.w, point
-        method.average[:] = point.w
+        run.outer, w[:], last = passes + newton.n_passes, point.w, point
         report = run.stepped(point)
         if run.out_of_patience:
             return _finish_with_best(run, loader, report)
         run.listener(report)
-        converged = run.stopping.holds(report, point.certificate.gap)
+        converged = run.stopping.holds(report, point.certificate)
         ending = run.stopping.exhausted(report)
         if converged or ending:
             run.save()
@@ -317,7 +320,7 @@ def _train_on(run: Run, loader: GroupLoader, method: Descent) -> Outcome:
         run.rest()
         left = (run.options.max_outer or 0) - run.outer
         with run.saving():
-            point = newton.step(point, min(left, len(method.w) + 50))
+            point = newton.step(point, min(left, len(w) + 50))
     why = f"{run.outer} outer iterations, where rounding ends it"
     return _finish(run, last.certificate, Ending(why, advice=ADVICE))
 

@@ -12,11 +12,10 @@ from numpy.typing import NDArray
 from blocklinear.errors import DamagedError
 from blocklinear.events import Listener, Warned
 from blocklinear.options import TrainOptions
-from blocklinear.store.manifest import MAX_EXPANSION, BlockRecord, Manifest
+from blocklinear.store.manifest import BlockRecord, Manifest
 from blocklinear.training.checkpoint import LINES, Checkpoint, discard
 from blocklinear.training.facts import check_left
 from blocklinear.training.models import CRAMMER_SINGER, NO_FOLD
-from blocklinear.training.near import NearRows
 from blocklinear.training.problems import SOLVERS
 
 Floats = NDArray[np.float64]
@@ -80,7 +79,6 @@ class Previous:
     labels : list of float    its classes
     bounded : bool            whether C was a bound of its alpha
     n_rows : int
-    near : NearRows or None   rows that it left near the margin, if any
     """
 
     def __init__(self, checkpoint: Checkpoint, cost: float) -> None:
@@ -98,7 +96,6 @@ class Previous:
         if self.has_w and "models" not in self._state and "w" not in checkpoint.names:
             raise KeyError("w")
         self.columns: dict[float | None, Column] = dict(self._columns(cost))
-        self.near = self._left_near()
 
     def _columns(self, cost: float) -> Iterator[tuple[float | None, Column]]:
         if "models" in self._state:
@@ -182,26 +179,6 @@ class Previous:
             if nearest in dealt and f"first-{k}" in self._checkpoint.names:
                 return float(self._mapped(f"first-{k}")[dealt.index(nearest)])
         return 0.0
-
-    def _left_near(self) -> NearRows | None:
-        if not {"near", "terms"} <= set(self._checkpoint.names):
-            return None
-        try:
-            found = self._checkpoint.mapped("near", np.dtype(np.uint8))
-        except DamagedError:  # it was not synced
-            return None
-        places = self._state["places"]
-        fits = len(places) == len(self._blocks) and all(
-            start + size <= len(found) and max(rows, entries) <= size * MAX_EXPANSION
-            for block in places
-            for start, size, rows, entries in block
-        )
-        return NearRows(found, places) if fits else None
-
-    @property
-    def terms(self) -> Floats:
-        """What all its rows contribute to the dual value, where it left rows near the margin."""
-        return self._mapped("terms")
 
     def lines(self, name: str) -> NDArray[Any]:
         """Return numbers that the run kept for its rows, flat; none if it kept none."""

@@ -11,24 +11,23 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from blocklinear.errors import InputError, StoppedError, StorageError
-from blocklinear.events import Listener, OuterIteration, Visited, Warned
+from blocklinear.errors import InputError, StoppedError
+from blocklinear.events import Listener, OuterIteration, Visited
 from blocklinear.memory import anonymous_bytes
 from blocklinear.model.metrics import Score
 from blocklinear.options import TrainOptions
 from blocklinear.store.manifest import Manifest
 from blocklinear.store.prefetch import GroupLoader, Loaded
 from blocklinear.training.budget import MemoryPlan
-from blocklinear.training.certificate import Certificate, relative_gap
+from blocklinear.training.certificate import Certificate
 from blocklinear.training.checkpoint import Checkpoint
-from blocklinear.training.descent import Abandoned
+from blocklinear.training.descent import Descent
 from blocklinear.training.evaluation import HeldOut
-from blocklinear.training.margin import MarginDescent
-from blocklinear.training.methods import Method
 from blocklinear.training.newton import Point
 from blocklinear.training.schedule import visits
 from blocklinear.training.stopping import Stopping
 from blocklinear.training.tally import Estimate
+from blocklinear.training.vectors import Abandoned
 
 Floats = NDArray[np.float64]
 Halt = Callable[[], bool]
@@ -60,8 +59,8 @@ class Run:
     manifest : Manifest
     options : TrainOptions
     memory : MemoryPlan
-    method : Method
-        What is done on a visit.
+    method : Descent
+        What is done on a block step.
     held_out : HeldOut or None
         Scores the model after each outer iteration.
     folder : Path
@@ -72,9 +71,7 @@ class Run:
     Attributes
     ----------
     outer, done : int         the outer iteration, and how many of its visits are done
-    cut : int or None         visits after which the outer iteration was ended, as they were enough
     descended : int or None   outer iterations before Newton steps
-    new_blocks : set of int or None     of a warm start, those without any row of the earlier run
     """
 
     def __init__(
@@ -82,7 +79,7 @@ class Run:
         manifest: Manifest,
         options: TrainOptions,
         memory: MemoryPlan,
-        method: Method,
+        method: Descent,
         held_out: HeldOut | None,
         folder: Path,
         listener: Listener,
@@ -99,11 +96,9 @@ class Run:
         self._asked_at: float | None = None
         self._started = time.perf_counter()
         self.outer = self.done = 0  # the outer iteration, and how many of its visits are done
-        self.cut: int | None = None
         self.descended: int | None = None  # outer iterations before Newton steps
         self.times = Times()
         self._begun = Times()  # what loading the next outer iteration's first group took
-        self.new_blocks: frozenset[int] | None = None
 
     @property
     def seconds(self) -> float:
@@ -111,25 +106,9 @@ class Run:
         return time.perf_counter() - self._started
 
     def visits(self, outer: int) -> list[tuple[int, ...]]:
-        """Return the groups of an outer iteration, in order.
-
-        A warm start visits new blocks first: the others then see a w that knows of them. Its second
-        outer iteration has the order of the first: what was visited longest ago comes first.
-        """
-        first, blocks = self.new_blocks or frozenset(), range(len(self.manifest.blocks))
-        if outer > 1 and isinstance(self.method, MarginDescent) and self.method.new_last:
-            first = frozenset(blocks) - first
-        if self.new_blocks is not None:
-            outer = max(outer - 1, 1)
-        return visits(self.options.seed, outer, len(blocks), self.memory.group, first)
-
-    def _todo(self, outer: int) -> list[tuple[int, ...]]:
-        """Return what an outer iteration visits: all groups, new ones twice in the first."""
-        order, method, new = self.visits(outer), self.method, self.new_blocks
-        if outer > 1 or not (new and isinstance(method, MarginDescent) and method.revisits_new):
-            return order
-        again = [group for group in order if new.issuperset(group)]
-        return order + again if method.new_last else again + order
+        """Return the groups of an outer iteration, in order."""
+        n_blocks = len(self.manifest.blocks)
+        return visits(self.options.seed, outer, n_blocks, self.memory.group)
 
     def pass_over(
         self, loader: GroupLoader, blocks: Collection[int] | None = None, last: bool = False
@@ -140,7 +119,7 @@ class Run:
         `last` pass of a run nothing is loaded ahead.
 
         Newton steps always take the same order, so that a point evaluated again, after a resume,
-        has the same bits. After an outer iteration cut short, the group in memory is first.
+        has the same bits.
 
         Raises
         ------
@@ -148,10 +127,6 @@ class Run:
             If a stop was asked for between two groups.
         """
         order = self.visits((self.descended or self.outer) + 1)
-        if self.cut is not None:
-            order = self.visits(self.outer)
-            cut = order.index(self._todo(self.outer)[self.cut])
-            order = order[cut:] + order[:cut]
         first = None if last else order[0]
         if blocks is not None and len(order) > 1:
             order = [tuple(b for b in group if b in blocks) for group in order]
@@ -172,51 +147,33 @@ class Run:
 
     def iterate(self, loader: GroupLoader) -> None:
         """Run the rest of an outer iteration, or the next one."""
-        todo = self._todo(max(self.outer, 1))
         if self.finished:
-            self.outer, self.done, self.cut = self.outer + 1, 0, None
-            todo = self._todo(self.outer)
-            self.method.begin()
+            self.outer, self.done = self.outer + 1, 0
+            self.method.begin(len(self.visits(self.outer)))
         self.times, self._begun = self._begun, Times()
-        following, ahead = self.visits(self.outer + 1), self._ahead
-        cutting = ahead if self.outer <= 2 and self.stopping.unfailing else None
-        left = sum(self.manifest.blocks[b].rows for group in todo[self.done :] for b in group)
+        todo, following = self.visits(self.outer), self.visits(self.outer + 1)
         for loaded in loader.stream(todo[self.done :], following[0]):
             started = time.perf_counter()
-            if (
-                cutting
-                and cutting.settling
-                and (self.done or cutting.primed)
-                and cutting.enough(loaded.group, left, self.outer, self.overdue)
-            ):
-                self.cut = self.done
-                return
-            left -= loaded.group.n_rows
-            self.method.visit(loaded.group, self.outer, self.done, len(todo), self.overdue)
+            self.method.step(loaded.group, self.outer, self.done, len(todo), self.overdue)
             self.times.solve_s += time.perf_counter() - started
             self.times.add(loaded)
             self.done += 1
             self.listener(Visited(self.outer, self.done, len(todo)))
             if self.done < len(todo):
                 self.rest()
-        if ahead and len(todo) > 1:
-            for loaded in loader.stream(following[:1], following[1]):
+        if self.options.gap is not None:  # any group tells of all: they are drawn at random
+            for loaded in loader.stream(
+                following[:1], following[1] if len(following) > 1 else None
+            ):
                 started = time.perf_counter()
-                ahead.look_ahead(loaded.group, self.manifest.n_rows, self.outer, self.overdue)
+                self.method.look(loaded.group)
                 self.times.solve_s += time.perf_counter() - started
                 self._begun.add(loaded)
 
     @property
     def finished(self) -> bool:
         """Whether the outer iteration is at its end, or none has begun."""
-        all_done = self.outer == 0 or self.done == len(self._todo(self.outer))
-        return all_done or self.cut is not None
-
-    @property
-    def _ahead(self) -> MarginDescent | None:
-        """The method, if it can tell the gap from the group that is next."""
-        asked = self.stopping.by_gap_alone and self.options.gap is not None
-        return self.method if asked and isinstance(self.method, MarginDescent) else None
+        return self.outer == 0 or self.done == len(self.visits(self.outer))
 
     def overdue(self) -> bool:
         """Say whether a stop was asked for so long ago that a visit is to be given up."""
@@ -255,9 +212,7 @@ class Run:
             "finished": False,
             "outer": self.outer,
             "done": self.done,
-            "cut": self.cut,
             "descended": self.descended,
-            "new_blocks": None if self.new_blocks is None else sorted(self.new_blocks),
             "stopping": self.stopping.state,
             "method": self.method.state,
             "best": [self._best_at, self._best_worth] if self._best_at else None,
@@ -267,20 +222,11 @@ class Run:
     def _arrays(self) -> dict[str, Any]:
         return self.method.arrays | ({"best": self._best} if self._best_at else {})
 
-    def save(self, last: bool = False) -> None:
-        """Commit a checkpoint, unless the run keeps none; the `last` has more for a warm start."""
-        if self.options.checkpoint_s == math.inf:
-            return
-        method = self.method if last and isinstance(self.method, MarginDescent) else None
-        try:
-            parts = method.left_behind() if method is not None else {}
-            self._checkpoint.save(self._facts(), self._arrays, parts)
-        except StorageError as error:
-            if method is None:
-                raise
-            self.listener(Warned(f"{error}: a warm start from this run will read more blocks"))
+    def save(self) -> None:
+        """Commit a checkpoint, unless the run keeps none."""
+        if self.options.checkpoint_s < math.inf:
             self._checkpoint.save(self._facts(), self._arrays)
-        self._saved_at, self._saved = time.monotonic(), True
+            self._saved_at, self._saved = time.monotonic(), True
 
     def resume(self, facts: dict[str, Any], loader: GroupLoader) -> None:
         """Go back to where a checkpoint was saved.
@@ -298,10 +244,8 @@ class Run:
             raise self._checkpoint.damaged("the state of the method is impossible") from error
         self._checkpoint.load(self._arrays)
         self._saved = True
-        self.outer, self.done, self.cut = facts["outer"], facts["done"], facts["cut"]
+        self.outer, self.done = facts["outer"], facts["done"]
         self.descended = facts["descended"]
-        if facts["new_blocks"] is not None:
-            self.new_blocks = frozenset(facts["new_blocks"])
         self.stopping.state = facts["stopping"]
         if len(self.visits(self.outer)) > 1:
             self.method.restore(self.pass_over(loader))
@@ -320,7 +264,7 @@ class Run:
                 bytes_read=times.bytes_read,
                 dual=seen.dual,
                 primal=seen.primal,
-                gap=relative_gap(seen.primal, seen.dual) if seen.gap is None else seen.gap,
+                gap=seen.gap,
                 certified=False,
                 violation=seen.violation,
                 n_sv=seen.n_sv,
@@ -386,17 +330,23 @@ class Run:
         patience = self.options.patience
         return patience is not None and self.outer - self._best_at >= patience
 
-    def certify(self, loader: GroupLoader) -> Certificate:
-        """Pass over the data once more, and say how good the better candidate is."""
-        certificate = self.method.certify(self.pass_over(loader, last=True))
-        check_finite(certificate.primal, certificate.dual)
+    def certify(self, loader: GroupLoader, enough: float | None = None) -> Certificate | None:
+        """Pass over the data once more, and say how good the better candidate is.
+
+        None is returned as soon as that is known to be worse than a gap that is `enough`.
+        """
+        certificate = self.method.certify(self.pass_over(loader, last=True), enough)
+        if certificate is not None:
+            check_finite(certificate.primal, certificate.dual)
         return certificate
 
     def best(self, loader: GroupLoader) -> Certificate:
         """Go back to the model that scored best, and certify it."""
         self.save()  # now: a resume is to come to the same end
         self.method.adopt(self._best)
-        return self.certify(loader)
+        certificate = self.certify(loader)
+        assert certificate is not None  # no gap was asked for
+        return certificate
 
 
 def _with_score(report: OuterIteration, score: Score) -> OuterIteration:

@@ -1,6 +1,6 @@
 """In which order blocks and rows are visited: pure functions of the seed (Yu, 5.2)."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,9 +14,7 @@ def _key(*words: int) -> NDArray[np.uint64]:
     return np.array(words, np.uint64)
 
 
-def visits(
-    seed: int, outer: int, n_blocks: int, group: int, first: Collection[int] = ()
-) -> list[tuple[int, ...]]:
+def visits(seed: int, outer: int, n_blocks: int, group: int) -> list[tuple[int, ...]]:
     """Return the groups of an outer iteration, in order.
 
     Blocks are permuted anew and cut into groups of `group`; the sizes of the groups differ by at
@@ -28,19 +26,11 @@ def visits(
         The order depends on these alone; `outer` counts from 1.
     n_blocks, group : int
         Blocks in the store, and at most so many in a group.
-    first : collection of int
-        Blocks that come before all others, in groups of their own.
     """
     if group >= n_blocks:
         return [tuple(range(n_blocks))]
-    order = block_order(seed, outer, n_blocks).tolist()
-    both = [b for b in order if b in first], [b for b in order if b not in first]
-    return [
-        tuple(part.tolist())
-        for blocks in both
-        if blocks
-        for part in np.array_split(np.array(blocks), -(-len(blocks) // group))
-    ]
+    parts = np.array_split(block_order(seed, outer, n_blocks), -(-n_blocks // group))
+    return [tuple(part.tolist()) for part in parts]
 
 
 def block_order(seed: int, outer: int, n_blocks: int) -> NDArray[np.int64]:
@@ -79,34 +69,30 @@ def row_schedule(
     orders.schedule(_key(seed, _SCHEDULE, outer, epoch, *blocks), preference, out)
 
 
-def active_schedule(
-    seed: int,
-    outer: int,
-    epoch: int,
-    sweep: int,
-    preference: NDArray[np.float32],
-    out: NDArray[np.int64],
-) -> None:
-    """Write active rows, int64[n_active], in numbers that follow their log preferences."""
-    orders.schedule(_key(seed, _ACTIVE, outer, epoch, sweep), preference, out)
+def pass_order(seed: int, outer: int, epoch: int, number: int, n: int) -> NDArray[np.int64]:
+    """Return the order of `n` rows in a pass over the working set."""
+    order = np.empty(n, np.int64)
+    orders.permutation(_key(seed, _ACTIVE, outer, epoch, number), order)
+    return order
 
 
-def having_turn(
-    seed: int, outer: int, sweep: int, positions: NDArray[np.int64], first: float, last: float
+def rows_in_part(
+    seed: int, outer: int, number: int, positions: NDArray[np.int64], first: float, last: float
 ) -> NDArray[np.int64]:
-    """Return the places of rows that have their turn in a part of a sweep, ascending.
+    """Return the places of rows that have their turn in a part of a pass, ascending.
 
     Over all parts, from 0 to 1, each row has it once, whatever other rows come and go meanwhile.
     """
     places = np.empty(len(positions), np.int64)
-    return places[: orders.turns(_key(seed, _TURNS, outer, sweep), positions, first, last, places)]
+    key = _key(seed, _TURNS, outer, number)
+    return places[: orders.turns(key, positions, first, last, places)]
 
 
-def parts_of_sweeps(total: int, number: int, visits: int) -> list[tuple[int, float, float]]:
-    """Return what falls to one of equal visits: sweeps, and from where to where in each."""
+def parts_of_passes(total: int, number: int, steps: int) -> list[tuple[int, float, float]]:
+    """Return what follows one of equal block steps: passes, and from where to where in each."""
     found = []
-    for sweep in range(number * total // visits, -(-(number + 1) * total // visits)):
-        first = max(number * total / visits - sweep, 0.0)
-        last = min((number + 1) * total / visits - sweep, 1.0)
-        found.append((sweep, first, last))
+    for k in range(number * total // steps, -(-(number + 1) * total // steps)):
+        first = max(number * total / steps - k, 0.0)
+        last = min((number + 1) * total / steps - k, 1.0)
+        found.append((k, first, last))
     return found

@@ -1,81 +1,182 @@
-"""What methods that train one model have in common."""
+"""One model: rows of every loss, and the orders of rows that only one model can have."""
 
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from blocklinear.kernels import dual
 from blocklinear.options import TrainOptions
-from blocklinear.store.groups import Group
 from blocklinear.store.manifest import Manifest
-from blocklinear.store.prefetch import Loaded
-from blocklinear.training.certificate import Certificate, certify
+from blocklinear.training.certificate import Proof
+from blocklinear.training.domains import OneModel
 from blocklinear.training.problems import Problem
+from blocklinear.training.row_views import RowView
 from blocklinear.training.rows import RowArray
+from blocklinear.training.schedule import drawn_rows, row_order, row_schedule
+from blocklinear.training.tally import add_touch, fresh_touch, threshold, violations, width
+from blocklinear.training.vectors import AGAIN, FIRST, PASS, BlockStep, Vectors
 
 Floats = NDArray[np.float64]
+_SELECTIONS = {"shrink": dual.SHRINK, "avsf": dual.AVSF}
 
 
-class SingleModel:
+class SingleModel(Vectors):
     """One model and its alpha.
 
-    Attributes
+    Parameters
     ----------
     problem : Problem
-    bias : float              value of the bias feature, 0 for none
-    w, average : float64[n_features + 1]        the model; its average over the outer iteration
-    alpha : RowArray
+    manifest, options, folder :         as for `Vectors`
     """
 
-    def __init__(
-        self, manifest: Manifest, problem: Problem, options: TrainOptions, folder: Path
-    ) -> None:
-        self.problem, self._options = problem, options
-        self.bias = max(options.bias, 0.0)
-        self.w = np.zeros(manifest.n_features + 1)
-        self.average = np.zeros_like(self.w)
-        self.alpha = RowArray(folder / "alpha.work", manifest)
+    kernels = dual
 
-    def __len__(self) -> int:
-        return 1
+    def __init__(
+        self, problem: Problem, manifest: Manifest, options: TrainOptions, folder: Path
+    ) -> None:
+        super().__init__(1, 1, manifest, options, folder)
+        self.problem = problem
+        self._selection = _SELECTIONS.get(options.selection, dual.PERMUTE)
+        adaptive = int(self._selection == dual.AVSF)
+        self._preferences = RowArray(folder / "preference.work", manifest, np.float32, adaptive)
+        self._preference = np.zeros(0, np.float32)  # of the rows of a group, while it is worked on
+        self._adapt = np.zeros(dual.N_ADAPT)
+        self._seen = fresh_touch()  # in an epoch
+        self.first_violation = np.zeros(1)  # LIBLINEAR's measure for regression is relative
 
     @property
-    def state(self) -> dict[str, Any]:
-        """What a warm start must know of the model, as JSON."""
-        return {"labels": list(self.problem.labels), "costs": self.problem.pairs.tolist()}
+    def domain(self) -> OneModel:
+        """Where alpha may be."""
+        return OneModel(self.problem)
 
-    @state.setter
-    def state(self, state: dict[str, Any]) -> None:
-        pass
+    @property
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """All that a checkpoint must keep, by name."""
+        return super().arrays | {
+            "preference": self._preferences.all, "adapt": self._adapt,
+            "first": self.first_violation,
+        }  # fmt: skip
 
-    def certify(self, stream: Iterable[Loaded]) -> Certificate:
-        """Pass over the data once; say how good the better of `w` and `average` is."""
-        certificate, _ = certify(
-            stream, self.problem, self.alpha, self.bias, self.w, self.average, self._watch
-        )
-        return certificate
+    @property
+    def row_arrays(self) -> dict[str, RowArray]:
+        """What is known of rows beside alpha, by the names of a checkpoint; it may all be 0."""
+        return super().row_arrays | {"preference": self._preferences}
 
-    def _watch(self, group: Group, alpha: Floats, decisions: Floats) -> None:
-        """See the rows of a group while they are certified."""
+    def _forget_violation(self, touch: Floats) -> None:
+        touch[..., dual.PG_MAX], touch[..., dual.PG_MIN] = -np.inf, np.inf
 
-    def let_go(self) -> None:
-        """Do nothing: there is one model, and the run ends when it is good enough."""
+    def _data(self, rows: RowView) -> tuple[Floats, Floats]:
+        """Return t_i and C_i."""
+        return self.problem.targets(rows.labels), self.problem.costs(rows)
 
-    def chosen(self, certificate: Certificate) -> Floats:
-        """Return the candidate that a certificate is about."""
-        return self.average if certificate.average else self.w
+    def _epochs(self, step: BlockStep) -> None:
+        if self._selection == dual.SHRINK:  # it lasts as long as the block step
+            self._preference = np.zeros(len(step.rows), np.float32)
+        else:
+            self._preference = self._preferences.read(step.blocks)
+        self._adapt[dual.THRESHOLD] = np.inf  # nothing is shrunk before it was measured
+        super()._epochs(step)
+        if self._selection == dual.AVSF:
+            self._preferences.write(step.blocks, self._preference)
 
-    def proven(self) -> list[Certificate]:
-        """Return nothing: there is one model, and its certificate says all."""
-        return []
+    def _order(self, step: BlockStep, epoch: int) -> NDArray[np.int64]:
+        """Return the rows of an epoch in their order; the first epoch takes all."""
+        key = (self._options.seed, step.outer, epoch, step.blocks)
+        if self._options.selection == "shrink" and epoch:
+            staying = np.flatnonzero(self._preference == 0.0)
+            order = np.empty(len(staying), np.int64)
+            row_order(*key, order)
+            return staying[order]
+        order = np.empty(len(step.rows), np.int64)
+        if self._options.selection == "online":
+            drawn_rows(*key, order)
+        elif self._options.selection == "avsf" and epoch:
+            row_schedule(*key, self._preference, order)
+        else:
+            row_order(*key, order)
+        return order
 
-    def current(self) -> Floats:
-        """Return the weights as they are, float64[n_features + 1, 1]."""
-        return self.w[:, None]
+    def _epoch(self, step: BlockStep, epoch: int, order: NDArray[np.int64]) -> None:
+        self._seen[:] = fresh_touch()
+        super()._epoch(step, epoch, order)
+        add_touch(self._seen, self.touch[AGAIN if epoch else FIRST, 0])
+        if self._selection == dual.AVSF and self._adapt[dual.MEAN_GAIN] == 0.0:
+            self._adapt[dual.MEAN_GAIN] = self._seen[dual.GAIN] / max(len(order), 1)
+        self._adapt[dual.THRESHOLD] = threshold(self._seen)
 
-    def adopt(self, weights: Floats) -> None:
-        """Make other weights, float64[n_features + 1, 1], the candidate."""
-        self.w[:] = weights[:, 0]
-        self.average[:] = weights[:, 0]
+    def _enough_epochs(self, step: BlockStep, epoch: int, order: NDArray[np.int64]) -> bool:
+        """Say whether violations are within the tolerance, where it decides."""
+        if self._options.epochs is not None or width(self._seen) > self._options.inner_tolerance:
+            return False
+        if self._selection == dual.SHRINK and len(order) < len(step.rows):
+            self._preference[:] = 0.0  # all rows again before the block step may end
+            return False
+        return True
+
+    def _descend(
+        self, step: BlockStep, order: NDArray[np.int64], why: int, number: int = 0
+    ) -> None:
+        rows, problem, alpha = step.rows, self.problem, step.alpha.reshape(-1)
+        target, cost = step.data
+        before = alpha[order]
+        dual.dcd_epoch(
+            rows.starts, rows.stops, rows.indices, rows.values, rows.sq_norm, target, cost, order,
+            problem.kind, problem.epsilon, self.bias, alpha, self.W.reshape(-1),
+            self.touch[PASS, 0] if why == PASS else self._seen,
+            self._selection, self._preference, self._adapt,
+        )  # fmt: skip
+        if why != PASS:
+            after = alpha[order]
+            moving = (after != before) & (after != 0.0)
+            if problem.bounded:
+                moving &= np.abs(after) != cost[order]
+            step.spans[order] = np.where(moving, self.whole, 0)
+            step.priority[order] = (after - before) ** 2 * rows.sq_norm[order]
+
+    def _terms_of(self, data: tuple[Floats, Floats], alpha: Floats) -> Floats:
+        return self.problem.dual_terms(*data, alpha.reshape(-1))[None]
+
+    def _certify(
+        self, rows: RowView, data: tuple[Floats, Floats], alpha: Floats, proof: Proof
+    ) -> None:
+        dual.certify_rows(
+            rows.starts, rows.stops, rows.indices, rows.values, rows.sq_norm, *data,
+            self.problem.kind, self.problem.epsilon, self.bias, alpha.reshape(-1),
+            self.W.reshape(-1), self.average.reshape(-1), self.averaged, proof.norms[:, 0],
+            proof.recomputed.reshape(-1), proof.sums[:, :, 0], proof.reach[:, 0],
+        )  # fmt: skip
+
+    def violations(self) -> Floats:
+        """Return what LIBLINEAR's ``-e`` is compared with, float64[1]."""
+        return violations(self.touch[FIRST], self.problem.solver.regression, self.first_violation)
+
+    def discard(self) -> None:
+        """Delete the scratch files."""
+        super().discard()
+        self._preferences.discard()
+
+
+class AveragedBlocks(SingleModel):
+    """AvgBlock (Yu, 7.2): each block step solves its rows alone; the model is the mean of their w.
+
+    With alpha divided by the number of block steps, w = sum s_i alpha_i x_i still holds, and alpha
+    is feasible, so the certificate is one of the whole problem.
+    """
+
+    def begin(self) -> None:
+        """Start an outer iteration, which owes nothing to the one before."""
+        super().begin()
+        self.W[:] = self.terms[:] = 0.0
+        self.alpha.all[:] = 0.0
+
+    def _epochs(self, step: BlockStep) -> None:
+        """Solve a group from zero."""
+        total = self.W.copy()
+        self.W[:] = 0.0
+        super()._epochs(step)
+        np.divide(step.alpha, step.steps, out=step.alpha)
+        self.W /= step.steps
+        self.W += total
+        self.forget_average()

@@ -1,6 +1,5 @@
 """What is seen of rows when they are touched, and what follows from it."""
 
-import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,13 +10,17 @@ from blocklinear.kernels import dual as kernels
 
 @dataclass(frozen=True)
 class Estimate:
-    """What an outer iteration saw; `dual` is exact, the rest is as of the first touch of rows.
+    """What an outer iteration saw, of several problems their sums; `dual` is exact.
 
-    `primal` is `dual` and what the rows then added to P - D: more than they do at the end. Of
-    several models it has the sums, and of those that stay the largest violation, the largest gap
-    and, because half of them leave once it is small enough, the middle one. `foretold` says that
-    `primal` is not as of the first touch of rows, but as of the end. `rise` is what the steps added
-    to the dual as a part of it, of several models the largest; infinite where it is not known.
+    Attributes
+    ----------
+    primal : float            `dual` and what a look, or else first touches of rows, saw P - D to be
+    dual, violation : float   the largest violation of those that are trained
+    n_sv, steps : int         rows with an alpha that is not 0; rows worked on
+    gap, middle_gap : float   of problems that are trained the largest, and the middle one, as half
+                              of them leave once it is small enough
+    rise : float              what the steps added to the dual as a part of it, the largest;
+                              infinite where it is not known
     """
 
     primal: float
@@ -25,10 +28,9 @@ class Estimate:
     violation: float
     n_sv: int
     steps: int
-    gap: float | None = None
-    middle_gap: float | None = None
-    foretold: bool = False
-    rise: float = math.inf
+    gap: float
+    middle_gap: float
+    rise: float
 
 
 def fresh_touch() -> NDArray[np.float64]:
@@ -38,8 +40,8 @@ def fresh_touch() -> NDArray[np.float64]:
     return touch
 
 
-def merge(seen: NDArray[np.float64], into: NDArray[np.float64]) -> None:
-    """Add the tally of some rows to another."""
+def add_touch(seen: NDArray[np.float64], into: NDArray[np.float64]) -> None:
+    """Add what was seen of some rows to what was seen of others."""
     largest = max(seen[kernels.PG_MAX], into[kernels.PG_MAX])
     smallest = min(seen[kernels.PG_MIN], into[kernels.PG_MIN])
     into[kernels.PG_SUM :] += seen[kernels.PG_SUM :]  # what is no number stays so, for all to see

@@ -16,27 +16,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blocklinear.events import WarmStarted, Warned
-from blocklinear.kernels.dual import N_TERMS
-from blocklinear.kernels.sums import add_rows
+from blocklinear.kernels.sums import add_rows, dot
 from blocklinear.store.groups import Group
 from blocklinear.store.manifest import BlockRecord, Manifest
 from blocklinear.store.prefetch import GroupLoader, Loaded
 from blocklinear.store.store import BlockStore
-from blocklinear.training.active import Rows
-from blocklinear.training.crammer_singer import CrammerSinger
-from blocklinear.training.descent import Abandoned, Descent
-from blocklinear.training.domains import AllClasses, Domain, EachClass, OneModel
-from blocklinear.training.many import Ensemble
-from blocklinear.training.margin import MarginDescent
-from blocklinear.training.near import NearRows, joined
+from blocklinear.training.descent import Descent
+from blocklinear.training.domains import Domain
 from blocklinear.training.pegasos import Pegasos
 from blocklinear.training.previous import Column, Previous, Stretch
-from blocklinear.training.rows import RowArray
 from blocklinear.training.run import Run
-from blocklinear.training.swept import squared_norm
+from blocklinear.training.single import SingleModel
+from blocklinear.training.vectors import Abandoned
 
 Floats = NDArray[np.float64]
-Dual = Descent | Ensemble | CrammerSinger
 CANCELLED = 1e-8
 """Of the square of |w|: with less left after Eq. (16), rounding could show, and w is recomputed."""
 
@@ -62,22 +55,14 @@ def start_warm(run: Run, previous: Previous, store: BlockStore, loader: GroupLoa
     StorageError
     """
     stretches = list(previous.stretches(store.manifest))
-    if isinstance(run.method, Pegasos):
-        how = _continue_pegasos(run.method, previous, run)
-        blocks_read = bytes_read = near_rows = near_bytes = 0
+    if isinstance(run.method.vectors[0], Pegasos):
+        how = _continue_pegasos(run.method.vectors[0], previous, run)
+        blocks_read = bytes_read = 0
     else:
-        assert isinstance(run.method, Dual)
-        start = _Start(run, run.method, previous, stretches, store)
-        kept = {s.block for s in stretches}
-        run.new_blocks = frozenset(set(range(len(store.manifest.blocks))) - kept)
+        start = _Start(run, previous, stretches, store)
         how = start.find_w(loader)
         _carry(run.method, previous, stretches, store.manifest, start.resident)
-        if isinstance(run.method, MarginDescent):
-            run.method.settle(run.new_blocks)
-            if how != "recomputed":
-                start.take_near(run.method)
         blocks_read, bytes_read = start.blocks_read, start.bytes_read
-        near_rows, near_bytes = start.near_rows, start.near_bytes
     if how:
         kept = sum(s.new.stop - s.first for s in stretches if s.block is not None)
         run.listener(
@@ -88,8 +73,6 @@ def start_warm(run: Run, previous: Previous, store: BlockStore, loader: GroupLoa
                 how=how,
                 blocks_read=blocks_read,
                 bytes_read=bytes_read,
-                near_rows=near_rows,
-                near_bytes=near_bytes,
             )
         )
 
@@ -101,9 +84,10 @@ def _continue_pegasos(method: Pegasos, previous: Previous, run: Run) -> str:
         run.listener(Warned("the classes are other ones now: training starts from the beginning"))
         return ""
     sign = 1.0 if labels == previous.labels else -1.0
-    _put_features(method.w, sign * previous.w)
+    w = method.W.reshape(-1)
+    _put_features(w, sign * previous.w)
     if max(previous.course["bias"], 0.0) != method.bias:
-        method.w[-1] = 0.0
+        w[-1] = 0.0
     method.updates = previous.number("updates") or 0.0
     return "kept"
 
@@ -112,6 +96,12 @@ def _put_features(w: Floats, old: Floats) -> None:
     """Write weights over those of at least as many features; those of new ones stay 0."""
     w[: len(old) - 1] = old[:-1]
     w[-1] = old[-1]
+
+
+def _squared_norm(array: Floats) -> float:
+    """Return the sum of the squares of all numbers of an array."""
+    flat = np.ascontiguousarray(array).reshape(-1)
+    return float(dot(flat, flat))
 
 
 @dataclass(frozen=True)
@@ -132,23 +122,15 @@ class _Part:
     old: list[Column | None]
 
 
-def _parts(method: Dual, previous: Previous) -> Iterator[_Part]:
-    if isinstance(method, Descent):
-        one, labels = OneModel(method.problem), method.problem.labels
-        column = previous.columns.get(one.labels[0])
-        if column is None and labels:  # what tells the second class from the first will do as well
-            second = previous.columns.get(labels[1])
-            column = second and second.opposite
-        yield _Part(one, method.alpha.all[:, None], method.w[:, None], [column])
-        return
-    together: list[tuple[Domain, RowArray, Floats]]
-    if isinstance(method, CrammerSinger):
-        together = [(AllClasses(method.models), method.alpha, method.W)]
-    else:
-        together = [(EachClass(b.models), b.alpha, b.W) for b in method.bunches]
-    for domain, alpha, W in together:
+def _parts(method: Descent, previous: Previous) -> Iterator[_Part]:
+    for vectors in method.vectors:
+        domain, alpha = vectors.domain, vectors.alpha.all
         old = [previous.columns.get(label) for label in domain.labels]
-        yield _Part(domain, alpha.all.reshape(-1, len(old)), W, old)
+        if old == [None] and len(domain.classes) == 2:  # the same, seen from the second class
+            second = previous.columns.get(domain.classes[1])
+            old = [second and second.opposite]
+        W = vectors.W[:, : vectors.width]
+        yield _Part(domain, alpha.reshape(-1, len(old)), W, old)
 
 
 class _Start:
@@ -158,26 +140,24 @@ class _Start:
     ----------
     resident : bool           whether a visit holds all blocks: they are read anyway then
     blocks_read, bytes_read : int       on the way
-    near_rows, near_bytes : int         taken over, see `take_near`
     """
 
     def __init__(
         self,
         run: Run,
-        method: Dual,
         previous: Previous,
         stretches: list[Stretch],
         store: BlockStore,
     ) -> None:
         self._run, self._store, self._stretches = run, store, stretches
-        self._previous, self._lost = previous, np.zeros(N_TERMS)
+        method = run.method
         self._bias, self._blocks = method.bias, store.manifest.blocks
         self._keeps_w = max(previous.course["bias"], 0.0) == method.bias
         self._parts = list(_parts(method, previous))
         ends = np.cumsum([0, *(block.rows for block in self._blocks)]).tolist()
         self._rows = [slice(*pair) for pair in pairwise(ends)]
         self.resident = len(run.visits(1)) == 1
-        self.blocks_read = self.bytes_read = self.near_rows = self.near_bytes = 0
+        self.blocks_read = self.bytes_read = 0
         for part in self._parts:
             self._take_alpha(part)
         self._used = {
@@ -230,7 +210,7 @@ class _Start:
             before = [self._take_w(part) for part in self._parts]
             self._take_out(gone)
             self._add(loader, self._misfits, anew=False)
-            left = [squared_norm(part.W) for part in self._parts]
+            left = [_squared_norm(part.W) for part in self._parts]
             if all(new >= CANCELLED * old for old, new in zip(before, left, strict=True)):
                 return "changed" if gone or self._misfits else "kept"
         for part in self._parts:
@@ -272,7 +252,7 @@ class _Start:
             part.W[:, j] = 0.0
             if column is not None and column.w is not None:
                 _put_features(part.W[:, j], column.sign * column.w)
-        return squared_norm(part.W)
+        return _squared_norm(part.W)
 
     def _take_out(self, gone: dict[str, tuple[BlockRecord, list[Stretch]]]) -> None:
         """Take removed rows out of the weights (Eq. 16)."""
@@ -280,7 +260,6 @@ class _Start:
             return
         records = [record for record, _ in gone.values()]
         store = BlockStore(self._store.folder, replace(self._store.manifest, blocks=records))
-        method = self._run.method
         with GroupLoader(store, 1, self._run.options.threads) as loader:
             for loaded in loader.stream([(b,) for b in range(len(records))]):
                 group = loaded.group
@@ -293,47 +272,8 @@ class _Start:
                             if column is not None:
                                 alpha[stretch.new, j] = column.alpha[stretch.old]
                     self._add_rows(part, group, -alpha)
-                    if isinstance(method, MarginDescent):
-                        problem = method.problem
-                        target, cost = problem.targets(group.labels), problem.costs(group)
-                        self._lost += problem.dual_terms(target, cost, alpha[:, 0])
                 if self._run.halt():
                     raise Abandoned
-
-    def take_near(self, method: MarginDescent) -> None:
-        """Take over the rows that the earlier run left near the margin, if that is of use."""
-        near = self._previous.near
-        if near is None or self.resident or self._misfits or not self._same_costs():
-            return
-        self.near_bytes = near.bytes
-        method.prime(self._previous.terms - self._lost, self._near_rows(near))
-
-    def _same_costs(self) -> bool:
-        """Say whether the terms of D(alpha) that the rows kept were worked out for are theirs."""
-        same = self._previous.course["solver"] == self._run.options.solver
-        pairs = [
-            (column.costs, costs.tolist())
-            for part in self._parts
-            for column, costs in zip(part.old, part.domain.costs, strict=True)
-            if column is not None
-        ]
-        return same and all(list(before) == now for before, now in pairs)
-
-    def _near_rows(self, near: NearRows) -> Iterator[tuple[int, Rows]]:
-        """Yield blocks and the rows near the margin that are in them now."""
-        sources: dict[int, list[tuple[int, int]]] = {}
-        for number, stretch in enumerate(self._stretches):
-            if stretch.block is not None:
-                sources.setdefault(stretch.block, []).append((stretch.first, number))
-        for block, parts in sources.items():
-            rows = [
-                replace(found, positions=found.positions + first)
-                for first, number in sorted(parts)
-                for found in near.of_block(number, self._store.manifest)
-            ]
-            self.near_rows += sum(len(found.positions) for found in rows)
-            if rows:
-                yield block, joined(rows)
 
     def _add(self, loader: GroupLoader, blocks: set[int], anew: bool) -> None:
         """Make alpha fit in some blocks; add the rows, or their changes, to the weights."""
@@ -363,7 +303,7 @@ class _Start:
 
 
 def _carry(
-    method: Dual,
+    method: Descent,
     previous: Previous,
     stretches: Sequence[Stretch],
     manifest: Manifest,
@@ -374,14 +314,15 @@ def _carry(
     Moving rows only where all are in memory; otherwise they would first have to be read.
     """
     starts = np.cumsum([0, *(block.rows for block in manifest.blocks)]).tolist()
-    for name, lines in method.hints.items():
+    for name, lines in method.row_arrays.items():
         old = previous.lines(name)
         fits = len(old) == previous.n_rows and len(lines.all) == manifest.n_rows
-        if not fits or (name.startswith(("active", "spans")) and not resident):
+        if not fits or (name.startswith("spans") and not resident):
             continue
         for stretch in stretches:
             if stretch.block is not None:
                 start = starts[stretch.block]
                 lines.all[start + stretch.first : start + stretch.new.stop] = old[stretch.old]
-    if isinstance(method, Descent) and method.problem.solver.regression:
-        method.first_violation = previous.first_violation(method.problem.class_costs[0])
+    (model, *others) = method.vectors
+    if isinstance(model, SingleModel) and not others and model.problem.solver.regression:
+        model.first_violation[:] = previous.first_violation(model.problem.class_costs[0])

@@ -38,19 +38,19 @@ def test_each_visit_solves_the_row_as_the_reference_does(drawn):
     p, alpha, rng = drawn
     W = p.X.T @ alpha
     order = rng.permutation(np.tile(np.arange(len(p.label)), 3))
-    start, whole = (alpha.copy(), W.copy()), [-np.inf, 0.0, 0.0]
+    start, whole = (alpha.copy(), W.copy()), [-np.inf, 0.0, 0.0, 0.0]
     for i in order:
         before = alpha.copy(), W.copy()
         touch = p.epoch([i], alpha, W)
         if p.cost[i] == 0:
-            assert touch.tolist() == [-np.inf, 0, 0]
+            assert touch.tolist() == [-np.inf, 0, 0, 0]
             assert all((a == b).all() for a, b in zip(before, (alpha, W), strict=True))
             continue
         expected, violation, added = visit(p.X, p.label, p.cost, before[0], i)
         close(alpha[i], expected)
         close(W, p.X.T @ alpha)
         gain = dual_value(p.X, p.label, alpha) - dual_value(p.X, p.label, before[0])
-        close(touch, [violation, added, gain])
+        close(touch, [violation, added, gain, 1])
         others = np.arange(len(p.label)) != i
         assert (alpha[others] == before[0][others]).all()
         assert_feasible(p, alpha)
@@ -132,9 +132,8 @@ def test_terms_are_added_and_the_dual_is_below_any_primal(drawn):
     recomputed, terms = start.copy(), np.array([3.0, 4.0])
     sums, reach = np.ones((2, 3)), np.ones(2)
     norms = np.linalg.norm([W, average], axis=1).max(axis=1)
-    indptr, indices, values = p.csr
     sq_norm = (p.rows.astype(float) ** 2).sum(1)
-    about = (indptr, indices, values, sq_norm, p.label, p.cost, p.bias, alpha, W)
+    about = (*p.cut, sq_norm, p.label, p.cost, p.bias, alpha, W)
     cs.cs_certify_rows(*about, average, True, norms, recomputed, *p.scratch, sums, reach)
     alone, others, again = np.ones((2, 3)), np.ones(2), np.zeros_like(W)
     cs.cs_certify_rows(*about, average, False, norms, again, *p.scratch, alone, others)
@@ -167,7 +166,7 @@ def test_alpha_that_is_not_feasible_proves_nothing(seed):
     recomputed, sums, reach = np.zeros_like(W), np.zeros((2, 3)), np.zeros(2)
     sq_norm, terms = (p.rows**2).sum(1), np.zeros(2)
     cs.cs_certify_rows(
-        *p.csr, sq_norm, p.label, p.cost, p.bias, alpha, W, W, False,
+        *p.cut, sq_norm, p.label, p.cost, p.bias, alpha, W, W, False,
         np.linalg.norm([W, W], axis=1).max(axis=1), recomputed, rows, lists, sums, reach,
     )  # fmt: skip
     near = np.where(np.isfinite(alpha), np.minimum(alpha, 0.0), 0.0)
@@ -221,8 +220,8 @@ def test_empty_rows_alone():
     """Each loses 1 under any W, and adds nothing to the gap after one visit."""
     p = Problem(np.zeros((4, 3)), np.arange(4, dtype=np.int32), np.array([1.0, 0, 2, 3]), 5)
     alpha, W = zeros(p)
-    assert p.epoch(range(4), alpha, W) == pytest.approx([1, 6, 6], rel=1e-14)
-    assert p.epoch(range(4), alpha, W).tolist() == [0, 0, 0]
+    assert p.epoch(range(4), alpha, W) == pytest.approx([1, 6, 6, 3], rel=1e-14)
+    assert p.epoch(range(4), alpha, W).tolist() == [0, 0, 0, 3]
     assert_feasible(p, alpha)
     assert p.gap(W, W, alpha) == pytest.approx(0, abs=1e-15)
 
@@ -256,16 +255,14 @@ def test_supported_classes_alone_are_visited(drawn):
         touch = p.epoch([i], alpha, W, supported=True)
         classes = np.flatnonzero(before[i])
         if p.cost[i] == 0 or len(classes) == 0:
-            assert touch.tolist() == [-np.inf, 0, 0]
+            assert touch.tolist() == [-np.inf, 0, 0, 0]
             assert alpha.tobytes() + W.tobytes() == before.tobytes() + W_before.tobytes()
             continue
         q = replace(p, label=np.searchsorted(classes, p.label).astype(np.int32), K=len(classes))
         expected, violation, added = visit(q.X, q.label, q.cost, before[:, classes], i)
         close(alpha[i, classes], expected)
-        close(
-            touch,
-            [violation, added, dual_value(p.X, p.label, alpha) - dual_value(p.X, p.label, before)],
-        )
+        gain = dual_value(p.X, p.label, alpha) - dual_value(p.X, p.label, before)
+        close(touch, [violation, added, gain, 1])
         assert (np.delete(alpha[i], classes) == 0).all()
         close(W, p.X.T @ alpha)
         assert_feasible(p, alpha)
@@ -321,11 +318,6 @@ def test_an_extrapolation_is_feasible_as_far_as_it_says(drawn, factor):
             rising = way[i] > 0
             share = min(1.0, ((upper - alpha)[i, rising] / way[i, rising]).min())
             close(d[i], share * way[i])
-
-
-def test_products():
-    W, V = np.random.default_rng(0).normal(size=(2, 7, 3))
-    close(cs.cs_products(W, V), [(W * V).sum(), (V * V).sum()])
 
 
 # -- LIBLINEAR

@@ -211,7 +211,7 @@ def test_rows_without_cost_are_left_out(kind):
         touch = run(q, order, alpha, w, dual.SHRINK, preference)
         terms = np.zeros(2)
         dual.add_dual_terms(q.target, q.cost, *q.loss, alpha, terms)
-        recomputed, sums, reach, _ = certified(q, alpha, w, -w)
+        recomputed, sums, reach = certified(q, alpha, w, -w)
         found.append((w, touch, terms, recomputed, sums, reach, alpha, preference))
     (*with_all, alpha, preference), (*without, kept_alpha, kept_preference) = found
     for got, expected in zip(with_all, without, strict=True):
@@ -261,8 +261,7 @@ def test_the_dual_terms_make_the_dual_value(p):
 def test_certify_rows_equals_the_reference_and_no_gap_is_negative(p, seed):
     average = np.random.default_rng(seed).normal(size=len(p.w))
     start = p.alpha.copy()
-    recomputed, sums, reach, decisions = certified(p, start, p.w, average, 1.0)
-    close(decisions[p.cost > 0.0], (p.X @ p.w)[p.cost > 0.0])
+    recomputed, sums, reach = certified(p, start, p.w, average, 1.0)
     expected_w, expected_loss = reference.certificate(
         p.X, p.target, p.cost, p.alpha, p.w, average, *p.loss
     )
@@ -323,7 +322,7 @@ def test_alpha_outside_of_its_domain_proves_nothing(kind):
 
 def test_a_decision_that_is_no_number_leaves_no_bound():
     p = make(dual.HINGE, 1, n=6)
-    _, sums, _, _ = certified(p, p.alpha, np.full(5, np.nan), np.zeros(5))
+    _, sums, _ = certified(p, p.alpha, np.full(5, np.nan), np.zeros(5))
     assert sums[0, dual.GAP] == np.inf
     assert np.isfinite(sums[1]).all()
 
@@ -336,7 +335,7 @@ def test_a_gap_smaller_than_the_rounding_of_sums_is_told():
     alpha, found = p.cost * (1 - true_gap), None
     for _ in range(times):
         found = certified(p, alpha, np.zeros(1), np.zeros(1), added_to=found)
-    _, sums, reach, _ = found
+    _, sums, reach = found
     primal = sums[0, dual.LOSS] + sums[0, dual.LOW]
     assert primal == pytest.approx(0.1 * n * times, rel=1e-15)
     assert sums[0, dual.GAP] == pytest.approx(true_gap * primal, rel=1e-5)
@@ -344,17 +343,17 @@ def test_a_gap_smaller_than_the_rounding_of_sums_is_told():
 
 
 def certified(p, alpha, w, average, start=0.0, added_to=None):
-    """Return w', sums, reach and decisions, all added to `start` or to what a call gave."""
+    """Return w', sums and reach, all added to `start` or to what a call gave."""
     if added_to is None:
-        added_to = np.full(len(w), start), np.full((2, 3), start), np.full(2, start), None
-    recomputed, sums, reach, _ = added_to
-    decisions, norms = np.zeros(len(p)), np.linalg.norm([w, average], axis=1) * (1 + 1e-9)
+        added_to = np.full(len(w), start), np.full((2, 3), start), np.full(2, start)
+    recomputed, sums, reach = added_to
+    norms = np.linalg.norm([w, average], axis=1) * (1 + 1e-9)
     indptr, indices, values = p.csr
     dual.certify_rows(
-        indptr, indices, values, p.sq_norm, p.target, p.cost, *p.loss, p.bias, alpha, w, average,
-        norms, recomputed, sums, reach, decisions,
+        indptr[:-1], indptr[1:], indices, values, p.sq_norm, p.target, p.cost, *p.loss, p.bias,
+        alpha, w, average, True, norms, recomputed, sums, reach,
     )  # fmt: skip
-    return recomputed, sums, reach, decisions
+    return recomputed, sums, reach
 
 
 # -- Optima

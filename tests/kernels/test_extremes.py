@@ -95,8 +95,8 @@ def dual_certificates(r):
         dual.add_dual_terms(r.y, r.cost, kind, 0.1, alpha, terms)
         found, reach = np.zeros((2, dual.N_SUMS)), np.zeros(dual.N_REACHES)
         dual.certify_rows(
-            *r.whole, r.sq_norm, r.y, r.cost, kind, 0.1, r.bias, alpha, r.w(), r.w(), np.zeros(2),
-            r.w(), found, reach, np.zeros(r.n),
+            *r.cut, r.sq_norm, r.y, r.cost, kind, 0.1, r.bias, alpha, r.w(), r.w(), True,
+            np.zeros(2), r.w(), found, reach,
         )  # fmt: skip
         assert np.isfinite(found).all()
         assert np.isfinite(reach).all()
@@ -119,7 +119,7 @@ def many(r):
             terms = np.zeros((M, dual_many.N_TERMS))
             dual_many.add_many_dual_terms(*about, *models, alpha, scratch, terms)
             dual_many.certify_many(
-                *r.whole, r.sq_norm, *about, *models, r.bias, alpha, W, r.w(M), True,
+                *r.cut, r.sq_norm, *about, *models, r.bias, alpha, W, r.w(M), True,
                 np.zeros((2, M)), r.w(M), scratch, moved, np.zeros((2, dual_many.N_SUMS, M)),
                 np.zeros((dual_many.N_REACHES, M)),
             )  # fmt: skip
@@ -141,20 +141,19 @@ def crammer_singer(r):
         cs.cs_add_dual_terms(label, r.cost, alpha, scratch, np.zeros(cs.N_TERMS))
         cs.cs_slope(label, alpha)
         cs.cs_certify_rows(
-            *r.whole, r.sq_norm, label, r.cost, r.bias, alpha, W, r.w(K), True, np.zeros(2), r.w(K),
+            *r.cut, r.sq_norm, label, r.cost, r.bias, alpha, W, r.w(K), True, np.zeros(2), r.w(K),
             scratch, lists, np.zeros((2, cs.N_SUMS)), np.zeros(cs.N_REACHES),
         )  # fmt: skip
         cs.cs_extrapolate(
             *r.cut, label, r.cost, r.bias, 1.0, alpha, np.zeros_like(alpha), r.w(K), scratch, lists
         )
-        cs.cs_products(W, W)
 
 
 def pegasos_epochs(r):
     for batch in (1, 2, r.n + 1):
         w, alpha = r.w(), np.zeros(r.n)
         t = pegasos.pegasos_epoch(
-            *r.whole, r.y, r.cost, r.order, batch, max(r.n - 1, 1), np.inf, r.bias, 0, w,
+            *r.cut, r.y, r.cost, r.order, batch, max(r.n - 1, 1), np.inf, r.bias, 0, w,
             np.zeros(pegasos.N_TOUCH), alpha, 1.0,
         )  # fmt: skip
         assert t <= r.n
@@ -187,9 +186,7 @@ def normalize_rows(r):
 def weight_vectors(r):
     steps = np.ones((r.n, 2))
     sums.add_rows(*r.whole, steps, r.bias, r.w(3))
-    out, norms = np.full(r.n, np.nan), np.zeros(2)
-    sums.row_values(*r.cut, r.bias, r.w(), out)
-    assert np.isfinite(out).all()
+    out, norms = np.ones(r.n), np.zeros(2)
     sums.add_squares(r.w(2), norms)
     sums.add_squared_distances(r.w(2), r.w(2), norms)
     assert sums.squared_distance(out, out) == 0.0
@@ -249,7 +246,6 @@ TRIED = {
         [
             "cs_epoch",
             "cs_extrapolate",
-            "cs_products",
             "cs_slope",
             "cs_add_dual_terms",
             "cs_certify_rows",
@@ -269,7 +265,6 @@ TRIED = {
         weight_vectors,
         [
             "add_rows",
-            "row_values",
             "add_squares",
             "add_squared_distances",
             "dot",
@@ -277,8 +272,8 @@ TRIED = {
         ],
     ),
 }
-ELSEWHERE = {"codec", "decimals"}
-"""Tried over extremes by test_codec.py and test_decimals.py."""
+ELSEWHERE = {"codec", "decimals", "numerals"}
+"""Tried over extremes by tests of their own."""
 
 
 @pytest.mark.parametrize("kernel", TRIED)

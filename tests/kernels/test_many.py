@@ -48,6 +48,11 @@ class Problem:
         return indptr, columns, self.rows[self.rows != 0].astype(self.dtype)
 
     @property
+    def cut(self):
+        indptr, indices, values = self.csr
+        return indptr[:-1], indptr[1:], indices, values
+
+    @property
     def entries(self):
         indptr, indices, values = self.csr
         return indptr[:-1], indptr[1:], indices, values, (self.rows.astype(float) ** 2).sum(1)
@@ -298,7 +303,8 @@ def test_dual_terms_and_certificates_are_those_of_each_model(p):
     dual_many.add_many_dual_terms(*p.about, *p.models, s.alpha, rows, terms)
     indptr, indices, values = p.csr
     sq_norm = (p.rows.astype(float) ** 2).sum(1)
-    about = (indptr, indices, values, sq_norm, *p.about, *p.models, p.bias, s.alpha, s.W)
+    row_ends = indptr[:-1], indptr[1:]
+    about = (*row_ends, indices, values, sq_norm, *p.about, *p.models, p.bias, s.alpha, s.W)
     dual_many.certify_many(*about, average, True, norms, recomputed, rows, moved, sums, reach)
     alone, again, others = np.ones((2, 3, M)), np.ones_like(s.W), np.ones((2, M))
     dual_many.certify_many(*about, average, False, norms, again, rows, moved, alone, others)
@@ -306,6 +312,10 @@ def test_dual_terms_and_certificates_are_those_of_each_model(p):
     assert others.tobytes() == reach.tobytes()
     assert np.array_equal(alone[0], sums[0])
     assert (alone[1] == 1.0).all()
+    without = np.ones((2, 3, M))
+    none = np.zeros((0, s.W.shape[1]))
+    dual_many.certify_many(*about, average, True, norms, none, rows, moved, without, others)
+    assert np.array_equal(without, sums)
     assert s.alpha.tobytes() == kept.tobytes()
     X = np.column_stack([p.rows.astype(float), np.full(len(p.rows), p.bias)])
     for j in range(M):
@@ -315,8 +325,8 @@ def test_dual_terms_and_certificates_are_those_of_each_model(p):
         dual.add_dual_terms(t, C, p.kind, p.epsilon, alpha, one_terms)
         candidates = s.W[:, j].copy(), average[:, j].copy()
         dual.certify_rows(
-            indptr, indices, values, sq_norm, t, C, p.kind, p.epsilon, p.bias, alpha, *candidates,
-            norms[:, j].copy(), one_w, one_sums, one_reach, np.zeros(len(t)),
+            *row_ends, indices, values, sq_norm, t, C, p.kind, p.epsilon, p.bias, alpha,
+            *candidates, True, norms[:, j].copy(), one_w, one_sums, one_reach,
         )  # fmt: skip
         assert terms[j].tobytes() == one_terms.tobytes()
         loss, one_loss = (x[:, dual.LOSS] + x[:, dual.LOW] for x in (sums[:, :, j], one_sums))
@@ -350,7 +360,7 @@ def test_alpha_outside_of_its_domain_proves_nothing(kind):
         sums, reach = np.zeros((2, 3, M)), np.zeros((2, M))
         dual_many.add_many_dual_terms(*p.about, *p.models, numbers, rows, terms)
         dual_many.certify_many(
-            *p.csr, sq_norm, *p.about, *p.models, p.bias, numbers, W, W, True, norms, recomputed,
+            *p.cut, sq_norm, *p.about, *p.models, p.bias, numbers, W, W, True, norms, recomputed,
             rows, moved, sums, reach,
         )  # fmt: skip
         found.append((terms, recomputed, sums, reach))
@@ -368,7 +378,7 @@ def test_a_decision_that_is_no_number_leaves_no_bound_of_its_model(kind):
     W[:, 2] = np.nan
     sums, reach = np.zeros((2, 3, M)), np.zeros((2, M))
     dual_many.certify_many(
-        *p.csr, (p.rows.astype(float) ** 2).sum(1), *p.about, *p.models, p.bias,
+        *p.cut, (p.rows.astype(float) ** 2).sum(1), *p.about, *p.models, p.bias,
         np.zeros(p.shape), W, W, False, np.zeros((2, W.shape[1])), np.zeros_like(W), rows, moved,
         sums, reach,
     )  # fmt: skip

@@ -11,7 +11,6 @@ from blocklinear.kernels.sums import (
     add_squared_distances,
     add_squares,
     dot,
-    row_values,
     squared_distance,
 )
 
@@ -34,14 +33,6 @@ def test_add_rows(seed, dtype):
     expected[:, :m] += np.hstack([X, np.full((n, 1), bias)]).T @ steps
     add_rows(*rows, steps, bias, W)
     np.testing.assert_allclose(W, expected, rtol=1e-12, atol=1e-12)
-
-
-@pytest.mark.parametrize("seed", range(20))
-def test_row_values(seed):
-    rng, X, (indptr, indices, values), (n, d, _) = made(seed, np.float64)
-    w, bias, out = rng.normal(size=d + 1), float(seed % 2), np.full(n, np.nan)
-    row_values(indptr[:-1], indptr[1:], indices, values, bias, w, out)
-    np.testing.assert_allclose(out, X @ w[:-1] + bias * w[-1], rtol=1e-12, atol=1e-12)
 
 
 @pytest.mark.parametrize("n", [0, 1, 255, 256, 257, 1000, 70_000])

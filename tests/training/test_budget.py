@@ -11,15 +11,14 @@ from blocklinear.errors import MemoryBudgetError
 from blocklinear.memory import PROCESS_BYTES, enough, parse_size
 from blocklinear.options import TrainOptions
 from blocklinear.training import train
-from blocklinear.training.active import ROW_BYTES
 from blocklinear.training.budget import (
     ACTIVE_SHARE,
     ENOUGH_BLOCKS,
     NEWTON_VECTORS,
-    WARM_SHARE,
     plan_again,
     plan_memory,
 )
+from blocklinear.training.working_set import ROW_BYTES
 from training.small import split_text
 
 MIB = 1 << 20
@@ -123,21 +122,21 @@ def test_a_plan_fits_or_names_a_budget_that_does(large, memory, options, n_block
 @pytest.mark.parametrize("width", [1, 2, 9])
 @pytest.mark.parametrize("kept", [0, 20])
 def test_the_budget_that_a_refused_plan_names_is_enough(large, group, width, kept):
-    """As it is read from the message; every plan of a size is tried, and for warm starts too."""
-    for n_blocks, n_features, warm, memory in product(
-        (1, 2, 7, 40), (1, 1000, 131_071, 131_072, 5_000_000), (False, True), (1, 110, 140, 300)
+    """As it is read from the message; every plan of a size is tried."""
+    for n_blocks, n_features, memory in product(
+        (1, 2, 7, 40), (1, 1000, 131_071, 131_072, 5_000_000), (1, 110, 140, 300)
     ):
         manifest = store_of(large, n_blocks, n_features)
         options = TrainOptions(group=group, memory_bytes=memory * MIB)
         try:
-            plan_memory(manifest, options, width, kept, warm)
+            plan_memory(manifest, options, width, kept)
         except MemoryBudgetError as error:
             named = parse_size(re.search(r"give --memory (\S+) or more", error.fix)[1])
             assert named > memory * MIB
-            plan = plan_memory(manifest, replace(options, memory_bytes=named), width, kept, warm)
+            plan = plan_memory(manifest, replace(options, memory_bytes=named), width, kept)
             less = replace(options, memory_bytes=named - MIB)
             with pytest.raises(MemoryBudgetError):
-                plan_memory(manifest, less, width, kept, warm)
+                plan_memory(manifest, less, width, kept)
             with pytest.raises(MemoryBudgetError) as caught:
                 plan_again(manifest, less, vars(plan), width, kept)
             assert f"give --memory {enough(named)} or more" in caught.value.fix
@@ -210,27 +209,6 @@ def test_active_rows_have_a_share_but_no_more_than_half(large):
     assert 1 < active.group <= permuted.group
     small = plan_memory(large, replace(options, memory_bytes=PROCESS_BYTES + 60 * MIB))
     assert 0 < small.active_entries < enough
-
-
-@pytest.mark.parametrize(("solver", "share"), [(1, ACTIVE_SHARE), (3, WARM_SHARE)])
-def test_a_warm_start_has_fewer_blocks_a_visit(solver, share, large):
-    for budget in (60, 150, 300, 400):
-        options = TrainOptions(solver=solver, memory_bytes=PROCESS_BYTES + budget * MIB)
-        warm, cold = (plan_memory(large, options, warm=warm) for warm in (True, False))
-        assert warm.group <= cold.group
-        enough = large.nnz / share
-        assert min(cold.active_entries, int(enough)) <= warm.active_entries <= enough
-        assert bytes_of(large, options, warm) <= options.memory_bytes + 200
-    options = TrainOptions(solver=solver, memory_bytes=PROCESS_BYTES + 150 * MIB)
-    assert plan_memory(large, options, warm=True).group == 1
-
-
-def test_a_warm_start_for_hinge_loss_pins_more_blocks(large):
-    options = TrainOptions(solver=3, memory_bytes=PROCESS_BYTES + 400 * MIB)
-    squared = replace(options, solver=1)
-    hinge, other = (plan_memory(large, given, warm=True) for given in (options, squared))
-    assert hinge.active_entries < other.active_entries
-    assert hinge.pin_bytes > other.pin_bytes
 
 
 def test_single_precision_takes_less(large):

@@ -8,10 +8,10 @@ from blocklinear.kernels.dual import GAP, LOSS
 from blocklinear.model.linear import LinearModel
 from blocklinear.store.prefetch import GroupLoader
 from blocklinear.training import train
-from blocklinear.training.certificate import certify, prove, relative_gap
+from blocklinear.training.certificate import Proof, prove, relative_gap
 from blocklinear.training.problems import make_problem
-from blocklinear.training.rows import RowArray
 from blocklinear.training.schedule import visits
+from blocklinear.training.single import SingleModel
 from training.small import SELECTIONS, Heard, Problem, random_problem, split_problem
 
 STOPS = [
@@ -77,17 +77,20 @@ def test_every_term_is_that_of_the_dense_formula(tmp_path, seed, better):
 
     low, high = np.clip(reference.bounds(C, kind), -2.0, 2.0)
     alpha = (low + (high - low) * rng.random(len(t))) * (rng.random(len(t)) < 0.7)
-    lines, start = RowArray(tmp_path / "alpha", store.manifest), 0
+    model, start = SingleModel(made, store.manifest, problem.options(), tmp_path), 0
     for blocks in passed:
         stop = start + sum(store.manifest.blocks[b].rows for b in blocks)
-        lines.write(blocks, alpha[start:stop])
+        model.alpha.write(blocks, alpha[start:stop])
         start = stop
     w, average = rng.normal(size=(2, X.shape[1]))
     (average if better == "w" else w)[:] *= 50.0
 
     with GroupLoader(store, 3, 1) as loader:
-        bias = max(problem.bias, 0.0)
-        found, recomputed = certify(loader.stream(passed), made, lines, bias, w, average)
+        model.W[:, 0], model.average[:, 0], model._points[0] = w, average, 1.0
+        proof = Proof([model.W, model.average], 1, coupled=False)
+        for loaded in loader.stream(passed):
+            model.certify_group(loaded.group, proof)
+    (found,), recomputed = model.certificates(proof), proof.recomputed[:, 0]
 
     primals = [reference.primal_value(X, t, C, v, kind, epsilon) for v in (w, average)]
     dual = reference.dual_value(X, t, C, alpha, kind, epsilon)

@@ -92,37 +92,38 @@ def outer_iterations(store, options):
     return [event for event in heard if isinstance(event, OuterIteration)]
 
 
-def test_leaps_of_the_only_group_save_outer_iterations(store, monkeypatch):
+def test_extrapolation_over_the_only_group_saves_outer_iterations(store, monkeypatch):
     options = several_classes(4, 4).options(gap=1e-8, group=N_BLOCKS)
-    leaping = outer_iterations(store, options)
-    monkeypatch.setattr(CrammerSinger, "_leap", lambda *_: None)
+    extrapolating = outer_iterations(store, options)
+    monkeypatch.setattr(CrammerSinger, "_extrapolate", lambda *_: None)
     walking = outer_iterations(store, options)
-    assert len(leaping) < 0.8 * len(walking)
-    assert leaping[-1].gap <= 1e-8
-    for events in (leaping, walking):
+    assert len(extrapolating) < 0.8 * len(walking)
+    assert extrapolating[-1].gap <= 1e-8
+    for events in (extrapolating, walking):
         duals = [event.dual for event in events]
         assert all(b >= a * (1 - 1e-12) for a, b in itertools.pairwise(duals))
 
 
-def test_a_leap_keeps_weights_and_alpha_together(store, monkeypatch):
+def test_extrapolation_keeps_weights_and_alpha_together(store, monkeypatch):
     """And feasible, and it raises the dual."""
-    leap, gains = CrammerSinger._leap, []
+    extrapolate, gains = CrammerSinger._extrapolate, []
 
-    def dual(method, sight, alpha):
-        return method._count_terms(sight, alpha)[0] - 0.5 * np.vdot(method.W, method.W)
+    def dual(model, step):
+        return model._terms_of(step.data, step.alpha)[0, 0] - 0.5 * np.vdot(model.W, model.W)
 
-    def watched(method, sight, alpha, d, V):
-        before = dual(method, sight, alpha)
-        leap(method, sight, alpha, d, V)
-        gains.append(dual(method, sight, alpha) - before)
-        own = np.arange(len(alpha)), sight.roles[0]
-        assert (alpha[own] <= sight.roles[1]).all()
+    def watched(model, step, d, V):
+        before = dual(model, step)
+        extrapolate(model, step, d, V)
+        gains.append(dual(model, step) - before)
+        alpha, (code, cost) = step.alpha, step.data
+        own = np.arange(len(alpha)), code
+        assert (alpha[own] <= cost).all()
         assert abs(alpha.sum(axis=1)).max() <= 1e-12
         others = alpha.copy()
         others[own] = 0.0
         assert (others <= 0.0).all()
 
-    monkeypatch.setattr(CrammerSinger, "_leap", watched)
+    monkeypatch.setattr(CrammerSinger, "_extrapolate", watched)
     model = train(store, several_classes(4, 4).options(gap=1e-8, group=N_BLOCKS))
     assert min(gains) >= -1e-10
     assert max(gains) > 0.0

@@ -43,7 +43,7 @@ def save(store, name="r", times=1, columns=1, **facts):
     lines = np.concatenate([1000 * k + np.arange(rows) for k, (_, rows) in enumerate(blocks)])
     alpha = np.stack([lines + column / 8 for column in range(columns)], axis=1).squeeze()
     arrays = {
-        "alpha": alpha, "active-0": (lines % 3).astype(np.uint8), "preference": np.zeros(0),
+        "alpha": alpha, "spans-0": (lines % 3).astype(np.uint16), "preference": np.zeros(0),
         "preference-1": lines.astype(np.float32), "w": lines / 7, "average": np.ones(3),
     }  # fmt: skip
     for _ in range(times):
@@ -72,12 +72,12 @@ def test_lines_of_removed_rows_are_dropped(store, columns, gone):
     left = [[b.name, b.rows] for k, b in enumerate(store.manifest.blocks) if k not in gone]
     assert checkpoint.facts == {"blocks": left, "warm_only": True, "outer": 7}
     expected = kept(store, alpha, gone)
-    found, active = np.zeros_like(expected), np.zeros(len(expected), np.uint8)
+    found, spans = np.zeros_like(expected), np.zeros(len(expected), np.uint16)
     preference = np.zeros(len(expected), np.float32)
-    checkpoint.load({"alpha": found, "active-0": active, "preference-1": preference})
+    checkpoint.load({"alpha": found, "spans-0": spans, "preference-1": preference})
     assert (found == expected).all()
     rows = np.trunc(expected.reshape(len(expected), -1)[:, 0])
-    assert (active == rows % 3).all()
+    assert (spans == rows % 3).all()
     assert (preference == rows).all()
     names = set(os.listdir(run_of(store)))
     assert not any(name.startswith(("w", "average", ".tmp")) for name in names)

@@ -6,13 +6,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from blocklinear.training.schedule import (
-    active_schedule,
     block_order,
     drawn_rows,
-    having_turn,
-    parts_of_sweeps,
+    parts_of_passes,
+    pass_order,
     row_order,
     row_schedule,
+    rows_in_part,
     visits,
 )
 
@@ -82,15 +82,16 @@ def test_the_order_of_rows_depends_on_all_it_should():
 
 
 def draws(how, seed=1, outer=2, epoch=0, last=(3, 5), n_rows=30):
-    """An order, whose last word is the blocks of a group, or the number of a sweep."""
+    """An order, whose last word is the blocks of a group, or the number of a pass."""
+    if how is pass_order:
+        return pass_order(seed, outer, epoch, sum(last), n_rows).tolist()
     out = np.empty(n_rows, np.int64)
-    preference = (np.zeros(n_rows, np.float32),) if how in (row_schedule, active_schedule) else ()
-    last = sum(last) if how is active_schedule else last
+    preference = (np.zeros(n_rows, np.float32),) if how is row_schedule else ()
     how(seed, outer, epoch, last, *preference, out)
     return out.tolist()
 
 
-@pytest.mark.parametrize("how", [row_order, drawn_rows, row_schedule, active_schedule])
+@pytest.mark.parametrize("how", [row_order, drawn_rows, row_schedule, pass_order])
 def test_each_order_depends_on_all_it_should(how):
     changes = [{}, {"seed": 2}, {"outer": 3}, {"epoch": 1}, {"last": (3, 6)}]
     assert len({tuple(draws(how, **change)) for change in changes}) == len(changes)
@@ -99,12 +100,12 @@ def test_each_order_depends_on_all_it_should(how):
 
 
 def test_the_orders_have_nothing_in_common():
-    ways = [row_order, drawn_rows, row_schedule, active_schedule]
+    ways = [row_order, drawn_rows, row_schedule, pass_order]
     assert len({tuple(draws(how, last=(8,))) for how in ways}) == len(ways)
 
 
-@pytest.mark.parametrize("how", [row_schedule, active_schedule])
-def test_equal_preferences_take_every_row_once(how):
+@pytest.mark.parametrize("how", [row_schedule, pass_order])
+def test_alike_rows_come_once_each(how):
     assert sorted(draws(how)) == list(range(30))
 
 
@@ -113,12 +114,10 @@ def test_drawn_rows_repeat():
     assert 150 < len(set(drawn)) < 230  # 1 - 1/e of them
 
 
-@pytest.mark.parametrize("how", [row_schedule, active_schedule])
-def test_rows_preferred_come_more_often(how):
+def test_rows_preferred_come_more_often():
     preference, out = np.zeros(100, np.float32), np.empty(100, np.int64)
     preference[:10] = np.log(20)
-    last = 7 if how is active_schedule else (7,)
-    how(1, 2, 3, last, preference, out)
+    row_schedule(1, 2, 3, (7,), preference, out)
     assert np.count_nonzero(out < 10) > 60
 
 
@@ -130,46 +129,34 @@ def test_blocks_are_permuted(seed, outer, n_blocks):
 
 @settings(max_examples=200, deadline=None)
 @given(total=st.integers(1, 40), n_visits=st.integers(2, 200))
-def test_sweeps_fall_to_visits_in_equal_parts(total, n_visits):
-    parts = [parts_of_sweeps(total, number, n_visits) for number in range(n_visits)]
+def test_passes_fall_to_block_steps_in_equal_parts(total, n_visits):
+    parts = [parts_of_passes(total, number, n_visits) for number in range(n_visits)]
     for each in parts:
         np.testing.assert_allclose(sum(b - a for _, a, b in each), total / n_visits, rtol=1e-9)
-    for sweep in range(total):
-        borders = [(a, b) for each in parts for which, a, b in each if which == sweep]
+    for which_pass in range(total):
+        borders = [(a, b) for each in parts for which, a, b in each if which == which_pass]
         assert borders[0][0] == 0.0
         assert borders[-1][1] == 1.0
         assert all(one[1] == other[0] for one, other in pairwise(borders))
 
 
 @settings(max_examples=100, deadline=None)
-@given(seed=SEEDS, sweep=st.integers(0, 100), n=st.integers(0, 300), number=st.integers(2, 50))
-def test_every_row_has_one_turn_in_a_sweep(seed, sweep, n, number):
+@given(seed=SEEDS, which_pass=st.integers(0, 100), n=st.integers(0, 300), number=st.integers(2, 50))
+def test_every_row_has_one_turn_in_a_pass(seed, which_pass, n, number):
     positions = np.random.default_rng(n).permutation(1000)[:n].astype(np.int64)
     borders = np.linspace(0.0, 1.0, number)
-    found = [having_turn(seed, 3, sweep, positions, a, b) for a, b in pairwise(borders)]
+    found = [rows_in_part(seed, 3, which_pass, positions, a, b) for a, b in pairwise(borders)]
     assert all((np.diff(places) > 0).all() for places in found)
     assert sorted(np.concatenate(found)) == list(range(n))
     some = positions[: n // 2]  # a turn does not depend on the other rows
-    again = [having_turn(seed, 3, sweep, some, a, b) for a, b in pairwise(borders)]
+    again = [rows_in_part(seed, 3, which_pass, some, a, b) for a, b in pairwise(borders)]
     for places, all_places in zip(again, found, strict=True):
         assert places.tolist() == [place for place in all_places if place < n // 2]
 
 
-def test_turns_are_spread_evenly_and_differ_between_sweeps():
+def test_turns_are_spread_evenly_and_differ_between_passes():
     positions = np.arange(10_000)
-    counts = [len(having_turn(1, 1, 0, positions, k / 10, (k + 1) / 10)) for k in range(10)]
+    counts = [len(rows_in_part(1, 1, 0, positions, k / 10, (k + 1) / 10)) for k in range(10)]
     assert max(abs(count - 1000) for count in counts) < 150  # five deviations
-    first, second = (set(having_turn(1, 1, k, positions, 0.0, 0.5).tolist()) for k in (0, 1))
+    first, second = (set(rows_in_part(1, 1, k, positions, 0.0, 0.5).tolist()) for k in (0, 1))
     assert 2200 < len(first & second) < 2800
-
-
-@pytest.mark.parametrize("group", [1, 2, 3])
-def test_some_blocks_come_first(group):
-    for outer in range(1, 11):
-        drawn = visits(3, outer, 12, group, {2, 5, 11})
-        order = [block for blocks in drawn for block in blocks]
-        assert set(order[:3]) == {2, 5, 11}
-        assert all(
-            {2, 5, 11}.issuperset(blocks) or not {2, 5, 11} & set(blocks) for blocks in drawn
-        )
-        assert sorted(order) == list(range(12))

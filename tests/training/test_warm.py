@@ -213,23 +213,17 @@ def test_the_message():
             "w recomputed from the blocks in memory",
         )
     ]
-    near = WarmStarted(**facts, how="kept", blocks_read=0, near_rows=9, near_bytes=99)
-    assert near.message == said[0] + "; 9 rows near the margin taken over"
 
 
-@pytest.mark.parametrize("solver", [1, 3])
-def test_active_rows_are_solved_while_a_warm_start_settles(tmp_path, solver):
-    """What they still add to the gap is known without reading: the estimate is a good one."""
+@pytest.mark.parametrize("solver", [1, 3, 7])
+def test_a_warm_start_takes_fewer_outer_iterations_than_a_cold_one(tmp_path, solver):
     store = split_text(tmp_path, rows(1, 400, 30), 12)
     options = how(solver, gap=1e-3)
     train(store, options)
     more(store, rows(2, 40, 30), "more", 2)
-    heard = Heard()
-    train(store, replace(options, warm_start=True), heard)
-    cold = train(store, replace(options, run="cold"))
-    seen = heard.of(OuterIteration)
-    assert seen[-1].certified
-    assert len(seen) < cold.metadata["outer_iterations"]
-    facts = Checkpoint(store.folder / "runs" / "default").facts["method"]
-    assert facts["settling"]
-    assert 0.0 <= facts["settled"] <= 0.01 * seen[-1].dual
+    warm, cold = Heard(), Heard()
+    train(store, replace(options, warm_start=True), warm)
+    train(store, replace(options, run="cold"), cold)
+    assert warm.of(OuterIteration)[-1].certified
+    fewest = 0 if solver == 1 else 1  # where most alpha have no bound, most rows move again
+    assert len(warm.of(OuterIteration)) + fewest <= len(cold.of(OuterIteration))

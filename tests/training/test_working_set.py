@@ -7,8 +7,13 @@ import reference
 from blocklinear.events import OuterIteration
 from blocklinear.store.prefetch import GroupLoader
 from blocklinear.training import loop, train
-from blocklinear.training.active import ActiveRows
 from blocklinear.training.problems import SOLVERS
+from blocklinear.training.working_set import (
+    FIRST_PASSES,
+    MOST_PASSES,
+    WorkingSet,
+    next_passes,
+)
 from training.small import SELECTIONS, long_problem, split_problem
 
 N_BLOCKS = 6
@@ -16,7 +21,7 @@ N_BLOCKS = 6
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory):
-    return split_problem(tmp_path_factory.mktemp("active"), long_problem(), N_BLOCKS)
+    return split_problem(tmp_path_factory.mktemp("rows"), long_problem(), N_BLOCKS)
 
 
 @pytest.fixture
@@ -48,12 +53,12 @@ def starts(store):
 @pytest.mark.parametrize("share", [0.0, 0.1, 0.3, 0.6, 1.0])
 def test_rows_are_kept_whole_and_never_more_than_fit(store, groups, share):
     capacity, rng = int(share * store.manifest.nnz), np.random.default_rng(1)
-    active, expected = ActiveRows(store.manifest, capacity), {}
+    working_set, expected = WorkingSet(store.manifest, capacity), {}
     for blocks in [(3, 1), (0,), (5, 2, 4), (1, 4), (0, 3)]:
         group = groups(*blocks)
         chosen = np.flatnonzero(rng.random(group.n_rows) < 0.5)
-        worth = rng.random(len(chosen)).round(1)
-        kept = active.replace(group, chosen, worth)
+        priority = rng.random(len(chosen)).round(1)
+        kept = working_set.replace(group, chosen, priority)
 
         assert kept.tolist() == sorted(set(kept.tolist()) & set(chosen.tolist()))
         for place, block in enumerate(blocks):
@@ -63,7 +68,7 @@ def test_rows_are_kept_whole_and_never_more_than_fit(store, groups, share):
             rows = kept[(kept >= group.starts[place]) & (kept < group.starts[place + 1])]
             for row in rows.tolist():
                 expected[row - group.starts[place] + first] = entries(group, row)
-        rows = active.rows()
+        rows = working_set.rows()
         if rows is None:
             assert not expected
             continue
@@ -74,53 +79,42 @@ def test_rows_are_kept_whole_and_never_more_than_fit(store, groups, share):
 
 
 def test_labels_and_norms_go_along(store, groups):
-    active, group = ActiveRows(store.manifest, store.manifest.nnz), groups(4, 2)
-    active.replace(group, np.arange(group.n_rows), np.ones(group.n_rows))
-    rows = active.rows()
+    working_set, group = WorkingSet(store.manifest, store.manifest.nnz), groups(4, 2)
+    working_set.replace(group, np.arange(group.n_rows), np.ones(group.n_rows))
+    rows = working_set.rows()
     middle = store.manifest.blocks[4].rows
     for name in ("labels", "sq_norm"):
         own = getattr(group, name)
         assert getattr(rows, name).tolist() == [*own[middle:], *own[:middle]]  # as in the store
 
 
-def test_rows_of_least_worth_are_dropped_first(store, groups):
+def test_rows_of_the_lowest_priority_are_dropped_first(store, groups):
     group, rng = groups(0), np.random.default_rng(2)
-    worth, lengths = rng.random(group.n_rows), np.diff(group.indptr)
+    priority, lengths = rng.random(group.n_rows), np.diff(group.indptr)
     for share in (0.2, 0.5, 0.9):
-        active = ActiveRows(store.manifest, int(share * store.manifest.nnz))
-        kept = active.replace(group, np.arange(group.n_rows), worth)
+        working_set = WorkingSet(store.manifest, int(share * store.manifest.nnz))
+        kept = working_set.replace(group, np.arange(group.n_rows), priority)
         left = np.setdiff1d(np.arange(group.n_rows), kept)
         assert 0 < len(kept) < group.n_rows
-        density = worth / lengths
+        density = priority / lengths
         assert density[kept].min() > density[left].max()
         best = left[np.argmax(density[left])]  # it would not have fitted
         room = share * store.manifest.blocks[0].nnz
         assert lengths[kept].sum() + lengths[best] > room - 2
 
 
-def test_some_blocks_may_be_held_whole(store, groups):
-    manifest = store.manifest
-    active = ActiveRows(manifest, manifest.nnz // 2)
-    sizes = [block.nnz for block in manifest.blocks]
-    assert not active.hold(range(3))  # half of all entries, and so all that there is room for
-    assert not active.hold([])
-    assert active.hold([4])
-    group = groups(2, 4)
-    kept = active.replace(group, np.arange(group.n_rows), np.ones(group.n_rows))
-    cut = group.starts[1]
-    assert (kept[kept >= cut] == np.arange(cut, group.n_rows)).all()
-    left = (manifest.nnz // 2 - sizes[4]) * sizes[2] / (manifest.nnz - sizes[4])
-    lengths = np.diff(group.indptr)
-    assert left - lengths.max() - 1 <= lengths[kept[kept < cut]].sum() <= left
-
-
 def test_there_may_be_none(store, groups):
-    active, group = ActiveRows(store.manifest, 1000), groups(0, 1)
-    assert active.rows() is None
-    active.replace(group, np.arange(5), np.ones(5))
-    assert active.rows() is not None
-    assert len(active.replace(group, np.zeros(0, np.int64), np.zeros(0))) == 0
-    assert active.rows() is None
+    working_set, group = WorkingSet(store.manifest, 1000), groups(0, 1)
+    assert working_set.rows() is None
+    working_set.replace(group, np.arange(5), np.ones(5))
+    assert working_set.rows() is not None
+    assert len(working_set.replace(group, np.zeros(0, np.int64), np.zeros(0))) == 0
+    assert working_set.rows() is None
+
+
+def state(descent):
+    (model,) = descent.vectors
+    return model.alpha.all.copy(), model.W[:, 0].copy()
 
 
 def seen_by(store, options, monkeypatch):
@@ -137,7 +131,7 @@ def seen_by(store, options, monkeypatch):
 
     def listen(event):
         if isinstance(event, OuterIteration):
-            seen.append((descents[0].alpha.all.copy(), descents[0].w.copy(), event))
+            seen.append((*state(descents[0]), event))
 
     train(store, options, listen)
     return seen
@@ -171,7 +165,7 @@ def test_the_dual_value_is_exact_at_any_moment(tmp_path, monkeypatch, selection,
         assert report.n_sv == np.count_nonzero(alpha)
 
 
-def test_active_rows_save_outer_iterations(store):
+def test_the_working_set_saves_outer_iterations(store):
     outer = {
         selection: train(
             store, long_problem().options(selection=selection, group=1, gap=1e-4, max_outer=2000)
@@ -179,3 +173,18 @@ def test_active_rows_save_outer_iterations(store):
         for selection in ("active", "permute")
     }
     assert 2 * outer["active"] < outer["permute"]
+
+
+def test_twice_as_many_passes_while_they_gain_more_for_each_entry():
+    assert next_passes(FIRST_PASSES, (1.0, 100), (1.1, 100)) == 2 * FIRST_PASSES
+    assert next_passes(8, (1.0, 100), (0.3, 29)) == 16
+    assert next_passes(16, (1.0, 100), (0.9, 100)) == 8
+
+
+def test_never_no_pass_and_never_more_than_a_limit():
+    assert next_passes(1, (1.0, 100), (0.1, 100)) == 1
+    assert next_passes(MOST_PASSES, (0.0, 100), (1.0, 100)) == MOST_PASSES
+
+
+def test_where_there_was_no_pass_their_number_stays():
+    assert next_passes(4, (1.0, 100), (0.0, 0)) == 4
