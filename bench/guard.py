@@ -8,10 +8,11 @@ are, of all passes over the data or over a part of it:
 
 * `solved`, `certified`, `other`: entries (nonzeros) of the rows that were given to kernels of
   solvers, to those of certificates, and to all others, each as often as it was;
-* `steps`: rows worked on, once for each model, as the run log has it;
+* `passes`: of `solved`, those in passes over rows that stay in memory, as the run log has it;
+* `steps`: rows worked on, for each model, as the run log has it;
 * `bytes`: read from block files;
 * `outer`: outer iterations;
-* `certificates`: tried, and `in_vain`: those of them whose gap is above the one asked for.
+* `certificates`: tried, and `in_vain`: those given up, or whose gap is above the one asked for.
 
 The guard fails when a count is 10 % above the expected one, or at all above one that is expected to
 be 0. Such a change is to be made in the same commit, by `--update` with the reason, which the file
@@ -80,6 +81,7 @@ class Counter:
     def __init__(self, gap: float) -> None:
         names = (
             "solved",
+            "passes",
             "certified",
             "other",
             "steps",
@@ -97,8 +99,10 @@ class Counter:
         if isinstance(event, OuterIteration):
             self.add("outer", 1)
             self.add("steps", event.steps)
-            self.add("certificates", event.certified)
-            self.add("in_vain", event.certified and event.gap > self._gap)
+            self.add("passes", event.pass_entries)
+            self.add("certificates", event.certificates)
+            granted = event.certified and event.gap <= self._gap
+            self.add("in_vain", 0 if granted else event.certificates)
 
     def add(self, name: str, n: int) -> None:
         """Add to a count."""
@@ -357,12 +361,12 @@ def updated(known: Mapping[str, Any], found: Expected, reason: str) -> dict[str,
     Raises
     ------
     SystemExit
-        If there is no reason for a count of a known case that grew.
+        If there is no reason for a known count that grew.
     """
     grown = [
         change
         for change in compare(known["counts"], found)
-        if change.grown and change.case in known["counts"]
+        if change.grown and change.what in known["counts"].get(change.case, ())
     ]
     if grown and not reason:
         raise SystemExit("counts have grown: give --reason with --update")

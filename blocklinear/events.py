@@ -92,8 +92,13 @@ class OuterIteration:
                               regression the sum of their sizes, as a part of the first such sum
     n_sv : int                rows with alpha != 0
     n_models : int
-    steps : int               rows worked on, each as often as it was
+    steps : int               rows worked on, for each model, as often as they were
     rss_bytes : int           resident anonymous memory
+    entries : int             nonzeros of the rows worked on, each as often as it was read: once for
+                              all models that share a pass; 0 in Newton steps
+    pass_entries : int        of these, in passes over rows that stay in memory
+    certificates : int        passes at its end that tried to certify the gap, also one that was
+                              given up as the gap was seen to be too large
     accuracy : float or None  on held-out rows, from 0 to 1
     mean_squared_error : float or None  on held-out rows, for regression
     """
@@ -113,6 +118,9 @@ class OuterIteration:
     n_models: int
     steps: int
     rss_bytes: int
+    entries: int = 0
+    pass_entries: int = 0
+    certificates: int = 0
     accuracy: float | None = None
     mean_squared_error: float | None = None
 

@@ -186,12 +186,15 @@ class Descent:
         violation = np.concatenate([vectors.violations() for vectors in self._trained])
         gain = np.concatenate([vectors.gain for vectors in self._trained])
         gaps = [relative_gap(p, d) for p, d in zip(primal.tolist(), dual.tolist(), strict=True)]
+        entries = np.sum([vectors.entries for vectors in self._trained], axis=0)
         return Estimate(
             primal=float(primal.sum()),
             dual=float(dual.sum()),
             violation=float(violation.max()),
             n_sv=sum(vectors.n_sv for vectors in self._trained),
             steps=sum(vectors.steps for vectors in self._trained),
+            entries=int(entries.sum()),
+            pass_entries=int(entries[PASS]),
             gap=max(gaps),
             middle_gap=sorted(gaps)[(len(gaps) - 1) // 2],
             rise=rises(gain, dual),

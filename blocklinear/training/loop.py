@@ -267,6 +267,7 @@ def _train(run: Run, loader: GroupLoader) -> Outcome:
             before = stopping.state
             with run.saving():
                 certificate = run.certify(loader, None if ending else run.options.gap)
+            report = dataclasses.replace(report, certificates=1)
             converged = stopping.holds(report, certificate)
         if certificate is None:
             run.listener(report)
@@ -327,6 +328,7 @@ def _train_on(run: Run, loader: GroupLoader) -> Outcome:
 
 def _finish_with_best(run: Run, loader: GroupLoader, report: OuterIteration) -> Outcome:
     certificate = run.best(loader)
+    report = dataclasses.replace(report, certificates=1)
     run.listener(run.certified(report, certificate))
     ending = Ending(f"{run.options.patience} outer iterations without a better score")
     return _finish(run, certificate, ending)

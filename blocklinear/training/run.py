@@ -271,6 +271,8 @@ class Run:
                 n_models=len(self.method),
                 steps=seen.steps,
                 rss_bytes=anonymous_bytes(),
+                entries=seen.entries,
+                pass_entries=seen.pass_entries,
             )
         )
         return report, seen

@@ -21,6 +21,8 @@ class Estimate:
                               of them leave once it is small enough
     rise : float              what the steps added to the dual as a part of it, the largest;
                               infinite where it is not known
+    entries, pass_entries : int         nonzeros worked on, and of these in passes over the working
+                              set
     """
 
     primal: float
@@ -31,6 +33,8 @@ class Estimate:
     gap: float
     middle_gap: float
     rise: float
+    entries: int = 0
+    pass_entries: int = 0
 
 
 def fresh_touch() -> NDArray[np.float64]:

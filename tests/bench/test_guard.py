@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from blocklinear import SplitOptions, TrainOptions, split, train
+from blocklinear.events import OuterIteration
 
 
 @pytest.fixture
@@ -26,6 +27,8 @@ def test_an_epoch_and_a_certificate_are_all_entries(guard, rows, tmp_path):
     counts, nnz = counter.counts, store.manifest.nnz
     assert counts["outer"] == 3
     assert counts["solved"] == 3 * nnz
+    assert counts["passes"] == 0
+    assert sum(e.entries for e in heard if isinstance(e, OuterIteration)) == 3 * nnz
     assert counts["steps"] == 3 * store.manifest.n_rows
     assert counts["certificates"] == counts["in_vain"] == 1
     assert nnz < counts["certified"] <= 2.5 * nnz  # all rows, and a third in each iteration
@@ -94,8 +97,8 @@ def test_nothing_grows_without_a_reason(guard, tmp_path):
     assert guard.load(path)["grown"] == [
         {"reason": "a larger step", "counts": ["case: outer 4 to 5"]}
     ]
-    less = guard.updated(guard.load(path), counts(outer=2), "")
-    assert less["grown"] == again["grown"]
+    for without in (counts(outer=2), counts(outer=5, another=7), {"other": {"solved": 9}}):
+        assert guard.updated(guard.load(path), without, "")["grown"] == again["grown"]
 
 
 def test_the_expected_counts_are_of_the_cases_there_are(guard):

@@ -10,6 +10,7 @@ from blocklinear.events import OuterIteration, Visited, Warned
 from blocklinear.store.files import Lock
 from blocklinear.training import train
 from blocklinear.training.problems import SOLVERS
+from blocklinear.training.stopping import Stopping
 from training.small import (
     MEMORY_BYTES,
     SELECTIONS,
@@ -106,6 +107,32 @@ def test_steps_are_the_rows_worked_on(store, problem, selection, epochs):
     options = problem.options(group=2, max_outer=2, selection=selection, epochs=epochs, gap=1e-12)
     _, events, _ = trained(store, options)
     assert [event.steps for event in events] == [epochs * len(problem.X)] * 2
+
+
+@pytest.mark.parametrize("solver", [1, 3, 4])
+@pytest.mark.parametrize("group", [2, None])
+def test_entries_are_the_nonzeros_worked_on(store, problem, group, solver):
+    options = problem.options(solver=solver, group=group, max_outer=3, gap=1e-12)
+    nnz = store.manifest.nnz
+    for event in trained(store, options)[1]:
+        assert event.entries == nnz + event.pass_entries
+        assert event.pass_entries > 0
+    for event in trained(store, replace(options, selection="permute", epochs=2))[1]:
+        assert (event.entries, event.pass_entries) == (2 * nnz, 0)
+
+
+def test_certificates_that_are_given_up_are_counted(store, problem, monkeypatch):
+    monkeypatch.setattr(Stopping, "wants_certificate", lambda self, report, seen: True)
+    options = problem.options(group=2, max_outer=9, gap=1e-9)
+    _, events, _ = trained(store, options)
+    assert [event.certificates for event in events] == [1] * 9
+    assert [event.certified for event in events] == [False] * 8 + [True]
+
+
+def test_a_run_tries_few_certificates(store, problem):
+    _, events, _ = trained(store, problem.options(group=2, gap=1e-3))
+    assert sum(event.certificates for event in events) <= 2
+    assert all(event.certificates >= event.certified for event in events)
 
 
 def test_a_store_of_single_precision(tmp_path, problem):
