@@ -272,7 +272,7 @@ TRIED = {
         ],
     ),
 }
-ELSEWHERE = {"codec", "decimals", "numerals"}
+ELSEWHERE = {"codec", "decimals", "features", "numerals"}
 """Tried over extremes by tests of their own."""
 
 

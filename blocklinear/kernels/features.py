@@ -1,0 +1,214 @@
+"""Features renumbered: looked up, numbered where they are new, and rows sorted by their numbers.
+
+The table of numbers has two levels. A page holds the numbers of `PAGE` features whose numbers in
+the input follow each other; the directory tells the page of a feature. Page 0 is never written, and
+is the page of all features whose own page is not there. An entry is 0, or one more than the number
+of its feature; it is written once, so whoever reads it meanwhile sees the one or the other.
+"""
+
+import numpy as np
+from numba import njit
+
+PAGE_BITS = 10
+PAGE = 1 << PAGE_BITS
+LOOKED_UP = 1024  # entries looked up at a time
+TILE = 16384  # entries sorted at a time: what that takes stays in the second-level cache
+DIGIT_BITS = 11
+USED, FEATURES, LARGEST = 0, 1, 2
+"""The state of a table: pages used, features that have a number, their largest index."""
+N_STATE = 3
+
+
+@njit(cache=True, nogil=True)
+def look_up(indices, directory, pages, missing):
+    """Replace the index of each feature by its number, where it has one.
+
+    Parameters
+    ----------
+    indices : uint32[nnz]     changed: those of features without a number stay
+    directory : uint32[2**22] page of each `PAGE` features, 0 if they have none
+    pages : uint32[n * PAGE]  numbers plus 1, 0 for none
+    missing : uint32[nnz]     the first of it written: positions of features without a number
+
+    Returns
+    -------
+    n_missing : int
+    """
+    n = 0
+    some = np.empty(LOOKED_UP, np.uint32)
+    for start in range(0, indices.shape[0], LOOKED_UP):
+        part = indices[start : start + LOOKED_UP]
+        found = some[: part.shape[0]]
+        for p in range(part.shape[0]):  # nothing but loads: many are under way at a time
+            i = np.int64(part[p])
+            found[p] = pages[(np.int64(directory[i >> PAGE_BITS]) << PAGE_BITS) | (i & (PAGE - 1))]
+        for p in range(part.shape[0]):
+            missing[n] = start + p
+            n += found[p] == 0
+        for p in range(part.shape[0]):
+            part[p] = part[p] if found[p] == 0 else np.uint32(found[p] - np.uint32(1))
+    return n
+
+
+@njit(cache=True, nogil=True)
+def number(indices, chosen, every, directory, pages, state):
+    """Replace indices by numbers; features without a number get the next ones, in this order.
+
+    Parameters
+    ----------
+    indices : uint32[nnz]     changed
+    chosen : uint32[k]        positions to look at, ignored if `every` is set
+    every : bool              look at all
+    directory, pages :        see `look_up`; changed
+    state : int64[N_STATE]    changed
+
+    Returns
+    -------
+    done : int                positions that were looked at; fewer than asked for if pages ran out
+    """
+    n = indices.shape[0] if every else chosen.shape[0]
+    for k in range(n):
+        p = k if every else np.int64(chosen[k])
+        i = np.int64(indices[p])
+        page = np.int64(directory[i >> PAGE_BITS])
+        if page == 0:
+            page = state[USED]
+            if (page + 1) << PAGE_BITS > pages.shape[0]:
+                return k
+            state[USED] += 1
+            directory[i >> PAGE_BITS] = page
+        at = (page << PAGE_BITS) | (i & (PAGE - 1))
+        if pages[at] == 0:
+            if state[FEATURES] == 0xFFFFFFFF:
+                return k
+            state[FEATURES] += 1
+            state[LARGEST] = max(state[LARGEST], i)
+            pages[at] = state[FEATURES]
+        indices[p] = np.uint32(pages[at] - np.uint32(1))
+    return n
+
+
+@njit(cache=True, nogil=True)
+def numbered(directory, pages, first, out):
+    """Write the index of each feature whose number is at least `first`, by its number.
+
+    Parameters
+    ----------
+    directory, pages :        see `look_up`; the directory may be cut after its last page
+    first : int
+    out : uint32[n]           written: out[k] is the index of feature first + k
+    """
+    for place in range(directory.shape[0]):
+        if directory[place] != 0:
+            page = np.int64(directory[place]) << PAGE_BITS
+            for k in range(PAGE):
+                at = np.int64(pages[page + k]) - 1 - first
+                if at >= 0:
+                    out[at] = place * PAGE + k
+
+
+@njit(cache=True, nogil=True)
+def _count(indices, shift, counts):
+    """Write how many indices have each digit; return whether there is any but 0."""
+    counts[:] = 0
+    by, mask = np.uint32(shift), np.uint32(counts.shape[0] - 1)
+    for q in range(indices.shape[0]):
+        counts[(indices[q] >> by) & mask] += 1
+    if counts[0] == indices.shape[0]:
+        return False
+    at = 0
+    for digit in range(counts.shape[0]):
+        n = counts[digit]
+        counts[digit] = at
+        at += n
+    return True
+
+
+@njit(cache=True, nogil=True)
+def _ordered(lengths, indices):
+    """Say whether the indices of each row increase."""
+    p = 0
+    for i in range(lengths.shape[0]):
+        for q in range(p + 1, p + lengths[i]):
+            if indices[q - 1] > indices[q]:
+                return False
+        p += lengths[i]
+    return True
+
+
+@njit(cache=True, nogil=True)
+def _sort_tile(lengths, indices, mantissa, exponent, keys, other, m, e, at):
+    """Sort some rows, by radix: see `sort_rows`. The last five are scratch."""
+    if _ordered(lengths, indices):
+        return
+    n, several = indices.shape[0], lengths.shape[0] > 1
+    for q in range(n):
+        m[q] = mantissa[q]
+    for q in range(n):
+        e[q] = exponent[q]
+    counts = np.empty(1 << DIGIT_BITS, np.int64)
+    _count(indices, 0, counts)
+    mask = np.uint32(counts.shape[0] - 1)
+    p = 0
+    for i in range(lengths.shape[0]):
+        at[i] = p
+        row = np.uint64(i) << np.uint64(16) if several else np.uint64(0)
+        for q in range(p, p + lengths[i]):
+            digit = indices[q] & mask
+            keys[counts[digit]] = (np.uint64(indices[q]) << np.uint64(32)) | row | np.uint64(q)
+            counts[digit] += 1
+        p += lengths[i]
+    for shift in range(DIGIT_BITS, 32, DIGIT_BITS):
+        if _count(indices, shift, counts):
+            by = np.uint64(32 + shift)
+            for k in range(n):
+                digit = (keys[k] >> by) & np.uint64(mask)
+                other[counts[digit]] = keys[k]
+                counts[digit] += 1
+            keys, other = other, keys
+    if several:
+        for k in range(n):
+            key = keys[k]
+            i, place = (key >> np.uint64(16)) & np.uint64(0xFFFF), key & np.uint64(0xFFFF)
+            to = at[i]
+            at[i] = to + 1
+            indices[to] = np.uint32(key >> np.uint64(32))
+            mantissa[to] = m[place]
+            exponent[to] = e[place]
+    else:
+        for k in range(n):
+            place = keys[k] & np.uint64(0xFFFFFFFF)
+            indices[k] = np.uint32(keys[k] >> np.uint64(32))
+            mantissa[k] = m[place]
+            exponent[k] = e[place]
+
+
+@njit(cache=True, nogil=True)
+def sort_rows(lengths, indices, mantissa, exponent):
+    """Sort the entries of each row by index, in place.
+
+    Parameters
+    ----------
+    lengths : int64[n_rows]
+    indices, mantissa, exponent : uint32[nnz], int64[nnz], uint8[nnz]      changed; the indices of
+                              a row differ
+    """
+    longest = 0
+    for i in range(lengths.shape[0]):
+        longest = max(longest, lengths[i])
+    size = min(max(longest, TILE), indices.shape[0])
+    keys, other = np.empty(size, np.uint64), np.empty(size, np.uint64)
+    m, e = np.empty(size, np.int64), np.empty(size, np.uint8)
+    at = np.empty(min(TILE, lengths.shape[0]), np.int64)
+    i = stop = 0
+    while i < lengths.shape[0]:
+        first, start = i, stop
+        stop += lengths[i]
+        i += 1
+        while i < lengths.shape[0] and i - first < TILE and stop - start + lengths[i] <= TILE:
+            stop += lengths[i]
+            i += 1
+        _sort_tile(
+            lengths[first:i], indices[start:stop], mantissa[start:stop], exponent[start:stop],
+            keys, other, m, e, at,
+        )  # fmt: skip

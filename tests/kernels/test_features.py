@@ -1,0 +1,114 @@
+"""The table of the numbers of features, against a dict; rows sorted, against NumPy."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from blocklinear.kernels import features
+
+LAST = 2**32 - 1
+DIRECTORY = np.zeros(1 << (32 - features.PAGE_BITS), np.uint32)
+indices_of_features = st.lists(
+    st.integers(0, 40) | st.integers(1000, 1050) | st.integers(10**6, 10**6 + 2000), max_size=60
+)
+
+
+class Table:
+    def __init__(self, n_pages=20):
+        self.directory = DIRECTORY
+        self.directory[self.directory > 0] = 0  # it is large: made once
+        self.pages = np.zeros((n_pages + 1) * features.PAGE, np.uint32)
+        self.state = np.array([1, 0, 0])
+
+    def number(self, indices, chosen=None):
+        some = np.zeros(0, np.uint32) if chosen is None else chosen
+        return features.number(
+            indices, some, chosen is None, self.directory, self.pages, self.state
+        )
+
+    def look_up(self, indices):
+        missing = np.empty(len(indices), np.uint32)
+        n = features.look_up(indices, self.directory, self.pages, missing)
+        return missing[:n]
+
+
+def as_array(indices):
+    return np.array(indices, np.uint32)
+
+
+@settings(deadline=None, max_examples=60)
+@given(indices_of_features, indices_of_features)
+def test_features_are_numbered_in_the_order_they_come(first, then):
+    table, known = Table(), {}
+    for text in (first, then):
+        indices = as_array(text)
+        missing = table.look_up(indices)
+        assert missing.tolist() == [p for p, i in enumerate(text) if i not in known]
+        assert indices.tolist() == [known.get(i, i) for i in text]
+        for i in text:
+            known.setdefault(i, len(known))
+        assert table.number(indices, missing) == len(missing)
+        assert indices.tolist() == [known[i] for i in text]
+        again = as_array(text)
+        assert table.number(again) == len(text)
+        assert again.tolist() == indices.tolist()
+    assert table.state[features.FEATURES] == len(known)
+    last = max(known, default=0)
+    assert table.state[features.LARGEST] == last
+    for start in (0, len(known) // 2, len(known)):
+        found = np.zeros(len(known) - start, np.uint32)
+        directory = table.directory[: (last >> features.PAGE_BITS) + 1]
+        features.numbered(directory, table.pages, start, found)
+        assert found.tolist() == list(known)[start:]
+
+
+def test_pages_run_out():
+    table = Table(n_pages=2)
+    indices = as_array([5, 5000, 6, LAST, 7])
+    assert table.number(indices) == 3  # nothing was done from there on
+    assert indices.tolist() == [0, 1, 2, LAST, 7]
+    assert table.number(as_array([7, 5001])) == 2
+
+
+@pytest.mark.parametrize(
+    ("lengths", "largest"),
+    [
+        ([], 1),
+        ([0], 1),
+        ([0, 0, 5, 0], 9),
+        ([3, 1, 0, 40, 7], 1 << 10),
+        ([2000, 1, 2000], 1 << 21),
+        ([30] * 60, 1 << 23),  # three digits
+        ([5, 200], LAST),
+        ([features.TILE + 5, 3, features.TILE - 1, 0, 2, 1], 1 << 30),
+        ([0] * (features.TILE + 3) + [4], 100),
+    ],
+    ids=lambda case: str(case)[:40],
+)
+def test_rows_are_sorted(lengths, largest):
+    rng = np.random.default_rng(0)
+    lengths = np.array(lengths, np.int64)
+    rows = [rng.choice(largest + 1, n, replace=False) if n < largest // 2 else rng.permutation(n)
+            for n in lengths.tolist()]  # fmt: skip
+    indices = np.concatenate([*rows, []]).astype(np.uint32)
+    mantissa = np.arange(len(indices)) - 7
+    exponent = (np.arange(len(indices)) % 256).astype(np.uint8)
+    orders = [np.argsort(row) for row in rows]
+    starts = np.cumsum(lengths) - lengths
+    order = np.concatenate([*(o + s for o, s in zip(orders, starts, strict=True)), []]).astype(int)
+    expected = indices[order], mantissa[order], exponent[order]
+    features.sort_rows(lengths, indices, mantissa, exponent)
+    for found, wanted in zip((indices, mantissa, exponent), expected, strict=True):
+        assert found.tolist() == wanted.tolist()
+
+
+def test_the_largest_index():
+    table = Table()
+    indices = as_array([LAST, 0, LAST])
+    assert table.number(indices) == 3
+    assert indices.tolist() == [0, 1, 0]
+    assert table.state.tolist() == [3, 2, LAST]
+    indices = as_array([0, 1, LAST, LAST - 1])
+    assert table.look_up(indices).tolist() == [1, 3]
+    assert indices.tolist() == [1, 1, 0, LAST - 1]
