@@ -216,6 +216,10 @@ class SplitOptions:
         input. A weight multiplies C of its row.
     batch : str
         Name of what is split, for `remove`.
+    renumber : bool
+        Number features by how often they occur in the first rows, for speed: models and all that
+        people see have the numbers of the input all the same. Without it the store is of a format
+        that earlier versions read.
     """
 
     text: TextOptions = field(default_factory=TextOptions)
@@ -228,6 +232,7 @@ class SplitOptions:
     force: bool = False
     weights: str | None = None
     batch: str = "b1"
+    renumber: bool = True
 
     def __post_init__(self) -> None:
         check_batch_name(self.batch)

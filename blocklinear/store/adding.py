@@ -12,10 +12,12 @@ from blocklinear.events import BatchPresent, Listener, Warned, ignore
 from blocklinear.numerals import format_number
 from blocklinear.options import AddOptions, SplitOptions
 from blocklinear.store.changes import AnyStore, changing, commit, new_blocks, skipped_name
+from blocklinear.store.features import read_features
 from blocklinear.store.files import remove_files, sync_directory
 from blocklinear.store.intake import Paths, read_batch, total_bytes
 from blocklinear.store.manifest import BlockRecord, Manifest, digest_name
 from blocklinear.store.merging import usual_bytes
+from blocklinear.store.numbering import Numbering
 from blocklinear.store.store import BlockStore
 from blocklinear.store.weighing import with_labels
 from blocklinear.store.writer import make_plan
@@ -181,26 +183,33 @@ def _write(
     """Read the inputs into blocks from number `first` on, and commit them."""
     m, folder = old.manifest, old.blocks_folder
     plan = make_plan(how, total_bytes(inputs, how), usual_bytes(m.blocks))
+    numbering = None
+    if m.renumbered:
+        numbering = Numbering(how.text.memory_bytes, read_features(old.folder, m))
     batch = read_batch(
-        inputs, folder, name, plan, how, listener, m.next_row, first, labels=m.labels
-    )
+        inputs, folder, name, plan, how, listener, m.next_row, first, m.labels, m.features,
+        numbering,
+    )  # fmt: skip
     present.check(_files_of(batch.entry()))
     for source in batch.sources:
         for digest in seen.digests:
             seen.refuse(source["path"], source["size"], source[digest])
         seen.add(source, "this batch")
     _tell_of_labels(m.labels, batch.labels, listener)
-    new = replace(m, n_features=max(m.n_features, batch.n_features), labels=batch.labels)
+    dimension = max(m.dimension, batch.dimension)
+    n_features = sum(file.features for file in batch.features) if m.renumbered else dimension
     sync_directory(folder)
     return commit(
         old,
-        n_features=new.n_features,
-        labels=new.labels,
+        n_features=n_features,
+        dimension=dimension,
+        features=batch.features,
+        labels=batch.labels,
         next_row=batch.next_row,
         next_block=batch.next_block,
         batches=[*m.batches, batch.entry()],
-        blocks=[*_relabelled(m.blocks, new.labels), *batch.blocks],
-        removed=_relabelled(m.removed, new.labels),
+        blocks=[*_relabelled(m.blocks, batch.labels), *batch.blocks],
+        removed=_relabelled(m.removed, batch.labels),
     )
 
 
@@ -250,6 +259,7 @@ def _split_options(manifest: Manifest, options: AddOptions, sha256: bool) -> Spl
         compression=manifest.compression,
         normalize=manifest.normalize,
         weights=options.weights,
+        renumber=manifest.renumbered,
     )
 
 

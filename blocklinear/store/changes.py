@@ -16,6 +16,7 @@ from blocklinear import __version__
 from blocklinear.errors import BlocklinearError, InputError, StorageError, UsageError
 from blocklinear.events import Listener, Warned, ignore
 from blocklinear.numerals import format_number
+from blocklinear.store.features import unnamed
 from blocklinear.store.files import (
     LOCK_NAME,
     Lock,
@@ -92,6 +93,7 @@ def new_blocks(store: BlockStore) -> Iterator[int]:
             numbers = _numbers(store)
             new = (path for number, path in numbers.items() if number >= first)
             remove_files(path for path in new if path.name not in named)
+            remove_files(unnamed(store.folder, m.features))
         raise
 
 
@@ -222,10 +224,11 @@ def sweep(store: BlockStore) -> tuple[int, int]:
         Locked by the caller.
     """
     named = {block.name for block in store.manifest.blocks}
-    unnamed = [path for path in store.blocks_folder.iterdir() if path.name not in named]
+    unused = [path for path in store.blocks_folder.iterdir() if path.name not in named]
+    unused += unnamed(store.folder, store.manifest.features)
     lists = {skipped_name(batch["name"]) for batch in store.manifest.batches}
-    unnamed += [path for path in store.folder.glob("skipped*.txt") if path.name not in lists]
-    freed = remove_files(unnamed)
+    unused += [path for path in store.folder.glob("skipped*.txt") if path.name not in lists]
+    freed = remove_files(unused)
     sync_directory(store.blocks_folder)
     sync_directory(store.folder)
     return freed

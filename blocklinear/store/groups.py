@@ -229,7 +229,7 @@ class GroupBuffer:
             )
             try:
                 codec.decode(
-                    chunk.data, target, manifest.n_features, manifest.index_base, normalized
+                    chunk.data, target, manifest.n_features, manifest.column_base, normalized
                 )
             except (DamagedError, ValueError, *codec.DECODING_ERRORS) as error:
                 raise block.damaged(str(error)) from error

@@ -14,8 +14,11 @@ from blocklinear.memory import WEIGHT_VECTORS, exact_size, format_size
 from blocklinear.numerals import format_number
 from blocklinear.options import SplitOptions
 from blocklinear.store.changes import skipped_name
+from blocklinear.store.codec import compression_level
+from blocklinear.store.features import write_features
 from blocklinear.store.files import sync_file
-from blocklinear.store.manifest import BlockRecord, today
+from blocklinear.store.manifest import BlockRecord, FeatureFile, today
+from blocklinear.store.numbering import Numbering
 from blocklinear.store.writer import BatchWriter, Plan, decoded_bytes
 from blocklinear.text import RowReader, WeightReader
 from blocklinear.text.sources import name_of
@@ -32,11 +35,13 @@ class Batch:
     name : str
     blocks : list[BlockRecord]
     labels : list[float] or None    those known before, then the new ones; None if too many
-    n_rows, nnz, n_features : int   of this batch
+    n_rows, nnz : int         of this batch
+    dimension : int           of this batch: its largest index less `index_base`, plus 1
     next_row, next_block : int      numbers not used yet
     index_base : int
     sources : list[dict]
     weights : dict or None    the file of weights, like a source
+    features : list           those known before, and one of this batch if it has new features
     """
 
     name: str
@@ -44,12 +49,13 @@ class Batch:
     labels: list[float] | None
     n_rows: int
     nnz: int
-    n_features: int
+    dimension: int
     next_row: int
     next_block: int
     index_base: int
     sources: list[dict[str, Any]]
     weights: dict[str, Any] | None
+    features: list[FeatureFile]
 
     def entry(self) -> dict[str, Any]:
         """Return what the manifest says of it, committed now."""
@@ -67,6 +73,8 @@ def read_batch(
     first_row: int = 0,
     first_block: int = 0,
     labels: Sequence[float] | None = (),
+    features: Sequence[FeatureFile] = (),
+    numbering: Numbering | None = None,
 ) -> Batch:
     """Read text once and write its rows to new, durable blocks in `folder`.
 
@@ -87,6 +95,10 @@ def read_batch(
         Numbers not used yet.
     labels : sequence of float, or None
         Labels known from earlier batches; None when there are too many.
+    features : sequence of FeatureFile
+        Those of earlier batches.
+    numbering : Numbering or None
+        Knows their features; None if features have the numbers of the input.
 
     Raises
     ------
@@ -102,23 +114,31 @@ def read_batch(
         skipped,
         _weights_of(inputs, options) as weights,
         ThreadPoolExecutor(options.text.threads, "encode") as pool,
-        BatchWriter(folder, name, plan, options, pool, first_row, first_block, labels) as writer,
+        BatchWriter(
+            folder, name, plan, options, pool, first_row, first_block, labels, numbering
+        ) as writer,
     ):
-        reader = RowReader(inputs, text, skipped.add, True, weights, options.dtype)
+        look_up = None if numbering is None else numbering.look_up
+        n_rows = nnz = 0
+        reader = RowReader(inputs, text, skipped.add, True, weights, options.dtype, look_up)
         for rows in reader:
+            n_rows, nnz = n_rows + rows.n_rows, nnz + rows.nnz
             writer.append(rows)
-            listener(
-                SplitProgress(reader.bytes_read, reader.bytes_total, writer.n_rows, writer.nnz)
-            )
+            listener(SplitProgress(reader.bytes_read, reader.bytes_total, n_rows, nnz))
         blocks, found_labels = writer.finish()
     if writer.n_rows == 0:
         names = ", ".join(os.fspath(path) for path in inputs)
         raise InputError(
             f"{names}: no rows: nothing but blank lines or comments", "check the input"
         )
-    n_features = max(writer.max_index - reader.index_base + 1, 0)
+    dimension = max(writer.max_index - reader.index_base + 1, 0)
+    features = list(features)
+    if numbering is not None and len(new := numbering.new_indices()):
+        level = compression_level(options.compression)
+        features.append(write_features(folder.parent, len(features), new, level))
     _warn(reader, found_labels, skipped, listener)
-    _warn_of_features(n_features, options, listener)
+    n_features = dimension if numbering is None else len(numbering)
+    _warn_of_features(dimension, n_features, options, listener)
     n_zeros = sum(block.weights.get("zeros", 0) for block in blocks)
     if n_zeros:
         listener(Warned(f"{n_zeros} rows have weight 0: they are stored, but not trained on"))
@@ -128,12 +148,13 @@ def read_batch(
         labels=found_labels,
         n_rows=writer.n_rows,
         nnz=writer.nnz,
-        n_features=n_features,
+        dimension=dimension,
         next_row=writer.next_row,
         next_block=writer.next_block,
         index_base=reader.index_base,
         sources=reader.provenance,
         weights=None if weights is None else weights.provenance,
+        features=features,
     )
 
 
@@ -197,15 +218,23 @@ class _SkippedLines:
             sync_file(self._path)
 
 
-def _warn_of_features(n_features: int, options: SplitOptions, listener: Listener) -> None:
-    """Say so if no training within this budget could hold its weights."""
-    needed, budget = 8 * WEIGHT_VECTORS * n_features, options.text.memory_bytes
+def _warn_of_features(
+    dimension: int, n_features: int, options: SplitOptions, listener: Listener
+) -> None:
+    """Say so if no training within this budget could hold its weights, or those of the model."""
+    budget = options.text.memory_bytes
+    needed, what = (
+        8 * WEIGHT_VECTORS * n_features,
+        f"the {WEIGHT_VECTORS} weight vectors of training",
+    )
+    if options.renumber and 8 * (n_features + dimension) > needed:
+        needed, what = 8 * (n_features + dimension), "the weights of a model and what it is made of"
     if needed > budget:
         listener(
             Warned(
-                f"{n_features} features: the {WEIGHT_VECTORS} weight vectors of training take "
-                f"{needed} bytes ({format_size(needed)}), more than the budget of "
-                f"{exact_size(budget)}: split with --hash-bits, or train with a larger --memory"
+                f"{dimension} features: {what} take {needed} bytes ({format_size(needed)}), more "
+                f"than the budget of {exact_size(budget)}: split with --hash-bits, or train with a "
+                "larger --memory"
             )
         )
 

@@ -23,10 +23,10 @@ from blocklinear.store.files import aside_name, atomic_write, read_regular
 from blocklinear.store.weighing import Weighed, together
 from blocklinear.store.weighing import check as check_weighed
 
-FORMAT = 2
-"""The newest: of stores whose rows have weights. Others are of format 1, and read by versions that
-do not know weights."""
-_WEIGHTED = 2
+FORMAT = 4
+"""The newest. Formats 1 and 2 have features numbered as in the input, 3 and 4 by the store; rows
+have weights in formats 2 and 4. Each is read for ever."""
+_RENUMBERED, _WEIGHTED = (3, 4), (2, 4)
 NAME = "manifest.json"
 MAX_BYTES = 1 << 28
 """No manifest is larger: reading one takes several times that in memory."""
@@ -38,6 +38,7 @@ _LAST_SECOND = 253_402_300_799  # of the year 9999: dates are compared as text
 MAX_EXPANSION = 1 << 16
 """Rows, or entries, a byte of a block file can stand for: zstd packs at most 2**15 bytes in one."""
 _BLOCK_NAME = re.compile(r"b[0-9]{8}\.blk")
+_FEATURE_FILE_NAME = re.compile(r"f[0-9]{8}\.map")
 _COMPRESSION = re.compile(r"none|zstd(?::(-?[0-9]{1,2}))?")
 _FILE = {
     "path": shapes.text,
@@ -93,19 +94,38 @@ class BlockRecord:
 
 
 @dataclass(frozen=True)
+class FeatureFile:
+    """One of the files that tell which feature of the input each number means.
+
+    Attributes
+    ----------
+    name : str                file name in ``features/``
+    features : int
+    bytes : int
+    sha256 : str              of the file
+    """
+
+    name: str
+    features: int
+    bytes: int
+    sha256: str
+
+
+@dataclass(frozen=True)
 class Manifest:
     """What a store holds.
 
     Attributes
     ----------
-    format : int              format version: 2 if rows have weights, else 1
+    format : int              format version, see `format_of`
     generation : int          commits so far
     written_by : str          version that wrote it
     seed : int                of the random assignment
     order : str               "random", or "file" for rows in input order
-    index_base : int          what is subtracted from an index to get a column
+    index_base : int          smallest index that the input may have
     hash_bits : int           indices are hashes of so many bits; 0 if they are as written
-    n_features : int          columns
+    n_features : int          columns of the blocks: features that occur, or `dimension` of them in
+                              formats 1 and 2
     n_rows, nnz : int
     next_row, next_block : int    numbers not used yet
     dtype : str               "float64" or "float32": what values are rounded to when read
@@ -121,6 +141,10 @@ class Manifest:
     removed : list[BlockRecord]     blocks whose rows were removed; their files stay until `gc`
     moved : dict[str, list]   where the rows of a block went that was merged into another one:
                               ``{old name: [new name, position of the first row in it]}``
+    dimension : int           features of the input, and of models: the largest index less
+                              `index_base`, plus 1. Not written in formats 1 and 2
+    features : list[FeatureFile]        tell the indices of the features, by their numbers. Not
+                              written in formats 1 and 2, where a number is index - `index_base`
     """
 
     format: int
@@ -143,6 +167,22 @@ class Manifest:
     blocks: list[BlockRecord]
     removed: list[BlockRecord] = field(default_factory=list)
     moved: dict[str, list[Any]] = field(default_factory=dict)
+    dimension: int = 0
+    features: list[FeatureFile] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        if not self.renumbered:
+            object.__setattr__(self, "dimension", self.n_features)
+
+    @property
+    def renumbered(self) -> bool:
+        """Whether features have numbers of the store's own."""
+        return self.format in _RENUMBERED
+
+    @property
+    def column_base(self) -> int:
+        """What is subtracted from an index in a block to get a column."""
+        return 0 if self.renumbered else self.index_base
 
     @property
     def label_counts(self) -> list[int]:
@@ -153,7 +193,7 @@ class Manifest:
     @property
     def weighted(self) -> bool:
         """Whether rows have weights."""
-        return self.format >= _WEIGHTED
+        return self.format in _WEIGHTED
 
     @property
     def weights(self) -> Weighed:
@@ -170,8 +210,9 @@ class Manifest:
 
     @property
     def fingerprint(self) -> str:
-        """A digest of the content: equal for stores that hold the same blocks."""
-        return hashlib.sha256("".join(b.sha256 for b in self.blocks).encode()).hexdigest()
+        """A digest of the content: equal for stores that hold the same blocks and features."""
+        parts = [b.sha256 for b in self.blocks] + [file.sha256 for file in self.features]
+        return hashlib.sha256("".join(parts).encode()).hexdigest()
 
     def save(self, folder: Path) -> None:
         """Commit: make this the manifest of the store in `folder`, durably.
@@ -184,8 +225,11 @@ class Manifest:
         n_blocks, n_labels = len(self.blocks) + len(self.removed), len(self.labels or ())
         refuse_many(n_blocks, n_labels)
         content = asdict(self)
+        # as versions that do not know them wrote
         for block in (*content["blocks"], *content["removed"]) if not self.weighted else ():
-            del block["weights"]  # as versions that do not know it wrote
+            del block["weights"]
+        for name in _absent(self.format):
+            del content[name]
         body = _canonical(content)
         checksum = hashlib.sha256(body).hexdigest()
         text = b'{"checksum":"%s","manifest":%s}\n' % (checksum.encode(), body)
@@ -221,13 +265,14 @@ class Manifest:
                     f"{str(inner.get('written_by'))[:40]}; this is {__version__}",
                     "use that version or a newer one",
                 )
-            manifest = cls(**_fields(cls, inner))
+            manifest = cls(**_fields(cls, inner, _absent(inner["format"])))
             absent = () if manifest.weighted else ("weights",)
             records = {
                 kind: [BlockRecord(**_fields(BlockRecord, block, absent)) for block in inner[kind]]
                 for kind in ("blocks", "removed")
             }
-            manifest = cls(**{**vars(manifest), **records})
+            files = [FeatureFile(**_fields(FeatureFile, file)) for file in manifest.features]
+            manifest = cls(**{**vars(manifest), **records, "features": files})
             manifest.check()
         except (ValueError, TypeError, KeyError, RecursionError) as error:
             raise DamagedError(
@@ -246,7 +291,7 @@ class Manifest:
             raise ValueError("the rows of the blocks do not add up")
         if self.nnz != sum(b.nnz for b in self.blocks):
             raise ValueError("the entries of the blocks do not add up")
-        if any(b.max_index - self.index_base >= self.n_features for b in self.blocks):
+        if any(b.max_index - self.column_base >= self.n_features for b in self.blocks):
             raise ValueError("a block has more features than the store")
         if self.format < 1 or not 0 <= self.seed < 1 << 63:
             raise ValueError("its format or its seed is out of range")
@@ -257,8 +302,24 @@ class Manifest:
             raise ValueError("an option has an unknown value")
         if self.normalize not in ("none", "l2") or not 0 <= self.hash_bits <= 31:
             raise ValueError("an option has an unknown value")
-        if self.hash_bits and (self.index_base, self.n_features) != (0, 1 << self.hash_bits):
+        if self.hash_bits and (self.index_base, self.dimension) != (0, 1 << self.hash_bits):
             raise ValueError("its features are not the hashes there can be")
+        self._check_features()
+
+    def _check_features(self) -> None:
+        """Check that the files of features add up."""
+        counts = [n for file in self.features for n in (file.features, file.bytes)]
+        if not all(0 < n < _MAX_COUNT for n in counts):
+            raise ValueError("a count is out of range")
+        if any(file.features > file.bytes * MAX_EXPANSION for file in self.features):
+            raise ValueError("a file has more features than its bytes can hold")
+        names = [file.name for file in self.features]
+        if len(set(names)) != len(names) or not all(map(_FEATURE_FILE_NAME.fullmatch, names)):
+            raise ValueError("a file of features has another name than any written by blocklinear")
+        if self.renumbered and self.n_features != sum(file.features for file in self.features):
+            raise ValueError("the features do not add up")
+        if not self.n_features <= self.dimension <= 1 << 32:
+            raise ValueError("a count is out of range")
 
     def _check_names(self) -> None:
         """Check that every block is named once, and that rows moved to blocks there are."""
@@ -315,6 +376,16 @@ class Manifest:
             rows[block.batch] += block.rows
         if [(batch["name"], batch["rows"]) for batch in self.batches] != list(rows.items()):
             raise ValueError("the rows of a batch do not add up")
+
+
+def format_of(weighted: bool, renumbered: bool) -> int:
+    """Return the format of a store: of rows with weights or without, features renumbered or not."""
+    return 1 + weighted + 2 * renumbered
+
+
+def _absent(format_version: int) -> Collection[str]:
+    """Return the fields of `Manifest` that a format does not have."""
+    return () if format_version in _RENUMBERED else ("dimension", "features")
 
 
 def refuse_many(n_blocks: int, n_labels: int) -> None:

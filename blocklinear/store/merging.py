@@ -194,7 +194,7 @@ def merge(
 
 @dataclass(frozen=True)
 class _Rows:
-    """Rows of a block, decoded: indices as written, values and labels as doubles.
+    """Rows of a block, decoded: indices as in the block, values and labels as doubles.
 
     There are no weights where rows have none.
     """
@@ -258,7 +258,7 @@ def _none() -> _Rows:
 
 def decoded_rows(block: BlockFile, chunk: StoredChunk, manifest: Manifest) -> _Rows:
     """Decode a chunk with its values as written, whatever training makes of them."""
-    n, nnz, base = chunk.rows, chunk.nnz, manifest.index_base
+    n, nnz, base = chunk.rows, chunk.nnz, manifest.column_base
     rows = _Rows(
         np.empty(n, np.int64), np.zeros(n + 1, np.int64), np.empty(n),
         np.empty(nnz, np.uint32), np.empty(nnz), np.empty(n if manifest.weighted else 0),

@@ -21,7 +21,8 @@ from blocklinear.store.files import (
     sync_directory,
 )
 from blocklinear.store.intake import Paths, read_batch, total_bytes
-from blocklinear.store.manifest import Manifest
+from blocklinear.store.manifest import Manifest, format_of
+from blocklinear.store.numbering import Numbering
 from blocklinear.store.store import BlockStore
 from blocklinear.store.writer import make_plan
 
@@ -186,17 +187,23 @@ def _write(inputs: Paths, staging: Path, options: SplitOptions, listener: Listen
     """Read the inputs and commit a store in `staging`."""
     plan = make_plan(options, total_bytes(inputs, options))
     blocks_folder = staging / BLOCKS_NAME
-    batch = read_batch(inputs, blocks_folder, options.batch, plan, options, listener)
+    numbering = None
+    if options.renumber:
+        numbering = Numbering(options.text.memory_bytes, None, plan.held_entries)
+    batch = read_batch(
+        inputs, blocks_folder, options.batch, plan, options, listener, numbering=numbering
+    )
     sync_directory(blocks_folder)
+    n_features = sum(file.features for file in batch.features)
     Manifest(
-        format=1 if options.weights is None else 2,
+        format=format_of(options.weights is not None, options.renumber),
         generation=1,
         written_by=__version__,
         seed=options.seed,
         order=options.order,
         index_base=batch.index_base,
         hash_bits=options.text.hash_bits,
-        n_features=batch.n_features,
+        n_features=n_features if options.renumber else batch.dimension,
         n_rows=batch.n_rows,
         nnz=batch.nnz,
         next_row=batch.next_row,
@@ -207,4 +214,6 @@ def _write(inputs: Paths, staging: Path, options: SplitOptions, listener: Listen
         labels=batch.labels,
         batches=[batch.entry()],
         blocks=batch.blocks,
+        dimension=batch.dimension,
+        features=batch.features,
     ).save(staging)

@@ -83,7 +83,8 @@ class BlockStore:
         m = self.manifest
         return {
             "rows": m.n_rows,
-            "features": m.n_features,
+            "features": m.dimension,
+            "renumbered": m.renumbered,
             "nnz": m.nnz,
             "blocks": len(m.blocks),
             "bytes": sum(block.bytes for block in m.blocks),
@@ -123,7 +124,7 @@ class BlockStore:
         """Return what ``info`` prints."""
         m, size = self.manifest, sum(block.bytes for block in self.manifest.blocks)
         lines = [
-            f"{m.n_rows} rows, {m.n_features} features, {m.nnz} entries",
+            f"{m.n_rows} rows, {m.dimension} features, {m.nnz} entries",
             f"{len(m.blocks)} blocks, {format_size(size)} on disk "
             f"({size / max(m.nnz, 1):.2f} bytes an entry), {m.dtype}, {m.compression}",
         ]
@@ -153,6 +154,7 @@ class BlockStore:
                 "`blocklinear gc` deletes them"
             )
         notes = [
+            (m.renumbered, f"{m.n_features} features occur, and are renumbered in the blocks", ""),
             (
                 m.hash_bits,
                 f"features hashed to {m.hash_bits} bits: {{}} collisions",
@@ -176,10 +178,15 @@ class BlockStore:
             If blocks of this generation of the store were deleted meanwhile.
         """
         from blocklinear.store.blocks import BlockFile
+        from blocklinear.store.features import read_features, unnamed
         from blocklinear.store.groups import GroupBuffer
 
         m, report = self.manifest, VerifyReport(blocks=len(self.manifest.blocks))
         labels = np.array(m.labels if m.labels is not None else [])
+        try:
+            read_features(self.folder, m)
+        except (DamagedError, StorageError) as error:
+            report.faults.append(str(error))
         with ThreadPoolExecutor(1) as pool:
             for position, record in enumerate(m.blocks):
                 try:
@@ -206,7 +213,8 @@ class BlockStore:
             )
         known = {record.name for record in (*m.blocks, *m.removed)} | set(m.moved)
         names = os.listdir(self.blocks_folder) if self.blocks_folder.is_dir() else []
-        report.unused_files = sorted(set(names) - known)
+        unused = [path.name for path in unnamed(self.folder, m.features)]
+        report.unused_files = sorted({*names} - known) + unused
         return report
 
     def _is_past(self) -> bool:

@@ -24,6 +24,7 @@ import numpy as np
 
 from blocklinear.errors import MemoryBudgetError
 from blocklinear.kernels import routing
+from blocklinear.kernels.features import sort_rows
 from blocklinear.memory import PROCESS_BYTES, enough, exact_size, spare_bytes
 from blocklinear.options import SplitOptions
 from blocklinear.store import codec
@@ -31,8 +32,9 @@ from blocklinear.store.arena import SLOT_ENTRY_BYTES, WEIGHT_ENTRY_BYTES, Arena
 from blocklinear.store.blocks import BlockWriter, checksum_of
 from blocklinear.store.labels import LabelCounts, LabelTable
 from blocklinear.store.manifest import BlockRecord, refuse_many
+from blocklinear.store.numbering import Numbering
 from blocklinear.store.weighing import Weighed, together, weigh
-from blocklinear.text import Decimals, Rows
+from blocklinear.text import Decimals, Rows, reshape
 from blocklinear.text.pages import ByteBudget
 
 ENTRY_BYTES, ROW_BYTES = 12, 48
@@ -41,10 +43,13 @@ MAX_BLOCK_BYTES, MIN_BLOCK_BYTES = 32 << 20, 1 << 20
 OPEN_BLOCKS = (16, 24, 32, 48, 64)
 """How many may be open. Each has divisors so close that joined blocks are half full at least."""
 CHUNK_ENTRIES, GOOD_CHUNK_ENTRIES, MIN_CHUNK_ENTRIES = 100_000, 90_000, 2_000
-ARENA_SHARE, ENCODING_SHARE = 0.4, 0.25
-"""Of what the program leaves of the budget; `TextOptions.reading_bytes` says what text may take."""
+ARENA_SHARE, ENCODING_SHARE = 0.34, 0.2
+"""Of what the program leaves of the budget; `TextOptions.reading_bytes` says what text may take,
+and `numbering.map_bytes` what the numbers of features may."""
 ENCODED_ENTRY_BYTES, COPIED_ENTRY_BYTES = 40, 53
 """What encoding an entry takes: gaps, doubles, planes, and the chunk; and a copy of it before."""
+MOST_HELD = 1 << 20
+"""Entries of the rows whose features are counted before any is written."""
 ROWS_AT_A_TIME = 1 << 16
 SPARE_SLOTS = 8
 """Chunks that may be encoded or wait for the disk at a time."""
@@ -63,12 +68,14 @@ class Plan:
     chunk_entries : int
     block_bytes : float       decoded size that joined blocks of the last generation have at most,
                               and if there are several at least half of; 0 if none are joined
+    held_entries : int        entries that may be held back while features are counted
     """
 
     open_blocks: int
     generation_bytes: float
     chunk_entries: int
     block_bytes: float = 0.0
+    held_entries: int = MOST_HELD
 
 
 def decoded_bytes(rows: int, nnz: int) -> int:
@@ -120,7 +127,8 @@ def make_plan(
             f"{open_blocks} open blocks do not fit in {exact_size(options.text.memory_bytes)}",
             f"give --memory {enough(needed)} or more, or fewer --blocks",
         )
-    return Plan(open_blocks, generation_bytes, chunk_entries, joined_bytes)
+    held_entries = min(MOST_HELD, int(arena_entries / 2))  # the arena is empty meanwhile
+    return Plan(open_blocks, generation_bytes, chunk_entries, joined_bytes, held_entries)
 
 
 @dataclass(frozen=True)
@@ -228,6 +236,8 @@ class BatchWriter:
         Numbers not used yet.
     labels : sequence of float, or None
         Labels known from earlier batches; None when there are too many.
+    numbering : Numbering or None
+        Gives features their numbers in the store; None if they have those of the input.
     """
 
     def __init__(
@@ -240,7 +250,9 @@ class BatchWriter:
         first_row: int = 0,
         first_block: int = 0,
         labels: Sequence[float] | None = (),
+        numbering: Numbering | None = None,
     ) -> None:
+        self._numbering = numbering
         self._folder, self._batch, self._plan, self._pool = folder, batch, plan, pool
         self._seed = np.uint64(options.seed)
         self._level = codec.compression_level(options.compression)
@@ -267,11 +279,18 @@ class BatchWriter:
         self._sync.shutdown(cancel_futures=True)
 
     def append(self, rows: Rows) -> None:
-        """Add rows; they are numbered in the order they come, and one that is long is used up."""
+        """Add rows; they are numbered in the order they come, and used up."""
+        self.max_index = max(self.max_index, rows.max_index)
+        if self._numbering is None:
+            self._append_all(rows)
+        else:
+            for part in self._numbering.numbered(rows):
+                self._append_all(part)
+
+    def _append_all(self, rows: Rows) -> None:
         for start in range(0, rows.n_rows, ROWS_AT_A_TIME):
             self._append(_part(rows, start, min(start + ROWS_AT_A_TIME, rows.n_rows)))
         self.nnz += rows.nnz
-        self.max_index = max(self.max_index, rows.max_index)
 
     def _append(self, rows: Rows) -> None:
         self._note_labels(rows)
@@ -335,6 +354,9 @@ class BatchWriter:
             self._encode(b, chunk.copy())
             return
         self._drain(0)
+        if self._numbering is not None:
+            ends = np.array([0, n_entries])
+            reshape.sort(ends, chunk.indices, chunk.mantissa, chunk.exponent)  # takes least memory
         content = _Content.of(chunk, self._labels.labels is not None)
         self._open[b].put_parts(codec.encode_parts(chunk, self._level), content)
 
@@ -358,6 +380,8 @@ class BatchWriter:
     ) -> None:
         """Encode a chunk and append it to its block (in a worker)."""
         try:
+            if self._numbering is not None:
+                sort_rows(chunk.lengths, chunk.indices, chunk.mantissa, chunk.exponent)
             content = _Content.of(chunk, self._labels.labels is not None)
             data = codec.encode(chunk, self._level)
             if slot is not None:
@@ -417,6 +441,8 @@ class BatchWriter:
 
     def finish(self) -> tuple[list[BlockRecord], list[float] | None]:
         """Finish every block; return the records and the label table."""
+        for part in self._numbering.rest() if self._numbering is not None else ():
+            self._append_all(part)
         self._close_generation(last=True)
         table = self._labels
         records = [

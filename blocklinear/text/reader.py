@@ -57,6 +57,9 @@ class RowReader:
     dtype : {"float64", "float32"}
         What values will be rounded to: a row whose squares add up to more than that holds is
         refused.
+    look_up : callable or None
+        Replaces indices of `Rows` by numbers of a store, in the threads that parse. Rows of a line
+        that is longer than usual are left as they are: there is no memory for what is missing.
 
     Attributes
     ----------
@@ -92,7 +95,9 @@ class RowReader:
         fleeting: bool = False,
         weights: WeightReader | None = None,
         dtype: str = "float64",
+        look_up: Callable[[Rows], Rows] | None = None,
     ) -> None:
+        self._look_up = look_up
         self._options, self._on_skip, self._fleeting = options, on_skip, fleeting
         self._weights, self._dtype = weights, dtype
         self._paths = [name_of(path) for path in paths]
@@ -241,6 +246,10 @@ class RowReader:
         pieces = slabs(source, options.slab_bytes, options.line_limit, spare, reserve)
         how = _how(options, self._dtype)
 
+        def parsed(slab: Slab, room: Room) -> Rows:
+            rows = parse(slab.text, *how, room)
+            return rows if slab.long or self._look_up is None else self._look_up(rows)
+
         def read() -> _Parsing | None:
             nonlocal held
             held = budget.acquire(usual)
@@ -250,7 +259,7 @@ class RowReader:
             if slab.long:
                 held = budget.acquire(self._bytes_of_line(slab, room_bytes), instead_of=held)
             room = rooms.popleft() if rooms and not slab.long else Room()
-            return _Parsing(slab, room, held, pool.submit(parse, slab.text, *how, room))
+            return _Parsing(slab, room, held, pool.submit(parsed, slab, room))
 
         ahead = ThreadPoolExecutor(1, "read")  # reads, digests and decompresses meanwhile
         try:

@@ -65,7 +65,8 @@ class Rows:
     Attributes
     ----------
     indptr : int64[n_rows + 1]
-    indices : uint32[nnz]     as written in the text, or hashed; strictly increasing in each row
+    indices : uint32[nnz]     as written in the text, or hashed; strictly increasing in each row.
+                              Where `missing` is not None they are those of a store, in any order
     decimals : Decimals       nnz values
     label_decimals : Decimals n_rows labels
     max_index : int           largest index seen, explicit zeros included; index base - 1 if none;
@@ -75,9 +76,12 @@ class Rows:
     n_sorted, n_merged, n_collisions : int      rows that were sorted, entries added to another one
                               of their index, entries added to another one of their hash
     n_qids : int              query numbers that were ignored
-    least_zero : int          smallest index that was dropped as zero, 2**32 if none
+    least_zero : int          smallest index that was dropped as zero, 2**32 if none; where
+                              `missing` is not None, smallest index seen
     faults : Faults           refused lines, in order; none once `RowReader` has told them
     weights : float64[n_rows] or None   of the rows, where there are any
+    missing : uint32[k] or None         positions of indices that are still as written, since the
+                              store had no number for them; None if all of them are as written
     """
 
     indptr: NDArray[np.int64]
@@ -95,6 +99,7 @@ class Rows:
     least_zero: int = 1 << 32
     faults: Faults = field(default_factory=no_faults)
     weights: NDArray[np.float64] | None = None
+    missing: NDArray[np.uint32] | None = None
 
     @property
     def n_rows(self) -> int:
@@ -109,6 +114,8 @@ class Rows:
     @property
     def min_index(self) -> int:
         """Smallest index seen, explicit zeros included; 2**32 if there is none."""
+        if self.missing is not None:
+            return self.least_zero
         first = self.indices[self.indptr[:-1][np.diff(self.indptr) > 0]]
         return min(self.least_zero, int(first.min())) if len(first) else self.least_zero
 

@@ -68,8 +68,9 @@ def plan_memory(
         If the budget does not hold what is needed; says the arithmetic and what would do.
     """
     n_blocks = len(manifest.blocks)
-    weights = _vector_bytes(manifest, options, width) + kept * weight_bytes(manifest)
+    weights = _vector_bytes(manifest, options, width) + kept * model_bytes(manifest)
     fixed = PROCESS_BYTES + weights
+    model = _making_bytes(manifest, width, kept)
     sweeps = options.selection == "active" and options.method == "dual" and not options.average
     active_bytes = _active_bytes(manifest, width) if sweeps else 0
     if options.group is not None:
@@ -88,9 +89,11 @@ def plan_memory(
             f"{manifest.n_features} features {format_size(weights)}, and {max(group, 1)} of "
             f"{n_blocks} blocks a visit, with the next visit's, "
             f"{format_size(_group_bytes(manifest, max(group, 1), width))}",
-            f"give --memory {enough(needed)} or more"
+            f"give --memory {enough(max(needed, model))} or more"
             + (", or a smaller --group" if group > 1 else ", or split into more blocks"),
         )
+    if model > options.memory_bytes:
+        raise _no_room_for_model(manifest, options, width, kept)
     spare = options.memory_bytes - needed
     newton_bytes = NEWTON_VECTORS * weight_bytes(manifest)
     newton = options.solver == SQUARED_HINGE and width == 1 and not options.average
@@ -130,11 +133,12 @@ def plan_again(
     needed = (
         PROCESS_BYTES
         + _vector_bytes(manifest, options, width)
-        + kept * weight_bytes(manifest)
+        + kept * model_bytes(manifest)
         + _group_bytes(manifest, group, width)
     )
     needed += NEWTON_VECTORS * weight_bytes(manifest) if newton else 0
     needed += -(-entries * _loaded_bytes(manifest, width) // max(manifest.nnz, 1))
+    needed = max(needed, _making_bytes(manifest, width, kept))
     spare = options.memory_bytes - needed
     if spare < 0:
         raise MemoryBudgetError(
@@ -147,8 +151,38 @@ def plan_again(
 
 
 def weight_bytes(manifest: Manifest) -> int:
-    """Return what a weight vector takes."""
+    """Return what a weight vector takes in training."""
     return 8 * (manifest.n_features + 1)
+
+
+def model_bytes(manifest: Manifest) -> int:
+    """Return what a weight vector takes in a model, which has all features of the input."""
+    return 8 * (manifest.dimension + 1)
+
+
+def _making_bytes(manifest: Manifest, width: int, kept: int) -> int:
+    """Return what making models of what was trained takes, where features were renumbered.
+
+    Then nothing else is in memory but what was trained, and the indices of features, sorted too.
+    """
+    if not manifest.renumbered:
+        return 0
+    models, trained = (width + kept) * model_bytes(manifest), width * weight_bytes(manifest)
+    return PROCESS_BYTES + models + trained + 8 * manifest.n_features
+
+
+def _no_room_for_model(
+    manifest: Manifest, options: TrainOptions, width: int, kept: int
+) -> MemoryBudgetError:
+    models, needed = (width + kept) * model_bytes(manifest), _making_bytes(manifest, width, kept)
+    return MemoryBudgetError(
+        f"the budget of {exact_size(options.memory_bytes)} is too small: the program takes "
+        f"{format_size(PROCESS_BYTES)}, {width + kept} weight vectors of a model of "
+        f"{manifest.dimension} features {format_size(models)}, and what they are made from, of "
+        f"the {manifest.n_features} features that occur, "
+        f"{format_size(needed - PROCESS_BYTES - models)}",
+        f"give --memory {enough(needed)} or more, or split with --hash-bits",
+    )
 
 
 def _vector_bytes(manifest: Manifest, options: TrainOptions, width: int) -> int:

@@ -11,7 +11,9 @@ from blocklinear.kernels.scaling import normalize_rows
 from blocklinear.memory import format_size
 from blocklinear.model.metrics import AccuracyCounter, RegressionErrors, Score
 from blocklinear.options import TextOptions, TrainOptions
-from blocklinear.store.manifest import Manifest
+from blocklinear.store.features import read_features
+from blocklinear.store.numbering import table_of
+from blocklinear.store.store import BlockStore
 from blocklinear.text import read_rows
 from blocklinear.training.models import Models
 from blocklinear.training.problems import Problem
@@ -25,8 +27,8 @@ class HeldOut:
     Parameters
     ----------
     path : str
-    manifest : Manifest
-        Of the store that is trained on: its index base, hashing and normalisation apply.
+    store : BlockStore
+        That is trained on: its index base, hashing, normalisation and features apply.
     task : Problem or Models
     options : TrainOptions
         Its memory budget, less `room_bytes`, bounds what reading takes.
@@ -49,12 +51,14 @@ class HeldOut:
     def __init__(
         self,
         path: str,
-        manifest: Manifest,
+        store: BlockStore,
         task: Problem | Models,
         options: TrainOptions,
         room_bytes: int,
     ) -> None:
-        self._task, self._index_base = task, manifest.index_base
+        manifest = store.manifest
+        self._task, self._index_base = task, manifest.column_base
+        table = table_of(read_features(store.folder, manifest))
         text = replace(
             options.evaluate_text or TextOptions(),
             index_base=manifest.index_base,
@@ -70,7 +74,7 @@ class HeldOut:
             if manifest.normalize == "l2":
                 normalize_rows(np.diff(rows.indptr), part, np.empty(rows.n_rows))
             lengths.append(np.diff(rows.indptr))
-            indices.append(rows.indices.copy())
+            indices.append(rows.indices.copy() if table is None else table.known(rows.indices))
             values.append(part)
             labels.append(rows.labels())
             self.bytes += 12 * len(part) + 24 * rows.n_rows

@@ -10,6 +10,7 @@ from blocklinear.events import Listener, OuterIteration, Warned, ignore
 from blocklinear.model.linear import LinearModel
 from blocklinear.numerals import format_number
 from blocklinear.options import TrainOptions
+from blocklinear.store.features import read_features, to_input
 from blocklinear.store.files import Lock, make_folder
 from blocklinear.store.manifest import Manifest
 from blocklinear.store.origins import label_places
@@ -130,10 +131,13 @@ def train_task(
             check_finished(folder, listener)
         used = []
 
+        read_features(store.folder, manifest)  # damage is told now, not after hours
+
         def part(options: TrainOptions, task: Task, name: str, kept: int) -> Outcome:
             own = folder.with_name(folder.name + name)
             used.append(own)
-            return optimise(source, options, task, own, listener, halt, kept=kept)
+            outcome = optimise(source, options, task, own, listener, halt, kept=kept)
+            return dataclasses.replace(outcome, weights=to_input(outcome.weights, source))
 
         if isinstance(task, Models) and task.parted and options.evaluate is None:
             outcome = train_in_parts(manifest, options, task, listener, part)
@@ -194,7 +198,7 @@ def optimise(
         options = dataclasses.replace(options, group=memory.group)
     held_out: HeldOut | None = None
     if options.evaluate is not None:
-        held_out = HeldOut(options.evaluate, manifest, task, options, memory.spare_bytes)
+        held_out = HeldOut(options.evaluate, store, task, options, memory.spare_bytes)
     method = make_method(manifest, options, task, folder, memory.active_entries)
     run = Run(manifest, options, memory, method, held_out, folder, listener, halt)
     try:

@@ -19,7 +19,8 @@ class Outcome:
 
     Attributes
     ----------
-    weights : float64[n_features + 1, M]
+    weights : float64[n_features + 1, M]    by the numbers of the store, or of the input: see
+                              `store.features.to_input`
     certificate : Certificate           of the model; of many, their sums, and the largest gap
     certificates : list of Certificate  of each of many models; empty for one
     outer : int               outer iterations

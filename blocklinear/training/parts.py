@@ -95,7 +95,7 @@ def train_in_parts(
     parts = cut(manifest, options, n, listener, kept=n)
     if len(parts) == 1:
         return train(options, models, "", 0)
-    W = np.empty((manifest.n_features + 1, n))
+    W = np.empty((manifest.dimension + 1, n))
     outer, stopped, began = 0, "converged", time.monotonic()
     certificates: list[Certificate] = []
     for number, part in enumerate(parts, 1):

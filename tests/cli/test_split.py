@@ -14,7 +14,8 @@ def test_the_result_is_on_stdout(cli, rows, tmp_path):
     assert lines[1].startswith("3 blocks, ")
     assert lines[2] == "labels: 1 (30 rows), -1 (30 rows)"
     assert lines[3] == f"batch b1: 60 rows from {rows}, 2026-01-01T00:00:00Z"
-    assert re.fullmatch(r"split in \d+\.\d\d s", lines[4])
+    assert lines[4] == "6 features occur, and are renumbered in the blocks"
+    assert re.fullmatch(r"split in \d+\.\d\d s", lines[5])
     assert done.err == ""  # too small for a line of progress
 
 

@@ -2,11 +2,13 @@
 
 import struct
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import numpy as np
 
 from blocklinear.options import SplitOptions, TextOptions
 from blocklinear.store.blocks import BlockWriter
+from blocklinear.store.features import read_features, write_features
 from blocklinear.store.groups import GroupBuffer
 from blocklinear.store.manifest import Manifest
 from blocklinear.store.split import split
@@ -46,26 +48,30 @@ def make_store(folder, text=TEXT, name="store", text_options=None, **options):
     return split([source], folder / name, SplitOptions(text=text_options, **options))
 
 
-def write_batch(folder, pieces, plan, index_base=1, threads=2, **options):
+def write_batch(folder, pieces, plan, index_base=1, threads=2, numbering=None, **options):
     """Write rows, given as pieces of text, with a plan of our choice; return their manifest."""
     options = SplitOptions(
         text=small_text_options(threads=threads, index_base=index_base), **options
     )
     (folder / "blocks").mkdir(parents=True)
     with ThreadPoolExecutor(threads) as pool:
-        writer = BatchWriter(folder / "blocks", "b1", plan, options, pool)
+        writer = BatchWriter(folder / "blocks", "b1", plan, options, pool, numbering=numbering)
         for piece in pieces:
             writer.append(rows_of(piece, index_base))
         blocks, labels = writer.finish()
+    features = []
+    if numbering is not None:
+        features = [write_features(folder, 0, numbering.new_indices(), None)]
+    dimension = writer.max_index - index_base + 1
     manifest = Manifest(
-        format=1,
+        format=1 if numbering is None else 3,
         generation=1,
         written_by="0.1.0",
         seed=options.seed,
         order=options.order,
         index_base=index_base,
         hash_bits=0,
-        n_features=writer.max_index - index_base + 1,
+        n_features=dimension if numbering is None else len(numbering),
         n_rows=writer.n_rows,
         nnz=writer.nnz,
         next_row=writer.next_row,
@@ -76,17 +82,29 @@ def write_batch(folder, pieces, plan, index_base=1, threads=2, **options):
         labels=labels,
         batches=[{"name": "b1", "date": DATE, "rows": writer.n_rows, "sources": []}],
         blocks=blocks,
+        dimension=dimension,
+        features=features,
     )
     manifest.save(folder)
     return manifest
 
 
 def load(folder, manifest, blocks):
-    """Load blocks (positions) as one group."""
+    """Load blocks (positions) as one group; columns are those of the input."""
     records = [manifest.blocks[b] for b in blocks]
     rows, nnz = sum(r.rows for r in records), sum(r.nnz for r in records)
     buffer = GroupBuffer(rows, nnz, manifest.dtype, manifest.weighted)
-    return buffer.load(folder / "blocks", manifest, blocks, _POOL)
+    return in_input(folder, manifest, buffer.load(folder / "blocks", manifest, blocks, _POOL))
+
+
+def in_input(folder, manifest, group):
+    """Return a group whose columns, which increase in a row, are those of the input."""
+    rows = np.split(group.indices.astype(int), group.indptr[1:-1])
+    assert all((np.diff(row) > 0).all() for row in rows)
+    indices = read_features(folder, manifest)
+    if indices is None:
+        return group
+    return replace(group, indices=indices[group.indices] - np.uint32(manifest.index_base))
 
 
 def rows_in(group):

@@ -33,6 +33,7 @@ from blocklinear import (
 from blocklinear.errors import DamagedError
 from blocklinear.store import files
 from blocklinear.store.blocks import BlockFile
+from blocklinear.store.features import read_features
 from blocklinear.store.merging import read_block
 from blocklinear.training.checkpoint import Checkpoint
 
@@ -47,7 +48,7 @@ OPERATIONS = ("add", "remove", "gc", "compact", "split", "split one by one")
 def rows(first, n, label=1):
     """Text that no other call returns."""
     lines = (
-        f"{label if i % 2 else -1} {1 + i % 7}:{i}.5 {9 + i % 5}:0.{i}1"
+        f"{label if i % 2 else -1} {1 + i % 7}:{i}.5 {9 + i % 5}:0.{i}1 {900 + label}:1"
         for i in range(first, first + n)
     )
     return "\n".join(lines) + "\n"
@@ -96,11 +97,12 @@ def perform(operation, store, inputs):
 def content(store):
     """Return {row number: (label, columns, values)}."""
     m, found = store.manifest, {}
+    indices = read_features(store.folder, m)
     for record in m.blocks:
         part = read_block(BlockFile(store.blocks_folder, record), m)
         for i, number in enumerate(part.numbers.tolist()):
             entries = slice(part.indptr[i], part.indptr[i + 1])
-            row = part.indices[entries].tolist(), part.values[entries].tolist()
+            row = indices[part.indices[entries]].tolist(), part.values[entries].tolist()
             found[number] = (float(part.labels[i]), *row)
     assert len(found) == m.n_rows
     return found
@@ -210,16 +212,25 @@ class Trial:
         store = BlockStore.open(self.store)
         m = store.manifest
         assert sorted(os.listdir(store.blocks_folder)) == sorted(b.name for b in m.blocks)
+        features = sorted(os.listdir(self.store / "features"))
+        assert features == [file.name for file in m.features]
         assert m.removed == []
         assert not list(self.store.parent.glob(".*"))
         if self.operation.startswith("split"):
-            assert {p.name for p in self.store.iterdir()} == {"manifest.json", "blocks", "lock"}
+            assert {p.name for p in self.store.iterdir()} == {
+                "manifest.json",
+                "blocks",
+                "features",
+                "lock",
+            }
             return
         run = self.store / "runs" / "default"
         alive = {b.name for b in m.blocks} | set(m.moved)
         checkpoint = Checkpoint(run)
         assert all(name in alive for name, _ in checkpoint.facts["blocks"])
-        assert {p.name for p in self.store.iterdir()} == {"manifest.json", "blocks", "runs", "lock"}
+        assert {p.name for p in self.store.iterdir()} == {
+            "manifest.json", "blocks", "features", "runs", "lock",
+        }  # fmt: skip
         alpha = np.zeros(sum(n for _, n in checkpoint.facts["blocks"]))
         checkpoint.load({"alpha": alpha})
         if self.operation in ("remove", "gc"):

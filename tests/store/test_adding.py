@@ -52,7 +52,7 @@ def test_rows_are_added(tmp_path):
     assert rows_of(store) == expected_rows(TEXT + MORE)
     assert intact(store)
     m = store.manifest
-    assert (m.n_rows, m.next_row, m.n_features, m.generation) == (10, 10, 1000, 2)
+    assert (m.n_rows, m.next_row, m.dimension, m.generation) == (10, 10, 1000, 2)
     assert (m.labels, m.label_counts) == ([1.0, -1.0, 7.0], [5, 4, 1])
     assert [batch["name"] for batch in m.batches] == ["b1", "b2"]
     assert m.batches[1]["rows"] == 3
@@ -232,7 +232,7 @@ def test_a_failed_sync_of_an_add(tmp_path, monkeypatch):
     store = make_store(tmp_path)
     (tmp_path / "more").write_bytes(MORE)
     before, real = tree(store.folder), os.fsync
-    for at in range(4):
+    for at in range(6):
         calls = []
 
         def fail(descriptor, at=at, calls=calls):
@@ -244,7 +244,7 @@ def test_a_failed_sync_of_an_add(tmp_path, monkeypatch):
         monkeypatch.setattr(os, "fsync", fail)
         refused(StorageError, 6, add, store, [tmp_path / "more"], add_options())
         monkeypatch.setattr(os, "fsync", real)
-        if at < 3:  # the block, the folder, the manifest, its folder
+        if at < 5:  # a block, features, both folders, the manifest, its folder
             assert tree(store.folder) == before
         else:
             assert rows_of(BlockStore.open(store.folder)) == expected_rows(TEXT + MORE)

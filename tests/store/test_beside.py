@@ -177,8 +177,8 @@ def test_a_damaged_store_is_not_replaced(source):
 
 def test_the_store_of_a_newer_version_is_not_replaced(source, monkeypatch):
     store = store_of(source, OPTIONS)
-    replace(store.manifest, format=3).save(store.folder)
-    refused(source, "format 3")
+    replace(store.manifest, format=5).save(store.folder)
+    refused(source, "format 5")
 
 
 def test_a_store_with_files_of_somebody_is_not_replaced(source):

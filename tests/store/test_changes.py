@@ -35,7 +35,7 @@ def test_a_batch_is_removed(tmp_path):
     store = remove(store, ["b1"])
     assert rows_of(store) == {k: v for k, v in expected_rows(TEXT + MORE).items() if k >= 7}
     m = store.manifest
-    assert (m.n_rows, m.next_row, m.n_features) == (3, 10, 1000)
+    assert (m.n_rows, m.next_row, m.dimension) == (3, 10, 1000)
     assert [batch["name"] for batch in m.batches] == ["b2"]
     assert sorted(os.listdir(store.blocks_folder)) == sorted(files)
     assert (len(m.removed), store.verify().unused_files) == (3, [])

@@ -27,7 +27,7 @@ BLOCKS = [[2], [1, 3, 4, 5, 6, 9], [0, 7, 8]]
 
 
 @pytest.mark.parametrize("name", ["none", "zstd"])
-@pytest.mark.parametrize("version", [1, 2])
+@pytest.mark.parametrize("version", [1, 2, 3, 4])
 def test_every_version_decodes_for_ever(tmp_path, version, name):
     # a copy: reading must work without the right to write, and must not leave anything behind
     folder = shutil.copytree(GOLDEN / f"v{version}" / name, tmp_path / name)
@@ -38,18 +38,18 @@ def test_every_version_decodes_for_ever(tmp_path, version, name):
     for position, rows in enumerate(BLOCKS):
         group = load(folder, manifest, [position])
         assert group.row_numbers.tolist() == rows
-        if version == 1:
+        if version in (1, 3):
             assert group.weights is None
         else:
             assert group.weights.tolist() == [make.WEIGHTS[row] for row in rows]
     assert store.verify().faults == []
-    assert (manifest.n_rows, manifest.nnz, manifest.n_features) == (10, 115, 4294967295)
+    assert (manifest.n_rows, manifest.nnz, manifest.dimension) == (10, 115, 4294967295)
     assert manifest.labels == [1.0, -1.0, -1.5]
     assert manifest.label_counts == [6, 3, 1]
     assert tree(folder) == before
 
 
-@pytest.mark.parametrize("version", [1, 2])
+@pytest.mark.parametrize("version", [1, 2, 3, 4])
 def test_today_every_version_is_still_written(tmp_path, version):
     make.write(tmp_path / "none", "none", version)
     assert tree(tmp_path / "none") == tree(GOLDEN / f"v{version}" / "none")

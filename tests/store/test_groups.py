@@ -80,5 +80,6 @@ def test_the_largest_index_of_either_base(tmp_path):
         text = b"1 %d:1 4294967295:2\n-1 7:1\n" % base
         options = small_text_options(index_base=base, max_features=1 << 32)
         store = make_store(tmp_path, text, f"s{base}", blocks=2, text_options=options)
-        assert store.manifest.n_features == 2**32 - base
+        assert store.manifest.dimension == 2**32 - base
+        assert store.manifest.n_features == 3
         assert all_rows(store.folder, store.manifest) == expected_rows(text, base)

@@ -168,7 +168,7 @@ class History(RuleBasedStateMachine):
         if not self.rows:
             return
         m = self.store.manifest
-        assert (m.n_rows, m.next_row, m.n_features) == (
+        assert (m.n_rows, m.next_row, m.dimension) == (
             len(self.rows), self.next_row, self.n_features,
         )  # fmt: skip
         assert m.nnz == sum(len(row) for _, _, row in self.rows.values())

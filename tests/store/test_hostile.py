@@ -325,7 +325,7 @@ def test_a_manifest_that_disagrees_with_the_table_is_refused(tmp_path):
 
 
 def test_a_newer_store_is_not_called_damaged(tmp_path):
-    manifest = store_of_chunk(tmp_path / "s", bytes(HandMadeChunk()), format=3)
-    assert manifest.format == 3
-    with pytest.raises(MismatchError, match="format 3"):
+    manifest = store_of_chunk(tmp_path / "s", bytes(HandMadeChunk()), format=5)
+    assert manifest.format == 5
+    with pytest.raises(MismatchError, match="format 5"):
         Manifest.load(tmp_path / "s")

@@ -55,7 +55,8 @@ def refused(folder, match=None, kind=DamagedError, code=4):
 
 def test_what_a_manifest_says(folder):
     manifest = Manifest.load(folder)
-    assert (manifest.n_rows, manifest.nnz, manifest.n_features) == (7, 12, 900)
+    assert (manifest.n_rows, manifest.nnz, manifest.dimension) == (7, 12, 900)
+    assert manifest.n_features == 6  # those that occur
     assert (manifest.labels, manifest.label_counts) == ([1.0, -1.0], [4, 3])
     assert (manifest.next_row, manifest.next_block, manifest.generation) == (7, 3, 1)
     (source,) = manifest.batches[0]["sources"]

@@ -5,7 +5,7 @@ from blocklinear.errors import DamagedError, InputError
 from blocklinear.store.prefetch import GroupLoader
 from blocklinear.text import norms
 
-from .build import all_rows, load, make_store, random_text, rows_in
+from .build import all_rows, in_input, load, make_store, random_text, rows_in
 
 
 @pytest.fixture(scope="module")
@@ -26,7 +26,7 @@ def test_groups_hold_the_rows_of_their_blocks(store, group, threads, pin_bytes):
             seen = {}
             for visit, loaded in zip(visits, loader.stream(visits), strict=True):
                 assert loaded.group.blocks == visit
-                rows = rows_in(loaded.group)
+                rows = rows_in(of_input(store, loaded.group))
                 assert rows == rows_in(load(store.folder, store.manifest, visit))
                 assert (loaded.load_s > 0) == (visit != before)
                 before = visit
@@ -38,9 +38,9 @@ def test_a_group_stays_whole_while_the_next_is_loaded(store):
     visits = [(k,) for k in (3, 1, 5, 0, 2, 4)]
     with GroupLoader(store, 1, 2) as loader:
         for loaded in loader.stream(visits):
-            before = rows_in(loaded.group)
+            before = rows_in(of_input(store, loaded.group))
             loader._ahead.submit(int).result()  # what was asked to be loaded ahead is loaded
-            assert rows_in(loaded.group) == before
+            assert rows_in(of_input(store, loaded.group)) == before
 
 
 def test_the_first_of_the_next_stream_is_loaded_while_the_last_is_used(store, monkeypatch):
@@ -53,7 +53,7 @@ def test_the_first_of_the_next_stream_is_loaded_while_the_last_is_used(store, mo
         for visits, following in ((first, second[0]), (second, second[0]), (second[:1], None)):
             for visit, loaded in zip(visits, loader.stream(visits, following), strict=True):
                 loader._ahead.submit(int).result()
-                assert rows_in(loaded.group) == rows_in(load_of(store, visit))
+                assert rows_in(of_input(store, loaded.group)) == rows_in(load_of(store, visit))
             assert loads == [*loads[:-1], following or visits[-1]]
     assert loads == [*first, *second, second[0]]  # none of them twice, none in vain
 
@@ -71,7 +71,7 @@ def test_where_a_stream_was_left_the_next_goes_on(store, monkeypatch):
                     break
             for visit, loaded in zip((second, third), loader.stream([second, third]), strict=True):
                 loader._ahead.submit(int).result()
-                assert rows_in(loaded.group) == rows_in(load_of(store, visit))
+                assert rows_in(of_input(store, loaded.group)) == rows_in(load_of(store, visit))
     # what was in memory, or on the way there, was not loaded again
     assert loads[:3] == visits
 
@@ -80,7 +80,11 @@ def test_another_stream_than_the_one_foretold(store):
     with GroupLoader(store, 2, 2) as loader:
         assert len(list(loader.stream([(0, 1)], (2, 3)))) == 1
         (loaded,) = loader.stream([(4, 5)])
-        assert rows_in(loaded.group) == rows_in(load_of(store, (4, 5)))
+        assert rows_in(of_input(store, loaded.group)) == rows_in(load_of(store, (4, 5)))
+
+
+def of_input(store, group):
+    return in_input(store.folder, store.manifest, group)
 
 
 def load_of(store, visit):
@@ -96,7 +100,7 @@ def test_a_group_of_all_blocks_is_loaded_once_and_kept(store, group):
     assert again.group is first.group
     assert first.load_s > 0
     assert again.load_s == 0
-    assert rows_in(first.group) == all_rows(store.folder, store.manifest)
+    assert rows_in(of_input(store, first.group)) == all_rows(store.folder, store.manifest)
 
 
 def test_a_stream_may_be_left_early(store):
@@ -105,7 +109,9 @@ def test_a_stream_may_be_left_early(store):
         seen = [loaded.group.blocks for loaded in loader.stream([(5, 0), (1,)])]
         assert seen == [(5, 0), (1,)]
         (loaded,) = loader.stream([(4, 2)])
-        assert rows_in(loaded.group) == rows_in(load(store.folder, store.manifest, (4, 2)))
+        assert rows_in(of_input(store, loaded.group)) == rows_in(
+            load(store.folder, store.manifest, (4, 2))
+        )
 
 
 @pytest.mark.parametrize("group", [1, 6])

@@ -76,7 +76,7 @@ def test_each_row_has_its_weight(tmp_path, text, options):
     assert found_in(store) == dict(enumerate(weights.tolist()))
     assert intact(store)
     m = store.manifest
-    assert (m.weighted, m.format) == (True, 2)
+    assert (m.weighted, m.format) == (True, 4)
     assert m.weights["zeros"] == (weights == 0.0).sum()
     assert (m.weights["least"], m.weights["largest"]) == (weights[weights > 0].min(), weights.max())
     assert m.weights["total"] == pytest.approx(weights.sum(), rel=1e-12)

@@ -32,7 +32,7 @@ def named_budget(error):
 @pytest.fixture(scope="module")
 def store(tmp_path_factory):
     text = "".join(f"{i % 2} {i}:1 2000000:{i}\n" for i in range(1, 61))
-    return split_text(tmp_path_factory.mktemp("budget"), text, blocks=3)
+    return split_text(tmp_path_factory.mktemp("budget"), text, blocks=3, renumber=False)
 
 
 @pytest.fixture(scope="module")

@@ -10,6 +10,7 @@ from sklearn import metrics
 from blocklinear.errors import InputError, MemoryBudgetError, StoppedError, UsageError
 from blocklinear.events import OuterIteration, Warned
 from blocklinear.options import TrainOptions
+from blocklinear.store.features import to_input
 from blocklinear.training import crossval
 from blocklinear.training.budget import plan_memory
 from blocklinear.training.crossval import cross_validate
@@ -48,7 +49,8 @@ def trained(monkeypatch):
 
     def spy(store, options, task, *rest, **more):
         outcome = before(store, options, task, *rest, **more)
-        seen.append((task, outcome))
+        weights = to_input(outcome.weights, store)
+        seen.append((task, replace(outcome, weights=weights)))
         return outcome
 
     monkeypatch.setattr(crossval, "optimise", spy)

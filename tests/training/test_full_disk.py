@@ -110,7 +110,7 @@ def test_gc_deletes_before_it_writes(tmp_path, monkeypatch):
     """Alpha, the one thing that may be large, is written when nothing else is left to delete."""
     store, alpha = make_store(tmp_path, 2)
     needed = {block.name for block in store.manifest.blocks}
-    needed |= {"checkpoint.json", "manifest.json", "lock"}
+    needed |= {"checkpoint.json", "manifest.json", "lock", "f00000000.map"}
     real, left = os.open, []
 
     def opened(path, how, *args, **kwargs):

@@ -283,7 +283,7 @@ def wide(tmp_path):
     X[:, : problem.X.shape[1]] = problem.X
     X[0, -1] = 0.5  # so that there are so many features
     problem = replace(problem, X=X)
-    store = split_problem(tmp_path, problem, N_BLOCKS)
+    store = split_problem(tmp_path, problem, N_BLOCKS, renumber=False)  # w has them all
     options = problem.options(gap=1e-5, group=1)
     low, high = 1 << 20, 1 << 30
     while high - low > 1 << 14:
@@ -331,7 +331,7 @@ def test_the_budget_named_for_parts_to_resume_is_enough(tmp_path):
         f"{k % 6} {k % 6 + 1}:{rng.normal():.2f} 9:1 " + " ".join(f"{j}:1" for j in range(10, 2000))
         + " 900000:1\n" for k in range(300)
     )  # fmt: skip
-    store = split_text(tmp_path, rows, blocks=4)
+    store = split_text(tmp_path, rows, blocks=4, renumber=False)
     options = TrainOptions(max_outer=2)
 
     def smallest(fits):

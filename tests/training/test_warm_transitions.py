@@ -19,6 +19,7 @@ from blocklinear.errors import InputError
 from blocklinear.options import AddOptions, TextOptions, TrainOptions
 from blocklinear.store.adding import add
 from blocklinear.store.changes import remove
+from blocklinear.store.features import read_features
 from blocklinear.store.prefetch import GroupLoader
 from blocklinear.store.store import BlockStore
 from blocklinear.training import train
@@ -132,12 +133,13 @@ class History:
     def rows(self):
         """Dense rows with the bias feature, their labels and weights."""
         store, (X, labels, weights) = self.store, ([], [], [])
+        columns = read_features(store.folder, store.manifest) - 1
         with GroupLoader(store, 1, 1) as loader:
             for loaded in loader.stream([(b,) for b in range(len(store.manifest.blocks))]):
                 group = loaded.group
                 for i in range(group.n_rows):
                     row, part = np.zeros(N_FEATURES + 1), slice(*group.indptr[i : i + 2])
-                    row[group.indices[part]] = group.values[part]
+                    row[columns[group.indices[part]]] = group.values[part]
                     row[-1] = max(self.options.bias, 0.0)
                     X.append(row)
                 labels += group.labels.tolist()

@@ -144,7 +144,7 @@ def test_the_dual_value_is_exact_at_any_moment(tmp_path, monkeypatch, selection,
     problem = long_problem(solver, 60, 9)
     if not problem.regression:
         problem = replace(problem, class_weights=((1.0, 2.0),))
-    store = split_problem(tmp_path, problem, N_BLOCKS)
+    store = split_problem(tmp_path, problem, N_BLOCKS, renumber=False)
     with GroupLoader(store, N_BLOCKS, 1) as loader:
         (loaded,) = loader.stream([tuple(range(N_BLOCKS))])
     order = loaded.group.row_numbers

@@ -1,4 +1,4 @@
-"""Write the golden stores of a format version; see README.md. ``python make.py v1|v2``."""
+"""Write the golden stores of a format version; see README.md. ``python make.py v4``."""
 
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -8,7 +8,10 @@ from pathlib import Path
 import numpy as np
 
 from blocklinear.options import SplitOptions, TextOptions
+from blocklinear.store.codec import compression_level
+from blocklinear.store.features import write_features
 from blocklinear.store.manifest import Manifest
+from blocklinear.store.numbering import Numbering
 from blocklinear.store.writer import BatchWriter, Plan
 from blocklinear.text.rows import parse
 
@@ -31,7 +34,8 @@ NAMES = {"none": "none", "zstd": "zstd:1"}
 
 def write(folder: Path, compression: str, version: int) -> None:
     """Write TEXT as a store of three blocks, with nothing in it that depends on time or place."""
-    weighted = version == 2
+    weighted, renumbered = version in (2, 4), version in (3, 4)
+    numbering = Numbering(256 << 20) if renumbered else None
     (folder / "blocks").mkdir(parents=True)
     options = SplitOptions(
         text=TextOptions(threads=1, memory_bytes=256 << 20),
@@ -41,9 +45,14 @@ def write(folder: Path, compression: str, version: int) -> None:
     )
     rows = parse(np.frombuffer(bytearray(TEXT + b"\n"), np.uint8), 1)
     with ThreadPoolExecutor(1) as pool:
-        writer = BatchWriter(folder / "blocks", "b1", Plan(3, 1e18, 2000), options, pool)
+        writer = BatchWriter(
+            folder / "blocks", "b1", Plan(3, 1e18, 2000), options, pool, numbering=numbering
+        )
         writer.append(replace(rows, weights=np.array(WEIGHTS)) if weighted else rows)
         blocks, labels = writer.finish()
+    features, level = [], compression_level(compression)
+    if numbering is not None:
+        features = [write_features(folder, 0, numbering.new_indices(), level)]
     batch = {"name": "b1", "date": DATE, "rows": writer.n_rows, "sources": []}
     Manifest(
         format=version,
@@ -53,7 +62,7 @@ def write(folder: Path, compression: str, version: int) -> None:
         order="random",
         index_base=1,
         hash_bits=0,
-        n_features=writer.max_index,
+        n_features=len(numbering) if renumbered else writer.max_index,
         n_rows=writer.n_rows,
         nnz=writer.nnz,
         next_row=writer.next_row,
@@ -64,6 +73,8 @@ def write(folder: Path, compression: str, version: int) -> None:
         labels=labels,
         batches=[batch | ({"weights": []} if weighted else {})],
         blocks=blocks,
+        dimension=writer.max_index,
+        features=features,
     ).save(folder)
 
 

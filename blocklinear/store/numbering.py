@@ -1,0 +1,247 @@
+"""The numbers that features have in a store.
+
+Files number features alphabetically or at random, so that almost every entry of w that a row needs
+is a cache miss. A store numbers them by how often they occur in the first rows, most often first,
+then in the order in which others appear: then the entries that rows have in common lie together,
+and gaps between numbers take fewer bytes. Nothing outside a store shows these numbers.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from blocklinear.errors import MemoryBudgetError
+from blocklinear.kernels import features
+from blocklinear.memory import PROCESS_BYTES, enough, exact_size, format_size, spare_bytes
+from blocklinear.text import Decimals, Rows
+from blocklinear.text.pages import Pages
+
+Indices = NDArray[np.uint32]
+COUNTED_ROWS = 3000
+"""Rows whose features are counted: exact counts gained no more, on real text."""
+MAP_SHARE = 0.15
+"""Of what the program leaves of the budget: the table of numbers may take so much. Weight vectors
+of features that are numbered densely take six times as much in training."""
+LEAST_MAP_BYTES = 1 << 20
+UNKNOWN = 0xFFFFFFFF
+"""No number of a feature."""
+_DIRECTORY = 1 << 32 - features.PAGE_BITS
+_PAGE_BYTES = 4 * features.PAGE
+_NONE = np.empty(0, np.uint32)
+
+
+def map_bytes(memory_bytes: int) -> int:
+    """Return what the table of numbers may take of a budget."""
+    return max(LEAST_MAP_BYTES, int(MAP_SHARE * spare_bytes(memory_bytes)))
+
+
+class Table:
+    """Which number a feature has, by its index as written; pages of it are there as needed.
+
+    One thread gives numbers, and others may look them up meanwhile.
+
+    Parameters
+    ----------
+    indices : uint32[n]       of the features that have numbers, by these; used up
+    capacity_bytes : int      what it may take
+
+    Raises
+    ------
+    TableFullError
+    """
+
+    def __init__(self, indices: Indices, capacity_bytes: int) -> None:
+        n_pages = min(capacity_bytes // _PAGE_BYTES, _DIRECTORY) + 1  # page 0 is not written
+        self._directory = Pages(4 * _DIRECTORY).array.view(np.uint32)
+        # NumPy asks the system for large pages: a look-up mostly waits for addresses else
+        self._pages = np.zeros(n_pages * features.PAGE, np.uint32)
+        self._state = np.zeros(features.N_STATE, np.int64)
+        self._state[features.USED] = 1
+        self.extend(indices)
+
+    def __len__(self) -> int:
+        return int(self._state[features.FEATURES])
+
+    def extend(self, indices: Indices, chosen: Indices | None = None) -> None:
+        """Replace indices by numbers, in place; features that have none get the next ones.
+
+        Parameters
+        ----------
+        indices : uint32[n]
+        chosen : uint32[k] or None
+            The positions to look at; None is all.
+
+        Raises
+        ------
+        TableFullError
+            If the table would take more than it may.
+        """
+        wanted = len(indices) if chosen is None else len(chosen)
+        done = features.number(
+            indices, _NONE if chosen is None else chosen, chosen is None, self._directory,
+            self._pages, self._state,
+        )  # fmt: skip
+        if done < wanted:
+            raise TableFullError
+
+    def look_up(self, indices: Indices) -> Indices:
+        """Replace indices by numbers, in place; return the positions of those that have none."""
+        missing = np.empty(len(indices), np.uint32)
+        n = features.look_up(indices, self._directory, self._pages, missing)
+        return missing[:n].copy()
+
+    def known(self, indices: Indices) -> Indices:
+        """Return the numbers of features, `UNKNOWN` for those that have none."""
+        numbers = indices.copy()
+        numbers[self.look_up(numbers)] = UNKNOWN
+        return numbers
+
+    def indices(self, first: int = 0) -> Indices:
+        """Return the indices of the features from number `first` on, uint32[n]."""
+        found = np.empty(len(self) - first, np.uint32)
+        last = int(self._state[features.LARGEST]) >> features.PAGE_BITS
+        features.numbered(self._directory[: last + 1], self._pages, first, found)
+        return found
+
+
+def table_of(indices: Indices | None) -> Table | None:
+    """Return the table of features whose indices are given by their numbers; None of None."""
+    if indices is None:
+        return None
+    n_pages = len(np.unique(indices >> np.uint32(features.PAGE_BITS)))
+    return Table(indices, n_pages * _PAGE_BYTES)
+
+
+class TableFullError(Exception):
+    """A table of numbers has no more pages."""
+
+
+class Numbering:
+    """Gives numbers to the features of rows, in the order of the rows.
+
+    Parameters
+    ----------
+    memory_bytes : int
+        Budget of the process.
+    known : uint32[n] or None
+        Indices of the features that have a number, by these; used up. None where a store begins:
+        then the first rows are held back until their features are counted.
+    most_held : int
+        Entries that may be held back.
+
+    Raises
+    ------
+    MemoryBudgetError
+        If the table of those that are known takes more than the budget leaves for it.
+    """
+
+    def __init__(
+        self, memory_bytes: int, known: Indices | None = None, most_held: int = 1 << 20
+    ) -> None:
+        self._memory_bytes, self._most_held = memory_bytes, most_held
+        self._held: list[Rows] | None = [] if known is None else None
+        self._n_rows = self._nnz = 0
+        self.n_known = 0 if known is None else len(known)
+        try:
+            self._table = Table(_NONE if known is None else known, map_bytes(memory_bytes))
+        except TableFullError:
+            raise self._too_large(self.n_known) from None
+
+    def __len__(self) -> int:
+        return len(self._table)
+
+    def look_up(self, rows: Rows) -> Rows:
+        """Replace indices by numbers where features have one (in any thread)."""
+        least = rows.min_index
+        return replace(rows, missing=self._table.look_up(rows.indices), least_zero=least)
+
+    def numbered(self, rows: Rows) -> Iterator[Rows]:
+        """Yield rows with numbers for indices; the first ones only when enough were counted."""
+        if self._held is None:
+            self._number(rows)
+            yield rows
+            return
+        stop = self._room(rows)
+        if stop:
+            self._hold(_cut(rows, 0, stop))
+        if stop < rows.n_rows or self._n_rows == COUNTED_ROWS:
+            yield from self.rest()
+        if stop < rows.n_rows:
+            rows = _cut(rows, stop, rows.n_rows) if stop else rows
+            self._number(rows)
+            yield rows
+
+    def rest(self) -> Iterator[Rows]:
+        """Yield the rows held back, if there are any."""
+        held, self._held = self._held, None
+        if not held:
+            return
+        indices = np.concatenate([rows.indices for rows in held])
+        found, counts = np.unique(indices, return_counts=True)
+        self._extend(found[np.argsort(-counts, kind="stable")])
+        for rows in held:
+            self._number(rows)
+            yield rows
+
+    def new_indices(self) -> Indices:
+        """Return the indices of the features that got numbers here, in the order of these."""
+        return self._table.indices(self.n_known)
+
+    def _room(self, rows: Rows) -> int:
+        """Return how many of the rows are to be held back."""
+        ends = rows.indptr[1 : COUNTED_ROWS - self._n_rows + 1] - rows.indptr[0]
+        return int(np.searchsorted(ends, self._most_held - self._nnz, "right"))
+
+    def _hold(self, rows: Rows) -> None:
+        assert self._held is not None
+        self._n_rows += rows.n_rows
+        self._nnz += rows.nnz
+        self._held.append(_copy(rows))
+
+    def _number(self, rows: Rows) -> None:
+        self._extend(rows.indices, rows.missing)
+
+    def _extend(self, indices: Indices, chosen: Indices | None = None) -> None:
+        try:
+            self._table.extend(indices, chosen)
+        except TableFullError:
+            raise self._too_large(len(self)) from None
+
+    def _too_large(self, n_features: int) -> MemoryBudgetError:
+        taken = map_bytes(self._memory_bytes)
+        return MemoryBudgetError(
+            f"after {n_features} features the table of their numbers takes {format_size(taken)}, "
+            f"all that the budget of {exact_size(self._memory_bytes)} leaves for it beside the "
+            f"program, which takes {format_size(PROCESS_BYTES)}, and the rows on their way",
+            f"give --memory {enough(PROCESS_BYTES + 2 * taken / MAP_SHARE)} or more, or split with "
+            "--hash-bits, or fewer of them",
+        )
+
+
+def _cut(rows: Rows, start: int, stop: int) -> Rows:
+    """Return some of the rows; all of their indices are as written."""
+    first, last = int(rows.indptr[start]), int(rows.indptr[stop])
+    return replace(
+        rows,
+        indptr=rows.indptr[start : stop + 1] - first,
+        indices=rows.indices[first:last],
+        decimals=rows.decimals[first:last],
+        label_decimals=rows.label_decimals[start:stop],
+        weights=None if rows.weights is None else rows.weights[start:stop],
+        missing=None,
+    )
+
+
+def _copy(rows: Rows) -> Rows:
+    """Return rows in memory of their own."""
+    values, labels = rows.decimals, rows.label_decimals
+    return replace(
+        rows,
+        indptr=rows.indptr.copy(),
+        indices=rows.indices.copy(),
+        decimals=Decimals(values.mantissa.copy(), values.exponent.copy()),
+        label_decimals=Decimals(labels.mantissa.copy(), labels.exponent.copy()),
+        weights=None if rows.weights is None else rows.weights.copy(),
+    )
