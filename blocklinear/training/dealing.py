@@ -23,7 +23,7 @@ def padded(width: int) -> int:
     """Return how many columns the weights of models that are swept together take.
 
     Two or three left over from whole registers cost more time than four; fewer models, or one left
-    over, are not worth the memory (measured, `bench/many.py`).
+    over, are not worth the memory (measured).
     """
     return width + -width % _LANES if width >= _FEWEST_PADDED and width % _LANES > 1 else width
 
