@@ -282,11 +282,12 @@ def total(args: argparse.Namespace) -> int:
         above = excess(primal[rival.name], best) if rival.name in primal else ("-", "-")
         rows.append((
             rival.name, seconds[rival.name], min(r.wall_seconds for r in taken),
+            statistics.median(r.cpu_seconds for r in taken),
             median_of(logs[rival.name], "seconds"), median_of(logs[rival.name], "outer"),
             ratio, limit or "-", max(r.peak_anonymous_bytes for r in taken) >> 20, kills, *above,
             shares.get(rival.name, "-"), "MISSED" if missed else "ok",
         ))  # fmt: skip
-    header = ("", "seconds", "least", "training", "outer", "of theirs", "asked", "peak MiB", "OOM",
+    header = ("", "seconds", "least", "cpu", "training", "outer", "of theirs", "asked", "peak MiB", "OOM",
               "(P-P*)/P*", "worst", "accuracy", "")  # fmt: skip
     print_table(header, rows)
     write_figures(args.out, "total", {
