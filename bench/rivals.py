@@ -287,8 +287,10 @@ def total(args: argparse.Namespace) -> int:
             ratio, limit or "-", max(r.peak_anonymous_bytes for r in taken) >> 20, kills, *above,
             shares.get(rival.name, "-"), "MISSED" if missed else "ok",
         ))  # fmt: skip
-    header = ("", "seconds", "least", "cpu", "training", "outer", "of theirs", "asked", "peak MiB", "OOM",
-              "(P-P*)/P*", "worst", "accuracy", "")  # fmt: skip
+    header = (
+        "", "seconds", "least", "cpu", "training", "outer", "of theirs", "asked", "peak MiB",
+        "OOM", "(P-P*)/P*", "worst", "accuracy", "",
+    )  # fmt: skip
     print_table(header, rows)
     write_figures(args.out, "total", {
         "source": args.source.name, "classes": args.classes, "problem": problem(args),
