@@ -1,4 +1,4 @@
-"""Dual coordinate descent: one rule a loss, one sweep for all (Hsieh; Yu, Algorithm 2).
+"""Dual coordinate descent: one rule for each loss, one model or many (Hsieh; Yu, Algorithm 2).
 
 Every problem has one dual variable alpha_i a row and w = sum_i s_i alpha_i x_i. With f_i = w'x_i
 and the target t_i, which is +1 or -1 for classes and the value for regression:
@@ -20,6 +20,17 @@ A.6. The dual value, to be maximised, is sum_i g_i(alpha_i) - 1/2 w'w with
 
 Rows with C_i = 0 are left out. Whatever computes a dual value takes each alpha_i to be the point of
 its domain next to the number given (`_feasible`), so that no bound rests on who wrote it.
+
+Of many models, model j tells the class positive[j] from all others (one against the rest: Yu,
+Algorithm 5), without the rows of the fold held_out[j] (cross-validation: Yu, section 6.2), at its
+own costs:
+
+    t_ij = 1 if code_i = positive_j, otherwise -1; for regression the value of the row
+    C_ij = weight_i cost[j, t_ij > 0], or 0 if fold_i = held_out_j
+
+All weights of a feature lie side by side, so that one pass over a row serves all models. Sums are
+taken in the same order for every model, wherever it stands and whichever others there are: the
+result does not depend on how models are dealt to threads.
 """
 
 import numpy as np
@@ -57,6 +68,13 @@ _NEWTON_STEPS = 100
 _NEWTON_TOLERANCE = 1e-8
 _ROUNDING = 2.0**-52
 _CACHE_LINE = 64
+
+N_SCRATCH = 8
+"""Rows of numbers that kernels of many models need to write to."""
+_LANES = 4  # numbers of a vector register
+_LINE = 8  # and of a cache line
+_FAR = 3  # rows in random order: so many ahead their entries are asked for, and their weights last
+_CACHED = 1 << 20  # bytes of weights for which nobody has to wait
 
 
 @intrinsic
@@ -103,20 +121,11 @@ if config.DISABLE_JIT:  # type: ignore[attr-defined]
     _address, _fetch_all = _address_of_nothing, _fetch_nothing  # type: ignore[assignment]
 
 
-# Inlined, and without a check for zero at each division, what certifies rows takes less time.
+# Inlined, and without a check for zero at each division, an epoch takes a tenth less time.
 _inline = njit(cache=True, nogil=True, error_model="numpy", forceinline=True)
 
 
-@njit(cache=True, nogil=True, fastmath={"reassoc", "contract", "nsz"})
-def _dot(indices, values, start, stop, w):
-    """Return x_i' w for the row that occupies start..stop-1."""
-    total = 0.0
-    for p in range(start, stop):
-        total += w[indices[p]] * values[p]
-    return total
-
-
-@njit(cache=True, nogil=True)
+@_inline
 def _loss(kind, epsilon, t, f):
     """Return the loss of decision value f for target t, without C."""
     if kind == HINGE:
@@ -131,14 +140,14 @@ def _loss(kind, epsilon, t, f):
     return excess if kind == L1_SVR else excess * excess
 
 
-@njit(cache=True, nogil=True)
+@_inline
 def _entropy(u):
     """Return -u log u - (1 - u) log(1 - u), continuous at 0 and 1."""
     total = u * np.log(u) if u > 0.0 else 0.0
     return -(total + ((1.0 - u) * np.log(1.0 - u) if u < 1.0 else 0.0))
 
 
-@njit(cache=True, nogil=True)
+@_inline
 def _dual_term(kind, epsilon, t, C, a):
     """Return g_i(alpha_i), what a row adds to the dual value beside -1/2 w'w."""
     if kind == LOGISTIC:
@@ -149,7 +158,7 @@ def _dual_term(kind, epsilon, t, C, a):
     return t * a - epsilon * abs(a) - 0.5 * D * a * a
 
 
-@njit(cache=True, nogil=True)
+@_inline
 def _excess(kind, epsilon, t, C, f, a):
     """Return C_i loss_i + s_i alpha_i f_i - g_i(alpha_i) >= 0; the sum over all rows is P - D."""
     reach = a * f if kind >= L1_SVR else t * a * f
@@ -217,7 +226,7 @@ def _row_gap(kind, epsilon, t, C, f, lost, a, q, entropy, d):
     return max(C * low * low + a * max(d - z, 0.0), C * high * high + a * max(-z - d, 0.0))
 
 
-@njit(cache=True, nogil=True)
+@_inline
 def _hinge_rule(G, QD, U, old):
     """Return the new alpha, the projected gradient and the pressure against a bound."""
     PG, pressure = G, 0.0
@@ -232,7 +241,7 @@ def _hinge_rule(G, QD, U, old):
     return U, PG, pressure  # an empty row under hinge loss: the dual is linear in its alpha
 
 
-@njit(cache=True, nogil=True)
+@_inline
 def _logistic_rule(margin, Q, C, old):
     """Return the new alpha and the gradient, by Newton steps on u, alpha / C or 1 - alpha / C.
 
@@ -266,7 +275,7 @@ def _logistic_rule(margin, Q, C, old):
     return (C * u if sign > 0.0 else C - C * u), sign * G
 
 
-@njit(cache=True, nogil=True)
+@_inline
 def _regression_rule(G, QD, U, epsilon, old):
     """Return the new alpha, the projected gradient and the pressure against a bound or kink."""
     Gp, Gn = G + epsilon, G - epsilon
@@ -292,7 +301,7 @@ def _regression_rule(G, QD, U, epsilon, old):
     return min(max(old + step, -U), U), PG, pressure
 
 
-@njit(cache=True, nogil=True)
+@_inline
 def _update(kind, epsilon, t, C, Q, f, old):
     """Return the new alpha of a row, the projected gradient, the pressure and the dual's gain."""
     if kind == LOGISTIC:
@@ -315,7 +324,16 @@ def _update(kind, epsilon, t, C, Q, f, old):
     return new, PG, pressure, -(0.5 * QD * d + G) * d - epsilon * (abs(new) - abs(old))
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, fastmath={"reassoc", "contract", "nsz"})
+def _dot(indices, values, start, stop, w):
+    """Return x_i' w for the row that occupies start..stop-1."""
+    total = 0.0
+    for p in range(start, stop):
+        total += w[indices[p]] * values[p]
+    return total
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
 def dcd_epoch(
     starts, stops, indices, values, sq_norm, target, cost, order, kind, epsilon, bias, alpha, w,
     touch, selection, preference, adapt,
@@ -502,3 +520,382 @@ def certify_rows(
             for p in range(start, stop):
                 recomputed[indices[p]] += step * values[p]
             recomputed[last] += step * bias
+
+
+@_inline
+def _targets_and_costs(
+    kind, target, code, fold, weight, positive, held_out, cost, first, last, t, C
+):
+    """Write t_ij and C_ij of a row for models first to last - 1; return if any C_ij is not 0."""
+    some = False
+    for j in range(first, last):
+        t[j] = target
+        if kind <= LOGISTIC:
+            t[j] = 1.0 if code == positive[j] else -1.0
+        C[j] = weight * cost[j, 1 if t[j] > 0.0 else 0] if fold != held_out[j] else 0.0
+        some = some or C[j] != 0.0
+    return some
+
+
+@_inline
+def _gather(indices, values, start, stop, bias, left, right, W, f):
+    """Write columns left to right - 1 of W' x_i, of the row that occupies start..stop-1."""
+    last = W[W.shape[0] - 1]
+    for j in range(left, right):
+        f[j] = last[j] * bias
+    eights = start + (stop - start) // 8 * 8
+    for p in range(start, eights, 8):  # eight features at once: `f` is loaded an eighth as often
+        w0, v0 = W[indices[p]], values[p]
+        w1, v1 = W[indices[p + 1]], values[p + 1]
+        w2, v2 = W[indices[p + 2]], values[p + 2]
+        w3, v3 = W[indices[p + 3]], values[p + 3]
+        w4, v4 = W[indices[p + 4]], values[p + 4]
+        w5, v5 = W[indices[p + 5]], values[p + 5]
+        w6, v6 = W[indices[p + 6]], values[p + 6]
+        w7, v7 = W[indices[p + 7]], values[p + 7]
+        for j in range(left, right):
+            first = (w0[j] * v0 + w1[j] * v1) + (w2[j] * v2 + w3[j] * v3)
+            f[j] += first + ((w4[j] * v4 + w5[j] * v5) + (w6[j] * v6 + w7[j] * v7))
+    for p in range(eights, stop):
+        w, v = W[indices[p]], values[p]
+        for j in range(left, right):
+            f[j] += w[j] * v
+
+
+@_inline
+def _scatter(indices, values, start, stop, bias, step, moved, n_moved, left, right, W):
+    """Add step[j] x_i to w_j for the n_moved models j in `moved`; step is 0 for others in reach.
+
+    A model at a time, or columns left to right - 1 side by side where that takes less time.
+    """
+    last = W.shape[0] - 1
+    if 4 * n_moved > right - left:
+        for j in range(left, right):
+            W[last, j] += step[j] * bias
+        for p in range(start, stop):
+            w, v = W[indices[p]], values[p]
+            for j in range(left, right):
+                w[j] += step[j] * v
+        return
+    for c in range(n_moved):
+        j = moved[c]
+        s = step[j]
+        W[last, j] += s * bias
+        for p in range(start, stop):
+            W[indices[p], j] += s * values[p]
+
+
+@_inline
+def _fetch_weights(indices, start, stop, span, of_W, W):
+    """Ask for the weights of a row and its span, see `dcd_many`."""
+    first, last = np.int64(span & 255), np.int64(span >> 8)
+    for p in range(start, stop):
+        place = np.int64(indices[p]) * W.shape[1]
+        _fetch_all(of_W, W.itemsize, place + (first & -_LINE), place + last)
+
+
+@_inline
+def _visit(kind, epsilon, Q, first, last, t, C, f, alpha, step, moved, touch):
+    """Update alpha_ij of a row for models first to last - 1; write s_ij times its change to `step`.
+
+    Models with a change go to `moved`. Return their number, the span of those that ended strictly
+    inside their bounds, and the gain of all.
+    """
+    n_moved, low, high, total = 0, 0, 0, 0.0
+    bounded = kind not in (SQUARED_HINGE, L2_SVR)
+    for j in range(first, last):
+        step[j] = 0.0
+        if C[j] == 0.0:
+            continue
+        old, seen = alpha[j], touch[j]
+        seen[EXCESS] += _excess(kind, epsilon, t[j], C[j], f[j], old)
+        new, PG, _, gain = _update(kind, epsilon, t[j], C[j], Q, f[j], old)
+        seen[PG_MAX] = max(seen[PG_MAX], PG)
+        seen[PG_MIN] = min(seen[PG_MIN], PG)
+        seen[PG_SUM] += abs(PG)
+        seen[GAIN] += gain
+        seen[STEPS] += 1.0
+        total += gain
+        if new != old:
+            alpha[j] = new
+            step[j] = (new - old) * (1.0 if kind >= L1_SVR else t[j])
+            moved[n_moved] = j
+            n_moved += 1
+            if new != 0.0 and not (bounded and abs(new) == C[j]):
+                low, high = (low if high > 0 else j), j + 1
+    return n_moved, np.uint16(high << 8 | low), total
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def dcd_many(
+    starts, stops, indices, values, sq_norm, target, code, fold, weight, order,
+    positive, held_out, cost, kind, epsilon, bias, alpha, W, scratch, moved, touch, span, worth,
+):  # fmt: skip
+    r"""Visit rows in the order given, once for each place there, updating all models.
+
+    For each model this is what `dcd_epoch` does (Hsieh, Algorithm 1), but for rounding in the
+    order of a sum. The models do not touch each other.
+
+    Parameters
+    ----------
+    starts, stops : int64[n_rows]       row i has the entries starts[i] to stops[i] - 1
+    indices : uint32[]        columns, each < n_features (checked when the block was loaded)
+    values : float64[] or float32[]
+    sq_norm : float64[n_rows] x_i' x_i without the bias
+    target : float64[n_rows]  the values of regression; not used for classes
+    code : int32[n_rows]      number of the class of the row; not used for regression
+    fold : int32[n_rows]      fold of the row, not negative
+    weight : float64[n_rows]  of the row
+    order : int64[n_active]   rows to visit
+    positive : int32[M]       number of the class that is +1; not used for regression
+    held_out : int32[M]       fold whose rows are left out, -1 for none
+    cost : float64[M, 2]      C of rows with t_ij <= 0, and of those with t_ij > 0
+    kind : int                the loss
+    epsilon : float           of the losses for regression
+    bias : float              value of one more feature that every row has, 0 for none
+    alpha : float64[n_rows, M]          updated
+    W : float64[n_features + 1, P]      updated; the last row belongs to the extra feature; columns
+                              from M on are zeros, and stay so. Fastest when P is a multiple of 4
+                              and `W` begins with a cache line
+    scratch : float64[N_SCRATCH, P]     overwritten
+    moved : int64[M]          overwritten
+    touch : float64[M, N_TOUCH]         updated; each model has what `dcd_epoch` keeps
+    span : uint16[n_rows]     of visited rows, updated: the first model that is to be updated, and
+                              256 times one past the last, at most 255; then those for which
+                              alpha_ij changed, and is now neither 0 nor at a bound, or 0 if none
+    worth : float64[n_rows]   of visited rows: gain of the dual, summed over models
+    """
+    t, C, f, step = scratch[0], scratch[1], scratch[2], scratch[3]
+    of_indices, of_values, of_W = _address(indices), _address(values), _address(W)
+    for k in range(order.shape[0]):
+        if k + _FAR < order.shape[0]:
+            start, stop = starts[order[k + _FAR]], stops[order[k + _FAR]]
+            _fetch_all(of_indices, indices.itemsize, start, stop)
+            _fetch_all(of_values, values.itemsize, start, stop)
+        if k + 1 < order.shape[0] and W.nbytes > _CACHED:
+            i = order[k + 1]
+            _fetch_weights(indices, starts[i], stops[i], span[i], of_W, W)
+        i = order[k]
+        first, last = int(span[i]) & 255, int(span[i]) >> 8
+        span[i], worth[i] = 0, 0.0
+        if not _targets_and_costs(
+            kind, target[i], code[i], fold[i], weight[i], positive, held_out, cost, first, last,
+            t, C,
+        ):  # fmt: skip
+            continue
+        left = first & -_LANES
+        right = min((last + _LANES - 1) & -_LANES, W.shape[1])
+        step[left:right] = 0.0
+        start, stop = starts[i], stops[i]
+        if right - left == W.shape[1]:  # known to begin at 0, loops take two thirds of the time
+            _gather(indices, values, start, stop, bias, 0, W.shape[1], W, f)
+        else:
+            _gather(indices, values, start, stop, bias, left, right, W, f)
+        Q = sq_norm[i] + bias * bias
+        n_moved, span[i], worth[i] = _visit(
+            kind, epsilon, Q, first, last, t, C, f, alpha[i], step, moved, touch
+        )
+        if n_moved > 0:
+            if right - left == W.shape[1]:
+                _scatter(indices, values, start, stop, bias, step, moved, n_moved, 0, W.shape[1], W)
+            else:
+                _scatter(indices, values, start, stop, bias, step, moved, n_moved, left, right, W)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def add_many_dual_terms(
+    target, code, fold, weight, positive, held_out, cost, kind, epsilon, alpha, scratch, terms
+):
+    """Add what the rows contribute to the dual value of each model: sum_i g_i(alpha_ij).
+
+    Parameters
+    ----------
+    target, code, fold, weight, positive, held_out, cost, kind, epsilon, alpha, scratch :
+                              as for `dcd_many`; alpha is only read
+    terms : float64[M, N_TERMS]         added to: sum of g_i; number of rows with alpha_ij != 0
+    """
+    M = positive.shape[0]
+    t, C = scratch[0], scratch[1]
+    for i in range(alpha.shape[0]):
+        _targets_and_costs(
+            kind, target[i], code[i], fold[i], weight[i], positive, held_out, cost, 0, M, t, C
+        )
+        for j in range(alpha.shape[1]):
+            if C[j] == 0.0:
+                continue
+            a = _feasible(kind, C[j], alpha[i, j])
+            terms[j, N_SUPPORT] += a != 0.0
+            terms[j, DUAL] += _dual_term(kind, epsilon, t[j], C[j], a)
+
+
+@_inline
+def _add_loss(lost, j, sums):
+    """Add a loss to those of model j, and what that loses to rounding (Knuth)."""
+    before = sums[LOSS, j]
+    after = before + lost
+    added = after - before
+    sums[LOSS, j] = after
+    sums[LOW, j] += (before - (after - added)) + (lost - added)
+
+
+@_inline
+def _add_hinge(t, C, f, a, gamma, size, norms, above, sums):
+    """As `_add_others`, for HINGE, side by side; return if any bound can be refined or is none."""
+    odd = 0
+    for j in range(C.shape[0]):
+        z, least = 1.0 - t[j] * f[j], _LEAST * (3.0 + abs(f[j]))
+        d = gamma * size * norms[j] + least
+        _add_loss(C[j] * max(z, 0.0), j, sums)
+        above[j] = max((C[j] - a[j]) * max(z + d, 0.0), a[j] * max(d - z, 0.0))
+        exact = max((C[j] - a[j]) * max(z + least, 0.0), a[j] * max(least - z, 0.0))
+        odd += not (above[j] <= _WORTH * exact and abs(f[j]) < np.inf)
+        sums[GAP, j] += above[j]
+    return odd > 0
+
+
+@_inline
+def _add_squared_hinge(t, C, f, a, q, gamma, size, norms, above, sums):
+    """As `_add_others`, for SQUARED_HINGE, side by side; return if any bound is none."""
+    odd = 0
+    for j in range(C.shape[0]):
+        z, least = 1.0 - t[j] * f[j], _LEAST * (2.0 + abs(f[j]) + 2.0 * q[j])
+        d = gamma * size * norms[j] + least
+        _add_loss(C[j] * (max(z, 0.0) * max(z, 0.0)), j, sums)
+        low, high = max(z - d, 0.0) - q[j], max(z + d, 0.0) - q[j]
+        left = C[j] * low * low + a[j] * max(d - z, 0.0)
+        above[j] = max(left, C[j] * high * high + a[j] * max(-z - d, 0.0))
+        odd += not abs(f[j]) < np.inf
+        sums[GAP, j] += above[j]
+    return odd > 0
+
+
+@_inline
+def _add_others(kind, epsilon, t, C, f, a, q, entropy, gamma, size, norms, above, sums):
+    """Add to `sums` what a row contributes under one candidate of each model (`_row_gap`)."""
+    odd = 0
+    for j in range(C.shape[0]):
+        above[j] = 0.0
+        if C[j] == 0.0:
+            continue
+        lost = _loss(kind, epsilon, t[j], f[j])
+        _add_loss(C[j] * lost, j, sums)
+        least = _LEAST * (1.0 + abs(f[j]) + abs(t[j]) + epsilon + 2.0 * abs(q[j]))
+        d = gamma * size * norms[j] + least
+        above[j] = _row_gap(kind, epsilon, t[j], C[j], f[j], lost, a[j], q[j], entropy[j], d)
+        if kind == L1_SVR and above[j] > 0.0:
+            exact = _row_gap(kind, epsilon, t[j], C[j], f[j], lost, a[j], q[j], entropy[j], least)
+            odd += above[j] > _WORTH * exact
+        odd += not abs(f[j]) < np.inf
+        sums[GAP, j] += above[j]
+    return odd > 0
+
+
+@_inline
+def _refine_many(
+    kind, epsilon, t, C, f, a, gamma, above, indices, values, start, stop, bias, W, sums
+):
+    """Put tighter bounds in the place of those in `above`; there is none if f is no number."""
+    for j in range(C.shape[0]):
+        if C[j] == 0.0:
+            continue
+        if not abs(f[j]) < np.inf:
+            sums[GAP, j] = np.inf
+        elif above[j] > 0.0 and kind in (HINGE, L1_SVR):
+            total = abs(bias * W[W.shape[0] - 1, j])
+            for p in range(start, stop):
+                total += abs(W[indices[p], j] * values[p])
+            d = gamma * total + _LEAST * (3.0 + abs(f[j]) + abs(t[j]) + epsilon)
+            tighter = _row_gap(kind, epsilon, t[j], C[j], f[j], 0.0, a[j], 0.0, 0.0, d)
+            sums[GAP, j] += min(tighter - above[j], 0.0)
+
+
+@_inline
+def _add_candidates(kind, epsilon, t, C, f, a, q, entropy, gamma, size, norms, above, sums):
+    """Add to `sums` what a row contributes under one candidate of each model, see `certify_rows`.
+
+    Return whether `_refine_many` has something to do.
+    """
+    if kind == HINGE:
+        odd = _add_hinge(t, C, f, a, gamma, size, norms, above, sums)
+    elif kind == SQUARED_HINGE:
+        odd = _add_squared_hinge(t, C, f, a, q, gamma, size, norms, above, sums)
+    else:
+        odd = _add_others(kind, epsilon, t, C, f, a, q, entropy, gamma, size, norms, above, sums)
+    return odd
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def certify_many(
+    starts, stops, indices, values, sq_norm, target, code, fold, weight, positive, held_out, cost,
+    kind, epsilon, bias, alpha, W, average, averaged, norms, recomputed, scratch, moved,
+    sums, reach,
+):  # fmt: skip
+    """Add what the rows contribute to a certificate of each model; see `certify_rows`.
+
+    Parameters
+    ----------
+    starts, stops, indices, values, sq_norm, target, code, fold, weight, positive, held_out, cost,
+    kind, epsilon, bias, alpha, scratch, moved :        as for `dcd_many`; alpha is only read, and
+                              need not be feasible: what counts is the point next to it that is
+    W, average : float64[n_features + 1, P]   two candidates for the primal
+    averaged : bool           whether there is an average
+    norms : float64[2, P]     of the columns of `W` and of `average`, or more
+    recomputed : float64[n_features + 1 or 0, P]        added to: sum_i s_ij alpha_ij x_i; left out
+                              if empty
+    sums : float64[2, N_SUMS, M]        added to, for each candidate, if there is one, and model: as
+                              in `certify_rows`
+    reach : float64[N_REACHES, M]       added to: so are they
+    """
+    M = positive.shape[0]
+    t, C, f, step = scratch[0][:M], scratch[1][:M], scratch[2], scratch[3]
+    entropy, above, a, q = scratch[4], scratch[5], scratch[6], scratch[7]
+    step[M:] = 0.0
+    of_W, of_recomputed, whole = _address(W), _address(recomputed), W.shape[1] << 8
+    for i in range(alpha.shape[0]):
+        if i + 1 < alpha.shape[0] and W.nbytes > _CACHED:
+            start, stop = starts[i + 1], stops[i + 1]
+            _fetch_weights(indices, start, stop, whole, of_W, W)
+            if recomputed.shape[0] > 0:
+                _fetch_weights(indices, start, stop, whole, of_recomputed, recomputed)
+        if not _targets_and_costs(
+            kind, target[i], code[i], fold[i], weight[i], positive, held_out, cost, 0, M, t, C
+        ):
+            continue
+        start, stop = starts[i], stops[i]
+        size, gamma = np.sqrt(sq_norm[i] + bias * bias), 1.01 * (stop - start + 2.0) * UNIT
+        n_moved = 0
+        for j in range(M):
+            step[j] = a[j] = q[j] = 0.0
+            if C[j] == 0.0:
+                continue
+            a[j] = _feasible(kind, C[j], alpha[i, j])
+            q[j] = 0.5 * a[j] / C[j]
+            if kind == LOGISTIC:
+                entropy[j] = _entropy(2.0 * q[j])
+            if a[j] != 0.0:
+                step[j] = a[j] * (1.0 if kind >= L1_SVR else t[j])
+                reach[REACH, j] += abs(a[j]) * size
+                reach[N_REACH, j] += 1.0
+                moved[n_moved] = j
+                n_moved += 1
+        _gather(indices, values, start, stop, bias, 0, W.shape[1], W, f)
+        if _add_candidates(
+            kind, epsilon, t, C, f, a, q, entropy, gamma, size, norms[0], above, sums[0]
+        ):
+            _refine_many(
+                kind, epsilon, t, C, f, a, gamma, above, indices, values, start, stop, bias, W,
+                sums[0],
+            )  # fmt: skip
+        if averaged:
+            _gather(indices, values, start, stop, bias, 0, W.shape[1], average, f)
+            if _add_candidates(
+                kind, epsilon, t, C, f, a, q, entropy, gamma, size, norms[1], above, sums[1]
+            ):
+                _refine_many(
+                    kind, epsilon, t, C, f, a, gamma, above, indices, values, start, stop, bias,
+                    average, sums[1],
+                )  # fmt: skip
+        if n_moved > 0 and recomputed.shape[0] > 0:
+            _scatter(
+                indices, values, start, stop, bias, step, moved, n_moved, 0, W.shape[1], recomputed
+            )

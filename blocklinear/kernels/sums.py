@@ -12,6 +12,14 @@ _PART = 128
 
 
 @njit(cache=True, nogil=True)
+def add_to_mean(W, n, mean):
+    """Make the mean of n - 1 arrays that of n; float64[d, M] both, n at least 1."""
+    for i in range(W.shape[0]):
+        for m in range(W.shape[1]):
+            mean[i, m] += (W[i, m] - mean[i, m]) / n
+
+
+@njit(cache=True, nogil=True)
 def add_rows(indptr, indices, values, steps, bias, W):
     """Add steps[i, m] x_i to w_m for every row i and weight vector m: what w is made of.
 

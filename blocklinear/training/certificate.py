@@ -66,11 +66,11 @@ class Certificate:
         return asdict(self)
 
 
-def relative_gap(primal: float, dual: float) -> float:
-    """Return (P - D) / P of two estimates, at least 0."""
-    if primal <= 0.0:  # no row has a loss and w = 0: that is the optimum
-        return 0.0
-    return max((primal - dual) / primal, 0.0)
+def relative_gaps(dual: Floats, left: Floats) -> Floats:
+    """Return (P - D) / P of estimates of D and P - D, at least 0; float64[M] all."""
+    with np.errstate(all="ignore"):  # what is infinite, or no number, is the caller's to notice
+        primal = dual + left  # not above 0: no row has a loss and w = 0, and that is the optimum
+        return np.maximum(left / np.where(primal > 0.0, primal, np.inf), 0.0)
 
 
 def norms_above(squares: Floats | float) -> Floats:

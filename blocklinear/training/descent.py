@@ -17,7 +17,7 @@ from blocklinear.options import TrainOptions
 from blocklinear.store.groups import Group
 from blocklinear.store.manifest import Manifest
 from blocklinear.store.prefetch import Loaded
-from blocklinear.training.certificate import Certificate, joined, relative_gap
+from blocklinear.training.certificate import Certificate, joined, relative_gaps
 from blocklinear.training.many import ManyModels
 from blocklinear.training.models import Models
 from blocklinear.training.row_views import first_positions, rows_of
@@ -176,8 +176,6 @@ class Descent:
 
     def estimate(self) -> Estimate:
         """Return the sums over all problems; of those still trained the worst gap and violation."""
-        for vectors in self._trained:
-            vectors.finish_average()
         duals = [vectors.dual for vectors in self._trained]
         primals = [v.primal(dual) for v, dual in zip(self._trained, duals, strict=True)]
         for vectors, of in zip(self._trained, duals, strict=True):
@@ -185,8 +183,8 @@ class Descent:
         dual, primal = np.concatenate(duals), np.concatenate(primals)
         violation = np.concatenate([vectors.violations() for vectors in self._trained])
         gain = np.concatenate([vectors.gain for vectors in self._trained])
-        gaps = [relative_gap(p, d) for p, d in zip(primal.tolist(), dual.tolist(), strict=True)]
         entries = np.sum([vectors.entries for vectors in self._trained], axis=0)
+        gaps = relative_gaps(dual, primal - dual)
         return Estimate(
             primal=float(primal.sum()),
             dual=float(dual.sum()),
@@ -195,12 +193,12 @@ class Descent:
             steps=sum(vectors.steps for vectors in self._trained),
             entries=int(entries.sum()),
             pass_entries=int(entries[PASS]),
-            gap=max(gaps),
-            middle_gap=sorted(gaps)[(len(gaps) - 1) // 2],
+            gap=float(gaps.max()),
+            middle_gap=float(np.sort(gaps)[(len(gaps) - 1) // 2]),
             rise=rises(gain, dual),
         )
 
-    def certify(self, stream: Iterable[Loaded], enough: float | None = None) -> Certificate | None:
+    def certify(self, stream: Iterable[Loaded], enough: float | None = None) -> Certificate | float:
         """Pass over the data once; return the sums over all problems, and the largest gap.
 
         Parameters
@@ -208,17 +206,19 @@ class Descent:
         stream : iterable of Loaded
             Every block once.
         enough : float or None
-            None is returned as soon as all gaps are known to be larger.
+            As soon as all gaps are known to be larger, an estimate of the largest is returned.
         """
         proofs = {id(vectors): vectors.proof() for vectors in self._trained}
         for loaded in stream:
             group = loaded.group
             self._each(lambda v, group=group: v.certify_group(group, proofs[id(v)]))  # type: ignore[misc]
-            if enough is not None and all(
-                (proofs[id(v)].least() * (1.0 - enough) > enough * v.dual).all()
-                for v in self._trained
-            ):
-                return None
+            if enough is None:
+                continue
+            least = [relative_gaps(v.dual, proofs[id(v)].least()) for v in self._trained]
+            if np.concatenate(least).min() > enough:
+                left = [proofs[id(v)].left(self._n_rows) for v in self._trained]
+                duals = [v.dual for v in self._trained]
+                return float(relative_gaps(np.concatenate(duals), np.concatenate(left)).max())
         found = [v.certificates(proofs.pop(id(v))) for v in self._trained]
         return self._certified(found)
 
@@ -227,11 +227,12 @@ class Descent:
         ((certificate,),) = found
         return certificate
 
-    def drop_solved(self) -> None:
-        """Train no further what the last certificate has shown to be good enough: here nothing.
+    def drop_solved(self) -> bool:
+        """Train no further what the last certificate has shown to be good enough; say if any was.
 
-        Of one problem, training ends then.
+        Of one problem none is: training would have ended.
         """
+        return False
 
     def chosen(self, certificate: Certificate) -> Floats:
         """Return the weights that a certificate is about, float64[n_features + 1, M]."""
@@ -365,11 +366,11 @@ class DescentOfMany(Descent):
                 self._certificates[number] = certificate
         return joined(self.proven())
 
-    def drop_solved(self) -> None:
+    def drop_solved(self) -> bool:
         """Train no further those models of which the last certificate is good enough."""
-        goal, tolerance = self._options.gap, self._options.tolerance
+        goal, tolerance, before = self._options.gap, self._options.tolerance, len(self)
         if goal is None:
-            return
+            return False
         for k, vectors in enumerate(self.vectors):
             proofs = [self._certificates[number] for number in self._staying[k]]
             staying = np.array([proof is None or proof.gap > goal for proof in proofs], np.bool_)
@@ -377,6 +378,7 @@ class DescentOfMany(Descent):
                 staying |= vectors.violations() > tolerance
             if not staying.all():
                 self._leave(k, staying)
+        return len(self) < before
 
     def chosen(self, certificate: Certificate) -> Floats:
         """Return the weights that were certified."""

@@ -266,22 +266,20 @@ def _train(run: Run, loader: GroupLoader) -> Outcome:
         ending, stalled = stopping.exhausted(report), stopping.stalled(report, seen)
         newton = run.memory.newton and stopping.by_gap_alone
         ending = ending or (None if newton else stalled)
-        certificate = None
         if ending or stopping.wants_certificate(report, seen):
-            before = stopping.state
             with run.saving():
                 certificate = run.certify(loader, None if ending else run.options.gap)
             report = dataclasses.replace(report, certificates=1)
             converged = stopping.holds(report, certificate)
-        if certificate is None:
-            run.listener(report)
-        else:
-            run.listener(run.certified(report, certificate))
-            if converged or ending:
-                stopping.state = before  # a resume is to come to the same end
-                run.save()
-                return _finish(run, certificate, None if converged else ending)
-            run.method.drop_solved()
+            if isinstance(certificate, Certificate):
+                report = run.certified(report, certificate)
+                if converged or ending:
+                    run.listener(report)
+                    run.save()  # a resume is to come to the same end
+                    return _finish(run, certificate, None if converged else ending)
+            if isinstance(certificate, float) or not run.method.drop_solved():
+                stopping.learn(seen, certificate)
+        run.listener(report)
         warning = "" if newton else stopping.too_slow(report)
         if warning:
             run.listener(Warned(warning))

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from blocklinear.kernels import dual_many
+from blocklinear.kernels import dual
 from blocklinear.options import TrainOptions
 from blocklinear.store.manifest import Manifest
 from blocklinear.training.certificate import Proof, aligned_zeros
@@ -32,7 +32,7 @@ class ManyModels(Vectors):
     manifest, options, folder, name :   as for `Vectors`
     """
 
-    kernels = dual_many
+    kernels = dual
 
     def __init__(
         self, models: Models, manifest: Manifest, options: TrainOptions, folder: Path, name: str
@@ -49,7 +49,7 @@ class ManyModels(Vectors):
 
     def _make_room(self) -> None:
         columns = self.columns_of(self.width)
-        self._scratch = aligned_zeros(dual_many.N_SCRATCH, columns)
+        self._scratch = aligned_zeros(dual.N_SCRATCH, columns)
         self._moved = np.zeros(columns, np.int64)
 
     @property
@@ -68,7 +68,7 @@ class ManyModels(Vectors):
         return self.width << 8
 
     def _forget_violation(self, touch: Floats) -> None:
-        touch[..., dual_many.PG_MAX], touch[..., dual_many.PG_MIN] = -np.inf, np.inf
+        touch[..., dual.PG_MAX], touch[..., dual.PG_MIN] = -np.inf, np.inf
 
     @property
     def _problem(self) -> tuple[NDArray[np.int32], NDArray[np.int32], Floats, int, float]:
@@ -88,7 +88,7 @@ class ManyModels(Vectors):
         data: _Data = step.data
         if why == PASS:
             priority = np.empty(len(rows))
-        dual_many.dcd_many(
+        dual.dcd_many(
             rows.starts, rows.stops, rows.indices, rows.values, rows.sq_norm, *data, order,
             *self._problem, self.bias, step.alpha, self.W, self._scratch, self._moved,
             self.touch[why], step.spans, priority,
@@ -96,11 +96,11 @@ class ManyModels(Vectors):
 
     def _terms_of(self, data: _Data, alpha: Floats) -> Floats:
         terms = np.zeros_like(self.terms)
-        dual_many.add_many_dual_terms(*data, *self._problem, alpha, self._scratch, terms)
+        dual.add_many_dual_terms(*data, *self._problem, alpha, self._scratch, terms)
         return terms
 
     def _certify(self, rows: RowView, data: _Data, alpha: Floats, proof: Proof) -> None:
-        dual_many.certify_many(
+        dual.certify_many(
             rows.starts, rows.stops, rows.indices, rows.values, rows.sq_norm, *data,
             *self._problem, self.bias, alpha, self.W, self.average, self.averaged, proof.norms,
             proof.recomputed, self._scratch, self._moved, proof.sums, proof.reach,

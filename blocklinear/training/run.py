@@ -332,13 +332,13 @@ class Run:
         patience = self.options.patience
         return patience is not None and self.outer - self._best_at >= patience
 
-    def certify(self, loader: GroupLoader, enough: float | None = None) -> Certificate | None:
+    def certify(self, loader: GroupLoader, enough: float | None = None) -> Certificate | float:
         """Pass over the data once more, and say how good the better candidate is.
 
-        None is returned as soon as that is known to be worse than a gap that is `enough`.
+        As soon as that is known to be worse than a gap that is `enough`, an estimate is returned.
         """
         certificate = self.method.certify(self.pass_over(loader, last=True), enough)
-        if certificate is not None:
+        if isinstance(certificate, Certificate):
             check_finite(certificate.primal, certificate.dual)
         return certificate
 
@@ -347,7 +347,7 @@ class Run:
         self.save()  # now: a resume is to come to the same end
         self.method.adopt(self._best)
         certificate = self.certify(loader)
-        assert certificate is not None  # no gap was asked for
+        assert isinstance(certificate, Certificate)  # no gap was enough
         return certificate
 
 

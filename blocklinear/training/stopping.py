@@ -13,15 +13,13 @@ from blocklinear.training.tally import Estimate
 
 STATE = fields(
     {
-        "not_before": count, "moved": count, "best": row(number, number, number), "halfway": number,
+        "scale": number, "moved": count, "best": row(number, number, number), "halfway": number,
         "warned": flag,
     }
 )  # fmt: skip
 """What `Stopping.state` is made of, where a checkpoint has it."""
 
 
-SURE = 0.9
-"""Of the gap asked for, what some rows may tell of when all are to be looked at."""
 UNIT = 2.0**-53
 """Largest relative error of rounding: a dual that rises by less does not rise."""
 ADVICE = "scale the data, lower C, or try another solver"
@@ -56,14 +54,13 @@ class Ending:
 class Stopping:
     """Decides when to certify and when to stop.
 
-    A certificate is tried when the gap that the rows of one group tell of is small enough. After
-    one that failed the next is not tried before another 1/16 of the iterations, so that
-    certificates in vain stay cheap however wrong that is.
+    A certificate is tried when the gap that some rows tell of is small enough. From one that was in
+    vain it is learned how many times larger the gap was, and taken to be so again.
     """
 
     def __init__(self, options: TrainOptions) -> None:
         self._options = options
-        self._not_before = 0
+        self._scale = 1.0  # of gaps, to what some rows tell
         self._moved, self._best = 0, [math.inf] * 3  # the last iteration that brought anything
         self._halfway, self._warned = math.inf, False
 
@@ -71,13 +68,13 @@ class Stopping:
     def state(self) -> dict[str, Any]:
         """What was learned, as JSON."""
         return {
-            "not_before": self._not_before, "moved": self._moved, "best": self._best,
+            "scale": self._scale, "moved": self._moved, "best": self._best,
             "halfway": self._halfway, "warned": self._warned,
         }  # fmt: skip
 
     @state.setter
     def state(self, state: dict[str, Any]) -> None:
-        self._not_before = state["not_before"]
+        self._scale = state["scale"]
         self._moved, self._best = state["moved"], list(state["best"])
         self._halfway, self._warned = state["halfway"], state["warned"]
 
@@ -89,22 +86,24 @@ class Stopping:
         gap, tolerance = self._options.gap, self._options.tolerance
         if tolerance is not None and report.violation > tolerance:
             return False
-        return report.outer >= self._not_before and (gap is None or seen.middle_gap <= SURE * gap)
+        return gap is None or self._scale * seen.middle_gap <= gap
 
     @property
     def by_gap_alone(self) -> bool:
         """Whether nothing but the gap was asked for; violations are a matter of the dual."""
         return self._options.tolerance is None
 
-    def holds(self, report: OuterIteration, found: Certificate | None) -> bool:
-        """Say whether the certified gap is small enough; if not, have the next wait."""
+    def holds(self, report: OuterIteration, found: Certificate | float) -> bool:
+        """Say whether a certified gap is small enough; one that was not certified never is."""
         gap, tolerance = self._options.gap, self._options.tolerance
         if tolerance is not None and report.violation > tolerance:
             return False
-        if found is not None and (gap is None or found.gap <= gap):
-            return True
-        self._not_before = report.outer + 1 + report.outer // 16
-        return False
+        return isinstance(found, Certificate) and (gap is None or found.gap <= gap)
+
+    def learn(self, seen: Estimate, found: Certificate | float) -> None:
+        """Learn from a certificate in vain, or from the gap for which it was given up."""
+        gap = found.gap if isinstance(found, Certificate) else found
+        self._scale = max(gap / max(seen.middle_gap, UNIT), 1.0)
 
     def exhausted(self, report: OuterIteration) -> Ending | None:
         """Return why training must end unconverged, if it must."""

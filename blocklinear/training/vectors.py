@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from blocklinear.kernels.sums import add_to_mean
 from blocklinear.options import TrainOptions
 from blocklinear.store.groups import Group
 from blocklinear.store.manifest import Manifest
@@ -320,26 +321,17 @@ class Vectors(ABC):
             self._take_point()
 
     def _take_point(self) -> None:
-        if self.averaged:
-            self.average += self.W
-        else:
-            self.average[:] = self.W
         self._points += 1.0, -self._points[1]
+        add_to_mean(self.W, self._points[0], self.average)
 
     @property
     def averaged(self) -> bool:
-        """Whether so much was done that there is an average beside `W`."""
-        return bool(self._points[0] > 0.0)
+        """Whether so much was done that there is an average of several points beside `W`."""
+        return bool(self._points[0] > 1.0)
 
     def forget_average(self) -> None:
         """Let `W` stand for its average."""
         self._points[:] = 0.0
-
-    def finish_average(self) -> None:
-        """End an outer iteration: make the average one."""
-        if self._points[0] > 1.0:
-            self.average /= self._points[0]
-            self._points[:] = 1.0, 0.0
 
     def lines(self, group: Group) -> Floats:
         """Return a copy of the alpha of a group, float64[n_rows, width]."""
@@ -362,7 +354,6 @@ class Vectors(ABC):
 
     def look(self, rows: RowView, n_rows: int) -> None:
         """See by some rows what all `n_rows` add to P - D at present."""
-        self.finish_average()
         proof = self.proof(recompute=False)
         self._certify(rows, self._data(rows), self._own(self.alpha.all[rows.positions]), proof)
         proof.n += len(rows)

@@ -15,7 +15,6 @@ import blocklinear.kernels
 from blocklinear.kernels import crammer_singer as cs
 from blocklinear.kernels import (
     dual,
-    dual_many,
     gather,
     margins,
     orders,
@@ -110,18 +109,18 @@ def many(r):
             positive, held_out = np.arange(M, dtype=np.int32) % 3, np.full(M, -1, np.int32)
             models = positive, held_out, np.ones((M, 2)), kind, 0.1
             alpha, W = np.zeros((r.n, M)), r.w(M)
-            scratch, moved = np.zeros((dual_many.N_SCRATCH, M)), np.zeros(M, np.int64)
+            scratch, moved = np.zeros((dual.N_SCRATCH, M)), np.zeros(M, np.int64)
             spans = np.full(r.n, M << 8, np.uint16)
-            dual_many.dcd_many(
+            dual.dcd_many(
                 *r.cut, r.sq_norm, *about, r.order, *models, r.bias, alpha, W, scratch, moved,
-                np.zeros((M, dual_many.N_TOUCH)), spans, np.zeros(r.n),
+                np.zeros((M, dual.N_TOUCH)), spans, np.zeros(r.n),
             )  # fmt: skip
-            terms = np.zeros((M, dual_many.N_TERMS))
-            dual_many.add_many_dual_terms(*about, *models, alpha, scratch, terms)
-            dual_many.certify_many(
+            terms = np.zeros((M, dual.N_TERMS))
+            dual.add_many_dual_terms(*about, *models, alpha, scratch, terms)
+            dual.certify_many(
                 *r.cut, r.sq_norm, *about, *models, r.bias, alpha, W, r.w(M), True,
-                np.zeros((2, M)), r.w(M), scratch, moved, np.zeros((2, dual_many.N_SUMS, M)),
-                np.zeros((dual_many.N_REACHES, M)),
+                np.zeros((2, M)), r.w(M), scratch, moved, np.zeros((2, dual.N_SUMS, M)),
+                np.zeros((dual.N_REACHES, M)),
             )  # fmt: skip
             assert np.isfinite(alpha).all()
             assert np.isfinite(W).all()
@@ -187,6 +186,7 @@ def weight_vectors(r):
     steps = np.ones((r.n, 2))
     sums.add_rows(*r.whole, steps, r.bias, r.w(3))
     out, norms = np.ones(r.n), np.zeros(2)
+    sums.add_to_mean(r.w(2), 1.0, r.w(2))
     sums.add_squares(r.w(2), norms)
     sums.add_squared_distances(r.w(2), r.w(2), norms)
     assert sums.squared_distance(out, out) == 0.0
@@ -253,7 +253,7 @@ TRIED = {
     ),
     "dual": (dcd_epoch, ["dcd_epoch"]),
     "dual certificates": (dual_certificates, ["add_dual_terms", "certify_rows"]),
-    "dual_many": (many, ["dcd_many", "add_many_dual_terms", "certify_many"]),
+    "many models": (many, ["dcd_many", "add_many_dual_terms", "certify_many"]),
     "gather": (gather_rows, ["gather_rows"]),
     "margins": (decision_values, ["decision_values"]),
     "orders": (random_orders, ["permutation", "schedule", "turns", "draws"]),
@@ -265,6 +265,7 @@ TRIED = {
         weight_vectors,
         [
             "add_rows",
+            "add_to_mean",
             "add_squares",
             "add_squared_distances",
             "dot",

@@ -1,4 +1,3 @@
-import inspect
 import os
 import sys
 from dataclasses import dataclass, replace
@@ -12,7 +11,7 @@ from effort import examples
 from hypothesis import given
 from hypothesis import strategies as st
 
-from blocklinear.kernels import dual, dual_many
+from blocklinear.kernels import dual
 
 KINDS = [dual.HINGE, dual.SQUARED_HINGE, dual.LOGISTIC, dual.L1_SVR, dual.L2_SVR]
 NAMES = ["hinge", "squared_hinge", "logistic", "l1_svr", "l2_svr"]
@@ -125,19 +124,19 @@ class State:
 
 def fresh(p):
     n, M = p.shape
-    touch = np.zeros((M, dual_many.N_TOUCH))
-    touch[:, dual_many.PG_MAX], touch[:, dual_many.PG_MIN] = -np.inf, np.inf
+    touch = np.zeros((M, dual.N_TOUCH))
+    touch[:, dual.PG_MAX], touch[:, dual.PG_MIN] = -np.inf, np.inf
     W = np.zeros((p.rows.shape[1] + 1, M))
     return State(np.zeros((n, M)), W, touch, np.zeros(n, np.uint16), np.full(n, np.nan))
 
 
 def scratch(M):
-    return np.full((dual_many.N_SCRATCH, M), np.nan), np.full(M, -1, np.int64)
+    return np.full((dual.N_SCRATCH, M), np.nan), np.full(M, -1, np.int64)
 
 
 def sweep(p, order, s, first=0, last=None):
     s.span[order] = (p.shape[1] if last is None else last) << 8 | first
-    dual_many.dcd_many(
+    dual.dcd_many(
         *p.entries, *p.about, np.array(order, np.int64), *p.models, p.bias, s.alpha, s.W,
         *scratch(p.shape[1]), s.touch, s.span, s.worth,
     )  # fmt: skip
@@ -220,7 +219,7 @@ def test_a_visit_reports_what_moved_and_what_it_was_worth(p, i):
     n, M = p.shape
     i %= n
     s = swept(p, epochs=1)
-    before, seen = s.alpha.copy(), s.touch[:, dual_many.GAIN].copy()
+    before, seen = s.alpha.copy(), s.touch[:, dual.GAIN].copy()
     s.span[:], s.worth[:] = 1 << 8, np.nan
     sweep(p, [i], s)
     a, C = s.alpha[i], np.array([p.costs(j)[i] for j in range(M)])
@@ -229,8 +228,8 @@ def test_a_visit_reports_what_moved_and_what_it_was_worth(p, i):
         inside &= abs(a) != C
     moving = np.flatnonzero((a != before[i]) & inside)
     assert s.span[i] == (moving[-1] + 1 << 8 | moving[0] if len(moving) else 0)
-    gains = s.touch[:, dual_many.GAIN] - seen
-    close(s.worth[i], gains.sum(), 1e-9, 1 + abs(s.touch[:, dual_many.GAIN]).sum())
+    gains = s.touch[:, dual.GAIN] - seen
+    close(s.worth[i], gains.sum(), 1e-9, 1 + abs(s.touch[:, dual.GAIN]).sum())
     others = np.arange(n) != i
     assert (s.span[others] == 1 << 8).all()
     assert np.isnan(s.worth[others]).all()
@@ -279,7 +278,7 @@ def test_pairs_without_cost_are_left_out(kind):
     assert left_out.any(0).all()
     assert not s.alpha[left_out].any()
     assert s.alpha[~left_out].any()
-    np.testing.assert_array_equal(s.touch[:, dual_many.STEPS], 3 * (~left_out).sum(0))
+    np.testing.assert_array_equal(s.touch[:, dual.STEPS], 3 * (~left_out).sum(0))
     whole = left_out.all(1)
     assert whole.any()
     assert not s.span[whole].any()
@@ -300,21 +299,21 @@ def test_dual_terms_and_certificates_are_those_of_each_model(p):
     norms = np.linalg.norm([s.W, average], axis=1)
     terms, recomputed = np.ones((M, 2)), np.ones_like(s.W)  # added to
     sums, reach = np.ones((2, 3, M)), np.ones((2, M))
-    dual_many.add_many_dual_terms(*p.about, *p.models, s.alpha, rows, terms)
+    dual.add_many_dual_terms(*p.about, *p.models, s.alpha, rows, terms)
     indptr, indices, values = p.csr
     sq_norm = (p.rows.astype(float) ** 2).sum(1)
     row_ends = indptr[:-1], indptr[1:]
     about = (*row_ends, indices, values, sq_norm, *p.about, *p.models, p.bias, s.alpha, s.W)
-    dual_many.certify_many(*about, average, True, norms, recomputed, rows, moved, sums, reach)
+    dual.certify_many(*about, average, True, norms, recomputed, rows, moved, sums, reach)
     alone, again, others = np.ones((2, 3, M)), np.ones_like(s.W), np.ones((2, M))
-    dual_many.certify_many(*about, average, False, norms, again, rows, moved, alone, others)
+    dual.certify_many(*about, average, False, norms, again, rows, moved, alone, others)
     assert again.tobytes() == recomputed.tobytes()
     assert others.tobytes() == reach.tobytes()
     assert np.array_equal(alone[0], sums[0])
     assert (alone[1] == 1.0).all()
     without = np.ones((2, 3, M))
     none = np.zeros((0, s.W.shape[1]))
-    dual_many.certify_many(*about, average, True, norms, none, rows, moved, without, others)
+    dual.certify_many(*about, average, True, norms, none, rows, moved, without, others)
     assert np.array_equal(without, sums)
     assert s.alpha.tobytes() == kept.tobytes()
     X = np.column_stack([p.rows.astype(float), np.full(len(p.rows), p.bias)])
@@ -358,8 +357,8 @@ def test_alpha_outside_of_its_domain_proves_nothing(kind):
         rows, moved = scratch(M)
         terms, recomputed = np.zeros((M, 2)), np.zeros_like(W)
         sums, reach = np.zeros((2, 3, M)), np.zeros((2, M))
-        dual_many.add_many_dual_terms(*p.about, *p.models, numbers, rows, terms)
-        dual_many.certify_many(
+        dual.add_many_dual_terms(*p.about, *p.models, numbers, rows, terms)
+        dual.certify_many(
             *p.cut, sq_norm, *p.about, *p.models, p.bias, numbers, W, W, True, norms, recomputed,
             rows, moved, sums, reach,
         )  # fmt: skip
@@ -377,41 +376,13 @@ def test_a_decision_that_is_no_number_leaves_no_bound_of_its_model(kind):
     W = np.zeros_like(swept(p).W)
     W[:, 2] = np.nan
     sums, reach = np.zeros((2, 3, M)), np.zeros((2, M))
-    dual_many.certify_many(
+    dual.certify_many(
         *p.cut, (p.rows.astype(float) ** 2).sum(1), *p.about, *p.models, p.bias,
         np.zeros(p.shape), W, W, False, np.zeros((2, W.shape[1])), np.zeros_like(W), rows, moved,
         sums, reach,
     )  # fmt: skip
-    assert not sums[0, dual_many.GAP, 2] < np.inf
+    assert not sums[0, dual.GAP, 2] < np.inf
     assert np.isfinite(np.delete(sums[0], 2, axis=1)).all()
-
-
-# -- The code
-
-
-def source(function):
-    """Return the text of a kernel below its decorator."""
-    return inspect.getsource(getattr(function, "py_func", function)).partition("\n")[2]
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        "_fetch_all", "_loss", "_entropy", "_hinge_rule", "_logistic_rule", "_regression_rule",
-        "_update", "_feasible", "_regression_gap", "_row_gap",
-    ],
-)  # fmt: skip
-def test_the_rules_are_the_text_of_those_for_one_model(name):
-    assert source(getattr(dual_many, name)) == source(getattr(dual, name))
-
-
-def test_the_numbers_are_those_for_one_model():
-    own = {name: value for name, value in vars(dual_many).items() if name.upper() == name}
-    names = {name for name in own if isinstance(own[name], (int, float))}
-    names -= {"N_SCRATCH", "_LANES", "_LINE", "_FAR", "_CACHED"}
-    assert {"HINGE", "L2_SVR", "PG_MAX", "STEPS", "N_TOUCH", "N_SUPPORT", "_ROUNDING"} <= names
-    for name in names:
-        assert own[name] == getattr(dual, name), name
 
 
 def test_it_runs_without_being_compiled():

@@ -10,6 +10,7 @@ from blocklinear.kernels.sums import (
     add_rows,
     add_squared_distances,
     add_squares,
+    add_to_mean,
     dot,
     squared_distance,
 )
@@ -59,3 +60,11 @@ def test_squares_and_distances(n, m):
 def test_a_long_sum_of_squares_keeps_what_a_naive_one_loses():
     w = np.full(5_000_000, math.sqrt(0.1))
     assert dot(w, w) == pytest.approx(len(w) * w[0] ** 2, rel=2.0**-45)
+
+
+@pytest.mark.parametrize("shape", [(0, 2), (5, 1), (40, 3)])
+def test_the_mean_of_arrays(shape):
+    arrays, mean = np.random.default_rng(0).normal(size=(6, *shape)), np.full(shape, 7.0)
+    for n, array in enumerate(arrays, 1):
+        add_to_mean(array, float(n), mean)
+    np.testing.assert_allclose(mean, arrays.mean(axis=0), rtol=1e-12, atol=1e-12)
