@@ -8,6 +8,13 @@ cd "$root"
 pip install --quiet --disable-pip-version-check --editable '.[test]'
 
 unset PYTHONDONTWRITEBYTECODE # tests start the program often
+# Files come and go by the ten thousand: in memory, if there is room, that takes a third of the time.
+room="$(df --output=avail --block-size=1G /dev/shm 2>/dev/null | tail -n 1)" || room=0
+if [ "${room:-0}" -ge 4 ]; then
+    TMPDIR="$(mktemp -d /dev/shm/blocklinear-tests.XXXXXX)"
+    export TMPDIR
+    trap 'rm -rf "$TMPDIR"' EXIT
+fi
 ruff check .
 ruff format --check .
 mypy &

@@ -7,6 +7,8 @@ from blocklinear.text import norms
 
 from .build import all_rows, in_input, load, make_store, random_text, rows_in
 
+pytestmark = pytest.mark.usefixtures("all_processors")
+
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory):
