@@ -10,10 +10,13 @@ import functools
 import gc
 import importlib
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 Recorded = list[list[Any]]
 """Overloads, for JSON: of each the module, the name of the kernel, and the types, see `_names`."""
+
+_COLD = 20  # MADV_COLD, which the mmap module does not name
 
 
 class Recorder:
@@ -69,6 +72,7 @@ def load(overloads: Recorded) -> None:
         kernel, types = getattr(importlib.import_module(module), name), tuple(map(_type, names))
         if not _load(kernel, types):
             kernel.compile(types)
+    _set_aside_llvm()
 
 
 def _load(kernel: Any, types: tuple[Any, ...]) -> bool:
@@ -109,6 +113,21 @@ def _name_runtime() -> None:
     runtime: Any = importlib.import_module("numba.core.runtime._nrt_python")
     for name, address in runtime.c_helpers.items():
         binding.add_symbol(name if name.startswith("_") else f"NRT_{name}", address)
+
+
+def _set_aside_llvm() -> None:
+    """Tell the system that LLVM is not needed soon: if memory is short, its pages go first.
+
+    Otherwise those of the data go, and in a container that holds no more than a run needs every
+    pass over the blocks reads more of them from disk.
+    """
+    with contextlib.suppress(OSError, AttributeError):  # not Linux, or not the GNU library
+        advise = ctypes.CDLL(None).madvise
+        for mapping in Path("/proc/self/maps").read_text().splitlines():
+            addresses, access, *_, name = mapping.split()
+            if Path(name).name.startswith("libllvmlite") and "w" not in access:
+                start, stop = (int(address, 16) for address in addresses.split("-"))
+                advise(ctypes.c_void_p(start), ctypes.c_size_t(stop - start), _COLD)
 
 
 def _loaded() -> Iterator[tuple[Any, tuple[Any, ...]]]:

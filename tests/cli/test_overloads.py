@@ -1,5 +1,6 @@
 """Kernels are loaded before the work: where memory is short by then, loading takes many seconds."""
 
+import ctypes
 import json
 import os
 import subprocess
@@ -124,6 +125,28 @@ def test_of_cross_validation(commands):
         "cv c -v 3 -c 0.1,1 --stratify --predictions p --refit m -q",
         "cv c -v 2 --search -s 1 -q",
     )
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/maps"), reason="not Linux")
+def test_llvm_is_set_aside(monkeypatch):
+    advised = []
+
+    class Library:
+        def __init__(self, name):
+            pass
+
+        def madvise(self, start, length, advice):
+            advised.append((start.value, length.value, advice))
+
+    monkeypatch.setattr(ctypes, "CDLL", Library)
+    overloads.load([])
+    with open("/proc/self/maps") as maps:
+        lines = [line for line in maps if "libllvmlite" in line and " r-" in line]
+    assert [f"{start:x}-{start + length:x}" for start, length, _ in advised] == [
+        line.split()[0] for line in lines
+    ]
+    assert sum(length for _, length, _ in advised) > 1 << 20
+    assert {advice for _, _, advice in advised} == {20}
 
 
 def read_only(array):
