@@ -146,6 +146,12 @@ def need_liblinear() -> None:
         raise SystemExit("liblinear-train is not on the PATH (liblinear-tools in Debian)")
 
 
+def ratio_to(taken: list[Result], others: list[Result]) -> float:
+    """Return the median over turns of the ratio of seconds: what else ran slowed both of a turn."""
+    pairs = zip(taken, others, strict=True)
+    return statistics.median(one.wall_seconds / other.wall_seconds for one, other in pairs)
+
+
 # -- The data
 
 
@@ -274,7 +280,7 @@ def total(args: argparse.Namespace) -> int:
     seconds, asked = medians(results), dict(zip(args.gap, args.asked, strict=False))
     rows, failed = [], 0
     for rival in rivals:
-        taken, ratio = results[rival.name], seconds[rival.name] / seconds[rivals[-1].name]
+        taken, ratio = results[rival.name], ratio_to(results[rival.name], results[rivals[-1].name])
         kills = sum(result.oom_kills for result in taken)
         limit = asked.get(rival.gap) if rival.gap and not rival.version else None
         missed = bool(kills) or (limit is not None and ratio > limit)

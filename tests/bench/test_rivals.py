@@ -73,6 +73,11 @@ def test_the_median_of_each_is_taken(rivals):
     assert rivals.medians(taken) == {"a": 2.0, "b": 5.0}
 
 
+def test_the_ratio_is_that_of_turns(rivals):
+    ours, theirs = ([Namespace(wall_seconds=s) for s in taken] for taken in ([1, 9, 2], [2, 10, 2]))
+    assert rivals.ratio_to(ours, theirs) == 0.9
+
+
 def test_commands_take_turns(rivals, monkeypatch, tmp_path):
     order = []
 
