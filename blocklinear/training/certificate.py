@@ -133,7 +133,8 @@ class Proof:
 
     Attributes
     ----------
-    candidates : list         of float64[n_features + 1, columns]: the weights, and their average
+    candidates : list         of float64[n_features + 1, columns]: the weights, their average, or
+                              both
     squares, norms : float64[2, columns]        of the columns of candidates; the second, or more
     recomputed : float64[n_features + 1, columns]   sum of s_i alpha_i x_i; of size 0 if left out
     sums : float64[2, N_SUMS, n_problems]       for each candidate, as the kernels leave them
@@ -142,6 +143,8 @@ class Proof:
 
     Parameters
     ----------
+    W : float64[n_features + 1, columns]
+        The weights.
     candidates : list
         As above.
     n_problems : int
@@ -153,10 +156,15 @@ class Proof:
     """
 
     def __init__(
-        self, candidates: list[Floats], n_problems: int, coupled: bool, recompute: bool = True
+        self,
+        W: Floats,
+        candidates: list[Floats],
+        n_problems: int,
+        coupled: bool,
+        recompute: bool = True,
     ) -> None:
-        shape = candidates[0].shape
-        self.candidates, self._coupled = candidates, coupled
+        shape = W.shape
+        self._W, self.candidates, self._coupled = W, candidates, coupled
         self.squares = np.zeros((2, shape[1]))
         for k, v in enumerate(candidates):
             self.squares[k] = column_norms(v)
@@ -165,17 +173,27 @@ class Proof:
         self.sums = np.zeros((2, kernels.N_SUMS, n_problems))
         self.reach, self.n = np.zeros((kernels.N_REACHES, n_problems)), 0
 
-    def left(self, n_rows: int) -> Floats:
-        """Return what P - D is as far as the rows so far tell of `n_rows`, float64[n_problems].
+    @property
+    def pair(self) -> tuple[Floats, Floats]:
+        """The first and the last candidate, as kernels take them."""
+        return self.candidates[0], self.candidates[-1]
 
-        Of the better candidate; w is taken to be what a pass would make of alpha.
+    def left(self, n_rows: int) -> Floats:
+        """Return what P - D is as far as the rows so far tell of `n_rows`.
+
+        W is taken to be what a pass would make of alpha.
+
+        Returns
+        -------
+        float64[k, n_problems]
+            Of each of the k candidates.
         """
         found = [
             n_rows / max(self.n, 1) * self.sums[k, kernels.GAP]
-            + 0.5 * self._of_problems(column_distances(v, self.candidates[0]))
+            + 0.5 * self._of_problems(column_distances(v, self._W))
             for k, v in enumerate(self.candidates)
         ]
-        return np.asarray(np.min(found, axis=0))
+        return np.array(found)
 
     def least(self) -> Floats:
         """Return what P - D is at least, whatever other rows add, float64[n_problems]."""
@@ -190,17 +208,17 @@ class Proof:
             As for `prove`.
         """
         norms = np.sqrt(self._of_problems(column_norms(self.recomputed)))
+        drift = np.sqrt(self._of_problems(column_distances(self._W, self.recomputed)))
+        drift /= np.where(norms > 0.0, norms, np.inf)
         found: list[list[Certificate]] = []
         for k, v in enumerate(self.candidates):
             distances = self._of_problems(column_distances(v, self.recomputed))
             squares = self._of_problems(self.squares[k])
-            if k == 0:
-                drift = np.sqrt(distances) / np.where(norms > 0.0, norms, np.inf)
             found.append(
                 [
                     prove(
                         squares[j], distances[j], self.sums[k, :, j], self.reach[:, j], self.n,
-                        float(drift[j]), average=k == 1, n_classes=n_classes,
+                        float(drift[j]), average=v is not self._W, n_classes=n_classes,
                     )
                     for j in range(self.sums.shape[2])
                 ]

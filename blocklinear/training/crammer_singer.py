@@ -134,7 +134,7 @@ class CrammerSinger(Vectors):
     def _certify(self, rows: RowView, data: _Data, alpha: Floats, proof: Proof) -> None:
         crammer_singer.cs_certify_rows(
             rows.starts, rows.stops, rows.indices, rows.values, rows.sq_norm, *data, self.bias,
-            alpha, self.W, self.average, self.averaged, proof.norms.max(axis=1),
+            alpha, *proof.pair, len(proof.candidates) > 1, proof.norms.max(axis=1),
             proof.recomputed, self._scratch, self._lists, proof.sums[:, :, 0], proof.reach[:, 0],
         )  # fmt: skip
 

@@ -209,18 +209,15 @@ class Descent:
             As soon as all gaps are known to be larger, an estimate of the largest is returned.
         """
         proofs = {id(vectors): vectors.proof() for vectors in self._trained}
+        dual = np.concatenate([vectors.dual for vectors in self._trained])
         for loaded in stream:
             group = loaded.group
             self._each(lambda v, group=group: v.certify_group(group, proofs[id(v)]))  # type: ignore[misc]
-            if enough is None:
-                continue
-            least = [relative_gaps(v.dual, proofs[id(v)].least()) for v in self._trained]
-            if np.concatenate(least).min() > enough:
-                left = [proofs[id(v)].left(self._n_rows) for v in self._trained]
-                duals = [v.dual for v in self._trained]
-                return float(relative_gaps(np.concatenate(duals), np.concatenate(left)).max())
-        found = [v.certificates(proofs.pop(id(v))) for v in self._trained]
-        return self._certified(found)
+            least = np.concatenate([proof.least() for proof in proofs.values()])
+            if enough is not None and relative_gaps(dual, least).min() > enough:
+                left = [proof.left(self._n_rows).min(axis=0) for proof in proofs.values()]
+                return float(relative_gaps(dual, np.concatenate(left)).max())
+        return self._certified([v.certificates(proofs.pop(id(v))) for v in self._trained])
 
     def _certified(self, found: list[list[Certificate]]) -> Certificate:
         """Take note of certificates, of each of the vectors that are trained."""

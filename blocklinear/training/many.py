@@ -102,7 +102,7 @@ class ManyModels(Vectors):
     def _certify(self, rows: RowView, data: _Data, alpha: Floats, proof: Proof) -> None:
         dual.certify_many(
             rows.starts, rows.stops, rows.indices, rows.values, rows.sq_norm, *data,
-            *self._problem, self.bias, alpha, self.W, self.average, self.averaged, proof.norms,
+            *self._problem, self.bias, alpha, *proof.pair, len(proof.candidates) > 1, proof.norms,
             proof.recomputed, self._scratch, self._moved, proof.sums, proof.reach,
         )  # fmt: skip
 
@@ -131,7 +131,7 @@ class ManyModels(Vectors):
         self._renumber(staying)
         self.models = self.models.some(staying)
         self.touch, self.terms = self.touch[:, staying].copy(), self.terms[staying]  # in C order
-        self._left, self._goals = self._left[staying], self._goals[staying]
+        self._left, self._goals = self._left[:, staying].copy(), self._goals[staying]
         self._make_room()
 
     def _some(self, weights: Floats, staying: NDArray[np.bool_]) -> Floats:

@@ -94,7 +94,7 @@ class Pegasos(SingleModel):
         w = self.W.reshape(-1)
         lost = self._lost[pegasos.LOSS] / (self._options.epochs or 1)
         seen = np.array([0.5 * dot(w, w) + lost])
-        return seen if np.isnan(self._left).any() else dual + self._left
+        return seen if np.isnan(self._left[0]).any() else dual + np.fmin(*self._left)
 
     @property
     def gain(self) -> Floats:

@@ -141,10 +141,11 @@ class SingleModel(Vectors):
     def _certify(
         self, rows: RowView, data: tuple[Floats, Floats], alpha: Floats, proof: Proof
     ) -> None:
+        one, other = proof.pair
         dual.certify_rows(
             rows.starts, rows.stops, rows.indices, rows.values, rows.sq_norm, *data,
             self.problem.kind, self.problem.epsilon, self.bias, alpha.reshape(-1),
-            self.W.reshape(-1), self.average.reshape(-1), self.averaged, proof.norms[:, 0],
+            one.reshape(-1), other.reshape(-1), len(proof.candidates) > 1, proof.norms[:, 0],
             proof.recomputed.reshape(-1), proof.sums[:, :, 0], proof.reach[:, 0],
         )  # fmt: skip
 

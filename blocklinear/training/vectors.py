@@ -134,7 +134,7 @@ class Vectors(ABC):
         self.touch = np.zeros((3, n_problems, self.kernels.N_TOUCH))
         self.terms = np.zeros((n_problems, self.kernels.N_TERMS))
         self.entries = np.zeros(3)
-        self._left = np.full(n_problems, np.nan)  # of P - D, by the last look
+        self._left = np.full((2, n_problems), np.nan)  # of P - D, by the last look, as candidates
         self._goals = np.zeros(n_problems)  # what it is to fall to
 
     @staticmethod
@@ -354,15 +354,24 @@ class Vectors(ABC):
 
     def look(self, rows: RowView, n_rows: int) -> None:
         """See by some rows what all `n_rows` add to P - D at present."""
+        self._left[:] = np.nan
         proof = self.proof(recompute=False)
         self._certify(rows, self._data(rows), self._own(self.alpha.all[rows.positions]), proof)
         proof.n += len(rows)
-        self._left[:] = proof.left(n_rows)
+        self._left[: len(proof.candidates)] = proof.left(n_rows)
 
     def proof(self, recompute: bool = True) -> Proof:
-        """Return certificates to be, before any row was added."""
-        candidates = [self.W, self.average] if self.averaged else [self.W]
-        return Proof(candidates, len(self.terms), self.coupled, recompute)
+        """Return certificates to be, before any row was added.
+
+        The average is left out where the last look saw none that is better, and W where all are.
+        """
+        candidates = [self.W]
+        if self.averaged:
+            worse = self._left[1] > self._left[0]
+            better = self._left[1] < self._left[0]
+            some = ([] if better.all() else [self.W]) + ([] if worse.all() else [self.average])
+            candidates = some or candidates
+        return Proof(self.W, candidates, len(self.terms), self.coupled, recompute)
 
     def certify_group(self, group: Group, proof: Proof) -> None:
         """Add what a group contributes to certificates."""
@@ -401,7 +410,7 @@ class Vectors(ABC):
         First touches see more than is left at the end of an outer iteration.
         """
         first = self.touch[FIRST, :, self.kernels.EXCESS]
-        return dual + np.where(np.isnan(self._left), first, self._left)
+        return dual + np.where(np.isnan(self._left[0]), first, np.fmin(*self._left))
 
     def aim_at(self, goals: Floats) -> None:
         """Say to what P - D is to fall, float64[n_problems]."""
