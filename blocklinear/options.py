@@ -183,6 +183,11 @@ class TextOptions:
         return self.max_features or self.memory_bytes // (8 * WEIGHT_VECTORS)
 
     @property
+    def index_stop(self) -> int:
+        """No index of an input to be trained on is as large."""
+        return min(self.feature_limit + 1, 1 << 32)
+
+    @property
     def slab_bytes(self) -> int:
         """Size of the pieces parsed in parallel; half of `reading_bytes` holds all in flight."""
         wanted = self.reading_bytes // (2 * SLAB_FACTOR * (self.threads + 2))

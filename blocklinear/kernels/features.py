@@ -1,9 +1,9 @@
 """Features renumbered: looked up, numbered where they are new, and rows sorted by their numbers.
 
-The table of numbers has two levels. A page holds the numbers of `PAGE` features whose numbers in
-the input follow each other; the directory tells the page of a feature. Page 0 is never written, and
-is the page of all features whose own page is not there. An entry is 0, or one more than the number
-of its feature; it is written once, so whoever reads it meanwhile sees the one or the other.
+A table has an entry for each index that there may be: 0, or one more than the number of the
+feature. It is as long as indices may be large, and the system gives memory to those pages of it
+that are written to: which these are is counted. An entry is written once, so whoever reads it
+meanwhile sees the one or the other.
 """
 
 import numpy as np
@@ -11,23 +11,24 @@ from numba import njit
 
 PAGE_BITS = 10
 PAGE = 1 << PAGE_BITS
+"""Entries of a page of the system."""
 LOOKED_UP = 1024  # entries looked up at a time
 TILE = 16384  # entries sorted at a time: what that takes stays in the second-level cache
 DIGIT_BITS = 11
-USED, FEATURES, LARGEST = 0, 1, 2
-"""The state of a table: pages used, features that have a number, their largest index."""
-N_STATE = 3
+PAGES, FEATURES = 0, 1
+"""The state of a table: pages written to, features that have a number."""
+N_STATE = 2
 
 
 @njit(cache=True, nogil=True)
-def look_up(indices, directory, pages, missing):
+def look_up(indices, table, missing):
     """Replace the index of each feature by its number, where it has one.
 
     Parameters
     ----------
-    indices : uint32[nnz]     changed: those of features without a number stay
-    directory : uint32[2**22] page of each `PAGE` features, 0 if they have none
-    pages : uint32[n * PAGE]  numbers plus 1, 0 for none
+    indices : uint32[nnz]     changed: those of features without a number stay; each below the
+                              length of the table
+    table : uint32[any]       numbers plus 1, 0 for none
     missing : uint32[nnz]     the first of it written: positions of features without a number
 
     Returns
@@ -40,8 +41,7 @@ def look_up(indices, directory, pages, missing):
         part = indices[start : start + LOOKED_UP]
         found = some[: part.shape[0]]
         for p in range(part.shape[0]):  # nothing but loads: many are under way at a time
-            i = np.int64(part[p])
-            found[p] = pages[(np.int64(directory[i >> PAGE_BITS]) << PAGE_BITS) | (i & (PAGE - 1))]
+            found[p] = table[np.int64(part[p])]
         for p in range(part.shape[0]):
             missing[n] = start + p
             n += found[p] == 0
@@ -51,15 +51,17 @@ def look_up(indices, directory, pages, missing):
 
 
 @njit(cache=True, nogil=True)
-def number(indices, chosen, every, directory, pages, state):
+def number(indices, chosen, every, table, written, most_pages, state):
     """Replace indices by numbers; features without a number get the next ones, in this order.
 
     Parameters
     ----------
-    indices : uint32[nnz]     changed
+    indices : uint32[nnz]     changed; each below the length of the table
     chosen : uint32[k]        positions to look at, ignored if `every` is set
     every : bool              look at all
-    directory, pages :        see `look_up`; changed
+    table : uint32[any]       see `look_up`; changed
+    written : uint8[pages]    1 for pages of the table that were written to; changed
+    most_pages : int          so many may be
     state : int64[N_STATE]    changed
 
     Returns
@@ -70,41 +72,37 @@ def number(indices, chosen, every, directory, pages, state):
     for k in range(n):
         p = k if every else np.int64(chosen[k])
         i = np.int64(indices[p])
-        page = np.int64(directory[i >> PAGE_BITS])
-        if page == 0:
-            page = state[USED]
-            if (page + 1) << PAGE_BITS > pages.shape[0]:
-                return k
-            state[USED] += 1
-            directory[i >> PAGE_BITS] = page
-        at = (page << PAGE_BITS) | (i & (PAGE - 1))
-        if pages[at] == 0:
+        if table[i] == 0:
+            if written[i >> PAGE_BITS] == 0:
+                if state[PAGES] == most_pages:
+                    return k
+                state[PAGES] += 1
+                written[i >> PAGE_BITS] = 1
             if state[FEATURES] == 0xFFFFFFFF:
                 return k
             state[FEATURES] += 1
-            state[LARGEST] = max(state[LARGEST], i)
-            pages[at] = state[FEATURES]
-        indices[p] = np.uint32(pages[at] - np.uint32(1))
+            table[i] = state[FEATURES]
+        indices[p] = np.uint32(table[i] - np.uint32(1))
     return n
 
 
 @njit(cache=True, nogil=True)
-def numbered(directory, pages, first, out):
+def numbered(table, written, first, out):
     """Write the index of each feature whose number is at least `first`, by its number.
 
     Parameters
     ----------
-    directory, pages :        see `look_up`; the directory may be cut after its last page
+    table, written :          see `number`
     first : int
     out : uint32[n]           written: out[k] is the index of feature first + k
     """
-    for place in range(directory.shape[0]):
-        if directory[place] != 0:
-            page = np.int64(directory[place]) << PAGE_BITS
-            for k in range(PAGE):
-                at = np.int64(pages[page + k]) - 1 - first
+    for page in range(written.shape[0]):
+        if written[page] != 0:
+            start = page << PAGE_BITS
+            for i in range(start, min(start + PAGE, table.shape[0])):
+                at = np.int64(table[i]) - 1 - first
                 if at >= 0:
-                    out[at] = place * PAGE + k
+                    out[at] = i
 
 
 @njit(cache=True, nogil=True)

@@ -185,7 +185,9 @@ def _write(
     plan = make_plan(how, total_bytes(inputs, how), usual_bytes(m.blocks))
     numbering = None
     if m.renumbered:
-        numbering = Numbering(how.text.memory_bytes, read_features(old.folder, m))
+        known = read_features(old.folder, m)
+        numbering = Numbering(how.text.memory_bytes, how.text.index_stop, known)
+        del known  # it is used up
     batch = read_batch(
         inputs, folder, name, plan, how, listener, m.next_row, first, m.labels, m.features,
         numbering,

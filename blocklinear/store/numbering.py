@@ -27,7 +27,6 @@ of features that are numbered densely take six times as much in training."""
 LEAST_MAP_BYTES = 1 << 20
 UNKNOWN = 0xFFFFFFFF
 """No number of a feature."""
-_DIRECTORY = 1 << 32 - features.PAGE_BITS
 _PAGE_BYTES = 4 * features.PAGE
 _NONE = np.empty(0, np.uint32)
 
@@ -38,13 +37,14 @@ def map_bytes(memory_bytes: int) -> int:
 
 
 class Table:
-    """Which number a feature has, by its index as written; pages of it are there as needed.
+    """Which number a feature has, by its index as written.
 
     One thread gives numbers, and others may look them up meanwhile.
 
     Parameters
     ----------
     indices : uint32[n]       of the features that have numbers, by these; used up
+    stop : int                all indices are below
     capacity_bytes : int      what it may take
 
     Raises
@@ -52,17 +52,23 @@ class Table:
     TableFullError
     """
 
-    def __init__(self, indices: Indices, capacity_bytes: int) -> None:
-        n_pages = min(capacity_bytes // _PAGE_BYTES, _DIRECTORY) + 1  # page 0 is not written
-        self._directory = Pages(4 * _DIRECTORY).array.view(np.uint32)
-        # NumPy asks the system for large pages: a look-up mostly waits for addresses else
-        self._pages = np.zeros(n_pages * features.PAGE, np.uint32)
+    def __init__(self, indices: Indices, stop: int, capacity_bytes: int) -> None:
+        self._most_pages = capacity_bytes // _PAGE_BYTES
         self._state = np.zeros(features.N_STATE, np.int64)
-        self._state[features.USED] = 1
+        try:  # one entry more, which stays 0
+            self._table = Pages(4 * (stop + 1), sparse=True).array.view(np.uint32)
+            self._written = Pages((stop >> features.PAGE_BITS) + 1, sparse=True).array
+        except OSError as error:
+            raise TableFullError from error
         self.extend(indices)
 
     def __len__(self) -> int:
         return int(self._state[features.FEATURES])
+
+    @property
+    def stop(self) -> int:
+        """All indices are below."""
+        return len(self._table) - 1
 
     def extend(self, indices: Indices, chosen: Indices | None = None) -> None:
         """Replace indices by numbers, in place; features that have none get the next ones.
@@ -80,8 +86,8 @@ class Table:
         """
         wanted = len(indices) if chosen is None else len(chosen)
         done = features.number(
-            indices, _NONE if chosen is None else chosen, chosen is None, self._directory,
-            self._pages, self._state,
+            indices, _NONE if chosen is None else chosen, chosen is None, self._table,
+            self._written, self._most_pages, self._state,
         )  # fmt: skip
         if done < wanted:
             raise TableFullError
@@ -89,20 +95,19 @@ class Table:
     def look_up(self, indices: Indices) -> Indices:
         """Replace indices by numbers, in place; return the positions of those that have none."""
         missing = np.empty(len(indices), np.uint32)
-        n = features.look_up(indices, self._directory, self._pages, missing)
+        n = features.look_up(indices, self._table, missing)
         return missing[:n].copy()
 
     def known(self, indices: Indices) -> Indices:
-        """Return the numbers of features, `UNKNOWN` for those that have none."""
-        numbers = indices.copy()
+        """Return the numbers of any features, `UNKNOWN` for those that have none."""
+        numbers = np.minimum(indices, np.uint32(min(self.stop, UNKNOWN)))
         numbers[self.look_up(numbers)] = UNKNOWN
         return numbers
 
     def indices(self, first: int = 0) -> Indices:
         """Return the indices of the features from number `first` on, uint32[n]."""
         found = np.empty(len(self) - first, np.uint32)
-        last = int(self._state[features.LARGEST]) >> features.PAGE_BITS
-        features.numbered(self._directory[: last + 1], self._pages, first, found)
+        features.numbered(self._table, self._written, first, found)
         return found
 
 
@@ -111,7 +116,11 @@ def table_of(indices: Indices | None) -> Table | None:
     if indices is None:
         return None
     n_pages = len(np.unique(indices >> np.uint32(features.PAGE_BITS)))
-    return Table(indices, n_pages * _PAGE_BYTES)
+    return Table(indices, _stop(indices), n_pages * _PAGE_BYTES)
+
+
+def _stop(indices: Indices) -> int:
+    return int(indices.max()) + 1 if len(indices) else 0
 
 
 class TableFullError(Exception):
@@ -125,6 +134,8 @@ class Numbering:
     ----------
     memory_bytes : int
         Budget of the process.
+    stop : int
+        All indices are below: rows with others are not to be given.
     known : uint32[n] or None
         Indices of the features that have a number, by these; used up. None where a store begins:
         then the first rows are held back until their features are counted.
@@ -138,14 +149,16 @@ class Numbering:
     """
 
     def __init__(
-        self, memory_bytes: int, known: Indices | None = None, most_held: int = 1 << 20
+        self, memory_bytes: int, stop: int, known: Indices | None = None, most_held: int = 1 << 20
     ) -> None:
         self._memory_bytes, self._most_held = memory_bytes, most_held
         self._held: list[Rows] | None = [] if known is None else None
         self._n_rows = self._nnz = 0
         self.n_known = 0 if known is None else len(known)
         try:
-            self._table = Table(_NONE if known is None else known, map_bytes(memory_bytes))
+            indices = _NONE if known is None else known
+            capacity = map_bytes(memory_bytes)
+            self._table = Table(indices, max(stop, _stop(indices)), capacity)
         except TableFullError:
             raise self._too_large(self.n_known) from None
 
@@ -154,6 +167,8 @@ class Numbering:
 
     def look_up(self, rows: Rows) -> Rows:
         """Replace indices by numbers where features have one (in any thread)."""
+        if rows.max_index >= self._table.stop:  # the reader is going to refuse them
+            return rows
         least = rows.min_index
         return replace(rows, missing=self._table.look_up(rows.indices), least_zero=least)
 

@@ -189,7 +189,9 @@ def _write(inputs: Paths, staging: Path, options: SplitOptions, listener: Listen
     blocks_folder = staging / BLOCKS_NAME
     numbering = None
     if options.renumber:
-        numbering = Numbering(options.text.memory_bytes, None, plan.held_entries)
+        numbering = Numbering(
+            options.text.memory_bytes, options.text.index_stop, None, plan.held_entries
+        )
     batch = read_batch(
         inputs, blocks_folder, options.batch, plan, options, listener, numbering=numbering
     )

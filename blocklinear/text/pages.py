@@ -1,10 +1,14 @@
 """Memory for text on its way: whole pages from the system, and how many bytes may be held."""
 
 import mmap
+import sys
 import threading
 
 import numpy as np
 from numpy.typing import NDArray
+
+_LINUX_NORESERVE = 0x4000
+"""MAP_NORESERVE, which Python does not name before 3.13."""
 
 
 class Pages:
@@ -13,14 +17,23 @@ class Pages:
     Parameters
     ----------
     n_bytes : int
+    sparse : bool
+        Most of them will never be written to: the system is not to reserve memory for them.
 
     Attributes
     ----------
     array : uint8[n_bytes]    zeros at first
+
+    Raises
+    ------
+    OSError
+        If the system does not give so many addresses.
     """
 
-    def __init__(self, n_bytes: int) -> None:
+    def __init__(self, n_bytes: int, sparse: bool = False) -> None:
         private = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
+        if sparse and sys.platform == "linux":
+            private |= _LINUX_NORESERVE
         self._map = mmap.mmap(-1, max(n_bytes, 1), flags=private)
         self.array: NDArray[np.uint8] = np.frombuffer(self._map, np.uint8, n_bytes)
 

@@ -8,29 +8,32 @@ from hypothesis import strategies as st
 from blocklinear.kernels import features
 
 LAST = 2**32 - 1
-DIRECTORY = np.zeros(1 << (32 - features.PAGE_BITS), np.uint32)
+STOP = 1_002_001
 indices_of_features = st.lists(
-    st.integers(0, 40) | st.integers(1000, 1050) | st.integers(10**6, 10**6 + 2000), max_size=60
+    st.integers(0, 40) | st.integers(1000, 1050) | st.integers(10**6, STOP - 1), max_size=60
 )
 
 
 class Table:
-    def __init__(self, n_pages=20):
-        self.directory = DIRECTORY
-        self.directory[self.directory > 0] = 0  # it is large: made once
-        self.pages = np.zeros((n_pages + 1) * features.PAGE, np.uint32)
-        self.state = np.array([1, 0, 0])
+    def __init__(self, most_pages=20, stop=STOP):
+        self.table = np.zeros(stop, np.uint32)
+        self.written = np.zeros((stop >> features.PAGE_BITS) + 1, np.uint8)
+        self.most_pages, self.state = most_pages, np.zeros(features.N_STATE, np.int64)
 
     def number(self, indices, chosen=None):
         some = np.zeros(0, np.uint32) if chosen is None else chosen
         return features.number(
-            indices, some, chosen is None, self.directory, self.pages, self.state
+            indices, some, chosen is None, self.table, self.written, self.most_pages, self.state
         )
 
     def look_up(self, indices):
         missing = np.empty(len(indices), np.uint32)
-        n = features.look_up(indices, self.directory, self.pages, missing)
-        return missing[:n]
+        return missing[: features.look_up(indices, self.table, missing)]
+
+    def numbered(self, first, n):
+        found = np.zeros(n, np.uint32)
+        features.numbered(self.table, self.written, first, found)
+        return found.tolist()
 
 
 def as_array(indices):
@@ -54,20 +57,15 @@ def test_features_are_numbered_in_the_order_they_come(first, then):
         assert table.number(again) == len(text)
         assert again.tolist() == indices.tolist()
     assert table.state[features.FEATURES] == len(known)
-    last = max(known, default=0)
-    assert table.state[features.LARGEST] == last
     for start in (0, len(known) // 2, len(known)):
-        found = np.zeros(len(known) - start, np.uint32)
-        directory = table.directory[: (last >> features.PAGE_BITS) + 1]
-        features.numbered(directory, table.pages, start, found)
-        assert found.tolist() == list(known)[start:]
+        assert table.numbered(start, len(known) - start) == list(known)[start:]
 
 
 def test_pages_run_out():
-    table = Table(n_pages=2)
-    indices = as_array([5, 5000, 6, LAST, 7])
+    table = Table(most_pages=2)
+    indices = as_array([5, 5000, 6, 70_000, 7])
     assert table.number(indices) == 3  # nothing was done from there on
-    assert indices.tolist() == [0, 1, 2, LAST, 7]
+    assert indices.tolist() == [0, 1, 2, 70_000, 7]
     assert table.number(as_array([7, 5001])) == 2
 
 
@@ -103,12 +101,13 @@ def test_rows_are_sorted(lengths, largest):
         assert found.tolist() == wanted.tolist()
 
 
-def test_the_largest_index():
-    table = Table()
-    indices = as_array([LAST, 0, LAST])
+def test_the_last_index_of_a_table():
+    table = Table(stop=1025)
+    indices = as_array([1024, 0, 1024])
     assert table.number(indices) == 3
     assert indices.tolist() == [0, 1, 0]
-    assert table.state.tolist() == [3, 2, LAST]
-    indices = as_array([0, 1, LAST, LAST - 1])
+    assert table.state.tolist() == [2, 2]
+    indices = as_array([0, 1, 1024, 1023])
     assert table.look_up(indices).tolist() == [1, 3]
-    assert indices.tolist() == [1, 1, 0, LAST - 1]
+    assert indices.tolist() == [1, 1, 0, 1023]
+    assert table.numbered(0, 2) == [1024, 0]

@@ -95,7 +95,7 @@ def test_how_rows_are_cut_into_pieces_does_not_matter(looked_up, most_held):
     lines = growing_text(60)
     expected = None
     for size in (60, 1, 7):
-        numbers = Numbering(MEMORY, None, most_held)
+        numbers = Numbering(MEMORY, 1 << 32, None, most_held)
         found = []
         for start in range(0, len(lines), size):
             rows = rows_of(b"".join(lines[start : start + size]))
@@ -114,7 +114,7 @@ def test_how_rows_are_cut_into_pieces_does_not_matter(looked_up, most_held):
 
 def test_what_was_numbered_since_it_was_looked_up():
     """Others read the table while it grows: what they miss is found by the one who writes."""
-    numbers = Numbering(MEMORY, np.array([7], np.uint32))
+    numbers = Numbering(MEMORY, 10, np.array([7], np.uint32))
     early = [numbers.look_up(rows_of(b"1 3:1 7:1 9:1\n")) for _ in range(2)]
     assert early[1].missing.tolist() == [0, 2]
     found = [rows for piece in early for rows in numbers.numbered(piece)]
@@ -126,7 +126,7 @@ def test_what_was_numbered_since_it_was_looked_up():
 def test_rows_that_are_longer_than_a_chunk(tmp_path, chunk_entries):
     """They are sorted where they lie."""
     lines = growing_text(50)
-    numbers = Numbering(MEMORY)
+    numbers = Numbering(MEMORY, 1 << 32)
     manifest = write_batch(
         tmp_path / "s", [b"".join(lines)], Plan(2, np.inf, chunk_entries), numbering=numbers
     )

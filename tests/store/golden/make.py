@@ -35,7 +35,7 @@ NAMES = {"none": "none", "zstd": "zstd:1"}
 def write(folder: Path, compression: str, version: int) -> None:
     """Write TEXT as a store of three blocks, with nothing in it that depends on time or place."""
     weighted, renumbered = version in (2, 4), version in (3, 4)
-    numbering = Numbering(256 << 20) if renumbered else None
+    numbering = Numbering(256 << 20, 1 << 32) if renumbered else None
     (folder / "blocks").mkdir(parents=True)
     options = SplitOptions(
         text=TextOptions(threads=1, memory_bytes=256 << 20),
