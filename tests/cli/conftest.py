@@ -6,6 +6,8 @@ import pytest
 from blocklinear.cli.compiling import COMPILING
 from blocklinear.cli.main import main
 
+from .forked import Starter
+
 ROWS = "".join(
     f"{label} 1:{0.1 * i:.1f} {2 + i % 5}:{label * (0.5 + i % 3)}\n"
     for i in range(1, 31)
@@ -47,6 +49,13 @@ def cli(capsys):
         return Outcome(status, out, err)
 
     return run
+
+
+@pytest.fixture(scope="session")
+def starter():
+    made = Starter()
+    yield made
+    made.close()
 
 
 @pytest.fixture

@@ -3,19 +3,12 @@
 import json
 import os
 import stat
-import sys
 
 import programs
 import pytest
-from programs import COMMAND
 
 from blocklinear.model.linear import LinearModel
 
-LIMITED = (
-    "import resource, sys; limit = int(sys.argv.pop(1));"
-    "resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit));"
-    "from blocklinear.cli.main import main; sys.exit(main(sys.argv[1:]))"
-)
 CV = ("-v", 2, "-c", "0.1,1", "-q")
 
 
@@ -33,9 +26,16 @@ def labels(cli, rows, model, tmp_path):
     return (tmp_path / "labels").read_text()
 
 
-def shell(script, *arguments):
+@pytest.fixture(scope="module")
+def shell(starter, tmp_path_factory):
     """Run a line of bash, in which $0 is the program and $1, $2, ... are the arguments."""
-    return programs.run(["bash", "-c", script.replace("$0", " ".join(COMMAND)), "bash", *arguments])
+    program = tmp_path_factory.mktemp("bin") / "blocklinear"
+    starter.write_program(program)
+
+    def run(script, *arguments):
+        return programs.run(["bash", "-c", script, program, *arguments])
+
+    return run
 
 
 def tree(folder):
@@ -47,7 +47,7 @@ def tree(folder):
 
 
 @pytest.mark.parametrize("name", ["-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"])
-def test_no_line_of_a_redirected_prediction_is_lost(rows, model, labels, tmp_path, name):
+def test_no_line_of_a_redirected_prediction_is_lost(shell, rows, model, labels, tmp_path, name):
     done = shell(f'$0 predict "$1" "$2" {name} > "$3"', rows, model, tmp_path / "f")
     assert (done.returncode, done.stdout) == (0, "")
     assert (tmp_path / "f").read_text() == labels
@@ -60,7 +60,7 @@ def test_no_line_of_a_redirected_prediction_is_lost(rows, model, labels, tmp_pat
     assert json.loads(done.stderr.splitlines()[0])["rows"] == 60
 
 
-def test_a_link_to_standard_output_stays(rows, model, labels, tmp_path):
+def test_a_link_to_standard_output_stays(shell, rows, model, labels, tmp_path):
     (tmp_path / "link").symlink_to("/dev/stdout")
     done = shell('$0 predict "$1" "$2" "$3" > "$4"', rows, model, tmp_path / "link", tmp_path / "f")
     assert done.returncode == 0, done.stderr
@@ -68,7 +68,7 @@ def test_a_link_to_standard_output_stays(rows, model, labels, tmp_path):
     assert os.readlink(tmp_path / "link") == "/dev/stdout"
 
 
-def test_process_substitution(rows, model, labels, store, tmp_path):
+def test_process_substitution(shell, rows, model, labels, store, tmp_path):
     done = shell('$0 predict "$1" "$2" >(cat > "$3"; echo done) | cat', rows, model, tmp_path / "f")
     assert (tmp_path / "f").read_text() == labels
     assert "Accuracy" in done.stdout
@@ -77,7 +77,7 @@ def test_process_substitution(rows, model, labels, store, tmp_path):
     assert (tmp_path / "r").read_text().startswith("Accuracy")
 
 
-def test_a_descriptor_that_shares_standard_output(rows, model, labels, tmp_path):
+def test_a_descriptor_that_shares_standard_output(shell, rows, model, labels, tmp_path):
     done = shell('$0 predict "$1" "$2" /dev/fd/7 7>&1 | cat', rows, model)
     assert done.stdout == labels
     done = shell('$0 predict "$1" "$2" /dev/fd/7', rows, model)
@@ -111,7 +111,7 @@ def test_pipes_are_written_to_not_replaced(cli, rows, model, labels, store, tmp_
     assert found[4].count(b"\n") == 60
 
 
-def test_a_model_on_standard_output(store, model, tmp_path):
+def test_a_model_on_standard_output(shell, store, model, tmp_path):
     done = shell('$0 train "$1" - -q --run piped > "$2"', store, tmp_path / "m")
     assert (done.returncode, done.stdout) == (0, "")
     assert done.stderr.startswith("primal ")
@@ -121,7 +121,7 @@ def test_a_model_on_standard_output(store, model, tmp_path):
     assert (tmp_path / "text").read_text().startswith("solver_type L2R_L1LOSS_SVC_DUAL\n")
 
 
-def test_a_log_on_standard_output(store, tmp_path):
+def test_a_log_on_standard_output(shell, store, tmp_path):
     for name in ("-", "/dev/stdout"):
         done = shell(
             f'$0 train "$1" "$2" -q --log {name} > "$3"', store, tmp_path / "m", tmp_path / "l"
@@ -131,7 +131,7 @@ def test_a_log_on_standard_output(store, tmp_path):
         assert set(events) == {"outer"}
 
 
-def test_a_refitted_model_on_standard_output(store, tmp_path):
+def test_a_refitted_model_on_standard_output(shell, store, tmp_path):
     done = shell('$0 cv "$1" -v 2 -c 0.1,1 -q --refit - > "$2"', store, tmp_path / "m")
     assert done.returncode == 0
     assert "accuracy" in done.stderr
@@ -198,7 +198,7 @@ def test_inputs_are_never_overwritten(cli, refused, rows, store, model, tmp_path
     assert tree(tmp_path) == before
 
 
-def test_standard_input_is_never_overwritten(rows, model, tmp_path):
+def test_standard_input_is_never_overwritten(shell, rows, model, tmp_path):
     before = rows.read_bytes()
     done = shell('$0 predict - "$2" "$1" < "$1"', rows, model)
     assert (done.returncode, rows.read_bytes()) == (2, before)
@@ -226,7 +226,7 @@ def test_files_of_a_store_are_never_overwritten(cli, refused, rows, store, model
     assert tree(tmp_path) == before
 
 
-def test_the_file_that_standard_output_goes_to(rows, model, store, tmp_path):
+def test_the_file_that_standard_output_goes_to(shell, rows, model, store, tmp_path):
     """Replaced, it would lose what is printed; appended to, it would be overwritten."""
     for arguments in ('predict "$1" "$2" "$4"', 'train "$3" "$4"', 'train "$3" "$2" --log "$4"'):
         done = shell(f'$0 {arguments} > "$4"', rows, model, store, tmp_path / "f")
@@ -348,32 +348,29 @@ def test_the_table_is_printed_although_the_refit_is_refused(cli, rows, store, tm
 # a full disk
 
 
-def test_a_full_disk_leaves_what_was_there(cli, rows, model, tmp_path):
+def test_a_full_disk_leaves_what_was_there(starter, rows, model, tmp_path):
     many = tmp_path / "many.svm"
     many.write_text(rows.read_text() * 500)
     out = tmp_path / "out"
     for before in (None, "old\n"):
         if before is not None:
             out.write_text(before)
-        command = [sys.executable, "-c", LIMITED, 4096, "predict", many, model, out]
-        done = programs.run(command)
-        assert (done.returncode, done.stdout) == (6, "")
-        assert f"{out}: write failed: File too large" in done.stderr
+        status, err = starter.run("predict", many, model, out, file_bytes=4096)
+        assert status == 6
+        assert f"{out}: write failed: File too large" in err
         assert out.exists() == (before is not None)
         assert before is None or out.read_text() == before
     assert not list(tmp_path.glob(".tmp-*"))
 
 
 @pytest.mark.skipif(not os.access("/dev/shm", os.W_OK), reason="no /dev/shm")
-def test_files_below_dev_are_files(rows, model, labels, tmp_path, cli):
+def test_files_below_dev_are_files(rows, model, labels, tmp_path, cli, starter):
     """As those in /dev/shm are: half a file was left there, and an old one lost, on a full disk."""
     out = f"/dev/shm/blocklinear-test-{os.getpid()}"
     many = tmp_path / "many.svm"
     many.write_text(rows.read_text() * 500)
     try:
-        command = [sys.executable, "-c", LIMITED, 4096, "predict", many, model, out]
-        done = programs.run(command)
-        assert done.returncode == 6
+        assert starter.run("predict", many, model, out, file_bytes=4096)[0] == 6
         assert not os.path.exists(out)
         assert cli("predict", rows, model, out, "-q").status == 0
         with open(out) as stream:
@@ -384,7 +381,7 @@ def test_files_below_dev_are_files(rows, model, labels, tmp_path, cli):
 
 
 @pytest.mark.parametrize("how", ["-", "/dev/stdout", "/dev/full"])
-def test_predictions_to_a_full_device(rows, model, tmp_path, how):
+def test_predictions_to_a_full_device(shell, rows, model, tmp_path, how):
     done = shell(f'$0 predict "$1" "$2" {how} > /dev/full', rows, model)
     assert done.returncode == 6
     assert "No space left on device\n  fix: " in done.stderr

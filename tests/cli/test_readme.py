@@ -18,8 +18,6 @@ import pytest
 
 from blocklinear.store.store import BlockStore
 
-from .forked import Starter
-
 README = (Path(__file__).parents[2] / "README.md").read_text()
 FIRST = date(2026, 2, 26)  # the window goes over the end of a month
 COMMANDS = ["add", "remove", "train", "gc", "predict"]
@@ -120,13 +118,6 @@ class Window:
         assert store.manifest.removed == []
         assert store.manifest.n_rows == 40 * len(store.manifest.batches)
         return [batch["name"] for batch in store.manifest.batches]
-
-
-@pytest.fixture(scope="module")
-def starter():
-    made = Starter()
-    yield made
-    made.close()
 
 
 @pytest.fixture

@@ -9,8 +9,6 @@ import pytest
 
 from blocklinear.model.linear import LinearModel
 
-from .forked import Starter
-
 SLOW = ["--group", 1, "--gap", 1e-12, "--max-outer", 10**6]
 
 
@@ -33,13 +31,6 @@ def noisy(tmp_path_factory):
 def store(cli, noisy, tmp_path):
     assert cli("split", noisy, tmp_path / "store", "--blocks", 8, "-q").status == 0
     return tmp_path / "store"
-
-
-@pytest.fixture(scope="module")
-def starter():
-    made = Starter()
-    yield made
-    made.close()
 
 
 def weights(path):
