@@ -30,7 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blocklinear.kernels import dual as kernels
-from blocklinear.kernels.sums import add_squared_distances, add_squares
+from blocklinear.kernels.sums import add_squared_distances, add_squares, dot, squared_distance
 
 Floats = NDArray[np.float64]
 _OF_PRIMAL = 1e-9
@@ -236,6 +236,8 @@ def of_problems(of_columns: Floats, n_problems: int, coupled: bool) -> Floats:
 
 def column_norms(W: Floats) -> Floats:
     """Return the squared norm of each column, without a temporary of the size of `W`."""
+    if W.shape[1] == 1:  # a fifth of the time
+        return np.array([dot(W.reshape(-1), W.reshape(-1))])
     norms = np.zeros(W.shape[1])
     add_squares(W, norms)
     return norms
@@ -243,6 +245,8 @@ def column_norms(W: Floats) -> Floats:
 
 def column_distances(V: Floats, W: Floats) -> Floats:
     """Return the squared norm of each column of V - W, without that difference."""
+    if W.shape[1] == 1:
+        return np.array([squared_distance(V.reshape(-1), W.reshape(-1))])
     norms = np.zeros(W.shape[1])
     add_squared_distances(V, W, norms)
     return norms
