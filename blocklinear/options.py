@@ -338,8 +338,8 @@ class TrainOptions:
         `inner_tolerance` (BLOCK-L-D), 100 at most.
     inner_tolerance : float
     selection : {"active", "permute", "shrink", "avsf", "online"}
-        Rows of an epoch: all, permuted, and those that move swept again between visits; all,
-        permuted; without those that press against a bound (Hsieh, 3.2), from
+        Rows of an epoch: all, permuted, with more passes over those that are free, which stay in
+        memory; all, permuted; without those that press against a bound (Hsieh, 3.2), from
         the second epoch of a visit on; often those that paid often (Glasmachers and Dogan, 2013),
         from the second epoch on; drawn with replacement (Hsieh, Algorithm 2).
     group : int or None

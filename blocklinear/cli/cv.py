@@ -32,7 +32,7 @@ def add_parser(commands: Any) -> None:
     parser = commands.add_parser(
         "cv",
         help="compare costs by cross-validation",
-        description="All folds, all C and all classes are trained in the same sweeps over the "
+        description="All folds, all C and all classes are trained in the same passes over the "
         "data. The best C is that of the best mean over the folds, the smallest of equals.",
         epilog="exit status: 0 ok, 2 usage, 3 labels do not fit, 4 damaged store, 5 the run "
         "of --refit was broken off, 6 I/O or no space, 7 memory budget, 8 store busy, 130/143 "

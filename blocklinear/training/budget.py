@@ -71,8 +71,8 @@ def plan_memory(
     weights = _vector_bytes(manifest, options, width) + kept * model_bytes(manifest)
     fixed = PROCESS_BYTES + weights
     model = _making_bytes(manifest, width, kept)
-    sweeps = options.selection == "active" and options.method == "dual" and not options.average
-    active_bytes = _active_bytes(manifest, width) if sweeps else 0
+    passes = options.selection == "active" and options.method == "dual" and not options.average
+    active_bytes = _active_bytes(manifest, width) if passes else 0
     if options.group is not None:
         group = min(options.group, n_blocks)
     else:
@@ -195,8 +195,8 @@ def _vector_bytes(manifest: Manifest, options: TrainOptions, width: int) -> int:
 
 
 def _loaded_bytes(manifest: Manifest, width: int) -> int:
-    """Return what all rows take as active ones, with alpha while they are swept."""
-    alpha_bytes = 16 * width if width > 1 else 0  # all bunches may sweep at once
+    """Return what all rows take as a working set, with alpha in a pass over it."""
+    alpha_bytes = 16 * width if width > 1 else 0  # all threads may pass over it at once
     row_bytes = ROW_BYTES + alpha_bytes + 2 * manifest.weighted * _WEIGHT_BYTES
     return _entry_bytes(manifest) * manifest.nnz + row_bytes * manifest.n_rows
 

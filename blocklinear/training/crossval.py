@@ -1,4 +1,4 @@
-"""Cross-validation: the models of all folds and all C are trained in the same sweeps."""
+"""Cross-validation: the models of all folds and all C share each pass over the data."""
 
 import contextlib
 import dataclasses
@@ -43,7 +43,7 @@ from blocklinear.training.validation import (
 
 MOST_FOLDS = 1000
 SEARCHED_TOGETHER = 6
-"""Costs that a search trains in the same sweeps."""
+"""Costs whose models a search trains in the same passes."""
 LARGEST_SEARCHED = 1024.0
 """Where a search ends, LIBLINEAR's limit."""
 _LEAST_EXPONENT = sys.float_info.min_exp - 1

@@ -22,7 +22,7 @@ from blocklinear.training.many import ManyModels
 from blocklinear.training.models import Models
 from blocklinear.training.row_views import first_positions, rows_of
 from blocklinear.training.schedule import parts_of_passes
-from blocklinear.training.tally import Estimate, rises
+from blocklinear.training.statistics import Estimate, rises
 from blocklinear.training.vectors import FIRST, PASS, Abandoned, Floats, Vectors
 from blocklinear.training.working_set import FIRST_PASSES, LOADED, WorkingSet, next_passes
 

@@ -1,4 +1,4 @@
-"""A grid of C in one run: the models of all C are trained in the same sweeps."""
+"""A grid of C in one run: the models of all C share each pass over the data."""
 
 from collections.abc import Callable
 from dataclasses import replace

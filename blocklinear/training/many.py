@@ -10,11 +10,10 @@ from blocklinear.kernels import dual
 from blocklinear.options import TrainOptions
 from blocklinear.store.manifest import Manifest
 from blocklinear.training.certificate import Proof, aligned_zeros
-from blocklinear.training.dealing import padded
 from blocklinear.training.domains import EachClass
-from blocklinear.training.models import Models
+from blocklinear.training.models import Models, padded
 from blocklinear.training.row_views import RowView
-from blocklinear.training.tally import violations
+from blocklinear.training.statistics import violations
 from blocklinear.training.vectors import FIRST, PASS, BlockStep, Vectors
 
 _PIECE = 1 << 20

@@ -6,10 +6,9 @@ from blocklinear.errors import UsageError
 from blocklinear.options import TrainOptions
 from blocklinear.store.manifest import Manifest
 from blocklinear.training.crammer_singer import CrammerSinger
-from blocklinear.training.dealing import deal
 from blocklinear.training.descent import Descent, DescentOfMany
 from blocklinear.training.many import ManyModels
-from blocklinear.training.models import CRAMMER_SINGER, Models, make_models
+from blocklinear.training.models import CRAMMER_SINGER, Models, deal, make_models
 from blocklinear.training.pegasos import Pegasos
 from blocklinear.training.problems import Problem, class_labels, make_problem
 from blocklinear.training.single import AveragedBlocks, SingleModel

@@ -11,7 +11,6 @@ from blocklinear.errors import UsageError
 from blocklinear.kernels import dual
 from blocklinear.options import TrainOptions
 from blocklinear.store.manifest import Manifest
-from blocklinear.training.dealing import columns
 from blocklinear.training.problems import SOLVERS, Solver, checked_cost, weights_of_classes
 from blocklinear.training.rows import RowArray
 
@@ -19,6 +18,10 @@ Floats = NDArray[np.float64]
 NO_FOLD = -1
 CRAMMER_SINGER = 4
 _SOLVERS = SOLVERS | {CRAMMER_SINGER: Solver("MCSVM_CS", dual.HINGE)}
+MODELS_SHARING = 16
+"""Models that share a pass at most: their weights of a feature fill two cache lines."""
+_LANES = 4  # numbers of a vector register
+_FEWEST_PADDED = 7
 
 
 @dataclass(frozen=True)
@@ -135,3 +138,27 @@ def make_models(
         asked=np.array(asked, np.float64),
         cost=np.array(pairs, np.float64),
     )
+
+
+def deal(n_models: int) -> list[NDArray[np.int64]]:
+    """Return the numbers of the models that share each pass; two threads have something to do.
+
+    They are dealt in turn: the models of a small C are next to each other and leave first, and what
+    stays is to be spread over the threads.
+    """
+    n_parts = min(n_models, max(2, -(-n_models // MODELS_SHARING)))
+    return [np.arange(first, n_models, n_parts) for first in range(n_parts)]
+
+
+def padded(width: int) -> int:
+    """Return how many columns the weights of models that share a pass take.
+
+    Two or three left over from whole registers cost more time than four; fewer models, or one left
+    over, are not worth the memory (measured).
+    """
+    return width + -width % _LANES if width >= _FEWEST_PADDED and width % _LANES > 1 else width
+
+
+def columns(n_models: int) -> int:
+    """Return how many columns the weights of so many models take in all."""
+    return sum(padded(len(numbers)) for numbers in deal(n_models))

@@ -12,8 +12,7 @@ from blocklinear.options import TrainOptions
 from blocklinear.store.manifest import Manifest
 from blocklinear.training.budget import plan_memory
 from blocklinear.training.certificate import Certificate, joined
-from blocklinear.training.dealing import columns
-from blocklinear.training.models import Models
+from blocklinear.training.models import Models, columns
 from blocklinear.training.outcome import Outcome
 
 _SHORTEST_S = 1e-9
@@ -59,7 +58,7 @@ def cut(
             listener(
                 Warned(
                     f"{n_units * unit} models do not fit the memory budget together: they are "
-                    f"trained in {len(parts)} parts, each with sweeps of its own"
+                    f"trained in {len(parts)} parts, each with passes of its own"
                 )
             )
         return parts

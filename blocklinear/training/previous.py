@@ -119,8 +119,8 @@ class Previous:
     def _of_models(self, cost: float) -> Iterator[tuple[float | None, Column]]:
         state, models, asked = self._state, self._state["models"], self._state["asked"]
         nearest = asked[_nearest(asked, cost)]
-        bunches = zip(state["dealt"], state["staying"], state["columns"], strict=True)
-        for k, (dealt, staying, stored) in enumerate(bunches):
+        groups = zip(state["dealt"], state["staying"], state["columns"], strict=True)
+        for k, (dealt, staying, stored) in enumerate(groups):
             kept = np.isin(dealt, staying)
             columns = self._side_by_side(f"-{k}", dealt, stored, kept)
             for number, column in zip(dealt, columns, strict=True):

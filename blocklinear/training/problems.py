@@ -55,7 +55,7 @@ class LabelledRows(Protocol):
 def weighted(cost: Floats, rows: LabelledRows) -> Floats:
     """Return C_i of rows: `cost`, float64[n, ...], times the weight of each row.
 
-    All C_i come from here, but those of models swept together, whose kernels multiply themselves.
+    All C_i come from here, but those of several models, whose kernels multiply themselves.
     """
     if rows.weights is None:
         return cost

@@ -25,8 +25,8 @@ from blocklinear.training.descent import Descent
 from blocklinear.training.evaluation import HeldOut
 from blocklinear.training.newton import Point
 from blocklinear.training.schedule import visits
+from blocklinear.training.statistics import Estimate
 from blocklinear.training.stopping import Stopping
-from blocklinear.training.tally import Estimate
 from blocklinear.training.vectors import Abandoned
 
 Floats = NDArray[np.float64]

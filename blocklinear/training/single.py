@@ -15,7 +15,7 @@ from blocklinear.training.problems import Problem
 from blocklinear.training.row_views import RowView
 from blocklinear.training.rows import RowArray
 from blocklinear.training.schedule import drawn_rows, row_order, row_schedule
-from blocklinear.training.tally import add_touch, fresh_touch, threshold, violations, width
+from blocklinear.training.statistics import add_touch, fresh_touch, threshold, violations, width
 from blocklinear.training.vectors import AGAIN, FIRST, PASS, BlockStep, Vectors
 
 Floats = NDArray[np.float64]
@@ -129,10 +129,10 @@ class SingleModel(Vectors):
         )  # fmt: skip
         if why != PASS:
             after = alpha[order]
-            moving = (after != before) & (after != 0.0)
+            free = after != 0.0
             if problem.bounded:
-                moving &= np.abs(after) != cost[order]
-            step.spans[order] = np.where(moving, self.whole, 0)
+                free &= np.abs(after) != cost[order]
+            step.spans[order] = np.where(free, self.whole, 0)
             step.priority[order] = (after - before) ** 2 * rows.sq_norm[order]
 
     def _terms_of(self, data: tuple[Floats, Floats], alpha: Floats) -> Floats:

@@ -9,7 +9,7 @@ from blocklinear.numerals import format_number
 from blocklinear.options import TrainOptions
 from blocklinear.store.shapes import count, fields, flag, number, row
 from blocklinear.training.certificate import Certificate
-from blocklinear.training.tally import Estimate
+from blocklinear.training.statistics import Estimate
 
 STATE = fields(
     {

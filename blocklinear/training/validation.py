@@ -1,4 +1,4 @@
-"""Cross-validation over a grid of C: all folds, all C, all classes in the same sweeps (Yu, 6.2)."""
+"""Cross-validation over a grid of C: all folds, all C, all classes in the same passes (Yu, 6.2)."""
 
 import json
 import math

@@ -1,8 +1,9 @@
 """The working set: rows kept in memory between block steps, and how often they are passed over.
 
-Near the optimum few rows decide: most alpha rest at a bound. Where loading is dear, those that move
-are worth more passes than the rest (selective block minimization, Chang and Roth, KDD 2011; dual
-cached loops, Matsushima et al., KDD 2012).
+Near the optimum few rows decide: most alpha are at a bound. Where loading is dear, those that are
+free, strictly inside their bounds, pay for more passes than the rest (selective block minimization,
+Chang and Roth, KDD 2011; dual cached loops, Matsushima et al., KDD 2012). To keep all whose alpha
+has changed takes up to twice the work (60,000 blogs to 2e-4: 13.5 epochs and not 9.6).
 """
 
 import numpy as np

@@ -334,7 +334,7 @@ def test_models_that_do_not_fit_together_are_trained_in_parts(tmp_path, trained)
     parts = cross_validate(store, small, n_folds=3, costs=COSTS, listener=heard)
     assert [event.message for event in heard.of(Warned)] == [
         "9 models do not fit the memory budget together: they are trained in 3 parts, each with "
-        "sweeps of its own"
+        "passes of its own"
     ]
     assert [len(models) for models, _ in trained] == [9, 3, 3, 3]
     fold_of = folds_of(problem, 3)

@@ -1,4 +1,4 @@
-"""One model for each class, all in the same sweeps: each as good as if it were trained alone."""
+"""One model for each class, all in the same passes: each as good as if it were trained alone."""
 
 import re
 from dataclasses import replace
@@ -19,8 +19,8 @@ from blocklinear.memory import exact_size, parse_size
 from blocklinear.options import TrainOptions
 from blocklinear.training import train
 from blocklinear.training.budget import plan_memory
-from blocklinear.training.dealing import columns as room_for
-from blocklinear.training.dealing import deal, padded
+from blocklinear.training.models import columns as room_for
+from blocklinear.training.models import deal, padded
 from training.classes import against_the_rest, by_liblinear, columns, scores_of, several_classes
 from training.small import Heard, outcome, split_problem, split_text, without_pins
 from training.test_resume import Breaks, broken_off
@@ -140,7 +140,7 @@ def test_models_leave_when_they_are_good_enough(store_of):
     counts = [report.n_models for report in reports]
     assert counts[0] == 10
     assert counts == sorted(counts, reverse=True)
-    assert counts[-1] < 5  # so that a whole bunch has left
+    assert counts[-1] < 5  # so that all of one thread have left
     steps = [report.steps for report in reports]
     assert steps[-1] < steps[1] / 2
     last = reports[-1]
@@ -302,7 +302,7 @@ def test_classes_that_do_not_fit_together_are_trained_in_parts(wide):
     model = train(store, options, heard)
     assert [event.message for event in heard.of(Warned)] == [
         "6 models do not fit the memory budget together: they are trained in 3 parts, each with "
-        "sweeps of its own"
+        "passes of its own"
     ]
     assert {event.n_models for event in heard.of(OuterIteration)} <= {1, 2}
     check_certificates(problem, model, 1e-5)

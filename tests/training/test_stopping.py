@@ -12,8 +12,8 @@ from blocklinear.options import TrainOptions
 from blocklinear.training import train
 from blocklinear.training.crossval import cross_validate
 from blocklinear.training.grid import train_grid
+from blocklinear.training.statistics import Estimate
 from blocklinear.training.stopping import Stopping
-from blocklinear.training.tally import Estimate
 from training.small import Heard, Problem, long_problem, outcome, split_problem
 
 

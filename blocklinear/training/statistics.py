@@ -38,7 +38,7 @@ class Estimate:
 
 
 def fresh_touch() -> NDArray[np.float64]:
-    """Return a tally of no rows."""
+    """Return what is seen of no rows."""
     touch = np.zeros(kernels.N_TOUCH)
     touch[kernels.PG_MAX], touch[kernels.PG_MIN] = -np.inf, np.inf
     return touch
