@@ -16,7 +16,9 @@ Layout, all integers little-endian::
 import hashlib
 import struct
 from collections.abc import Iterator, Sequence
+from io import BytesIO
 from pathlib import Path
+from typing import IO
 
 import numpy as np
 import zstandard
@@ -30,6 +32,8 @@ from blocklinear.store.store import BlockStore
 FOLDER = "features"
 VERSION = 1
 _HEADER = struct.Struct("<8sIIQ")
+_PIECE = 1 << 16
+"""Features worked on at a time, to take little memory beside them."""
 _MAGIC = b"BLKFEATS"
 Indices = NDArray[np.uint32]
 
@@ -43,7 +47,7 @@ def write_features(store: Path, k: int, indices: Indices, level: int | None) -> 
     k : int
         How many files the store has.
     indices : uint32[n]
-        As written in the input, in the order of their numbers.
+        As written in the input, in the order of their numbers; used up.
     level : int or None
         Of zstd; None for none.
 
@@ -51,20 +55,18 @@ def write_features(store: Path, k: int, indices: Indices, level: int | None) -> 
     ------
     StorageError
     """
-    planes = _planes_of(indices).data.cast("B") if len(indices) else b""
-    body: bytes | memoryview = planes
-    if level is not None and len(planes):
-        compressed = zstandard.ZstdCompressor(level=level).compress(planes)
-        body = compressed if len(compressed) < len(planes) else planes
+    parts = list(_planes_of(indices, level))
     header = _HEADER.pack(_MAGIC, VERSION, k, len(indices))
     digest = hashlib.sha256(header)
-    digest.update(body)
+    for part in parts:
+        digest.update(part)
     folder = store / FOLDER
     make_folder(folder, store)
     name = name_of(k)
-    write_whole(folder / name, [header, body])
+    write_whole(folder / name, [header, *parts])
     sync_directory(folder)
-    return FeatureFile(name, len(indices), len(header) + len(body), digest.hexdigest())
+    size = len(header) + sum(map(len, parts))
+    return FeatureFile(name, len(indices), size, digest.hexdigest())
 
 
 def name_of(k: int) -> str:
@@ -129,28 +131,59 @@ def _read(path: Path, k: int, record: FeatureFile, out: Indices) -> None:
         raise damaged("it is too short")
     if _HEADER.unpack_from(data) != (_MAGIC, VERSION, k, len(out)):
         raise damaged("its header is not that of this file")
-    body: bytes | memoryview = memoryview(data)[_HEADER.size :]
+    body = memoryview(data)[_HEADER.size :]
+    planes: IO[bytes] = BytesIO(body)
     if len(body) != 4 * len(out):
         try:
-            if zstandard.frame_content_size(body) != 4 * len(out):
-                raise damaged("it has the wrong number of features")
-            body = zstandard.ZstdDecompressor().decompress(body, allow_extra_data=False)
+            fits = zstandard.frame_content_size(body) == 4 * len(out)
         except zstandard.ZstdError as error:
             raise damaged(str(error)) from error
-    _undo_planes(np.frombuffer(body, np.uint8).reshape(4, len(out)), out)
+        if not fits:
+            raise damaged("it has the wrong number of features")
+        planes = zstandard.ZstdDecompressor().stream_reader(body)
+    try:
+        if not _undo_planes(planes, out):
+            raise damaged("it has the wrong number of features")
+    except zstandard.ZstdError as error:
+        raise damaged(str(error)) from error
 
 
-def _planes_of(indices: Indices) -> NDArray[np.uint8]:
-    """Return the planes of the gaps between indices, uint8[4, n]."""
-    gaps = np.diff(indices, prepend=np.uint32(0)).view(np.int32)
-    folded = (gaps << 1) ^ (gaps >> 31)
-    return np.ascontiguousarray(folded.astype("<i4").view(np.uint8).reshape(-1, 4).T)
+def _planes_of(indices: Indices, level: int | None) -> Iterator[bytes]:
+    """Yield the planes of the gaps between indices, compressed unless `level` is None."""
+    for start in reversed(range(0, len(indices), _PIECE)):  # in place: what is before stays
+        part = indices[start : start + _PIECE]
+        before = np.empty_like(part)
+        before[1:], before[:1] = part[:-1], indices[start - 1] if start else 0
+        gaps = (part - before).view(np.int32)
+        part[:] = ((gaps << 1) ^ (gaps >> 31)).view(np.uint32)
+    planes = ((indices >> np.uint32(8 * b)).astype(np.uint8).tobytes() for b in range(4))
+    if level is None:
+        yield from planes
+        return
+    packer = zstandard.ZstdCompressor(level=level).compressobj(size=4 * len(indices))
+    for plane in planes:
+        yield packer.compress(plane)
+    yield packer.flush()
 
 
-def _undo_planes(planes: NDArray[np.uint8], out: Indices) -> None:
-    folded = np.ascontiguousarray(planes.T).reshape(-1).view("<u4").astype(np.uint32)
-    gaps = (folded >> np.uint32(1)) ^ -(folded & np.uint32(1))
-    np.cumsum(gaps, dtype=np.uint32, out=out)
+def _undo_planes(planes: IO[bytes], out: Indices) -> bool:
+    """Read indices from the planes of their gaps; say whether there were just as many."""
+    out[:] = 0
+    for b in range(4):
+        for start in range(0, len(out), _PIECE):
+            part = out[start : start + _PIECE]
+            read = np.frombuffer(planes.read(len(part)), np.uint8)
+            if len(read) != len(part):
+                return False
+            part |= read.astype(np.uint32) << np.uint32(8 * b)
+    last = np.uint32(0)
+    for start in range(0, len(out), _PIECE):
+        part = out[start : start + _PIECE]
+        part[:] = (part >> np.uint32(1)) ^ (~(part & np.uint32(1)) + np.uint32(1))
+        part[:1] += last
+        np.cumsum(part.copy(), dtype=np.uint32, out=part)
+        last = part[-1]
+    return not planes.read(1)
 
 
 def to_input(weights: NDArray[np.float64], store: BlockStore) -> NDArray[np.float64]:
@@ -175,7 +208,9 @@ def to_input(weights: NDArray[np.float64], store: BlockStore) -> NDArray[np.floa
     if indices is None:
         return weights
     found = np.zeros((manifest.dimension + 1, weights.shape[1]))
-    found[indices - np.uint32(manifest.index_base)] = weights[:-1]
+    for start in range(0, len(indices), _PIECE):  # NumPy makes positions of 8 bytes of indices
+        part = indices[start : start + _PIECE]
+        found[part - np.uint32(manifest.index_base)] = weights[start : start + len(part)]
     found[-1] = weights[-1]
     return found
 

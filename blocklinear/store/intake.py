@@ -125,17 +125,16 @@ def read_batch(
             n_rows, nnz = n_rows + rows.n_rows, nnz + rows.nnz
             writer.append(rows)
             listener(SplitProgress(reader.bytes_read, reader.bytes_total, n_rows, nnz))
+        writer.write_held()
+        written = pool.submit(_write_features, numbering, folder.parent, features, options)
         blocks, found_labels = writer.finish()
+        all_features = written.result()
     if writer.n_rows == 0:
         names = ", ".join(os.fspath(path) for path in inputs)
         raise InputError(
             f"{names}: no rows: nothing but blank lines or comments", "check the input"
         )
     dimension = max(writer.max_index - reader.index_base + 1, 0)
-    features = list(features)
-    if numbering is not None and len(new := numbering.new_indices()):
-        level = compression_level(options.compression)
-        features.append(write_features(folder.parent, len(features), new, level))
     _warn(reader, found_labels, skipped, listener)
     n_features = dimension if numbering is None else len(numbering)
     _warn_of_features(dimension, n_features, options, listener)
@@ -154,8 +153,19 @@ def read_batch(
         index_base=reader.index_base,
         sources=reader.provenance,
         weights=None if weights is None else weights.provenance,
-        features=features,
+        features=all_features,
     )
+
+
+def _write_features(
+    numbering: Numbering | None, store: Path, known: Sequence[FeatureFile], options: SplitOptions
+) -> list[FeatureFile]:
+    """Write the file of new features, if there are any; return the records of all."""
+    new = None if numbering is None else numbering.new_indices()
+    if new is None or not len(new):
+        return list(known)
+    level = compression_level(options.compression)
+    return [*known, write_features(store, len(known), new, level)]
 
 
 def _weights_of(

@@ -21,7 +21,7 @@ from blocklinear.text.pages import Pages
 Indices = NDArray[np.uint32]
 COUNTED_ROWS = 3000
 """Rows whose features are counted: exact counts gained no more, on real text."""
-MAP_SHARE = 0.15
+MAP_SHARE = 0.2
 """Of what the program leaves of the budget: the table of numbers may take so much. Weight vectors
 of features that are numbered densely take six times as much in training."""
 LEAST_MAP_BYTES = 1 << 20

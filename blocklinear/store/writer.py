@@ -43,7 +43,7 @@ MAX_BLOCK_BYTES, MIN_BLOCK_BYTES = 32 << 20, 1 << 20
 OPEN_BLOCKS = (16, 24, 32, 48, 64)
 """How many may be open. Each has divisors so close that joined blocks are half full at least."""
 CHUNK_ENTRIES, GOOD_CHUNK_ENTRIES, MIN_CHUNK_ENTRIES = 100_000, 90_000, 2_000
-ARENA_SHARE, ENCODING_SHARE = 0.34, 0.2
+ARENA_SHARE, ENCODING_SHARE = 0.34, 0.16
 """Of what the program leaves of the budget; `TextOptions.reading_bytes` says what text may take,
 and `numbering.map_bytes` what the numbers of features may."""
 ENCODED_ENTRY_BYTES, COPIED_ENTRY_BYTES = 40, 53
@@ -439,10 +439,14 @@ class BatchWriter:
         self._open = self._open[:kept]
         self.next_block -= n - kept
 
-    def finish(self) -> tuple[list[BlockRecord], list[float] | None]:
-        """Finish every block; return the records and the label table."""
+    def write_held(self) -> None:
+        """Take in rows that were held back: no others follow, and all features have numbers."""
         for part in self._numbering.rest() if self._numbering is not None else ():
             self._append_all(part)
+
+    def finish(self) -> tuple[list[BlockRecord], list[float] | None]:
+        """Finish every block; return the records and the label table."""
+        self.write_held()
         self._close_generation(last=True)
         table = self._labels
         records = [

@@ -163,12 +163,13 @@ def model_bytes(manifest: Manifest) -> int:
 def _making_bytes(manifest: Manifest, width: int, kept: int) -> int:
     """Return what making models of what was trained takes, where features were renumbered.
 
-    Then nothing else is in memory but what was trained, and the indices of features, sorted too.
+    Then nothing else is in memory but what was trained, and the indices of features, with a sorted
+    copy and the file they are read from.
     """
     if not manifest.renumbered:
         return 0
     models, trained = (width + kept) * model_bytes(manifest), width * weight_bytes(manifest)
-    return PROCESS_BYTES + models + trained + 8 * manifest.n_features
+    return PROCESS_BYTES + models + trained + 12 * manifest.n_features
 
 
 def _no_room_for_model(

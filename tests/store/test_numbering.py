@@ -229,7 +229,7 @@ def test_a_file_reads_back(tmp_path, n, compression):
     store = make_store(tmp_path)
     indices = np.random.default_rng(n).choice(2**32, n, replace=False).astype(np.uint32)
     indices[: n // 2].sort()
-    record = write_features(store.folder, 0, indices, 1 if compression == "zstd:1" else None)
+    record = write_features(store.folder, 0, indices.copy(), 1 if compression == "zstd:1" else None)
     m = replace(store.manifest, n_features=n, dimension=2**32 - 1, features=[record])
     assert read_features(store.folder, m).tolist() == indices.tolist()
 

@@ -301,13 +301,14 @@ def test_killed_in_the_middle(tmp_path):
 import os, sys
 from blocklinear.options import SplitOptions
 from blocklinear.store.split import split
-os.fsync = lambda descriptor: os.kill(os.getpid(), 9)  # of the first block that is written
+os.fsync = lambda descriptor: os.kill(os.getpid(), 9)  # of the first file that is written
 split(sys.argv[1:2], sys.argv[2], SplitOptions(blocks=2))
 """
     done = run_script(script, tmp_path / "store.svm", tmp_path / "store")
     assert done.returncode == -9, done.stderr
     assert sorted(os.listdir(tmp_path)) == [".store.splitting", "store.svm"]
-    assert os.listdir(tmp_path / ".store.splitting" / "blocks")
+    left = tmp_path / ".store.splitting"
+    assert [*left.glob("blocks/*.blk"), *left.glob("features/*.map")]
     store = make_store(tmp_path)
     assert store.verify().faults == []
     assert sorted(os.listdir(tmp_path)) == ["store", "store.svm"]
