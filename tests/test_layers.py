@@ -1,6 +1,7 @@
 """The house rules: who may import whom, and who may touch what."""
 
 import ast
+import functools
 import re
 from pathlib import Path
 
@@ -17,8 +18,14 @@ NAMES = [str(path.relative_to(ROOT)) for path in FILES]
 everywhere = pytest.mark.parametrize("name", NAMES)
 
 
+@functools.cache
 def tree_of(name):
     return ast.parse((ROOT / name).read_text())
+
+
+@functools.cache
+def nodes_of(name):
+    return list(ast.walk(tree_of(name)))
 
 
 def part_of(name):
@@ -29,7 +36,7 @@ def part_of(name):
 def imports(name):
     """Yield the dotted name of every module imported anywhere in a file, functions included."""
     package = ["blocklinear", *Path(name).parts[:-1]]
-    for node in ast.walk(tree_of(name)):
+    for node in nodes_of(name):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -43,7 +50,7 @@ def imports(name):
 
 def calls(name):
     """Yield the name of everything called: ``print``, ``os.rename``, ``.rename``."""
-    for node in ast.walk(tree_of(name)):
+    for node in nodes_of(name):
         if isinstance(node, ast.Call):
             yield ast.unparse(node.func)
 
@@ -51,7 +58,7 @@ def calls(name):
 @everywhere
 def test_labels_and_costs_are_written_in_full(name):
     """The format g keeps six digits: `numerals.format_number` keeps them all."""
-    for node in ast.walk(tree_of(name)):
+    for node in nodes_of(name):
         if isinstance(node, ast.FormattedValue) and node.format_spec is not None:
             value, form = ast.unparse(node.value), ast.unparse(node.format_spec)
             cut = form.rstrip("'\"").endswith("g") and ".17g" not in form
@@ -96,7 +103,7 @@ def test_only_one_file_renames_syncs_and_locks(name):
         assert attribute not in forbidden or module not in ("os", "fcntl"), called
         assert called != "os.replace"
         assert attribute not in ("rename", "flock", "lockf"), called  # of a Path, or of an alias
-    for node in ast.walk(tree_of(name)):
+    for node in nodes_of(name):
         if isinstance(node, ast.ImportFrom) and node.module == "os":
             assert not {alias.name for alias in node.names} & {*forbidden, "replace"}
 
@@ -131,7 +138,7 @@ def test_nothing_that_runs_what_it_reads(name):
     modules = {module.split(".")[0] for module in imports(name)}
     assert not modules & {"pickle", "marshal", "shelve", "dill", "cloudpickle", "joblib", "yaml"}
     assert not set(calls(name)) & {"eval", "exec", "compile", "__import__", "os.system"}
-    for node in ast.walk(tree_of(name)):
+    for node in nodes_of(name):
         if isinstance(node, ast.keyword) and node.arg == "allow_pickle":
             assert isinstance(node.value, ast.Constant)
             assert node.value.value is False
@@ -139,7 +146,7 @@ def test_nothing_that_runs_what_it_reads(name):
 
 @everywhere
 def test_np_load_refuses_pickles(name):
-    for node in ast.walk(tree_of(name)):
+    for node in nodes_of(name):
         if isinstance(node, ast.Call) and ast.unparse(node.func) in ("np.load", "numpy.load"):
             assert "allow_pickle" in {keyword.arg for keyword in node.keywords}
 
