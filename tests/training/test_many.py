@@ -284,7 +284,7 @@ def wide(tmp_path):
     X[0, -1] = 0.5  # so that there are so many features
     problem = replace(problem, X=X)
     store = split_problem(tmp_path, problem, N_BLOCKS, renumber=False)  # w has them all
-    options = problem.options(gap=1e-3, group=1)
+    options = problem.options(gap=1e-5, group=1)
     low, high = 1 << 20, 1 << 30
     while high - low > 1 << 14:
         middle = (low + high) // 2
@@ -305,7 +305,7 @@ def test_classes_that_do_not_fit_together_are_trained_in_parts(wide):
         "passes of its own"
     ]
     assert {event.n_models for event in heard.of(OuterIteration)} <= {1, 2}
-    check_certificates(problem, model, 1e-3)
+    check_certificates(problem, model, 1e-5)
     with pytest.raises(MemoryBudgetError):
         train(store, replace(options, memory_bytes=options.memory_bytes // 2))
 
