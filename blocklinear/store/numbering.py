@@ -50,6 +50,9 @@ class Table:
     Raises
     ------
     TableFullError
+        If those that are known take more.
+    MemoryBudgetError
+        If the system does not give so many addresses.
     """
 
     def __init__(self, indices: Indices, stop: int, capacity_bytes: int) -> None:
@@ -58,8 +61,11 @@ class Table:
         try:  # one entry more, which stays 0
             self._table = Pages(4 * (stop + 1), sparse=True).array.view(np.uint32)
             self._written = Pages((stop >> features.PAGE_BITS) + 1, sparse=True).array
-        except OSError as error:
-            raise TableFullError from error
+        except (OSError, ValueError) as error:
+            raise MemoryBudgetError(
+                f"the system gives no addresses for the numbers of {stop} features",
+                "give fewer --max-features, or raise the limit of addresses (ulimit -v)",
+            ) from error
         self.extend(indices)
 
     def __len__(self) -> int:

@@ -1,5 +1,6 @@
 """Which numbers features get in a store, and the files that tell what they mean."""
 
+import errno
 import hashlib
 import json
 import os
@@ -156,6 +157,16 @@ def test_a_table_that_the_budget_does_not_hold(tmp_path):
                        text_options=replace(text, memory_bytes=MEMORY))  # fmt: skip
     with pytest.raises(MemoryBudgetError, match="after 300 features"):
         add(roomy, [tmp_path / "store.svm"], replace(more, allow_duplicate=True))
+
+
+def test_a_system_that_gives_no_addresses(tmp_path, monkeypatch):
+    def refuse(n_bytes, sparse=False):
+        raise OSError(errno.ENOMEM, os.strerror(errno.ENOMEM))
+
+    monkeypatch.setattr(numbering, "Pages", refuse)
+    with pytest.raises(MemoryBudgetError, match="no addresses for the numbers of 901") as caught:
+        make_store(tmp_path, text_options=small_text_options(max_features=900))
+    assert "--max-features" in caught.value.fix
 
 
 # changes
