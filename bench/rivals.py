@@ -106,6 +106,7 @@ def timed(rival: Rival, cold: bool, clear: Iterable[Path]) -> Result:
     """Run a command once, without what runs before it left."""
     for path in (*clear, rival.model, rival.log):
         shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
+    os.sync()  # what another has left to be written is not this one's
     with limited(memory=rival.memory, cold=cold) as run:
         result = run(rival.command, capture=True, env=environment(rival.version))
     if result.returncode and not result.oom_kills:

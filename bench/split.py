@@ -126,6 +126,7 @@ def main(argv: list[str] | None = None) -> int:
         peak = dict.fromkeys(programs, 0)
         for turn in range(args.runs + 1):  # the first warms the page cache and is not counted
             for program, command in programs.items():
+                os.sync()  # what another has left to be written is not this one's
                 with limited(cold=False) as run:
                     result = run(command, capture=True)
                 if result.returncode != 0:
