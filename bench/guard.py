@@ -221,7 +221,7 @@ class Rows:
 class Case:
     """A problem to be trained, and how.
 
-    With `spare_bytes` memory holds so much beside what the program and the weights take, and the
+    With `spare_bytes` memory holds so much more than what the program and the weights take, and the
     store has 40 blocks; without, it holds all rows.
     """
 

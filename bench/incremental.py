@@ -76,7 +76,7 @@ def cut(source: Path, folder: Path) -> list[Path]:
 
 @dataclass(frozen=True)
 class Trained:
-    """What a run did; bytes are of blocks, and of rows near the margin that a run left."""
+    """What a run did; bytes are of blocks."""
 
     blocks: int
     bytes: int
@@ -129,8 +129,8 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--blocks", type=int, help="of a whole store (default: by --memory)")
     parser.add_argument("--out", type=Path, default=BENCH / "results", metavar="FOLDER")
     args = parser.parse_args(argv)
-    near = args.source.absolute().parent if args.source else None
-    with tempfile.TemporaryDirectory(dir=near) as name:
+    parent = args.source.absolute().parent if args.source else None
+    with tempfile.TemporaryDirectory(dir=parent) as name:
         folder = Path(name)
         source = args.source or generated_text(folder / "text.svm", parse_limit(args.bytes))
         n_bytes, parts = source.stat().st_size, cut(source, folder)
@@ -183,7 +183,7 @@ def report(rows: list[tuple[str, Trained]], args: argparse.Namespace, n_bytes: i
         in_bytes = _ratio(by_name, change, "bytes")
         print(
             f"{change}: {ratio:.3f} of the blocks of a cold run (asked {ASKED}): {verdict}; "
-            f"{in_bytes:.3f} of the bytes, rows near the margin included"
+            f"{in_bytes:.3f} of the bytes"
         )
     facts = {name: getattr(args, name) for name in ("memory", "solver", "cost", "gap", "blocks")}
     runs = [{"run": name, **vars(trained)} for name, trained in rows]

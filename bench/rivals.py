@@ -2,7 +2,7 @@
 
 Seconds count from the start of a process to its end: of ours reading the text, splitting, training
 and writing the model; of `liblinear-train` reading, training with its default tolerance and writing
-the model. What each has reached is told beside them: P of every model, computed alike from its
+the model. What each has reached is told, too: P of every model, computed alike from its
 decision values, above the least P that is known.
 """
 
@@ -320,7 +320,7 @@ def cv(args: argparse.Namespace) -> int:
         for version in versions:
             compile_kernels(version)
         text = plain_text(args.source, folder, args.classes)
-        linked = folder / "store.svm"  # beside which the store of `cv` is made
+        linked = folder / "store.svm"  # `cv` makes its store as store.svm.blocks
         linked.symlink_to(text.absolute())
         command = [*PROGRAM, "cv", str(linked), "-c", args.costs, *folds, "--json", "-q"]
         command += ["--gap", f"{args.gap:g}", *args.option]
