@@ -22,7 +22,7 @@ from blocklinear.training.many import ManyModels
 from blocklinear.training.models import Models
 from blocklinear.training.row_views import first_positions, rows_of
 from blocklinear.training.schedule import parts_of_passes
-from blocklinear.training.statistics import Estimate, rises
+from blocklinear.training.statistics import Estimate, middle, rises
 from blocklinear.training.vectors import FIRST, PASS, Abandoned, Floats, Vectors
 from blocklinear.training.working_set import FIRST_PASSES, LOADED, WorkingSet, next_passes
 
@@ -194,7 +194,7 @@ class Descent:
             entries=int(entries.sum()),
             pass_entries=int(entries[PASS]),
             gap=float(gaps.max()),
-            middle_gap=float(np.sort(gaps)[(len(gaps) - 1) // 2]),
+            middle_gap=middle(gaps),
             rise=rises(gain, dual),
         )
 
@@ -206,7 +206,7 @@ class Descent:
         stream : iterable of Loaded
             Every block once.
         enough : float or None
-            As soon as all gaps are known to be larger, an estimate of the largest is returned.
+            As soon as all gaps are known to be larger, an estimate of the middle one is returned.
         """
         proofs = {id(vectors): vectors.proof() for vectors in self._trained}
         dual = np.concatenate([vectors.dual for vectors in self._trained])
@@ -216,7 +216,7 @@ class Descent:
             least = np.concatenate([proof.least() for proof in proofs.values()])
             if enough is not None and relative_gaps(dual, least).min() > enough:
                 left = [proof.left(self._n_rows).min(axis=0) for proof in proofs.values()]
-                return float(relative_gaps(dual, np.concatenate(left)).max())
+                return middle(relative_gaps(dual, np.concatenate(left)))
         return self._certified([v.certificates(proofs.pop(id(v))) for v in self._trained])
 
     def _certified(self, found: list[list[Certificate]]) -> Certificate:

@@ -79,6 +79,11 @@ def violations(
     return np.asarray(total / np.where(first != 0.0, first, 1.0))
 
 
+def middle(gaps: NDArray[np.float64]) -> float:
+    """Return the middle one of some gaps, the smaller of two."""
+    return float(np.sort(gaps)[(len(gaps) - 1) // 2])
+
+
 def rises(gain: NDArray[np.float64], dual: NDArray[np.float64]) -> float:
     """Return the largest of the gains of the dual values of some models, as parts of them."""
     with np.errstate(all="ignore"):  # what is infinite, or no number, is the caller's to notice

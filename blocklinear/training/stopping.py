@@ -101,9 +101,19 @@ class Stopping:
         return isinstance(found, Certificate) and (gap is None or found.gap <= gap)
 
     def learn(self, seen: Estimate, found: Certificate | float) -> None:
-        """Learn from a certificate in vain, or from the gap for which it was given up."""
-        gap = found.gap if isinstance(found, Certificate) else found
-        self._scale = max(gap / max(seen.middle_gap, UNIT), 1.0)
+        """Learn from a certificate in vain by how much estimates are too small, twice at most.
+
+        Parameters
+        ----------
+        seen : Estimate
+        found : Certificate or float
+            The middle gap for which it was given up; else it was just above the one asked for.
+        """
+        gap = found if isinstance(found, float) else self._options.gap or 0.0
+        least = 2.0 * self._scale
+        if seen.middle_gap > 0.0:
+            least = min(max(gap / seen.middle_gap, self._scale), least)
+        self._scale = least
 
     def exhausted(self, report: OuterIteration) -> Ending | None:
         """Return why training must end unconverged, if it must."""
