@@ -314,7 +314,7 @@ def test_a_certificate_in_vain_teaches_by_no_more_than_twice():
     """Where some rows told of nothing, no certificate was ever tried again."""
     stopping = Stopping(TrainOptions(gap=1e-3))
     report = OuterIteration(1, 1.0, 0, 0, 0, 0, 1.0, 1.0, 0.0, False, 1.0, 1, 1, 1, 1)
-    for told, found, wanted in ((0.0, 0.5, True), (4e-4, 0.5, False), (1e-4, 2e-4, True)):
+    for told, found, wanted in ((0.0, 0.5, True), (6e-4, 0.5, False), (1e-4, 2e-4, True)):
         seen = Estimate(1.0, 1.0, 1.0, 1, 1, told, told, 0.0)
         assert stopping.wants_certificate(report, seen) == wanted
         stopping.learn(seen, found)
