@@ -20,7 +20,11 @@ _COLD = 20  # MADV_COLD, which the mmap module does not name
 
 
 class Recorder:
-    """Records the overloads that this process compiles or loads, but for what kernels call."""
+    """Records the overloads that this process compiles or loads, but for helpers of kernels.
+
+    What a kernel calls is compiled with it. A kernel that is called from Python, too, is recorded
+    then: there will be no other sign of it. Helpers are told by the underscore of their names.
+    """
 
     def __init__(self) -> None:
         self._compiled: list[tuple[Any, tuple[Any, ...]]] = []
@@ -47,8 +51,9 @@ class Recorder:
             depth = 0  # what a kernel calls is compiled while the kernel is
 
             def on_start(self, event: Any) -> None:
-                if not self.depth:
-                    compiled.append((event.data["dispatcher"], event.data["args"]))
+                kernel = event.data["dispatcher"]
+                if not self.depth or not kernel.py_func.__name__.startswith("_"):
+                    compiled.append((kernel, event.data["args"]))
                 self.depth += 1
 
             def on_end(self, event: Any) -> None:

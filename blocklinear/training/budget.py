@@ -16,7 +16,7 @@ NEWTON_VECTORS = 10
 _LOADED_ROW_BYTES = 32  # a row in a buffer: pointer, label, norm, number
 _WEIGHT_BYTES = 8  # and its weight, if it has one
 _MODEL_ROW_BYTES = 24  # and for every model but one: alpha, once more while it is written
-_SOLVED_ROW_BYTES = 48  # a row being worked on: target, C, alpha, preference, place in the order
+_SOLVED_ROW_BYTES = 96  # a row being worked on: position, target, C, alpha, span, order
 ENOUGH_BLOCKS = 16
 """Larger groups no longer converge in fewer outer iterations; memory pins blocks instead."""
 ACTIVE_SHARE = 2

@@ -109,8 +109,7 @@ class Descent:
 
     def restore(self, stream: Iterable[Loaded]) -> None:
         """Fetch what is kept in memory only, after `arrays` were filled from a checkpoint."""
-        spans = [vectors.row_arrays for vectors in self._trained]
-        if not any(lines.all.any() for of in spans for lines in of.values()):
+        if not self._uses_working_set:
             return
         for loaded in stream:
             self._keep(loaded.group, [v.spans(loaded.group) for v in self._trained])
@@ -171,7 +170,7 @@ class Descent:
         """See by rows of a group what all rows add to P - D at present."""
         rows = rows_of(group, self._first)
         enough = max(self._n_rows // LOOKED_SHARE, LOOKED_ROWS)
-        rows = rows.some(slice(None, None, max(len(rows) // enough, 1)))
+        rows = rows.some(np.arange(0, len(rows), max(len(rows) // enough, 1)))
         self._each(lambda vectors: vectors.look(rows, self._n_rows))
 
     def estimate(self) -> Estimate:

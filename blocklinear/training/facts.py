@@ -45,7 +45,7 @@ _LEFT: dict[str, Shape] = {
 _RESUMED = fields(
     {
         **_BLOCKS, **_LEFT, "store": text, "group": shapes.integer(1), "active_entries": count,
-        "newton": flag, "outer": count, "done": count, "stopping": STATE,
+        "newton": flag, "outer": count, "done": count, "decided": flag, "stopping": STATE,
         "best": maybe(row(count, number)),
     },
     {"warm_only": flag, "finished": flag},

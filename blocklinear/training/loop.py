@@ -253,13 +253,13 @@ def _resumed(
 
 
 def _train(run: Run, loader: GroupLoader) -> Outcome:
-    stopping, resumed = run.stopping, run.outer > 0
+    stopping, undecided = run.stopping, run.outer > 0 and run.finished and not run.decided
     while True:
         if run.descended is not None:
             return _train_on(run, loader)
-        if not resumed or not run.finished:
+        if not undecided:
             run.iterate(loader)
-        resumed = False
+        undecided = False
         report, seen = run.report()
         if run.out_of_patience:
             return _finish_with_best(run, loader, report)
@@ -285,6 +285,7 @@ def _train(run: Run, loader: GroupLoader) -> Outcome:
             run.listener(Warned(warning))
         if newton and (stalled or report.outer >= NEWTON_AFTER):
             _go_over_to_newton(run)
+        run.decided = True
         run.rest()
 
 
@@ -324,6 +325,7 @@ def _train_on(run: Run, loader: GroupLoader) -> Outcome:
         left = (run.options.max_outer or 0) - run.outer
         with run.saving():
             point = newton.step(point, min(left, len(w) + 50))
+    run.save()
     why = f"{run.outer} outer iterations, where rounding ends it"
     return _finish(run, last.certificate, Ending(why, advice=ADVICE))
 

@@ -71,6 +71,8 @@ class Run:
     Attributes
     ----------
     outer, done : int         the outer iteration, and how many of its visits are done
+    decided : bool            whether all that follows from the outer iteration is done: a run that
+                              is resumed there must not do it again
     descended : int or None   outer iterations before Newton steps
     """
 
@@ -96,6 +98,7 @@ class Run:
         self._asked_at: float | None = None
         self._started = time.perf_counter()
         self.outer = self.done = 0  # the outer iteration, and how many of its visits are done
+        self.decided = False
         self.descended: int | None = None  # outer iterations before Newton steps
         self.times = Times()
         self._begun = Times()  # what loading the next outer iteration's first group took
@@ -147,6 +150,7 @@ class Run:
 
     def iterate(self, loader: GroupLoader) -> None:
         """Run the rest of an outer iteration, or the next one."""
+        self.decided = False
         if self.finished:
             self.outer, self.done = self.outer + 1, 0
             self.method.begin(len(self.visits(self.outer)))
@@ -212,6 +216,7 @@ class Run:
             "finished": False,
             "outer": self.outer,
             "done": self.done,
+            "decided": self.decided,
             "descended": self.descended,
             "stopping": self.stopping.state,
             "method": self.method.state,
@@ -244,7 +249,7 @@ class Run:
             raise self._checkpoint.damaged("the state of the method is impossible") from error
         self._checkpoint.load(self._arrays)
         self._saved = True
-        self.outer, self.done = facts["outer"], facts["done"]
+        self.outer, self.done, self.decided = facts["outer"], facts["done"], facts["decided"]
         self.descended = facts["descended"]
         self.stopping.state = facts["stopping"]
         if len(self.visits(self.outer)) > 1:

@@ -12,6 +12,8 @@ from blocklinear.kernels import dual as kernels
 class Estimate:
     """What an outer iteration saw, of several problems their sums; `dual` is exact.
 
+    But not of Pegasos, whose w is not the sum of s_i alpha_i x_i: only certificates are, there.
+
     Attributes
     ----------
     primal : float            `dual` and what a look, or else first touches of rows, saw P - D to be

@@ -298,6 +298,8 @@ class Vectors(ABC):
         turn = rows_in_part(self._options.seed, outer, number, rows.positions, first, last)
         spans: Spans = self._spans.all[rows.positions[turn]]
         rows, spans = rows.some(turn[spans > 0]), spans[spans > 0]
+        if not len(rows):  # that says nothing of the others
+            return False
         alpha, data, n = self._own(self.alpha.all[rows.positions]), self._data(rows), len(rows)
         self.terms -= self._terms_of(data, alpha)
         step = BlockStep(rows, data, (), alpha, spans, np.empty(n), outer, 0, 0, _never)

@@ -15,7 +15,7 @@ from blocklinear.store.manifest import Manifest
 from blocklinear.training.row_views import RowView, first_positions, rows_of
 
 Floats = NDArray[np.float64]
-ROW_BYTES = 96
+ROW_BYTES = 176
 """What a row of the working set takes beside its entries: its numbers here, and in a pass."""
 FIRST_PASSES = 4
 """Passes over the working set in the first outer iteration."""

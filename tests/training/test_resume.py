@@ -3,6 +3,7 @@
 from dataclasses import replace
 from itertools import count
 
+import numpy as np
 import pytest
 from effort import EXTENSIVE
 
@@ -14,6 +15,7 @@ from blocklinear.training.problems import SOLVERS
 from training.small import (
     SELECTIONS,
     Heard,
+    Problem,
     as_text,
     long_problem,
     outcome,
@@ -333,3 +335,27 @@ def test_a_damaged_checkpoint_does_not_stop_a_new_run(store, stopped):
         train(store, stopped)
     train(store, replace(stopped, resume=False, max_outer=1))
     train(store, replace(stopped, max_outer=2))
+
+
+def test_an_outer_iteration_whose_end_was_decided_is_not_decided_again(tmp_path):
+    """After models had left, or a certificate was in vain, a resumed run went another way."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(600, 30)).round(2) * (rng.random((600, 30)) < 0.5)
+    X[:, 0] *= 8
+    X[:, 1] *= 4
+    scores = X @ rng.normal(size=(30, 8)) * rng.uniform(0.2, 3, 8) + 3 * rng.normal(size=(600, 8))
+    problem = Problem(X, scores.argmax(1).astype(float), 3, cost=1.0, bias=1.0)
+    store, heard = split_problem(tmp_path, problem, 6), Heard()
+    options = problem.options(gap=1e-3, group=2, threads=1, max_outer=200)
+    whole = outcome(store, options, listener=heard)[0]
+    certified = [event.outer for event in heard.of(OuterIteration) if event.certificates]
+    assert len(certified) >= 3
+    for last in certified[:-1]:
+        some, stop = replace(options, run=f"stopped{last}"), []
+
+        def listen(event, last=last, stop=stop):
+            stop += [event] if isinstance(event, OuterIteration) and event.outer == last else []
+
+        with pytest.raises(StoppedError):
+            train(store, some, listen, halt=lambda stop=stop: bool(stop))
+        assert outcome(store, replace(some, resume=True))[0] == whole

@@ -1,10 +1,12 @@
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import reference
 
 from blocklinear.events import OuterIteration
+from blocklinear.kernels import dual
 from blocklinear.store.prefetch import GroupLoader
 from blocklinear.training import loop, train
 from blocklinear.training.problems import SOLVERS
@@ -14,7 +16,7 @@ from blocklinear.training.working_set import (
     WorkingSet,
     next_passes,
 )
-from training.small import SELECTIONS, long_problem, split_problem
+from training.small import SELECTIONS, Problem, long_problem, split_problem
 
 N_BLOCKS = 6
 
@@ -188,3 +190,32 @@ def test_never_no_pass_and_never_more_than_a_limit():
 
 def test_where_there_was_no_pass_their_number_stays():
     assert next_passes(4, (1.0, 100), (0.0, 0)) == 4
+
+
+@pytest.mark.parametrize(("selection", "n_read"), [("active", 1), ("permute", 0)])
+def test_rows_are_fetched_for_a_working_set_only(store, groups, selection, n_read):
+    """A run of permuted rows read all blocks when it was resumed, and kept nothing of them."""
+    options = long_problem().options(selection=selection, group=2)
+    task = loop.make_task(store.manifest, options)
+    method = loop.make_method(store.manifest, options, task, store.folder, 100)
+    read = []
+
+    def stream():
+        read.append(groups(0, 1))
+        yield SimpleNamespace(group=read[-1])
+
+    method.restore(stream())
+    method.discard()
+    assert len(read) == n_read
+
+
+def test_kernels_are_compiled_once_for_a_look_and_a_certificate(tmp_path):
+    """Every eighth row of a group had another layout, for which a second copy was compiled."""
+    rng = np.random.default_rng(3)
+    X = rng.normal(size=(9000, 3)).round(1)
+    problem = Problem(X, np.where(X[:, 0] > 0, 1.0, -1.0), 3, cost=0.01)
+    before = len(dual.certify_rows.signatures) if hasattr(dual.certify_rows, "signatures") else 0
+    train(split_problem(tmp_path, problem), problem.options(max_outer=1))
+    layouts = {str(found) for found in getattr(dual.certify_rows, "signatures", ())}
+    assert not any("'A'" in layout for layout in layouts)
+    assert len(layouts) <= before + 1
