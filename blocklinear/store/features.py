@@ -33,7 +33,7 @@ FOLDER = "features"
 VERSION = 1
 _HEADER = struct.Struct("<8sIIQ")
 _PIECE = 1 << 16
-"""Features worked on at a time, to take little memory beside them."""
+"""Features worked on at a time, to take little more memory than they do."""
 _MAGIC = b"BLKFEATS"
 Indices = NDArray[np.uint32]
 

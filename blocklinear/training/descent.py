@@ -104,7 +104,7 @@ class Descent:
 
     @property
     def row_arrays(self) -> dict[str, Any]:
-        """What is known of rows beside alpha, by the names of a checkpoint; it may all be 0."""
+        """What is known of rows other than alpha, by the names of a checkpoint; it may all be 0."""
         return {name: lines for v in self.vectors for name, lines in v.row_arrays.items()}
 
     def restore(self, stream: Iterable[Loaded]) -> None:

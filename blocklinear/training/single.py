@@ -61,7 +61,7 @@ class SingleModel(Vectors):
 
     @property
     def row_arrays(self) -> dict[str, RowArray]:
-        """What is known of rows beside alpha, by the names of a checkpoint; it may all be 0."""
+        """What is known of rows other than alpha, by the names of a checkpoint; it may all be 0."""
         return super().row_arrays | {"preference": self._preferences}
 
     def _forget_violation(self, touch: Floats) -> None:

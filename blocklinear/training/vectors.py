@@ -159,7 +159,7 @@ class Vectors(ABC):
 
     @property
     def row_arrays(self) -> dict[str, RowArray]:
-        """What is known of rows beside alpha, by the names of a checkpoint; it may all be 0."""
+        """What is known of rows other than alpha, by the names of a checkpoint; it may all be 0."""
         return {f"spans{self._name}": self._spans}
 
     @property
@@ -328,7 +328,7 @@ class Vectors(ABC):
 
     @property
     def averaged(self) -> bool:
-        """Whether so much was done that there is an average of several points beside `W`."""
+        """Whether so much was done that there is an average of several points of `W`."""
         return bool(self._points[0] > 1.0)
 
     def forget_average(self) -> None:
