@@ -16,7 +16,7 @@ from blocklinear.training.row_views import RowView, first_positions, rows_of
 
 Floats = NDArray[np.float64]
 ROW_BYTES = 176
-"""What a row of the working set takes beside its entries: its numbers here, and in a pass."""
+"""What a row of the working set takes but for its entries: its numbers here, and in a pass."""
 FIRST_PASSES = 4
 """Passes over the working set in the first outer iteration."""
 MOST_PASSES = 64

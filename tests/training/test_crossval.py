@@ -368,7 +368,7 @@ def test_nothing_is_left_behind(two):
 
 
 def test_a_search_ends_where_nothing_changes(tmp_path):
-    rng = np.random.default_rng(0)
+    rng = np.random.default_rng(1)
     X = rng.normal(size=(60, 5)).round(2)
     X[:, 0] = np.where(X[:, 0] > 0, X[:, 0] + 1, X[:, 0] - 1)
     problem = Problem(X, np.where(X[:, 0] > 0, 1.0, -1.0), 3, bias=1.0)
@@ -379,7 +379,7 @@ def test_a_search_ends_where_nothing_changes(tmp_path):
     assert costs[0] <= 1 / (2 * 60 * norm) < 2 * costs[0]
     assert all(after == 2 * before for before, after in pairwise(costs))
     assert 1 < costs[-1] < crossval.LARGEST_SEARCHED
-    assert not [event for event in heard.of(Warned) if "search" in event.message]
+    assert not heard.of(Warned)
     assert found.report.best.mean("accuracy") > 0.9
 
 

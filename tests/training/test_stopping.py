@@ -256,8 +256,8 @@ def test_the_state_of_a_stalled_run_is_kept():
 
 @pytest.mark.parametrize(
     ("solver", "how"),
-    [*((solver, how) for solver in (3, 13) for how in ("alone", "grid", "resumed")),
-     (7, "grid"), (7, "resumed"), (4, "alone"), (4, "resumed")],
+    [*((solver, how) for solver in (3, 7, 13) for how in ("alone", "grid", "resumed")),
+     (4, "alone"), (4, "resumed")],
 )  # fmt: skip
 def test_a_run_whose_dual_does_not_rise_beyond_rounding_ends(tmp_path, solver, how):
     """An empty row of large weight makes P and D so large that what others add is lost."""
@@ -269,7 +269,6 @@ def test_a_run_whose_dual_does_not_rise_beyond_rounding_ends(tmp_path, solver, h
     store, heard = split_problem(tmp_path, problem), Heard()
     options = problem.options(tolerance=1e-9, max_outer=100_000)
     if how == "resumed":
-        options = replace(options, max_outer=100)  # logistic loss takes 17,949 to come to rest
         whole = outcome(store, options)
         train(store, replace(options, max_outer=3, run="parts"))
         assert outcome(store, replace(options, run="parts", resume=True))[0] == whole[0]
