@@ -10,15 +10,15 @@ if TYPE_CHECKING:
     from blocklinear.errors import BlocklinearError
     from blocklinear.model.linear import LinearModel
     from blocklinear.options import AddOptions, SplitOptions, TextOptions, TrainOptions
+    from blocklinear.selection.cross_validation import cross_validate
+    from blocklinear.selection.grid import train_grid
     from blocklinear.store.adding import add
     from blocklinear.store.changes import remove
     from blocklinear.store.merging import compact
     from blocklinear.store.split import split
     from blocklinear.store.store import BlockStore
     from blocklinear.text.check import check
-    from blocklinear.training.crossval import cross_validate
     from blocklinear.training.garbage import collect_garbage
-    from blocklinear.training.grid import train_grid
     from blocklinear.training.loop import train
 
 __version__ = "0.1.0"
@@ -33,13 +33,13 @@ _HOMES = {
     "TrainOptions": "blocklinear.options",
     "add": "blocklinear.store.adding",
     "check": "blocklinear.text.check",
-    "cross_validate": "blocklinear.training.crossval",
+    "cross_validate": "blocklinear.selection.cross_validation",
     "collect_garbage": "blocklinear.training.garbage",
     "compact": "blocklinear.store.merging",
     "remove": "blocklinear.store.changes",
     "split": "blocklinear.store.split",
     "train": "blocklinear.training.loop",
-    "train_grid": "blocklinear.training.grid",
+    "train_grid": "blocklinear.selection.grid",
 }
 __all__ = [
     "AddOptions",

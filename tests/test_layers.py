@@ -9,7 +9,8 @@ import pytest
 
 ROOT = Path(__file__).parent.parent / "blocklinear"
 TIERS = {
-    "cli": 4, "estimators": 4, "train": 3, "training": 3, "model": 3, "report": 3, "outputs": 3,
+    "cli": 9, "estimators": 9, "selection": 8, "training": 7, "solvers": 6, "objectives": 5,
+    "model": 4, "report": 4, "outputs": 4,
     "store": 2, "kernels": 2, "text": 1, "errors": 0, "options": 0, "events": 0, "memory": 0,
     "numerals": 0,
 }  # fmt: skip

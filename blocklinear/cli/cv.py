@@ -24,7 +24,7 @@ from blocklinear.numerals import format_number
 if TYPE_CHECKING:
     from blocklinear.events import Event, Listener
     from blocklinear.outputs import Output
-    from blocklinear.training.crossval import CrossValidation
+    from blocklinear.selection.cross_validation import CrossValidation
 
 
 def add_parser(commands: Any) -> None:
@@ -104,7 +104,7 @@ def run(args: argparse.Namespace) -> int:
     from blocklinear.errors import StoppedError
     from blocklinear.options import TrainOptions
     from blocklinear.report.runlog import RunLog, check_log
-    from blocklinear.training.crossval import cross_validate
+    from blocklinear.selection.cross_validation import cross_validate
     from blocklinear.training.loop import train
     from blocklinear.training.unfinished import check_finished
 

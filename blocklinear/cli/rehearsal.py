@@ -180,10 +180,10 @@ def _train(folder: Path, dtype: str, part: str) -> Iterator[str]:
 
     from blocklinear.model import liblinear
     from blocklinear.options import TrainOptions
+    from blocklinear.selection.cross_validation import cross_validate
     from blocklinear.store.changes import remove
     from blocklinear.store.store import BlockStore
     from blocklinear.training import loop
-    from blocklinear.training.crossval import cross_validate
 
     # a process of its own splits: the kernels that only that needs are not loaded for training
     splitting = multiprocessing.get_context("fork").Process(

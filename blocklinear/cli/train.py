@@ -197,8 +197,8 @@ def run(args: argparse.Namespace) -> int:
     from blocklinear.errors import StoppedError, UsageError
     from blocklinear.options import TextOptions, TrainOptions
     from blocklinear.report.runlog import RunLog, check_log
+    from blocklinear.selection.grid import train_grid
     from blocklinear.training import train
-    from blocklinear.training.grid import train_grid
 
     chosen: Any = given(
         gap=args.gap,

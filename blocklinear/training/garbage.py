@@ -10,7 +10,7 @@ from blocklinear.events import Listener, Warned, ignore
 from blocklinear.store.changes import AnyStore, changing, forget, sweep
 from blocklinear.store.manifest import Manifest
 from blocklinear.training.checkpoint import Checkpoint, discard
-from blocklinear.training.facts import check_blocks
+from blocklinear.training.checkpoint_schema import check_blocks
 
 
 @dataclass(frozen=True)

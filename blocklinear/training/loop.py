@@ -9,31 +9,32 @@ from blocklinear.errors import MismatchError, StorageError, UsageError
 from blocklinear.events import Listener, OuterIteration, Warned, ignore
 from blocklinear.model.linear import LinearModel
 from blocklinear.numerals import format_number
+from blocklinear.objectives.certificate import Certificate
+from blocklinear.objectives.models import Models
+from blocklinear.objectives.tasks import Task, make_task
 from blocklinear.options import TrainOptions
+from blocklinear.solvers.factory import make_solver
+from blocklinear.solvers.newton import Newton, Point
+from blocklinear.solvers.single import SingleModel
+from blocklinear.solvers.vectors import Abandoned
 from blocklinear.store.features import read_features, to_input
 from blocklinear.store.files import Lock, make_folder
 from blocklinear.store.manifest import Manifest
 from blocklinear.store.origins import label_places
 from blocklinear.store.prefetch import GroupLoader
 from blocklinear.store.store import BlockStore
-from blocklinear.training.budget import plan_again, plan_memory
-from blocklinear.training.certificate import Certificate
 from blocklinear.training.checkpoint import Checkpoint, discard
-from blocklinear.training.evaluation import HeldOut
-from blocklinear.training.facts import to_resume
-from blocklinear.training.methods import Task, make_method, make_task
-from blocklinear.training.models import Models
-from blocklinear.training.newton import Newton, Point
+from blocklinear.training.checkpoint_schema import to_resume
+from blocklinear.training.held_out import HeldOut
+from blocklinear.training.memory_plan import plan_again, plan_memory
 from blocklinear.training.outcome import Outcome
 from blocklinear.training.parts import train_in_parts
+from blocklinear.training.permutations import sampled
 from blocklinear.training.previous import find_previous
 from blocklinear.training.run import Halt, Run, check_finite
-from blocklinear.training.sampling import sampled
-from blocklinear.training.single import SingleModel
 from blocklinear.training.stopping import ADVICE, Ending
 from blocklinear.training.unfinished import check_finished, folders_of
-from blocklinear.training.vectors import Abandoned
-from blocklinear.training.warm import start_warm
+from blocklinear.training.warm_start import start_warm
 
 NEWTON_AFTER = 300
 """Outer iterations of coordinate descent before Newton steps, LIBLINEAR's limit for -s 1."""
@@ -199,7 +200,7 @@ def optimise(
     held_out: HeldOut | None = None
     if options.evaluate is not None:
         held_out = HeldOut(options.evaluate, store, task, options, memory.spare_bytes)
-    method = make_method(manifest, options, task, folder, memory.active_entries)
+    method = make_solver(manifest, options, task, folder, memory.active_entries)
     run = Run(manifest, options, memory, method, held_out, folder, listener, halt)
     try:
         with GroupLoader(store, memory.group, options.threads, memory.pin_bytes) as loader:

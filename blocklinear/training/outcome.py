@@ -7,10 +7,10 @@ from numpy.typing import NDArray
 
 from blocklinear import __version__
 from blocklinear.model.linear import LinearModel
+from blocklinear.objectives.certificate import Certificate
+from blocklinear.objectives.tasks import Task
 from blocklinear.options import TrainOptions
 from blocklinear.store.manifest import Manifest
-from blocklinear.training.certificate import Certificate
-from blocklinear.training.methods import Task
 
 
 @dataclasses.dataclass(frozen=True)

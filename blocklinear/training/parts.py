@@ -8,11 +8,11 @@ import numpy as np
 
 from blocklinear.errors import MemoryBudgetError
 from blocklinear.events import Listener, Warned
+from blocklinear.objectives.certificate import Certificate, joined
+from blocklinear.objectives.models import Models, columns
 from blocklinear.options import TrainOptions
 from blocklinear.store.manifest import Manifest
-from blocklinear.training.budget import plan_memory
-from blocklinear.training.certificate import Certificate, joined
-from blocklinear.training.models import Models, columns
+from blocklinear.training.memory_plan import plan_memory
 from blocklinear.training.outcome import Outcome
 
 _SHORTEST_S = 1e-9

@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 
 from blocklinear.errors import DamagedError
 from blocklinear.events import Listener, Warned
+from blocklinear.objectives.models import CRAMMER_SINGER, NO_FOLD
+from blocklinear.objectives.problems import SOLVERS
 from blocklinear.options import TrainOptions
 from blocklinear.store.manifest import BlockRecord, Manifest
 from blocklinear.training.checkpoint import LINES, Checkpoint, discard
-from blocklinear.training.facts import check_left
-from blocklinear.training.models import CRAMMER_SINGER, NO_FOLD
-from blocklinear.training.problems import SOLVERS
+from blocklinear.training.checkpoint_schema import check_left
 
 Floats = NDArray[np.float64]
 

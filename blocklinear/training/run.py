@@ -15,19 +15,19 @@ from blocklinear.errors import InputError, StoppedError
 from blocklinear.events import Listener, OuterIteration, Visited
 from blocklinear.memory import anonymous_bytes
 from blocklinear.model.metrics import Score
+from blocklinear.objectives.certificate import Certificate
 from blocklinear.options import TrainOptions
+from blocklinear.solvers.descent import Descent
+from blocklinear.solvers.newton import Point
+from blocklinear.solvers.statistics import Estimate
+from blocklinear.solvers.vectors import Abandoned
 from blocklinear.store.manifest import Manifest
 from blocklinear.store.prefetch import GroupLoader, Loaded
-from blocklinear.training.budget import MemoryPlan
-from blocklinear.training.certificate import Certificate
 from blocklinear.training.checkpoint import Checkpoint
-from blocklinear.training.descent import Descent
-from blocklinear.training.evaluation import HeldOut
-from blocklinear.training.newton import Point
-from blocklinear.training.schedule import visits
-from blocklinear.training.statistics import Estimate
+from blocklinear.training.held_out import HeldOut
+from blocklinear.training.memory_plan import MemoryPlan
+from blocklinear.training.permutations import visits
 from blocklinear.training.stopping import Stopping
-from blocklinear.training.vectors import Abandoned
 
 Floats = NDArray[np.float64]
 Halt = Callable[[], bool]

@@ -6,10 +6,10 @@ from typing import Any
 
 from blocklinear.events import OuterIteration
 from blocklinear.numerals import format_number
+from blocklinear.objectives.certificate import Certificate
 from blocklinear.options import TrainOptions
+from blocklinear.solvers.statistics import Estimate
 from blocklinear.store.shapes import count, fields, flag, number, row
-from blocklinear.training.certificate import Certificate
-from blocklinear.training.statistics import Estimate
 
 STATE = fields(
     {

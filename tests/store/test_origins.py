@@ -6,10 +6,10 @@ import pytest
 
 from blocklinear.errors import InputError
 from blocklinear.options import SplitOptions, TrainOptions
+from blocklinear.selection.cross_validation import cross_validate
 from blocklinear.store.changes import remove
 from blocklinear.store.origins import place
 from blocklinear.store.split import split
-from blocklinear.training.crossval import cross_validate
 from blocklinear.training.garbage import collect_garbage
 from blocklinear.training.loop import train
 

@@ -8,11 +8,11 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.svm import LinearSVC, LinearSVR
 
 from blocklinear.events import OuterIteration
+from blocklinear.objectives.problems import SOLVERS
 from blocklinear.options import SplitOptions, TextOptions, TrainOptions
 from blocklinear.store.split import split
 from blocklinear.training import train
-from blocklinear.training.budget import plan_memory
-from blocklinear.training.problems import SOLVERS
+from blocklinear.training.memory_plan import plan_memory
 
 MEMORY_BYTES = 1 << 30
 SELECTIONS = ("active", "permute", "shrink", "avsf", "online")

@@ -7,9 +7,9 @@ import pytest
 
 from blocklinear.errors import BusyError, DamagedError, InputError, StorageError, UsageError
 from blocklinear.events import OuterIteration, Visited, Warned
+from blocklinear.objectives.problems import SOLVERS
 from blocklinear.store.files import Lock
 from blocklinear.training import train
-from blocklinear.training.problems import SOLVERS
 from blocklinear.training.stopping import Stopping
 from training.small import (
     MEMORY_BYTES,

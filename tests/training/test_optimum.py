@@ -8,8 +8,8 @@ import pytest
 from liblinear import liblinear_program
 
 from blocklinear.model.linear import LinearModel
+from blocklinear.objectives.problems import SOLVERS
 from blocklinear.training import train
-from blocklinear.training.problems import SOLVERS
 from training.small import SELECTIONS, as_text, long_problem, split_text
 
 N_BLOCKS = 5

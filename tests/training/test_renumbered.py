@@ -9,12 +9,12 @@ from blocklinear.errors import MemoryBudgetError, StoppedError
 from blocklinear.events import OuterIteration, WarmStarted
 from blocklinear.model.linear import LinearModel
 from blocklinear.options import AddOptions, SplitOptions, TextOptions, TrainOptions
+from blocklinear.selection.grid import train_grid
 from blocklinear.store.adding import add
 from blocklinear.store.features import read_features
 from blocklinear.store.split import split
 from blocklinear.training import train
-from blocklinear.training.budget import plan_again, plan_memory
-from blocklinear.training.grid import train_grid
+from blocklinear.training.memory_plan import plan_again, plan_memory
 from training.classes import columns, several_classes
 from training.small import Heard, as_text, long_problem, random_problem, split_problem, split_text
 

@@ -9,9 +9,9 @@ from effort import EXTENSIVE
 
 from blocklinear.errors import DamagedError, MismatchError, StoppedError
 from blocklinear.events import OuterIteration, Visited, Warned
+from blocklinear.objectives.problems import SOLVERS
 from blocklinear.store.store import BlockStore
 from blocklinear.training import loop, run, train
-from blocklinear.training.problems import SOLVERS
 from training.small import (
     SELECTIONS,
     Heard,

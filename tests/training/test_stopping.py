@@ -9,10 +9,10 @@ import pytest
 from blocklinear.errors import InputError
 from blocklinear.events import OuterIteration, Warned
 from blocklinear.options import TrainOptions
+from blocklinear.selection.cross_validation import cross_validate
+from blocklinear.selection.grid import train_grid
+from blocklinear.solvers.statistics import Estimate
 from blocklinear.training import train
-from blocklinear.training.crossval import cross_validate
-from blocklinear.training.grid import train_grid
-from blocklinear.training.statistics import Estimate
 from blocklinear.training.stopping import Stopping
 from training.small import Heard, Problem, long_problem, outcome, split_problem
 

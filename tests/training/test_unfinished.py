@@ -9,12 +9,12 @@ import pytest
 from blocklinear.errors import DamagedError, MismatchError, StoppedError, StorageError, UsageError
 from blocklinear.events import OuterIteration, Warned
 from blocklinear.options import TrainOptions
+from blocklinear.selection.cross_validation import cross_validate
+from blocklinear.selection.grid import train_grid
 from blocklinear.store.changes import remove
 from blocklinear.training import checkpoint, train
 from blocklinear.training.checkpoint import Checkpoint, _checksum
-from blocklinear.training.crossval import cross_validate
 from blocklinear.training.garbage import collect_garbage
-from blocklinear.training.grid import train_grid
 from training.classes import several_classes
 from training.small import Heard, long_problem, outcome, split_problem
 from training.test_resume import Breaks

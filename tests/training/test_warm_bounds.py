@@ -5,10 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from blocklinear.selection.grid import train_grid
 from blocklinear.store.store import BlockStore
 from blocklinear.training import train
 from blocklinear.training.checkpoint import Checkpoint
-from blocklinear.training.grid import train_grid
 from blocklinear.training.previous import Previous
 from training.small import split_text
 from training.warm import check, how, more, rows, trained

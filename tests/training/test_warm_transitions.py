@@ -16,16 +16,16 @@ import pytest
 import reference
 
 from blocklinear.errors import InputError
+from blocklinear.objectives.models import CRAMMER_SINGER
+from blocklinear.objectives.problems import SOLVERS
 from blocklinear.options import AddOptions, TextOptions, TrainOptions
+from blocklinear.selection.grid import train_grid
 from blocklinear.store.adding import add
 from blocklinear.store.changes import remove
 from blocklinear.store.features import read_features
 from blocklinear.store.prefetch import GroupLoader
 from blocklinear.store.store import BlockStore
 from blocklinear.training import train
-from blocklinear.training.grid import train_grid
-from blocklinear.training.models import CRAMMER_SINGER
-from blocklinear.training.problems import SOLVERS
 from training.small import MEMORY_BYTES, as_text, split_text
 
 N_TRANSITIONS = int(os.environ.get("BLOCKLINEAR_TRANSITIONS", "60"))

@@ -7,14 +7,15 @@ import numpy as np
 import pytest
 
 from blocklinear.errors import InputError, UsageError
+from blocklinear.objectives.problems import SOLVERS, make_problem
 from blocklinear.options import AddOptions, TextOptions
+from blocklinear.selection import cross_validation
+from blocklinear.selection.cross_validation import cross_validate
+from blocklinear.selection.grid import train_grid
 from blocklinear.store.adding import add
 from blocklinear.store.changes import remove
 from blocklinear.store.merging import compact
-from blocklinear.training import crossval, loop, train
-from blocklinear.training.crossval import cross_validate
-from blocklinear.training.grid import train_grid
-from blocklinear.training.problems import SOLVERS, make_problem
+from blocklinear.training import loop, train
 from training.classes import several_classes
 from training.small import (
     SELECTIONS,
@@ -175,7 +176,7 @@ def test_cross_validation_of_weight_2_is_that_of_twice_the_cost(
     for name, each, factor in (("plain", problem, 2.0), ("heavy", heavy, 1.0)):
         (tmp_path / name).mkdir()
         store = split_problem(tmp_path / name, each, N_BLOCKS)
-        monkeypatch.setattr(crossval, "LARGEST_SEARCHED", 0.125 * factor)
+        monkeypatch.setattr(cross_validation, "LARGEST_SEARCHED", 0.125 * factor)
         grid = None if costs is None else [factor * cost for cost in costs]
         found = cross_validate(
             store, each.options(gap=0.01), costs=grid, n_folds=3, stratify=stratify

@@ -1,0 +1,140 @@
+"""Where alpha may be, and which sign its rows have in w: what a warm start must know of a task."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from blocklinear.kernels import dual
+from blocklinear.objectives.models import Models
+from blocklinear.objectives.problems import LabelledRows, Problem, weighted
+
+Floats = NDArray[np.float64]
+_UNBALANCED = 1e-9
+"""Relative to the largest alpha of a row: a sum of this size is no rounding."""
+
+
+class Domain(ABC):
+    """Of the alpha of M weight vectors that start together.
+
+    Attributes
+    ----------
+    classes : tuple of float  in LIBLINEAR's order; none for values
+    labels : tuple of float or None     for each, the class that is +1, or its own; None for values
+    costs : float64[M, 2]     C of rows of weight 1: of that class, and of all others
+    bounded : bool            whether C is a bound
+    coupled : bool            whether the alpha of a row sum to 0
+    """
+
+    classes: tuple[float, ...]
+    labels: tuple[float | None, ...]
+    costs: Floats
+    bounded: bool
+    coupled: ClassVar[bool] = False
+
+    @property
+    def least(self) -> Floats:
+        """What is not larger fits every row of weight 1, float64[M]."""
+        return self.costs.min(axis=1) if self.bounded else np.full(len(self.costs), np.inf)
+
+    def holds(self, column: int, costs: Sequence[float], bounded: bool) -> bool:
+        """Say whether all alpha that had other costs, as in `costs`, are in the domain of one."""
+        wider = bool((np.asarray(costs) <= self.costs[column]).all())
+        return not self.bounded or (bounded and wider)
+
+    @abstractmethod
+    def signs(self, labels: Floats) -> Floats:
+        """Return s_i of rows of any classes, float64[n, M]."""
+
+    def size(self, alpha: Floats) -> Floats:
+        """Return what has a bound, float64[n, M]."""
+        return np.abs(alpha)
+
+    @abstractmethod
+    def fit(self, rows: LabelledRows, alpha: Floats) -> Floats:
+        """Return the point of the domain closest to alpha, or one nearby, float64[n, M]."""
+
+
+class OneModel(Domain):
+    """The domain of one model: [0, C_i], or [-C_i, C_i] for values; without C_i if squared."""
+
+    def __init__(self, problem: Problem) -> None:
+        self._problem, self.classes = problem, problem.labels
+        self.labels = (problem.labels[0] if problem.labels else None,)
+        self.costs, self.bounded = problem.pairs, problem.bounded
+
+    def signs(self, labels: Floats) -> Floats:
+        """Return s_i."""
+        if self._problem.solver.regression:
+            return np.ones((len(labels), 1))
+        return self._problem.targets(labels)[:, None]
+
+    def fit(self, rows: LabelledRows, alpha: Floats) -> Floats:
+        """Return alpha, clipped."""
+        if not self._problem.bounded:
+            return alpha
+        bound = self._problem.costs(rows)[:, None]
+        fitted: Floats = np.clip(alpha, -bound, bound)  # that of classes is not negative
+        return fitted
+
+
+class EachClass(Domain):
+    """The domain of a model for each class."""
+
+    def __init__(self, models: Models) -> None:
+        self._cost, self.classes = models.cost, models.labels
+        self._positive = np.array(models.labels, np.float64)[models.positive]
+        self.labels = tuple(self._positive.tolist())
+        self.costs, self.bounded = models.pairs, models.kind != dual.SQUARED_HINGE
+
+    def _own(self, labels: Floats) -> NDArray[np.bool_]:
+        own: NDArray[np.bool_] = labels[:, None] == self._positive
+        return own
+
+    def signs(self, labels: Floats) -> Floats:
+        """Return s_i."""
+        return np.where(self._own(labels), 1.0, -1.0)
+
+    def fit(self, rows: LabelledRows, alpha: Floats) -> Floats:
+        """Return alpha, clipped."""
+        if not self.bounded:
+            return alpha
+        bound = np.where(self._own(rows.labels), self._cost[:, 1], self._cost[:, 0])
+        fitted: Floats = np.minimum(alpha, weighted(bound, rows))
+        return fitted
+
+
+class AllClasses(Domain):
+    """The domain of Crammer and Singer's problem (Fan, Eqs. 16 and 17)."""
+
+    coupled = True
+
+    def __init__(self, models: Models) -> None:
+        self._models, self._cost = models, models.cost[:, 1]
+        self.classes = models.labels
+        self.labels, self.costs, self.bounded = models.labels, models.pairs, True
+
+    def signs(self, labels: Floats) -> Floats:
+        """Return 1: the sign is in alpha."""
+        return np.ones((len(labels), len(self.labels)))
+
+    def size(self, alpha: Floats) -> Floats:
+        """Return alpha of the class of a row; those of the others have no lower bound."""
+        return np.maximum(alpha, 0.0)
+
+    def fit(self, rows: LabelledRows, alpha: Floats) -> Floats:
+        """Return alpha with a sum of 0, scaled to the bound.
+
+        Where a class went, its alpha did, which the alpha of the row's own class makes up for.
+        """
+        code, place = self._models.codes(rows.labels), np.arange(len(alpha))
+        fitted, total = alpha.copy(), alpha.sum(axis=1)
+        wrong = np.abs(total) > _UNBALANCED * np.abs(alpha).max(axis=1, initial=0.0)
+        fitted[place[wrong], code[wrong]] -= total[wrong]
+        own, bound = fitted[place, code], weighted(self._cost[code], rows)
+        above = own > bound
+        fitted[above] *= (bound[above] / own[above])[:, None]
+        fitted[place[above], code[above]] = bound[above]
+        return fitted

@@ -1,0 +1,164 @@
+"""Many models over the same rows: classes against the rest, folds, a grid of C."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from blocklinear.errors import UsageError
+from blocklinear.kernels import dual
+from blocklinear.objectives.problems import SOLVERS, Solver, checked_cost, weights_of_classes
+from blocklinear.options import TrainOptions
+from blocklinear.store.manifest import Manifest
+from blocklinear.store.row_arrays import RowArray
+
+Floats = NDArray[np.float64]
+NO_FOLD = -1
+CRAMMER_SINGER = 4
+_SOLVERS = SOLVERS | {CRAMMER_SINGER: Solver("MCSVM_CS", dual.HINGE)}
+MODELS_SHARING = 16
+"""Models that share a pass at most: their weights of a feature fill two cache lines."""
+_LANES = 4  # numbers of a vector register
+_FEWEST_PADDED = 7
+
+
+@dataclass(frozen=True)
+class Models:
+    """What each of M models is trained for.
+
+    Attributes
+    ----------
+    solver : Solver
+    epsilon : float           of the losses for regression
+    labels : tuple of float   the classes, in LIBLINEAR's order; empty for regression
+    positive : int32[M]       number of the class that is +1, all others are -1
+    held_out : int32[M]       the fold whose rows the model does not see, `NO_FOLD` for none
+    asked : float64[M]        C as it was asked for
+    cost : float64[M, 2]      C of rows of the other classes, and of the positive class
+    folds : RowArray or None  the fold of each row, where any model leaves one out
+    """
+
+    solver: Solver
+    epsilon: float
+    labels: tuple[float, ...]
+    positive: NDArray[np.int32]
+    held_out: NDArray[np.int32]
+    asked: Floats
+    cost: Floats
+    folds: RowArray | None = None
+
+    def __len__(self) -> int:
+        return len(self.positive)
+
+    @property
+    def kind(self) -> int:
+        """The loss, as the kernels number it."""
+        return self.solver.kind
+
+    @property
+    def width(self) -> int:
+        """Weight vectors that there must be room for."""
+        return columns(len(self.positive))
+
+    @property
+    def pairs(self) -> Floats:
+        """C of rows of the class of a model, and of rows of the others; float64[M, 2]."""
+        own = self.cost[:, 1]
+        return np.stack([own, self.cost[:, 0] if self.parted else own], axis=1)
+
+    @property
+    def parted(self) -> bool:
+        """Whether each can be trained without the others."""
+        return self.solver is not _SOLVERS[CRAMMER_SINGER]
+
+    def some(self, which: NDArray[np.int64] | NDArray[np.bool_] | slice) -> "Models":
+        """Return some of the models."""
+        return Models(
+            self.solver, self.epsilon, self.labels, self.positive[which], self.held_out[which],
+            self.asked[which], self.cost[which], self.folds,
+        )  # fmt: skip
+
+    def codes(self, labels: Floats) -> NDArray[np.int32]:
+        """Return the number of the class of each row, int32[n]; 0 for regression.
+
+        Labels that are not classes, as all their rows have weight 0, get some number.
+        """
+        if not self.labels:
+            return np.zeros(len(labels), np.int32)
+        table = np.array(self.labels)
+        order = np.argsort(table)
+        place = np.minimum(np.searchsorted(table[order], labels), len(table) - 1)
+        return order[place].astype(np.int32)
+
+
+def make_models(
+    manifest: Manifest,
+    options: TrainOptions,
+    costs: Sequence[float] | None = None,
+    folds: Sequence[int] = (NO_FOLD,),
+) -> Models:
+    """Return one model for each C, fold and class, in this order; two classes need one model.
+
+    Class weights multiply C for rows of the positive class; where one model tells two classes
+    apart, for those of the other class too (LIBLINEAR's rule).
+
+    Raises
+    ------
+    InputError
+        If the labels of the store are not classes, for a classifier.
+    UsageError
+        If C times the weight of a class leaves the range of numbers.
+    """
+    solver, costs = _SOLVERS[options.solver], costs or (options.cost,)
+    weight = {} if solver.regression else weights_of_classes(manifest, options)
+    labels = tuple(weight)
+    each_class = len(labels) > 2 or options.solver == CRAMMER_SINGER
+    positive, held_out, asked, pairs = [], [], [], []
+    for cost in costs:
+        if not (math.isfinite(cost) and cost > 0):
+            raise UsageError(f"C is {cost!r}, but must be finite and above 0", "change -c")
+        for fold in folds:
+            for code in range(len(labels) if each_class else 1):
+                positive.append(code)
+                held_out.append(fold)
+                asked.append(cost)
+                of_positive = weight[labels[code]] if labels else 1.0
+                of_others = weight[labels[1]] if len(labels) == 2 else 1.0
+                pairs.append(
+                    [checked_cost(cost * of, "C", manifest) for of in (of_others, of_positive)]
+                )
+    return Models(
+        solver=solver,
+        epsilon=options.epsilon if solver.regression else 0.0,
+        labels=labels,
+        positive=np.array(positive, np.int32),
+        held_out=np.array(held_out, np.int32),
+        asked=np.array(asked, np.float64),
+        cost=np.array(pairs, np.float64),
+    )
+
+
+def deal(n_models: int) -> list[NDArray[np.int64]]:
+    """Return the numbers of the models that share each pass; two threads have something to do.
+
+    They are dealt in turn: the models of a small C are next to each other and leave first, and what
+    stays is to be spread over the threads.
+    """
+    n_parts = min(n_models, max(2, -(-n_models // MODELS_SHARING)))
+    return [np.arange(first, n_models, n_parts) for first in range(n_parts)]
+
+
+def padded(width: int) -> int:
+    """Return how many columns the weights of models that share a pass take.
+
+    Two or three left over from whole registers cost more time than four; fewer models, or one left
+    over, are not worth the memory (measured).
+    """
+    return width + -width % _LANES if width >= _FEWEST_PADDED and width % _LANES > 1 else width
+
+
+def columns(n_models: int) -> int:
+    """Return how many columns the weights of so many models take in all."""
+    return sum(padded(len(numbers)) for numbers in deal(n_models))

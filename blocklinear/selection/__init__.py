@@ -1,0 +1,1 @@
+"""Which C: folds, cross-validation, a grid, the search."""

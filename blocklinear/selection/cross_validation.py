@@ -1,0 +1,334 @@
+"""Cross-validation: the models of all folds and all C share each pass over the data."""
+
+import contextlib
+import dataclasses
+import math
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from blocklinear.errors import UsageError
+from blocklinear.events import Listener, Warned, ignore
+from blocklinear.model.scores import positive_class
+from blocklinear.numerals import format_number
+from blocklinear.objectives.certificate import column_norms
+from blocklinear.objectives.models import CRAMMER_SINGER, Models, make_models
+from blocklinear.objectives.tasks import check_shared
+from blocklinear.options import TrainOptions
+from blocklinear.selection.folds import assign, one_row_a_fold, stratify_folds
+from blocklinear.selection.out_of_fold import (
+    CLASS_METRICS,
+    VALUE_METRICS,
+    Predictions,
+    Scores,
+    Unit,
+    ValidationReport,
+)
+from blocklinear.store.files import Lock, make_folder
+from blocklinear.store.manifest import Manifest
+from blocklinear.store.origins import label_places
+from blocklinear.store.prefetch import GroupLoader
+from blocklinear.store.row_arrays import RowArray
+from blocklinear.store.store import BlockStore
+from blocklinear.training.loop import optimise
+from blocklinear.training.memory_plan import plan_memory
+from blocklinear.training.outcome import Outcome
+from blocklinear.training.parts import cut
+from blocklinear.training.permutations import visits
+from blocklinear.training.run import Halt
+
+MOST_FOLDS = 1000
+SEARCHED_TOGETHER = 6
+"""Costs whose models a search trains in the same passes."""
+LARGEST_SEARCHED = 1024.0
+"""Where a search ends, LIBLINEAR's limit."""
+_LEAST_EXPONENT = sys.float_info.min_exp - 1
+"""Of the smallest number that is not denormal."""
+UNCHANGED = 5
+"""A search ends when so many steps in a row changed nothing that matters."""
+ALIKE = 0.01
+"""Relative difference, of norms of weights and of predicted values, that does not matter."""
+
+
+def _never() -> bool:
+    return False
+
+
+@dataclass(frozen=True)
+class CrossValidation:
+    """What came of a cross-validation.
+
+    Attributes
+    ----------
+    report : ValidationReport
+    predicted : float64[n_rows]         out of fold, by the best C, in the order of the input
+    """
+
+    report: ValidationReport
+    predicted: NDArray[np.float64]
+
+
+class _Rows:
+    """What must be known of every row: fold, number and label."""
+
+    def __init__(self, folder: Path, manifest: Manifest) -> None:
+        self.folds = RowArray(folder / "folds.work", manifest, np.int32)
+        self.numbers = RowArray(folder / "numbers.work", manifest, np.int64)
+        self.labels = RowArray(folder / "labels.work", manifest)
+        self.largest_norm = 0.0
+
+    def discard(self) -> None:
+        for lines in (self.folds, self.numbers, self.labels):
+            lines.discard()
+
+
+def cross_validate(
+    store: BlockStore,
+    options: TrainOptions | None = None,
+    *,
+    n_folds: int = 5,
+    costs: Sequence[float] | None = None,
+    stratify: bool = False,
+    metric: str | None = None,
+    positive: float | None = None,
+    listener: Listener = ignore,
+    halt: Halt = _never,
+) -> CrossValidation:
+    """Compare costs by cross-validation, out of core (Yu, 6.2).
+
+    Parameters
+    ----------
+    store : BlockStore
+    options : TrainOptions
+        Of all models; `costs` stand for its `cost`.
+    n_folds : int
+        A row is in fold hash(seed, row number) mod n_folds.
+    costs : sequence of float or None
+        The grid of C. None searches, as LIBLINEAR's ``-C``: from a C so small that all rows are
+        support vectors, doubled until neither predictions nor norms of weights change any more.
+    stratify : bool
+        Deal the rows of every class evenly to the folds.
+    metric : str or None
+        By which the best C is chosen: accuracy, auc or f1 (accuracy unless said otherwise);
+        mean_squared_error or mean_absolute_error for regression.
+    positive : float or None
+        Which of two classes f1 is that of; None is the larger label.
+    listener, halt : callable
+        As for `train`.
+
+    Raises
+    ------
+    UsageError
+        If the folds, costs, metric or positive class do not fit the data.
+    InputError, MemoryBudgetError, BusyError, StoppedError, DamagedError, StorageError
+        As `train` does.
+    """
+    options = dataclasses.replace(
+        options or TrainOptions(),
+        resume=False,
+        restart=False,
+        warm_start=False,
+        checkpoint_s=math.inf,
+    )
+    with Lock(store.folder / "lock"):
+        store = BlockStore.open(store.folder)
+        manifest = store.manifest
+        with label_places(store):
+            labels = make_models(manifest, options).labels
+        _check(options, labels, metric, n_folds)
+        positive = positive_class(labels, positive)
+        if n_folds > manifest.n_rows:
+            listener(Warned(f"{n_folds} folds of {manifest.n_rows} rows: each row is a fold"))
+            n_folds = manifest.n_rows
+        for label in dict(options.class_weights):
+            if label not in labels:
+                listener(Warned(f"class {format_number(label)} has a weight, but no rows"))
+        folder = store.folder / "runs" / f"{options.run}.cv"  # whose checkpoint is no matter here
+        make_folder(folder, store.folder)
+        work = _Validation(store, options, labels, positive, n_folds, folder, listener, halt)
+        try:
+            work.assign_folds(stratify)
+            if costs is None:
+                work.search()
+            else:
+                work.run(tuple(sorted(set(costs))))
+            return work.result(metric or (CLASS_METRICS if labels else VALUE_METRICS)[0])
+        finally:
+            work.discard()
+            with contextlib.suppress(OSError):  # a run of this name left a checkpoint
+                folder.rmdir()
+
+
+def _check(
+    options: TrainOptions, labels: tuple[float, ...], metric: str | None, n_folds: int
+) -> None:
+    known = VALUE_METRICS if not labels else CLASS_METRICS
+    if len(labels) > 2:
+        known = tuple(name for name in known if name != "auc")
+    if metric is not None and metric not in known:
+        raise UsageError(f"metric {metric!r} is not one of {', '.join(known)}", "choose another")
+    if not 2 <= n_folds <= MOST_FOLDS:
+        raise UsageError(f"{n_folds} folds are not from 2 to {MOST_FOLDS}", "change -v")
+    check_shared(options, "cross-validation needs many")
+    for given, flag in (
+        (options.solver == CRAMMER_SINGER, "-s 4"),
+        (options.evaluate is not None, "--eval"),
+        (options.sample_blocks is not None, "--sample-blocks"),
+    ):
+        if given:
+            raise UsageError(f"cross-validation does not know {flag}", "leave it out")
+
+
+class _Validation:
+    """A cross-validation in progress."""
+
+    def __init__(
+        self,
+        store: BlockStore,
+        options: TrainOptions,
+        labels: tuple[float, ...],
+        positive: float | None,
+        n_folds: int,
+        folder: Path,
+        listener: Listener,
+        halt: Halt,
+    ) -> None:
+        self._store, self._options, self._labels = store, options, labels
+        self._positive, self._n_folds, self._folder = positive, n_folds, folder
+        self._listener, self._halt = listener, halt
+        self._rows = _Rows(folder, store.manifest)
+        self._width = len(labels) if len(labels) > 2 else 1
+        self._scores: list[Scores] = []
+        self._kept: list[tuple[Predictions, int]] = []  # of each C
+        self._norms: list[NDArray[np.float64]] = []  # of its weight vectors
+        self._outer = 0
+
+    def discard(self) -> None:
+        """Delete the scratch files."""
+        self._rows.discard()
+        for predictions, _ in self._kept:
+            predictions.discard()
+
+    def assign_folds(self, stratify: bool) -> None:
+        """Pass over the data once, and say in which fold each row is."""
+        manifest, rows = self._store.manifest, self._rows
+        memory = plan_memory(manifest, self._options)
+        order = visits(self._options.seed, 1, len(manifest.blocks), memory.group)
+        with GroupLoader(self._store, memory.group, self._options.threads) as loader:
+            for loaded in assign(
+                loader.stream(order), rows.folds, rows.numbers, rows.labels, self._n_folds,
+                self._options.seed,
+            ):  # fmt: skip
+                largest = float(loaded.group.sq_norm.max(initial=0.0))
+                rows.largest_norm = max(rows.largest_norm, largest)
+        if self._n_folds == manifest.n_rows:
+            one_row_a_fold(rows.folds, rows.numbers, self._options.seed)
+        elif stratify and self._labels:
+            stratify_folds(rows.folds, rows.numbers, rows.labels, self._n_folds, self._options.seed)
+        counts = np.bincount(rows.folds.all, minlength=self._n_folds)
+        empty = np.flatnonzero(counts == 0)
+        if len(empty):
+            self._listener(Warned(f"{len(empty)} of {self._n_folds} folds have no rows"))
+
+    def run(self, costs: Sequence[float]) -> None:
+        """Train the models of all folds and these costs, and score them."""
+        manifest, rows = self._store.manifest, self._rows
+        models = make_models(manifest, self._options, costs, range(self._n_folds))
+        models = dataclasses.replace(models, folds=rows.folds)
+        units = [Unit(c, fold) for c in range(len(costs)) for fold in range(self._n_folds)]
+        decisions = RowArray(self._folder / "decisions.work", manifest, np.float64, len(costs))
+        predictions = Predictions(
+            self._labels, len(costs), self._n_folds, rows.folds, decisions, self._positive
+        )
+        self._kept += [(predictions, c) for c in range(len(costs))]
+        gaps, norms = np.zeros(len(costs)), np.zeros((len(units), self._width))
+        for part in cut(manifest, self._options, len(units), self._listener, self._width):
+            some = models.some(slice(part.start * self._width, part.stop * self._width))
+            outcome = self._train(some, units[part], predictions)
+            self._outer += outcome.outer
+            norms[part] = np.sqrt(column_norms(outcome.weights)).reshape(-1, self._width)
+            for k, certificate in enumerate(outcome.certificates):
+                place = units[part][k // self._width].cost
+                gaps[place] = max(gaps[place], certificate.gap)
+        for c, cost in enumerate(costs):
+            found = Scores(cost, predictions.scores(c, rows.labels.all), float(gaps[c]))
+            self._scores.append(found)
+            self._norms.append(norms[c * self._n_folds : (c + 1) * self._n_folds])
+
+    def _train(self, models: Models, units: Sequence[Unit], predictions: Predictions) -> Outcome:
+        bias, seed = max(self._options.bias, 0.0), self._options.seed
+        manifest = self._store.manifest
+
+        def conclude(loader: GroupLoader, outcome: Outcome) -> None:
+            order = visits(seed, outcome.outer + 1, len(manifest.blocks), loader.group)
+            predictions.collect(loader.stream(order), units, outcome.weights, bias)
+
+        return optimise(
+            self._store, self._options, models, self._folder, self._listener, self._halt,
+            conclude=conclude,
+        )  # fmt: skip
+
+    def search(self) -> None:
+        """Double C from a small one until nothing changes any more."""
+        last = int(math.log2(LARGEST_SEARCHED))
+        exponent = self._first_exponent(last)
+        while exponent <= last:
+            some = range(exponent, min(exponent + SEARCHED_TOGETHER, last + 1))
+            self.run([math.ldexp(1.0, k) for k in some])
+            exponent += SEARCHED_TOGETHER
+            if self._unchanged() >= UNCHANGED:
+                return
+        self._listener(
+            Warned(f"the search ended at the largest C, {format_number(LARGEST_SEARCHED)}")
+        )
+
+    def _first_exponent(self, last: int) -> int:
+        """Return e, at most `last`, such that 2**e <= 1 / (2 n max x'x): all rows are at bound.
+
+        Where all rows are empty one C is as good as another.
+        """
+        total, bias = self._store.manifest.weights["total"], max(self._options.bias, 0.0)
+        largest = self._rows.largest_norm + bias * bias
+        if total == 0.0 or largest == 0.0:
+            return 0
+        exponent = -1.0 - math.log2(total) - math.log2(largest)  # the product may overflow
+        return math.floor(min(max(exponent, _LEAST_EXPONENT), last))
+
+    def _unchanged(self) -> int:
+        """Return how many steps in a row, at the end, changed nothing that matters.
+
+        Predictions alone do not tell: while C is so small that all rows are at their bounds, they
+        stay as they are and the weights double.
+        """
+        for count, c in enumerate(range(len(self._kept) - 1, 0, -1)):
+            if not _alike(self._norms[c - 1], self._norms[c]):
+                return count
+            before, after = (kept.labels_of(k) for kept, k in self._kept[c - 1 : c + 1])
+            same = np.array_equal(before, after) if self._labels else _alike(before, after)
+            if not same:
+                return count
+        return len(self._kept) - 1
+
+    def result(self, metric: str) -> CrossValidation:
+        """Return the report, and what the best C predicts."""
+        report = ValidationReport(
+            metric,
+            self._scores,
+            self._store.manifest.n_rows,
+            self._n_folds,
+            self._outer,
+            self._positive,
+        )
+        predictions, best = self._kept[self._scores.index(report.best)]
+        order = np.argsort(self._rows.numbers.all, kind="stable")
+        return CrossValidation(report, predictions.labels_of(best)[order])
+
+
+def _alike(before: NDArray[np.float64], after: NDArray[np.float64]) -> bool:
+    """Say whether two arrays differ by less than matters."""
+    changed, size = np.square(after - before).sum(), np.square(after).sum()
+    return bool(changed <= ALIKE**2 * size)

@@ -1,0 +1,79 @@
+"""A grid of C in one run: the models of all C share each pass over the data."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from blocklinear.errors import UsageError
+from blocklinear.events import Listener, ignore
+from blocklinear.model.linear import LinearModel
+from blocklinear.objectives.certificate import joined
+from blocklinear.objectives.tasks import Task
+from blocklinear.options import TrainOptions
+from blocklinear.store.manifest import Manifest
+from blocklinear.store.store import BlockStore
+from blocklinear.training.loop import train_task
+from blocklinear.training.outcome import Outcome
+from blocklinear.training.run import Halt
+
+
+def _never() -> bool:
+    return False
+
+
+def train_grid(
+    store: BlockStore,
+    options: TrainOptions,
+    listener: Listener = ignore,
+    halt: Halt = _never,
+    keep: Callable[[list[LinearModel]], object] = lambda models: None,
+) -> list[LinearModel]:
+    """Train a model for each of several C, out of core, each to a certified optimum.
+
+    Parameters
+    ----------
+    store : BlockStore
+    options : TrainOptions
+        Its `costs` are the grid.
+    listener, halt : callable
+        As for `train`.
+    keep : callable
+        Called with the models, to write them, before the run counts as finished.
+
+    Returns
+    -------
+    list of LinearModel
+        In the order of `costs`.
+
+    Raises
+    ------
+    UsageError
+        If there is no grid, or an option does not fit one.
+    BlocklinearError
+        As `train` does.
+    """
+    if not options.costs:
+        raise UsageError("there is no grid of C", "give costs, or call train")
+
+    def finish(manifest: Manifest, task: Task, outcome: Outcome) -> list[LinearModel]:
+        width = outcome.weights.shape[1] // len(options.costs)
+        models = [
+            _part(outcome, slice(k * width, (k + 1) * width)).model(
+                manifest, replace(options, cost=cost, costs=()), task
+            )
+            for k, cost in enumerate(options.costs)
+        ]
+        keep(models)
+        return models
+
+    return train_task(store, options, listener, halt, finish)
+
+
+def _part(outcome: Outcome, columns: slice) -> Outcome:
+    """Return what came of the models of one C."""
+    own = outcome.certificates[columns]
+    return replace(
+        outcome,
+        weights=outcome.weights[:, columns],
+        certificate=joined(own),
+        certificates=own if len(own) > 1 else [],
+    )

@@ -1,0 +1,258 @@
+"""Cross-validation over a grid of C: all folds, all C, all classes in the same passes (Yu, 6.2)."""
+
+import json
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from blocklinear.kernels.margins import decision_values
+from blocklinear.model import scores
+from blocklinear.numerals import format_number
+from blocklinear.store.groups import Group
+from blocklinear.store.prefetch import Loaded
+from blocklinear.store.row_arrays import RowArray
+
+Floats = NDArray[np.float64]
+CLASS_METRICS: tuple[str, ...] = ("accuracy", "auc", "f1")
+VALUE_METRICS: tuple[str, ...] = ("mean_squared_error", "mean_absolute_error")
+_VALUES_AT_A_TIME = 1 << 18  # decision values
+
+
+@dataclass(frozen=True)
+class Scores:
+    """How one C did.
+
+    Attributes
+    ----------
+    cost : float
+    folds : list of dict      metrics of each fold, by name, with its number of rows
+    gap : float               largest certified gap of the models of this C
+    """
+
+    cost: float
+    folds: list[dict[str, float]]
+    gap: float
+
+    def mean(self, metric: str) -> float:
+        """Return the mean over the folds that have the metric; NaN if none has."""
+        found = self._of(metric)
+        return float(np.mean(found)) if len(found) else float("nan")
+
+    def spread(self, metric: str) -> float:
+        """Return the standard deviation over the folds (n - 1 below); NaN with fewer than two."""
+        found = self._of(metric)
+        return float(np.std(found, ddof=1)) if len(found) > 1 else float("nan")
+
+    def _of(self, metric: str) -> Floats:
+        found = [fold[metric] for fold in self.folds if math.isfinite(fold.get(metric, math.nan))]
+        return np.array(found, np.float64)
+
+
+@dataclass(frozen=True)
+class ValidationReport:
+    """What a cross-validation found.
+
+    Attributes
+    ----------
+    metric : str              by which the best C was chosen
+    scores : list of Scores   in the order of C
+    rows, n_folds : int
+    outer_iterations : int
+    positive : float or None  the class that f1 is that of; None of other than two
+    """
+
+    metric: str
+    scores: list[Scores]
+    rows: int
+    n_folds: int
+    outer_iterations: int
+    positive: float | None = None
+
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        """The metrics there are."""
+        names = [name for fold in self.scores[0].folds for name in fold if name != "rows"]
+        return tuple(dict.fromkeys(names))
+
+    @property
+    def best(self) -> Scores:
+        """The best C; the smallest of those that are equally good."""
+        sign = -1.0 if self.metric in VALUE_METRICS else 1.0
+
+        def rank(found: Scores) -> tuple[float, float]:
+            mean = found.mean(self.metric)
+            return (-math.inf if math.isnan(mean) else sign * mean, -found.cost)
+
+        return max(self.scores, key=rank)
+
+    def to_json(self) -> str:
+        """Return one JSON object."""
+        costs = [
+            {
+                "C": found.cost,
+                "gap": found.gap,
+                "folds": [{k: _plain(v) for k, v in fold.items()} for fold in found.folds],
+                "mean": {name: _plain(found.mean(name)) for name in self.metrics},
+                "spread": {name: _plain(found.spread(name)) for name in self.metrics},
+            }
+            for found in self.scores
+        ]
+        whole = {
+            "metric": self.metric,
+            **({} if self.positive is None else {"positive": self.positive}),
+            "best_C": self.best.cost,
+            "rows": self.rows,
+            "folds": self.n_folds,
+            "outer_iterations": self.outer_iterations,
+            "costs": costs,
+        }
+        return json.dumps(whole)
+
+    def table(self) -> str:
+        """Return lines for people: mean and spread of every metric for every C."""
+        names = self.metrics
+        costs = [format_number(found.cost) for found in self.scores]
+        width = max(10, *map(len, costs))
+        head = f"{'C':>{width}} " + " ".join(f"{name:>25}" for name in names)
+        title = f"{self.n_folds}-fold cross-validation of {self.rows} rows"
+        if self.positive is not None:
+            title += f"; positive class {format_number(self.positive)}"
+        lines = [title, head]
+        for cost, found in zip(costs, self.scores, strict=True):
+            cells = (f"{found.mean(n):14.6g} ± {found.spread(n):8.3g}" for n in names)
+            mark = "  <- best" if found is self.best else ""
+            lines.append(f"{cost:>{width}} " + " ".join(cells) + mark)
+        return "\n".join(lines)
+
+
+def _plain(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
+@dataclass(frozen=True)
+class Unit:
+    """The models of one C and one fold: those of all classes, side by side in the weights."""
+
+    cost: int
+    fold: int
+
+
+class Predictions:
+    """What the model that did not see a row says of it, for every C.
+
+    Parameters
+    ----------
+    labels : tuple of float
+        The classes; empty for regression.
+    n_costs, n_folds : int
+    folds : RowArray
+        The fold of each row.
+    decisions : RowArray
+        float64, a column for each C; written: the decision value of two classes or of regression,
+        else the number of the class.
+    positive : float or None
+        The class of two that f1 is that of.
+    """
+
+    def __init__(
+        self,
+        labels: tuple[float, ...],
+        n_costs: int,
+        n_folds: int,
+        folds: RowArray,
+        decisions: RowArray,
+        positive: float | None = None,
+    ) -> None:
+        self._positive = positive
+        self._labels, self._n_costs, self._n_folds = labels, n_costs, n_folds
+        self._folds, self._decisions = folds, decisions
+        self.columns = len(labels) if len(labels) > 2 else 1
+
+    def collect(
+        self, stream: Iterable[Loaded], units: Sequence[Unit], weights: Floats, bias: float
+    ) -> None:
+        """Pass over all groups once with the weights of some units.
+
+        Parameters
+        ----------
+        stream : iterable of Loaded
+            Every block once.
+        units : sequence of Unit
+        weights : float64[n_features + 1, len(units) * columns]
+        bias : float
+            Value of the bias feature, 0 for none.
+        """
+        for loaded in stream:
+            group = loaded.group
+            lines = self._decisions.read(group.blocks).reshape(-1, self._n_costs)
+            fold = self._folds.read(group.blocks)
+            step = max(1, _VALUES_AT_A_TIME // weights.shape[1])
+            for start in range(0, group.n_rows, step):
+                part = slice(start, min(start + step, group.n_rows))
+                self._decide(group, part, fold[part], units, weights, bias, lines[part])
+            self._decisions.write(
+                group.blocks, lines.reshape(self._decisions.shape_of(group.n_rows))
+            )
+
+    def _decide(
+        self,
+        group: Group,
+        part: slice,
+        fold: NDArray[np.int32],
+        units: Sequence[Unit],
+        weights: Floats,
+        bias: float,
+        lines: Floats,
+    ) -> None:
+        out = np.empty((len(fold), weights.shape[1]))
+        indptr = group.indptr[part.start : part.stop + 1]
+        decision_values(
+            indptr, group.indices, group.values, 0, weights[:-1], bias * weights[-1], out
+        )
+        for k, unit in enumerate(units):
+            rows = np.flatnonzero(fold == unit.fold)
+            own = out[rows, k * self.columns : (k + 1) * self.columns]
+            lines[rows, unit.cost] = own[:, 0] if self.columns == 1 else own.argmax(axis=1)
+
+    def discard(self) -> None:
+        """Delete the scratch file."""
+        self._decisions.discard()
+
+    def labels_of(self, cost: int) -> Floats:
+        """Return what is predicted of each row of the store for one C."""
+        found = self._decisions_of(cost)
+        if not self._labels:
+            return found
+        classes: Floats = np.array(self._labels, np.float64)
+        if self.columns == 1:
+            return np.asarray(np.where(found > 0, classes[0], classes[1]), np.float64)
+        return np.asarray(classes[found.astype(np.int64)], np.float64)
+
+    def _decisions_of(self, cost: int) -> Floats:
+        decisions: Floats = self._decisions.all.reshape(-1, self._n_costs)[:, cost]
+        return decisions
+
+    def scores(self, cost: int, labels: Floats) -> list[dict[str, float]]:
+        """Return the metrics of each fold for one C."""
+        found, predicted = self._decisions_of(cost), self.labels_of(cost)
+        results = []
+        for fold in range(self._n_folds):
+            rows = np.flatnonzero(self._folds.all == fold)
+            own = self._metrics(labels[rows], predicted[rows], found[rows])
+            results.append({"rows": len(rows), **own})
+        return results
+
+    def _metrics(self, labels: Floats, predicted: Floats, decisions: Floats) -> dict[str, float]:
+        if not self._labels:
+            return {
+                "mean_squared_error": scores.mean_squared_error(labels, predicted),
+                "mean_absolute_error": scores.mean_absolute_error(labels, predicted),
+            }
+        own = {"accuracy": scores.accuracy(labels, predicted)}
+        if len(self._labels) == 2:
+            known = np.isin(labels, self._labels)  # others have weight 0: they are of neither class
+            own["auc"] = scores.auc(labels[known] == self._labels[0], decisions[known])
+        return own | {"f1": scores.f1(labels, predicted, self._labels, self._positive)}

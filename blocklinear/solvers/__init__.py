@@ -1,0 +1,1 @@
+"""How it is optimised: what is done on the rows of a group."""

@@ -1,0 +1,147 @@
+"""Crammer and Singer's multi-class SVM on the groups of a store (Fan, appendix E)."""
+
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from blocklinear.kernels import crammer_singer
+from blocklinear.kernels.sums import dot
+from blocklinear.objectives.certificate import Certificate, Proof
+from blocklinear.objectives.feasible_sets import AllClasses
+from blocklinear.objectives.models import Models
+from blocklinear.objectives.problems import weighted
+from blocklinear.options import TrainOptions
+from blocklinear.solvers.vectors import FIRST, PASS, Abandoned, BlockStep, Floats, Vectors
+from blocklinear.store.manifest import Manifest
+from blocklinear.store.row_views import RowView
+
+_Data = tuple[NDArray[np.int32], Floats]
+"""Class and C of each row."""
+WIDE = 4
+"""One pass over the working set in so many is for all classes, others for those with an alpha."""
+FACTOR = 1.5
+"""How much longer steps are in passes over the working set."""
+SMOOTHING = 4
+"""Passes with steps of plain length that follow an extrapolation: it raises the dual, but W is
+rough after it, and the primal value is what rough weights are bad for."""
+
+
+class CrammerSinger(Vectors):
+    """One problem with a weight vector for each class.
+
+    Parameters
+    ----------
+    models : Models
+        One for each class; the weight of a class multiplies C for its rows.
+    manifest, options, folder :         as for `Vectors`
+    """
+
+    kernels = crammer_singer
+    coupled = True
+
+    def __init__(
+        self, models: Models, manifest: Manifest, options: TrainOptions, folder: Path
+    ) -> None:
+        super().__init__(len(models), 1, manifest, options, folder)
+        self._models, self._class_cost = models, models.cost[:, 1]
+        self._scratch = np.zeros((crammer_singer.N_SCRATCH, self.width))
+        self._lists = np.zeros((crammer_singer.N_LISTS, self.width), np.int64)
+        self._factor = FACTOR  # of steps in passes
+
+    @property
+    def domain(self) -> AllClasses:
+        """Where alpha may be."""
+        return AllClasses(self._models)
+
+    def _forget_violation(self, touch: Floats) -> None:
+        touch[..., crammer_singer.VIOLATION] = -np.inf
+
+    def _data(self, rows: RowView) -> _Data:
+        code = self._models.codes(rows.labels)
+        return code, weighted(self._class_cost[code], rows)
+
+    def _descend(
+        self, step: BlockStep, order: NDArray[np.int64], why: int, number: int = 0
+    ) -> None:
+        rows, alpha = step.rows, step.alpha
+        data: _Data = step.data
+        before = None if why == PASS else alpha[order]
+        crammer_singer.cs_epoch(
+            rows.starts, rows.stops, rows.indices, rows.values, rows.sq_norm, *data, order,
+            self.bias, alpha, self.W, why == PASS and number % WIDE > 0,
+            self._factor if why == PASS else 1.0, self._scratch, self._lists, self.touch[why, 0],
+        )  # fmt: skip
+        if before is not None:
+            change = alpha[order] - before
+            step.spans[order] = np.where(change.any(axis=1), self.whole, 0)
+            step.priority[order] = (change * change).sum(axis=1) * rows.sq_norm[order]
+
+    def _epochs(self, step: BlockStep) -> None:
+        """Where the group is all rows, go on in the direction in which the epochs went."""
+        if step.passes == 0 or step.outer == 1:
+            super()._epochs(step)
+            return
+        alpha_before, W_before = step.alpha.copy(), self.W.copy()
+        super()._epochs(step)
+        self._extrapolate(step, alpha_before, W_before)
+        del alpha_before, W_before
+        self._factor = 1.0
+        for number in range(step.passes, step.passes + SMOOTHING):
+            if step.halt():
+                raise Abandoned
+            self._pass_over_group(step, 0, number)
+        self._factor = FACTOR
+
+    def _extrapolate(self, step: BlockStep, d: Floats, V: Floats) -> None:
+        """Go on from an earlier alpha and W, `d` and `V`, through the present ones.
+
+        As far as the dual rises along that line; rows that meet a bound stop there, and along what
+        is then left of the direction the dual is maximised again, so that it never falls.
+        """
+        rows, alpha, (code, cost) = step.rows, step.alpha, step.data
+        way = self._terms_of(step.data, alpha) - self._terms_of(step.data, d)
+        np.subtract(self.W, V, out=V)
+        factor = self._best_step(float(way[0, crammer_singer.DUAL]), V)
+        if factor <= 0.0:
+            return
+        V *= factor
+        crammer_singer.cs_extrapolate(
+            rows.starts, rows.stops, rows.indices, rows.values, code, cost, self.bias, factor,
+            alpha, d, V, self._scratch, self._lists,
+        )  # fmt: skip
+        t = min(self._best_step(float(crammer_singer.cs_slope(code, d)), V), 1.0)
+        d *= t
+        V *= t
+        alpha += d
+        self.W += V
+        places = np.arange(len(code))  # rounding may have gone past a bound
+        own = np.minimum(alpha[places, code], cost)
+        np.minimum(alpha, 0.0, out=alpha)
+        alpha[places, code] = own
+
+    def _best_step(self, linear: float, V: Floats) -> float:
+        """Return the t >= 0 that maximises t linear - 1/2 |W + t V|^2; 0 if there is none."""
+        cross, square = dot(self.W.reshape(-1), V.reshape(-1)), dot(V.reshape(-1), V.reshape(-1))
+        step = (linear - cross) / square if square > 0.0 else 0.0
+        return float(step) if 0.0 < step < np.inf else 0.0
+
+    def _terms_of(self, data: _Data, alpha: Floats) -> Floats:
+        terms = np.zeros_like(self.terms)
+        crammer_singer.cs_add_dual_terms(*data, alpha, self._scratch, terms[0])
+        return terms
+
+    def _certify(self, rows: RowView, data: _Data, alpha: Floats, proof: Proof) -> None:
+        crammer_singer.cs_certify_rows(
+            rows.starts, rows.stops, rows.indices, rows.values, rows.sq_norm, *data, self.bias,
+            alpha, *proof.pair, len(proof.candidates) > 1, proof.norms.max(axis=1),
+            proof.recomputed, self._scratch, self._lists, proof.sums[:, :, 0], proof.reach[:, 0],
+        )  # fmt: skip
+
+    def certificates(self, proof: Proof) -> list[Certificate]:
+        """Return the certificate of the problem, once all groups were added."""
+        return proof.certificates(n_classes=self.width)
+
+    def violations(self) -> Floats:
+        """Return the largest violation, float64[1]."""
+        return np.maximum(self.touch[FIRST, :, crammer_singer.VIOLATION], 0.0)

@@ -1,0 +1,46 @@
+"""Which solver does a task."""
+
+from pathlib import Path
+
+from blocklinear.objectives.models import CRAMMER_SINGER, deal
+from blocklinear.objectives.problems import Problem
+from blocklinear.objectives.tasks import Task
+from blocklinear.options import TrainOptions
+from blocklinear.solvers.crammer_singer import CrammerSinger
+from blocklinear.solvers.descent import Descent, DescentOfMany
+from blocklinear.solvers.many import ManyModels
+from blocklinear.solvers.pegasos import Pegasos
+from blocklinear.solvers.single import AveragedBlocks, SingleModel
+from blocklinear.store.manifest import Manifest
+
+
+def make_solver(
+    manifest: Manifest,
+    options: TrainOptions,
+    task: Task,
+    folder: Path,
+    working_set_entries: int,
+) -> Descent:
+    """Return what does a task.
+
+    Parameters
+    ----------
+    folder : Path
+        Where alpha is kept.
+    working_set_entries : int
+        Entries of rows that may be kept in memory.
+    """
+    if isinstance(task, Problem):
+        kind = Pegasos if options.method == "pegasos" else SingleModel
+        kind = AveragedBlocks if options.average else kind
+        model = kind(task, manifest, options, folder)
+        return Descent([model], manifest, options, working_set_entries)
+    if options.solver == CRAMMER_SINGER:
+        all_classes = CrammerSinger(task, manifest, options, folder)
+        return Descent([all_classes], manifest, options, working_set_entries)
+    numbers = deal(len(task))
+    models = [
+        ManyModels(task.some(some), manifest, options, folder, f"-{k}")
+        for k, some in enumerate(numbers)
+    ]
+    return DescentOfMany(task, models, numbers, manifest, options, working_set_entries)

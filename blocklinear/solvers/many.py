@@ -1,0 +1,149 @@
+"""Several models that share every pass: classes, folds, costs."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from blocklinear.kernels import dual
+from blocklinear.objectives.certificate import Proof, aligned_zeros
+from blocklinear.objectives.feasible_sets import EachClass
+from blocklinear.objectives.models import Models, padded
+from blocklinear.options import TrainOptions
+from blocklinear.solvers.statistics import violations
+from blocklinear.solvers.vectors import FIRST, PASS, BlockStep, Vectors
+from blocklinear.store.manifest import Manifest
+from blocklinear.store.row_views import RowView
+
+_PIECE = 1 << 20
+Floats = NDArray[np.float64]
+_Data = tuple[Floats, NDArray[np.int32], NDArray[np.int32], Floats]
+"""Target, class, fold and weight of each row."""
+
+
+class ManyModels(Vectors):
+    """Models with a weight vector each.
+
+    Parameters
+    ----------
+    models : Models
+    manifest, options, folder, name :   as for `Vectors`
+    """
+
+    kernels = dual
+
+    def __init__(
+        self, models: Models, manifest: Manifest, options: TrainOptions, folder: Path, name: str
+    ) -> None:
+        super().__init__(len(models), len(models), manifest, options, folder, name)
+        self.models = models
+        self._first_violation = np.zeros(len(models))  # as for one; also of those that left
+        self._make_room()
+
+    @staticmethod
+    def columns_of(width: int) -> int:
+        """Return how many columns so many weight vectors take."""
+        return padded(width)
+
+    def _make_room(self) -> None:
+        columns = self.columns_of(self.width)
+        self._scratch = aligned_zeros(dual.N_SCRATCH, columns)
+        self._moved = np.zeros(columns, np.int64)
+
+    @property
+    def domain(self) -> EachClass:
+        """Where alpha may be."""
+        return EachClass(self.models)
+
+    @property
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """All that a checkpoint must keep, by name."""
+        return super().arrays | {"first": self._first_violation}
+
+    @property
+    def whole(self) -> int:
+        """The span of all models."""
+        return self.width << 8
+
+    def _forget_violation(self, touch: Floats) -> None:
+        touch[..., dual.PG_MAX], touch[..., dual.PG_MIN] = -np.inf, np.inf
+
+    @property
+    def _problem(self) -> tuple[NDArray[np.int32], NDArray[np.int32], Floats, int, float]:
+        models = self.models
+        return models.positive, models.held_out, models.cost, models.kind, models.epsilon
+
+    def _data(self, rows: RowView) -> _Data:
+        folds, weights = self.models.folds, rows.weights
+        fold = np.zeros(len(rows), np.int32) if folds is None else folds.all[rows.positions]
+        weights = np.ones(len(rows)) if weights is None else weights
+        return rows.labels, self.models.codes(rows.labels), fold, weights
+
+    def _descend(
+        self, step: BlockStep, order: NDArray[np.int64], why: int, number: int = 0
+    ) -> None:
+        rows, priority = step.rows, step.priority
+        data: _Data = step.data
+        if why == PASS:
+            priority = np.empty(len(rows))
+        dual.dcd_many(
+            rows.starts, rows.stops, rows.indices, rows.values, rows.sq_norm, *data, order,
+            *self._problem, self.bias, step.alpha, self.W, self._scratch, self._moved,
+            self.touch[why], step.spans, priority,
+        )  # fmt: skip
+
+    def _terms_of(self, data: _Data, alpha: Floats) -> Floats:
+        terms = np.zeros_like(self.terms)
+        dual.add_many_dual_terms(*data, *self._problem, alpha, self._scratch, terms)
+        return terms
+
+    def _certify(self, rows: RowView, data: _Data, alpha: Floats, proof: Proof) -> None:
+        dual.certify_many(
+            rows.starts, rows.stops, rows.indices, rows.values, rows.sq_norm, *data,
+            *self._problem, self.bias, alpha, *proof.pair, len(proof.candidates) > 1, proof.norms,
+            proof.recomputed, self._scratch, self._moved, proof.sums, proof.reach,
+        )  # fmt: skip
+
+    def violations(self) -> Floats:
+        """Return what LIBLINEAR's ``-e`` is compared with, float64[M]."""
+        first = self._first_violation[self.places]
+        found = violations(self.touch[FIRST], self.models.solver.regression, first)
+        self._first_violation[self.places] = first
+        return found
+
+    def leave(self, staying: NDArray[np.bool_]) -> None:
+        """Go on with some of the models only.
+
+        Alpha of the others stays where it is, and their weights are kept as they belong to it,
+        which is not always what was certified: a warm start wants both.
+        """
+        before = np.setdiff1d(np.arange(self.width + self.left_weights.shape[1]), self.places)
+        order = np.argsort(np.concatenate([before, self.places[~staying]]))
+        leaving = self.W[:, np.flatnonzero(~staying)]
+        self.left_weights = np.hstack([self.left_weights, leaving])[:, order].copy()
+        self.places, self.width = self.places[staying], int(staying.sum())
+        average, self.W = self.average, self._some(self.W, staying)
+        self.average = (
+            self._some(average, staying) if self.averaged else aligned_zeros(*self.W.shape)
+        )
+        self._renumber(staying)
+        self.models = self.models.some(staying)
+        self.touch, self.terms = self.touch[:, staying].copy(), self.terms[staying]  # in C order
+        self._left, self._goals = self._left[:, staying].copy(), self._goals[staying]
+        self._make_room()
+
+    def _some(self, weights: Floats, staying: NDArray[np.bool_]) -> Floats:
+        some = aligned_zeros(len(weights), self.columns_of(self.width))
+        for column, before in enumerate(np.flatnonzero(staying)):
+            some[:, column] = weights[:, before]
+        return some
+
+    def _renumber(self, staying: NDArray[np.bool_]) -> None:
+        """Make spans those of the models that stay."""
+        number = np.concatenate(([0], np.cumsum(staying))).astype(np.uint16)
+        spans = self._spans.all
+        for start in range(0, len(spans), _PIECE):  # of all rows they would not fit the budget
+            piece = spans[start : start + _PIECE]
+            first, last = number[piece & 255], number[piece >> 8]
+            piece[:] = np.where(first < last, last << 8 | first, 0)

@@ -1,0 +1,122 @@
+"""Pegasos on the groups of a store (Yu, Algorithm 3)."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from blocklinear.kernels import pegasos
+from blocklinear.kernels.sums import dot
+from blocklinear.objectives.problems import Problem
+from blocklinear.options import TrainOptions
+from blocklinear.solvers.row_orders import row_order
+from blocklinear.solvers.single import SingleModel
+from blocklinear.solvers.vectors import (
+    AVERAGED_POINTS,
+    FIRST,
+    LONGEST_PART,
+    Abandoned,
+    BlockStep,
+    Floats,
+)
+from blocklinear.store.manifest import Manifest
+
+
+class Pegasos(SingleModel):
+    """One model trained by subgradient steps.
+
+    How often each row had a loss makes a feasible point of the dual, so that this has a certificate
+    too. None of what it sees while it works is exact.
+
+    Parameters
+    ----------
+    problem : Problem
+        With hinge loss.
+    manifest, options, folder :         as for `Vectors`
+    """
+
+    def __init__(
+        self, problem: Problem, manifest: Manifest, options: TrainOptions, folder: Path
+    ) -> None:
+        super().__init__(problem, manifest, options, folder)
+        self._n_rows = manifest.n_rows
+        self._used_rows = manifest.n_rows - manifest.weights["zeros"]
+        self._radius_sq = problem.total_cost(manifest)
+        self._lost = np.zeros(pegasos.N_TOUCH)
+        self._updates = np.zeros(1)
+
+    @property
+    def updates(self) -> float:
+        """Updates done."""
+        return float(self._updates[0])
+
+    @updates.setter
+    def updates(self, updates: float) -> None:
+        self._updates[0] = updates
+
+    @property
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """All that a checkpoint must keep, by name."""
+        return super().arrays | {"lost": self._lost, "updates": self._updates}
+
+    def begin(self) -> None:
+        """Start an outer iteration."""
+        super().begin()
+        self._lost[:] = 0.0
+
+    def _epochs(self, step: BlockStep) -> None:
+        """Go over the rows of a group, in batches.
+
+        Raises
+        ------
+        Abandoned
+            If a stop was asked for between two parts of it.
+        """
+        data: tuple[Floats, Floats] = step.data
+        rows, options, order = step.rows, self._options, np.empty(len(step.rows), np.int64)
+        batch = min(options.pegasos_batch or len(rows), len(rows)) or 1  # no row at all
+        for epoch in range(options.epochs or 1):
+            row_order(options.seed, step.outer, epoch, step.blocks, order)
+            for k, part in enumerate(_parts(order, batch, step.steps, len(rows.indices))):
+                if (epoch or k) and step.halt():
+                    raise Abandoned
+                self._updates[0] = pegasos.pegasos_epoch(
+                    rows.starts, rows.stops, rows.indices, rows.values, *data, part, batch,
+                    self._used_rows, self._radius_sq, self.bias, int(self._updates[0]),
+                    self.W.reshape(-1), self._lost, step.alpha.reshape(-1), 1.0 / step.outer,
+                )  # fmt: skip
+                self.entries[FIRST] += rows.lengths[part].sum()
+                self._take_point()
+
+    def primal(self, dual: Floats) -> Floats:
+        """Return what the last look saw; without one, the loss of rows when they were visited."""
+        w = self.W.reshape(-1)
+        lost = self._lost[pegasos.LOSS] / (self._options.epochs or 1)
+        seen = np.array([0.5 * dot(w, w) + lost])
+        return seen if np.isnan(self._left[0]).any() else dual + np.fmin(*self._left)
+
+    @property
+    def gain(self) -> Floats:
+        """Nothing is known of it: infinity, float64[1]."""
+        return np.full(1, np.inf)
+
+    @property
+    def steps(self) -> int:
+        """Rows worked on."""
+        return self._n_rows * (self._options.epochs or 1)
+
+    def violations(self) -> Floats:
+        """Return infinity: there are none, float64[1]."""
+        return np.full(1, np.inf)
+
+
+def _parts(
+    order: NDArray[np.int64], batch: int, n_steps: int, n_entries: int
+) -> list[NDArray[np.int64]]:
+    """Cut an epoch at multiples of the batch, into about as many parts as the average wants."""
+    wanted = max(-(-AVERAGED_POINTS // n_steps), -(-n_entries // LONGEST_PART))
+    n_batches = -(-len(order) // batch)
+    n_parts = max(min(wanted, n_batches), 1)
+    cuts = [n_batches * part // n_parts * batch for part in range(1, n_parts)]
+    return np.split(order, cuts)

@@ -1,0 +1,183 @@
+"""One model: rows of every loss, and the orders of rows that only one model can have."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from blocklinear.kernels import dual
+from blocklinear.objectives.certificate import Proof
+from blocklinear.objectives.feasible_sets import OneModel
+from blocklinear.objectives.problems import Problem
+from blocklinear.options import TrainOptions
+from blocklinear.solvers.row_orders import drawn_rows, row_order, row_schedule
+from blocklinear.solvers.statistics import add_touch, fresh_touch, threshold, violations, width
+from blocklinear.solvers.vectors import AGAIN, FIRST, PASS, BlockStep, Vectors
+from blocklinear.store.manifest import Manifest
+from blocklinear.store.row_arrays import RowArray
+from blocklinear.store.row_views import RowView
+
+Floats = NDArray[np.float64]
+_SELECTIONS = {"shrink": dual.SHRINK, "avsf": dual.AVSF}
+
+
+class SingleModel(Vectors):
+    """One model and its alpha.
+
+    Parameters
+    ----------
+    problem : Problem
+    manifest, options, folder :         as for `Vectors`
+    """
+
+    kernels = dual
+
+    def __init__(
+        self, problem: Problem, manifest: Manifest, options: TrainOptions, folder: Path
+    ) -> None:
+        super().__init__(1, 1, manifest, options, folder)
+        self.problem = problem
+        self._selection = _SELECTIONS.get(options.selection, dual.PERMUTE)
+        adaptive = int(self._selection == dual.AVSF)
+        self._preferences = RowArray(folder / "preference.work", manifest, np.float32, adaptive)
+        self._preference = np.zeros(0, np.float32)  # of the rows of a group, while it is worked on
+        self._adapt = np.zeros(dual.N_ADAPT)
+        self._seen = fresh_touch()  # in an epoch
+        self.first_violation = np.zeros(1)  # LIBLINEAR's measure for regression is relative
+
+    @property
+    def domain(self) -> OneModel:
+        """Where alpha may be."""
+        return OneModel(self.problem)
+
+    @property
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """All that a checkpoint must keep, by name."""
+        return super().arrays | {
+            "preference": self._preferences.all, "adapt": self._adapt,
+            "first": self.first_violation,
+        }  # fmt: skip
+
+    @property
+    def row_arrays(self) -> dict[str, RowArray]:
+        """What is known of rows other than alpha, by the names of a checkpoint; it may all be 0."""
+        return super().row_arrays | {"preference": self._preferences}
+
+    def _forget_violation(self, touch: Floats) -> None:
+        touch[..., dual.PG_MAX], touch[..., dual.PG_MIN] = -np.inf, np.inf
+
+    def _data(self, rows: RowView) -> tuple[Floats, Floats]:
+        """Return t_i and C_i."""
+        return self.problem.targets(rows.labels), self.problem.costs(rows)
+
+    def _epochs(self, step: BlockStep) -> None:
+        if self._selection == dual.SHRINK:  # it lasts as long as the block step
+            self._preference = np.zeros(len(step.rows), np.float32)
+        else:
+            self._preference = self._preferences.read(step.blocks)
+        self._adapt[dual.THRESHOLD] = np.inf  # nothing is shrunk before it was measured
+        super()._epochs(step)
+        if self._selection == dual.AVSF:
+            self._preferences.write(step.blocks, self._preference)
+
+    def _order(self, step: BlockStep, epoch: int) -> NDArray[np.int64]:
+        """Return the rows of an epoch in their order; the first epoch takes all."""
+        key = (self._options.seed, step.outer, epoch, step.blocks)
+        if self._options.selection == "shrink" and epoch:
+            staying = np.flatnonzero(self._preference == 0.0)
+            order = np.empty(len(staying), np.int64)
+            row_order(*key, order)
+            return staying[order]
+        order = np.empty(len(step.rows), np.int64)
+        if self._options.selection == "online":
+            drawn_rows(*key, order)
+        elif self._options.selection == "avsf" and epoch:
+            row_schedule(*key, self._preference, order)
+        else:
+            row_order(*key, order)
+        return order
+
+    def _epoch(self, step: BlockStep, epoch: int, order: NDArray[np.int64]) -> None:
+        self._seen[:] = fresh_touch()
+        super()._epoch(step, epoch, order)
+        add_touch(self._seen, self.touch[AGAIN if epoch else FIRST, 0])
+        if self._selection == dual.AVSF and self._adapt[dual.MEAN_GAIN] == 0.0:
+            self._adapt[dual.MEAN_GAIN] = self._seen[dual.GAIN] / max(len(order), 1)
+        self._adapt[dual.THRESHOLD] = threshold(self._seen)
+
+    def _enough_epochs(self, step: BlockStep, epoch: int, order: NDArray[np.int64]) -> bool:
+        """Say whether violations are within the tolerance, where it decides."""
+        if self._options.epochs is not None or width(self._seen) > self._options.inner_tolerance:
+            return False
+        if self._selection == dual.SHRINK and len(order) < len(step.rows):
+            self._preference[:] = 0.0  # all rows again before the block step may end
+            return False
+        return True
+
+    def _descend(
+        self, step: BlockStep, order: NDArray[np.int64], why: int, number: int = 0
+    ) -> None:
+        rows, problem, alpha = step.rows, self.problem, step.alpha.reshape(-1)
+        target, cost = step.data
+        before = alpha[order]
+        dual.dcd_epoch(
+            rows.starts, rows.stops, rows.indices, rows.values, rows.sq_norm, target, cost, order,
+            problem.kind, problem.epsilon, self.bias, alpha, self.W.reshape(-1),
+            self.touch[PASS, 0] if why == PASS else self._seen,
+            self._selection, self._preference, self._adapt,
+        )  # fmt: skip
+        if why != PASS:
+            after = alpha[order]
+            free = after != 0.0
+            if problem.bounded:
+                free &= np.abs(after) != cost[order]
+            step.spans[order] = np.where(free, self.whole, 0)
+            step.priority[order] = (after - before) ** 2 * rows.sq_norm[order]
+
+    def _terms_of(self, data: tuple[Floats, Floats], alpha: Floats) -> Floats:
+        return self.problem.dual_terms(*data, alpha.reshape(-1))[None]
+
+    def _certify(
+        self, rows: RowView, data: tuple[Floats, Floats], alpha: Floats, proof: Proof
+    ) -> None:
+        one, other = proof.pair
+        dual.certify_rows(
+            rows.starts, rows.stops, rows.indices, rows.values, rows.sq_norm, *data,
+            self.problem.kind, self.problem.epsilon, self.bias, alpha.reshape(-1),
+            one.reshape(-1), other.reshape(-1), len(proof.candidates) > 1, proof.norms[:, 0],
+            proof.recomputed.reshape(-1), proof.sums[:, :, 0], proof.reach[:, 0],
+        )  # fmt: skip
+
+    def violations(self) -> Floats:
+        """Return what LIBLINEAR's ``-e`` is compared with, float64[1]."""
+        return violations(self.touch[FIRST], self.problem.solver.regression, self.first_violation)
+
+    def discard(self) -> None:
+        """Delete the scratch files."""
+        super().discard()
+        self._preferences.discard()
+
+
+class AveragedBlocks(SingleModel):
+    """AvgBlock (Yu, 7.2): each block step solves its rows alone; the model is the mean of their w.
+
+    With alpha divided by the number of block steps, w = sum s_i alpha_i x_i still holds, and alpha
+    is feasible, so the certificate is one of the whole problem.
+    """
+
+    def begin(self) -> None:
+        """Start an outer iteration, which owes nothing to the one before."""
+        super().begin()
+        self.W[:] = self.terms[:] = 0.0
+        self.alpha.all[:] = 0.0
+
+    def _epochs(self, step: BlockStep) -> None:
+        """Solve a group from zero."""
+        total = self.W.copy()
+        self.W[:] = 0.0
+        super()._epochs(step)
+        np.divide(step.alpha, step.steps, out=step.alpha)
+        self.W /= step.steps
+        self.W += total
+        self.forget_average()

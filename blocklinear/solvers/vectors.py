@@ -1,0 +1,428 @@
+"""Weight vectors that share each pass over rows, and their alpha: what is done on a block step."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from blocklinear.kernels.sums import add_to_mean
+from blocklinear.objectives.certificate import (
+    Certificate,
+    Proof,
+    aligned_zeros,
+    column_norms,
+    of_problems,
+)
+from blocklinear.objectives.feasible_sets import Domain
+from blocklinear.options import TrainOptions
+from blocklinear.solvers.row_orders import pass_order, row_order, rows_in_part
+from blocklinear.store.groups import Group
+from blocklinear.store.manifest import Manifest
+from blocklinear.store.row_arrays import RowArray
+from blocklinear.store.row_views import RowView, first_positions, rows_of
+
+FIRST, AGAIN, PASS = 0, 1, 2
+"""Why a row is worked on: for the first time in an outer iteration; in a further epoch of its block
+step; in a pass over the working set."""
+SOLVED = 0.1
+"""Of the gap asked for, what the working set may add to it when there is no more to be done."""
+LONGEST_PART = 1 << 25
+"""Entries worked on before a request to stop is looked at again, a quarter of a second."""
+AVERAGED_POINTS = 8
+"""The running average of w has at least so many points in an outer iteration, where w is short."""
+WORK_A_POINT = 8
+"""Entries worked on, for each weight, between two points of the average: one costs 2 % of that."""
+MOST_EPOCHS = 100
+"""Epochs of a block step that goes on until its tolerance holds."""
+Floats = NDArray[np.float64]
+Spans = NDArray[np.uint16]
+"""Of each row, which weight vectors move it: the first, and 256 times one past the last; or 0."""
+
+
+class Abandoned(Exception):
+    """A block step was given up because a stop was asked for: w and alpha do not fit each other."""
+
+
+@dataclass(frozen=True)
+class BlockStep:
+    """A group while it is worked on.
+
+    Attributes
+    ----------
+    rows : RowView
+    data : Any                what the problem must know of each row, see `Vectors`
+    blocks : tuple of int     of the group
+    alpha : float64[n_rows, M]          updated, as are `spans` and `priority`
+    spans : uint16[n_rows]
+    priority : float64[n_rows]          of rows for the working set
+    outer : int
+    steps : int               block steps of the outer iteration
+    passes : int              over the working set, where the group holds all rows
+    halt : callable           whether to stop, asked between two parts of the work
+    """
+
+    rows: RowView
+    data: Any
+    blocks: tuple[int, ...]
+    alpha: Floats
+    spans: Spans
+    priority: Floats
+    outer: int
+    steps: int
+    passes: int
+    halt: Callable[[], bool]
+
+
+class Vectors(ABC):
+    """Weight vectors that share every pass, and their alpha, a column for each.
+
+    Parameters
+    ----------
+    width : int
+        Weight vectors, at least 1.
+    n_problems : int
+        Problems that they are of: one for each, or one for all.
+    manifest : Manifest
+    options : TrainOptions
+    folder, name : Path, str
+        Where alpha is kept, and under which name.
+
+    Attributes
+    ----------
+    W, average : float64[n_features + 1, columns]   weights, a column for each, then zeros; their
+                              average over the outer iteration, if it is `averaged`
+    alpha : RowArray          float64, a column for each, also for those that have left
+    bias : float              value of the bias feature, 0 for none
+    places : int64[width]     the columns of alpha of those that stay
+    left_weights : float64[n_features + 1, M - width]   weights of those that have left, as they did
+    touch : float64[3, n_problems, N_TOUCH]     what was seen of rows, by why they were worked on
+    entries : float64[3]      worked on, likewise
+    terms : float64[n_problems, N_TERMS]        what all rows contribute to the dual values
+    """
+
+    kernels: ModuleType
+    """The functions that work on these rows, and the places of what they see of them."""
+    coupled: ClassVar[bool] = False
+    """Whether all weight vectors are of one problem."""
+
+    def __init__(
+        self,
+        width: int,
+        n_problems: int,
+        manifest: Manifest,
+        options: TrainOptions,
+        folder: Path,
+        name: str = "",
+    ) -> None:
+        self._options = options
+        self.bias = max(options.bias, 0.0)
+        self.width = width
+        self.W = aligned_zeros(manifest.n_features + 1, self.columns_of(width))
+        self.average = aligned_zeros(*self.W.shape)  # no pages until it is written to
+        self.alpha = RowArray(folder / f"alpha{name}.work", manifest, np.float64, width)
+        self.places = np.arange(width)
+        self.left_weights = np.zeros((len(self.W), 0))
+        self._name = name
+        self._spans = RowArray(folder / f"spans{name}.work", manifest, np.uint16)
+        self._first = first_positions(manifest)
+        self._points = np.zeros(2)  # points of the average so far; entries worked on since
+        self.touch = np.zeros((3, n_problems, self.kernels.N_TOUCH))
+        self.terms = np.zeros((n_problems, self.kernels.N_TERMS))
+        self.entries = np.zeros(3)
+        self._left = np.full((2, n_problems), np.nan)  # of P - D, by the last look, as candidates
+        self._goals = np.zeros(n_problems)  # what it is to fall to
+
+    @staticmethod
+    def columns_of(width: int) -> int:
+        """Return how many columns so many weight vectors take."""
+        return width
+
+    @property
+    @abstractmethod
+    def domain(self) -> Domain:
+        """Where alpha may be."""
+
+    @property
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """All that a checkpoint must keep, by name."""
+        return {
+            "w": self.W, "average": self.average, "alpha": self.alpha.all,
+            "spans": self._spans.all, "points": self._points, "touch": self.touch,
+            "terms": self.terms, "entries": self.entries, "left": self._left,
+            "goals": self._goals,
+        } | ({"parted": self.left_weights} if self.left_weights.size else {})  # fmt: skip
+
+    @property
+    def row_arrays(self) -> dict[str, RowArray]:
+        """What is known of rows other than alpha, by the names of a checkpoint; it may all be 0."""
+        return {f"spans{self._name}": self._spans}
+
+    @property
+    def whole(self) -> int:
+        """The span of all weight vectors, or of any where they are not told apart."""
+        return 1 << 8
+
+    def spans(self, group: Group) -> Spans:
+        """Return which weight vectors move the rows of a group, uint16[n_rows]."""
+        return np.asarray(self._spans.read(group.blocks))
+
+    def set_spans(self, group: Group, spans: Spans) -> None:
+        """Say which weight vectors move the rows of a group, from now on."""
+        self._spans.write(group.blocks, spans)
+
+    def begin(self) -> None:
+        """Start an outer iteration."""
+        self.forget_average()
+        self.touch[:] = self.entries[:] = 0.0
+        self._forget_violation(self.touch)
+        self._left[:] = np.nan
+
+    @abstractmethod
+    def _forget_violation(self, touch: Floats) -> None:
+        """Write to sums over no rows, float64[..., N_TOUCH], what they say of violations."""
+
+    @abstractmethod
+    def _data(self, rows: RowView) -> Any:
+        """Return what the problem must know of rows."""
+
+    @abstractmethod
+    def _descend(
+        self,
+        step: BlockStep,
+        order: NDArray[np.int64],
+        why: int,
+        number: int = 0,
+    ) -> None:
+        """Work on rows in an order, for the weight vectors in their spans.
+
+        But for passes, leave the spans of those that are moving, and the priority of rows.
+
+        Parameters
+        ----------
+        step : BlockStep
+        order : int64[]
+        why : {FIRST, AGAIN, PASS}
+        number : int
+            Of a pass, in the outer iteration.
+        """
+
+    @abstractmethod
+    def _terms_of(self, data: Any, alpha: Floats) -> Floats:
+        """Return what rows contribute to the dual values, float64[n_problems, N_TERMS]."""
+
+    @abstractmethod
+    def _certify(self, rows: RowView, data: Any, alpha: Floats, proof: Proof) -> None:
+        """Add what rows contribute to certificates."""
+
+    @abstractmethod
+    def violations(self) -> Floats:
+        """Return what LIBLINEAR's ``-e`` is compared with, float64[n_problems]."""
+
+    def work(
+        self, group: Group, outer: int, steps: int, passes: int, halt: Callable[[], bool]
+    ) -> tuple[Spans, Floats]:
+        """Work on one group, of `steps`; return what moves its rows, and their priority.
+
+        Parameters
+        ----------
+        passes : int
+            Over the working set, where the group holds all rows.
+
+        Raises
+        ------
+        Abandoned
+            If `halt` returned true between two parts of it.
+        """
+        rows, alpha, spans = rows_of(group, self._first), self.lines(group), self.spans(group)
+        data = self._data(rows)
+        if outer > 1:  # before, no row was counted, also where a warm start gave it an alpha
+            self.terms -= self._terms_of(data, alpha)
+        else:  # those that a warm start has are spans of other weight vectors
+            spans[spans > 0] = self.whole
+        step = BlockStep(
+            rows, data, group.blocks, alpha, spans, np.zeros(len(rows)), outer, steps, passes, halt
+        )
+        self._epochs(step)
+        self.terms += self._terms_of(data, alpha)
+        self._write(group.blocks, alpha)
+        return spans, step.priority
+
+    def _epochs(self, step: BlockStep) -> None:
+        """Go over the rows of a group, as often as is asked for."""
+        for epoch in range(self._options.epochs or MOST_EPOCHS):
+            order = self._order(step, epoch)
+            self._epoch(step, epoch, order)
+            if self._enough_epochs(step, epoch, order):
+                break
+
+    def _order(self, step: BlockStep, epoch: int) -> NDArray[np.int64]:
+        order = np.empty(len(step.rows), np.int64)
+        row_order(self._options.seed, step.outer, epoch, step.blocks, order)
+        return order
+
+    def _enough_epochs(self, step: BlockStep, epoch: int, order: NDArray[np.int64]) -> bool:
+        """Say whether a block step may end before its last epoch."""
+        return False
+
+    def _epoch(self, step: BlockStep, epoch: int, order: NDArray[np.int64]) -> None:
+        """Work on rows in an order; where they are all rows, pass over moving ones in between."""
+        points = -(-AVERAGED_POINTS // (step.steps * (self._options.epochs or 1)))
+        longest = -(-len(step.rows.indices) * self.width // LONGEST_PART)
+        parts = max(step.passes, points, longest)
+        for number, part in enumerate(np.array_split(order, parts)):
+            if (number or epoch) and step.halt():
+                raise Abandoned
+            step.spans[part] = self.whole
+            self._descend(step, part, AGAIN if epoch else FIRST)
+            self._count(step.rows, part, AGAIN if epoch else FIRST)
+            for again in range(number * step.passes // parts, (number + 1) * step.passes // parts):
+                self._pass_over_group(step, epoch, again)
+
+    def _pass_over_group(self, step: BlockStep, epoch: int, number: int) -> None:
+        """Work once more on the moving rows of a group that holds all."""
+        order = np.flatnonzero(step.spans)
+        order = order[pass_order(self._options.seed, step.outer, epoch, number, len(order))]
+        self._descend(step, order, PASS, number)
+        self._count(step.rows, order, PASS)
+
+    def pass_over(self, rows: RowView, outer: int, number: int, first: float, last: float) -> bool:
+        """Work on those rows of the working set that have their turn in a part of a pass.
+
+        Return whether they are solved: whether they added little enough to the gap.
+        """
+        turn = rows_in_part(self._options.seed, outer, number, rows.positions, first, last)
+        spans: Spans = self._spans.all[rows.positions[turn]]
+        rows, spans = rows.some(turn[spans > 0]), spans[spans > 0]
+        if not len(rows):  # that says nothing of the others
+            return False
+        alpha, data, n = self._own(self.alpha.all[rows.positions]), self._data(rows), len(rows)
+        self.terms -= self._terms_of(data, alpha)
+        step = BlockStep(rows, data, (), alpha, spans, np.empty(n), outer, 0, 0, _never)
+        order = pass_order(self._options.seed, outer, 0, number, n)
+        before = self.touch[PASS, :, self.kernels.EXCESS].copy()
+        self._descend(step, order, PASS, number)
+        self._count(rows, order, PASS)
+        self.terms += self._terms_of(data, alpha)
+        self._spans.all[rows.positions] = spans
+        lines = self.alpha.all.reshape(-1, self.width + self.left_weights.shape[1])
+        lines[rows.positions[:, None], self.places] = alpha
+        added = self.touch[PASS, :, self.kernels.EXCESS] - before
+        return bool((added <= (last - first) * SOLVED * self._goals).all())
+
+    def _count(self, rows: RowView, order: NDArray[np.int64], why: int) -> None:
+        """Count what was worked on; take a point of the average if enough was since the last."""
+        entries = int(rows.lengths[order].sum())
+        self.entries[why] += entries
+        self._points[1] += entries
+        if self._points[1] >= WORK_A_POINT * len(self.W):
+            self._take_point()
+
+    def _take_point(self) -> None:
+        self._points += 1.0, -self._points[1]
+        add_to_mean(self.W, self._points[0], self.average)
+
+    @property
+    def averaged(self) -> bool:
+        """Whether so much was done that there is an average of several points of `W`."""
+        return bool(self._points[0] > 1.0)
+
+    def forget_average(self) -> None:
+        """Let `W` stand for its average."""
+        self._points[:] = 0.0
+
+    def lines(self, group: Group) -> Floats:
+        """Return a copy of the alpha of a group, float64[n_rows, width]."""
+        return self._own(self.alpha.read(group.blocks))
+
+    def _own(self, stored: Floats) -> Floats:
+        """Return what lines of `alpha` say of the weight vectors that stay, float64[n, width]."""
+        lines = stored.reshape(-1, self.width + self.left_weights.shape[1])
+        if not self.left_weights.size:
+            return lines
+        own: Floats = np.take(lines, self.places, axis=1)  # in C order, unlike lines[:, places]
+        return own
+
+    def _write(self, blocks: tuple[int, ...], alpha: Floats) -> None:
+        if self.left_weights.size:
+            lines: Floats = self.alpha.read(blocks)
+            lines[:, self.places] = alpha
+            alpha = lines
+        self.alpha.write(blocks, alpha.reshape(self.alpha.shape_of(len(alpha))))
+
+    def look(self, rows: RowView, n_rows: int) -> None:
+        """See by some rows what all `n_rows` add to P - D at present."""
+        self._left[:] = np.nan
+        proof = self.proof(recompute=False)
+        self._certify(rows, self._data(rows), self._own(self.alpha.all[rows.positions]), proof)
+        proof.n += len(rows)
+        self._left[: len(proof.candidates)] = proof.left(n_rows)
+
+    def proof(self, recompute: bool = True) -> Proof:
+        """Return certificates to be, before any row was added.
+
+        The average is left out where the last look saw none that is better, and W where all are.
+        """
+        candidates = [self.W]
+        if self.averaged:
+            worse = self._left[1] > self._left[0]
+            better = self._left[1] < self._left[0]
+            some = ([] if better.all() else [self.W]) + ([] if worse.all() else [self.average])
+            candidates = some or candidates
+        return Proof(self.W, candidates, len(self.terms), self.coupled, recompute)
+
+    def certify_group(self, group: Group, proof: Proof) -> None:
+        """Add what a group contributes to certificates."""
+        rows = rows_of(group, self._first)
+        self._certify(rows, self._data(rows), self.lines(group), proof)
+        proof.n += len(rows)
+
+    def certificates(self, proof: Proof) -> list[Certificate]:
+        """Return the certificate of each problem, once all groups were added."""
+        return proof.certificates()
+
+    @property
+    def dual(self) -> Floats:
+        """The dual values, float64[n_problems]."""
+        norms = of_problems(column_norms(self.W), len(self.terms), self.coupled)
+        return np.asarray(self.terms[:, self.kernels.DUAL] - 0.5 * norms)
+
+    @property
+    def gain(self) -> Floats:
+        """What the work of an outer iteration added to the dual values, float64[n_problems]."""
+        return np.asarray(self.touch[:, :, self.kernels.GAIN].sum(axis=0))
+
+    @property
+    def n_sv(self) -> int:
+        """Rows with an alpha that is not 0, summed over problems."""
+        return int(self.terms[:, self.kernels.N_SUPPORT].sum())
+
+    @property
+    def steps(self) -> int:
+        """Rows worked on, for each problem."""
+        return int(self.touch[:, :, self.kernels.STEPS].sum())
+
+    def primal(self, dual: Floats) -> Floats:
+        """Return estimates of the primal values: as the last look saw them, or first touches did.
+
+        First touches see more than is left at the end of an outer iteration.
+        """
+        first = self.touch[FIRST, :, self.kernels.EXCESS]
+        return dual + np.where(np.isnan(self._left[0]), first, np.fmin(*self._left))
+
+    def aim_at(self, goals: Floats) -> None:
+        """Say to what P - D is to fall, float64[n_problems]."""
+        self._goals[:] = goals
+
+    def discard(self) -> None:
+        """Delete the scratch files."""
+        self.alpha.discard()
+        self._spans.discard()
+
+
+def _never() -> bool:
+    return False

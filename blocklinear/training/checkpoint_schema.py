@@ -1,0 +1,73 @@
+"""What the facts of a checkpoint are made of: see `run.Run`, and the state of each method."""
+
+from typing import Any
+
+from blocklinear.objectives.models import CRAMMER_SINGER
+from blocklinear.objectives.problems import SOLVERS
+from blocklinear.store import shapes
+from blocklinear.store.shapes import Shape, count, fields, flag, items, maybe, number, row, text
+from blocklinear.training.checkpoint import Checkpoint
+from blocklinear.training.stopping import STATE
+
+
+def _solver(value: Any, place: str) -> None:
+    count(value, place)
+    if value not in SOLVERS and value != CRAMMER_SINGER:
+        raise ValueError(f"{place} is not a solver that is known here")
+
+
+_COURSE = fields(
+    {
+        "solver": _solver, "method": text, "cost": number, "bias": number, "balanced": flag,
+        "class_weights": items(row(number, number)),
+    },
+    {"costs": items(number), "epsilon": number, "average": flag},
+    more=True,
+)  # fmt: skip
+_CERTIFICATE = fields(
+    {"primal": number, "dual": number, "gap": number, "drift": number, "average": flag}
+)
+_METHOD = fields(
+    {"labels": items(number)},
+    {
+        "costs": items(row(number, number)), "asked": items(number),
+        # of several models, and of Crammer and Singer's weight vectors
+        "columns": shapes.either(count, items(count)), "staying": items(items(count)),
+        "dealt": items(items(count)), "certificates": items(maybe(_CERTIFICATE)),
+        "models": items(row(maybe(number), shapes.integer(-1))),
+    },
+    more=True,
+)  # fmt: skip
+_BLOCKS: dict[str, Shape] = {"blocks": items(row(text, count))}
+_LEFT: dict[str, Shape] = {
+    "course": _COURSE, "method": _METHOD, "descended": maybe(count)
+}  # fmt: skip
+_RESUMED = fields(
+    {
+        **_BLOCKS, **_LEFT, "store": text, "group": shapes.integer(1), "active_entries": count,
+        "newton": flag, "outer": count, "done": count, "decided": flag, "stopping": STATE,
+        "best": maybe(row(count, number)),
+    },
+    {"warm_only": flag, "finished": flag},
+    more=True,
+)  # fmt: skip
+check_blocks: Shape = fields(_BLOCKS, more=True)
+"""What any run has: the blocks whose rows it knows."""
+check_left: Shape = fields({**_BLOCKS, **_LEFT}, {"warm_only": flag, "finished": flag}, more=True)
+"""What a run must have for another to start from its alpha."""
+
+
+def to_resume(checkpoint: Checkpoint) -> dict[str, Any] | None:
+    """Return the facts of a checkpoint that a run goes on from; None if there is none.
+
+    Raises
+    ------
+    DamagedError
+        If they are not of their types.
+    """
+    if checkpoint.facts is not None:
+        try:
+            _RESUMED(checkpoint.facts, "")
+        except ValueError as error:
+            raise checkpoint.damaged(str(error)) from error
+    return checkpoint.facts

@@ -1,0 +1,112 @@
+"""Held-out rows that a model is scored on while it is trained."""
+
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from blocklinear.errors import InputError, MemoryBudgetError
+from blocklinear.kernels.margins import decision_values
+from blocklinear.kernels.scaling import normalize_rows
+from blocklinear.memory import format_size
+from blocklinear.model.metrics import AccuracyCounter, RegressionErrors, Score
+from blocklinear.objectives.models import Models
+from blocklinear.objectives.problems import Problem
+from blocklinear.options import TextOptions, TrainOptions
+from blocklinear.store.features import read_features
+from blocklinear.store.numbering import table_of
+from blocklinear.store.store import BlockStore
+from blocklinear.text import read_rows
+
+Floats = NDArray[np.float64]
+
+
+class HeldOut:
+    """Rows of a LIBSVM file, kept in memory.
+
+    Parameters
+    ----------
+    path : str
+    store : BlockStore
+        That is trained on: its index base, hashing, normalisation and features apply.
+    task : Problem or Models
+    options : TrainOptions
+        Its memory budget, less `room_bytes`, bounds what reading takes.
+    room_bytes : int
+        Memory the rows may take.
+
+    Attributes
+    ----------
+    bytes : int               that they take
+
+    Raises
+    ------
+    InputError
+        If the text is malformed or has no rows.
+    MemoryBudgetError
+        If they do not fit.
+    StorageError
+    """
+
+    def __init__(
+        self,
+        path: str,
+        store: BlockStore,
+        task: Problem | Models,
+        options: TrainOptions,
+        room_bytes: int,
+    ) -> None:
+        manifest = store.manifest
+        self._task, self._index_base = task, manifest.column_base
+        table = table_of(read_features(store.folder, manifest))
+        text = replace(
+            options.evaluate_text or TextOptions(),
+            index_base=manifest.index_base,
+            base_of="the store",
+            hash_bits=manifest.hash_bits,
+            threads=options.threads,
+            memory_bytes=options.memory_bytes - room_bytes,
+        )
+        lengths, indices, values, labels = [], [], [], []
+        self.bytes = 0
+        for rows in read_rows([path], text):
+            part = rows.values()
+            if manifest.normalize == "l2":
+                normalize_rows(np.diff(rows.indptr), part, np.empty(rows.n_rows))
+            lengths.append(np.diff(rows.indptr))
+            indices.append(rows.indices.copy() if table is None else table.known(rows.indices))
+            values.append(part)
+            labels.append(rows.labels())
+            self.bytes += 12 * len(part) + 24 * rows.n_rows
+            if self.bytes > room_bytes:
+                raise MemoryBudgetError(
+                    f"{path}: its rows take more than the {format_size(room_bytes)} that the "
+                    "memory budget leaves for them",
+                    "evaluate on fewer rows, or give more --memory",
+                )
+        if not labels or not sum(map(len, labels)):
+            raise InputError(f"{path}: has no rows to evaluate on", "name a file with rows")
+        self._indptr = np.concatenate(([0], np.cumsum(np.concatenate(lengths)))).astype(np.int64)
+        self._indices, self._values = np.concatenate(indices), np.concatenate(values)
+        self._labels = np.concatenate(labels)
+
+    def score(self, weights: Floats, bias: float) -> Score:
+        """Compare what float64[n_features + 1, M] `weights` say with the labels."""
+        columns = weights.reshape(len(weights), -1)
+        decisions = np.empty((len(self._labels), columns.shape[1]))
+        decision_values(
+            self._indptr, self._indices, self._values, self._index_base, columns[:-1],
+            bias * columns[-1], decisions,
+        )  # fmt: skip
+        if self._task.solver.regression:
+            errors = RegressionErrors()
+            errors.add(self._labels, decisions[:, 0])
+            return errors
+        counter = AccuracyCounter()
+        classes = np.array(self._task.labels)
+        if columns.shape[1] == 1:
+            chosen = np.where(decisions[:, 0] > 0, 0, 1)
+        else:
+            chosen = decisions.argmax(axis=1)
+        counter.add(self._labels, classes[chosen])
+        return counter

@@ -1,0 +1,240 @@
+"""How many blocks a visit holds, and how many stay in memory, under the memory budget."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from blocklinear.errors import MemoryBudgetError
+from blocklinear.memory import PROCESS_BYTES, WEIGHT_VECTORS, enough, exact_size, format_size
+from blocklinear.objectives.problems import SQUARED_HINGE
+from blocklinear.options import TrainOptions
+from blocklinear.solvers.working_set import ROW_BYTES
+from blocklinear.store.manifest import BlockRecord, Manifest
+
+NEWTON_VECTORS = 10
+"""What Newton steps need beside these: two points, directions and residuals."""
+_LOADED_ROW_BYTES = 32  # a row in a buffer: pointer, label, norm, number
+_WEIGHT_BYTES = 8  # and its weight, if it has one
+_MODEL_ROW_BYTES = 24  # and for every model but one: alpha, once more while it is written
+_SOLVED_ROW_BYTES = 96  # a row being worked on: position, target, C, alpha, span, order
+ENOUGH_BLOCKS = 16
+"""Larger groups no longer converge in fewer outer iterations; memory pins blocks instead."""
+ACTIVE_SHARE = 2
+"""At most one in so many rows is kept as an active one."""
+
+
+@dataclass(frozen=True)
+class MemoryPlan:
+    """How the budget is used.
+
+    Attributes
+    ----------
+    group : int               blocks a visit
+    pin_bytes : int           for decoded blocks that stay in memory
+    spare_bytes : int         for held-out rows
+    active_entries : int      of active rows that are copied
+    newton : bool             whether there is room for Newton steps
+    """
+
+    group: int
+    pin_bytes: int
+    spare_bytes: int
+    newton: bool
+    active_entries: int
+
+
+def plan_memory(
+    manifest: Manifest,
+    options: TrainOptions,
+    width: int = 1,
+    kept: int = 0,
+) -> MemoryPlan:
+    """Divide the budget.
+
+    A visit takes what was asked for, or all blocks if they fit, or up to `ENOUGH_BLOCKS`.
+
+    Parameters
+    ----------
+    manifest : Manifest
+    options : TrainOptions
+    width : int
+        Weight vectors that are trained.
+    kept : int
+        Others that are kept beside them.
+
+    Raises
+    ------
+    MemoryBudgetError
+        If the budget does not hold what is needed; says the arithmetic and what would do.
+    """
+    n_blocks = len(manifest.blocks)
+    weights = _vector_bytes(manifest, options, width) + kept * model_bytes(manifest)
+    fixed = PROCESS_BYTES + weights
+    model = _making_bytes(manifest, width, kept)
+    passes = options.selection == "active" and options.method == "dual" and not options.average
+    active_bytes = _active_bytes(manifest, width) if passes else 0
+    if options.group is not None:
+        group = min(options.group, n_blocks)
+    else:
+        room = options.memory_bytes - fixed
+        group = _largest_group(manifest, width, room)
+        if group < n_blocks:
+            shared = _largest_group(manifest, width, room - min(room // 2, active_bytes))
+            group = max(min(group, 1), min(shared, ENOUGH_BLOCKS))
+    needed = fixed + _group_bytes(manifest, max(group, 1), width)
+    if group < 1 or needed > options.memory_bytes:
+        raise MemoryBudgetError(
+            f"the budget of {exact_size(options.memory_bytes)} is too small: the program takes "
+            f"{format_size(PROCESS_BYTES)}, {weights // weight_bytes(manifest)} weight vectors of "
+            f"{manifest.n_features} features {format_size(weights)}, and {max(group, 1)} of "
+            f"{n_blocks} blocks a visit, with the next visit's, "
+            f"{format_size(_group_bytes(manifest, max(group, 1), width))}",
+            f"give --memory {enough(max(needed, model))} or more"
+            + (", or a smaller --group" if group > 1 else ", or split into more blocks"),
+        )
+    if model > options.memory_bytes:
+        raise _no_room_for_model(manifest, options, width, kept)
+    spare = options.memory_bytes - needed
+    newton_bytes = NEWTON_VECTORS * weight_bytes(manifest)
+    newton = options.solver == SQUARED_HINGE and width == 1 and not options.average
+    newton = newton and newton_bytes <= spare
+    spare -= newton_bytes if newton else 0
+    held_out = spare // 2 if options.evaluate is not None else 0
+    spare -= held_out
+    active = 0
+    if group < n_blocks:
+        active = min(spare, active_bytes)
+    entries = int(active * manifest.nnz // max(_loaded_bytes(manifest, width), 1))
+    return MemoryPlan(group, spare - active, held_out, newton, entries)
+
+
+def plan_again(
+    manifest: Manifest,
+    options: TrainOptions,
+    facts: Mapping[str, Any],
+    width: int = 1,
+    kept: int = 0,
+) -> MemoryPlan:
+    """Divide the budget for a run that is resumed: what decides its course stays as it was.
+
+    Parameters
+    ----------
+    facts : mapping
+        Of its checkpoint: ``group``, ``newton`` and ``active_entries``.
+    manifest, options, width, kept
+        As for `plan_memory`.
+
+    Raises
+    ------
+    MemoryBudgetError
+        If the budget does not hold that.
+    """
+    group, newton, entries = facts["group"], facts["newton"], facts["active_entries"]
+    needed = (
+        PROCESS_BYTES
+        + _vector_bytes(manifest, options, width)
+        + kept * model_bytes(manifest)
+        + _group_bytes(manifest, group, width)
+    )
+    needed += NEWTON_VECTORS * weight_bytes(manifest) if newton else 0
+    needed += -(-entries * _loaded_bytes(manifest, width) // max(manifest.nnz, 1))
+    needed = max(needed, _making_bytes(manifest, width, kept))
+    spare = options.memory_bytes - needed
+    if spare < 0:
+        raise MemoryBudgetError(
+            f"the budget of {exact_size(options.memory_bytes)} is less than the "
+            f"{enough(needed)} that the run to resume needs",
+            f"give --memory {enough(needed)} or more, or give --restart instead of --resume",
+        )
+    held_out = spare // 2 if options.evaluate is not None else 0
+    return MemoryPlan(group, spare - held_out, held_out, newton, entries)
+
+
+def weight_bytes(manifest: Manifest) -> int:
+    """Return what a weight vector takes in training."""
+    return 8 * (manifest.n_features + 1)
+
+
+def model_bytes(manifest: Manifest) -> int:
+    """Return what a weight vector takes in a model, which has all features of the input."""
+    return 8 * (manifest.dimension + 1)
+
+
+def _making_bytes(manifest: Manifest, width: int, kept: int) -> int:
+    """Return what making models of what was trained takes, where features were renumbered.
+
+    Then nothing else is in memory but what was trained, and the indices of features, with a sorted
+    copy and the file they are read from.
+    """
+    if not manifest.renumbered:
+        return 0
+    models, trained = (width + kept) * model_bytes(manifest), width * weight_bytes(manifest)
+    return PROCESS_BYTES + models + trained + 12 * manifest.n_features
+
+
+def _no_room_for_model(
+    manifest: Manifest, options: TrainOptions, width: int, kept: int
+) -> MemoryBudgetError:
+    models, needed = (width + kept) * model_bytes(manifest), _making_bytes(manifest, width, kept)
+    return MemoryBudgetError(
+        f"the budget of {exact_size(options.memory_bytes)} is too small: the program takes "
+        f"{format_size(PROCESS_BYTES)}, {width + kept} weight vectors of a model of "
+        f"{manifest.dimension} features {format_size(models)}, and what they are made from, of "
+        f"the {manifest.n_features} features that occur, "
+        f"{format_size(needed - PROCESS_BYTES - models)}",
+        f"give --memory {enough(needed)} or more, or split with --hash-bits",
+    )
+
+
+def _vector_bytes(manifest: Manifest, options: TrainOptions, width: int) -> int:
+    """Return what all weight vectors take but those of Newton steps.
+
+    With several models there is a vector more for each, which keeps what was certified.
+    """
+    vectors = WEIGHT_VECTORS + (options.patience is not None) + options.average + (width > 1)
+    return vectors * width * weight_bytes(manifest)
+
+
+def _loaded_bytes(manifest: Manifest, width: int) -> int:
+    """Return what all rows take as a working set, with alpha in a pass over it."""
+    alpha_bytes = 16 * width if width > 1 else 0  # all threads may pass over it at once
+    row_bytes = ROW_BYTES + alpha_bytes + 2 * manifest.weighted * _WEIGHT_BYTES
+    return _entry_bytes(manifest) * manifest.nnz + row_bytes * manifest.n_rows
+
+
+def _active_bytes(manifest: Manifest, width: int) -> int:
+    """Return what active rows may take: more than so many are rarely active."""
+    return _loaded_bytes(manifest, width) // ACTIVE_SHARE
+
+
+def _entry_bytes(manifest: Manifest) -> int:
+    return 4 + (8 if manifest.dtype == "float64" else 4)
+
+
+def _group_bytes(manifest: Manifest, group: int, width: int) -> int:
+    """Return what visits of the `group` largest blocks take, two buffers unless one holds all."""
+    loaded_row_bytes = _LOADED_ROW_BYTES + manifest.weighted * _WEIGHT_BYTES
+
+    def loaded(block: BlockRecord) -> int:
+        return _entry_bytes(manifest) * block.nnz + loaded_row_bytes * block.rows
+
+    largest = sorted(manifest.blocks, key=loaded, reverse=True)[:group]
+    buffers = 1 if group >= len(manifest.blocks) else 2
+    in_buffers = buffers * sum(map(loaded, largest))
+    reading = max((block.bytes for block in largest), default=0)
+    row_bytes = _SOLVED_ROW_BYTES + _MODEL_ROW_BYTES * (width - 1)
+    return in_buffers + row_bytes * sum(block.rows for block in largest) + reading
+
+
+def _largest_group(manifest: Manifest, width: int, spare_bytes: int) -> int:
+    n_blocks = len(manifest.blocks)
+    if _group_bytes(manifest, n_blocks, width) <= spare_bytes:
+        return n_blocks
+    low, high = 0, n_blocks - 1
+    while low < high:
+        middle = (low + high + 1) // 2
+        if _group_bytes(manifest, middle, width) <= spare_bytes:
+            low = middle
+        else:
+            high = middle - 1
+    return low

@@ -1,0 +1,54 @@
+"""In which order blocks are loaded: pure functions of the seed (Yu, 5.2)."""
+
+import dataclasses
+
+import numpy as np
+from numpy.typing import NDArray
+
+from blocklinear.kernels import orders
+from blocklinear.options import TrainOptions
+from blocklinear.solvers.row_orders import BLOCKS, key
+from blocklinear.store.manifest import Manifest
+
+
+def visits(seed: int, outer: int, n_blocks: int, group: int) -> list[tuple[int, ...]]:
+    """Return the groups of an outer iteration, in order.
+
+    Blocks are permuted anew and cut into groups of `group`; the sizes of the groups differ by at
+    most one. When one group holds all blocks they stay in place: only the order of rows matters.
+
+    Parameters
+    ----------
+    seed, outer : int
+        The order depends on these alone; `outer` counts from 1.
+    n_blocks, group : int
+        Blocks in the store, and at most so many in a group.
+    """
+    if group >= n_blocks:
+        return [tuple(range(n_blocks))]
+    parts = np.array_split(block_order(seed, outer, n_blocks), -(-n_blocks // group))
+    return [tuple(part.tolist()) for part in parts]
+
+
+def block_order(seed: int, outer: int, n_blocks: int) -> NDArray[np.int64]:
+    """Return the permutation of the blocks of an outer iteration, int64[n_blocks]."""
+    order = np.empty(n_blocks, np.int64)
+    orders.permutation(key(seed, BLOCKS, outer), order)
+    return order
+
+
+def sampled(manifest: Manifest, options: TrainOptions) -> Manifest:
+    """Return the manifest of as many blocks, drawn at random, as the options ask for (Yu, 7.1).
+
+    The order in which blocks stand in the manifest is kept.
+    """
+    if options.sample_blocks is None or options.sample_blocks >= len(manifest.blocks):
+        return manifest
+    drawn = block_order(options.seed, 0, len(manifest.blocks))[: options.sample_blocks]
+    blocks = [manifest.blocks[k] for k in np.sort(drawn).tolist()]
+    return dataclasses.replace(
+        manifest,
+        blocks=blocks,
+        n_rows=sum(block.rows for block in blocks),
+        nnz=sum(block.nnz for block in blocks),
+    )

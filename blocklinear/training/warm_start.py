@@ -1,0 +1,328 @@
+"""Warm starts: alpha of the rows that stayed, 0 for new ones, and the w that goes with it.
+
+Where rows were removed, or alpha had to give way to a new bound, w follows by Eq. (16) of Yu,
+
+    w <- w + sum over changed rows of s_i (new alpha_i - old alpha_i) x_i,
+
+or is added up anew in one pass, whichever reads less. Any feasible alpha is a valid start, and the
+certificate of the run is one of the whole problem, so the optimum does not depend on it.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from blocklinear.events import WarmStarted, Warned
+from blocklinear.kernels.sums import add_rows, dot
+from blocklinear.objectives.feasible_sets import Domain
+from blocklinear.solvers.descent import Descent
+from blocklinear.solvers.pegasos import Pegasos
+from blocklinear.solvers.single import SingleModel
+from blocklinear.solvers.vectors import Abandoned
+from blocklinear.store.groups import Group
+from blocklinear.store.manifest import BlockRecord, Manifest
+from blocklinear.store.prefetch import GroupLoader, Loaded
+from blocklinear.store.store import BlockStore
+from blocklinear.training.previous import Column, Previous, Stretch
+from blocklinear.training.run import Run
+
+Floats = NDArray[np.float64]
+CANCELLED = 1e-8
+"""Of the square of |w|: with less left after Eq. (16), rounding could show, and w is recomputed."""
+
+
+def start_warm(run: Run, previous: Previous, store: BlockStore, loader: GroupLoader) -> None:
+    """Give a run, before its first outer iteration, what an earlier one left.
+
+    Parameters
+    ----------
+    run : Run
+    previous : Previous
+    store : BlockStore
+        What the run trains on; its manifest tells where the rows of the earlier run went.
+    loader : GroupLoader
+        Of the run.
+
+    Raises
+    ------
+    Abandoned
+        If a stop was asked for; what the earlier run left is intact then.
+    DamagedError
+        If a block, or what the earlier run left, is not what was written.
+    StorageError
+    """
+    stretches = list(previous.stretches(store.manifest))
+    if isinstance(run.method.vectors[0], Pegasos):
+        how = _continue_pegasos(run.method.vectors[0], previous, run)
+        blocks_read = bytes_read = 0
+    else:
+        start = _Start(run, previous, stretches, store)
+        how = start.find_w(loader)
+        _carry(run.method, previous, stretches, store.manifest, start.resident)
+        blocks_read, bytes_read = start.blocks_read, start.bytes_read
+    if how:
+        kept = sum(s.new.stop - s.first for s in stretches if s.block is not None)
+        run.listener(
+            WarmStarted(
+                rows_kept=kept,
+                rows_new=store.manifest.n_rows - kept,
+                rows_gone=previous.n_rows - kept,
+                how=how,
+                blocks_read=blocks_read,
+                bytes_read=bytes_read,
+            )
+        )
+
+
+def _continue_pegasos(method: Pegasos, previous: Previous, run: Run) -> str:
+    """Go on from w and the number of updates; nothing if the classes are other ones."""
+    labels = list(method.problem.labels)
+    if sorted(labels) != sorted(previous.labels):
+        run.listener(Warned("the classes are other ones now: training starts from the beginning"))
+        return ""
+    sign = 1.0 if labels == previous.labels else -1.0
+    w = method.W.reshape(-1)
+    _put_features(w, sign * previous.w)
+    if max(previous.course["bias"], 0.0) != method.bias:
+        w[-1] = 0.0
+    method.updates = previous.number("updates") or 0.0
+    return "kept"
+
+
+def _put_features(w: Floats, old: Floats) -> None:
+    """Write weights over those of at least as many features; those of new ones stay 0."""
+    w[: len(old) - 1] = old[:-1]
+    w[-1] = old[-1]
+
+
+def _squared_norm(array: Floats) -> float:
+    """Return the sum of the squares of all numbers of an array."""
+    flat = np.ascontiguousarray(array).reshape(-1)
+    return float(dot(flat, flat))
+
+
+@dataclass(frozen=True)
+class _Part:
+    """Weight vectors that start together.
+
+    Attributes
+    ----------
+    domain : Domain
+    alpha : float64[n_rows, M]          a view of what the method works on
+    W : float64[n_features + 1, M]      so is this
+    old : list of Column or None        what each starts from
+    """
+
+    domain: Domain
+    alpha: Floats
+    W: Floats
+    old: list[Column | None]
+
+
+def _parts(method: Descent, previous: Previous) -> Iterator[_Part]:
+    for vectors in method.vectors:
+        domain, alpha = vectors.domain, vectors.alpha.all
+        old = [previous.columns.get(label) for label in domain.labels]
+        if old == [None] and len(domain.classes) == 2:  # the same, seen from the second class
+            second = previous.columns.get(domain.classes[1])
+            old = [second and second.opposite]
+        W = vectors.W[:, : vectors.width]
+        yield _Part(domain, alpha.reshape(-1, len(old)), W, old)
+
+
+class _Start:
+    """Alpha taken over, and the search for the w that goes with it.
+
+    Attributes
+    ----------
+    resident : bool           whether a visit holds all blocks: they are read anyway then
+    blocks_read, bytes_read : int       on the way
+    """
+
+    def __init__(
+        self,
+        run: Run,
+        previous: Previous,
+        stretches: list[Stretch],
+        store: BlockStore,
+    ) -> None:
+        self._run, self._store, self._stretches = run, store, stretches
+        method = run.method
+        self._bias, self._blocks = method.bias, store.manifest.blocks
+        self._keeps_w = max(previous.course["bias"], 0.0) == method.bias
+        self._parts = list(_parts(method, previous))
+        ends = np.cumsum([0, *(block.rows for block in self._blocks)]).tolist()
+        self._rows = [slice(*pair) for pair in pairwise(ends)]
+        self.resident = len(run.visits(1)) == 1
+        self.blocks_read = self.bytes_read = 0
+        for part in self._parts:
+            self._take_alpha(part)
+        self._used = {
+            b
+            for b, rows in enumerate(self._rows)
+            if any(part.alpha[rows].any() for part in self._parts)
+        }
+        self._misfits = self._find_misfits(previous)
+
+    def _take_alpha(self, part: _Part) -> None:
+        for j, column in enumerate(part.old):
+            for stretch in self._stretches if column is not None else ():
+                if stretch.block is not None:
+                    lines = part.alpha[self._rows[stretch.block], j]
+                    lines[stretch.new] = column.alpha[stretch.old]  # type: ignore[union-attr]
+
+    def _find_misfits(self, previous: Previous) -> set[int]:
+        """Return the blocks in which, as far as can be told without labels, alpha must change."""
+        found, weight = set(), self._store.manifest.weights["least"]
+        for part in self._parts:
+            domain = part.domain
+            narrower = [
+                j
+                for j, column in enumerate(part.old)
+                if column is not None and not domain.holds(j, column.costs, previous.bounded)
+            ]
+            limits = weight * domain.least[narrower]
+            for block in self._used if narrower else ():
+                sizes = domain.size(part.alpha[self._rows[block]][:, narrower])
+                if not (sizes <= limits).all():
+                    found.add(block)
+            lost = previous.columns.keys() - set(domain.labels) if domain.coupled else ()
+            for label in lost:
+                alpha = previous.columns[label].alpha
+                found |= {
+                    s.block for s in self._stretches if s.block is not None and alpha[s.old].any()
+                }
+        return found
+
+    def find_w(self, loader: GroupLoader) -> str:
+        """Make alpha fit, and the weights those of alpha; say how.
+
+        Returns
+        -------
+        str
+            "kept", "changed" by Eq. (16), or "recomputed".
+        """
+        gone = self._gone() if self._keeps_w else None
+        if gone is not None and self._saves(gone):
+            before = [self._take_w(part) for part in self._parts]
+            self._take_out(gone)
+            self._add(loader, self._misfits, anew=False)
+            left = [_squared_norm(part.W) for part in self._parts]
+            if all(new >= CANCELLED * old for old, new in zip(before, left, strict=True)):
+                return "changed" if gone or self._misfits else "kept"
+        for part in self._parts:
+            part.W[:] = 0.0
+        self._add(loader, self._used, anew=True)
+        return "recomputed"
+
+    def _gone(self) -> dict[str, tuple[BlockRecord, list[Stretch]]] | None:
+        """Return the removed blocks that have a share in w; None if one cannot be read."""
+        found: dict[str, tuple[BlockRecord, list[Stretch]]] = {}
+        for part in self._parts:
+            if any(column is not None and column.w is None for column in part.old):
+                return None
+        for stretch in self._stretches:
+            if stretch.block is not None or not self._has_share(stretch):
+                continue
+            record = stretch.record
+            if record is None or not (self._store.blocks_folder / record.name).is_file():
+                return None
+            found.setdefault(record.name, (record, []))[1].append(stretch)
+        return found
+
+    def _has_share(self, stretch: Stretch) -> bool:
+        columns = [column for part in self._parts for column in part.old if column is not None]
+        return any(column.alpha[stretch.old].any() for column in columns)
+
+    def _saves(self, gone: dict[str, tuple[BlockRecord, list[Stretch]]]) -> bool:
+        """Say whether Eq. (16) reads less than a pass over the rows that have an alpha."""
+        whole, changed = (
+            0 if self.resident else sum(self._blocks[b].bytes for b in blocks)
+            for blocks in (self._used, self._misfits)
+        )
+        changed += sum(record.bytes for record, _ in gone.values())
+        return changed < whole or not (gone or self._misfits)
+
+    def _take_w(self, part: _Part) -> float:
+        """Take over the weights; return the square of their norm."""
+        for j, column in enumerate(part.old):
+            part.W[:, j] = 0.0
+            if column is not None and column.w is not None:
+                _put_features(part.W[:, j], column.sign * column.w)
+        return _squared_norm(part.W)
+
+    def _take_out(self, gone: dict[str, tuple[BlockRecord, list[Stretch]]]) -> None:
+        """Take removed rows out of the weights (Eq. 16)."""
+        if not gone:
+            return
+        records = [record for record, _ in gone.values()]
+        store = BlockStore(self._store.folder, replace(self._store.manifest, blocks=records))
+        with GroupLoader(store, 1, self._run.options.threads) as loader:
+            for loaded in loader.stream([(b,) for b in range(len(records))]):
+                group = loaded.group
+                (block,) = group.blocks
+                self._count(records[block])
+                for part in self._parts:
+                    alpha = np.zeros((group.n_rows, len(part.old)))
+                    for stretch in gone[records[block].name][1]:
+                        for j, column in enumerate(part.old):
+                            if column is not None:
+                                alpha[stretch.new, j] = column.alpha[stretch.old]
+                    self._add_rows(part, group, -alpha)
+                if self._run.halt():
+                    raise Abandoned
+
+    def _add(self, loader: GroupLoader, blocks: set[int], anew: bool) -> None:
+        """Make alpha fit in some blocks; add the rows, or their changes, to the weights."""
+        for loaded in self._run.pass_over(loader, blocks):
+            group = loaded.group
+            self._count_loaded(loaded)
+            lines = [self._rows[b] for b in group.blocks]
+            for part in self._parts:
+                old = np.concatenate([part.alpha[rows] for rows in lines])
+                new = part.domain.fit(group, old)
+                for rows, start in zip(lines, group.starts.tolist(), strict=False):
+                    part.alpha[rows] = new[start : start + rows.stop - rows.start]
+                self._add_rows(part, group, new if anew else new - old)
+
+    def _add_rows(self, part: _Part, group: Group, steps: Floats) -> None:
+        steps = part.domain.signs(group.labels) * steps
+        add_rows(group.indptr, group.indices, group.values, steps, self._bias, part.W)
+
+    def _count(self, record: BlockRecord) -> None:
+        self.blocks_read += 1
+        self.bytes_read += record.bytes
+
+    def _count_loaded(self, loaded: Loaded) -> None:
+        if not self.resident:
+            for block in loaded.group.blocks:
+                self._count(self._blocks[block])
+
+
+def _carry(
+    method: Descent,
+    previous: Previous,
+    stretches: Sequence[Stretch],
+    manifest: Manifest,
+    resident: bool,
+) -> None:
+    """Take over what was learned of rows: how often they pay, and which are moving.
+
+    Moving rows only where all are in memory; otherwise they would first have to be read.
+    """
+    starts = np.cumsum([0, *(block.rows for block in manifest.blocks)]).tolist()
+    for name, lines in method.row_arrays.items():
+        old = previous.lines(name)
+        fits = len(old) == previous.n_rows and len(lines.all) == manifest.n_rows
+        if not fits or (name.startswith("spans") and not resident):
+            continue
+        for stretch in stretches:
+            if stretch.block is not None:
+                start = starts[stretch.block]
+                lines.all[start + stretch.first : start + stretch.new.stop] = old[stretch.old]
+    (model, *others) = method.vectors
+    if isinstance(model, SingleModel) and not others and model.problem.solver.regression:
+        model.first_violation[:] = previous.first_violation(model.problem.class_costs[0])

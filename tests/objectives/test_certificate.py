@@ -1,0 +1,137 @@
+import numpy as np
+import pytest
+import reference
+from effort import EXTENSIVE
+from training.small import SELECTIONS, Heard, Problem, random_problem, split_problem
+
+from blocklinear.events import OuterIteration
+from blocklinear.kernels.dual import GAP, LOSS
+from blocklinear.model.linear import LinearModel
+from blocklinear.objectives.certificate import Proof, prove, relative_gaps
+from blocklinear.objectives.problems import make_problem
+from blocklinear.solvers.single import SingleModel
+from blocklinear.store.prefetch import GroupLoader
+from blocklinear.training import train
+from blocklinear.training.permutations import visits
+
+STOPS = [
+    {"max_outer": 1},
+    {"max_outer": 2},
+    {"max_outer": 3},
+    {"time_limit_s": 1e-9},
+    {"tolerance": 0.5, "max_outer": 500},
+    {"gap": 0.01, "max_outer": 500},
+    {"gap": 1e-6, "max_outer": 500},
+    {"gap": 1e-3, "tolerance": 0.1, "max_outer": 500, "epochs": 3},
+    {"gap": 1e-4, "max_outer": 500, "epochs": None},
+]
+
+
+@pytest.mark.parametrize("seed", range(40 if EXTENSIVE else 20))
+def test_no_model_is_further_from_the_optimum_than_its_gap(tmp_path, seed):
+    problem, rng = random_problem(seed), np.random.default_rng(seed)
+    n_blocks = int(rng.integers(1, 6))
+    store = split_problem(tmp_path, problem, n_blocks, renumber=False)
+    optimum = problem.optimum()
+    for stop in STOPS:
+        heard, group = Heard(), int(rng.integers(1, n_blocks + 1))
+        how = {"group": group, "seed": seed, "selection": str(rng.choice(SELECTIONS))} | stop
+        trained = train(store, problem.options(**how), heard)
+        trained.save(tmp_path / "model")
+        model = LinearModel.load(tmp_path / "model")
+        proof = model.metadata["certificate"]
+
+        assert problem.primal_of(model) == pytest.approx(proof["primal"], rel=1e-12)
+        assert proof["primal"] - optimum <= proof["gap"] * proof["primal"]
+        assert proof["dual"] <= optimum * (1 + 1e-12)
+        assert proof["drift"] < 1e-11
+        assert model.labels == (() if problem.regression else (1.0, -1.0))
+        assert model.bias == problem.bias
+        certified = [event for event in heard.of(OuterIteration) if event.certified]
+        assert certified[-1].gap == proof["gap"]
+        for event in certified:
+            assert event.primal - optimum <= event.gap * event.primal
+            assert event.dual <= optimum * (1 + 1e-12)
+
+
+def loaded_rows(store, problem, group):
+    """Dense rows, as the store holds them, in the order in which a pass over it meets them."""
+    with GroupLoader(store, group, 1) as loader:
+        passed = visits(0, 1, len(store.manifest.blocks), group)
+        numbers = [loaded.group.row_numbers.copy() for loaded in loader.stream(passed)]
+    order = np.concatenate(numbers)
+    assert sorted(order) == list(range(len(problem.X)))
+    return passed, order
+
+
+@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("better", ["w", "average"])
+def test_every_term_is_that_of_the_dense_formula(tmp_path, seed, better):
+    problem, rng = random_problem(seed), np.random.default_rng(seed)
+    store = split_problem(tmp_path, problem, 4, renumber=False)
+    passed, order = loaded_rows(store, problem, 3)
+    made, kind = make_problem(store.manifest, problem.options()), problem.kind
+    X, t = problem.rows[order], problem.labels[order]
+    X = X[:, [*range(store.manifest.n_features), -1]]
+    C, epsilon = problem.costs()[order], problem.epsilon if problem.regression else 0.0
+
+    low, high = np.clip(reference.bounds(C, kind), -2.0, 2.0)
+    alpha = (low + (high - low) * rng.random(len(t))) * (rng.random(len(t)) < 0.7)
+    model, start = SingleModel(made, store.manifest, problem.options(), tmp_path), 0
+    for blocks in passed:
+        stop = start + sum(store.manifest.blocks[b].rows for b in blocks)
+        model.alpha.write(blocks, alpha[start:stop])
+        start = stop
+    w, average = rng.normal(size=(2, X.shape[1]))
+    (average if better == "w" else w)[:] *= 50.0
+
+    with GroupLoader(store, 3, 1) as loader:
+        model.W[:, 0], model.average[:, 0], model._points[0] = w, average, 2.0
+        proof = Proof(model.W, [model.W, model.average], 1, coupled=False)
+        for loaded in loader.stream(passed):
+            model.certify_group(loaded.group, proof)
+    (found,), recomputed = model.certificates(proof), proof.recomputed[:, 0]
+
+    primals = [reference.primal_value(X, t, C, v, kind, epsilon) for v in (w, average)]
+    dual = reference.dual_value(X, t, C, alpha, kind, epsilon)
+    assert found.average == (better == "average")
+    assert found.primal == pytest.approx(min(primals), rel=1e-12)
+    assert found.dual <= dual + 1e-14 * found.primal
+    assert found.dual == pytest.approx(dual, rel=1e-10, abs=1e-10)
+    difference = (found.primal - found.dual) / found.primal
+    assert difference <= found.gap <= difference * (1 + 1e-8) + 1e-15
+    expected = reference.weights(X, t, C, alpha, kind)
+    np.testing.assert_allclose(recomputed, expected, rtol=1e-12, atol=1e-12)
+    drift = np.linalg.norm(w - recomputed) / np.linalg.norm(recomputed)
+    assert found.drift == pytest.approx(drift, rel=1e-9)
+
+
+def test_the_gap_of_estimates_is_not_negative():
+    dual, left = np.array([[1.0, 1.0], [1.0, -1e-15], [0.0, 0.0]]).T
+    assert relative_gaps(dual, left).tolist() == [0.5, 0.0, 0.0]
+
+
+def test_what_overflowed_proves_nothing():
+    for wrong in (np.nan, np.inf):
+        for at in (LOSS, GAP):
+            sums = np.array([1.0, 0.0, 0.0])
+            sums[at] = wrong
+            found = prove(2.0, 0.0, sums, np.zeros(2), 3, 0.0, average=False)
+            assert not np.isfinite([found.primal, found.dual]).all()
+            assert found.gap == np.inf
+
+
+def test_the_rounding_of_the_recomputed_w_is_part_of_the_gap():
+    """10^9 rows that add up to nothing: w' may be anything within what was lost on the way."""
+    reach, sums = np.array([1e9, 1e9]), np.array([1.0, 0.0, 0.0])
+    found = prove(2.0, 0.0, sums, reach, 10**9, 0.0, average=False)
+    lost = 1e9 * 2.0**-53 * 1e9
+    assert found.gap >= 0.5 * lost**2 / 2.0
+    assert found.gap <= 0.52 * lost**2 / 2.0
+
+
+def test_without_any_feature_the_model_is_zero(tmp_path):
+    problem = Problem(np.zeros((6, 1)), np.array([1.0, -1, 1, 1, -1, 1]), solver=3)
+    model = train(split_problem(tmp_path, problem, 3), problem.options(gap=1e-9))
+    assert model.n_features == 0
+    assert model.metadata["certificate"]["primal"] == model.metadata["certificate"]["dual"] == 6.0

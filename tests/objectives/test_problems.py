@@ -1,0 +1,140 @@
+from dataclasses import replace
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from training.small import split_text
+
+from blocklinear.errors import InputError, UsageError
+from blocklinear.kernels import dual
+from blocklinear.objectives.problems import SOLVERS, label_order, make_problem
+from blocklinear.options import TrainOptions
+
+
+def rows(labels, weights=None):
+    weights = None if weights is None else np.array(weights)
+    return SimpleNamespace(labels=np.array(labels), weights=weights)
+
+
+@pytest.fixture
+def problem(tmp_path):
+    def make(labels, **options):
+        text = "".join(f"{label} 1:1\n" for label in labels)
+        return make_problem(split_text(tmp_path, text).manifest, TrainOptions(**options))
+
+    return make
+
+
+@pytest.mark.parametrize(
+    ("labels", "expected"),
+    [
+        ([0, 1, 0], (0, 1)),
+        ([1, 0], (1, 0)),
+        ([1, -1], (1, -1)),
+        ([-1, -1, 1], (1, -1)),
+        (["-1", "+1"], (1, -1)),
+        ([2, 7], (2, 7)),
+        ([7, 2, 2], (7, 2)),
+        ([-1, 0], (-1, 0)),
+        ([-1, 2], (-1, 2)),
+        (["1e3", -5], (1000, -5)),
+    ],
+    ids=str,
+)
+def test_labels_in_the_order_of_liblinear(problem, labels, expected):
+    found = problem(labels)
+    assert found.labels == expected
+    signs = found.targets(np.array([expected[0], expected[1], expected[0]], float))
+    assert signs.tolist() == [1.0, -1.0, 1.0]
+
+
+def test_more_labels_keep_their_order():
+    assert label_order([-1.0, 1.0, 2.0]) == [-1.0, 1.0, 2.0]
+
+
+@pytest.mark.parametrize(
+    ("labels", "message"),
+    [
+        ([1, 1], "all rows have the one label 1"),
+        ([1, 1.5], r"label 1\.5 is not an integer"),
+        (["-0.25", 1], r"label -0\.25 is not an integer"),
+    ],
+    ids=str,
+)
+def test_labels_that_are_not_classes(problem, labels, message):
+    with pytest.raises(InputError, match=message) as caught:
+        problem(labels)
+    assert caught.value.exit_code == 3
+
+
+def test_labels_too_many_to_list(tmp_path):
+    manifest = replace(split_text(tmp_path, "1 1:1\n-1 1:1\n").manifest, labels=None)
+    with pytest.raises(InputError, match="not classes"):
+        make_problem(manifest, TrainOptions())
+
+
+def test_a_label_without_rows_is_no_class(tmp_path):
+    manifest = split_text(tmp_path, "3 1:1\n-1 1:1\n1 1:1\n", blocks=1).manifest
+    block = replace(manifest.blocks[0], label_counts=[0, 1, 1])
+    assert make_problem(replace(manifest, blocks=[block]), TrainOptions()).labels == (1, -1)
+
+
+@pytest.mark.parametrize(
+    ("solver", "name", "kind", "bounded"),
+    [
+        (1, "L2R_L2LOSS_SVC_DUAL", dual.SQUARED_HINGE, False),
+        (3, "L2R_L1LOSS_SVC_DUAL", dual.HINGE, True),
+        (7, "L2R_LR_DUAL", dual.LOGISTIC, True),
+    ],
+)
+def test_classes(problem, solver, name, kind, bounded):
+    weights = ((7.0, 5.0), (2.0, 0.5))
+    found = problem([7, 2], solver=solver, cost=2.0, class_weights=weights, epsilon=0.3)
+    assert (found.solver.name, found.kind, found.bounded) == (name, kind, bounded)
+    assert found.costs(rows([2.0, 7.0, 2.0])).tolist() == [1.0, 10.0, 1.0]
+    assert found.costs(rows([2.0, 7.0, 2.0], [3.0, 0.5, 0.0])).tolist() == [3.0, 5.0, 0.0]
+    assert found.epsilon == 0.0
+
+
+@pytest.mark.parametrize(
+    ("solver", "name", "kind", "bounded"),
+    [
+        (12, "L2R_L2LOSS_SVR_DUAL", dual.L2_SVR, False),
+        (13, "L2R_L1LOSS_SVR_DUAL", dual.L1_SVR, True),
+    ],
+)
+def test_values(problem, solver, name, kind, bounded):
+    found = problem([0.5, 1, 1], solver=solver, cost=2.0, epsilon=0.3, class_weights=((1.0, 9.0),))
+    assert (found.solver.name, found.kind, found.bounded) == (name, kind, bounded)
+    assert (found.labels, found.epsilon) == ((), 0.3)
+    values = np.array([0.5, -3.25])
+    assert found.targets(values).tolist() == [0.5, -3.25]
+    assert found.costs(rows(values)).tolist() == [2.0, 2.0]
+    assert found.costs(rows(values, [0.0, 3.0])).tolist() == [0.0, 6.0]
+
+
+@pytest.mark.parametrize("labels", [[1, 1], [3, 1, 2], ["1.5", "-0.25"]], ids=str)
+def test_values_of_any_number_are_no_classes(problem, labels):
+    assert problem(labels, solver=13).labels == ()
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_the_total_cost_is_the_sum_over_the_rows(tmp_path, solver):
+    manifest = split_text(tmp_path, "1 1:1\n-1 1:2\n1 1:3\n1 2:1\n", blocks=3).manifest
+    options = TrainOptions(solver=solver, cost=2.0, class_weights=((-1.0, 5.0),))
+    found = make_problem(manifest, options)
+    assert found.total_cost(manifest) == found.costs(rows([1.0, -1.0, 1.0, 1.0])).sum()
+
+
+def test_weights_given_twice_multiply(problem):
+    found = problem([1, -1], class_weights=((1.0, 2.0), (1.0, 3.0)))
+    assert found.class_costs == (6.0, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("solver", "cost", "weight"),
+    [(3, 1e300, 1e300), (1, 1e300, 1e300), (1, 1e-309, 1.0), (3, 1e-300, 1e-300)],
+)
+def test_costs_that_overflow_are_refused(problem, solver, cost, weight):
+    with pytest.raises(UsageError, match=r"C of class -?1 is .* at least 1e-308"):
+        problem([1, -1], solver=solver, cost=cost, class_weights=((1.0, weight),))

@@ -1,0 +1,161 @@
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from blocklinear.solvers.row_orders import (
+    drawn_rows,
+    parts_of_passes,
+    pass_order,
+    row_order,
+    row_schedule,
+    rows_in_part,
+)
+from blocklinear.training.permutations import block_order, visits
+
+SEEDS = st.integers(0, 2**63 - 1)
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    seed=SEEDS,
+    outer=st.integers(1, 10**9),
+    n_blocks=st.integers(1, 80),
+    group=st.integers(1, 100),
+)
+def test_every_block_once_in_groups_of_nearly_one_size(seed, outer, n_blocks, group):
+    drawn = visits(seed, outer, n_blocks, group)
+    assert sorted(block for blocks in drawn for block in blocks) == list(range(n_blocks))
+    sizes = [len(blocks) for blocks in drawn]
+    assert len(sizes) == -(-n_blocks // group)
+    assert max(sizes) <= group
+    assert max(sizes) - min(sizes) <= 1
+    assert visits(seed, outer, n_blocks, group) == drawn
+
+
+def test_groups_are_redrawn():
+    drawn = {frozenset(map(frozenset, visits(5, outer, 12, 3))) for outer in range(1, 21)}
+    assert len(drawn) == 20
+
+
+def test_single_blocks_come_in_a_new_order():
+    assert len({tuple(visits(5, outer, 12, 1)) for outer in range(1, 21)}) == 20
+
+
+def test_seeds_differ():
+    assert len({tuple(visits(seed, 1, 12, 4)) for seed in range(20)}) == 20
+
+
+def test_every_pair_of_blocks_meets():
+    met = set()
+    for outer in range(1, 101):
+        for blocks in visits(0, outer, 10, 3):
+            met |= {(a, b) for a in blocks for b in blocks if a < b}
+    assert len(met) == 45
+
+
+@pytest.mark.parametrize("group", [7, 8])
+def test_a_group_of_all_blocks_stays_in_place(group):
+    assert [visits(0, outer, 7, group) for outer in (1, 2)] == [[tuple(range(7))]] * 2
+
+
+def order(seed=1, outer=2, epoch=0, blocks=(3, 5), n_rows=30):
+    out = np.empty(n_rows, np.int64)
+    row_order(seed, outer, epoch, blocks, out)
+    return out.tolist()
+
+
+@settings(max_examples=50, deadline=None)
+@given(seed=SEEDS, epoch=st.integers(0, 99), n_rows=st.integers(0, 50))
+def test_every_row_once(seed, epoch, n_rows):
+    drawn = order(seed=seed, epoch=epoch, n_rows=n_rows)
+    assert sorted(drawn) == list(range(n_rows))
+    assert drawn == order(seed=seed, epoch=epoch, n_rows=n_rows)
+
+
+def test_the_order_of_rows_depends_on_all_it_should():
+    changes = [{}, {"seed": 2}, {"outer": 3}, {"epoch": 1}, {"blocks": (3, 6)}, {"blocks": (5, 3)}]
+    assert len({tuple(order(**change)) for change in changes}) == len(changes)
+
+
+def draws(how, seed=1, outer=2, epoch=0, last=(3, 5), n_rows=30):
+    """An order, whose last word is the blocks of a group, or the number of a pass."""
+    if how is pass_order:
+        return pass_order(seed, outer, epoch, sum(last), n_rows).tolist()
+    out = np.empty(n_rows, np.int64)
+    preference = (np.zeros(n_rows, np.float32),) if how is row_schedule else ()
+    how(seed, outer, epoch, last, *preference, out)
+    return out.tolist()
+
+
+@pytest.mark.parametrize("how", [row_order, drawn_rows, row_schedule, pass_order])
+def test_each_order_depends_on_all_it_should(how):
+    changes = [{}, {"seed": 2}, {"outer": 3}, {"epoch": 1}, {"last": (3, 6)}]
+    assert len({tuple(draws(how, **change)) for change in changes}) == len(changes)
+    assert draws(how) == draws(how)
+    assert set(draws(how)) <= set(range(30))
+
+
+def test_the_orders_have_nothing_in_common():
+    ways = [row_order, drawn_rows, row_schedule, pass_order]
+    assert len({tuple(draws(how, last=(8,))) for how in ways}) == len(ways)
+
+
+@pytest.mark.parametrize("how", [row_schedule, pass_order])
+def test_alike_rows_come_once_each(how):
+    assert sorted(draws(how)) == list(range(30))
+
+
+def test_drawn_rows_repeat():
+    drawn = draws(drawn_rows, n_rows=300)
+    assert 150 < len(set(drawn)) < 230  # 1 - 1/e of them
+
+
+def test_rows_preferred_come_more_often():
+    preference, out = np.zeros(100, np.float32), np.empty(100, np.int64)
+    preference[:10] = np.log(20)
+    row_schedule(1, 2, 3, (7,), preference, out)
+    assert np.count_nonzero(out < 10) > 60
+
+
+@settings(max_examples=50, deadline=None)
+@given(seed=SEEDS, outer=st.integers(0, 10**6), n_blocks=st.integers(1, 50))
+def test_blocks_are_permuted(seed, outer, n_blocks):
+    assert sorted(block_order(seed, outer, n_blocks).tolist()) == list(range(n_blocks))
+
+
+@settings(max_examples=200, deadline=None)
+@given(total=st.integers(1, 40), n_visits=st.integers(2, 200))
+def test_passes_fall_to_block_steps_in_equal_parts(total, n_visits):
+    parts = [parts_of_passes(total, number, n_visits) for number in range(n_visits)]
+    for each in parts:
+        np.testing.assert_allclose(sum(b - a for _, a, b in each), total / n_visits, rtol=1e-9)
+    for which_pass in range(total):
+        borders = [(a, b) for each in parts for which, a, b in each if which == which_pass]
+        assert borders[0][0] == 0.0
+        assert borders[-1][1] == 1.0
+        assert all(one[1] == other[0] for one, other in pairwise(borders))
+
+
+@settings(max_examples=100, deadline=None)
+@given(seed=SEEDS, which_pass=st.integers(0, 100), n=st.integers(0, 300), number=st.integers(2, 50))
+def test_every_row_has_one_turn_in_a_pass(seed, which_pass, n, number):
+    positions = np.random.default_rng(n).permutation(1000)[:n].astype(np.int64)
+    borders = np.linspace(0.0, 1.0, number)
+    found = [rows_in_part(seed, 3, which_pass, positions, a, b) for a, b in pairwise(borders)]
+    assert all((np.diff(places) > 0).all() for places in found)
+    assert sorted(np.concatenate(found)) == list(range(n))
+    some = positions[: n // 2]  # a turn does not depend on the other rows
+    again = [rows_in_part(seed, 3, which_pass, some, a, b) for a, b in pairwise(borders)]
+    for places, all_places in zip(again, found, strict=True):
+        assert places.tolist() == [place for place in all_places if place < n // 2]
+
+
+def test_turns_are_spread_evenly_and_differ_between_passes():
+    positions = np.arange(10_000)
+    counts = [len(rows_in_part(1, 1, 0, positions, k / 10, (k + 1) / 10)) for k in range(10)]
+    assert max(abs(count - 1000) for count in counts) < 150  # five deviations
+    first, second = (set(rows_in_part(1, 1, k, positions, 0.0, 0.5).tolist()) for k in (0, 1))
+    assert 2200 < len(first & second) < 2800

@@ -1,0 +1,221 @@
+from dataclasses import replace
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import reference
+from training.small import SELECTIONS, Problem, long_problem, split_problem
+
+from blocklinear.events import OuterIteration
+from blocklinear.kernels import dual
+from blocklinear.objectives.problems import SOLVERS
+from blocklinear.solvers.working_set import (
+    FIRST_PASSES,
+    MOST_PASSES,
+    WorkingSet,
+    next_passes,
+)
+from blocklinear.store.prefetch import GroupLoader
+from blocklinear.training import loop, train
+
+N_BLOCKS = 6
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory):
+    return split_problem(tmp_path_factory.mktemp("rows"), long_problem(), N_BLOCKS)
+
+
+@pytest.fixture
+def groups(store):
+    """Load groups of any blocks, one at a time."""
+    with GroupLoader(store, N_BLOCKS - 1, 1) as loader:
+        yield lambda *blocks: next(iter(loader.stream([blocks]))).group
+
+
+def entries(group, row):
+    part = slice(group.indptr[row], group.indptr[row + 1])
+    return group.indices[part].tolist(), group.values[part].tolist()
+
+
+def kept_entries(rows):
+    """What is kept of each row, by its position in the store."""
+    return {
+        position: (rows.indices[start:stop].tolist(), rows.values[start:stop].tolist())
+        for position, start, stop in zip(
+            rows.positions.tolist(), rows.starts.tolist(), rows.stops.tolist(), strict=True
+        )
+    }
+
+
+def starts(store):
+    return np.cumsum([0, *(block.rows for block in store.manifest.blocks)])
+
+
+@pytest.mark.parametrize("share", [0.0, 0.1, 0.3, 0.6, 1.0])
+def test_rows_are_kept_whole_and_never_more_than_fit(store, groups, share):
+    capacity, rng = int(share * store.manifest.nnz), np.random.default_rng(1)
+    working_set, expected = WorkingSet(store.manifest, capacity), {}
+    for blocks in [(3, 1), (0,), (5, 2, 4), (1, 4), (0, 3)]:
+        group = groups(*blocks)
+        chosen = np.flatnonzero(rng.random(group.n_rows) < 0.5)
+        priority = rng.random(len(chosen)).round(1)
+        kept = working_set.replace(group, chosen, priority)
+
+        assert kept.tolist() == sorted(set(kept.tolist()) & set(chosen.tolist()))
+        for place, block in enumerate(blocks):
+            first = starts(store)[block]
+            last = first + store.manifest.blocks[block].rows
+            expected = {k: row for k, row in expected.items() if not first <= k < last}
+            rows = kept[(kept >= group.starts[place]) & (kept < group.starts[place + 1])]
+            for row in rows.tolist():
+                expected[row - group.starts[place] + first] = entries(group, row)
+        rows = working_set.rows()
+        if rows is None:
+            assert not expected
+            continue
+        assert rows.positions.tolist() == sorted(expected)
+        assert kept_entries(rows) == expected
+        assert (rows.stops - rows.starts).sum() <= capacity
+        assert rows.stops.max() <= len(rows.indices) == len(rows.values) == capacity
+
+
+def test_labels_and_norms_go_along(store, groups):
+    working_set, group = WorkingSet(store.manifest, store.manifest.nnz), groups(4, 2)
+    working_set.replace(group, np.arange(group.n_rows), np.ones(group.n_rows))
+    rows = working_set.rows()
+    middle = store.manifest.blocks[4].rows
+    for name in ("labels", "sq_norm"):
+        own = getattr(group, name)
+        assert getattr(rows, name).tolist() == [*own[middle:], *own[:middle]]  # as in the store
+
+
+def test_rows_of_the_lowest_priority_are_dropped_first(store, groups):
+    group, rng = groups(0), np.random.default_rng(2)
+    priority, lengths = rng.random(group.n_rows), np.diff(group.indptr)
+    for share in (0.2, 0.5, 0.9):
+        working_set = WorkingSet(store.manifest, int(share * store.manifest.nnz))
+        kept = working_set.replace(group, np.arange(group.n_rows), priority)
+        left = np.setdiff1d(np.arange(group.n_rows), kept)
+        assert 0 < len(kept) < group.n_rows
+        density = priority / lengths
+        assert density[kept].min() > density[left].max()
+        best = left[np.argmax(density[left])]  # it would not have fitted
+        room = share * store.manifest.blocks[0].nnz
+        assert lengths[kept].sum() + lengths[best] > room - 2
+
+
+def test_there_may_be_none(store, groups):
+    working_set, group = WorkingSet(store.manifest, 1000), groups(0, 1)
+    assert working_set.rows() is None
+    working_set.replace(group, np.arange(5), np.ones(5))
+    assert working_set.rows() is not None
+    assert len(working_set.replace(group, np.zeros(0, np.int64), np.zeros(0))) == 0
+    assert working_set.rows() is None
+
+
+def state(descent):
+    (model,) = descent.vectors
+    return model.alpha.all.copy(), model.W[:, 0].copy()
+
+
+def seen_by(store, options, monkeypatch):
+    """Train; yield the alpha, w and report of each outer iteration."""
+    descents = []
+
+    seen, make = [], loop.make_solver
+
+    def watched(*args):
+        descents.append(make(*args))
+        return descents[0]
+
+    monkeypatch.setattr(loop, "make_solver", watched)
+
+    def listen(event):
+        if isinstance(event, OuterIteration):
+            seen.append((*state(descents[0]), event))
+
+    train(store, options, listen)
+    return seen
+
+
+@pytest.mark.parametrize("group", [1, 2, N_BLOCKS])
+@pytest.mark.parametrize("solver", SOLVERS)
+@pytest.mark.parametrize("selection", [*SELECTIONS, "average"])
+def test_the_dual_value_is_exact_at_any_moment(tmp_path, monkeypatch, selection, solver, group):
+    problem = long_problem(solver, 60, 9)
+    if not problem.regression:
+        problem = replace(problem, class_weights=((1.0, 2.0),))
+    store = split_problem(tmp_path, problem, N_BLOCKS, renumber=False)
+    with GroupLoader(store, N_BLOCKS, 1) as loader:
+        (loaded,) = loader.stream([tuple(range(N_BLOCKS))])
+    order = loaded.group.row_numbers
+    X, t, C = problem.rows[order], problem.labels[order], problem.costs()[order]
+    epsilon = problem.epsilon if problem.regression else 0.0
+    how = {"average": True} if selection == "average" else {"selection": selection}
+    options = problem.options(**how, group=group, max_outer=4, gap=1e-12, epochs=2)
+    seen = seen_by(store, options, monkeypatch)
+    assert len(seen) >= 2
+    for alpha, w, report in seen:
+        low, high = reference.bounds(C, problem.kind)
+        assert ((low <= alpha) & (alpha <= high)).all()
+        dual = reference.dual_value(X, t, C, alpha, problem.kind, epsilon)
+        assert report.dual == pytest.approx(dual, rel=1e-9)
+        np.testing.assert_allclose(
+            w, reference.weights(X, t, C, alpha, problem.kind), rtol=1e-9, atol=1e-9
+        )
+        assert report.n_sv == np.count_nonzero(alpha)
+
+
+def test_the_working_set_saves_outer_iterations(store):
+    outer = {
+        selection: train(
+            store, long_problem().options(selection=selection, group=1, gap=1e-4, max_outer=2000)
+        ).metadata["outer_iterations"]
+        for selection in ("active", "permute")
+    }
+    assert 2 * outer["active"] < outer["permute"]
+
+
+def test_twice_as_many_passes_while_they_gain_more_for_each_entry():
+    assert next_passes(FIRST_PASSES, (1.0, 100), (1.1, 100)) == 2 * FIRST_PASSES
+    assert next_passes(8, (1.0, 100), (0.3, 29)) == 16
+    assert next_passes(16, (1.0, 100), (0.9, 100)) == 8
+
+
+def test_never_no_pass_and_never_more_than_a_limit():
+    assert next_passes(1, (1.0, 100), (0.1, 100)) == 1
+    assert next_passes(MOST_PASSES, (0.0, 100), (1.0, 100)) == MOST_PASSES
+
+
+def test_where_there_was_no_pass_their_number_stays():
+    assert next_passes(4, (1.0, 100), (0.0, 0)) == 4
+
+
+@pytest.mark.parametrize(("selection", "n_read"), [("active", 1), ("permute", 0)])
+def test_rows_are_fetched_for_a_working_set_only(store, groups, selection, n_read):
+    """A run of permuted rows read all blocks when it was resumed, and kept nothing of them."""
+    options = long_problem().options(selection=selection, group=2)
+    task = loop.make_task(store.manifest, options)
+    method = loop.make_solver(store.manifest, options, task, store.folder, 100)
+    read = []
+
+    def stream():
+        read.append(groups(0, 1))
+        yield SimpleNamespace(group=read[-1])
+
+    method.restore(stream())
+    method.discard()
+    assert len(read) == n_read
+
+
+def test_kernels_are_compiled_once_for_a_look_and_a_certificate(tmp_path):
+    """Every eighth row of a group had another layout, for which a second copy was compiled."""
+    rng = np.random.default_rng(3)
+    X = rng.normal(size=(9000, 3)).round(1)
+    problem = Problem(X, np.where(X[:, 0] > 0, 1.0, -1.0), 3, cost=0.01)
+    before = len(dual.certify_rows.signatures) if hasattr(dual.certify_rows, "signatures") else 0
+    train(split_problem(tmp_path, problem), problem.options(max_outer=1))
+    layouts = {str(found) for found in getattr(dual.certify_rows, "signatures", ())}
+    assert not any("'A'" in layout for layout in layouts)
+    assert len(layouts) <= before + 1

@@ -1,0 +1,217 @@
+import re
+from dataclasses import replace
+from itertools import product
+
+import pytest
+from effort import examples
+from hypothesis import given
+from hypothesis import strategies as st
+
+from blocklinear.errors import MemoryBudgetError
+from blocklinear.memory import PROCESS_BYTES, enough, parse_size
+from blocklinear.options import TrainOptions
+from blocklinear.solvers.working_set import ROW_BYTES
+from blocklinear.training import train
+from blocklinear.training.memory_plan import (
+    ACTIVE_SHARE,
+    ENOUGH_BLOCKS,
+    NEWTON_VECTORS,
+    plan_again,
+    plan_memory,
+)
+from training.small import split_text
+
+MIB = 1 << 20
+
+
+def named_budget(error):
+    """The bytes that a message says would do."""
+    return int(re.search(r"give --memory (\d+)M or more", str(error))[1]) * MIB
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory):
+    text = "".join(f"{i % 2} {i}:1 2000000:{i}\n" for i in range(1, 61))
+    return split_text(tmp_path_factory.mktemp("budget"), text, blocks=3, renumber=False)
+
+
+@pytest.fixture(scope="module")
+def large(store):
+    """The manifest of a store of 40 blocks of about 12 MB."""
+    block = replace(store.manifest.blocks[0], rows=1000, nnz=MIB, bytes=MIB)
+    return store_of(replace(store.manifest, blocks=[block] * 40), 40)
+
+
+def store_of(manifest, n_blocks, n_features=1000):
+    """The manifest of some of the blocks of a store."""
+    blocks = manifest.blocks[:n_blocks]
+    n_rows, nnz = sum(block.rows for block in blocks), sum(block.nnz for block in blocks)
+    return replace(manifest, n_features=n_features, blocks=blocks, n_rows=n_rows, nnz=nnz)
+
+
+def test_too_little_says_the_arithmetic_and_what_would_do(store):
+    with pytest.raises(MemoryBudgetError) as caught:
+        plan_memory(store.manifest, TrainOptions(memory_bytes=120 * MIB))
+    text = str(caught.value)
+    assert caught.value.exit_code == 7
+    assert "the budget of 120M is too small: the program takes 110M" in text
+    assert "3 weight vectors of 2000000 features 45.8M" in text
+    assert "1 of 3 blocks a visit" in text
+    enough = named_budget(caught.value)
+    with pytest.raises(MemoryBudgetError):
+        plan_memory(store.manifest, TrainOptions(memory_bytes=enough - 2 * MIB))
+    model = train(store, TrainOptions(memory_bytes=enough, max_outer=1))
+    assert model.n_features == 2_000_000
+
+
+def bytes_of(manifest, options, plan):
+    """What a plan takes, added up once more."""
+    vectors = 3 + (options.patience is not None) + options.average + NEWTON_VECTORS * plan.newton
+    entry = 12 if manifest.dtype == "float64" else 8
+    largest = max(manifest.blocks, key=lambda block: entry * block.nnz + 32 * block.rows)
+    buffers = 1 if plan.group == len(manifest.blocks) else 2
+    group = plan.group * (buffers * (entry * largest.nnz + 32 * largest.rows) + 48 * largest.rows)
+    active_rows = plan.active_entries / (manifest.nnz / manifest.n_rows)
+    active = entry * plan.active_entries + ROW_BYTES * active_rows
+    weights = 8 * vectors * (manifest.n_features + 1)
+    return (
+        PROCESS_BYTES + weights + group + largest.bytes + active + plan.pin_bytes + plan.spare_bytes
+    )
+
+
+OPTIONS = st.fixed_dictionaries(
+    {
+        "group": st.none() | st.integers(1, 50),
+        "solver": st.sampled_from([1, 3]),
+        "selection": st.sampled_from(["active", "permute"]),
+        "average": st.booleans(),
+        "patience": st.sampled_from([None, 3]),
+    }
+).map(lambda options: options | {"evaluate": "rows.svm" if options["patience"] else None})
+
+
+@examples(67)
+@given(
+    memory=st.integers(1, 1200),
+    options=OPTIONS,
+    n_blocks=st.integers(1, 40),
+    n_features=st.sampled_from([1000, 2_000_000]),
+)
+def test_a_plan_fits_or_names_a_budget_that_does(large, memory, options, n_blocks, n_features):
+    manifest = store_of(large, n_blocks, n_features)
+    options = TrainOptions(memory_bytes=memory * MIB, **options)
+    try:
+        plan = plan_memory(manifest, options)
+    except MemoryBudgetError as error:
+        enough = named_budget(error)
+        assert enough > memory * MIB
+        options = replace(options, memory_bytes=enough)
+        plan = plan_memory(manifest, options)
+    assert 1 <= plan.group <= n_blocks
+    assert min(plan.pin_bytes, plan.spare_bytes, plan.active_entries) >= 0
+    assert bytes_of(manifest, options, plan) <= options.memory_bytes
+    assert plan.newton <= (options.solver == 1)
+    assert plan.active_entries <= manifest.nnz / ACTIVE_SHARE
+    if options.group is not None:
+        assert plan.group == min(options.group, n_blocks)
+    if options.selection != "active" or plan.group == n_blocks or options.average:
+        assert plan.active_entries == 0
+
+
+@pytest.mark.parametrize("group", [None, 1, 3, 50])
+@pytest.mark.parametrize("width", [1, 2, 9])
+@pytest.mark.parametrize("kept", [0, 20])
+def test_the_budget_that_a_refused_plan_names_is_enough(large, group, width, kept):
+    """As it is read from the message; every plan of a size is tried."""
+    for n_blocks, n_features, memory in product(
+        (1, 2, 7, 40), (1, 1000, 131_071, 131_072, 5_000_000), (1, 110, 140, 300)
+    ):
+        manifest = store_of(large, n_blocks, n_features)
+        options = TrainOptions(group=group, memory_bytes=memory * MIB)
+        try:
+            plan_memory(manifest, options, width, kept)
+        except MemoryBudgetError as error:
+            named = parse_size(re.search(r"give --memory (\S+) or more", error.fix)[1])
+            assert named > memory * MIB
+            plan = plan_memory(manifest, replace(options, memory_bytes=named), width, kept)
+            less = replace(options, memory_bytes=named - MIB)
+            with pytest.raises(MemoryBudgetError):
+                plan_memory(manifest, less, width, kept)
+            with pytest.raises(MemoryBudgetError) as caught:
+                plan_again(manifest, less, vars(plan), width, kept)
+            assert f"give --memory {enough(named)} or more" in caught.value.fix
+            plan_again(manifest, replace(options, memory_bytes=named), vars(plan), width, kept)
+
+
+@examples(67)
+@given(
+    before=st.integers(150, 1200),
+    after=st.integers(1, 1200),
+    options=OPTIONS,
+    n_blocks=st.integers(1, 40),
+)
+def test_a_run_resumed_keeps_to_its_plan_or_names_a_budget_that_does(
+    large, before, after, options, n_blocks
+):
+    manifest, options = store_of(large, n_blocks), TrainOptions(**options)
+    try:
+        first = plan_memory(manifest, replace(options, memory_bytes=before * MIB))
+    except MemoryBudgetError:
+        return
+    options, facts = replace(options, memory_bytes=after * MIB), vars(first)
+    try:
+        plan = plan_again(manifest, options, facts)
+    except MemoryBudgetError as error:
+        enough = named_budget(error)
+        assert enough > after * MIB
+        options = replace(options, memory_bytes=enough)
+        plan = plan_again(manifest, options, facts)
+    for name in ("group", "newton", "active_entries"):
+        assert getattr(plan, name) == getattr(first, name)
+    assert min(plan.pin_bytes, plan.spare_bytes) >= 0
+    assert bytes_of(manifest, options, plan) <= options.memory_bytes + 200
+
+
+def test_the_same_budget_makes_the_same_plan_again(large):
+    for budget in range(150, 1200, 50):
+        options = TrainOptions(memory_bytes=budget * MIB, solver=1)
+        plan = plan_memory(large, options)
+        again = plan_again(large, options, vars(plan))
+        assert abs(again.pin_bytes - plan.pin_bytes) < 200  # entries are whole
+        assert replace(again, pin_bytes=0) == replace(plan, pin_bytes=0)
+
+
+def test_more_memory_holds_more_blocks_a_visit_up_to_enough_then_all(large):
+    budgets = [PROCESS_BYTES + size * MIB for size in (30, 100, 300, 450, 700)]
+    options = TrainOptions(selection="permute")
+    plans = [plan_memory(large, replace(options, memory_bytes=budget)) for budget in budgets]
+    groups = [plan.group for plan in plans]
+    assert groups == sorted(groups)
+    assert groups[0] == 1
+    assert 1 < groups[1] < groups[2] < ENOUGH_BLOCKS
+    assert groups[3:] == [ENOUGH_BLOCKS, 40]
+    assert plans[3].pin_bytes > 20 * MIB  # spare memory keeps blocks instead
+
+
+def test_a_group_asked_for_that_does_not_fit_is_refused(large):
+    with pytest.raises(MemoryBudgetError, match=r"20 of 40 blocks a visit.*\n.*a smaller --group"):
+        plan_memory(large, TrainOptions(memory_bytes=PROCESS_BYTES + 100 * MIB, group=20))
+
+
+def test_active_rows_have_a_share_but_no_more_than_half(large):
+    """Of what is left by the first block of a visit: they are worth more than larger groups."""
+    options = TrainOptions(memory_bytes=PROCESS_BYTES + 400 * MIB)
+    active, permuted = (
+        plan_memory(large, replace(options, selection=name)) for name in ("active", "permute")
+    )
+    enough = min(large.nnz / ACTIVE_SHARE, 200 * MIB / 12.5)  # 12 bytes an entry, and its row's
+    assert enough <= active.active_entries <= large.nnz / ACTIVE_SHARE
+    assert 1 < active.group <= permuted.group
+    small = plan_memory(large, replace(options, memory_bytes=PROCESS_BYTES + 60 * MIB))
+    assert 0 < small.active_entries < enough
+
+
+def test_single_precision_takes_less(large):
+    options = TrainOptions(memory_bytes=PROCESS_BYTES + 100 * MIB)
+    half = replace(large, dtype="float32")
+    assert plan_memory(half, options).group > plan_memory(large, options).group
