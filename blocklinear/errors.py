@@ -33,6 +33,10 @@ class UsageError(BlocklinearError, ValueError):
     exit_code = 2
 
 
+class WrongTypeError(UsageError, TypeError):
+    """An argument of a function is of the wrong type."""
+
+
 class InputError(BlocklinearError, ValueError):
     """The input data cannot be used."""
 

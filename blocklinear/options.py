@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass, field, fields
 from typing import Any
 
+from blocklinear.arguments import check_types
 from blocklinear.errors import MemoryBudgetError, UsageError
 from blocklinear.memory import WEIGHT_VECTORS, default_budget, spare_bytes
 from blocklinear.numerals import format_number
@@ -117,6 +118,7 @@ class TextOptions:
     record_sha256: bool = False
 
     def __post_init__(self) -> None:
+        check_types(self)
         _check("index base", self.index_base, self.index_base in (0, 1, "auto"), "0, 1 or 'auto'")
         _check("threads", self.threads, 1 <= self.threads <= 256, "from 1 to 256")
         _check("memory", self.memory_bytes, self.memory_bytes >= 1 << 20, "at least 1M")
@@ -240,6 +242,7 @@ class SplitOptions:
     renumber: bool = True
 
     def __post_init__(self) -> None:
+        check_types(self)
         check_batch_name(self.batch)
         blocks = self.blocks
         _check("blocks", blocks, blocks is None or 1 <= blocks <= 99_999, "from 1 to 99999")
@@ -279,6 +282,7 @@ class AddOptions:
     if_absent: bool = False
 
     def __post_init__(self) -> None:
+        check_types(self)
         check_batch_name(self.batch)
         blocks = self.blocks
         _check("blocks", blocks, blocks is None or 1 <= blocks <= 99_999, "from 1 to 99999")
@@ -401,6 +405,7 @@ class TrainOptions:
     checkpoint_s: float = 60.0
 
     def __post_init__(self) -> None:
+        check_types(self)
         finite = _finite
         _check("solver", self.solver, self.solver in (1, 3, 4, 7, 12, 13), "1, 3, 4, 7, 12 or 13")
         _check("method", self.method, self.method in ("dual", "pegasos"), "dual or pegasos")

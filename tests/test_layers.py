@@ -11,8 +11,8 @@ ROOT = Path(__file__).parent.parent / "blocklinear"
 TIERS = {
     "cli": 9, "estimators": 9, "selection": 8, "training": 7, "solvers": 6, "objectives": 5,
     "model": 4, "report": 4, "outputs": 4,
-    "store": 2, "kernels": 2, "text": 1, "errors": 0, "options": 0, "events": 0, "memory": 0,
-    "numerals": 0,
+    "store": 2, "kernels": 2, "text": 1, "arguments": 0, "errors": 0, "options": 0, "events": 0,
+    "memory": 0, "numerals": 0,
 }  # fmt: skip
 FILES = sorted(path for path in ROOT.rglob("*.py") if path != ROOT / "__init__.py")
 NAMES = [str(path.relative_to(ROOT)) for path in FILES]

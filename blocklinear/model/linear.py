@@ -11,6 +11,7 @@ from typing import Any, Literal, Self
 import numpy as np
 import numpy.typing as npt
 
+from blocklinear.arguments import described
 from blocklinear.errors import DamagedError, InputError, UsageError
 from blocklinear.memory import exact_size
 from blocklinear.model import liblinear, native
@@ -178,7 +179,7 @@ class LinearModel:
         """
         from scipy.sparse import issparse  # late: `info` does without scipy
 
-        rows = X.tocsr() if issparse(X) else np.asarray(X, dtype=np.float64)
+        rows = X.tocsr() if issparse(X) else _dense(X)
         if rows.ndim != 2:
             raise InputError(f"X has shape {rows.shape}", "give it two dimensions: rows, features")
         _check_finite(rows)
@@ -392,6 +393,17 @@ def _label(value: float) -> float:
         return float(value) + 0.0
     except OverflowError:
         return math.inf
+
+
+def _dense(X: Any) -> Floats:
+    """Return rows given as an array, or as what becomes one."""
+    try:
+        return np.asarray(X, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise InputError(
+            f"X is {described(X)}, but must be a SciPy matrix or an array of numbers",
+            "rows in a file are predicted by the command blocklinear predict",
+        ) from error
 
 
 def _check_finite(rows: Any) -> None:

@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import math
+import os
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from blocklinear.arguments import check_options
 from blocklinear.errors import UsageError
 from blocklinear.events import Listener, Warned, ignore
 from blocklinear.model.scores import positive_class
@@ -87,7 +89,7 @@ class _Rows:
 
 
 def cross_validate(
-    store: BlockStore,
+    store: BlockStore | str | os.PathLike[str],
     options: TrainOptions | None = None,
     *,
     n_folds: int = 5,
@@ -102,7 +104,7 @@ def cross_validate(
 
     Parameters
     ----------
-    store : BlockStore
+    store : BlockStore or path
     options : TrainOptions
         Of all models; `costs` stand for its `cost`.
     n_folds : int
@@ -122,13 +124,17 @@ def cross_validate(
 
     Raises
     ------
+    WrongTypeError
+        If an argument is of the wrong type.
     UsageError
         If the folds, costs, metric or positive class do not fit the data.
     InputError, MemoryBudgetError, BusyError, StoppedError, DamagedError, StorageError
         As `train` does.
     """
+    store, options = BlockStore.of(store), options or TrainOptions()
+    check_options(options, TrainOptions)
     options = dataclasses.replace(
-        options or TrainOptions(),
+        options,
         resume=False,
         restart=False,
         warm_start=False,

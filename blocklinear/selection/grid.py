@@ -1,8 +1,10 @@
 """A grid of C in one run: the models of all C share each pass over the data."""
 
+import os
 from collections.abc import Callable
 from dataclasses import replace
 
+from blocklinear.arguments import check_options
 from blocklinear.errors import UsageError
 from blocklinear.events import Listener, ignore
 from blocklinear.model.linear import LinearModel
@@ -21,7 +23,7 @@ def _never() -> bool:
 
 
 def train_grid(
-    store: BlockStore,
+    store: BlockStore | str | os.PathLike[str],
     options: TrainOptions,
     listener: Listener = ignore,
     halt: Halt = _never,
@@ -31,7 +33,7 @@ def train_grid(
 
     Parameters
     ----------
-    store : BlockStore
+    store : BlockStore or path
     options : TrainOptions
         Its `costs` are the grid.
     listener, halt : callable
@@ -46,11 +48,15 @@ def train_grid(
 
     Raises
     ------
+    WrongTypeError
+        If an argument is of the wrong type.
     UsageError
         If there is no grid, or an option does not fit one.
     BlocklinearError
         As `train` does.
     """
+    store = BlockStore.of(store)
+    check_options(options, TrainOptions)
     if not options.costs:
         raise UsageError("there is no grid of C", "give costs, or call train")
 

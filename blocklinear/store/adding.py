@@ -7,6 +7,8 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
+from blocklinear.arguments import Path as AnyPath
+from blocklinear.arguments import check_options, path_list
 from blocklinear.errors import MismatchError, UsageError
 from blocklinear.events import BatchPresent, Listener, Warned, ignore
 from blocklinear.numerals import format_number
@@ -26,7 +28,7 @@ from blocklinear.text import digest_of
 
 def add(
     store: AnyStore,
-    inputs: Paths,
+    inputs: AnyPath | Sequence[AnyPath],
     options: AddOptions | None = None,
     listener: Listener = ignore,
 ) -> BlockStore:
@@ -38,7 +40,7 @@ def add(
     Parameters
     ----------
     store : BlockStore or path
-    inputs : sequence of paths
+    inputs : path or sequence of paths
         Files in order, plain or gz, bz2, xz, zst; ``-`` is standard input.
     options : AddOptions
     listener : callable
@@ -51,6 +53,8 @@ def add(
 
     Raises
     ------
+    WrongTypeError
+        If an argument is of the wrong type.
     InputError
         If the text is malformed or holds no rows.
     MismatchError
@@ -65,7 +69,8 @@ def add(
         If training could not hold the weights of the features.
     StorageError
     """
-    options = options or AddOptions()
+    options, inputs = options or AddOptions(), path_list(inputs)
+    check_options(options, AddOptions)
     with changing(store) as old:
         seen = _Seen(old.manifest, options.allow_duplicate)
         how = _split_options(old.manifest, options, "sha256" in seen.digests)

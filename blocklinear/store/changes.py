@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from blocklinear import __version__
+from blocklinear.arguments import check_store
 from blocklinear.errors import BlocklinearError, InputError, StorageError, UsageError
 from blocklinear.events import Listener, Warned, ignore
 from blocklinear.numerals import format_number
@@ -40,11 +41,14 @@ def changing(store: AnyStore) -> Iterator[BlockStore]:
 
     Raises
     ------
+    WrongTypeError
+        If `store` is neither a store nor a path.
     BusyError
         If another process writes to it or trains on it.
     DamagedError
         If it is no store, or is damaged.
     """
+    check_store(store, (BlockStore, str, os.PathLike))
     folder = store.folder if isinstance(store, BlockStore) else Path(store)
     BlockStore.open(folder)  # before a lock is put where no store is
     with Lock(folder / LOCK_NAME):

@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from blocklinear import __version__
+from blocklinear.arguments import Path as AnyPath
+from blocklinear.arguments import check_options, path_list
 from blocklinear.errors import MismatchError, StorageError, storage_errors
 from blocklinear.events import Listener, ignore
 from blocklinear.options import SplitOptions
@@ -30,7 +32,7 @@ BLOCKS_NAME = "blocks"
 
 
 def split(
-    inputs: Sequence[str | os.PathLike[str]],
+    inputs: AnyPath | Sequence[AnyPath],
     store: str | os.PathLike[str],
     options: SplitOptions | None = None,
     listener: Listener = ignore,
@@ -42,7 +44,7 @@ def split(
 
     Parameters
     ----------
-    inputs : sequence of paths
+    inputs : path or sequence of paths
         Files in order, plain or gz, bz2, xz, zst; ``-`` is standard input.
     store : path
         Folder to make.
@@ -52,6 +54,8 @@ def split(
 
     Raises
     ------
+    WrongTypeError
+        If an argument is of the wrong type.
     InputError
         If the text is malformed or holds no rows.
     MismatchError
@@ -64,7 +68,10 @@ def split(
     StorageError
     """
     options = options or SplitOptions()
-    return make_store(inputs, store, options, listener, lambda target: _check(target, options))
+    check_options(options, SplitOptions)
+    return make_store(
+        path_list(inputs), store, options, listener, lambda target: _check(target, options)
+    )
 
 
 def make_store(

@@ -10,6 +10,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from blocklinear.arguments import check_store
 from blocklinear.errors import BusyError, DamagedError, MismatchError, StorageError, shown
 from blocklinear.memory import format_size
 from blocklinear.numerals import format_number
@@ -72,6 +73,20 @@ class BlockStore:
                 "put the folder itself there",
             )
         return store
+
+    @classmethod
+    def of(cls, store: "BlockStore | str | os.PathLike[str]") -> "BlockStore":
+        """Return `store`, or open the store at that path.
+
+        Raises
+        ------
+        WrongTypeError
+            If it is neither.
+        DamagedError, MismatchError
+            As `open` does.
+        """
+        check_store(store, (BlockStore, str, os.PathLike))
+        return store if isinstance(store, BlockStore) else cls.open(store)
 
     @property
     def blocks_folder(self) -> Path:

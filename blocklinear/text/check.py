@@ -1,13 +1,13 @@
 """What is in LIBSVM text, and what is wrong with it, without making anything of it."""
 
 import json
-import os
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
+from blocklinear.arguments import Path, check_options, path_list
 from blocklinear.errors import InputError
 from blocklinear.numerals import format_number
 from blocklinear.options import TextOptions
@@ -131,12 +131,12 @@ class CheckReport:
         return "\n".join(lines)
 
 
-def check(inputs: Iterable[str | os.PathLike[str]], options: TextOptions) -> CheckReport:
+def check(inputs: Path | Iterable[Path], options: TextOptions | None = None) -> CheckReport:
     """Read inputs as `split` does, and count; problems do not stop it, where it can go on.
 
     Parameters
     ----------
-    inputs : paths
+    inputs : path or paths
         ``-`` is standard input.
     options : TextOptions
         Every refused line is a problem, whatever `on_error` says. Of too many features there
@@ -144,11 +144,15 @@ def check(inputs: Iterable[str | os.PathLike[str]], options: TextOptions) -> Che
 
     Raises
     ------
+    WrongTypeError
+        If an argument is of the wrong type.
     UsageError
         If the index base is to be found in a stream.
     StorageError
         If an input cannot be read.
     """
+    options, inputs = options or TextOptions(), path_list(inputs)
+    check_options(options, TextOptions)
     changes = {
         "on_error": "skip", "max_errors": MAX_PROBLEMS, "max_features": None,
         "expect_rows": None, "expect_sha256": None,

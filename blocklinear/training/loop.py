@@ -1,10 +1,12 @@
 """The outer loop: load a group, work on it, go on, until a certificate says enough."""
 
 import dataclasses
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
+from blocklinear.arguments import check_options
 from blocklinear.errors import MismatchError, StorageError, UsageError
 from blocklinear.events import Listener, OuterIteration, Warned, ignore
 from blocklinear.model.linear import LinearModel
@@ -45,7 +47,7 @@ def _never() -> bool:
 
 
 def train(
-    store: BlockStore,
+    store: BlockStore | str | os.PathLike[str],
     options: TrainOptions | None = None,
     listener: Listener = ignore,
     halt: Halt = _never,
@@ -55,7 +57,7 @@ def train(
 
     Parameters
     ----------
-    store : BlockStore
+    store : BlockStore or path
     options : TrainOptions
     listener : callable
         Told a `Visited` after each visit, an `OuterIteration` each time all blocks were visited,
@@ -74,6 +76,8 @@ def train(
 
     Raises
     ------
+    WrongTypeError
+        If an argument is of the wrong type.
     InputError
         If the labels do not fit the solver, or the numbers overflow.
     MemoryBudgetError
@@ -87,7 +91,8 @@ def train(
         If `halt` said so.
     DamagedError, StorageError
     """
-    options = options or TrainOptions()
+    store, options = BlockStore.of(store), options or TrainOptions()
+    check_options(options, TrainOptions)
     if options.costs:
         raise UsageError(f"there are {len(options.costs)} costs", "call train_grid")
 
