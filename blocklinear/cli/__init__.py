@@ -1,1 +1,1 @@
-"""The command line: one file per command; it translates, never computes."""
+"""The command line: commands, and what they share; it translates, never computes."""

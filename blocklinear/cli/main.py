@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from blocklinear import __version__
-from blocklinear.cli import (
+from blocklinear.cli.commands import (
     add,
     check,
     compact,
@@ -26,7 +26,7 @@ from blocklinear.cli import (
     train,
     verify,
 )
-from blocklinear.cli import gc as collect
+from blocklinear.cli.commands import gc as collect
 from blocklinear.cli.compiling import compiling
 from blocklinear.errors import BlocklinearError, MemoryBudgetError, StorageError, shown
 

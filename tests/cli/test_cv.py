@@ -157,12 +157,12 @@ def test_text_is_split_first_and_the_log(cli, rows, tmp_path):
 def test_a_signal(store):
     program = (
         "import os, signal, sys\n"
-        "from blocklinear.cli import common, main\n"
-        "before = common.Console.__call__\n"
+        "from blocklinear.cli import console, main\n"
+        "before = console.Console.__call__\n"
         "def tell(self, event):\n"
         "    os.kill(os.getpid(), signal.SIGTERM)\n"
         "    before(self, event)\n"
-        "common.Console.__call__ = tell\n"
+        "console.Console.__call__ = tell\n"
         f"sys.exit(main.main(['cv', {str(store)!r}, '--gap', '1e-12', '--group', '1']))\n"
     )
     ran = programs.run([sys.executable, "-c", program])

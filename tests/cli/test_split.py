@@ -28,7 +28,7 @@ def test_quiet_still_warns(cli, tmp_path):
 
 
 def test_progress_is_a_line_now_and_then(capsys):
-    from blocklinear.cli.common import Console
+    from blocklinear.cli.console import Console
 
     console = Console(quiet=False)
     for part in range(11):

@@ -6,7 +6,7 @@ import signal
 import numpy as np
 import pytest
 
-from blocklinear.cli.common import Stopper
+from blocklinear.cli.stopper import Stopper
 
 FLAGS = ("--group", 1, "--gap", "1e-12", "-q")
 CV = ("-v", 2, "-c", "0.1,1", "-q", "--max-outer", 2)
@@ -105,7 +105,7 @@ def test_a_refit_that_is_stopped_goes_on_with_train(cli, store, tmp_path, stop_a
 
         status = 143
 
-    monkeypatch.setattr("blocklinear.cli.cv.Stopper", Told)
+    monkeypatch.setattr("blocklinear.cli.commands.cv.Stopper", Told)
     done = cli("cv", store, *flags, "--refit", tmp_path / "m", "--json")
     assert done.status == 143
     assert json.loads(done.out)

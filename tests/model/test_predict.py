@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from liblinear import liblinear_program
 
-from blocklinear.cli import convert as convert_command
-from blocklinear.cli import predict as predict_command
+from blocklinear.cli.commands import convert as convert_command
+from blocklinear.cli.commands import predict as predict_command
 from blocklinear.errors import (
     DamagedError,
     InputError,

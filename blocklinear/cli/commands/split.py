@@ -4,9 +4,17 @@ import argparse
 import time
 from typing import Any
 
-from blocklinear.cli.common import Console, add_budget, add_index_base, add_row_options, given
-from blocklinear.cli.reading import WEIGHTS_HELP, add_reading, add_sha256, reading
+from blocklinear.cli.arguments import add_budget, given
+from blocklinear.cli.console import Console
 from blocklinear.cli.rehearsal import load_for_splitting
+from blocklinear.cli.text_options import (
+    WEIGHTS_HELP,
+    add_index_base,
+    add_reading,
+    add_row_options,
+    add_sha256,
+    reading,
+)
 
 
 def add_parser(commands: Any) -> None:

@@ -3,7 +3,7 @@
 import argparse
 from typing import Any
 
-from blocklinear.cli.common import Console
+from blocklinear.cli.console import Console
 
 
 def add_parser(commands: Any) -> None:

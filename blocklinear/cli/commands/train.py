@@ -5,20 +5,20 @@ import sys
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
-from blocklinear.cli.common import (
-    Console,
-    Stopper,
+from blocklinear.cli.arguments import (
     add_budget,
     add_class_weights,
     add_restart,
     class_weight,
     costs_of,
     given,
-    open_store,
 )
-from blocklinear.cli.grid import best_on, check_choice, summary
-from blocklinear.cli.reading import add_text_options, reading
+from blocklinear.cli.console import Console
+from blocklinear.cli.cost_choice import best_on, check_choice, summary
 from blocklinear.cli.rehearsal import load_for_training
+from blocklinear.cli.stopper import Stopper
+from blocklinear.cli.stores import open_store
+from blocklinear.cli.text_options import add_text_options, reading
 from blocklinear.numerals import format_number
 
 if TYPE_CHECKING:

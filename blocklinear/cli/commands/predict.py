@@ -4,8 +4,8 @@ import argparse
 import sys
 from typing import Any
 
-from blocklinear.cli.common import add_positive, add_row_options
-from blocklinear.cli.reading import add_reading, reading
+from blocklinear.cli.arguments import add_positive
+from blocklinear.cli.text_options import add_reading, add_row_options, reading
 
 
 def add_parser(commands: Any) -> None:

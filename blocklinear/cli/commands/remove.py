@@ -5,7 +5,7 @@ import json
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-from blocklinear.cli.common import Console
+from blocklinear.cli.console import Console
 
 if TYPE_CHECKING:
     from blocklinear.store.store import BlockStore

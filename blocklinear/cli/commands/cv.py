@@ -5,9 +5,7 @@ import sys
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
-from blocklinear.cli.common import (
-    Console,
-    Stopper,
+from blocklinear.cli.arguments import (
     add_budget,
     add_class_weights,
     add_positive,
@@ -15,10 +13,12 @@ from blocklinear.cli.common import (
     class_weight,
     costs_of,
     given,
-    open_store,
 )
-from blocklinear.cli.reading import add_text_options
+from blocklinear.cli.console import Console
 from blocklinear.cli.rehearsal import load_for_training
+from blocklinear.cli.stopper import Stopper
+from blocklinear.cli.stores import open_store
+from blocklinear.cli.text_options import add_text_options
 from blocklinear.numerals import format_number
 
 if TYPE_CHECKING:

@@ -3,12 +3,43 @@
 import argparse
 from typing import Any
 
-from blocklinear.cli.common import add_index_base, add_row_options, given, size
+from blocklinear.cli.arguments import given, size
 
 WEIGHTS_HELP = (
     "file with a weight of each row of all INPUTs, a number a line, plain or compressed; it "
     "multiplies C of the row, and 0 leaves the row out of training"
 )
+
+
+def add_row_options(parser: Any) -> None:
+    """Add ``--unsorted`` and ``--duplicates``."""
+    parser.add_argument(
+        "--unsorted",
+        default="fail",
+        choices=("fail", "sort"),
+        help="rows out of order (default fail)",
+    )
+    parser.add_argument(
+        "--duplicates",
+        default="fail",
+        choices=("fail", "sum"),
+        help="indices repeated in a row (default fail)",
+    )
+
+
+def add_index_base(parser: Any, default: int | None = 1, meaning: str = "default 1") -> None:
+    """Add ``--index-base``."""
+    parser.add_argument(
+        "--index-base",
+        type=_index_base,
+        default=default,
+        metavar="0|1|auto",
+        help=f"smallest index ({meaning}); auto: 0 if there is an index 0, else 1 (files only)",
+    )
+
+
+def _index_base(text: str) -> int | str:
+    return text if text == "auto" else int(text)
 
 
 def add_reading(parser: argparse.ArgumentParser, expecting: bool = True) -> None:

@@ -3,9 +3,16 @@
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from blocklinear.cli.common import Console, add_budget, add_row_options, given
-from blocklinear.cli.reading import WEIGHTS_HELP, add_reading, add_sha256, reading
+from blocklinear.cli.arguments import add_budget, given
+from blocklinear.cli.console import Console
 from blocklinear.cli.rehearsal import load_for_splitting
+from blocklinear.cli.text_options import (
+    WEIGHTS_HELP,
+    add_reading,
+    add_row_options,
+    add_sha256,
+    reading,
+)
 
 if TYPE_CHECKING:
     from blocklinear.events import Event

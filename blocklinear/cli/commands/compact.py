@@ -3,7 +3,7 @@
 import argparse
 from typing import Any
 
-from blocklinear.cli.common import size
+from blocklinear.cli.arguments import size
 
 
 def add_parser(commands: Any) -> None:

@@ -1,0 +1,96 @@
+"""Arguments that several commands take: their types, and the options of the same name."""
+
+import argparse
+from typing import Any
+
+from blocklinear.errors import UsageError
+from blocklinear.memory import parse_size
+from blocklinear.numerals import parse_label
+
+
+def size(text: str) -> int:
+    """Read a SIZE argument."""
+    try:
+        return parse_size(text)
+    except UsageError as error:
+        raise argparse.ArgumentTypeError(error.what) from error
+
+
+def add_budget(parser: Any) -> None:
+    """Add ``--memory`` and ``--threads``."""
+    parser.add_argument(
+        "--memory",
+        type=size,
+        metavar="SIZE",
+        help="budget of the whole process, as 512M or 4G (default: half of the memory of the "
+        "machine, or of its cgroup)",
+    )
+    parser.add_argument(
+        "--threads", type=int, metavar="T", help="worker threads (default: one a processor)"
+    )
+
+
+def add_restart(parser: Any) -> None:
+    """Add ``--restart``."""
+    parser.add_argument(
+        "--restart",
+        action="store_true",
+        help="start anew where the run was broken off, and delete what it reached (else refused)",
+    )
+
+
+def add_class_weights(parser: Any) -> None:
+    """Add ``--class-weight`` and ``--balanced``."""
+    parser.add_argument(
+        "--class-weight",
+        action="append",
+        default=[],
+        metavar="LABEL=W",
+        help="multiply C for rows of a class; also written -wLABEL W",
+    )
+    parser.add_argument(
+        "--balanced",
+        action="store_true",
+        help="weight each class by rows / (classes * rows of the class)",
+    )
+
+
+def _label(text: str) -> float:
+    """Read a LABEL argument."""
+    try:
+        return parse_label(text)
+    except UsageError as error:
+        raise argparse.ArgumentTypeError(error.what) from error
+
+
+def add_positive(parser: argparse.ArgumentParser) -> None:
+    """Add ``--positive``."""
+    parser.add_argument(
+        "--positive",
+        type=_label,
+        metavar="LABEL",
+        help="the class of two that F1 is that of (default: the larger label)",
+    )
+
+
+def class_weight(text: str) -> tuple[float, float]:
+    """Read ``LABEL=W``."""
+    label, _, weight = text.partition("=")
+    try:
+        times = float(weight)
+    except ValueError:
+        raise UsageError(f"class weight {text!r} is not LABEL=W", "write -w1 5") from None
+    return parse_label(label), times
+
+
+def costs_of(text: str) -> tuple[float, ...]:
+    """Read ``C`` or ``C,C,...``."""
+    try:
+        return tuple(float(part) for part in text.split(","))
+    except ValueError:
+        raise UsageError(f"costs {text!r} are not numbers", "write -c 1, or -c 0.1,1,10") from None
+
+
+def given(**options: object) -> dict[str, object]:
+    """Return the options that are not None, so that the library's defaults hold for the rest."""
+    return {name: value for name, value in options.items() if value is not None}

@@ -1,0 +1,36 @@
+"""Open the store that a command works on."""
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from blocklinear.cli.arguments import given
+from blocklinear.cli.console import Console
+from blocklinear.cli.rehearsal import load_for_splitting
+from blocklinear.cli.text_options import reading
+
+if TYPE_CHECKING:
+    from blocklinear.store.store import BlockStore
+
+
+def open_store(args: argparse.Namespace, console: Console) -> "BlockStore":
+    """Open the store that `args.store` names, or the one beside the LIBSVM text there."""
+    from blocklinear.errors import MismatchError
+    from blocklinear.options import SplitOptions, TextOptions
+    from blocklinear.store.beside import store_of
+
+    text: Any = given(threads=args.threads, memory_bytes=args.memory, index_base=args.index_base)
+    options = SplitOptions(text=TextOptions(**reading(args), **text))
+    if Path(args.store).is_file():
+        load_for_splitting(options.dtype, args.quiet)
+    try:
+        store = store_of(args.store, options, console)
+    finally:
+        console.close()
+    base, manifest = args.index_base, store.manifest
+    if base in (0, 1) and not manifest.hash_bits and manifest.index_base != base:
+        raise MismatchError(
+            f"{store.folder}: the index base of the store is {manifest.index_base}, not {base}",
+            f"leave out --index-base, or split again with --index-base {base} --force",
+        )
+    return store
