@@ -1,10 +1,13 @@
-"""What a file that is to be read or replaced as a model holds."""
+"""Model files: read and write either format, recognise both."""
 
 import os
+import shutil
+import tempfile
 from typing import Literal
 
-from blocklinear.errors import UsageError, storage_errors
+from blocklinear.errors import DamagedError, UsageError, storage_errors
 from blocklinear.model import liblinear, native
+from blocklinear.model.parameters import ModelParameters
 from blocklinear.outputs import Output
 
 
@@ -48,3 +51,70 @@ def check_replaceable(output: Output) -> None:
         raise UsageError(
             f"{output.name}: exists and is not a model", "choose another name, or delete it first"
         )
+
+
+def write_model(
+    model: ModelParameters, output: Output, format: Literal["native", "liblinear"]
+) -> None:
+    """Write a model, whole or not at all.
+
+    Parameters
+    ----------
+    model : ModelParameters
+    output : Output
+    format : {"native", "liblinear"}
+
+    Raises
+    ------
+    UsageError
+        If the output holds something that is not a model, `format` is unknown, or the model
+        cannot be expressed in LIBLINEAR's text.
+    StorageError
+        If writing fails.
+    """
+    if format not in ("native", "liblinear"):
+        raise UsageError(f"format {format!r} is unknown", "use 'native' or 'liblinear'")
+    if format == "liblinear":
+        liblinear.check_writable(model)
+    check_replaceable(output)
+    with output.open() as stream:
+        if format == "liblinear":
+            liblinear.write(model, stream)
+        elif output.target is not None:
+            native.write(model, stream)
+        else:  # an archive needs a stream that can seek
+            with tempfile.TemporaryFile() as whole:
+                native.write(model, whole)
+                whole.seek(0)
+                shutil.copyfileobj(whole, stream, 1 << 20)
+
+
+def read_model(path: str | os.PathLike[str]) -> ModelParameters:
+    """Read a model of either format, recognised by its first bytes.
+
+    Parameters
+    ----------
+    path : path
+
+    Returns
+    -------
+    ModelParameters
+
+    Raises
+    ------
+    DamagedError
+        If the file is not a whole model.
+    MismatchError
+        If a newer version of the program wrote it.
+    MemoryBudgetError
+        If the weights cannot fit the memory of this machine.
+    StorageError
+        If the file cannot be read.
+    """
+    kind = recognise(path)
+    if kind is None:
+        raise DamagedError(
+            f"{os.fspath(path)}: this is not a model",
+            "give a file written by `blocklinear train` or by LIBLINEAR",
+        )
+    return native.read(path) if kind == "native" else liblinear.read(path)

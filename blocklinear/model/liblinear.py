@@ -9,16 +9,14 @@ import os
 import re
 from collections.abc import Callable, Iterable
 from itertools import islice
-from typing import IO, TYPE_CHECKING, Any, NoReturn
+from typing import IO, Any, NoReturn
 
 import numpy as np
 import numpy.typing as npt
 
 from blocklinear.errors import DamagedError, UsageError, quoted, storage_errors
+from blocklinear.model.parameters import ModelParameters
 from blocklinear.numerals import format_number
-
-if TYPE_CHECKING:
-    from blocklinear.model.linear import LinearModel
 
 _KEYS = (b"solver_type", b"nr_class", b"label", b"nr_feature", b"bias", b"rho", b"w")
 _NUMBERS_PER_WRITE = 1 << 16
@@ -45,12 +43,12 @@ def matches(head: bytes) -> bool:
     return len(tokens) == 2 and tokens[0] in _KEYS
 
 
-def check_writable(model: "LinearModel") -> None:
+def check_writable(model: ModelParameters) -> None:
     """Refuse a model that LIBLINEAR's text cannot tell; see `check_expressible`.
 
     Parameters
     ----------
-    model : LinearModel
+    model : ModelParameters
     """
     check_expressible(model.labels, model.index_base, model.hash_bits)
 
@@ -88,12 +86,12 @@ def check_expressible(labels: Iterable[float], index_base: int, hash_bits: int) 
         )
 
 
-def write(model: "LinearModel", stream: IO[bytes]) -> None:
+def write(model: ModelParameters, stream: IO[bytes]) -> None:
     """Write a model as LIBLINEAR does, to the byte.
 
     Parameters
     ----------
-    model : LinearModel
+    model : ModelParameters
         Checked by `check_writable`.
     stream : binary file
     """
@@ -114,12 +112,12 @@ def write(model: "LinearModel", stream: IO[bytes]) -> None:
         stream.write(_text_of(model.bias_weights[None, :]))
 
 
-def is_large(model: "LinearModel") -> bool:
+def is_large(model: ModelParameters) -> bool:
     """Whether so many numbers are to be written that compiled code, five times as fast, does it.
 
     Parameters
     ----------
-    model : LinearModel
+    model : ModelParameters
 
     Returns
     -------
@@ -152,7 +150,7 @@ def _compiled() -> Callable[[npt.NDArray[np.float64]], bytes | memoryview]:
     return text_of
 
 
-def read(path: str | os.PathLike[str]) -> dict[str, Any]:
+def read(path: str | os.PathLike[str]) -> ModelParameters:
     """Read a model text.
 
     Parameters
@@ -161,8 +159,8 @@ def read(path: str | os.PathLike[str]) -> dict[str, Any]:
 
     Returns
     -------
-    dict
-        The arguments of `LinearModel`.
+    ModelParameters
+        Not checked yet.
 
     Raises
     ------
@@ -180,14 +178,14 @@ def read(path: str | os.PathLike[str]) -> dict[str, Any]:
             n_columns = header["nr_class"]
         n_features, bias = header["nr_feature"], header["bias"]
         rows = text.numbers(n_features + (bias >= 0), n_columns)
-    return {
-        "weights": rows[:n_features],
-        "bias_weights": rows[n_features] if bias >= 0 else np.zeros(n_columns),
-        "bias": bias,
-        "labels": labels,
-        "solver": header["solver_type"],
-        "rho": header.get("rho", 0.0),
-    }
+    return ModelParameters(
+        weights=rows[:n_features],
+        bias_weights=rows[n_features] if bias >= 0 else np.zeros(n_columns),
+        bias=bias,
+        labels=labels,
+        solver=header["solver_type"],
+        rho=header.get("rho", 0.0),
+    )
 
 
 def _read_header(text: "_Text") -> dict[str, Any]:

@@ -2,10 +2,8 @@
 
 import math
 import os
-import shutil
-import tempfile
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, fields
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -14,21 +12,16 @@ import numpy.typing as npt
 from blocklinear.arguments import described
 from blocklinear.errors import DamagedError, InputError, UsageError
 from blocklinear.memory import exact_size
-from blocklinear.model import liblinear, native
-from blocklinear.model.files import check_replaceable, recognise
-from blocklinear.model.solvers import SOLVERS, expected_columns
+from blocklinear.model.files import read_model, write_model
+from blocklinear.model.parameters import SOLVERS, Floats, ModelParameters, expected_columns
 from blocklinear.numerals import format_number
 from blocklinear.outputs import Output
-
-__all__ = ["SOLVERS", "LinearModel", "check_replaceable", "expected_columns", "recognise"]
-
-Floats = npt.NDArray[np.float64]
 
 MAX_FEATURES = 1 << 32  # indices in the text are below this
 
 
 @dataclass(frozen=True, eq=False)
-class LinearModel:
+class LinearModel(ModelParameters):
     """A linear classifier or regressor, checked when it is made.
 
     Parameters
@@ -57,15 +50,6 @@ class LinearModel:
     UsageError
         If the parts do not fit together, or a weight is not finite.
     """
-
-    weights: Floats
-    bias_weights: Floats
-    bias: float
-    labels: tuple[float, ...]
-    solver: str
-    index_base: int = 1
-    metadata: dict[str, Any] = field(default_factory=dict)
-    rho: float = 0.0
 
     def __post_init__(self) -> None:
         for name in ("weights", "bias_weights"):
@@ -109,53 +93,6 @@ class LinearModel:
             yield f"normalize must be 'none' or 'l2', got {self.normalize!r}"
         if self.rho != 0.0 and self.solver != "ONECLASS_SVM":
             yield f"rho must be 0 for {self.solver}, got {self.rho}"
-
-    @property
-    def n_features(self) -> int:
-        """Number of features, without the bias."""
-        return len(self.weights)
-
-    @property
-    def hash_bits(self) -> int:
-        """Bits of the hashes that features are; 0 if they are as written."""
-        bits: int = self.metadata.get("hash_bits", 0)
-        return bits
-
-    @property
-    def normalize(self) -> str:
-        """Whether rows are divided by their Euclidean norm: "l2", or "none"."""
-        name: str = self.metadata.get("normalize", "none")
-        return name
-
-    @property
-    def n_columns(self) -> int:
-        """Number of decision values of a row."""
-        return len(self.bias_weights)
-
-    @property
-    def is_classifier(self) -> bool:
-        """Whether `labels` name classes: neither regression nor one-class."""
-        return SOLVERS.get(self.solver, 0) < 11
-
-    @property
-    def is_regressor(self) -> bool:
-        """Whether the decision value itself is the prediction."""
-        return 11 <= SOLVERS[self.solver] <= 13
-
-    @property
-    def is_logistic(self) -> bool:
-        """Whether decision values have a meaning as probabilities."""
-        return SOLVERS[self.solver] in (0, 6, 7)
-
-    @property
-    def outcomes(self) -> tuple[float, ...]:
-        """What `predict` may return: the labels, or 1 and -1; empty for regression."""
-        return (1.0, -1.0) if self.solver == "ONECLASS_SVM" else self.labels
-
-    @property
-    def intercept(self) -> Floats:
-        """What is added to each decision value, shape (n_columns,)."""
-        return max(self.bias, 0.0) * self.bias_weights - self.rho
 
     def decision_function(self, X: Any) -> Floats:
         """Compute the decision values of some rows.
@@ -281,22 +218,7 @@ class LinearModel:
         StorageError
             If writing fails.
         """
-        if format not in ("native", "liblinear"):
-            raise UsageError(f"format {format!r} is unknown", "use 'native' or 'liblinear'")
-        if format == "liblinear":
-            liblinear.check_writable(self)
-        output = Output.of(path)
-        check_replaceable(output)
-        with output.open() as stream:
-            if format == "liblinear":
-                liblinear.write(self, stream)
-            elif output.target is not None:
-                native.write(self, stream)
-            else:  # cannot go back, as an archive takes
-                with tempfile.TemporaryFile() as whole:
-                    native.write(self, whole)
-                    whole.seek(0)
-                    shutil.copyfileobj(whole, stream, 1 << 20)
+        write_model(self, Output.of(path), format)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
@@ -321,15 +243,9 @@ class LinearModel:
         StorageError
             If the file cannot be read.
         """
-        kind = recognise(path)
-        if kind is None:
-            raise DamagedError(
-                f"{os.fspath(path)}: this is not a model",
-                "give a file written by `blocklinear train` or by LIBLINEAR",
-            )
-        fields = native.read(path) if kind == "native" else liblinear.read(path)
+        found = read_model(path)
         try:
-            return cls(**fields)
+            return cls(**{part.name: getattr(found, part.name) for part in fields(found)})
         except UsageError as error:
             raise DamagedError(
                 f"{os.fspath(path)}: {error.what}", "train again, or fetch the file again"

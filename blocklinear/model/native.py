@@ -25,16 +25,14 @@ import struct
 import zipfile
 import zlib
 from collections.abc import Iterator
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from blocklinear.errors import DamagedError, MemoryBudgetError, MismatchError, storage_errors
 from blocklinear.memory import available_bytes, format_size
-
-if TYPE_CHECKING:
-    from blocklinear.model.linear import LinearModel
+from blocklinear.model.parameters import ModelParameters
 
 FORMAT = "blocklinear model"
 VERSION = 1
@@ -58,12 +56,12 @@ def matches(head: bytes) -> bool:
     return head[:4] == b"PK\x03\x04" and head[30:40] == b"header.npy"
 
 
-def write(model: "LinearModel", stream: IO[bytes]) -> None:
+def write(model: ModelParameters, stream: IO[bytes]) -> None:
     """Write a model; the same model gives the same bytes.
 
     Parameters
     ----------
-    model : LinearModel
+    model : ModelParameters
     stream : binary file, seekable
     """
     header: dict[str, Any] = {
@@ -122,7 +120,7 @@ def _prefix(dtype: str, shape: tuple[int, ...]) -> bytes:
     return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(padded)) + padded.encode("ascii")
 
 
-def read(path: str | os.PathLike[str]) -> dict[str, Any]:
+def read(path: str | os.PathLike[str]) -> ModelParameters:
     """Read a model file.
 
     Parameters
@@ -131,8 +129,8 @@ def read(path: str | os.PathLike[str]) -> dict[str, Any]:
 
     Returns
     -------
-    dict
-        The arguments of `LinearModel`.
+    ModelParameters
+        Not checked yet.
 
     Raises
     ------
@@ -154,7 +152,7 @@ def read(path: str | os.PathLike[str]) -> dict[str, Any]:
             fields = _read_arrays(name, header, source)
             if sorted(archive.namelist()) != sorted(source.seen):
                 raise ValueError("it has other members than a model")
-        return fields
+        return ModelParameters(**fields)
 
 
 @contextlib.contextmanager

@@ -1,7 +1,8 @@
 import numpy as np
 import pytest
 
-from blocklinear.model.linear import LinearModel, expected_columns
+from blocklinear.model.linear import LinearModel
+from blocklinear.model.parameters import expected_columns
 
 
 @pytest.fixture

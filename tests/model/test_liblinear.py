@@ -8,7 +8,8 @@ from hypothesis.extra.numpy import arrays
 
 from blocklinear.errors import DamagedError, UsageError
 from blocklinear.model import liblinear
-from blocklinear.model.linear import SOLVERS, LinearModel
+from blocklinear.model.linear import LinearModel
+from blocklinear.model.parameters import SOLVERS
 
 BINARY = b"solver_type L2R_LR\nnr_class 2\nlabel 1 -1\nnr_feature 2\nbias 1\nw\n0.5 \n-2 \n0 \n"
 

@@ -9,7 +9,9 @@ from scipy import sparse
 from scipy.sparse import csc_array, csr_array, csr_matrix
 
 from blocklinear.errors import DamagedError, InputError, StorageError, UsageError
-from blocklinear.model.linear import SOLVERS, LinearModel, expected_columns, recognise
+from blocklinear.model.files import recognise
+from blocklinear.model.linear import LinearModel
+from blocklinear.model.parameters import SOLVERS, expected_columns
 
 
 @pytest.mark.parametrize("make_rows", [np.asarray, list, csr_matrix, csr_array, csc_array])

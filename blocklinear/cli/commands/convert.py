@@ -46,7 +46,8 @@ def run(args: argparse.Namespace) -> int:
         If anything goes wrong; OUT is as it was then.
     """
     from blocklinear.model import liblinear  # late: --help stays fast
-    from blocklinear.model.linear import LinearModel, check_replaceable
+    from blocklinear.model.files import check_replaceable
+    from blocklinear.model.linear import LinearModel
     from blocklinear.outputs import Output
 
     output = Output(args.output, [args.model])

@@ -1,0 +1,115 @@
+"""What a linear model is: its weights and what they mean, as the model files hold them."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Floats = npt.NDArray[np.float64]
+
+SOLVERS = {
+    "L2R_LR": 0,
+    "L2R_L2LOSS_SVC_DUAL": 1,
+    "L2R_L2LOSS_SVC": 2,
+    "L2R_L1LOSS_SVC_DUAL": 3,
+    "MCSVM_CS": 4,
+    "L1R_L2LOSS_SVC": 5,
+    "L1R_LR": 6,
+    "L2R_LR_DUAL": 7,
+    "L2R_L2LOSS_SVR": 11,
+    "L2R_L2LOSS_SVR_DUAL": 12,
+    "L2R_L1LOSS_SVR_DUAL": 13,
+    "ONECLASS_SVM": 21,
+}
+"""LIBLINEAR's names of the problems, each with its number after ``-s``."""
+
+
+def expected_columns(solver: str, n_labels: int) -> int:
+    """Return how many decision values a model of this kind has (1 if `solver` is no classifier).
+
+    Parameters
+    ----------
+    solver : str
+        A key of `SOLVERS`.
+    n_labels : int
+
+    Returns
+    -------
+    int
+    """
+    return max(n_labels, 1) if n_labels != 2 or solver == "MCSVM_CS" else 1
+
+
+@dataclass(frozen=True, eq=False)
+class ModelParameters:
+    """The contents of a model file, as they were read: `LinearModel` checks them.
+
+    Attributes
+    ----------
+    weights : float64[n_features, n_columns]
+    bias_weights : float64[n_columns]
+    bias : float
+    labels : tuple of float
+    solver : str
+        A key of `SOLVERS`.
+    index_base : int
+    metadata : dict
+    rho : float
+    """
+
+    weights: Floats
+    bias_weights: Floats
+    bias: float
+    labels: tuple[float, ...]
+    solver: str
+    index_base: int = 1
+    metadata: dict[str, Any] = field(default_factory=dict)
+    rho: float = 0.0
+
+    @property
+    def n_features(self) -> int:
+        """Number of features, without the bias."""
+        return len(self.weights)
+
+    @property
+    def hash_bits(self) -> int:
+        """Bits of the hashes that features are; 0 if they are as written."""
+        bits: int = self.metadata.get("hash_bits", 0)
+        return bits
+
+    @property
+    def normalize(self) -> str:
+        """Whether rows are divided by their Euclidean norm: "l2", or "none"."""
+        name: str = self.metadata.get("normalize", "none")
+        return name
+
+    @property
+    def n_columns(self) -> int:
+        """Number of decision values of a row."""
+        return len(self.bias_weights)
+
+    @property
+    def is_classifier(self) -> bool:
+        """Whether `labels` name classes: neither regression nor one-class."""
+        return SOLVERS.get(self.solver, 0) < 11
+
+    @property
+    def is_regressor(self) -> bool:
+        """Whether the decision value itself is the prediction."""
+        return 11 <= SOLVERS[self.solver] <= 13
+
+    @property
+    def is_logistic(self) -> bool:
+        """Whether decision values have a meaning as probabilities."""
+        return SOLVERS[self.solver] in (0, 6, 7)
+
+    @property
+    def outcomes(self) -> tuple[float, ...]:
+        """What `predict` may return: the labels, or 1 and -1; empty for regression."""
+        return (1.0, -1.0) if self.solver == "ONECLASS_SVM" else self.labels
+
+    @property
+    def intercept(self) -> Floats:
+        """What is added to each decision value, shape (n_columns,)."""
+        return max(self.bias, 0.0) * self.bias_weights - self.rho
