@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from blocklinear.cli.arguments import given
+from blocklinear.cli.common_options import given
 from blocklinear.cli.console import Console
 from blocklinear.cli.rehearsal import load_for_splitting
 from blocklinear.cli.text_options import reading

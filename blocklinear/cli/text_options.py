@@ -3,7 +3,7 @@
 import argparse
 from typing import Any
 
-from blocklinear.cli.arguments import given, size
+from blocklinear.cli.common_options import given, size
 
 WEIGHTS_HELP = (
     "file with a weight of each row of all INPUTs, a number a line, plain or compressed; it "

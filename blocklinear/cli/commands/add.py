@@ -3,7 +3,7 @@
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from blocklinear.cli.arguments import add_budget, given
+from blocklinear.cli.common_options import add_budget, given
 from blocklinear.cli.console import Console
 from blocklinear.cli.rehearsal import load_for_splitting
 from blocklinear.cli.text_options import (

@@ -4,7 +4,7 @@ import argparse
 import sys
 from typing import Any
 
-from blocklinear.cli.arguments import add_budget, given
+from blocklinear.cli.common_options import add_budget, given
 from blocklinear.cli.text_options import add_index_base, add_reading, add_row_options, reading
 
 

@@ -3,7 +3,7 @@
 import argparse
 from typing import Any
 
-from blocklinear.cli.arguments import size
+from blocklinear.cli.common_options import size
 
 
 def add_parser(commands: Any) -> None:

@@ -4,7 +4,7 @@ import argparse
 import time
 from typing import Any
 
-from blocklinear.cli.arguments import add_budget, given
+from blocklinear.cli.common_options import add_budget, given
 from blocklinear.cli.console import Console
 from blocklinear.cli.rehearsal import load_for_splitting
 from blocklinear.cli.text_options import (

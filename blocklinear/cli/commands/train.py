@@ -5,7 +5,7 @@ import sys
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
-from blocklinear.cli.arguments import (
+from blocklinear.cli.common_options import (
     add_budget,
     add_class_weights,
     add_restart,
