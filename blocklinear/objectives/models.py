@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from blocklinear.errors import UsageError
 from blocklinear.kernels import dual
-from blocklinear.objectives.problems import SOLVERS, Solver, checked_cost, weights_of_classes
+from blocklinear.objectives.problems import SOLVERS, SolverType, checked_cost, weights_of_classes
 from blocklinear.options import TrainOptions
 from blocklinear.store.manifest import Manifest
 from blocklinear.store.row_arrays import RowArray
@@ -17,11 +17,7 @@ from blocklinear.store.row_arrays import RowArray
 Floats = NDArray[np.float64]
 NO_FOLD = -1
 CRAMMER_SINGER = 4
-_SOLVERS = SOLVERS | {CRAMMER_SINGER: Solver("MCSVM_CS", dual.HINGE)}
-MODELS_SHARING = 16
-"""Models that share a pass at most: their weights of a feature fill two cache lines."""
-_LANES = 4  # numbers of a vector register
-_FEWEST_PADDED = 7
+_SOLVERS = SOLVERS | {CRAMMER_SINGER: SolverType("MCSVM_CS", dual.HINGE)}
 
 
 @dataclass(frozen=True)
@@ -30,7 +26,7 @@ class Models:
 
     Attributes
     ----------
-    solver : Solver
+    solver : SolverType
     epsilon : float           of the losses for regression
     labels : tuple of float   the classes, in LIBLINEAR's order; empty for regression
     positive : int32[M]       number of the class that is +1, all others are -1
@@ -40,7 +36,7 @@ class Models:
     folds : RowArray or None  the fold of each row, where any model leaves one out
     """
 
-    solver: Solver
+    solver: SolverType
     epsilon: float
     labels: tuple[float, ...]
     positive: NDArray[np.int32]
@@ -58,18 +54,13 @@ class Models:
         return self.solver.kind
 
     @property
-    def width(self) -> int:
-        """Weight vectors that there must be room for."""
-        return columns(len(self.positive))
-
-    @property
     def pairs(self) -> Floats:
         """C of rows of the class of a model, and of rows of the others; float64[M, 2]."""
         own = self.cost[:, 1]
-        return np.stack([own, self.cost[:, 0] if self.parted else own], axis=1)
+        return np.stack([own, self.cost[:, 0] if self.separable else own], axis=1)
 
     @property
-    def parted(self) -> bool:
+    def separable(self) -> bool:
         """Whether each can be trained without the others."""
         return self.solver is not _SOLVERS[CRAMMER_SINGER]
 
@@ -138,27 +129,3 @@ def make_models(
         asked=np.array(asked, np.float64),
         cost=np.array(pairs, np.float64),
     )
-
-
-def deal(n_models: int) -> list[NDArray[np.int64]]:
-    """Return the numbers of the models that share each pass; two threads have something to do.
-
-    They are dealt in turn: the models of a small C are next to each other and leave first, and what
-    stays is to be spread over the threads.
-    """
-    n_parts = min(n_models, max(2, -(-n_models // MODELS_SHARING)))
-    return [np.arange(first, n_models, n_parts) for first in range(n_parts)]
-
-
-def padded(width: int) -> int:
-    """Return how many columns the weights of models that share a pass take.
-
-    Two or three left over from whole registers cost more time than four; fewer models, or one left
-    over, are not worth the memory (measured).
-    """
-    return width + -width % _LANES if width >= _FEWEST_PADDED and width % _LANES > 1 else width
-
-
-def columns(n_models: int) -> int:
-    """Return how many columns the weights of so many models take in all."""
-    return sum(padded(len(numbers)) for numbers in deal(n_models))

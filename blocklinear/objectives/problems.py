@@ -17,7 +17,7 @@ Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Solver:
+class SolverType:
     """One of LIBLINEAR's problems: its name there, our loss, and whether it is a regression."""
 
     name: str
@@ -32,11 +32,11 @@ class Solver:
 
 SQUARED_HINGE, HINGE = 1, 3
 SOLVERS = {
-    SQUARED_HINGE: Solver("L2R_L2LOSS_SVC_DUAL", dual.SQUARED_HINGE),
-    HINGE: Solver("L2R_L1LOSS_SVC_DUAL", dual.HINGE),
-    7: Solver("L2R_LR_DUAL", dual.LOGISTIC),
-    12: Solver("L2R_L2LOSS_SVR_DUAL", dual.L2_SVR, regression=True),
-    13: Solver("L2R_L1LOSS_SVR_DUAL", dual.L1_SVR, regression=True),
+    SQUARED_HINGE: SolverType("L2R_L2LOSS_SVC_DUAL", dual.SQUARED_HINGE),
+    HINGE: SolverType("L2R_L1LOSS_SVC_DUAL", dual.HINGE),
+    7: SolverType("L2R_LR_DUAL", dual.LOGISTIC),
+    12: SolverType("L2R_L2LOSS_SVR_DUAL", dual.L2_SVR, regression=True),
+    13: SolverType("L2R_L1LOSS_SVR_DUAL", dual.L1_SVR, regression=True),
 }
 
 
@@ -68,14 +68,14 @@ class Problem:
 
     Attributes
     ----------
-    solver : Solver
+    solver : SolverType
     epsilon : float           of the losses for regression
     labels : tuple of float   the positive class, then the negative, LIBLINEAR's order; empty for
                               regression
     class_costs : tuple of float        C of these classes; of all rows for regression
     """
 
-    solver: Solver
+    solver: SolverType
     epsilon: float
     labels: tuple[float, ...]
     class_costs: tuple[float, ...]
@@ -84,11 +84,6 @@ class Problem:
     def kind(self) -> int:
         """The loss, as the kernels number it."""
         return self.solver.kind
-
-    @property
-    def width(self) -> int:
-        """Number of weight vectors."""
-        return 1
 
     @property
     def bounded(self) -> bool:

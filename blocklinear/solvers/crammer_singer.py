@@ -12,7 +12,8 @@ from blocklinear.objectives.feasible_sets import AllClasses
 from blocklinear.objectives.models import Models
 from blocklinear.objectives.problems import weighted
 from blocklinear.options import TrainOptions
-from blocklinear.solvers.vectors import FIRST, PASS, Abandoned, BlockStep, Floats, Vectors
+from blocklinear.solvers.protocol import Abandoned
+from blocklinear.solvers.vectors import FIRST, PASS, BlockStep, Floats, Vectors
 from blocklinear.store.manifest import Manifest
 from blocklinear.store.row_views import RowView
 

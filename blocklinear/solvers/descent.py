@@ -17,9 +17,10 @@ from blocklinear.objectives.certificate import Certificate, joined, relative_gap
 from blocklinear.objectives.models import Models
 from blocklinear.options import TrainOptions
 from blocklinear.solvers.many import ManyModels
+from blocklinear.solvers.protocol import Abandoned, Solver, Start
 from blocklinear.solvers.row_orders import parts_of_passes
 from blocklinear.solvers.statistics import Estimate, middle, rises
-from blocklinear.solvers.vectors import FIRST, PASS, Abandoned, Floats, Vectors
+from blocklinear.solvers.vectors import FIRST, PASS, Floats, Vectors
 from blocklinear.solvers.working_set import FIRST_PASSES, LOADED, WorkingSet, next_passes
 from blocklinear.store.groups import Group
 from blocklinear.store.manifest import Manifest
@@ -247,6 +248,28 @@ class Descent:
         """Make other weights, float64[n_features + 1, M], the candidates."""
         self.vectors[0].W[:] = weights
         self.vectors[0].forget_average()
+
+    @property
+    def starts(self) -> list[Start]:
+        """What a warm start is to fill."""
+        return [
+            Start(v.domain, v.alpha.all.reshape(-1, v.width), v.W[:, : v.width])
+            for v in self.vectors
+        ]
+
+    @property
+    def first_violation(self) -> Floats | None:
+        """What violations of a regression are compared with, float64[1]; None of other problems."""
+        return self.vectors[0].first_violation if len(self) == 1 else None
+
+    @property
+    def updates(self) -> Floats | None:
+        """How many updates of w were done, float64[1], where a start is from w and not alpha."""
+        return self.vectors[0].updates
+
+    def successor(self) -> Solver | None:
+        """Return the solver that goes on from here where this one is slow, if there is one."""
+        return self.vectors[0].successor(self)
 
     def discard(self) -> None:
         """Delete the scratch files."""

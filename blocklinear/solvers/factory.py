@@ -2,16 +2,22 @@
 
 from pathlib import Path
 
-from blocklinear.objectives.models import CRAMMER_SINGER, deal
+from blocklinear.objectives.models import CRAMMER_SINGER
 from blocklinear.objectives.problems import Problem
 from blocklinear.objectives.tasks import Task
 from blocklinear.options import TrainOptions
 from blocklinear.solvers.crammer_singer import CrammerSinger
 from blocklinear.solvers.descent import Descent, DescentOfMany
-from blocklinear.solvers.many import ManyModels
+from blocklinear.solvers.many import ManyModels, deal, n_columns
 from blocklinear.solvers.pegasos import Pegasos
+from blocklinear.solvers.protocol import WarmSolver
 from blocklinear.solvers.single import AveragedBlocks, SingleModel
 from blocklinear.store.manifest import Manifest
+
+
+def columns_of(task: Task) -> int:
+    """Return how many columns the weights of a task take, as memory is planned for."""
+    return 1 if isinstance(task, Problem) else n_columns(len(task))
 
 
 def make_solver(
@@ -20,7 +26,7 @@ def make_solver(
     task: Task,
     folder: Path,
     working_set_entries: int,
-) -> Descent:
+) -> WarmSolver:
     """Return what does a task.
 
     Parameters

@@ -10,13 +10,13 @@ from blocklinear.kernels import pegasos
 from blocklinear.kernels.sums import dot
 from blocklinear.objectives.problems import Problem
 from blocklinear.options import TrainOptions
+from blocklinear.solvers.protocol import Abandoned
 from blocklinear.solvers.row_orders import row_order
 from blocklinear.solvers.single import SingleModel
 from blocklinear.solvers.vectors import (
     AVERAGED_POINTS,
     FIRST,
     LONGEST_PART,
-    Abandoned,
     BlockStep,
     Floats,
 )
@@ -44,21 +44,12 @@ class Pegasos(SingleModel):
         self._used_rows = manifest.n_rows - manifest.weights["zeros"]
         self._radius_sq = problem.total_cost(manifest)
         self._lost = np.zeros(pegasos.N_TOUCH)
-        self._updates = np.zeros(1)
-
-    @property
-    def updates(self) -> float:
-        """Updates done."""
-        return float(self._updates[0])
-
-    @updates.setter
-    def updates(self, updates: float) -> None:
-        self._updates[0] = updates
+        self.updates: Floats = np.zeros(1)
 
     @property
     def arrays(self) -> dict[str, NDArray[Any]]:
         """All that a checkpoint must keep, by name."""
-        return super().arrays | {"lost": self._lost, "updates": self._updates}
+        return super().arrays | {"lost": self._lost, "updates": self.updates}
 
     def begin(self) -> None:
         """Start an outer iteration."""
@@ -81,9 +72,9 @@ class Pegasos(SingleModel):
             for k, part in enumerate(_parts(order, batch, step.steps, len(rows.indices))):
                 if (epoch or k) and step.halt():
                     raise Abandoned
-                self._updates[0] = pegasos.pegasos_epoch(
+                self.updates[0] = pegasos.pegasos_epoch(
                     rows.starts, rows.stops, rows.indices, rows.values, *data, part, batch,
-                    self._used_rows, self._radius_sq, self.bias, int(self._updates[0]),
+                    self._used_rows, self._radius_sq, self.bias, int(self.updates[0]),
                     self.W.reshape(-1), self._lost, step.alpha.reshape(-1), 1.0 / step.outer,
                 )  # fmt: skip
                 self.entries[FIRST] += rows.lengths[part].sum()

@@ -11,6 +11,8 @@ from blocklinear.objectives.certificate import Proof
 from blocklinear.objectives.feasible_sets import OneModel
 from blocklinear.objectives.problems import Problem
 from blocklinear.options import TrainOptions
+from blocklinear.solvers.newton import NewtonSteps
+from blocklinear.solvers.protocol import Solver
 from blocklinear.solvers.row_orders import drawn_rows, row_order, row_schedule
 from blocklinear.solvers.statistics import add_touch, fresh_touch, threshold, violations, width
 from blocklinear.solvers.vectors import AGAIN, FIRST, PASS, BlockStep, Vectors
@@ -44,7 +46,9 @@ class SingleModel(Vectors):
         self._preference = np.zeros(0, np.float32)  # of the rows of a group, while it is worked on
         self._adapt = np.zeros(dual.N_ADAPT)
         self._seen = fresh_touch()  # in an epoch
-        self.first_violation = np.zeros(1)  # LIBLINEAR's measure for regression is relative
+        self._first_violation = np.zeros(1)
+        if problem.solver.regression:  # LIBLINEAR's measure is relative to it
+            self.first_violation = self._first_violation
 
     @property
     def domain(self) -> OneModel:
@@ -56,7 +60,7 @@ class SingleModel(Vectors):
         """All that a checkpoint must keep, by name."""
         return super().arrays | {
             "preference": self._preferences.all, "adapt": self._adapt,
-            "first": self.first_violation,
+            "first": self._first_violation,
         }  # fmt: skip
 
     @property
@@ -151,7 +155,14 @@ class SingleModel(Vectors):
 
     def violations(self) -> Floats:
         """Return what LIBLINEAR's ``-e`` is compared with, float64[1]."""
-        return violations(self.touch[FIRST], self.problem.solver.regression, self.first_violation)
+        return violations(self.touch[FIRST], self.problem.solver.regression, self._first_violation)
+
+    def successor(self, own: Solver) -> Solver | None:
+        """Return Newton steps, for squared hinge loss."""
+        if self.problem.kind != dual.SQUARED_HINGE:
+            return None
+        self.forget_average()
+        return NewtonSteps(own, self.W.reshape(-1), self.alpha, self.problem, self._options)
 
     def discard(self) -> None:
         """Delete the scratch files."""

@@ -25,6 +25,9 @@ class Estimate:
                               infinite where it is not known
     entries, pass_entries : int         nonzeros worked on, and of these in passes over the working
                               set
+    exact : bool              whether `primal`, `dual` and `gap` are those of a certificate
+    final : bool              whether the solver can do no more
+    new : bool                whether the weights are others than those of the estimate before
     """
 
     primal: float
@@ -37,6 +40,9 @@ class Estimate:
     rise: float
     entries: int = 0
     pass_entries: int = 0
+    exact: bool = False
+    final: bool = False
+    new: bool = True
 
 
 def fresh_touch() -> NDArray[np.float64]:

@@ -20,6 +20,7 @@ from blocklinear.objectives.certificate import (
 )
 from blocklinear.objectives.feasible_sets import Domain
 from blocklinear.options import TrainOptions
+from blocklinear.solvers.protocol import Abandoned, Solver
 from blocklinear.solvers.row_orders import pass_order, row_order, rows_in_part
 from blocklinear.store.groups import Group
 from blocklinear.store.manifest import Manifest
@@ -42,10 +43,6 @@ MOST_EPOCHS = 100
 Floats = NDArray[np.float64]
 Spans = NDArray[np.uint16]
 """Of each row, which weight vectors move it: the first, and 256 times one past the last; or 0."""
-
-
-class Abandoned(Exception):
-    """A block step was given up because a stop was asked for: w and alpha do not fit each other."""
 
 
 @dataclass(frozen=True)
@@ -109,6 +106,10 @@ class Vectors(ABC):
     """The functions that work on these rows, and the places of what they see of them."""
     coupled: ClassVar[bool] = False
     """Whether all weight vectors are of one problem."""
+    first_violation: Floats | None = None
+    """What violations of regressions are compared with, float64[n_problems]."""
+    updates: Floats | None = None
+    """Updates of w done, float64[1], where a warm start goes on from w alone."""
 
     def __init__(
         self,
@@ -417,6 +418,10 @@ class Vectors(ABC):
     def aim_at(self, goals: Floats) -> None:
         """Say to what P - D is to fall, float64[n_problems]."""
         self._goals[:] = goals
+
+    def successor(self, own: Solver) -> Solver | None:
+        """Return the solver that goes on where `own`, which drives these, is slow; or None."""
+        return None
 
     def discard(self) -> None:
         """Delete the scratch files."""

@@ -27,6 +27,13 @@ _COURSE = fields(
 _CERTIFICATE = fields(
     {"primal": number, "dual": number, "gap": number, "drift": number, "average": flag}
 )
+_NEWTON = fields(
+    {
+        "certificate": maybe(_CERTIFICATE), "n_sv": count, "rows": count, "multiplying": flag,
+        "products": count, "rho": number, "enough": number, "length": number, "slope": number,
+        "new": flag, "final": flag,
+    }
+)  # fmt: skip
 _METHOD = fields(
     {"labels": items(number)},
     {
@@ -35,6 +42,7 @@ _METHOD = fields(
         "columns": shapes.either(count, items(count)), "staying": items(items(count)),
         "dealt": items(items(count)), "certificates": items(maybe(_CERTIFICATE)),
         "models": items(row(maybe(number), shapes.integer(-1))),
+        "newton": _NEWTON,
     },
     more=True,
 )  # fmt: skip

@@ -15,10 +15,8 @@ from blocklinear.objectives.certificate import Certificate
 from blocklinear.objectives.models import Models
 from blocklinear.objectives.tasks import Task, make_task
 from blocklinear.options import TrainOptions
-from blocklinear.solvers.factory import make_solver
-from blocklinear.solvers.newton import Newton, Point
-from blocklinear.solvers.single import SingleModel
-from blocklinear.solvers.vectors import Abandoned
+from blocklinear.solvers.factory import columns_of, make_solver
+from blocklinear.solvers.protocol import Abandoned
 from blocklinear.store.features import read_features, to_input
 from blocklinear.store.files import Lock, make_folder
 from blocklinear.store.manifest import Manifest
@@ -34,7 +32,7 @@ from blocklinear.training.parts import train_in_parts
 from blocklinear.training.permutations import sampled
 from blocklinear.training.previous import find_previous
 from blocklinear.training.run import Halt, Run, check_finite
-from blocklinear.training.stopping import ADVICE, Ending
+from blocklinear.training.stopping import Ending
 from blocklinear.training.unfinished import check_finished, folders_of
 from blocklinear.training.warm_start import start_warm
 
@@ -145,7 +143,7 @@ def train_task(
             outcome = optimise(source, options, task, own, listener, halt, kept=kept)
             return dataclasses.replace(outcome, weights=to_input(outcome.weights, source))
 
-        if isinstance(task, Models) and task.parted and options.evaluate is None:
+        if isinstance(task, Models) and task.separable and options.evaluate is None:
             outcome = train_in_parts(manifest, options, task, listener, part)
         else:
             outcome = part(options, task, "", 0)
@@ -194,33 +192,33 @@ def optimise(
     facts = _resumed(folder, manifest, options, listener)
     previous = find_previous(folder, options, listener) if options.warm_start else None
     if facts is None:
-        memory = plan_memory(manifest, options, task.width, kept)
+        memory = plan_memory(manifest, options, columns_of(task), kept)
         if previous is None:
             if not options.resume:
                 check_finished(folder, ignore)  # of a warm start that nothing there fits
             discard(folder)
     else:
-        memory = plan_again(manifest, options, facts, task.width, kept)
+        memory = plan_again(manifest, options, facts, columns_of(task), kept)
         options = dataclasses.replace(options, group=memory.group)
     held_out: HeldOut | None = None
     if options.evaluate is not None:
         held_out = HeldOut(options.evaluate, store, task, options, memory.spare_bytes)
-    method = make_solver(manifest, options, task, folder, memory.active_entries)
-    run = Run(manifest, options, memory, method, held_out, folder, listener, halt)
+    solver = make_solver(manifest, options, task, folder, memory.active_entries)
+    run = Run(manifest, options, memory, solver, held_out, folder, listener, halt)
     try:
         with GroupLoader(store, memory.group, options.threads, memory.pin_bytes) as loader:
             prepare(loader)
             if facts is not None:
                 run.resume(facts, loader)
             elif previous is not None:
-                start_warm(run, previous, store, loader)
+                start_warm(run, solver, previous, store, loader)
             outcome = _train(run, loader)
             conclude(loader, outcome)
             return outcome
     except Abandoned:
         raise run.stopped() from None
     finally:
-        method.discard()
+        solver.discard()
 
 
 def _resumed(
@@ -261,21 +259,19 @@ def _resumed(
 def _train(run: Run, loader: GroupLoader) -> Outcome:
     stopping, undecided = run.stopping, run.outer > 0 and run.finished and not run.decided
     while True:
-        if run.descended is not None:
-            return _train_on(run, loader)
         if not undecided:
             run.iterate(loader)
         undecided = False
         report, seen = run.report()
-        if run.out_of_patience:
+        if seen.new and run.out_of_patience:
             return _finish_with_best(run, loader, report)
         ending, stalled = stopping.exhausted(report), stopping.stalled(report, seen)
-        newton = run.memory.newton and stopping.by_gap_alone
-        ending = ending or (None if newton else stalled)
+        goes_over = stopping.by_gap_alone and run.may_go_over
+        ending = ending or (None if goes_over else stalled)
         if ending or stopping.wants_certificate(report, seen):
             with run.saving():
                 certificate = run.certify(loader, None if ending else run.options.gap)
-            report = dataclasses.replace(report, certificates=1)
+            report = dataclasses.replace(report, certificates=int(not seen.exact))
             converged = stopping.holds(report, certificate)
             if isinstance(certificate, Certificate):
                 report = run.certified(report, certificate)
@@ -283,57 +279,16 @@ def _train(run: Run, loader: GroupLoader) -> Outcome:
                     run.listener(report)
                     run.save()  # a resume is to come to the same end
                     return _finish(run, certificate, None if converged else ending)
-            if isinstance(certificate, float) or not run.method.drop_solved():
+            if isinstance(certificate, float) or not run.solver.drop_solved():
                 stopping.learn(seen, certificate)
         run.listener(report)
-        warning = "" if newton else stopping.too_slow(report)
+        warning = "" if goes_over or seen.exact else stopping.too_slow(report)
         if warning:
             run.listener(Warned(warning))
-        if newton and (stalled or report.outer >= NEWTON_AFTER):
-            _go_over_to_newton(run)
+        if goes_over and (stalled or report.outer >= NEWTON_AFTER):
+            run.go_over()
         run.decided = True
         run.rest()
-
-
-def _go_over_to_newton(run: Run) -> None:
-    run.descended = run.outer
-    run.listener(
-        Warned(
-            f"not converged after {run.outer} outer iterations of coordinate descent: "
-            "going on with Newton steps on the primal"
-        )
-    )
-
-
-def _train_on(run: Run, loader: GroupLoader) -> Outcome:
-    """Go on with Newton steps on the primal, as LIBLINEAR does."""
-    (model,) = run.method.vectors
-    assert isinstance(model, SingleModel)
-    w = model.W.reshape(-1)
-    model.forget_average()
-    newton = Newton(lambda: run.pass_over(loader), model.problem, model.alpha, model.bias)
-    passes = run.outer  # the evaluation of a point that was saved is not counted twice
-    with run.saving():
-        point: Point | None = newton.at(w.copy())
-    newton.n_passes = 1 if run.outer == run.descended else 0
-    while point is not None:
-        run.outer, w[:], last = passes + newton.n_passes, point.w, point
-        report = run.stepped(point)
-        if run.out_of_patience:
-            return _finish_with_best(run, loader, report)
-        run.listener(report)
-        converged = run.stopping.holds(report, point.certificate)
-        ending = run.stopping.exhausted(report)
-        if converged or ending:
-            run.save()
-            return _finish(run, point.certificate, None if converged else ending)
-        run.rest()
-        left = (run.options.max_outer or 0) - run.outer
-        with run.saving():
-            point = newton.step(point, min(left, len(w) + 50))
-    run.save()
-    why = f"{run.outer} outer iterations, where rounding ends it"
-    return _finish(run, last.certificate, Ending(why, advice=ADVICE))
 
 
 def _finish_with_best(run: Run, loader: GroupLoader, report: OuterIteration) -> Outcome:
@@ -346,14 +301,14 @@ def _finish_with_best(run: Run, loader: GroupLoader, report: OuterIteration) -> 
 
 def _finish(run: Run, certificate: Certificate, ending: Ending | None) -> Outcome:
     """Return the model; say so if it is not as good as was asked for."""
-    chosen = run.method.chosen(certificate)
+    chosen = run.solver.chosen(certificate)
     check_finite(chosen)
     if ending:
         run.listener(Warned(ending.message(certificate.gap)))
     return Outcome(
         weights=chosen.reshape(len(chosen), -1),
         certificate=certificate,
-        certificates=run.method.proven(),
+        certificates=run.solver.proven(),
         outer=run.outer,
         stopped=ending.why if ending else "converged",
     )

@@ -9,8 +9,9 @@ import numpy as np
 from blocklinear.errors import MemoryBudgetError
 from blocklinear.events import Listener, Warned
 from blocklinear.objectives.certificate import Certificate, joined
-from blocklinear.objectives.models import Models, columns
+from blocklinear.objectives.models import Models
 from blocklinear.options import TrainOptions
+from blocklinear.solvers.many import n_columns
 from blocklinear.store.manifest import Manifest
 from blocklinear.training.memory_plan import plan_memory
 from blocklinear.training.outcome import Outcome
@@ -48,7 +49,7 @@ def cut(
     for n_parts in range(1, n_units + 1):
         size = -(-n_units // n_parts)
         try:
-            plan_memory(manifest, options, columns(size * unit), kept if n_parts > 1 else 0)
+            plan_memory(manifest, options, n_columns(size * unit), kept if n_parts > 1 else 0)
         except MemoryBudgetError:
             if size == 1:
                 raise

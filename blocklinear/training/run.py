@@ -12,15 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blocklinear.errors import InputError, StoppedError
-from blocklinear.events import Listener, OuterIteration, Visited
+from blocklinear.events import Listener, OuterIteration, Visited, Warned
 from blocklinear.memory import anonymous_bytes
 from blocklinear.model.metrics import Score
 from blocklinear.objectives.certificate import Certificate
 from blocklinear.options import TrainOptions
-from blocklinear.solvers.descent import Descent
-from blocklinear.solvers.newton import Point
+from blocklinear.solvers.protocol import Abandoned, Solver
 from blocklinear.solvers.statistics import Estimate
-from blocklinear.solvers.vectors import Abandoned
 from blocklinear.store.manifest import Manifest
 from blocklinear.store.prefetch import GroupLoader, Loaded
 from blocklinear.training.checkpoint import Checkpoint
@@ -59,7 +57,7 @@ class Run:
     manifest : Manifest
     options : TrainOptions
     memory : MemoryPlan
-    method : Descent
+    solver : Solver
         What is done on a block step.
     held_out : HeldOut or None
         Scores the model after each outer iteration.
@@ -73,7 +71,7 @@ class Run:
     outer, done : int         the outer iteration, and how many of its visits are done
     decided : bool            whether all that follows from the outer iteration is done: a run that
                               is resumed there must not do it again
-    descended : int or None   outer iterations before Newton steps
+    descended : int or None   outer iterations before the solver's successor took over
     """
 
     def __init__(
@@ -81,17 +79,17 @@ class Run:
         manifest: Manifest,
         options: TrainOptions,
         memory: MemoryPlan,
-        method: Descent,
+        solver: Solver,
         held_out: HeldOut | None,
         folder: Path,
         listener: Listener,
         halt: Halt,
     ) -> None:
         self.manifest, self.options, self.memory = manifest, options, memory
-        self.method, self.held_out = method, held_out
+        self.solver, self.held_out = solver, held_out
         self.listener, self.halt = listener, halt
         self.stopping = Stopping(options)
-        self._best = method.current().copy() if options.patience else np.zeros(0)
+        self._best = solver.current().copy() if options.patience else np.zeros(0)
         self._best_at, self._best_worth = 0, -math.inf
         self._checkpoint, self._saved = Checkpoint(folder), False
         self._saved_at = time.monotonic()
@@ -99,7 +97,7 @@ class Run:
         self._started = time.perf_counter()
         self.outer = self.done = 0  # the outer iteration, and how many of its visits are done
         self.decided = False
-        self.descended: int | None = None  # outer iterations before Newton steps
+        self.descended: int | None = None
         self.times = Times()
         self._begun = Times()  # what loading the next outer iteration's first group took
 
@@ -121,15 +119,12 @@ class Run:
         With `blocks`, no other blocks are read, unless one group holds all. After what may be the
         `last` pass of a run nothing is loaded ahead.
 
-        Newton steps always take the same order, so that a point evaluated again, after a resume,
-        has the same bits.
-
         Raises
         ------
         Abandoned
             If a stop was asked for between two groups.
         """
-        order = self.visits((self.descended or self.outer) + 1)
+        order = self.visits(self.outer + 1)
         first = None if last else order[0]
         if blocks is not None and len(order) > 1:
             order = [tuple(b for b in group if b in blocks) for group in order]
@@ -153,12 +148,12 @@ class Run:
         self.decided = False
         if self.finished:
             self.outer, self.done = self.outer + 1, 0
-            self.method.begin(len(self.visits(self.outer)))
+            self.solver.begin(len(self.visits(self.outer)))
         self.times, self._begun = self._begun, Times()
         todo, following = self.visits(self.outer), self.visits(self.outer + 1)
         for loaded in loader.stream(todo[self.done :], following[0]):
             started = time.perf_counter()
-            self.method.step(loaded.group, self.outer, self.done, len(todo), self.overdue)
+            self.solver.step(loaded.group, self.outer, self.done, len(todo), self.overdue)
             self.times.solve_s += time.perf_counter() - started
             self.times.add(loaded)
             self.done += 1
@@ -170,7 +165,7 @@ class Run:
                 following[:1], following[1] if len(following) > 1 else None
             ):
                 started = time.perf_counter()
-                self.method.look(loaded.group)
+                self.solver.look(loaded.group)
                 self.times.solve_s += time.perf_counter() - started
                 self._begun.add(loaded)
 
@@ -219,13 +214,13 @@ class Run:
             "decided": self.decided,
             "descended": self.descended,
             "stopping": self.stopping.state,
-            "method": self.method.state,
+            "method": self.solver.state,
             "best": [self._best_at, self._best_worth] if self._best_at else None,
         }
 
     @property
     def _arrays(self) -> dict[str, Any]:
-        return self.method.arrays | ({"best": self._best} if self._best_at else {})
+        return self.solver.arrays | ({"best": self._best} if self._best_at else {})
 
     def save(self) -> None:
         """Commit a checkpoint, unless the run keeps none."""
@@ -243,77 +238,73 @@ class Run:
         """
         if self.options.patience and facts["best"]:
             self._best_at, self._best_worth = facts["best"]
+        if facts["descended"] is not None:
+            self._succeed(facts["descended"])
         try:
-            self.method.state = facts["method"]
+            self.solver.state = facts["method"]
         except (LookupError, ValueError) as error:  # numbers that contradict each other
             raise self._checkpoint.damaged("the state of the method is impossible") from error
         self._checkpoint.load(self._arrays)
         self._saved = True
         self.outer, self.done, self.decided = facts["outer"], facts["done"], facts["decided"]
-        self.descended = facts["descended"]
         self.stopping.state = facts["stopping"]
         if len(self.visits(self.outer)) > 1:
-            self.method.restore(self.pass_over(loader))
+            self.solver.restore(self.pass_over(loader))
 
     def report(self) -> tuple[OuterIteration, Estimate]:
         """Return the outer iteration as it is told, with how the model scores, and what it saw."""
-        seen, times = self.method.estimate(), self.times
+        seen, times = self.solver.estimate(), self.times
         check_finite(seen.primal, seen.dual, 0.0 if seen.rise == math.inf else seen.rise)
-        report = self._scored(
-            OuterIteration(
-                outer=self.outer,
-                seconds=self.seconds,
-                load_s=times.load_s,
-                wait_s=times.wait_s,
-                solve_s=times.solve_s,
-                bytes_read=times.bytes_read,
-                dual=seen.dual,
-                primal=seen.primal,
-                gap=seen.gap,
-                certified=False,
-                violation=seen.violation,
-                n_sv=seen.n_sv,
-                n_models=len(self.method),
-                steps=seen.steps,
-                rss_bytes=anonymous_bytes(),
-                entries=seen.entries,
-                pass_entries=seen.pass_entries,
-            )
+        report = OuterIteration(
+            outer=self.outer,
+            seconds=self.seconds,
+            load_s=times.load_s,
+            wait_s=times.wait_s,
+            solve_s=times.solve_s,
+            bytes_read=times.bytes_read,
+            dual=seen.dual,
+            primal=seen.primal,
+            gap=seen.gap,
+            certified=seen.exact,
+            violation=seen.violation,
+            n_sv=seen.n_sv,
+            n_models=len(self.solver),
+            steps=seen.steps,
+            rss_bytes=anonymous_bytes(),
+            entries=seen.entries,
+            pass_entries=seen.pass_entries,
         )
-        return report, seen
+        return (self._scored(report) if seen.new else report), seen
 
-    def stepped(self, point: Point) -> OuterIteration:
-        """Return the report of a Newton step; its certificate needs no further pass."""
-        certificate = point.certificate
-        check_finite(certificate.primal, certificate.dual)
-        return self._scored(
-            OuterIteration(
-                outer=self.outer,
-                seconds=self.seconds,
-                load_s=0.0,
-                wait_s=0.0,
-                solve_s=0.0,
-                bytes_read=0,
-                dual=certificate.dual,
-                primal=certificate.primal,
-                gap=certificate.gap,
-                certified=True,
-                violation=float(np.abs(point.gradient).max(initial=0.0)),
-                n_sv=point.n_sv,
-                n_models=1,
-                steps=0,
-                rss_bytes=anonymous_bytes(),
+    @property
+    def may_go_over(self) -> bool:
+        """Whether there is room for a successor of the solver, and none has taken over."""
+        return self.memory.newton and self.descended is None
+
+    def go_over(self) -> None:
+        """Let the solver's successor go on."""
+        self._succeed(self.outer)
+        self.listener(
+            Warned(
+                f"not converged after {self.outer} outer iterations of coordinate descent: "
+                "going on with Newton steps on the primal"
             )
         )
+
+    def _succeed(self, outer: int) -> None:
+        successor = self.solver.successor()
+        if successor is None:
+            raise self._checkpoint.damaged("nothing follows on its solver")
+        self.solver, self.descended = successor, outer
 
     def _scored(self, report: OuterIteration) -> OuterIteration:
         if self.held_out is None:
             return report
-        score = self.held_out.score(self.method.current(), self.method.bias)
+        score = self.held_out.score(self.solver.current(), self.solver.bias)
         value = score.rank_value
         if self.options.patience and (not self._best_at or value > self._best_worth):
             self._best_worth, self._best_at = value, self.outer
-            self._best[:] = self.method.current()
+            self._best[:] = self.solver.current()
         return _with_score(report, score)
 
     def certified(self, report: OuterIteration, certificate: Certificate) -> OuterIteration:
@@ -328,8 +319,8 @@ class Run:
         )
         if self.held_out is None:
             return report
-        chosen = self.method.chosen(certificate)
-        return _with_score(report, self.held_out.score(chosen, self.method.bias))
+        chosen = self.solver.chosen(certificate)
+        return _with_score(report, self.held_out.score(chosen, self.solver.bias))
 
     @property
     def out_of_patience(self) -> bool:
@@ -342,7 +333,7 @@ class Run:
 
         As soon as that is known to be worse than a gap that is `enough`, an estimate is returned.
         """
-        certificate = self.method.certify(self.pass_over(loader, last=True), enough)
+        certificate = self.solver.certify(self.pass_over(loader, last=True), enough)
         if isinstance(certificate, Certificate):
             check_finite(certificate.primal, certificate.dual)
         return certificate
@@ -350,7 +341,7 @@ class Run:
     def best(self, loader: GroupLoader) -> Certificate:
         """Go back to the model that scored best, and certify it."""
         self.save()  # now: a resume is to come to the same end
-        self.method.adopt(self._best)
+        self.solver.adopt(self._best)
         certificate = self.certify(loader)
         assert isinstance(certificate, Certificate)  # no gap was enough
         return certificate

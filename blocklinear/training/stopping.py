@@ -86,7 +86,8 @@ class Stopping:
         gap, tolerance = self._options.gap, self._options.tolerance
         if tolerance is not None and report.violation > tolerance:
             return False
-        return gap is None or self._scale * seen.middle_gap <= gap
+        scale = 1.0 if seen.exact else self._scale
+        return gap is None or scale * seen.middle_gap <= gap
 
     @property
     def by_gap_alone(self) -> bool:
@@ -172,6 +173,8 @@ class Stopping:
         if seen.rise > UNIT or any(x < best for x, best in zip(found, self._best, strict=True)):
             self._moved = report.outer
         self._best = [min(both) for both in zip(found, self._best, strict=True)]
+        if seen.final:
+            return Ending(f"{report.outer} outer iterations, where rounding ends it", advice=ADVICE)
         if report.outer < 2 * self._moved:
             return None
         idle = report.outer - self._moved

@@ -17,11 +17,7 @@ from numpy.typing import NDArray
 
 from blocklinear.events import WarmStarted, Warned
 from blocklinear.kernels.sums import add_rows, dot
-from blocklinear.objectives.feasible_sets import Domain
-from blocklinear.solvers.descent import Descent
-from blocklinear.solvers.pegasos import Pegasos
-from blocklinear.solvers.single import SingleModel
-from blocklinear.solvers.vectors import Abandoned
+from blocklinear.solvers.protocol import Abandoned, Start, WarmSolver
 from blocklinear.store.groups import Group
 from blocklinear.store.manifest import BlockRecord, Manifest
 from blocklinear.store.prefetch import GroupLoader, Loaded
@@ -34,12 +30,16 @@ CANCELLED = 1e-8
 """Of the square of |w|: with less left after Eq. (16), rounding could show, and w is recomputed."""
 
 
-def start_warm(run: Run, previous: Previous, store: BlockStore, loader: GroupLoader) -> None:
+def start_warm(
+    run: Run, solver: WarmSolver, previous: Previous, store: BlockStore, loader: GroupLoader
+) -> None:
     """Give a run, before its first outer iteration, what an earlier one left.
 
     Parameters
     ----------
     run : Run
+    solver : WarmSolver
+        Of the run.
     previous : Previous
     store : BlockStore
         What the run trains on; its manifest tells where the rows of the earlier run went.
@@ -55,13 +55,13 @@ def start_warm(run: Run, previous: Previous, store: BlockStore, loader: GroupLoa
     StorageError
     """
     stretches = list(previous.stretches(store.manifest))
-    if isinstance(run.method.vectors[0], Pegasos):
-        how = _continue_pegasos(run.method.vectors[0], previous, run)
+    if solver.updates is not None:
+        how = _go_on_from_w(run, solver, previous)
         blocks_read = bytes_read = 0
     else:
-        start = _Start(run, previous, stretches, store)
+        start = _Start(run, solver, previous, stretches, store)
         how = start.find_w(loader)
-        _carry(run.method, previous, stretches, store.manifest, start.resident)
+        _carry(solver, previous, stretches, store.manifest, start.resident)
         blocks_read, bytes_read = start.blocks_read, start.bytes_read
     if how:
         kept = sum(s.new.stop - s.first for s in stretches if s.block is not None)
@@ -77,18 +77,20 @@ def start_warm(run: Run, previous: Previous, store: BlockStore, loader: GroupLoa
         )
 
 
-def _continue_pegasos(method: Pegasos, previous: Previous, run: Run) -> str:
+def _go_on_from_w(run: Run, solver: WarmSolver, previous: Previous) -> str:
     """Go on from w and the number of updates; nothing if the classes are other ones."""
-    labels = list(method.problem.labels)
+    (start,) = solver.starts
+    labels = list(start.domain.classes)
     if sorted(labels) != sorted(previous.labels):
         run.listener(Warned("the classes are other ones now: training starts from the beginning"))
         return ""
     sign = 1.0 if labels == previous.labels else -1.0
-    w = method.W.reshape(-1)
+    w = start.W.reshape(-1)
     _put_features(w, sign * previous.w)
-    if max(previous.course["bias"], 0.0) != method.bias:
+    if max(previous.course["bias"], 0.0) != solver.bias:
         w[-1] = 0.0
-    method.updates = previous.number("updates") or 0.0
+    assert solver.updates is not None
+    solver.updates[:] = previous.number("updates") or 0.0
     return "kept"
 
 
@@ -105,32 +107,25 @@ def _squared_norm(array: Floats) -> float:
 
 
 @dataclass(frozen=True)
-class _Part:
+class _Part(Start):
     """Weight vectors that start together.
 
     Attributes
     ----------
-    domain : Domain
-    alpha : float64[n_rows, M]          a view of what the method works on
-    W : float64[n_features + 1, M]      so is this
     old : list of Column or None        what each starts from
     """
 
-    domain: Domain
-    alpha: Floats
-    W: Floats
     old: list[Column | None]
 
 
-def _parts(method: Descent, previous: Previous) -> Iterator[_Part]:
-    for vectors in method.vectors:
-        domain, alpha = vectors.domain, vectors.alpha.all
+def _parts(solver: WarmSolver, previous: Previous) -> Iterator[_Part]:
+    for start in solver.starts:
+        domain = start.domain
         old = [previous.columns.get(label) for label in domain.labels]
         if old == [None] and len(domain.classes) == 2:  # the same, seen from the second class
             second = previous.columns.get(domain.classes[1])
             old = [second and second.opposite]
-        W = vectors.W[:, : vectors.width]
-        yield _Part(domain, alpha.reshape(-1, len(old)), W, old)
+        yield _Part(domain, start.alpha, start.W, old)
 
 
 class _Start:
@@ -145,15 +140,15 @@ class _Start:
     def __init__(
         self,
         run: Run,
+        solver: WarmSolver,
         previous: Previous,
         stretches: list[Stretch],
         store: BlockStore,
     ) -> None:
         self._run, self._store, self._stretches = run, store, stretches
-        method = run.method
-        self._bias, self._blocks = method.bias, store.manifest.blocks
-        self._keeps_w = max(previous.course["bias"], 0.0) == method.bias
-        self._parts = list(_parts(method, previous))
+        self._bias, self._blocks = solver.bias, store.manifest.blocks
+        self._keeps_w = max(previous.course["bias"], 0.0) == solver.bias
+        self._parts = list(_parts(solver, previous))
         ends = np.cumsum([0, *(block.rows for block in self._blocks)]).tolist()
         self._rows = [slice(*pair) for pair in pairwise(ends)]
         self.resident = len(run.visits(1)) == 1
@@ -303,7 +298,7 @@ class _Start:
 
 
 def _carry(
-    method: Descent,
+    solver: WarmSolver,
     previous: Previous,
     stretches: Sequence[Stretch],
     manifest: Manifest,
@@ -314,7 +309,7 @@ def _carry(
     Moving rows only where all are in memory; otherwise they would first have to be read.
     """
     starts = np.cumsum([0, *(block.rows for block in manifest.blocks)]).tolist()
-    for name, lines in method.row_arrays.items():
+    for name, lines in solver.row_arrays.items():
         old = previous.lines(name)
         fits = len(old) == previous.n_rows and len(lines.all) == manifest.n_rows
         if not fits or (name.startswith("spans") and not resident):
@@ -323,6 +318,6 @@ def _carry(
             if stretch.block is not None:
                 start = starts[stretch.block]
                 lines.all[start + stretch.first : start + stretch.new.stop] = old[stretch.old]
-    (model, *others) = method.vectors
-    if isinstance(model, SingleModel) and not others and model.problem.solver.regression:
-        model.first_violation[:] = previous.first_violation(model.problem.class_costs[0])
+    if solver.first_violation is not None:
+        cost = float(solver.starts[0].domain.costs[0, 0])
+        solver.first_violation[:] = previous.first_violation(cost)

@@ -19,9 +19,9 @@ from blocklinear.errors import (
 )
 from blocklinear.events import OuterIteration, Visited, Warned
 from blocklinear.memory import exact_size, parse_size
-from blocklinear.objectives.models import columns as room_for
-from blocklinear.objectives.models import deal, padded
 from blocklinear.options import TrainOptions
+from blocklinear.solvers.many import deal, padded
+from blocklinear.solvers.many import n_columns as room_for
 from blocklinear.training import train
 from blocklinear.training.memory_plan import plan_memory
 

@@ -1,0 +1,139 @@
+"""What the outer loop asks of a solver, whatever it does on the rows of a group."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from blocklinear.objectives.certificate import Certificate
+from blocklinear.objectives.feasible_sets import Domain
+from blocklinear.solvers.statistics import Estimate
+from blocklinear.store.groups import Group
+from blocklinear.store.prefetch import Loaded
+from blocklinear.store.row_arrays import RowArray
+
+Floats = NDArray[np.float64]
+
+
+class Abandoned(Exception):
+    """A block step was given up because a stop was asked for: w and alpha do not fit each other."""
+
+
+@dataclass(frozen=True)
+class Start:
+    """Weight vectors that a warm start fills together.
+
+    Attributes
+    ----------
+    domain : Domain           where their alpha may be
+    alpha : float64[n_rows, M]          a view of what the solver works on
+    W : float64[n_features + 1, M]      likewise
+    """
+
+    domain: Domain
+    alpha: Floats
+    W: Floats
+
+
+class Solver(Protocol):
+    """What is trained, and how.
+
+    An outer iteration is `begin`, then `step` for each group, then `look`, if a gap is asked for;
+    `estimate` says what came of it. ``len()`` is the number of problems still trained.
+
+    Attributes
+    ----------
+    bias : float              value of the bias feature, 0 for none
+    """
+
+    bias: float
+
+    def __len__(self) -> int: ...
+
+    @property
+    def state(self) -> dict[str, Any]:
+        """What a checkpoint must know before it can fill `arrays`, as JSON."""
+
+    @state.setter
+    def state(self, state: dict[str, Any]) -> None: ...
+
+    @property
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """All that a checkpoint must keep, by name."""
+
+    @property
+    def row_arrays(self) -> Mapping[str, RowArray]:
+        """What is known of rows other than alpha, by the names of a checkpoint; it may all be 0."""
+
+    def restore(self, stream: Iterable[Loaded]) -> None:
+        """Fetch what is kept in memory only, after `arrays` were filled from a checkpoint."""
+
+    def begin(self, steps: int) -> None:
+        """Start an outer iteration of so many block steps."""
+
+    def step(
+        self, group: Group, outer: int, number: int, steps: int, halt: Callable[[], bool]
+    ) -> None:
+        """Work on one group, block step `number` (from 0) of `steps`.
+
+        Raises
+        ------
+        Abandoned
+            If `halt` returned true between two parts of it.
+        """
+
+    def look(self, group: Group) -> None:
+        """See by rows of a group what all rows add to P - D at present."""
+
+    def estimate(self) -> Estimate:
+        """Return what the outer iteration saw."""
+
+    def certify(self, stream: Iterable[Loaded], enough: float | None = None) -> Certificate | float:
+        """Return the certificate, of several problems the sums and the largest gap.
+
+        Parameters
+        ----------
+        stream : iterable of Loaded
+            Every block once.
+        enough : float or None
+            As soon as all gaps are known to be larger, an estimate of the middle one is returned.
+        """
+
+    def drop_solved(self) -> bool:
+        """Train no further what the last certificate shows to be good enough; say if any was."""
+
+    def chosen(self, certificate: Certificate) -> Floats:
+        """Return the weights that a certificate is about, float64[n_features + 1, M]."""
+
+    def proven(self) -> list[Certificate]:
+        """Return the certificate of each of many models; nothing for one problem."""
+
+    def current(self) -> Floats:
+        """Return the weights as they are, float64[n_features + 1, M]."""
+
+    def adopt(self, weights: Floats) -> None:
+        """Make other weights, float64[n_features + 1, M], the candidates."""
+
+    def successor(self) -> "Solver | None":
+        """Return the solver that goes on from here where this one is slow, if there is one."""
+
+    def discard(self) -> None:
+        """Delete the scratch files."""
+
+
+class WarmSolver(Solver, Protocol):
+    """A solver that a warm start can fill before its first outer iteration."""
+
+    @property
+    def starts(self) -> Sequence[Start]:
+        """What is to be filled."""
+
+    @property
+    def updates(self) -> Floats | None:
+        """How many updates of w were done, float64[1], where a start is from w and not alpha."""
+
+    @property
+    def first_violation(self) -> Floats | None:
+        """What violations of a regression are compared with, float64[1]; None of other problems."""
