@@ -17,9 +17,9 @@ from blocklinear.objectives.certificate import Certificate, joined, relative_gap
 from blocklinear.objectives.models import Models
 from blocklinear.options import TrainOptions
 from blocklinear.solvers.many import ManyModels
-from blocklinear.solvers.protocol import Abandoned, Solver, Start
+from blocklinear.solvers.protocol import Abandoned, Estimate, Solver, Start
 from blocklinear.solvers.row_orders import parts_of_passes
-from blocklinear.solvers.statistics import Estimate, middle, rises
+from blocklinear.solvers.statistics import middle, rises
 from blocklinear.solvers.vectors import FIRST, PASS, Floats, Vectors
 from blocklinear.solvers.working_set import FIRST_PASSES, LOADED, WorkingSet, next_passes
 from blocklinear.store.groups import Group

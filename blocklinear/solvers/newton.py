@@ -23,8 +23,7 @@ from blocklinear.kernels.sums import dot, squared_distance
 from blocklinear.objectives.certificate import Certificate, norms_above, prove
 from blocklinear.objectives.problems import Problem
 from blocklinear.options import TrainOptions
-from blocklinear.solvers.protocol import Solver
-from blocklinear.solvers.statistics import Estimate
+from blocklinear.solvers.protocol import Estimate, Solver
 from blocklinear.store.groups import Group
 from blocklinear.store.prefetch import Loaded
 from blocklinear.store.row_arrays import RowArray

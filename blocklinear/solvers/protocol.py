@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 
 from blocklinear.objectives.certificate import Certificate
 from blocklinear.objectives.feasible_sets import Domain
-from blocklinear.solvers.statistics import Estimate
 from blocklinear.store.groups import Group
 from blocklinear.store.prefetch import Loaded
 from blocklinear.store.row_arrays import RowArray
@@ -19,6 +18,43 @@ Floats = NDArray[np.float64]
 
 class Abandoned(Exception):
     """A block step was given up because a stop was asked for: w and alpha do not fit each other."""
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """What an outer iteration saw, of several problems their sums; `dual` is exact.
+
+    But not of Pegasos, whose w is not the sum of s_i alpha_i x_i: only certificates are, there.
+
+    Attributes
+    ----------
+    primal : float            `dual` and what a look, or else first touches of rows, saw P - D to be
+    dual, violation : float   the largest violation of those that are trained
+    n_sv, steps : int         rows with an alpha that is not 0; rows worked on
+    gap, middle_gap : float   of problems that are trained the largest, and the middle one, as half
+                              of them leave once it is small enough
+    rise : float              what the steps added to the dual as a part of it, the largest;
+                              infinite where it is not known
+    entries, pass_entries : int         nonzeros worked on, and of these in passes over the working
+                              set
+    exact : bool              whether `primal`, `dual` and `gap` are those of a certificate
+    final : bool              whether the solver can do no more
+    new : bool                whether the weights are others than those of the estimate before
+    """
+
+    primal: float
+    dual: float
+    violation: float
+    n_sv: int
+    steps: int
+    gap: float
+    middle_gap: float
+    rise: float
+    entries: int = 0
+    pass_entries: int = 0
+    exact: bool = False
+    final: bool = False
+    new: bool = True
 
 
 @dataclass(frozen=True)

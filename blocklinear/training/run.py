@@ -17,8 +17,7 @@ from blocklinear.memory import anonymous_bytes
 from blocklinear.model.metrics import Score
 from blocklinear.objectives.certificate import Certificate
 from blocklinear.options import TrainOptions
-from blocklinear.solvers.protocol import Abandoned, Solver
-from blocklinear.solvers.statistics import Estimate
+from blocklinear.solvers.protocol import Abandoned, Estimate, Solver
 from blocklinear.store.manifest import Manifest
 from blocklinear.store.prefetch import GroupLoader, Loaded
 from blocklinear.training.checkpoint import Checkpoint

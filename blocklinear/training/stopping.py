@@ -8,7 +8,7 @@ from blocklinear.events import OuterIteration
 from blocklinear.numerals import format_number
 from blocklinear.objectives.certificate import Certificate
 from blocklinear.options import TrainOptions
-from blocklinear.solvers.statistics import Estimate
+from blocklinear.solvers.protocol import Estimate
 from blocklinear.store.shapes import count, fields, flag, number, row
 
 STATE = fields(

@@ -11,7 +11,7 @@ from blocklinear.events import OuterIteration, Warned
 from blocklinear.options import TrainOptions
 from blocklinear.selection.cross_validation import cross_validate
 from blocklinear.selection.grid import train_grid
-from blocklinear.solvers.statistics import Estimate
+from blocklinear.solvers.protocol import Estimate
 from blocklinear.training import train
 from blocklinear.training.stopping import Stopping
 from training.small import Heard, Problem, long_problem, outcome, split_problem
