@@ -103,7 +103,7 @@ def add_parsers(commands: Any, shared: argparse.ArgumentParser) -> None:
     parser.add_argument("--classes", type=int, metavar="N", help="rows of the N largest only")
     parser.add_argument("--costs", type=int, nargs="+", default=[16, 32], metavar="M")
     parser.add_argument("--outer", type=int, default=6, help="outer iterations (default 6)")
-    parser.add_argument("--group", type=int, default=BLOCKS, help=f"of {BLOCKS} blocks a visit")
+    parser.add_argument("--group", type=int, default=BLOCKS, help=f"of {BLOCKS} blocks in a group")
     parser.add_argument("-c", "--cost", type=float, default=1.0)
     parser.add_argument("--selection", nargs="+", default=["permute", "active"])
     parser.add_argument("--asked", type=float, metavar="RATIO")

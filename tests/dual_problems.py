@@ -89,13 +89,13 @@ problems = st.builds(
 )
 
 
-def fresh_touch():
+def no_stats():
     return np.array([-np.inf, np.inf, 0.0, 0.0, 0.0, 0.0])
 
 
 def run(p, order, alpha, w, selection=dual.PERMUTE, preference=NONE, adapt=None, touch=None):
     """Visit rows, updating alpha and w; return what was seen."""
-    touch = fresh_touch() if touch is None else touch
+    touch = no_stats() if touch is None else touch
     indptr, indices, values = p.csr
     dual.dcd_epoch(
         indptr[:-1], indptr[1:], indices, values, p.sq_norm, p.target, p.cost,

@@ -178,7 +178,7 @@ class Proof:
         """The first and the last candidate, as kernels take them."""
         return self.candidates[0], self.candidates[-1]
 
-    def left(self, n_rows: int) -> Floats:
+    def remaining(self, n_rows: int) -> Floats:
         """Return what P - D is as far as the rows so far tell of `n_rows`.
 
         W is taken to be what a pass would make of alpha.

@@ -1,4 +1,4 @@
-"""Where alpha may be, and which sign its rows have in w: what a warm start must know of a task."""
+"""Feasible sets of alpha, and the signs of rows in w: what a warm start must know of a task."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -16,8 +16,8 @@ _UNBALANCED = 1e-9
 """Relative to the largest alpha of a row: a sum of this size is no rounding."""
 
 
-class Domain(ABC):
-    """Of the alpha of M weight vectors that start together.
+class FeasibleSet(ABC):
+    """The feasible set of the alpha of M weight vectors that start together.
 
     Attributes
     ----------
@@ -40,7 +40,7 @@ class Domain(ABC):
         return self.costs.min(axis=1) if self.bounded else np.full(len(self.costs), np.inf)
 
     def holds(self, column: int, costs: Sequence[float], bounded: bool) -> bool:
-        """Say whether all alpha that had other costs, as in `costs`, are in the domain of one."""
+        """Return whether all alpha feasible for other costs, as in `costs`, are so for a column."""
         wider = bool((np.asarray(costs) <= self.costs[column]).all())
         return not self.bounded or (bounded and wider)
 
@@ -54,11 +54,11 @@ class Domain(ABC):
 
     @abstractmethod
     def fit(self, rows: LabelledRows, alpha: Floats) -> Floats:
-        """Return the point of the domain closest to alpha, or one nearby, float64[n, M]."""
+        """Return the point of the set closest to alpha, or one nearby, float64[n, M]."""
 
 
-class OneModel(Domain):
-    """The domain of one model: [0, C_i], or [-C_i, C_i] for values; without C_i if squared."""
+class OneModel(FeasibleSet):
+    """The set of one model: [0, C_i], or [-C_i, C_i] for values; unbounded if squared."""
 
     def __init__(self, problem: Problem) -> None:
         self._problem, self.classes = problem, problem.labels
@@ -80,8 +80,8 @@ class OneModel(Domain):
         return fitted
 
 
-class EachClass(Domain):
-    """The domain of a model for each class."""
+class EachClass(FeasibleSet):
+    """The set of a model for each class."""
 
     def __init__(self, models: Models) -> None:
         self._cost, self.classes = models.cost, models.labels
@@ -106,8 +106,8 @@ class EachClass(Domain):
         return fitted
 
 
-class AllClasses(Domain):
-    """The domain of Crammer and Singer's problem (Fan, Eqs. 16 and 17)."""
+class AllClasses(FeasibleSet):
+    """The set of Crammer and Singer's problem (Fan, Eqs. 16 and 17)."""
 
     coupled = True
 

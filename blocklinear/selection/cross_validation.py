@@ -39,8 +39,8 @@ from blocklinear.store.store import BlockStore
 from blocklinear.training.loop import optimise
 from blocklinear.training.memory_plan import plan_memory
 from blocklinear.training.outcome import Outcome
-from blocklinear.training.parts import cut
-from blocklinear.training.permutations import visits
+from blocklinear.training.parts import split_to_fit
+from blocklinear.training.permutations import block_groups
 from blocklinear.training.run import Halt
 
 MOST_FOLDS = 1000
@@ -223,7 +223,7 @@ class _Validation:
         """Pass over the data once, and say in which fold each row is."""
         manifest, rows = self._store.manifest, self._rows
         memory = plan_memory(manifest, self._options)
-        order = visits(self._options.seed, 1, len(manifest.blocks), memory.group)
+        order = block_groups(self._options.seed, 1, len(manifest.blocks), memory.group)
         with GroupLoader(self._store, memory.group, self._options.threads) as loader:
             for loaded in assign(
                 loader.stream(order), rows.folds, rows.numbers, rows.labels, self._n_folds,
@@ -252,7 +252,7 @@ class _Validation:
         )
         self._kept += [(predictions, c) for c in range(len(costs))]
         gaps, norms = np.zeros(len(costs)), np.zeros((len(units), self._width))
-        for part in cut(manifest, self._options, len(units), self._listener, self._width):
+        for part in split_to_fit(manifest, self._options, len(units), self._listener, self._width):
             some = models.some(slice(part.start * self._width, part.stop * self._width))
             outcome = self._train(some, units[part], predictions)
             self._outer += outcome.outer
@@ -270,7 +270,7 @@ class _Validation:
         manifest = self._store.manifest
 
         def conclude(loader: GroupLoader, outcome: Outcome) -> None:
-            order = visits(seed, outcome.outer + 1, len(manifest.blocks), loader.group)
+            order = block_groups(seed, outcome.outer + 1, len(manifest.blocks), loader.group)
             predictions.collect(loader.stream(order), units, outcome.weights, bias)
 
         return optimise(

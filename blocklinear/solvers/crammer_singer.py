@@ -13,7 +13,7 @@ from blocklinear.objectives.models import Models
 from blocklinear.objectives.problems import weighted
 from blocklinear.options import TrainOptions
 from blocklinear.solvers.protocol import Abandoned
-from blocklinear.solvers.vectors import FIRST, PASS, BlockStep, Floats, Vectors
+from blocklinear.solvers.weight_vectors import FIRST, PASS, BlockStep, Floats, WeightVectors
 from blocklinear.store.manifest import Manifest
 from blocklinear.store.row_views import RowView
 
@@ -28,14 +28,14 @@ SMOOTHING = 4
 rough after it, and the primal value is what rough weights are bad for."""
 
 
-class CrammerSinger(Vectors):
+class CrammerSinger(WeightVectors):
     """One problem with a weight vector for each class.
 
     Parameters
     ----------
     models : Models
         One for each class; the weight of a class multiplies C for its rows.
-    manifest, options, folder :         as for `Vectors`
+    manifest, options, folder :         as for `WeightVectors`
     """
 
     kernels = crammer_singer
@@ -51,12 +51,12 @@ class CrammerSinger(Vectors):
         self._factor = FACTOR  # of steps in passes
 
     @property
-    def domain(self) -> AllClasses:
+    def feasible_set(self) -> AllClasses:
         """Where alpha may be."""
         return AllClasses(self._models)
 
-    def _forget_violation(self, touch: Floats) -> None:
-        touch[..., crammer_singer.VIOLATION] = -np.inf
+    def _forget_violation(self, stats: Floats) -> None:
+        stats[..., crammer_singer.VIOLATION] = -np.inf
 
     def _data(self, rows: RowView) -> _Data:
         code = self._models.codes(rows.labels)
@@ -71,11 +71,11 @@ class CrammerSinger(Vectors):
         crammer_singer.cs_epoch(
             rows.starts, rows.stops, rows.indices, rows.values, rows.sq_norm, *data, order,
             self.bias, alpha, self.W, why == PASS and number % WIDE > 0,
-            self._factor if why == PASS else 1.0, self._scratch, self._lists, self.touch[why, 0],
+            self._factor if why == PASS else 1.0, self._scratch, self._lists, self.stats[why, 0],
         )  # fmt: skip
         if before is not None:
             change = alpha[order] - before
-            step.spans[order] = np.where(change.any(axis=1), self.whole, 0)
+            step.ranges[order] = np.where(change.any(axis=1), self.all_models, 0)
             step.priority[order] = (change * change).sum(axis=1) * rows.sq_norm[order]
 
     def _epochs(self, step: BlockStep) -> None:
@@ -145,4 +145,4 @@ class CrammerSinger(Vectors):
 
     def violations(self) -> Floats:
         """Return the largest violation, float64[1]."""
-        return np.maximum(self.touch[FIRST, :, crammer_singer.VIOLATION], 0.0)
+        return np.maximum(self.stats[FIRST, :, crammer_singer.VIOLATION], 0.0)

@@ -6,9 +6,9 @@ from blocklinear.objectives.models import CRAMMER_SINGER
 from blocklinear.objectives.problems import Problem
 from blocklinear.objectives.tasks import Task
 from blocklinear.options import TrainOptions
+from blocklinear.solvers.block_descent import BlockDescent, BlockDescentOfMany
 from blocklinear.solvers.crammer_singer import CrammerSinger
-from blocklinear.solvers.descent import Descent, DescentOfMany
-from blocklinear.solvers.many import ManyModels, deal, n_columns
+from blocklinear.solvers.many import ManyModels, models_by_pass, n_columns
 from blocklinear.solvers.pegasos import Pegasos
 from blocklinear.solvers.protocol import WarmSolver
 from blocklinear.solvers.single import AveragedBlocks, SingleModel
@@ -40,13 +40,13 @@ def make_solver(
         kind = Pegasos if options.method == "pegasos" else SingleModel
         kind = AveragedBlocks if options.average else kind
         model = kind(task, manifest, options, folder)
-        return Descent([model], manifest, options, working_set_entries)
+        return BlockDescent([model], manifest, options, working_set_entries)
     if options.solver == CRAMMER_SINGER:
         all_classes = CrammerSinger(task, manifest, options, folder)
-        return Descent([all_classes], manifest, options, working_set_entries)
-    numbers = deal(len(task))
+        return BlockDescent([all_classes], manifest, options, working_set_entries)
+    numbers = models_by_pass(len(task))
     models = [
         ManyModels(task.some(some), manifest, options, folder, f"-{k}")
         for k, some in enumerate(numbers)
     ]
-    return DescentOfMany(task, models, numbers, manifest, options, working_set_entries)
+    return BlockDescentOfMany(task, models, numbers, manifest, options, working_set_entries)

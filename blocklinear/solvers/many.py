@@ -11,8 +11,8 @@ from blocklinear.objectives.certificate import Proof, aligned_zeros
 from blocklinear.objectives.feasible_sets import EachClass
 from blocklinear.objectives.models import Models
 from blocklinear.options import TrainOptions
-from blocklinear.solvers.statistics import violations
-from blocklinear.solvers.vectors import FIRST, PASS, BlockStep, Vectors
+from blocklinear.solvers.pass_statistics import violations
+from blocklinear.solvers.weight_vectors import FIRST, PASS, BlockStep, WeightVectors
 from blocklinear.store.manifest import Manifest
 from blocklinear.store.row_views import RowView
 
@@ -27,13 +27,13 @@ _LANES = 4  # numbers of a vector register
 _FEWEST_PADDED = 7
 
 
-class ManyModels(Vectors):
+class ManyModels(WeightVectors):
     """Models with a weight vector each.
 
     Parameters
     ----------
     models : Models
-    manifest, options, folder, name :   as for `Vectors`
+    manifest, options, folder, name :   as for `WeightVectors`
     """
 
     kernels = dual
@@ -43,7 +43,7 @@ class ManyModels(Vectors):
     ) -> None:
         super().__init__(len(models), len(models), manifest, options, folder, name)
         self.models = models
-        self._first_violation = np.zeros(len(models))  # as for one; also of those that left
+        self._first_violation = np.zeros(len(models))  # as for one; also of those that were dropped
         self._make_room()
 
     @staticmethod
@@ -57,7 +57,7 @@ class ManyModels(Vectors):
         self._moved = np.zeros(columns, np.int64)
 
     @property
-    def domain(self) -> EachClass:
+    def feasible_set(self) -> EachClass:
         """Where alpha may be."""
         return EachClass(self.models)
 
@@ -67,12 +67,12 @@ class ManyModels(Vectors):
         return super().arrays | {"first": self._first_violation}
 
     @property
-    def whole(self) -> int:
-        """The span of all models."""
+    def all_models(self) -> int:
+        """The range of all models."""
         return self.width << 8
 
-    def _forget_violation(self, touch: Floats) -> None:
-        touch[..., dual.PG_MAX], touch[..., dual.PG_MIN] = -np.inf, np.inf
+    def _forget_violation(self, stats: Floats) -> None:
+        stats[..., dual.PG_MAX], stats[..., dual.PG_MIN] = -np.inf, np.inf
 
     @property
     def _problem(self) -> tuple[NDArray[np.int32], NDArray[np.int32], Floats, int, float]:
@@ -95,7 +95,7 @@ class ManyModels(Vectors):
         dual.dcd_many(
             rows.starts, rows.stops, rows.indices, rows.values, rows.sq_norm, *data, order,
             *self._problem, self.bias, step.alpha, self.W, self._scratch, self._moved,
-            self.touch[why], step.spans, priority,
+            self.stats[why], step.ranges, priority,
         )  # fmt: skip
 
     def _terms_of(self, data: _Data, alpha: Floats) -> Floats:
@@ -113,52 +113,50 @@ class ManyModels(Vectors):
     def violations(self) -> Floats:
         """Return what LIBLINEAR's ``-e`` is compared with, float64[M]."""
         first = self._first_violation[self.places]
-        found = violations(self.touch[FIRST], self.models.solver.regression, first)
+        found = violations(self.stats[FIRST], self.models.solver.regression, first)
         self._first_violation[self.places] = first
         return found
 
-    def leave(self, staying: NDArray[np.bool_]) -> None:
+    def drop(self, kept: NDArray[np.bool_]) -> None:
         """Go on with some of the models only.
 
         Alpha of the others stays where it is, and their weights are kept as they belong to it,
         which is not always what was certified: a warm start wants both.
         """
-        before = np.setdiff1d(np.arange(self.width + self.left_weights.shape[1]), self.places)
-        order = np.argsort(np.concatenate([before, self.places[~staying]]))
-        leaving = self.W[:, np.flatnonzero(~staying)]
-        self.left_weights = np.hstack([self.left_weights, leaving])[:, order].copy()
-        self.places, self.width = self.places[staying], int(staying.sum())
-        average, self.W = self.average, self._some(self.W, staying)
-        self.average = (
-            self._some(average, staying) if self.averaged else aligned_zeros(*self.W.shape)
-        )
-        self._renumber(staying)
-        self.models = self.models.some(staying)
-        self.touch, self.terms = self.touch[:, staying].copy(), self.terms[staying]  # in C order
-        self._left, self._goals = self._left[:, staying].copy(), self._goals[staying]
+        before = np.setdiff1d(np.arange(self.width + self.dropped_weights.shape[1]), self.places)
+        order = np.argsort(np.concatenate([before, self.places[~kept]]))
+        dropped = self.W[:, np.flatnonzero(~kept)]
+        self.dropped_weights = np.hstack([self.dropped_weights, dropped])[:, order].copy()
+        self.places, self.width = self.places[kept], int(kept.sum())
+        average, self.W = self.average, self._some(self.W, kept)
+        self.average = self._some(average, kept) if self.averaged else aligned_zeros(*self.W.shape)
+        self._renumber(kept)
+        self.models = self.models.some(kept)
+        self.stats, self.terms = self.stats[:, kept].copy(), self.terms[kept]  # in C order
+        self._remaining, self._goals = self._remaining[:, kept].copy(), self._goals[kept]
         self._make_room()
 
-    def _some(self, weights: Floats, staying: NDArray[np.bool_]) -> Floats:
+    def _some(self, weights: Floats, kept: NDArray[np.bool_]) -> Floats:
         some = aligned_zeros(len(weights), self.columns_of(self.width))
-        for column, before in enumerate(np.flatnonzero(staying)):
+        for column, before in enumerate(np.flatnonzero(kept)):
             some[:, column] = weights[:, before]
         return some
 
-    def _renumber(self, staying: NDArray[np.bool_]) -> None:
-        """Make spans those of the models that stay."""
-        number = np.concatenate(([0], np.cumsum(staying))).astype(np.uint16)
-        spans = self._spans.all
-        for start in range(0, len(spans), _PIECE):  # of all rows they would not fit the budget
-            piece = spans[start : start + _PIECE]
+    def _renumber(self, kept: NDArray[np.bool_]) -> None:
+        """Renumber the ranges for the models that are kept."""
+        number = np.concatenate(([0], np.cumsum(kept))).astype(np.uint16)
+        ranges = self._ranges.all
+        for start in range(0, len(ranges), _PIECE):  # of all rows they would not fit the budget
+            piece = ranges[start : start + _PIECE]
             first, last = number[piece & 255], number[piece >> 8]
             piece[:] = np.where(first < last, last << 8 | first, 0)
 
 
-def deal(n_models: int) -> list[NDArray[np.int64]]:
+def models_by_pass(n_models: int) -> list[NDArray[np.int64]]:
     """Return the numbers of the models that share each pass; two threads have something to do.
 
-    They are dealt in turn: the models of a small C are next to each other and leave first, and what
-    stays is to be spread over the threads.
+    They take turns: the models of a small C are next to each other and are dropped first, and the
+    others should be spread over the threads.
     """
     n_parts = min(n_models, max(2, -(-n_models // MODELS_SHARING)))
     return [np.arange(first, n_models, n_parts) for first in range(n_parts)]
@@ -175,4 +173,4 @@ def padded(width: int) -> int:
 
 def n_columns(n_models: int) -> int:
     """Return how many columns the weights of so many models take in all."""
-    return sum(padded(len(numbers)) for numbers in deal(n_models))
+    return sum(padded(len(numbers)) for numbers in models_by_pass(n_models))

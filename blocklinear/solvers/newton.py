@@ -201,8 +201,8 @@ class NewtonSteps:
         np.multiply(self._direction, length, out=self._trial)
         self._trial += self._w
 
-    def look(self, group: Group) -> None:
-        """See by a group what all rows add to P - D: that is known."""
+    def sample_gap(self, group: Group) -> None:
+        """Sample nothing: P - D is known."""
 
     def estimate(self) -> Estimate:
         """Return the values of the point reached, as certified."""

@@ -13,7 +13,7 @@ from blocklinear.options import TrainOptions
 from blocklinear.solvers.protocol import Abandoned
 from blocklinear.solvers.row_orders import row_order
 from blocklinear.solvers.single import SingleModel
-from blocklinear.solvers.vectors import (
+from blocklinear.solvers.weight_vectors import (
     AVERAGED_POINTS,
     FIRST,
     LONGEST_PART,
@@ -33,7 +33,7 @@ class Pegasos(SingleModel):
     ----------
     problem : Problem
         With hinge loss.
-    manifest, options, folder :         as for `Vectors`
+    manifest, options, folder :         as for `WeightVectors`
     """
 
     def __init__(
@@ -81,11 +81,11 @@ class Pegasos(SingleModel):
                 self._take_point()
 
     def primal(self, dual: Floats) -> Floats:
-        """Return what the last look saw; without one, the loss of rows when they were visited."""
+        """Return the estimate of the last sample; without one, of losses when rows were used."""
         w = self.W.reshape(-1)
         lost = self._lost[pegasos.LOSS] / (self._options.epochs or 1)
         seen = np.array([0.5 * dot(w, w) + lost])
-        return seen if np.isnan(self._left[0]).any() else dual + np.fmin(*self._left)
+        return seen if np.isnan(self._remaining[0]).any() else dual + np.fmin(*self._remaining)
 
     @property
     def gain(self) -> Floats:

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blocklinear.objectives.certificate import Certificate
-from blocklinear.objectives.feasible_sets import Domain
+from blocklinear.objectives.feasible_sets import FeasibleSet
 from blocklinear.store.groups import Group
 from blocklinear.store.prefetch import Loaded
 from blocklinear.store.row_arrays import RowArray
@@ -28,11 +28,12 @@ class Estimate:
 
     Attributes
     ----------
-    primal : float            `dual` and what a look, or else first touches of rows, saw P - D to be
+    primal : float            `dual` plus P - D as sampled; without a sample, as when each row was
+                              first worked on
     dual, violation : float   the largest violation of those that are trained
     n_sv, steps : int         rows with an alpha that is not 0; rows worked on
     gap, middle_gap : float   of problems that are trained the largest, and the middle one, as half
-                              of them leave once it is small enough
+                              of them are dropped once it is small enough
     rise : float              what the steps added to the dual as a part of it, the largest;
                               infinite where it is not known
     entries, pass_entries : int         nonzeros worked on, and of these in passes over the working
@@ -63,12 +64,12 @@ class Start:
 
     Attributes
     ----------
-    domain : Domain           where their alpha may be
+    feasible_set : FeasibleSet           where their alpha may be
     alpha : float64[n_rows, M]          a view of what the solver works on
     W : float64[n_features + 1, M]      likewise
     """
 
-    domain: Domain
+    feasible_set: FeasibleSet
     alpha: Floats
     W: Floats
 
@@ -76,8 +77,8 @@ class Start:
 class Solver(Protocol):
     """What is trained, and how.
 
-    An outer iteration is `begin`, then `step` for each group, then `look`, if a gap is asked for;
-    `estimate` says what came of it. ``len()`` is the number of problems still trained.
+    An outer iteration is `begin`, then `step` for each group, then `sample_gap`, if a gap is asked
+    for; `estimate` returns what came of it. ``len()`` is the number of problems still trained.
 
     Attributes
     ----------
@@ -120,8 +121,8 @@ class Solver(Protocol):
             If `halt` returned true between two parts of it.
         """
 
-    def look(self, group: Group) -> None:
-        """See by rows of a group what all rows add to P - D at present."""
+    def sample_gap(self, group: Group) -> None:
+        """Estimate from rows of a group what all rows contribute to P - D."""
 
     def estimate(self) -> Estimate:
         """Return what the outer iteration saw."""

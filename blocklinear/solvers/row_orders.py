@@ -18,7 +18,7 @@ def key(*words: int) -> NDArray[np.uint64]:
 def row_order(
     seed: int, outer: int, epoch: int, blocks: Sequence[int], out: NDArray[np.int64]
 ) -> None:
-    """Write the order in which the rows of a group are visited, int64[n_rows].
+    """Write the order in which the rows of a group are worked on, int64[n_rows].
 
     It depends on the seed, the outer iteration, the epoch (from 0) and the blocks of the group.
     """

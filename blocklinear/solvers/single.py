@@ -12,10 +12,10 @@ from blocklinear.objectives.feasible_sets import OneModel
 from blocklinear.objectives.problems import Problem
 from blocklinear.options import TrainOptions
 from blocklinear.solvers.newton import NewtonSteps
+from blocklinear.solvers.pass_statistics import add_stats, no_stats, threshold, violations, width
 from blocklinear.solvers.protocol import Solver
 from blocklinear.solvers.row_orders import drawn_rows, row_order, row_schedule
-from blocklinear.solvers.statistics import add_touch, fresh_touch, threshold, violations, width
-from blocklinear.solvers.vectors import AGAIN, FIRST, PASS, BlockStep, Vectors
+from blocklinear.solvers.weight_vectors import AGAIN, FIRST, PASS, BlockStep, WeightVectors
 from blocklinear.store.manifest import Manifest
 from blocklinear.store.row_arrays import RowArray
 from blocklinear.store.row_views import RowView
@@ -24,13 +24,13 @@ Floats = NDArray[np.float64]
 _SELECTIONS = {"shrink": dual.SHRINK, "avsf": dual.AVSF}
 
 
-class SingleModel(Vectors):
+class SingleModel(WeightVectors):
     """One model and its alpha.
 
     Parameters
     ----------
     problem : Problem
-    manifest, options, folder :         as for `Vectors`
+    manifest, options, folder :         as for `WeightVectors`
     """
 
     kernels = dual
@@ -45,13 +45,13 @@ class SingleModel(Vectors):
         self._preferences = RowArray(folder / "preference.work", manifest, np.float32, adaptive)
         self._preference = np.zeros(0, np.float32)  # of the rows of a group, while it is worked on
         self._adapt = np.zeros(dual.N_ADAPT)
-        self._seen = fresh_touch()  # in an epoch
+        self._seen = no_stats()  # in an epoch
         self._first_violation = np.zeros(1)
         if problem.solver.regression:  # LIBLINEAR's measure is relative to it
             self.first_violation = self._first_violation
 
     @property
-    def domain(self) -> OneModel:
+    def feasible_set(self) -> OneModel:
         """Where alpha may be."""
         return OneModel(self.problem)
 
@@ -68,8 +68,8 @@ class SingleModel(Vectors):
         """What is known of rows other than alpha, by the names of a checkpoint; it may all be 0."""
         return super().row_arrays | {"preference": self._preferences}
 
-    def _forget_violation(self, touch: Floats) -> None:
-        touch[..., dual.PG_MAX], touch[..., dual.PG_MIN] = -np.inf, np.inf
+    def _forget_violation(self, stats: Floats) -> None:
+        stats[..., dual.PG_MAX], stats[..., dual.PG_MIN] = -np.inf, np.inf
 
     def _data(self, rows: RowView) -> tuple[Floats, Floats]:
         """Return t_i and C_i."""
@@ -89,10 +89,10 @@ class SingleModel(Vectors):
         """Return the rows of an epoch in their order; the first epoch takes all."""
         key = (self._options.seed, step.outer, epoch, step.blocks)
         if self._options.selection == "shrink" and epoch:
-            staying = np.flatnonzero(self._preference == 0.0)
-            order = np.empty(len(staying), np.int64)
+            remaining = np.flatnonzero(self._preference == 0.0)
+            order = np.empty(len(remaining), np.int64)
             row_order(*key, order)
-            return staying[order]
+            return remaining[order]
         order = np.empty(len(step.rows), np.int64)
         if self._options.selection == "online":
             drawn_rows(*key, order)
@@ -103,9 +103,9 @@ class SingleModel(Vectors):
         return order
 
     def _epoch(self, step: BlockStep, epoch: int, order: NDArray[np.int64]) -> None:
-        self._seen[:] = fresh_touch()
+        self._seen[:] = no_stats()
         super()._epoch(step, epoch, order)
-        add_touch(self._seen, self.touch[AGAIN if epoch else FIRST, 0])
+        add_stats(self._seen, self.stats[AGAIN if epoch else FIRST, 0])
         if self._selection == dual.AVSF and self._adapt[dual.MEAN_GAIN] == 0.0:
             self._adapt[dual.MEAN_GAIN] = self._seen[dual.GAIN] / max(len(order), 1)
         self._adapt[dual.THRESHOLD] = threshold(self._seen)
@@ -128,7 +128,7 @@ class SingleModel(Vectors):
         dual.dcd_epoch(
             rows.starts, rows.stops, rows.indices, rows.values, rows.sq_norm, target, cost, order,
             problem.kind, problem.epsilon, self.bias, alpha, self.W.reshape(-1),
-            self.touch[PASS, 0] if why == PASS else self._seen,
+            self.stats[PASS, 0] if why == PASS else self._seen,
             self._selection, self._preference, self._adapt,
         )  # fmt: skip
         if why != PASS:
@@ -136,7 +136,7 @@ class SingleModel(Vectors):
             free = after != 0.0
             if problem.bounded:
                 free &= np.abs(after) != cost[order]
-            step.spans[order] = np.where(free, self.whole, 0)
+            step.ranges[order] = np.where(free, self.all_models, 0)
             step.priority[order] = (after - before) ** 2 * rows.sq_norm[order]
 
     def _terms_of(self, data: tuple[Floats, Floats], alpha: Floats) -> Floats:
@@ -155,7 +155,7 @@ class SingleModel(Vectors):
 
     def violations(self) -> Floats:
         """Return what LIBLINEAR's ``-e`` is compared with, float64[1]."""
-        return violations(self.touch[FIRST], self.problem.solver.regression, self._first_violation)
+        return violations(self.stats[FIRST], self.problem.solver.regression, self._first_violation)
 
     def successor(self, own: Solver) -> Solver | None:
         """Return Newton steps, for squared hinge loss."""

@@ -33,7 +33,7 @@ def next_passes(number: int, first: tuple[float, float], passes: tuple[float, fl
     """Return how many passes over the working set the next outer iteration has.
 
     Twice as many as this one had, if they raised the dual value more for each entry worked on than
-    the first touches of all rows did; else half as many, at least one. Early on most rows move, and
+    the first steps on all rows did; else half as many, at least one. Early on most rows move, and
     a step on a row that was not seen for a while pays more; near the optimum few rows decide.
 
     Measured (hinge loss, C = 1, epochs of work in all): 60,000 blogs to a gap of 1e-2 take 5.4 and
@@ -44,7 +44,7 @@ def next_passes(number: int, first: tuple[float, float], passes: tuple[float, fl
     ----------
     number : int              passes in the outer iteration that ends
     first, passes : (float, float)      gain of the dual and what it cost, in entries, at the first
-                              touch of rows and in passes
+                              stats of rows and in passes
     """
     (gain, cost), (pass_gain, pass_cost) = first, passes
     if not pass_cost:

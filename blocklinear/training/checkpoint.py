@@ -31,8 +31,9 @@ from blocklinear.store.files import (
     remove_temporaries,
     write_whole,
 )
+from blocklinear.store.shapes import Shape
 
-FORMAT = 3
+FORMAT = 4
 NAME = "checkpoint.json"
 _PIECE = 1 << 20
 _SHORT = 64
@@ -50,7 +51,7 @@ _BODY = shapes.fields(
     }
 )  # fmt: skip
 
-LINES = {"alpha": np.float64, "preference": np.float32, "spans": np.uint16}
+LINES = {"alpha": np.float64, "preference": np.float32, "ranges": np.uint16}
 """Arrays, by the first word of their name, with a line for each row of ``facts["blocks"]``."""
 
 Array = npt.NDArray[Any]
@@ -112,6 +113,21 @@ class Checkpoint:
         return DamagedError(
             f"{self._folder / NAME}: {why}", "train with --restart, which starts the run anew"
         )
+
+    def checked(self, shape: Shape) -> dict[str, Any] | None:
+        """Return the facts, None if there is no checkpoint.
+
+        Raises
+        ------
+        DamagedError
+            If they are not of a shape.
+        """
+        if self.facts is not None:
+            try:
+                shape(self.facts, "")
+            except ValueError as error:
+                raise self.damaged(str(error)) from error
+        return self.facts
 
     def _path(self, name: str, generation: int) -> Path:
         return self._folder / f"{name}.{generation}"

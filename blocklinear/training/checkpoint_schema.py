@@ -1,4 +1,4 @@
-"""What the facts of a checkpoint are made of: see `run.Run`, and the state of each method."""
+"""What the facts of a checkpoint are made of, with the states of the solver and of stopping."""
 
 from typing import Any
 
@@ -6,8 +6,6 @@ from blocklinear.objectives.models import CRAMMER_SINGER
 from blocklinear.objectives.problems import SOLVERS
 from blocklinear.store import shapes
 from blocklinear.store.shapes import Shape, count, fields, flag, items, maybe, number, row, text
-from blocklinear.training.checkpoint import Checkpoint
-from blocklinear.training.stopping import STATE
 
 
 def _solver(value: Any, place: str) -> None:
@@ -39,43 +37,34 @@ _METHOD = fields(
     {
         "costs": items(row(number, number)), "asked": items(number),
         # of several models, and of Crammer and Singer's weight vectors
-        "columns": shapes.either(count, items(count)), "staying": items(items(count)),
-        "dealt": items(items(count)), "certificates": items(maybe(_CERTIFICATE)),
+        "columns": shapes.either(count, items(count)), "trained": items(items(count)),
+        "by_pass": items(items(count)), "certificates": items(maybe(_CERTIFICATE)),
         "models": items(row(maybe(number), shapes.integer(-1))),
         "newton": _NEWTON,
     },
     more=True,
 )  # fmt: skip
+_STOPPING = fields(
+    {
+        "scale": number, "moved": count, "best": row(number, number, number), "halfway": number,
+        "warned": flag,
+    }
+)  # fmt: skip
 _BLOCKS: dict[str, Shape] = {"blocks": items(row(text, count))}
 _LEFT: dict[str, Shape] = {
     "course": _COURSE, "method": _METHOD, "descended": maybe(count)
 }  # fmt: skip
-_RESUMED = fields(
+check_resumed: Shape = fields(
     {
-        **_BLOCKS, **_LEFT, "store": text, "group": shapes.integer(1), "active_entries": count,
-        "newton": flag, "outer": count, "done": count, "decided": flag, "stopping": STATE,
+        **_BLOCKS, **_LEFT, "store": text, "group": shapes.integer(1), "working_set_entries": count,
+        "newton": flag, "outer": count, "done": count, "decided": flag, "stopping": _STOPPING,
         "best": maybe(row(count, number)),
     },
     {"warm_only": flag, "finished": flag},
     more=True,
 )  # fmt: skip
+"""What a run must have to go on from."""
 check_blocks: Shape = fields(_BLOCKS, more=True)
 """What any run has: the blocks whose rows it knows."""
 check_left: Shape = fields({**_BLOCKS, **_LEFT}, {"warm_only": flag, "finished": flag}, more=True)
 """What a run must have for another to start from its alpha."""
-
-
-def to_resume(checkpoint: Checkpoint) -> dict[str, Any] | None:
-    """Return the facts of a checkpoint that a run goes on from; None if there is none.
-
-    Raises
-    ------
-    DamagedError
-        If they are not of their types.
-    """
-    if checkpoint.facts is not None:
-        try:
-            _RESUMED(checkpoint.facts, "")
-        except ValueError as error:
-            raise checkpoint.damaged(str(error)) from error
-    return checkpoint.facts

@@ -15,7 +15,7 @@ from blocklinear.training.checkpoint_schema import check_blocks
 
 @dataclass(frozen=True)
 class Collected:
-    """What was deleted: files of blocks that are no more, their bytes, and runs cut down."""
+    """What was deleted: files of blocks that are no more, their bytes, and runs shortened."""
 
     files: int
     bytes: int
@@ -38,7 +38,7 @@ def collect_garbage(store: AnyStore, listener: Listener = ignore) -> Collected:
     ----------
     store : BlockStore or path
     listener : callable
-        Told `Warned`.
+        Called with `Warned`.
 
     Raises
     ------
@@ -58,15 +58,15 @@ def collect_garbage(store: AnyStore, listener: Listener = ignore) -> Collected:
             with _readable(folder, listener):
                 Checkpoint(folder).tidy()
         followed: set[str] = set()
-        n_cut = 0
+        n_shortened = 0
         for folder in runs:
             with _readable(folder, listener):
-                blocks, cut = _cut(folder, old.manifest)
+                blocks, shortened = _shorten(folder, old.manifest)
                 followed |= blocks
-                n_cut += cut
-        # only now: should this end before, the runs are cut down by the next
+                n_shortened += shortened
+        # only now: should this end before, the next call shortens the runs
         forget(old, followed)
-    return Collected(files, n_bytes, n_cut)
+    return Collected(files, n_bytes, n_shortened)
 
 
 def _runs(folder: Path) -> Iterator[Path]:
@@ -87,8 +87,8 @@ def _readable(folder: Path, listener: Listener) -> Iterator[None]:
         discard(folder)
 
 
-def _cut(folder: Path, manifest: Manifest) -> tuple[set[str], bool]:
-    """Cut a run down to the rows there are; return its blocks, and whether it lost any."""
+def _shorten(folder: Path, manifest: Manifest) -> tuple[set[str], bool]:
+    """Keep of a run the rows there are; return its blocks, and whether it lost any."""
     checkpoint = Checkpoint(folder)
     known = checkpoint.facts or {"blocks": []}
     check_blocks(known, "")

@@ -24,7 +24,7 @@ from blocklinear.store.origins import label_places
 from blocklinear.store.prefetch import GroupLoader
 from blocklinear.store.store import BlockStore
 from blocklinear.training.checkpoint import Checkpoint, discard
-from blocklinear.training.checkpoint_schema import to_resume
+from blocklinear.training.checkpoint_schema import check_resumed
 from blocklinear.training.held_out import HeldOut
 from blocklinear.training.memory_plan import plan_again, plan_memory
 from blocklinear.training.outcome import Outcome
@@ -58,11 +58,11 @@ def train(
     store : BlockStore or path
     options : TrainOptions
     listener : callable
-        Told a `Visited` after each visit, an `OuterIteration` each time all blocks were visited,
+        Called with a `BlockStep` after each block step, an `OuterIteration` after each of these,
         and `Warned`.
     halt : callable
-        Asked between visits, and within long ones; when it returns true, the run is saved and ends
-        with `StoppedError`.
+        Called between block steps, and within long ones; when it returns true, the run is saved
+        and ends with `StoppedError`.
     keep : callable
         Called with the model, to write it, before the run counts as finished: if that fails, or the
         process ends there, `resume` comes to the same model.
@@ -135,7 +135,7 @@ def train_task(
             check_finished(folder, listener)
         used = []
 
-        read_features(store.folder, manifest)  # damage is told now, not after hours
+        read_features(store.folder, manifest)  # damage is reported now, not after hours
 
         def part(options: TrainOptions, task: Task, name: str, kept: int) -> Outcome:
             own = folder.with_name(folder.name + name)
@@ -203,7 +203,7 @@ def optimise(
     held_out: HeldOut | None = None
     if options.evaluate is not None:
         held_out = HeldOut(options.evaluate, store, task, options, memory.spare_bytes)
-    solver = make_solver(manifest, options, task, folder, memory.active_entries)
+    solver = make_solver(manifest, options, task, folder, memory.working_set_entries)
     run = Run(manifest, options, memory, solver, held_out, folder, listener, halt)
     try:
         with GroupLoader(store, memory.group, options.threads, memory.pin_bytes) as loader:
@@ -233,7 +233,7 @@ def _resumed(
     """
     if not options.resume:
         return None
-    facts = to_resume(Checkpoint(folder))
+    facts = Checkpoint(folder).checked(check_resumed)
     if facts is None:
         listener(Warned(f"run {options.run!r} has no checkpoint: it starts from the beginning"))
         return None

@@ -1,4 +1,4 @@
-"""How many blocks a visit holds, and how many stay in memory, under the memory budget."""
+"""How many blocks a group has, and how many stay in memory, under the memory budget."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,8 +19,8 @@ _MODEL_ROW_BYTES = 24  # and for every model but one: alpha, once more while it 
 _SOLVED_ROW_BYTES = 96  # a row being worked on: position, target, C, alpha, span, order
 ENOUGH_BLOCKS = 16
 """Larger groups no longer converge in fewer outer iterations; memory pins blocks instead."""
-ACTIVE_SHARE = 2
-"""At most one in so many rows is kept as an active one."""
+WORKING_SET_SHARE = 2
+"""The working set has at most one in so many entries."""
 
 
 @dataclass(frozen=True)
@@ -29,10 +29,10 @@ class MemoryPlan:
 
     Attributes
     ----------
-    group : int               blocks a visit
+    group : int               blocks in a group
     pin_bytes : int           for decoded blocks that stay in memory
     spare_bytes : int         for held-out rows
-    active_entries : int      of active rows that are copied
+    working_set_entries : int      of the rows of the working set, which are copied
     newton : bool             whether there is room for Newton steps
     """
 
@@ -40,7 +40,7 @@ class MemoryPlan:
     pin_bytes: int
     spare_bytes: int
     newton: bool
-    active_entries: int
+    working_set_entries: int
 
 
 def plan_memory(
@@ -51,7 +51,7 @@ def plan_memory(
 ) -> MemoryPlan:
     """Divide the budget.
 
-    A visit takes what was asked for, or all blocks if they fit, or up to `ENOUGH_BLOCKS`.
+    A group has the blocks that were asked for, or all blocks if they fit, or up to `ENOUGH_BLOCKS`.
 
     Parameters
     ----------
@@ -60,7 +60,7 @@ def plan_memory(
     width : int
         Weight vectors that are trained.
     kept : int
-        Others that are kept beside them.
+        Others that are kept as well.
 
     Raises
     ------
@@ -72,14 +72,14 @@ def plan_memory(
     fixed = PROCESS_BYTES + weights
     model = _making_bytes(manifest, width, kept)
     passes = options.selection == "active" and options.method == "dual" and not options.average
-    active_bytes = _active_bytes(manifest, width) if passes else 0
+    working_set_bytes = _working_set_bytes(manifest, width) if passes else 0
     if options.group is not None:
         group = min(options.group, n_blocks)
     else:
         room = options.memory_bytes - fixed
         group = _largest_group(manifest, width, room)
         if group < n_blocks:
-            shared = _largest_group(manifest, width, room - min(room // 2, active_bytes))
+            shared = _largest_group(manifest, width, room - min(room // 2, working_set_bytes))
             group = max(min(group, 1), min(shared, ENOUGH_BLOCKS))
     needed = fixed + _group_bytes(manifest, max(group, 1), width)
     if group < 1 or needed > options.memory_bytes:
@@ -87,7 +87,7 @@ def plan_memory(
             f"the budget of {exact_size(options.memory_bytes)} is too small: the program takes "
             f"{format_size(PROCESS_BYTES)}, {weights // weight_bytes(manifest)} weight vectors of "
             f"{manifest.n_features} features {format_size(weights)}, and {max(group, 1)} of "
-            f"{n_blocks} blocks a visit, with the next visit's, "
+            f"{n_blocks} blocks in a group, with those of the next group, "
             f"{format_size(_group_bytes(manifest, max(group, 1), width))}",
             f"give --memory {enough(max(needed, model))} or more"
             + (", or a smaller --group" if group > 1 else ", or split into more blocks"),
@@ -101,11 +101,11 @@ def plan_memory(
     spare -= newton_bytes if newton else 0
     held_out = spare // 2 if options.evaluate is not None else 0
     spare -= held_out
-    active = 0
+    copied = 0
     if group < n_blocks:
-        active = min(spare, active_bytes)
-    entries = int(active * manifest.nnz // max(_loaded_bytes(manifest, width), 1))
-    return MemoryPlan(group, spare - active, held_out, newton, entries)
+        copied = min(spare, working_set_bytes)
+    entries = int(copied * manifest.nnz // max(_loaded_bytes(manifest, width), 1))
+    return MemoryPlan(group, spare - copied, held_out, newton, entries)
 
 
 def plan_again(
@@ -120,7 +120,7 @@ def plan_again(
     Parameters
     ----------
     facts : mapping
-        Of its checkpoint: ``group``, ``newton`` and ``active_entries``.
+        Of its checkpoint: ``group``, ``newton`` and ``working_set_entries``.
     manifest, options, width, kept
         As for `plan_memory`.
 
@@ -129,7 +129,7 @@ def plan_again(
     MemoryBudgetError
         If the budget does not hold that.
     """
-    group, newton, entries = facts["group"], facts["newton"], facts["active_entries"]
+    group, newton, entries = facts["group"], facts["newton"], facts["working_set_entries"]
     needed = (
         PROCESS_BYTES
         + _vector_bytes(manifest, options, width)
@@ -202,9 +202,9 @@ def _loaded_bytes(manifest: Manifest, width: int) -> int:
     return _entry_bytes(manifest) * manifest.nnz + row_bytes * manifest.n_rows
 
 
-def _active_bytes(manifest: Manifest, width: int) -> int:
-    """Return what active rows may take: more than so many are rarely active."""
-    return _loaded_bytes(manifest, width) // ACTIVE_SHARE
+def _working_set_bytes(manifest: Manifest, width: int) -> int:
+    """Return the bytes that the working set may take: it is rarely larger."""
+    return _loaded_bytes(manifest, width) // WORKING_SET_SHARE
 
 
 def _entry_bytes(manifest: Manifest) -> int:
@@ -212,7 +212,7 @@ def _entry_bytes(manifest: Manifest) -> int:
 
 
 def _group_bytes(manifest: Manifest, group: int, width: int) -> int:
-    """Return what visits of the `group` largest blocks take, two buffers unless one holds all."""
+    """Return the bytes that the `group` largest blocks take, two buffers unless one holds all."""
     loaded_row_bytes = _LOADED_ROW_BYTES + manifest.weighted * _WEIGHT_BYTES
 
     def loaded(block: BlockRecord) -> int:

@@ -19,7 +19,7 @@ from blocklinear.training.outcome import Outcome
 _SHORTEST_S = 1e-9
 
 
-def cut(
+def split_to_fit(
     manifest: Manifest,
     options: TrainOptions,
     n_units: int,
@@ -27,7 +27,7 @@ def cut(
     unit: int = 1,
     kept: int = 0,
 ) -> list[slice]:
-    """Cut units of models into as few equal parts as fit the memory budget; say so.
+    """Divide units of models into as few equal parts as fit the memory budget, with a warning.
 
     Parameters
     ----------
@@ -35,9 +35,9 @@ def cut(
     options : TrainOptions
     n_units : int
     listener : callable
-        Told `Warned` where there is more than one part.
+        Called with `Warned` where there is more than one part.
     unit : int
-        Models that cannot be parted.
+        Models that must be trained together.
     kept : int
         Weight vectors kept beside those that are trained, where there is more than one part.
 
@@ -81,7 +81,7 @@ def train_in_parts(
     options : TrainOptions
     models : Models
     listener : callable
-        Told `Warned` where there is more than one part.
+        Called with `Warned` where there is more than one part.
     train : callable
         Trains models by options, and keeps what it needs under a name that is to be added to that
         of the run; the last argument is how many weight vectors are kept meanwhile.
@@ -92,7 +92,7 @@ def train_in_parts(
         If the budget does not hold a single one.
     """
     n = len(models)
-    parts = cut(manifest, options, n, listener, kept=n)
+    parts = split_to_fit(manifest, options, n, listener, kept=n)
     if len(parts) == 1:
         return train(options, models, "", 0)
     W = np.empty((manifest.dimension + 1, n))

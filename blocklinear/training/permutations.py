@@ -11,11 +11,11 @@ from blocklinear.solvers.row_orders import BLOCKS, key
 from blocklinear.store.manifest import Manifest
 
 
-def visits(seed: int, outer: int, n_blocks: int, group: int) -> list[tuple[int, ...]]:
+def block_groups(seed: int, outer: int, n_blocks: int, group: int) -> list[tuple[int, ...]]:
     """Return the groups of an outer iteration, in order.
 
-    Blocks are permuted anew and cut into groups of `group`; the sizes of the groups differ by at
-    most one. When one group holds all blocks they stay in place: only the order of rows matters.
+    Blocks are permuted anew and divided into groups of `group`, whose sizes differ by at most one.
+    When one group holds all blocks they stay in place: only the order of rows matters.
 
     Parameters
     ----------

@@ -45,7 +45,7 @@ class Column:
 
 
 @dataclass(frozen=True)
-class Stretch:
+class RowRange:
     """Rows that stood together in an earlier run, and where they are now.
 
     Attributes
@@ -119,7 +119,7 @@ class Previous:
     def _of_models(self, cost: float) -> Iterator[tuple[float | None, Column]]:
         state, models, asked = self._state, self._state["models"], self._state["asked"]
         nearest = asked[_nearest(asked, cost)]
-        groups = zip(state["dealt"], state["staying"], state["columns"], strict=True)
+        groups = zip(state["by_pass"], state["trained"], state["columns"], strict=True)
         for k, (dealt, staying, stored) in enumerate(groups):
             kept = np.isin(dealt, staying)
             columns = self._side_by_side(f"-{k}", dealt, stored, kept)
@@ -144,7 +144,7 @@ class Previous:
         alpha = self.lines(f"alpha{name}").reshape(self.n_rows, width)
         kept = np.ones(width, np.bool_) if staying is None else staying
         w: list[Floats | None] = [None] * width
-        parts = (("w", kept, stored), ("parted", ~kept, int(np.sum(~kept))))
+        parts = (("w", kept, stored), ("dropped", ~kept, int(np.sum(~kept))))
         for part, which, columns in parts if self._is_sum else ():
             if which.any():
                 W = self._mapped(part + name).reshape(-1, columns)
@@ -175,7 +175,7 @@ class Previous:
         if "models" not in self._state:
             return self.number("first") or 0.0
         nearest = _nearest(self._state["asked"], cost)
-        for k, dealt in enumerate(self._state["dealt"]):
+        for k, dealt in enumerate(self._state["by_pass"]):
             if nearest in dealt and f"first-{k}" in self._checkpoint.names:
                 return float(self._mapped(f"first-{k}")[dealt.index(nearest)])
         return 0.0
@@ -187,7 +187,7 @@ class Previous:
             return np.zeros(0, dtype)
         return self._checkpoint.mapped(name, dtype)
 
-    def stretches(self, manifest: Manifest) -> Iterator[Stretch]:
+    def row_ranges(self, manifest: Manifest) -> Iterator[RowRange]:
         """Say where the rows are now, in the order of the run."""
         position = {block.name: k for k, block in enumerate(manifest.blocks)}
         removed = {block.name: block for block in manifest.removed}
@@ -195,7 +195,7 @@ class Previous:
         for name, rows in self._blocks:
             now, first = manifest.moved.get(name, [name, 0])
             old = slice(start, start + rows)
-            yield Stretch(old, position.get(now), removed.get(now), first)
+            yield RowRange(old, position.get(now), removed.get(now), first)
             start += rows
 
 

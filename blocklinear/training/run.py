@@ -23,13 +23,13 @@ from blocklinear.store.prefetch import GroupLoader, Loaded
 from blocklinear.training.checkpoint import Checkpoint
 from blocklinear.training.held_out import HeldOut
 from blocklinear.training.memory_plan import MemoryPlan
-from blocklinear.training.permutations import visits
+from blocklinear.training.permutations import block_groups
 from blocklinear.training.stopping import Stopping
 
 Floats = NDArray[np.float64]
 Halt = Callable[[], bool]
 GRACE_S = 1.0
-"""A visit that a stop was asked for in may still take so long to end."""
+"""Seconds that a block step may go on for after a stop was asked for."""
 
 
 @dataclasses.dataclass
@@ -67,7 +67,7 @@ class Run:
 
     Attributes
     ----------
-    outer, done : int         the outer iteration, and how many of its visits are done
+    outer, done : int         the outer iteration, and how many of its block steps are done
     decided : bool            whether all that follows from the outer iteration is done: a run that
                               is resumed there must not do it again
     descended : int or None   outer iterations before the solver's successor took over
@@ -89,12 +89,12 @@ class Run:
         self.listener, self.halt = listener, halt
         self.stopping = Stopping(options)
         self._best = solver.current().copy() if options.patience else np.zeros(0)
-        self._best_at, self._best_worth = 0, -math.inf
+        self._best_at, self._best_score = 0, -math.inf
         self._checkpoint, self._saved = Checkpoint(folder), False
         self._saved_at = time.monotonic()
         self._asked_at: float | None = None
         self._started = time.perf_counter()
-        self.outer = self.done = 0  # the outer iteration, and how many of its visits are done
+        self.outer = self.done = 0  # the outer iteration, and how many of its block steps are done
         self.decided = False
         self.descended: int | None = None
         self.times = Times()
@@ -105,10 +105,10 @@ class Run:
         """Since training began."""
         return time.perf_counter() - self._started
 
-    def visits(self, outer: int) -> list[tuple[int, ...]]:
+    def block_groups(self, outer: int) -> list[tuple[int, ...]]:
         """Return the groups of an outer iteration, in order."""
         n_blocks = len(self.manifest.blocks)
-        return visits(self.options.seed, outer, n_blocks, self.memory.group)
+        return block_groups(self.options.seed, outer, n_blocks, self.memory.group)
 
     def pass_over(
         self, loader: GroupLoader, blocks: Collection[int] | None = None, last: bool = False
@@ -123,7 +123,7 @@ class Run:
         Abandoned
             If a stop was asked for between two groups.
         """
-        order = self.visits(self.outer + 1)
+        order = self.block_groups(self.outer + 1)
         first = None if last else order[0]
         if blocks is not None and len(order) > 1:
             order = [tuple(b for b in group if b in blocks) for group in order]
@@ -147,9 +147,9 @@ class Run:
         self.decided = False
         if self.finished:
             self.outer, self.done = self.outer + 1, 0
-            self.solver.begin(len(self.visits(self.outer)))
+            self.solver.begin(len(self.block_groups(self.outer)))
         self.times, self._begun = self._begun, Times()
-        todo, following = self.visits(self.outer), self.visits(self.outer + 1)
+        todo, following = self.block_groups(self.outer), self.block_groups(self.outer + 1)
         for loaded in loader.stream(todo[self.done :], following[0]):
             started = time.perf_counter()
             self.solver.step(loaded.group, self.outer, self.done, len(todo), self.overdue)
@@ -164,17 +164,17 @@ class Run:
                 following[:1], following[1] if len(following) > 1 else None
             ):
                 started = time.perf_counter()
-                self.solver.look(loaded.group)
+                self.solver.sample_gap(loaded.group)
                 self.times.solve_s += time.perf_counter() - started
                 self._begun.add(loaded)
 
     @property
     def finished(self) -> bool:
         """Whether the outer iteration is at its end, or none has begun."""
-        return self.outer == 0 or self.done == len(self.visits(self.outer))
+        return self.outer == 0 or self.done == len(self.block_groups(self.outer))
 
     def overdue(self) -> bool:
-        """Say whether a stop was asked for so long ago that a visit is to be given up."""
+        """Return whether a stop was asked for so long ago that a block step is to be given up."""
         if not self.halt():
             return False
         self._asked_at = self._asked_at or time.monotonic()
@@ -205,7 +205,7 @@ class Run:
             "blocks": [[block.name, block.rows] for block in self.manifest.blocks],
             "store": self.manifest.fingerprint,
             "group": self.memory.group,
-            "active_entries": self.memory.active_entries,
+            "working_set_entries": self.memory.working_set_entries,
             "newton": self.memory.newton,
             "finished": False,
             "outer": self.outer,
@@ -214,7 +214,7 @@ class Run:
             "descended": self.descended,
             "stopping": self.stopping.state,
             "method": self.solver.state,
-            "best": [self._best_at, self._best_worth] if self._best_at else None,
+            "best": [self._best_at, self._best_score] if self._best_at else None,
         }
 
     @property
@@ -236,7 +236,7 @@ class Run:
             If it is not one of this method, or what was saved is not there.
         """
         if self.options.patience and facts["best"]:
-            self._best_at, self._best_worth = facts["best"]
+            self._best_at, self._best_score = facts["best"]
         if facts["descended"] is not None:
             self._succeed(facts["descended"])
         try:
@@ -247,11 +247,11 @@ class Run:
         self._saved = True
         self.outer, self.done, self.decided = facts["outer"], facts["done"], facts["decided"]
         self.stopping.state = facts["stopping"]
-        if len(self.visits(self.outer)) > 1:
+        if len(self.block_groups(self.outer)) > 1:
             self.solver.restore(self.pass_over(loader))
 
     def report(self) -> tuple[OuterIteration, Estimate]:
-        """Return the outer iteration as it is told, with how the model scores, and what it saw."""
+        """Return the report of the outer iteration, with the held-out score, and its estimate."""
         seen, times = self.solver.estimate(), self.times
         check_finite(seen.primal, seen.dual, 0.0 if seen.rise == math.inf else seen.rise)
         report = OuterIteration(
@@ -301,8 +301,8 @@ class Run:
             return report
         score = self.held_out.score(self.solver.current(), self.solver.bias)
         value = score.rank_value
-        if self.options.patience and (not self._best_at or value > self._best_worth):
-            self._best_worth, self._best_at = value, self.outer
+        if self.options.patience and (not self._best_at or value > self._best_score):
+            self._best_score, self._best_at = value, self.outer
             self._best[:] = self.solver.current()
         return _with_score(report, score)
 

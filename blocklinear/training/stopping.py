@@ -9,16 +9,6 @@ from blocklinear.numerals import format_number
 from blocklinear.objectives.certificate import Certificate
 from blocklinear.options import TrainOptions
 from blocklinear.solvers.protocol import Estimate
-from blocklinear.store.shapes import count, fields, flag, number, row
-
-STATE = fields(
-    {
-        "scale": number, "moved": count, "best": row(number, number, number), "halfway": number,
-        "warned": flag,
-    }
-)  # fmt: skip
-"""What `Stopping.state` is made of, where a checkpoint has it."""
-
 
 UNIT = 2.0**-53
 """Largest relative error of rounding: a dual that rises by less does not rise."""
@@ -138,7 +128,7 @@ class Stopping:
     def too_slow(self, report: OuterIteration) -> str:
         """Return a warning, once, if at the rate so far the limit will come before the goal.
 
-        At every power of two it is looked how much the second half of all outer iterations has
+        Every power of two it measures how much the second half of all outer iterations has
         divided the gap, or the violation where no gap was asked for: what is left would take as
         many more halves as it takes to divide it so to the goal.
         """

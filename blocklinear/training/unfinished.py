@@ -28,14 +28,14 @@ def folders_of(folder: Path) -> list[Path]:
 def check_finished(folder: Path, listener: Listener, resuming: str = "--resume") -> None:
     """Refuse to start a run anew where one of its name was broken off.
 
-    Nothing can go on from a damaged checkpoint: it is no obstacle, but told of.
+    Nothing can go on from a damaged checkpoint: it is no obstacle, but warned of.
 
     Parameters
     ----------
     folder : Path
         Of the run.
     listener : callable
-        Told `Warned`.
+        Called with `Warned`.
     resuming : str
         What goes on with the run, for the message.
 

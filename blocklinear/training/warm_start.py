@@ -22,7 +22,7 @@ from blocklinear.store.groups import Group
 from blocklinear.store.manifest import BlockRecord, Manifest
 from blocklinear.store.prefetch import GroupLoader, Loaded
 from blocklinear.store.store import BlockStore
-from blocklinear.training.previous import Column, Previous, Stretch
+from blocklinear.training.previous import Column, Previous, RowRange
 from blocklinear.training.run import Run
 
 Floats = NDArray[np.float64]
@@ -54,17 +54,17 @@ def start_warm(
         If a block, or what the earlier run left, is not what was written.
     StorageError
     """
-    stretches = list(previous.stretches(store.manifest))
+    row_ranges = list(previous.row_ranges(store.manifest))
     if solver.updates is not None:
         how = _go_on_from_w(run, solver, previous)
         blocks_read = bytes_read = 0
     else:
-        start = _Start(run, solver, previous, stretches, store)
+        start = _Start(run, solver, previous, row_ranges, store)
         how = start.find_w(loader)
-        _carry(solver, previous, stretches, store.manifest, start.resident)
+        _carry(solver, previous, row_ranges, store.manifest, start.resident)
         blocks_read, bytes_read = start.blocks_read, start.bytes_read
     if how:
-        kept = sum(s.new.stop - s.first for s in stretches if s.block is not None)
+        kept = sum(s.new.stop - s.first for s in row_ranges if s.block is not None)
         run.listener(
             WarmStarted(
                 rows_kept=kept,
@@ -80,7 +80,7 @@ def start_warm(
 def _go_on_from_w(run: Run, solver: WarmSolver, previous: Previous) -> str:
     """Go on from w and the number of updates; nothing if the classes are other ones."""
     (start,) = solver.starts
-    labels = list(start.domain.classes)
+    labels = list(start.feasible_set.classes)
     if sorted(labels) != sorted(previous.labels):
         run.listener(Warned("the classes are other ones now: training starts from the beginning"))
         return ""
@@ -120,12 +120,12 @@ class _Part(Start):
 
 def _parts(solver: WarmSolver, previous: Previous) -> Iterator[_Part]:
     for start in solver.starts:
-        domain = start.domain
-        old = [previous.columns.get(label) for label in domain.labels]
-        if old == [None] and len(domain.classes) == 2:  # the same, seen from the second class
-            second = previous.columns.get(domain.classes[1])
+        feasible_set = start.feasible_set
+        old = [previous.columns.get(label) for label in feasible_set.labels]
+        if old == [None] and len(feasible_set.classes) == 2:  # the same, seen from the second class
+            second = previous.columns.get(feasible_set.classes[1])
             old = [second and second.opposite]
-        yield _Part(domain, start.alpha, start.W, old)
+        yield _Part(feasible_set, start.alpha, start.W, old)
 
 
 class _Start:
@@ -133,7 +133,7 @@ class _Start:
 
     Attributes
     ----------
-    resident : bool           whether a visit holds all blocks: they are read anyway then
+    resident : bool           whether one group holds all blocks: they are read anyway then
     blocks_read, bytes_read : int       on the way
     """
 
@@ -142,16 +142,16 @@ class _Start:
         run: Run,
         solver: WarmSolver,
         previous: Previous,
-        stretches: list[Stretch],
+        row_ranges: list[RowRange],
         store: BlockStore,
     ) -> None:
-        self._run, self._store, self._stretches = run, store, stretches
+        self._run, self._store, self._stretches = run, store, row_ranges
         self._bias, self._blocks = solver.bias, store.manifest.blocks
         self._keeps_w = max(previous.course["bias"], 0.0) == solver.bias
         self._parts = list(_parts(solver, previous))
         ends = np.cumsum([0, *(block.rows for block in self._blocks)]).tolist()
         self._rows = [slice(*pair) for pair in pairwise(ends)]
-        self.resident = len(run.visits(1)) == 1
+        self.resident = len(run.block_groups(1)) == 1
         self.blocks_read = self.bytes_read = 0
         for part in self._parts:
             self._take_alpha(part)
@@ -164,27 +164,29 @@ class _Start:
 
     def _take_alpha(self, part: _Part) -> None:
         for j, column in enumerate(part.old):
-            for stretch in self._stretches if column is not None else ():
-                if stretch.block is not None:
-                    lines = part.alpha[self._rows[stretch.block], j]
-                    lines[stretch.new] = column.alpha[stretch.old]  # type: ignore[union-attr]
+            for row_range in self._stretches if column is not None else ():
+                if row_range.block is not None:
+                    lines = part.alpha[self._rows[row_range.block], j]
+                    lines[row_range.new] = column.alpha[row_range.old]  # type: ignore[union-attr]
 
     def _find_misfits(self, previous: Previous) -> set[int]:
         """Return the blocks in which, as far as can be told without labels, alpha must change."""
         found, weight = set(), self._store.manifest.weights["least"]
         for part in self._parts:
-            domain = part.domain
+            feasible_set = part.feasible_set
             narrower = [
                 j
                 for j, column in enumerate(part.old)
-                if column is not None and not domain.holds(j, column.costs, previous.bounded)
+                if column is not None and not feasible_set.holds(j, column.costs, previous.bounded)
             ]
-            limits = weight * domain.least[narrower]
+            limits = weight * feasible_set.least[narrower]
             for block in self._used if narrower else ():
-                sizes = domain.size(part.alpha[self._rows[block]][:, narrower])
+                sizes = feasible_set.size(part.alpha[self._rows[block]][:, narrower])
                 if not (sizes <= limits).all():
                     found.add(block)
-            lost = previous.columns.keys() - set(domain.labels) if domain.coupled else ()
+            lost = (
+                previous.columns.keys() - set(feasible_set.labels) if feasible_set.coupled else ()
+            )
             for label in lost:
                 alpha = previous.columns[label].alpha
                 found |= {
@@ -213,26 +215,26 @@ class _Start:
         self._add(loader, self._used, anew=True)
         return "recomputed"
 
-    def _gone(self) -> dict[str, tuple[BlockRecord, list[Stretch]]] | None:
+    def _gone(self) -> dict[str, tuple[BlockRecord, list[RowRange]]] | None:
         """Return the removed blocks that have a share in w; None if one cannot be read."""
-        found: dict[str, tuple[BlockRecord, list[Stretch]]] = {}
+        found: dict[str, tuple[BlockRecord, list[RowRange]]] = {}
         for part in self._parts:
             if any(column is not None and column.w is None for column in part.old):
                 return None
-        for stretch in self._stretches:
-            if stretch.block is not None or not self._has_share(stretch):
+        for row_range in self._stretches:
+            if row_range.block is not None or not self._has_share(row_range):
                 continue
-            record = stretch.record
+            record = row_range.record
             if record is None or not (self._store.blocks_folder / record.name).is_file():
                 return None
-            found.setdefault(record.name, (record, []))[1].append(stretch)
+            found.setdefault(record.name, (record, []))[1].append(row_range)
         return found
 
-    def _has_share(self, stretch: Stretch) -> bool:
+    def _has_share(self, row_range: RowRange) -> bool:
         columns = [column for part in self._parts for column in part.old if column is not None]
-        return any(column.alpha[stretch.old].any() for column in columns)
+        return any(column.alpha[row_range.old].any() for column in columns)
 
-    def _saves(self, gone: dict[str, tuple[BlockRecord, list[Stretch]]]) -> bool:
+    def _saves(self, gone: dict[str, tuple[BlockRecord, list[RowRange]]]) -> bool:
         """Say whether Eq. (16) reads less than a pass over the rows that have an alpha."""
         whole, changed = (
             0 if self.resident else sum(self._blocks[b].bytes for b in blocks)
@@ -249,7 +251,7 @@ class _Start:
                 _put_features(part.W[:, j], column.sign * column.w)
         return _squared_norm(part.W)
 
-    def _take_out(self, gone: dict[str, tuple[BlockRecord, list[Stretch]]]) -> None:
+    def _take_out(self, gone: dict[str, tuple[BlockRecord, list[RowRange]]]) -> None:
         """Take removed rows out of the weights (Eq. 16)."""
         if not gone:
             return
@@ -262,10 +264,10 @@ class _Start:
                 self._count(records[block])
                 for part in self._parts:
                     alpha = np.zeros((group.n_rows, len(part.old)))
-                    for stretch in gone[records[block].name][1]:
+                    for row_range in gone[records[block].name][1]:
                         for j, column in enumerate(part.old):
                             if column is not None:
-                                alpha[stretch.new, j] = column.alpha[stretch.old]
+                                alpha[row_range.new, j] = column.alpha[row_range.old]
                     self._add_rows(part, group, -alpha)
                 if self._run.halt():
                     raise Abandoned
@@ -278,13 +280,13 @@ class _Start:
             lines = [self._rows[b] for b in group.blocks]
             for part in self._parts:
                 old = np.concatenate([part.alpha[rows] for rows in lines])
-                new = part.domain.fit(group, old)
+                new = part.feasible_set.fit(group, old)
                 for rows, start in zip(lines, group.starts.tolist(), strict=False):
                     part.alpha[rows] = new[start : start + rows.stop - rows.start]
                 self._add_rows(part, group, new if anew else new - old)
 
     def _add_rows(self, part: _Part, group: Group, steps: Floats) -> None:
-        steps = part.domain.signs(group.labels) * steps
+        steps = part.feasible_set.signs(group.labels) * steps
         add_rows(group.indptr, group.indices, group.values, steps, self._bias, part.W)
 
     def _count(self, record: BlockRecord) -> None:
@@ -300,7 +302,7 @@ class _Start:
 def _carry(
     solver: WarmSolver,
     previous: Previous,
-    stretches: Sequence[Stretch],
+    row_ranges: Sequence[RowRange],
     manifest: Manifest,
     resident: bool,
 ) -> None:
@@ -312,12 +314,12 @@ def _carry(
     for name, lines in solver.row_arrays.items():
         old = previous.lines(name)
         fits = len(old) == previous.n_rows and len(lines.all) == manifest.n_rows
-        if not fits or (name.startswith("spans") and not resident):
+        if not fits or (name.startswith("ranges") and not resident):
             continue
-        for stretch in stretches:
-            if stretch.block is not None:
-                start = starts[stretch.block]
-                lines.all[start + stretch.first : start + stretch.new.stop] = old[stretch.old]
+        for row_range in row_ranges:
+            if row_range.block is not None:
+                start = starts[row_range.block]
+                lines.all[start + row_range.first : start + row_range.new.stop] = old[row_range.old]
     if solver.first_violation is not None:
-        cost = float(solver.starts[0].domain.costs[0, 0])
+        cost = float(solver.starts[0].feasible_set.costs[0, 0])
         solver.first_violation[:] = previous.first_violation(cost)

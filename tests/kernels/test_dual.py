@@ -13,8 +13,8 @@ from dual_problems import (
     Problem,
     close,
     every_loss,
-    fresh_touch,
     make,
+    no_stats,
     problems,
     run,
 )
@@ -185,7 +185,7 @@ def test_an_epoch_is_its_visits_one_by_one(p, data):
     order = data.draw(st.lists(st.integers(0, len(p) - 1), max_size=3 * len(p)))
     alpha, w = p.alpha.copy(), p.w
     touch = run(p, order, alpha, w)
-    single_alpha, single_w, seen = p.alpha.copy(), p.w, fresh_touch()
+    single_alpha, single_w, seen = p.alpha.copy(), p.w, no_stats()
     for i in order:
         run(p, [i], single_alpha, single_w, touch=seen)
     for got, expected in ((alpha, single_alpha), (w, single_w), (touch, seen)):
@@ -233,7 +233,7 @@ def test_rows_may_lie_anywhere():
     for i in range(9):
         for packed, spread in zip((indices, values), apart, strict=True):
             spread[starts[i] : starts[i] + counts[i]] = packed[indptr[i] : indptr[i + 1]]
-    alpha, w, touch = p.alpha.copy(), p.w, fresh_touch()
+    alpha, w, touch = p.alpha.copy(), p.w, no_stats()
     dual.dcd_epoch(
         starts, starts + counts, *apart, p.sq_norm, p.target, p.cost, np.arange(9), *p.loss,
         p.bias, alpha, w, touch, dual.PERMUTE, NONE, np.zeros(2),

@@ -138,7 +138,7 @@ def sweep(p, order, s, first=0, last=None):
     s.span[order] = (p.shape[1] if last is None else last) << 8 | first
     dual.dcd_many(
         *p.entries, *p.about, np.array(order, np.int64), *p.models, p.bias, s.alpha, s.W,
-        *scratch(p.shape[1]), s.touch, s.span, s.worth,
+        *scratch(p.shape[1]), s.stats, s.span, s.worth,
     )  # fmt: skip
 
 
@@ -177,12 +177,12 @@ def test_each_model_goes_as_if_it_were_alone(p, seed):
     # errors grow with each step, most where 1 / (x'x + D) is large
     rtol = 1e-12 if p.kind != dual.LOGISTIC else 1e-9
     for j in range(M):
-        alpha, w, touch = np.zeros(n), np.zeros(len(one.W)), one.touch[j]
+        alpha, w, touch = np.zeros(n), np.zeros(len(one.W)), one.stats[j]
         alone(p, j, orders, alpha, w, touch)
         size = 1 + abs(alpha).max()
         close(many.alpha[:, j], alpha, rtol, size)
         close(many.W[:, j], w, rtol, size)
-        close(many.touch[j], touch, rtol, size**2)
+        close(many.stats[j], touch, rtol, size**2)
 
 
 @pytest.mark.parametrize("M", SIZES)
@@ -195,11 +195,11 @@ def test_long_rows_and_many_epochs(kind, M):
     for order in orders:
         sweep(p, order, many)
     for j in range(M):
-        alpha, w, touch = np.zeros(n), np.zeros(102), fresh(p).touch[j]
+        alpha, w, touch = np.zeros(n), np.zeros(102), fresh(p).stats[j]
         alone(p, j, orders, alpha, w, touch)
         close(many.alpha[:, j], alpha, 1e-9)
         close(many.W[:, j], w, 1e-9)
-        close(many.touch[j], touch, 1e-9)
+        close(many.stats[j], touch, 1e-9)
 
 
 @every_loss
@@ -210,7 +210,7 @@ def test_a_model_has_the_same_bits_in_any_company(kind):
         apart = swept(p.pick(models))
         assert apart.alpha.tobytes() == together.alpha[:, models].tobytes()
         assert apart.W.tobytes() == together.W[:, models].tobytes()
-        assert apart.touch.tobytes() == together.touch[models].tobytes()
+        assert apart.stats.tobytes() == together.stats[models].tobytes()
 
 
 @examples(67)
@@ -219,7 +219,7 @@ def test_a_visit_reports_what_moved_and_what_it_was_worth(p, i):
     n, M = p.shape
     i %= n
     s = swept(p, epochs=1)
-    before, seen = s.alpha.copy(), s.touch[:, dual.GAIN].copy()
+    before, seen = s.alpha.copy(), s.stats[:, dual.GAIN].copy()
     s.span[:], s.worth[:] = 1 << 8, np.nan
     sweep(p, [i], s)
     a, C = s.alpha[i], np.array([p.costs(j)[i] for j in range(M)])
@@ -228,8 +228,8 @@ def test_a_visit_reports_what_moved_and_what_it_was_worth(p, i):
         inside &= abs(a) != C
     moving = np.flatnonzero((a != before[i]) & inside)
     assert s.span[i] == (moving[-1] + 1 << 8 | moving[0] if len(moving) else 0)
-    gains = s.touch[:, dual.GAIN] - seen
-    close(s.worth[i], gains.sum(), 1e-9, 1 + abs(s.touch[:, dual.GAIN]).sum())
+    gains = s.stats[:, dual.GAIN] - seen
+    close(s.worth[i], gains.sum(), 1e-9, 1 + abs(s.stats[:, dual.GAIN]).sum())
     others = np.arange(n) != i
     assert (s.span[others] == 1 << 8).all()
     assert np.isnan(s.worth[others]).all()
@@ -249,7 +249,7 @@ def test_models_out_of_the_span_of_a_row_are_left_alone(kind, first, last):
         expected = other if first <= j < last else before
         assert s.alpha[:, j].tobytes() == expected.alpha[:, j].tobytes()
         assert s.W[:, j].tobytes() == expected.W[:, j].tobytes()
-        assert s.touch[j].tobytes() == expected.touch[j].tobytes()
+        assert s.stats[j].tobytes() == expected.stats[j].tobytes()
 
 
 def test_moving_needs_a_change_that_ends_between_the_bounds():
@@ -278,7 +278,7 @@ def test_pairs_without_cost_are_left_out(kind):
     assert left_out.any(0).all()
     assert not s.alpha[left_out].any()
     assert s.alpha[~left_out].any()
-    np.testing.assert_array_equal(s.touch[:, dual.STEPS], 3 * (~left_out).sum(0))
+    np.testing.assert_array_equal(s.stats[:, dual.STEPS], 3 * (~left_out).sum(0))
     whole = left_out.all(1)
     assert whole.any()
     assert not s.span[whole].any()

@@ -12,7 +12,7 @@ from blocklinear.objectives.problems import make_problem
 from blocklinear.solvers.single import SingleModel
 from blocklinear.store.prefetch import GroupLoader
 from blocklinear.training import train
-from blocklinear.training.permutations import visits
+from blocklinear.training.permutations import block_groups
 
 STOPS = [
     {"max_outer": 1},
@@ -57,7 +57,7 @@ def test_no_model_is_further_from_the_optimum_than_its_gap(tmp_path, seed):
 def loaded_rows(store, problem, group):
     """Dense rows, as the store holds them, in the order in which a pass over it meets them."""
     with GroupLoader(store, group, 1) as loader:
-        passed = visits(0, 1, len(store.manifest.blocks), group)
+        passed = block_groups(0, 1, len(store.manifest.blocks), group)
         numbers = [loaded.group.row_numbers.copy() for loaded in loader.stream(passed)]
     order = np.concatenate(numbers)
     assert sorted(order) == list(range(len(problem.X)))

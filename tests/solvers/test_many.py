@@ -20,7 +20,7 @@ from blocklinear.errors import (
 from blocklinear.events import OuterIteration, Visited, Warned
 from blocklinear.memory import exact_size, parse_size
 from blocklinear.options import TrainOptions
-from blocklinear.solvers.many import deal, padded
+from blocklinear.solvers.many import models_by_pass, padded
 from blocklinear.solvers.many import n_columns as room_for
 from blocklinear.training import train
 from blocklinear.training.memory_plan import plan_memory
@@ -210,7 +210,7 @@ def test_nothing_is_left_in_the_folder_of_the_run(store_of):
 
 def test_models_are_dealt_by_their_number_alone():
     for n in (1, 2, 3, 15, 16, 17, 30, 32, 33, 52, 1000):
-        dealt = deal(n)
+        dealt = models_by_pass(n)
         assert sorted(np.concatenate(dealt).tolist()) == list(range(n))
         assert max(map(len, dealt)) <= 16
         assert len(dealt) >= min(n, 2)

@@ -14,7 +14,7 @@ from blocklinear.options import SplitOptions, TextOptions, TrainOptions
 from blocklinear.store.split import split
 from blocklinear.training import checkpoint, train
 from blocklinear.training.checkpoint import Checkpoint
-from blocklinear.training.checkpoint_schema import check_blocks, check_left, to_resume
+from blocklinear.training.checkpoint_schema import check_blocks, check_left, check_resumed
 
 ROWS = b"1 1:1 2:0.5\n-1 1:3 5:0.02\n1 3:1\n-1 2:1 3:4\n%d 1:1\n1 2:2\n-1 4:1\n"
 RUNS = {
@@ -59,7 +59,7 @@ def test_a_checkpoint_is_of_these_types(run):
     store, _, body = run
     seal(store, body)
     found = Checkpoint(at(store))
-    assert to_resume(found) == body["facts"]
+    assert found.checked(check_resumed) == body["facts"]
     check_blocks(found.facts, "")
     check_left(found.facts, "")
 
@@ -72,7 +72,7 @@ def test_a_field_of_any_other_kind_is_refused_or_does_no_harm(run, tmp_path):
     for where, changed in json_faults(body):
         seal(store, changed)
         try:
-            to_resume(Checkpoint(at(store)))
+            Checkpoint(at(store)).checked(check_resumed)
             if EXTENSIVE or "course" not in where or "course.solver" in where:
                 taken.append(changed)
         except (DamagedError, MismatchError) as error:  # of a newer format
@@ -90,7 +90,7 @@ def test_a_field_of_any_other_kind_is_refused_or_does_no_harm(run, tmp_path):
             again(store, TrainOptions(**how, max_outer=1, warm_start=True))
 
 
-@pytest.mark.parametrize("state", [{"staying": [[99]]}, {"staying": []}, {"certificates": []}])
+@pytest.mark.parametrize("state", [{"trained": [[99]]}, {"trained": []}, {"certificates": []}])
 def test_a_state_that_contradicts_itself(tmp_path, state):
     (tmp_path / "x.svm").write_bytes(ROWS % 2)
     text = TextOptions(threads=1, memory_bytes=1 << 29)

@@ -43,7 +43,7 @@ def save(store, name="r", times=1, columns=1, **facts):
     lines = np.concatenate([1000 * k + np.arange(rows) for k, (_, rows) in enumerate(blocks)])
     alpha = np.stack([lines + column / 8 for column in range(columns)], axis=1).squeeze()
     arrays = {
-        "alpha": alpha, "spans-0": (lines % 3).astype(np.uint16), "preference": np.zeros(0),
+        "alpha": alpha, "ranges-0": (lines % 3).astype(np.uint16), "preference": np.zeros(0),
         "preference-1": lines.astype(np.float32), "w": lines / 7, "average": np.ones(3),
     }  # fmt: skip
     for _ in range(times):
@@ -74,7 +74,7 @@ def test_lines_of_removed_rows_are_dropped(store, columns, gone):
     expected = kept(store, alpha, gone)
     found, spans = np.zeros_like(expected), np.zeros(len(expected), np.uint16)
     preference = np.zeros(len(expected), np.float32)
-    checkpoint.load({"alpha": found, "spans-0": spans, "preference-1": preference})
+    checkpoint.load({"alpha": found, "ranges-0": spans, "preference-1": preference})
     assert (found == expected).all()
     rows = np.trunc(expected.reshape(len(expected), -1)[:, 0])
     assert (spans == rows % 3).all()

@@ -13,9 +13,9 @@ from blocklinear.options import TrainOptions
 from blocklinear.solvers.working_set import ROW_BYTES
 from blocklinear.training import train
 from blocklinear.training.memory_plan import (
-    ACTIVE_SHARE,
     ENOUGH_BLOCKS,
     NEWTON_VECTORS,
+    WORKING_SET_SHARE,
     plan_again,
     plan_memory,
 )
@@ -56,7 +56,7 @@ def test_too_little_says_the_arithmetic_and_what_would_do(store):
     assert caught.value.exit_code == 7
     assert "the budget of 120M is too small: the program takes 110M" in text
     assert "3 weight vectors of 2000000 features 45.8M" in text
-    assert "1 of 3 blocks a visit" in text
+    assert "1 of 3 blocks in a group" in text
     enough = named_budget(caught.value)
     with pytest.raises(MemoryBudgetError):
         plan_memory(store.manifest, TrainOptions(memory_bytes=enough - 2 * MIB))
@@ -71,8 +71,8 @@ def bytes_of(manifest, options, plan):
     largest = max(manifest.blocks, key=lambda block: entry * block.nnz + 32 * block.rows)
     buffers = 1 if plan.group == len(manifest.blocks) else 2
     group = plan.group * (buffers * (entry * largest.nnz + 32 * largest.rows) + 48 * largest.rows)
-    active_rows = plan.active_entries / (manifest.nnz / manifest.n_rows)
-    active = entry * plan.active_entries + ROW_BYTES * active_rows
+    active_rows = plan.working_set_entries / (manifest.nnz / manifest.n_rows)
+    active = entry * plan.working_set_entries + ROW_BYTES * active_rows
     weights = 8 * vectors * (manifest.n_features + 1)
     return (
         PROCESS_BYTES + weights + group + largest.bytes + active + plan.pin_bytes + plan.spare_bytes
@@ -108,14 +108,14 @@ def test_a_plan_fits_or_names_a_budget_that_does(large, memory, options, n_block
         options = replace(options, memory_bytes=enough)
         plan = plan_memory(manifest, options)
     assert 1 <= plan.group <= n_blocks
-    assert min(plan.pin_bytes, plan.spare_bytes, plan.active_entries) >= 0
+    assert min(plan.pin_bytes, plan.spare_bytes, plan.working_set_entries) >= 0
     assert bytes_of(manifest, options, plan) <= options.memory_bytes
     assert plan.newton <= (options.solver == 1)
-    assert plan.active_entries <= manifest.nnz / ACTIVE_SHARE
+    assert plan.working_set_entries <= manifest.nnz / WORKING_SET_SHARE
     if options.group is not None:
         assert plan.group == min(options.group, n_blocks)
     if options.selection != "active" or plan.group == n_blocks or options.average:
-        assert plan.active_entries == 0
+        assert plan.working_set_entries == 0
 
 
 @pytest.mark.parametrize("group", [None, 1, 3, 50])
@@ -166,7 +166,7 @@ def test_a_run_resumed_keeps_to_its_plan_or_names_a_budget_that_does(
         assert enough > after * MIB
         options = replace(options, memory_bytes=enough)
         plan = plan_again(manifest, options, facts)
-    for name in ("group", "newton", "active_entries"):
+    for name in ("group", "newton", "working_set_entries"):
         assert getattr(plan, name) == getattr(first, name)
     assert min(plan.pin_bytes, plan.spare_bytes) >= 0
     assert bytes_of(manifest, options, plan) <= options.memory_bytes + 200
@@ -194,7 +194,7 @@ def test_more_memory_holds_more_blocks_a_visit_up_to_enough_then_all(large):
 
 
 def test_a_group_asked_for_that_does_not_fit_is_refused(large):
-    with pytest.raises(MemoryBudgetError, match=r"20 of 40 blocks a visit.*\n.*a smaller --group"):
+    with pytest.raises(MemoryBudgetError, match=r"20 of 40 blocks in a group.*\n.*a smaller --group"):
         plan_memory(large, TrainOptions(memory_bytes=PROCESS_BYTES + 100 * MIB, group=20))
 
 
@@ -204,11 +204,13 @@ def test_active_rows_have_a_share_but_no_more_than_half(large):
     active, permuted = (
         plan_memory(large, replace(options, selection=name)) for name in ("active", "permute")
     )
-    enough = min(large.nnz / ACTIVE_SHARE, 200 * MIB / 12.5)  # 12 bytes an entry, and its row's
-    assert enough <= active.active_entries <= large.nnz / ACTIVE_SHARE
+    enough = min(
+        large.nnz / WORKING_SET_SHARE, 200 * MIB / 12.5
+    )  # 12 bytes an entry, and its row's
+    assert enough <= active.working_set_entries <= large.nnz / WORKING_SET_SHARE
     assert 1 < active.group <= permuted.group
     small = plan_memory(large, replace(options, memory_bytes=PROCESS_BYTES + 60 * MIB))
-    assert 0 < small.active_entries < enough
+    assert 0 < small.working_set_entries < enough
 
 
 def test_single_precision_takes_less(large):

@@ -161,7 +161,7 @@ def test_parts_of_a_run_are_the_run(tmp_path, monkeypatch):
     def in_two(manifest, options, n, *rest, **more):
         return [slice(0, 3), slice(3, n)]
 
-    monkeypatch.setattr("blocklinear.training.parts.cut", in_two)
+    monkeypatch.setattr("blocklinear.training.parts.split_to_fit", in_two)
     heard = Heard()
 
     def in_the_second_part():
@@ -179,7 +179,7 @@ def test_parts_of_a_run_are_the_run(tmp_path, monkeypatch):
     with pytest.raises(MismatchError, match="run 'default' was broken off"):
         train(store, options)
     assert files(store) == before
-    monkeypatch.setattr("blocklinear.training.parts.cut", in_two)
+    monkeypatch.setattr("blocklinear.training.parts.split_to_fit", in_two)
     train(store, replace(options, resume=True))
     train(store, options)
     monkeypatch.undo()

@@ -88,7 +88,7 @@ def test_alpha_that_no_task_could_have_left_delays_but_does_not_deceive(tmp_path
     cold = train(store, replace(options, run="cold"))
     train(store, options)
     checkpoint = Checkpoint(store.folder / "runs" / "default")
-    kinds = {"active": np.uint8, "spans": np.uint16, "near": np.uint8, "preference": np.float32}
+    kinds = {"active": np.uint8, "ranges": np.uint16, "near": np.uint8, "preference": np.float32}
     arrays = {
         name: np.array(checkpoint.mapped(name, np.dtype(kinds.get(name, np.float64))))
         for name in checkpoint.names

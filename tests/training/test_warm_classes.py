@@ -64,7 +64,7 @@ def test_models_that_had_left_start_warm_too(tmp_path):
     options = how(3, gap=2e-3, class_weights=((1.0, 1e-3), (2.0, 30.0)))
     first = train(store, options)
     facts = Checkpoint(store.folder / "runs" / "default").facts
-    assert any(map(len, facts["method"]["staying"])) < 5
+    assert any(map(len, facts["method"]["trained"])) < 5
     found = trained(store, replace(options, warm_start=True))
     assert found.started.how == "kept"
     assert found.model.metadata["outer_iterations"] < first.metadata["outer_iterations"]

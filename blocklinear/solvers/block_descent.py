@@ -1,7 +1,7 @@
 """Dual coordinate descent on the groups of a store, of one model or many (Yu, Algorithm 2).
 
 Each group is loaded once for all models, and each row gathered once for those that share a pass.
-How models are dealt to `Vectors` depends on their number alone, so no result depends on threads.
+Which models share `WeightVectors` depends on their number alone, so no result depends on threads.
 """
 
 import dataclasses
@@ -17,30 +17,30 @@ from blocklinear.objectives.certificate import Certificate, joined, relative_gap
 from blocklinear.objectives.models import Models
 from blocklinear.options import TrainOptions
 from blocklinear.solvers.many import ManyModels
+from blocklinear.solvers.pass_statistics import middle, rises
 from blocklinear.solvers.protocol import Abandoned, Estimate, Solver, Start
 from blocklinear.solvers.row_orders import parts_of_passes
-from blocklinear.solvers.statistics import middle, rises
-from blocklinear.solvers.vectors import FIRST, PASS, Floats, Vectors
+from blocklinear.solvers.weight_vectors import FIRST, PASS, Floats, WeightVectors
 from blocklinear.solvers.working_set import FIRST_PASSES, LOADED, WorkingSet, next_passes
 from blocklinear.store.groups import Group
 from blocklinear.store.manifest import Manifest
 from blocklinear.store.prefetch import Loaded
 from blocklinear.store.row_views import first_positions, rows_of
 
-LOOKED_SHARE, LOOKED_ROWS = 8, 1024
+SAMPLED_SHARE, SAMPLED_ROWS = 8, 1024
 """One row in so many, but at least so many rows, tell what all add to P - D. Measured, how far off:
 up to a third for 2,500 of 60,000 blogs, and less where the gap is large."""
 T = TypeVar("T")
 
 
-class Descent:
+class BlockDescent:
     """The weight vectors of a run, and the rows kept in memory for all of them.
 
     ``len()`` is the problems still trained.
 
     Parameters
     ----------
-    vectors : sequence of Vectors
+    vectors : sequence of WeightVectors
         Each is worked on by one thread at a time.
     manifest : Manifest
     options : TrainOptions
@@ -55,7 +55,7 @@ class Descent:
 
     def __init__(
         self,
-        vectors: Sequence[Vectors],
+        vectors: Sequence[WeightVectors],
         manifest: Manifest,
         options: TrainOptions,
         working_set_entries: int = 0,
@@ -73,11 +73,11 @@ class Descent:
         return sum(len(vectors.terms) for vectors in self.vectors)
 
     @property
-    def _trained(self) -> Sequence[Vectors]:
+    def _trained(self) -> Sequence[WeightVectors]:
         """The vectors that are still trained."""
         return self.vectors
 
-    def _each(self, work: Callable[[Vectors], T]) -> list[T]:
+    def _each(self, work: Callable[[WeightVectors], T]) -> list[T]:
         """Return what a function returns of each of the vectors that are trained."""
         if len(self._trained) == 1:
             return [work(self._trained[0])]
@@ -88,9 +88,9 @@ class Descent:
     @property
     def state(self) -> dict[str, Any]:
         """What a checkpoint must know before it can fill `arrays`, as JSON."""
-        domain = self.vectors[0].domain
+        feasible_set = self.vectors[0].feasible_set
         return {
-            "labels": list(domain.classes), "costs": domain.costs.tolist(),
+            "labels": list(feasible_set.classes), "costs": feasible_set.costs.tolist(),
             "columns": self.vectors[0].W.shape[1],
         }  # fmt: skip
 
@@ -113,11 +113,11 @@ class Descent:
         if not self._uses_working_set:
             return
         for loaded in stream:
-            self._keep(loaded.group, [v.spans(loaded.group) for v in self._trained])
+            self._keep(loaded.group, [v.ranges(loaded.group) for v in self._trained])
 
-    def _keep(self, group: Group, spans: list[NDArray[np.uint16]], *priority: Floats) -> Any:
-        """Make the moving rows of a group those kept of it; return which they are, bool[n]."""
-        chosen = np.flatnonzero(np.any(spans, axis=0))
+    def _keep(self, group: Group, ranges: list[NDArray[np.uint16]], *priority: Floats) -> Any:
+        """Replace the working set's rows of a group; return whether each row is one, bool[n]."""
+        chosen = np.flatnonzero(np.any(ranges, axis=0))
         first = np.sum(priority, axis=0)[chosen] if priority else np.zeros(len(chosen))
         kept = np.zeros(group.n_rows, np.bool_)
         kept[self._working_set.replace(group, chosen, first)] = True
@@ -127,7 +127,7 @@ class Descent:
         """Start an outer iteration of so many block steps."""
         gains = np.zeros((3, 2))  # of the dual, and entries worked on
         for vectors in self._trained:
-            gains[:, 0] += vectors.touch[:, :, vectors.kernels.GAIN].sum(axis=1)
+            gains[:, 0] += vectors.stats[:, :, vectors.kernels.GAIN].sum(axis=1)
             gains[:, 1] += vectors.entries
             vectors.begin()
         if steps > 1:
@@ -152,13 +152,13 @@ class Descent:
         moving = np.ones(group.n_rows, np.bool_)
         if passes and not resident:
             moving = self._keep(group, [s for s, _ in found], *(p for _, p in found))
-        for vectors, (spans, _) in zip(self._trained, found, strict=True):
-            vectors.set_spans(group, np.where(moving, spans, np.uint16(0)))
+        for vectors, (ranges, _) in zip(self._trained, found, strict=True):
+            vectors.set_ranges(group, np.where(moving, ranges, np.uint16(0)))
         rows = self._working_set.rows()
         if rows is not None:
             parts = parts_of_passes(passes, number, steps)
 
-            def pass_over(vectors: Vectors) -> None:
+            def pass_over(vectors: WeightVectors) -> None:
                 for part in parts:
                     if vectors.pass_over(rows, outer, *part):
                         break
@@ -167,12 +167,12 @@ class Descent:
 
             self._each(pass_over)
 
-    def look(self, group: Group) -> None:
-        """See by rows of a group what all rows add to P - D at present."""
+    def sample_gap(self, group: Group) -> None:
+        """Estimate from rows of a group what all rows contribute to P - D."""
         rows = rows_of(group, self._first)
-        enough = max(self._n_rows // LOOKED_SHARE, LOOKED_ROWS)
+        enough = max(self._n_rows // SAMPLED_SHARE, SAMPLED_ROWS)
         rows = rows.some(np.arange(0, len(rows), max(len(rows) // enough, 1)))
-        self._each(lambda vectors: vectors.look(rows, self._n_rows))
+        self._each(lambda vectors: vectors.sample_gap(rows, self._n_rows))
 
     def estimate(self) -> Estimate:
         """Return the sums over all problems; of those still trained the worst gap and violation."""
@@ -215,7 +215,7 @@ class Descent:
             self._each(lambda v, group=group: v.certify_group(group, proofs[id(v)]))  # type: ignore[misc]
             least = np.concatenate([proof.least() for proof in proofs.values()])
             if enough is not None and relative_gaps(dual, least).min() > enough:
-                left = [proof.left(self._n_rows).min(axis=0) for proof in proofs.values()]
+                left = [proof.remaining(self._n_rows).min(axis=0) for proof in proofs.values()]
                 return middle(relative_gaps(dual, np.concatenate(left)))
         return self._certified([v.certificates(proofs.pop(id(v))) for v in self._trained])
 
@@ -253,7 +253,7 @@ class Descent:
     def starts(self) -> list[Start]:
         """What a warm start is to fill."""
         return [
-            Start(v.domain, v.alpha.all.reshape(-1, v.width), v.W[:, : v.width])
+            Start(v.feasible_set, v.alpha.all.reshape(-1, v.width), v.W[:, : v.width])
             for v in self.vectors
         ]
 
@@ -278,11 +278,11 @@ class Descent:
         self._threads.shutdown()
 
 
-class DescentOfMany(Descent):
+class BlockDescentOfMany(BlockDescent):
     """Many models, in several `ManyModels`.
 
-    A model that is good enough leaves after a certificate that does not end the run; its weights
-    are kept.
+    A model that is good enough is dropped after a certificate that does not end the run; its
+    weights are kept.
 
     Parameters
     ----------
@@ -290,7 +290,7 @@ class DescentOfMany(Descent):
     vectors : sequence of ManyModels
     numbers : list of int64[]
         Of the models of each.
-    manifest, options, working_set_entries :    as for `Descent`
+    manifest, options, working_set_entries :    as for `BlockDescent`
     """
 
     vectors: Sequence[ManyModels]
@@ -305,7 +305,7 @@ class DescentOfMany(Descent):
         working_set_entries: int = 0,
     ) -> None:
         super().__init__(vectors, manifest, options, working_set_entries)
-        self._models, self._dealt, self._staying = models, numbers, list(numbers)
+        self._models, self._by_pass, self._training = models, numbers, list(numbers)
         self._final = np.zeros((manifest.n_features + 1, len(models)))  # as certified last
         self._certificates: list[Certificate | None] = [None] * len(models)
 
@@ -319,10 +319,10 @@ class DescentOfMany(Descent):
         models, labels = self._models, self._models.labels
         purposes = zip(models.positive.tolist(), models.held_out.tolist(), strict=True)
         return {
-            "staying": [numbers.tolist() for numbers in self._staying],
+            "trained": [numbers.tolist() for numbers in self._training],
             "columns": [vectors.W.shape[1] for vectors in self.vectors],
             "certificates": [None if c is None else c.to_dict() for c in self._certificates],
-            "dealt": [numbers.tolist() for numbers in self._dealt],
+            "by_pass": [numbers.tolist() for numbers in self._by_pass],
             "labels": list(labels),
             "asked": models.asked.tolist(),
             "costs": models.pairs.tolist(),
@@ -331,22 +331,22 @@ class DescentOfMany(Descent):
 
     @state.setter
     def state(self, state: dict[str, Any]) -> None:
-        pairs = list(zip(self._staying, state["staying"], strict=True))
+        pairs = list(zip(self._training, state["trained"], strict=True))
         known = all(np.isin(numbers, own).all() for own, numbers in pairs)
         if not known or len(state["certificates"]) != len(self._certificates):
             raise ValueError("the models of the state are not those of the run")
-        self._check_left(state)
+        self._check_dropped(state)
         for k, (own, numbers) in enumerate(pairs):
             if len(numbers) < len(own):
-                self._leave(k, np.isin(own, numbers))
+                self._drop(k, np.isin(own, numbers))
         self._certificates = [
             None if found is None else Certificate(**found) for found in state["certificates"]
         ]
 
-    def _check_left(self, state: dict[str, Any]) -> None:
-        """Refuse to go on to a smaller gap than that for which models have left."""
-        staying = {number for numbers in state["staying"] for number in numbers}
-        gaps = [found["gap"] for k, found in enumerate(state["certificates"]) if k not in staying]
+    def _check_dropped(self, state: dict[str, Any]) -> None:
+        """Refuse to go on to a smaller gap than that for which models were dropped."""
+        kept = {number for numbers in state["trained"] for number in numbers}
+        gaps = [found["gap"] for k, found in enumerate(state["certificates"]) if k not in kept]
         if gaps and (self._options.gap is None or max(gaps) > self._options.gap):
             raise MismatchError(
                 f"{len(gaps)} models were finished with gaps up to {max(gaps):.3g}, and are no "
@@ -354,9 +354,9 @@ class DescentOfMany(Descent):
                 "ask for that --gap, or give --restart instead of --resume",
             )
 
-    def _leave(self, k: int, staying: NDArray[np.bool_]) -> None:
-        self.vectors[k].leave(staying)
-        self._staying[k] = self._staying[k][staying]
+    def _drop(self, k: int, kept: NDArray[np.bool_]) -> None:
+        self.vectors[k].drop(kept)
+        self._training[k] = self._training[k][kept]
 
     @property
     def arrays(self) -> dict[str, NDArray[Any]]:
@@ -367,14 +367,14 @@ class DescentOfMany(Descent):
         return arrays
 
     def estimate(self) -> Estimate:
-        """Return the sums over all models; of those that stay the worst gap and violation."""
-        seen, staying = super().estimate(), np.concatenate(self._staying)
-        left = [c for k, c in enumerate(self._certificates) if c is not None and k not in staying]
-        primal, dual = sum(c.primal for c in left), sum(c.dual for c in left)
+        """Return the sums over all models; of those still trained the worst gap and violation."""
+        seen, kept = super().estimate(), np.concatenate(self._training)
+        dropped = [c for k, c in enumerate(self._certificates) if c is not None and k not in kept]
+        primal, dual = sum(c.primal for c in dropped), sum(c.dual for c in dropped)
         return dataclasses.replace(seen, primal=seen.primal + primal, dual=seen.dual + dual)
 
     def _certified(self, found: list[list[Certificate]]) -> Certificate:
-        numbered = zip(self.vectors, self._staying, strict=True)
+        numbered = zip(self.vectors, self._training, strict=True)
         for (vectors, numbers), of in zip(
             [pair for pair in numbered if pair[0].width], found, strict=True
         ):
@@ -391,12 +391,12 @@ class DescentOfMany(Descent):
         if goal is None:
             return False
         for k, vectors in enumerate(self.vectors):
-            proofs = [self._certificates[number] for number in self._staying[k]]
-            staying = np.array([proof is None or proof.gap > goal for proof in proofs], np.bool_)
+            proofs = [self._certificates[number] for number in self._training[k]]
+            kept = np.array([proof is None or proof.gap > goal for proof in proofs], np.bool_)
             if tolerance is not None:
-                staying |= vectors.violations() > tolerance
-            if not staying.all():
-                self._leave(k, staying)
+                kept |= vectors.violations() > tolerance
+            if not kept.all():
+                self._drop(k, kept)
         return len(self) < before
 
     def chosen(self, certificate: Certificate) -> Floats:
@@ -410,12 +410,12 @@ class DescentOfMany(Descent):
     def current(self) -> Floats:
         """Return the weights as they are, float64[n_features + 1, M]."""
         weights = self._final.copy()
-        for vectors, numbers in zip(self.vectors, self._staying, strict=True):
+        for vectors, numbers in zip(self.vectors, self._training, strict=True):
             weights[:, numbers] = vectors.W[:, : vectors.width]
         return weights
 
     def adopt(self, weights: Floats) -> None:
-        """Make other weights the candidates of the models that stay."""
-        for vectors, numbers in zip(self.vectors, self._staying, strict=True):
+        """Make other weights the candidates of the models still trained."""
+        for vectors, numbers in zip(self.vectors, self._training, strict=True):
             vectors.W[:, : vectors.width] = weights[:, numbers]
             vectors.forget_average()

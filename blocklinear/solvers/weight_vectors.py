@@ -18,7 +18,7 @@ from blocklinear.objectives.certificate import (
     column_norms,
     of_problems,
 )
-from blocklinear.objectives.feasible_sets import Domain
+from blocklinear.objectives.feasible_sets import FeasibleSet
 from blocklinear.options import TrainOptions
 from blocklinear.solvers.protocol import Abandoned, Solver
 from blocklinear.solvers.row_orders import pass_order, row_order, rows_in_part
@@ -41,8 +41,9 @@ WORK_A_POINT = 8
 MOST_EPOCHS = 100
 """Epochs of a block step that goes on until its tolerance holds."""
 Floats = NDArray[np.float64]
-Spans = NDArray[np.uint16]
-"""Of each row, which weight vectors move it: the first, and 256 times one past the last; or 0."""
+ModelRanges = NDArray[np.uint16]
+"""Of each row the range of weight vectors for which its alpha is free: the first, plus 256 times
+one past the last; 0 for none."""
 
 
 @dataclass(frozen=True)
@@ -52,10 +53,10 @@ class BlockStep:
     Attributes
     ----------
     rows : RowView
-    data : Any                what the problem must know of each row, see `Vectors`
+    data : Any                what the problem must know of each row, see `WeightVectors`
     blocks : tuple of int     of the group
-    alpha : float64[n_rows, M]          updated, as are `spans` and `priority`
-    spans : uint16[n_rows]
+    alpha : float64[n_rows, M]          updated, as are `ranges` and `priority`
+    ranges : uint16[n_rows]
     priority : float64[n_rows]          of rows for the working set
     outer : int
     steps : int               block steps of the outer iteration
@@ -67,7 +68,7 @@ class BlockStep:
     data: Any
     blocks: tuple[int, ...]
     alpha: Floats
-    spans: Spans
+    ranges: ModelRanges
     priority: Floats
     outer: int
     steps: int
@@ -75,7 +76,7 @@ class BlockStep:
     halt: Callable[[], bool]
 
 
-class Vectors(ABC):
+class WeightVectors(ABC):
     """Weight vectors that share every pass, and their alpha, a column for each.
 
     Parameters
@@ -93,17 +94,18 @@ class Vectors(ABC):
     ----------
     W, average : float64[n_features + 1, columns]   weights, a column for each, then zeros; their
                               average over the outer iteration, if it is `averaged`
-    alpha : RowArray          float64, a column for each, also for those that have left
+    alpha : RowArray          float64, a column for each, also for those that were dropped
     bias : float              value of the bias feature, 0 for none
-    places : int64[width]     the columns of alpha of those that stay
-    left_weights : float64[n_features + 1, M - width]   weights of those that have left, as they did
-    touch : float64[3, n_problems, N_TOUCH]     what was seen of rows, by why they were worked on
+    places : int64[width]     the columns of alpha of those still trained
+    dropped_weights : float64[n_features + 1, M - width]    of those that were dropped, in the order
+                              of their columns of alpha
+    stats : float64[3, n_problems, N_TOUCH]     statistics of steps, by why rows were worked on
     entries : float64[3]      worked on, likewise
     terms : float64[n_problems, N_TERMS]        what all rows contribute to the dual values
     """
 
     kernels: ModuleType
-    """The functions that work on these rows, and the places of what they see of them."""
+    """The functions that work on these rows, and the indices of their statistics."""
     coupled: ClassVar[bool] = False
     """Whether all weight vectors are of one problem."""
     first_violation: Floats | None = None
@@ -127,15 +129,17 @@ class Vectors(ABC):
         self.average = aligned_zeros(*self.W.shape)  # no pages until it is written to
         self.alpha = RowArray(folder / f"alpha{name}.work", manifest, np.float64, width)
         self.places = np.arange(width)
-        self.left_weights = np.zeros((len(self.W), 0))
+        self.dropped_weights = np.zeros((len(self.W), 0))
         self._name = name
-        self._spans = RowArray(folder / f"spans{name}.work", manifest, np.uint16)
+        self._ranges = RowArray(folder / f"ranges{name}.work", manifest, np.uint16)
         self._first = first_positions(manifest)
         self._points = np.zeros(2)  # points of the average so far; entries worked on since
-        self.touch = np.zeros((3, n_problems, self.kernels.N_TOUCH))
+        self.stats = np.zeros((3, n_problems, self.kernels.N_TOUCH))
         self.terms = np.zeros((n_problems, self.kernels.N_TERMS))
         self.entries = np.zeros(3)
-        self._left = np.full((2, n_problems), np.nan)  # of P - D, by the last look, as candidates
+        self._remaining = np.full(
+            (2, n_problems), np.nan
+        )  # P - D of both candidates, as sampled last
         self._goals = np.zeros(n_problems)  # what it is to fall to
 
     @staticmethod
@@ -145,7 +149,7 @@ class Vectors(ABC):
 
     @property
     @abstractmethod
-    def domain(self) -> Domain:
+    def feasible_set(self) -> FeasibleSet:
         """Where alpha may be."""
 
     @property
@@ -153,39 +157,39 @@ class Vectors(ABC):
         """All that a checkpoint must keep, by name."""
         return {
             "w": self.W, "average": self.average, "alpha": self.alpha.all,
-            "spans": self._spans.all, "points": self._points, "touch": self.touch,
-            "terms": self.terms, "entries": self.entries, "left": self._left,
+            "ranges": self._ranges.all, "points": self._points, "stats": self.stats,
+            "terms": self.terms, "entries": self.entries, "remaining": self._remaining,
             "goals": self._goals,
-        } | ({"parted": self.left_weights} if self.left_weights.size else {})  # fmt: skip
+        } | ({"dropped": self.dropped_weights} if self.dropped_weights.size else {})  # fmt: skip
 
     @property
     def row_arrays(self) -> dict[str, RowArray]:
         """What is known of rows other than alpha, by the names of a checkpoint; it may all be 0."""
-        return {f"spans{self._name}": self._spans}
+        return {f"ranges{self._name}": self._ranges}
 
     @property
-    def whole(self) -> int:
-        """The span of all weight vectors, or of any where they are not told apart."""
+    def all_models(self) -> int:
+        """The range of all weight vectors; of any, where there is one range for all."""
         return 1 << 8
 
-    def spans(self, group: Group) -> Spans:
-        """Return which weight vectors move the rows of a group, uint16[n_rows]."""
-        return np.asarray(self._spans.read(group.blocks))
+    def ranges(self, group: Group) -> ModelRanges:
+        """Return the ranges of the rows of a group, uint16[n_rows]."""
+        return np.asarray(self._ranges.read(group.blocks))
 
-    def set_spans(self, group: Group, spans: Spans) -> None:
-        """Say which weight vectors move the rows of a group, from now on."""
-        self._spans.write(group.blocks, spans)
+    def set_ranges(self, group: Group, ranges: ModelRanges) -> None:
+        """Store the ranges of the rows of a group, uint16[n_rows]."""
+        self._ranges.write(group.blocks, ranges)
 
     def begin(self) -> None:
         """Start an outer iteration."""
         self.forget_average()
-        self.touch[:] = self.entries[:] = 0.0
-        self._forget_violation(self.touch)
-        self._left[:] = np.nan
+        self.stats[:] = self.entries[:] = 0.0
+        self._forget_violation(self.stats)
+        self._remaining[:] = np.nan
 
     @abstractmethod
-    def _forget_violation(self, touch: Floats) -> None:
-        """Write to sums over no rows, float64[..., N_TOUCH], what they say of violations."""
+    def _forget_violation(self, stats: Floats) -> None:
+        """Set the violations in statistics, float64[..., N_TOUCH], to those of no rows."""
 
     @abstractmethod
     def _data(self, rows: RowView) -> Any:
@@ -199,9 +203,9 @@ class Vectors(ABC):
         why: int,
         number: int = 0,
     ) -> None:
-        """Work on rows in an order, for the weight vectors in their spans.
+        """Work on rows in an order, for the weight vectors in their ranges.
 
-        But for passes, leave the spans of those that are moving, and the priority of rows.
+        Except in passes over the working set, write the new ranges and priorities of the rows.
 
         Parameters
         ----------
@@ -226,8 +230,8 @@ class Vectors(ABC):
 
     def work(
         self, group: Group, outer: int, steps: int, passes: int, halt: Callable[[], bool]
-    ) -> tuple[Spans, Floats]:
-        """Work on one group, of `steps`; return what moves its rows, and their priority.
+    ) -> tuple[ModelRanges, Floats]:
+        """Work on one group, of `steps`; return the ranges and the priorities of its rows.
 
         Parameters
         ----------
@@ -239,19 +243,19 @@ class Vectors(ABC):
         Abandoned
             If `halt` returned true between two parts of it.
         """
-        rows, alpha, spans = rows_of(group, self._first), self.lines(group), self.spans(group)
+        rows, alpha, ranges = rows_of(group, self._first), self.lines(group), self.ranges(group)
         data = self._data(rows)
         if outer > 1:  # before, no row was counted, also where a warm start gave it an alpha
             self.terms -= self._terms_of(data, alpha)
-        else:  # those that a warm start has are spans of other weight vectors
-            spans[spans > 0] = self.whole
+        else:  # ranges from a warm start are those of other weight vectors
+            ranges[ranges > 0] = self.all_models
         step = BlockStep(
-            rows, data, group.blocks, alpha, spans, np.zeros(len(rows)), outer, steps, passes, halt
+            rows, data, group.blocks, alpha, ranges, np.zeros(len(rows)), outer, steps, passes, halt
         )
         self._epochs(step)
         self.terms += self._terms_of(data, alpha)
         self._write(group.blocks, alpha)
-        return spans, step.priority
+        return ranges, step.priority
 
     def _epochs(self, step: BlockStep) -> None:
         """Go over the rows of a group, as often as is asked for."""
@@ -267,26 +271,26 @@ class Vectors(ABC):
         return order
 
     def _enough_epochs(self, step: BlockStep, epoch: int, order: NDArray[np.int64]) -> bool:
-        """Say whether a block step may end before its last epoch."""
+        """Return whether a block step may end before its last epoch."""
         return False
 
     def _epoch(self, step: BlockStep, epoch: int, order: NDArray[np.int64]) -> None:
-        """Work on rows in an order; where they are all rows, pass over moving ones in between."""
+        """Work on rows in an order; pass over the working set in between if one group holds all."""
         points = -(-AVERAGED_POINTS // (step.steps * (self._options.epochs or 1)))
         longest = -(-len(step.rows.indices) * self.width // LONGEST_PART)
         parts = max(step.passes, points, longest)
         for number, part in enumerate(np.array_split(order, parts)):
             if (number or epoch) and step.halt():
                 raise Abandoned
-            step.spans[part] = self.whole
+            step.ranges[part] = self.all_models
             self._descend(step, part, AGAIN if epoch else FIRST)
             self._count(step.rows, part, AGAIN if epoch else FIRST)
             for again in range(number * step.passes // parts, (number + 1) * step.passes // parts):
                 self._pass_over_group(step, epoch, again)
 
     def _pass_over_group(self, step: BlockStep, epoch: int, number: int) -> None:
-        """Work once more on the moving rows of a group that holds all."""
-        order = np.flatnonzero(step.spans)
+        """Pass over the working set of a group that holds all rows."""
+        order = np.flatnonzero(step.ranges)
         order = order[pass_order(self._options.seed, step.outer, epoch, number, len(order))]
         self._descend(step, order, PASS, number)
         self._count(step.rows, order, PASS)
@@ -294,25 +298,25 @@ class Vectors(ABC):
     def pass_over(self, rows: RowView, outer: int, number: int, first: float, last: float) -> bool:
         """Work on those rows of the working set that have their turn in a part of a pass.
 
-        Return whether they are solved: whether they added little enough to the gap.
+        Return whether the working set is solved: whether it added little enough to the gap.
         """
         turn = rows_in_part(self._options.seed, outer, number, rows.positions, first, last)
-        spans: Spans = self._spans.all[rows.positions[turn]]
-        rows, spans = rows.some(turn[spans > 0]), spans[spans > 0]
-        if not len(rows):  # that says nothing of the others
+        ranges: ModelRanges = self._ranges.all[rows.positions[turn]]
+        rows, ranges = rows.some(turn[ranges > 0]), ranges[ranges > 0]
+        if not len(rows):  # of the others nothing is known
             return False
         alpha, data, n = self._own(self.alpha.all[rows.positions]), self._data(rows), len(rows)
         self.terms -= self._terms_of(data, alpha)
-        step = BlockStep(rows, data, (), alpha, spans, np.empty(n), outer, 0, 0, _never)
+        step = BlockStep(rows, data, (), alpha, ranges, np.empty(n), outer, 0, 0, _never)
         order = pass_order(self._options.seed, outer, 0, number, n)
-        before = self.touch[PASS, :, self.kernels.EXCESS].copy()
+        before = self.stats[PASS, :, self.kernels.EXCESS].copy()
         self._descend(step, order, PASS, number)
         self._count(rows, order, PASS)
         self.terms += self._terms_of(data, alpha)
-        self._spans.all[rows.positions] = spans
-        lines = self.alpha.all.reshape(-1, self.width + self.left_weights.shape[1])
+        self._ranges.all[rows.positions] = ranges
+        lines = self.alpha.all.reshape(-1, self.width + self.dropped_weights.shape[1])
         lines[rows.positions[:, None], self.places] = alpha
-        added = self.touch[PASS, :, self.kernels.EXCESS] - before
+        added = self.stats[PASS, :, self.kernels.EXCESS] - before
         return bool((added <= (last - first) * SOLVED * self._goals).all())
 
     def _count(self, rows: RowView, order: NDArray[np.int64], why: int) -> None:
@@ -341,37 +345,37 @@ class Vectors(ABC):
         return self._own(self.alpha.read(group.blocks))
 
     def _own(self, stored: Floats) -> Floats:
-        """Return what lines of `alpha` say of the weight vectors that stay, float64[n, width]."""
-        lines = stored.reshape(-1, self.width + self.left_weights.shape[1])
-        if not self.left_weights.size:
+        """Return the columns of `alpha` of the weight vectors still trained, float64[n, width]."""
+        lines = stored.reshape(-1, self.width + self.dropped_weights.shape[1])
+        if not self.dropped_weights.size:
             return lines
         own: Floats = np.take(lines, self.places, axis=1)  # in C order, unlike lines[:, places]
         return own
 
     def _write(self, blocks: tuple[int, ...], alpha: Floats) -> None:
-        if self.left_weights.size:
+        if self.dropped_weights.size:
             lines: Floats = self.alpha.read(blocks)
             lines[:, self.places] = alpha
             alpha = lines
         self.alpha.write(blocks, alpha.reshape(self.alpha.shape_of(len(alpha))))
 
-    def look(self, rows: RowView, n_rows: int) -> None:
-        """See by some rows what all `n_rows` add to P - D at present."""
-        self._left[:] = np.nan
+    def sample_gap(self, rows: RowView, n_rows: int) -> None:
+        """Estimate from a sample of rows what all `n_rows` contribute to P - D."""
+        self._remaining[:] = np.nan
         proof = self.proof(recompute=False)
         self._certify(rows, self._data(rows), self._own(self.alpha.all[rows.positions]), proof)
         proof.n += len(rows)
-        self._left[: len(proof.candidates)] = proof.left(n_rows)
+        self._remaining[: len(proof.candidates)] = proof.remaining(n_rows)
 
     def proof(self, recompute: bool = True) -> Proof:
         """Return certificates to be, before any row was added.
 
-        The average is left out where the last look saw none that is better, and W where all are.
+        The average is left out where no average is better in the last sample, and W where all are.
         """
         candidates = [self.W]
         if self.averaged:
-            worse = self._left[1] > self._left[0]
-            better = self._left[1] < self._left[0]
+            worse = self._remaining[1] > self._remaining[0]
+            better = self._remaining[1] < self._remaining[0]
             some = ([] if better.all() else [self.W]) + ([] if worse.all() else [self.average])
             candidates = some or candidates
         return Proof(self.W, candidates, len(self.terms), self.coupled, recompute)
@@ -395,7 +399,7 @@ class Vectors(ABC):
     @property
     def gain(self) -> Floats:
         """What the work of an outer iteration added to the dual values, float64[n_problems]."""
-        return np.asarray(self.touch[:, :, self.kernels.GAIN].sum(axis=0))
+        return np.asarray(self.stats[:, :, self.kernels.GAIN].sum(axis=0))
 
     @property
     def n_sv(self) -> int:
@@ -405,18 +409,19 @@ class Vectors(ABC):
     @property
     def steps(self) -> int:
         """Rows worked on, for each problem."""
-        return int(self.touch[:, :, self.kernels.STEPS].sum())
+        return int(self.stats[:, :, self.kernels.STEPS].sum())
 
     def primal(self, dual: Floats) -> Floats:
-        """Return estimates of the primal values: as the last look saw them, or first touches did.
+        """Return estimates of the primal values, float64[n_problems].
 
-        First touches see more than is left at the end of an outer iteration.
+        They are those of the last sample; without one, sums over rows as they were when first
+        worked on, which are larger than at the end of the outer iteration.
         """
-        first = self.touch[FIRST, :, self.kernels.EXCESS]
-        return dual + np.where(np.isnan(self._left[0]), first, np.fmin(*self._left))
+        first = self.stats[FIRST, :, self.kernels.EXCESS]
+        return dual + np.where(np.isnan(self._remaining[0]), first, np.fmin(*self._remaining))
 
     def aim_at(self, goals: Floats) -> None:
-        """Say to what P - D is to fall, float64[n_problems]."""
+        """Set the goals of P - D, float64[n_problems]."""
         self._goals[:] = goals
 
     def successor(self, own: Solver) -> Solver | None:
@@ -426,7 +431,7 @@ class Vectors(ABC):
     def discard(self) -> None:
         """Delete the scratch files."""
         self.alpha.discard()
-        self._spans.discard()
+        self._ranges.discard()
 
 
 def _never() -> bool:

@@ -1,4 +1,4 @@
-"""What is seen of rows when they are touched, and what follows from it."""
+"""Statistics of the steps on rows, and what follows from them."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -6,28 +6,28 @@ from numpy.typing import NDArray
 from blocklinear.kernels import dual as kernels
 
 
-def fresh_touch() -> NDArray[np.float64]:
-    """Return what is seen of no rows."""
-    touch = np.zeros(kernels.N_TOUCH)
-    touch[kernels.PG_MAX], touch[kernels.PG_MIN] = -np.inf, np.inf
-    return touch
+def no_stats() -> NDArray[np.float64]:
+    """Return the statistics of no rows, float64[N_TOUCH]."""
+    stats = np.zeros(kernels.N_TOUCH)
+    stats[kernels.PG_MAX], stats[kernels.PG_MIN] = -np.inf, np.inf
+    return stats
 
 
-def add_touch(seen: NDArray[np.float64], into: NDArray[np.float64]) -> None:
-    """Add what was seen of some rows to what was seen of others."""
+def add_stats(seen: NDArray[np.float64], into: NDArray[np.float64]) -> None:
+    """Add statistics of some rows, float64[N_TOUCH], to those of others."""
     largest = max(seen[kernels.PG_MAX], into[kernels.PG_MAX])
     smallest = min(seen[kernels.PG_MIN], into[kernels.PG_MIN])
-    into[kernels.PG_SUM :] += seen[kernels.PG_SUM :]  # what is no number stays so, for all to see
+    into[kernels.PG_SUM :] += seen[kernels.PG_SUM :]  # a NaN stays one, and is noticed
     into[kernels.PG_MAX], into[kernels.PG_MIN] = largest, smallest
 
 
-def width(touch: NDArray[np.float64]) -> float:
+def width(stats: NDArray[np.float64]) -> float:
     """Return the largest minus the smallest projected gradient, either counted as 0 if better."""
-    return float(max(touch[kernels.PG_MAX], 0.0) - min(touch[kernels.PG_MIN], 0.0))
+    return float(max(stats[kernels.PG_MAX], 0.0) - min(stats[kernels.PG_MIN], 0.0))
 
 
 def violations(
-    touch: NDArray[np.float64], regression: bool, first: NDArray[np.float64]
+    stats: NDArray[np.float64], regression: bool, first: NDArray[np.float64]
 ) -> NDArray[np.float64]:
     """Return what LIBLINEAR's ``-e`` is compared with, float64[M].
 
@@ -36,14 +36,14 @@ def violations(
 
     Parameters
     ----------
-    touch : float64[M, N_TOUCH]
+    stats : float64[M, N_TOUCH]
     regression : bool
     first : float64[M]        the first sum of each model; 0 before, then written
     """
     if not regression:
-        low, high = touch[:, kernels.PG_MIN], touch[:, kernels.PG_MAX]
+        low, high = stats[:, kernels.PG_MIN], stats[:, kernels.PG_MAX]
         return np.asarray(np.maximum(high, 0.0) - np.minimum(low, 0.0))
-    total = touch[:, kernels.PG_SUM]
+    total = stats[:, kernels.PG_SUM]
     first[first == 0.0] = total[first == 0.0]
     return np.asarray(total / np.where(first != 0.0, first, 1.0))
 
@@ -61,7 +61,7 @@ def rises(gain: NDArray[np.float64], dual: NDArray[np.float64]) -> float:
     return float(parts.max())
 
 
-def threshold(touch: NDArray[np.float64]) -> float:
-    """Return the pressure from which a row may be shrunk; infinite when nothing is violated."""
-    largest = max(touch[kernels.PG_MAX], -touch[kernels.PG_MIN])
+def threshold(stats: NDArray[np.float64]) -> float:
+    """Return the projected gradient from which rows may be shrunk; infinite if none is violated."""
+    largest = max(stats[kernels.PG_MAX], -stats[kernels.PG_MIN])
     return float(largest) if largest > 0.0 else np.inf
