@@ -194,7 +194,8 @@ def test_more_memory_holds_more_blocks_a_visit_up_to_enough_then_all(large):
 
 
 def test_a_group_asked_for_that_does_not_fit_is_refused(large):
-    with pytest.raises(MemoryBudgetError, match=r"20 of 40 blocks in a group.*\n.*a smaller --group"):
+    what = r"20 of 40 blocks in a group.*\n.*a smaller --group"
+    with pytest.raises(MemoryBudgetError, match=what):
         plan_memory(large, TrainOptions(memory_bytes=PROCESS_BYTES + 100 * MIB, group=20))
 
 
