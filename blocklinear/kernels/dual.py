@@ -563,26 +563,29 @@ def _gather(indices, values, start, stop, bias, left, right, W, f):
 
 
 @_inline
-def _scatter(indices, values, start, stop, bias, step, moved, n_moved, left, right, W):
-    """Add step[j] x_i to w_j for the n_moved models j in `moved`; step is 0 for others in reach.
+def _scatter(indices, values, start, stop, bias, step, left, right, W):
+    """Add step[j] x_i to w_j for models left to right - 1, of which `left` begins a register.
 
-    A model at a time, or columns left to right - 1 side by side where that takes less time.
+    A register of models at a time, without those of which none moves. Steps are read before: if W
+    might be where they are, each entry would read them again, which takes half as long again.
     """
     last = W.shape[0] - 1
-    if 4 * n_moved > right - left:
-        for j in range(left, right):
-            W[last, j] += step[j] * bias
-        for p in range(start, stop):
-            w, v = W[indices[p]], values[p]
-            for j in range(left, right):
-                w[j] += step[j] * v
-        return
-    for c in range(n_moved):
-        j = moved[c]
+    whole = left + (right - left) // _LANES * _LANES
+    for j in range(left, whole, _LANES):
+        s0, s1, s2, s3 = step[j], step[j + 1], step[j + 2], step[j + 3]
+        if s0 != 0.0 or s1 != 0.0 or s2 != 0.0 or s3 != 0.0:
+            for k in range(j, j + _LANES):
+                W[last, k] += step[k] * bias
+            for p in range(start, stop):
+                w, v = W[indices[p], j:], values[p]
+                w0, w1, w2, w3 = w[0] + s0 * v, w[1] + s1 * v, w[2] + s2 * v, w[3] + s3 * v
+                w[0], w[1], w[2], w[3] = w0, w1, w2, w3
+    for j in range(whole, right):
         s = step[j]
-        W[last, j] += s * bias
-        for p in range(start, stop):
-            W[indices[p], j] += s * values[p]
+        if s != 0.0:
+            W[last, j] += s * bias
+            for p in range(start, stop):
+                W[indices[p], j] += s * values[p]
 
 
 @_inline
@@ -595,13 +598,13 @@ def _fetch_weights(indices, start, stop, span, of_W, W):
 
 
 @_inline
-def _visit(kind, epsilon, Q, first, last, t, C, f, alpha, step, moved, touch):
+def _visit(kind, epsilon, Q, first, last, t, C, f, alpha, step, touch):
     """Update alpha_ij of a row for models first to last - 1; write s_ij times its change to `step`.
 
-    Models with a change go to `moved`. Return their number, the span of those that ended strictly
-    inside their bounds, and the gain of all.
+    Return whether any changed, the span of those that did and ended strictly inside their bounds,
+    and the gain of all.
     """
-    n_moved, low, high, total = 0, 0, 0, 0.0
+    some, low, high, total = False, 0, 0, 0.0
     bounded = kind not in (SQUARED_HINGE, L2_SVR)
     for j in range(first, last):
         step[j] = 0.0
@@ -619,17 +622,16 @@ def _visit(kind, epsilon, Q, first, last, t, C, f, alpha, step, moved, touch):
         if new != old:
             alpha[j] = new
             step[j] = (new - old) * (1.0 if kind >= L1_SVR else t[j])
-            moved[n_moved] = j
-            n_moved += 1
+            some = True
             if new != 0.0 and not (bounded and abs(new) == C[j]):
                 low, high = (low if high > 0 else j), j + 1
-    return n_moved, np.uint16(high << 8 | low), total
+    return some, np.uint16(high << 8 | low), total
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def dcd_many(
     starts, stops, indices, values, sq_norm, target, code, fold, weight, order,
-    positive, held_out, cost, kind, epsilon, bias, alpha, W, scratch, moved, touch, span, worth,
+    positive, held_out, cost, kind, epsilon, bias, alpha, W, scratch, touch, span, worth,
 ):  # fmt: skip
     r"""Visit rows in the order given, once for each place there, updating all models.
 
@@ -658,7 +660,6 @@ def dcd_many(
                               from M on are zeros, and stay so. Fastest when P is a multiple of 4
                               and `W` begins with a cache line
     scratch : float64[N_SCRATCH, P]     overwritten
-    moved : int64[M]          overwritten
     touch : float64[M, N_TOUCH]         updated; each model has what `dcd_epoch` keeps
     span : uint16[n_rows]     of visited rows, updated: the first model that is to be updated, and
                               256 times one past the last, at most 255; then those for which
@@ -692,14 +693,11 @@ def dcd_many(
         else:
             _gather(indices, values, start, stop, bias, left, right, W, f)
         Q = sq_norm[i] + bias * bias
-        n_moved, span[i], worth[i] = _visit(
-            kind, epsilon, Q, first, last, t, C, f, alpha[i], step, moved, touch
+        some, span[i], worth[i] = _visit(
+            kind, epsilon, Q, first, last, t, C, f, alpha[i], step, touch
         )
-        if n_moved > 0:
-            if right - left == W.shape[1]:
-                _scatter(indices, values, start, stop, bias, step, moved, n_moved, 0, W.shape[1], W)
-            else:
-                _scatter(indices, values, start, stop, bias, step, moved, n_moved, left, right, W)
+        if some:
+            _scatter(indices, values, start, stop, bias, step, left, right, W)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -827,15 +825,15 @@ def _add_candidates(kind, epsilon, t, C, f, a, q, entropy, gamma, size, norms, a
 @njit(cache=True, nogil=True, error_model="numpy")
 def certify_many(
     starts, stops, indices, values, sq_norm, target, code, fold, weight, positive, held_out, cost,
-    kind, epsilon, bias, alpha, W, average, averaged, norms, recomputed, scratch, moved,
-    sums, reach,
+    kind, epsilon, bias, alpha, W, average, averaged, norms, recomputed, scratch, sums,
+    reach,
 ):  # fmt: skip
     """Add what the rows contribute to a certificate of each model; see `certify_rows`.
 
     Parameters
     ----------
     starts, stops, indices, values, sq_norm, target, code, fold, weight, positive, held_out, cost,
-    kind, epsilon, bias, alpha, scratch, moved :        as for `dcd_many`; alpha is only read, and
+    kind, epsilon, bias, alpha, scratch :               as for `dcd_many`; alpha is only read, and
                               need not be feasible: what counts is the point next to it that is
     W, average : float64[n_features + 1, P]   two candidates for the primal
     averaged : bool           whether there is an average
@@ -863,7 +861,6 @@ def certify_many(
             continue
         start, stop = starts[i], stops[i]
         size, gamma = np.sqrt(sq_norm[i] + bias * bias), 1.01 * (stop - start + 2.0) * UNIT
-        n_moved = 0
         for j in range(M):
             step[j] = a[j] = q[j] = 0.0
             if C[j] == 0.0:
@@ -876,8 +873,6 @@ def certify_many(
                 step[j] = a[j] * (1.0 if kind >= L1_SVR else t[j])
                 reach[REACH, j] += abs(a[j]) * size
                 reach[N_REACH, j] += 1.0
-                moved[n_moved] = j
-                n_moved += 1
         _gather(indices, values, start, stop, bias, 0, W.shape[1], W, f)
         if _add_candidates(
             kind, epsilon, t, C, f, a, q, entropy, gamma, size, norms[0], above, sums[0]
@@ -895,7 +890,5 @@ def certify_many(
                     kind, epsilon, t, C, f, a, gamma, above, indices, values, start, stop, bias,
                     average, sums[1],
                 )  # fmt: skip
-        if n_moved > 0 and recomputed.shape[0] > 0:
-            _scatter(
-                indices, values, start, stop, bias, step, moved, n_moved, 0, W.shape[1], recomputed
-            )
+        if recomputed.shape[0] > 0:
+            _scatter(indices, values, start, stop, bias, step, 0, W.shape[1], recomputed)

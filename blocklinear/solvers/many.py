@@ -54,7 +54,6 @@ class ManyModels(WeightVectors):
     def _make_room(self) -> None:
         columns = self.columns_of(self.width)
         self._scratch = aligned_zeros(dual.N_SCRATCH, columns)
-        self._moved = np.zeros(columns, np.int64)
 
     @property
     def feasible_set(self) -> EachClass:
@@ -94,7 +93,7 @@ class ManyModels(WeightVectors):
             priority = np.empty(len(rows))
         dual.dcd_many(
             rows.starts, rows.stops, rows.indices, rows.values, rows.sq_norm, *data, order,
-            *self._problem, self.bias, step.alpha, self.W, self._scratch, self._moved,
+            *self._problem, self.bias, step.alpha, self.W, self._scratch,
             self.stats[why], step.ranges, priority,
         )  # fmt: skip
 
@@ -107,7 +106,7 @@ class ManyModels(WeightVectors):
         dual.certify_many(
             rows.starts, rows.stops, rows.indices, rows.values, rows.sq_norm, *data,
             *self._problem, self.bias, alpha, *proof.pair, len(proof.candidates) > 1, proof.norms,
-            proof.recomputed, self._scratch, self._moved, proof.sums, proof.reach,
+            proof.recomputed, self._scratch, proof.sums, proof.reach,
         )  # fmt: skip
 
     def violations(self) -> Floats:

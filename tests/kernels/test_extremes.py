@@ -109,17 +109,17 @@ def many(r):
             positive, held_out = np.arange(M, dtype=np.int32) % 3, np.full(M, -1, np.int32)
             models = positive, held_out, np.ones((M, 2)), kind, 0.1
             alpha, W = np.zeros((r.n, M)), r.w(M)
-            scratch, moved = np.zeros((dual.N_SCRATCH, M)), np.zeros(M, np.int64)
+            scratch = np.zeros((dual.N_SCRATCH, M))
             spans = np.full(r.n, M << 8, np.uint16)
             dual.dcd_many(
-                *r.cut, r.sq_norm, *about, r.order, *models, r.bias, alpha, W, scratch, moved,
+                *r.cut, r.sq_norm, *about, r.order, *models, r.bias, alpha, W, scratch,
                 np.zeros((M, dual.N_TOUCH)), spans, np.zeros(r.n),
             )  # fmt: skip
             terms = np.zeros((M, dual.N_TERMS))
             dual.add_many_dual_terms(*about, *models, alpha, scratch, terms)
             dual.certify_many(
                 *r.cut, r.sq_norm, *about, *models, r.bias, alpha, W, r.w(M), True,
-                np.zeros((2, M)), r.w(M), scratch, moved, np.zeros((2, dual.N_SUMS, M)),
+                np.zeros((2, M)), r.w(M), scratch, np.zeros((2, dual.N_SUMS, M)),
                 np.zeros((dual.N_REACHES, M)),
             )  # fmt: skip
             assert np.isfinite(alpha).all()

@@ -131,14 +131,14 @@ def fresh(p):
 
 
 def scratch(M):
-    return np.full((dual.N_SCRATCH, M), np.nan), np.full(M, -1, np.int64)
+    return np.full((dual.N_SCRATCH, M), np.nan)
 
 
 def sweep(p, order, s, first=0, last=None):
     s.span[order] = (p.shape[1] if last is None else last) << 8 | first
     dual.dcd_many(
         *p.entries, *p.about, np.array(order, np.int64), *p.models, p.bias, s.alpha, s.W,
-        *scratch(p.shape[1]), s.stats, s.span, s.worth,
+        scratch(p.shape[1]), s.stats, s.span, s.worth,
     )  # fmt: skip
 
 
@@ -295,7 +295,7 @@ def test_dual_terms_and_certificates_are_those_of_each_model(p):
     s = swept(p, epochs=2)
     average = np.random.default_rng(1).normal(size=s.W.shape)
     kept = s.alpha.copy()
-    rows, moved = scratch(M)
+    rows = scratch(M)
     norms = np.linalg.norm([s.W, average], axis=1)
     terms, recomputed = np.ones((M, 2)), np.ones_like(s.W)  # added to
     sums, reach = np.ones((2, 3, M)), np.ones((2, M))
@@ -304,16 +304,16 @@ def test_dual_terms_and_certificates_are_those_of_each_model(p):
     sq_norm = (p.rows.astype(float) ** 2).sum(1)
     row_ends = indptr[:-1], indptr[1:]
     about = (*row_ends, indices, values, sq_norm, *p.about, *p.models, p.bias, s.alpha, s.W)
-    dual.certify_many(*about, average, True, norms, recomputed, rows, moved, sums, reach)
+    dual.certify_many(*about, average, True, norms, recomputed, rows, sums, reach)
     alone, again, others = np.ones((2, 3, M)), np.ones_like(s.W), np.ones((2, M))
-    dual.certify_many(*about, average, False, norms, again, rows, moved, alone, others)
+    dual.certify_many(*about, average, False, norms, again, rows, alone, others)
     assert again.tobytes() == recomputed.tobytes()
     assert others.tobytes() == reach.tobytes()
     assert np.array_equal(alone[0], sums[0])
     assert (alone[1] == 1.0).all()
     without = np.ones((2, 3, M))
     none = np.zeros((0, s.W.shape[1]))
-    dual.certify_many(*about, average, True, norms, none, rows, moved, without, others)
+    dual.certify_many(*about, average, True, norms, none, rows, without, others)
     assert np.array_equal(without, sums)
     assert s.alpha.tobytes() == kept.tobytes()
     X = np.column_stack([p.rows.astype(float), np.full(len(p.rows), p.bias)])
@@ -354,13 +354,13 @@ def test_alpha_outside_of_its_domain_proves_nothing(kind):
     norms, sq_norm = np.linalg.norm([W, W], axis=1), (p.rows.astype(float) ** 2).sum(1)
     found = []
     for numbers in (alpha, feasible):
-        rows, moved = scratch(M)
+        rows = scratch(M)
         terms, recomputed = np.zeros((M, 2)), np.zeros_like(W)
         sums, reach = np.zeros((2, 3, M)), np.zeros((2, M))
         dual.add_many_dual_terms(*p.about, *p.models, numbers, rows, terms)
         dual.certify_many(
             *p.cut, sq_norm, *p.about, *p.models, p.bias, numbers, W, W, True, norms, recomputed,
-            rows, moved, sums, reach,
+            rows, sums, reach,
         )  # fmt: skip
         found.append((terms, recomputed, sums, reach))
     for got, expected in zip(*found, strict=True):
@@ -372,13 +372,13 @@ def test_alpha_outside_of_its_domain_proves_nothing(kind):
 def test_a_decision_that_is_no_number_leaves_no_bound_of_its_model(kind):
     p = make(kind, 3, 8)
     _, M = p.shape
-    rows, moved = scratch(M)
+    rows = scratch(M)
     W = np.zeros_like(swept(p).W)
     W[:, 2] = np.nan
     sums, reach = np.zeros((2, 3, M)), np.zeros((2, M))
     dual.certify_many(
         *p.cut, (p.rows.astype(float) ** 2).sum(1), *p.about, *p.models, p.bias,
-        np.zeros(p.shape), W, W, False, np.zeros((2, W.shape[1])), np.zeros_like(W), rows, moved,
+        np.zeros(p.shape), W, W, False, np.zeros((2, W.shape[1])), np.zeros_like(W), rows,
         sums, reach,
     )  # fmt: skip
     assert not sums[0, dual.GAP, 2] < np.inf
