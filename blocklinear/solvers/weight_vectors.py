@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any, ClassVar
@@ -370,14 +370,18 @@ class WeightVectors(ABC):
     def proof(self, recompute: bool = True) -> Proof:
         """Return certificates to be, before any row was added.
 
-        The average is left out where no average is better in the last sample, and W where all are.
+        Each problem has the candidate that is better in the last sample; both where there was none.
+        Where problems share a pass, W is copied to the average of those for which W is better.
         """
         candidates = [self.W]
         if self.averaged:
-            worse = self._remaining[1] > self._remaining[0]
             better = self._remaining[1] < self._remaining[0]
-            some = ([] if better.all() else [self.W]) + ([] if worse.all() else [self.average])
-            candidates = some or candidates
+            if not recompute or np.isnan(self._remaining[1]).any():
+                candidates = [self.W, self.average]
+            elif better.any():
+                own = np.flatnonzero(~better)
+                self.average[:, own] = self.W[:, own]
+                candidates = [self.average]
         return Proof(self.W, candidates, len(self.terms), self.coupled, recompute)
 
     def certify_group(self, group: Group, proof: Proof) -> None:
@@ -388,7 +392,11 @@ class WeightVectors(ABC):
 
     def certificates(self, proof: Proof) -> list[Certificate]:
         """Return the certificate of each problem, once all groups were added."""
-        return proof.certificates()
+        found = proof.certificates()
+        if proof.candidates[0] is self.W:
+            return found
+        own = ~(self._remaining[1] < self._remaining[0])  # see `proof`
+        return [replace(c, average=not o) for c, o in zip(found, own.tolist(), strict=True)]
 
     @property
     def dual(self) -> Floats:

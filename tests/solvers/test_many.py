@@ -22,6 +22,7 @@ from blocklinear.memory import exact_size, parse_size
 from blocklinear.options import TrainOptions
 from blocklinear.solvers.many import models_by_pass, padded
 from blocklinear.solvers.many import n_columns as room_for
+from blocklinear.solvers.weight_vectors import WeightVectors
 from blocklinear.training import train
 from blocklinear.training.memory_plan import plan_memory
 
@@ -362,3 +363,29 @@ def test_the_budget_named_for_parts_to_resume_is_enough(tmp_path):
     assert columns(model).tobytes() == columns(
         train(store, replace(options, run="whole", memory_bytes=roomy))
     ).tobytes()  # fmt: skip
+
+
+def test_models_that_share_a_certificate_have_each_the_candidate_seen_to_be_better(
+    store_of, monkeypatch
+):
+    """Both were certified of all, where the average was better for any."""
+    problem, passes, sample = several_classes(4), [], WeightVectors.sample_gap
+
+    def sample_and_set(self, rows, n_rows):
+        sample(self, rows, n_rows)
+        assert self.averaged
+        better = self.places % 2 == 0
+        self._remaining[:, better], self._remaining[:, ~better] = [[2e-9], [1e-9]], [[1e-9], [2e-9]]
+
+    def count(self, group, proof):
+        passes.append(len(proof.candidates))
+        certify(self, group, proof)
+
+    certify = WeightVectors.certify_group
+    monkeypatch.setattr(WeightVectors, "sample_gap", sample_and_set)
+    monkeypatch.setattr(WeightVectors, "certify_group", count)
+    model = train(store_of(4), problem.options(gap=0.5, selection="permute"))
+    assert set(passes) == {1}
+    check_certificates(problem, model)
+    found = [proof["average"] for proof in model.metadata["certificates"]]
+    assert found == [(number // 2) % 2 == 0 for number in range(4)]
