@@ -12,6 +12,11 @@ from blocklinear.solvers.protocol import Estimate
 
 UNIT = 2.0**-53
 """Largest relative error of rounding: a dual that rises by less does not rise."""
+DOUBT = 1.1
+"""By so much, or by as much again as an estimate was too small, the next one may be too small too.
+
+Measured on 655 runs of six sets (hinge, squared hinge and logistic loss): without it 6 had two
+certificates in vain, 7 where looks see rows in random order; with it none, for 0.3 % more work."""
 ADVICE = "scale the data, lower C, or try another solver"
 FORESIGHT = 32
 """Outer iterations before their rate is taken to tell how many it will take; that only warns."""
@@ -92,7 +97,7 @@ class Stopping:
         return isinstance(found, Certificate) and (gap is None or found.gap <= gap)
 
     def learn(self, seen: Estimate, found: Certificate | float) -> None:
-        """Learn from a certificate in vain by how much estimates are too small, twice at most.
+        """Learn from a certificate in vain by how much estimates may be too small, twice at most.
 
         Parameters
         ----------
@@ -101,10 +106,11 @@ class Stopping:
             The middle gap for which it was given up; else it was just above the one asked for.
         """
         gap = found if isinstance(found, float) else self._options.gap or 0.0
-        least = 2.0 * self._scale
+        most = 2.0 * self._scale
         if seen.middle_gap > 0.0:
-            least = min(max(gap / seen.middle_gap, self._scale), least)
-        self._scale = least
+            wrong = max(gap / seen.middle_gap / self._scale, 1.0)
+            most = min(wrong * max(wrong, DOUBT) * self._scale, most)
+        self._scale = most
 
     def exhausted(self, report: OuterIteration) -> Ending | None:
         """Return why training must end unconverged, if it must."""

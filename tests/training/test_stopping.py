@@ -317,4 +317,18 @@ def test_a_certificate_in_vain_teaches_by_no_more_than_twice():
         seen = Estimate(1.0, 1.0, 1.0, 1, 1, told, told, 0.0)
         assert stopping.wants_certificate(report, seen) == wanted
         stopping.learn(seen, found)
-    assert stopping.state["scale"] == 4.0
+    assert stopping.state["scale"] == pytest.approx(4.4)
+
+
+@pytest.mark.parametrize(("found", "believed"), [(1.01e-3, 0.9e-3), (1.3e-3, 0.59e-3)])
+def test_after_a_certificate_in_vain_estimates_are_doubted_by_more_than_it_showed(found, believed):
+    """The next ones were again a little too small, and a second certificate was in vain."""
+    stopping = Stopping(TrainOptions(gap=1e-3))
+    report = OuterIteration(1, 1.0, 0, 0, 0, 0, 1.0, 1.0, 0.0, False, 1.0, 1, 1, 1, 1)
+
+    def seen(gap):
+        return Estimate(1.0, 1.0, 1.0, 1, 1, gap, gap, 0.0)
+
+    stopping.learn(seen(1e-3), found)
+    assert not stopping.wants_certificate(report, seen(1.01 * believed))
+    assert stopping.wants_certificate(report, seen(0.99 * believed))
