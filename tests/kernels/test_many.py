@@ -117,17 +117,17 @@ class State:
 
     alpha: np.ndarray
     W: np.ndarray
-    touch: np.ndarray
+    stats: np.ndarray
     span: np.ndarray
     worth: np.ndarray
 
 
 def fresh(p):
     n, M = p.shape
-    touch = np.zeros((M, dual.N_TOUCH))
-    touch[:, dual.PG_MAX], touch[:, dual.PG_MIN] = -np.inf, np.inf
+    stats = np.zeros((M, dual.N_TOUCH))
+    stats[:, dual.PG_MAX], stats[:, dual.PG_MIN] = -np.inf, np.inf
     W = np.zeros((p.rows.shape[1] + 1, M))
-    return State(np.zeros((n, M)), W, touch, np.zeros(n, np.uint16), np.full(n, np.nan))
+    return State(np.zeros((n, M)), W, stats, np.zeros(n, np.uint16), np.full(n, np.nan))
 
 
 def scratch(M):
