@@ -56,46 +56,46 @@ class TextOptions:
     Attributes
     ----------
     index_base : {1, 0, "auto"}
-        Smallest feature index; ``"auto"`` is 0 if an index 0 occurs anywhere, else 1, which is
-        known only at the end. It does not matter when features are hashed.
+        Smallest feature index; ``"auto"`` is 0 if an index 0 occurs anywhere, else 1, and needs
+        files. It has no effect when features are hashed.
     base_of : str
-        Whose index base that is, as "the model", where the reader of a message cannot choose it.
+        What determined the index base, such as "the model", for messages.
     threads : int
         Worker threads; the result does not depend on it.
     memory_bytes : int
-        Budget of the whole process.
+        Memory budget of the whole process.
     on_error : {"fail", "skip"}
-        What a refused line does.
+        Whether a malformed line is an error or is left out.
     max_errors : int
-        With ``skip``, how many refused lines are too many less one.
+        Largest number of lines that may be left out.
     require_final_newline : bool
-        Refuse a text file whose last line has no newline, since it may be cut short.
+        Refuse a text file whose last line has no newline, since it may be truncated.
     unsorted : {"fail", "sort"}
-        What is done with a row whose indices are not increasing.
+        What to do with a row whose indices do not increase.
     duplicates : {"fail", "sum"}
-        What is done with an index that is repeated in a row.
+        What to do with an index that is repeated in a row.
     hash_bits : int
-        Replace every index by a hash of so many bits, 1 to 31, which makes 2**hash_bits features;
-        entries of a row whose features collide are added up. 0 for none.
+        Replace every index by a hash of this many bits, 1 to 31, which makes 2**hash_bits features;
+        entries of a row whose features collide are added. 0 for no hashing.
     ignore_qid : bool
-        Read over ``qid:N`` after a label, instead of refusing the line.
+        Ignore ``qid:N`` after a label instead of refusing the line.
     max_features : int or None
-        Refuse the first index that makes more features. None is as many as `memory_bytes` holds the
-        weights of in training; where none are needed, as many as there may be.
+        Refuse the first index that makes more features. None is as many as training can hold the
+        weights of in `memory_bytes`; unlimited where text is not trained on.
     max_line_bytes : int or None
-        Refuse longer lines; from 64 KiB to a quarter of what `memory_bytes` leaves beside 110 MiB
+        Refuse longer lines; from 64 KiB to a quarter of what `memory_bytes` leaves after 110 MiB
         for the program, or 1 MiB if that is more. None is 64 MiB, less under a small budget.
     max_decompressed : int or None
         Refuse a compressed input that holds more bytes of text.
     max_window : int or None
-        Refuse a compressed input that needs more memory to unpack, a quarter of `memory_bytes` at
-        most. None is 128 MiB, less under a small budget.
+        Refuse a compressed input that needs more memory to decompress; at most a quarter of
+        `memory_bytes`. None is 128 MiB, less under a small budget.
     expect_rows : int or None
-        Refuse inputs that do not hold so many rows in all, skipped ones included.
+        Refuse inputs with another number of rows in all, skipped ones included.
     expect_sha256 : str or None
-        Refuse an only input whose bytes, as they lie on disk or come in, have another digest.
+        Refuse an input with another SHA-256; for a single input, compressed as it is.
     record_sha256 : bool
-        Keep that digest of each input in the store, besides the one that tells whether it changed.
+        Record the SHA-256 of each input in the store, in addition to its XXH64.
     """
 
     index_base: int | str = 1
@@ -207,26 +207,25 @@ class SplitOptions:
     blocks : int or None
         Number of blocks; None derives it from the memory budget.
     seed : int
-        Of the random assignment of rows to blocks.
+        Seed of the random assignment of rows to blocks.
     order : {"random", "file"}
         Assign rows at random (Yu, Algorithm 4) or in input order.
     dtype : {"float64", "float32"}
-        What values are rounded to when read; float64 is exact.
+        Precision of values in training; float64 is exact.
     compression : str
         ``none``, ``zstd`` or ``zstd:LEVEL``.
     normalize : {"none", "l2"}
-        With ``l2``, each row is divided by its Euclidean norm when it is read from the store.
+        With ``l2``, each row is divided by its Euclidean norm when it is used.
     force : bool
         Replace an existing store.
     weights : str or None
-        File with a weight of each row, a number a line, plain or compressed; ``-`` is standard
-        input. A weight multiplies C of its row.
+        File with one number per line, the weight of each row, plain or compressed; ``-`` is
+        standard input. A weight multiplies C of its row.
     batch : str
-        Name of what is split, for `remove`.
+        Name of the batch, for `remove`.
     renumber : bool
-        Number features by how often they occur in the first rows, for speed: models and all that
-        people see have the numbers of the input all the same. Without it the store is of a format
-        that earlier versions read.
+        Number features in blocks by how often they occur in the first rows, for speed. Models and
+        messages have the numbers of the input. Without it, earlier versions can read the store.
     """
 
     text: TextOptions = field(default_factory=TextOptions)
@@ -259,19 +258,19 @@ class AddOptions:
     Attributes
     ----------
     text : TextOptions
-        How the text is read. Index base and hashing are those of the store; ``index_base="auto"``
-        stands for them.
+        How the text is read. Index base and hashing are those of the store, for which
+        ``index_base="auto"`` stands.
     batch : str or None
         Name of the batch; None numbers it.
     blocks : int or None
         Number of its blocks; None makes them as large as those of the store.
     allow_duplicate : bool
-        Take an input that the store already has, told by the number and the digest of its bytes.
+        Add an input that the store already has, by size and digest.
     weights : str or None
-        As in `SplitOptions`; to be given where the rows of the store have weights, and only there.
+        As in `SplitOptions`; required if the rows of the store have weights, else refused.
     if_absent : bool
-        Change nothing where the store has a batch (of that name, if one is given) with all rows of
-        these inputs, and no others.
+        Do nothing if the store has a batch (of that name, if one is given) of exactly these
+        inputs.
     """
 
     text: TextOptions = field(default_factory=lambda: TextOptions(index_base="auto"))
@@ -311,64 +310,68 @@ class TrainOptions:
     costs : tuple of float
         A grid of C, for `train_grid`; empty for `cost` alone.
     class_weights : tuple of (label, weight)
-        Multiply C for rows of a class.
+        Factors of C for the rows of a class.
     balanced : bool
-        Give each class the weight n_rows / (n_classes * its rows), instead of `class_weights`;
-        where rows have weights, sums of weights stand for numbers of rows.
+        Give each class the weight n_rows / (n_classes * its rows), instead of `class_weights`; if
+        rows have weights, their sums replace the numbers of rows.
     epsilon : float
-        Of the losses for regression (LIBLINEAR's ``-p``).
+        Epsilon of the losses for regression (LIBLINEAR's ``-p``).
     bias : float
         Value of the implicit bias feature; negative for none. Its weight is regularised.
     gap : float or None
         Stop when the certified relative duality gap (P - D) / P is at most this.
     tolerance : float or None
-        Stop when the violation is at most this (LIBLINEAR's ``-e``), of every model: the largest
-        less the smallest projected gradient; for regression the sum of their sizes, as a part of
-        that of the first outer iteration. Where both are given both must hold; with neither, `gap`
-        is 0.001.
+        Stop when the violation of every model is at most this (LIBLINEAR's ``-e``): the largest
+        minus the smallest projected gradient; for regression the sum of their absolute values,
+        relative to that of the first outer iteration. If both are given, both must hold; with
+        neither, `gap` is 0.001.
     max_outer : int or None
-        Stop after so many outer iterations. None is 1000; 50 for pegasos, 1 for averages.
+        Largest number of outer iterations. None is 1000; 50 for pegasos, 1 for averages.
     time_limit_s : float
-        Stop after the outer iteration that passes this many seconds.
+        Stop after the outer iteration in which this many seconds have passed.
     evaluate : str or None
         LIBSVM text; the model is scored on it after each outer iteration.
     evaluate_text : TextOptions or None
-        How that text is read, but for index base and hashing, which are those of the store, and
-        threads and memory, which are those of the run.
+        How that text is read. Index base and hashing are those of the store, threads and memory
+        those of the run.
     patience : int or None
-        Stop after so many outer iterations without a better score, and keep the best model.
+        Stop after this many outer iterations without a better score, and keep the best model.
     epochs : int or None
-        Epochs a visit (Yu's BLOCK-L-N). None stands for until the violation is at most
-        `inner_tolerance` (BLOCK-L-D), 100 at most.
+        Epochs per block step (Yu's BLOCK-L-N). None continues until the violation is at most
+        `inner_tolerance` (BLOCK-L-D), for at most 100 epochs.
     inner_tolerance : float
+        Violation that ends a block step if `epochs` is None.
     selection : {"active", "permute", "shrink", "avsf", "online"}
-        Rows of an epoch: all, permuted, with more passes over those that are free, which stay in
-        memory; all, permuted; without those that press against a bound (Hsieh, 3.2), from
-        the second epoch of a visit on; often those that paid often (Glasmachers and Dogan, 2013),
-        from the second epoch on; drawn with replacement (Hsieh, Algorithm 2).
+        Rows of an epoch. active: all, permuted, and more passes over the working set of free rows,
+        which stay in memory. permute: all, permuted. shrink: without rows whose gradient points
+        out of a bound (Hsieh, 3.2), from the second epoch of a block step on. avsf: by adaptive
+        frequencies (Glasmachers and Dogan, 2013), from the second epoch on. online: drawn with
+        replacement (Hsieh, Algorithm 2).
     group : int or None
-        Blocks a visit; None takes as many as the memory budget holds. 1 is Yu's original.
+        Blocks per block step; None takes as many as the memory budget holds. 1 is Yu's original.
     average : bool
-        Solve each visit on its own and average the w, once (Yu, 7.2).
+        Solve each block step on its own and average the w, once (Yu, 7.2).
     sample_blocks : int or None
-        Train on so many blocks only, drawn at random (Yu, 7.1).
+        Train on this many randomly chosen blocks (Yu, 7.1).
     pegasos_batch : int or None
-        Rows an update of Pegasos; None takes all rows of a visit (BLOCK-P-B), 1 is BLOCK-P-I.
+        Rows per update of Pegasos; None takes all rows of a block step (BLOCK-P-B), 1 is BLOCK-P-I.
     seed : int
+        Seed of the orders of blocks and rows.
     threads : int
-        Threads that read and decode; the result does not depend on it.
+        Threads that read and decode; the result does not depend on their number.
     memory_bytes : int
-        Budget of the whole process; by default half of the machine's memory, or of the least limit
-        of a cgroup. The blocks of a visit follow from it, and with them the model.
+        Memory budget of the whole process; by default half of the memory of the machine, or of the
+        lowest limit of a cgroup. The number of blocks per block step follows from it, and with that
+        the bits of the model.
     run : str
-        Name of the run, the folder in the store that holds alpha and checkpoints.
+        Name of the run, and of the folder in the store with its alpha and checkpoints.
     resume : bool
-        Go on from the run's checkpoint, if there is one.
+        Continue from the checkpoint of the run, if there is one.
     restart : bool
-        Start anew where a run of this name was broken off, and delete what it reached; otherwise
+        Start again if a run of this name was interrupted, and delete its checkpoint; without it
         that is refused.
     warm_start : bool
-        Start from the alpha that the run left, also with other rows, C or weights of classes.
+        Start from the alpha that the run left, also with other rows, C or class weights.
     checkpoint_s : float
         Seconds between checkpoints; infinity for none at all.
     """

@@ -22,11 +22,11 @@ def add_budget(parser: Any) -> None:
         "--memory",
         type=size,
         metavar="SIZE",
-        help="budget of the whole process, as 512M or 4G (default: half of the memory of the "
-        "machine, or of its cgroup)",
+        help="memory budget of the whole process, as 512M or 4G (default: half of the memory of "
+        "the machine or of its cgroup)",
     )
     parser.add_argument(
-        "--threads", type=int, metavar="T", help="worker threads (default: one a processor)"
+        "--threads", type=int, metavar="T", help="worker threads (default: one per processor)"
     )
 
 
@@ -35,7 +35,8 @@ def add_restart(parser: Any) -> None:
     parser.add_argument(
         "--restart",
         action="store_true",
-        help="start anew where the run was broken off, and delete what it reached (else refused)",
+        help="start again where the run was interrupted, and delete its checkpoint "
+        "(default: refuse)",
     )
 
 
@@ -51,7 +52,7 @@ def add_class_weights(parser: Any) -> None:
     parser.add_argument(
         "--balanced",
         action="store_true",
-        help="weight each class by rows / (classes * rows of the class)",
+        help="give each class the weight rows / (classes * rows of the class)",
     )
 
 
@@ -69,7 +70,7 @@ def add_positive(parser: argparse.ArgumentParser) -> None:
         "--positive",
         type=_label,
         metavar="LABEL",
-        help="the class of two that F1 is that of (default: the larger label)",
+        help="with two classes, the one that F1 is computed for (default: the larger label)",
     )
 
 

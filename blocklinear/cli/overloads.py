@@ -168,7 +168,7 @@ def _type(names: Any) -> Any:
     from numba import types
 
     if isinstance(names, str):
-        return getattr(types, names)
+        return types.boolean if names == "bool" else getattr(types, names)  # no `bool` in 0.62
     if "tuple" in names:
         element, count = names["tuple"]
         return types.UniTuple(_type(element), count)  # type: ignore[no-untyped-call]

@@ -6,8 +6,8 @@ from typing import Any
 from blocklinear.cli.common_options import given, size
 
 WEIGHTS_HELP = (
-    "file with a weight of each row of all INPUTs, a number a line, plain or compressed; it "
-    "multiplies C of the row, and 0 leaves the row out of training"
+    "file with one number per line, the weight of each row of all INPUTs; plain or compressed. "
+    "It multiplies C of the row; 0 leaves the row out of training"
 )
 
 
@@ -17,13 +17,13 @@ def add_row_options(parser: Any) -> None:
         "--unsorted",
         default="fail",
         choices=("fail", "sort"),
-        help="rows out of order (default fail)",
+        help="what to do with a row whose indices do not increase (default fail)",
     )
     parser.add_argument(
         "--duplicates",
         default="fail",
         choices=("fail", "sum"),
-        help="indices repeated in a row (default fail)",
+        help="what to do with an index that is repeated in a row (default fail)",
     )
 
 
@@ -34,7 +34,8 @@ def add_index_base(parser: Any, default: int | None = 1, meaning: str = "default
         type=_index_base,
         default=default,
         metavar="0|1|auto",
-        help=f"smallest index ({meaning}); auto: 0 if there is an index 0, else 1 (files only)",
+        help=f"smallest feature index ({meaning}); auto: 0 if an index 0 occurs, else 1 "
+        "(files only)",
     )
 
 
@@ -53,16 +54,18 @@ def add_reading(parser: argparse.ArgumentParser, expecting: bool = True) -> None
     """
     group = parser.add_argument_group("what is accepted as input")
     group.add_argument(
-        "--ignore-qid", action="store_true", help="read over qid:N after a label (default: refuse)"
+        "--ignore-qid", action="store_true", help="ignore qid:N after a label (default: refuse)"
     )
     group.add_argument(
-        "--require-final-newline", action="store_true", help="refuse text that may be cut short"
+        "--require-final-newline",
+        action="store_true",
+        help="refuse text whose last line may be truncated (default: warn)",
     )
     group.add_argument(
         "--max-line-bytes",
         type=size,
         metavar="SIZE",
-        help="refuse longer lines (default 64M, or a quarter of what --memory leaves beside 110M)",
+        help="refuse longer lines (default 64M, or a quarter of --memory less 110M)",
     )
     group.add_argument(
         "--max-decompressed",
@@ -74,15 +77,15 @@ def add_reading(parser: argparse.ArgumentParser, expecting: bool = True) -> None
         "--max-window",
         type=size,
         metavar="SIZE",
-        help="refuse xz or zst streams that take more memory to unpack (default 128M, or a quarter "
-        "of --memory)",
+        help="refuse xz or zst streams that need more memory to decompress (default 128M, or a "
+        "quarter of --memory)",
     )
     if expecting:
         group.add_argument(
-            "--expect-rows", type=int, metavar="N", help="refuse input with fewer or more rows"
+            "--expect-rows", type=int, metavar="N", help="refuse input with another number of rows"
         )
         group.add_argument(
-            "--expect-sha256", metavar="HEX", help="refuse an input with another `sha256sum`"
+            "--expect-sha256", metavar="HEX", help="refuse an input with another SHA-256"
         )
 
 
@@ -95,8 +98,8 @@ def add_text_options(parser: argparse.ArgumentParser, files: str) -> None:
     files : str
         Which arguments may be such text.
     """
-    group = parser.add_argument_group(f"how LIBSVM text is read, as {files}")
-    add_index_base(group, default=None, meaning="default: that of the store; of new ones 1")
+    group = parser.add_argument_group(f"how LIBSVM text is read ({files})")
+    add_index_base(group, default=None, meaning="default: that of the store, or 1")
     add_row_options(group)
     add_reading(parser, expecting=False)
 
@@ -106,7 +109,7 @@ def add_sha256(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--sha256",
         action="store_true",
-        help="keep the `sha256sum` of each input in the manifest, for provenance",
+        help="record the SHA-256 of each input in the manifest, for provenance",
     )
 
 

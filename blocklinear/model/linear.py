@@ -214,7 +214,7 @@ class LinearModel(ModelParameters):
         ------
         UsageError
             If `path` holds something that is not a model, or is in a store, `format` is unknown,
-            or the model cannot be told in LIBLINEAR's text.
+            or LIBLINEAR's format cannot express the model.
         StorageError
             If writing fails.
         """
@@ -222,7 +222,7 @@ class LinearModel(ModelParameters):
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
-        """Read a model of either format, told apart by the first bytes.
+        """Read a model of either format, recognised by its first bytes.
 
         Parameters
         ----------

@@ -106,19 +106,19 @@ def cross_validate(
     ----------
     store : BlockStore or path
     options : TrainOptions
-        Of all models; `costs` stand for its `cost`.
+        For all models; `costs` replaces its `cost`.
     n_folds : int
         A row is in fold hash(seed, row number) mod n_folds.
     costs : sequence of float or None
-        The grid of C. None searches, as LIBLINEAR's ``-C``: from a C so small that all rows are
-        support vectors, doubled until neither predictions nor norms of weights change any more.
+        The values of C. None searches, as LIBLINEAR's ``-C``: C is doubled, from a value so small
+        that all rows are support vectors, until neither predictions nor norms of weights change.
     stratify : bool
-        Deal the rows of every class evenly to the folds.
+        Distribute the rows of every class evenly over the folds.
     metric : str or None
-        By which the best C is chosen: accuracy, auc or f1 (accuracy unless said otherwise);
-        mean_squared_error or mean_absolute_error for regression.
+        Chooses the best C: accuracy (default), auc or f1; for regression mean_squared_error
+        (default) or mean_absolute_error.
     positive : float or None
-        Which of two classes f1 is that of; None is the larger label.
+        With two classes, the one that f1 is computed for; None is the larger label.
     listener, halt : callable
         As for `train`.
 

@@ -32,7 +32,7 @@ def add(
     options: AddOptions | None = None,
     listener: Listener = ignore,
 ) -> BlockStore:
-    """Add LIBSVM text to a store: all of its rows, or none if anything goes wrong.
+    """Add LIBSVM text to a store: all of its rows, or none if anything fails.
 
     Rows go to new blocks. Index base, hashing, normalization, precision, compression and seed are
     those of the store; there may be new features and new labels.
@@ -44,12 +44,12 @@ def add(
         Files in order, plain or gz, bz2, xz, zst; ``-`` is standard input.
     options : AddOptions
     listener : callable
-        Told `SplitProgress`, `Warned` and `BatchPresent`.
+        Called with `SplitProgress`, `Warned` and `BatchPresent` events.
 
     Returns
     -------
     BlockStore
-        The store with the batch.
+        The store with the new batch.
 
     Raises
     ------
@@ -58,9 +58,9 @@ def add(
     InputError
         If the text is malformed or holds no rows.
     MismatchError
-        If the store has one of the inputs already, or another index base; if its rows have weights
-        and these have none, or the other way round; with `AddOptions.if_absent`, if there is a
-        batch of that name that has other rows.
+        If the store has one of the inputs already, or another index base; if only the rows of the
+        store, or only the new ones, have weights; with `AddOptions.if_absent`, if there is a batch
+        of that name with other rows.
     UsageError
         If there is a batch of that name.
     BusyError

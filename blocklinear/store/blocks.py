@@ -7,9 +7,9 @@ Layout, all integers little-endian::
     table     28 bytes a chunk: u64 offset, u32 bytes, u32 rows, u32 nnz, u64 XXH64 of the chunk
     trailer   20 bytes    u32 chunks, u32 CRC-32 of the table, magic "BLKEND\0\0", CRC-32 of these
 
-The manifest holds the CRC-32 of the table, so a whole and valid block of another store, or an older
-one of the same number, is told from the right one without reading it all; and a SHA-256 of all but
-the chunks, whose checksums are in the table.
+The manifest holds the CRC-32 of the table, which distinguishes the block from a valid one of
+another store, or an earlier one of the same number, without reading it all; and a SHA-256 of the
+file without its chunks, whose checksums are in the table.
 """
 
 import hashlib

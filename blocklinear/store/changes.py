@@ -109,42 +109,44 @@ def _numbers(store: BlockStore) -> dict[int, Path]:
 
 def remove(
     store: AnyStore,
-    batches: Sequence[str] = (),
+    batches: str | Sequence[str] = (),
     blocks: Sequence[str | int] = (),
     listener: Listener = ignore,
     missing_ok: bool = False,
 ) -> BlockStore:
-    """Take batches, or single blocks, out of a store.
+    """Remove batches, or single blocks, from a store.
 
-    Their files stay until `collect_garbage`: whoever has the store open goes on reading them, and
-    training reads them to take their rows out of w (Yu, Eq. 16). The number of features stays too.
+    Their files stay until `collect_garbage`: processes that have the store open go on reading them,
+    and a warm start reads them to subtract their rows from w (Yu, Eq. 16). The number of features
+    does not change.
 
     Parameters
     ----------
     store : BlockStore or path
-    batches : sequence of str
+    batches : str or sequence of str
         Names of batches.
     blocks : sequence of str or int
-        Blocks, by their number or file name. A batch none of whose blocks is left is gone.
+        Blocks, by number or file name. A batch without blocks is removed.
     listener : callable
-        Told `Warned`.
+        Called with `Warned` events.
     missing_ok : bool
-        Leave out batches and blocks that are not there.
+        Ignore batches and blocks that do not exist.
 
     Returns
     -------
     BlockStore
-        What is left.
+        The store without them.
 
     Raises
     ------
     UsageError
         If a batch or block is not in the store, and `missing_ok` is not set; or none is named.
     InputError
-        If no row would be left.
+        If no row would remain.
     BusyError
         If another process writes to the store or trains on it.
     """
+    batches = [batches] if isinstance(batches, str) else batches
     with changing(store) as old:
         m = old.manifest
         gone = _blocks_of(m, batches, missing_ok) | _blocks_named(m, blocks, missing_ok)

@@ -1,16 +1,16 @@
-r"""The files that tell which feature of the input each number of a store means.
+r"""The files that hold, for each feature number of a store, its index in the input.
 
-``features/f<k>.map`` tells of the features that the k-th batch with new ones brought in, in the
-order of their numbers, which go on where those of file k - 1 end. Files are immutable, and written
-before the manifest that names them, with their length and SHA-256.
+``features/f<k>.map`` holds the features that first occurred in the k-th batch with new ones, in the
+order of their numbers, which continue those of file k - 1. The files are immutable, and written
+before the manifest that names them with their length and SHA-256.
 
 Layout, all integers little-endian::
 
     header    24 bytes    magic "BLKFEATS", u32 version, u32 k, u64 features
     body      four byte planes of the gaps between indices: plane b has byte b of each, the lowest
               first. A gap is index - index before, modulo 2**32 (the first has 0 before it), folded
-              by zigzag: 0 -1 1 -2 -> 0 1 2 3. As they are if their length is that of the planes,
-              else a zstd frame
+              by zigzag: 0 -1 1 -2 -> 0 1 2 3. Stored as they are if their length is that of the
+              planes, else as a zstd frame
 """
 
 import hashlib

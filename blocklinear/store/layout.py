@@ -17,7 +17,10 @@ Layout, all integers little-endian::
     frame bytes      u32 each  length of each frame
     frame ...                  each as it is if its length is that of its content, else a zstd frame
 
-Frame 0 holds what there is one of per row, plane after plane: row lengths; gaps between row
+A plane holds one byte of each of many numbers, so that similar bytes lie next to each other; zigzag
+maps 0, -1, 1, -2 to 0, 1, 2, 3.
+
+Frame 0 holds the numbers that each row has one of, plane after plane: row lengths; gaps between row
 numbers (number - previous - 1, 0 for the first); label mantissas; label exponents (one plane);
 label doubles (float64). Each further frame is one plane: of index gaps (`kernels.codec.gaps_of`),
 of mantissas, of doubles (eight, if there are any), and of the codes of exponents. The last plane of
@@ -26,10 +29,10 @@ each of these holds bits % 8 bits of a number, which are 1, 2 or 4 (`kernels.cod
 Where rows have weights, one more frame comes last: the weights, float64, their eight planes one
 after the other. All chunks of a store have it, or none has.
 
-A number is ``mantissa / 10**exponent``; its text gave both, and the division rounds to exactly the
-double that the text denotes. zstd is used where a sample promises that it saves enough: the digits
-of measurements are noise, and taking them as they are is ten times faster. The checksum of a whole
-chunk lives in the block's table (`store.blocks`).
+A number is ``mantissa / 10**exponent``, both as in the text; the division rounds to exactly the
+double that the text denotes. A frame is compressed with zstd if a sample shows that this saves
+enough: digits of measurements hardly compress, and storing them as they are is ten times faster.
+The checksum of the chunk is in the table of the block (`store.blocks`).
 """
 
 import struct

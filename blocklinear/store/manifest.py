@@ -2,7 +2,7 @@
 
 ``manifest.json`` is a JSON object ``{"checksum": sha256, "manifest": {...}}``; the checksum is
 taken over the canonical JSON of the inner object (sorted keys, no blanks). Unknown, missing or
-inconsistent fields are refused before anything is allocated from them.
+inconsistent fields are refused before memory is allocated from them.
 """
 
 import hashlib
@@ -74,11 +74,11 @@ class BlockRecord:
     batch : str               the batch that brought its rows in
     rows, nnz : int
     bytes : int               on disk
-    max_index : int           largest index written in its rows, -1 if none
-    table : str               CRC-32 of its chunk table, which holds the CRC-32 of every chunk (hex)
+    max_index : int           largest index stored in its rows, -1 if none
+    table : str               CRC-32 (hex) of its chunk table, which holds a checksum of each chunk
     sha256 : str              of the whole file but its chunks, which have checksums in the table
     label_counts : list[int]  rows per label of the store's label table; empty without a table
-    weights : dict            of its rows, see `store.weighing`; empty, and not written, in format 1
+    weights : dict            statistics of the weights of its rows; not written if there are none
     """
 
     name: str
@@ -95,7 +95,7 @@ class BlockRecord:
 
 @dataclass(frozen=True)
 class FeatureFile:
-    """One of the files that tell which feature of the input each number means.
+    """A file with the index in the input of some feature numbers.
 
     Attributes
     ----------
@@ -117,17 +117,17 @@ class Manifest:
 
     Attributes
     ----------
-    format : int              format version, see `format_of`
-    generation : int          commits so far
+    format : int              1 to 4: 3 and 4 have renumbered features, 2 and 4 weights of rows
+    generation : int          number of commits so far
     written_by : str          version that wrote it
-    seed : int                of the random assignment
+    seed : int                seed of the random assignment
     order : str               "random", or "file" for rows in input order
     index_base : int          smallest index that the input may have
-    hash_bits : int           indices are hashes of so many bits; 0 if they are as written
+    hash_bits : int           indices are hashes of this many bits; 0 if they are as in the input
     n_features : int          columns of the blocks: features that occur, or `dimension` of them in
                               formats 1 and 2
     n_rows, nnz : int
-    next_row, next_block : int    numbers not used yet
+    next_row, next_block : int    first numbers that were never used
     dtype : str               "float64" or "float32": what values are rounded to when read
     compression : str         "none" or "zstd:LEVEL"
     normalize : str           "none", or "l2" for rows that are divided by their norm when read
@@ -137,14 +137,14 @@ class Manifest:
                               xxh64, sha256, rows, lines, ...; as they were read). sha256 is null
                               unless asked for; sources read by 0.1.0 have no xxh64 but always it.
                               In format 2, weights: the files of weights, with size and digests too
-    blocks : list[BlockRecord]
+    blocks : list[BlockRecord]      in the order of their numbers
     removed : list[BlockRecord]     blocks whose rows were removed; their files stay until `gc`
     moved : dict[str, list]   where the rows of a block went that was merged into another one:
                               ``{old name: [new name, position of the first row in it]}``
     dimension : int           features of the input, and of models: the largest index less
                               `index_base`, plus 1. Not written in formats 1 and 2
-    features : list[FeatureFile]        tell the indices of the features, by their numbers. Not
-                              written in formats 1 and 2, where a number is index - `index_base`
+    features : list[FeatureFile]        hold the index of each feature number. Not written in
+                              formats 1 and 2, where the number is index - `index_base`
     """
 
     format: int

@@ -62,25 +62,25 @@ def compact(
     block_bytes: int | None = None,
     merge_batches: tuple[str, Sequence[str]] | None = None,
 ) -> BlockStore:
-    """Merge the small blocks of a store, those of each batch among themselves.
+    """Merge the small blocks of each batch of a store.
 
-    The old files stay until `collect_garbage`. A row keeps its number.
+    The old files stay until `collect_garbage`. Rows keep their numbers.
 
     Parameters
     ----------
     store : BlockStore or path
     block_bytes : int or None
-        Decoded size to be reached; blocks of less than half of it are small. None is the size that
-        most of the data lies in, 1 MiB at least.
+        Decoded size of the blocks to make; blocks of less than half of it are small. None takes the
+        size of the blocks that hold most of the data, at least 1 MiB.
     merge_batches : (str, sequence of str) or None
-        Make one batch of the given name of the batches listed, before.
+        A name, and the batches to merge into one batch of that name first.
 
     Raises
     ------
     UsageError
         If a batch is not in the store, or the new name is that of another batch.
     DamagedError
-        If a block is not what was written.
+        If a block is damaged.
     BusyError
         If another process writes to the store or trains on it.
     StorageError

@@ -39,8 +39,8 @@ def split(
 ) -> BlockStore:
     """Split LIBSVM text into a store of randomly assigned, compressed blocks.
 
-    The text is read once. Until the store is whole it lies in a hidden folder beside `store`, which
-    is removed when anything goes wrong.
+    The text is read once. The store is written to a hidden folder in the same place and renamed
+    when it is complete; if anything fails, that folder is deleted.
 
     Parameters
     ----------
@@ -50,7 +50,7 @@ def split(
         Folder to make.
     options : SplitOptions
     listener : callable
-        Told `SplitProgress` and `Warned`.
+        Called with `SplitProgress` and `Warned` events.
 
     Raises
     ------
@@ -59,12 +59,12 @@ def split(
     InputError
         If the text is malformed or holds no rows.
     MismatchError
-        If `store` exists and `options.force` is not set, or it is something else than a store.
+        If `store` exists and `options.force` is not set, or it is not a store.
     BusyError
         If another process is splitting to `store`, or writing to it.
     MemoryBudgetError
         If training could not hold the weights of the features (see `TextOptions.max_features`), or
-        the blocks asked for cannot all be open.
+        the number of blocks is too large for the budget.
     StorageError
     """
     options = options or SplitOptions()

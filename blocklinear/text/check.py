@@ -132,22 +132,22 @@ class CheckReport:
 
 
 def check(inputs: Path | Iterable[Path], options: TextOptions | None = None) -> CheckReport:
-    """Read inputs as `split` does, and count; problems do not stop it, where it can go on.
+    """Read inputs as `split` does, and report what they contain and every problem.
 
     Parameters
     ----------
     inputs : path or paths
         ``-`` is standard input.
     options : TextOptions
-        Every refused line is a problem, whatever `on_error` says. Of too many features there
-        is a note only, and what is expected of the inputs is not looked at.
+        `on_error`, `expect_rows` and `expect_sha256` are ignored; too many features are noted
+        only.
 
     Raises
     ------
     WrongTypeError
         If an argument is of the wrong type.
     UsageError
-        If the index base is to be found in a stream.
+        If `index_base` is "auto" and an input is a stream.
     StorageError
         If an input cannot be read.
     """

@@ -1,9 +1,9 @@
-"""What a run needs to go on after a crash, committed with one rename.
+"""What a run needs to continue after a crash, committed with one rename.
 
 A run's folder holds ``checkpoint.json`` and two generations of array files, ``NAME.0`` and
 ``NAME.1``. Saving writes and syncs the generation that the last checkpoint does not name, then
-replaces ``checkpoint.json``, which says which generation counts, how long each file is and its
-CRC-32. A crash at any moment leaves the last checkpoint whole. Short arrays are kept in the JSON
+replaces ``checkpoint.json``, which names the valid generation, and the length and CRC-32 of each
+file. A crash at any moment leaves the last checkpoint whole. Short arrays are kept in the JSON
 itself, their numbers in hexadecimal.
 """
 

@@ -30,15 +30,15 @@ class Collected:
 def collect_garbage(store: AnyStore, listener: Listener = ignore) -> Collected:
     """Delete what no longer belongs to a store.
 
-    These are blocks that were removed or merged, what killed commands left, and in runs the alpha
-    of removed rows with all that was computed from it. A run that loses rows can no longer be
-    resumed, but still be started from. When it was interrupted, doing it again finishes it.
+    That is: blocks that were removed or merged, what killed commands left, and the alpha of removed
+    rows in runs, with all that was computed from it. A run that loses rows cannot be resumed any
+    more, but a warm start from it works. If the call is interrupted, repeat it.
 
     Parameters
     ----------
     store : BlockStore or path
     listener : callable
-        Called with `Warned`.
+        Called with `Warned` events.
 
     Raises
     ------

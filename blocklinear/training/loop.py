@@ -58,19 +58,20 @@ def train(
     store : BlockStore or path
     options : TrainOptions
     listener : callable
-        Called with a `BlockStep` after each block step, an `OuterIteration` after each of these,
-        and `Warned`.
+        Called with an `OuterIteration` event after each outer iteration, with progress events
+        after block steps, and with `Warned` events.
     halt : callable
         Called between block steps, and within long ones; when it returns true, the run is saved
         and ends with `StoppedError`.
     keep : callable
-        Called with the model, to write it, before the run counts as finished: if that fails, or the
-        process ends there, `resume` comes to the same model.
+        Called with the model, to write it, before the run counts as finished: if that fails or the
+        process ends, `resume` produces the same model.
 
     Returns
     -------
     LinearModel
-        ``metadata["certificate"]`` bounds its distance from the optimum, however training ended.
+        ``metadata["certificate"]`` bounds its distance from the optimum, also if training did not
+        converge.
 
     Raises
     ------
@@ -81,8 +82,8 @@ def train(
     MemoryBudgetError
         If the budget is too small.
     MismatchError
-        If the run to resume was one of other options or of another store; or if a run of this name
-        was broken off, and is neither to be resumed nor restarted nor to be started from.
+        If the run to resume had other options or another store; or if a run of this name was
+        interrupted, and none of `resume`, `restart` and `warm_start` is set.
     BusyError
         If another process works on the store.
     StoppedError

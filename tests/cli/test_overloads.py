@@ -169,6 +169,13 @@ def test_types_are_described_for_json(argument):
     assert overloads._type(described) == numba_type
 
 
+def test_a_bool_is_known_to_every_numba(monkeypatch):
+    """Numba 0.62, the oldest that is allowed, prints the name of a type that it does not define."""
+    described = overloads._names(numba.typeof(True))
+    monkeypatch.delattr(numba.types, "bool", raising=False)
+    assert overloads._type(described) == numba.typeof(True)
+
+
 def test_what_a_kernel_called_with_constants_is_not_recorded():
     """It was, where a kernel had to be compiled and what it calls was in the cache."""
 

@@ -23,53 +23,59 @@ def add_parser(commands: Any) -> None:
     parser = commands.add_parser(
         "add",
         help="add LIBSVM text to a store",
-        description="Read LIBSVM text once and put its rows in new blocks of STORE: all of them, "
-        "or none if anything goes wrong. Index base, hashing, normalization, precision, "
+        description="Read LIBSVM text once and write its rows to new blocks of STORE: all of them, "
+        "or none if anything fails. Index base, hashing, normalization, precision, "
         "compression and seed are those of the store; there may be new features and labels.",
         epilog="exit status: 0 ok, 2 usage, 3 malformed input, 4 damaged store, 5 the store has an "
-        "input already, or other rows in the batch NAME, or another index base, or weights where "
-        "the input has none, 6 I/O or no space, 7 memory budget, 8 another process writes to the "
+        "input already, or other rows in batch NAME, or another index base, or weights where the "
+        "input has none, 6 I/O or no space, 7 memory budget, 8 another process writes to the "
         "store; unless 0, the store is as it was",
     )
     parser.add_argument("store", metavar="STORE", help="folder made by `split`")
     parser.add_argument("inputs", nargs="+", metavar="INPUT", help="LIBSVM text, or - for stdin")
-    parser.add_argument(
-        "--batch", metavar="NAME", help="name of what is added (default: b2, b3, ...)"
-    )
+    parser.add_argument("--batch", metavar="NAME", help="name of the batch (default: b2, b3, ...)")
     parser.add_argument("--weights", metavar="FILE", help=WEIGHTS_HELP)
     parser.add_argument(
         "--if-absent",
         action="store_true",
-        help="do nothing if a batch (NAME, if given) is of these INPUTs already, by their digests",
+        help="do nothing if a batch (NAME, if given) holds these INPUTs already, by digest",
     )
     parser.add_argument(
-        "--allow-duplicate", action="store_true", help="take a file that the store has already"
+        "--allow-duplicate", action="store_true", help="add a file that the store already has"
     )
     parser.add_argument(
-        "--blocks", type=int, metavar="M", help="number of blocks (default: as large as the others)"
+        "--blocks",
+        type=int,
+        metavar="M",
+        help="number of blocks (default: blocks as large as the others)",
     )
     parser.add_argument(
         "--index-base",
         type=int,
         metavar="0|1",
-        help="refuse a store of the other one (default: that of the store)",
+        help="refuse a store with another index base (default: that of the store)",
     )
     add_row_options(parser)
     parser.add_argument(
         "--on-error",
         default="fail",
         choices=("fail", "skip"),
-        help="what a malformed line does; skip: it is listed in STORE/skipped-NAME.txt",
+        help="what to do with a malformed line (default fail); skip: list it in "
+        "STORE/skipped-NAME.txt",
     )
     parser.add_argument(
-        "--max-errors", type=int, default=1000, metavar="K", help="lines that may be skipped"
+        "--max-errors",
+        type=int,
+        default=1000,
+        metavar="K",
+        help="largest number of lines that may be skipped (default 1000)",
     )
     parser.add_argument(
         "--max-features",
         type=int,
         metavar="N",
-        help="refuse an index that makes more features (default: as many as --memory holds the "
-        "weights of in training)",
+        help="refuse an index that makes more features (default: as many as training can hold in "
+        "--memory)",
     )
     parser.add_argument("-q", "--quiet", action="store_true", help="no progress")
     add_budget(parser)

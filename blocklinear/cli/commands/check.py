@@ -12,9 +12,9 @@ def add_parser(commands: Any) -> None:
     """Add the command."""
     parser = commands.add_parser(
         "check",
-        help="read LIBSVM text and say what is in it, and what is wrong",
-        description="Read LIBSVM text as split does, without making a store. Problems go to "
-        "stderr, the first 20 of them.",
+        help="report what LIBSVM text contains, and its problems",
+        description="Read LIBSVM text as split does, without making a store. The first 20 problems "
+        "go to stderr.",
         epilog="exit status: 0 no problems, 2 usage, 3 problems, 6 an input cannot be read",
     )
     parser.add_argument("inputs", nargs="+", metavar="INPUT", help="LIBSVM text, or - for stdin")

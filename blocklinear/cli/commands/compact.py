@@ -11,9 +11,9 @@ def add_parser(commands: Any) -> None:
     parser = commands.add_parser(
         "compact",
         help="merge the small blocks of a store",
-        description="Merge small blocks into blocks of the usual size, those of each batch among "
-        "themselves, without the source text. The next training with --warm-start finds the alpha "
-        "of the rows again. The old files stay on disk until `blocklinear gc STORE`.",
+        description="Merge the small blocks of each batch into blocks of the usual size, without "
+        "the text. Training with --warm-start still finds the solution of an earlier run. "
+        "The old files stay on disk until `blocklinear gc STORE`.",
         epilog="exit status: 0 ok, 2 usage or no such batch, 4 damaged store, 6 I/O or no space, 8 "
         "another process writes to the store",
     )
@@ -28,7 +28,7 @@ def add_parser(commands: Any) -> None:
         "--merge-batches",
         nargs="+",
         metavar="NAME",
-        help="make one batch, of the first name, of the batches named after it",
+        help="make one batch, named after the first NAME, of the batches of the other NAMEs",
     )
     parser.set_defaults(run=run)
 

@@ -17,14 +17,16 @@ def add_parser(commands: Any) -> None:
     """
     parser = commands.add_parser(
         "convert",
-        help="turn a model into another file format",
-        description="Read a model of either format and write it in the one named.",
-        epilog="exit status: 0 done, 2 bad usage or a model LIBLINEAR cannot express, "
-        "4 damaged model, 5 model of a newer version, 6 input or output failed",
+        help="convert a model to another format",
+        description="Read a model of either format and write it in the format of --to.",
+        epilog="exit status: 0 ok, 2 usage or a model LIBLINEAR cannot express, "
+        "4 damaged model, 5 model of a newer version, 6 I/O or no space",
     )
     parser.add_argument("model", metavar="MODEL", help="a native or LIBLINEAR model")
     parser.add_argument("output", metavar="OUT", help="file to write; - is stdout")
-    parser.add_argument("--to", required=True, choices=("liblinear", "native"), help="format")
+    parser.add_argument(
+        "--to", required=True, choices=("liblinear", "native"), help="format of OUT"
+    )
     parser.set_defaults(run=run)
 
 

@@ -32,11 +32,12 @@ def add_parser(commands: Any) -> None:
     parser = commands.add_parser(
         "cv",
         help="compare costs by cross-validation",
-        description="All folds, all C and all classes are trained in the same passes over the "
-        "data. The best C is that of the best mean over the folds, the smallest of equals.",
-        epilog="exit status: 0 ok, 2 usage, 3 labels do not fit, 4 damaged store, 5 the run "
-        "of --refit was broken off, 6 I/O or no space, 7 memory budget, 8 store busy, 130/143 "
-        "stopped by a signal",
+        description="Compare values of C by cross-validation. All folds, values of C and classes "
+        "are trained in the same passes over the data. The best C has the best mean over the "
+        "folds; of equal ones the smallest is taken.",
+        epilog="exit status: 0 ok, 2 usage, 3 labels do not fit the solver, 4 damaged store, "
+        "5 the run of --refit was interrupted, 6 I/O or no space, 7 memory budget, 8 store busy, "
+        "130/143 stopped by a signal",
     )
     parser.add_argument("store", metavar="STORE", help="folder made by `split`, or LIBSVM text")
     parser.add_argument("-v", "--folds", type=int, default=5, metavar="V", help="folds (default 5)")
@@ -49,40 +50,57 @@ def add_parser(commands: Any) -> None:
         help="costs to compare (default 0.01,0.1,1,10)",
     )
     grid.add_argument(
-        "--search", action="store_true", help="double C from a small one until nothing changes"
+        "--search",
+        action="store_true",
+        help="double C, from a small one, until the models stop changing",
     )
     parser.add_argument(
         "-s", "--solver", type=int, metavar="N", help="1, 3 (default), 7, 12 or 13, as in train"
     )
-    parser.add_argument("-p", "--epsilon", type=float, metavar="EPS", help="of the regressions")
-    parser.add_argument("-B", "--bias", type=float, metavar="B", help="bias feature")
+    parser.add_argument(
+        "-p", "--epsilon", type=float, metavar="EPS", help="epsilon of the regression losses"
+    )
+    parser.add_argument(
+        "-B", "--bias", type=float, metavar="B", help="value of the bias feature (default: none)"
+    )
     add_class_weights(parser)
     parser.add_argument(
         "--metric",
         metavar="NAME",
-        help="accuracy (default), auc or f1; mean_squared_error (default) or mean_absolute_error",
+        help="accuracy (default), auc or f1; for regression mean_squared_error (default) or "
+        "mean_absolute_error",
     )
     add_positive(parser)
-    parser.add_argument("--stratify", action="store_true", help="deal classes evenly to the folds")
+    parser.add_argument(
+        "--stratify", action="store_true", help="distribute each class evenly over the folds"
+    )
     parser.add_argument("--gap", type=float, help="relative duality gap to reach (default 0.001)")
     parser.add_argument(
         "-e", "--tolerance", type=float, metavar="TOL", help="violation to reach, as in train"
     )
     parser.add_argument(
-        "--max-outer", type=int, metavar="K", help="outer iterations at most (default 1000)"
+        "--max-outer",
+        type=int,
+        metavar="K",
+        help="largest number of outer iterations (default 1000)",
     )
-    parser.add_argument("--group", type=int, metavar="G", help="blocks a visit")
-    parser.add_argument("--seed", type=int, metavar="S", help="of folds and orders")
+    parser.add_argument("--group", type=int, metavar="G", help="blocks per block step")
+    parser.add_argument(
+        "--seed", type=int, metavar="S", help="seed of the folds and orders (default 0)"
+    )
     parser.add_argument("--refit", metavar="MODEL", help="train with the best C on all rows")
     parser.add_argument(
-        "--run", dest="run_name", metavar="NAME", help="run of --refit (default: default)"
+        "--run",
+        dest="run_name",
+        metavar="NAME",
+        help="name of the run of --refit (default: default)",
     )
     add_restart(parser)
     parser.add_argument(
-        "--predictions", metavar="FILE", help="write what the best C predicts out of fold"
+        "--predictions", metavar="FILE", help="write the out-of-fold predictions of the best C"
     )
     parser.add_argument("--json", action="store_true", help="one JSON object as the result")
-    parser.add_argument("--log", metavar="FILE", help="append a JSON object per outer iteration")
+    parser.add_argument("--log", metavar="FILE", help="append one JSON object per outer iteration")
     parser.add_argument("-q", "--quiet", action="store_true", help="no progress")
     add_budget(parser)
     add_text_options(parser, "STORE")

@@ -12,8 +12,8 @@ def add_parser(commands: Any) -> None:
         "gc",
         help="delete what was removed from a store",
         description="Delete the files of removed and merged blocks, what killed commands left, and "
-        "what runs keep of removed rows. A run that loses rows cannot be resumed any more. Models "
-        "already written still depend on the rows they were trained on.",
+        "the state of removed rows in training runs, which then cannot be resumed. Models already "
+        "written still depend on the rows that they were trained on.",
         epilog="exit status: 0 ok, 2 usage, 4 damaged store, 6 I/O, 8 another process writes to "
         "the store or trains on it",
     )

@@ -11,7 +11,7 @@ def add_parser(commands: Any) -> None:
     parser = commands.add_parser(
         "info",
         help="describe a store or a model",
-        description="Describe a store or a model without reading the blocks.",
+        description="Describe a store, without reading its blocks, or a model.",
         epilog="exit status: 0 ok, 2 usage, 4 damaged, 5 written by a newer version",
     )
     parser.add_argument("path", metavar="STORE|MODEL", type=Path)

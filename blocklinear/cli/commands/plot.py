@@ -8,10 +8,10 @@ def add_parser(commands: Any) -> None:
     """Add the command."""
     parser = commands.add_parser(
         "plot",
-        help="draw run logs: distance from the optimum against seconds",
-        description="Draw the last run of each log as a line, named after its file: the relative "
-        "duality gap on a logarithmic scale, and below it scores on held-out rows, if there are "
-        "any. Needs matplotlib: pip install 'blocklinear[plot]'.",
+        help="draw run logs: the gap over time",
+        description="Draw the last run of each log as a line, named after the file: the relative "
+        "duality gap on a logarithmic scale, and the scores on held-out rows if there are any. "
+        "Needs matplotlib: pip install 'blocklinear[plot]'.",
         epilog="exit status: 0 ok, 2 usage, or matplotlib is not installed, 3 not a run log, 6 I/O",
     )
     parser.add_argument("logs", nargs="+", metavar="LOG", help="written by `train --log`")
@@ -22,8 +22,8 @@ def add_parser(commands: Any) -> None:
         "--quantity",
         default="gap",
         choices=("gap", "primal"),
-        help="relative duality gap (default); or relative difference of the primal objective to "
-        "the lowest that is proven in these logs",
+        help="gap: relative duality gap (default); primal: relative difference of the primal "
+        "objective from the lowest certified one in these logs",
     )
     parser.set_defaults(run=run)
 

@@ -17,10 +17,10 @@ def add_parser(commands: Any) -> None:
     """
     parser = commands.add_parser(
         "predict",
-        help="predict the label of every row",
-        description="Read rows once and write one line for each, in their order.",
-        epilog="exit status: 0 done, 2 bad usage, 3 malformed input, 4 damaged model, "
-        "5 model of a newer version, 6 input or output failed, 7 memory budget too small",
+        help="predict the label of each row",
+        description="Read rows once and write one line per row, in their order.",
+        epilog="exit status: 0 ok, 2 usage, 3 malformed input, 4 damaged model, "
+        "5 model of a newer version, 6 I/O or no space, 7 memory budget",
     )
     parser.add_argument("input", metavar="INPUT", help="LIBSVM text; - is stdin")
     parser.add_argument("model", metavar="MODEL", help="a native or LIBLINEAR model")
@@ -31,23 +31,29 @@ def add_parser(commands: Any) -> None:
         type=int,
         choices=(0, 1),
         default=0,
-        help="1: probabilities, for logistic models (default 0)",
+        help="1: write probabilities; for logistic models (default 0)",
     )
-    parser.add_argument("--decision", action="store_true", help="decision values instead of labels")
+    parser.add_argument(
+        "--decision", action="store_true", help="write decision values instead of labels"
+    )
     parser.add_argument(
         "--report",
         action="store_true",
-        help="precision, recall and F1 of each class, and confusion",
+        help="print precision, recall and F1 of each class, and the confusion matrix",
     )
     add_positive(parser)
     parser.add_argument("--json", action="store_true", help="one JSON object as the result")
-    parser.add_argument("-q", "--quiet", action="store_true", help="no result line, no notes")
+    parser.add_argument("-q", "--quiet", action="store_true", help="print no result and no notes")
     add_row_options(parser)
     parser.add_argument(
-        "--strict", action="store_true", help="refuse features that the model does not know"
+        "--strict",
+        action="store_true",
+        help="refuse features that the model does not have (default: ignore and count them)",
     )
-    parser.add_argument("--threads", type=int, help="threads that read text")
-    parser.add_argument("--memory", metavar="SIZE", help="budget of the process, as 512M or 4G")
+    parser.add_argument("--threads", type=int, metavar="T", help="threads that read text")
+    parser.add_argument(
+        "--memory", metavar="SIZE", help="memory budget of the whole process, as 512M or 4G"
+    )
     add_reading(parser)
     parser.set_defaults(run=run)
 

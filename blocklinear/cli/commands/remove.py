@@ -15,11 +15,11 @@ def add_parser(commands: Any) -> None:
     """Add the command."""
     parser = commands.add_parser(
         "remove",
-        help="take batches or blocks out of a store",
-        description="Take batches, or single blocks, out of STORE. Their files stay on disk until "
+        help="remove batches or blocks from a store",
+        description="Remove batches, or single blocks, from STORE. Their files stay on disk until "
         "`blocklinear gc STORE`.",
         epilog="exit status: 0 ok, 2 usage, or no such batch or block (without --missing-ok), 3 no "
-        "row would be left, 4 damaged store, 6 I/O, 8 another process writes to the store",
+        "row would remain, 4 damaged store, 6 I/O, 8 another process writes to the store",
     )
     parser.add_argument("store", metavar="STORE", help="folder made by `split`")
     parser.add_argument(
@@ -29,12 +29,12 @@ def add_parser(commands: Any) -> None:
         "--block", nargs="+", action="extend", default=[], metavar="ID", help="blocks, by number"
     )
     parser.add_argument(
-        "--missing-ok", action="store_true", help="do nothing about batches and blocks not there"
+        "--missing-ok", action="store_true", help="ignore batches and blocks that do not exist"
     )
     parser.add_argument(
-        "--list", action="store_true", help="show batches and blocks, and remove nothing"
+        "--list", action="store_true", help="list batches and blocks, and remove nothing"
     )
-    parser.add_argument("--json", action="store_true", help="with --list, a JSON object a line")
+    parser.add_argument("--json", action="store_true", help="with --list, one JSON object per line")
     parser.set_defaults(run=run)
 
 

@@ -23,7 +23,7 @@ def add_parser(commands: Any) -> None:
         "split",
         help="stream LIBSVM text into a store of compressed blocks",
         description="Read LIBSVM text once (plain, gz, bz2, xz, zst; - is standard input) and "
-        "deal its rows at random to compressed block files.",
+        "write its rows to randomly chosen blocks of a store.",
         epilog="exit status: 0 ok, 2 usage, 3 malformed input (nothing is left), 5 STORE exists, "
         "or --force would delete what is not part of a store, 6 I/O or no space, 7 memory budget, "
         "8 another process is splitting to STORE",
@@ -31,14 +31,19 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("inputs", nargs="+", metavar="INPUT", help="LIBSVM text, or - for stdin")
     parser.add_argument("store", metavar="STORE", help="folder to make")
     parser.add_argument(
-        "--blocks", type=int, metavar="M", help="number of blocks (default: by --memory)"
+        "--blocks", type=int, metavar="M", help="number of blocks (default: from --memory)"
     )
     parser.add_argument(
-        "--batch", default="b1", metavar="NAME", help="name of the rows, for `remove` (default b1)"
+        "--batch", default="b1", metavar="NAME", help="name of the batch, for `remove` (default b1)"
     )
-    parser.add_argument("--seed", type=int, default=0, metavar="S", help="of the random assignment")
     parser.add_argument(
-        "--order", default="random", choices=("random", "file"), help="how rows go to blocks"
+        "--seed", type=int, default=0, metavar="S", help="seed of the random assignment (default 0)"
+    )
+    parser.add_argument(
+        "--order",
+        default="random",
+        choices=("random", "file"),
+        help="how rows are assigned to blocks (default random)",
     )
     parser.add_argument("--weights", metavar="FILE", help=WEIGHTS_HELP)
     add_index_base(parser)
@@ -48,42 +53,52 @@ def add_parser(commands: Any) -> None:
         type=int,
         default=0,
         metavar="B",
-        help="hash indices, whatever their base, to 2^B features (1 to 31); values whose features "
-        "collide in a row are added up",
+        help="hash indices to 2^B features (B from 1 to 31); values of a row whose features "
+        "collide are added",
     )
     parser.add_argument(
         "--normalize",
         default="none",
         choices=("none", "l2"),
-        help="l2: divide rows by their Euclidean norm, in training and prediction (default none)",
+        help="l2: divide each row by its Euclidean norm, in training and prediction (default none)",
     )
     parser.add_argument(
-        "--dtype", default="float64", choices=("float64", "float32"), help="precision of values"
+        "--dtype",
+        default="float64",
+        choices=("float64", "float32"),
+        help="precision of values (default float64)",
     )
     parser.add_argument(
-        "--compression", default="zstd:1", metavar="none|zstd:LEVEL", help="(default zstd:1)"
+        "--compression",
+        default="zstd:1",
+        metavar="none|zstd:LEVEL",
+        help="of blocks (default zstd:1)",
     )
     parser.add_argument(
         "--on-error",
         default="fail",
         choices=("fail", "skip"),
-        help="what a malformed line does; skip: it is listed in STORE/skipped.txt (with "
-        "--batch in skipped-NAME.txt)",
+        help="what to do with a malformed line (default fail); skip: list it in STORE/skipped.txt "
+        "(with --batch in skipped-NAME.txt)",
     )
     parser.add_argument(
-        "--max-errors", type=int, default=1000, metavar="K", help="lines that may be skipped"
+        "--max-errors",
+        type=int,
+        default=1000,
+        metavar="K",
+        help="largest number of lines that may be skipped (default 1000)",
     )
     parser.add_argument(
         "--max-features",
         type=int,
         metavar="N",
-        help="refuse an index that makes more features (default: as many as --memory holds the "
-        "weights of in training)",
+        help="refuse an index that makes more features (default: as many as training can hold in "
+        "--memory)",
     )
     parser.add_argument(
         "--force",
         action="store_true",
-        help="replace STORE, at once and as a whole, if it is a store and holds nothing else",
+        help="replace STORE in one step, if it is a store and holds no other files",
     )
     parser.add_argument("-q", "--quiet", action="store_true", help="no progress")
     add_budget(parser)

@@ -35,17 +35,18 @@ def add_parser(commands: Any) -> None:
     parser = commands.add_parser(
         "train",
         help="train a model on a store",
-        description="Dual coordinate descent (or Pegasos) on groups of blocks, until the certified "
-        "duality gap is small enough. Where both --gap and -e are given, both must hold.",
-        epilog="exit status: 0 ok (also when not converged: a warning says so), 2 usage, 3 labels "
-        "do not fit, 4 damaged store, 5 --resume with other options, or a run that was broken off, "
-        "6 I/O or no space, 7 memory budget, 8 store busy, 130/143 stopped by a signal with a "
+        description="Train a linear model by dual coordinate descent (or Pegasos) on groups of "
+        "blocks, until the certified relative duality gap is at most --gap. If both --gap and -e "
+        "are given, both must hold.",
+        epilog="exit status: 0 ok (also if not converged, with a warning), 2 usage, 3 labels do "
+        "not fit the solver, 4 damaged store, 5 --resume with other options, or an interrupted "
+        "run, 6 I/O or no space, 7 memory budget, 8 store busy, 130/143 stopped by a signal with a "
         "checkpoint saved",
     )
     parser.add_argument(
         "store",
         metavar="STORE",
-        help="folder made by `split`; or LIBSVM text, then STORE.blocks is made and reused",
+        help="folder made by `split`; or LIBSVM text, of which STORE.blocks is made and reused",
     )
     parser.add_argument("model", metavar="MODEL", help="file to write; - is stdout")
     _add_problem(parser.add_argument_group("what to train"))
@@ -71,16 +72,27 @@ def _add_problem(group: Any) -> None:
         "--cost",
         default="1",
         metavar="C[,C...]",
-        help="(default 1); several are trained in one run, into MODEL.C=C for each",
+        help="cost C (default 1); several are trained in one run and written to MODEL.C=C each",
     )
     group.add_argument(
-        "--best-on", metavar="FILE", help="of several costs, write the best on LIBSVM text only"
+        "--best-on",
+        metavar="FILE",
+        help="of several costs, write only the model that is best on this LIBSVM text",
     )
     group.add_argument(
-        "-p", "--epsilon", type=float, metavar="EPS", help="of the regressions (default 0.1)"
+        "-p",
+        "--epsilon",
+        type=float,
+        metavar="EPS",
+        help="epsilon of the regression losses (default 0.1)",
     )
     group.add_argument(
-        "-B", "--bias", type=float, default=-1.0, metavar="B", help="bias feature; negative: none"
+        "-B",
+        "--bias",
+        type=float,
+        default=-1.0,
+        metavar="B",
+        help="value of the bias feature (default: none)",
     )
     add_class_weights(group)
 
@@ -92,17 +104,24 @@ def _add_stops(group: Any) -> None:
         "--tolerance",
         type=float,
         metavar="TOL",
-        help="violation to reach, as LIBLINEAR's -e: for regression as a part of the first one",
+        help="violation to reach, as LIBLINEAR's -e; for regression relative to the first one",
     )
     group.add_argument(
         "--max-outer",
         type=int,
         metavar="K",
-        help="outer iterations at most (default 1000; 50 for pegasos)",
+        help="largest number of outer iterations (default 1000; 50 for pegasos)",
     )
-    group.add_argument("--time-limit", type=float, metavar="SECONDS", help="seconds at most")
     group.add_argument(
-        "--eval", metavar="FILE", help="LIBSVM text to score the model on, each outer iteration"
+        "--time-limit",
+        type=float,
+        metavar="SECONDS",
+        help="stop after the outer iteration in which this time has passed",
+    )
+    group.add_argument(
+        "--eval",
+        metavar="FILE",
+        help="LIBSVM text to score the model on after each outer iteration",
     )
     group.add_argument(
         "--patience",
@@ -114,52 +133,72 @@ def _add_stops(group: Any) -> None:
 
 def _add_course(group: Any) -> None:
     group.add_argument(
-        "--method", default="dual", choices=("dual", "pegasos"), help="(default dual)"
+        "--method", default="dual", choices=("dual", "pegasos"), help="optimiser (default dual)"
     )
     group.add_argument(
         "--epochs",
         metavar="N|auto",
-        help="epochs a visit (default 1; 10 with shrink and 4 with avsf, which act from the second "
-        "on); auto: until --inner-tol",
+        help="epochs per block step (default 1; 10 with shrink and 4 with avsf, which act from the "
+        "second epoch on); auto: until the violation is --inner-tol",
     )
     group.add_argument(
-        "--inner-tol", type=float, metavar="TOL", help="violation that ends a visit (default 0.1)"
+        "--inner-tol",
+        type=float,
+        metavar="TOL",
+        help="violation that ends a block step with --epochs auto (default 0.1)",
     )
     group.add_argument(
         "--selection",
         choices=("active", "permute", "shrink", "avsf", "online"),
-        help="rows of an epoch: all, and those that move again between visits (default); all; "
-        "without those at a bound; often those that pay; drawn at random",
+        help="rows of an epoch. active (default): all, permuted, and more passes over those with "
+        "alpha strictly between its bounds; permute: all, permuted; shrink: without rows at a "
+        "bound; avsf: by adaptive frequencies; online: drawn with replacement",
     )
     group.add_argument(
-        "--group", type=int, metavar="G", help="blocks a visit (default: by --memory)"
+        "--group", type=int, metavar="G", help="blocks per block step (default: from --memory)"
     )
     group.add_argument(
-        "--average", action="store_true", help="solve each visit alone, once, and average"
+        "--average",
+        action="store_true",
+        help="one outer iteration: solve each block step on its own and average the models",
     )
-    group.add_argument("--sample-blocks", type=int, metavar="K", help="train on K blocks only")
     group.add_argument(
-        "--pegasos-batch", metavar="ROWS|block", help="rows an update of pegasos (default 1)"
+        "--sample-blocks", type=int, metavar="K", help="train on K randomly chosen blocks"
     )
-    group.add_argument("--seed", type=int, metavar="S", help="of the orders of blocks and rows")
+    group.add_argument(
+        "--pegasos-batch", metavar="ROWS|block", help="rows per update of pegasos (default 1)"
+    )
+    group.add_argument(
+        "--seed", type=int, metavar="S", help="seed of the orders of blocks and rows (default 0)"
+    )
 
 
 def _add_run(group: Any) -> None:
-    group.add_argument("--run", dest="run_name", metavar="NAME", help="(default: default)")
-    group.add_argument("--resume", action="store_true", help="go on from the run's checkpoint")
+    group.add_argument(
+        "--run",
+        dest="run_name",
+        metavar="NAME",
+        help="name of the run, for --resume (default: default)",
+    )
+    group.add_argument(
+        "--resume", action="store_true", help="continue from the checkpoint of the run"
+    )
     add_restart(group)
     group.add_argument(
         "--warm-start",
         action="store_true",
-        help="start from the alpha that the run left, also after add and remove, or with another C",
+        help="start from the solution that the run left, also after add and remove or with other C",
     )
     group.add_argument(
         "--checkpoint-s", type=float, metavar="S", help="seconds between checkpoints (default 60)"
     )
     group.add_argument(
-        "--format", default="native", choices=("native", "liblinear"), help="of MODEL"
+        "--format",
+        default="native",
+        choices=("native", "liblinear"),
+        help="format of MODEL (default native)",
     )
-    group.add_argument("--log", metavar="FILE", help="write a JSON object per outer iteration")
+    group.add_argument("--log", metavar="FILE", help="append one JSON object per outer iteration")
     group.add_argument("-q", "--quiet", action="store_true", help="no progress")
     add_budget(group)
 

@@ -10,11 +10,11 @@ def add_parser(commands: Any) -> None:
     """Add the command."""
     parser = commands.add_parser(
         "verify",
-        help="check every block against its checksums",
+        help="read every block and compare it with its checksums",
         description="Read every block once, decode it, and compare it with the manifest.",
         epilog="exit status: 0 all blocks intact, 2 usage, 4 a block is damaged or missing",
     )
-    parser.add_argument("store", type=Path, help="folder made by `blocklinear split`")
+    parser.add_argument("store", type=Path, metavar="STORE", help="folder made by `split`")
     parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
     parser.set_defaults(run=run)
 

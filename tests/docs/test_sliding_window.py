@@ -1,9 +1,8 @@
-"""The recipes of README.md do what it says, as they stand there."""
+"""The script of how-to/nightly-retraining.md does what the page says."""
 
 import gzip
 import json
 import os
-import re
 import secrets
 import signal
 import socket
@@ -11,14 +10,14 @@ import subprocess
 import sys
 import threading
 from datetime import date, timedelta
-from pathlib import Path
 
 import programs
 import pytest
 
 from blocklinear.store.store import BlockStore
 
-README = (Path(__file__).parents[2] / "README.md").read_text()
+from .pages import blocks_of, read
+
 FIRST = date(2026, 2, 26)  # the window goes over the end of a month
 COMMANDS = ["add", "remove", "train", "gc", "predict"]
 PROGRAM = f"""\
@@ -33,11 +32,11 @@ sys.exit(status)
 """
 
 
-def block_that_begins(start):
-    """Return the one block of README.md that begins so."""
-    found = [b for b in re.findall(r"```bash\n(.*?)```", README, re.S) if b.startswith(start)]
-    assert len(found) == 1
-    return found[0]
+def script_of_page():
+    """Return the script as the page shows it."""
+    blocks = blocks_of(read("docs/how-to/nightly-retraining.md"))
+    (found,) = [block.text for block in blocks if block.text.startswith("#!/bin/sh\n# slide.sh")]
+    return found
 
 
 def rows(seed):
@@ -56,7 +55,7 @@ class Window:
     def __init__(self, folder, starter):
         self.folder, self.store, self._starter = folder, folder / "store", starter
         script = folder / "slide.sh"
-        script.write_text(block_that_begins("#!/bin/sh\n# slide.sh"))
+        script.write_text(script_of_page())
         program = folder / "bin" / "blocklinear"
         program.parent.mkdir()
         self._address = b"\0" + secrets.token_hex(8).encode()
