@@ -23,19 +23,25 @@ _BLOCK = re.compile(
     r"^```(?P<language>[a-z]*)[^\n]*\n(?P<text>.*?)^```$",
     re.MULTILINE | re.DOTALL,
 )
+_VARY = "<!-- numbers vary -->"
+_NUMBER = re.compile(r"[-+]?\d+(?:\.\d+)?(?:e[-+]?\d+)?\*?")
 _FILES = re.compile(r"<!-- files: (.*?) -->", re.DOTALL)
 _NEEDS = re.compile(r"<!-- needs: (.*?) -->")
 
 
 @dataclass(frozen=True)
 class Block:
-    """A fenced block; `shown` is the output that the page shows right below it."""
+    """A fenced block; `shown` is the output that the page shows right below it.
+
+    With `<!-- numbers vary -->` between the two, as times do, any number stands for any other.
+    """
 
     language: str
     text: str
     line: int
     reason: str | None
     shown: str | None = None
+    numbers_vary: bool = False
 
 
 def read(name):
@@ -48,12 +54,12 @@ def blocks_of(text):
     found = list(_BLOCK.finditer(text))
     blocks = []
     for match, after in pairwise([*found, None]):
-        shown = None
+        shown, between = None, ""
         if match["language"] in COMMANDS and after and after["language"] == "text":
-            between = text[match.end() : after.start()]
-            shown = after["text"] if not between.strip() else None
-        line = text.count("\n", 0, match.start()) + 1
-        blocks.append(Block(match["language"], match["text"], line, match["reason"], shown))
+            between = text[match.end() : after.start()].strip()
+            shown = after["text"] if between in ("", _VARY) else None
+        line, vary = text.count("\n", 0, match.start()) + 1, between == _VARY
+        blocks.append(Block(match["language"], match["text"], line, match["reason"], shown, vary))
     return blocks
 
 
@@ -67,7 +73,7 @@ def needs_of(text):
     return [name for match in _NEEDS.finditer(text) for name in match[1].split()]
 
 
-def matches(shown, printed):
+def matches(shown, printed, numbers_vary=False):
     """Say whether some lines of what was printed are those shown; `...` is any text.
 
     A line of nothing but `...` is any number of lines.
@@ -77,8 +83,20 @@ def matches(shown, printed):
         if line.strip() == "...":
             parts.append(r"(?:.*\n)*?")
         else:
-            parts.append(r"[^\n]*".join(map(re.escape, line.rstrip().split("..."))) + r" *\n")
+            pieces = line.rstrip().split("...")
+            parts.append(
+                r"[^\n]*".join(_pattern(piece, numbers_vary) for piece in pieces) + r" *\n"
+            )
     return re.search("^" + "".join(parts), printed, re.MULTILINE) is not None
+
+
+def _pattern(piece, numbers_vary):
+    """Return the pattern of a piece of a line; with any number in place of each, if they vary."""
+    if not numbers_vary:
+        return re.escape(piece)
+    words = [_NUMBER.sub("0", word) for word in re.split(r"(\s+)", piece)]
+    escaped = [r"\s+" if word.isspace() else re.escape(word) for word in words if word]
+    return "".join(escaped).replace("0", _NUMBER.pattern)
 
 
 def make_file(name, folder):
@@ -105,7 +123,10 @@ def _rows(draw, n_rows, n_classes):
         if n_classes == 2:
             label = "+1" if float(label) > 0 else "-1"
         elif n_classes:
-            label = str(1 + int(float(label) // 0.9) % n_classes)
+            scores = [
+                sum(v * (i % n_classes == k) for i, v in values.items()) for k in range(n_classes)
+            ]
+            label = str(1 + scores.index(max(scores)))
         yield f"{label} " + " ".join(f"{index}:{value}" for index, value in sorted(values.items()))
 
 
