@@ -52,7 +52,7 @@ class _Parser(argparse.ArgumentParser):
 def _parser() -> argparse.ArgumentParser:
     parser = _Parser(
         prog="blocklinear",
-        description="Train linear classifiers on data that does not fit in memory.",
+        description="Train linear models on data that does not fit in memory.",
         epilog="exit status: 0 ok, 2 usage, 3 malformed input, 4 damaged store or model, "
         "5 mismatch, 6 I/O, 7 memory budget, 8 store busy, 130/143 stopped by a signal",
     )

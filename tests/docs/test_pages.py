@@ -65,7 +65,7 @@ def test_every_command_is_in_the_table_of_the_readme():
     commands = re.findall(r"^\| \[`(\w+)`\]", read("docs/reference/cli.md"), re.MULTILINE)
     assert len(commands) > 10
     shown = re.findall(r"^\| `blocklinear (\w+)", read("README.md"), re.MULTILINE)
-    assert sorted(shown) == sorted(commands)
+    assert sorted(shown) == sorted(commands), "complete the table of commands in README.md"
 
 
 def rows_of_table(text):
@@ -77,7 +77,8 @@ def test_fields_of_the_run_log_are_listed():
     for kind, name in _NAMES.items():
         section = text.split(f"## `{name}`")[1].split("\n## ")[0]
         listed = [row[0] for row in rows_of_table(section)]
-        assert listed == [field.name for field in dataclasses.fields(kind)], name
+        fields = [field.name for field in dataclasses.fields(kind)]
+        assert listed == fields, f"complete {name} in docs/reference/run-log.md"
     assert set(_NAMES) < set(events.Event.__args__)
 
 
@@ -101,14 +102,14 @@ def test_exit_codes_are_listed():
 def test_pages_are_in_the_navigation():
     navigation = (ROOT / "scripts" / "mkdocs.yml").read_text()
     pages = {name.removeprefix("docs/") for name in NAMES if name.startswith("docs/")}
-    assert pages == set(re.findall(r"[\w/-]+\.md", navigation))
+    assert pages == set(re.findall(r"[\w/-]+\.md", navigation)), "complete scripts/mkdocs.yml"
 
 
 def test_public_names_are_documented():
     import blocklinear
 
     described = re.findall(r"^::: blocklinear\.(\w+)$", read("docs/reference/api.md"), re.MULTILINE)
-    assert sorted(described) == sorted(blocklinear.__all__)
+    assert sorted(described) == sorted(blocklinear.__all__), "complete docs/reference/api.md"
 
 
 @pytest.mark.parametrize("text", ["two epochs a visit", "Told of it", "settled rows", "reads over"])
