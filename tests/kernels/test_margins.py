@@ -32,7 +32,7 @@ def run(rows, base, weights, bias_term):
 def test_equals_the_dense_product(n_rows, n_features, n_more, n_columns, base, seed):
     rng = np.random.default_rng(seed)
     width = n_features + n_more
-    rows = random_rows(n_rows, width, 0.6, "csr", rng=rng)
+    rows = random_rows(n_rows, width, 0.6, "csr", None, rng)  # as SciPy 1.11 too takes it
     weights = rng.normal(size=(n_features, n_columns))
     bias_term = rng.normal(size=n_columns)
     out, unknown = run(rows, base, weights, bias_term)
