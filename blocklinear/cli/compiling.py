@@ -13,18 +13,15 @@ COMPILING = "blocklinear: compiling for this machine, the first time only: some 
 @contextlib.contextmanager
 def compiling(quiet: bool = False) -> Iterator[None]:
     """Be ready to compile kernels, and say so when it comes to that, unless `quiet`."""
-    _compile_without_cache_if_needed()
+    _say_if_nothing_is_kept()
     with contextlib.nullcontext() if quiet else _saying_when_compiling():
         yield
 
 
-def _compile_without_cache_if_needed() -> None:
-    """Make Numba go without its cache, and say so once, if no folder for it can be written."""
+def _say_if_nothing_is_kept() -> None:
+    """Say so if no folder for compiled kernels can be written."""
     if cache_folder() is not None:
         return
-    from numba.core.dispatcher import Dispatcher
-
-    Dispatcher.enable_caching = lambda self: None  # type: ignore[method-assign]
     print(
         "warning: compiled code cannot be kept: each start compiles it anew. Set "
         "NUMBA_CACHE_DIR to a folder that only you can write to",

@@ -8,13 +8,14 @@ Loops are kept free of conditions wherever they can be: the compiler then works 
 """
 
 import numpy as np
-from numba import njit
 
-RAW = 255  # the exponent that marks a float64, as in the tokenizer
+from blocklinear.kernels.jit import kernel
+from blocklinear.kernels.shared import RAW
+
 TILE = 2048  # numbers decoded at a time: what is between their planes and them stays in the cache
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def gaps_of(lengths, indices, gaps):
     """Write the gap before each index: index - previous - 1 within a row, the index itself first.
 
@@ -28,7 +29,8 @@ def gaps_of(lengths, indices, gaps):
     -------
     bits : uint32             all gaps or-ed together
     """
-    gaps[:1] = indices[:1]
+    if indices.shape[0] > 0:  # Numba takes 2 s to compile an assignment of slices
+        gaps[0] = indices[0]
     later, following = indices[1:], gaps[1:]
     for p in range(later.shape[0]):
         following[p] = later[p] - indices[p] - np.uint32(1)
@@ -43,7 +45,7 @@ def gaps_of(lengths, indices, gaps):
     return bits
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def survey(mantissa, exponent):
     """Return what there is among numbers, of int64[n] and uint8[n] as the tokenizer leaves them.
 
@@ -62,7 +64,7 @@ def survey(mantissa, exponent):
     return bits, signs < 0, exponents
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def measure(
     row_numbers, lengths, label_mantissa, label_exponent, indices, mantissa, exponent, row_gaps,
     gaps,
@@ -91,7 +93,7 @@ def measure(
     return length_bits, row_gap_bits, gap_bits, labels, values
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def take_doubles(mantissa, double, exponent, doubles):
     """Move the float64 numbers out of `mantissa`, leaving 0 there.
 
@@ -114,7 +116,7 @@ def take_doubles(mantissa, double, exponent, doubles):
     return n_doubles
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def raise_exponents(mantissa, exponent, least, most, powers):
     """Write numbers of small exponents with exponent `least` instead, if all of them allow it.
 
@@ -146,14 +148,14 @@ def raise_exponents(mantissa, exponent, least, most, powers):
     return True
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def zigzag(x):
     """Fold signed numbers in place so that small magnitudes stay small: 0 -1 1 -2 -> 0 1 2 3."""
     for k in range(x.shape[0]):
         x[k] = (x[k] << 1) ^ (x[k] >> 63)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def pack(x, table, bits, out):
     """Write the planes of the low `bits` bits of each number, one plane after the other.
 
@@ -187,7 +189,7 @@ def pack(x, table, bits, out):
                 plane[k] |= np.uint8(last << np.uint8(j * left))
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _expand(plane, bits):
     """Undo the packing of a last plane in place: its bytes lie at the front of uint8[n] `plane`."""
     if bits == 0 or bits == 8:
@@ -204,7 +206,7 @@ def _expand(plane, bits):
         packed[k] &= mask
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _join(planes, width, start, stop, out):
     """Put numbers start..stop-1 together from the first `width` of uint8[any, n] `planes`."""
     p0 = planes[0][start:stop]
@@ -227,7 +229,7 @@ def _join(planes, width, start, stop, out):
             out[k] |= out.dtype.type(plane[k]) << shift
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def to_rows(
     planes, widths, first_row, nnz, exponent, doubles, folded, powers, lengths, numbers, labels
 ):
@@ -280,7 +282,7 @@ def to_rows(
     return 0 if used == doubles.shape[0] else 3
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def to_columns(planes, bits, lengths, n_features, base, first, indptr, indices):
     """Turn the planes of gaps into columns, fill the row pointers, and check every bound.
 
@@ -318,7 +320,7 @@ def to_columns(planes, bits, lengths, n_features, base, first, indptr, indices):
     return True
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _divide(bits, folded, codes, one_exponent, divisors, out):
     """Write mantissa / divisor; `bits` are mantissas as stored, changed if `folded`."""
     if folded:
@@ -336,7 +338,7 @@ def _divide(bits, folded, codes, one_exponent, divisors, out):
             out[k] = np.float64(bits[k])
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def to_values(planes, bits, code_bits, folded, divisors, n_codes, raw, doubles, values):
     """Decode numbers: mantissa / 10**exponent, exactly, or the next of `doubles`.
 
@@ -384,7 +386,7 @@ def to_values(planes, bits, code_bits, folded, divisors, n_codes, raw, doubles, 
     return used == doubles.shape[0] and worst < max(n_codes, 1)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def square_norms(lengths, values, sq_norm):
     """Write x_i' x_i of each row, float64[n_rows], added up four terms at a time."""
     p = 0

@@ -1,7 +1,8 @@
 """Dual coordinate descent for the multi-class SVM of Crammer and Singer (Fan, appendix E)."""
 
 import numpy as np
-from numba import njit
+
+from blocklinear.kernels.jit import kernel
 
 VIOLATION, EXCESS, GAIN, STEPS = 0, 1, 2, 3
 N_TOUCH = 4
@@ -25,7 +26,7 @@ SOLVED = 1e-12  # a row whose violation is not above is left as it is, as in LIB
 TINY = 1e-300  # stands for x_i' x_i = 0
 
 
-@njit(cache=True, nogil=True, fastmath={"reassoc", "contract", "nsz"})
+@kernel(fastmath={"reassoc", "contract", "nsz"})
 def _gather(indices, values, start, stop, bias, W, scores):
     """Write W' x_i, float64[K], of the row that occupies start..stop-1."""
     K = W.shape[1]
@@ -46,7 +47,7 @@ def _gather(indices, values, start, stop, bias, W, scores):
             scores[m] += w[m] * v
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _gather_active(indices, values, start, stop, bias, W, classes, n, full, scores):
     """Write w_m' x_i for m = classes[0], ..., classes[n - 1]; `full`, float64[K], is scratch."""
     if 4 * n > W.shape[1]:  # all of them side by side take less time than some here and there
@@ -63,7 +64,7 @@ def _gather_active(indices, values, start, stop, bias, W, classes, n, full, scor
             scores[q] += w[classes[q]] * v
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _gradient(indices, values, start, stop, bias, W, classes, n, y, old, full, G, a):
     """Write G_i^m = w_m' x_i + e_i^m and a = alpha_i^m for the n classes of `classes`.
 
@@ -71,7 +72,8 @@ def _gradient(indices, values, start, stop, bias, W, classes, n, y, old, full, G
     """
     if classes.shape[0] == 0:
         _gather(indices, values, start, stop, bias, W, G)
-        a[:] = old
+        for q in range(n):
+            a[q] = old[q]
     else:
         _gather_active(indices, values, start, stop, bias, W, classes, n, full, G)
         for q in range(n):
@@ -82,7 +84,7 @@ def _gradient(indices, values, start, stop, bias, W, classes, n, y, old, full, G
     G[y] = own
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _scatter(indices, values, start, stop, bias, step, moved, n_moved, W):
     """Add step[m] x_i to w_m for the n_moved classes m in `moved`; step is 0 for all others."""
     K = W.shape[1]
@@ -100,7 +102,7 @@ def _scatter(indices, values, start, stop, bias, step, moved, n_moved, W):
                 w[moved[c]] += step[moved[c]] * v
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _extremes(G, a, n, y, C):
     """Return minG, the least G_m of an a_m below its bound, and maxG (Fan, before Eq. 35)."""
     low, high = np.inf, -np.inf
@@ -111,7 +113,7 @@ def _extremes(G, a, n, y, C):
     return low, high
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _support(old, y, classes):
     """List y, then all other classes with an alpha that is not 0; return how many there are."""
     classes[0], n = y, 1
@@ -122,21 +124,23 @@ def _support(old, y, classes):
     return n
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _sort(x, n):
-    """Sort the first n numbers; a call of the general sort costs more than sorting a few."""
-    if n > 16:
-        x[:n].sort()
-        return
-    for j in range(1, n):
-        moving, hole = x[j], j
-        while hole > 0 and x[hole - 1] > moving:
-            x[hole] = x[hole - 1]
-            hole -= 1
-        x[hole] = moving
+    """Sort the first n numbers (Shell); Numba takes a second to compile the sort of an array."""
+    gap = 1
+    while 3 * gap + 1 < n // 4:
+        gap = 3 * gap + 1
+    while gap > 0:
+        for j in range(gap, n):
+            moving, hole = x[j], j
+            while hole >= gap and x[hole - gap] > moving:
+                x[hole] = x[hole - gap]
+                hole -= gap
+            x[hole] = moving
+        gap //= 3
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel(error_model="numpy")
 def _solve_row(A, C, y, n, high, D, a, top):
     """Overwrite `a` with the solution of Fan, Eq. 19 by Algorithm 2.
 
@@ -178,7 +182,7 @@ def _solve_row(A, C, y, n, high, D, a, top):
     a[y] += C
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _lengthen(C, y, n, old, classes, factor, a):
     """Make the step from alpha_i to its minimum `a` longer, unless a bound is in the way.
 
@@ -193,7 +197,7 @@ def _lengthen(C, y, n, old, classes, factor, a):
         a[q] = before + factor * (a[q] - before)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _gain(A, C, y, n, D, old, classes, a):
     """Return what a step d from alpha_i to `a` adds to the dual, - sum_m d_m (G_m + 1/2 A d_m).
 
@@ -207,7 +211,7 @@ def _gain(A, C, y, n, D, old, classes, a):
     return total
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _replace(a, classes, n, old, step, moved):
     """Put `a` into `old`, the differences into step, float64[K], and return how many there are.
 
@@ -225,7 +229,7 @@ def _replace(a, classes, n, old, step, moved):
     return n_moved
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def cs_epoch(
     starts, stops, indices, values, sq_norm, label, cost, order, bias,
     alpha, W, supported, factor, scratch, lists, touch,
@@ -301,7 +305,7 @@ def cs_epoch(
         _scatter(indices, values, start, stop, bias, step, moved, n_moved, W)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def cs_extrapolate(
     starts, stops, indices, values, label, cost, bias, factor, alpha, earlier, V, scratch, lists
 ):  # fmt: skip
@@ -338,7 +342,7 @@ def cs_extrapolate(
             _scatter(indices, values, starts[i], stops[i], bias, step, moved, n_moved, V)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def cs_slope(label, d):
     """Return by how much steps d, float64[n_rows, K], raise - sum_i sum_m e_i^m alpha_i^m."""
     total = 0.0
@@ -349,7 +353,7 @@ def cs_slope(label, d):
     return total
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _feasible(C, y, alpha, a):
     """Write a feasible point, next to alpha_i, and return the sum of |a_m| over m other than y.
 
@@ -369,7 +373,7 @@ def _feasible(C, y, alpha, a):
     return total
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def cs_add_dual_terms(label, cost, alpha, scratch, terms):
     """Add what the rows contribute to the dual value.
 
@@ -399,7 +403,7 @@ def cs_add_dual_terms(label, cost, alpha, scratch, terms):
             terms[N_SUPPORT] += total > 0.0
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _row_gap(C, y, scores, a):
     """Return what the bound of what a row may add to P - D is made of, see `_bound`.
 
@@ -438,7 +442,7 @@ def _row_gap(C, y, scores, a):
     return best, best - second, total, free, (C - a[y] if at == y else -a[at]), spread
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _bound(clear, total, free, at_best, spread, rounding, d):
     """Return the most that a row may add to P - D, all b_m being known to within d.
 
@@ -450,7 +454,7 @@ def _bound(clear, total, free, at_best, spread, rounding, d):
     return total + 2.0 * d * max(loose, 0.0) + rounding * (spread + 2.0 * d)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _magnitude(indices, values, start, stop, bias, W):
     """Return the largest sum of |W_pm x_ip|, over m, of the row that occupies start..stop-1."""
     most = 0.0
@@ -462,7 +466,7 @@ def _magnitude(indices, values, start, stop, bias, W):
     return most
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _add_candidate(C, y, scores, a, wrong, sums):
     """Add to `sums` what a row contributes under one candidate, see `cs_certify_rows`.
 
@@ -489,7 +493,7 @@ def _add_candidate(C, y, scores, a, wrong, sums):
     return above if above > _WORTH * exact else 0.0
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _refine(C, y, scores, a, wrong, above, sums):
     """Put a bound for a smaller `wrong` in the place of the one that `_add_candidate` returned."""
     highest, K = 0.0, scores.shape[0]
@@ -501,7 +505,7 @@ def _refine(C, y, scores, a, wrong, above, sums):
     sums[GAP] -= max(above - below, 0.0)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def cs_certify_rows(
     starts, stops, indices, values, sq_norm, label, cost, bias, alpha, W, average, averaged,
     norms, recomputed, scratch, lists, sums, reach,

@@ -1,12 +1,12 @@
 """Doubles back to the decimals they are written as."""
 
 import numpy as np
-from numba import njit
 
-RAW = 255  # the exponent that marks a float64, as in the tokenizer
+from blocklinear.kernels.jit import kernel
+from blocklinear.kernels.shared import RAW
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def to_decimals(values, powers, mantissa, bits, exponent):
     """Write each number as ``mantissa / 10**exponent`` with the smallest exponent that is exact.
 

@@ -35,8 +35,11 @@ result does not depend on how models are dealt to threads.
 
 import numpy as np
 from llvmlite import ir
-from numba import config, njit, types
+from numba import config, types
 from numba.extending import intrinsic
+
+from blocklinear.kernels.jit import kernel
+from blocklinear.kernels.shared import row_dot
 
 HINGE, SQUARED_HINGE, LOGISTIC, L1_SVR, L2_SVR = 0, 1, 2, 3, 4
 
@@ -103,7 +106,7 @@ def _fetch(typing, address):
     return types.void(types.int64), generate
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _fetch_all(address, size, start, stop):
     """Ask for elements start..stop-1, of `size` bytes, of the array at an address."""
     for at in range(address + size * start, address + size * stop, _CACHE_LINE):
@@ -122,7 +125,7 @@ if config.DISABLE_JIT:  # type: ignore[attr-defined]
 
 
 # Inlined, and without a check for zero at each division, an epoch takes a tenth less time.
-_inline = njit(cache=True, nogil=True, error_model="numpy", forceinline=True)
+_inline = kernel(error_model="numpy", forceinline=True)
 
 
 @_inline
@@ -324,16 +327,7 @@ def _update(kind, epsilon, t, C, Q, f, old):
     return new, PG, pressure, -(0.5 * QD * d + G) * d - epsilon * (abs(new) - abs(old))
 
 
-@njit(cache=True, nogil=True, fastmath={"reassoc", "contract", "nsz"})
-def _dot(indices, values, start, stop, w):
-    """Return x_i' w for the row that occupies start..stop-1."""
-    total = 0.0
-    for p in range(start, stop):
-        total += w[indices[p]] * values[p]
-    return total
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel(error_model="numpy")
 def dcd_epoch(
     starts, stops, indices, values, sq_norm, target, cost, order, kind, epsilon, bias, alpha, w,
     touch, selection, preference, adapt,
@@ -377,7 +371,7 @@ def dcd_epoch(
             continue
         start, stop = starts[i], stops[i]
         t, old = target[i], alpha[i]
-        f = _dot(indices, values, start, stop, w) + bias * w[last]
+        f = row_dot(indices, values, start, stop, w) + bias * w[last]
         touch[EXCESS] += _excess(kind, epsilon, t, C, f, old)
         Q = sq_norm[i] + bias * bias
         new, PG, pressure, gain = _update(kind, epsilon, t, C, Q, f, old)
@@ -401,7 +395,7 @@ def dcd_epoch(
             w[last] += step * bias
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def add_dual_terms(target, cost, kind, epsilon, alpha, terms):
     """Add what the rows contribute to the dual value: sum_i g_i(alpha_i), see above.
 
@@ -419,7 +413,7 @@ def add_dual_terms(target, cost, kind, epsilon, alpha, terms):
         terms[DUAL] += _dual_term(kind, epsilon, target[i], C, a)
 
 
-@njit(cache=True, nogil=True, fastmath={"reassoc", "contract", "nsz"})
+@kernel(fastmath={"reassoc", "contract", "nsz"})
 def _magnitude(indices, values, start, stop, w):
     """Return the sum of |w_j x_ij| of the row that occupies start..stop-1."""
     total = 0.0
@@ -461,7 +455,7 @@ def _refine(kind, epsilon, t, C, f, a, wrong, above, sums):
     sums[GAP] -= max(above - below, 0.0)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel(error_model="numpy")
 def certify_rows(
     starts, stops, indices, values, sq_norm, target, cost, kind, epsilon, bias, alpha, w, average,
     averaged, norms, recomputed, sums, reach,
@@ -500,13 +494,13 @@ def certify_rows(
         entropy = _entropy(2.0 * q) if kind == LOGISTIC else 0.0
         size, gamma = np.sqrt(sq_norm[i] + bias * bias), 1.01 * (stop - start + 2.0) * UNIT
         wrong = gamma * size  # times |v|: by Cauchy and Schwarz, of gamma |v|'|x_i|
-        f = _dot(indices, values, start, stop, w) + bias * w[last]
+        f = row_dot(indices, values, start, stop, w) + bias * w[last]
         above = _add_candidate(kind, epsilon, t, C, f, a, q, entropy, wrong * norms[0], sums[0])
         if above > 0.0:
             total = _magnitude(indices, values, start, stop, w) + abs(bias * w[last])
             _refine(kind, epsilon, t, C, f, a, gamma * total, above, sums[0])
         if averaged:
-            f = _dot(indices, values, start, stop, average) + bias * average[last]
+            f = row_dot(indices, values, start, stop, average) + bias * average[last]
             above = _add_candidate(kind, epsilon, t, C, f, a, q, entropy, wrong * norms[1], sums[1])
             if above > 0.0:
                 total = _magnitude(indices, values, start, stop, average) + abs(
@@ -628,7 +622,7 @@ def _visit(kind, epsilon, Q, first, last, t, C, f, alpha, step, touch):
     return some, np.uint16(high << 8 | low), total
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel(error_model="numpy")
 def dcd_many(
     starts, stops, indices, values, sq_norm, target, code, fold, weight, order,
     positive, held_out, cost, kind, epsilon, bias, alpha, W, scratch, touch, span, worth,
@@ -700,7 +694,7 @@ def dcd_many(
             _scatter(indices, values, start, stop, bias, step, left, right, W)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel(error_model="numpy")
 def add_many_dual_terms(
     target, code, fold, weight, positive, held_out, cost, kind, epsilon, alpha, scratch, terms
 ):
@@ -822,7 +816,7 @@ def _add_candidates(kind, epsilon, t, C, f, a, q, entropy, gamma, size, norms, a
     return odd
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel(error_model="numpy")
 def certify_many(
     starts, stops, indices, values, sq_norm, target, code, fold, weight, positive, held_out, cost,
     kind, epsilon, bias, alpha, W, average, averaged, norms, recomputed, scratch, sums,

@@ -7,7 +7,8 @@ meanwhile sees the one or the other.
 """
 
 import numpy as np
-from numba import njit
+
+from blocklinear.kernels.jit import kernel
 
 PAGE_BITS = 10
 PAGE = 1 << PAGE_BITS
@@ -20,7 +21,7 @@ PAGES, FEATURES = 0, 1
 N_STATE = 2
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def look_up(indices, table, missing):
     """Replace the index of each feature by its number, where it has one.
 
@@ -50,7 +51,7 @@ def look_up(indices, table, missing):
     return n
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def number(indices, chosen, every, table, written, most_pages, state):
     """Replace indices by numbers; features without a number get the next ones, in this order.
 
@@ -86,7 +87,7 @@ def number(indices, chosen, every, table, written, most_pages, state):
     return n
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def numbered(table, written, first, out):
     """Write the index of each feature whose number is at least `first`, by its number.
 
@@ -105,7 +106,7 @@ def numbered(table, written, first, out):
                     out[at] = i
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _count(indices, shift, counts):
     """Write how many indices have each digit; return whether there is any but 0."""
     counts[:] = 0
@@ -122,7 +123,7 @@ def _count(indices, shift, counts):
     return True
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _ordered(lengths, indices):
     """Say whether the indices of each row increase."""
     p = 0
@@ -134,7 +135,7 @@ def _ordered(lengths, indices):
     return True
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _sort_tile(lengths, indices, mantissa, exponent, keys, other, m, e, at):
     """Sort some rows, by radix: see `sort_rows`. The last five are scratch."""
     if _ordered(lengths, indices):
@@ -181,7 +182,7 @@ def _sort_tile(lengths, indices, mantissa, exponent, keys, other, m, e, at):
             exponent[k] = e[place]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def sort_rows(lengths, indices, mantissa, exponent):
     """Sort the entries of each row by index, in place.
 

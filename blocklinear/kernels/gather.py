@@ -1,9 +1,9 @@
 """Rows picked out of a group."""
 
-from numba import njit
+from blocklinear.kernels.jit import kernel
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def gather_rows(
     starts, stops, indices, values, begin, out_indices, out_values, new_starts, new_stops
 ):  # fmt: skip

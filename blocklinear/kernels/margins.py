@@ -1,10 +1,11 @@
 """Decision values: what a linear model says about rows of sparse data."""
 
 import numpy as np
-from numba import njit
+
+from blocklinear.kernels.jit import kernel
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def decision_values(indptr, indices, values, index_base, weights, bias_term, out):
     r"""Compute the decision value of every row and column, adding features in row order.
 

@@ -1,7 +1,8 @@
 """Doubles as text: what C's ``%.17g`` writes."""
 
 import numpy as np
-from numba import njit
+
+from blocklinear.kernels.jit import kernel
 
 U = np.uint64
 MOST_FIVES = 55
@@ -19,7 +20,7 @@ _TEN, _EIGHT_DIGITS = U(10), U(10**8)
 _DIGIT_ZERO = U(48)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _product(a, b):
     """Return a * b as its upper and its lower 64 bits."""
     a_high, a_low = a >> _HALF_BITS, a & _LOW_HALF
@@ -30,7 +31,7 @@ def _product(a, b):
     return high, (middle << _HALF_BITS) | (low & _LOW_HALF)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _scaled(fraction, exponent, fives_high, fives_low, power):
     """Return ``fraction * 2**exponent * 10**power``, rounded to nearest, ties to even.
 
@@ -60,7 +61,7 @@ def _scaled(fraction, exponent, fives_high, fives_low, power):
     return result
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def write_rows(bits, fives_high, fives_low, out):
     """Write rows as lines, a blank behind each number, every number as ``%.17g`` has it.
 

@@ -1,41 +1,34 @@
 """Random orders as pure functions of a key."""
 
 import numpy as np
-from numba import njit
+
+from blocklinear.kernels.jit import kernel
+from blocklinear.kernels.shared import mix
 
 _ONE = 2.0**30
 """The largest weight of a row in a schedule: sums of weights below 2**62 are exact."""
 
 
-@njit(cache=True, nogil=True)
-def _mix(x):
-    """Return 64 well mixed bits of x (the finaliser of SplitMix64, Steele et al. 2014)."""
-    x = np.uint64(x + np.uint64(0x9E3779B97F4A7C15))
-    x = np.uint64((x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9))
-    x = np.uint64((x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB))
-    return x ^ (x >> np.uint64(31))
-
-
-@njit(cache=True, nogil=True)
+@kernel
 def _seed(key):
-    """Return the first state of the generator whose words are `_mix(state)`."""
+    """Return the first state of the generator whose words are `mix(state)`."""
     state = np.uint64(0)
     for word in key:
-        state = _mix(state ^ word)
+        state = mix(state ^ word)
     return state
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _shuffle(state, out):
     """Put `out` in a random order (Fisher-Yates)."""
     for i in range(out.shape[0] - 1, 0, -1):
         state += np.uint64(0x9E3779B97F4A7C15)
         # the high half of a 32 x 32 bit product draws from 0..i without division; n < 2**32
-        j = np.int64(((_mix(state) >> np.uint64(32)) * np.uint64(i + 1)) >> np.uint64(32))
+        j = np.int64(((mix(state) >> np.uint64(32)) * np.uint64(i + 1)) >> np.uint64(32))
         out[i], out[j] = out[j], out[i]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def permutation(key, out):
     """Write a permutation of 0..n-1 drawn with the words of `key`.
 
@@ -49,13 +42,13 @@ def permutation(key, out):
     _shuffle(_seed(key), out)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _log_weight(preference):
     """Return log p as float64, 0 for what is not a number."""
     return np.float64(preference) if preference == preference else 0.0
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _weight(preference, top):
     """Return p as a multiple of the largest one's 2**-30, whose log is `top`; 0 below that."""
     x = _log_weight(preference)
@@ -64,7 +57,7 @@ def _weight(preference, top):
     return np.int64(_ONE * np.exp(x - top) + 0.5)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def schedule(key, preference, out):
     r"""Write n of the numbers 0..n-1, each about as often as preferred, in a random order.
 
@@ -103,7 +96,7 @@ def schedule(key, preference, out):
         count, remainder = share // rest, share % rest
         if remainder > 0:
             state += np.uint64(0x9E3779B97F4A7C15)
-            uniform = np.float64(_mix(state) >> np.uint64(11)) * 2.0**-53
+            uniform = np.float64(mix(state) >> np.uint64(11)) * 2.0**-53
             count += uniform * rest < remainder
         for _ in range(count):
             out[j] = i
@@ -112,7 +105,7 @@ def schedule(key, preference, out):
     _shuffle(state, out)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def turns(key, positions, first, last, out):
     """Write which rows have their turn from `first` to before `last`, and return their number.
 
@@ -127,14 +120,14 @@ def turns(key, positions, first, last, out):
     """
     state, count = _seed(key), 0
     for i in range(positions.shape[0]):
-        turn = np.float64(_mix(state ^ np.uint64(positions[i])) >> np.uint64(11)) * 2.0**-53
+        turn = np.float64(mix(state ^ np.uint64(positions[i])) >> np.uint64(11)) * 2.0**-53
         if first <= turn < last:
             out[count] = i
             count += 1
     return count
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def draws(key, out):
     """Write numbers from 0..n-1 drawn independently with the words of `key`.
 
@@ -146,4 +139,4 @@ def draws(key, out):
     state, n = _seed(key), np.uint64(out.shape[0])
     for i in range(out.shape[0]):
         state += np.uint64(0x9E3779B97F4A7C15)
-        out[i] = np.int64(((_mix(state) >> np.uint64(32)) * n) >> np.uint64(32))
+        out[i] = np.int64(((mix(state) >> np.uint64(32)) * n) >> np.uint64(32))

@@ -1,22 +1,15 @@
 """Pegasos, stochastic subgradient steps on the primal of the hinge-loss SVM (Yu, Algorithm 3)."""
 
 import numpy as np
-from numba import njit
+
+from blocklinear.kernels.jit import kernel
+from blocklinear.kernels.shared import row_dot
 
 LOSS, N_VIOLATORS = 0, 1
 N_TOUCH = 2
 
 
-@njit(cache=True, nogil=True, fastmath={"reassoc", "contract", "nsz"})
-def _dot(indices, values, start, stop, w):
-    """Return x_i' w for the row that occupies start..stop-1."""
-    total = 0.0
-    for p in range(start, stop):
-        total += w[indices[p]] * values[p]
-    return total
-
-
-@njit(cache=True, nogil=True)
+@kernel
 def _add_row(indices, values, start, stop, step, bias, v):
     """Add step * x_i to `v`; return by how much v'v grew."""
     last = v.shape[0] - 1
@@ -31,7 +24,7 @@ def _add_row(indices, values, start, stop, step, bias, v):
     return grown + (v[last] - old) * (v[last] + old)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _rescale(scale, v):
     """Multiply `v` by `scale`; return v'v."""
     total = 0.0
@@ -42,7 +35,7 @@ def _rescale(scale, v):
     return total
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def pegasos_epoch(
     starts, stops, indices, values, y, cost, order, batch, total_rows, radius_sq, bias, t, w, touch,
     alpha, share,
@@ -103,7 +96,7 @@ def pegasos_epoch(
             if cost[i] == 0.0:
                 continue
             size += 1
-            f = scale * (_dot(indices, values, starts[i], stops[i], w) + bias * w[last])
+            f = scale * (row_dot(indices, values, starts[i], stops[i], w) + bias * w[last])
             lossy = y[i] * f < 1.0
             alpha[i] += share * ((cost[i] if lossy else 0.0) - alpha[i])
             if lossy:

@@ -1,7 +1,9 @@
 """Passes over rows for Newton steps on the primal of the squared-hinge SVM (Fan, appendix D)."""
 
 import numpy as np
-from numba import njit
+
+from blocklinear.kernels.jit import kernel
+from blocklinear.kernels.shared import row_dot
 
 LOSS, LOW, GAP, REACH, N_SUPPORT = 0, 1, 2, 3, 4
 N_TERMS = 5
@@ -10,16 +12,7 @@ UNIT = 2.0**-53
 """Largest relative error of one operation on float64."""
 
 
-@njit(cache=True, nogil=True, fastmath={"reassoc", "contract", "nsz"})
-def _dot(indices, values, start, stop, w):
-    """Return x_i' w for the row that occupies start..stop-1."""
-    total = 0.0
-    for p in range(start, stop):
-        total += w[indices[p]] * values[p]
-    return total
-
-
-@njit(cache=True, nogil=True)
+@kernel
 def gradient_rows(
     indptr, indices, values, sq_norm, y, cost, bias, w, norm, alpha, pull, curvature, terms
 ):
@@ -50,7 +43,7 @@ def gradient_rows(
         if cost[i] == 0.0:
             continue
         start, stop = indptr[i], indptr[i + 1]
-        f = _dot(indices, values, start, stop, w) + bias * w[last]
+        f = row_dot(indices, values, start, stop, w) + bias * w[last]
         slack, size = 1.0 - y[i] * f, np.sqrt(sq_norm[i] + bias * bias)
         d = 1.01 * (stop - start + 2.0) * UNIT * size * norm + 4.0 * UNIT * (1.0 + abs(f))
         if slack <= -d:
@@ -74,7 +67,7 @@ def gradient_rows(
         curvature[last] += double_cost * bias * bias
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def hessian_rows(indptr, indices, values, y, cost, bias, alpha, v, product):
     """Add what the rows contribute to (Hessian - I) v: sum over alpha_i > 0 of 2 C_i x_i (x_i' v).
 
@@ -89,7 +82,7 @@ def hessian_rows(indptr, indices, values, y, cost, bias, alpha, v, product):
     for i in range(y.shape[0]):
         if alpha[i] > 0.0:
             start, stop = indptr[i], indptr[i + 1]
-            step = _dot(indices, values, start, stop, v) + bias * v[last]
+            step = row_dot(indices, values, start, stop, v) + bias * v[last]
             step *= 2.0 * cost[i]
             for p in range(start, stop):
                 product[indices[p]] += step * values[p]

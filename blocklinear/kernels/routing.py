@@ -1,19 +1,20 @@
 """Which block a row goes to, and gathering the rows of each block (Yu, Algorithm 4)."""
 
 import numpy as np
-from numba import njit
+
+from blocklinear.kernels.jit import kernel
+from blocklinear.kernels.shared import mix
 
 
-@njit(cache=True, nogil=True)
-def _mix(x):
-    """Return 64 well mixed bits of x (the finaliser of SplitMix64, Steele et al. 2014)."""
-    x = np.uint64(x + np.uint64(0x9E3779B97F4A7C15))
-    x = np.uint64((x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9))
-    x = np.uint64((x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB))
-    return x ^ (x >> np.uint64(31))
+@kernel
+def hash_rows(key, row_numbers, out):
+    """Write 64 well mixed bits for each of int64[n] `row_numbers` to uint64[n] `out`."""
+    mixed = mix(np.uint64(key))
+    for i in range(out.shape[0]):
+        out[i] = mix(mixed ^ np.uint64(row_numbers[i]))
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def assign(seed, first_row, n_blocks, block):
     """Draw a block for each row: hash(seed, row) mod n_blocks.
 
@@ -24,19 +25,19 @@ def assign(seed, first_row, n_blocks, block):
     n_blocks : int64
     block : int64[n_rows]     written, 0 <= block < n_blocks
     """
-    key = _mix(np.uint64(seed))
+    key = mix(np.uint64(seed))
     for i in range(block.shape[0]):
-        block[i] = np.int64(_mix(key ^ np.uint64(first_row + i)) % np.uint64(n_blocks))
+        block[i] = np.int64(mix(key ^ np.uint64(first_row + i)) % np.uint64(n_blocks))
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _copy(source, first, target, at, n):
     """Copy n entries; a plain loop compiles to a block copy, an assignment of slices does not."""
     for p in range(n):
         target[at + p] = source[first + p]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def scatter(
     start, stop, block, first_row, indptr, indices, mantissa, exponent, label_mantissa,
     label_exponent, weight, slots, n_rows, nnz, a_row, a_length, a_label_mantissa,

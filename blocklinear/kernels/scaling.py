@@ -1,10 +1,11 @@
 """Rows scaled to Euclidean norm 1."""
 
 import numpy as np
-from numba import njit
+
+from blocklinear.kernels.jit import kernel
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def normalize_rows(lengths, values, sq_norm):
     r"""Divide each row by its Euclidean norm, in place.
 

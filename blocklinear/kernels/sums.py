@@ -6,12 +6,13 @@ does not depend on the machine.
 """
 
 import numpy as np
-from numba import njit
+
+from blocklinear.kernels.jit import kernel
 
 _PART = 128
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def add_to_mean(W, n, mean):
     """Make the mean of n - 1 arrays that of n; float64[d, M] both, n at least 1."""
     for i in range(W.shape[0]):
@@ -19,7 +20,7 @@ def add_to_mean(W, n, mean):
             mean[i, m] += (W[i, m] - mean[i, m]) / n
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def add_rows(indptr, indices, values, steps, bias, W):
     """Add steps[i, m] x_i to w_m for every row i and weight vector m: what w is made of.
 
@@ -48,7 +49,7 @@ def add_rows(indptr, indices, values, steps, bias, W):
             last[m] += step[m] * bias
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def squared_distance(v, w):
     """Return |v - w|**2 for float64[n] each; without that difference."""
     total, low = 0.0, 0.0
@@ -61,7 +62,7 @@ def squared_distance(v, w):
     return total + low
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def add_squares(W, norms):
     """Add the squared norm of each column of W, float64[n, P], to `norms`, float64[P], zeros."""
     parts, low = np.zeros(W.shape[1]), np.zeros(W.shape[1])
@@ -75,7 +76,7 @@ def add_squares(W, norms):
         norms[m] += low[m]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def add_squared_distances(V, W, norms):
     """Add the squared norm of each column of V - W, float64[n, P] each, to `norms`, as above."""
     parts, low = np.zeros(W.shape[1]), np.zeros(W.shape[1])
@@ -89,7 +90,7 @@ def add_squared_distances(V, W, norms):
         norms[m] += low[m]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _add_parts(parts, totals, low):
     """Add `parts` to `totals`, and what is lost in that to `low`, float64[P] each."""
     for m in range(parts.shape[0]):
@@ -98,7 +99,7 @@ def _add_parts(parts, totals, low):
         low[m] += (before - totals[m]) + part if before >= part else (part - totals[m]) + before
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def dot(x, y):
     """Return x'y for float64[n] each, added up in one order whatever the machine and its threads.
 

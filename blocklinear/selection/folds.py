@@ -5,24 +5,18 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 from numpy.typing import NDArray
 
+from blocklinear.kernels.routing import hash_rows
 from blocklinear.store.prefetch import Loaded
 from blocklinear.store.row_arrays import RowArray
-
-
-def hashes(seed: int, row_numbers: NDArray[np.int64]) -> NDArray[np.uint64]:
-    """Return 64 well mixed bits for each row (the finaliser of SplitMix64, twice)."""
-    return _mix(_mix(np.uint64(seed) ^ _SALT) ^ row_numbers.astype(np.uint64))
-
 
 _SALT = np.uint64(0x5851F42D4C957F2D)
 
 
-def _mix(x: NDArray[np.uint64] | np.uint64) -> NDArray[np.uint64]:
-    with np.errstate(over="ignore"):  # arithmetic modulo 2**64
-        x = np.asarray(x, np.uint64) + np.uint64(0x9E3779B97F4A7C15)
-        x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-        x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return np.asarray(x ^ (x >> np.uint64(31)))
+def hashes(seed: int, row_numbers: NDArray[np.int64]) -> NDArray[np.uint64]:
+    """Return 64 well mixed bits for each row (the finaliser of SplitMix64, twice)."""
+    out = np.empty(len(row_numbers), np.uint64)
+    hash_rows(np.uint64(seed) ^ _SALT, row_numbers, out)
+    return out
 
 
 def assign(

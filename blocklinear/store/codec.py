@@ -15,6 +15,7 @@ from blocklinear.errors import DamagedError, UsageError
 from blocklinear.kernels import codec as kernels
 from blocklinear.kernels import scaling
 from blocklinear.kernels.decimals import to_decimals
+from blocklinear.kernels.shared import RAW
 from blocklinear.store.layout import Layout, plane_bytes, stored_bits
 from blocklinear.text.pages import Pages
 from blocklinear.text.powers import INTEGER_POWERS, POWERS
@@ -111,7 +112,7 @@ def _take_apart(
     bits, negative, found = surveyed
     doubles = np.empty(0)
     if found >> 63:
-        doubles = np.empty(int(np.count_nonzero(exponent == kernels.RAW)))
+        doubles = np.empty(int(np.count_nonzero(exponent == RAW)))
         kernels.take_doubles(mantissa, mantissa.view(np.float64), exponent, doubles)
         bits, negative, _ = kernels.survey(mantissa, exponent)
     exponents = [e for e in range(len(POWERS)) if found >> e & 1]
@@ -122,7 +123,7 @@ def _take_apart(
             bits, exponents = most, exponents[-MANY_EXPONENTS:]
     if negative:
         kernels.zigzag(mantissa)
-    exponents += [kernels.RAW] * bool(found >> 63)
+    exponents += [RAW] * bool(found >> 63)
     return _Numbers(int(bits).bit_length() + negative, negative, exponents, doubles)
 
 
@@ -364,7 +365,7 @@ def _decode_values(frames: _Frames, layout: Layout, values: NDArray[np.floating]
     divisors = np.ones(256)
     for code, exponent in enumerate(layout.exponents):
         divisors[code] = POWERS[exponent] if exponent < len(POWERS) else 1.0
-    marker = layout.exponents.find(kernels.RAW)
+    marker = layout.exponents.find(RAW)
     if not kernels.to_values(
         planes, bits, code_bits, layout.folded, divisors, len(layout.exponents), marker,
         doubles.view(np.float64), values,

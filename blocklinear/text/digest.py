@@ -6,8 +6,9 @@ cost (`sources.RawFile`).
 """
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
+
+from blocklinear.kernels.jit import kernel
 
 _P1, _P2 = np.uint64(0x9E3779B185EBCA87), np.uint64(0xC2B2AE3D27D4EB4F)
 _P3, _P4 = np.uint64(0x165667B19E3779F9), np.uint64(0x85EBCA77C2B2AE63)
@@ -54,17 +55,17 @@ def xxh64(data: NDArray[np.uint8]) -> int:
     return int(finish(lanes, data[whole:], len(data)))
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _rotate(x, n):
     return (x << np.uint64(n)) | (x >> np.uint64(64 - n))
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _round(lane, word):
     return _rotate(lane + word * _P2, 31) * _P1
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def absorb(lanes, data):
     """Take the whole stripes of 32 bytes at the front of uint8[n] `data` into uint64[4] `lanes`."""
     words = data[: data.shape[0] // 32 * 32].view(np.uint64)
@@ -77,7 +78,7 @@ def absorb(lanes, data):
     lanes[0], lanes[1], lanes[2], lanes[3] = a, b, c, d
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def finish(lanes, rest, n_bytes):
     """Return the digest, a uint64.
 

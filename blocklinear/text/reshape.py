@@ -3,16 +3,16 @@
 from dataclasses import dataclass
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from blocklinear.kernels.jit import kernel
+from blocklinear.kernels.shared import RAW, mix
 from blocklinear.text import tokenizer
 from blocklinear.text.pages import Pages
 from blocklinear.text.powers import POWERS
 
 SORT_BYTES = 8
 """What sorting a row takes in memory, an entry."""
-RAW = 255  # the exponent that marks a float64, as in the tokenizer
 REPEATED, TOO_LARGE = 1, 2
 """Why `merge_rows` refuses a row."""
 
@@ -95,7 +95,7 @@ def merge(
     return done
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def hash_indices(indices, bits):
     """Replace each index, in place, by the high `bits` bits of its SplitMix64 hash.
 
@@ -106,13 +106,10 @@ def hash_indices(indices, bits):
     """
     shift = np.uint64(64 - bits)
     for p in range(indices.shape[0]):
-        x = np.uint64(np.uint64(indices[p]) + np.uint64(0x9E3779B97F4A7C15))
-        x = np.uint64((x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9))
-        x = np.uint64((x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB))
-        indices[p] = np.uint32((x ^ (x >> np.uint64(31))) >> shift)
+        indices[p] = np.uint32(mix(np.uint64(indices[p])) >> shift)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def sort_rows(indptr, indices, mantissa, exponent, keys, unsorted):
     """Sort each row by index in place; entries of one index stay in their order.
 
@@ -150,7 +147,7 @@ def sort_rows(indptr, indices, mantissa, exponent, keys, unsorted):
             keys[at] = np.uint64(at)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _raised(m, times):
     """Return (m * 10**times, whether it is at most 2**53)."""
     for _ in range(times):
@@ -160,7 +157,7 @@ def _raised(m, times):
     return m, True
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _sum(m, e, x, m2, e2, x2, powers):
     """Add two numbers; a number is x if e is `RAW`, else m / 10**e.
 
@@ -179,7 +176,7 @@ def _sum(m, e, x, m2, e2, x2, powers):
     return np.int64(0), np.int64(RAW), x + x2
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def merge_rows(
     indptr, indices, mantissa, double, exponent, powers, allowed, merged, zeros, why, index
 ):

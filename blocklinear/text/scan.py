@@ -1,15 +1,13 @@
 """What is done to text and its numbers besides reading them (Numba, nogil)."""
 
 import numpy as np
-from numba import njit
 
+from blocklinear.kernels.jit import kernel
+from blocklinear.kernels.shared import RAW
 from blocklinear.text.words import address_of, marks_in_64
 
-RAW = 255
-"""Exponent that marks a mantissa holding the bits of a float64."""
 
-
-@njit(cache=True, nogil=True)
+@kernel
 def count_marks(buf):
     """Return how many newlines and colons uint8[n] `buf` has: bounds for rows and entries."""
     newlines = colons = np.uint64(0)
@@ -23,7 +21,7 @@ def count_marks(buf):
     return np.int64(newlines), np.int64(colons)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def line_start(buf, p):
     """Return the offset at which the line that `p` is in begins."""
     while p > 0 and buf[p - 1] != 10:
@@ -31,7 +29,7 @@ def line_start(buf, p):
     return p
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def to_doubles(mantissa, double, exponent, powers, out):
     """Write the values of decimals: mantissa / 10**exponent, or the double where `RAW`.
 
@@ -46,7 +44,7 @@ def to_doubles(mantissa, double, exponent, powers, out):
         out[k] = double[k] if e == RAW else mantissa[k] / powers[e]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def largest_double(mantissa, exponent):
     """Return the bits, an int64, of the largest magnitude of numbers that are doubles; 0 if none.
 
@@ -64,7 +62,7 @@ def largest_double(mantissa, exponent):
     return most
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def square_norms(indptr, values, norms):
     """Write x_i' x_i of each row, float64[n_rows]; what overflows is inf.
 

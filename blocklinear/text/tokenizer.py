@@ -7,13 +7,14 @@ PLDI 1990). Every other number is a double already (`RAW`) or left to Python's `
 """
 
 import numpy as np
-from numba import njit
 
+from blocklinear.kernels import shared
+from blocklinear.kernels.jit import kernel
 from blocklinear.text import scan
 from blocklinear.text.words import address_of, byte_at, eight_bytes, marks_in_32, trailing_zeros
 
 count_marks, line_start, to_doubles = scan.count_marks, scan.line_start, scan.to_doubles
-RAW, SLOW = scan.RAW, 254
+RAW, SLOW = shared.RAW, 254
 """Exponents that mark a mantissa holding a float64, and the offset of a token left to ``float``."""
 
 LABEL_SYNTAX, INDEX_SYNTAX, INDEX_RANGE, INDEX_BELOW_BASE, INDEX_ORDER = 1, 2, 3, 4, 5
@@ -26,7 +27,7 @@ STRICT, REPEATS, ANY_ORDER = 0, 1, 2
 """Which indices may follow one another in a row: larger ones, equal ones too, or any."""
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _split(a):
     """Return a = high + low with at most 26 bits each (Veltkamp)."""
     t = 134217729.0 * a
@@ -34,7 +35,7 @@ def _split(a):
     return high, a - high
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _product(a, b):
     """Return a * b exactly as the sum of two doubles (Dekker)."""
     p = a * b
@@ -43,7 +44,7 @@ def _product(a, b):
     return p, ((a1 * b1 - p) + a1 * b2 + a2 * b1) + a2 * b2
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _nearest(mantissa, scale, powers_high, powers_low):
     """Return (double nearest to mantissa / 10**scale, whether that is certain), |scale| <= 250.
 
@@ -66,7 +67,7 @@ def _nearest(mantissa, scale, powers_high, powers_low):
     return high, high + (low + error) == high and high + (low - error) == high
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _digits(buf, p, m, exact):
     """Append the digits at `p` to the mantissa `m`; return (next, m, whether no digit was lost)."""
     d = np.int64(buf[p]) - 48
@@ -80,7 +81,7 @@ def _digits(buf, p, m, exact):
     return p, m, exact
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _exponent(buf, p):
     """Read the digits after an ``e`` at `p`, with their sign; return (next, exponent)."""
     sign = -1 if buf[p] == 45 else 1
@@ -93,7 +94,7 @@ def _exponent(buf, p):
     return p, sign * e
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _magnitude(buf, p):
     """Return the decimal exponent k of the number at `p`: 10**(k-1) <= |number| < 10**k.
 
@@ -120,7 +121,7 @@ def _magnitude(buf, p):
     return k
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _number(buf, p, powers_high, powers_low):
     """Read the number at `p`: [+-] digits [. digits] [e [+-] digits].
 
@@ -170,7 +171,7 @@ def _number(buf, p, powers_high, powers_low):
     return p, 1, np.int64(0), RAW, -x if negative else x
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@kernel(forceinline=True)
 def _next_token(buf, p):
     """Skip blanks and a comment from `p`; return (offset, state).
 
@@ -187,12 +188,12 @@ def _next_token(buf, p):
     return p, 1 if buf[p] == 10 else 0
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _ends_token(c):
     return c == 32 or c == 10 or c == 9 or c == 13 or c == 35
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _label(buf, p, row, label_mantissa, label_double, label_exponent, powers_high, powers_low):
     """Read the label at `p` into row `row`; return (next, fault code)."""
     q, ok, m, e, x = _number(buf, p, powers_high, powers_low)
@@ -207,7 +208,7 @@ def _label(buf, p, row, label_mantissa, label_double, label_exponent, powers_hig
     return q, 0
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _feature(buf, p, base, previous, lenient, powers_high, powers_low):
     """Read ``index:value`` at `p`; return (next or fault offset, fault, index, m, e, double).
 
@@ -235,7 +236,7 @@ def _feature(buf, p, base, previous, lenient, powers_high, powers_low):
     return r, 0, index, m, e, x
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@kernel(forceinline=True)
 def _digits_of(word, n):
     """Read the first n bytes of the uint64 `word`, 1 <= n <= 8; return (value, whether digits)."""
     x = (word ^ np.uint64(0x3030303030303030)) << ((np.uint64(8) - n) << np.uint64(3))
@@ -246,7 +247,7 @@ def _digits_of(word, n):
     return np.int64(x), other == 0
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@kernel(forceinline=True)
 def _plain_feature(text, p, previous, powers):
     """Read an ordinary `` index:value`` at `p` quickly; 48 bytes from there must be text.
 
@@ -300,7 +301,7 @@ def _plain_feature(text, p, previous, powers):
     return first + end, index, -m if negative else m, n_rest
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def parse_lines(
     buf, base, lenient, indptr, indices, mantissa, double, exponent, label_mantissa, label_double,
     label_exponent, faults, counts, powers, powers_high, powers_low,

@@ -228,7 +228,7 @@ class Counted(np.ndarray):
 
 def numbers_touched(monkeypatch, d, n_updates):
     """What so many updates touch of a w of so many features, one row of 4 nonzeros each."""
-    for name in ("_dot", "_add_row", "_rescale", "pegasos_epoch"):
+    for name in ("row_dot", "_add_row", "_rescale", "pegasos_epoch"):
         kernel = getattr(pegasos, name)
         monkeypatch.setattr(pegasos, name, getattr(kernel, "py_func", kernel))
     p, rng = random_problem(6, d=4, C=0.1, bias=1.0)

@@ -6,6 +6,7 @@ from effort import examples
 from hypothesis import given
 from hypothesis import strategies as st
 
+from blocklinear.kernels.shared import RAW
 from blocklinear.text import norms, scan
 from blocklinear.text.reshape import Reshaping
 from blocklinear.text.rows import parse
@@ -92,7 +93,7 @@ def test_exactly_the_rows_whose_squares_add_up_to_too_much_are_refused(rows):
 @given(
     st.lists(
         st.tuples(st.integers(-(2**53), 2**53), st.just(0))
-        | st.floats(-1e300, 1e300).map(lambda x: (x, scan.RAW)),
+        | st.floats(-1e300, 1e300).map(lambda x: (x, RAW)),
         max_size=20,
     )
 )
@@ -101,11 +102,11 @@ def test_the_largest_double(numbers):
     mantissa = np.zeros(len(numbers), np.int64)
     exponent = np.array([e for _, e in numbers], np.uint8)
     for k, (number, e) in enumerate(numbers):
-        if e == scan.RAW:
+        if e == RAW:
             mantissa.view(np.float64)[k] = number
         else:
             mantissa[k] = number
-    doubles = [abs(x) for x, e in numbers if e == scan.RAW]
+    doubles = [abs(x) for x, e in numbers if e == RAW]
     found = np.int64(scan.largest_double(mantissa, exponent))
     assert found.view(np.float64) == max(doubles, default=0.0)
 

@@ -1,0 +1,98 @@
+"""Compiled kernels are kept, for one state of all sources."""
+
+import os
+import re
+import shutil
+import sys
+
+import numba
+import numpy as np
+import programs
+import pytest
+
+from blocklinear.kernels import jit
+from blocklinear.kernels.jit import kernel
+
+pytestmark = pytest.mark.skipif(bool(numba.config.DISABLE_JIT), reason="nothing is compiled")
+
+PERMUTE = """
+import numpy as np
+from blocklinear.kernels import orders
+out = np.empty(9, np.int64)
+orders.permutation(np.array([1, 2], np.uint64), out)
+print(out.tolist(), sum(getattr(orders.permutation, "_cache_hits", {}).values()))
+"""
+
+
+@pytest.fixture
+def package(tmp_path):
+    """Copy the kernels to a package of their own; return how to run them, and their folder."""
+    folder = tmp_path / "blocklinear"
+    shutil.copytree(jit.PACKAGE / "kernels", folder / "kernels")
+    shutil.rmtree(folder / "kernels" / "__pycache__", ignore_errors=True)
+    (folder / "__init__.py").touch()
+
+    def run(**environment):
+        environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path / "cache")} | environment
+        done = programs.run([sys.executable, "-c", PERMUTE], cwd=tmp_path, env=environment)
+        assert done.returncode == 0, done.stderr
+        return done.stdout.split("] ")
+
+    return run, folder / "kernels"
+
+
+def test_a_helper_that_changes_in_another_file_is_noticed(package):
+    run, folder = package
+    before = run()
+    assert [run(), before[1]] == [[before[0], "1\n"], "0\n"]
+    shared = (folder / "shared.py").read_text()
+    changed = shared.replace("0xBF58476D1CE4E5B9", "0xBF58476D1CE4E5B7")
+    assert changed != shared
+    (folder / "shared.py").write_text(changed)
+    after = run()
+    assert after == [run(NUMBA_DISABLE_JIT="1")[0], "0\n"]
+    assert after[0] != before[0]
+
+
+def test_every_file_with_a_part_in_compiled_code_counts():
+    listed = {str(file.relative_to(jit.PACKAGE)) for file in jit.sources()}
+    for file in jit.PACKAGE.rglob("*.py"):
+        name = str(file.relative_to(jit.PACKAGE))
+        uses = re.search(r"^\s*@(kernel|njit|intrinsic)\b", file.read_text(), re.MULTILINE)
+        assert not uses or name in listed, name
+    assert {"kernels/shared.py", "text/tokenizer.py"} <= listed
+    assert "text/reader.py" not in listed
+
+
+def twice(x):
+    return x + x
+
+
+def test_two_processes_that_compile_for_other_types_do_not_mix_them_up(tmp_path, monkeypatch):
+    """Numba's index is read, changed and written: what another has added meanwhile is lost."""
+    monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path))
+    one, other = kernel(twice), kernel(twice)
+    assert (one(3), other(1.5)) == (6, 3.0)
+    third = kernel(twice)
+    assert (third(1.5), third(3)) == (3.0, 6)
+    assert sum(third.stats.cache_hits.values()) == 2
+    assert len(list(tmp_path.rglob("*.nbc"))) == 2
+
+
+@pytest.mark.parametrize("content", [b"", b"\x80\x05", b"other"], ids=str)
+def test_a_damaged_file_is_replaced(tmp_path, monkeypatch, content):
+    monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path))
+    assert kernel(twice)(3) == 6
+    (file,) = tmp_path.rglob("*.nbc")
+    whole = file.stat().st_size
+    file.write_bytes(content)
+    assert kernel(twice)(3) == 6
+    assert file.stat().st_size == whole
+
+
+def test_without_a_folder_kernels_are_compiled_and_not_kept(monkeypatch):
+    def refuse(function):
+        raise RuntimeError("cannot cache function: no locator available")
+
+    monkeypatch.setattr(jit, "_KernelCache", refuse)
+    assert kernel(twice)(np.float64(1.5)) == 3.0
