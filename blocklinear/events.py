@@ -12,13 +12,34 @@ class Warned:
 
 
 @dataclass(frozen=True)
-class SplitProgress:
-    """Bytes taken from the inputs so far (compressed, if they are), and their total if known."""
+class TextProgress:
+    """How much text was read.
+
+    Attributes
+    ----------
+    bytes_read : int          of the inputs as they are on disk, compressed or not
+    bytes_total : int or None     their size, None for streams
+    rows : int
+    """
 
     bytes_read: int
     bytes_total: int | None
     rows: int
+
+
+@dataclass(frozen=True)
+class SplitProgress(TextProgress):
+    """How much text was read to be stored; nnz is the number of entries in it."""
+
     nnz: int
+
+
+@dataclass(frozen=True)
+class BlockProgress:
+    """How many blocks of how many were read, where a command reads each once."""
+
+    done: int
+    total: int
 
 
 @dataclass(frozen=True)
@@ -30,12 +51,12 @@ class BatchPresent:
 
 @dataclass(frozen=True)
 class WarmStarted:
-    """Training starts from what an earlier run left.
+    """Training starts from the alpha of an earlier run.
 
     Attributes
     ----------
-    rows_kept, rows_new, rows_gone : int    rows whose alpha was kept, those that the earlier run
-                              did not have, and those that it had and that are gone
+    rows_kept, rows_new, rows_gone : int    rows whose alpha was kept, rows that the earlier run did
+                              not have, and rows that were removed since
     how : {"kept", "changed", "recomputed"}     what was done to w: nothing, Eq. (16) over the
                               blocks that changed, or a pass over the rows that were kept
     blocks_read, bytes_read : int       for it
@@ -65,17 +86,17 @@ class WarmStarted:
 
 
 @dataclass(frozen=True)
-class Visited:
-    """Some of the visits of an outer iteration are done."""
+class BlockStep:
+    """A block step ended: `done` of the `total` block steps of an outer iteration."""
 
     outer: int
     done: int
-    visits: int
+    total: int
 
 
 @dataclass(frozen=True)
 class OuterIteration:
-    """Every block was visited once, or after a warm start as many as were needed.
+    """Every block was trained on once, or after a warm start those that needed it.
 
     Attributes
     ----------
@@ -84,21 +105,23 @@ class OuterIteration:
     load_s, wait_s, solve_s : float     reading and decoding; the solver waiting for it; solving
     bytes_read : int          from block files, in this outer iteration
     dual : float              D(alpha), exact
-    primal : float            P, exact when certified; before, D and what rows added to P - D at
-                              their first touch, when they lacked this outer iteration
-    gap : float               (primal - dual) / primal
+    primal : float            P, exact when certified; before, an estimate: D and the sum over rows
+                              of their terms of P - D, each when the row was first worked on in this
+                              outer iteration
+    gap : float               (primal - dual) / primal; of several models the largest
     certified : bool          whether the gap is a proven bound
-    violation : float         largest minus smallest projected gradient at first touch; for
-                              regression the sum of their sizes, as a part of the first such sum
+    violation : float         largest minus smallest projected gradient, each when its row was first
+                              worked on in this outer iteration; for regression the sum of their
+                              sizes, divided by the first such sum
     n_sv : int                rows with alpha != 0
-    n_models : int
+    n_models : int            still trained
     steps : int               rows worked on, for each model, as often as they were
     rss_bytes : int           resident anonymous memory
     entries : int             nonzeros of the rows worked on, each as often as it was read: once for
                               all models that share a pass; 0 in Newton steps
-    pass_entries : int        of these, in passes over rows that stay in memory
-    certificates : int        passes at its end that tried to certify the gap, also one that was
-                              given up as the gap was seen to be too large
+    pass_entries : int        of these, in passes over the working set
+    certificates : int        passes at its end that tried to certify the gap, also one that ended
+                              early as the gap was seen to be too large
     accuracy : float or None  on held-out rows, from 0 to 1
     mean_squared_error : float or None  on held-out rows, for regression
     """
@@ -125,7 +148,9 @@ class OuterIteration:
     mean_squared_error: float | None = None
 
 
-Event = Warned | SplitProgress | BatchPresent | WarmStarted | Visited | OuterIteration
+Event = (
+    Warned | TextProgress | BlockProgress | BatchPresent | WarmStarted | BlockStep | OuterIteration
+)
 Listener = Callable[[Event], None]
 
 

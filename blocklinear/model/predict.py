@@ -14,6 +14,7 @@ from blocklinear.errors import (
     MemoryBudgetError,
     UsageError,
 )
+from blocklinear.events import Listener, TextProgress, ignore
 from blocklinear.kernels.margins import decision_values
 from blocklinear.kernels.scaling import normalize_rows
 from blocklinear.memory import PROCESS_BYTES, enough, exact_size, format_size
@@ -31,19 +32,6 @@ Formatter = Callable[[Any, Floats], bytes]
 
 _VALUES_PER_STEP = 1 << 18  # decision values held, and formatted, at a time
 _LEAST_TEXT_BYTES = 16 << 20
-
-
-@dataclass(frozen=True)
-class PredictionProgress:
-    """How far a prediction is.
-
-    Parameters
-    ----------
-    rows : int
-        Rows predicted so far.
-    """
-
-    rows: int
 
 
 @dataclass(frozen=True)
@@ -95,7 +83,7 @@ def predict_stream(
     strict: bool = False,
     classes: bool = False,
     positive: float | None = None,
-    listener: Callable[[PredictionProgress], None] | None = None,
+    listener: Listener = ignore,
 ) -> PredictionReport:
     """Predict every row of some LIBSVM files, in order, one line each.
 
@@ -120,7 +108,7 @@ def predict_stream(
     positive : float, optional
         With `classes`, which of two F1 is that of; by default the larger label.
     listener : callable, optional
-        Called with a `PredictionProgress` after each part of the input.
+        Told a `TextProgress` after each piece of text.
 
     Returns
     -------
@@ -171,8 +159,7 @@ def predict_stream(
                     confusion.add(labels, predicted)
                 rows += len(labels)
                 unknown_values += unknown
-            if listener is not None:
-                listener(PredictionProgress(rows))
+            listener(TextProgress(reader.bytes_read, reader.bytes_total, rows))
     notes = list(reader.notes) if rows else [*reader.notes, f"{', '.join(inputs)}: no rows"]
     return PredictionReport(rows, unknown_values, unknown_labels, score, tuple(notes), confusion)
 

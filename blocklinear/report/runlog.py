@@ -1,4 +1,4 @@
-"""The run log: one JSON object a line, for scripts."""
+"""Write run logs: one JSON object a line."""
 
 import json
 import math
@@ -8,19 +8,11 @@ from types import TracebackType
 from typing import Any, Self
 
 from blocklinear.errors import UsageError, storage_errors
-from blocklinear.events import (
-    BatchPresent,
-    Event,
-    OuterIteration,
-    SplitProgress,
-    Visited,
-    WarmStarted,
-    Warned,
-)
+from blocklinear.events import Event, OuterIteration, WarmStarted, Warned
 from blocklinear.outputs import Output
 
 _SCORES = {"accuracy", "mean_squared_error"}
-_NAMES = {OuterIteration: "outer", Warned: "warning", WarmStarted: "warm_start"}
+_NAMES: dict[type, str] = {OuterIteration: "outer", Warned: "warning", WarmStarted: "warm_start"}
 
 
 class RunLog:
@@ -50,10 +42,11 @@ class RunLog:
         self._write("\n" * is_cut)
 
     def __call__(self, event: Event) -> None:
-        """Write one event."""
-        if isinstance(event, SplitProgress | BatchPresent | Visited):
+        """Write an event, unless it is progress within an outer iteration."""
+        name = _NAMES.get(type(event))
+        if name is None:
             return
-        fields: dict[str, Any] = {"event": _NAMES[type(event)], **asdict(event)}
+        fields: dict[str, Any] = {"event": name, **asdict(event)}
         finite = {
             name: None if isinstance(value, float) and not math.isfinite(value) else value
             for name, value in fields.items()

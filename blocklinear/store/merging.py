@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blocklinear.errors import DamagedError, UsageError
+from blocklinear.events import BlockProgress, Listener, ignore
 from blocklinear.options import check_batch_name
 from blocklinear.store import codec
 from blocklinear.store.blocks import BlockFile, BlockWriter, StoredChunk
@@ -61,6 +62,7 @@ def compact(
     store: AnyStore,
     block_bytes: int | None = None,
     merge_batches: tuple[str, Sequence[str]] | None = None,
+    listener: Listener = ignore,
 ) -> BlockStore:
     """Merge the small blocks of each batch of a store.
 
@@ -74,6 +76,8 @@ def compact(
         size of the blocks that hold most of the data, at least 1 MiB.
     merge_batches : (str, sequence of str) or None
         A name, and the batches to merge into one batch of that name first.
+    listener : callable
+        Called with a `BlockProgress` event before the blocks that become one are read.
 
     Raises
     ------
@@ -91,10 +95,12 @@ def compact(
         if not wanted and m is old.manifest:
             return old
         with new_blocks(old) as first:
-            new = [
-                merge(old.blocks_folder, together, m, first + k)
-                for k, together in enumerate(wanted)
-            ]
+            new: list[BlockRecord] = []
+            done, total = 0, sum(map(len, wanted))
+            for together in wanted:
+                listener(BlockProgress(done, total))
+                new.append(merge(old.blocks_folder, together, m, first + len(new)))
+                done += len(together)
             sync_directory(old.blocks_folder)
             return commit(
                 old,

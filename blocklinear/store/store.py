@@ -12,6 +12,7 @@ import numpy as np
 
 from blocklinear.arguments import check_store
 from blocklinear.errors import BusyError, DamagedError, MismatchError, StorageError, shown
+from blocklinear.events import BlockProgress, Listener, ignore
 from blocklinear.memory import format_size
 from blocklinear.numerals import format_number
 from blocklinear.store.manifest import Manifest
@@ -184,8 +185,13 @@ class BlockStore:
         lines += [text.format(m.total(count)) for holds, text, count in notes if holds]
         return "\n".join(map(shown, lines))
 
-    def verify(self) -> VerifyReport:
+    def verify(self, listener: Listener = ignore) -> VerifyReport:
         """Read every block once, decode it, and compare it with the manifest.
+
+        Parameters
+        ----------
+        listener : callable
+            Told a `BlockProgress` before each block.
 
         Raises
         ------
@@ -204,6 +210,7 @@ class BlockStore:
             report.faults.append(str(error))
         with ThreadPoolExecutor(1) as pool:
             for position, record in enumerate(m.blocks):
+                listener(BlockProgress(position, len(m.blocks)))
                 try:
                     BlockFile(self.blocks_folder, record).check_digest()
                     buffer = GroupBuffer(record.rows, record.nnz, m.dtype, m.weighted)

@@ -9,6 +9,7 @@ import numpy as np
 
 from blocklinear.arguments import Path, check_options, path_list
 from blocklinear.errors import InputError
+from blocklinear.events import Listener, TextProgress, ignore
 from blocklinear.numerals import format_number
 from blocklinear.options import TextOptions
 from blocklinear.text.reader import RowReader
@@ -131,7 +132,11 @@ class CheckReport:
         return "\n".join(lines)
 
 
-def check(inputs: Path | Iterable[Path], options: TextOptions | None = None) -> CheckReport:
+def check(
+    inputs: Path | Iterable[Path],
+    options: TextOptions | None = None,
+    listener: Listener = ignore,
+) -> CheckReport:
     """Read inputs as `split` does, and report what they contain and every problem.
 
     Parameters
@@ -141,6 +146,8 @@ def check(inputs: Path | Iterable[Path], options: TextOptions | None = None) -> 
     options : TextOptions
         `on_error`, `expect_rows` and `expect_sha256` are ignored; too many features are noted
         only.
+    listener : callable
+        Called with a `TextProgress` event after each piece of text.
 
     Raises
     ------
@@ -160,10 +167,13 @@ def check(inputs: Path | Iterable[Path], options: TextOptions | None = None) -> 
     chosen = _Options(**vars(options) | changes)
     report = CheckReport()
     readers = [RowReader([path], chosen, report.note, fleeting=True) for path in inputs]
+    sizes = [reader.bytes_total for reader in readers]
+    total = None if None in sizes else sum(size or 0 for size in sizes)
     for reader in readers:
         try:
             for rows in reader:
                 report.add(rows)
+                listener(TextProgress(sum(r.bytes_read for r in readers), total, report.rows))
         except InputError as error:  # a damaged stream, a line too long, too many problems
             report.note(error)
             report.complete = False

@@ -58,8 +58,8 @@ def train(
     store : BlockStore or path
     options : TrainOptions
     listener : callable
-        Called with an `OuterIteration` event after each outer iteration, with progress events
-        after block steps, and with `Warned` events.
+        Called with an `OuterIteration` event after each outer iteration, with a `BlockStep` after
+        each block step, and with `Warned` events.
     halt : callable
         Called between block steps, and within long ones; when it returns true, the run is saved
         and ends with `StoppedError`.

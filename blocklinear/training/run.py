@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blocklinear.errors import InputError, StoppedError
-from blocklinear.events import Listener, OuterIteration, Visited, Warned
+from blocklinear.events import BlockStep, Listener, OuterIteration, Warned
 from blocklinear.memory import anonymous_bytes
 from blocklinear.model.metrics import Score
 from blocklinear.objectives.certificate import Certificate
@@ -156,7 +156,7 @@ class Run:
             self.times.solve_s += time.perf_counter() - started
             self.times.add(loaded)
             self.done += 1
-            self.listener(Visited(self.outer, self.done, len(todo)))
+            self.listener(BlockStep(self.outer, self.done, len(todo)))
             if self.done < len(todo):
                 self.rest()
         if self.options.gap is not None:  # any group tells of all: they are drawn at random

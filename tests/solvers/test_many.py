@@ -17,7 +17,7 @@ from blocklinear.errors import (
     StoppedError,
     UsageError,
 )
-from blocklinear.events import OuterIteration, Visited, Warned
+from blocklinear.events import BlockStep, OuterIteration, Warned
 from blocklinear.memory import exact_size, parse_size
 from blocklinear.options import TrainOptions
 from blocklinear.solvers.many import models_by_pass, padded
@@ -352,7 +352,7 @@ def test_the_budget_named_for_parts_to_resume_is_enough(tmp_path):
     assert roomy > tight
     heard = Heard()
     with pytest.raises(StoppedError):
-        train(store, replace(options, memory_bytes=roomy), heard, lambda: bool(heard.of(Visited)))
+        train(store, replace(options, memory_bytes=roomy), heard, lambda: bool(heard.of(BlockStep)))
     again = replace(options, resume=True)
     with pytest.raises(MemoryBudgetError, match="the run to resume needs") as caught:
         train(store, replace(again, memory_bytes=tight))

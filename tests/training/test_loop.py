@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from blocklinear.errors import BusyError, DamagedError, InputError, StorageError, UsageError
-from blocklinear.events import OuterIteration, Visited, Warned
+from blocklinear.events import BlockStep, OuterIteration, Warned
 from blocklinear.objectives.problems import SOLVERS
 from blocklinear.store.files import Lock
 from blocklinear.training import train
@@ -96,8 +96,8 @@ def test_what_is_reported(store, problem):
 def test_each_visit_is_told_of(store, problem):
     heard = Heard()
     train(store, problem.options(group=2, gap=1e-12, max_outer=2), heard)
-    assert heard.of(Visited) == [Visited(k, i, 3) for k in (1, 2) for i in (1, 2, 3)]
-    assert [type(event) for event in heard[:5]] == [Visited] * 3 + [OuterIteration, Visited]
+    assert heard.of(BlockStep) == [BlockStep(k, i, 3) for k in (1, 2) for i in (1, 2, 3)]
+    assert [type(event) for event in heard[:5]] == [BlockStep] * 3 + [OuterIteration, BlockStep]
 
 
 @pytest.mark.parametrize(
@@ -255,7 +255,7 @@ def test_a_block_damaged_in_mid_training(tmp_path, problem, kind):
     intact = path.read_bytes()
 
     def listen(event):
-        if event == Visited(2, 4, 4):
+        if event == BlockStep(2, 4, 4):
             damage(path, kind)
 
     with pytest.raises(DamagedError, match=name) as caught:

@@ -8,7 +8,7 @@ import pytest
 from effort import EXTENSIVE
 
 from blocklinear.errors import DamagedError, MismatchError, StoppedError
-from blocklinear.events import OuterIteration, Visited, Warned
+from blocklinear.events import BlockStep, OuterIteration, Warned
 from blocklinear.objectives.problems import SOLVERS
 from blocklinear.store.store import BlockStore
 from blocklinear.training import loop, run, train
@@ -57,7 +57,7 @@ class Breaks:
         self._every, self._seen, self._made = every, set(), 0
 
     def listen(self, event):
-        if isinstance(event, Visited):
+        if isinstance(event, BlockStep):
             key = (event.outer, event.done)
         elif isinstance(event, OuterIteration) and event.steps == 0:
             key = event.outer
@@ -178,7 +178,7 @@ def test_a_finished_run_ends_at_once(store):
     unbroken = outcome(store, options)
     heard = Heard()
     assert outcome(store, replace(options, resume=True), listener=heard)[0] == unbroken[0]
-    assert not heard.of(Visited)
+    assert not heard.of(BlockStep)
 
 
 def test_a_finished_run_goes_on_to_a_smaller_gap(store):

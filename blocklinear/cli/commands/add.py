@@ -108,17 +108,15 @@ def run(args: argparse.Namespace) -> int:
         if_absent=args.if_absent,
     )
     load_for_splitting(BlockStore.open(args.store).manifest.dtype, args.quiet)
-    console, present = Console(args.quiet), []
+    present: list[str] = []
+    with Console(args.quiet, "add") as console:
 
-    def tell(event: "Event") -> None:
-        if isinstance(event, BatchPresent):
-            present.append(event.name)
-        console(event)
+        def listen(event: "Event") -> None:
+            if isinstance(event, BatchPresent):
+                present.append(event.name)
+            console(event)
 
-    try:
-        store = add(args.store, args.inputs, options, tell)
-    finally:
-        console.close()
+        store = add(args.store, args.inputs, options, listen)
     if present:
         n_rows = store.manifest.n_rows
         print(f"batch {present[0]} is in the store already, which has {n_rows} rows")

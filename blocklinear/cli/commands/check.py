@@ -5,6 +5,7 @@ import sys
 from typing import Any
 
 from blocklinear.cli.common_options import add_budget, given
+from blocklinear.cli.console import Console
 from blocklinear.cli.text_options import add_index_base, add_reading, add_row_options, reading
 
 
@@ -21,6 +22,7 @@ def add_parser(commands: Any) -> None:
     add_index_base(parser)
     add_row_options(parser)
     parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
+    parser.add_argument("-q", "--quiet", action="store_true", help="no progress bar")
     add_budget(parser)
     add_reading(parser, expecting=False)
     parser.set_defaults(run=run)
@@ -34,7 +36,8 @@ def run(args: argparse.Namespace) -> int:
 
     text: Any = given(threads=args.threads, memory_bytes=args.memory)
     options = TextOptions(index_base=args.index_base, **reading(args), **text)
-    report = check(args.inputs, options)
+    with Console(args.quiet, "check") as console:
+        report = check(args.inputs, options, console)
     print(report.to_json() if args.json else report.summary())
     if not args.json:
         for note in report.notes:

@@ -4,6 +4,7 @@ import argparse
 from typing import Any
 
 from blocklinear.cli.common_options import size
+from blocklinear.cli.console import Console
 
 
 def add_parser(commands: Any) -> None:
@@ -30,6 +31,7 @@ def add_parser(commands: Any) -> None:
         metavar="NAME",
         help="make one batch, named after the first NAME, of the batches of the other NAMEs",
     )
+    parser.add_argument("-q", "--quiet", action="store_true", help="no progress bar")
     parser.set_defaults(run=run)
 
 
@@ -43,6 +45,8 @@ def run(args: argparse.Namespace) -> int:
     if names is not None and len(names) < 2:
         raise UsageError("--merge-batches names no batches", "give the new name, then the old ones")
     before = len(BlockStore.open(args.store).manifest.blocks)
-    store = compact(args.store, args.block_size, (names[0], names[1:]) if names else None)
+    batches = (names[0], names[1:]) if names else None
+    with Console(args.quiet, "compact") as console:
+        store = compact(args.store, args.block_size, batches, console)
     print(f"{before} blocks became {len(store.manifest.blocks)}")
     return 0

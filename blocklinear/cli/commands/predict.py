@@ -5,6 +5,7 @@ import sys
 from typing import Any
 
 from blocklinear.cli.common_options import add_positive
+from blocklinear.cli.console import Console
 from blocklinear.cli.text_options import add_reading, add_row_options, reading
 
 
@@ -43,7 +44,9 @@ def add_parser(commands: Any) -> None:
     )
     add_positive(parser)
     parser.add_argument("--json", action="store_true", help="one JSON object as the result")
-    parser.add_argument("-q", "--quiet", action="store_true", help="print no result and no notes")
+    parser.add_argument(
+        "-q", "--quiet", action="store_true", help="print no result, notes or progress bar"
+    )
     add_row_options(parser)
     parser.add_argument(
         "--strict",
@@ -93,17 +96,21 @@ def run(args: argparse.Namespace) -> int:
         given["threads"] = args.threads
     if args.memory is not None:
         given["memory_bytes"] = text_memory(model, parse_size(args.memory))
-    report = predict_stream(
-        model,
-        [args.input],
-        output,
-        text_options=TextOptions(**given),
-        decision=args.decision,
-        probability=bool(args.probability),
-        strict=args.strict,
-        classes=args.report,
-        positive=args.positive,
-    )
+    # a bar would be drawn between lines that go to the same terminal
+    mixed = output.is_stdout and sys.stdout.isatty()
+    with Console(args.quiet or mixed, "predict") as console:
+        report = predict_stream(
+            model,
+            [args.input],
+            output,
+            text_options=TextOptions(**given),
+            decision=args.decision,
+            probability=bool(args.probability),
+            strict=args.strict,
+            classes=args.report,
+            positive=args.positive,
+            listener=console,
+        )
     # Predictions on stdout are not to be mixed with the result line.
     results = sys.stderr if output.is_stdout else sys.stdout
     if args.json:

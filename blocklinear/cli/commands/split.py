@@ -137,10 +137,8 @@ def run(args: argparse.Namespace) -> int:
         batch=args.batch,
     )
     load_for_splitting(args.dtype, args.quiet)
-    console, started = Console(args.quiet), time.perf_counter()
-    try:
+    started = time.perf_counter()
+    with Console(args.quiet) as console:
         store = split(args.inputs, args.store, options, console)
-    finally:
-        console.close()
     print(f"{store.summary()}\nsplit in {time.perf_counter() - started:.2f} s")
     return 0

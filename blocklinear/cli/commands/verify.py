@@ -5,6 +5,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from blocklinear.cli.console import Console
+
 
 def add_parser(commands: Any) -> None:
     """Add the command."""
@@ -16,6 +18,7 @@ def add_parser(commands: Any) -> None:
     )
     parser.add_argument("store", type=Path, metavar="STORE", help="folder made by `split`")
     parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
+    parser.add_argument("-q", "--quiet", action="store_true", help="no progress bar")
     parser.set_defaults(run=run)
 
 
@@ -23,7 +26,8 @@ def run(args: argparse.Namespace) -> int:
     """Run the command."""
     from blocklinear.store.store import BlockStore
 
-    report = BlockStore.open(args.store).verify()
+    with Console(args.quiet, "verify") as console:
+        report = BlockStore.open(args.store).verify(console)
     print(report.to_json() if args.json else report.summary())
     for fault in report.faults:
         print(fault, file=sys.stderr)
