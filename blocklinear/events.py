@@ -124,6 +124,8 @@ class OuterIteration:
                               early as the gap was seen to be too large
     accuracy : float or None  on held-out rows, from 0 to 1
     mean_squared_error : float or None  on held-out rows, for regression
+    gaps : tuple of (float, float)      each of several C, and the largest gap of its models, those
+                              included that are trained no more
     """
 
     outer: int
@@ -146,6 +148,7 @@ class OuterIteration:
     certificates: int = 0
     accuracy: float | None = None
     mean_squared_error: float | None = None
+    gaps: tuple[tuple[float, float], ...] = ()
 
 
 Event = (

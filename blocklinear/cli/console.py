@@ -84,7 +84,9 @@ class Console:
         if self._bar is None:
             from tqdm import tqdm
 
-            self._bar = tqdm(total=total, unit=unit, unit_scale=unit == "B", leave=False)
+            self._bar = tqdm(
+                total=total, initial=done, desc=task, unit=unit, unit_scale=unit == "B", leave=False
+            )
         if self._bar.desc != f"{task}: ":
             self._bar.set_description(task)
         self._bar.update(done - self._bar.n)

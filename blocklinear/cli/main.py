@@ -39,11 +39,20 @@ class _Terminated(BaseException):
     """SIGTERM or SIGHUP arrived."""
 
 
+class _HelpFormatter(argparse.HelpFormatter):
+    """Wraps paragraphs, but keeps the lines of a table."""
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        if "\n" not in text:
+            return super()._fill_text(text, width, indent)
+        return "\n".join((indent + line).rstrip() for line in text.splitlines())
+
+
 class _Parser(argparse.ArgumentParser):
     """Takes options by their whole names only: what is short for one today may not be tomorrow."""
 
     def __init__(self, **how: Any) -> None:
-        super().__init__(**how, allow_abbrev=False)
+        super().__init__(**how, allow_abbrev=False, formatter_class=_HelpFormatter)
 
     def error(self, message: str) -> NoReturn:
         super().error(shown(_LONG_WORD.sub(r"\1...", message)))

@@ -1,141 +1,66 @@
 """Figures of run logs: how far from the optimum a run was, and when."""
 
-import json
 import math
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from blocklinear.errors import InputError, UsageError, storage_errors
+from blocklinear.errors import InputError, UsageError
+from blocklinear.numerals import format_number
 from blocklinear.outputs import Output
+from blocklinear.report.curves import AXES, RunCurve, best_primal, read_log
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-FORMATS = (".png", ".svg")
-QUANTITIES = ("gap", "primal")
+METADATA: dict[str, dict[str, None]] = {
+    ".png": {"Software": None}, ".svg": {"Date": None}, ".pdf": {"CreationDate": None},
+}  # fmt: skip
+"""The formats of figures; without these entries the same logs make the same bytes."""
+QUANTITIES = {
+    "gap": "relative duality gap",
+    "primal": "relative difference to best primal",
+    "violation": "violation",
+}
+"""What may be drawn, and the label of its axis."""
+AXIS_LABELS = {
+    "seconds": "seconds since training began",
+    "passes": "passes over the data",
+    "bytes": "MiB read from block files",
+}
 _SCORES = {"accuracy": "accuracy", "mean_squared_error": "mean squared error"}
 _LEGEND_INSIDE = 6
 """So many lines have their legend inside; of more it goes below."""
+_MOST_MARKERS = 40
+_BELOW_GOAL = 0.01
+"""The axis ends there below a goal: some C end many orders of magnitude below theirs."""
+_MARKERS = "osv^D<>Pph*"
 
 
-@dataclass(frozen=True)
-class RunCurve:
-    """The outer iterations of the last run in a log.
-
-    Attributes
-    ----------
-    name : str
-    events : list of dict
-        In order; ``seconds`` count from where the run began, stops left out.
-    """
-
-    name: str
-    events: list[dict[str, Any]] = field(default_factory=list)
-
-    def points(self, quantity: str) -> tuple[list[float], list[float]]:
-        """Return the seconds and values of the iterations that have a finite one."""
-        found = [
-            (event["seconds"], event[quantity])
-            for event in self.events
-            if isinstance(event.get(quantity), int | float)
-        ]
-        return [seconds for seconds, _ in found], [value for _, value in found]
-
-
-def read_log(path: str | os.PathLike[str]) -> RunCurve:
-    """Read the last run of a run log.
-
-    A run that was resumed is one: its seconds go on where the checkpoint was. A line that a crash
-    cut short is passed over.
-
-    Parameters
-    ----------
-    path : path
-        JSONL, written by `RunLog`.
-
-    Raises
-    ------
-    InputError
-        If it is not a run log, or has no outer iteration.
-    StorageError
-        If it cannot be read.
-    """
-    place = os.fspath(path)
-    with storage_errors(path, "read"), open(path, encoding="utf-8", errors="replace") as stream:
-        lines = stream.read().splitlines()
-    curve, before = RunCurve(Path(path).name.removesuffix(".jsonl")), 0.0
-    for number, line in enumerate(lines, 1):
-        if not line.startswith("{"):
-            raise InputError(
-                f"{place}:{number}: is not a line of a run log",
-                "name a file written by `blocklinear train --log`",
-            )
-        try:
-            event = json.loads(line, parse_int=_integer)
-        except (ValueError, RecursionError):
-            continue
-        if event.get("event") != "outer":
-            continue
-        _check(event, f"{place}:{number}")
-        if event["outer"] == 1:
-            curve.events.clear()
-            before = 0.0
-        elif curve.events and event["seconds"] + before < curve.events[-1]["seconds"]:
-            while curve.events and curve.events[-1]["outer"] >= event["outer"]:
-                curve.events.pop()
-            before = curve.events[-1]["seconds"] if curve.events else 0.0
-        curve.events.append(event | {"seconds": event["seconds"] + before})
-    if not curve.events:
-        raise InputError(
-            f"{place}: has no outer iteration", "name a log of a run that finished one"
-        )
-    return curve
-
-
-def _check(event: dict[str, Any], place: str) -> None:
-    for name in ("outer", "seconds", "primal", "gap"):
-        value = event.get(name)
-        missing = name not in event or (value is None and name in ("outer", "seconds"))
-        if missing or not _is_number_or_none(value):
-            raise InputError(f"{place}: {name!r} is missing or not a number", "write the log anew")
-
-
-def _integer(text: str) -> int | float:
-    """Read an integer of JSON; one of many digits as a float, which may be infinite."""
-    return int(text) if len(text) < 16 else float(text)
-
-
-def _is_number_or_none(value: object) -> bool:
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        return math.isfinite(value)
-    return value is None
-
-
-def best_primal(curves: Sequence[RunCurve]) -> float:
-    """Return the lowest proven primal objective of all runs; if none is, the lowest estimate."""
-    seen = [event for curve in curves for event in curve.events if event["primal"] is not None]
-    proven = [event["primal"] for event in seen if event.get("certified")]
-    return float(min(proven or [event["primal"] for event in seen], default=math.nan))
+class NothingToShow(InputError):
+    """No outer iteration of some logs has a value that can be drawn."""
 
 
 def plot_logs(
     logs: Sequence[str | os.PathLike[str]],
     output: str | os.PathLike[str] | Output,
     quantity: str = "gap",
+    axes: Sequence[str] = ("seconds",),
 ) -> None:
-    """Draw run logs, one line each, against seconds; scores on held-out rows below, if any.
+    """Draw run logs, a line for each run or for each C of it; below it scores, if any.
 
     Parameters
     ----------
     logs : sequence of path
     output : str, path or Output
-        The suffix says the format: ``.png`` or ``.svg``.
-    quantity : {"gap", "primal"}
-        The relative duality gap; or by which fraction the primal objective exceeds the lowest that
-        was proven in these logs, which should then be of one problem.
+        The suffix is the format: ``.png``, ``.svg`` or ``.pdf``.
+    quantity : {"gap", "primal", "violation"}
+        The relative duality gap; by which fraction the primal objective exceeds the lowest that
+        was proven in these logs, which should then be of one problem; or the violation.
+    axes : sequence of {"seconds", "passes", "bytes"}
+        What it is drawn against, a column of the figure each.
 
     Raises
     ------
@@ -145,31 +70,51 @@ def plot_logs(
         If a file is not a run log, or has nothing to show.
     StorageError
     """
+    place = figure_output(logs, output, quantity, axes)
+    draw([read_log(log) for log in logs], place, quantity, axes)
+
+
+def figure_output(
+    logs: Sequence[str | os.PathLike[str]],
+    output: str | os.PathLike[str] | Output,
+    quantity: str,
+    axes: Sequence[str],
+) -> Output:
+    """Check the arguments of a figure before logs are read; return where it goes.
+
+    Raises
+    ------
+    UsageError
+        If one breaks its rule.
+    """
     if not logs:
         raise UsageError("there is no log to plot", "name at least one")
     if quantity not in QUANTITIES:
         raise UsageError(f"quantity is {quantity!r}, but must be one of {', '.join(QUANTITIES)}")
+    for axis in axes:
+        if axis not in AXES:
+            raise UsageError(f"axis is {axis!r}, but must be one of {', '.join(AXES)}")
     name = output.name if isinstance(output, Output) else os.fspath(output)
-    suffix = Path(name).suffix.lower()
-    if suffix not in FORMATS:
-        raise UsageError(f"{name}: is neither .png nor .svg", "give the figure such a name")
-    place = Output.of(output, logs)
-    curves = [read_log(log) for log in logs]
-    _draw(_named(curves, logs), place, suffix, quantity)
+    if _suffix(name) not in METADATA:
+        raise UsageError(f"{name}: is neither .png, .svg nor .pdf", "give the figure such a name")
+    return Output.of(output, logs)
 
 
-def _named(curves: list[RunCurve], logs: Sequence[str | os.PathLike[str]]) -> list[RunCurve]:
-    """Give logs of the same file name that of their folder as well."""
-    names = [curve.name for curve in curves]
-    return [
-        RunCurve(f"{Path(log).absolute().parent.name}/{curve.name}", curve.events)
-        if names.count(curve.name) > 1
-        else curve
-        for curve, log in zip(curves, logs, strict=True)
-    ]
+def _suffix(name: str) -> str:
+    return Path(name).suffix.lower()
 
 
-def _draw(curves: list[RunCurve], output: Output, suffix: str, quantity: str) -> None:
+def draw(curves: Sequence[RunCurve], output: Output, quantity: str, axes: Sequence[str]) -> None:
+    """Draw the curves of logs; see `plot_logs`, which checks the arguments.
+
+    Raises
+    ------
+    UsageError
+        If matplotlib is not installed.
+    NothingToShow
+        If no value can be drawn.
+    StorageError
+    """
     try:
         import matplotlib as mpl
         from matplotlib.figure import Figure
@@ -179,55 +124,133 @@ def _draw(curves: list[RunCurve], output: Output, suffix: str, quantity: str) ->
             "pip install 'blocklinear[plot]'",
         ) from error
 
-    scores = [name for name in _SCORES if any(curve.points(name)[0] for curve in curves)]
+    runs = _named(curves)
+    lines = [line for run in runs for line in (run.by_cost() if quantity == "gap" else [run])]
+    scores = [name for name in _SCORES if any(_points(run, name, "seconds")[0] for run in runs)]
     n_rows = 1 + len(scores)
-    below = -(-len(curves) // 2) if len(curves) > _LEGEND_INSIDE else 0
-    figure = Figure(figsize=(7.5, 1.0 + 3.4 * n_rows + 0.25 * below), layout="constrained")
-    axes = figure.subplots(n_rows, 1, sharex=True, squeeze=False)[:, 0]
-    lines = _draw_distance(axes[0], curves, quantity)
-    for ax, name in zip(axes[1:], scores, strict=True):
-        for number, curve in enumerate(curves):
-            seconds, values = curve.points(name)
-            ax.plot(seconds, values, color=f"C{number}", marker=_marker(number), markersize=3.5)
-        ax.set_ylabel(f"held-out {_SCORES[name]}")
-        ax.grid(alpha=0.3)
-    axes[-1].set_xlabel("seconds since training began")
+    below = -(-len(lines) // 2) if len(lines) > _LEGEND_INSIDE else 0
+    width = 7.5 if len(axes) == 1 else 5.0 * len(axes)
+    figure = Figure(figsize=(width, 1.0 + 3.4 * n_rows + 0.25 * below), layout="constrained")
+    grid = figure.subplots(n_rows, len(axes), sharex="col", sharey="row", squeeze=False)
+    handles: list[Any] = []
+    for axis, column in zip(axes, grid.T, strict=True):
+        handles = _draw_quantity(column[0], lines, quantity, axis)
+        for ax, name in zip(column[1:], scores, strict=True):
+            for run in runs:
+                number = next(k for k, line in enumerate(lines) if line.name == run.name)
+                ax.plot(*_points(run, name, axis), **_style(number, len(lines), False))
+        column[-1].set_xlabel(AXIS_LABELS[axis])
+        column[-1].set_xlim(left=0)
+        for ax in column:
+            ax.grid(alpha=0.3)
+    for ax, label in zip(
+        grid[:, 0], [QUANTITIES[quantity], *(f"held-out {_SCORES[name]}" for name in scores)],
+        strict=True,
+    ):  # fmt: skip
+        ax.set_ylabel(label)
     if below:
-        figure.legend(handles=lines, loc="outside lower center", ncols=2, fontsize="small")
+        figure.legend(handles=handles, loc="outside lower center", ncols=2, fontsize="small")
     else:
-        axes[0].legend(handles=lines, fontsize="small")
-    # the same logs make the same bytes
+        grid[0, 0].legend(handles=handles, fontsize="small")
+    suffix = _suffix(output.name)
     with mpl.rc_context({"svg.hashsalt": "blocklinear"}), output.open() as stream:
-        metadata = {"Date": None} if suffix == ".svg" else {"Software": None}
-        figure.savefig(stream, format=suffix[1:], dpi=150, metadata=metadata)
+        figure.savefig(stream, format=suffix[1:], dpi=150, metadata=METADATA[suffix])
 
 
-def _marker(number: int) -> str:
-    """Return a marker: colours repeat after ten lines, and not everybody tells all apart."""
-    return "osv^Dx+*<>P"[number % 11]
+def _named(curves: Sequence[RunCurve]) -> list[RunCurve]:
+    """Give logs of the same file name that of their folder as well."""
+    names = [curve.name for curve in curves]
+    return [
+        curve
+        if names.count(curve.name) == 1
+        else replace(curve, name=f"{curve.folder}/{curve.name}")
+        for curve in curves
+    ]
 
 
-def _draw_distance(ax: "Axes", curves: list[RunCurve], quantity: str) -> list[Any]:
-    """Draw how far from the optimum each run was; return the lines."""
-    best, lines, n_points = best_primal(curves), [], 0
-    for number, curve in enumerate(curves):
-        seconds, values = curve.points(quantity)
-        if quantity == "primal":
-            values = [(value - best) / abs(best) if best else 0.0 for value in values]
-        shown = [(s, value) for s, value in zip(seconds, values, strict=True) if value > 0]
-        n_points += len(shown)
-        lines += ax.plot(
-            [s for s, _ in shown], [value for _, value in shown], color=f"C{number}",
-            marker=_marker(number), markersize=3.5, label=curve.name.replace("$", r"\$"),
-        )  # fmt: skip
-    if not n_points:
-        raise InputError(
-            "no outer iteration of these logs is above 0 and finite, as a logarithmic scale needs",
-            "plot logs of longer runs, or the other --quantity",
+def _points(
+    curve: RunCurve, name: str, axis: str, above: float = -math.inf, certified: bool = False
+) -> tuple[list[float], list[float]]:
+    """Return places on an axis and values, of the outer iterations that have a finite value.
+
+    Parameters
+    ----------
+    curve : RunCurve
+    name : str
+        Of the value.
+    axis : str
+    above : float
+        Values that are not larger are left out.
+    certified : bool
+        Whether only outer iterations whose gap was certified count.
+    """
+    unit = 1 << 20 if axis == "bytes" else 1
+    found = [
+        (place / unit, value)
+        for place, value, event in zip(
+            curve.positions(axis), curve.values(name), curve.events, strict=True
         )
+        if value is not None and value > above and (event.get("certified") or not certified)
+    ]
+    return [place for place, _ in found], [value for _, value in found]
+
+
+def _style(number: int, count: int, is_grid: bool) -> dict[str, Any]:
+    """Return colour and marker of a line.
+
+    Colours repeat after ten lines, and not everybody can distinguish all: so there are markers.
+    The C of one run are in order, and so are their colours.
+    """
+    import matplotlib as mpl
+
+    colour = mpl.colormaps["viridis"](number / count) if is_grid else f"C{number % 10}"
+    marker = _MARKERS[number % len(_MARKERS)]
+    return {"color": colour, "marker": marker, "markersize": 4}
+
+
+def _label(curve: RunCurve, is_grid: bool) -> str:
+    cost = "" if curve.cost is None else f"C = {format_number(curve.cost)}"
+    name = cost if is_grid else f"{curve.name}, {cost}" if cost else curve.name
+    return name.replace("$", r"\$")
+
+
+def _draw_quantity(ax: "Axes", curves: Sequence[RunCurve], quantity: str, axis: str) -> list[Any]:
+    """Draw a quantity of each run, and the goals of the runs; return what the legend has.
+
+    A marker is filled where the gap was certified.
+    """
+    best, handles, n_points = best_primal(curves), [], 0
+    is_grid = curves[0].cost is not None and len({curve.name for curve in curves}) == 1
+    for number, curve in enumerate(curves):
+        shown = _distances(curve, best) if quantity == "primal" else curve
+        style = _style(number, len(curves), is_grid)
+        places, values = _points(shown, quantity, axis, above=0.0)
+        n_points += len(values)
+        handles += ax.plot(
+            places, values, label=_label(curve, is_grid), markerfacecolor="white",
+            markevery=max(1, len(values) // _MOST_MARKERS), **style,
+        )  # fmt: skip
+        proven = _points(shown, quantity, axis, above=0.0, certified=True)
+        ax.plot(*proven, linestyle="none", **style)
+    if not n_points:
+        raise NothingToShow(
+            "no outer iteration of these logs is above 0 and finite, as a logarithmic scale needs",
+            "plot logs of longer runs, or another --quantity",
+        )
+    handles += ax.plot([], [], "o", color="0.4", markersize=4, label="certified")
+    goals = sorted({goal for curve in curves if (goal := curve.goal(quantity)) is not None})
+    for goal in goals:
+        line = ax.axhline(goal, color="0.4", linestyle="--", linewidth=1, label=f"goal {goal:g}")
+        handles.append(line)
     ax.set_yscale("log")
-    ax.set_ylabel(
-        "relative duality gap" if quantity == "gap" else "relative difference to best primal"
-    )
-    ax.grid(alpha=0.3)
-    return lines
+    if goals and ax.get_ylim()[0] < goals[0] * _BELOW_GOAL:
+        ax.set_ylim(bottom=goals[0] * _BELOW_GOAL)
+    return handles
+
+
+def _distances(curve: RunCurve, best: float) -> RunCurve:
+    """Return the curve with the relative difference to the best primal in place of the primal."""
+    primal = curve.values("primal")
+    away = [None if p is None else (p - best) / abs(best) if best else 0.0 for p in primal]
+    pairs = zip(curve.events, away, strict=True)
+    return replace(curve, events=[event | {"primal": distance} for event, distance in pairs])

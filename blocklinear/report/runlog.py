@@ -11,7 +11,7 @@ from blocklinear.errors import UsageError, storage_errors
 from blocklinear.events import Event, OuterIteration, WarmStarted, Warned
 from blocklinear.outputs import Output
 
-_SCORES = {"accuracy", "mean_squared_error"}
+_SCORES = ("accuracy", "mean_squared_error")
 _NAMES: dict[type, str] = {OuterIteration: "outer", Warned: "warning", WarmStarted: "warm_start"}
 
 
@@ -25,6 +25,8 @@ class RunLog:
     ----------
     path : str, path or Output
         A stream, as the str ``-`` for standard output, a pipe or a device, is written to as it is.
+    gap_goal, violation_goal : float or None
+        At which the run is to end. They are written with each outer iteration.
 
     Raises
     ------
@@ -34,12 +36,19 @@ class RunLog:
         If it cannot be written.
     """
 
-    def __init__(self, path: str | os.PathLike[str] | Output) -> None:
+    def __init__(
+        self,
+        path: str | os.PathLike[str] | Output,
+        gap_goal: float | None = None,
+        violation_goal: float | None = None,
+    ) -> None:
+        goals = {"gap_goal": gap_goal, "violation_goal": violation_goal}
+        self._goals = {name: goal for name, goal in goals.items() if goal is not None}
         output = Output.of(path)
         self._name = output.name
-        is_cut = check_log(output)
+        is_incomplete = check_log(output)
         self._stream = output.append()
-        self._write("\n" * is_cut)
+        self._write("\n" * is_incomplete)
 
     def __call__(self, event: Event) -> None:
         """Write an event, unless it is progress within an outer iteration."""
@@ -47,8 +56,14 @@ class RunLog:
         if name is None:
             return
         fields: dict[str, Any] = {"event": name, **asdict(event)}
+        if isinstance(event, OuterIteration):
+            pairs = fields.pop("gaps")
+            scores = {score: fields.pop(score) for score in _SCORES}
+            fields |= self._goals | scores
+            if pairs:
+                fields["costs"], fields["gaps"] = map(list, zip(*pairs, strict=True))
         finite = {
-            name: None if isinstance(value, float) and not math.isfinite(value) else value
+            name: _finite(value)
             for name, value in fields.items()
             if not (name in _SCORES and value is None)
         }
@@ -72,8 +87,15 @@ class RunLog:
         self._stream.close()
 
 
+def _finite(value: Any) -> Any:
+    """Return None in place of numbers that are not finite, which JSON lacks."""
+    if isinstance(value, list):
+        return list(map(_finite, value))
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
 def check_log(output: Output) -> bool:
-    """Say whether the last line of a log was cut short by a crash; refuse what is not a log.
+    """Return whether the last line of a log is incomplete; refuse what is not a log.
 
     Raises
     ------

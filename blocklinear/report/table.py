@@ -1,5 +1,7 @@
 """The table that training prints: a line for each outer iteration."""
 
+import textwrap
+
 from blocklinear.events import OuterIteration
 
 COLUMNS = (
@@ -20,6 +22,19 @@ COLUMNS = (
     ("accuracy, mse", "accuracy or mean squared error on the rows of --eval"),
 )
 """The columns of the table, each with its meaning."""
+_NAME_WIDTH = 15
+COLUMNS_HELP = "\n".join(
+    line
+    for name, meaning in COLUMNS
+    for line in textwrap.wrap(
+        meaning, 76, initial_indent=name.ljust(_NAME_WIDTH), subsequent_indent=" " * _NAME_WIDTH
+    )
+)
+"""The same as lines of up to 76 characters."""
+SEVERAL_MODELS = (
+    "Of several models (classes, C, folds), primal and dual are sums over all of them; gap and "
+    "violation the largest, and SV the sum, of those that have not converged."
+)
 
 
 def header(event: OuterIteration) -> str:

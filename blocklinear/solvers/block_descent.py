@@ -5,6 +5,7 @@ Which models share `WeightVectors` depends on their number alone, so no result d
 """
 
 import dataclasses
+import math
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from typing import Any, TypeVar
@@ -71,6 +72,11 @@ class BlockDescent:
 
     def __len__(self) -> int:
         return sum(len(vectors.terms) for vectors in self.vectors)
+
+    @property
+    def costs(self) -> Sequence[float]:
+        """C of each of many models, as asked for; empty of one problem."""
+        return ()
 
     @property
     def _trained(self) -> Sequence[WeightVectors]:
@@ -196,6 +202,7 @@ class BlockDescent:
             gap=float(gaps.max()),
             middle_gap=middle(gaps),
             rise=rises(gain, dual),
+            gaps=tuple(gaps.tolist()),
         )
 
     def certify(self, stream: Iterable[Loaded], enough: float | None = None) -> Certificate | float:
@@ -310,6 +317,11 @@ class BlockDescentOfMany(BlockDescent):
         self._certificates: list[Certificate | None] = [None] * len(models)
 
     @property
+    def costs(self) -> Sequence[float]:
+        """C of each model, as asked for."""
+        return list(map(float, self._models.asked))
+
+    @property
     def _trained(self) -> Sequence[ManyModels]:
         return [vectors for vectors in self.vectors if vectors.width]
 
@@ -371,7 +383,11 @@ class BlockDescentOfMany(BlockDescent):
         seen, kept = super().estimate(), np.concatenate(self._training)
         dropped = [c for k, c in enumerate(self._certificates) if c is not None and k not in kept]
         primal, dual = sum(c.primal for c in dropped), sum(c.dual for c in dropped)
-        return dataclasses.replace(seen, primal=seen.primal + primal, dual=seen.dual + dual)
+        gaps = np.array([math.inf if c is None else c.gap for c in self._certificates])
+        gaps[kept] = seen.gaps
+        return dataclasses.replace(
+            seen, primal=seen.primal + primal, dual=seen.dual + dual, gaps=tuple(gaps.tolist())
+        )
 
     def _certified(self, found: list[list[Certificate]]) -> Certificate:
         numbered = zip(self.vectors, self._training, strict=True)

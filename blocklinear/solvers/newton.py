@@ -12,7 +12,7 @@ What rounding may do to both is added, as in `objectives.certificate`.
 """
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -70,6 +70,11 @@ class NewtonSteps:
         self._products, self._rho, self._enough = 0, 0.0, 0.0
         self._length, self._slope = 1.0, 0.0  # of the step that is tried
         self._new, self._final, self._adopted = False, False, False
+
+    @property
+    def costs(self) -> Sequence[float]:
+        """Nothing: there is one problem."""
+        return ()
 
     def __len__(self) -> int:
         return 1

@@ -41,6 +41,7 @@ class Estimate:
     exact : bool              whether `primal`, `dual` and `gap` are those of a certificate
     final : bool              whether the solver can do no more
     new : bool                whether the weights are others than those of the estimate before
+    gaps : tuple of float     of each problem, those included that are trained no more
     """
 
     primal: float
@@ -56,6 +57,7 @@ class Estimate:
     exact: bool = False
     final: bool = False
     new: bool = True
+    gaps: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -88,6 +90,10 @@ class Solver(Protocol):
     bias: float
 
     def __len__(self) -> int: ...
+
+    @property
+    def costs(self) -> Sequence[float]:
+        """C of each of many models, as asked for; empty of one problem."""
 
     @property
     def state(self) -> dict[str, Any]:

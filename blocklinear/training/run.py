@@ -4,7 +4,7 @@ import contextlib
 import dataclasses
 import math
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -272,6 +272,7 @@ class Run:
             rss_bytes=anonymous_bytes(),
             entries=seen.entries,
             pass_entries=seen.pass_entries,
+            gaps=_largest_by_cost(self.solver.costs, seen.gaps),
         )
         return (self._scored(report) if seen.new else report), seen
 
@@ -315,6 +316,7 @@ class Run:
             gap=certificate.gap,
             certified=True,
             seconds=self.seconds,
+            gaps=_largest_by_cost(self.solver.costs, [c.gap for c in self.solver.proven()]),
         )
         if self.held_out is None:
             return report
@@ -344,6 +346,16 @@ class Run:
         certificate = self.certify(loader)
         assert isinstance(certificate, Certificate)  # no gap was enough
         return certificate
+
+
+def _largest_by_cost(
+    costs: Sequence[float], gaps: Sequence[float]
+) -> tuple[tuple[float, float], ...]:
+    """Return each C with the largest gap of its models; nothing if there is one C."""
+    largest: dict[float, float] = {}
+    for cost, gap in zip(costs, gaps, strict=bool(costs)):
+        largest[cost] = max(gap, largest.get(cost, 0.0))
+    return tuple(largest.items()) if len(largest) > 1 else ()
 
 
 def _with_score(report: OuterIteration, score: Score) -> OuterIteration:

@@ -1,4 +1,5 @@
 import importlib.util
+import json
 import sys
 
 import pytest
@@ -45,7 +46,7 @@ def test_without_matplotlib(refused, logs, tmp_path, monkeypatch):
 def test_what_cannot_be_drawn(refused, rows, logs, tmp_path):
     assert "is not a line of a run log" in refused(3, "plot", rows, "-o", tmp_path / "f.png")
     assert "read failed" in refused(6, "plot", tmp_path / "none", "-o", tmp_path / "f.png")
-    assert ".png nor .svg" in refused(2, "plot", logs[0], "-o", tmp_path / "f.gif")
+    assert "neither .png, .svg nor .pdf" in refused(2, "plot", logs[0], "-o", tmp_path / "f.gif")
 
 
 @needs_matplotlib
@@ -57,3 +58,43 @@ def test_a_figure_must_be_named(cli, logs):
     done = cli("plot", logs[0])
     assert (done.status, done.out) == (2, "")
     assert "-o/--output" in done.err
+
+
+@needs_matplotlib
+def test_axes_and_formats(cli, logs, tmp_path):
+    figure = tmp_path / "figure.pdf"
+    assert cli("plot", *logs, "-o", figure, "--against", "passes", "bytes").status == 0
+    assert figure.read_bytes().startswith(b"%PDF-")
+
+
+def test_following_prints_the_table_of_training(cli, store, tmp_path):
+    log = tmp_path / "log"
+    trained = cli("train", store, tmp_path / "model", "--log", log)
+    done = cli("plot", "--follow", log)
+    assert (done.status, done.err) == (0, "")
+    assert done.out == trained.err
+    assert done.out.count("\n") == 1 + len(log.read_text().splitlines())
+
+
+@needs_matplotlib
+def test_following_draws_a_figure(cli, logs, tmp_path):
+    done = cli("plot", "--follow", *logs, "-o", tmp_path / "f.svg")
+    assert (done.status, done.out, done.err) == (0, "", "")
+    assert "scored" in (tmp_path / "f.svg").read_text()
+
+
+def test_following_several_logs_takes_a_figure(refused, logs):
+    assert "--follow and one log" in refused(2, "plot", "--follow", *logs)
+
+
+@needs_matplotlib
+def test_the_costs_of_a_grid(cli, store, tmp_path):
+    log, figure = tmp_path / "log", tmp_path / "figure.svg"
+    flags = ["-c", "0.01,1", "--gap", 0.01, "-q", "--log", log]
+    assert cli("train", store, tmp_path / "model", *flags).status == 0
+    last = json.loads(log.read_text().splitlines()[-1])
+    assert (last["costs"], last["gap_goal"]) == ([0.01, 1.0], 0.01)
+    assert max(last["gaps"]) == last["gap"] <= 0.01
+    assert cli("plot", log, "-o", figure).status == 0
+    for text in ("C = 0.01", "C = 1", "goal 0.01"):
+        assert f"<!-- {text} -->" in figure.read_text()

@@ -10,7 +10,7 @@ from blocklinear.model.linear import LinearModel
 LOG_NAMES = [
     "event", "outer", "seconds", "load_s", "wait_s", "solve_s", "bytes_read", "dual", "primal",
     "gap", "certified", "violation", "n_sv", "n_models", "steps", "rss_bytes", "entries",
-    "pass_entries", "certificates",
+    "pass_entries", "certificates", "gap_goal",
 ]  # fmt: skip
 
 

@@ -1,102 +1,16 @@
 import importlib.util
-import json
-import math
 import sys
 
 import pytest
 
-from blocklinear.errors import InputError, StorageError, UsageError
-from blocklinear.report.plots import best_primal, plot_logs, read_log
+from blocklinear.errors import InputError, UsageError
+from blocklinear.report.plots import plot_logs
+
+from .conftest import outer
 
 needs_matplotlib = pytest.mark.skipif(
     importlib.util.find_spec("matplotlib") is None, reason="matplotlib is not installed"
 )
-
-
-def outer(number, seconds, primal=10.0, gap=0.1, certified=False, **scores):
-    return {
-        "event": "outer", "outer": number, "seconds": seconds, "primal": primal, "gap": gap,
-        "certified": certified, **scores,
-    }  # fmt: skip
-
-
-@pytest.fixture
-def log(tmp_path):
-    def write(*events, name="run.jsonl"):
-        path = tmp_path / name
-        path.parent.mkdir(exist_ok=True)
-        lines = [event if isinstance(event, str) else json.dumps(event) for event in events]
-        path.write_text("".join(f"{line}\n" for line in lines))
-        return path
-
-    return write
-
-
-def times(curve):
-    return [(event["outer"], event["seconds"]) for event in curve.events]
-
-
-def test_reads_the_outer_iterations(log):
-    warning = {"event": "warning", "message": "slow"}
-    curve = read_log(log(outer(1, 0.5), warning, outer(2, 1.0)))
-    assert (curve.name, times(curve)) == ("run", [(1, 0.5), (2, 1.0)])
-
-
-def test_of_several_runs_the_last_counts(log):
-    curve = read_log(log(outer(1, 0.5), outer(2, 1.0), outer(1, 0.25), outer(2, 0.75)))
-    assert times(curve) == [(1, 0.25), (2, 0.75)]
-
-
-def test_a_resumed_run_goes_on_where_its_checkpoint_was(log):
-    curve = read_log(log(outer(1, 1.0), outer(2, 2.0), outer(3, 3.0), outer(3, 0.5), outer(4, 1.5)))
-    assert times(curve) == [(1, 1.0), (2, 2.0), (3, 2.5), (4, 3.5)]
-
-
-def test_a_run_resumed_twice(log):
-    curve = read_log(log(outer(1, 1.0), outer(2, 0.5), outer(3, 0.25), outer(4, 1.25)))
-    assert times(curve) == [(1, 1.0), (2, 1.5), (3, 1.75), (4, 2.75)]
-
-
-def test_a_line_that_a_crash_cut_short_is_passed_over(log):
-    curve = read_log(log(outer(1, 0.5), '{"event": "outer", "ou', outer(2, 1.0)))
-    assert times(curve) == [(1, 0.5), (2, 1.0)]
-
-
-@pytest.mark.parametrize(
-    ("lines", "said"),
-    [
-        ([], "has no outer iteration"),
-        (["1 1:0.5 2:1"], ":1: is not a line of a run log"),
-        ([outer(1, 0.5), "", outer(2, 1.0)], ":2: is not a line of a run log"),
-        ([{"event": "warning", "message": "x"}], "has no outer iteration"),
-        (["{}"], "has no outer iteration"),
-        ([outer(1, "soon")], ":1: 'seconds' is missing or not a number"),
-        ([{"event": "outer", "outer": 1, "seconds": 1}], ":1: 'primal' is missing"),
-        ([outer(1, None)], ":1: 'seconds' is missing"),
-        ([json.dumps(outer(1, 2)).replace("2", "9" * 309)], ":1: 'seconds' is missing or not a"),
-        ([json.dumps(outer(1, 2)).replace("2", "9" * 5000)], ":1: 'seconds' is missing or not a"),
-        ([json.dumps(outer(1, 2)).replace("2", "1e999")], ":1: 'seconds' is missing or not a"),
-        ([outer(1, True)], ":1: 'seconds' is missing or not a"),
-        (['{"a":' + "[" * 100_000], "has no outer iteration"),
-    ],
-)
-def test_what_is_no_log_is_refused(log, lines, said):
-    with pytest.raises(InputError, match=said) as caught:
-        read_log(log(*lines))
-    assert caught.value.fix
-
-
-def test_a_log_that_is_not_there(tmp_path):
-    with pytest.raises(StorageError, match="none: read failed"):
-        read_log(tmp_path / "none")
-
-
-def test_the_best_primal_is_one_that_was_proven(log):
-    first = read_log(log(outer(1, 1, primal=5.0), outer(2, 2, primal=8.0, certified=True)))
-    second = read_log(log(outer(1, 1, primal=None), outer(2, 2, primal=7.0), name="b"))
-    assert best_primal([first, second]) == 8.0
-    assert best_primal([second]) == 7.0
-    assert math.isnan(best_primal([]))
 
 
 @needs_matplotlib
@@ -124,6 +38,43 @@ def test_an_svg_names_what_it_shows_and_is_the_same_each_time(log, tmp_path):
 
 
 @needs_matplotlib
+def test_a_pdf_is_the_same_each_time(log, tmp_path):
+    logs = [log(outer(1, 1, violation=0.5), outer(2, 2, violation=0.25, violation_goal=0.1))]
+    for name in ("a.pdf", "b.PDF"):
+        plot_logs(logs, tmp_path / name, "violation")
+    assert (tmp_path / "a.pdf").read_bytes().startswith(b"%PDF-")
+    assert (tmp_path / "a.pdf").read_bytes() == (tmp_path / "b.PDF").read_bytes()
+
+
+@needs_matplotlib
+def test_every_cost_of_a_grid_and_its_goal(log, tmp_path):
+    fields = {"costs": [0.1, 1.0, 1e100], "gap_goal": 0.01}
+    grid = log(
+        outer(1, 1, gaps=[0.5, 0.25, 0.125], **fields),
+        outer(2, 2, gaps=[0.25, 1e-16, 0.0], certified=True, **fields),
+        name="grid",
+    )
+    plot_logs([grid], tmp_path / "a.svg")
+    drawn = (tmp_path / "a.svg").read_text()
+    for text in ("C = 0.1 ", "C = 1 ", "C = 1e+100 ", "goal 0.01", "certified"):
+        assert f"<!-- {text.strip()} -->" in drawn
+    plot_logs([grid, log(outer(1, 1), name="one")], tmp_path / "b.svg")
+    drawn = (tmp_path / "b.svg").read_text()
+    for text in ("grid, C = 0.1", "grid, C = 1e+100", "one"):
+        assert f"<!-- {text} -->" in drawn
+
+
+@needs_matplotlib
+def test_columns_for_several_axes(log, tmp_path):
+    path = log(outer(1, 1, bytes_read=3 << 20, accuracy=0.5), outer(2, 2, accuracy=0.75))
+    plot_logs([path], tmp_path / "a.svg", axes=["seconds", "passes", "bytes"])
+    drawn = (tmp_path / "a.svg").read_text()
+    for text in ("seconds since training began", "passes over the data", "MiB read from block"):
+        assert text in drawn
+    assert drawn.count("<!-- held-out accuracy -->") == 1
+
+
+@needs_matplotlib
 def test_logs_of_the_same_name_are_told_apart_by_their_folder(log, tmp_path):
     logs = [log(outer(1, 1), name=f"{folder}/run.jsonl") for folder in ("one", "two")]
     plot_logs(logs, tmp_path / "a.svg")
@@ -147,7 +98,7 @@ def test_nothing_to_show_is_said(log, tmp_path, gap):
     assert not (tmp_path / "a.png").exists()
 
 
-@pytest.mark.parametrize("name", ["figure.pdf", "figure", ".png.txt"])
+@pytest.mark.parametrize("name", ["figure.gif", "figure", ".png.txt"])
 def test_other_formats_are_refused(log, tmp_path, name):
     with pytest.raises(UsageError, match="is neither"):
         plot_logs([log(outer(1, 1))], tmp_path / name)
@@ -165,6 +116,8 @@ def test_bad_arguments(log, tmp_path):
         plot_logs([], tmp_path / "a.png")
     with pytest.raises(UsageError, match="quantity is 'dual'"):
         plot_logs([log(outer(1, 1))], tmp_path / "a.png", "dual")
+    with pytest.raises(UsageError, match="axis is 'rows'"):
+        plot_logs([log(outer(1, 1))], tmp_path / "a.png", axes=["rows"])
 
 
 def test_without_matplotlib_the_command_that_installs_it_is_said(log, tmp_path, monkeypatch):

@@ -162,7 +162,8 @@ def run(args: argparse.Namespace) -> int:
     with ExitStack() as stack:
         listeners: list[Listener] = [console]
         if log is not None:
-            listeners.append(stack.enter_context(RunLog(log)))
+            run_log = RunLog(log, options.gap, options.tolerance)
+            listeners.append(stack.enter_context(run_log))
 
         def tell(event: "Event") -> None:
             for listener in listeners:

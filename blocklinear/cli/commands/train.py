@@ -20,6 +20,7 @@ from blocklinear.cli.stopper import Stopper
 from blocklinear.cli.stores import open_store
 from blocklinear.cli.text_options import add_text_options, reading
 from blocklinear.numerals import format_number
+from blocklinear.report.table import COLUMNS_HELP, SEVERAL_MODELS
 
 if TYPE_CHECKING:
     from blocklinear.events import Event, Listener
@@ -54,6 +55,10 @@ def add_parser(commands: Any) -> None:
     _add_course(parser.add_argument_group("how to get there"))
     _add_run(parser.add_argument_group("the run"))
     add_text_options(parser, "STORE, --eval and --best-on")
+    parser.add_argument_group(
+        "the table on stderr", f"A line for each outer iteration. Columns:\n\n{COLUMNS_HELP}"
+    )
+    parser.add_argument_group("the table of several models", SEVERAL_MODELS)
     parser.set_defaults(run=run)
 
 
@@ -198,7 +203,11 @@ def _add_run(group: Any) -> None:
         choices=("native", "liblinear"),
         help="format of MODEL (default native)",
     )
-    group.add_argument("--log", metavar="FILE", help="append one JSON object per outer iteration")
+    group.add_argument(
+        "--log",
+        metavar="FILE",
+        help="append one JSON object per outer iteration, for `blocklinear plot`",
+    )
     group.add_argument("-q", "--quiet", action="store_true", help="no progress")
     add_budget(group)
 
@@ -302,7 +311,8 @@ def run(args: argparse.Namespace) -> int:
     with ExitStack() as stack:
         listeners: list[Listener] = [console]
         if log is not None:
-            listeners.append(stack.enter_context(RunLog(log)))
+            run_log = RunLog(log, options.gap, options.tolerance)
+            listeners.append(stack.enter_context(run_log))
 
         def tell(event: "Event") -> None:
             for listener in listeners:
