@@ -72,7 +72,7 @@ class DamagedError(BlocklinearError):
 
 
 class MismatchError(BlocklinearError):
-    """Two whole things do not belong together: stale, other version, other options."""
+    """Two intact things do not match: one is stale, of another version or of other options."""
 
     exit_code = 5
 
@@ -96,13 +96,13 @@ class BusyError(BlocklinearError):
 
 
 class StoppedError(BlocklinearError):
-    """The caller asked for an early end; what was reached is saved."""
+    """The caller asked for an early end; a checkpoint is saved."""
 
     exit_code = 130
 
 
 def shown(text: str) -> str:
-    """Return `text` fit for a terminal: what is not printable is escaped, what is endless cut."""
+    """Return `text` fit for a terminal: escaped where not printable, truncated if long."""
     if len(text) > _LONGEST_TEXT:
         text = text[:_LONGEST_TEXT] + "..."
     if text.isprintable():
@@ -111,7 +111,7 @@ def shown(text: str) -> str:
 
 
 def quoted(raw: bytes | str, limit: int = 40) -> str:
-    """Return `raw` fit for a message: in ASCII, escaped, quoted, cut to `limit` characters."""
+    """Return `raw` for a message: in ASCII, escaped, quoted, truncated to `limit` characters."""
     start = raw[: limit + 1]  # each byte or character makes one or more
     text = start if isinstance(start, str) else start.decode("utf-8", "surrogateescape")
     pieces = [c if " " <= c <= "~" and c != "\\" else _escape(c) for c in text]
@@ -152,5 +152,5 @@ def storage_errors(path: str | os.PathLike[str], doing: str) -> Iterator[None]:
 
 
 def _is_device(path: str | os.PathLike[str]) -> bool:
-    """Say whether `path` is there and neither a file nor a folder."""
+    """Return whether `path` is there and neither a file nor a folder."""
     return os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path)

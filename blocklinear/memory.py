@@ -1,4 +1,4 @@
-"""The memory budget: sizes people type, and who may hold how many bytes."""
+"""The memory budget: sizes as text, and how many bytes there are."""
 
 import contextlib
 import math
@@ -40,7 +40,7 @@ def parse_size(text: str) -> int:
 
 
 def format_size(n_bytes: float) -> str:
-    """Return `n_bytes` as people write it, to three digits: ``1.5G``, ``1020M``, ``12K``.
+    """Return `n_bytes` as text of three digits: ``1.5G``, ``1020M``, ``12K``.
 
     `parse_size` reads it, as a size that is up to half a percent smaller or larger: for advice that
     is followed, see `enough`.
@@ -69,7 +69,7 @@ def exact_size(n_bytes: int) -> str:
 
 
 def spare_bytes(budget: int) -> int:
-    """Return what a budget leaves beside the program itself."""
+    """Return what of a budget is available for data: all but what the program itself takes."""
     return max(budget - PROCESS_BYTES, 0)
 
 
@@ -98,10 +98,9 @@ def _cgroup_limits(
 ) -> Iterator[int]:
     """Yield every limit on this process's memory: of its cgroup and of those it lies in, in bytes.
 
-    Version 2 is looked at level by level up to `root`, as only the levels tell their limits. In
-    version 1 a level also tells the least limit above it, of levels that a container cannot see
-    too. A group that is not below `root` is one of outside a container: `root` is then what the
-    container has.
+    In version 2 each level up to `root` has a limit of its own. In version 1 a level also has the
+    least limit of the levels above it, even of those that a container cannot see. A group that is
+    not below `root` is named as outside of the container, which then sees its own as `root`.
     """
     groups = {"": "/", "memory": "/"}
     with contextlib.suppress(OSError):

@@ -1,4 +1,4 @@
-"""Numbers as text from which they come back: labels, costs and other options."""
+"""Numbers as text that reads back the same: labels, costs and other options."""
 
 import math
 import re

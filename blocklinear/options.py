@@ -1,4 +1,4 @@
-"""What a caller may ask for: frozen dataclasses, checked once."""
+"""Options of the public functions: frozen dataclasses, checked when they are made."""
 
 import math
 import os
@@ -19,7 +19,7 @@ SLAB_FACTOR = 10
 LINE_FACTOR = 2.5
 """So does a line of 1 MiB or more and its row: an entry takes 13 bytes, and is written in 8 or more
 where indices increase, since most of them have many digits then."""
-_MOST_OUTER = 1000  # where it takes more, the data are badly scaled or C is too large
+_MOST_OUTER = 1000  # where more are needed, the data are badly scaled or C is too large
 _PEGASOS_OUTER = 50  # it converges sublinearly: small gaps are out of reach
 
 
@@ -29,7 +29,7 @@ def _check(name: str, value: Any, holds: bool, rule: str) -> None:
 
 
 def _shown(value: Any) -> str:
-    """Return `value` for a message, cut if it is long."""
+    """Return `value` for a message, truncated if it is long."""
     try:
         text = repr(value)
     except ValueError:  # Python does not write integers of more than 4300 digits
@@ -38,7 +38,7 @@ def _shown(value: Any) -> str:
 
 
 def _finite(value: float) -> bool:
-    """Say whether `value` is a finite float64, or an integer that is one when it is converted."""
+    """Return whether `value` is a finite float64, or an integer that converts to one."""
     try:
         return math.isfinite(value)
     except OverflowError:
@@ -430,8 +430,8 @@ class TrainOptions:
             name = f"weight of class {format_number(label)}"
             _check(name, weight, finite(weight) and weight > 0, "finite and above 0")
         _check("epsilon", self.epsilon, finite(self.epsilon) and self.epsilon >= 0, "at least 0")
-        room = finite(self.bias) and self.bias < 1e153
-        _check("bias", self.bias, room, "finite and below 1e153: its square is added to a row's")
+        small = finite(self.bias) and self.bias < 1e153
+        _check("bias", self.bias, small, "finite and below 1e153: its square is added to a row's")
         for name, limit in (("gap", self.gap), ("tolerance", self.tolerance)):
             _check(name, limit, limit is None or (finite(limit) and limit > 0), "above 0")
         provable = self.gap is None or self.gap >= 1e-12

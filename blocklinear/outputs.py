@@ -1,4 +1,4 @@
-"""The one place that opens what results are written to.
+"""Open the files and streams that results are written to.
 
 A name stands for one of three things:
 
@@ -74,7 +74,7 @@ class Output:
         return output if isinstance(output, Output) else cls(output, inputs)
 
     def _resolve(self, place: Path) -> None:
-        """Tell a stream from a file."""
+        """Distinguish a stream from a file."""
         found = _stat(place)
         mode = 0 if found is None else found.st_mode
         if found is None or stat.S_ISREG(mode):
@@ -94,7 +94,7 @@ class Output:
         return False
 
     def is_at(self, other: "Output") -> bool:
-        """Say whether what is written to one would be mixed with, or replaced by, the other."""
+        """Return whether what is written to one would be mixed with, or replaced by, the other."""
         if self.target is not None:
             return self.target == other.target
         return self.is_stdout and other.is_stdout
@@ -129,7 +129,7 @@ class Output:
                 raise StorageError(f"{self.name}: may not be written to", "check its permissions")
 
     def _found(self) -> os.stat_result | None:
-        """Return what the system says of the place, None if there is nothing yet."""
+        """Return the status of the place, None if there is nothing yet."""
         if self.descriptor == 1:  # may be closed, or not be descriptor 1 in this process
             with contextlib.suppress(OSError):
                 return os.fstat(1)
@@ -139,7 +139,7 @@ class Output:
         return _stat(self.target or Path(self.name))
 
     def _is(self, path: Name, found: os.stat_result | None) -> bool:
-        """Say whether an input is what would be overwritten, or a folder to be made around it."""
+        """Return whether an input would be overwritten, or is a folder to be made around it."""
         if path == "-":
             return _is_regular(found) and _same(_fstat(0), found)
         with contextlib.suppress(OSError):
@@ -194,7 +194,7 @@ class Output:
                 yield stream
 
     def append(self) -> IO[bytes]:
-        """Open it to go on at its end, unbuffered; it is to be closed by the caller.
+        """Open it for appending, unbuffered; the caller closes it.
 
         Raises
         ------
@@ -275,7 +275,7 @@ def _standard_output() -> Iterator[IO[bytes]]:
             yield stream
             stream.flush()
     except (BrokenPipeError, StorageError):
-        raise  # the reader went away, which is not for us to report
+        raise  # the reader went away: `main` reports that
     except OSError as error:
         raise StorageError(
             f"standard output: write failed: {error.strerror}", "check what it goes to"

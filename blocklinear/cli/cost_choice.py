@@ -1,4 +1,4 @@
-"""What ``train`` does with the models of several costs."""
+"""Choose one of the models of several costs, and summarise models."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def check_choice(source: str, manifest: "Manifest", text: Mapping[str, Any]) -> None:
-    """Read the rows that are to choose from several models, before these are trained.
+    """Read the rows that models will be compared on, before these are trained.
 
     Raises
     ------
@@ -29,13 +29,13 @@ def check_choice(source: str, manifest: "Manifest", text: Mapping[str, Any]) -> 
         index_base=manifest.index_base, base_of="the store", hash_bits=manifest.hash_bits, **text
     )
     if not sum(rows.n_rows for rows in read_rows([source], options)):
-        raise InputError(f"{source}: has no rows to choose by", "name a file with rows")
+        raise InputError(f"{source}: has no rows to compare models on", "name a file with rows")
 
 
 def best_on(
     source: str, models: "Sequence[LinearModel]", text: Mapping[str, Any], results: TextIO
 ) -> "LinearModel":
-    """Print how each model does on LIBSVM text; return the best, of equals the smallest C."""
+    """Print the score of each model on LIBSVM text; return the best, of equals the smallest C."""
     from blocklinear.model.predict import predict_stream
     from blocklinear.options import TextOptions
 
@@ -47,17 +47,17 @@ def best_on(
     for model in models:
         options = TextOptions(index_base=model.index_base, **text)
         score = predict_stream(model, [source], os.devnull, text_options=options).score
-        said = score.summary().replace("\n", ", ")
-        print(f"C {format_number(model.metadata['C'])}: {said}", file=results)
+        text_of_score = score.summary().replace("\n", ", ")
+        print(f"C {format_number(model.metadata['C'])}: {text_of_score}", file=results)
         ranked.append((score.rank_value, model))
     return max(ranked, key=rank)[1]
 
 
 def summary(model: "LinearModel") -> str:
     """Return a line about the certificate of a model, and the budget that it depends on."""
-    proof = model.metadata["certificate"]
+    found = model.metadata["certificate"]
     return (
-        f"primal {proof['primal']:.9g}, dual {proof['dual']:.9g}, certified gap {proof['gap']:.3g} "
+        f"primal {found['primal']:.9g}, dual {found['dual']:.9g}, certified gap {found['gap']:.3g} "
         f"after {model.metadata['outer_iterations']} outer iterations "
         f"with --memory {exact_size(model.metadata['memory_bytes'])}"
     )

@@ -49,7 +49,7 @@ class _HelpFormatter(argparse.HelpFormatter):
 
 
 class _Parser(argparse.ArgumentParser):
-    """Takes options by their whole names only: what is short for one today may not be tomorrow."""
+    """Accepts options by their whole names only: an abbreviation may become ambiguous."""
 
     def __init__(self, **how: Any) -> None:
         super().__init__(**how, allow_abbrev=False, formatter_class=_HelpFormatter)
@@ -98,9 +98,9 @@ def _fail(text: str, code: int) -> int:
 
 
 def _open_streams() -> None:
-    """Put the null device where the caller closed stdout or stderr: print would fail, or mix them.
+    """Open the null device where the caller closed stdout or stderr: printing would fail.
 
-    Descriptors 1 and 2 are taken too, lest a file opened later gets them.
+    Descriptors 1 and 2 are occupied too, so that no file opened later gets them.
     """
     for name, number in (("stdout", 1), ("stderr", 2)):
         if getattr(sys, name) is None:
@@ -112,8 +112,8 @@ def _open_streams() -> None:
             setattr(sys, name, stream)
 
 
-def _start_lightly() -> None:
-    """Keep what this process does not need from being loaded and run.
+def _limit_startup() -> None:
+    """Prevent that modules and threads start which no command needs.
 
     OpenBLAS would start threads that spin, and Numba would import scipy.linalg (0.4 s, 25 MB) to
     compile matrix products, which no kernel here has. Garbage collections find nothing in the
@@ -136,7 +136,7 @@ def _run(args: argparse.Namespace) -> int:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; return the exit status."""
     _open_streams()
-    _start_lightly()
+    _limit_startup()
     args = _parser().parse_args(_spell_out(sys.argv[1:] if arguments is None else arguments))
     for name in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(name, _terminate)
@@ -147,7 +147,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BlocklinearError as error:
         return _fail(str(error), error.exit_code)
     except BrokenPipeError:
-        # the reader of stdout went away: nothing more can be said there, not even at exit
+        # the reader of stdout went away: nothing more can be written there, not even at exit
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 128 + signal.SIGPIPE
     except KeyboardInterrupt:
@@ -163,17 +163,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def program() -> NoReturn:
-    """Run the command line as a process, and leave it."""
+    """Run the command line, and end the process."""
     ended: list[int] = []
-    atexit.register(_leave, ended)  # the first that is registered is the last that is called
+    atexit.register(_end_at_once, ended)  # the first that is registered is the last that is called
     ended.append(main())
     sys.exit(ended[0])
 
 
-def _leave(ended: list[int]) -> None:
-    """End the process at once, if the command has ended and all it printed has gone out.
+def _end_at_once(ended: list[int]) -> None:
+    """End the process at once, if the command has ended and its output is flushed.
 
-    To take apart all that was loaded reads the code of LLVM once more, 100 MB of it.
+    An orderly exit would read 100 MB of LLVM's code again, to free what it holds.
     """
     if ended:
         with contextlib.suppress(OSError, ValueError):

@@ -18,7 +18,7 @@ class Outputs:
     Parameters
     ----------
     inputs : str or None
-        What the command reads: files, ``-``, a store, or text beside which there is one.
+        What the command reads: files, ``-``, a store, or text that a store is made of.
     """
 
     def __init__(self, *inputs: str | None) -> None:

@@ -6,9 +6,9 @@ from typing import Any, Self
 
 
 class Stopper:
-    """Turns the first SIGINT, SIGTERM or SIGHUP into an answer to `asked`, for work that can save.
+    """Notes the first SIGINT, SIGTERM or SIGHUP, so that work can save its state and end.
 
-    A second one does what it did before.
+    The second signal has its usual effect.
     """
 
     def __init__(self) -> None:
@@ -37,10 +37,10 @@ class Stopper:
         self._restore()
 
     def asked(self) -> bool:
-        """Say whether a signal came."""
+        """Return whether a signal came."""
         return self._number != 0
 
     @property
     def status(self) -> int:
-        """The exit status that tells of the signal: 130 or 143."""
+        """The exit status for the signal: 130 or 143."""
         return 130 if self._number == signal.SIGINT else 143

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def open_store(args: argparse.Namespace, console: Console) -> "BlockStore":
-    """Open the store that `args.store` names, or the one beside the LIBSVM text there."""
+    """Open the store `args.store`; if that is LIBSVM text, the store made of it."""
     from blocklinear.errors import MismatchError
     from blocklinear.options import SplitOptions, TextOptions
     from blocklinear.store.beside import store_of

@@ -1,4 +1,4 @@
-"""Options of the commands that read text: how much of it is believed."""
+"""Options of the commands that read text: how lines are read, and what is refused."""
 
 import argparse
 from typing import Any
@@ -44,15 +44,15 @@ def _index_base(text: str) -> int | str:
 
 
 def add_reading(parser: argparse.ArgumentParser, expecting: bool = True) -> None:
-    """Add the options that `reading` takes up.
+    """Add the options that `reading` returns.
 
     Parameters
     ----------
     parser : argparse.ArgumentParser
     expecting : bool
-        Whether the command can be told what the input should be.
+        Whether to add the options about what the input should be.
     """
-    group = parser.add_argument_group("what is accepted as input")
+    group = parser.add_argument_group("accepted input")
     group.add_argument(
         "--ignore-qid", action="store_true", help="ignore qid:N after a label (default: refuse)"
     )
@@ -90,7 +90,7 @@ def add_reading(parser: argparse.ArgumentParser, expecting: bool = True) -> None
 
 
 def add_text_options(parser: argparse.ArgumentParser, files: str) -> None:
-    """Add the options of text that is read on the way: index base, rows, what is accepted.
+    """Add the options of text that a command reads besides a store.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Which classes are taken for which: precision, recall and F1 of each, over a stream."""
+"""Confusion matrix of a stream of rows: precision, recall and F1 of each class."""
 
 import math
 from collections import Counter
@@ -23,10 +23,10 @@ class Confusion:
     Parameters
     ----------
     labels : tuple of float
-        The classes of the model, reported in ascending order whatever theirs: it is that of the
-        training data. Rows of any other label are counted together.
+        The classes of the model, in any order; they are reported in ascending order. Rows of any
+        other label are counted together.
     positive : float or None
-        Which of two classes F1 is that of; None is the larger label.
+        The class of two whose F1 is returned; None is the larger label.
 
     Raises
     ------
@@ -41,7 +41,7 @@ class Confusion:
         self._counts: Counter[tuple[int, int]] = Counter()
 
     def add(self, labels: Floats, predicted: Floats) -> None:
-        """Take in some more rows.
+        """Count some rows.
 
         Parameters
         ----------
@@ -52,7 +52,7 @@ class Confusion:
             self._counts[divmod(int(pair), len(self.labels) + 1)] += int(count)
 
     def _codes(self, labels: Floats) -> npt.NDArray[np.int64]:
-        """Return the number of the class of each row; for unknown labels that of classes."""
+        """Return the number of the class of each row; for unknown labels the number of classes."""
         place = np.searchsorted(self._table, labels).clip(max=len(self.labels) - 1)
         known = self._table[place] == labels
         return np.where(known, place, len(self.labels)).astype(np.int64)
@@ -110,7 +110,7 @@ class Confusion:
         return self.classes()[self.labels.index(self.positive)]["f1"]
 
     def summary(self) -> str:
-        """Return a line with F1 and what it is that of."""
+        """Return a line with F1 and its class."""
         if self.positive is not None:
             return f"F1 = {self.f1:g} (positive class {format_number(self.positive)})"
         return f"F1 = {self.f1:g} (mean of {len(self._occurring())} classes)"
@@ -118,9 +118,9 @@ class Confusion:
     def as_dict(self) -> dict[str, Any]:
         """Return ``positive``, ``f1``, ``classes``, and ``confusion``.
 
-        The last are lists of label, prediction and rows. ``positive`` is the class of which ``f1``
-        is that, None for the mean over more than two; ``f1`` is None without rows.
-        A label that the model does not know is None; pairs without rows are left out.
+        The last are lists of label, prediction and rows. ``positive`` is the class whose F1
+        is ``f1``, None for the mean over more than two; ``f1`` is None without rows.
+        A label that the model does not know is None; pairs without rows are omitted.
         """
         names = [*self.labels, None]
         pairs = sorted(self._counts.items())
@@ -133,7 +133,7 @@ class Confusion:
         }
 
     def table(self) -> str:
-        """Return lines for people; with the matrix, for up to `MOST_SHOWN` classes."""
+        """Return a table as text, with the matrix for up to `MOST_SHOWN` classes."""
         found, names = self.classes(), list(map(format_number, self.labels))
         width = max(12, *map(len, names))
         lines = [f"{'class':>{width}} {'precision':>10} {'recall':>10} {'F1':>10} {'rows':>10}"]

@@ -12,7 +12,7 @@ from blocklinear.outputs import Output
 
 
 def recognise(path: str | os.PathLike[str]) -> Literal["native", "liblinear"] | None:
-    """Tell from the first bytes of a file which kind of model it is, None if neither.
+    """Return the format of a model file, by its first bytes; None if it is neither.
 
     Parameters
     ----------
@@ -35,7 +35,7 @@ def recognise(path: str | os.PathLike[str]) -> Literal["native", "liblinear"] | 
 
 
 def check_replaceable(output: Output) -> None:
-    """Refuse to replace a file that is not a model: most likely a mistyped argument.
+    """Refuse to replace a file that is not a model: the name is probably mistyped.
 
     Raises
     ------

@@ -1,7 +1,7 @@
 """LIBLINEAR's model text, written as its `train` writes it and read as its `predict` reads it.
 
 The format is that of `save_model` and `load_model` in LIBLINEAR's ``linear.cpp``: keys and
-values parted by blanks, ``w`` last, then one row of numbers per feature and, if there is a bias,
+values separated by blanks, ``w`` last, then one row of numbers per feature and, if there is a bias,
 one more for it.
 """
 
@@ -21,8 +21,12 @@ from blocklinear.numerals import format_number
 _KEYS = (b"solver_type", b"nr_class", b"label", b"nr_feature", b"bias", b"rho", b"w")
 _NUMBERS_PER_WRITE = 1 << 16
 _READ_BYTES = 1 << 22
+NORMALIZED_ROWS = (
+    "LIBLINEAR's format cannot record that rows are normalized: normalize those you predict"
+)
+"""A warning where such a model is written."""
 LARGE = 1 << 19
-"""Numbers from which on compiled code writes them: to load or compile it takes a while, too."""
+"""From so many numbers on compiled code writes them; loading that code takes time, too."""
 _MAX_TOKEN_BYTES = 400  # a %.17g has 24; some programs write more digits
 _TOKEN = re.compile(rb"\s*(\S+)(?=\s)")
 _INTEGER = re.compile(rb"[+-]?[0-9]{1,10}")
@@ -44,7 +48,7 @@ def matches(head: bytes) -> bool:
 
 
 def check_writable(model: ModelParameters) -> None:
-    """Refuse a model that LIBLINEAR's text cannot tell; see `check_expressible`.
+    """Refuse a model that LIBLINEAR's text cannot express; see `check_expressible`.
 
     Parameters
     ----------
@@ -113,7 +117,7 @@ def write(model: ModelParameters, stream: IO[bytes]) -> None:
 
 
 def is_large(model: ModelParameters) -> bool:
-    """Whether so many numbers are to be written that compiled code, five times as fast, does it.
+    """Return whether compiled code, five times as fast, is to write the weights.
 
     Parameters
     ----------
@@ -133,7 +137,7 @@ def _text_of(rows: npt.NDArray[np.float64]) -> bytes:
 
 
 def _compiled() -> Callable[[npt.NDArray[np.float64]], bytes | memoryview]:
-    """Return what does as `_text_of` does; its result is valid until it is called again."""
+    """Return a compiled `_text_of`, whose result is valid until it is called again."""
     from blocklinear.kernels.numerals import MOST_FIVES, WIDTH, write_rows
 
     fives = np.array([divmod(5**k, 1 << 64) for k in range(MOST_FIVES + 1)], np.uint64)
@@ -235,7 +239,7 @@ class _Text:
                 self.fail(f"{wanted} is missing")
             self._remaining -= len(more)
             self._buffer += more
-        # The newline behind a token is left, so that a fault in it has its own line.
+        # The newline after a token stays in the buffer: a fault in the token is on its own line.
         self._line += self._buffer.count(b"\n", 0, found.end())
         self._buffer = self._buffer[found.end() :]
         return found[1]
@@ -256,7 +260,7 @@ class _Text:
         return float(value[0])
 
     def numbers(self, n_rows: int, n_columns: int) -> npt.NDArray[np.float64]:
-        """Take all that is left: exactly `n_rows` times `n_columns` numbers."""
+        """Take the rest of the file: exactly `n_rows` times `n_columns` numbers."""
         total = n_rows * n_columns
         most = (self._remaining + len(self._buffer)) // 2  # a digit and a blank each
         if total > most + 1:
@@ -267,11 +271,11 @@ class _Text:
             more = self._stream.read(_READ_BYTES)
             at_end = not more
             piece = self._buffer + more
-            cut = len(piece) if at_end else _last_blank(piece)
-            if cut == 0 and len(piece) > _MAX_TOKEN_BYTES:
+            end = len(piece) if at_end else _last_blank(piece)
+            if end == 0 and len(piece) > _MAX_TOKEN_BYTES:
                 self.fail(f"{quoted(piece[:99])} is not a number")
-            self._buffer = piece[cut:]
-            tokens = piece[:cut].split()
+            self._buffer = piece[end:]
+            tokens = piece[:end].split()
             parsed = _parse(tokens)
             if parsed is None:
                 bad = next(k for k, token in enumerate(tokens) if _parse([token]) is None)
@@ -280,7 +284,7 @@ class _Text:
             if done + len(parsed) > total:
                 self._skip_to(total - done, piece)
                 self.fail(f"w goes on after its {total} numbers")
-            self._line += piece.count(b"\n", 0, cut)
+            self._line += piece.count(b"\n", 0, end)
             values[done : done + len(parsed)] = parsed
             done += len(parsed)
         if done < total:

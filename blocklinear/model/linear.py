@@ -40,8 +40,8 @@ class LinearModel(ModelParameters):
     index_base : int
         The number the training text gave to the first feature, 0 or 1.
     metadata : dict
-        Anything else worth keeping, as JSON holds it: numbers that are not finite become None.
-        ``hash_bits`` and ``normalize`` say what is done to rows before they meet the weights.
+        Further facts, as JSON: numbers that are not finite become None. ``hash_bits`` and
+        ``normalize`` are how rows are transformed before the weights are applied.
     rho : float
         Subtracted from the decision value; for one-class models only.
 

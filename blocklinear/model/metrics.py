@@ -11,10 +11,10 @@ Floats = npt.NDArray[np.float64]
 
 
 class Score(Protocol):
-    """What is learnt from comparing predictions with labels, part by part."""
+    """A score of predictions, to which rows are added in parts."""
 
     def add(self, labels: Floats, predicted: Floats) -> None:
-        """Take in some more rows.
+        """Count some rows.
 
         Parameters
         ----------
@@ -22,7 +22,7 @@ class Score(Protocol):
         """
 
     def summary(self) -> str:
-        """Return the result in LIBLINEAR's words."""
+        """Return the result as LIBLINEAR prints it."""
 
     def as_dict(self) -> dict[str, float | int | None]:
         """Return the result by name; None where it is undefined."""
@@ -40,7 +40,7 @@ class AccuracyCounter:
     rows: int = 0
 
     def add(self, labels: Floats, predicted: Floats) -> None:
-        """Take in some more rows.
+        """Count some rows.
 
         Parameters
         ----------
@@ -90,7 +90,7 @@ class RegressionErrors:
     spread_pt: float = 0.0
 
     def add(self, labels: Floats, predicted: Floats) -> None:
-        """Take in some more rows.
+        """Count some rows.
 
         Parameters
         ----------
@@ -125,7 +125,7 @@ class RegressionErrors:
         """From 0 to 1; NaN where predictions or targets are all the same."""
         if not (self.spread_p > 0.0 and self.spread_t > 0.0):
             return float("nan")
-        # divided by one root after the other: the product of the spreads may leave the range
+        # divided by one root after the other: the product of the spreads may overflow
         correlation = self.spread_pt / math.sqrt(self.spread_p) / math.sqrt(self.spread_t)
         return min(correlation * correlation, 1.0) if math.isfinite(correlation) else float("nan")
 

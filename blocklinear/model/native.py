@@ -157,7 +157,7 @@ def read(path: str | os.PathLike[str]) -> ModelParameters:
 
 @contextlib.contextmanager
 def _damage(name: str) -> Iterator[None]:
-    """Turn whatever a hostile archive provokes into a `DamagedError`."""
+    """Turn the errors that a malformed archive causes into a `DamagedError`."""
     try:
         yield
     except (
@@ -268,7 +268,7 @@ def _read_arrays(name: str, header: dict[str, Any], source: _Members) -> dict[st
 
 
 def _zeros(name: str, n_features: int, n_columns: int) -> npt.NDArray[np.float64]:
-    """Allocate weights, unless the machine has no room: here alone the file is no bound."""
+    """Allocate weights if memory suffices: a sparse file may be small, and its weights large."""
     needed, available = 8 * n_features * n_columns, available_bytes()
     if needed > available:
         raise MemoryBudgetError(

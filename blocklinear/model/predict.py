@@ -36,7 +36,7 @@ _LEAST_TEXT_BYTES = 16 << 20
 
 @dataclass(frozen=True)
 class PredictionReport:
-    """What came of a prediction.
+    """The result of a prediction.
 
     Parameters
     ----------
@@ -45,13 +45,13 @@ class PredictionReport:
     unknown_values : int
         Stored values ignored because the model has no weight for their feature.
     unknown_labels : int
-        Rows whose label the model does not know; they count as wrong.
+        Rows whose label the model does not have; they count as wrong.
     score : Score
         Accuracy, or the errors of a regression.
     notes : tuple of str
-        What is odd about the inputs, in a sentence each.
+        Warnings about the inputs, a sentence each.
     confusion : Confusion or None
-        Which classes were taken for which, if that was asked for.
+        Counts of labels and predictions, if asked for.
     """
 
     rows: int
@@ -62,7 +62,7 @@ class PredictionReport:
     confusion: Confusion | None = None
 
     def summary(self) -> str:
-        """Return the score in LIBLINEAR's words, without a final newline."""
+        """Return the score as LIBLINEAR prints it, without a final newline."""
         return self.score.summary()
 
     def to_json(self) -> str:
@@ -98,15 +98,15 @@ def predict_stream(
         How to read; by default with the features numbered as the model's were. They are hashed as
         the model's were, and rows are normalized so, in any case.
     decision : bool
-        Write all decision values of a row (``%.17g``, parted by blanks) instead of its label.
+        Write all decision values of a row (``%.17g``, separated by blanks) instead of its label.
     probability : bool
         Write LIBLINEAR's ``-b 1`` form: a line ``labels ...``, then label and probabilities.
     strict : bool
         Refuse features that the model does not know, instead of ignoring and counting them.
     classes : bool
-        Count which classes are taken for which.
+        Count labels and predictions in a `Confusion`.
     positive : float, optional
-        With `classes`, which of two F1 is that of; by default the larger label.
+        With `classes`, the class of two whose F1 is reported; by default the larger label.
     listener : callable, optional
         Told a `TextProgress` after each piece of text.
 
@@ -145,7 +145,7 @@ def predict_stream(
     with place.open() as stream:
         stream.write(head)
         for batch in _known_rows(model, reader):
-            for labels, decisions, unknown in _decide(model, batch, options.smallest_index):
+            for labels, decisions, unknown in _decisions(model, batch, options.smallest_index):
                 model.check_decisions(decisions, first_row=rows + 1)
                 chosen = None if model.is_regressor else model.class_indices(decisions)
                 if chosen is None:
@@ -165,7 +165,7 @@ def predict_stream(
 
 
 def _known_rows(model: LinearModel, reader: RowReader) -> Iterator[Rows]:
-    """Yield the rows; the bound of their features, if there is one, is the model."""
+    """Yield the rows; with a bound of their features refuse those the model does not have."""
     try:
         yield from reader
     except TooManyFeatures as error:
@@ -177,7 +177,7 @@ def _known_rows(model: LinearModel, reader: RowReader) -> Iterator[Rows]:
 
 
 def text_memory(model: LinearModel, memory_bytes: int) -> int:
-    """Return what a budget leaves for the process and text, once the model has its share.
+    """Return the budget for process and text: the memory less what the model takes.
 
     Parameters
     ----------
@@ -207,10 +207,10 @@ def text_memory(model: LinearModel, memory_bytes: int) -> int:
     return memory_bytes - taken + PROCESS_BYTES
 
 
-def _decide(
+def _decisions(
     model: LinearModel, batch: Rows, index_base: int
 ) -> Iterator[tuple[Floats, Floats, int]]:
-    """Yield labels, decision values and the number of ignored values, some rows at a time."""
+    """Yield labels, decision values and the number of ignored values of some rows at a time."""
     values, labels, intercept = batch.values(), batch.labels(), model.intercept
     if model.normalize == "l2":
         normalize_rows(np.diff(batch.indptr), values, np.empty(batch.n_rows))
@@ -232,7 +232,7 @@ def _decide(
 
 
 def _formatter(model: LinearModel, decision: bool, probability: bool) -> tuple[bytes, Formatter]:
-    """Return what the output begins with, and how rows become lines."""
+    """Return the first line of the output, and the function that formats rows."""
     if decision and probability:
         raise UsageError("decision values and probabilities are wanted in one file", "ask for one")
     if probability and not model.is_logistic:

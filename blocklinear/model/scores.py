@@ -38,10 +38,9 @@ def auc(positive: NDArray[np.bool_], decisions: Floats) -> float:
 
 
 def positive_class(classes: Sequence[float], asked: float | None = None) -> float | None:
-    """Return which of two classes precision, recall and F1 are those of.
+    """Return the positive class of two, whose precision, recall and F1 are reported.
 
-    It is the larger label, whatever the order in which the data have them, unless another is asked
-    for.
+    It is the larger label, in whatever order the data have them, unless another is given.
 
     Parameters
     ----------
@@ -82,7 +81,7 @@ def f1(
 ) -> float:
     """Return the harmonic mean of precision and recall; NaN without rows.
 
-    Of two classes it is that of the positive one, the larger label unless said otherwise; of more
+    Of two classes it is that of the positive one, by default the larger label; of more
     the mean over the classes that have rows or predictions.
 
     Parameters

@@ -6,6 +6,7 @@ import shutil
 import numpy as np
 import pytest
 
+from blocklinear.model.liblinear import NORMALIZED_ROWS
 from blocklinear.model.linear import LinearModel
 
 from .conftest import ROWS
@@ -111,7 +112,8 @@ def test_what_liblinear_cannot_tell_is_refused_before_training(
 
 
 def test_liblinear_does_not_normalize(cli, rows, tmp_path):
-    warning = "warning: LIBLINEAR's format does not say that rows are normalized: predict such\n"
+    warning = f"warning: {NORMALIZED_ROWS}\n"
+    assert "cannot record that rows are normalized" in warning
     cli("split", rows, tmp_path / "s", "-q", "--normalize", "l2")
     done = cli("train", tmp_path / "s", tmp_path / "m", "-q", "--format", "liblinear")
     assert (done.status, done.err) == (0, warning)

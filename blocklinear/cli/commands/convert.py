@@ -59,6 +59,5 @@ def run(args: argparse.Namespace) -> int:
     with compiling() if compiles else contextlib.nullcontext():
         model.save(output, format=args.to)
     if args.to == "liblinear" and model.normalize != "none":
-        text = "LIBLINEAR's format does not say that rows are normalized: predict such"
-        print(f"warning: {text}", file=sys.stderr)
+        print(f"warning: {liblinear.NORMALIZED_ROWS}", file=sys.stderr)
     return 0

@@ -165,7 +165,7 @@ def run(args: argparse.Namespace) -> int:
             run_log = RunLog(log, options.gap, options.tolerance)
             listeners.append(stack.enter_context(run_log))
 
-        def tell(event: "Event") -> None:
+        def listen(event: "Event") -> None:
             for listener in listeners:
                 listener(event)
 
@@ -179,7 +179,7 @@ def run(args: argparse.Namespace) -> int:
                 stratify=args.stratify,
                 metric=args.metric,
                 positive=args.positive,
-                listener=tell,
+                listener=listen,
                 halt=stopper.asked,
             )
             console.close()
@@ -191,14 +191,16 @@ def run(args: argparse.Namespace) -> int:
                     _write_predictions(predictions, result)
             if model is not None:
                 refitted = replace(options, cost=result.report.best.cost)
-                train(store, refitted, tell, stopper.asked, keep=lambda found: found.save(model))
+                train(store, refitted, listen, stopper.asked, keep=lambda found: found.save(model))
         except StoppedError as stopped:
             console.close()
-            said = "stopped"
+            message = "stopped"
             if refitted is not None and stopped.fix:
                 cost = format_number(refitted.cost)
-                said = f"{stopped.what}\n  fix: `train` with -c {cost} and --resume goes on with it"
-            print(f"blocklinear: {said}", file=sys.stderr)
+                message = (
+                    f"{stopped.what}\n  fix: `train` with -c {cost} and --resume goes on with it"
+                )
+            print(f"blocklinear: {message}", file=sys.stderr)
             return stopper.status
         finally:
             console.close()

@@ -76,7 +76,7 @@ def run(args: argparse.Namespace) -> int:
     Raises
     ------
     BlocklinearError
-        If anything goes wrong; nothing is left under OUT then.
+        If anything goes wrong; OUT is not written then.
     """
     from blocklinear.errors import shown  # late: --help stays fast
     from blocklinear.memory import parse_size

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from blocklinear.store import BlockStore
 
 _EPOCHS = {"shrink": 10, "avsf": 4}
-"""Epochs a visit where the first one only measures."""
+"""Epochs in a block step, where the first one only measures."""
 
 
 def add_parser(commands: Any) -> None:
@@ -52,8 +52,8 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("model", metavar="MODEL", help="file to write; - is stdout")
     _add_problem(parser.add_argument_group("what to train"))
     _add_stops(parser.add_argument_group("when to stop"))
-    _add_course(parser.add_argument_group("how to get there"))
-    _add_run(parser.add_argument_group("the run"))
+    _add_method(parser.add_argument_group("method"))
+    _add_run(parser.add_argument_group("run and files"))
     add_text_options(parser, "STORE, --eval and --best-on")
     parser.add_argument_group(
         "the table on stderr", f"A line for each outer iteration. Columns:\n\n{COLUMNS_HELP}"
@@ -136,7 +136,7 @@ def _add_stops(group: Any) -> None:
     )
 
 
-def _add_course(group: Any) -> None:
+def _add_method(group: Any) -> None:
     group.add_argument(
         "--method", default="dual", choices=("dual", "pegasos"), help="optimiser (default dual)"
     )
@@ -212,31 +212,31 @@ def _add_run(group: Any) -> None:
     add_budget(group)
 
 
-def _number_or(word: str, text: str | None, option: str) -> dict[str, int | None]:
-    """Read an option that is a number, or a word that stands for None; nothing if not given."""
+def _number_or(name: str, text: str | None, option: str) -> dict[str, int | None]:
+    """Read an option that is a number, or a name that stands for None; nothing if not given."""
     from blocklinear.errors import UsageError, quoted
 
     if text is None:
         return {}
-    if text == word:
+    if text == name:
         return {option: None}
     try:
         return {option: int(text)}
     except ValueError:
         raise UsageError(
-            f"{option} {quoted(text)} is not a number", f"give one, or {word}"
+            f"{option} {quoted(text)} is not a number", f"give one, or {name}"
         ) from None
 
 
 def _check_liblinear(store: "BlockStore", listener: "Listener") -> None:
-    """Refuse, before training, what LIBLINEAR's format cannot tell."""
+    """Refuse, before training, what LIBLINEAR's format cannot express."""
     from blocklinear.events import Warned
-    from blocklinear.model.liblinear import check_expressible
+    from blocklinear.model.liblinear import NORMALIZED_ROWS, check_expressible
 
     manifest = store.manifest
     check_expressible(manifest.labels or (), manifest.index_base, manifest.hash_bits)
     if manifest.normalize != "none":
-        listener(Warned("LIBLINEAR's format does not say that rows are normalized: predict such"))
+        listener(Warned(NORMALIZED_ROWS))
 
 
 def run(args: argparse.Namespace) -> int:
@@ -314,7 +314,7 @@ def run(args: argparse.Namespace) -> int:
             run_log = RunLog(log, options.gap, options.tolerance)
             listeners.append(stack.enter_context(run_log))
 
-        def tell(event: "Event") -> None:
+        def listen(event: "Event") -> None:
             for listener in listeners:
                 listener(event)
 
@@ -331,9 +331,9 @@ def run(args: argparse.Namespace) -> int:
         with Stopper() as stopper:
             try:
                 if options.costs:
-                    train_grid(store, options, tell, stopper.asked, keep)
+                    train_grid(store, options, listen, stopper.asked, keep)
                 else:
-                    train(store, options, tell, stopper.asked, lambda model: keep([model]))
+                    train(store, options, listen, stopper.asked, lambda model: keep([model]))
             except StoppedError as stopped:
                 console.close()
                 print(f"blocklinear: {stopped}", file=sys.stderr)
