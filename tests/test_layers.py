@@ -1,4 +1,4 @@
-"""The house rules: who may import whom, and who may touch what."""
+"""The rules of the code: what may import what, and what may be called where."""
 
 import ast
 import functools

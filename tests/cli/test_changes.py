@@ -166,15 +166,15 @@ def test_a_warm_start_says_how_w_was_made(cli, store, more, tmp_path):
 
 
 def test_a_store_beside_text_keeps_the_rows_added_to_it(cli, refused, rows, more, tmp_path):
-    beside = rows.with_name(f"{rows.name}.blocks")
+    text_store = rows.with_name(f"{rows.name}.blocks")
     train = ["train", rows, tmp_path / "model", "-q"]
     assert cli(*train).status == 0
-    assert cli("add", beside, more, "-q").status == 0
+    assert cli("add", text_store, more, "-q").status == 0
     error = refused(5, *train)
-    assert f"{beside}: its rows are not those of {rows.name}" in error
-    assert f"name {beside.name} to train on what it holds; or remove it" in error
-    assert info(cli, beside)["rows"] == 62
-    assert cli("train", beside, tmp_path / "model", "-q").status == 0
+    assert f"{text_store}: its rows are not those of {rows.name}" in error
+    assert f"name {text_store.name} to train on what it holds; or remove it" in error
+    assert info(cli, text_store)["rows"] == 62
+    assert cli("train", text_store, tmp_path / "model", "-q").status == 0
 
 
 def test_what_may_be_given_again(cli, refused, store, more):

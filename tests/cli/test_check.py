@@ -23,9 +23,9 @@ def test_problems(cli, bad):
     done = cli("check", bad, "--threads", 1)
     assert done.status == 3
     assert done.out.splitlines()[-1] == "26 problems"
-    told = done.err.splitlines()
-    assert told[0] == f"{bad}:2:1: label 'x' is not a finite number"
-    assert (len(told), told[-1]) == (21, "and 6 more")
+    problems = done.err.splitlines()
+    assert problems[0] == f"{bad}:2:1: label 'x' is not a finite number"
+    assert (len(problems), problems[-1]) == (21, "and 6 more")
     assert cli("check", bad, "--unsorted", "sort").out.splitlines()[-1] == "25 problems"
 
 

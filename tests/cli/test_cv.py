@@ -159,10 +159,10 @@ def test_a_signal(store):
         "import os, signal, sys\n"
         "from blocklinear.cli import console, main\n"
         "before = console.Console.__call__\n"
-        "def tell(self, event):\n"
+        "def show(self, event):\n"
         "    os.kill(os.getpid(), signal.SIGTERM)\n"
         "    before(self, event)\n"
-        "console.Console.__call__ = tell\n"
+        "console.Console.__call__ = show\n"
         f"sys.exit(main.main(['cv', {str(store)!r}, '--gap', '1e-12', '--group', '1']))\n"
     )
     ran = programs.run([sys.executable, "-c", program])

@@ -1,4 +1,4 @@
-"""Labels of more than six digits are told apart wherever they are printed."""
+"""Labels of more than six digits are printed in full."""
 
 import json
 

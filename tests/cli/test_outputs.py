@@ -207,11 +207,11 @@ def test_standard_input_is_never_overwritten(shell, rows, model, tmp_path):
 
 
 def test_files_of_a_store_are_never_overwritten(cli, refused, rows, store, model, tmp_path):
-    (tmp_path / "beside").symlink_to(store)
+    (tmp_path / "linked").symlink_to(store)
     (tmp_path / "manifest").symlink_to(store / "manifest.json")
     before, block = tree(tmp_path), min((store / "blocks").iterdir())
     for path in (
-        store / "manifest.json", tmp_path / "beside" / "manifest.json", tmp_path / "manifest",
+        store / "manifest.json", tmp_path / "linked" / "manifest.json", tmp_path / "manifest",
         block, store / "lock", store / "runs" / "default" / "checkpoint.json", store / "new",
     ):  # fmt: skip
         for arguments in (
@@ -262,7 +262,7 @@ def test_links_are_followed(cli, rows, model, labels, store, tmp_path):
         assert (tmp_path / target).read_text().count("\n") == 60
 
 
-# told before any work
+# refused before any work
 
 
 @pytest.mark.parametrize("name", ["nowhere/file", "rows.svm/file", "x" * 256], ids=str)

@@ -57,7 +57,7 @@ def test_killed_again_and_again_it_ends_with_the_same_bits(cli, starter, store, 
     flags = ["--group", 2, "--gap", 1e-12, "-q", *flags]
     assert cli("train", store, tmp_path / "whole", *flags).status == 0
     chance, reached, command = random.Random(1), [], ["train", store, tmp_path / "m", *flags]
-    command += ["--checkpoint-s", 1e-9, "--log", tmp_path / "log"]  # one after each visit
+    command += ["--checkpoint-s", 1e-9, "--log", tmp_path / "log"]  # one after each block step
     for _ in range(12):
         kill = store / "runs", chance.randrange(30, 700), signal.SIGKILL
         assert starter.run(*command, signals=[kill]) == (-signal.SIGKILL, "")

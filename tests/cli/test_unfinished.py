@@ -1,4 +1,4 @@
-"""Runs that were broken off, as the commands tell of them."""
+"""Runs that were broken off, and the messages of the commands about them."""
 
 import json
 import signal
@@ -78,7 +78,7 @@ def test_cv_refuses_before_it_works(cli, refused, store, tmp_path, broken_off):
     said = refused(5, "cv", store, *CV, "--refit", tmp_path / "m", "--log", tmp_path / "log")
     assert "run 'default' was broken off" in said
     assert "give `train --resume` to go on with it, --restart" in said
-    assert not (tmp_path / "log").exists()  # no sweep
+    assert not (tmp_path / "log").exists()  # no outer iteration
     assert checkpoint(store) == broken_off
     assert cli("cv", store, *CV).status == 0  # has no run of its own
     assert checkpoint(store) == broken_off

@@ -120,9 +120,9 @@ def test_add(cli, refused, weighted, store, tmp_path):
 
 
 def test_text_is_trained_on_without_weights(cli, refused, rows, weights, tmp_path):
-    beside = rows.with_name(f"{rows.name}.blocks")
-    assert cli("split", rows, beside, "--weights", weights, *SMALL).status == 0
+    text_store = rows.with_name(f"{rows.name}.blocks")
+    assert cli("split", rows, text_store, "--weights", weights, *SMALL).status == 0
     error = refused(5, "train", rows, tmp_path / "m", "-q")
-    assert f"{beside}: its rows have weights" in error
-    assert cli("train", beside, tmp_path / "m", "-q").status == 0
-    assert info(cli, beside)["weights"] is not None
+    assert f"{text_store}: its rows have weights" in error
+    assert cli("train", text_store, tmp_path / "m", "-q").status == 0
+    assert info(cli, text_store)["weights"] is not None

@@ -25,7 +25,7 @@ from blocklinear.text import TextOptions
 
 
 def write_rows(path, labels, n_features=12, seed=3, noise=0.4):
-    """Rows that tell their labels, more or less."""
+    """Rows whose features predict their labels, mostly."""
     rng = np.random.default_rng(seed)
     labels = np.asarray(labels)
     centres = np.random.default_rng(0).normal(size=(len(np.unique(labels)), n_features))
@@ -162,9 +162,9 @@ def test_features_are_numbered_as_the_model_or_as_told(make_model, tmp_path, bas
     model = make_model(n_features=2, weights=weights, index_base=base)
     predict_stream(model, [str(tmp_path / "t")], tmp_path / "out", decision=True)
     assert (tmp_path / "out").read_text() == ("20\n" if base == 0 else "10\n")
-    told = TextOptions(index_base=1 - base)
+    options = TextOptions(index_base=1 - base)
     args = (model, [str(tmp_path / "t")], tmp_path / "out")
-    predict_stream(*args, decision=True, text_options=told)
+    predict_stream(*args, decision=True, text_options=options)
     assert (tmp_path / "out").read_text() == ("10\n" if base == 0 else "20\n")
 
 

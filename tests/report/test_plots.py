@@ -26,7 +26,7 @@ def test_draws_a_png(log, tmp_path, quantity):
 
 @needs_matplotlib
 def test_an_svg_names_what_it_shows_and_is_the_same_each_time(log, tmp_path):
-    # text is drawn as outlines, beside a comment that says what it is
+    # text is drawn as outlines, with a comment that has the text
     logs = [log(outer(1, 1, accuracy=0.5), name="fast.jsonl"), log(outer(1, 2), name="$low_x$.log")]
     plot_logs(logs, tmp_path / "a.svg")
     plot_logs(logs, tmp_path / "b.svg")
