@@ -84,7 +84,7 @@ def default_budget() -> int:
 
 
 def available_bytes() -> int:
-    """Return what this process could have now: of the machine, within the limits of its cgroups."""
+    """Return the bytes available to this process: of the machine, within its cgroups' limits."""
     available = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_AVPHYS_PAGES")
     meminfo = Path("/proc/meminfo")
     if meminfo.exists():
@@ -96,7 +96,7 @@ def available_bytes() -> int:
 def _cgroup_limits(
     membership: Path = Path("/proc/self/cgroup"), root: Path = Path("/sys/fs/cgroup")
 ) -> Iterator[int]:
-    """Yield every limit on this process's memory: of its cgroup and of those it lies in, in bytes.
+    """Yield the limits in bytes on this process's memory: of its cgroup and those around it.
 
     In version 2 each level up to `root` has a limit of its own. In version 1 a level also has the
     least limit of the levels above it, even of those that a container cannot see. A group that is

@@ -113,7 +113,7 @@ def _open_streams() -> None:
 
 
 def _limit_startup() -> None:
-    """Prevent that modules and threads start which no command needs.
+    """Keep modules and threads that no command needs from being loaded and started.
 
     OpenBLAS would start threads that spin, and Numba would import scipy.linalg (0.4 s, 25 MB) to
     compile matrix products, which no kernel here has. Garbage collections find nothing in the

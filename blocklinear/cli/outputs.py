@@ -27,7 +27,7 @@ class Outputs:
         self._all: list[Output] = []
 
     def add(self, name: str, check: Callable[[Output], Any] = lambda output: None) -> Output:
-        """Check an output, also by a rule of its own, and return it.
+        """Check an output, by a function of the caller too, and return it.
 
         Raises
         ------

@@ -1,1 +1,1 @@
-"""Models: what training ends with, their files, prediction."""
+"""Trained models: parameters, files, predictions and their scores."""

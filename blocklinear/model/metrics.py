@@ -34,7 +34,7 @@ class Score(Protocol):
 
 @dataclass
 class AccuracyCounter:
-    """The share of rows whose predicted label is theirs."""
+    """The share of rows whose label is predicted."""
 
     correct: int = 0
     rows: int = 0

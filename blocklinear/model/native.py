@@ -188,7 +188,7 @@ class _Members:
         self.seen: list[str] = []
 
     def read(self, name: str, dtype: str, shape: tuple[int, ...] | None) -> npt.NDArray[Any]:
-        """Return a member; a shape of None takes a vector as long as it comes."""
+        """Return a member; a shape of None stands for a vector of any length."""
         info = self._archive.getinfo(f"{name}.npy")
         data_bytes = info.file_size - _PREFIX_BYTES
         itemsize = np.dtype(dtype).itemsize

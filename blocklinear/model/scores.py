@@ -13,7 +13,7 @@ Floats = NDArray[np.float64]
 
 
 def accuracy(labels: Floats, predicted: Floats) -> float:
-    """Return the share of rows whose predicted label is theirs; NaN without rows."""
+    """Return the share of rows whose label is predicted; NaN without rows."""
     return float(np.mean(labels == predicted)) if len(labels) else float("nan")
 
 

@@ -1,1 +1,1 @@
-"""Run logs."""
+"""Run logs: written, read, followed and drawn; the table that training prints."""

@@ -92,9 +92,12 @@ def test_the_costs_of_a_grid(cli, store, tmp_path):
     log, figure = tmp_path / "log", tmp_path / "figure.svg"
     flags = ["-c", "0.01,1", "--gap", 0.01, "-q", "--log", log]
     assert cli("train", store, tmp_path / "model", *flags).status == 0
-    last = json.loads(log.read_text().splitlines()[-1])
-    assert (last["costs"], last["gap_goal"]) == ([0.01, 1.0], 0.01)
-    assert max(last["gaps"]) == last["gap"] <= 0.01
+    events = [json.loads(line) for line in log.read_text().splitlines()]
+    for event in events:
+        assert (event["costs"], event["gap_goal"]) == ([0.01, 1.0], 0.01)
+        assert all(0 <= gap < 1 for gap in event["gaps"])
+        assert event["gap"] in event["gaps"]  # the largest of those that are trained
+    assert max(events[-1]["gaps"]) == events[-1]["gap"] <= 0.01
     assert cli("plot", log, "-o", figure).status == 0
     for text in ("C = 0.01", "C = 1", "goal 0.01"):
         assert f"<!-- {text} -->" in figure.read_text()

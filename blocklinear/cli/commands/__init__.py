@@ -1,1 +1,1 @@
-"""The commands of the program, a module each: what it takes, and how it is run."""
+"""The commands of the program, a module each: its parser, and what it runs."""
