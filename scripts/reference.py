@@ -86,6 +86,8 @@ def _command(parser: argparse.ArgumentParser) -> Iterator[str]:
     yield _sentence(parser.description or "")
     for group in parser._action_groups:
         actions = [a for a in group._group_actions if not isinstance(a, argparse._HelpAction)]
+        if group.description:
+            yield from _description(group.title or "", group.description)
         if not actions:
             continue
         title = {"positional arguments": "Arguments"}.get(group.title or "", group.title or "")
@@ -101,6 +103,14 @@ def _command(parser: argparse.ArgumentParser) -> Iterator[str]:
     yield ""
     epilog = (parser.epilog or "").removeprefix("exit status: ")
     yield f"**Exit status:** {_sentence(epilog)}."
+
+
+def _description(title: str, text: str) -> Iterator[str]:
+    """Yield a part of a help text that is no option: paragraphs, and tables as they are."""
+    yield from ("", f"**{title[0].upper() + title[1:]}**")
+    for paragraph in text.split("\n\n"):
+        table = "\n" in paragraph
+        yield from ("", *(["```text", paragraph, "```"] if table else [paragraph]))
 
 
 def _operand(action: argparse.Action) -> str:

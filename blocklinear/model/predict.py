@@ -108,7 +108,7 @@ def predict_stream(
     positive : float, optional
         With `classes`, the class of two whose F1 is reported; by default the larger label.
     listener : callable, optional
-        Told a `TextProgress` after each piece of text.
+        Called with a `TextProgress` event after each piece of text.
 
     Returns
     -------

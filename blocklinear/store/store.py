@@ -191,7 +191,7 @@ class BlockStore:
         Parameters
         ----------
         listener : callable
-            Told a `BlockProgress` before each block.
+            Called with a `BlockProgress` event before each block.
 
         Raises
         ------
