@@ -112,7 +112,12 @@ def generated_text(path: Path, n_bytes: int, seed: int = 1) -> Path:
 def compile_kernels(version: Path | None = None) -> None:
     """Compile every kernel that is not, so that none is while it is timed; of another version."""
     code = (
-        "from blocklinear.cli.rehearsal import rehearse\n"
+        "try:\n"
+        "    from blocklinear.cli.rehearsal import rehearse\n"  # before there was `warmup`
+        "except ImportError:\n"
+        "    import sys\n"
+        "    from blocklinear.cli.main import main\n"
+        "    sys.exit(main(['warmup', '--quiet']))\n"
         "for part in ('split', 'one', 'pegasos', 'many', 'crammer-singer'):\n"
         "    rehearse(part, 'float64', quiet=True)"
     )

@@ -18,7 +18,7 @@ fi
 ruff check .
 ruff format --check .
 mypy &
-python tests/compile_kernels.py
+blocklinear warmup
 wait $!
 python bench/guard.py # what training costs, in counts
 parallel=(--numprocesses 2 --dist worksteal)

@@ -1,13 +1,26 @@
-"""Where Numba may keep compiled kernels, and a word to the user when it compiles."""
+"""How a process starts that may compile, where kernels are kept, and a word when one is."""
 
 import contextlib
 import functools
+import gc
 import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 COMPILING = "blocklinear: compiling for this machine, the first time only: some seconds"
+
+
+def start_lightly() -> None:
+    """Keep what this process does not need from being loaded and run.
+
+    OpenBLAS would start threads that spin, and Numba would import scipy.linalg (0.4 s, 25 MB) to
+    compile matrix products, which no kernel here has. Garbage collections find nothing in the
+    hundreds of thousands of objects that imports leave behind, so they are made rare.
+    """
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    sys.modules.setdefault("scipy.linalg", None)  # type: ignore[arg-type]  # import: ImportError
+    gc.set_threshold(400_000, 20, 20)
 
 
 @contextlib.contextmanager

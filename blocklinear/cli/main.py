@@ -3,7 +3,6 @@
 import argparse
 import atexit
 import contextlib
-import gc
 import os
 import re
 import signal
@@ -25,12 +24,13 @@ from blocklinear.cli.commands import (
     split,
     train,
     verify,
+    warmup,
 )
 from blocklinear.cli.commands import gc as collect
-from blocklinear.cli.compiling import compiling
+from blocklinear.cli.compiling import compiling, start_lightly
 from blocklinear.errors import BlocklinearError, MemoryBudgetError, StorageError, shown
 
-_NOTHING_COMPILED = ("info", "convert", "remove", "gc", "plot")
+_NOTHING_COMPILED = ("info", "convert", "remove", "gc", "plot", "warmup")
 _LONG_WORD = re.compile(r"([^\s']{40})[^\s']{160,}")  # a path may be shorter
 _CLASS_WEIGHT = re.compile(r"-w([+-]?\.?[0-9][0-9.]*(?:[eE][+-]?[0-9]+)?)")
 
@@ -69,7 +69,7 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     for command in (
         check, split, add, remove, compact, collect, train, cv, predict, info, verify, convert,
-        plot,
+        plot, warmup,
     ):  # fmt: skip
         command.add_parser(commands)
     return parser
@@ -112,18 +112,6 @@ def _open_streams() -> None:
             setattr(sys, name, stream)
 
 
-def _limit_startup() -> None:
-    """Keep modules and threads that no command needs from being loaded and started.
-
-    OpenBLAS would start threads that spin, and Numba would import scipy.linalg (0.4 s, 25 MB) to
-    compile matrix products, which no kernel here has. Garbage collections find nothing in the
-    hundreds of thousands of objects that imports leave behind, so they are made rare.
-    """
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    sys.modules.setdefault("scipy.linalg", None)  # type: ignore[arg-type]  # import: ImportError
-    gc.set_threshold(400_000, 20, 20)
-
-
 def _run(args: argparse.Namespace) -> int:
     """Run the command."""
     compiles = args.command not in _NOTHING_COMPILED
@@ -136,7 +124,7 @@ def _run(args: argparse.Namespace) -> int:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; return the exit status."""
     _open_streams()
-    _limit_startup()
+    start_lightly()
     args = _parser().parse_args(_spell_out(sys.argv[1:] if arguments is None else arguments))
     for name in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(name, _terminate)

@@ -1,83 +1,102 @@
-"""Which kernels the program calls, with which types: recorded in one process, loaded in another.
+"""Kernels with the types of their arguments: listed in a file, and loaded from the cache.
 
-A kernel is loaded from Numba's cache at its first call with arguments of some types; that pair is
-what Numba calls an overload.
+A kernel is compiled, or loaded from the cache, at its first call with arguments of some types; such
+a pair is what Numba calls an overload. ``kernels.txt`` has a line for each one that commands call::
+
+    kernels.sums.dot(float64[::1], const float64[::1]) # one many
+
+the types written as Numba writes them, an array that is only read ``const``, a tuple ``3 * int64``,
+followed by the parts of the program, see `ahead`, that need it; ``one:float32`` of a part means for
+values of that type only. `scripts/list_kernels.py` writes the file.
 """
 
-import contextlib
 import ctypes
 import functools
-import gc
 import importlib
-from collections.abc import Iterator
+import re
+from collections.abc import Collection, Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-Recorded = list[list[Any]]
-"""Overloads, for JSON: of each the module, the name of the kernel, and the types, see `_names`."""
-
+LIST = Path(__file__).with_name("kernels.txt")
+_LAYOUTS = {"C": (":,", "::1"), "F": ("::1,", ":"), "A": (":,", ":")}
+_ARRAY = re.compile(r"(const )?(\w+)\[([:1,]+)\]")
 _COLD = 20  # MADV_COLD, which the mmap module does not name
 
 
-class Recorder:
-    """Records the overloads that this process compiles or loads, but for helpers of kernels.
-
-    What a kernel calls is compiled with it. A kernel that is called from Python, too, is recorded
-    then: there will be no other sign of it. Helpers are told by the underscore of their names.
-    """
-
-    def __init__(self) -> None:
-        self._compiled: list[tuple[Any, tuple[Any, ...]]] = []
-        self._taken: list[list[Any]] = []
-
-    def take(self) -> Recorded:
-        """Return what was added since this was called before."""
-        new = []
-        for kernel, types in (*self._compiled, *_loaded()):
-            found = [kernel.py_func.__module__, kernel.py_func.__name__, list(map(_names, types))]
-            if found[0].startswith("blocklinear.") and found not in self._taken:
-                self._taken.append(found)
-                new.append(found)
-        return new
-
-    @contextlib.contextmanager
-    def recording(self) -> Iterator[None]:
-        """Record meanwhile; give back the memory that compiling a kernel took before the next."""
-        from numba.core import event
-
-        compiled = self._compiled
-
-        class Compilation(event.Listener):
-            depth = 0  # what a kernel calls is compiled while the kernel is
-
-            def on_start(self, event: Any) -> None:
-                kernel = event.data["dispatcher"]
-                if not self.depth or not kernel.py_func.__name__.startswith("_"):
-                    compiled.append((kernel, event.data["args"]))
-                self.depth += 1
-
-            def on_end(self, event: Any) -> None:
-                self.depth -= 1
-                if not self.depth:
-                    gc.collect()
-                    with contextlib.suppress(AttributeError):  # not the GNU library
-                        ctypes.CDLL(None).malloc_trim(0)
-
-        listener = Compilation()
-        event.register("numba:compile", listener)  # type: ignore[no-untyped-call]
-        try:
-            yield
-        finally:
-            event.unregister("numba:compile", listener)  # type: ignore[no-untyped-call]
+def listed(parts: Collection[str] | None = None, dtype: str = "") -> list[str]:
+    """Return the overloads of some parts of the program for one type of values; all without."""
+    wanted = None if parts is None else {*parts, *(f"{part}:{dtype}" for part in parts)}
+    lines = (line.split(" # ") for line in LIST.read_text().splitlines())
+    return [overload for overload, users in lines if wanted is None or wanted & set(users.split())]
 
 
-def load(overloads: Recorded) -> None:
-    """Load kernels from Numba's cache; one that is not there is compiled."""
-    for module, name, names in overloads:
-        kernel, types = getattr(importlib.import_module(module), name), tuple(map(_type, names))
-        if not _load(kernel, types):
-            kernel.compile(types)
+def resolve(overload: str) -> tuple[Any, tuple[Any, ...]]:
+    """Return the kernel and the Numba types of an overload."""
+    path, _, arguments = overload.removesuffix(")").partition("(")
+    module, _, name = path.rpartition(".")
+    kernel = getattr(importlib.import_module(f"blocklinear.{module}"), name)
+    return kernel, tuple(map(type_of, arguments.split(", ")))
+
+
+def describe(kernel: Any, types: Iterable[Any]) -> str:
+    """Return the line of an overload, without who needs it."""
+    module = kernel.py_func.__module__.removeprefix("blocklinear.")
+    return f"{module}.{kernel.py_func.__name__}({', '.join(map(name_of, types))})"
+
+
+def name_of(numba_type: Any) -> str:
+    """Return the name of a type that `type_of` reads."""
+    from numba import types
+
+    if isinstance(numba_type, types.Array):
+        more, last = _LAYOUTS[numba_type.layout]
+        if numba_type.layout == "F":
+            dimensions = more + ",".join(last * (numba_type.ndim - 1))
+        else:
+            dimensions = more * (numba_type.ndim - 1) + last
+        return f"{'' if numba_type.mutable else 'const '}{numba_type.dtype}[{dimensions}]"
+    if isinstance(numba_type, types.UniTuple):
+        return f"{numba_type.count} * {numba_type.dtype}"
+    return str(numba_type)
+
+
+def type_of(name: str) -> Any:
+    """Return the Numba type of a name."""
+    from numba import types
+
+    if array := _ARRAY.fullmatch(name):
+        dimensions = array[3].split(",")
+        layout: Any = "C" if dimensions[-1] == "::1" else "F" if dimensions[0] == "::1" else "A"
+        element: Any = _named(array[2])
+        return types.Array(element, len(dimensions), layout, readonly=bool(array[1]))
+    count, _, element = name.rpartition(" * ")
+    found = _named(element)
+    return types.UniTuple(found, int(count)) if count else found  # type: ignore[no-untyped-call]
+
+
+def _named(name: str) -> Any:
+    """Return the Numba type of a name that is one word; Numba 0.62 has no `types.bool`."""
+    from numba import types
+
+    return types.boolean if name == "bool" else getattr(types, name)
+
+
+def load(overloads: Iterable[str]) -> list[str]:
+    """Load kernels from the cache; return the overloads that are not there."""
+    missing = [overload for overload in overloads if not _load(*resolve(overload))]
     _set_aside_llvm()
+    return missing
+
+
+def not_kept(overloads: Iterable[str]) -> list[str]:
+    """Return the overloads that are not in the cache."""
+    return [overload for overload in overloads if not _is_kept(*resolve(overload))]
+
+
+def _is_kept(kernel: Any, types: tuple[Any, ...]) -> bool:
+    return bool(kernel._cache.holds(types, kernel.targetctx.codegen()))
 
 
 def _load(kernel: Any, types: tuple[Any, ...]) -> bool:
@@ -89,7 +108,7 @@ def _load(kernel: Any, types: tuple[Any, ...]) -> bool:
     Returns
     -------
     bool
-        Whether it is loaded: it may not be in the cache, or this Numba may do it in another way.
+        Whether it is loaded: it may not be in the cache.
     """
     from numba.core.compiler_lock import global_compiler_lock
 
@@ -99,8 +118,10 @@ def _load(kernel: Any, types: tuple[Any, ...]) -> bool:
         try:
             context, load_overload = kernel.targetctx, kernel._cache._load_overload
             _name_runtime()
-        except (AttributeError, ImportError):
-            return False
+        except (AttributeError, ImportError):  # this Numba does it in another way
+            if kept := _is_kept(kernel, types):
+                kernel.compile(types)
+            return kept
         result = load_overload(types, context)
         if result is None:
             return False
@@ -126,51 +147,10 @@ def _set_aside_llvm() -> None:
     Otherwise those of the data go, and in a container that holds no more than a run needs every
     pass over the blocks reads more of them from disk.
     """
-    with contextlib.suppress(OSError, AttributeError):  # not Linux, or not the GNU library
+    with suppress(OSError, AttributeError):  # not Linux, or not the GNU library
         advise = ctypes.CDLL(None).madvise
         for mapping in Path("/proc/self/maps").read_text().splitlines():
             addresses, access, *_, name = mapping.split()
             if Path(name).name.startswith("libllvmlite") and "w" not in access:
                 start, stop = (int(address, 16) for address in addresses.split("-"))
                 advise(ctypes.c_void_p(start), ctypes.c_size_t(stop - start), _COLD)
-
-
-def _loaded() -> Iterator[tuple[Any, tuple[Any, ...]]]:
-    """Yield the overloads that were loaded from Numba's cache, but for what kernels call.
-
-    A kernel that is compiled while what it calls is in the cache loads that, for constants that it
-    passes with the types of these constants.
-    """
-    from numba.core import types as numba_types
-    from numba.core.dispatcher import Dispatcher
-
-    kernels: list[Any] = [found for found in gc.get_objects() if isinstance(found, Dispatcher)]
-    for kernel in kernels:
-        for types in list(kernel.stats.cache_hits):
-            if not any(isinstance(found, numba_types.Literal) for found in types):
-                yield kernel, types
-
-
-def _names(numba_type: Any) -> Any:
-    """Return the description of a type that `_type` reads."""
-    from numba import types
-
-    if isinstance(numba_type, types.Array):
-        dtype, layout = str(numba_type.dtype), numba_type.layout
-        return {"array": [dtype, numba_type.ndim, layout, not numba_type.mutable]}
-    if isinstance(numba_type, types.UniTuple):
-        return {"tuple": [str(numba_type.dtype), numba_type.count]}
-    return str(numba_type)
-
-
-def _type(names: Any) -> Any:
-    """Return the Numba type of a description."""
-    from numba import types
-
-    if isinstance(names, str):
-        return types.boolean if names == "bool" else getattr(types, names)  # no `bool` in 0.62
-    if "tuple" in names:
-        element, count = names["tuple"]
-        return types.UniTuple(_type(element), count)  # type: ignore[no-untyped-call]
-    element, n_dimensions, layout, readonly = names["array"]
-    return types.Array(_type(element), n_dimensions, layout, readonly=readonly)

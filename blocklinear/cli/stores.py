@@ -4,9 +4,9 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from blocklinear.cli.ahead import load_for_splitting, reshapes
 from blocklinear.cli.common_options import given
 from blocklinear.cli.console import Console
-from blocklinear.cli.rehearsal import load_for_splitting
 from blocklinear.cli.text_options import reading
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ def open_store(args: argparse.Namespace, console: Console) -> "BlockStore":
     text: Any = given(threads=args.threads, memory_bytes=args.memory, index_base=args.index_base)
     options = SplitOptions(text=TextOptions(**reading(args), **text))
     if Path(args.store).is_file():
-        load_for_splitting(options.dtype, args.quiet)
+        load_for_splitting(options.dtype, args.quiet, reshapes(options.text))
     try:
         store = store_of(args.store, options, console)
     finally:

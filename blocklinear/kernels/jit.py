@@ -8,6 +8,7 @@ arguments of some types, has a file of its own, which holds for one state of all
 
 import contextlib
 import functools
+import os
 import sys
 from hashlib import sha256
 from pathlib import Path
@@ -73,6 +74,16 @@ class _Files(IndexDataCacheFile):
         with self._open_for_write(self._data_path(name)) as file:
             file.write(self._dump(data) + state)
 
+    def holds(self, key):
+        """Return whether an overload is there."""
+        name, state = self._place(key)
+        try:
+            with open(self._data_path(name), "rb") as file:
+                file.seek(-len(state), os.SEEK_END)
+                return file.read() == state
+        except OSError:
+            return False
+
     def load(self, key):
         """Return an overload; None if it is not there, or belongs to other sources."""
         name, state = self._place(key)
@@ -92,3 +103,7 @@ class _KernelCache(FunctionCache):
         self._cache_file = _Files(
             self._cache_path, f"{name}-{sys.implementation.cache_tag}", state_of_sources()
         )
+
+    def holds(self, signature, codegen):
+        """Return whether an overload is kept."""
+        return self._cache_file.holds(self._index_key(signature, codegen))

@@ -32,9 +32,10 @@ def loaded():
 def run(command):
     before = set()
 
-    def load(recorded):
-        loading(recorded)
+    def load(wanted):
+        missing = loading(wanted)
         before.update(loaded())
+        return missing
 
     loading, overloads.load = overloads.load, load
     status = main(command)
@@ -81,7 +82,7 @@ def commands(tmp_path_factory):
         assert len(answers) == len(lines), done.stderr
         for line, (status, loads, later, able_to_compile) in zip(lines, answers, strict=True):
             assert (status, loads) == (0, True), (line, done.stderr)
-            assert later == [], line
+            assert later == [], f"{line}: run scripts/list_kernels.py"
             assert not able_to_compile, f"{line}: imported what only compiling needs"
 
     return run
@@ -163,28 +164,31 @@ def read_only(array):
     ],
     ids=repr,
 )  # fmt: skip
-def test_types_are_described_for_json(argument):
+def test_types_are_written_and_read(argument):
     numba_type = numba.typeof(argument)
-    described = json.loads(json.dumps(overloads._names(numba_type)))
-    assert overloads._type(described) == numba_type
+    assert overloads.type_of(overloads.name_of(numba_type)) == numba_type
 
 
 def test_a_bool_is_known_to_every_numba(monkeypatch):
     """Numba 0.62, the oldest that is allowed, prints the name of a type that it does not define."""
-    described = overloads._names(numba.typeof(True))
+    name = overloads.name_of(numba.typeof(True))
     monkeypatch.delattr(numba.types, "bool", raising=False)
-    assert overloads._type(described) == numba.typeof(True)
+    assert overloads.type_of(name) == numba.typeof(True)
 
 
-def test_what_a_kernel_called_with_constants_is_not_recorded():
-    """It was, where a kernel had to be compiled and what it calls was in the cache."""
+def test_what_is_listed_can_be_called_so():
+    lines = overloads.LIST.read_text().splitlines()
+    assert lines == sorted(set(lines)), "run scripts/list_kernels.py"
+    for overload in overloads.listed():
+        kernel, types = overloads.resolve(overload)
+        assert len(types) == kernel.py_func.__code__.co_argcount, overload
+        assert overloads.describe(kernel, types) == overload
 
-    @numba.njit
-    def kernel(x, y):
-        return x + y
 
-    kernel.py_func.__module__ = "blocklinear.kernels.own"
-    for types in (numba.float64, numba.types.literal(0)), (numba.float64, numba.int64):
-        kernel._cache_hits[types] += 1
-    found = [types for module, _, types in overloads.Recorder().take() if module.endswith(".own")]
-    assert found == [["float64", "int64"]]
+def test_what_is_listed_for_a_part_and_a_type(tmp_path, monkeypatch):
+    monkeypatch.setattr(overloads, "LIST", tmp_path / "list")
+    overloads.LIST.write_text("a.b(x) # one many:float32\nc.d(y, z) # many\n")
+    assert overloads.listed() == ["a.b(x)", "c.d(y, z)"]
+    assert overloads.listed({"one"}, "float64") == ["a.b(x)"]
+    assert overloads.listed({"many", "two"}, "float64") == ["c.d(y, z)"]
+    assert overloads.listed({"many"}, "float32") == ["a.b(x)", "c.d(y, z)"]

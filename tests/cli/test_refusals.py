@@ -90,7 +90,8 @@ def test_a_linked_folder_of_blocks(command, refused, store, tmp_path):
 def test_without_a_place_for_compiled_code(tmp_path, rows, monkeypatch):
     monkeypatch.setattr(compiling, "_cache_folders", lambda: [])
     program = (
-        "import sys; from blocklinear.cli import compiling, main; "
+        "import sys; from numba.core import caching; from blocklinear.cli import compiling, main; "
+        "caching.FunctionCache._impl_class._locator_classes = []; "
         "compiling._cache_folders = lambda: []; sys.exit(main.main())"
     )
     environment = os.environ | {

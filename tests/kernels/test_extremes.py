@@ -15,7 +15,6 @@ import blocklinear.kernels
 from blocklinear.kernels import crammer_singer as cs
 from blocklinear.kernels import (
     dual,
-    gather,
     margins,
     orders,
     pegasos,
@@ -199,7 +198,7 @@ def gather_rows(r):
     indices = np.zeros(begin + len(r.indices), np.uint32)
     values = np.zeros(len(indices), r.dtype)
     new_starts, new_stops = np.full(r.n, -1), np.full(r.n, -1)
-    gather.gather_rows(
+    routing.gather_rows(
         starts, stops, r.indices, r.values, begin, indices, values, new_starts, new_stops
     )
     for k, i in enumerate(picked):
@@ -225,6 +224,7 @@ def random_orders(r):
 def route(r):
     n_blocks, block = 2, np.full(r.n, -1)
     routing.assign(np.uint64(7), 2**61, n_blocks, block)
+    routing.hash_rows(np.uint64(7), block, np.empty(len(block), np.uint64))
     mantissa, exponent = np.ones(len(r.indices), np.int64), np.zeros(len(r.indices), np.uint8)
     labels, label_exponents = np.ones(r.n, np.int64), np.zeros(r.n, np.uint8)
     for entries, rows in ((len(r.indices), r.n), (len(r.indices), 1), (0, r.n), (8, 1)):
@@ -259,7 +259,7 @@ TRIED = {
     "orders": (random_orders, ["permutation", "schedule", "turns", "draws"]),
     "pegasos": (pegasos_epochs, ["pegasos_epoch"]),
     "primal": (newton, ["gradient_rows", "hessian_rows"]),
-    "routing": (route, ["assign", "scatter"]),
+    "routing": (route, ["assign", "hash_rows", "scatter"]),
     "scaling": (normalize_rows, ["normalize_rows"]),
     "sums": (
         weight_vectors,
@@ -273,8 +273,8 @@ TRIED = {
         ],
     ),
 }
-ELSEWHERE = {"codec", "decimals", "features", "numerals"}
-"""Tried over extremes by tests of their own."""
+ELSEWHERE = {"codec", "decimals", "features", "jit", "numerals", "shared"}
+"""Tried over extremes by tests of their own, or by those of what calls them."""
 
 
 @pytest.mark.parametrize("kernel", TRIED)

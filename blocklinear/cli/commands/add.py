@@ -3,9 +3,9 @@
 import argparse
 from typing import TYPE_CHECKING, Any
 
+from blocklinear.cli.ahead import load_for_splitting, reshapes
 from blocklinear.cli.common_options import add_budget, given
 from blocklinear.cli.console import Console
-from blocklinear.cli.rehearsal import load_for_splitting
 from blocklinear.cli.text_options import (
     WEIGHTS_HELP,
     add_reading,
@@ -107,7 +107,9 @@ def run(args: argparse.Namespace) -> int:
         weights=args.weights,
         if_absent=args.if_absent,
     )
-    load_for_splitting(BlockStore.open(args.store).manifest.dtype, args.quiet)
+    manifest = BlockStore.open(args.store).manifest
+    reshaping = reshapes(options.text) or manifest.hash_bits > 0 or manifest.normalize != "none"
+    load_for_splitting(manifest.dtype, args.quiet, reshaping)
     present: list[str] = []
     with Console(args.quiet, "add") as console:
 

@@ -4,9 +4,9 @@ import argparse
 import time
 from typing import Any
 
+from blocklinear.cli.ahead import load_for_splitting, reshapes
 from blocklinear.cli.common_options import add_budget, given
 from blocklinear.cli.console import Console
-from blocklinear.cli.rehearsal import load_for_splitting
 from blocklinear.cli.text_options import (
     WEIGHTS_HELP,
     add_index_base,
@@ -136,7 +136,8 @@ def run(args: argparse.Namespace) -> int:
         weights=args.weights,
         batch=args.batch,
     )
-    load_for_splitting(args.dtype, args.quiet)
+    reshaping = reshapes(options.text) or options.normalize != "none"
+    load_for_splitting(args.dtype, args.quiet, reshaping)
     started = time.perf_counter()
     with Console(args.quiet) as console:
         store = split(args.inputs, args.store, options, console)

@@ -5,6 +5,7 @@ import sys
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
+from blocklinear.cli.ahead import load_for_training
 from blocklinear.cli.common_options import (
     add_budget,
     add_class_weights,
@@ -15,7 +16,6 @@ from blocklinear.cli.common_options import (
 )
 from blocklinear.cli.console import Console
 from blocklinear.cli.cost_choice import best_on, check_choice, summary
-from blocklinear.cli.rehearsal import load_for_training
 from blocklinear.cli.stopper import Stopper
 from blocklinear.cli.stores import open_store
 from blocklinear.cli.text_options import add_text_options, reading

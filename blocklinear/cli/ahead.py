@@ -1,0 +1,186 @@
+"""Kernels compiled and loaded ahead of the work, so that they take no memory beside it.
+
+What a run needs takes Numba 100 MB and more to compile, the first time on a machine. A budget of
+memory has no room for that, so processes of their own do it, side by side; the compiled kernels
+stay in the cache.
+
+To load them from there touches 50 MB of LLVM's code. In a container whose memory the data have
+filled by then, these pages are read from disk again and again, for many seconds. So a command loads
+what it may need before its work.
+"""
+
+import contextlib
+import ctypes
+import gc
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Collection
+from typing import TYPE_CHECKING, Any
+
+from blocklinear.cli import overloads
+from blocklinear.cli.compiling import cache_folder, say_that_it_compiles, start_lightly
+from blocklinear.memory import available_bytes
+
+if TYPE_CHECKING:
+    from blocklinear.options import TextOptions, TrainOptions
+    from blocklinear.store.manifest import Manifest
+
+_PROCESS_BYTES = 400 << 20  # what a process takes that compiles
+_PLENTY = 4  # times as much is there: no need to give back what one kernel took before the next
+
+
+def load_for_splitting(dtype: str, quiet: bool, reshaping: bool = False) -> None:
+    """Load the kernels that writing blocks of text needs; compile them before, the first time.
+
+    Parameters
+    ----------
+    dtype : {"float64", "float32"}
+        Of the values in the store.
+    quiet : bool
+        Whether to keep silent about it.
+    reshaping : bool
+        Whether rows are sorted, merged, hashed or normalised.
+    """
+    _prepare({"split", "reshape"} if reshaping else {"split"}, dtype, quiet)
+
+
+def reshapes(text: "TextOptions") -> bool:
+    """Return whether rows of text are sorted, merged or hashed."""
+    return text.hash_bits > 0 or (text.unsorted, text.duplicates) != ("fail", "fail")
+
+
+def load_for_training(
+    manifest: "Manifest",
+    options: "TrainOptions",
+    quiet: bool,
+    several: bool = False,
+    others: Collection[str] = (),
+) -> None:
+    """Load the kernels that training a store needs; compile them before, the first time.
+
+    Parameters
+    ----------
+    manifest : Manifest
+    options : TrainOptions
+    quiet : bool
+    several : bool
+        Whether more than one model is trained, whatever the classes.
+    others : collection of str
+        Steps that are taken whatever the options: "evaluate", "text" for writing a large model for
+        LIBLINEAR.
+    """
+    if options.solver == 4:
+        part = "crammer-singer"
+    elif several or (options.solver <= 7 and len(manifest.labels or ()) > 2):
+        part = "many"
+    else:
+        part = "pegasos" if options.method == "pegasos" else "one"
+    steps = {*others}
+    steps |= {"evaluate"} if options.evaluate is not None else set()
+    steps |= {"warm"} if options.warm_start else set()
+    _prepare({part, *(f"{part}.{step}" for step in steps)}, manifest.dtype, quiet)
+
+
+def _prepare(parts: Collection[str], dtype: str, quiet: bool) -> None:
+    if compiles_nothing():
+        return
+    missing = overloads.load(overloads.listed(parts, dtype))
+    if missing:
+        if not quiet:
+            say_that_it_compiles()
+        compile_in_processes(missing)
+        overloads.load(missing)
+
+
+def compiles_nothing() -> bool:
+    """Return whether nothing can be compiled ahead."""
+    return cache_folder() is None or os.environ.get("NUMBA_DISABLE_JIT", "0") != "0"
+
+
+def compile_in_processes(
+    missing: Collection[str], done: Callable[[], object] = lambda: None
+) -> bool:
+    """Compile overloads in processes of their own, which keep them in the cache.
+
+    There is one a processor, as far as there is memory for them. Each takes the number of its next
+    overload from one pipe, and reports in another that it is compiled.
+
+    Parameters
+    ----------
+    missing : collection of str
+    done : callable
+        Called after each overload.
+
+    Returns
+    -------
+    bool
+        Whether all came to a good end: otherwise kernels are compiled when they are called.
+    """
+    wanted = set(missing)
+    numbers = [k for k, overload in enumerate(overloads.listed()) if overload in wanted]
+    n = min(len(os.sched_getaffinity(0)), available_bytes() // _PROCESS_BYTES, len(numbers))
+    command = [sys.executable, "-P", "-m", __name__]
+    (tasks, give), (reports, report) = os.pipe(), os.pipe()
+    processes = []
+    try:
+        os.write(give, b"".join(k.to_bytes(2) for k in _longest_first(numbers)))
+        os.close(give)
+        for _ in range(max(n, 1)):
+            processes.append(
+                subprocess.Popen(
+                    command, stdin=tasks, stdout=report, stderr=subprocess.DEVNULL,
+                    env=os.environ | {"MALLOC_ARENA_MAX": "1", "OPENBLAS_NUM_THREADS": "1"},
+                )
+            )  # fmt: skip
+        os.close(report)
+        while os.read(reports, 1):
+            done()
+        return not any([process.wait() for process in processes])
+    finally:
+        os.close(tasks)
+        os.close(reports)
+        for process in processes:
+            process.kill()
+            process.wait()
+
+
+def _longest_first(numbers: list[int]) -> list[int]:
+    listed = overloads.listed()
+    return sorted(numbers, key=lambda k: -_length(overloads.resolve(listed[k])[0]))
+
+
+def _length(kernel: Any) -> int:
+    """Return how much code a kernel has with all that it calls: what takes longest begins first."""
+    found = {kernel}
+    while (
+        new := {
+            called
+            for function in (known.py_func for known in found)
+            for name in function.__code__.co_names
+            if hasattr(called := function.__globals__.get(name), "py_func")
+        }
+        - found
+    ):
+        found |= new
+    return sum(len(function.py_func.__code__.co_code) for function in found)
+
+
+def main() -> None:
+    """Compile what standard input asks for; what ends early is told by the status."""
+    start_lightly()
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # ended from the keyboard: without a traceback
+    listed, tight = overloads.listed(), available_bytes() < _PLENTY * _PROCESS_BYTES
+    while task := os.read(0, 2):
+        kernel, types = overloads.resolve(listed[int.from_bytes(task)])
+        kernel.compile(types)
+        if tight:
+            gc.collect()
+            with contextlib.suppress(AttributeError):  # not the GNU library
+                ctypes.CDLL(None).malloc_trim(0)
+        os.write(1, b".")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,56 @@
+"""``blocklinear warmup``."""
+
+import argparse
+import sys
+import time
+from typing import Any
+
+
+def add_parser(commands: Any) -> None:
+    """Add the command."""
+    parser = commands.add_parser(
+        "warmup",
+        help="compile everything for this machine ahead of the first use",
+        description="Compile all kernels for this processor, and keep them for later commands, "
+        "which otherwise compile what they need at its first use: some seconds each. For images of "
+        "containers, and for CI. NUMBA_CACHE_DIR names another folder to keep them in.",
+        epilog="exit status: 0 all is compiled, now or before, 2 usage, 6 nothing can be kept, "
+        "7 memory budget",
+    )
+    parser.add_argument("-q", "--quiet", action="store_true", help="no progress")
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the command."""
+    from tqdm import tqdm
+
+    from blocklinear.cli import ahead, overloads
+    from blocklinear.cli.compiling import cache_folder
+    from blocklinear.errors import MemoryBudgetError, StorageError
+
+    folder, started = cache_folder(), time.perf_counter()
+    if folder is None:
+        raise StorageError(
+            "compiled code cannot be kept: no folder for it can be written",
+            "set NUMBA_CACHE_DIR to a folder that only you can write to",
+        )
+    missing = [] if ahead.compiles_nothing() else overloads.not_kept(overloads.listed())
+    if not missing:
+        print("all is compiled")
+        return 0
+    if not args.quiet:
+        print(
+            f"compiling {len(missing)} kernels for this processor, so that no later command has to",
+            file=sys.stderr,
+        )
+    bar = tqdm(total=len(missing), disable=args.quiet, unit=" kernels", leave=False)
+    with bar:
+        well = ahead.compile_in_processes(missing, bar.update)
+    if not well:
+        raise MemoryBudgetError(
+            "a process that compiled kernels was ended, for want of memory most likely",
+            "give the container 1 GB for this command",
+        )
+    print(f"compiled {len(missing)} kernels in {time.perf_counter() - started:.1f} s")
+    return 0

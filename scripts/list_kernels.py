@@ -1,0 +1,233 @@
+#!/usr/bin/env python
+"""Writes ``blocklinear/cli/kernels.txt``: the kernels that commands call, with which types.
+
+Run it when the arguments of a kernel, or the kernels that a command calls, have changed:
+`tests/cli/test_overloads.py` fails then.
+Every part of the program goes through its motions on a few rows, in a process of its own.
+"""
+
+import gc
+import json
+import multiprocessing
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+from blocklinear.cli import overloads
+
+PARTS = ("split", "one", "pegasos", "many", "crammer-singer")
+DTYPES = ("float64", "float32")
+_LABELS = {"one": (-1, 1), "many": (1, 2, 3), "crammer-singer": (1, 2, 3)}
+_ODD_ROWS = (
+    "1:1 2:0.25 3:-3e-7 # a comment",
+    "1:1 3:0.1234567890123456789 70000:12345.678",
+    "1:2 2:1e17",
+)
+_DUAL_SOLVERS = (3, 1, 7)
+_LITTLE: Any = {"memory_bytes": 160 << 20, "threads": 1}
+
+
+class Recorder:
+    """Records the overloads that this process compiles or loads, but for helpers of kernels.
+
+    What a kernel calls is compiled with it. A kernel that is called from Python, too, is recorded
+    then: there will be no other sign of it. Helpers are told by the underscore of their names, or
+    by their module.
+    """
+
+    def __init__(self) -> None:
+        from numba.core import event
+
+        compiled = self._compiled = []
+        self._taken: set[str] = set()
+
+        class Compilation(event.Listener):
+            depth = 0  # what a kernel calls is compiled while the kernel is
+
+            def on_start(self, event: Any) -> None:
+                kernel = event.data["dispatcher"]
+                if not self.depth or not _is_helper(kernel):
+                    compiled.append((kernel, event.data["args"]))
+                self.depth += 1
+
+            def on_end(self, event: Any) -> None:
+                self.depth -= 1
+
+        event.register("numba:compile", Compilation())
+
+    def take(self) -> list[str]:
+        """Return what was added since this was called before."""
+        found = {
+            overloads.describe(kernel, types)
+            for kernel, types in (*self._compiled, *_loaded())
+            if kernel.py_func.__module__.startswith("blocklinear.") and not _has_constants(types)
+        }
+        new = sorted(found - self._taken)
+        self._taken |= found
+        return new
+
+
+def _is_helper(kernel: Any) -> bool:
+    function = kernel.py_func
+    return function.__name__.startswith("_") or function.__module__.endswith(".shared")
+
+
+def _has_constants(types: tuple[Any, ...]) -> bool:
+    """Say whether a type is that of a constant: then a kernel called this, and not Python."""
+    from numba import types as numba_types
+
+    return any(isinstance(found, numba_types.Literal) for found in types)
+
+
+def _loaded() -> Iterator[tuple[Any, tuple[Any, ...]]]:
+    """Yield the overloads that were loaded from the cache, but for helpers."""
+    from numba.core.dispatcher import Dispatcher
+
+    for kernel in [found for found in gc.get_objects() if isinstance(found, Dispatcher)]:
+        if not _is_helper(kernel):
+            for types in list(kernel.stats.cache_hits):
+                yield kernel, types
+
+
+def _text(labels: tuple[int, ...], odd: bool = False) -> str:
+    """Return rows whose values have many exponents, or odd ones beside them."""
+    rows = (
+        f"{label} 1:{k} 2:0.5 {3 + k}:{k / 3:.6g} 40:{k / 700:.6g} 41:1e-9 42:1e-8 43:1e-7"
+        for k, label in enumerate(labels * 8, 1)
+    )
+    others = (f"{label} {row}" for label, row in product(labels, _ODD_ROWS if odd else ()))
+    return "\n".join((*rows, *others)) + "\n"
+
+
+def _split(folder: Path, dtype: str) -> Iterator[str]:
+    """Split as the program does; yield the name of each step when it is done."""
+    from blocklinear.options import AddOptions, SplitOptions, TextOptions
+    from blocklinear.store.adding import add
+    from blocklinear.store.split import split
+
+    plain, odd, unsorted = folder / "plain.svm", folder / "odd.svm", folder / "unsorted.svm"
+    plain.write_text(_text((1, 2)))
+    odd.write_text(_text((3,), odd=True))
+    unsorted.write_text(_text((3,), odd=True) + "3 3:1 1:2 1:7\n")
+    few = SplitOptions(text=TextOptions(**_LITTLE), dtype=dtype, blocks=2)
+    for k, order in enumerate(("random", "file")):
+        store = split([plain, odd], folder / f"store{k}", replace(few, order=order))
+        store.verify()
+    again = AddOptions(text=TextOptions(index_base="auto", **_LITTLE), allow_duplicate=True)
+    add(split([plain], folder / "store", replace(few, blocks=None)), [plain, odd], again)
+    yield "split"
+    for k, (normalize, hash_bits) in enumerate(product(("none", "l2"), (0, 4))):
+        text = TextOptions(hash_bits=hash_bits, unsorted="sort", duplicates="sum", **_LITTLE)
+        options = replace(few, text=text, normalize=normalize)
+        add(split([plain, unsorted], folder / f"reshaped{k}", options), [plain], again)
+    yield "reshape"
+
+
+def _make_stores(folder: Path, dtype: str, part: str) -> None:
+    """Split the rows of a rehearsal of training: into `store`, `odd`, and `scaled`."""
+    from blocklinear.options import AddOptions, SplitOptions, TextOptions
+    from blocklinear.store.adding import add
+    from blocklinear.store.split import split
+
+    source, odd, labels = folder / "rows.svm", folder / "odd.svm", _LABELS.get(part, (1, 2))
+    source.write_text(_text(labels))
+    odd.write_text(_text(labels, odd=True))
+    few = SplitOptions(text=TextOptions(**_LITTLE), dtype=dtype, blocks=2)
+    split([odd], folder / "odd", few)
+    split([source], folder / "scaled", replace(few, normalize="l2"))
+    again = AddOptions(text=TextOptions(index_base="auto", **_LITTLE), allow_duplicate=True)
+    add(split([source], folder / "store", few), [source], again)
+
+
+def _train(folder: Path, dtype: str, part: str) -> Iterator[str]:
+    """Train as a part of the program does; yield the name of each step when it is done."""
+    from blocklinear.model import liblinear
+    from blocklinear.options import TrainOptions
+    from blocklinear.selection.cross_validation import cross_validate
+    from blocklinear.store.changes import remove
+    from blocklinear.store.store import BlockStore
+    from blocklinear.training import loop
+
+    # a process of its own splits: the kernels that only that needs are not loaded for training
+    splitting = multiprocessing.get_context("fork").Process(
+        target=_make_stores, args=(folder, dtype, part)
+    )
+    splitting.start()
+    splitting.join()
+    loop.NEWTON_AFTER = 2
+    store, *others = (BlockStore.open(folder / name) for name in ("store", "odd", "scaled"))
+    common: Any = {"max_outer": 4, "gap": 1e-12, "bias": 1.0, **_LITTLE}
+    common |= {"solver": 4} if part == "crammer-singer" else {}
+    common |= {"method": "pegasos"} if part == "pegasos" else {}
+    for group in (1, 2, 3):
+        steps = common | {"group": group}
+        if part == "one":
+            for rows, solver in product((store, *others), _DUAL_SOLVERS):  # left to a warm start
+                loop.train(rows, TrainOptions(solver=solver, **steps))
+            for selection in ("avsf", "online"):
+                loop.train(store, TrainOptions(selection=selection, epochs=2, **steps))
+            loop.train(store, TrainOptions(average=True, group=group, **_LITTLE))
+        elif part == "pegasos":
+            loop.train(store, TrainOptions(pegasos_batch=3, **steps))
+        loop.train(store, TrainOptions(**steps))
+        if part == "many":
+            cross_validate(store, TrainOptions(**steps), n_folds=2, costs=(0.1, 1.0))
+    yield part
+    loop.train(store, TrainOptions(evaluate=str(folder / "rows.svm"), **common))
+    yield f"{part}.evaluate"
+    loop.train(store, TrainOptions(group=1, **common))
+    store = remove(store, blocks=[store.manifest.blocks[0].name])
+    model = loop.train(store, TrainOptions(warm_start=True, group=1, **common))
+    yield f"{part}.warm"
+    liblinear.LARGE = 0
+    model.save(folder / "model", format="liblinear")
+    yield f"{part}.text"
+
+
+def rehearse(part: str, dtype: str) -> dict[str, list[str]]:
+    """Go through the motions of a part of the program; return what each step calls."""
+    recorder = Recorder()
+    with tempfile.TemporaryDirectory() as name:
+        steps = _split(Path(name), dtype) if part == "split" else _train(Path(name), dtype, part)
+        return {step: recorder.take() for step in steps}
+
+
+def main() -> None:
+    """Rehearse all parts for all types of values, and write the list."""
+    users: dict[str, list[str]] = {}
+    with tempfile.TemporaryDirectory() as cache:
+        for part, dtype in product(PARTS, DTYPES):
+            done = subprocess.run(
+                [sys.executable, __file__, part, dtype], check=True, stdout=subprocess.PIPE,
+                env=os.environ | {"NUMBA_CACHE_DIR": cache, "OPENBLAS_NUM_THREADS": "1"},
+            )  # fmt: skip
+            for step, found in json.loads(done.stdout).items():
+                for overload in found:
+                    users.setdefault(overload, []).append(f"{step}:{dtype}")
+    lines = []
+    for overload, found in sorted(users.items()):
+        steps = dict.fromkeys(user.partition(":")[0] for user in found)
+        names = [
+            name
+            for step in steps
+            for name in (
+                [step]
+                if all(f"{step}:{dtype}" in found for dtype in DTYPES)
+                else [user for user in found if user.startswith(f"{step}:")]
+            )
+        ]
+        lines.append(f"{overload} # {' '.join(names)}\n")
+    overloads.LIST.write_text("".join(lines))
+
+
+if __name__ == "__main__":
+    if sys.argv[1:]:  # a process of its own
+        print(json.dumps(rehearse(*sys.argv[1:])))
+    else:
+        main()

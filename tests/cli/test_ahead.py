@@ -1,0 +1,177 @@
+"""Kernels are compiled ahead, in processes of their own."""
+
+import json
+import shutil
+import sys
+from types import SimpleNamespace
+
+import programs
+import pytest
+
+from blocklinear import SplitOptions, TextOptions, TrainOptions, split
+from blocklinear.cli import ahead, overloads
+from blocklinear.kernels import jit
+
+WORK = {
+    "split": """
+split(["rows"], "a", SplitOptions(dtype=dtype, blocks=3))
+split(["rows"], "b", SplitOptions(dtype=dtype, normalize="l2", text=TextOptions(hash_bits=3)))
+""",
+    "one": """
+for solver in (1, 3, 7, 12, 13):
+    for selection in ("active", "permute", "shrink", "avsf"):
+        for group in (1, 3):
+            options = TrainOptions(solver=solver, selection=selection, epochs=2, group=group)
+            train(store, options)
+train(split(["rows"], "b", SplitOptions(dtype=dtype, normalize="l2")), TrainOptions(group=1))
+train(store, TrainOptions(solver=3, average=True))
+loop.NEWTON_AFTER = 1
+train(store, TrainOptions(solver=1, gap=1e-9))
+""",
+}
+PROGRAM = """
+import json, os, sys
+from numba.core.dispatcher import Dispatcher
+from blocklinear import SplitOptions, TextOptions, TrainOptions, split
+from blocklinear.cli import overloads
+from blocklinear.training import loop
+from blocklinear.training.loop import train
+
+def called():
+    found = set()
+    for name, module in list(sys.modules.items()):
+        if name.startswith("blocklinear."):
+            for f in vars(module).values():
+                if isinstance(f, Dispatcher) and f.__name__[0] != "_":  # kernels call the others
+                    found |= {overloads.describe(f, types) for types in f.overloads}
+    return sorted(found)
+
+dtype, *pieces = sys.argv[1:]
+for work in pieces:
+    process = os.fork()  # each starts with what is imported, and no kernel loaded
+    if not process:
+        exec(work)
+        print(json.dumps(called()), flush=True)
+        os._exit(0)
+    assert os.waitpid(process, 0)[1] == 0
+"""
+OPEN = """
+from blocklinear import BlockStore
+store = BlockStore.open("store")
+"""
+
+
+def kernels(folder, dtype, *pieces):
+    """Return the kernels, with the types of their arguments, that each piece of work calls."""
+    done = programs.run([sys.executable, "-c", PROGRAM, dtype, *pieces], cwd=folder)
+    assert done.returncode == 0, done.stderr
+    return [set(json.loads(line)) for line in done.stdout.splitlines()]
+
+
+@pytest.mark.parametrize(("part", "dtype"), [("one", "float64"), ("split", "float32")])
+def test_what_the_work_calls_is_listed(tmp_path, part, dtype):
+    """What the commands do, test_overloads.py has; here are options that few give."""
+    lines = (f"{y} 1:0.{k} {2 + k % 5}:{k * y}" for k in range(1, 12) for y in (1, -1))
+    (tmp_path / "rows").write_text("\n".join(lines) + "\n")
+    if part != "split":
+        split([tmp_path / "rows"], tmp_path / "store", SplitOptions(dtype=dtype, blocks=3))
+    (called,) = kernels(tmp_path, dtype, (OPEN if part != "split" else "") + WORK[part])
+    assert len(called) > 5
+    assert sorted(called - {*overloads.listed({part, "split", "reshape"}, dtype)}) == []
+
+
+@pytest.fixture
+def loads(monkeypatch, tmp_path):
+    """List the parts that are loaded, and their type of values."""
+    found = []
+    monkeypatch.setattr(ahead, "cache_folder", lambda: tmp_path / "cache")
+    monkeypatch.setattr(overloads, "listed", lambda *asked: found.append(asked) or [])
+    monkeypatch.delenv("NUMBA_DISABLE_JIT", raising=False)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("options", "several", "labels", "parts"),
+    [
+        ({}, False, {1.0: 5, 2.0: 5}, {"one"}),
+        ({}, False, {1.0: 5, 2.0: 5, 3.0: 5}, {"many"}),
+        ({}, True, {1.0: 5, 2.0: 5}, {"many"}),
+        ({"solver": 13}, False, {1.0: 5, 2.0: 5, 3.0: 5}, {"one"}),
+        ({"solver": 13}, False, None, {"one"}),
+        ({"solver": 4}, False, {1.0: 5, 2.0: 5}, {"crammer-singer"}),
+        ({"method": "pegasos"}, False, {1.0: 5, 2.0: 5}, {"pegasos"}),
+        ({"warm_start": True}, False, {1.0: 5, 2.0: 5}, {"one", "one.warm"}),
+        ({"evaluate": "x"}, True, {1.0: 5, 2.0: 5}, {"many", "many.evaluate"}),
+    ],
+)
+def test_what_training_loads(loads, options, several, labels, parts):
+    manifest = SimpleNamespace(dtype="float64", labels=labels)
+    ahead.load_for_training(manifest, TrainOptions(**options), True, several)
+    assert loads == [(parts, "float64")]
+
+
+def test_what_splitting_loads(loads):
+    for text in (TextOptions(), TextOptions(hash_bits=2), TextOptions(duplicates="sum")):
+        ahead.load_for_splitting("float32", True, ahead.reshapes(text))
+    assert loads == [(parts, "float32") for parts in ({"split"}, *[{"split", "reshape"}] * 2)]
+
+
+def test_not_without_compilation(loads, monkeypatch):
+    monkeypatch.setenv("NUMBA_DISABLE_JIT", "1")
+    ahead.load_for_splitting("float64", quiet=True)
+    monkeypatch.delenv("NUMBA_DISABLE_JIT")
+    monkeypatch.setattr(ahead, "cache_folder", lambda: None)
+    ahead.load_for_splitting("float64", quiet=True)
+    assert not loads
+
+
+SMALL = (
+    "kernels.codec.zigzag(int64[::1]) # split\nkernels.orders.draws(uint64[::1], int64[::1]) # x\n"
+)
+PREPARE = """
+import sys
+from pathlib import Path
+from blocklinear.cli import ahead, overloads
+overloads.LIST = Path("list")
+ahead.load_for_splitting("float64", quiet=False)
+print([len(overloads.resolve(overload)[0].overloads) for overload in overloads.listed()])
+"""
+
+
+@pytest.fixture
+def cold(tmp_path, monkeypatch):
+    """Return a folder with a list of two kernels, and an empty cache."""
+    (tmp_path / "list").write_text(SMALL)
+    package = tmp_path / "package" / "blocklinear"
+    shutil.copytree(jit.PACKAGE, package, ignore=shutil.ignore_patterns("__pycache__"))
+    (package / "cli" / "kernels.txt").write_text(SMALL)
+    monkeypatch.setenv("PYTHONPATH", str(package.parent))
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.delenv("NUMBA_DISABLE_JIT", raising=False)
+    return tmp_path
+
+
+def test_what_is_missing_is_compiled_in_other_processes(cold):
+    for _ in range(2):
+        done = programs.run([sys.executable, "-P", "-c", PREPARE], cwd=cold)
+        assert (done.returncode, done.stderr, done.stdout) == (0, "", "[1, 0]\n")
+    assert len([*cold.glob("cache/*/codec.zigzag*")]) == 1
+
+
+def test_warmup(cold):
+    first, second = (programs.blocklinear("warmup", cwd=cold) for _ in range(2))
+    assert (first.returncode, second.returncode) == (0, 0)
+    assert first.stderr.startswith("compiling 2 kernels for this processor, so that no later ")
+    assert first.stdout.startswith("compiled 2 kernels in ")
+    assert (second.stdout, second.stderr) == ("all is compiled\n", "")
+    assert {path.name.split("-")[0] for path in cold.glob("cache/*/*")} == {
+        "codec.zigzag", "orders._seed", "orders.draws", "shared.mix",
+    }  # fmt: skip
+    assert programs.blocklinear("warmup", "--quiet", cwd=cold).stderr == ""
+
+
+def test_warmup_whose_processes_end_early(cold):
+    (cold / "package/blocklinear/cli/kernels.txt").write_text("kernels.codec.zigzag(float64) # x\n")
+    done = programs.blocklinear("warmup", "--quiet", cwd=cold)
+    assert done.returncode == 7
+    assert "fix: give the container 1 GB" in done.stderr
