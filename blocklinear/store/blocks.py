@@ -22,11 +22,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import xxhash
 
 from blocklinear.errors import DamagedError, StorageError, storage_errors
 from blocklinear.store.files import open_regular, remove_files, sync_file
 from blocklinear.store.manifest import BlockRecord
-from blocklinear.text.digest import Digest, xxh64
 
 VERSION = 1
 _HEADER = struct.Struct("<8sIIQI")
@@ -44,7 +44,7 @@ def _sealed(data: bytes) -> bytes:
 
 def checksum_of(chunk: bytes | memoryview) -> int:
     """Return the checksum of an encoded chunk."""
-    return xxh64(np.frombuffer(chunk, np.uint8))
+    return xxhash.xxh64_intdigest(chunk)
 
 
 def _header(number: int) -> bytes:
@@ -96,10 +96,10 @@ class BlockWriter:
     ) -> None:
         """Add an encoded chunk that comes in parts, one after the other."""
         self._begin()
-        digest = Digest()
+        digest = xxhash.xxh64()
         for part in parts:
             digest.update(part)
-        size, checksum = sum(map(len, parts)), int(digest.hexdigest(), 16)
+        size, checksum = sum(map(len, parts)), digest.intdigest()
         self._entries.append((self._bytes, size, rows, nnz, checksum))
         self.max_index = max(self.max_index, max_index)
         for part in parts:

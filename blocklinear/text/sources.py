@@ -17,11 +17,12 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import xxhash
+
 from blocklinear.errors import InputError, StorageError, UsageError, storage_errors
 from blocklinear.memory import format_size
 from blocklinear.options import TextOptions
 from blocklinear.text import inflate
-from blocklinear.text.digest import Digest
 
 READ_BYTES = 1 << 20
 _POLL_MS = 100  # between looks at whether reading was stopped
@@ -59,7 +60,7 @@ class RawFile:
     def __init__(self, path: str, sha256: bool = False) -> None:
         self.path = path
         self.bytes_read = 0
-        self._xxh64 = Digest()
+        self._xxh64 = xxhash.xxh64()
         self._sha256 = hashlib.sha256() if sha256 else None
         self._pushed_back = b""
         self._stopped = False
