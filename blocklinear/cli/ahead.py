@@ -84,19 +84,19 @@ def load_for_training(
 
 
 def _prepare(parts: Collection[str], dtype: str, quiet: bool) -> None:
-    if compiles_nothing():
+    if not compiles():
         return
     missing = overloads.load(overloads.listed(parts, dtype))
-    if missing:
+    if missing and cache_folder() is not None:
         if not quiet:
             say_that_it_compiles()
         compile_in_processes(missing)
         overloads.load(missing)
 
 
-def compiles_nothing() -> bool:
-    """Return whether nothing can be compiled ahead."""
-    return cache_folder() is None or os.environ.get("NUMBA_DISABLE_JIT", "0") != "0"
+def compiles() -> bool:
+    """Return whether there are compiled kernels at all."""
+    return os.environ.get("NUMBA_DISABLE_JIT", "0") == "0"
 
 
 def compile_in_processes(

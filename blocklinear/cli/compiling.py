@@ -9,6 +9,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 COMPILING = "blocklinear: compiling for this machine, the first time only: some seconds"
+NOT_KEPT = (
+    "warning: compiled code cannot be kept: each start compiles it anew. Set NUMBA_CACHE_DIR to a "
+    "folder that only you can write to"
+)
 
 
 def start_lightly() -> None:
@@ -25,32 +29,10 @@ def start_lightly() -> None:
 
 @contextlib.contextmanager
 def compiling(quiet: bool = False) -> Iterator[None]:
-    """Be ready to compile kernels, and say so when it comes to that, unless `quiet`."""
-    _say_if_nothing_is_kept()
-    with contextlib.nullcontext() if quiet else _saying_when_compiling():
+    """Say so when a kernel has to be compiled: if `quiet`, only that it cannot be kept."""
+    if quiet and cache_folder() is not None:
         yield
-
-
-def _say_if_nothing_is_kept() -> None:
-    """Say so if no folder for compiled kernels can be written."""
-    if cache_folder() is not None:
         return
-    print(
-        "warning: compiled code cannot be kept: each start compiles it anew. Set "
-        "NUMBA_CACHE_DIR to a folder that only you can write to",
-        file=sys.stderr,
-    )
-
-
-@functools.cache
-def say_that_it_compiles() -> None:
-    """Say, once, that kernels have to be compiled: it takes seconds, the first time only."""
-    print(COMPILING, file=sys.stderr, flush=True)
-
-
-@contextlib.contextmanager
-def _saying_when_compiling() -> Iterator[None]:
-    """Say so when a kernel has to be compiled."""
     from numba.core import event
 
     class Compilation(event.Listener):
@@ -66,6 +48,12 @@ def _saying_when_compiling() -> Iterator[None]:
         yield
     finally:
         event.unregister("numba:compile", listener)  # type: ignore[no-untyped-call]
+
+
+@functools.cache
+def say_that_it_compiles() -> None:
+    """Say, once, that kernels have to be compiled, which takes seconds, and if that is in vain."""
+    print(COMPILING if cache_folder() else NOT_KEPT, file=sys.stderr, flush=True)
 
 
 def cache_folder() -> Path | None:

@@ -8,13 +8,14 @@ arguments of some types, has a file of its own, which holds for one state of all
 
 import contextlib
 import functools
+import inspect
 import os
 import sys
 from hashlib import sha256
 from pathlib import Path
 
-from numba import njit
-from numba.core.caching import FunctionCache, IndexDataCacheFile
+from numba import config, njit
+from numba.core import caching
 
 PACKAGE = Path(__file__).parents[1]
 
@@ -33,8 +34,7 @@ def kernel(function=None, **options):
         # the wrapper for C, which nobody calls, takes a twentieth of the time of compiling
         dispatcher = njit(nogil=True, no_cfunc_wrapper=True, **options)(function)
         if dispatcher is not function:  # else NUMBA_DISABLE_JIT is set
-            with contextlib.suppress(RuntimeError):  # no folder can be written to
-                dispatcher._cache = _KernelCache(function)
+            dispatcher._cache = _KernelCache(function)
         return dispatcher
 
     return compiled if function is None else compiled(function)
@@ -55,8 +55,12 @@ def state_of_sources() -> str:
     return digest.hexdigest()
 
 
-class _Files(IndexDataCacheFile):
+class _Files(caching.IndexDataCacheFile):
     """The files of one kernel: one for each overload, and no index that processes may fight for."""
+
+    def __init__(self, name, folders):
+        super().__init__(folders[0], name, state_of_sources())
+        self._folders = folders
 
     def _place(self, key):
         """Return the name of an overload's file, and what the file ends with."""
@@ -64,6 +68,16 @@ class _Files(IndexDataCacheFile):
         name = sha256(repr((signature, machine)).encode()).hexdigest()[:16]
         state = repr((self._version, self._source_stamp, key))
         return self._index_name.removesuffix("nbi") + f"{name}.nbc", sha256(state.encode()).digest()
+
+    def find(self, key):
+        """Return the path of an overload's file; None if there is none, or of other sources."""
+        name, state = self._place(key)
+        for folder in self._folders:
+            with contextlib.suppress(OSError), open(Path(folder, name), "rb") as file:
+                file.seek(-len(state), os.SEEK_END)
+                if file.read() == state:
+                    return file.name
+        return None
 
     def flush(self):
         """Leave the files: the next ones take their places."""
@@ -74,36 +88,51 @@ class _Files(IndexDataCacheFile):
         with self._open_for_write(self._data_path(name)) as file:
             file.write(self._dump(data) + state)
 
-    def holds(self, key):
-        """Return whether an overload is there."""
-        name, state = self._place(key)
-        try:
-            with open(self._data_path(name), "rb") as file:
-                file.seek(-len(state), os.SEEK_END)
-                return file.read() == state
-        except OSError:
-            return False
-
     def load(self, key):
-        """Return an overload; None if it is not there, or belongs to other sources."""
-        name, state = self._place(key)
-        try:
-            kept = Path(self._data_path(name)).read_bytes().endswith(state)
-            return self._load_data(name) if kept else None
-        except OSError:
-            return None
+        """Return an overload; None if it is not there."""
+        found = self.find(key)
+        with contextlib.suppress(OSError):  # it may be gone by now
+            return self._load_data(os.path.abspath(found)) if found else None
 
 
-class _KernelCache(FunctionCache):
-    """Numba's cache of one kernel, but for when and where an overload is found."""
+class _Folder(caching.InTreeCacheLocator):
+    """The folder beside a kernel's file, whether it can be written to or not."""
+
+    @classmethod
+    def from_function(cls, function, file):
+        return cls(function, file)
+
+
+class _Overloads(caching.CompileResultCacheImpl):
+    """How Numba keeps overloads, and where: nowhere new if no folder can be written to."""
+
+    _locator_classes = [*caching.CompileResultCacheImpl._locator_classes, _Folder]  # noqa: RUF012
+
+
+class _KernelCache(caching.FunctionCache):
+    """Numba's cache of one kernel, but for when and where an overload is found.
+
+    Overloads are written to the first folder that can be, and read also from where an image may
+    have them that was made by somebody else: NUMBA_CACHE_DIR, and the folder beside the kernels.
+    """
+
+    _impl_class = _Overloads
 
     def __init__(self, function):
         super().__init__(function)
-        name = f"{Path(function.__code__.co_filename).stem}.{function.__qualname__}"
+        file = inspect.getfile(function)
+        given = [caching.UserProvidedCacheLocator] if config.CACHE_DIR else []
+        readable = [kind(function, file).get_cache_path() for kind in (*given, _Folder)]
         self._cache_file = _Files(
-            self._cache_path, f"{name}-{sys.implementation.cache_tag}", state_of_sources()
+            f"{Path(file).stem}.{function.__qualname__}-{sys.implementation.cache_tag}",
+            [*dict.fromkeys([self._cache_path, *readable])],
         )
 
     def holds(self, signature, codegen):
         """Return whether an overload is kept."""
-        return self._cache_file.holds(self._index_key(signature, codegen))
+        return self._cache_file.find(self._index_key(signature, codegen)) is not None
+
+    def save_overload(self, signature, data):
+        """Keep an overload, if the folder can be written to."""
+        with contextlib.suppress(OSError):
+            super().save_overload(signature, data)

@@ -119,9 +119,6 @@ def test_what_splitting_loads(loads):
 def test_not_without_compilation(loads, monkeypatch):
     monkeypatch.setenv("NUMBA_DISABLE_JIT", "1")
     ahead.load_for_splitting("float64", quiet=True)
-    monkeypatch.delenv("NUMBA_DISABLE_JIT")
-    monkeypatch.setattr(ahead, "cache_folder", lambda: None)
-    ahead.load_for_splitting("float64", quiet=True)
     assert not loads
 
 

@@ -87,18 +87,28 @@ def test_a_linked_folder_of_blocks(command, refused, store, tmp_path):
 # compiled code
 
 
-def test_without_a_place_for_compiled_code(tmp_path, rows, monkeypatch):
-    monkeypatch.setattr(compiling, "_cache_folders", lambda: [])
-    program = (
-        "import sys; from numba.core import caching; from blocklinear.cli import compiling, main; "
-        "caching.FunctionCache._impl_class._locator_classes = []; "
-        "compiling._cache_folders = lambda: []; sys.exit(main.main())"
-    )
+NOWHERE = """
+import sys
+from blocklinear.cli import compiling, main
+from blocklinear.kernels import jit
+
+def refuse(self):
+    raise PermissionError
+
+compiling._cache_folders = lambda: []
+jit._Overloads._locator_classes = [jit._Folder]
+jit._Folder.ensure_cache_path = refuse
+jit._Files.find = lambda self, key: None
+sys.exit(main.main())
+"""
+
+
+def test_without_a_place_for_compiled_code(tmp_path, rows):
     environment = os.environ | {
         "NUMBA_CACHE_DIR": str(tmp_path / "cache"),
         "NUMBA_OPT": "0",  # how well it is compiled does not matter here
     }
-    done = programs.run([sys.executable, "-c", program, "check", rows], env=environment)
+    done = programs.run([sys.executable, "-c", NOWHERE, "check", rows], env=environment)
     assert (done.returncode, "Traceback" in done.stderr) == (0, False)
     assert done.stderr.count("warning: compiled code cannot be kept") == 1
     assert not (tmp_path / "cache").exists()

@@ -91,8 +91,19 @@ def test_a_damaged_file_is_replaced(tmp_path, monkeypatch, content):
 
 
 def test_without_a_folder_kernels_are_compiled_and_not_kept(monkeypatch):
-    def refuse(function):
-        raise RuntimeError("cannot cache function: no locator available")
+    def refuse(self):
+        raise PermissionError
 
-    monkeypatch.setattr(jit, "_KernelCache", refuse)
+    monkeypatch.setattr(jit._Overloads, "_locator_classes", [jit._Folder])
+    monkeypatch.setattr(jit._Folder, "ensure_cache_path", refuse)
     assert kernel(twice)(np.float64(1.5)) == 3.0
+
+
+def test_what_an_image_has_is_read(package):
+    """Kept beside the kernels by who made the image, and run by who may write elsewhere only."""
+    run, folder = package
+    image = run(NUMBA_CACHE_DIR="")
+    assert image[1] == "0\n"
+    assert [*folder.glob("__pycache__/orders.permutation*.nbc")]
+    assert run() == [image[0], "1\n"]
+    assert not [*folder.parents[1].glob("cache/*/orders.permutation*")]

@@ -29,16 +29,16 @@ def run(args: argparse.Namespace) -> int:
     from blocklinear.cli.compiling import cache_folder
     from blocklinear.errors import MemoryBudgetError, StorageError
 
-    folder, started = cache_folder(), time.perf_counter()
-    if folder is None:
+    started = time.perf_counter()
+    missing = overloads.not_kept(overloads.listed()) if ahead.compiles() else []
+    if not missing:
+        print("all is compiled")
+        return 0
+    if cache_folder() is None:
         raise StorageError(
             "compiled code cannot be kept: no folder for it can be written",
             "set NUMBA_CACHE_DIR to a folder that only you can write to",
         )
-    missing = [] if ahead.compiles_nothing() else overloads.not_kept(overloads.listed())
-    if not missing:
-        print("all is compiled")
-        return 0
     if not args.quiet:
         print(
             f"compiling {len(missing)} kernels for this processor, so that no later command has to",
