@@ -7,6 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from blocklinear.batches.writer import StoreWriter
     from blocklinear.errors import BlocklinearError
     from blocklinear.model.linear import LinearModel
     from blocklinear.options import AddOptions, SplitOptions, TextOptions, TrainOptions
@@ -29,6 +30,7 @@ _HOMES = {
     "BlocklinearError": "blocklinear.errors",
     "LinearModel": "blocklinear.model.linear",
     "SplitOptions": "blocklinear.options",
+    "StoreWriter": "blocklinear.batches.writer",
     "TextOptions": "blocklinear.options",
     "TrainOptions": "blocklinear.options",
     "add": "blocklinear.store.adding",
@@ -47,6 +49,7 @@ __all__ = [
     "BlocklinearError",
     "LinearModel",
     "SplitOptions",
+    "StoreWriter",
     "TextOptions",
     "TrainOptions",
     "add",

@@ -250,6 +250,11 @@ class SplitOptions:
         _check("dtype", self.dtype, self.dtype in ("float64", "float32"), "float64 or float32")
         _check("normalize", self.normalize, self.normalize in ("none", "l2"), "'none' or 'l2'")
 
+    @property
+    def weighted(self) -> bool:
+        """Whether rows have weights."""
+        return self.weights is not None
+
 
 @dataclass(frozen=True)
 class AddOptions:

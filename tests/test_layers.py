@@ -21,6 +21,7 @@ MAY_IMPORT = {
     "kernels": set(),
     "text": BASE | {"kernels"},
     "store": BASE | {"text", "kernels"},
+    "batches": BASE | {"text", "kernels", "store"},
     "outputs": BASE | {"store"},
     # the method
     "objectives": BASE | {"store", "kernels"},

@@ -5,30 +5,112 @@ import numpy as np
 from blocklinear.kernels.jit import kernel
 from blocklinear.kernels.shared import RAW
 
+NOT_FINITE, TOO_LARGE, ORDER, REPEATED = 1, 2, 3, 4
+"""Why `take_rows` refuses a row."""
+ZEROS, LEAST_ZERO, FAULT, ROW, PLACE, N_FOUND = 0, 1, 2, 3, 4, 5
+"""What `take_rows` tells, by its place in `found`."""
+
+
+@kernel
+def _split(a):
+    """Return a = high + low with at most 26 bits each (Veltkamp)."""
+    t = 134217729.0 * a
+    high = t - (t - a)
+    return high, a - high
+
+
+@kernel
+def _nearest_integer(a, b):
+    """Return the integer nearest to the exact product a * b, which is below 2**53 or so.
+
+    The product is rounded to p, and p + rest is exact (Dekker).
+    """
+    p = a * b
+    a1, a2 = _split(a)
+    b1, b2 = _split(b)
+    rest = ((a1 * b1 - p) + a1 * b2 + a2 * b1) + a2 * b2
+    nearest = np.rint(p)
+    beyond = (p - nearest) + rest
+    if beyond > 0.5:
+        return nearest + 1.0
+    return nearest - 1.0 if beyond < -0.5 else nearest
+
+
+@kernel
+def _put(value, k, powers, mantissa, bits, exponent):
+    """Write one number to place `k`, as `to_decimals` does."""
+    exponent[k] = RAW
+    bits[k] = value
+    for e in range(powers.shape[0]):
+        scaled = np.rint(value * powers[e])
+        if abs(scaled) > 9007199254740992.0:  # 2**53
+            break
+        if abs(scaled) > 1125899906842624.0:  # 2**50: rounding the product may matter
+            scaled = _nearest_integer(value, powers[e])
+        if scaled / powers[e] == value:
+            mantissa[k] = np.int64(scaled)
+            exponent[k] = e
+            break
+
 
 @kernel
 def to_decimals(values, powers, mantissa, bits, exponent):
     """Write each number as ``mantissa / 10**exponent`` with the smallest exponent that is exact.
 
-    Exact means that the division gives the number back to the last bit, which is checked. Numbers
-    that have no such decimal of at most 2**53 are kept as they are.
+    Exact means that the division gives the number back to the last bit, which is checked; of
+    several mantissas it is the nearest, so that of the shortest text of the number. Numbers that
+    have no such decimal of at most 2**53 are kept as they are.
 
     Parameters
     ----------
     values : float64[n]       finite
     powers : float64[23]      10**k
-    mantissa, bits : int64[n], float64[n]      the same memory; written
+    mantissa, bits : int64[n], float64[n]      the same memory; written. It may be that of `values`
     exponent : uint8[n]       written: 0..22, or `RAW` where `bits` holds the number itself
     """
     for k in range(values.shape[0]):
-        value = values[k]
-        exponent[k] = RAW
-        bits[k] = value
-        for e in range(powers.shape[0]):
-            scaled = np.rint(value * powers[e])
-            if abs(scaled) > 9007199254740992.0:  # 2**53
-                break
-            if scaled / powers[e] == value:
-                mantissa[k] = np.int64(scaled)
-                exponent[k] = e
-                break
+        _put(values[k], k, powers, mantissa, bits, exponent)
+
+
+@kernel
+def take_rows(indptr, indices, mantissa, bits, exponent, strict, powers, found):
+    """Turn rows of doubles, in place, to rows of decimals as the tokenizer leaves them.
+
+    Parameters
+    ----------
+    indptr : int64[n_rows + 1]          changed where zeros are dropped
+    indices : uint32[nnz]     moved down over zeros that are dropped
+    mantissa, bits : int64[nnz], float64[nnz]       the same memory: on entry `bits` holds values,
+                              then see `to_decimals`
+    exponent : uint8[nnz]     written
+    strict : bool             drop and count zeros, and refuse indices that do not increase in a
+                              row; otherwise zeros are kept, and indices may be in any order
+    powers : float64[23]      10**k
+    found : int64[N_FOUND]    written: zeros dropped; the smallest of their indices, 2**32 if none;
+                              0 or why a row is refused, at which all ends; that row, and where in
+                              it, counted from 0
+    """
+    found[:] = 0
+    found[LEAST_ZERO] = np.int64(1) << 32
+    k = start = 0
+    for i in range(indptr.shape[0] - 1):
+        stop, previous = indptr[i + 1], np.int64(-1)
+        for p in range(start, stop):
+            value, index, fault = bits[p], np.int64(indices[p]), 0
+            if not abs(value) < 1e154:
+                fault = TOO_LARGE if abs(value) < np.inf else NOT_FINITE
+            elif strict and index <= previous:
+                fault = REPEATED if index == previous else ORDER
+            if fault != 0:
+                found[FAULT], found[ROW], found[PLACE] = fault, i, p - start
+                return
+            previous = index
+            if strict and value == 0.0:
+                found[ZEROS] += 1
+                found[LEAST_ZERO] = min(found[LEAST_ZERO], index)
+                continue
+            indices[k] = indices[p]
+            _put(value, k, powers, mantissa, bits, exponent)
+            k += 1
+        start = stop
+        indptr[i + 1] = k

@@ -16,13 +16,13 @@ from blocklinear.options import AddOptions, SplitOptions
 from blocklinear.store.changes import AnyStore, changing, commit, new_blocks, skipped_name
 from blocklinear.store.features import read_features
 from blocklinear.store.files import remove_files, sync_directory
-from blocklinear.store.intake import Paths, read_batch, total_bytes
+from blocklinear.store.intake import Batch, Intake, Paths, read_batch, total_bytes
 from blocklinear.store.manifest import BlockRecord, Manifest, digest_name
 from blocklinear.store.merging import usual_bytes
 from blocklinear.store.numbering import Numbering
 from blocklinear.store.store import BlockStore
 from blocklinear.store.weighing import with_labels
-from blocklinear.store.writer import make_plan
+from blocklinear.store.writer import Plan, make_plan
 from blocklinear.text import digest_of
 
 
@@ -73,13 +73,14 @@ def add(
     check_options(options, AddOptions)
     with changing(store) as old:
         seen = _Seen(old.manifest, options.allow_duplicate)
-        how = _split_options(old.manifest, options, "sha256" in seen.digests)
+        check_weights(old.manifest, options.weights is not None, "--weights")
+        how = split_options(old.manifest, options, "sha256" in seen.digests)
         present = _Present(old, options)
         if present.look_at(inputs, seen.digests, listener):
             return old
         for path in inputs:
             seen.refuse_file(path)
-        name = _batch_name(old.manifest, None if present.is_taken else options.batch)
+        name = batch_name(old.manifest, None if present.is_taken else options.batch)
         try:
             with new_blocks(old) as first, _list_of_skipped(old, name):
                 return _write(old, inputs, name, how, seen, present, first, listener)
@@ -186,26 +187,38 @@ def _write(
     listener: Listener,
 ) -> BlockStore:
     """Read the inputs into blocks from number `first` on, and commit them."""
-    m, folder = old.manifest, old.blocks_folder
-    plan = make_plan(how, total_bytes(inputs, how), usual_bytes(m.blocks))
-    numbering = None
-    if m.renumbered:
-        known = read_features(old.folder, m)
-        numbering = Numbering(how.text.memory_bytes, how.text.index_stop, known)
-        del known  # it is used up
-    batch = read_batch(
-        inputs, folder, name, plan, how, listener, m.next_row, first, m.labels, m.features,
-        numbering,
-    )  # fmt: skip
+    plan = make_plan(how, total_bytes(inputs, how), usual_bytes(old.manifest.blocks))
+    batch = read_batch(inputs, intake_into(old, name, how, plan, first, listener), how, listener)
     present.check(_files_of(batch.entry()))
     for source in batch.sources:
         for digest in seen.digests:
             seen.refuse(source["path"], source["size"], source[digest])
         seen.add(source, "this batch")
+    return commit_batch(old, batch, listener)
+
+
+def intake_into(
+    old: BlockStore, name: str, how: SplitOptions, plan: Plan, first: int, listener: Listener
+) -> Intake:
+    """Return what takes in the rows of a further batch, in blocks from number `first` on."""
+    m, numbering = old.manifest, None
+    if m.renumbered:
+        known = read_features(old.folder, m)
+        numbering = Numbering(how.text.memory_bytes, how.text.index_stop, known)
+        del known  # it is used up
+    return Intake(
+        old.blocks_folder, name, plan, how, listener, m.next_row, first, m.labels, m.features,
+        numbering,
+    )  # fmt: skip
+
+
+def commit_batch(old: BlockStore, batch: Batch, listener: Listener) -> BlockStore:
+    """Make a further batch part of a store."""
+    m = old.manifest
     _tell_of_labels(m.labels, batch.labels, listener)
     dimension = max(m.dimension, batch.dimension)
     n_features = sum(file.features for file in batch.features) if m.renumbered else dimension
-    sync_directory(folder)
+    sync_directory(old.blocks_folder)
     return commit(
         old,
         n_features=n_features,
@@ -229,7 +242,8 @@ def _relabelled(blocks: list[BlockRecord], labels: list[float] | None) -> list[B
     ]
 
 
-def _batch_name(manifest: Manifest, asked: str | None) -> str:
+def batch_name(manifest: Manifest, asked: str | None) -> str:
+    """Return the name of a further batch: the one asked for, or one that is numbered."""
     taken = {batch["name"] for batch in manifest.batches}
     if asked in taken:
         raise UsageError(f"there is a batch {asked} already", "choose another name for --batch")
@@ -240,18 +254,22 @@ def _batch_name(manifest: Manifest, asked: str | None) -> str:
     return f"b{max([1, *numbers]) + 1}"
 
 
-def _split_options(manifest: Manifest, options: AddOptions, sha256: bool) -> SplitOptions:
-    """Return the options that the store was made with, and those of reading."""
-    text = replace(options.text, record_sha256=options.text.record_sha256 or sha256)
-    if manifest.weighted and options.weights is None:
+def check_weights(manifest: Manifest, weighted: bool, name: str) -> None:
+    """Refuse rows with weights for a store without, and the other way round; `name` gives them."""
+    if manifest.weighted and not weighted:
         raise MismatchError(
-            "the rows of the store have weights", "give those of the new rows as --weights"
+            "the rows of the store have weights", f"give those of the new rows as {name}"
         )
-    if options.weights is not None and not manifest.weighted:
+    if weighted and not manifest.weighted:
         raise MismatchError(
             "the rows of the store have no weights",
-            "leave out --weights, or split all rows again with --weights",
+            f"leave out {name}, or split all rows again with {name}",
         )
+
+
+def split_options(manifest: Manifest, options: AddOptions, sha256: bool) -> SplitOptions:
+    """Return the options that the store was made with, and those of reading."""
+    text = replace(options.text, record_sha256=options.text.record_sha256 or sha256)
     _refuse_other("number of hash bits", manifest.hash_bits, text.hash_bits or manifest.hash_bits)
     if not manifest.hash_bits and text.index_base != "auto":
         _refuse_other("index base", manifest.index_base, text.index_base)

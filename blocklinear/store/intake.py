@@ -1,8 +1,8 @@
-"""Text to blocks that no manifest names yet: what `split` and `add` have in common."""
+"""Rows to blocks that no manifest names yet: what makes a store and what adds to it share."""
 
 import contextlib
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,7 +20,7 @@ from blocklinear.store.files import sync_file
 from blocklinear.store.manifest import BlockRecord, FeatureFile, today
 from blocklinear.store.numbering import Numbering
 from blocklinear.store.writer import BatchWriter, Plan, decoded_bytes
-from blocklinear.text import RowReader, WeightReader
+from blocklinear.text import RowReader, Rows, WeightReader
 from blocklinear.text.sources import name_of
 
 Paths = Sequence[str | os.PathLike[str]]
@@ -63,27 +63,13 @@ class Batch:
         return entry if self.weights is None else entry | {"weights": [self.weights]}
 
 
-def read_batch(
-    inputs: Paths,
-    folder: Path,
-    name: str,
-    plan: Plan,
-    options: SplitOptions,
-    listener: Listener,
-    first_row: int = 0,
-    first_block: int = 0,
-    labels: Sequence[float] | None = (),
-    features: Sequence[FeatureFile] = (),
-    numbering: Numbering | None = None,
-) -> Batch:
-    """Read text once and write its rows to new, durable blocks in `folder`.
+class Intake:
+    """Takes in the rows of one batch, and writes them to new, durable blocks.
 
-    Refused lines are listed in a file beside `folder`. Whatever goes wrong, the caller clears away
-    what was written.
+    Used with `with`. Whatever goes wrong, the caller clears away what was written.
 
     Parameters
     ----------
-    inputs : sequence of paths
     folder : Path
         Of blocks.
     name : str
@@ -100,6 +86,114 @@ def read_batch(
     numbering : Numbering or None
         Knows their features; None if features have the numbers of the input.
 
+    Attributes
+    ----------
+    folder, name :            as given
+    n_rows, nnz : int         taken in so far
+
+    Raises
+    ------
+    MemoryBudgetError
+        If there are too many features.
+    StorageError
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        name: str,
+        plan: Plan,
+        options: SplitOptions,
+        listener: Listener,
+        first_row: int = 0,
+        first_block: int = 0,
+        labels: Sequence[float] | None = (),
+        features: Sequence[FeatureFile] = (),
+        numbering: Numbering | None = None,
+    ) -> None:
+        self.folder, self.name, self._options, self._listener = folder, name, options, listener
+        self._features, self._numbering = features, numbering
+        self.n_rows = self.nnz = 0
+        self._pool = ThreadPoolExecutor(options.text.threads, "encode")
+        self._writer = BatchWriter(
+            folder, name, plan, options, self._pool, first_row, first_block, labels, numbering
+        )
+
+    @property
+    def look_up(self) -> Callable[[Rows], Rows] | None:
+        """What replaces indices of rows by numbers of the store, in any thread; None if nothing."""
+        return None if self._numbering is None else self._numbering.look_up
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._writer.__exit__(*error)
+        self._pool.shutdown()
+
+    def append(self, rows: Rows) -> None:
+        """Take in the next rows; they are used up."""
+        self.n_rows, self.nnz = self.n_rows + rows.n_rows, self.nnz + rows.nnz
+        self._writer.append(rows)
+
+    def finish(
+        self, index_base: int, sources: list[dict[str, Any]], weights: dict[str, Any] | None
+    ) -> Batch:
+        """Finish every block; return what was written.
+
+        Parameters
+        ----------
+        index_base : int
+            Number of the first feature.
+        sources : list of dict
+            Where the rows come from, as the manifest tells it.
+        weights : dict or None
+            Where their weights come from.
+        """
+        writer, numbering = self._writer, self._numbering
+        writer.write_held()
+        written = self._pool.submit(
+            _write_features, numbering, self.folder.parent, self._features, self._options
+        )
+        blocks, labels = writer.finish()
+        dimension = max(writer.max_index - index_base + 1, 0)
+        if labels is not None and len(labels) == 1:
+            self._listener(Warned(f"all rows have the one label {format_number(labels[0])}"))
+        n_features = dimension if numbering is None else len(numbering)
+        _warn_of_features(dimension, n_features, self._options, self._listener)
+        n_zeros = sum(block.weights.get("zeros", 0) for block in blocks)
+        if n_zeros:
+            self._listener(
+                Warned(f"{n_zeros} rows have weight 0: they are stored, but not trained on")
+            )
+        return Batch(
+            name=self.name,
+            blocks=blocks,
+            labels=labels,
+            n_rows=writer.n_rows,
+            nnz=writer.nnz,
+            dimension=dimension,
+            next_row=writer.next_row,
+            next_block=writer.next_block,
+            index_base=index_base,
+            sources=sources,
+            weights=weights,
+            features=written.result(),
+        )
+
+
+def read_batch(inputs: Paths, intake: Intake, options: SplitOptions, listener: Listener) -> Batch:
+    """Read text once and write its rows to blocks.
+
+    Refused lines are listed in a file beside the folder of blocks.
+
+    Parameters
+    ----------
+    inputs : sequence of paths
+    intake : Intake
+    options : SplitOptions
+    listener : callable
+
     Raises
     ------
     InputError
@@ -108,53 +202,32 @@ def read_batch(
         If there are too many features.
     StorageError
     """
-    skipped = _SkippedLines(folder.with_name(skipped_name(name)))
+    skipped = _SkippedLines(intake.folder.with_name(skipped_name(intake.name)))
     text = replace(options.text, max_features=options.text.feature_limit)
-    with (
-        skipped,
-        _weights_of(inputs, options) as weights,
-        ThreadPoolExecutor(options.text.threads, "encode") as pool,
-        BatchWriter(
-            folder, name, plan, options, pool, first_row, first_block, labels, numbering
-        ) as writer,
-    ):
-        look_up = None if numbering is None else numbering.look_up
-        n_rows = nnz = 0
-        reader = RowReader(inputs, text, skipped.add, True, weights, options.dtype, look_up)
+    with skipped, _weights_of(inputs, options) as weights, intake:
+        reader = RowReader(inputs, text, skipped.add, True, weights, options.dtype, intake.look_up)
         for rows in reader:
-            n_rows, nnz = n_rows + rows.n_rows, nnz + rows.nnz
-            writer.append(rows)
-            listener(SplitProgress(reader.bytes_read, reader.bytes_total, n_rows, nnz))
-        writer.write_held()
-        written = pool.submit(_write_features, numbering, folder.parent, features, options)
-        blocks, found_labels = writer.finish()
-        all_features = written.result()
-    if writer.n_rows == 0:
-        names = ", ".join(os.fspath(path) for path in inputs)
-        raise InputError(
-            f"{names}: no rows: nothing but blank lines or comments", "check the input"
+            intake.append(rows)
+            listener(
+                SplitProgress(reader.bytes_read, reader.bytes_total, intake.n_rows, intake.nnz)
+            )
+        if intake.n_rows == 0:
+            names = ", ".join(os.fspath(path) for path in inputs)
+            raise InputError(
+                f"{names}: no rows: nothing but blank lines or comments", "check the input"
+            )
+        for note in reader.notes:
+            listener(Warned(note))
+        if reader.skipped:
+            listener(
+                Warned(
+                    f"{reader.skipped} lines were skipped; the first: {skipped.first}; "
+                    f"all are listed in {skipped.name} in the store"
+                )
+            )
+        return intake.finish(
+            reader.index_base, reader.provenance, None if weights is None else weights.provenance
         )
-    dimension = max(writer.max_index - reader.index_base + 1, 0)
-    _warn(reader, found_labels, skipped, listener)
-    n_features = dimension if numbering is None else len(numbering)
-    _warn_of_features(dimension, n_features, options, listener)
-    n_zeros = sum(block.weights.get("zeros", 0) for block in blocks)
-    if n_zeros:
-        listener(Warned(f"{n_zeros} rows have weight 0: they are stored, but not trained on"))
-    return Batch(
-        name=name,
-        blocks=blocks,
-        labels=found_labels,
-        n_rows=writer.n_rows,
-        nnz=writer.nnz,
-        dimension=dimension,
-        next_row=writer.next_row,
-        next_block=writer.next_block,
-        index_base=reader.index_base,
-        sources=reader.provenance,
-        weights=None if weights is None else weights.provenance,
-        features=all_features,
-    )
 
 
 def _write_features(
@@ -245,21 +318,5 @@ def _warn_of_features(
                 f"{dimension} features: {what} take {needed} bytes ({format_size(needed)}), more "
                 f"than the budget of {exact_size(budget)}: split with --hash-bits, or train with a "
                 "larger --memory"
-            )
-        )
-
-
-def _warn(
-    reader: RowReader, labels: list[float] | None, skipped: _SkippedLines, listener: Listener
-) -> None:
-    for note in reader.notes:
-        listener(Warned(note))
-    if labels is not None and len(labels) == 1:
-        listener(Warned(f"all rows have the one label {format_number(labels[0])}"))
-    if reader.skipped:
-        listener(
-            Warned(
-                f"{reader.skipped} lines were skipped; the first: {skipped.first}; "
-                f"all are listed in {skipped.name} in the store"
             )
         )

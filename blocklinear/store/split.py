@@ -22,11 +22,11 @@ from blocklinear.store.files import (
     remove_tree,
     sync_directory,
 )
-from blocklinear.store.intake import Paths, read_batch, total_bytes
+from blocklinear.store.intake import Batch, Intake, Paths, read_batch, total_bytes
 from blocklinear.store.manifest import Manifest, format_of
 from blocklinear.store.numbering import Numbering
 from blocklinear.store.store import BlockStore
-from blocklinear.store.writer import make_plan
+from blocklinear.store.writer import Plan, make_plan
 
 BLOCKS_NAME = "blocks"
 
@@ -70,7 +70,7 @@ def split(
     options = options or SplitOptions()
     check_options(options, SplitOptions)
     return make_store(
-        path_list(inputs), store, options, listener, lambda target: _check(target, options)
+        path_list(inputs), store, options, listener, lambda target: check_new(target, options)
     )
 
 
@@ -95,6 +95,32 @@ def make_store(
     ------
     As `split` does.
     """
+    with new_store(store, check) as staging:
+        plan = make_plan(options, total_bytes(inputs, options))
+        batch = read_batch(
+            list(inputs), intake_of(staging, options, plan, listener), options, listener
+        )
+        save(staging, options, batch)
+    return BlockStore.open(Path(store).absolute())
+
+
+@contextlib.contextmanager
+def new_store(store: str | os.PathLike[str], check: Callable[[Path], None]) -> Iterator[Path]:
+    """Hand out a folder to write a store in, which gets its name when that is done.
+
+    If anything goes wrong, the folder is removed, and what has the name stays as it is.
+
+    Parameters
+    ----------
+    store : path
+        Name of the store.
+    check : callable
+        As for `make_store`.
+
+    Raises
+    ------
+    As `split` does.
+    """
     target = _resolved(store)
     if not target.parent.is_dir():
         raise StorageError(f"{target.parent}: no such folder", "make it first")
@@ -112,14 +138,13 @@ def make_store(
             _clear(staging)
             with _locked(target, check):
                 pass  # it may have its name back
-            _write(list(inputs), staging, options, listener)
+            yield staging
             with _locked(target, check):
                 place_folder(staging, target)
                 remove_tree(staging)  # now what was replaced, still locked
         except BaseException:
             remove_tree(staging)
             raise
-    return BlockStore.open(Path(store).absolute())
 
 
 @contextlib.contextmanager
@@ -143,7 +168,8 @@ def _resolved(store: str | os.PathLike[str]) -> Path:
     return target
 
 
-def _check(target: Path, options: SplitOptions) -> None:
+def check_new(target: Path, options: SplitOptions) -> None:
+    """Refuse a name that is taken, unless what has it may be replaced."""
     if not options.force:
         raise MismatchError(
             f"{target}: exists", "choose another name, or give --force to replace it"
@@ -190,22 +216,21 @@ def _clear(staging: Path) -> None:
         (staging / BLOCKS_NAME).mkdir()
 
 
-def _write(inputs: Paths, staging: Path, options: SplitOptions, listener: Listener) -> None:
-    """Read the inputs and commit a store in `staging`."""
-    plan = make_plan(options, total_bytes(inputs, options))
-    blocks_folder = staging / BLOCKS_NAME
-    numbering = None
+def intake_of(staging: Path, options: SplitOptions, plan: Plan, listener: Listener) -> Intake:
+    """Return what takes in the rows of a new store."""
+    text, numbering = options.text, None
     if options.renumber:
-        numbering = Numbering(
-            options.text.memory_bytes, options.text.index_stop, None, plan.held_entries
-        )
-    batch = read_batch(
-        inputs, blocks_folder, options.batch, plan, options, listener, numbering=numbering
-    )
-    sync_directory(blocks_folder)
+        numbering = Numbering(text.memory_bytes, text.index_stop, None, plan.held_entries)
+    folder = staging / BLOCKS_NAME
+    return Intake(folder, options.batch, plan, options, listener, numbering=numbering)
+
+
+def save(staging: Path, options: SplitOptions, batch: Batch) -> None:
+    """Commit a store of one batch."""
+    sync_directory(staging / BLOCKS_NAME)
     n_features = sum(file.features for file in batch.features)
     Manifest(
-        format=format_of(options.weights is not None, options.renumber),
+        format=format_of(options.weighted, options.renumber),
         generation=1,
         written_by=__version__,
         seed=options.seed,

@@ -1,6 +1,7 @@
 """Rows of LIBSVM text in memory, as the tokenizer leaves them."""
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 
@@ -234,10 +235,12 @@ def _parse(
         rows.decimals.resolve(text)
         rows.label_decimals.resolve(text)
     if reshaping.lenient != tokenizer.STRICT:
-        rows = _in_order(text, rows, index_base, reshaping.merge)
+        rows = in_order(rows, index_base, reshaping.merge, partial(_refused, text))
     elif counts[tokenizer.N_SLOW]:
         rows = _without_underflows(rows)
-    return _hashed(text, rows, reshaping.hash_bits) if reshaping.hash_bits else rows
+    if reshaping.hash_bits:
+        rows = hashed(rows, reshaping.hash_bits, partial(_refused, text))
+    return rows
 
 
 def _blank_qids(text: NDArray[np.uint8]) -> int:
@@ -276,7 +279,11 @@ def _without_underflows(rows: Rows) -> Rows:
     )
 
 
-def _in_order(text: NDArray[np.uint8], rows: Rows, index_base: int, merging: bool) -> Rows:
+Refuse = Callable[[Faults, Merged, bool], Faults]
+"""Tells why rows that were merged are refused, whether they were hashed, beside earlier faults."""
+
+
+def in_order(rows: Rows, index_base: int, merging: bool, refuse: Refuse) -> Rows:
     """Sort and merge rows, which still have their zeros; refuse those that may not be merged."""
     arrays = rows.indptr, rows.indices, rows.decimals.mantissa, rows.decimals.exponent
     unsorted = reshape.sort(*arrays)
@@ -286,7 +293,7 @@ def _in_order(text: NDArray[np.uint8], rows: Rows, index_base: int, merging: boo
     good = merged.why == 0
     first, last = first[good[held]], last[good[held]]  # of rows that have entries, zeros included
     return replace(
-        _kept(text, rows, merged, hashed=False),
+        _kept(rows, merged, False, refuse),
         max_index=int(last.max()) if len(last) else index_base - 1,
         least_zero=int(first.min()) if len(first) else 1 << 32,
         n_zeros=int(merged.zeros.sum()),
@@ -295,35 +302,29 @@ def _in_order(text: NDArray[np.uint8], rows: Rows, index_base: int, merging: boo
     )
 
 
-def _hashed(text: NDArray[np.uint8], rows: Rows, bits: int) -> Rows:
+def hashed(rows: Rows, bits: int, refuse: Refuse) -> Rows:
     """Replace indices by their hashes, and add up what collides."""
     arrays = rows.indptr, rows.indices, rows.decimals.mantissa, rows.decimals.exponent
     reshape.hash_indices(rows.indices, bits)
     reshape.sort(*arrays)
     merged = reshape.merge(*arrays, True)
     return replace(
-        _kept(text, rows, merged, hashed=True),
+        _kept(rows, merged, True, refuse),
         max_index=(1 << bits) - 1,
         n_zeros=rows.n_zeros + int(merged.zeros.sum()),
         n_collisions=int(merged.entries.sum()),
     )
 
 
-def _kept(text: NDArray[np.uint8], rows: Rows, merged: Merged, hashed: bool) -> Rows:
+def _kept(rows: Rows, merged: Merged, hashed: bool, refuse: Refuse) -> Rows:
     """Return rows whose arrays were merged in place, without those that were refused."""
-    bad = np.flatnonzero(merged.why)
     indptr, labels, nnz = rows.indptr, rows.label_decimals, int(rows.indptr[-1])
     faults = rows.faults
-    if len(bad):
+    if merged.why.any():
         good = merged.why == 0
         indptr = np.concatenate(([0], np.cumsum(np.diff(indptr)[good])))
         labels = Decimals(labels.mantissa[good], labels.exponent[good])
-        wanted = {
-            int(i): partial(unmergeable, int(merged.why[i]), int(merged.index[i]), hashed)
-            for i in bad
-        }
-        found = refused_rows(text, wanted, {fault.line for fault in faults})
-        faults = faults.plus(found)
+        faults = refuse(faults, merged, hashed)
     return replace(
         rows,
         indptr=indptr,
@@ -332,3 +333,12 @@ def _kept(text: NDArray[np.uint8], rows: Rows, merged: Merged, hashed: bool) -> 
         label_decimals=labels,
         faults=faults,
     )
+
+
+def _refused(text: NDArray[np.uint8], faults: Faults, merged: Merged, hashed: bool) -> Faults:
+    """Find the lines of rows that cannot be merged."""
+    wanted = {
+        int(i): partial(unmergeable, int(merged.why[i]), int(merged.index[i]), hashed)
+        for i in np.flatnonzero(merged.why)
+    }
+    return faults.plus(refused_rows(text, wanted, {fault.line for fault in faults}))

@@ -1,9 +1,22 @@
+from decimal import Decimal
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from blocklinear.kernels.decimals import RAW, to_decimals
+from blocklinear.kernels.decimals import (
+    FAULT,
+    N_FOUND,
+    NOT_FINITE,
+    ORDER,
+    RAW,
+    REPEATED,
+    TOO_LARGE,
+    take_rows,
+    to_decimals,
+)
 
 POWERS = np.array([10.0**k for k in range(23)])
 
@@ -26,6 +39,8 @@ def decimals_of(values):
         (1e-22, 1, 22),
         (0.1234567890123456, 1234567890123456, 16),
         (2.0**53, 2**53, 0),
+        (-0.004058968268575379, -4058968268575379, 18),  # the product rounds to another integer
+        (361737151.9699305, 3617371519699305, 7),
     ],
 )
 def test_known_decimals(value, mantissa, exponent):
@@ -56,3 +71,69 @@ def test_numbers_come_back_to_the_last_bit(values):
         assert e == 0 or m % 10  # no shorter one
     raw = exponent == RAW
     assert (mantissa.view(np.float64)[raw] == np.array(values, float)[raw]).all()
+
+
+@given(NUMBERS)
+def test_a_decimal_is_that_of_the_shortest_text(value):
+    mantissa, exponent = (array.tolist()[0] for array in decimals_of([value]))
+    sign, digits, places = Decimal(repr(value)).normalize().as_tuple()
+    m, e = int("".join(map(str, digits))) * (-1 if sign else 1), -places
+    if e < 0:
+        m, e = m * 10**-e, 0
+    if exponent == RAW:
+        assert abs(m) > 2**53 or e > 22
+    else:
+        assert (mantissa, exponent) == (m, e)
+
+
+def taken(rows, strict):
+    """What `take_rows` makes of rows of (index, value): the same as a list, and what it found."""
+    lengths = [len(row) for row in rows]
+    indptr = np.concatenate(([0], np.cumsum(lengths, dtype=np.int64)))
+    indices = np.array([index for row in rows for index, _ in row], np.uint32)
+    bits = np.array([value for row in rows for _, value in row], np.float64)
+    mantissa, exponent = bits.view(np.int64), np.full(len(bits), 99, np.uint8)
+    found = np.full(N_FOUND, -1)
+    take_rows(indptr, indices, mantissa, bits, exponent, strict, POWERS, found)
+    if found[FAULT]:
+        return None, found.tolist()
+    ends, kept = indptr.tolist(), []
+    for a, b in pairwise(ends):
+        kept.append([])
+        for p in range(a, b):
+            e = int(exponent[p])
+            value = float(bits[p]) if e == RAW else int(mantissa[p]) / float(POWERS[e])
+            kept[-1].append((int(indices[p]), value))
+    return kept, found.tolist()
+
+
+ROWS = st.lists(
+    st.lists(st.tuples(st.integers(0, 2**32 - 1), st.floats(-1e150, 1e150)), max_size=6),
+    max_size=6,
+)
+
+
+@given(ROWS, st.booleans())
+def test_rows_of_doubles_become_rows_of_decimals(rows, strict):
+    if strict:
+        rows = [sorted(dict(row).items()) for row in rows]
+    kept = [[(j, x) for j, x in row if x != 0 or not strict] for row in rows]
+    zeros = [j for row in rows for j, x in row if x == 0 and strict]
+    assert taken(rows, strict) == (kept, [len(zeros), min(zeros, default=2**32), 0, 0, 0])
+
+
+@pytest.mark.parametrize(
+    ("row", "fault", "place"),
+    [
+        ([(1, 1.0), (2, np.nan)], NOT_FINITE, 1),
+        ([(1, -np.inf)], NOT_FINITE, 0),
+        ([(1, 1.0), (5, -1e154)], TOO_LARGE, 1),
+        ([(1, 1.0), (5, 1.0), (3, 1.0)], ORDER, 2),
+        ([(1, 0.0), (1, 1.0)], REPEATED, 1),
+    ],
+)
+def test_what_a_row_is_refused_for(row, fault, place):
+    _, found = taken([[(7, 1.0)], [], row], True)
+    assert found[FAULT:] == [fault, 2, place]
+    if fault in (ORDER, REPEATED):
+        assert taken([row], False) == ([row], [0, 2**32, 0, 0, 0])

@@ -1,0 +1,312 @@
+"""Batches of rows from memory to a store: a new one, or one more batch of one that is there."""
+
+import contextlib
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Self
+
+from blocklinear.batches.labels import LabelCoder
+from blocklinear.batches.reader import BatchReader
+from blocklinear.errors import InputError, UsageError
+from blocklinear.events import Listener, SplitProgress, ignore
+from blocklinear.options import AddOptions, SplitOptions
+from blocklinear.store.adding import (
+    batch_name,
+    check_weights,
+    commit_batch,
+    intake_into,
+    split_options,
+)
+from blocklinear.store.changes import AnyStore, changing, new_blocks
+from blocklinear.store.intake import Batch, Intake
+from blocklinear.store.merging import usual_bytes
+from blocklinear.store.split import check_new, intake_of, new_store, save
+from blocklinear.store.store import BlockStore
+from blocklinear.store.writer import make_plan
+
+_WEIGHTS = "sample_weight"
+_WEIGHTS_PROVENANCE = {
+    "path": _WEIGHTS, "size": 0, "mtime_ns": None, "sha256": None, "xxh64": "",
+}  # fmt: skip
+
+
+class StoreWriter:
+    """Writes batches of rows from memory to a new store; see `add_to` for one that is there.
+
+    Used with `with`: at its end the store is there, whole; if it is left by an exception, nothing
+    is. The same rows make the same blocks, byte for byte, whether they come as text or as batches,
+    and however batches are cut.
+
+    The budget, ``options.text.memory_bytes``, is for all that the writer takes, the program
+    included, with batches of up to a quarter of what it leaves beside 110 MiB. What larger batches
+    take, and what makes them, comes on top.
+
+    Parameters
+    ----------
+    path : path
+        Folder to make.
+    options : SplitOptions
+        Options about files have no effect. Weights of rows are given with each batch.
+    listener : callable
+        Told `SplitProgress` and `Warned`.
+
+    Attributes
+    ----------
+    store : BlockStore        after the end
+
+    Raises
+    ------
+    MismatchError
+        If `path` exists and `options.force` is not set, or it is something else than a store.
+    BusyError
+        If another process is writing to it.
+    StorageError
+
+    Examples
+    --------
+    >>> with StoreWriter("store") as writer:  # doctest: +SKIP
+    ...     for X, y in batches:
+    ...         writer.append(X, y)
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        options: SplitOptions | None = None,
+        listener: Listener = ignore,
+    ) -> None:
+        self._begin(_NewStore(path, _of_batches(options or SplitOptions()), listener), listener)
+
+    @classmethod
+    def add_to(
+        cls,
+        store: AnyStore,
+        options: AddOptions | None = None,
+        listener: Listener = ignore,
+    ) -> Self:
+        """Return what writes one more batch of a store: all that is appended, or nothing.
+
+        Hashing, normalization, precision, compression and seed are those of the store; there may
+        be new features and new labels. No other can write to the store meanwhile.
+
+        Parameters
+        ----------
+        store : BlockStore or path
+        options : AddOptions
+            Name of the batch, memory, and the like. Options about files have no effect.
+        listener : callable
+            Told `SplitProgress` and `Warned`.
+
+        Raises
+        ------
+        MismatchError
+            If the options are not those of the store.
+        UsageError
+            If there is a batch of that name.
+        BusyError
+            If another process writes to the store or trains on it.
+        DamagedError
+            If it is no store, or is damaged.
+        """
+        writer = cls.__new__(cls)
+        writer._begin(_OldStore(store, options or AddOptions(), listener), listener)
+        return writer
+
+    def _begin(self, place: "_Place", listener: Listener) -> None:
+        self._place, self._listener = place, listener
+        self._stack = contextlib.ExitStack()
+        self._reader: BatchReader | None = None
+        self._weighted: bool | None = None
+        self._state = "new"
+        self.store: BlockStore
+
+    def __enter__(self) -> Self:
+        if self._state != "new":
+            raise UsageError("a StoreWriter is used once", "make another one")
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(self._place.opened())
+            self._stack = stack.pop_all()
+        self._state = "open"
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *error: Any) -> None:
+        failed, self._state = self._state == "failed", "closed"
+        if kind is not None:
+            self._stack.__exit__(kind, *error)
+            return
+        with self._stack:
+            if failed:
+                raise InputError(
+                    "a batch was refused, so nothing is written", "leave out all of that batch"
+                )
+            self._finish()
+        self.store = self._place.store()
+
+    def append(self, X: Any, y: Any, sample_weight: Any = None) -> None:
+        """Append the rows of a batch, in their order.
+
+        Column j of `X` is the feature ``j + 1`` of LIBSVM text, and of the model. All that text is
+        refused for is refused: values that are not finite or from 1e154 on, columns of a sparse
+        row that are repeated or not increasing unless the options say what to do; and integers
+        that have no float64 of their own. Zeros are not stored. Once a batch was refused, the
+        writer takes no more.
+
+        Parameters
+        ----------
+        X : scipy sparse matrix or array, array_like, data frame, pyarrow Table or RecordBatch
+            Shape (n_rows, n_columns), of numbers. Names of columns are kept if the first batch has
+            any, and all batches are to have the same. Sparse matrices without names may differ in
+            width.
+        y : array_like, shape (n_rows,)
+            Labels, or values to regress on: numbers, integers of any size, or text.
+        sample_weight : array_like of float, shape (n_rows,), optional
+            Multiplies C of each row. Given for all batches or for none.
+
+        Raises
+        ------
+        InputError
+            If a row is refused: the message tells the batch and the row, both as they were given,
+            rows counted from 0, and the column.
+        MemoryBudgetError
+            If there are more features than training could hold the weights of.
+        StorageError
+        """
+        if self._state != "open":
+            which = "takes no more: a batch was refused" if self._state == "failed" else "is closed"
+            raise UsageError(f"this StoreWriter {which}", "append within `with`")
+        self._state = "failed"  # unless all goes well
+        weighted = sample_weight is not None
+        if self._reader is None:
+            self._open(weighted)
+        assert self._reader is not None
+        if weighted != self._weighted:
+            has, had = ("has", "had none") if weighted else ("has no", "had")
+            raise InputError(
+                f"batch {self._reader.n_batches + 1} {has} sample_weight; those before {had}",
+                "give weights for all batches, or for none",
+            )
+        for rows in self._reader.take(X, y, sample_weight):
+            self._intake.append(rows)
+            self._listener(SplitProgress(0, None, self._intake.n_rows, self._intake.nnz))
+        self._state = "open"
+
+    def _open(self, weighted: bool) -> None:
+        """Make ready for rows: now it is known whether they have weights."""
+        self._weighted = weighted
+        options = self._place.options(weighted)
+        self._intake = self._stack.enter_context(self._place.intake(options))
+        text = replace(options.text, max_features=options.text.feature_limit)
+        self._reader = BatchReader(text, options.dtype, LabelCoder({}), self._intake.look_up)
+        self._stack.callback(self._reader.close)
+
+    def _finish(self) -> None:
+        if self._reader is None or not self._intake.n_rows:
+            raise InputError("no rows were appended", "append a batch with rows")
+        reader = self._reader
+        expected, found = self._place.expected_rows, self._intake.n_rows
+        if expected is not None and found != expected:
+            raise InputError(f"{found} rows, not the {expected} expected", "append all of them")
+        weights = _WEIGHTS_PROVENANCE if self._weighted else None
+        batch = self._intake.finish(reader.index_base, [reader.provenance], weights)
+        self._place.commit(batch)
+
+
+class _Place(ABC):
+    """Where batches go."""
+
+    expected_rows: int | None
+
+    @abstractmethod
+    def opened(self) -> contextlib.AbstractContextManager[Any]:
+        """Keep others out; leave all as it was if anything goes wrong."""
+
+    @abstractmethod
+    def options(self, weighted: bool) -> SplitOptions:
+        """Return how rows become blocks; refuse weights, or that there are none."""
+
+    @abstractmethod
+    def intake(self, options: SplitOptions) -> Intake:
+        """Return what takes in the rows."""
+
+    @abstractmethod
+    def commit(self, batch: Batch) -> None:
+        """Make what was written part of a store."""
+
+    @abstractmethod
+    def store(self) -> BlockStore:
+        """Return the store, after the end."""
+
+
+class _NewStore(_Place):
+    def __init__(
+        self, path: str | os.PathLike[str], options: SplitOptions, listener: Listener
+    ) -> None:
+        self._path, self._options, self._listener = path, options, listener
+        self.expected_rows = options.text.expect_rows
+
+    @contextlib.contextmanager
+    def opened(self) -> Iterator[None]:
+        options = self._options
+        with new_store(self._path, lambda target: check_new(target, options)) as staging:
+            self._staging = staging
+            yield
+
+    def options(self, weighted: bool) -> SplitOptions:
+        self._options = replace(self._options, weights=_WEIGHTS if weighted else None)
+        return self._options
+
+    def intake(self, options: SplitOptions) -> Intake:
+        return intake_of(self._staging, options, make_plan(options), self._listener)
+
+    def commit(self, batch: Batch) -> None:
+        save(self._staging, self._options, batch)
+
+    def store(self) -> BlockStore:
+        return BlockStore.open(Path(self._path).absolute())
+
+
+class _OldStore(_Place):
+    def __init__(self, store: AnyStore, options: AddOptions, listener: Listener) -> None:
+        self._given, self._options, self._listener = store, options, listener
+        self.expected_rows = options.text.expect_rows
+
+    @contextlib.contextmanager
+    def opened(self) -> Iterator[None]:
+        with changing(self._given) as self._old:
+            how = split_options(self._old.manifest, self._options, sha256=False)
+            self._how = _of_batches(how)
+            self._name = batch_name(self._old.manifest, self._options.batch)
+            with new_blocks(self._old) as self._first:
+                yield
+
+    def options(self, weighted: bool) -> SplitOptions:
+        check_weights(self._old.manifest, weighted, _WEIGHTS)
+        return replace(self._how, weights=_WEIGHTS if weighted else None)
+
+    def intake(self, options: SplitOptions) -> Intake:
+        plan = make_plan(options, None, usual_bytes(self._old.manifest.blocks))
+        return intake_into(self._old, self._name, options, plan, self._first, self._listener)
+
+    def commit(self, batch: Batch) -> None:
+        self._new = commit_batch(self._old, batch, self._listener)
+
+    def store(self) -> BlockStore:
+        return self._new
+
+
+def _of_batches(options: SplitOptions) -> SplitOptions:
+    """Refuse options that batches cannot have."""
+    if options.weights is not None:
+        raise UsageError(
+            "weights names a file, which is for text", "give sample_weight with each batch"
+        )
+    if options.order == "file" and options.blocks is not None:
+        raise UsageError(
+            f"how many rows there will be is known only at the end: no {options.blocks} blocks "
+            "can be filled in their order",
+            "leave out blocks, or order='file'",
+        )
+    return options
