@@ -8,13 +8,15 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent / "blocklinear"
-BASE = {"arguments", "errors", "events", "memory", "numerals", "options"}
+BASE = {"arguments", "classes", "errors", "events", "memory", "names", "numerals", "options"}
 MAY_IMPORT = {
     # errors and numbers
     "errors": set(),
     "arguments": {"errors"},
+    "classes": {"numerals"},
     "events": set(),
     "memory": {"errors"},
+    "names": set(),
     "numerals": {"errors"},
     "options": {"arguments", "errors", "memory", "numerals"},
     # rows: text to blocks, arrays to arrays

@@ -1,7 +1,7 @@
 """Labels as given, text or integers of any size, to the numbers that rows have in blocks.
 
 A number is its own label. Text is numbered from 0 in the order in which it appears. An integer
-beyond 2**53 may have no float64 of its own, so it gets one of those above 2**53 that are even.
+beyond 2**53 may have no float64 of its own, so it gets one of the last below, of those of `OWN`.
 """
 
 import numbers
@@ -11,13 +11,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from blocklinear.batches.tables import MOST_EXACT
+from blocklinear.classes import Class
 from blocklinear.errors import InputError, quoted
 from blocklinear.numerals import format_number
 
-Class = str | int
 MOST_NAMED = 10_000
 """As many as a store tabulates."""
+OWN = (1 << 53) - (1 << 14)
+"""Integers up to this are their own labels; those above, below 2**53, stand for larger ones."""
 LONGEST = 1000
 """Characters of a label, or digits."""
 _TOO_LARGE = 1e154
@@ -44,7 +45,7 @@ class LabelCoder:
         self._is_text = any(isinstance(name, str) for name in classes.values())
         own = set(labels) - classes.keys()
         self._has_numbers = bool(own)
-        self._has_large = any(abs(label) > MOST_EXACT for label in own)
+        self._has_large = any(abs(label) > OWN for label in own)
 
     @property
     def classes(self) -> dict[float, Class]:
@@ -89,16 +90,16 @@ class LabelCoder:
                 f"row {row}: label {format_number(value)} is {what}",
                 "labels are text, or numbers below 1e154; leave out rows that have none",
             )
-        large = labels.dtype.kind == "f" and bool((np.abs(codes) > MOST_EXACT).any())
+        large = labels.dtype.kind == "f" and bool((np.abs(codes) > OWN).any())
         if large and self._codes:
-            raise _mixed_large(int(np.flatnonzero(np.abs(codes) > MOST_EXACT)[0]))
+            raise _mixed_large(int(np.flatnonzero(np.abs(codes) > OWN)[0]))
         self._has_large |= large
         return codes
 
     def _of_integers(self, values: list[int]) -> NDArray[np.float64]:
         codes = np.empty(len(values))
         for row, value in enumerate(values):
-            if abs(value) <= MOST_EXACT:
+            if abs(value) <= OWN:
                 codes[row] = value
                 continue
             code = self._codes.get(value)
@@ -107,7 +108,7 @@ class LabelCoder:
                     raise _mixed_large(row)
                 if value.bit_length() > 3 * LONGEST:
                     raise InputError(f"row {row}: the label has over {LONGEST} digits", _SHORTER)
-                code = max(self._codes.values(), default=float(MOST_EXACT)) + 2.0
+                code = max(self._codes.values(), default=float(OWN)) + 1.0
                 self._name(value, code, row)
             codes[row] = code
         return codes
@@ -151,10 +152,10 @@ def _mixed_large(row: int) -> InputError:
 
 
 def _any_large(labels: NDArray[Any]) -> bool:
-    """Say whether there are integers beyond 2**53."""
+    """Say whether there are integers that are not their own labels."""
     if labels.dtype.kind not in "iu" or not len(labels):
         return False
-    return int(labels.max()) > MOST_EXACT or int(labels.min()) < -MOST_EXACT
+    return int(labels.max()) > OWN or int(labels.min()) < -OWN
 
 
 def _array_of(y: Any) -> NDArray[Any]:
@@ -184,7 +185,7 @@ def _of_objects(labels: list[Any]) -> NDArray[Any] | list[str]:
         return list(map(str, labels))
     if all(isinstance(label, numbers.Integral) for label in labels):
         integers = [int(label) for label in labels]
-        if all(abs(label) <= MOST_EXACT for label in integers):
+        if all(abs(label) <= OWN for label in integers):
             return np.array(integers, np.float64)
         found = np.empty(len(integers), object)
         found[:] = integers

@@ -116,10 +116,9 @@ class BatchReader:
     def provenance(self) -> dict[str, Any]:
         """What a manifest says of all batches, as if they were one input."""
         kinds = ", ".join(f"{n} x {kind}" for kind, n in self._kinds.items())
-        rows = self._totals["rows"]
         return {
             "path": f"Python ({kinds})", "size": 0, "mtime_ns": None, "sha256": None, "xxh64": "",
-            "lines": rows, "blank": 0, "skipped": 0, "final_newline": True, **self._totals,
+            "lines": 0, "blank": 0, "skipped": 0, "final_newline": True, **self._totals,
             "ignored_qids": 0,
         }  # fmt: skip
 
@@ -166,7 +165,7 @@ class BatchReader:
             raise too_many_features(place, -1, table.n_columns, options)
         if stop > 1 << 32:
             batch.refuse(f"{table.n_columns} columns are 2**32 or more", "renumber the features")
-        if table.names is not None and self.names is None and not self._kinds:
+        if self.names is None and not self._kinds:
             self.names = table.names
         if table.names is not None and self.names is not None and table.names != self.names:
             batch.refuse(*_differences(self.names, table.names))

@@ -3,13 +3,14 @@
 import contextlib
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
 from blocklinear.batches.labels import LabelCoder
 from blocklinear.batches.reader import BatchReader
+from blocklinear.classes import Classes
 from blocklinear.errors import InputError, UsageError
 from blocklinear.events import Listener, SplitProgress, ignore
 from blocklinear.options import AddOptions, SplitOptions
@@ -21,6 +22,7 @@ from blocklinear.store.adding import (
     split_options,
 )
 from blocklinear.store.changes import AnyStore, changing, new_blocks
+from blocklinear.store.features import read_names
 from blocklinear.store.intake import Batch, Intake
 from blocklinear.store.merging import usual_bytes
 from blocklinear.store.split import check_new, intake_of, new_store, save
@@ -199,7 +201,9 @@ class StoreWriter:
         options = self._place.options(weighted)
         self._intake = self._stack.enter_context(self._place.intake(options))
         text = replace(options.text, max_features=options.text.feature_limit)
-        self._reader = BatchReader(text, options.dtype, LabelCoder({}), self._intake.look_up)
+        self._coder = LabelCoder(*self._place.labels())
+        self._reader = BatchReader(text, options.dtype, self._coder, self._intake.look_up)
+        self._reader.names = self._place.names()
         self._stack.callback(self._reader.close)
 
     def _finish(self) -> None:
@@ -210,8 +214,9 @@ class StoreWriter:
         if expected is not None and found != expected:
             raise InputError(f"{found} rows, not the {expected} expected", "append all of them")
         weights = _WEIGHTS_PROVENANCE if self._weighted else None
-        batch = self._intake.finish(reader.index_base, [reader.provenance], weights)
-        self._place.commit(batch)
+        classes = self._coder.classes
+        batch = self._intake.finish(reader.index_base, [reader.provenance], weights, classes)
+        self._place.commit(batch, classes, reader.names or ())
 
 
 class _Place(ABC):
@@ -232,7 +237,15 @@ class _Place(ABC):
         """Return what takes in the rows."""
 
     @abstractmethod
-    def commit(self, batch: Batch) -> None:
+    def labels(self) -> tuple[Classes, Sequence[float]]:
+        """Return the classes and the labels there are by now."""
+
+    @abstractmethod
+    def names(self) -> tuple[str, ...] | None:
+        """Return the names of features there are by now."""
+
+    @abstractmethod
+    def commit(self, batch: Batch, classes: Classes, names: Sequence[str]) -> None:
         """Make what was written part of a store."""
 
     @abstractmethod
@@ -261,8 +274,19 @@ class _NewStore(_Place):
     def intake(self, options: SplitOptions) -> Intake:
         return intake_of(self._staging, options, make_plan(options), self._listener)
 
-    def commit(self, batch: Batch) -> None:
-        save(self._staging, self._options, batch)
+    def labels(self) -> tuple[Classes, Sequence[float]]:
+        return {}, ()
+
+    def names(self) -> None:
+        return None
+
+    def commit(self, batch: Batch, classes: Classes, names: Sequence[str]) -> None:
+        if batch.labels is None and classes:
+            raise InputError(
+                "there are too many distinct labels to be classes, and some are integers beyond "
+                "2**53", "for regression give y as numbers of float64",
+            )  # fmt: skip
+        save(self._staging, self._options, batch, classes, names)
 
     def store(self) -> BlockStore:
         return BlockStore.open(Path(self._path).absolute())
@@ -290,8 +314,15 @@ class _OldStore(_Place):
         plan = make_plan(options, None, usual_bytes(self._old.manifest.blocks))
         return intake_into(self._old, self._name, options, plan, self._first, self._listener)
 
-    def commit(self, batch: Batch) -> None:
-        self._new = commit_batch(self._old, batch, self._listener)
+    def labels(self) -> tuple[Classes, Sequence[float]]:
+        m = self._old.manifest
+        return m.given, m.labels or ()
+
+    def names(self) -> tuple[str, ...] | None:
+        return read_names(self._old.folder, self._old.manifest)
+
+    def commit(self, batch: Batch, classes: Classes, names: Sequence[str]) -> None:
+        self._new = commit_batch(self._old, batch, self._listener, classes)
 
     def store(self) -> BlockStore:
         return self._new

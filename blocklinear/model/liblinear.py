@@ -14,6 +14,7 @@ from typing import IO, Any, NoReturn
 import numpy as np
 import numpy.typing as npt
 
+from blocklinear.classes import Classes, shown
 from blocklinear.errors import DamagedError, UsageError, quoted, storage_errors
 from blocklinear.model.parameters import ModelParameters
 from blocklinear.numerals import format_number
@@ -88,6 +89,14 @@ def check_expressible(labels: Iterable[float], index_base: int, hash_bits: int) 
             "features are numbered from 0, and LIBLINEAR's models number them from 1",
             "save as 'native', or train on data numbered from 1",
         )
+
+
+def said_of_labels(classes: Classes) -> str:
+    """Return which numbers stand for labels, which LIBLINEAR's format cannot keep."""
+    known = list(classes.items())[:20]
+    listed = ", ".join(f"{format_number(code)} is {shown(code, classes)}" for code, _ in known)
+    more = f" and {len(classes) - 20} more" if len(classes) > 20 else ""
+    return f"LIBLINEAR's format keeps labels as numbers: {listed}{more}"
 
 
 def write(model: ModelParameters, stream: IO[bytes]) -> None:

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from blocklinear.arguments import described
+from blocklinear.classes import as_given
 from blocklinear.errors import DamagedError, InputError, UsageError
 from blocklinear.memory import exact_size
 from blocklinear.model.files import read_model, write_model
@@ -44,6 +45,11 @@ class LinearModel(ModelParameters):
         ``normalize`` are how rows are transformed before the weights are applied.
     rho : float
         Subtracted from the decision value; for one-class models only.
+    classes : mapping of float to str or int
+        Labels as they were given, where those of `labels` are numbers that stand for them: text,
+        and integers beyond 2**53. LIBLINEAR's text does not keep them.
+    feature_names : tuple of str or None
+        Of the features, the first ones if some have none. LIBLINEAR's text does not keep them.
 
     Raises
     ------
@@ -59,6 +65,7 @@ class LinearModel(ModelParameters):
         object.__setattr__(self, "rho", float(self.rho))
         object.__setattr__(self, "labels", tuple(map(_label, self.labels)))
         object.__setattr__(self, "metadata", {k: _plain(v) for k, v in self.metadata.items()})
+        object.__setattr__(self, "classes", dict(self.classes))
         for problem in self._problems():
             raise UsageError(f"model: {problem}", "build the model from parts of one training run")
 
@@ -93,6 +100,10 @@ class LinearModel(ModelParameters):
             yield f"normalize must be 'none' or 'l2', got {self.normalize!r}"
         if self.rho != 0.0 and self.solver != "ONECLASS_SVM":
             yield f"rho must be 0 for {self.solver}, got {self.rho}"
+        if not set(self.classes) <= set(self.labels):
+            yield "classes must be of labels"
+        if self.feature_names is not None and len(self.feature_names) > self.n_features:
+            yield f"{len(self.feature_names)} feature_names for {self.n_features} features"
 
     def decision_function(self, X: Any) -> Floats:
         """Compute the decision values of some rows.
@@ -172,7 +183,7 @@ class LinearModel(ModelParameters):
             chosen = np.argmax(decisions, axis=1)
         return chosen
 
-    def predict(self, X: Any) -> Floats:
+    def predict(self, X: Any) -> npt.NDArray[Any]:
         """Predict the label, or the value in regression, of each row of `X`.
 
         Parameters
@@ -182,7 +193,8 @@ class LinearModel(ModelParameters):
 
         Returns
         -------
-        ndarray of float64, shape (n_rows,)
+        ndarray, shape (n_rows,)
+            Labels as they were given: float64, or text or integers where the model has `classes`.
 
         Raises
         ------
@@ -192,7 +204,7 @@ class LinearModel(ModelParameters):
         decisions = self.decision_function(X)
         if self.is_regressor:
             return decisions
-        table = np.array(self.outcomes)
+        table = as_given(np.array(self.outcomes), self.classes)
         return table[self.class_indices(decisions.reshape(len(decisions), self.n_columns))]
 
     def save(
@@ -256,7 +268,8 @@ class LinearModel(ModelParameters):
         return {
             **self.metadata,
             "solver": self.solver,
-            "labels": list(self.labels),
+            "labels": [self.classes.get(label, label) for label in self.labels],
+            "named_features": len(self.feature_names or ()),
             "features": self.n_features,
             "columns": self.n_columns,
             "nonzero_weights": int(np.count_nonzero(self.weights)),
@@ -268,9 +281,11 @@ class LinearModel(ModelParameters):
         """Describe the model in a few lines for people."""
         lines = {"solver": f"{self.solver} (-s {SOLVERS[self.solver]})"}
         if self.labels:
-            shown = " ".join(map(format_number, self.labels[:10]))
+            shown = " ".join(self.outcome_names[:10])
             more = " ..." if len(self.labels) > 10 else ""
             lines["classes"] = f"{len(self.labels)}: {shown}{more}"
+        if self.classes:
+            lines["labels in text"] = " ".join(map(format_number, self.labels[:10])) + more
         lines["features"] = f"{self.n_features} (numbered from {self.index_base})"
         lines["nonzero weights"] = f"{np.count_nonzero(self.weights)} of {self.weights.size}"
         if self.hash_bits:

@@ -8,11 +8,12 @@ bias_weights   float64 (n_columns,)
 weights        float64 (n_features, n_columns)     layout "dense" only
 rows           uint32 (n_rows_stored,)             layout "sparse": features with a nonzero weight
 row_weights    float64 (n_rows_stored, n_columns)  layout "sparse": their weights
+names          uint8 (any,)                    version 2, if features have names: see `names.pack`
 sha256         uint8 (32,)                     digest of the names and data of the members above
 =============  ==============================  ====================================================
 
-Nothing is compressed, so no member can be larger than the file, and what is allocated is bounded
-by bytes that exist. The prefix follows from type and shape and is compared, never parsed.
+Nothing but names is compressed, so no member can be larger than the file, and what is allocated is
+bounded by bytes that exist. The prefix follows from type and shape and is compared, never parsed.
 """
 
 import contextlib
@@ -30,12 +31,15 @@ from typing import IO, Any
 import numpy as np
 import numpy.typing as npt
 
+from blocklinear.classes import from_json, to_json
 from blocklinear.errors import DamagedError, MemoryBudgetError, MismatchError, storage_errors
 from blocklinear.memory import available_bytes, format_size
 from blocklinear.model.parameters import ModelParameters
+from blocklinear.names import MOST_BYTES, pack, unpack
 
 FORMAT = "blocklinear model"
-VERSION = 1
+VERSION = 2
+"""The newest. Version 1 has neither classes nor names of features; a model without is one."""
 _PREFIX_BYTES = 128
 _PIECE_BYTES = 1 << 24
 _MAX_FEATURES = 1 << 32
@@ -66,7 +70,7 @@ def write(model: ModelParameters, stream: IO[bytes]) -> None:
     """
     header: dict[str, Any] = {
         "format": FORMAT,
-        "version": VERSION,
+        "version": 2 if model.classes or model.feature_names else 1,
         "solver": model.solver,
         "labels": list(model.labels),
         "bias": model.bias,
@@ -85,6 +89,11 @@ def write(model: ModelParameters, stream: IO[bytes]) -> None:
     else:
         header |= {"layout": "dense"}
         arrays["weights"] = model.weights.astype("<f8", copy=False)
+    if header["version"] == 2:
+        packed, n_bytes = pack(model.feature_names or ())
+        header |= {"classes": to_json(model.classes)}
+        header |= {"names": len(model.feature_names or ()), "names_bytes": n_bytes}
+        arrays["names"] = np.frombuffer(packed, np.uint8)
     text = json.dumps(header, allow_nan=False, separators=(",", ":"), sort_keys=True).encode()
     digest = hashlib.sha256()
     with zipfile.ZipFile(stream, "w", zipfile.ZIP_STORED) as archive:
@@ -252,6 +261,7 @@ def _read_arrays(name: str, header: dict[str, Any], source: _Members) -> dict[st
     }
     if header["layout"] == "dense":
         fields["weights"] = source.read("weights", "<f8", (n_features, n_columns))
+        fields |= _read_names(header, source)
         source.check_digest()
         return fields
     if header["layout"] != "sparse":
@@ -259,12 +269,23 @@ def _read_arrays(name: str, header: dict[str, Any], source: _Members) -> dict[st
     n_stored = _integer(header, "n_rows_stored", n_features)
     rows = source.read("rows", "<u4", (n_stored,))
     row_weights = source.read("row_weights", "<f8", (n_stored, n_columns))
+    fields |= _read_names(header, source)
     source.check_digest()
     if n_stored and (rows[-1] >= n_features or (rows[1:] <= rows[:-1]).any()):
         raise ValueError("rows are not strictly increasing feature numbers")
     fields["weights"] = _zeros(name, n_features, n_columns)
     fields["weights"][rows] = row_weights
     return fields
+
+
+def _read_names(header: dict[str, Any], source: _Members) -> dict[str, Any]:
+    """Return classes and names of features, of a model that has such."""
+    if header["version"] == 1:
+        return {}
+    n_names = _integer(header, "names", _MAX_FEATURES)
+    packed = source.read("names", "|u1", None).tobytes()
+    names = unpack(packed, _integer(header, "names_bytes", MOST_BYTES), n_names)
+    return {"classes": from_json(header["classes"]), "feature_names": names or None}
 
 
 def _zeros(name: str, n_features: int, n_columns: int) -> npt.NDArray[np.float64]:

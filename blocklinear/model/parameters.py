@@ -6,6 +6,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from blocklinear.classes import Classes, shown
+
 Floats = npt.NDArray[np.float64]
 
 SOLVERS = {
@@ -56,6 +58,10 @@ class ModelParameters:
     index_base : int
     metadata : dict
     rho : float
+    classes : mapping of float to str or int
+        Labels as they were given, where `labels` are numbers that stand for them.
+    feature_names : tuple of str or None
+        Of the first features.
     """
 
     weights: Floats
@@ -66,6 +72,8 @@ class ModelParameters:
     index_base: int = 1
     metadata: dict[str, Any] = field(default_factory=dict)
     rho: float = 0.0
+    classes: Classes = field(default_factory=dict)
+    feature_names: tuple[str, ...] | None = None
 
     @property
     def n_features(self) -> int:
@@ -108,6 +116,11 @@ class ModelParameters:
     def outcomes(self) -> tuple[float, ...]:
         """What `predict` may return: the labels, or 1 and -1; empty for regression."""
         return (1.0, -1.0) if self.solver == "ONECLASS_SVM" else self.labels
+
+    @property
+    def outcome_names(self) -> list[str]:
+        """The outcomes as people read them."""
+        return [shown(outcome, self.classes) for outcome in self.outcomes]
 
     @property
     def intercept(self) -> Floats:

@@ -21,7 +21,6 @@ from blocklinear.memory import PROCESS_BYTES, enough, exact_size, format_size
 from blocklinear.model.confusion import Confusion
 from blocklinear.model.linear import LinearModel
 from blocklinear.model.metrics import AccuracyCounter, RegressionErrors, Score
-from blocklinear.numerals import format_number
 from blocklinear.outputs import Output
 from blocklinear.text import RowReader, Rows, TextOptions
 from blocklinear.text.faults import TooManyFeatures
@@ -240,13 +239,13 @@ def _formatter(model: LinearModel, decision: bool, probability: bool) -> tuple[b
             "probability output is only supported for logistic regression",
             f"leave out -b 1: the model is {model.solver}",
         )
-    names = list(map(format_number, model.outcomes))
+    names = model.outcome_names
     if probability:
-        head = f"labels {' '.join(names)}\n".encode("ascii")
+        head = f"labels {' '.join(names)}\n".encode()
         return head, _probability_lines(model)
     if decision or model.is_regressor:
         return b"", _decision_lines
-    lines = np.array([f"{name}\n".encode("ascii") for name in names], dtype=object)
+    lines = np.array([f"{name}\n".encode() for name in names], dtype=object)
 
     def label_lines(chosen: Any, decisions: Floats) -> bytes:
         return b"".join(lines[chosen].tolist())
@@ -260,13 +259,13 @@ def _decision_lines(chosen: Any, decisions: Floats) -> bytes:
 
 
 def _probability_lines(model: LinearModel) -> Formatter:
-    names = np.array(list(map(format_number, model.outcomes)), dtype=object)
+    names = np.array(model.outcome_names, dtype=object)
     line = "%s" + " %g" * len(names) + "\n"
 
     def lines(chosen: Any, decisions: Floats) -> bytes:
         shares = _probabilities(decisions, len(names))
         cells = np.column_stack([names[chosen], shares.astype(object)])
-        return (line * len(shares) % tuple(cells.ravel().tolist())).encode("ascii")
+        return (line * len(shares) % tuple(cells.ravel().tolist())).encode()
 
     return lines
 

@@ -141,6 +141,11 @@ def make_problem(manifest: Manifest, options: TrainOptions) -> Problem:
     """
     solver = SOLVERS[options.solver]
     if solver.regression:
+        if manifest.classes:
+            raise InputError(
+                "the labels of the store are text, or integers beyond 2**53: no values to regress "
+                "on", "train a classifier, or append the rows again with y of numbers",
+            )  # fmt: skip
         return Problem(solver, options.epsilon, (), (checked_cost(options.cost, "C", manifest),))
     weights = weights_of_classes(manifest, options)
     costs = tuple(

@@ -9,6 +9,7 @@ from typing import Any
 
 from blocklinear.arguments import Path as AnyPath
 from blocklinear.arguments import check_options, path_list
+from blocklinear.classes import Classes, shown, to_json
 from blocklinear.errors import MismatchError, UsageError
 from blocklinear.events import BatchPresent, Listener, Warned, ignore
 from blocklinear.numerals import format_number
@@ -212,10 +213,20 @@ def intake_into(
     )  # fmt: skip
 
 
-def commit_batch(old: BlockStore, batch: Batch, listener: Listener) -> BlockStore:
-    """Make a further batch part of a store."""
+def commit_batch(
+    old: BlockStore, batch: Batch, listener: Listener, classes: Classes | None = None
+) -> BlockStore:
+    """Make a further batch part of a store; `classes` are those of all labels, if not as before.
+
+    Raises
+    ------
+    MismatchError
+        If the labels of the store are text, and the batch has a number that stands for none.
+    """
     m = old.manifest
-    _tell_of_labels(m.labels, batch.labels, listener)
+    classes = m.given if classes is None else classes
+    _check_labels(batch.labels, classes)
+    _tell_of_labels(m.labels, batch.labels, classes, listener)
     dimension = max(m.dimension, batch.dimension)
     n_features = sum(file.features for file in batch.features) if m.renumbered else dimension
     sync_directory(old.blocks_folder)
@@ -224,6 +235,7 @@ def commit_batch(old: BlockStore, batch: Batch, listener: Listener) -> BlockStor
         n_features=n_features,
         dimension=dimension,
         features=batch.features,
+        classes=to_json(classes),
         labels=batch.labels,
         next_row=batch.next_row,
         next_block=batch.next_block,
@@ -336,8 +348,27 @@ class _Seen:
                 self.refuse(os.fspath(path), size, digest_of(path, name))
 
 
+def _check_labels(labels: Sequence[float] | None, classes: Classes) -> None:
+    """Refuse labels that stand for none of the classes, where these are text or large integers."""
+    if labels is None and classes:
+        raise MismatchError(
+            "there are too many distinct labels to be classes, and some are integers beyond 2**53",
+            "for regression give y as numbers of float64",
+        )
+    if any(isinstance(name, str) for name in classes.values()):
+        other = next((label for label in labels or () if label not in classes), None)
+        if other is not None:
+            raise MismatchError(
+                f"label {format_number(other)} is none of the store, whose labels are text",
+                "write labels in LIBSVM text as the numbers that `info` tells",
+            )
+
+
 def _tell_of_labels(
-    known: Sequence[float] | None, now: Sequence[float] | None, listener: Listener
+    known: Sequence[float] | None,
+    now: Sequence[float] | None,
+    classes: Classes,
+    listener: Listener,
 ) -> None:
     if known is None:
         return
@@ -345,5 +376,5 @@ def _tell_of_labels(
         listener(Warned("there are too many distinct labels to be classes now: they are values"))
     elif new := now[len(known) :]:
         more = f" and {len(new) - 10} more" if len(new) > 10 else ""
-        listed = ", ".join(map(format_number, new[:10]))
+        listed = ", ".join(shown(label, classes) for label in new[:10])
         listener(Warned(f"labels that the store did not have: {listed}{more}"))

@@ -14,9 +14,9 @@ from typing import Any
 
 from blocklinear import __version__
 from blocklinear.arguments import check_store
+from blocklinear.classes import shown
 from blocklinear.errors import BlocklinearError, InputError, StorageError, UsageError
 from blocklinear.events import Listener, Warned, ignore
-from blocklinear.numerals import format_number
 from blocklinear.store.features import unnamed
 from blocklinear.store.files import (
     LOCK_NAME,
@@ -25,7 +25,7 @@ from blocklinear.store.files import (
     remove_temporaries,
     sync_directory,
 )
-from blocklinear.store.manifest import Manifest
+from blocklinear.store.manifest import Manifest, format_of
 from blocklinear.store.store import BlockStore
 from blocklinear.store.weighing import without_labels
 
@@ -67,8 +67,12 @@ def commit(store: BlockStore, **changes: Any) -> BlockStore:
     rows: dict[str, int] = {}
     for block in manifest.blocks:
         rows[block.batch] = rows.get(block.batch, 0) + block.rows
+    known = set(manifest.labels or ())
+    classes = {code: name for code, name in manifest.classes.items() if float(code) in known}
     manifest = replace(
         manifest,
+        format=format_of(manifest.weighted, manifest.renumbered, bool(classes or manifest.names)),
+        classes=classes,
         n_rows=sum(rows.values()),
         nnz=sum(block.nnz for block in manifest.blocks),
         batches=[b | {"rows": rows[b["name"]]} for b in manifest.batches if b["name"] in rows],
@@ -97,7 +101,7 @@ def new_blocks(store: BlockStore) -> Iterator[int]:
             numbers = _numbers(store)
             new = (path for number, path in numbers.items() if number >= first)
             remove_files(path for path in new if path.name not in named)
-            remove_files(unnamed(store.folder, m.features))
+            remove_files(unnamed(store.folder, m))
         raise
 
 
@@ -164,7 +168,8 @@ def remove(
     counted = zip(m.labels or (), new.manifest.label_counts, strict=True)
     present = [label for label, count in counted if count]
     if len(present) == 1 and len(m.labels or ()) > 1:
-        listener(Warned(f"all rows that are left have the one label {format_number(present[0])}"))
+        one = shown(present[0], m.given)
+        listener(Warned(f"all rows that are left have the one label {one}"))
     return new
 
 
@@ -231,7 +236,7 @@ def sweep(store: BlockStore) -> tuple[int, int]:
     """
     named = {block.name for block in store.manifest.blocks}
     unused = [path for path in store.blocks_folder.iterdir() if path.name not in named]
-    unused += unnamed(store.folder, store.manifest.features)
+    unused += unnamed(store.folder, store.manifest)
     lists = {skipped_name(batch["name"]) for batch in store.manifest.batches}
     unused += [path for path in store.folder.glob("skipped*.txt") if path.name not in lists]
     freed = remove_files(unused)

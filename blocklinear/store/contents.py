@@ -27,7 +27,7 @@ _STORE = _Level(
     rf"{re.escape(manifest.NAME)}|{LOCK_NAME}|skipped(-{_NAME})?\.txt|{_TEMPORARY}",
     {
         "blocks": _Level(r"b[0-9]{8}\.blk"),
-        "features": _Level(r"f[0-9]{8}\.map"),
+        "features": _Level(r"f[0-9]{8}\.map|n[0-9]{8}\.zst"),
         "runs": _Level(_TEMPORARY, {_NAME: _RUN}),
     },
 )

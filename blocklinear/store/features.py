@@ -18,13 +18,14 @@ import struct
 from collections.abc import Iterator, Sequence
 from io import BytesIO
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 import numpy as np
 import zstandard
 from numpy.typing import NDArray
 
 from blocklinear.errors import DamagedError, storage_errors
+from blocklinear.names import pack, unpack
 from blocklinear.store.files import make_folder, read_regular, sync_directory, write_whole
 from blocklinear.store.manifest import FeatureFile, Manifest
 from blocklinear.store.store import BlockStore
@@ -215,9 +216,57 @@ def to_input(weights: NDArray[np.float64], store: BlockStore) -> NDArray[np.floa
     return found
 
 
-def unnamed(store: Path, features: Sequence[FeatureFile]) -> Iterator[Path]:
-    """Yield the files that tell of features and are not among these, as killed commands leave."""
-    names = {record.name for record in features}
+def write_names(store: Path, names: Sequence[str]) -> dict[str, Any]:
+    """Write the names of the features of the input, durably; return what the manifest tells.
+
+    Raises
+    ------
+    StorageError
+    """
+    data, n_bytes = pack(names)
+    folder, file = store / FOLDER, "n00000000.zst"
+    make_folder(folder, store)
+    write_whole(folder / file, [data])
+    sync_directory(folder)
+    digest = hashlib.sha256(data).hexdigest()
+    return {
+        "file": file, "names": len(names), "size": len(data), "bytes": n_bytes, "sha256": digest,
+    }  # fmt: skip
+
+
+def read_names(store: Path, manifest: Manifest) -> tuple[str, ...] | None:
+    """Return the names of the features of the input, the first ones; None if they have none.
+
+    Raises
+    ------
+    DamagedError
+        If the file is not what was written.
+    StorageError
+        If it cannot be read.
+    """
+    record = manifest.names
+    if not record:
+        return None
+    folder = store / FOLDER
+    if folder.is_symlink():
+        raise DamagedError(f"{folder}: is a link, which could lead anywhere", _FIX)
+    path = folder / record["file"]
+    with storage_errors(path, "read"):
+        try:
+            data = read_regular(path, record["size"])
+        except FileNotFoundError:
+            raise DamagedError(f"{path}: damaged: it is missing", _FIX) from None
+    if hashlib.sha256(data).hexdigest() != record["sha256"]:
+        raise DamagedError(f"{path}: damaged: it is not the file that the manifest names", _FIX)
+    try:
+        return unpack(data, record["bytes"], record["names"])
+    except ValueError as error:
+        raise DamagedError(f"{path}: damaged: {error}", _FIX) from error
+
+
+def unnamed(store: Path, manifest: Manifest) -> Iterator[Path]:
+    """Yield the files that tell of features and are not of these, as killed commands leave."""
+    names = {record.name for record in manifest.features} | {manifest.names.get("file")}
     folder = store / FOLDER
     if folder.is_dir() and not folder.is_symlink():
         yield from (path for path in sorted(folder.iterdir()) if path.name not in names)

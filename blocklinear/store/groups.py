@@ -1,14 +1,16 @@
 """Blocks in memory: groups decoded side by side into buffers that are reused."""
 
 import threading
-from collections.abc import Sequence
-from concurrent.futures import Executor
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from blocklinear.classes import as_given
 from blocklinear.errors import DamagedError
 from blocklinear.store import codec
 from blocklinear.store.blocks import BlockFile
@@ -239,3 +241,52 @@ class GroupBuffer:
             row, entry = rows.stop, entries.stop
         if pins is not None:
             pins.offer(record.name, self._block_at(record, first_row, first_entry))
+
+
+def iter_csr(
+    folder: Path, manifest: Manifest, features: NDArray[np.uint32] | None, rows: int
+) -> Iterator[tuple[Any, NDArray[Any], NDArray[np.float64] | None]]:
+    """Yield the rows of the store in `folder`, see `BlockStore.iter_csr`.
+
+    `features` are the indices of features as written, by their numbers in the store, if these are
+    others.
+    """
+    from scipy.sparse import csr_array, vstack  # late: `info` does without SciPy
+
+    given, as_written = manifest.given, replace(manifest, normalize="none")
+    waiting: list[tuple[Any, NDArray[np.float64], NDArray[np.float64] | None]] = []
+    n_waiting = 0
+
+    def taken() -> tuple[Any, NDArray[Any], NDArray[np.float64] | None]:
+        nonlocal n_waiting
+        parts = [waiting[0][0]] if len(waiting) == 1 else [vstack([p[0] for p in waiting], "csr")]
+        X, y = parts[0], np.concatenate([part[1] for part in waiting])
+        weights = None
+        if manifest.weighted:
+            weights = np.concatenate([part[2] for part in waiting if part[2] is not None])
+        waiting.clear()
+        if len(y) > rows:
+            waiting.append((X[rows:], y[rows:], None if weights is None else weights[rows:]))
+            X, y, weights = X[:rows], y[:rows], None if weights is None else weights[:rows]
+        n_waiting -= len(y)
+        return X, as_given(y, given), weights
+
+    with ThreadPoolExecutor(1) as pool:
+        for position, record in enumerate(manifest.blocks):
+            buffer = GroupBuffer(record.rows, record.nnz, "float64", manifest.weighted)
+            group = buffer.load(folder / "blocks", as_written, [position], pool)
+            columns = group.indices
+            if features is not None:
+                columns = features[columns] - np.uint32(manifest.index_base)
+            kind = np.int32 if manifest.dimension <= 1 << 31 else np.int64
+            X = csr_array(
+                (group.values, columns.astype(kind), group.indptr.astype(np.int64)),
+                shape=(group.n_rows, manifest.dimension),
+            )
+            X.sort_indices()
+            waiting.append((X, group.labels, group.weights))
+            n_waiting += group.n_rows
+            while n_waiting >= rows:
+                yield taken()
+        if n_waiting:
+            yield taken()

@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Any, Self
 
+from blocklinear.classes import Classes, shown
 from blocklinear.errors import InputError, InputFormatError, UsageError, storage_errors
 from blocklinear.events import Listener, SplitProgress, Warned
 from blocklinear.memory import WEIGHT_VECTORS, exact_size, format_size
-from blocklinear.numerals import format_number
 from blocklinear.options import SplitOptions
 from blocklinear.store.changes import skipped_name
 from blocklinear.store.codec import compression_level
@@ -137,7 +137,11 @@ class Intake:
         self._writer.append(rows)
 
     def finish(
-        self, index_base: int, sources: list[dict[str, Any]], weights: dict[str, Any] | None
+        self,
+        index_base: int,
+        sources: list[dict[str, Any]],
+        weights: dict[str, Any] | None,
+        classes: Classes | None = None,
     ) -> Batch:
         """Finish every block; return what was written.
 
@@ -149,6 +153,8 @@ class Intake:
             Where the rows come from, as the manifest tells it.
         weights : dict or None
             Where their weights come from.
+        classes : mapping of float to str or int
+            Labels as they were given, where these are others than those of blocks.
         """
         writer, numbering = self._writer, self._numbering
         writer.write_held()
@@ -158,7 +164,8 @@ class Intake:
         blocks, labels = writer.finish()
         dimension = max(writer.max_index - index_base + 1, 0)
         if labels is not None and len(labels) == 1:
-            self._listener(Warned(f"all rows have the one label {format_number(labels[0])}"))
+            one = shown(labels[0], classes or {})
+            self._listener(Warned(f"all rows have the one label {one}"))
         n_features = dimension if numbering is None else len(numbering)
         _warn_of_features(dimension, n_features, self._options, self._listener)
         n_zeros = sum(block.weights.get("zeros", 0) for block in blocks)

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Self, get_origin
 
 from blocklinear import __version__
+from blocklinear.classes import Class, from_json
 from blocklinear.errors import DamagedError, MismatchError, StorageError, storage_errors
 from blocklinear.memory import format_size
 from blocklinear.store import shapes
@@ -23,10 +24,11 @@ from blocklinear.store.files import aside_name, atomic_write, read_regular
 from blocklinear.store.weighing import Weighed, together
 from blocklinear.store.weighing import check as check_weighed
 
-FORMAT = 4
+FORMAT = 8
 """The newest. Formats 1 and 2 have features numbered as in the input, 3 and 4 by the store; rows
-have weights in formats 2 and 4. Each is read for ever."""
-_RENUMBERED, _WEIGHTED = (3, 4), (2, 4)
+have weights in formats 2 and 4. Formats 5 to 8 are these with classes or names of features. Each is
+read for ever."""
+_RENUMBERED, _WEIGHTED, _NAMED = (3, 4, 7, 8), (2, 4, 6, 8), (5, 6, 7, 8)
 NAME = "manifest.json"
 MAX_BYTES = 1 << 28
 """No manifest is larger: reading one takes several times that in memory."""
@@ -39,6 +41,11 @@ MAX_EXPANSION = 1 << 16
 """Rows, or entries, a byte of a block file can stand for: zstd packs at most 2**15 bytes in one."""
 _BLOCK_NAME = re.compile(r"b[0-9]{8}\.blk")
 _FEATURE_FILE_NAME = re.compile(r"f[0-9]{8}\.map")
+_NAMES = shapes.fields(
+    {"file": shapes.text, "names": shapes.count, "size": shapes.count, "bytes": shapes.count,
+     "sha256": shapes.text}
+)  # fmt: skip
+_NAMES_FILE_NAME = re.compile(r"n[0-9]{8}\.zst")
 _COMPRESSION = re.compile(r"none|zstd(?::(-?[0-9]{1,2}))?")
 _FILE = {
     "path": shapes.text,
@@ -145,6 +152,11 @@ class Manifest:
                               `index_base`, plus 1. Not written in formats 1 and 2
     features : list[FeatureFile]        hold the index of each feature number. Not written in
                               formats 1 and 2, where the number is index - `index_base`
+    classes : dict            labels as given, by the numbers they have in blocks, where these are
+                              others: see `blocklinear.classes`. Not written up to format 4
+    names : dict              of the features of the input, the first ones: file in ``features/``,
+                              names in it, its size, bytes unpacked, sha256; empty if there are
+                              none. Not written up to format 4
     """
 
     format: int
@@ -169,6 +181,8 @@ class Manifest:
     moved: dict[str, list[Any]] = field(default_factory=dict)
     dimension: int = 0
     features: list[FeatureFile] = field(default_factory=list)
+    classes: dict[str, Any] = field(default_factory=dict)
+    names: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not self.renumbered:
@@ -178,6 +192,11 @@ class Manifest:
     def renumbered(self) -> bool:
         """Whether features have numbers of the store's own."""
         return self.format in _RENUMBERED
+
+    @property
+    def given(self) -> dict[float, Class]:
+        """Labels as they were given, by the numbers they have in blocks, where these are others."""
+        return from_json(self.classes)
 
     @property
     def column_base(self) -> int:
@@ -305,6 +324,20 @@ class Manifest:
         if self.hash_bits and (self.index_base, self.dimension) != (0, 1 << self.hash_bits):
             raise ValueError("its features are not the hashes there can be")
         self._check_features()
+        self._check_classes()
+
+    def _check_classes(self) -> None:
+        """Check that classes are those of labels, and what is told of names of features."""
+        if not self.given.keys() <= set(self.labels or ()):
+            raise ValueError("a class is of no label")
+        if self.names:
+            _NAMES(self.names, "names")
+            if not _NAMES_FILE_NAME.fullmatch(self.names["file"]):
+                raise ValueError("a file of names has another name than any by blocklinear")
+            if self.names["names"] > self.dimension:
+                raise ValueError("there are more names than features")
+        if bool(self.classes or self.names) != (self.format in _NAMED):
+            raise ValueError("there are classes or names in a format that knows none, or none")
 
     def _check_features(self) -> None:
         """Check that the files of features add up."""
@@ -378,14 +411,25 @@ class Manifest:
             raise ValueError("the rows of a batch do not add up")
 
 
-def format_of(weighted: bool, renumbered: bool) -> int:
-    """Return the format of a store: of rows with weights or without, features renumbered or not."""
-    return 1 + weighted + 2 * renumbered
+def format_of(weighted: bool, renumbered: bool, named: bool = False) -> int:
+    """Return the format of a store.
+
+    Parameters
+    ----------
+    weighted : bool
+        Whether rows have weights.
+    renumbered : bool
+        Whether features have numbers of the store's own.
+    named : bool
+        Whether there are classes, or names of features.
+    """
+    return 1 + weighted + 2 * renumbered + 4 * named
 
 
 def _absent(format_version: int) -> Collection[str]:
     """Return the fields of `Manifest` that a format does not have."""
-    return () if format_version in _RENUMBERED else ("dimension", "features")
+    absent = () if format_version in _RENUMBERED else ("dimension", "features")
+    return absent if format_version in _NAMED else (*absent, "classes", "names")
 
 
 def refuse_many(n_blocks: int, n_labels: int) -> None:

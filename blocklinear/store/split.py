@@ -8,10 +8,12 @@ from pathlib import Path
 from blocklinear import __version__
 from blocklinear.arguments import Path as AnyPath
 from blocklinear.arguments import check_options, path_list
+from blocklinear.classes import Classes, to_json
 from blocklinear.errors import MismatchError, StorageError, storage_errors
 from blocklinear.events import Listener, ignore
 from blocklinear.options import SplitOptions
 from blocklinear.store.contents import foreign, is_store
+from blocklinear.store.features import write_names
 from blocklinear.store.files import (
     LOCK_NAME,
     Lock,
@@ -225,12 +227,30 @@ def intake_of(staging: Path, options: SplitOptions, plan: Plan, listener: Listen
     return Intake(folder, options.batch, plan, options, listener, numbering=numbering)
 
 
-def save(staging: Path, options: SplitOptions, batch: Batch) -> None:
-    """Commit a store of one batch."""
+def save(
+    staging: Path,
+    options: SplitOptions,
+    batch: Batch,
+    classes: Classes | None = None,
+    names: Sequence[str] = (),
+) -> None:
+    """Commit a store of one batch.
+
+    Parameters
+    ----------
+    staging : Path
+    options : SplitOptions
+    batch : Batch
+    classes : mapping of float to str or int
+        Labels as they were given, where these are others than those of blocks.
+    names : sequence of str
+        Of the features of the input, the first ones; empty if they have none.
+    """
     sync_directory(staging / BLOCKS_NAME)
+    named = write_names(staging, names) if names else {}
     n_features = sum(file.features for file in batch.features)
     Manifest(
-        format=format_of(options.weighted, options.renumber),
+        format=format_of(options.weighted, options.renumber, bool(classes or names)),
         generation=1,
         written_by=__version__,
         seed=options.seed,
@@ -250,4 +270,6 @@ def save(staging: Path, options: SplitOptions, batch: Batch) -> None:
         blocks=batch.blocks,
         dimension=batch.dimension,
         features=batch.features,
+        classes=to_json(classes or {}),
+        names=named,
     ).save(staging)

@@ -3,15 +3,25 @@
 import contextlib
 import json
 import os
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from blocklinear.arguments import check_store
-from blocklinear.errors import BusyError, DamagedError, MismatchError, StorageError, shown
+from blocklinear.classes import label_text
+from blocklinear.errors import (
+    BusyError,
+    DamagedError,
+    MismatchError,
+    StorageError,
+    UsageError,
+    shown,
+)
 from blocklinear.events import BlockProgress, Listener, ignore
 from blocklinear.memory import format_size
 from blocklinear.numerals import format_number
@@ -104,7 +114,8 @@ class BlockStore:
             "nnz": m.nnz,
             "blocks": len(m.blocks),
             "bytes": sum(block.bytes for block in m.blocks),
-            "labels": _labels(m.labels, m.label_counts),
+            "labels": _labels(m, m.label_counts),
+            "named_features": m.names.get("names", 0),
             "weights": _weights(m),
             "batches": self.batches(),
             "removed_blocks": len(m.removed),
@@ -130,7 +141,7 @@ class BlockStore:
             here = {
                 "nnz": sum(block.nnz for block in blocks),
                 "bytes": sum(block.bytes for block in blocks),
-                "labels": _labels(m.labels, [sum(column) for column in columns]),
+                "labels": _labels(m, [sum(column) for column in columns]),
                 "blocks": [int(block.name[1:9]) for block in blocks],
             }
             facts.append(batch | here)
@@ -147,7 +158,14 @@ class BlockStore:
         if m.labels is None:
             lines.append("labels: too many to list (regression)")
         else:
-            lines.append(f"labels: {counted_labels(_labels(m.labels, m.label_counts), 20)}")
+            lines.append(f"labels: {counted_labels(_labels(m, m.label_counts), 20)}")
+            if m.classes:
+                given = list(m.given.items())[:20]
+                coded = ", ".join(f"{format_number(code)} is {label}" for code, label in given)
+                more = f" and {len(m.classes) - 20} more" if len(m.classes) > 20 else ""
+                lines.append(f"in LIBSVM and LIBLINEAR text, label {coded}{more}")
+        if m.names:
+            lines.append(f"the first {m.names['names']} features have names")
         if m.weighted:
             w = m.weights
             lines.append(
@@ -185,6 +203,60 @@ class BlockStore:
         lines += [text.format(m.total(count)) for holds, text, count in notes if holds]
         return "\n".join(map(shown, lines))
 
+    def iter_csr(
+        self, rows: int = 100_000
+    ) -> Iterator[tuple[Any, NDArray[Any], NDArray[np.float64] | None]]:
+        """Yield the rows as SciPy has them, some at a time.
+
+        Rows come block by block, as they lie there: in the order of the input with
+        ``order="file"``, else as they were dealt at random, the same at any time. Values are as
+        they were given, neither rounded to the precision of the store nor normalized.
+
+        Parameters
+        ----------
+        rows : int
+            How many at a time; the last may be fewer.
+
+        Yields
+        ------
+        X : scipy.sparse.csr_array of float64, shape (rows, n_features)
+            Column j is the feature ``j + index_base`` of the input, or the hash j.
+        y : ndarray, shape (rows,)
+            Labels as they were given: float64, text, or integers.
+        weight : float64[rows] or None
+            Of the rows, if they have weights.
+
+        Raises
+        ------
+        UsageError
+            If `rows` is not at least 1.
+        DamagedError
+            If a block is not what was written.
+        StorageError
+            If it cannot be read.
+        """
+        if type(rows) is not int or rows < 1:
+            raise UsageError(f"rows is {rows!r}, but must be an integer, at least 1")
+        from blocklinear.store.features import read_features
+        from blocklinear.store.groups import iter_csr
+
+        features = read_features(self.folder, self.manifest)
+        return iter_csr(self.folder, self.manifest, features, rows)
+
+    def feature_names(self) -> tuple[str, ...] | None:
+        """Return the names of the features, the first ones if some have none; None without any.
+
+        Raises
+        ------
+        DamagedError
+            If they are not what was written.
+        StorageError
+            If they cannot be read.
+        """
+        from blocklinear.store.features import read_names
+
+        return read_names(self.folder, self.manifest)
+
     def verify(self, listener: Listener = ignore) -> VerifyReport:
         """Read every block once, decode it, and compare it with the manifest.
 
@@ -199,13 +271,14 @@ class BlockStore:
             If blocks of this generation of the store were deleted meanwhile.
         """
         from blocklinear.store.blocks import BlockFile
-        from blocklinear.store.features import read_features, unnamed
+        from blocklinear.store.features import read_features, read_names, unnamed
         from blocklinear.store.groups import GroupBuffer
 
         m, report = self.manifest, VerifyReport(blocks=len(self.manifest.blocks))
         labels = np.array(m.labels if m.labels is not None else [])
         try:
             read_features(self.folder, m)
+            read_names(self.folder, m)
         except (DamagedError, StorageError) as error:
             report.faults.append(str(error))
         with ThreadPoolExecutor(1) as pool:
@@ -235,7 +308,7 @@ class BlockStore:
             )
         known = {record.name for record in (*m.blocks, *m.removed)} | set(m.moved)
         names = os.listdir(self.blocks_folder) if self.blocks_folder.is_dir() else []
-        unused = [path.name for path in unnamed(self.folder, m.features)]
+        unused = [path.name for path in unnamed(self.folder, m)]
         report.unused_files = sorted({*names} - known) + unused
         return report
 
@@ -246,12 +319,12 @@ class BlockStore:
         return False
 
 
-def _labels(labels: list[float] | None, counts: list[int]) -> list[dict[str, Any]] | None:
-    """Return the labels that have rows, with how many; None if they are not counted."""
-    if labels is None:
+def _labels(manifest: Manifest, counts: list[int]) -> list[dict[str, Any]] | None:
+    """Return the labels that have rows, as given, with how many; None if they are not counted."""
+    if manifest.labels is None:
         return None
-    counted = zip(labels, counts, strict=True)
-    return [{"label": label, "rows": count} for label, count in counted if count]
+    given, counted = manifest.given, zip(manifest.labels, counts, strict=True)
+    return [{"label": given.get(label, label), "rows": count} for label, count in counted if count]
 
 
 def _weights(manifest: Manifest) -> dict[str, Any] | None:
@@ -266,6 +339,6 @@ def counted_labels(labels: list[dict[str, Any]] | None, most: int) -> str:
     if labels is None:
         return "too many to list"
     listed = ", ".join(
-        f"{format_number(found['label'])} ({found['rows']} rows)" for found in labels[:most]
+        f"{label_text(found['label'])} ({found['rows']} rows)" for found in labels[:most]
     )
     return listed + (f" and {len(labels) - most} more" if len(labels) > most else "")

@@ -7,17 +7,17 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from blocklinear.arguments import check_options
+from blocklinear.classes import shown
 from blocklinear.errors import MismatchError, StorageError, UsageError
 from blocklinear.events import Listener, OuterIteration, Warned, ignore
 from blocklinear.model.linear import LinearModel
-from blocklinear.numerals import format_number
 from blocklinear.objectives.certificate import Certificate
 from blocklinear.objectives.models import Models
 from blocklinear.objectives.tasks import Task, make_task
 from blocklinear.options import TrainOptions
 from blocklinear.solvers.factory import columns_of, make_solver
 from blocklinear.solvers.protocol import Abandoned
-from blocklinear.store.features import read_features, to_input
+from blocklinear.store.features import read_features, read_names, to_input
 from blocklinear.store.files import Lock, make_folder
 from blocklinear.store.manifest import Manifest
 from blocklinear.store.origins import label_places
@@ -127,7 +127,7 @@ def train_task(
             task = make_task(manifest, options)
         for label in dict(options.class_weights):
             if label not in task.labels:
-                listener(Warned(f"class {format_number(label)} has a weight, but no rows"))
+                listener(Warned(f"class {shown(label, manifest.given)} has a weight, but no rows"))
 
         if options.restart:
             for own in folders_of(folder):
@@ -137,6 +137,7 @@ def train_task(
         used = []
 
         read_features(store.folder, manifest)  # damage is reported now, not after hours
+        read_names(store.folder, manifest)
 
         def part(options: TrainOptions, task: Task, name: str, kept: int) -> Outcome:
             own = folder.with_name(folder.name + name)
@@ -148,6 +149,7 @@ def train_task(
             outcome = train_in_parts(manifest, options, task, listener, part)
         else:
             outcome = part(options, task, "", 0)
+        outcome = dataclasses.replace(outcome, feature_names=read_names(store.folder, manifest))
         result = finish(manifest, task, outcome)
         try:
             for own in used:

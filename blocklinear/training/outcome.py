@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blocklinear import __version__
+from blocklinear.classes import Class
 from blocklinear.model.linear import LinearModel
 from blocklinear.objectives.certificate import Certificate
 from blocklinear.objectives.tasks import Task
@@ -25,6 +26,7 @@ class Outcome:
     certificates : list of Certificate  of each of many models; empty for one
     outer : int               outer iterations
     stopped : str             "converged", or why it ended
+    feature_names : tuple of str or None        of the input, if it has any
     """
 
     weights: NDArray[np.float64]
@@ -32,6 +34,7 @@ class Outcome:
     certificates: list[Certificate]
     outer: int
     stopped: str
+    feature_names: tuple[str, ...] | None = None
 
     def model(self, manifest: Manifest, options: TrainOptions, task: Task) -> LinearModel:
         """Return it as a model."""
@@ -61,4 +64,11 @@ class Outcome:
             solver=task.solver.name,
             index_base=manifest.index_base,
             metadata=metadata,
+            classes={} if task.solver.regression else _classes(manifest, task),
+            feature_names=self.feature_names,
         )
+
+
+def _classes(manifest: Manifest, task: Task) -> dict[float, Class]:
+    """Return the labels that are trained, as they were given, where these are others."""
+    return {code: name for code, name in manifest.given.items() if code in task.labels}

@@ -65,8 +65,8 @@ def append(folder, batches, options, name="batches"):
 def files(store):
     """The blocks and the numbers of features, byte for byte, by their names."""
     found = {}
-    for part in ("blocks", "features"):
-        for path in sorted((store.folder / part).glob("*")):
+    for pattern in ("blocks/*", "features/*.map"):
+        for path in sorted(store.folder.glob(pattern)):
             found[path.name] = hashlib.sha256(path.read_bytes()).hexdigest()
     return found
 

@@ -60,4 +60,6 @@ def run(args: argparse.Namespace) -> int:
         model.save(output, format=args.to)
     if args.to == "liblinear" and model.normalize != "none":
         print(f"warning: {liblinear.NORMALIZED_ROWS}", file=sys.stderr)
+    if args.to == "liblinear" and model.classes:
+        print(f"warning: {liblinear.said_of_labels(model.classes)}", file=sys.stderr)
     return 0

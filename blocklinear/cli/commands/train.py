@@ -231,10 +231,12 @@ def _number_or(name: str, text: str | None, option: str) -> dict[str, int | None
 def _check_liblinear(store: "BlockStore", listener: "Listener") -> None:
     """Refuse, before training, what LIBLINEAR's format cannot express."""
     from blocklinear.events import Warned
-    from blocklinear.model.liblinear import NORMALIZED_ROWS, check_expressible
+    from blocklinear.model.liblinear import NORMALIZED_ROWS, check_expressible, said_of_labels
 
     manifest = store.manifest
     check_expressible(manifest.labels or (), manifest.index_base, manifest.hash_bits)
+    if manifest.classes:
+        listener(Warned(said_of_labels(manifest.given)))
     if manifest.normalize != "none":
         listener(Warned(NORMALIZED_ROWS))
 

@@ -1,0 +1,80 @@
+"""Labels as they were given, where the numbers that they have in blocks are not they themselves.
+
+Text and integers beyond 2**53 have other numbers in blocks and models: classes map these to labels.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from blocklinear.numerals import format_number
+
+Class = str | int
+Classes = Mapping[float, Class]
+
+
+def to_json(classes: Classes) -> dict[str, Class]:
+    """Return classes as JSON holds them."""
+    return {format_number(code): label for code, label in classes.items()}
+
+
+def from_json(content: Any) -> dict[float, Class]:
+    """Return classes from JSON.
+
+    Raises
+    ------
+    ValueError
+        If it is not what `to_json` gives: labels that differ, all text or all integers.
+    """
+    if type(content) is not dict:
+        raise ValueError("the classes are no object")
+    classes = {float(code): label for code, label in content.items()}
+    if list(to_json(classes)) != list(content):
+        raise ValueError("the number of a class is not as written by blocklinear")
+    kinds = {type(label) for label in classes.values()}
+    if len(set(classes.values())) != len(classes) or (kinds and kinds not in ({str}, {int})):
+        raise ValueError("the classes are not distinct texts, or integers")
+    return classes
+
+
+def as_given(codes: NDArray[np.float64], classes: Classes) -> NDArray[Any]:
+    """Return labels as they were given.
+
+    Parameters
+    ----------
+    codes : float64[n]
+        Numbers that labels have in blocks.
+    classes : mapping of float to str or int
+
+    Returns
+    -------
+    ndarray, shape (n,)
+        The numbers themselves where none has a class; else text, or integers: int64 or uint64 if
+        they fit, Python's otherwise.
+    """
+    if not classes:
+        return codes
+    table, places = np.unique(codes, return_inverse=True)
+    labels = [classes.get(code, int(code)) for code in table.tolist()]
+    if not all(isinstance(label, int) for label in labels):
+        return np.array(list(map(str, labels)) or [""])[places]
+    try:
+        found = np.array(labels, np.int64)
+    except OverflowError:
+        try:
+            found = np.array(labels, np.uint64)
+        except OverflowError:
+            found = np.array(labels, object)
+    return found[places]
+
+
+def shown(code: float, classes: Classes) -> str:
+    """Return a label for people."""
+    return label_text(classes.get(code, code))
+
+
+def label_text(label: Class | float) -> str:
+    """Return a label as it was given, for people."""
+    return format_number(label) if isinstance(label, float) else str(label)
