@@ -1,4 +1,4 @@
-"""Kernels compiled and loaded ahead of the work, so that they take no memory beside it.
+"""Kernels compiled and loaded ahead of the work, so that they take no memory from it.
 
 What a run needs takes Numba 100 MB and more to compile, the first time on a machine. A budget of
 memory has no room for that, so processes of their own do it, side by side; the compiled kernels
