@@ -40,11 +40,11 @@ class StoreWriter:
 
     Used with `with`: at its end the store is there, whole; if it is left by an exception, nothing
     is. The same rows make the same blocks, byte for byte, whether they come as text or as batches,
-    and however batches are cut.
+    and whatever the sizes of batches.
 
     The budget, ``options.text.memory_bytes``, is for all that the writer takes, the program
-    included, with batches of up to a quarter of what it leaves beside 110 MiB. What larger batches
-    take, and what makes them, comes on top.
+    included, with batches of up to a quarter of what 110 MiB for the program leave of it. What
+    larger batches take, and what makes them, comes on top.
 
     Parameters
     ----------
@@ -53,7 +53,7 @@ class StoreWriter:
     options : SplitOptions
         Options about files have no effect. Weights of rows are given with each batch.
     listener : callable
-        Told `SplitProgress` and `Warned`.
+        Called with `SplitProgress` and `Warned`.
 
     Attributes
     ----------
