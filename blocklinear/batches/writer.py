@@ -100,7 +100,7 @@ class StoreWriter:
         options : AddOptions
             Name of the batch, memory, and the like. Options about files have no effect.
         listener : callable
-            Told `SplitProgress` and `Warned`.
+            Called with `SplitProgress` and `Warned`.
 
         Raises
         ------
