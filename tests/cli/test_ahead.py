@@ -40,9 +40,10 @@ from blocklinear.training.loop import train
 def called():
     found = set()
     for name, module in list(sys.modules.items()):
-        if name.startswith("blocklinear."):
+        if name.startswith("blocklinear.") and name != "blocklinear.kernels.shared":
             for f in vars(module).values():
-                if isinstance(f, Dispatcher) and f.__name__[0] != "_":  # kernels call the others
+                own = isinstance(f, Dispatcher) and f.__module__ == name
+                if own and f.__name__[0] != "_":  # kernels call the others
                     found |= {overloads.describe(f, types) for types in f.overloads}
     return sorted(found)
 
