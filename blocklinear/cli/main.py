@@ -18,6 +18,7 @@ from blocklinear.cli.commands import (
     convert,
     cv,
     info,
+    liblinear,
     plot,
     predict,
     remove,
@@ -69,7 +70,7 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     for command in (
         check, split, add, remove, compact, collect, train, cv, predict, info, verify, convert,
-        plot, warmup,
+        plot, liblinear, warmup,
     ):  # fmt: skip
         command.add_parser(commands)
     return parser
@@ -77,6 +78,8 @@ def _parser() -> argparse.ArgumentParser:
 
 def _spell_out(arguments: Sequence[str]) -> list[str]:
     """Rewrite LIBLINEAR's ``-wLABEL W`` as ``--class-weight=LABEL=W``."""
+    if arguments and arguments[0] == "liblinear":  # which takes it as it is
+        return list(arguments)
     spelled, rest = [], iter(arguments)
     for argument in rest:
         if match := _CLASS_WEIGHT.fullmatch(argument):

@@ -68,10 +68,12 @@ class CrossValidation:
     ----------
     report : ValidationReport
     predicted : float64[n_rows]         out of fold, by the best C, in the order of the input
+    labels : float64[n_rows]            of the same rows
     """
 
     report: ValidationReport
     predicted: NDArray[np.float64]
+    labels: NDArray[np.float64]
 
 
 class _Rows:
@@ -94,6 +96,7 @@ def cross_validate(
     *,
     n_folds: int = 5,
     costs: Sequence[float] | None = None,
+    first_cost: float | None = None,
     stratify: bool = False,
     metric: str | None = None,
     positive: float | None = None,
@@ -112,6 +115,8 @@ def cross_validate(
     costs : sequence of float or None
         The values of C. None searches, as LIBLINEAR's ``-C``: C is doubled, from a value so small
         that all rows are support vectors, until neither predictions nor norms of weights change.
+    first_cost : float or None
+        C from which a search begins instead.
     stratify : bool
         Distribute the rows of every class evenly over the folds.
     metric : str or None
@@ -146,6 +151,7 @@ def cross_validate(
         with label_places(store):
             labels = make_models(manifest, options).labels
         _check(options, labels, metric, n_folds)
+        _check_search(costs, first_cost)
         positive = positive_class(labels, positive)
         if n_folds > manifest.n_rows:
             listener(Warned(f"{n_folds} folds of {manifest.n_rows} rows: each row is a fold"))
@@ -159,7 +165,7 @@ def cross_validate(
         try:
             work.assign_folds(stratify)
             if costs is None:
-                work.search()
+                work.search(first_cost)
             else:
                 work.run(tuple(sorted(set(costs))))
             return work.result(metric or (CLASS_METRICS if labels else VALUE_METRICS)[0])
@@ -187,6 +193,19 @@ def _check(
     ):
         if given:
             raise UsageError(f"cross-validation does not know {flag}", "leave it out")
+
+
+def _check_search(costs: Sequence[float] | None, first_cost: float | None) -> None:
+    if first_cost is None:
+        return
+    if costs is not None:
+        raise UsageError("costs and the first cost of a search are both given", "give one of them")
+    if not 0.0 < first_cost <= LARGEST_SEARCHED:
+        raise UsageError(
+            f"the first cost of a search is {format_number(first_cost)}, but must be above 0 and "
+            f"at most {format_number(LARGEST_SEARCHED)}",
+            "give a smaller one, or costs",
+        )
 
 
 class _Validation:
@@ -278,13 +297,16 @@ class _Validation:
             conclude=conclude,
         )  # fmt: skip
 
-    def search(self) -> None:
-        """Double C from a small one until nothing changes any more."""
-        last = int(math.log2(LARGEST_SEARCHED))
+    def search(self, first_cost: float | None) -> None:
+        """Double C from a small one, or the one given, until nothing changes any more."""
+        unit, last = 1.0, int(math.log2(LARGEST_SEARCHED))
         exponent = self._first_exponent(last)
+        if first_cost is not None:
+            unit, exponent = first_cost, 0
+            last = math.floor(math.log2(LARGEST_SEARCHED / first_cost))
         while exponent <= last:
             some = range(exponent, min(exponent + SEARCHED_TOGETHER, last + 1))
-            self.run([math.ldexp(1.0, k) for k in some])
+            self.run([math.ldexp(unit, k) for k in some])
             exponent += SEARCHED_TOGETHER
             if self._unchanged() >= UNCHANGED:
                 return
@@ -331,7 +353,8 @@ class _Validation:
         )
         predictions, best = self._kept[self._scores.index(report.best)]
         order = np.argsort(self._rows.numbers.all, kind="stable")
-        return CrossValidation(report, predictions.labels_of(best)[order])
+        labels = self._rows.labels.all[order]
+        return CrossValidation(report, predictions.labels_of(best)[order], labels)
 
 
 def _alike(before: NDArray[np.float64], after: NDArray[np.float64]) -> bool:

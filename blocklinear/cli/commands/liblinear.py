@@ -1,0 +1,64 @@
+"""``blocklinear liblinear``: LIBLINEAR's own command lines."""
+
+import argparse
+import sys
+from typing import Any
+
+from blocklinear.cli.common_options import add_budget, given
+
+PROGRAMS = ("train", "predict")
+
+
+def add_parser(commands: Any) -> None:
+    """Add the command."""
+    parser = commands.add_parser(
+        "liblinear",
+        help="run a command line of LIBLINEAR's train or predict",
+        description="Take the options, files and exit status of LIBLINEAR's train and predict, and "
+        "print the lines that they print. `blocklinear liblinear train` alone lists the options.",
+        epilog="exit status: 0 ok, 1 anything else, as there; 130/143 stopped by a signal",
+    )
+    add_budget(parser)
+    parser.add_argument(
+        "--keep-store",
+        action="store_true",
+        help="make the store TEXT.blocks, or use it, as `train TEXT` does (default: a temporary "
+        "store in TMPDIR)",
+    )
+    parser.add_argument("program", choices=PROGRAMS, metavar="train|predict")
+    parser.add_argument(
+        "arguments", nargs=argparse.REMAINDER, metavar="...", help="as LIBLINEAR's program has them"
+    )
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the command: a status of 1 stands for every error, as in LIBLINEAR."""
+    from blocklinear.cli.liblinear.arguments import RefusedArguments, read_predict, read_train
+    from blocklinear.errors import BlocklinearError, InputFormatError, shown
+
+    budget: Any = given(memory_bytes=args.memory, threads=args.threads)
+    try:
+        if args.program == "train":
+            from blocklinear.cli.liblinear.train import train
+
+            asked = read_train(args.arguments)
+            for note in asked.notes:
+                print(note, file=sys.stderr)
+            train(asked, budget, args.keep_store)
+        else:
+            from blocklinear.cli.liblinear.predict import predict
+
+            predict(read_predict(args.arguments), budget)
+    except RefusedArguments as refused:
+        if refused.message:
+            print(shown(refused.message), file=sys.stderr)
+        print(refused.usage, end="")
+        return 1
+    except BlocklinearError as error:
+        if isinstance(error, InputFormatError):
+            print(f"Wrong input format at line {error.line}", file=sys.stderr)
+        options = "; the options are those of `blocklinear split`" if "--" in error.fix else ""
+        print(f"{error}{options}", file=sys.stderr)
+        return 1
+    return 0

@@ -1,0 +1,1 @@
+"""LIBLINEAR's programs ``train`` and ``predict``: their arguments, output and exit status."""

@@ -1,0 +1,273 @@
+"""Read the arguments of LIBLINEAR's ``train`` and ``predict`` as these programs read them.
+
+Options come first, and the value of an option is the next argument. Of an option only the first
+letter counts: ``-cost 4`` is ``-c 4``.
+"""
+
+import math
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+SAME_OPTIMUM = {0: 7, 2: 1, 11: 12}
+"""Primal solvers, each with the dual solver of the same problem."""
+REGRESSION = (11, 12, 13)
+CRAMMER_SINGER = 4
+_DUAL = (1, 3, 4, 7, 12, 13)
+_TOLERANCES = {0: 0.01, 2: 0.01, 11: 0.0001}
+_DUAL_TOLERANCE = 0.1
+_SEARCHED = (0, 2, 11)
+_GAP_SHARE = 0.1
+_LEAST_GAP = 1e-12
+_INSTEAD = {
+    5: "L1 regularization is not available: use -s 1, the same loss with L2 regularization",
+    6: "L1 regularization is not available: use -s 7, the same loss with L2 regularization",
+    21: "one-class SVM is not available: use LIBLINEAR's own train",
+}
+
+TRAIN_USAGE = """\
+Usage: blocklinear liblinear train [options] training_set_file [model_file]
+options:
+-s type : solver (default 1)
+  classification
+\t 0 -- L2-regularized logistic regression (solved as 7, the same optimum)
+\t 1 -- L2-regularized L2-loss support vector classification (dual)
+\t 2 -- L2-regularized L2-loss support vector classification (solved as 1, the same optimum)
+\t 3 -- L2-regularized L1-loss support vector classification (dual)
+\t 4 -- support vector classification by Crammer and Singer
+\t 7 -- L2-regularized logistic regression (dual)
+  regression
+\t11 -- L2-regularized L2-loss support vector regression (solved as 12, the same optimum)
+\t12 -- L2-regularized L2-loss support vector regression (dual)
+\t13 -- L2-regularized L1-loss support vector regression (dual)
+-c cost : the parameter C (default 1)
+-p epsilon : the epsilon in the loss of support vector regression (default 0.1)
+-e epsilon : tolerance of the stopping rule
+\t-s 1, 3, 4 and 7: largest violation of the dual (default 0.1)
+\t-s 12 and 13: sum of the violations, as a part of the first one (default 0.1)
+\t-s 0, 2 and 11: 10 times the certified relative duality gap (default 0.01; 0.0001 for 11)
+-B bias : if bias >= 0, append a feature of this value to each instance (default -1)
+-wi weight : multiply C of class i
+-v n : n-fold cross validation
+-C : search C by cross validation (-s 0 and 2), or C and p (-s 11)
+-q : no progress
+"""
+PREDICT_USAGE = """\
+Usage: blocklinear liblinear predict [options] test_file model_file output_file
+options:
+-b probability_estimates : 1 to write probabilities, for logistic regression only (default 0)
+-q : no results on standard output
+"""
+
+
+class RefusedArguments(Exception):
+    """Arguments that the program does not take.
+
+    Attributes
+    ----------
+    message : str             for standard error; empty if the usage says it all
+    usage : str               for standard output; empty if it would not help
+    """
+
+    def __init__(self, message: str, usage: str = "") -> None:
+        self.message, self.usage = message, usage
+        super().__init__(message)
+
+
+@dataclass(frozen=True)
+class TrainArguments:
+    """What ``train`` is asked for.
+
+    Attributes
+    ----------
+    solver : int              after ``-s``
+    cost, epsilon, bias : float
+    tolerance : float         after ``-e``, or the default of the solver
+    class_weights : tuple of (label, weight)
+    folds : int or None       of a cross-validation
+    searches : bool           whether C is searched
+    first_cost, first_epsilon : float or None   where a search begins, if given
+    quiet : bool
+    text, model : str         files
+    notes : tuple of str      for standard error
+    """
+
+    solver: int
+    cost: float
+    epsilon: float
+    bias: float
+    tolerance: float
+    class_weights: tuple[tuple[float, float], ...]
+    folds: int | None
+    searches: bool
+    first_cost: float | None
+    first_epsilon: float | None
+    quiet: bool
+    text: str
+    model: str
+    notes: tuple[str, ...]
+
+    @property
+    def trained_as(self) -> int:
+        """The solver that is used."""
+        return SAME_OPTIMUM.get(self.solver, self.solver)
+
+    @property
+    def goal(self) -> dict[str, Any]:
+        """The option of training that ``-e`` stands for, by name.
+
+        Primal solvers of LIBLINEAR stop by the norm of the gradient, which says nothing here: their
+        tolerance is taken for 10 times the relative duality gap.
+        """
+        if self.solver in SAME_OPTIMUM:
+            return {"gap": max(_GAP_SHARE * self.tolerance, _LEAST_GAP)}
+        return {"tolerance": self.tolerance}
+
+
+@dataclass(frozen=True)
+class PredictArguments:
+    """What ``predict`` is asked for: files, and whether to write probabilities."""
+
+    probability: bool
+    quiet: bool
+    text: str
+    model: str
+    output: str
+
+
+def read_train(arguments: Sequence[str]) -> TrainArguments:
+    """Read the arguments of ``train``.
+
+    Raises
+    ------
+    RefusedArguments
+    """
+    values, weights, files = _read(arguments, "scpeBnvw", "CRq", TRAIN_USAGE)
+    if not 1 <= len(files) <= 2 or any(name.startswith("-") for name in files):
+        late = len(files) > 1 and files[1].startswith("-")
+        message = "options come before the training file" if late else ""
+        raise RefusedArguments(message, TRAIN_USAGE)
+    searches, notes = "C" in values, []
+    folds = _integer(values, "v") if "v" in values else None
+    if folds is not None and folds < 2:
+        raise RefusedArguments("n-fold cross validation: n must >= 2", TRAIN_USAGE)
+    solver = _integer(values, "s") if "s" in values else 1
+    if searches and "s" not in values:
+        notes.append("Solver not specified. Using -s 2")
+        solver = 2
+    elif searches and solver not in _SEARCHED:
+        raise RefusedArguments(
+            "Warm-start parameter search only available for -s 0, -s 2 and -s 11", TRAIN_USAGE
+        )
+    numbers = {name: _number(values, name) for name in "cpeBn" if name in values}
+    cost, epsilon = numbers.get("c", 1.0), numbers.get("p", 0.1)
+    tolerance = numbers.get("e", _TOLERANCES.get(solver, _DUAL_TOLERANCE))
+    _check(solver, cost, epsilon, tolerance, regularized="R" not in values)
+    if folds is not None and solver == CRAMMER_SINGER:
+        raise RefusedArguments("ERROR: -v with -s 4 is not available: use -s 3 or -s 1")
+    if (own := SAME_OPTIMUM.get(solver)) is not None:
+        notes.append(f"-s {solver} is solved as -s {own}, which has the same optimum")
+    text = files[0]
+    return TrainArguments(
+        solver=solver,
+        cost=cost,
+        epsilon=epsilon,
+        bias=numbers.get("B", -1.0),
+        tolerance=tolerance,
+        class_weights=tuple(weights) if solver not in REGRESSION else (),
+        folds=5 if searches and folds is None else folds,
+        searches=searches,
+        first_cost=cost if "c" in values else None,
+        first_epsilon=epsilon if "p" in values else None,
+        quiet="q" in values,
+        text=text,
+        model=files[1] if len(files) > 1 else f"{os.path.basename(text)}.model",
+        notes=tuple(notes),
+    )
+
+
+def _check(
+    solver: int, cost: float, epsilon: float, tolerance: float, *, regularized: bool
+) -> None:
+    """Refuse values that LIBLINEAR refuses, and what is not available here."""
+    if not tolerance > 0:
+        raise RefusedArguments("ERROR: eps <= 0")
+    if not cost > 0:
+        raise RefusedArguments("ERROR: C <= 0")
+    if solver in REGRESSION and not epsilon >= 0:
+        raise RefusedArguments("ERROR: p < 0")
+    if solver in _INSTEAD:
+        raise RefusedArguments(f"ERROR: -s {solver}: {_INSTEAD[solver]}")
+    if solver not in _DUAL and solver not in SAME_OPTIMUM:
+        raise RefusedArguments("ERROR: unknown solver type")
+    if not regularized:
+        raise RefusedArguments(
+            "ERROR: -R: the bias is always regularized here: use -B 100, which regularizes it "
+            "10000 times less than -B 1"
+        )
+
+
+def read_predict(arguments: Sequence[str]) -> PredictArguments:
+    """Read the arguments of ``predict``.
+
+    Raises
+    ------
+    RefusedArguments
+    """
+    values, _, files = _read(arguments, "b", "q", PREDICT_USAGE)
+    if len(files) != 3 or values.get("b", "0") not in ("0", "1"):
+        raise RefusedArguments("", PREDICT_USAGE)
+    return PredictArguments(values.get("b") == "1", "q" in values, *files)
+
+
+def _read(
+    arguments: Sequence[str], valued: str, flags: str, usage: str
+) -> tuple[dict[str, str], list[tuple[float, float]], list[str]]:
+    """Return the options by their letter, the weights of classes, and the files."""
+    values: dict[str, str] = {}
+    weights: list[tuple[float, float]] = []
+    rest = list(arguments)
+    while rest and rest[0].startswith("-"):
+        option = rest.pop(0)
+        letter = option[1:2]
+        if letter and letter in flags:
+            values[letter] = ""
+            continue
+        if not letter or letter not in valued:
+            raise RefusedArguments(f"unknown option: -{letter}", usage)
+        if not rest:
+            raise RefusedArguments("", usage)
+        value = rest.pop(0)
+        if letter == "w":
+            weights.append(_weight(option, value))
+        else:
+            values[letter] = value
+    return values, weights, rest
+
+
+def _weight(option: str, value: str) -> tuple[float, float]:
+    """Return the label and the weight that ``-wLABEL WEIGHT`` means."""
+    try:
+        return float(int(option[2:])), float(value)
+    except (ValueError, OverflowError):
+        raise RefusedArguments(
+            f"{option} {value}: write -wLABEL WEIGHT, the label an integer", TRAIN_USAGE
+        ) from None
+
+
+def _integer(values: dict[str, str], letter: str) -> int:
+    try:
+        return int(values[letter])
+    except ValueError:
+        raise RefusedArguments(f"-{letter} {values[letter]}: not an integer", TRAIN_USAGE) from None
+
+
+def _number(values: dict[str, str], letter: str) -> float:
+    try:
+        value = float(values[letter])
+    except ValueError:
+        value = math.nan
+    if math.isfinite(value):
+        return value
+    raise RefusedArguments(f"-{letter} {values[letter]}: not a number", TRAIN_USAGE)

@@ -1,0 +1,59 @@
+"""LIBLINEAR's ``predict``: labels or probabilities, one line a row."""
+
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from blocklinear.cli.liblinear.arguments import PredictArguments
+from blocklinear.errors import BlocklinearError, StorageError, UsageError, shown
+
+
+def predict(arguments: PredictArguments, given: dict[str, Any]) -> None:
+    """Do what the arguments ask for.
+
+    Parameters
+    ----------
+    arguments : PredictArguments
+    given : dict
+        ``memory_bytes`` and ``threads``, where they were given.
+
+    Raises
+    ------
+    BlocklinearError
+    """
+    from blocklinear.model.linear import LinearModel
+    from blocklinear.model.predict import predict_stream, text_memory
+    from blocklinear.outputs import Output
+    from blocklinear.text import TextOptions
+
+    if not os.path.exists(arguments.text):
+        raise StorageError(f"can't open input file {arguments.text}", "check its name")
+    try:
+        output = Output(Path(arguments.output), [arguments.text, arguments.model])
+    except BlocklinearError as error:
+        raise StorageError(
+            f"can't open output file {arguments.output}: {error.what}", error.fix
+        ) from error
+    try:
+        model = LinearModel.load(arguments.model)
+    except BlocklinearError as error:
+        raise StorageError(
+            f"can't open model file {arguments.model}: {error.what}", error.fix
+        ) from error
+    if arguments.probability and not model.is_logistic:
+        raise UsageError("probability output is only supported for logistic regression")
+    if "memory_bytes" in given:
+        given = given | {"memory_bytes": text_memory(model, given["memory_bytes"])}
+    report = predict_stream(
+        model,
+        [arguments.text],
+        output,
+        text_options=TextOptions(index_base=model.index_base, base_of="the model", **given),
+        probability=arguments.probability,
+    )
+    if not arguments.quiet:
+        results = sys.stderr if output.is_stdout else sys.stdout
+        print(report.summary(), file=results)
+    for note in report.notes:
+        print(f"WARNING: {shown(note)}", file=sys.stderr)

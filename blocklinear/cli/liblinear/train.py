@@ -1,0 +1,276 @@
+"""LIBLINEAR's ``train``: from text to a model, a cross-validation or a search."""
+
+import contextlib
+import math
+import os
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from blocklinear.cli.liblinear.arguments import REGRESSION, TrainArguments
+from blocklinear.cli.ahead import load_for_splitting, load_for_training
+from blocklinear.errors import BlocklinearError, MismatchError, StorageError, shown
+from blocklinear.events import Event, OuterIteration, Warned
+from blocklinear.model.parameters import SOLVERS
+from blocklinear.numerals import format_number
+
+if TYPE_CHECKING:
+    from blocklinear.model.linear import LinearModel
+    from blocklinear.options import TrainOptions
+    from blocklinear.outputs import Output
+    from blocklinear.selection.cross_validation import CrossValidation
+    from blocklinear.store.store import BlockStore
+
+_STEPS_OF_EPSILON = 20
+
+
+class _Progress:
+    """Prints a dot every 10 outer iterations, as LIBLINEAR does, and warnings to stderr."""
+
+    def __init__(self, quiet: bool) -> None:
+        self._quiet, self._has_dots = quiet, False
+        self.n_sv = 0
+
+    def __call__(self, event: Event) -> None:
+        if isinstance(event, Warned):
+            self.end_line()
+            print(f"WARNING: {shown(event.message)}", file=sys.stderr, flush=True)
+        elif isinstance(event, OuterIteration):
+            self.n_sv = event.n_sv
+            if event.outer % 10 == 0 and not self._quiet:
+                print(".", end="", flush=True)
+                self._has_dots = True
+
+    def end_line(self) -> None:
+        """End the line of dots, if there is one."""
+        if self._has_dots:
+            print(flush=True)
+        self._has_dots = False
+
+
+def train(arguments: TrainArguments, given: dict[str, Any], keep_store: bool) -> None:
+    """Do what the arguments ask for.
+
+    Parameters
+    ----------
+    arguments : TrainArguments
+    given : dict
+        ``memory_bytes`` and ``threads``, where they were given.
+    keep_store : bool
+        Make the store beside the text and keep it, or use the one there.
+
+    Raises
+    ------
+    BlocklinearError
+    """
+    if not os.path.exists(arguments.text):
+        raise StorageError(f"can't open input file {arguments.text}", "check its name")
+    output = None if arguments.folds else _checked_output(arguments)
+    progress = _Progress(arguments.quiet)
+    with _store(arguments, given, keep_store, progress) as store:
+        options = _options(arguments, given, store)
+        several = arguments.folds is not None
+        load_for_training(store.manifest, options, arguments.quiet, several, {"text"})
+        if arguments.searches:
+            _search(arguments, store, options, progress)
+        elif arguments.folds:
+            _cross_validate(arguments, store, options, progress)
+        else:
+            assert output is not None
+            _train(arguments, store, options, progress, output)
+
+
+def _checked_output(arguments: TrainArguments) -> "Output":
+    """Return the place of the model, checked before hours of work."""
+    from blocklinear.model.files import check_replaceable
+    from blocklinear.outputs import Output
+
+    try:
+        output = Output(arguments.model, [arguments.text])
+        check_replaceable(output)
+    except BlocklinearError as error:
+        raise StorageError(
+            f"can't save model to file {arguments.model}: {error.what}", error.fix
+        ) from error
+    return output
+
+
+@contextlib.contextmanager
+def _store(
+    arguments: TrainArguments, given: dict[str, Any], keep: bool, progress: _Progress
+) -> Iterator["BlockStore"]:
+    """Split the text to a store, a temporary one unless it is to be kept."""
+    from blocklinear.options import SplitOptions, TextOptions
+    from blocklinear.store.beside import store_of
+    from blocklinear.store.split import split
+
+    options = SplitOptions(text=TextOptions(**given))
+    load_for_splitting(options.dtype, arguments.quiet)
+    if keep:
+        store = store_of(arguments.text, options, progress)
+        if store.manifest.hash_bits or store.manifest.index_base != 1:
+            raise MismatchError(
+                f"{store.folder}: its features are not numbered as LIBLINEAR numbers them",
+                "leave out --keep-store",
+            )
+        yield store
+        return
+    with tempfile.TemporaryDirectory(prefix="blocklinear-") as folder:
+        try:
+            store = split(arguments.text, Path(folder) / "store", options, progress)
+        except StorageError as error:
+            raise StorageError(
+                error.what, f"{error.fix}; TMPDIR names the folder of the temporary store"
+            ) from error
+        yield store
+
+
+def _options(
+    arguments: TrainArguments, given: dict[str, Any], store: "BlockStore"
+) -> "TrainOptions":
+    """Return the options of training; warn of weights of classes that are not there."""
+    from blocklinear.options import TrainOptions
+
+    labels = store.manifest.labels or ()
+    weights = []
+    for label, weight in arguments.class_weights:
+        if label in labels:
+            weights.append((label, weight))
+        else:
+            name = format_number(label)
+            print(f"WARNING: class label {name} specified in weight is not found", file=sys.stderr)
+    return TrainOptions(
+        solver=arguments.trained_as,
+        cost=arguments.cost,
+        epsilon=arguments.epsilon if arguments.solver in REGRESSION else 0.1,
+        bias=arguments.bias if arguments.bias >= 0 else -1.0,
+        class_weights=tuple(weights),
+        restart=True,
+        checkpoint_s=math.inf,
+        **arguments.goal,
+        **given,
+    )
+
+
+def _train(
+    arguments: TrainArguments,
+    store: "BlockStore",
+    options: "TrainOptions",
+    progress: _Progress,
+    output: "Output",
+) -> None:
+    from blocklinear.training.loop import train
+
+    names = {number: name for name, number in SOLVERS.items()}
+
+    def keep(model: "LinearModel") -> None:
+        replace(model, solver=names[arguments.solver]).save(output, format="liblinear")
+
+    model = train(store, options, progress, keep=keep)
+    if arguments.quiet:
+        return
+    n_iterations = model.metadata["outer_iterations"]
+    proofs = model.metadata.get("certificates") or [model.metadata["certificate"]]
+    for proof in proofs:
+        print(f"\noptimization finished, #iter = {n_iterations}")
+        print(f"Objective value = {-proof['dual']:f}")
+        if len(proofs) == 1 and arguments.trained_as != 7:
+            print(f"nSV = {progress.n_sv}")
+
+
+def _validate(
+    arguments: TrainArguments,
+    store: "BlockStore",
+    options: "TrainOptions",
+    progress: _Progress,
+    **how: Any,
+) -> "CrossValidation":
+    from blocklinear.selection.cross_validation import cross_validate
+
+    folds, n_rows = arguments.folds or 0, store.manifest.n_rows
+    if folds > n_rows:
+        print(
+            "WARNING: # folds > # data. Will use # folds = # data instead "
+            "(i.e., leave-one-out cross validation)",
+            file=sys.stderr,
+        )
+    found = cross_validate(store, options, n_folds=min(folds, n_rows), listener=progress, **how)
+    progress.end_line()
+    return found
+
+
+def _cross_validate(
+    arguments: TrainArguments, store: "BlockStore", options: "TrainOptions", progress: _Progress
+) -> None:
+    """Print the score of all rows together, each predicted by the models that did not see it."""
+    from blocklinear.model.metrics import RegressionErrors
+
+    found = _validate(arguments, store, options, progress, costs=[arguments.cost])
+    if arguments.solver not in REGRESSION:
+        print(f"Cross Validation Accuracy = {100 * _pooled(found.report.best, 'accuracy'):g}%")
+        return
+    errors = RegressionErrors()
+    errors.add(found.labels, found.predicted)
+    print(f"Cross Validation Mean squared error = {errors.mean_squared_error:g}")
+    correlation = errors.squared_correlation
+    print(f"Cross Validation Squared correlation coefficient = {correlation:g}")
+
+
+def _pooled(scores: Any, metric: str) -> float:
+    """Return a metric of all rows together: the mean over the folds, weighted by their rows."""
+    folds = [fold for fold in scores.folds if fold["rows"]]
+    rows = sum(fold["rows"] for fold in folds)
+    return float(sum(fold[metric] * fold["rows"] for fold in folds) / rows)
+
+
+def _search(
+    arguments: TrainArguments, store: "BlockStore", options: "TrainOptions", progress: _Progress
+) -> None:
+    print(f"Doing parameter search with {arguments.folds}-fold cross validation.", flush=True)
+    quiet = replace(arguments, quiet=True)
+    if arguments.solver in REGRESSION:
+        _search_both(quiet, store, options, arguments.quiet)
+        return
+    report = _validate(
+        quiet, store, options, _Progress(quiet=True), first_cost=arguments.first_cost
+    ).report
+    best, rate = 0.0, -1.0
+    for scores in report.scores:
+        found = 100.0 * _pooled(scores, "accuracy")
+        if not arguments.quiet:
+            print(f"log2c={math.log2(scores.cost):7.2f}\trate={found:g}")
+        if found > rate:
+            best, rate = scores.cost, found
+    print(f"Best C = {best:g}  CV accuracy = {rate:g}%")
+
+
+def _search_both(
+    arguments: TrainArguments, store: "BlockStore", options: "TrainOptions", quiet: bool
+) -> None:
+    """Search C for each of 20 epsilons, as LIBLINEAR does: from the largest target down to 0."""
+    import numpy as np
+
+    def validate(epsilon: float) -> "CrossValidation":
+        own = replace(options, epsilon=epsilon)
+        silent = _Progress(quiet=True)
+        return _validate(arguments, store, own, silent, first_cost=arguments.first_cost)
+
+    last = validate(0.0)  # which tells the targets, too
+    step = float(np.abs(last.labels).max(initial=0.0)) / _STEPS_OF_EPSILON
+    first = _STEPS_OF_EPSILON - 1
+    if arguments.first_epsilon is not None and step > 0:
+        first = min(int(arguments.first_epsilon / step), first)
+    best, error = (0.0, 0.0), float("inf")
+    for k in range(first, -1, -1):
+        report = (validate(k * step) if k else last).report
+        for scores in report.scores:
+            found = _pooled(scores, "mean_squared_error")
+            if not quiet:
+                cost = math.log2(scores.cost)
+                print(f"log2c={cost:7.2f}\tp={k * step:7.2f}\tMean squared error={found:g}")
+            if found < error:
+                best, error = (scores.cost, k * step), found
+    print(f"Best C = {best[0]:g} Best p = {best[1]:g}  CV MSE = {error:g}")

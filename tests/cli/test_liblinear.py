@@ -1,0 +1,302 @@
+"""LIBLINEAR's command lines: those of its README through both programs, and what is refused."""
+
+import bz2
+import re
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import programs
+import pytest
+from liblinear import liblinear_program
+
+from blocklinear.cli.liblinear.arguments import RefusedArguments, read_train
+from blocklinear.model.linear import LinearModel
+
+DATA = Path(__file__).parents[1] / "data"
+OBJECTIVE = re.compile(r"^Objective value = (-?[0-9]+\.[0-9]{6})$", re.M)
+
+
+@pytest.fixture(autouse=True)
+def _in_a_folder(tmp_path, monkeypatch):
+    """Work in a folder with the data of LIBLINEAR's README, its temporary stores beside it."""
+    folder = tmp_path / "work"
+    folder.mkdir()
+    (tmp_path / "stores").mkdir()
+    monkeypatch.chdir(folder)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "stores"))
+    for name, kind in (("data_file", "train"), ("test_file", "test")):
+        text = bz2.decompress((DATA / f"heart_scale.{kind}.svm.bz2").read_bytes())
+        (folder / name).write_bytes(text)
+    draw = np.random.default_rng(7)
+    for name, labels in (("four_class_data_file", (3, 1, 4, 2)), ("two_class_data_file", (2, 3))):
+        lines = []
+        for i in range(120):
+            label = labels[i % len(labels)]
+            x = draw.normal(size=4) + np.eye(4)[label - 1]
+            lines.append(f"{label} " + " ".join(f"{k}:{v:.3f}" for k, v in enumerate(x, 1)))
+        (folder / name).write_text("\n".join(lines) + "\n")
+    yield
+    assert not list((tmp_path / "stores").iterdir())  # nothing stays
+    assert not list(folder.glob("*.blocks"))
+
+
+@dataclass
+class Ran:
+    """What a program printed and wrote."""
+
+    status: int
+    out: str
+    err: str
+    files: dict
+
+
+@pytest.fixture
+def both(cli, tmp_path):
+    """Run a command line through LIBLINEAR's program and through ours."""
+
+    def run(line):
+        program, *arguments = line.split()
+        work = Path.cwd()
+        own_place = tmp_path / "theirs"
+        shutil.rmtree(own_place, ignore_errors=True)
+        shutil.copytree(work, own_place)
+        path = liblinear_program(f"liblinear-{program}")
+        done = programs.run([path, *arguments], cwd=own_place)
+        theirs = Ran(done.returncode, done.stdout, done.stderr, changed(own_place, work))
+        before = {p.name: p.read_bytes() for p in work.iterdir()}
+        done = cli("liblinear", *line.split())
+        after = {p.name: p.read_bytes() for p in work.iterdir()}
+        files = {name: text for name, text in after.items() if before.get(name) != text}
+        return theirs, Ran(done.status, done.out, done.err, files)
+
+    return run
+
+
+def changed(folder, before):
+    found = {}
+    for path in folder.iterdir():
+        known = before / path.name
+        if not known.exists() or known.read_bytes() != path.read_bytes():
+            found[path.name] = path.read_bytes()
+    return found
+
+
+def header(text):
+    return text.partition(b"\nw\n")[0]
+
+
+def objectives(printed):
+    return np.array([float(found) for found in OBJECTIVE.findall(printed)])
+
+
+def number(printed, name):
+    (found,) = re.findall(rf"^{name} = (\S+?)%?$", printed, re.M)
+    return float(found)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "train data_file",
+        "train -s 3 data_file",
+        "train -s 7 -B 1 data_file",
+        "train -s 12 data_file",
+        "train -s 13 data_file",
+        "train -c 10 -w1 2 -w2 5 -w3 2 four_class_data_file",
+        "train -c 10 -w3 1 -w2 5 two_class_data_file",
+        "train -s 4 four_class_data_file its.model",
+    ],
+)
+def test_training(both, line):
+    theirs, ours = both(line)
+    assert (theirs.status, ours.status) == (0, 0), ours.err
+    assert set(ours.files) == set(theirs.files)  # one model, in the current folder
+    for name in theirs.files:
+        assert header(ours.files[name]) == header(theirs.files[name])
+    assert re.search(r"\noptimization finished, #iter = [0-9]+\nObjective value = ", ours.out)
+    found, expected = objectives(ours.out), objectives(theirs.out)
+    assert len(found) == len(expected)
+    assert np.all(found <= expected + 1e-3 * abs(expected))  # both minimise it
+    assert np.all(found >= expected - 0.02 * abs(expected))  # to a tolerance of 0.1
+    assert ("\nnSV = " in ours.out) == ("\nnSV = " in theirs.out and len(expected) == 1)
+
+
+@pytest.mark.parametrize("solver", [1, 3, 4, 7, 12, 13])
+def test_the_objective_at_a_tight_tolerance(both, solver):
+    theirs, ours = both(f"train -s {solver} -e 1e-6 data_file")
+    assert objectives(ours.out) == pytest.approx(objectives(theirs.out), rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("solver", "own", "name"),
+    [(0, 7, "L2R_LR"), (2, 1, "L2R_L2LOSS_SVC"), (11, 12, "L2R_L2LOSS_SVR")],
+)
+def test_solvers_of_the_same_optimum(both, solver, own, name):
+    theirs, ours = both(f"train -s {solver} -e 0.0001 data_file")
+    assert ours.err == f"-s {solver} is solved as -s {own}, which has the same optimum\n"
+    text = ours.files["data_file.model"]
+    assert text.startswith(f"solver_type {name}\n".encode())
+    assert header(text) == header(theirs.files["data_file.model"])
+    found, expected = (
+        np.array(ran.files["data_file.model"].partition(b"\nw\n")[2].split(), float)
+        for ran in (ours, theirs)
+    )
+    assert np.abs(found - expected).max() <= 0.02 * np.abs(expected).max()
+
+
+def test_cross_validation(both):
+    theirs, ours = both("train -v 5 -e 0.001 data_file")
+    found, expected = (number(ran.out, "Cross Validation Accuracy") for ran in (ours, theirs))
+    assert found == pytest.approx(expected, abs=5)  # the folds are others
+    assert not ours.files
+    theirs, ours = both("train -q -s 12 -v 3 data_file")
+    names = ["Mean squared error", "Squared correlation coefficient"]
+    assert re.fullmatch("".join(rf"Cross Validation {name} = \S+\n" for name in names), ours.out)
+    for name in names:
+        found, expected = (number(ran.out, f"Cross Validation {name}") for ran in (ours, theirs))
+        assert found == pytest.approx(expected, abs=0.1)
+
+
+def test_a_search(both):
+    best = re.compile(r"^Best C = (\S+)  CV accuracy = (\S+)%$", re.M)
+    theirs, ours = both("train -C data_file")
+    assert ours.err.startswith(theirs.err)  # Solver not specified. Using -s 2
+    assert ours.out.startswith("Doing parameter search with 5-fold cross validation.\nlog2c=")
+    assert not ours.files
+    steps = [re.findall(r"^log2c= *(\S+)\trate=\S+$", ran.out, re.M) for ran in (ours, theirs)]
+    assert steps[0][:10] == steps[1][:10]
+    rates = [float(best.search(ran.out)[2]) for ran in (ours, theirs)]
+    assert rates[0] == pytest.approx(rates[1], abs=3)
+    theirs, ours = both(f"train -c {best.search(ours.out)[1]} data_file")
+    assert objectives(ours.out) == pytest.approx(objectives(theirs.out), rel=0.02)
+
+
+def test_a_search_from_a_cost(both):
+    theirs, ours = both("train -C -s 0 -v 3 -c 0.5 -e 0.0001 data_file")
+    assert "search with 3-fold cross validation.\nlog2c=  -1.00\t" in ours.out
+    assert "search with 3-fold cross validation.\nlog2c=  -1.00\t" in theirs.out
+    quiet = both("train -q -C -s 2 -c 512 data_file")[1]
+    assert len(quiet.out.splitlines()) == 2
+
+
+def test_a_search_of_two(cli):
+    done = cli("liblinear", "train", "-C", "-s", 11, "-p", 0.1, "-c", 512, "-v", 2, "data_file")
+    assert done.status == 0, done.err
+    first, *steps, last = done.out.splitlines()
+    assert first == "Doing parameter search with 2-fold cross validation."
+    form = r"log2c= +(9|10)\.00\tp= +0\.(10|05|00)\tMean squared error=\S+"
+    assert len(steps) == 6
+    assert all(re.fullmatch(form, step) for step in steps)
+    assert re.fullmatch(r"Best C = \S+ Best p = \S+  CV MSE = \S+", last)
+
+
+def test_prediction(both):
+    both("train -s 0 data_file")
+    for line in ("predict", "predict -b 1"):
+        theirs, ours = both(f"{line} test_file data_file.model output_file")
+        assert ours.out == theirs.out  # Accuracy = 84.4444% (228/270)
+        assert ours.files == theirs.files
+    assert not both("predict -q test_file data_file.model output_file")[1].out
+    both("train -s 11 data_file")
+    theirs, ours = both("predict test_file data_file.model output_file")
+    assert ours.out == theirs.out
+    assert ours.out.startswith("Mean squared error = ")
+
+
+FAULTS = """\
+train
+train -q
+train -s
+train -c 4
+train -x 3 data_file
+train -c4 data_file
+train -C -s 3 data_file
+train -v 1 data_file
+train -c 0 data_file
+train -e -1 data_file
+train -s 12 -p -1 data_file
+train -s 99 data_file
+train nothing_there
+train wrong_file
+predict
+predict data_file
+predict -x
+predict -b
+predict nothing_there model output_file
+predict data_file nothing_there output_file
+predict data_file data_file.model no/such/folder
+predict wrong_file data_file.model output_file
+predict -b 1 data_file data_file.model output_file
+"""
+
+
+@pytest.mark.parametrize("line", FAULTS.splitlines())
+def test_what_both_refuse(both, line):
+    Path("wrong_file").write_text("1 1:1\n-1 2:1 1:1\n")
+    both("train -q data_file")
+    theirs, ours = both(line)
+    assert (theirs.status, ours.status) == (1, 1)
+    assert ours.out.startswith("Usage: ") == theirs.out.startswith("Usage: ")
+    if not line.endswith(("predict -x", "-b")):  # there, what the C library says
+        said = theirs.err.partition("\n")[0]
+        assert ours.err.startswith(said)
+    assert "output_file" not in ours.files
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("-s 5 data_file", "ERROR: -s 5: L1 regularization is not available: use -s 1"),
+        ("-s 6 data_file", "ERROR: -s 6: L1 regularization is not available: use -s 7"),
+        ("-s 21 -n 0.1 data_file", "ERROR: -s 21: one-class SVM is not available: use"),
+        ("-s 0 -B 1 -R data_file", "ERROR: -R: the bias is always regularized here: use -B 100"),
+        ("-s 4 -v 5 data_file", "ERROR: -v with -s 4 is not available: use -s 3"),
+    ],
+)
+def test_what_is_not_available(cli, line, said):
+    done = cli("liblinear", "train", *line.split())
+    assert (done.status, done.out) == (1, "")
+    assert done.err.startswith(said)
+
+
+@pytest.mark.parametrize(
+    "line", ["-q data_file -s 3", "a b c", "-c one data_file", "-s 1.5 data_file", "-w 3 data_file"]
+)
+def test_what_liblinear_takes_for_something_else(cli, line):
+    done = cli("liblinear", "train", *line.split())
+    assert done.status == 1
+    assert done.out.startswith("Usage: ")
+
+
+def test_warnings_go_to_stderr(both):
+    theirs, ours = both("train -w1 2 -w7 3 data_file")
+    assert ours.err == theirs.err == "WARNING: class label 7 specified in weight is not found\n"
+    Path("few").write_text("1 1:1\n-1 1:-1\n1 1:2\n-1 1:-3\n")
+    theirs, ours = both("train -q -v 9 few")
+    assert ours.err.startswith(theirs.err)
+    assert "# folds > # data" in ours.err
+
+
+def test_a_model_never_replaces_something_else(cli):
+    Path("data_file.model").write_text("notes\n")
+    done = cli("liblinear", "train", "data_file")
+    assert (done.status, done.out) == (1, "")
+    assert done.err.startswith("can't save model to file data_file.model: ")
+    assert Path("data_file.model").read_text() == "notes\n"
+
+
+def test_the_letter_decides():
+    assert read_train(["-cost", "4", "f"]).cost == 4.0
+    assert read_train(["-w-1", "0.5", "f"]).class_weights == ((-1.0, 0.5),)
+    with pytest.raises(RefusedArguments, match="unknown option: --"):
+        read_train(["--", "f"])
+
+
+def test_a_store_that_is_kept(cli):
+    for _ in range(2):
+        done = cli("liblinear", "--keep-store", "--memory", "300M", "train", "-q", "data_file")
+        assert (done.status, done.out) == (0, "")
+    assert LinearModel.load("data_file.model").labels == (1.0, -1.0)
+    shutil.rmtree("data_file.blocks")  # it was kept
