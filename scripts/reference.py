@@ -115,7 +115,7 @@ def _description(title: str, text: str) -> Iterator[str]:
 
 def _operand(action: argparse.Action) -> str:
     name = str(action.metavar or action.dest).replace("|", "_OR_")  # a | would end a cell
-    return f"{name}{'...' if action.nargs == '+' else ''}"
+    return f"{name}{'...' if action.nargs in ('+', '...') else ''}"
 
 
 def _names(action: argparse.Action) -> str:

@@ -22,12 +22,15 @@ def add_parser(commands: Any) -> None:
     parser.add_argument(
         "--keep-store",
         action="store_true",
-        help="make the store TEXT.blocks, or use it, as `train TEXT` does (default: a temporary "
+        help="make the store TEXT.blocks, or reuse it, as `train TEXT` does (default: a temporary "
         "store in TMPDIR)",
     )
-    parser.add_argument("program", choices=PROGRAMS, metavar="train|predict")
+    parser.add_argument("program", choices=PROGRAMS, metavar="PROGRAM", help="train or predict")
     parser.add_argument(
-        "arguments", nargs=argparse.REMAINDER, metavar="...", help="as LIBLINEAR's program has them"
+        "arguments",
+        nargs=argparse.REMAINDER,
+        metavar="ARGUMENT",
+        help="arguments of LIBLINEAR's program",
     )
     parser.set_defaults(run=run)
 
