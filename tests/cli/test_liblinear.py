@@ -20,7 +20,7 @@ OBJECTIVE = re.compile(r"^Objective value = (-?[0-9]+\.[0-9]{6})$", re.M)
 
 @pytest.fixture(autouse=True)
 def _in_a_folder(tmp_path, monkeypatch):
-    """Work in a folder with the data of LIBLINEAR's README, its temporary stores beside it."""
+    """Work in a folder with the data of LIBLINEAR's README; temporary stores go elsewhere."""
     folder = tmp_path / "work"
     folder.mkdir()
     (tmp_path / "stores").mkdir()

@@ -10,8 +10,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from blocklinear.cli.liblinear.arguments import REGRESSION, TrainArguments
 from blocklinear.cli.ahead import load_for_splitting, load_for_training
+from blocklinear.cli.liblinear.arguments import REGRESSION, TrainArguments
 from blocklinear.errors import BlocklinearError, MismatchError, StorageError, shown
 from blocklinear.events import Event, OuterIteration, Warned
 from blocklinear.model.parameters import SOLVERS
@@ -60,7 +60,7 @@ def train(arguments: TrainArguments, given: dict[str, Any], keep_store: bool) ->
     given : dict
         ``memory_bytes`` and ``threads``, where they were given.
     keep_store : bool
-        Make the store beside the text and keep it, or use the one there.
+        Make the store next to the text and keep it, or use the one there.
 
     Raises
     ------
