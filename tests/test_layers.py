@@ -32,6 +32,7 @@ MAY_IMPORT = {
     "training": BASE | {"solvers", "objectives", "model", "text", "store", "kernels"},
     "selection": BASE | {"training", "objectives", "model", "store", "kernels"},
     # people
+    "estimators": BASE | {"batches", "training", "model", "store"},
     "report": BASE | {"outputs"},
     "cli": BASE | {"selection", "training", "model", "report", "text", "store", "outputs"},
 }
