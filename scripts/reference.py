@@ -54,6 +54,7 @@ STORE/  manifest.json      what the store holds; replacing it is the one commit 
         lock               locked by the process that writes or trains
         blocks/b<k>.blk    rows; never changed, numbers are never used again
         features/f<k>.map  the index in the input of each feature number
+        features/n<k>.zst  names of features, if they have any
         skipped.txt        lines that --on-error skip left out
         runs/<name>/       a training run: checkpoint.json, alpha, w and averages
 ```"""

@@ -124,7 +124,8 @@ class Manifest:
 
     Attributes
     ----------
-    format : int              1 to 4: 3 and 4 have renumbered features, 2 and 4 weights of rows
+    format : int              1 to 8: 3, 4, 7 and 8 have renumbered features, even ones weights of
+                              rows, 5 to 8 classes or names of features
     generation : int          number of commits so far
     written_by : str          version that wrote it
     seed : int                seed of the random assignment
