@@ -64,17 +64,18 @@ class _BlockLinear(BaseEstimator):  # type: ignore[misc]
         if self.store is not None:
             yield Path(self.store)
             return
-        with contextlib.suppress(OSError):
-            if shutil.disk_usage(_SHARED_MEMORY).free < _ROOM * n_bytes:
-                raise OSError
-            folder = tempfile.mkdtemp(prefix="blocklinear-", dir=_SHARED_MEMORY)
-            try:
-                yield Path(folder) / "store"
-            finally:
-                shutil.rmtree(folder, ignore_errors=True)
-            return
-        with tempfile.TemporaryDirectory(prefix="blocklinear-") as folder:
+        place = _SHARED_MEMORY if self._fits_in_memory(n_bytes) else None
+        with tempfile.TemporaryDirectory(prefix="blocklinear-", dir=place) as folder:
             yield Path(folder) / "store"
+
+    def _fits_in_memory(self, n_bytes: int) -> bool:
+        """Say whether a temporary store may lie in memory: it counts there as the process does."""
+        if n_bytes > self._text_options().memory_bytes // 8:
+            return False
+        try:
+            return shutil.disk_usage(_SHARED_MEMORY).free >= _ROOM * n_bytes
+        except OSError:  # there is none
+            return False
 
     def _writer(self, path: Path, n_bytes: int | None, renumber: bool = True) -> StoreWriter:
         """Return what writes the rows, which take `n_bytes` in memory, if that is known."""
