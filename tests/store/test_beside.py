@@ -17,6 +17,7 @@ from blocklinear import (
 from blocklinear.errors import DamagedError, MismatchError
 from blocklinear.events import SplitProgress, Warned
 from blocklinear.store.beside import store_of
+from blocklinear.store.manifest import FORMAT
 
 from .build import tree
 from .changing import as_0_1_0
@@ -177,8 +178,8 @@ def test_a_damaged_store_is_not_replaced(source):
 
 def test_the_store_of_a_newer_version_is_not_replaced(source, monkeypatch):
     store = store_of(source, OPTIONS)
-    replace(store.manifest, format=5).save(store.folder)
-    refused(source, "format 5")
+    replace(store.manifest, format=FORMAT + 1).save(store.folder)
+    refused(source, f"format {FORMAT + 1}")
 
 
 def test_a_store_with_files_of_somebody_is_not_replaced(source):

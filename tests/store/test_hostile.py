@@ -8,7 +8,7 @@ import pytest
 import zstandard
 
 from blocklinear.errors import DamagedError, MismatchError
-from blocklinear.store.manifest import Manifest
+from blocklinear.store.manifest import FORMAT, Manifest
 from blocklinear.store.store import BlockStore
 
 from .build import HandMadeChunk, load, rows_in, store_of_chunk
@@ -325,7 +325,7 @@ def test_a_manifest_that_disagrees_with_the_table_is_refused(tmp_path):
 
 
 def test_a_newer_store_is_not_called_damaged(tmp_path):
-    manifest = store_of_chunk(tmp_path / "s", bytes(HandMadeChunk()), format=5)
-    assert manifest.format == 5
-    with pytest.raises(MismatchError, match="format 5"):
+    manifest = store_of_chunk(tmp_path / "s", bytes(HandMadeChunk()), format=FORMAT + 1)
+    assert manifest.format == FORMAT + 1
+    with pytest.raises(MismatchError, match=f"format {FORMAT + 1}"):
         Manifest.load(tmp_path / "s")

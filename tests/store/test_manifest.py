@@ -42,6 +42,16 @@ def seal(folder, content):
     (folder / "manifest.json").write_text(text)
 
 
+NAMES = {"file": "n00000000.zst", "names": 3, "size": 30, "bytes": 20, "sha256": "0"}
+NAMED = {"format": 7, "classes": {"1": "spam"}, "names": NAMES}
+
+
+def with_names(folder):
+    """Make the manifest one with classes and names of features; return its content."""
+    seal(folder, inner(folder) | NAMED)
+    return inner(folder)
+
+
 BATCH = {"name": "b1", "date": "2026-01-01T00:00:00Z", "rows": 7, "sources": []}
 
 
@@ -133,7 +143,8 @@ def test_a_newer_format(folder):
 
 @pytest.mark.parametrize("field", sorted(Manifest.__dataclass_fields__))
 def test_a_missing_field(folder, field):
-    content = inner(folder)
+    content = with_names(folder)
+    Manifest.load(folder)
     del content[field]
     seal(folder, content)
     refused(folder, "damaged")
@@ -142,14 +153,31 @@ def test_a_missing_field(folder, field):
 @pytest.mark.parametrize("field", sorted(Manifest.__dataclass_fields__))
 @pytest.mark.parametrize("value", ["x", -5, 1 << 80, 0.5, True, {}, [[]], [None], {"a": 1}])
 def test_a_field_of_another_kind(folder, field, value):
-    content = inner(folder)
+    content = with_names(folder)
     if type(value) is type(content[field]) is str:  # any text will do
         return
-    if value == content[field] == {}:
-        return
+    if value == {} and (content[field] == {} or field in ("classes", "names")):
+        return  # one of these may be empty
     seal(folder, content | {field: value})
     newer = field == "format" and type(value) is int and value > manifests.FORMAT
     refused(folder, *(("format", MismatchError, 5) if newer else ("damaged",)))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"format": 3}, {"classes": {}, "names": {}}, {"classes": {"7": "spam"}},
+        {"classes": {"1.0": "spam"}}, {"classes": {"1": "a", "-1": "a"}},
+        {"classes": {"1": "a", "-1": 3}}, {"classes": {"nan": "a"}}, {"labels": None},
+        {"names": NAMES | {"names": 901}}, {"names": NAMES | {"file": "../../n00000000.zst"}},
+        {"names": NAMES | {"size": -1}}, {"names": NAMES | {"more": 1}},
+    ],
+)  # fmt: skip
+def test_classes_and_names_that_cannot_be(folder, changes):
+    with_names(folder)
+    Manifest.load(folder)
+    seal(folder, inner(folder) | changes)
+    refused(folder, "damaged")
 
 
 @pytest.mark.parametrize(
