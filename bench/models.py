@@ -1,4 +1,4 @@
-"""Outer iterations of many models in one sweep against those of one model: `train.py models`."""
+"""Outer iterations of many models in one pass against those of one model: `train.py models`."""
 
 import argparse
 import os

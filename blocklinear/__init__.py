@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from blocklinear.batches.writer import StoreWriter
     from blocklinear.errors import BlocklinearError
+    from blocklinear.ingest.add import add
+    from blocklinear.ingest.compact import compact
+    from blocklinear.ingest.split import split
     from blocklinear.model.linear import LinearModel
     from blocklinear.options import AddOptions, SplitOptions, TextOptions, TrainOptions
     from blocklinear.selection.cross_validation import cross_validate
     from blocklinear.selection.grid import train_grid
-    from blocklinear.store.adding import add
     from blocklinear.store.changes import remove
-    from blocklinear.store.merging import compact
-    from blocklinear.store.split import split
     from blocklinear.store.store import BlockStore
     from blocklinear.text.check import check
     from blocklinear.training.garbage import collect_garbage
@@ -33,13 +33,13 @@ _HOMES = {
     "StoreWriter": "blocklinear.batches.writer",
     "TextOptions": "blocklinear.options",
     "TrainOptions": "blocklinear.options",
-    "add": "blocklinear.store.adding",
+    "add": "blocklinear.ingest.add",
     "check": "blocklinear.text.check",
     "cross_validate": "blocklinear.selection.cross_validation",
     "collect_garbage": "blocklinear.training.garbage",
-    "compact": "blocklinear.store.merging",
+    "compact": "blocklinear.ingest.compact",
     "remove": "blocklinear.store.changes",
-    "split": "blocklinear.store.split",
+    "split": "blocklinear.ingest.split",
     "train": "blocklinear.training.loop",
     "train_grid": "blocklinear.selection.grid",
 }

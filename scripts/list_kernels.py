@@ -107,9 +107,9 @@ def _text(labels: tuple[int, ...], odd: bool = False) -> str:
 
 def _split(folder: Path, dtype: str) -> Iterator[str]:
     """Split as the program does; yield the name of each step when it is done."""
+    from blocklinear.ingest.add import add
+    from blocklinear.ingest.split import split
     from blocklinear.options import AddOptions, SplitOptions, TextOptions
-    from blocklinear.store.adding import add
-    from blocklinear.store.split import split
 
     plain, odd, unsorted = folder / "plain.svm", folder / "odd.svm", folder / "unsorted.svm"
     plain.write_text(_text((1, 2)))
@@ -131,9 +131,9 @@ def _split(folder: Path, dtype: str) -> Iterator[str]:
 
 def _make_stores(folder: Path, dtype: str, part: str) -> None:
     """Split the rows of a rehearsal of training: into `store`, `odd`, and `scaled`."""
+    from blocklinear.ingest.add import add
+    from blocklinear.ingest.split import split
     from blocklinear.options import AddOptions, SplitOptions, TextOptions
-    from blocklinear.store.adding import add
-    from blocklinear.store.split import split
 
     source, odd, labels = folder / "rows.svm", folder / "odd.svm", _LABELS.get(part, (1, 2))
     source.write_text(_text(labels))

@@ -16,7 +16,8 @@ ROOT = Path(__file__).resolve().parents[1]
 FOLDER = ROOT / "docs" / "reference"
 MADE = "<!-- Made by scripts/reference.py: do not edit. -->"
 LAYERS = [
-    ("The manifest", "store/manifest.py", ["Manifest", "BlockRecord", "FeatureFile"]),
+    ("The manifest", "store/manifest.py", ["Manifest"]),
+    ("Records of files", "store/records.py", ["BlockRecord", "FeatureFile"]),
     ("Block files", "store/blocks.py", []),
     ("Chunks", "store/layout.py", []),
     ("Feature files", "store/features.py", []),

@@ -7,7 +7,7 @@ from effort import EXTENSIVE
 from hypothesis import HealthCheck, settings
 from programs import have_said_that_it_compiles
 
-from blocklinear.text import inflate
+from blocklinear.text import sources
 
 os.environ["SOURCE_DATE_EPOCH"] = "1767225600"  # the date of every commit: 2026-01-01
 
@@ -73,9 +73,9 @@ def _silence_about_compiling():
 def without_zlib_ng(monkeypatch):
     """As if zlib-ng were not installed."""
     monkeypatch.setitem(sys.modules, "zlib_ng", None)
-    inflate.inflating.cache_clear()
+    sources.inflating.cache_clear()
     yield
-    inflate.inflating.cache_clear()
+    sources.inflating.cache_clear()
 
 
 @pytest.fixture(params=["gz", "gz-zlib", "bz2", "xz", "zst"])

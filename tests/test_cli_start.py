@@ -8,9 +8,9 @@ import programs
 import pytest
 
 from blocklinear.cli.main import _parser
+from blocklinear.ingest.split import split
 from blocklinear.model.linear import LinearModel
 from blocklinear.options import SplitOptions, TextOptions
-from blocklinear.store.split import split
 
 HEAVY = ("numba", "scipy", "sklearn", "tqdm", "matplotlib")
 COMMANDS = next(list(action.choices) for action in _parser()._actions if action.dest == "command")

@@ -10,8 +10,8 @@ from sklearn.datasets import load_svmlight_file
 from sklearn.linear_model import LogisticRegression
 from sklearn.svm import LinearSVC, LinearSVR
 
+from blocklinear.ingest.split import split
 from blocklinear.options import SplitOptions, TextOptions, TrainOptions
-from blocklinear.store.split import split
 from blocklinear.training import train
 
 DATA = Path(__file__).parent / "data"

@@ -26,7 +26,7 @@ INSTEAD = {
     r"tells? apart|told apart": "distinguish",
     r"reads? over": "skip",
 }
-NOT_YET = {"batches", "kernels", "objectives", "store", "text", "training"}
+NOT_YET: set[str] = set()
 """What has such words still: whoever replaces the last one takes it out, and nobody adds."""
 PATTERN = re.compile("|".join(rf"(?<![a-z])(?:{word})(?![a-z])" for word in INSTEAD), re.IGNORECASE)
 

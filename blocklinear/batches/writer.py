@@ -13,21 +13,21 @@ from blocklinear.batches.reader import BatchReader
 from blocklinear.classes import Classes
 from blocklinear.errors import InputError, UsageError
 from blocklinear.events import Listener, SplitProgress, ignore
-from blocklinear.options import AddOptions, SplitOptions
-from blocklinear.store.adding import (
+from blocklinear.ingest.add import (
     batch_name,
     check_weights,
     commit_batch,
-    intake_into,
+    ingest_into,
     split_options,
 )
+from blocklinear.ingest.compact import usual_bytes
+from blocklinear.ingest.ingest import Batch, Ingestion
+from blocklinear.ingest.split import check_new, ingestion_of, new_store, save
+from blocklinear.ingest.writer import make_plan
+from blocklinear.options import AddOptions, SplitOptions
 from blocklinear.store.changes import AnyStore, changing, new_blocks
 from blocklinear.store.features import read_names
-from blocklinear.store.intake import Batch, Intake
-from blocklinear.store.merging import usual_bytes
-from blocklinear.store.split import check_new, intake_of, new_store, save
 from blocklinear.store.store import BlockStore
-from blocklinear.store.writer import make_plan
 
 _WEIGHTS = "sample_weight"
 _WEIGHTS_PROVENANCE = {
@@ -191,31 +191,31 @@ class StoreWriter:
                 "give weights for all batches, or for none",
             )
         for rows in self._reader.take(X, y, sample_weight):
-            self._intake.append(rows)
-            self._listener(SplitProgress(0, None, self._intake.n_rows, self._intake.nnz))
+            self._ingestion.append(rows)
+            self._listener(SplitProgress(0, None, self._ingestion.n_rows, self._ingestion.nnz))
         self._state = "open"
 
     def _open(self, weighted: bool) -> None:
         """Make ready for rows: now it is known whether they have weights."""
         self._weighted = weighted
         options = self._place.options(weighted)
-        self._intake = self._stack.enter_context(self._place.intake(options))
+        self._ingestion = self._stack.enter_context(self._place.ingestion(options))
         text = replace(options.text, max_features=options.text.feature_limit)
         self._coder = LabelCoder(*self._place.labels())
-        self._reader = BatchReader(text, options.dtype, self._coder, self._intake.look_up)
+        self._reader = BatchReader(text, options.dtype, self._coder, self._ingestion.look_up)
         self._reader.names = self._place.names()
         self._stack.callback(self._reader.close)
 
     def _finish(self) -> None:
-        if self._reader is None or not self._intake.n_rows:
+        if self._reader is None or not self._ingestion.n_rows:
             raise InputError("no rows were appended", "append a batch with rows")
         reader = self._reader
-        expected, found = self._place.expected_rows, self._intake.n_rows
+        expected, found = self._place.expected_rows, self._ingestion.n_rows
         if expected is not None and found != expected:
             raise InputError(f"{found} rows, not the {expected} expected", "append all of them")
         weights = _WEIGHTS_PROVENANCE if self._weighted else None
         classes = self._coder.classes
-        batch = self._intake.finish(reader.index_base, [reader.provenance], weights, classes)
+        batch = self._ingestion.finish(reader.index_base, [reader.provenance], weights, classes)
         self._place.commit(batch, classes, reader.names or ())
 
 
@@ -233,7 +233,7 @@ class _Place(ABC):
         """Return how rows become blocks; refuse weights, or that there are none."""
 
     @abstractmethod
-    def intake(self, options: SplitOptions) -> Intake:
+    def ingestion(self, options: SplitOptions) -> Ingestion:
         """Return what takes in the rows."""
 
     @abstractmethod
@@ -271,8 +271,8 @@ class _NewStore(_Place):
         self._options = replace(self._options, weights=_WEIGHTS if weighted else None)
         return self._options
 
-    def intake(self, options: SplitOptions) -> Intake:
-        return intake_of(self._staging, options, make_plan(options), self._listener)
+    def ingestion(self, options: SplitOptions) -> Ingestion:
+        return ingestion_of(self._staging, options, make_plan(options), self._listener)
 
     def labels(self) -> tuple[Classes, Sequence[float]]:
         return {}, ()
@@ -310,9 +310,9 @@ class _OldStore(_Place):
         check_weights(self._old.manifest, weighted, _WEIGHTS)
         return replace(self._how, weights=_WEIGHTS if weighted else None)
 
-    def intake(self, options: SplitOptions) -> Intake:
+    def ingestion(self, options: SplitOptions) -> Ingestion:
         plan = make_plan(options, None, usual_bytes(self._old.manifest.blocks))
-        return intake_into(self._old, self._name, options, plan, self._first, self._listener)
+        return ingest_into(self._old, self._name, options, plan, self._first, self._listener)
 
     def labels(self) -> tuple[Classes, Sequence[float]]:
         m = self._old.manifest

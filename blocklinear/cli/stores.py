@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 def open_store(args: argparse.Namespace, console: Console) -> "BlockStore":
     """Open the store `args.store`; if that is LIBSVM text, the store made of it."""
     from blocklinear.errors import MismatchError
+    from blocklinear.ingest.text_store import store_of
     from blocklinear.options import SplitOptions, TextOptions
-    from blocklinear.store.beside import store_of
 
     text: Any = given(threads=args.threads, memory_bytes=args.memory, index_base=args.index_base)
     options = SplitOptions(text=TextOptions(**reading(args), **text))

@@ -5,7 +5,7 @@ import numpy as np
 from blocklinear.kernels.jit import kernel
 
 VIOLATION, EXCESS, GAIN, STEPS = 0, 1, 2, 3
-N_TOUCH = 4
+N_STATS = 4
 
 DUAL, N_SUPPORT = 0, 1
 N_TERMS = 2
@@ -232,9 +232,9 @@ def _replace(a, classes, n, old, step, moved):
 @kernel
 def cs_epoch(
     starts, stops, indices, values, sq_norm, label, cost, order, bias,
-    alpha, W, supported, factor, scratch, lists, touch,
+    alpha, W, supported, factor, scratch, lists, stats,
 ):  # fmt: skip
-    r"""Visit rows once, in the order given, updating `alpha` and `W` in place.
+    r"""Work on rows once, in the order given, updating `alpha` and `W` in place.
 
     Fan, appendix E, Algorithm 1, the inner iteration. The problem is (Eq. 14, one C for each row)
 
@@ -261,17 +261,17 @@ def cs_epoch(
     sq_norm : float64[n_rows] x_i' x_i without the bias
     label : int32[n_rows]     y_i, 0 <= y_i < K
     cost : float64[n_rows]    C_i; a row of cost 0 is left out, and its alpha must be 0
-    order : int64[n_order]    rows to visit
+    order : int64[n_order]    rows to work on
     bias : float              value of the extra feature, 0 for none
     alpha : float64[n_rows, K]          feasible; updated
     W : float64[n_features + 1, K]      updated; the last row belongs to the extra feature
-    supported : bool          which classes are visited
+    supported : bool          which classes are worked on
     factor : float            of the length of steps, from 1 to below 2
     scratch : float64[N_SCRATCH, K]     overwritten
     lists : int64[N_LISTS, K] overwritten
-    touch : float64[N_TOUCH]  updated: largest violation maxG - minG (Eq. 35), and the sum of what
+    stats : float64[N_STATS]  updated: largest violation maxG - minG (Eq. 35), and the sum of what
                               rows add to P - D, C_i loss_i + sum_m alpha_i^m G_i^m, each seen when
-                              a row was touched, over the classes visited; gain of the dual; rows
+                              a row was worked on, over its classes; gain of the dual; rows
                               touched
     """
     G, a, step = scratch[0], scratch[1], scratch[2]
@@ -288,19 +288,19 @@ def cs_epoch(
         start, stop = starts[i], stops[i]
         _gradient(indices, values, start, stop, bias, W, classes, n, y, alpha[i], step, G, a)
         low, high = _extremes(G, a, n, y, C)
-        touch[VIOLATION] = max(touch[VIOLATION], high - low)
+        stats[VIOLATION] = max(stats[VIOLATION], high - low)
         excess = C * (high - G[y])
         for q in range(n):
             excess += a[q] * G[q]
-        touch[EXCESS] += excess
-        touch[STEPS] += 1.0
+        stats[EXCESS] += excess
+        stats[STEPS] += 1.0
         if high - low <= SOLVED:
             continue
         A = max(sq_norm[i] + bias * bias, TINY)
         _solve_row(A, C, y, n, high, G, a, step)
         if factor > 1.0:
             _lengthen(C, y, n, alpha[i], classes, factor, a)
-        touch[GAIN] += _gain(A, C, y, n, G, alpha[i], classes, a)
+        stats[GAIN] += _gain(A, C, y, n, G, alpha[i], classes, a)
         n_moved = _replace(a, classes, n, alpha[i], step, moved)
         _scatter(indices, values, start, stop, bias, step, moved, n_moved, W)
 

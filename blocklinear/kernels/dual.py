@@ -30,7 +30,7 @@ own costs:
 
 All weights of a feature lie side by side, so that one pass over a row serves all models. Sums are
 taken in the same order for every model, wherever it stands and whichever others there are: the
-result does not depend on how models are dealt to threads.
+result does not depend on which thread works on which models.
 """
 
 import numpy as np
@@ -44,7 +44,7 @@ from blocklinear.kernels.shared import row_dot
 HINGE, SQUARED_HINGE, LOGISTIC, L1_SVR, L2_SVR = 0, 1, 2, 3, 4
 
 PG_MAX, PG_MIN, PG_SUM, EXCESS, GAIN, STEPS = 0, 1, 2, 3, 4, 5
-N_TOUCH = 6
+N_STATS = 6
 
 PERMUTE, SHRINK, AVSF = 0, 1, 2
 THRESHOLD, MEAN_GAIN = 0, 1
@@ -152,7 +152,7 @@ def _entropy(u):
 
 @_inline
 def _dual_term(kind, epsilon, t, C, a):
-    """Return g_i(alpha_i), what a row adds to the dual value beside -1/2 w'w."""
+    """Return g_i(alpha_i), what a row adds to the dual value, apart from -1/2 w'w."""
     if kind == LOGISTIC:
         return C * _entropy(a / C)
     D = 0.5 / C if kind in (SQUARED_HINGE, L2_SVR) else 0.0
@@ -330,9 +330,9 @@ def _update(kind, epsilon, t, C, Q, f, old):
 @kernel(error_model="numpy")
 def dcd_epoch(
     starts, stops, indices, values, sq_norm, target, cost, order, kind, epsilon, bias, alpha, w,
-    touch, selection, preference, adapt,
+    stats, selection, preference, adapt,
 ):  # fmt: skip
-    r"""Visit rows in the order given, once for each place there, updating `alpha` and `w`.
+    r"""Work on rows in the order given, once for each place there, updating `alpha` and `w`.
 
     Parameters
     ----------
@@ -342,13 +342,13 @@ def dcd_epoch(
     sq_norm : float64[n_rows] x_i' x_i without the bias
     target : float64[n_rows]  t_i
     cost : float64[n_rows]    C_i; rows with 0 are left out
-    order : int64[n_active]   rows to visit
+    order : int64[n_order]   rows to work on
     kind : int                the loss
     epsilon : float           of the losses for regression
     bias : float              value of one more feature that every row has, 0 for none
     alpha : float64[n_rows]   updated
     w : float64[n_features + 1]         updated; the last entry belongs to the extra feature
-    touch : float64[N_TOUCH]  updated: largest and smallest projected gradient, sum of their sizes,
+    stats : float64[N_STATS]  updated: largest and smallest projected gradient, sum of their sizes,
                               sum of what rows add to P - D, each seen when a row was touched;
                               gain of the dual; rows touched
     selection : int           PERMUTE leaves `preference` alone; SHRINK marks there the rows that
@@ -372,14 +372,14 @@ def dcd_epoch(
         start, stop = starts[i], stops[i]
         t, old = target[i], alpha[i]
         f = row_dot(indices, values, start, stop, w) + bias * w[last]
-        touch[EXCESS] += _excess(kind, epsilon, t, C, f, old)
+        stats[EXCESS] += _excess(kind, epsilon, t, C, f, old)
         Q = sq_norm[i] + bias * bias
         new, PG, pressure, gain = _update(kind, epsilon, t, C, Q, f, old)
-        touch[PG_MAX] = max(touch[PG_MAX], PG)
-        touch[PG_MIN] = min(touch[PG_MIN], PG)
-        touch[PG_SUM] += abs(PG)
-        touch[GAIN] += gain
-        touch[STEPS] += 1.0
+        stats[PG_MAX] = max(stats[PG_MAX], PG)
+        stats[PG_MIN] = min(stats[PG_MIN], PG)
+        stats[PG_SUM] += abs(PG)
+        stats[GAIN] += gain
+        stats[STEPS] += 1.0
         if selection == SHRINK:
             if PG == 0.0 and pressure > adapt[THRESHOLD]:
                 preference[i] = SHRUNK
@@ -583,19 +583,19 @@ def _scatter(indices, values, start, stop, bias, step, left, right, W):
 
 
 @_inline
-def _fetch_weights(indices, start, stop, span, of_W, W):
-    """Ask for the weights of a row and its span, see `dcd_many`."""
-    first, last = np.int64(span & 255), np.int64(span >> 8)
+def _fetch_weights(indices, start, stop, ranges, of_W, W):
+    """Ask for the weights of a row and its ranges, see `dcd_many`."""
+    first, last = np.int64(ranges & 255), np.int64(ranges >> 8)
     for p in range(start, stop):
         place = np.int64(indices[p]) * W.shape[1]
         _fetch_all(of_W, W.itemsize, place + (first & -_LINE), place + last)
 
 
 @_inline
-def _visit(kind, epsilon, Q, first, last, t, C, f, alpha, step, touch):
+def _step_models(kind, epsilon, Q, first, last, t, C, f, alpha, step, stats):
     """Update alpha_ij of a row for models first to last - 1; write s_ij times its change to `step`.
 
-    Return whether any changed, the span of those that did and ended strictly inside their bounds,
+    Return whether any changed, the ranges of those that did and ended strictly inside their bounds,
     and the gain of all.
     """
     some, low, high, total = False, 0, 0, 0.0
@@ -604,7 +604,7 @@ def _visit(kind, epsilon, Q, first, last, t, C, f, alpha, step, touch):
         step[j] = 0.0
         if C[j] == 0.0:
             continue
-        old, seen = alpha[j], touch[j]
+        old, seen = alpha[j], stats[j]
         seen[EXCESS] += _excess(kind, epsilon, t[j], C[j], f[j], old)
         new, PG, _, gain = _update(kind, epsilon, t[j], C[j], Q, f[j], old)
         seen[PG_MAX] = max(seen[PG_MAX], PG)
@@ -625,12 +625,12 @@ def _visit(kind, epsilon, Q, first, last, t, C, f, alpha, step, touch):
 @kernel(error_model="numpy")
 def dcd_many(
     starts, stops, indices, values, sq_norm, target, code, fold, weight, order,
-    positive, held_out, cost, kind, epsilon, bias, alpha, W, scratch, touch, span, worth,
+    positive, held_out, cost, kind, epsilon, bias, alpha, W, scratch, stats, ranges, priority,
 ):  # fmt: skip
-    r"""Visit rows in the order given, once for each place there, updating all models.
+    r"""Work on rows in the order given, once for each place there, updating all models.
 
     For each model this is what `dcd_epoch` does (Hsieh, Algorithm 1), but for rounding in the
-    order of a sum. The models do not touch each other.
+    order of a sum. The models do not stats each other.
 
     Parameters
     ----------
@@ -642,7 +642,7 @@ def dcd_many(
     code : int32[n_rows]      number of the class of the row; not used for regression
     fold : int32[n_rows]      fold of the row, not negative
     weight : float64[n_rows]  of the row
-    order : int64[n_active]   rows to visit
+    order : int64[n_order]   rows to work on
     positive : int32[M]       number of the class that is +1; not used for regression
     held_out : int32[M]       fold whose rows are left out, -1 for none
     cost : float64[M, 2]      C of rows with t_ij <= 0, and of those with t_ij > 0
@@ -654,11 +654,11 @@ def dcd_many(
                               from M on are zeros, and stay so. Fastest when P is a multiple of 4
                               and `W` begins with a cache line
     scratch : float64[N_SCRATCH, P]     overwritten
-    touch : float64[M, N_TOUCH]         updated; each model has what `dcd_epoch` keeps
-    span : uint16[n_rows]     of visited rows, updated: the first model that is to be updated, and
+    stats : float64[M, N_STATS]         updated; each model has what `dcd_epoch` keeps
+    ranges : uint16[n_rows]     of these rows, updated: the first model that is to be updated, and
                               256 times one past the last, at most 255; then those for which
                               alpha_ij changed, and is now neither 0 nor at a bound, or 0 if none
-    worth : float64[n_rows]   of visited rows: gain of the dual, summed over models
+    priority : float64[n_rows]   of these rows: gain of the dual, summed over models
     """
     t, C, f, step = scratch[0], scratch[1], scratch[2], scratch[3]
     of_indices, of_values, of_W = _address(indices), _address(values), _address(W)
@@ -669,10 +669,10 @@ def dcd_many(
             _fetch_all(of_values, values.itemsize, start, stop)
         if k + 1 < order.shape[0] and W.nbytes > _CACHED:
             i = order[k + 1]
-            _fetch_weights(indices, starts[i], stops[i], span[i], of_W, W)
+            _fetch_weights(indices, starts[i], stops[i], ranges[i], of_W, W)
         i = order[k]
-        first, last = int(span[i]) & 255, int(span[i]) >> 8
-        span[i], worth[i] = 0, 0.0
+        first, last = int(ranges[i]) & 255, int(ranges[i]) >> 8
+        ranges[i], priority[i] = 0, 0.0
         if not _targets_and_costs(
             kind, target[i], code[i], fold[i], weight[i], positive, held_out, cost, first, last,
             t, C,
@@ -687,8 +687,8 @@ def dcd_many(
         else:
             _gather(indices, values, start, stop, bias, left, right, W, f)
         Q = sq_norm[i] + bias * bias
-        some, span[i], worth[i] = _visit(
-            kind, epsilon, Q, first, last, t, C, f, alpha[i], step, touch
+        some, ranges[i], priority[i] = _step_models(
+            kind, epsilon, Q, first, last, t, C, f, alpha[i], step, stats
         )
         if some:
             _scatter(indices, values, start, stop, bias, step, left, right, W)

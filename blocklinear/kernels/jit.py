@@ -42,8 +42,7 @@ def kernel(function=None, **options):
 
 def sources() -> list[Path]:
     """Return the files that have a part in compiled code, in order."""
-    files = sorted(file for part in ("kernels", "text") for file in (PACKAGE / part).glob("*.py"))
-    return [file for file in files if b"numba" in (text := file.read_bytes()) or b".jit " in text]
+    return sorted((PACKAGE / "kernels").rglob("*.py"))
 
 
 @functools.cache
@@ -96,7 +95,7 @@ class _Files(caching.IndexDataCacheFile):
 
 
 class _Folder(caching.InTreeCacheLocator):
-    """The folder beside a kernel's file, whether it can be written to or not."""
+    """The folder next to a kernel's file, whether it can be written to or not."""
 
     @classmethod
     def from_function(cls, function, file):
@@ -113,7 +112,7 @@ class _KernelCache(caching.FunctionCache):
     """Numba's cache of one kernel, but for when and where an overload is found.
 
     Overloads are written to the first folder that can be, and read also from where an image may
-    have them that was made by somebody else: NUMBA_CACHE_DIR, and the folder beside the kernels.
+    have them that was made by somebody else: NUMBA_CACHE_DIR, and the folder next to the kernels.
     """
 
     _impl_class = _Overloads

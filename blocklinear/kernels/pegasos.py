@@ -6,7 +6,7 @@ from blocklinear.kernels.jit import kernel
 from blocklinear.kernels.shared import row_dot
 
 LOSS, N_VIOLATORS = 0, 1
-N_TOUCH = 2
+N_STATS = 2
 
 
 @kernel
@@ -37,10 +37,10 @@ def _rescale(scale, v):
 
 @kernel
 def pegasos_epoch(
-    starts, stops, indices, values, y, cost, order, batch, total_rows, radius_sq, bias, t, w, touch,
+    starts, stops, indices, values, y, cost, order, batch, total_rows, radius_sq, bias, t, w, stats,
     alpha, share,
 ):  # fmt: skip
-    r"""Visit rows once, in the order given, with one update of `w` for every `batch` of them.
+    r"""Work on rows once, in the order given, with one update of `w` for every `batch` of them.
 
     Yu, Algorithm 3, step 3.2. It lowers P(w) = 1/2 w'w + sum C_i max(0, 1 - y_i w'x_i), the sum
     over the l rows of the store, by Eqs. (13)-(15). Yu divides P by l C, so that lambda = 1 / (l C)
@@ -64,15 +64,15 @@ def pegasos_epoch(
     values : float64[nnz] or float32[nnz]
     y : float64[n_rows]       +1 or -1
     cost : float64[n_rows]    C_i; rows with 0 are left out, as if they were not in `order`
-    order : int64[n_active]   rows to visit
+    order : int64[n_order]   rows to work on
     batch : int               rows an update, at least 1; the last update takes what remains. 1 is
-                              Yu's BLOCK-P-I; n_active or more, one update in all, BLOCK-P-B
+                              Yu's BLOCK-P-I; n_order or more, one update in all, BLOCK-P-B
     total_rows : int          l: rows of the whole store with C_i > 0
     radius_sq : float         R**2; inf for no projection
     bias : float              value of one more feature that every row has, 0 for none
     t : int                   updates done before this call, 0 in the first
     w : float64[n_features + 1]         updated; the last entry belongs to the extra feature
-    touch : float64[N_TOUCH]  added to: sum of C_i times the loss, and number of rows with a loss,
+    stats : float64[N_STATS]  added to: sum of C_i times the loss, and number of rows with a loss,
                               each seen when a row was touched
     alpha : float64[n_rows]   updated: moves by `share` of the way to C_i where there is a loss,
                               else to 0. With share = 1/k in the k-th outer iteration it is C_i
@@ -85,12 +85,12 @@ def pegasos_epoch(
     -------
     t : int                   updates done; with `w`, all that the next call needs to know
     """
-    n_active, last, k = order.shape[0], w.shape[0] - 1, 0
-    violators = np.empty(min(batch, n_active), np.int64)
+    n_order, last, k = order.shape[0], w.shape[0] - 1, 0
+    violators = np.empty(min(batch, n_order), np.int64)
     scale, sq_norm = 1.0, _rescale(1.0, w)
-    while k < n_active:
+    while k < n_order:
         size, n_violators = 0, 0
-        while k < n_active and size < batch:
+        while k < n_order and size < batch:
             i = order[k]
             k += 1
             if cost[i] == 0.0:
@@ -100,12 +100,12 @@ def pegasos_epoch(
             lossy = y[i] * f < 1.0
             alpha[i] += share * ((cost[i] if lossy else 0.0) - alpha[i])
             if lossy:
-                touch[LOSS] += cost[i] * (1.0 - y[i] * f)
+                stats[LOSS] += cost[i] * (1.0 - y[i] * f)
                 violators[n_violators] = i
                 n_violators += 1
         if size == 0:
             break
-        touch[N_VIOLATORS] += n_violators
+        stats[N_VIOLATORS] += n_violators
 
         t += 1
         scale *= (t - 1) / t

@@ -64,7 +64,7 @@ def weighted(cost: Floats, rows: LabelledRows) -> Floats:
 
 @dataclass(frozen=True)
 class Problem:
-    """One model: two classes to tell apart, or a value to predict.
+    """One model: two classes to distinguish, or a value to predict.
 
     Attributes
     ----------

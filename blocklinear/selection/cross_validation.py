@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from blocklinear.arguments import check_options
 from blocklinear.errors import UsageError
 from blocklinear.events import Listener, Warned, ignore
+from blocklinear.ingest.provenance import label_places
 from blocklinear.model.scores import positive_class
 from blocklinear.numerals import format_number
 from blocklinear.objectives.certificate import column_norms
@@ -32,7 +33,6 @@ from blocklinear.selection.out_of_fold import (
 )
 from blocklinear.store.files import Lock, make_folder
 from blocklinear.store.manifest import Manifest
-from blocklinear.store.origins import label_places
 from blocklinear.store.prefetch import GroupLoader
 from blocklinear.store.row_arrays import RowArray
 from blocklinear.store.store import BlockStore

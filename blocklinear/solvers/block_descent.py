@@ -23,10 +23,9 @@ from blocklinear.solvers.protocol import Abandoned, Estimate, Solver, Start
 from blocklinear.solvers.row_orders import parts_of_passes
 from blocklinear.solvers.weight_vectors import FIRST, PASS, Floats, WeightVectors
 from blocklinear.solvers.working_set import FIRST_PASSES, LOADED, WorkingSet, next_passes
-from blocklinear.store.groups import Group
+from blocklinear.store.groups import Group, first_positions, rows_of
 from blocklinear.store.manifest import Manifest
 from blocklinear.store.prefetch import Loaded
-from blocklinear.store.row_views import first_positions, rows_of
 
 SAMPLED_SHARE, SAMPLED_ROWS = 8, 1024
 """One row in so many, but at least so many rows, tell what all add to P - D. Measured, how far off:

@@ -14,8 +14,8 @@ from blocklinear.objectives.problems import weighted
 from blocklinear.options import TrainOptions
 from blocklinear.solvers.protocol import Abandoned
 from blocklinear.solvers.weight_vectors import FIRST, PASS, BlockStep, Floats, WeightVectors
+from blocklinear.store.groups import RowView
 from blocklinear.store.manifest import Manifest
-from blocklinear.store.row_views import RowView
 
 _Data = tuple[NDArray[np.int32], Floats]
 """Class and C of each row."""

@@ -13,8 +13,8 @@ from blocklinear.objectives.models import Models
 from blocklinear.options import TrainOptions
 from blocklinear.solvers.pass_statistics import violations
 from blocklinear.solvers.weight_vectors import FIRST, PASS, BlockStep, WeightVectors
+from blocklinear.store.groups import RowView
 from blocklinear.store.manifest import Manifest
-from blocklinear.store.row_views import RowView
 
 _PIECE = 1 << 20
 Floats = NDArray[np.float64]

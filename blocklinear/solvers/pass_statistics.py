@@ -7,14 +7,14 @@ from blocklinear.kernels import dual as kernels
 
 
 def no_stats() -> NDArray[np.float64]:
-    """Return the statistics of no rows, float64[N_TOUCH]."""
-    stats = np.zeros(kernels.N_TOUCH)
+    """Return the statistics of no rows, float64[N_STATS]."""
+    stats = np.zeros(kernels.N_STATS)
     stats[kernels.PG_MAX], stats[kernels.PG_MIN] = -np.inf, np.inf
     return stats
 
 
 def add_stats(seen: NDArray[np.float64], into: NDArray[np.float64]) -> None:
-    """Add statistics of some rows, float64[N_TOUCH], to those of others."""
+    """Add statistics of some rows, float64[N_STATS], to those of others."""
     largest = max(seen[kernels.PG_MAX], into[kernels.PG_MAX])
     smallest = min(seen[kernels.PG_MIN], into[kernels.PG_MIN])
     into[kernels.PG_SUM :] += seen[kernels.PG_SUM :]  # a NaN stays one, and is noticed
@@ -36,7 +36,7 @@ def violations(
 
     Parameters
     ----------
-    stats : float64[M, N_TOUCH]
+    stats : float64[M, N_STATS]
     regression : bool
     first : float64[M]        the first sum of each model; 0 before, then written
     """

@@ -43,7 +43,7 @@ class Pegasos(SingleModel):
         self._n_rows = manifest.n_rows
         self._used_rows = manifest.n_rows - manifest.weights["zeros"]
         self._radius_sq = problem.total_cost(manifest)
-        self._lost = np.zeros(pegasos.N_TOUCH)
+        self._lost = np.zeros(pegasos.N_STATS)
         self.updates: Floats = np.zeros(1)
 
     @property

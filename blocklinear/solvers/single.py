@@ -16,9 +16,9 @@ from blocklinear.solvers.pass_statistics import add_stats, no_stats, threshold, 
 from blocklinear.solvers.protocol import Solver
 from blocklinear.solvers.row_orders import drawn_rows, row_order, row_schedule
 from blocklinear.solvers.weight_vectors import AGAIN, FIRST, PASS, BlockStep, WeightVectors
+from blocklinear.store.groups import RowView
 from blocklinear.store.manifest import Manifest
 from blocklinear.store.row_arrays import RowArray
-from blocklinear.store.row_views import RowView
 
 Floats = NDArray[np.float64]
 _SELECTIONS = {"shrink": dual.SHRINK, "avsf": dual.AVSF}

@@ -22,10 +22,9 @@ from blocklinear.objectives.feasible_sets import FeasibleSet
 from blocklinear.options import TrainOptions
 from blocklinear.solvers.protocol import Abandoned, Solver
 from blocklinear.solvers.row_orders import pass_order, row_order, rows_in_part
-from blocklinear.store.groups import Group
+from blocklinear.store.groups import Group, RowView, first_positions, rows_of
 from blocklinear.store.manifest import Manifest
 from blocklinear.store.row_arrays import RowArray
-from blocklinear.store.row_views import RowView, first_positions, rows_of
 
 FIRST, AGAIN, PASS = 0, 1, 2
 """Why a row is worked on: for the first time in an outer iteration; in a further epoch of its block
@@ -99,7 +98,7 @@ class WeightVectors(ABC):
     places : int64[width]     the columns of alpha of those still trained
     dropped_weights : float64[n_features + 1, M - width]    of those that were dropped, in the order
                               of their columns of alpha
-    stats : float64[3, n_problems, N_TOUCH]     statistics of steps, by why rows were worked on
+    stats : float64[3, n_problems, N_STATS]     statistics of steps, by why rows were worked on
     entries : float64[3]      worked on, likewise
     terms : float64[n_problems, N_TERMS]        what all rows contribute to the dual values
     """
@@ -134,7 +133,7 @@ class WeightVectors(ABC):
         self._ranges = RowArray(folder / f"ranges{name}.work", manifest, np.uint16)
         self._first = first_positions(manifest)
         self._points = np.zeros(2)  # points of the average so far; entries worked on since
-        self.stats = np.zeros((3, n_problems, self.kernels.N_TOUCH))
+        self.stats = np.zeros((3, n_problems, self.kernels.N_STATS))
         self.terms = np.zeros((n_problems, self.kernels.N_TERMS))
         self.entries = np.zeros(3)
         self._remaining = np.full(
@@ -189,7 +188,7 @@ class WeightVectors(ABC):
 
     @abstractmethod
     def _forget_violation(self, stats: Floats) -> None:
-        """Set the violations in statistics, float64[..., N_TOUCH], to those of no rows."""
+        """Set the violations in statistics, float64[..., N_STATS], to those of no rows."""
 
     @abstractmethod
     def _data(self, rows: RowView) -> Any:

@@ -10,9 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blocklinear.kernels.routing import gather_rows
-from blocklinear.store.groups import Group
+from blocklinear.store.groups import Group, RowView, first_positions, rows_of
 from blocklinear.store.manifest import Manifest
-from blocklinear.store.row_views import RowView, first_positions, rows_of
 
 Floats = NDArray[np.float64]
 ROW_BYTES = 176

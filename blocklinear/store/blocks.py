@@ -26,7 +26,7 @@ import xxhash
 
 from blocklinear.errors import DamagedError, StorageError, storage_errors
 from blocklinear.store.files import open_regular, remove_files, sync_file
-from blocklinear.store.manifest import BlockRecord
+from blocklinear.store.records import BlockRecord
 
 VERSION = 1
 _HEADER = struct.Struct("<8sIIQI")

@@ -27,7 +27,7 @@ from blocklinear.store.files import (
 )
 from blocklinear.store.manifest import Manifest, format_of
 from blocklinear.store.store import BlockStore
-from blocklinear.store.weighing import without_labels
+from blocklinear.store.weight_stats import without_labels
 
 AnyStore = BlockStore | str | os.PathLike[str]
 _BLOCK = re.compile(r"(?:b?0*)([0-9]{1,8})(?:\.blk)?")
@@ -224,7 +224,7 @@ def forget(store: BlockStore, followed: set[str]) -> BlockStore:
     return commit(store, blocks=blocks, labels=labels, removed=[], moved=moved)
 
 
-def sweep(store: BlockStore) -> tuple[int, int]:
+def delete_unused(store: BlockStore) -> tuple[int, int]:
     """Delete the files in a store that none of its rows are in; return how many, and bytes.
 
     Those of blocks that were removed go too. Nothing is written.

@@ -27,8 +27,8 @@ from numpy.typing import NDArray
 from blocklinear.errors import DamagedError, storage_errors
 from blocklinear.names import pack, unpack
 from blocklinear.store.files import make_folder, read_regular, sync_directory, write_whole
-from blocklinear.store.manifest import FeatureFile, Manifest
-from blocklinear.store.store import BlockStore
+from blocklinear.store.manifest import Manifest
+from blocklinear.store.records import FeatureFile
 
 FOLDER = "features"
 VERSION = 1
@@ -187,13 +187,15 @@ def _undo_planes(planes: IO[bytes], out: Indices) -> bool:
     return not planes.read(1)
 
 
-def to_input(weights: NDArray[np.float64], store: BlockStore) -> NDArray[np.float64]:
+def to_input(weights: NDArray[np.float64], store: Path, manifest: Manifest) -> NDArray[np.float64]:
     """Return weights in the order of the features of the input.
 
     Parameters
     ----------
     weights : float64[n_features + 1, M]    by the numbers of the store; the last are of the bias
-    store : BlockStore
+    store : Path
+        The folder.
+    manifest : Manifest
 
     Returns
     -------
@@ -205,7 +207,7 @@ def to_input(weights: NDArray[np.float64], store: BlockStore) -> NDArray[np.floa
     DamagedError, StorageError
         As `read_features` does.
     """
-    indices, manifest = read_features(store.folder, store.manifest), store.manifest
+    indices = read_features(store, manifest)
     if indices is None:
         return weights
     found = np.zeros((manifest.dimension + 1, weights.shape[1]))

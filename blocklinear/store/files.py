@@ -1,7 +1,7 @@
 """Durable files: the only place that renames, syncs or locks.
 
 A file appears under its final name whole or not at all: it is written under a temporary name
-beside its target, synced, renamed, and the directory is synced. A failed sync is final; the
+next to its target, synced, renamed, and the directory is synced. A failed sync is final; the
 temporary is dropped and the error surfaces with its path.
 
 A store may come from anywhere. So what is written or locked in it is never reached through a link:
@@ -175,7 +175,7 @@ def check_folder(folder: Path) -> None:
 def atomic_write(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
     """Open a file for writing that takes the name `path` only when the block ends well.
 
-    What processes that were killed while they wrote to `path` left beside it is deleted.
+    What processes that were killed while they wrote to `path` left next to it is deleted.
 
     Raises
     ------
@@ -201,7 +201,7 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
 
 
 def _create_temporary(target: Path, prefix: str) -> tuple[IO[bytes], Path]:
-    """Create a file beside `target` that is locked as long as it is open."""
+    """Create a file next to `target` that is locked as long as it is open."""
     while True:
         temporary = target.with_name(f"{prefix}{secrets.token_hex(8)}")
         stream = open(temporary, "xb")  # noqa: SIM115

@@ -14,7 +14,8 @@ from blocklinear.classes import as_given
 from blocklinear.errors import DamagedError
 from blocklinear.store import codec
 from blocklinear.store.blocks import BlockFile
-from blocklinear.store.manifest import BlockRecord, Manifest
+from blocklinear.store.manifest import Manifest
+from blocklinear.store.records import BlockRecord
 
 _local = threading.local()
 
@@ -29,7 +30,7 @@ def _room(size: int) -> bytearray:
 
 @dataclass(frozen=True)
 class Group:
-    """Blocks loaded for one visit, side by side.
+    """Blocks loaded for one block step, side by side.
 
     Attributes
     ----------
@@ -77,7 +78,7 @@ class _Pinned:
 class Pins:
     """Decoded blocks kept in spare memory, so that they are read only once.
 
-    Blocks are visited equally often, so the first that fit are as good as any.
+    All blocks are used equally often, so the first that fit are as good as any.
 
     Parameters
     ----------
@@ -290,3 +291,58 @@ def iter_csr(
                 yield taken()
         if n_waiting:
             yield taken()
+
+
+@dataclass(frozen=True)
+class RowView:
+    """Some rows of a store.
+
+    Attributes
+    ----------
+    positions : int64[n]      in the store, block after block
+    starts, stops : int64[n]  where the entries of a row are in `indices` and `values`
+    sq_norm, labels : float64[n]
+    indices : uint32[]
+    values : float64[] or float32[]
+    weights : float64[n] or None
+    """
+
+    positions: NDArray[np.int64]
+    starts: NDArray[np.int64]
+    stops: NDArray[np.int64]
+    sq_norm: NDArray[np.float64]
+    labels: NDArray[np.float64]
+    indices: NDArray[np.uint32]
+    values: NDArray[np.floating]
+    weights: NDArray[np.float64] | None = None
+
+    def __len__(self) -> int:
+        return len(self.positions)
+
+    @property
+    def lengths(self) -> NDArray[np.int64]:
+        """Entries of each row, int64[n]."""
+        return self.stops - self.starts
+
+    def some(self, which: NDArray[np.bool_] | NDArray[np.int64] | slice) -> "RowView":
+        """Return some of the rows."""
+        weights = None if self.weights is None else self.weights[which]
+        return RowView(
+            self.positions[which], self.starts[which], self.stops[which], self.sq_norm[which],
+            self.labels[which], self.indices, self.values, weights,
+        )  # fmt: skip
+
+
+def first_positions(manifest: Manifest) -> NDArray[np.int64]:
+    """Return the position in the store of the first row of each block, and the number of rows."""
+    rows = [block.rows for block in manifest.blocks]
+    return np.concatenate(([0], np.cumsum(rows))).astype(np.int64)
+
+
+def rows_of(group: Group, first: NDArray[np.int64]) -> RowView:
+    """Return all rows of a group, `first` being the `first_positions` of the store."""
+    blocks = [np.arange(first[b], first[b + 1]) for b in group.blocks]
+    return RowView(
+        np.concatenate(blocks), group.indptr[:-1], group.indptr[1:], group.sq_norm, group.labels,
+        group.indices, group.values, group.weights,
+    )  # fmt: skip

@@ -12,6 +12,7 @@ import re
 import time
 from collections.abc import Collection
 from dataclasses import asdict, dataclass, field, fields
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Self, get_origin
 
@@ -21,8 +22,9 @@ from blocklinear.errors import DamagedError, MismatchError, StorageError, storag
 from blocklinear.memory import format_size
 from blocklinear.store import shapes
 from blocklinear.store.files import aside_name, atomic_write, read_regular
-from blocklinear.store.weighing import Weighed, together
-from blocklinear.store.weighing import check as check_weighed
+from blocklinear.store.records import BlockRecord, FeatureFile
+from blocklinear.store.weight_stats import WeightStats, together
+from blocklinear.store.weight_stats import check as check_weight_stats
 
 FORMAT = 8
 """The newest. Formats 1 and 2 have features numbered as in the input, 3 and 4 by the store; rows
@@ -69,53 +71,6 @@ _BATCHES = {
     True: shapes.items(shapes.fields(_WEIGHTED_BATCH)),
 }
 _MOVED = shapes.mapping(shapes.row(shapes.text, shapes.count))
-
-
-@dataclass(frozen=True)
-class BlockRecord:
-    """One block file.
-
-    Attributes
-    ----------
-    name : str                file name in ``blocks/``
-    batch : str               the batch that brought its rows in
-    rows, nnz : int
-    bytes : int               on disk
-    max_index : int           largest index stored in its rows, -1 if none
-    table : str               CRC-32 (hex) of its chunk table, which holds a checksum of each chunk
-    sha256 : str              of the whole file but its chunks, which have checksums in the table
-    label_counts : list[int]  rows per label of the store's label table; empty without a table
-    weights : dict            statistics of the weights of its rows; not written if there are none
-    """
-
-    name: str
-    batch: str
-    rows: int
-    nnz: int
-    bytes: int
-    max_index: int
-    table: str
-    sha256: str
-    label_counts: list[int]
-    weights: Weighed = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class FeatureFile:
-    """A file with the index in the input of some feature numbers.
-
-    Attributes
-    ----------
-    name : str                file name in ``features/``
-    features : int
-    bytes : int
-    sha256 : str              of the file
-    """
-
-    name: str
-    features: int
-    bytes: int
-    sha256: str
 
 
 @dataclass(frozen=True)
@@ -216,7 +171,7 @@ class Manifest:
         return self.format in _WEIGHTED
 
     @property
-    def weights(self) -> Weighed:
+    def weights(self) -> WeightStats:
         """What there is to say of the weights of all rows; where they have none, each weighs 1."""
         if self.weighted:
             return together(block.weights for block in self.blocks)
@@ -397,7 +352,7 @@ class Manifest:
     def _check_weights(self) -> None:
         for block in (*self.blocks, *self.removed):
             if self.weighted:
-                check_weighed(block.weights, block.rows, len(self.labels or ()))
+                check_weight_stats(block.weights, block.rows, len(self.labels or ()))
             elif block.weights:
                 raise ValueError("rows have weights in a format that knows none")
 
@@ -410,6 +365,24 @@ class Manifest:
             rows[block.batch] += block.rows
         if [(batch["name"], batch["rows"]) for batch in self.batches] != list(rows.items()):
             raise ValueError("the rows of a batch do not add up")
+
+    def place_of(self, row: int, batch: str) -> str:
+        """Return how to find a row in the text: source and line, or row if lines were left out.
+
+        Where batches were forgotten, or others came between those that were made one, rows are no
+        longer known by their place in a source.
+        """
+        sources = [source for known in self.batches for source in known["sources"]]
+        dates = [known["date"] for known in self.batches]
+        in_order = all(before < after for before, after in pairwise(dates))
+        if not in_order or sum(source["rows"] for source in sources) != self.next_row:
+            return f"batch {batch}"
+        for source in sources:
+            if row < source["rows"]:
+                whole = source["rows"] == source["lines"]
+                return f"{'line' if whole else 'row'} {row + 1} of {source['path']}"
+            row -= source["rows"]
+        return f"batch {batch}"
 
 
 def format_of(weighted: bool, renumbered: bool, named: bool = False) -> int:

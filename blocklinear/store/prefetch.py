@@ -11,7 +11,6 @@ import numpy as np
 
 from blocklinear.errors import InputError
 from blocklinear.store.groups import Group, GroupBuffer, Pins
-from blocklinear.store.origins import place
 from blocklinear.store.store import BlockStore
 
 _MOST_SQUARED = 1.6e308
@@ -89,7 +88,7 @@ class GroupLoader:
         row = int(np.argmax(~(group.sq_norm < _MOST_SQUARED)))
         block = group.blocks[int(np.searchsorted(group.starts, row, "right")) - 1]
         manifest = self._store.manifest
-        where = place(manifest, int(group.row_numbers[row]), manifest.blocks[block].batch)
+        where = manifest.place_of(int(group.row_numbers[row]), manifest.blocks[block].batch)
         raise InputError(
             f"{self._store.folder}: the squares of a row add up to more than can be trained on "
             f"({where})",
@@ -97,27 +96,27 @@ class GroupLoader:
         )
 
     def stream(
-        self, visits: Sequence[tuple[int, ...]], following: tuple[int, ...] | None = None
+        self, groups: Sequence[tuple[int, ...]], following: tuple[int, ...] | None = None
     ) -> Iterator[Loaded]:
-        """Yield the group of each visit; it is valid until the next is asked for.
+        """Yield each group in turn; it is valid until the next is asked for.
 
         Where the last stream was left at a group, one that begins with it does not load it again.
 
         Parameters
         ----------
-        visits : sequence of tuple of int
+        groups : sequence of tuple of int
         following : tuple of int
-            The first visit of the next stream, to be loaded while the last of this one is used.
+            The first group of the next stream, to be loaded while the last of this one is used.
         """
         if len(self._buffers) == 1:
-            yield self._whole(visits[0])
+            yield self._whole(groups[0])
             return
-        upcoming = (*visits[1:], following)
-        if self._current is not None and self._current[0] == visits[0]:
+        upcoming = (*groups[1:], following)
+        if self._current is not None and self._current[0] == groups[0]:
             self._expect(upcoming[0])
             yield Loaded(self._current[1], 0.0, 0.0)
-            visits, upcoming = visits[1:], upcoming[1:]
-        for blocks, ahead in zip(visits, upcoming, strict=True):
+            groups, upcoming = groups[1:], upcoming[1:]
+        for blocks, ahead in zip(groups, upcoming, strict=True):
             self._expect(blocks)
             asked = time.perf_counter()
             assert self._expected is not None

@@ -1,4 +1,4 @@
-"""One number a row that outlives a visit, such as alpha: mapped from a file, not held in memory."""
+"""One number a row that outlives a block step, such as alpha: mapped from a file."""
 
 import mmap
 import os

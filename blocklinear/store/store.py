@@ -26,7 +26,7 @@ from blocklinear.events import BlockProgress, Listener, ignore
 from blocklinear.memory import format_size
 from blocklinear.numerals import format_number
 from blocklinear.store.manifest import Manifest
-from blocklinear.store.weighing import agree, weigh_labels
+from blocklinear.store.weight_stats import agree, weight_stats_by_label
 
 
 @dataclass
@@ -209,7 +209,7 @@ class BlockStore:
         """Yield the rows as SciPy has them, some at a time.
 
         Rows come block by block, as they lie there: in the order of the input with
-        ``order="file"``, else as they were dealt at random, the same at any time. Values are as
+        ``order="file"``, else as they were assigned at random, the same at any time. Values are as
         they were given, neither rounded to the precision of the store nor normalized.
 
         Parameters
@@ -292,7 +292,8 @@ class BlockStore:
                     if counts != record.label_counts:
                         raise DamagedError(f"{record.name}: its labels are not those counted")
                     if group.weights is not None and not agree(
-                        weigh_labels(group.weights, group.labels, labels.tolist()), record.weights
+                        weight_stats_by_label(group.weights, group.labels, labels.tolist()),
+                        record.weights,
                     ):
                         raise DamagedError(f"{record.name}: its weights are not those added up")
                 except (DamagedError, StorageError) as error:

@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blocklinear.errors import InputFormatError, MemoryBudgetError, quoted
+from blocklinear.kernels.text import reshape, tokenizer
 from blocklinear.memory import WEIGHT_VECTORS, enough, format_size
 from blocklinear.options import TextOptions
-from blocklinear.text import reshape, tokenizer
 
 Explain = Callable[[bytes], tuple[int, str, str]]
 _TOKEN = re.compile(rb"[^ \t\r\n#]*")

@@ -6,9 +6,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blocklinear.errors import quoted
+from blocklinear.kernels.text.scan import largest_double, square_norms, to_doubles
 from blocklinear.text.faults import words
 from blocklinear.text.powers import POWERS
-from blocklinear.text.scan import largest_double, square_norms, to_doubles
 
 LIMITS = {"float64": 1.5e308, "float32": 3e38}
 """What x'x must be below: a little less than the largest number, as B**2 and rounding come on top.

@@ -12,13 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blocklinear.errors import InputError, InputFormatError, UsageError
+from blocklinear.kernels.text.scan import count_marks
 from blocklinear.memory import PROCESS_BYTES, enough, format_size
 from blocklinear.options import LINE_FACTOR, SLAB_FACTOR, TextOptions
 from blocklinear.text.faults import index_beyond, no_faults, places_of, too_many_features
 from blocklinear.text.pages import ByteBudget, Pages
 from blocklinear.text.reshape import SORT_BYTES, Reshaping
 from blocklinear.text.rows import Room, Rows, parse, rows_bytes
-from blocklinear.text.scan import count_marks
 from blocklinear.text.slabs import LongLine, Slab, slabs
 from blocklinear.text.sources import Source, name_of
 from blocklinear.text.weights import WeightReader

@@ -8,7 +8,9 @@ from functools import cached_property, partial
 import numpy as np
 from numpy.typing import NDArray
 
-from blocklinear.text import norms, powers, reshape, tokenizer
+from blocklinear.kernels.text import tokenizer
+from blocklinear.kernels.text.reshape import hash_indices
+from blocklinear.text import norms, powers, reshape
 from blocklinear.text.faults import Faults, no_faults, refused_rows, unmergeable
 from blocklinear.text.pages import Pages
 from blocklinear.text.reshape import Merged, Reshaping
@@ -280,7 +282,7 @@ def _without_underflows(rows: Rows) -> Rows:
 
 
 Refuse = Callable[[Faults, Merged, bool], Faults]
-"""Tells why rows that were merged are refused, whether they were hashed, beside earlier faults."""
+"""Tells why rows that were merged are refused, whether they were hashed, next to earlier faults."""
 
 
 def in_order(rows: Rows, index_base: int, merging: bool, refuse: Refuse) -> Rows:
@@ -305,7 +307,7 @@ def in_order(rows: Rows, index_base: int, merging: bool, refuse: Refuse) -> Rows
 def hashed(rows: Rows, bits: int, refuse: Refuse) -> Rows:
     """Replace indices by their hashes, and add up what collides."""
     arrays = rows.indptr, rows.indices, rows.decimals.mantissa, rows.decimals.exponent
-    reshape.hash_indices(rows.indices, bits)
+    hash_indices(rows.indices, bits)
     reshape.sort(*arrays)
     merged = reshape.merge(*arrays, True)
     return replace(

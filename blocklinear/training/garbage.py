@@ -7,7 +7,7 @@ from pathlib import Path
 
 from blocklinear.errors import DamagedError, MismatchError
 from blocklinear.events import Listener, Warned, ignore
-from blocklinear.store.changes import AnyStore, changing, forget, sweep
+from blocklinear.store.changes import AnyStore, changing, delete_unused, forget
 from blocklinear.store.manifest import Manifest
 from blocklinear.training.checkpoint import Checkpoint, discard
 from blocklinear.training.checkpoint_schema import check_blocks
@@ -52,7 +52,7 @@ def collect_garbage(store: AnyStore, listener: Listener = ignore) -> Collected:
     with changing(store) as old:
         # The disk may be full: whatever can be deleted goes before anything is written. That blocks
         # which the manifest calls removed are missing does no harm, should this end here.
-        files, n_bytes = sweep(old)
+        files, n_bytes = delete_unused(old)
         runs = list(_runs(old.folder))
         for folder in runs:
             with _readable(folder, listener):

@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blocklinear.errors import InputError, MemoryBudgetError
+from blocklinear.ingest.numbering import table_of
 from blocklinear.kernels.margins import decision_values
 from blocklinear.kernels.scaling import normalize_rows
 from blocklinear.memory import format_size
@@ -14,7 +15,6 @@ from blocklinear.objectives.models import Models
 from blocklinear.objectives.problems import Problem
 from blocklinear.options import TextOptions, TrainOptions
 from blocklinear.store.features import read_features
-from blocklinear.store.numbering import table_of
 from blocklinear.store.store import BlockStore
 from blocklinear.text import read_rows
 

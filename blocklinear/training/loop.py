@@ -10,6 +10,7 @@ from blocklinear.arguments import check_options
 from blocklinear.classes import shown
 from blocklinear.errors import MismatchError, StorageError, UsageError
 from blocklinear.events import Listener, OuterIteration, Warned, ignore
+from blocklinear.ingest.provenance import label_places
 from blocklinear.model.linear import LinearModel
 from blocklinear.objectives.certificate import Certificate
 from blocklinear.objectives.models import Models
@@ -20,7 +21,6 @@ from blocklinear.solvers.protocol import Abandoned
 from blocklinear.store.features import read_features, read_names, to_input
 from blocklinear.store.files import Lock, make_folder
 from blocklinear.store.manifest import Manifest
-from blocklinear.store.origins import label_places
 from blocklinear.store.prefetch import GroupLoader
 from blocklinear.store.store import BlockStore
 from blocklinear.training.checkpoint import Checkpoint, discard
@@ -143,7 +143,9 @@ def train_task(
             own = folder.with_name(folder.name + name)
             used.append(own)
             outcome = optimise(source, options, task, own, listener, halt, kept=kept)
-            return dataclasses.replace(outcome, weights=to_input(outcome.weights, source))
+            return dataclasses.replace(
+                outcome, weights=to_input(outcome.weights, source.folder, manifest)
+            )
 
         if isinstance(task, Models) and task.separable and options.evaluate is None:
             outcome = train_in_parts(manifest, options, task, listener, part)

@@ -9,10 +9,11 @@ from blocklinear.memory import PROCESS_BYTES, WEIGHT_VECTORS, enough, exact_size
 from blocklinear.objectives.problems import SQUARED_HINGE
 from blocklinear.options import TrainOptions
 from blocklinear.solvers.working_set import ROW_BYTES
-from blocklinear.store.manifest import BlockRecord, Manifest
+from blocklinear.store.manifest import Manifest
+from blocklinear.store.records import BlockRecord
 
 NEWTON_VECTORS = 10
-"""What Newton steps need beside these: two points, directions and residuals."""
+"""What Newton steps need in addition: two points, directions and residuals."""
 _LOADED_ROW_BYTES = 32  # a row in a buffer: pointer, label, norm, number
 _WEIGHT_BYTES = 8  # and its weight, if it has one
 _MODEL_ROW_BYTES = 24  # and for every model but one: alpha, once more while it is written

@@ -39,7 +39,7 @@ def split_to_fit(
     unit : int
         Models that must be trained together.
     kept : int
-        Weight vectors kept beside those that are trained, where there is more than one part.
+        Weight vectors kept with those that are trained, where there is more than one part.
 
     Raises
     ------

@@ -14,7 +14,8 @@ from blocklinear.events import Listener, Warned
 from blocklinear.objectives.models import CRAMMER_SINGER, NO_FOLD
 from blocklinear.objectives.problems import SOLVERS
 from blocklinear.options import TrainOptions
-from blocklinear.store.manifest import BlockRecord, Manifest
+from blocklinear.store.manifest import Manifest
+from blocklinear.store.records import BlockRecord
 from blocklinear.training.checkpoint import LINES, Checkpoint, discard
 from blocklinear.training.checkpoint_schema import check_left
 
@@ -120,10 +121,10 @@ class Previous:
         state, models, asked = self._state, self._state["models"], self._state["asked"]
         nearest = asked[_nearest(asked, cost)]
         groups = zip(state["by_pass"], state["trained"], state["columns"], strict=True)
-        for k, (dealt, staying, stored) in enumerate(groups):
-            kept = np.isin(dealt, staying)
-            columns = self._side_by_side(f"-{k}", dealt, stored, kept)
-            for number, column in zip(dealt, columns, strict=True):
+        for k, (shared, staying, stored) in enumerate(groups):
+            kept = np.isin(shared, staying)
+            columns = self._side_by_side(f"-{k}", shared, stored, kept)
+            for number, column in zip(shared, columns, strict=True):
                 label, fold = models[number]
                 if fold == NO_FOLD and asked[number] == nearest:
                     yield from self._of_both(label, column)
@@ -175,9 +176,9 @@ class Previous:
         if "models" not in self._state:
             return self.number("first") or 0.0
         nearest = _nearest(self._state["asked"], cost)
-        for k, dealt in enumerate(self._state["by_pass"]):
-            if nearest in dealt and f"first-{k}" in self._checkpoint.names:
-                return float(self._mapped(f"first-{k}")[dealt.index(nearest)])
+        for k, shared in enumerate(self._state["by_pass"]):
+            if nearest in shared and f"first-{k}" in self._checkpoint.names:
+                return float(self._mapped(f"first-{k}")[shared.index(nearest)])
         return 0.0
 
     def lines(self, name: str) -> NDArray[Any]:

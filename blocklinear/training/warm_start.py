@@ -19,8 +19,9 @@ from blocklinear.events import WarmStarted, Warned
 from blocklinear.kernels.sums import add_rows, dot
 from blocklinear.solvers.protocol import Abandoned, Start, WarmSolver
 from blocklinear.store.groups import Group
-from blocklinear.store.manifest import BlockRecord, Manifest
+from blocklinear.store.manifest import Manifest
 from blocklinear.store.prefetch import GroupLoader, Loaded
+from blocklinear.store.records import BlockRecord
 from blocklinear.store.store import BlockStore
 from blocklinear.training.previous import Column, Previous, RowRange
 from blocklinear.training.run import Run
@@ -145,7 +146,7 @@ class _Start:
         row_ranges: list[RowRange],
         store: BlockStore,
     ) -> None:
-        self._run, self._store, self._stretches = run, store, row_ranges
+        self._run, self._store, self._row_ranges = run, store, row_ranges
         self._bias, self._blocks = solver.bias, store.manifest.blocks
         self._keeps_w = max(previous.course["bias"], 0.0) == solver.bias
         self._parts = list(_parts(solver, previous))
@@ -164,7 +165,7 @@ class _Start:
 
     def _take_alpha(self, part: _Part) -> None:
         for j, column in enumerate(part.old):
-            for row_range in self._stretches if column is not None else ():
+            for row_range in self._row_ranges if column is not None else ():
                 if row_range.block is not None:
                     lines = part.alpha[self._rows[row_range.block], j]
                     lines[row_range.new] = column.alpha[row_range.old]  # type: ignore[union-attr]
@@ -190,7 +191,7 @@ class _Start:
             for label in lost:
                 alpha = previous.columns[label].alpha
                 found |= {
-                    s.block for s in self._stretches if s.block is not None and alpha[s.old].any()
+                    s.block for s in self._row_ranges if s.block is not None and alpha[s.old].any()
                 }
         return found
 
@@ -221,7 +222,7 @@ class _Start:
         for part in self._parts:
             if any(column is not None and column.w is None for column in part.old):
                 return None
-        for row_range in self._stretches:
+        for row_range in self._row_ranges:
             if row_range.block is not None or not self._has_share(row_range):
                 continue
             record = row_range.record

@@ -6,9 +6,9 @@ import numpy as np
 from scipy.sparse import random_array
 
 from blocklinear.batches.writer import StoreWriter
+from blocklinear.ingest.split import split
 from blocklinear.numerals import format_number
 from blocklinear.options import SplitOptions, TextOptions
-from blocklinear.store.split import split
 
 N_ROWS, N_COLUMNS = 3500, 41
 

@@ -13,11 +13,11 @@ from blocklinear.batches.labels import OWN, LabelCoder
 from blocklinear.classes import as_given, from_json, to_json
 from blocklinear.errors import DamagedError, InputError, MismatchError, UsageError
 from blocklinear.events import Warned
+from blocklinear.ingest.add import add
+from blocklinear.ingest.compact import compact
 from blocklinear.model.predict import predict_stream
 from blocklinear.names import pack, unpack
-from blocklinear.store.adding import add
 from blocklinear.store.changes import remove
-from blocklinear.store.merging import compact
 from blocklinear.training.garbage import collect_garbage
 
 from .rows import append, as_text, make_options, make_rows, split_text

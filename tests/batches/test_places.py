@@ -6,8 +6,8 @@ import pytest
 from blocklinear import StoreWriter
 from blocklinear.errors import BusyError, DamagedError, MismatchError, StorageError, UsageError
 from blocklinear.events import SplitProgress, Warned
+from blocklinear.ingest.add import add
 from blocklinear.options import AddOptions, SplitOptions
-from blocklinear.store.adding import add
 from blocklinear.store.store import BlockStore
 
 from .rows import append, as_text, blocks, files, make_options, make_rows, split_text

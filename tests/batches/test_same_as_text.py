@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from blocklinear.batches.writer import StoreWriter
 from blocklinear.errors import InputError
+from blocklinear.ingest.split import split
 from blocklinear.options import SplitOptions, TextOptions
-from blocklinear.store.split import split
 
 from .rows import N_COLUMNS, append, as_text, files, make_options, make_rows, split_text
 

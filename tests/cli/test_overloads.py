@@ -14,7 +14,7 @@ from blocklinear.cli import overloads
 
 SCRIPT = """
 import gc, json, os, sys
-import blocklinear.selection.cross_validation, blocklinear.selection.grid, blocklinear.store.adding
+import blocklinear.selection.cross_validation, blocklinear.selection.grid, blocklinear.ingest.add
 from blocklinear.cli import overloads
 from blocklinear.cli.main import main
 from blocklinear.model import liblinear

@@ -77,7 +77,7 @@ def dcd_epoch(r):
     for kind in range(5):
         for selection in (dual.PERMUTE, dual.SHRINK, dual.AVSF):
             alpha, w = np.zeros(r.n), r.w()
-            touch, adapt = np.zeros(dual.N_TOUCH), np.array([0.1, 0.1])
+            touch, adapt = np.zeros(dual.N_STATS), np.array([0.1, 0.1])
             preference = np.zeros(r.n if selection else 0, np.float32)
             dual.dcd_epoch(
                 *r.cut, r.sq_norm, r.y, r.cost, r.order, kind, 0.1, r.bias, alpha, w, touch,
@@ -112,7 +112,7 @@ def many(r):
             spans = np.full(r.n, M << 8, np.uint16)
             dual.dcd_many(
                 *r.cut, r.sq_norm, *about, r.order, *models, r.bias, alpha, W, scratch,
-                np.zeros((M, dual.N_TOUCH)), spans, np.zeros(r.n),
+                np.zeros((M, dual.N_STATS)), spans, np.zeros(r.n),
             )  # fmt: skip
             terms = np.zeros((M, dual.N_TERMS))
             dual.add_many_dual_terms(*about, *models, alpha, scratch, terms)
@@ -133,7 +133,7 @@ def crammer_singer(r):
         for supported in (False, True):
             cs.cs_epoch(
                 *r.cut, r.sq_norm, label, r.cost, r.order, r.bias, alpha, W, supported, 1.0,
-                scratch, lists, np.zeros(cs.N_TOUCH),
+                scratch, lists, np.zeros(cs.N_STATS),
             )  # fmt: skip
         assert np.isfinite(alpha).all()
         cs.cs_add_dual_terms(label, r.cost, alpha, scratch, np.zeros(cs.N_TERMS))
@@ -152,7 +152,7 @@ def pegasos_epochs(r):
         w, alpha = r.w(), np.zeros(r.n)
         t = pegasos.pegasos_epoch(
             *r.cut, r.y, r.cost, r.order, batch, max(r.n - 1, 1), np.inf, r.bias, 0, w,
-            np.zeros(pegasos.N_TOUCH), alpha, 1.0,
+            np.zeros(pegasos.N_STATS), alpha, 1.0,
         )  # fmt: skip
         assert t <= r.n
         assert np.isfinite(w).all()

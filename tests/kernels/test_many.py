@@ -113,7 +113,7 @@ problems = st.builds(
 
 @dataclass
 class State:
-    """What a sweep changes."""
+    """What a epoch changes."""
 
     alpha: np.ndarray
     W: np.ndarray
@@ -124,7 +124,7 @@ class State:
 
 def fresh(p):
     n, M = p.shape
-    stats = np.zeros((M, dual.N_TOUCH))
+    stats = np.zeros((M, dual.N_STATS))
     stats[:, dual.PG_MAX], stats[:, dual.PG_MIN] = -np.inf, np.inf
     W = np.zeros((p.rows.shape[1] + 1, M))
     return State(np.zeros((n, M)), W, stats, np.zeros(n, np.uint16), np.full(n, np.nan))
@@ -134,7 +134,7 @@ def scratch(M):
     return np.full((dual.N_SCRATCH, M), np.nan)
 
 
-def sweep(p, order, s, first=0, last=None):
+def epoch(p, order, s, first=0, last=None):
     s.span[order] = (p.shape[1] if last is None else last) << 8 | first
     dual.dcd_many(
         *p.entries, *p.about, np.array(order, np.int64), *p.models, p.bias, s.alpha, s.W,
@@ -145,7 +145,7 @@ def sweep(p, order, s, first=0, last=None):
 def swept(p, epochs=3, seed=0):
     rng, s = np.random.default_rng(seed), fresh(p)
     for _ in range(epochs):
-        sweep(p, rng.permutation(p.shape[0]), s)
+        epoch(p, rng.permutation(p.shape[0]), s)
     return s
 
 
@@ -162,7 +162,7 @@ def close(got, expected, rtol=1e-12, scale=1.0):
     np.testing.assert_allclose(got, expected, rtol=rtol, atol=rtol * scale)
 
 
-# -- The sweep
+# -- The epoch
 
 
 @examples(100)
@@ -172,7 +172,7 @@ def test_each_model_goes_as_if_it_were_alone(p, seed):
     rng, many = np.random.default_rng(seed), fresh(p)
     orders = [rng.permutation(n), rng.permutation(n)[: n // 2 + 1], rng.permutation(n)]
     for order in orders:
-        sweep(p, order, many)
+        epoch(p, order, many)
     one = fresh(p)
     # errors grow with each step, most where 1 / (x'x + D) is large
     rtol = 1e-12 if p.kind != dual.LOGISTIC else 1e-9
@@ -193,7 +193,7 @@ def test_long_rows_and_many_epochs(kind, M):
     orders = [np.random.default_rng(e).permutation(n) for e in range(4)]
     many = fresh(p)
     for order in orders:
-        sweep(p, order, many)
+        epoch(p, order, many)
     for j in range(M):
         alpha, w, touch = np.zeros(n), np.zeros(102), fresh(p).stats[j]
         alone(p, j, orders, alpha, w, touch)
@@ -221,7 +221,7 @@ def test_a_visit_reports_what_moved_and_what_it_was_worth(p, i):
     s = swept(p, epochs=1)
     before, seen = s.alpha.copy(), s.stats[:, dual.GAIN].copy()
     s.span[:], s.worth[:] = 1 << 8, np.nan
-    sweep(p, [i], s)
+    epoch(p, [i], s)
     a, C = s.alpha[i], np.array([p.costs(j)[i] for j in range(M)])
     inside = a != 0
     if p.kind not in (dual.SQUARED_HINGE, dual.L2_SVR):
@@ -242,8 +242,8 @@ def test_models_out_of_the_span_of_a_row_are_left_alone(kind, first, last):
     p = make(kind, 5, 17, n=30, d=40, bias=1.0, epsilon=0.1)
     s = swept(p)
     other, order = swept(p), np.random.default_rng(9).permutation(30)
-    sweep(p, order, s, first, last)
-    sweep(p, order, other)
+    epoch(p, order, s, first, last)
+    epoch(p, order, other)
     before = swept(p)
     for j in range(17):
         expected = other if first <= j < last else before
@@ -261,11 +261,11 @@ def test_moving_needs_a_change_that_ends_between_the_bounds():
             cost=np.full((1, 2), cost),
         )  # fmt: skip
         s = fresh(p)
-        sweep(p, [0], s)
+        epoch(p, [0], s)
         assert s.alpha[0, 0] == min(cost, 0.5)
         assert s.span[0] == moving << 8
         assert s.worth[0] == s.alpha[0, 0] - s.alpha[0, 0] ** 2
-        sweep(p, [0], s)  # nothing is left to do
+        epoch(p, [0], s)  # nothing is left to do
         assert not s.span[0]
         assert s.worth[0] == 0
 

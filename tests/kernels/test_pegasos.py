@@ -68,7 +68,7 @@ class Problem:
 
     def run(self, order, batch, w=None, t=None, touch=None):
         w, t = self.w.copy() if w is None else w, self.t if t is None else t
-        touch = np.zeros(pegasos.N_TOUCH) if touch is None else touch
+        touch = np.zeros(pegasos.N_STATS) if touch is None else touch
         t = pegasos.pegasos_epoch(
             *self.cut, self.y, self.cost, np.array(order, np.int64), batch, self.total_rows,
             self.radius**2, self.bias, t, w, touch, np.zeros(len(self.y)), 1.0,
@@ -166,7 +166,7 @@ def test_calls_continue_where_the_last_one_ended(batch):
     p = p.in_ball()
     order = rng.permutation(60)
     whole_w, whole_t, whole_touch = p.run(order, batch)
-    w, t, touch = p.w.copy(), 0, np.zeros(pegasos.N_TOUCH)
+    w, t, touch = p.w.copy(), 0, np.zeros(pegasos.N_STATS)
     for part in (order[:14], order[14:14], order[14:49], order[49:]):
         _, t, _ = p.run(part, batch, w, t, touch)
     assert t == whole_t
@@ -297,7 +297,7 @@ def test_alpha_follows_how_often_rows_had_a_loss():
             count[i] += p.y[i] * (p.X[i] @ w) < 1
             t = pegasos.pegasos_epoch(
                 *p.cut, p.y, p.cost, np.array([i]), 1, p.total_rows, np.inf, p.bias, t, w,
-                np.zeros(pegasos.N_TOUCH), alpha, 1.0 / outer,
+                np.zeros(pegasos.N_STATS), alpha, 1.0 / outer,
             )  # fmt: skip
         close(alpha, p.cost * count / outer)
     close(w, p.X.T @ (alpha * p.y))

@@ -49,7 +49,7 @@ def trained(monkeypatch):
 
     def spy(store, options, task, *rest, **more):
         outcome = before(store, options, task, *rest, **more)
-        weights = to_input(outcome.weights, store)
+        weights = to_input(outcome.weights, store.folder, store.manifest)
         seen.append((task, replace(outcome, weights=weights)))
         return outcome
 

@@ -6,13 +6,13 @@ from dataclasses import replace
 
 import numpy as np
 
+from blocklinear.ingest.split import split
+from blocklinear.ingest.writer import BatchWriter
 from blocklinear.options import SplitOptions, TextOptions
 from blocklinear.store.blocks import BlockWriter
 from blocklinear.store.features import read_features, write_features
 from blocklinear.store.groups import GroupBuffer
 from blocklinear.store.manifest import Manifest
-from blocklinear.store.split import split
-from blocklinear.store.writer import BatchWriter
 from blocklinear.text.rows import parse
 
 _POOL = ThreadPoolExecutor(2)

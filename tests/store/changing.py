@@ -4,8 +4,8 @@ import hashlib
 
 import pytest
 
+from blocklinear.ingest.add import add
 from blocklinear.options import AddOptions
-from blocklinear.store.adding import add
 from blocklinear.store.store import BlockStore
 
 from .build import (

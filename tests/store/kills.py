@@ -31,10 +31,10 @@ from blocklinear import (
     split,
 )
 from blocklinear.errors import DamagedError
+from blocklinear.ingest.compact import read_block
 from blocklinear.store import files
 from blocklinear.store.blocks import BlockFile
 from blocklinear.store.features import read_features
-from blocklinear.store.merging import read_block
 from blocklinear.training.checkpoint import Checkpoint
 
 sys.path.insert(0, str(Path(__file__).parents[1]))

@@ -16,11 +16,11 @@ from blocklinear.errors import (
     UsageError,
 )
 from blocklinear.events import Warned
+from blocklinear.ingest.add import add
+from blocklinear.ingest.compact import compact, usual_bytes
 from blocklinear.options import AddOptions, TrainOptions
-from blocklinear.store.adding import add
 from blocklinear.store.changes import remove
 from blocklinear.store.manifest import MAX_LABELS
-from blocklinear.store.merging import compact, usual_bytes
 from blocklinear.store.store import BlockStore
 from blocklinear.training.garbage import collect_garbage
 from blocklinear.training.loop import train

@@ -10,11 +10,11 @@ import pytest
 
 from blocklinear.errors import InputFormatError, MismatchError, UsageError
 from blocklinear.events import BatchPresent
+from blocklinear.ingest.add import add
+from blocklinear.ingest.compact import compact
+from blocklinear.ingest.split import split
 from blocklinear.options import SplitOptions
-from blocklinear.store.adding import add
 from blocklinear.store.changes import remove
-from blocklinear.store.merging import compact
-from blocklinear.store.split import split
 from blocklinear.store.store import BlockStore
 
 from .build import TEXT, make_store, small_text_options, tree

@@ -16,7 +16,7 @@ from blocklinear import (
 )
 from blocklinear.errors import DamagedError, MismatchError
 from blocklinear.events import SplitProgress, Warned
-from blocklinear.store.beside import store_of
+from blocklinear.ingest.text_store import store_of
 from blocklinear.store.manifest import FORMAT
 
 from .build import tree

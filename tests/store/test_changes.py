@@ -10,11 +10,11 @@ from blocklinear.errors import (
     InputError,
     UsageError,
 )
-from blocklinear.store.adding import add
+from blocklinear.ingest.add import add
+from blocklinear.ingest.compact import compact
 from blocklinear.store.changes import remove
 from blocklinear.store.files import Lock
 from blocklinear.store.manifest import today
-from blocklinear.store.merging import compact
 from blocklinear.store.store import BlockStore
 from blocklinear.training.garbage import collect_garbage
 

@@ -8,10 +8,10 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from blocklinear.ingest.add import add
+from blocklinear.ingest.compact import compact
 from blocklinear.options import AddOptions
-from blocklinear.store.adding import add
 from blocklinear.store.changes import remove
-from blocklinear.store.merging import compact
 from blocklinear.store.store import BlockStore
 from blocklinear.training.checkpoint import Checkpoint
 from blocklinear.training.garbage import collect_garbage

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from blocklinear.store.labels import LabelCounts
+from blocklinear.ingest.labels import LabelCounts
 
 
 @pytest.mark.parametrize("weighted", [False, True])

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from blocklinear.errors import DamagedError, MismatchError
+from blocklinear.ingest.split import split
 from blocklinear.options import SplitOptions, TrainOptions
 from blocklinear.selection.cross_validation import cross_validate
 from blocklinear.store.changes import remove
 from blocklinear.store.files import Lock, created, write_whole
-from blocklinear.store.split import split
 from blocklinear.store.store import BlockStore
 from blocklinear.training import train
 from blocklinear.training.checkpoint import Checkpoint, _checksum

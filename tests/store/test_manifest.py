@@ -9,10 +9,10 @@ import xxhash
 from json_faults import json_faults
 
 from blocklinear.errors import DamagedError, MismatchError, StorageError
+from blocklinear.ingest import writer
+from blocklinear.ingest.add import add
 from blocklinear.options import AddOptions, SplitOptions
 from blocklinear.store import manifest as manifests
-from blocklinear.store import writer
-from blocklinear.store.adding import add
 from blocklinear.store.manifest import Manifest
 
 from .build import TEXT, make_store, rows_of, small_text_options

@@ -5,8 +5,8 @@ import os
 import pytest
 
 from blocklinear.errors import DamagedError, StorageError, UsageError
+from blocklinear.ingest.compact import bins, compact
 from blocklinear.store.changes import remove
-from blocklinear.store.merging import bins, compact
 from blocklinear.store.store import BlockStore
 
 from .build import (
@@ -103,7 +103,7 @@ def test_rows_of_no_entries_and_rows_longer_than_a_chunk(tmp_path):
 
 def test_blocks_to_merge_are_those_below_half():
     def block(name, rows, batch="b1"):
-        from blocklinear.store.manifest import BlockRecord
+        from blocklinear.store.records import BlockRecord
 
         return BlockRecord(name, batch, rows, 0, 100, -1, "", "", [])
 

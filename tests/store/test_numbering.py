@@ -14,14 +14,14 @@ import zstandard
 
 from blocklinear import AddOptions, add, collect_garbage, compact, remove
 from blocklinear.errors import DamagedError, InputFormatError, MemoryBudgetError
+from blocklinear.ingest import numbering
+from blocklinear.ingest.numbering import COUNTED_ROWS, Numbering
+from blocklinear.ingest.split import split
+from blocklinear.ingest.writer import Plan
 from blocklinear.kernels import features as kernels
 from blocklinear.options import SplitOptions
-from blocklinear.store import numbering
 from blocklinear.store.features import read_features, write_features
-from blocklinear.store.numbering import COUNTED_ROWS, Numbering
-from blocklinear.store.split import split
 from blocklinear.store.store import BlockStore
-from blocklinear.store.writer import Plan
 from blocklinear.training import train
 
 from .build import (

@@ -5,11 +5,10 @@ from dataclasses import replace
 import pytest
 
 from blocklinear.errors import InputError
+from blocklinear.ingest.split import split
 from blocklinear.options import SplitOptions, TrainOptions
 from blocklinear.selection.cross_validation import cross_validate
 from blocklinear.store.changes import remove
-from blocklinear.store.origins import place
-from blocklinear.store.split import split
 from blocklinear.training.garbage import collect_garbage
 from blocklinear.training.loop import train
 
@@ -48,9 +47,9 @@ def test_the_line_is_not_told_where_batches_are_no_longer_in_order(tmp_path):
         old | {"name": name, "date": f"2026-01-0{day}"} for name, day in (("x", 3), ("y", 2))
     ]
     manifest = replace(store.manifest, batches=batches, next_row=4)
-    assert place(manifest, 3, "y") == "batch y"
+    assert manifest.place_of(3, "y") == "batch y"
     manifest = replace(manifest, batches=batches[::-1])
-    assert place(manifest, 3, "x") == f"line 2 of {first}"
+    assert manifest.place_of(3, "x") == f"line 2 of {first}"
 
 
 def test_only_the_batch_is_known_once_another_was_forgotten(tmp_path):

@@ -17,15 +17,9 @@ from blocklinear.errors import (
     StorageError,
 )
 from blocklinear.events import SplitProgress, Warned
-from blocklinear.kernels import routing
-from blocklinear.memory import PROCESS_BYTES, parse_size
-from blocklinear.options import SplitOptions
-from blocklinear.store.arena import SLOT_ENTRY_BYTES
-from blocklinear.store.files import Lock
-from blocklinear.store.manifest import MAX_LABELS
-from blocklinear.store.split import split
-from blocklinear.store.store import BlockStore
-from blocklinear.store.writer import (
+from blocklinear.ingest.arena import SLOT_ENTRY_BYTES
+from blocklinear.ingest.split import split
+from blocklinear.ingest.writer import (
     ARENA_SHARE,
     OPEN_BLOCKS,
     SPARE_SLOTS,
@@ -33,6 +27,12 @@ from blocklinear.store.writer import (
     decoded_bytes,
     make_plan,
 )
+from blocklinear.kernels import routing
+from blocklinear.memory import PROCESS_BYTES, parse_size
+from blocklinear.options import SplitOptions
+from blocklinear.store.files import Lock
+from blocklinear.store.manifest import MAX_LABELS
+from blocklinear.store.store import BlockStore
 
 from .build import (
     TEXT,
@@ -300,7 +300,7 @@ def test_killed_in_the_middle(tmp_path):
     script = """
 import os, sys
 from blocklinear.options import SplitOptions
-from blocklinear.store.split import split
+from blocklinear.ingest.split import split
 os.fsync = lambda descriptor: os.kill(os.getpid(), 9)  # of the first file that is written
 split(sys.argv[1:2], sys.argv[2], SplitOptions(blocks=2))
 """

@@ -10,16 +10,16 @@ import numpy as np
 import pytest
 
 from blocklinear.errors import DamagedError, InputError, MismatchError, UsageError
+from blocklinear.ingest.add import add
+from blocklinear.ingest.compact import compact
+from blocklinear.ingest.split import split
+from blocklinear.ingest.text_store import store_of
+from blocklinear.ingest.writer import BatchWriter, Plan
 from blocklinear.options import AddOptions, SplitOptions
 from blocklinear.store import blocks, codec
-from blocklinear.store.adding import add
-from blocklinear.store.beside import store_of
 from blocklinear.store.changes import remove
 from blocklinear.store.manifest import Manifest
-from blocklinear.store.merging import compact
-from blocklinear.store.split import split
 from blocklinear.store.store import BlockStore
-from blocklinear.store.writer import BatchWriter, Plan
 from blocklinear.training.garbage import collect_garbage
 
 from .build import (

@@ -8,11 +8,11 @@ from threading import Thread
 import numpy as np
 import pytest
 
+from blocklinear.ingest.split import split
+from blocklinear.ingest.writer import Plan, decoded_bytes
 from blocklinear.kernels import routing
 from blocklinear.options import SplitOptions
-from blocklinear.store.split import split
 from blocklinear.store.store import BlockStore
-from blocklinear.store.writer import Plan, decoded_bytes
 
 from .build import (
     all_rows,

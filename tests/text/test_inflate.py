@@ -3,7 +3,7 @@ import zlib
 
 import pytest
 
-from blocklinear.text import inflate
+from blocklinear.text import sources
 
 TEXT = b"1 1:0.5 2:0.25\n-1 3:1\n" * 3
 
@@ -20,7 +20,7 @@ def member():
 
 def outcome(packed, step):
     """What comes out, whether the end is proven, and what follows it; None if it is refused."""
-    inflater, out = inflate.Inflater(), b""
+    inflater, out = sources.Inflater(), b""
     try:
         for start in range(0, len(packed), step):
             out += inflater.decompress(packed[start : start + step], 10)
@@ -28,18 +28,18 @@ def outcome(packed, step):
                 out += inflater.decompress(b"", 10)
             if inflater.eof:
                 return out, True, inflater.unused_data + packed[start + step :]
-    except inflate.inflating().error:
+    except sources.inflating().error:
         return None
     return out, False, b""
 
 
 def test_zlib_ng_is_used_where_it_is_installed():
     pytest.importorskip("zlib_ng")
-    assert inflate.inflating().__name__ == "zlib_ng.zlib_ng"
+    assert sources.inflating().__name__ == "zlib_ng.zlib_ng"
 
 
 def test_zlib_does_where_it_is_not(without_zlib_ng):
-    assert inflate.inflating() is zlib
+    assert sources.inflating() is zlib
 
 
 @pytest.mark.parametrize("kind", ["gz", "gz-zlib"], indirect=True)

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from blocklinear.kernels.shared import RAW
-from blocklinear.text import norms, scan
+from blocklinear.kernels.text import scan
+from blocklinear.text import norms
 from blocklinear.text.reshape import Reshaping
 from blocklinear.text.rows import parse
 

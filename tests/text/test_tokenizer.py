@@ -10,7 +10,8 @@ from effort import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from blocklinear.text import powers, tokenizer
+from blocklinear.kernels.text import tokenizer
+from blocklinear.text import powers
 from blocklinear.text.rows import Decimals, parse
 
 from . import lines, reference

@@ -8,9 +8,9 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.svm import LinearSVC, LinearSVR
 
 from blocklinear.events import OuterIteration
+from blocklinear.ingest.split import split
 from blocklinear.objectives.problems import SOLVERS
 from blocklinear.options import SplitOptions, TextOptions, TrainOptions
-from blocklinear.store.split import split
 from blocklinear.training import train
 from blocklinear.training.memory_plan import plan_memory
 

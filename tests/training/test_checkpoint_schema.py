@@ -10,8 +10,8 @@ from json_faults import json_faults
 
 from blocklinear import train_grid
 from blocklinear.errors import DamagedError, MismatchError
+from blocklinear.ingest.split import split
 from blocklinear.options import SplitOptions, TextOptions, TrainOptions
-from blocklinear.store.split import split
 from blocklinear.training import checkpoint, train
 from blocklinear.training.checkpoint import Checkpoint
 from blocklinear.training.checkpoint_schema import check_blocks, check_left, check_resumed

@@ -13,10 +13,10 @@ import pytest
 
 from blocklinear.errors import StorageError
 from blocklinear.events import WarmStarted
+from blocklinear.ingest.compact import compact
+from blocklinear.ingest.split import split
 from blocklinear.options import SplitOptions, TextOptions, TrainOptions
 from blocklinear.store.changes import remove
-from blocklinear.store.merging import compact
-from blocklinear.store.split import split
 from blocklinear.store.store import BlockStore
 from blocklinear.training import train
 from blocklinear.training.checkpoint import LINES, Checkpoint

@@ -8,10 +8,10 @@ import pytest
 
 from blocklinear.errors import DamagedError, MismatchError
 from blocklinear.events import Warned
+from blocklinear.ingest.compact import compact
+from blocklinear.ingest.split import split
 from blocklinear.options import SplitOptions, TextOptions, TrainOptions
 from blocklinear.store.changes import remove
-from blocklinear.store.merging import compact
-from blocklinear.store.split import split
 from blocklinear.store.store import BlockStore
 from blocklinear.training import train
 from blocklinear.training.checkpoint import Checkpoint

@@ -5,9 +5,9 @@ import pytest
 
 from blocklinear.errors import InputError, MemoryBudgetError, StorageError, UsageError
 from blocklinear.events import OuterIteration
+from blocklinear.ingest.split import split
 from blocklinear.objectives.problems import SOLVERS, make_problem
 from blocklinear.options import SplitOptions, TextOptions, TrainOptions
-from blocklinear.store.split import split
 from blocklinear.training import held_out, train
 from blocklinear.training.held_out import HeldOut
 from training.small import Heard, as_text, long_problem, split_problem, split_text

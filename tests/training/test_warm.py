@@ -6,9 +6,9 @@ import pytest
 
 from blocklinear.errors import StoppedError, UsageError
 from blocklinear.events import OuterIteration, WarmStarted
+from blocklinear.ingest.compact import compact
 from blocklinear.options import TrainOptions
 from blocklinear.store.changes import remove
-from blocklinear.store.merging import compact
 from blocklinear.store.store import BlockStore
 from blocklinear.training import loop, train
 from blocklinear.training.checkpoint import Checkpoint

@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from blocklinear.errors import InputError, StoppedError
+from blocklinear.ingest.add import add
+from blocklinear.ingest.compact import compact
 from blocklinear.options import AddOptions, TextOptions, TrainOptions
-from blocklinear.store.adding import add
 from blocklinear.store.changes import remove
-from blocklinear.store.merging import compact
 from blocklinear.store.store import BlockStore
 from blocklinear.training import train
 from blocklinear.training.checkpoint import Checkpoint

@@ -16,11 +16,11 @@ import pytest
 import reference
 
 from blocklinear.errors import InputError
+from blocklinear.ingest.add import add
 from blocklinear.objectives.models import CRAMMER_SINGER
 from blocklinear.objectives.problems import SOLVERS
 from blocklinear.options import AddOptions, TextOptions, TrainOptions
 from blocklinear.selection.grid import train_grid
-from blocklinear.store.adding import add
 from blocklinear.store.changes import remove
 from blocklinear.store.features import read_features
 from blocklinear.store.prefetch import GroupLoader

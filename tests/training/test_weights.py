@@ -7,14 +7,14 @@ import numpy as np
 import pytest
 
 from blocklinear.errors import InputError, UsageError
+from blocklinear.ingest.add import add
+from blocklinear.ingest.compact import compact
 from blocklinear.objectives.problems import SOLVERS, make_problem
 from blocklinear.options import AddOptions, TextOptions
 from blocklinear.selection import cross_validation
 from blocklinear.selection.cross_validation import cross_validate
 from blocklinear.selection.grid import train_grid
-from blocklinear.store.adding import add
 from blocklinear.store.changes import remove
-from blocklinear.store.merging import compact
 from blocklinear.training import loop, train
 from training.classes import several_classes
 from training.small import (

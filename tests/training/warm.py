@@ -5,9 +5,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from blocklinear.events import WarmStarted, Warned
+from blocklinear.ingest.add import add
 from blocklinear.model.linear import LinearModel
 from blocklinear.options import AddOptions, TextOptions, TrainOptions
-from blocklinear.store.adding import add
 from blocklinear.training import train
 from training.small import MEMORY_BYTES, Heard, as_text
 

@@ -87,8 +87,8 @@ def add_parser(commands: Any) -> None:
 def run(args: argparse.Namespace) -> int:
     """Run the command."""
     from blocklinear.events import BatchPresent
+    from blocklinear.ingest.add import add
     from blocklinear.options import AddOptions, TextOptions
-    from blocklinear.store.adding import add
     from blocklinear.store.store import BlockStore
 
     text: Any = given(threads=args.threads, memory_bytes=args.memory)

@@ -38,7 +38,7 @@ def add_parser(commands: Any) -> None:
 def run(args: argparse.Namespace) -> int:
     """Run the command."""
     from blocklinear.errors import UsageError
-    from blocklinear.store.merging import compact
+    from blocklinear.ingest.compact import compact
     from blocklinear.store.store import BlockStore
 
     names = args.merge_batches

@@ -110,8 +110,8 @@ def add_parser(commands: Any) -> None:
 def run(args: argparse.Namespace) -> int:
     """Run the command."""
     from blocklinear.errors import UsageError
+    from blocklinear.ingest.split import split
     from blocklinear.options import SplitOptions, TextOptions
-    from blocklinear.store.split import split
 
     if args.store == "-":
         raise UsageError("a store is a folder: it cannot go to standard output", "name a folder")

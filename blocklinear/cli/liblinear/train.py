@@ -103,9 +103,9 @@ def _store(
     arguments: TrainArguments, given: dict[str, Any], keep: bool, progress: _Progress
 ) -> Iterator["BlockStore"]:
     """Split the text to a store, a temporary one unless it is to be kept."""
+    from blocklinear.ingest.split import split
+    from blocklinear.ingest.text_store import store_of
     from blocklinear.options import SplitOptions, TextOptions
-    from blocklinear.store.beside import store_of
-    from blocklinear.store.split import split
 
     options = SplitOptions(text=TextOptions(**given))
     load_for_splitting(options.dtype, arguments.quiet)

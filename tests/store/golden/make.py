@@ -7,12 +7,12 @@ from pathlib import Path
 
 import numpy as np
 
+from blocklinear.ingest.numbering import Numbering
+from blocklinear.ingest.writer import BatchWriter, Plan
 from blocklinear.options import SplitOptions, TextOptions
 from blocklinear.store.codec import compression_level
 from blocklinear.store.features import write_features
 from blocklinear.store.manifest import Manifest
-from blocklinear.store.numbering import Numbering
-from blocklinear.store.writer import BatchWriter, Plan
 from blocklinear.text.rows import parse
 
 TEXT = b"""\

@@ -2,16 +2,14 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
 from blocklinear.errors import InputError, LabelError
+from blocklinear.ingest.compact import decoded_rows
 from blocklinear.numerals import format_number
 from blocklinear.store.blocks import BlockFile
-from blocklinear.store.manifest import Manifest
-from blocklinear.store.merging import decoded_rows
 from blocklinear.store.store import BlockStore
 
 
@@ -35,7 +33,7 @@ def label_places(store: BlockStore) -> Iterator[None]:
         row, batch, its_label = found
         such_as = "" if label is not None else f"such as {format_number(its_label)}, "
         raise InputError(
-            f"{error.what} ({such_as}first in {place(store.manifest, row, batch)})", error.fix
+            f"{error.what} ({such_as}first in {store.manifest.place_of(row, batch)})", error.fix
         ) from None
 
 
@@ -58,22 +56,3 @@ def first_row(
                 found.append((int(rows.numbers[k]), record.batch, float(rows.labels[k])))
                 break
     return min(found, default=None)
-
-
-def place(manifest: Manifest, row: int, batch: str) -> str:
-    """Return how to find a row in the text: source and line, or row if lines were left out.
-
-    Where batches were forgotten, or others came between those that were made one, rows are no
-    longer known by their place in a source.
-    """
-    sources = [source for known in manifest.batches for source in known["sources"]]
-    dates = [known["date"] for known in manifest.batches]
-    in_order = all(before < after for before, after in pairwise(dates))
-    if not in_order or sum(source["rows"] for source in sources) != manifest.next_row:
-        return f"batch {batch}"
-    for source in sources:
-        if row < source["rows"]:
-            whole = source["rows"] == source["lines"]
-            return f"{'line' if whole else 'row'} {row + 1} of {source['path']}"
-        row -= source["rows"]
-    return f"batch {batch}"

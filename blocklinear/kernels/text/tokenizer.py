@@ -10,8 +10,14 @@ import numpy as np
 
 from blocklinear.kernels import shared
 from blocklinear.kernels.jit import kernel
-from blocklinear.text import scan
-from blocklinear.text.words import address_of, byte_at, eight_bytes, marks_in_32, trailing_zeros
+from blocklinear.kernels.text import scan
+from blocklinear.kernels.text.simd import (
+    address_of,
+    byte_at,
+    eight_bytes,
+    marks_in_32,
+    trailing_zeros,
+)
 
 count_marks, line_start, to_doubles = scan.count_marks, scan.line_start, scan.to_doubles
 RAW, SLOW = shared.RAW, 254

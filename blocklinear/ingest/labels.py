@@ -9,8 +9,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from blocklinear.store.manifest import MAX_LABELS, BlockRecord
-from blocklinear.store.weighing import Weighed
+from blocklinear.store.manifest import MAX_LABELS
+from blocklinear.store.records import BlockRecord
+from blocklinear.store.weight_stats import WeightStats
 
 FEW_LABELS = 4
 
@@ -104,7 +105,11 @@ class LabelTable:
         if len(self.labels) > MAX_LABELS:
             self.labels = None
 
-    def record(self, record: BlockRecord, counts: LabelCounts, weighed: Weighed) -> BlockRecord:
+    def record(
+        self, record: BlockRecord, counts: LabelCounts, weight_stats: WeightStats
+    ) -> BlockRecord:
         """Return a block's record with what was counted, in the order of the table."""
         rows, sums = counts.in_order(np.array(self.labels or (), np.float64))
-        return replace(record, label_counts=rows, weights=weighed and weighed | {"sums": sums})
+        return replace(
+            record, label_counts=rows, weights=weight_stats and weight_stats | {"sums": sums}
+        )

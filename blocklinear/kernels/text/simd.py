@@ -5,7 +5,7 @@ They read memory by its address: an array handed from one compiled function to t
 its references counted, atomically, at every call, which takes longer than reading a feature.
 
 Numba keeps a compiled kernel by the date of the kernel's own file: whoever changes something here
-must touch the files that use it.
+must stats the files that use it.
 """
 
 import numpy as np

@@ -1,4 +1,4 @@
-"""A store beside its source: made when first needed, reused only while the source is the same."""
+"""A store next to its source: made when first needed, reused only while the source is the same."""
 
 import os
 from pathlib import Path
@@ -6,10 +6,10 @@ from typing import Any
 
 from blocklinear.errors import MismatchError, UsageError, storage_errors
 from blocklinear.events import Listener, Warned, ignore
+from blocklinear.ingest.split import check_replaceable, make_store
 from blocklinear.options import SplitOptions
 from blocklinear.store.contents import is_store
 from blocklinear.store.manifest import Manifest, digest_name
-from blocklinear.store.split import check_replaceable, make_store
 from blocklinear.store.store import BlockStore
 from blocklinear.text import digest_of
 
@@ -35,7 +35,7 @@ def store_of(
     """
     if path == "-":
         raise UsageError(
-            "no store can be kept beside standard input", "`blocklinear split - STORE` first"
+            "no store can be kept for standard input", "`blocklinear split - STORE` first"
         )
     source = Path(path)
     if not source.is_file():

@@ -4,7 +4,7 @@ import numpy as np
 
 from blocklinear.kernels.jit import kernel
 from blocklinear.kernels.shared import RAW
-from blocklinear.text.words import address_of, marks_in_64
+from blocklinear.kernels.text.simd import address_of, marks_in_64
 
 
 @kernel

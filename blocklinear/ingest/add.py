@@ -12,18 +12,19 @@ from blocklinear.arguments import check_options, path_list
 from blocklinear.classes import Classes, shown, to_json
 from blocklinear.errors import MismatchError, UsageError
 from blocklinear.events import BatchPresent, Listener, Warned, ignore
+from blocklinear.ingest.compact import usual_bytes
+from blocklinear.ingest.ingest import Batch, Ingestion, Paths, read_batch, total_bytes
+from blocklinear.ingest.numbering import Numbering
+from blocklinear.ingest.writer import Plan, make_plan
 from blocklinear.numerals import format_number
 from blocklinear.options import AddOptions, SplitOptions
 from blocklinear.store.changes import AnyStore, changing, commit, new_blocks, skipped_name
 from blocklinear.store.features import read_features
 from blocklinear.store.files import remove_files, sync_directory
-from blocklinear.store.intake import Batch, Intake, Paths, read_batch, total_bytes
-from blocklinear.store.manifest import BlockRecord, Manifest, digest_name
-from blocklinear.store.merging import usual_bytes
-from blocklinear.store.numbering import Numbering
+from blocklinear.store.manifest import Manifest, digest_name
+from blocklinear.store.records import BlockRecord
 from blocklinear.store.store import BlockStore
-from blocklinear.store.weighing import with_labels
-from blocklinear.store.writer import Plan, make_plan
+from blocklinear.store.weight_stats import with_labels
 from blocklinear.text import digest_of
 
 
@@ -189,7 +190,7 @@ def _write(
 ) -> BlockStore:
     """Read the inputs into blocks from number `first` on, and commit them."""
     plan = make_plan(how, total_bytes(inputs, how), usual_bytes(old.manifest.blocks))
-    batch = read_batch(inputs, intake_into(old, name, how, plan, first, listener), how, listener)
+    batch = read_batch(inputs, ingest_into(old, name, how, plan, first, listener), how, listener)
     present.check(_files_of(batch.entry()))
     for source in batch.sources:
         for digest in seen.digests:
@@ -198,16 +199,16 @@ def _write(
     return commit_batch(old, batch, listener)
 
 
-def intake_into(
+def ingest_into(
     old: BlockStore, name: str, how: SplitOptions, plan: Plan, first: int, listener: Listener
-) -> Intake:
+) -> Ingestion:
     """Return what takes in the rows of a further batch, in blocks from number `first` on."""
     m, numbering = old.manifest, None
     if m.renumbered:
         known = read_features(old.folder, m)
         numbering = Numbering(how.text.memory_bytes, how.text.index_stop, known)
         del known  # it is used up
-    return Intake(
+    return Ingestion(
         old.blocks_folder, name, plan, how, listener, m.next_row, first, m.labels, m.features,
         numbering,
     )  # fmt: skip

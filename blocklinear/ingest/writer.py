@@ -1,6 +1,6 @@
 """Rows to blocks: random assignment (Yu, Algorithm 4), chunks encoded in parallel.
 
-Rows arrive in order and are dealt to the open blocks by hash(seed, row number). Each block gathers
+Rows come in order and are assigned to the open blocks by hash(seed, row number). A block gathers
 rows in an arena until its chunk is full; the chunk is then encoded by a worker, and appended in the
 order of filling by the worker that has the next one, so the files depend on the rows alone, never
 on the threads.
@@ -23,17 +23,18 @@ from typing import Self
 import numpy as np
 
 from blocklinear.errors import MemoryBudgetError
+from blocklinear.ingest.arena import SLOT_ENTRY_BYTES, WEIGHT_ENTRY_BYTES, Arena
+from blocklinear.ingest.labels import LabelCounts, LabelTable
+from blocklinear.ingest.numbering import Numbering
 from blocklinear.kernels import routing
 from blocklinear.kernels.features import sort_rows
 from blocklinear.memory import PROCESS_BYTES, enough, exact_size, spare_bytes
 from blocklinear.options import SplitOptions
 from blocklinear.store import codec
-from blocklinear.store.arena import SLOT_ENTRY_BYTES, WEIGHT_ENTRY_BYTES, Arena
 from blocklinear.store.blocks import BlockWriter, checksum_of
-from blocklinear.store.labels import LabelCounts, LabelTable
-from blocklinear.store.manifest import BlockRecord, refuse_many
-from blocklinear.store.numbering import Numbering
-from blocklinear.store.weighing import Weighed, together, weigh
+from blocklinear.store.manifest import refuse_many
+from blocklinear.store.records import BlockRecord
+from blocklinear.store.weight_stats import WeightStats, together, weigh
 from blocklinear.text import Decimals, Rows, reshape
 from blocklinear.text.pages import ByteBudget
 
@@ -104,9 +105,9 @@ def make_plan(
     spare = spare_bytes(options.text.memory_bytes)
     slot_entry_bytes = SLOT_ENTRY_BYTES + (WEIGHT_ENTRY_BYTES if options.weights else 0)
     arena_entries = ARENA_SHARE * spare / slot_entry_bytes
-    visit_bytes = spare / 2
+    group_bytes = spare / 2
     if block_bytes is None:
-        block_bytes = min(max(visit_bytes / 10, MIN_BLOCK_BYTES), MAX_BLOCK_BYTES)
+        block_bytes = min(max(group_bytes / 10, MIN_BLOCK_BYTES), MAX_BLOCK_BYTES)
     if options.order == "file":
         open_blocks, joined_bytes, generation_bytes = 1, 0.0, block_bytes
         if options.blocks is not None:
@@ -140,27 +141,27 @@ class _Content:
     rows, nnz : int
     max_index : int           -1 if it has no entries
     counts : LabelCounts
-    weighed : Weighed
+    weight_stats : WeightStats
     """
 
     rows: int
     nnz: int
     max_index: int
     counts: LabelCounts
-    weighed: Weighed
+    weight_stats: WeightStats
 
     @classmethod
     def of(cls, chunk: codec.Chunk, counted: bool) -> "_Content":
         """Look at a chunk before it is encoded; labels are counted if `counted`."""
-        counts, weighed, nnz = LabelCounts.none(), {}, len(chunk.indices)
+        counts, weight_stats, nnz = LabelCounts.none(), {}, len(chunk.indices)
         if counted:
             labels = Decimals(chunk.label_mantissa, chunk.label_exponent).to_doubles()
             counts = LabelCounts.of(labels, chunk.weights)
         if chunk.weights is not None:
-            weighed = weigh(chunk.weights)
+            weight_stats = weigh(chunk.weights)
         last = np.cumsum(chunk.lengths)[chunk.lengths > 0] - 1  # of each row, and its largest
         max_index = int(chunk.indices[last].max()) if nnz else -1
-        return cls(len(chunk.lengths), nnz, max_index, counts, weighed)
+        return cls(len(chunk.lengths), nnz, max_index, counts, weight_stats)
 
 
 class _OpenBlock:
@@ -169,7 +170,7 @@ class _OpenBlock:
     def __init__(self, folder: Path, number: int, weighted: bool) -> None:
         self.writer = BlockWriter(folder, number)
         self.counts = LabelCounts.none()
-        self.weighed: Weighed = weigh(np.empty(0)) if weighted else {}
+        self.weight_stats: WeightStats = weigh(np.empty(0)) if weighted else {}
         self.n_chunks = self._n_appended = 0
         self._waiting: dict[int, tuple[bytes, int, _Content]] = {}
         self._turn = threading.Lock()
@@ -192,7 +193,7 @@ class _OpenBlock:
 
     def _take_in(self, content: _Content) -> None:
         self._n_appended += 1
-        self.weighed = together((self.weighed, content.weighed))
+        self.weight_stats = together((self.weight_stats, content.weight_stats))
         self.counts = self.counts.plus(content.counts)
 
     def join(self, other: "_OpenBlock") -> None:
@@ -201,7 +202,7 @@ class _OpenBlock:
         self.n_chunks += other.n_chunks
         self._n_appended += other.n_chunks
         self.counts = self.counts.plus(other.counts)
-        self.weighed = together((self.weighed, other.weighed))
+        self.weight_stats = together((self.weight_stats, other.weight_stats))
 
     def forget_labels(self) -> None:
         """Drop what was counted: there are too many labels."""
@@ -450,7 +451,7 @@ class BatchWriter:
         self._close_generation(last=True)
         table = self._labels
         records = [
-            table.record(record.result(), block.counts, block.weighed)
+            table.record(record.result(), block.counts, block.weight_stats)
             for record, block in self._finished
         ]
         return records, table.labels

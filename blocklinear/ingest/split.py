@@ -11,6 +11,9 @@ from blocklinear.arguments import check_options, path_list
 from blocklinear.classes import Classes, to_json
 from blocklinear.errors import MismatchError, StorageError, storage_errors
 from blocklinear.events import Listener, ignore
+from blocklinear.ingest.ingest import Batch, Ingestion, Paths, read_batch, total_bytes
+from blocklinear.ingest.numbering import Numbering
+from blocklinear.ingest.writer import Plan, make_plan
 from blocklinear.options import SplitOptions
 from blocklinear.store.contents import foreign, is_store
 from blocklinear.store.features import write_names
@@ -24,11 +27,8 @@ from blocklinear.store.files import (
     remove_tree,
     sync_directory,
 )
-from blocklinear.store.intake import Batch, Intake, Paths, read_batch, total_bytes
 from blocklinear.store.manifest import Manifest, format_of
-from blocklinear.store.numbering import Numbering
 from blocklinear.store.store import BlockStore
-from blocklinear.store.writer import Plan, make_plan
 
 BLOCKS_NAME = "blocks"
 
@@ -100,7 +100,7 @@ def make_store(
     with new_store(store, check) as staging:
         plan = make_plan(options, total_bytes(inputs, options))
         batch = read_batch(
-            list(inputs), intake_of(staging, options, plan, listener), options, listener
+            list(inputs), ingestion_of(staging, options, plan, listener), options, listener
         )
         save(staging, options, batch)
     return BlockStore.open(Path(store).absolute())
@@ -218,13 +218,13 @@ def _clear(staging: Path) -> None:
         (staging / BLOCKS_NAME).mkdir()
 
 
-def intake_of(staging: Path, options: SplitOptions, plan: Plan, listener: Listener) -> Intake:
+def ingestion_of(staging: Path, options: SplitOptions, plan: Plan, listener: Listener) -> Ingestion:
     """Return what takes in the rows of a new store."""
     text, numbering = options.text, None
     if options.renumber:
         numbering = Numbering(text.memory_bytes, text.index_stop, None, plan.held_entries)
     folder = staging / BLOCKS_NAME
-    return Intake(folder, options.batch, plan, options, listener, numbering=numbering)
+    return Ingestion(folder, options.batch, plan, options, listener, numbering=numbering)
 
 
 def save(

@@ -11,15 +11,16 @@ from typing import IO, Any, Self
 from blocklinear.classes import Classes, shown
 from blocklinear.errors import InputError, InputFormatError, UsageError, storage_errors
 from blocklinear.events import Listener, SplitProgress, Warned
+from blocklinear.ingest.numbering import Numbering
+from blocklinear.ingest.writer import BatchWriter, Plan, decoded_bytes
 from blocklinear.memory import WEIGHT_VECTORS, exact_size, format_size
 from blocklinear.options import SplitOptions
 from blocklinear.store.changes import skipped_name
 from blocklinear.store.codec import compression_level
 from blocklinear.store.features import write_features
 from blocklinear.store.files import sync_file
-from blocklinear.store.manifest import BlockRecord, FeatureFile, today
-from blocklinear.store.numbering import Numbering
-from blocklinear.store.writer import BatchWriter, Plan, decoded_bytes
+from blocklinear.store.manifest import today
+from blocklinear.store.records import BlockRecord, FeatureFile
 from blocklinear.text import RowReader, Rows, WeightReader
 from blocklinear.text.sources import name_of
 
@@ -63,7 +64,7 @@ class Batch:
         return entry if self.weights is None else entry | {"weights": [self.weights]}
 
 
-class Intake:
+class Ingestion:
     """Takes in the rows of one batch, and writes them to new, durable blocks.
 
     Used with `with`. Whatever goes wrong, the caller clears away what was written.
@@ -189,15 +190,17 @@ class Intake:
         )
 
 
-def read_batch(inputs: Paths, intake: Intake, options: SplitOptions, listener: Listener) -> Batch:
+def read_batch(
+    inputs: Paths, ingestion: Ingestion, options: SplitOptions, listener: Listener
+) -> Batch:
     """Read text once and write its rows to blocks.
 
-    Refused lines are listed in a file beside the folder of blocks.
+    Refused lines are listed in a file next to the folder of blocks.
 
     Parameters
     ----------
     inputs : sequence of paths
-    intake : Intake
+    ingestion : Ingestion
     options : SplitOptions
     listener : callable
 
@@ -209,16 +212,20 @@ def read_batch(inputs: Paths, intake: Intake, options: SplitOptions, listener: L
         If there are too many features.
     StorageError
     """
-    skipped = _SkippedLines(intake.folder.with_name(skipped_name(intake.name)))
+    skipped = _SkippedLines(ingestion.folder.with_name(skipped_name(ingestion.name)))
     text = replace(options.text, max_features=options.text.feature_limit)
-    with skipped, _weights_of(inputs, options) as weights, intake:
-        reader = RowReader(inputs, text, skipped.add, True, weights, options.dtype, intake.look_up)
+    with skipped, _weights_of(inputs, options) as weights, ingestion:
+        reader = RowReader(
+            inputs, text, skipped.add, True, weights, options.dtype, ingestion.look_up
+        )
         for rows in reader:
-            intake.append(rows)
+            ingestion.append(rows)
             listener(
-                SplitProgress(reader.bytes_read, reader.bytes_total, intake.n_rows, intake.nnz)
+                SplitProgress(
+                    reader.bytes_read, reader.bytes_total, ingestion.n_rows, ingestion.nnz
+                )
             )
-        if intake.n_rows == 0:
+        if ingestion.n_rows == 0:
             names = ", ".join(os.fspath(path) for path in inputs)
             raise InputError(
                 f"{names}: no rows: nothing but blank lines or comments", "check the input"
@@ -232,7 +239,7 @@ def read_batch(inputs: Paths, intake: Intake, options: SplitOptions, listener: L
                     f"all are listed in {skipped.name} in the store"
                 )
             )
-        return intake.finish(
+        return ingestion.finish(
             reader.index_base, reader.provenance, None if weights is None else weights.provenance
         )
 

@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-Weighed = dict[str, Any]
+WeightStats = dict[str, Any]
 _TYPES = {"zeros": int, "least": float, "largest": float, "total": float, "sums": list}
 _ROUNDING = 1e-9
 """Relative difference of sums that were added up in another order."""
 
 
-def weigh(weights: NDArray[np.float64]) -> Weighed:
+def weigh(weights: NDArray[np.float64]) -> WeightStats:
     """Return what there is to say of weights, but for sums by label."""
     used = weights[weights > 0.0]
     return {
@@ -30,14 +30,14 @@ def weigh(weights: NDArray[np.float64]) -> Weighed:
     }
 
 
-def weigh_labels(
+def weight_stats_by_label(
     weights: NDArray[np.float64], labels: NDArray[np.float64], table: Sequence[float]
-) -> Weighed:
+) -> WeightStats:
     """Return what there is to say of the weights of rows with these labels."""
     return weigh(weights) | {"sums": [float(weights[labels == y].sum()) for y in table]}
 
 
-def together(parts: Iterable[Weighed]) -> Weighed:
+def together(parts: Iterable[WeightStats]) -> WeightStats:
     """Return what holds for the rows of several parts; one that has no rows is ``{}``."""
     found = [part for part in parts if part]
     if not found:
@@ -52,32 +52,32 @@ def together(parts: Iterable[Weighed]) -> Weighed:
     }
 
 
-def with_labels(weighed: Weighed, n: int) -> Weighed:
+def with_labels(weight_stats: WeightStats, n: int) -> WeightStats:
     """Return it for a label table that has grown to `n` labels, or is given up."""
-    return weighed and weighed | {"sums": (weighed["sums"] + [0.0] * n)[:n]}
+    return weight_stats and weight_stats | {"sums": (weight_stats["sums"] + [0.0] * n)[:n]}
 
 
-def without_labels(weighed: Weighed, kept: Sequence[int]) -> Weighed:
+def without_labels(weight_stats: WeightStats, kept: Sequence[int]) -> WeightStats:
     """Return it for the labels at some places of the table."""
-    return weighed and weighed | {"sums": [weighed["sums"][k] for k in kept]}
+    return weight_stats and weight_stats | {"sums": [weight_stats["sums"][k] for k in kept]}
 
 
-def check(weighed: Weighed, rows: int, n_labels: int) -> None:
+def check(weight_stats: WeightStats, rows: int, n_labels: int) -> None:
     """Raise ValueError if it cannot be what holds for so many rows."""
-    if {name: type(value) for name, value in weighed.items()} != _TYPES:
+    if {name: type(value) for name, value in weight_stats.items()} != _TYPES:
         raise ValueError("what is said of weights is not of this format")
-    numbers = [weighed[name] for name in ("least", "largest", "total")] + weighed["sums"]
+    numbers = [weight_stats[name] for name in ("least", "largest", "total")] + weight_stats["sums"]
     if not all(type(x) is float and 0.0 <= x < math.inf for x in numbers):
         raise ValueError("a sum of weights is impossible")
-    if not 0 <= weighed["zeros"] <= rows or weighed["least"] > weighed["largest"]:
+    if not 0 <= weight_stats["zeros"] <= rows or weight_stats["least"] > weight_stats["largest"]:
         raise ValueError("the smallest and largest weights contradict each other")
-    if (weighed["zeros"] < rows) != (weighed["least"] > 0.0):
+    if (weight_stats["zeros"] < rows) != (weight_stats["least"] > 0.0):
         raise ValueError("the number of weights that are 0 is impossible")
-    if len(weighed["sums"]) != n_labels:
+    if len(weight_stats["sums"]) != n_labels:
         raise ValueError("the sums of weights do not fit the labels")
 
 
-def agree(found: Weighed, said: Weighed) -> bool:
+def agree(found: WeightStats, said: WeightStats) -> bool:
     """Say whether two are of the same rows: only sums may differ, by rounding."""
     exact = ("zeros", "least", "largest")
     if [found[name] for name in exact] != [said[name] for name in exact]:

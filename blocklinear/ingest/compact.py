@@ -16,15 +16,16 @@ from numpy.typing import NDArray
 
 from blocklinear.errors import DamagedError, UsageError
 from blocklinear.events import BlockProgress, Listener, ignore
+from blocklinear.ingest.writer import CHUNK_ENTRIES, MIN_BLOCK_BYTES, decoded_bytes
 from blocklinear.options import check_batch_name
 from blocklinear.store import codec
 from blocklinear.store.blocks import BlockFile, BlockWriter, StoredChunk
 from blocklinear.store.changes import AnyStore, changing, commit, new_blocks
 from blocklinear.store.files import sync_directory
-from blocklinear.store.manifest import BlockRecord, Manifest
+from blocklinear.store.manifest import Manifest
+from blocklinear.store.records import BlockRecord
 from blocklinear.store.store import BlockStore
-from blocklinear.store.weighing import together
-from blocklinear.store.writer import CHUNK_ENTRIES, MIN_BLOCK_BYTES, decoded_bytes
+from blocklinear.store.weight_stats import together
 
 
 def usual_bytes(blocks: Iterable[BlockRecord]) -> int:

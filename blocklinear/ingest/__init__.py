@@ -1,0 +1,1 @@
+"""Rows to blocks: split, add, compact."""

@@ -1,0 +1,1 @@
+"""LIBSVM text to numbers, by bytes."""

@@ -1,0 +1,138 @@
+"""Kernels that hash the indices of rows, sort them, and merge repeated ones."""
+
+import numpy as np
+
+from blocklinear.kernels.jit import kernel
+from blocklinear.kernels.shared import RAW, mix
+
+REPEATED, TOO_LARGE = 1, 2
+"""Why `merge_rows` refuses a row."""
+
+
+@kernel
+def hash_indices(indices, bits):
+    """Replace each index, in place, by the high `bits` bits of its SplitMix64 hash.
+
+    Parameters
+    ----------
+    indices : uint32[n]       changed
+    bits : int                1..31
+    """
+    shift = np.uint64(64 - bits)
+    for p in range(indices.shape[0]):
+        indices[p] = np.uint32(mix(np.uint64(indices[p])) >> shift)
+
+
+@kernel
+def sort_rows(indptr, indices, mantissa, exponent, keys, unsorted):
+    """Sort each row by index in place; entries of one index stay in their order.
+
+    Parameters
+    ----------
+    indptr : int64[n_rows + 1]
+    indices, mantissa, exponent : uint32[nnz], int64[nnz], uint8[nnz]      changed
+    keys : uint64[longest]    scratch
+    unsorted : uint8[n_rows]  set to 1 for rows whose indices decreased somewhere
+    """
+    low = np.uint64(0xFFFFFFFF)
+    for i in range(indptr.shape[0] - 1):
+        start, stop = indptr[i], indptr[i + 1]
+        for p in range(start + 1, stop):
+            if indices[p] < indices[p - 1]:
+                unsorted[i] = 1
+                break
+        if unsorted[i] == 0:
+            continue
+        n = stop - start
+        for k in range(n):  # the place in the low half makes keys differ
+            keys[k] = (np.uint64(indices[start + k]) << np.uint64(32)) | np.uint64(k)
+        keys[:n].sort()
+        for k in range(n):
+            indices[start + k] = np.uint32(keys[k] >> np.uint64(32))
+            keys[k] &= low
+        for k in range(n):  # entry k comes from place keys[k]: go along each cycle of these once
+            m, e, at, source = mantissa[start + k], exponent[start + k], k, np.int64(keys[k])
+            while source != k:
+                mantissa[start + at] = mantissa[start + source]
+                exponent[start + at] = exponent[start + source]
+                keys[at] = np.uint64(at)
+                at, source = source, np.int64(keys[source])
+            mantissa[start + at], exponent[start + at] = m, e
+            keys[at] = np.uint64(at)
+
+
+@kernel
+def _raised(m, times):
+    """Return (m * 10**times, whether it is at most 2**53)."""
+    for _ in range(times):
+        if abs(m) > 900719925474099:
+            return m, False
+        m *= 10
+    return m, True
+
+
+@kernel
+def _sum(m, e, x, m2, e2, x2, powers):
+    """Add two numbers; a number is x if e is `RAW`, else m / 10**e.
+
+    The sum of decimals is exact while its mantissa fits 2**53; any other is that of the doubles.
+    """
+    if e != RAW and e2 != RAW:
+        both = max(e, e2)
+        a, fits = _raised(m, both - e)
+        b, fits2 = _raised(m2, both - e2)
+        if fits and fits2 and abs(a + b) <= 9007199254740992:
+            return a + b, both if a + b != 0 else np.int64(0), 0.0
+    if e != RAW:
+        x = m / powers[e]
+    if e2 != RAW:
+        x2 = m2 / powers[e2]
+    return np.int64(0), np.int64(RAW), x + x2
+
+
+@kernel
+def merge_rows(
+    indptr, indices, mantissa, double, exponent, powers, allowed, merged, zeros, why, index
+):
+    """Add up the entries of each row that share an index, and drop those that are zero, in place.
+
+    Parameters
+    ----------
+    indptr : int64[n_rows + 1]      changed
+    indices, mantissa, exponent : uint32[nnz], int64[nnz], uint8[nnz]      changed; the indices of a
+                              row do not decrease
+    double : float64[nnz]     the same memory as `mantissa`
+    powers : float64[23]      10**k
+    allowed : bool            whether indices may be repeated; if not, that refuses the row
+    merged, zeros : int64[n_rows]   written: entries added to another, entries dropped as zero
+    why : uint8[n_rows]       written: 0, `REPEATED`, or `TOO_LARGE` for a sum of 1e154 or more
+    index : uint32[n_rows]    written where the row was refused: the index at fault
+    """
+    k = start = 0
+    for i in range(indptr.shape[0] - 1):
+        p, stop, first = start, indptr[i + 1], k
+        while p < stop and why[i] == 0:
+            at, m, e, x = indices[p], mantissa[p], np.int64(exponent[p]), double[p]
+            p += 1
+            while p < stop and indices[p] == at and why[i] == 0:
+                m, e, x = _sum(m, e, x, mantissa[p], np.int64(exponent[p]), double[p], powers)
+                if not allowed:
+                    why[i] = REPEATED
+                elif e == RAW and not abs(x) < 1e154:
+                    why[i] = TOO_LARGE
+                index[i] = at
+                merged[i] += 1
+                p += 1
+            if (x if e == RAW else m) == 0:
+                zeros[i] += 1
+                continue
+            indices[k], exponent[k] = at, e
+            if e == RAW:
+                double[k] = x
+            else:
+                mantissa[k] = m
+            k += 1
+        if why[i] != 0:
+            k, merged[i], zeros[i] = first, 0, 0
+        start = stop
+        indptr[i + 1] = k

@@ -1,0 +1,51 @@
+"""What a manifest lists: block files and feature files."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True)
+class BlockRecord:
+    """One block file.
+
+    Attributes
+    ----------
+    name : str                file name in ``blocks/``
+    batch : str               the batch that brought its rows in
+    rows, nnz : int
+    bytes : int               on disk
+    max_index : int           largest index stored in its rows, -1 if none
+    table : str               CRC-32 (hex) of its chunk table, which holds a checksum of each chunk
+    sha256 : str              of the whole file but its chunks, which have checksums in the table
+    label_counts : list[int]  rows per label of the store's label table; empty without a table
+    weights : dict            statistics of the weights of its rows; not written if there are none
+    """
+
+    name: str
+    batch: str
+    rows: int
+    nnz: int
+    bytes: int
+    max_index: int
+    table: str
+    sha256: str
+    label_counts: list[int]
+    weights: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class FeatureFile:
+    """A file with the index in the input of some feature numbers.
+
+    Attributes
+    ----------
+    name : str                file name in ``features/``
+    features : int
+    bytes : int
+    sha256 : str              of the file
+    """
+
+    name: str
+    features: int
+    bytes: int
+    sha256: str
