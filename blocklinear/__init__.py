@@ -7,20 +7,19 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from blocklinear.api.prediction import predict
+    from blocklinear.api.stores import add, check, split
+    from blocklinear.api.training import cross_validate, train, train_grid
     from blocklinear.batches.writer import StoreWriter
-    from blocklinear.errors import BlocklinearError
-    from blocklinear.ingest.add import add
+    from blocklinear.errors import BlocklinearError, BlocklinearWarning
     from blocklinear.ingest.compact import compact
-    from blocklinear.ingest.split import split
     from blocklinear.model.linear import LinearModel
+    from blocklinear.model.predict import PredictionReport
     from blocklinear.options import AddOptions, SplitOptions, TextOptions, TrainOptions
-    from blocklinear.selection.cross_validation import cross_validate
-    from blocklinear.selection.grid import train_grid
+    from blocklinear.selection.cross_validation import CrossValidation
     from blocklinear.store.changes import remove
     from blocklinear.store.store import BlockStore
-    from blocklinear.text.check import check
     from blocklinear.training.garbage import collect_garbage
-    from blocklinear.training.loop import train
 
 __version__ = "0.1.0"
 
@@ -28,26 +27,33 @@ _HOMES = {
     "AddOptions": "blocklinear.options",
     "BlockStore": "blocklinear.store.store",
     "BlocklinearError": "blocklinear.errors",
+    "BlocklinearWarning": "blocklinear.errors",
+    "CrossValidation": "blocklinear.selection.cross_validation",
     "LinearModel": "blocklinear.model.linear",
+    "PredictionReport": "blocklinear.model.predict",
     "SplitOptions": "blocklinear.options",
     "StoreWriter": "blocklinear.batches.writer",
     "TextOptions": "blocklinear.options",
     "TrainOptions": "blocklinear.options",
-    "add": "blocklinear.ingest.add",
-    "check": "blocklinear.text.check",
-    "cross_validate": "blocklinear.selection.cross_validation",
+    "add": "blocklinear.api.stores",
+    "check": "blocklinear.api.stores",
+    "cross_validate": "blocklinear.api.training",
     "collect_garbage": "blocklinear.training.garbage",
     "compact": "blocklinear.ingest.compact",
+    "predict": "blocklinear.api.prediction",
     "remove": "blocklinear.store.changes",
-    "split": "blocklinear.ingest.split",
-    "train": "blocklinear.training.loop",
-    "train_grid": "blocklinear.selection.grid",
+    "split": "blocklinear.api.stores",
+    "train": "blocklinear.api.training",
+    "train_grid": "blocklinear.api.training",
 }
 __all__ = [
     "AddOptions",
     "BlockStore",
     "BlocklinearError",
+    "BlocklinearWarning",
+    "CrossValidation",
     "LinearModel",
+    "PredictionReport",
     "SplitOptions",
     "StoreWriter",
     "TextOptions",
@@ -57,6 +63,7 @@ __all__ = [
     "collect_garbage",
     "compact",
     "cross_validate",
+    "predict",
     "remove",
     "split",
     "train",

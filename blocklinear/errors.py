@@ -101,6 +101,10 @@ class StoppedError(BlocklinearError):
     exit_code = 130
 
 
+class BlocklinearWarning(UserWarning):
+    """Something the caller of a public function should know."""
+
+
 def shown(text: str) -> str:
     """Return `text` fit for a terminal: escaped where not printable, truncated if long."""
     if len(text) > _LONGEST_TEXT:

@@ -8,6 +8,7 @@ from typing import Any
 
 from blocklinear.arguments import check_types
 from blocklinear.errors import MemoryBudgetError, UsageError
+from blocklinear.keywords import with_aliases
 from blocklinear.memory import WEIGHT_VECTORS, default_budget, spare_bytes
 from blocklinear.numerals import format_number
 
@@ -49,6 +50,7 @@ def _cpus() -> int:
     return len(os.sched_getaffinity(0))
 
 
+@with_aliases
 @dataclass(frozen=True)
 class TextOptions:
     """How LIBSVM text is read.
@@ -196,6 +198,7 @@ class TextOptions:
         return min(4 << 20, max(_LEAST_SLAB_BYTES, wanted), self.line_limit)
 
 
+@with_aliases
 @dataclass(frozen=True)
 class SplitOptions:
     """How text becomes blocks.
@@ -256,6 +259,7 @@ class SplitOptions:
         return self.weights is not None
 
 
+@with_aliases
 @dataclass(frozen=True)
 class AddOptions:
     """How text becomes a further batch of a store.
@@ -298,6 +302,7 @@ def check_batch_name(name: str | None) -> None:
     _check("batch", name, plain, "a plain name of letters, digits, dots and dashes")
 
 
+@with_aliases
 @dataclass(frozen=True)
 class TrainOptions:
     """What to train and when to stop.

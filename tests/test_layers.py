@@ -8,17 +8,22 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent / "blocklinear"
-BASE = {"arguments", "classes", "errors", "events", "memory", "names", "numerals", "options"}
+BASE = {
+    "arguments", "classes", "errors", "events", "markup", "memory", "names", "numerals", "options",
+}  # fmt: skip
 MAY_IMPORT = {
     # errors and numbers
     "errors": set(),
     "arguments": {"errors"},
     "classes": {"numerals"},
     "events": set(),
+    "keywords": {"errors", "memory"},
+    "markup": set(),
     "memory": {"errors"},
     "names": set(),
     "numerals": {"errors"},
-    "options": {"arguments", "errors", "memory", "numerals"},
+    "options": {"arguments", "errors", "keywords", "memory", "numerals"},
+    "progress": {"events"},
     # rows: text to blocks, arrays to arrays
     "kernels": set(),
     "text": BASE | {"kernels"},
@@ -35,6 +40,8 @@ MAY_IMPORT = {
     # people
     "estimators": BASE | {"batches", "training", "model", "store"},
     "report": BASE | {"outputs"},
+    "api": BASE
+    | {"keywords", "progress", "selection", "training", "model", "text", "ingest", "store"},
     "cli": BASE
     | {"selection", "training", "model", "report", "text", "ingest", "store", "outputs"},
 }

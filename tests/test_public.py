@@ -91,7 +91,8 @@ def test_a_store_may_be_given_as_its_path(store, as_text):
     grid = blocklinear.train_grid(path, TrainOptions(costs=(0.5, 2.0)))
     assert len(grid) == 2
     options = TrainOptions(max_outer=2)
-    compared = blocklinear.cross_validate(path, options, n_folds=2, costs=[1.0])
+    with pytest.warns(blocklinear.BlocklinearWarning, match="not converged after 2 outer"):
+        compared = blocklinear.cross_validate(path, options, n_folds=2, costs=[1.0])
     assert len(compared.predicted) == 24
 
 

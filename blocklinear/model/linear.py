@@ -12,6 +12,7 @@ import numpy.typing as npt
 from blocklinear.arguments import described
 from blocklinear.classes import as_given
 from blocklinear.errors import DamagedError, InputError, UsageError
+from blocklinear.markup import facts_html
 from blocklinear.memory import exact_size
 from blocklinear.model.files import read_model, write_model
 from blocklinear.model.parameters import SOLVERS, Floats, ModelParameters, expected_columns
@@ -21,7 +22,7 @@ from blocklinear.outputs import Output
 MAX_FEATURES = 1 << 32  # indices in the text are below this
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class LinearModel(ModelParameters):
     """A linear classifier or regressor, checked when it is made.
 
@@ -279,6 +280,23 @@ class LinearModel(ModelParameters):
 
     def summary(self) -> str:
         """Describe the model in a few lines for people."""
+        return "\n".join(f"{name:<16} {text}" for name, text in self._facts().items())
+
+    def __repr__(self) -> str:
+        facts = [self.solver]
+        if self.labels:
+            more = " ..." if len(self.labels) > 10 else ""
+            facts.append(f"classes {' '.join(self.outcome_names[:10])}{more}")
+        facts.append(f"{self.n_features} features")
+        if "C" in self.metadata:
+            facts.append(f"C {self.metadata['C']}")
+        return f"LinearModel({', '.join(facts)})"
+
+    def _repr_html_(self) -> str:
+        return facts_html("LinearModel", self._facts())
+
+    def _facts(self) -> dict[str, str]:
+        """Return what people want to know of the model, by name."""
         lines = {"solver": f"{self.solver} (-s {SOLVERS[self.solver]})"}
         if self.labels:
             shown = " ".join(self.outcome_names[:10])
@@ -301,7 +319,7 @@ class LinearModel(ModelParameters):
         budget = self.metadata.get("memory_bytes")
         if type(budget) is int and 0 < budget < 1 << 63:
             lines["memory budget"] = exact_size(budget)
-        return "\n".join(f"{name:<16} {text}" for name, text in lines.items())
+        return lines
 
 
 def _normalized(rows: Any) -> Any:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from blocklinear.classes import as_given
 from blocklinear.errors import (
     InputError,
     MemoryBudgetError,
@@ -17,6 +18,7 @@ from blocklinear.errors import (
 from blocklinear.events import Listener, TextProgress, ignore
 from blocklinear.kernels.margins import decision_values
 from blocklinear.kernels.scaling import normalize_rows
+from blocklinear.markup import facts_html, text_html
 from blocklinear.memory import PROCESS_BYTES, enough, exact_size, format_size
 from blocklinear.model.confusion import Confusion
 from blocklinear.model.linear import LinearModel
@@ -63,6 +65,20 @@ class PredictionReport:
     def summary(self) -> str:
         """Return the score as LIBLINEAR prints it, without a final newline."""
         return self.score.summary()
+
+    def __str__(self) -> str:
+        return self.summary()
+
+    def _repr_html_(self) -> str:
+        facts = {"rows": str(self.rows), "score": self.summary()}
+        if self.unknown_values:
+            facts["ignored values of unknown features"] = str(self.unknown_values)
+        if self.unknown_labels:
+            facts["rows of unknown labels"] = str(self.unknown_labels)
+        if self.notes:
+            facts["notes"] = "\n".join(self.notes)
+        matrix = "" if self.confusion is None else text_html(self.confusion.table())
+        return facts_html("Prediction", facts) + matrix
 
     def to_json(self) -> str:
         """Return one JSON object."""
@@ -132,19 +148,14 @@ def predict_stream(
     confusion = Confusion(model.labels, positive) if classes else None
     place = Output.of(output, inputs)
     options = text_options or TextOptions(index_base=model.index_base, base_of="the model")
-    options = replace(options, hash_bits=model.hash_bits)
-    if options.seeks_base:
-        raise UsageError("rows are predicted before their index base is known", "give 0 or 1")
-    if strict:
-        options = replace(options, max_features=max(model.n_features, 1))
-    reader = RowReader(inputs, options, fleeting=True)
+    reader, base = _reader(model, inputs, options, strict)
     score: Score = RegressionErrors() if model.is_regressor else AccuracyCounter()
     table = np.array(model.outcomes)
     rows = unknown_values = unknown_labels = 0
     with place.open() as stream:
         stream.write(head)
         for batch in _known_rows(model, reader):
-            for labels, decisions, unknown in _decisions(model, batch, options.smallest_index):
+            for labels, decisions, unknown in _decisions(model, batch, base):
                 model.check_decisions(decisions, first_row=rows + 1)
                 chosen = None if model.is_regressor else model.class_indices(decisions)
                 if chosen is None:
@@ -161,6 +172,105 @@ def predict_stream(
             listener(TextProgress(reader.bytes_read, reader.bytes_total, rows))
     notes = list(reader.notes) if rows else [*reader.notes, f"{', '.join(inputs)}: no rows"]
     return PredictionReport(rows, unknown_values, unknown_labels, score, tuple(notes), confusion)
+
+
+def predict_text(
+    model: LinearModel,
+    inputs: Sequence[str],
+    *,
+    text_options: TextOptions,
+    decision: bool = False,
+    probability: bool = False,
+    strict: bool = False,
+) -> npt.NDArray[Any]:
+    """Predict every row of some LIBSVM files, in order, into an array.
+
+    Parameters
+    ----------
+    model, inputs, text_options, decision, probability, strict
+        As for `predict_stream`.
+
+    Returns
+    -------
+    ndarray
+        As `predicted` returns it.
+
+    Raises
+    ------
+    UsageError, InputError, StorageError
+        As `predict_stream` does.
+    """
+    check_form(model, decision, probability)
+    parts = [np.empty((0, model.n_columns))]
+    rows = 0
+    reader, base = _reader(model, inputs, text_options, strict)
+    for batch in _known_rows(model, reader):
+        for labels, decisions, _ in _decisions(model, batch, base):
+            model.check_decisions(decisions, first_row=rows + 1)
+            parts.append(decisions.copy())
+            rows += len(labels)
+    return predicted(model, np.concatenate(parts), decision=decision, probability=probability)
+
+
+def predicted(
+    model: LinearModel, decisions: Floats, *, decision: bool = False, probability: bool = False
+) -> npt.NDArray[Any]:
+    """Return what decision values mean.
+
+    Parameters
+    ----------
+    model : LinearModel
+    decisions : ndarray of float64, shape (n_rows, n_columns)
+    decision : bool
+        Return them as they are, of one column as a vector.
+    probability : bool
+        Return probabilities, float64[n_rows, n_classes].
+
+    Returns
+    -------
+    ndarray, shape (n_rows,)
+        Labels as they were given, or the values of a regression, if neither is asked for.
+
+    Raises
+    ------
+    UsageError
+        If both are asked for, or the model has no probabilities.
+    """
+    check_form(model, decision, probability)
+    if probability:
+        return _probabilities(decisions, len(model.outcomes))
+    if decision or model.is_regressor:
+        return decisions[:, 0] if model.n_columns == 1 else decisions
+    table = as_given(np.array(model.outcomes), model.classes)
+    return table[model.class_indices(decisions)]
+
+
+def check_form(model: LinearModel, decision: bool, probability: bool) -> None:
+    """Refuse two forms at once, and probabilities of a model that has none.
+
+    Raises
+    ------
+    UsageError
+    """
+    if decision and probability:
+        raise UsageError("decision values and probabilities are wanted at once", "ask for one")
+    if probability and not model.is_logistic:
+        raise UsageError(
+            "probability output is only supported for logistic regression",
+            f"leave out -b 1: the model is {model.solver}",
+        )
+
+
+def _reader(
+    model: LinearModel, inputs: Sequence[str], options: TextOptions, strict: bool
+) -> tuple[RowReader, int]:
+    """Return a reader of rows as the model takes them, and their smallest index."""
+    options = replace(options, hash_bits=model.hash_bits)
+    if options.seeks_base:
+        raise UsageError("rows are predicted before their index base is known", "give 0 or 1")
+    if strict:
+        options = replace(options, max_features=max(model.n_features, 1))
+    return RowReader(inputs, options, fleeting=True), options.smallest_index
 
 
 def _known_rows(model: LinearModel, reader: RowReader) -> Iterator[Rows]:
@@ -232,13 +342,7 @@ def _decisions(
 
 def _formatter(model: LinearModel, decision: bool, probability: bool) -> tuple[bytes, Formatter]:
     """Return the first line of the output, and the function that formats rows."""
-    if decision and probability:
-        raise UsageError("decision values and probabilities are wanted in one file", "ask for one")
-    if probability and not model.is_logistic:
-        raise UsageError(
-            "probability output is only supported for logistic regression",
-            f"leave out -b 1: the model is {model.solver}",
-        )
+    check_form(model, decision, probability)
     names = model.outcome_names
     if probability:
         head = f"labels {' '.join(names)}\n".encode()

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -60,9 +61,9 @@ def _never() -> bool:
     return False
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class CrossValidation:
-    """What came of a cross-validation.
+    """What came of a cross-validation: a table with a row for each C, and predictions.
 
     Attributes
     ----------
@@ -74,6 +75,33 @@ class CrossValidation:
     report: ValidationReport
     predicted: NDArray[np.float64]
     labels: NDArray[np.float64]
+
+    @property
+    def best_cost(self) -> float:
+        """The C of the best mean, the smallest of equals."""
+        return self.report.best.cost
+
+    def to_dict(self, folds: bool = False) -> dict[str, list[float]]:
+        """Return the columns of the table; see `ValidationReport.to_dict`."""
+        return self.report.to_dict(folds)
+
+    def to_pandas(self, folds: bool = False) -> Any:
+        """Return the table as a pandas.DataFrame; pandas has to be installed.
+
+        Parameters
+        ----------
+        folds : bool
+            A row for each C and fold.
+        """
+        import pandas  # late: nothing else needs it
+
+        return pandas.DataFrame(self.to_dict(folds))
+
+    def __repr__(self) -> str:
+        return self.report.table()
+
+    def _repr_html_(self) -> str:
+        return self.report._repr_html_()
 
 
 class _Rows:

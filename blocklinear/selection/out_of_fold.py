@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blocklinear.kernels.margins import decision_values
+from blocklinear.markup import table_html
 from blocklinear.model import scores
 from blocklinear.numerals import format_number
 from blocklinear.store.groups import Group
@@ -87,6 +88,46 @@ class ValidationReport:
             return (-math.inf if math.isnan(mean) else sign * mean, -found.cost)
 
         return max(self.scores, key=rank)
+
+    def to_dict(self, folds: bool = False) -> dict[str, list[float]]:
+        """Return columns: C, mean and standard deviation of each metric, the largest gap.
+
+        Parameters
+        ----------
+        folds : bool
+            A row for each C and fold, with its number of rows, instead of one for each C.
+
+        Returns
+        -------
+        dict of list
+            All of the same length; NaN where a metric is undefined.
+        """
+        if folds:
+            found = [(s, k, fold) for s in self.scores for k, fold in enumerate(s.folds)]
+            columns: dict[str, list[float]] = {
+                "C": [s.cost for s, _, _ in found],
+                "fold": [k for _, k, _ in found],
+                "rows": [fold["rows"] for _, _, fold in found],
+            }
+            return columns | {
+                name: [fold.get(name, math.nan) for _, _, fold in found] for name in self.metrics
+            }
+        columns = {"C": [found.cost for found in self.scores]}
+        for name in self.metrics:
+            columns[name] = [found.mean(name) for found in self.scores]
+            columns[f"{name}_std"] = [found.spread(name) for found in self.scores]
+        return columns | {"gap": [found.gap for found in self.scores]}
+
+    def _repr_html_(self) -> str:
+        title = self.table().split("\n")[0]
+        names = self.metrics
+        rows = [
+            [format_number(found.cost)]
+            + [f"{found.mean(name):.6g} ± {found.spread(name):.3g}" for name in names]
+            for found in self.scores
+        ]
+        best = next(k for k, found in enumerate(self.scores) if found is self.best)
+        return table_html(title, ["C", *names], rows, best)
 
     def to_json(self) -> str:
         """Return one JSON object."""

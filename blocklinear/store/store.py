@@ -23,6 +23,7 @@ from blocklinear.errors import (
     shown,
 )
 from blocklinear.events import BlockProgress, Listener, ignore
+from blocklinear.markup import facts_html, text_html
 from blocklinear.memory import format_size
 from blocklinear.numerals import format_number
 from blocklinear.store.manifest import Manifest
@@ -51,6 +52,9 @@ class VerifyReport:
         if self.unused_files:
             text += f"; {len(self.unused_files)} files in it are not part of the store"
         return text
+
+    def _repr_html_(self) -> str:
+        return text_html("\n".join([self.summary(), *self.faults]))
 
 
 class BlockStore:
@@ -98,6 +102,15 @@ class BlockStore:
         """
         check_store(store, (BlockStore, str, os.PathLike))
         return store if isinstance(store, BlockStore) else cls.open(store)
+
+    def __repr__(self) -> str:
+        m = self.manifest
+        size = f"{m.n_rows} rows, {m.dimension} features, {len(m.blocks)} blocks"
+        return f"BlockStore({str(self.folder)!r}: {size})"
+
+    def _repr_html_(self) -> str:
+        size, *lines = self.summary().split("\n")
+        return facts_html(f"BlockStore {self.folder}", {"size": size, "": "\n".join(lines)})
 
     @property
     def blocks_folder(self) -> Path:

@@ -10,6 +10,7 @@ import numpy as np
 from blocklinear.arguments import Path, check_options, path_list
 from blocklinear.errors import InputError
 from blocklinear.events import Listener, TextProgress, ignore
+from blocklinear.markup import text_html
 from blocklinear.numerals import format_number
 from blocklinear.options import TextOptions
 from blocklinear.text.reader import RowReader
@@ -130,6 +131,9 @@ class CheckReport:
         problems = f"{self.n_problems or 'no'} problem{'' if self.n_problems == 1 else 's'}"
         lines.append(problems + ("" if self.complete else "; not all was read"))
         return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        return text_html("\n".join([self.summary(), *self.problems]))
 
 
 def check(

@@ -180,7 +180,7 @@ def test_forms_the_model_cannot_give(model, make_model, rows, tmp_path):
     with pytest.raises(UsageError, match="only supported for logistic regression"):
         predict_stream(model, [str(rows)], out, probability=True)
     logistic = make_model(solver="L2R_LR")
-    with pytest.raises(UsageError, match="one file"):
+    with pytest.raises(UsageError, match="wanted at once"):
         predict_stream(logistic, [str(rows)], out, probability=True, decision=True)
     assert not out.exists()
 

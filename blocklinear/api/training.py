@@ -1,0 +1,221 @@
+"""Stores to models."""
+
+import os
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from blocklinear.api.calling import options_of, takes, telling
+from blocklinear.errors import UsageError
+from blocklinear.events import Listener
+from blocklinear.model.linear import LinearModel
+from blocklinear.options import TrainOptions
+from blocklinear.selection import cross_validation, grid
+from blocklinear.selection.cross_validation import CrossValidation
+from blocklinear.store.store import BlockStore
+from blocklinear.training import loop
+from blocklinear.training.run import Halt
+
+Store = BlockStore | str | os.PathLike[str]
+
+
+def _never() -> bool:
+    return False
+
+
+@takes(TrainOptions)
+def train(
+    store: Store,
+    options: TrainOptions | None = None,
+    listener: Listener | None = None,
+    halt: Halt = _never,
+    keep: Callable[[LinearModel], object] = lambda model: None,
+    *,
+    verbose: bool = False,
+    **settings: Any,
+) -> LinearModel:
+    """Train a linear model on a store, out of core, to a certified optimum.
+
+    Parameters
+    ----------
+    store : BlockStore or path
+    options : TrainOptions
+    listener : callable
+        Called with an `OuterIteration` after each of these, and `Warned`; without one, a `Warned`
+        is a Python warning.
+    halt : callable
+        Called between block steps, and within long ones; when it returns true, the run is saved
+        and ends with `StoppedError`.
+    keep : callable
+        Called with the model, to write it, before the run counts as finished: if that fails, or the
+        process ends there, `resume` comes to the same model.
+    verbose : bool
+        Show a progress bar.
+    **settings
+        Fields of `TrainOptions`; they replace those of `options`. ``C`` is ``cost``, ``memory`` is
+        the budget as a size, and ``class_weights`` may be a dict.
+
+    Returns
+    -------
+    LinearModel
+        ``metadata["certificate"]`` bounds its distance from the optimum, however training ended.
+
+    Raises
+    ------
+    WrongTypeError
+        If an argument is of the wrong type, or an option is unknown.
+    InputError
+        If the labels do not fit the solver, or the numbers overflow.
+    MemoryBudgetError
+        If the budget is too small.
+    MismatchError
+        If the run to resume was one of other options or of another store; or if a run of this name
+        was broken off, and is neither to be resumed nor restarted nor to be started from.
+    BusyError
+        If another process works on the store.
+    StoppedError
+        If `halt` said so.
+    DamagedError, StorageError
+
+    Examples
+    --------
+    >>> import blocklinear
+    >>> store = blocklinear.split("rows.svm", "store", blocks=4, force=True)
+    >>> model = blocklinear.train(store, C=0.5, gap=1e-4, class_weights={1: 2.0})
+    >>> model.metadata["certificate"]["gap"] <= 1e-4
+    True
+    >>> model
+    LinearModel(L2R_L1LOSS_SVC_DUAL, classes 1 -1, 13 features, C 0.5)
+    """
+    chosen = options_of(TrainOptions, options, settings, "train")
+    with telling(listener, verbose, chosen.gap) as tell:
+        return loop.train(store, chosen, tell, halt, keep)
+
+
+@takes(TrainOptions)
+def train_grid(
+    store: Store,
+    options: TrainOptions | None = None,
+    listener: Listener | None = None,
+    halt: Halt = _never,
+    keep: Callable[[list[LinearModel]], object] = lambda models: None,
+    *,
+    verbose: bool = False,
+    **settings: Any,
+) -> list[LinearModel]:
+    """Train a model for each of several C, out of core, each to a certified optimum.
+
+    Parameters
+    ----------
+    store : BlockStore or path
+    options : TrainOptions
+        Its `costs` are the grid.
+    listener, halt, verbose
+        As for `train`.
+    keep : callable
+        Called with the models, to write them, before the run counts as finished.
+    **settings
+        As for `train`.
+
+    Returns
+    -------
+    list of LinearModel
+        In the order of `costs`.
+
+    Raises
+    ------
+    WrongTypeError
+        If an argument is of the wrong type, or an option is unknown.
+    UsageError
+        If there is no grid, or an option does not fit one.
+    BlocklinearError
+        As `train` does.
+
+    Examples
+    --------
+    >>> import blocklinear
+    >>> store = blocklinear.split("rows.svm", "store", blocks=4, force=True)
+    >>> models = blocklinear.train_grid(store, costs=[0.1, 1, 10])
+    >>> [model.metadata["C"] for model in models]
+    [0.1, 1, 10]
+    """
+    chosen = options_of(TrainOptions, options, settings, "train_grid")
+    with telling(listener, verbose, chosen.gap) as tell:
+        return grid.train_grid(store, chosen, tell, halt, keep)
+
+
+@takes(TrainOptions)
+def cross_validate(
+    store: Store,
+    options: TrainOptions | None = None,
+    *,
+    costs: Sequence[float] | None = None,
+    folds: int | None = None,
+    n_folds: int | None = None,
+    first_cost: float | None = None,
+    stratify: bool = False,
+    metric: str | None = None,
+    positive: float | None = None,
+    listener: Listener | None = None,
+    halt: Halt = _never,
+    verbose: bool = False,
+    **settings: Any,
+) -> CrossValidation:
+    """Compare costs by cross-validation, out of core (Yu, 6.2).
+
+    Parameters
+    ----------
+    store : BlockStore or path
+    options : TrainOptions
+        Of all models; `costs` stand for its `cost`.
+    costs : sequence of float or None
+        The grid of C. None searches, as LIBLINEAR's ``-C``: from a C so small that all rows are
+        support vectors, doubled until neither predictions nor norms of weights change any more.
+    folds : int
+        A row is in fold hash(seed, row number) mod folds; 5 unless said otherwise. `n_folds` is the
+        same.
+    first_cost : float or None
+        C from which a search begins instead.
+    stratify : bool
+        Deal the rows of every class evenly to the folds.
+    metric : str or None
+        By which the best C is chosen: accuracy, auc or f1 (accuracy unless said otherwise);
+        mean_squared_error or mean_absolute_error for regression.
+    positive : float or None
+        Which of two classes f1 is that of; None is the larger label.
+    listener, halt, verbose
+        As for `train`.
+    **settings
+        As for `train`.
+
+    Returns
+    -------
+    CrossValidation
+        A table with a row for each C: `to_dict`, `to_pandas`; `best_cost` is the best of them.
+
+    Raises
+    ------
+    WrongTypeError
+        If an argument is of the wrong type, or an option is unknown.
+    UsageError
+        If the folds, costs, metric or positive class do not fit the data.
+    InputError, MemoryBudgetError, BusyError, StoppedError, DamagedError, StorageError
+        As `train` does.
+
+    Examples
+    --------
+    >>> import blocklinear
+    >>> store = blocklinear.split("rows.svm", "store", blocks=4, force=True)
+    >>> found = blocklinear.cross_validate(store, costs=[0.01, 0.1, 1], folds=3)
+    >>> found.to_dict()["C"]
+    [0.01, 0.1, 1]
+    >>> model = blocklinear.train(store, C=found.best_cost)
+    """
+    chosen = options_of(TrainOptions, options, settings, "cross_validate")
+    if folds is not None and n_folds is not None:
+        raise UsageError("folds and n_folds are the same option", "give one of them")
+    number = folds if folds is not None else n_folds if n_folds is not None else 5
+    with telling(listener, verbose, chosen.gap) as tell:
+        return cross_validation.cross_validate(
+            store, chosen, n_folds=number, costs=costs, first_cost=first_cost, stratify=stratify,
+            metric=metric, positive=positive, listener=tell, halt=halt,
+        )  # fmt: skip

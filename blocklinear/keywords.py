@@ -1,0 +1,95 @@
+"""Keywords of options: other names they go by, and a sentence for names that there are not."""
+
+import difflib
+import functools
+from collections.abc import Iterable, Mapping
+from dataclasses import fields
+from typing import Any, TypeVar
+
+from blocklinear.errors import UsageError, WrongTypeError
+from blocklinear.memory import parse_size
+
+ALIASES = {"C": "cost", "memory": "memory_bytes"}
+"""Names that are accepted, each with the option it stands for."""
+_ELSEWHERE = {
+    "class_weight": "class_weights",
+    "fit_intercept": "bias",
+    "intercept_scaling": "bias",
+    "max_iter": "max_outer",
+    "n_jobs": "threads",
+    "n_threads": "threads",
+    "eps": "tolerance",
+    "tol": "tolerance",
+    "random_state": "seed",
+    "sample_weight": "weights",
+    "eval": "evaluate",
+    "time_limit": "time_limit_s",
+}
+"""Names of the same thing in other libraries and on the command line."""
+Kind = TypeVar("Kind", bound=type)
+
+
+def names_of(kind: type) -> list[str]:
+    """Return the names that keywords of a dataclass of options may have."""
+    names = [field.name for field in fields(kind)]
+    return names + [alias for alias, name in ALIASES.items() if name in names]
+
+
+def refuse_unknown(settings: Iterable[str], known: Iterable[str], owner: str) -> None:
+    """Refuse the first keyword that is not known, and name the nearest one that is.
+
+    Parameters
+    ----------
+    settings, known : iterable of str
+    owner : str
+        What takes the keywords, for the message.
+
+    Raises
+    ------
+    WrongTypeError
+    """
+    names = list(known)
+    for name in settings:
+        if name in names:
+            continue
+        lower = {other.lower(): other for other in names}
+        near = [_ELSEWHERE[name]] if _ELSEWHERE.get(name) in names else []
+        near += [lower[found] for found in difflib.get_close_matches(name.lower(), lower, 1, 0.5)]
+        fix = f"did you mean {near[0]}?" if near else f"it has {', '.join(sorted(names))}"
+        raise WrongTypeError(f"{owner} has no option {name}", fix)
+
+
+def translated(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return keywords by the names of options, with values as options take them.
+
+    ``memory`` may be a size as "512M"; weights of classes may be a dict.
+
+    Raises
+    ------
+    UsageError
+        If an option is given by two names, or a size is none.
+    """
+    found: dict[str, Any] = {}
+    for given, value in settings.items():
+        name = ALIASES.get(given, given)
+        if name in found:
+            raise UsageError(f"{name} is given twice, under two names", "give it once")
+        if given == "memory" and isinstance(value, str):
+            value = parse_size(value)
+        elif name == "class_weights" and isinstance(value, Mapping):
+            value = tuple(value.items())
+        found[name] = value
+    return found
+
+
+def with_aliases(kind: Kind) -> Kind:
+    """Let a dataclass of options take `ALIASES`, and refuse unknown keywords in a sentence."""
+    made = kind.__init__  # type: ignore[misc]
+
+    @functools.wraps(made)
+    def init(self: Any, *values: Any, **settings: Any) -> None:
+        refuse_unknown(settings, names_of(kind), kind.__name__)
+        made(self, *values, **translated(settings))
+
+    kind.__init__ = init  # type: ignore[misc]
+    return kind

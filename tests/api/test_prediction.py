@@ -1,0 +1,80 @@
+"""`predict`: text or rows in memory, to arrays or to a file."""
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_svmlight_file
+
+import blocklinear
+from blocklinear.errors import InputError, UsageError, WrongTypeError
+
+
+@pytest.fixture
+def model(store):
+    return blocklinear.train(store, solver=7)
+
+
+def test_text_and_arrays_come_to_the_same(model, rows, tmp_path):
+    X, y = load_svmlight_file(str(rows), n_features=model.n_features)
+    labels = blocklinear.predict(rows, model)
+    assert np.array_equal(labels, model.predict(X))
+    assert np.array_equal(labels, blocklinear.predict(X, model))
+    assert np.array_equal(labels, blocklinear.predict([str(rows)], model, threads=1))
+    report = blocklinear.predict(rows, model, tmp_path / "labels", report=True)
+    assert np.array_equal(labels, np.loadtxt(tmp_path / "labels"))
+    assert report.score.as_dict()["accuracy"] == np.mean(labels == y)
+    assert report.confusion is not None
+
+
+def test_decisions_and_probabilities(model, rows):
+    X, _ = load_svmlight_file(str(rows), n_features=model.n_features)
+    for given in (rows, X):
+        decisions = blocklinear.predict(given, model, decision=True)
+        assert decisions == pytest.approx(model.decision_function(X))
+        shares = blocklinear.predict(given, model, probability=True)
+        assert shares.shape == (60, 2)
+        assert shares[:, 0] == pytest.approx(1 / (1 + np.exp(-decisions)))
+        with pytest.raises(UsageError, match="at once"):
+            blocklinear.predict(given, model, decision=True, probability=True)
+
+
+def test_a_model_may_be_given_as_its_path(model, rows, tmp_path):
+    model.save(tmp_path / "model")
+    for path in (tmp_path / "model", str(tmp_path / "model")):
+        assert np.array_equal(blocklinear.predict(rows, path), blocklinear.predict(rows, model))
+
+
+def test_more_classes_and_values(store, rows, tmp_path):
+    three = tmp_path / "three.svm"
+    three.write_text("".join(f"{i % 3} {1 + i % 3}:1 4:{i % 5}\n" for i in range(30)))
+    made = blocklinear.split(three, tmp_path / "three", blocks=2)
+    model = blocklinear.train(made)
+    assert blocklinear.predict(three, model, decision=True).shape == (30, 3)
+    assert set(blocklinear.predict(three, model)) == {0.0, 1.0, 2.0}
+    model = blocklinear.train(store, solver=13)
+    values = blocklinear.predict(rows, model)
+    assert values.shape == (60,)
+    assert len(set(values)) > 10
+
+
+def test_what_does_not_go_together(model, store, rows, tmp_path):
+    for wrong in ({"output": tmp_path / "o"}, {"strict": True}, {"index_base": 1}):
+        with pytest.raises(UsageError, match="rows in memory"):
+            blocklinear.predict(np.ones((2, 3)), model, **wrong)
+    with pytest.raises(UsageError, match="give output"):
+        blocklinear.predict(rows, model, report=True)
+    with pytest.raises(WrongTypeError, match=r"predict\(\) has no option outputs"):
+        blocklinear.predict(rows, model, outputs="o")
+    with pytest.raises(WrongTypeError, match="model is int, but must be a LinearModel"):
+        blocklinear.predict(rows, 3)
+    other = blocklinear.train(store)
+    with pytest.raises(UsageError, match="probability output is only supported for logistic"):
+        blocklinear.predict(rows, other, probability=True)
+    wide = tmp_path / "wide.svm"
+    wide.write_text("1 99:1\n")
+    with pytest.raises(InputError, match="index 99 is not one of the"):
+        blocklinear.predict(wide, model, strict=True)
+
+
+def test_no_rows_make_an_empty_array(model, tmp_path):
+    (tmp_path / "none.svm").write_text("")
+    assert blocklinear.predict(tmp_path / "none.svm", model).shape == (0,)
