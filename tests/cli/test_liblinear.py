@@ -299,4 +299,5 @@ def test_a_store_that_is_kept(cli):
         done = cli("liblinear", "--keep-store", "--memory", "300M", "train", "-q", "data_file")
         assert (done.status, done.out) == (0, "")
     assert LinearModel.load("data_file.model").labels == (1.0, -1.0)
+    assert not Path("data_file.blocks/runs/default").exists()  # where `train` keeps what it reached
     shutil.rmtree("data_file.blocks")  # it was kept

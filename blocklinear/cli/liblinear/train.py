@@ -148,6 +148,7 @@ def _options(
         epsilon=arguments.epsilon if arguments.solver in REGRESSION else 0.1,
         bias=arguments.bias if arguments.bias >= 0 else -1.0,
         class_weights=tuple(weights),
+        run="liblinear",  # in a store that is kept, "default" may be of someone who resumes it
         restart=True,
         checkpoint_s=math.inf,
         **arguments.goal,
