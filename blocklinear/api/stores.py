@@ -7,9 +7,9 @@ from typing import Any
 from blocklinear.api.calling import options_of, takes, telling
 from blocklinear.arguments import Path
 from blocklinear.events import Listener
-from blocklinear.options import AddOptions, SplitOptions, TextOptions
 from blocklinear.ingest import add as adding
 from blocklinear.ingest import split as splitting
+from blocklinear.options import AddOptions, SplitOptions, TextOptions
 from blocklinear.store.store import BlockStore
 from blocklinear.text import check as checking
 
