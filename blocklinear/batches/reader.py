@@ -22,7 +22,7 @@ from blocklinear.text import Rows, norms
 from blocklinear.text.faults import Faults, too_many_features
 from blocklinear.text.powers import POWERS
 from blocklinear.text.reshape import SORT_BYTES, Merged
-from blocklinear.text.rows import Room, hashed, in_order, rows_bytes
+from blocklinear.text.rows import ParseBuffers, hashed, in_order, rows_bytes
 
 MOST_PIECE_BYTES = 16 << 20
 LEAST_PIECE_BYTES = 256 << 10
@@ -90,7 +90,7 @@ class BatchReader:
             )
         self._options, self._dtype, self._coder, self._look_up = options, dtype, coder, look_up
         self._pool = ThreadPoolExecutor(options.threads, "take in")
-        self._rooms: deque[Room] = deque()
+        self._free_buffers: deque[ParseBuffers] = deque()
         piece_bytes = options.reading_bytes // (4 * (options.threads + 2))
         self._piece_bytes = min(max(piece_bytes, LEAST_PIECE_BYTES), MOST_PIECE_BYTES)
         self._totals = dict.fromkeys(("rows", *_COUNTS), 0)
@@ -184,7 +184,7 @@ class BatchReader:
 
     def _converted(self, batch: _Batch) -> Iterator[Rows]:
         """Cut a batch into pieces; convert several at a time."""
-        pending: deque[tuple[Room, Future[Rows]]] = deque()
+        pending: deque[tuple[ParseBuffers, Future[Rows]]] = deque()
         table, start = batch.table, 0
         most_rows, most_entries = self._piece_bytes // 34, self._piece_bytes // 26
         try:
@@ -195,20 +195,22 @@ class BatchReader:
                     yield self._long_row(batch, start)
                 else:
                     yield from self._finished(pending, self._options.threads)
-                    room = self._rooms.popleft() if self._rooms else Room()
-                    job = self._pool.submit(self._convert, batch, start, stop, room)
-                    pending.append((room, job))
+                    buffers = self._free_buffers.popleft() if self._free_buffers else ParseBuffers()
+                    job = self._pool.submit(self._convert, batch, start, stop, buffers)
+                    pending.append((buffers, job))
                 start = stop
             yield from self._finished(pending, 0)
         finally:
             for _, job in pending:
                 job.cancel()
 
-    def _finished(self, pending: deque[tuple[Room, Future[Rows]]], leave: int) -> Iterator[Rows]:
+    def _finished(
+        self, pending: deque[tuple[ParseBuffers, Future[Rows]]], leave: int
+    ) -> Iterator[Rows]:
         while len(pending) > leave:
-            room, job = pending.popleft()
+            buffers, job = pending.popleft()
             yield job.result()
-            self._rooms.append(room)
+            self._free_buffers.append(buffers)
 
     def _long_row(self, batch: _Batch, row: int) -> Rows:
         """Convert a row that is longer than a piece, while there is no other on its way."""
@@ -221,15 +223,15 @@ class BatchReader:
                 "more than the memory budget leaves",
                 f"give {enough(lacking)} or more memory",
             )
-        return self._convert(batch, row, row + 1, Room(), looked_up=False)
+        return self._convert(batch, row, row + 1, ParseBuffers(), looked_up=False)
 
     def _convert(
-        self, batch: _Batch, start: int, stop: int, room: Room, looked_up: bool = True
+        self, batch: _Batch, start: int, stop: int, buffers: ParseBuffers, looked_up: bool = True
     ) -> Rows:
         """Make rows of a piece (in a worker)."""
         table, options, base = batch.table, self._options, self._column_base
         n_rows, nnz = stop - start, table.n_entries(start, stop)
-        indptr, indices, values, labels = room.take(n_rows, nnz)
+        indptr, indices, values, labels = buffers.take(n_rows, nnz)
         indptr, indices, values, labels = (
             indptr[: n_rows + 1], indices[:nnz], values[:nnz], labels[:n_rows],
         )  # fmt: skip

@@ -270,12 +270,12 @@ def decoded_rows(block: BlockFile, chunk: StoredChunk, manifest: Manifest) -> _R
         np.empty(n, np.int64), np.zeros(n + 1, np.int64), np.empty(n),
         np.empty(nnz, np.uint32), np.empty(nnz), np.empty(n if manifest.weighted else 0),
     )  # fmt: skip
-    target = codec.Target(
+    buffers = codec.DecodeBuffers(
         0, rows.indptr[1:], rows.indices, rows.values, rows.labels, np.empty(n), rows.numbers,
         rows.weights,
     )  # fmt: skip
     try:
-        codec.decode(chunk.data, target, manifest.n_features, base)
+        codec.decode(chunk.data, buffers, manifest.n_features, base)
     except (DamagedError, ValueError, *codec.DECODING_ERRORS) as error:
         raise block.damaged(str(error)) from error
     np.add(rows.indices, np.uint32(base), out=rows.indices)

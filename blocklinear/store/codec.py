@@ -233,7 +233,7 @@ def _smaller(
 
 
 @dataclass(frozen=True)
-class Target:
+class DecodeBuffers:
     """Where a chunk is decoded to: slices of a group's arrays.
 
     Attributes
@@ -293,49 +293,51 @@ class _Frames:
 
 def decode(
     data: memoryview,
-    target: Target,
+    buffers: DecodeBuffers,
     n_features: int,
     index_base: int,
     normalized: bool = False,
 ) -> None:
-    """Decode a chunk into `target`; if `normalized`, divide each row by its norm.
+    """Decode a chunk into `buffers`; if `normalized`, divide each row by its norm.
 
     Raises
     ------
     DamagedError
         If anything about it is impossible; bounds are checked before any solver sees the arrays.
     """
-    n, nnz = len(target.labels), len(target.indices)
+    n, nnz = len(buffers.labels), len(buffers.indices)
     layout = Layout.read(data, n, nnz)
-    if layout.weighted != (len(target.weights) > 0):
+    if layout.weighted != (len(buffers.weights) > 0):
         raise DamagedError("its rows have weights and the store has none, or the other way round")
     frames = _Frames(data, layout)
-    lengths = _decode_rows(frames, layout, target, nnz)
+    lengths = _decode_rows(frames, layout, buffers, nnz)
     planes = frames.planes(layout.bits[0], nnz, spare=1)
     if not kernels.to_columns(
-        planes, layout.bits[0], lengths, n_features, index_base, target.first, target.indptr,
-        target.indices,
+        planes, layout.bits[0], lengths, n_features, index_base, buffers.first, buffers.indptr,
+        buffers.indices,
     ):  # fmt: skip
         raise DamagedError(f"an index is not below {n_features + index_base}")
-    _decode_values(frames, layout, target.values)
+    _decode_values(frames, layout, buffers.values)
     if layout.weighted:
-        _decode_weights(frames, target.weights)
+        _decode_weights(frames, buffers.weights)
     if normalized:
-        scaling.normalize_rows(lengths, target.values, target.sq_norm)
+        scaling.normalize_rows(lengths, buffers.values, buffers.sq_norm)
     else:
-        kernels.square_norms(lengths, target.values, target.sq_norm)
+        kernels.square_norms(lengths, buffers.values, buffers.sq_norm)
 
 
-def _decode_rows(frames: _Frames, layout: Layout, target: Target, nnz: int) -> NDArray[np.int64]:
+def _decode_rows(
+    frames: _Frames, layout: Layout, buffers: DecodeBuffers, nnz: int
+) -> NDArray[np.int64]:
     """Decode row numbers and labels; return the row lengths."""
-    n, width = len(target.labels), sum(layout.widths)
+    n, width = len(buffers.labels), sum(layout.widths)
     content = np.empty((width + 1) * n + 8 * layout.label_doubles, np.uint8)
     frames.put(content)
     planes, lengths = content[: (width + 1) * n].reshape(width + 1, n), np.empty(n, np.int64)
     doubles = np.frombuffer(content[(width + 1) * n :].tobytes())
     wrong = kernels.to_rows(
         planes, layout.widths, layout.first_row, nnz, planes[width], doubles, layout.label_folded,
-        POWERS, lengths, target.row_numbers, target.labels,
+        POWERS, lengths, buffers.row_numbers, buffers.labels,
     )  # fmt: skip
     if wrong:
         raise DamagedError(_WRONG_ROWS[wrong])

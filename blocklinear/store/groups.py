@@ -220,7 +220,7 @@ class GroupBuffer:
         for chunk in block.chunks():
             rows = slice(row, row + chunk.rows)
             entries = slice(entry, entry + chunk.nnz)
-            target = codec.Target(
+            buffers = codec.DecodeBuffers(
                 entry,
                 self._indptr[row + 1 : row + 1 + chunk.rows],
                 self._indices[entries],
@@ -232,11 +232,11 @@ class GroupBuffer:
             )
             try:
                 codec.decode(
-                    chunk.data, target, manifest.n_features, manifest.column_base, normalized
+                    chunk.data, buffers, manifest.n_features, manifest.column_base, normalized
                 )
             except (DamagedError, ValueError, *codec.DECODING_ERRORS) as error:
                 raise block.damaged(str(error)) from error
-            numbers = target.row_numbers
+            numbers = buffers.row_numbers
             if chunk.rows and not 0 <= numbers.min() <= numbers.max() < manifest.next_row:
                 raise block.damaged(f"a row number is not below {manifest.next_row}")
             row, entry = rows.stop, entries.stop

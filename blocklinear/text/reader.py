@@ -18,7 +18,7 @@ from blocklinear.options import LINE_FACTOR, SLAB_FACTOR, TextOptions
 from blocklinear.text.faults import index_beyond, no_faults, places_of, too_many_features
 from blocklinear.text.pages import ByteBudget, Pages
 from blocklinear.text.reshape import SORT_BYTES, Reshaping
-from blocklinear.text.rows import Room, Rows, parse, rows_bytes
+from blocklinear.text.rows import ParseBuffers, Rows, parse, rows_bytes
 from blocklinear.text.slabs import LongLine, Slab, slabs
 from blocklinear.text.sources import Source, name_of
 from blocklinear.text.weights import WeightReader
@@ -36,7 +36,7 @@ class _Parsing:
     """A slab on its way, what its rows lie in, and the bytes that are held for both."""
 
     slab: Slab
-    room: Room
+    buffers: ParseBuffers
     held: int
     rows: Future[Rows]
 
@@ -235,7 +235,7 @@ class RowReader:
         """Yield slabs in order with their rows; a failure to read comes after what precedes it."""
         options = self._options
         room_bytes = options.reading_bytes - source.window_bytes
-        budget, rooms = ByteBudget(room_bytes), deque[Room]()
+        budget, free_buffers = ByteBudget(room_bytes), deque[ParseBuffers]()
         usual, spare = SLAB_FACTOR * options.slab_bytes, deque[Pages]()
         held = 0
 
@@ -246,8 +246,8 @@ class RowReader:
         pieces = slabs(source, options.slab_bytes, options.line_limit, spare, reserve)
         how = _how(options, self._dtype)
 
-        def parsed(slab: Slab, room: Room) -> Rows:
-            rows = parse(slab.text, *how, room)
+        def parsed(slab: Slab, buffers: ParseBuffers) -> Rows:
+            rows = parse(slab.text, *how, buffers)
             return rows if slab.long or self._look_up is None else self._look_up(rows)
 
         def read() -> _Parsing | None:
@@ -258,8 +258,8 @@ class RowReader:
                 return None
             if slab.long:
                 held = budget.acquire(self._bytes_of_line(slab, room_bytes), instead_of=held)
-            room = rooms.popleft() if rooms and not slab.long else Room()
-            return _Parsing(slab, room, held, pool.submit(parsed, slab, room))
+            buffers = free_buffers.popleft() if free_buffers and not slab.long else ParseBuffers()
+            return _Parsing(slab, buffers, held, pool.submit(parsed, slab, buffers))
 
         ahead = ThreadPoolExecutor(1, "read")  # reads, digests and decompresses meanwhile
         try:
@@ -270,7 +270,9 @@ class RowReader:
                 if not found.slab.long:
                     spare.append(found.slab.memory)
                 if self._fleeting:
-                    found.room.discard() if found.slab.long else rooms.append(found.room)
+                    found.buffers.discard() if found.slab.long else free_buffers.append(
+                        found.buffers
+                    )
                 budget.release(found.held)
         finally:
             source.raw.stop()

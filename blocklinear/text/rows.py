@@ -134,7 +134,7 @@ class Rows:
 _AS_WRITTEN = Reshaping()
 
 
-class Room:
+class ParseBuffers:
     """Memory that `parse` leaves rows in, to be used again: the system clears fresh memory."""
 
     def __init__(self) -> None:
@@ -171,7 +171,7 @@ def parse(
     index_base: int,
     max_faults: int = 1,
     reshaping: Reshaping = _AS_WRITTEN,
-    room: Room | None = None,
+    buffers: ParseBuffers | None = None,
 ) -> Rows:
     """Read whole lines.
 
@@ -185,11 +185,11 @@ def parse(
         Stop after so many refused lines.
     reshaping : Reshaping
         What is done to rows that are not as a store keeps them.
-    room : Room or None
+    buffers : ParseBuffers or None
         Where the rows may lie; they are valid until it is used again.
     """
     n_qids = _blank_qids(text) if reshaping.ignore_qid else 0
-    rows = _parse(text, index_base, max_faults, reshaping, room)
+    rows = _parse(text, index_base, max_faults, reshaping, buffers)
     decimals = rows.decimals
     bad = norms.too_large(rows.indptr, decimals.mantissa, decimals.exponent, reshaping.dtype)
     if len(bad):
@@ -197,7 +197,7 @@ def parse(
         refused = {fault.line for fault in rows.faults}
         found = refused_rows(text, dict.fromkeys(bad.tolist(), why), refused)
         text = _without_lines(text, [fault.line for fault in found])
-        rows = _parse(text, index_base, max_faults, reshaping, room)
+        rows = _parse(text, index_base, max_faults, reshaping, buffers)
         rows = replace(rows, n_blank=rows.n_blank - len(found), faults=rows.faults.plus(found))
     return replace(rows, n_qids=n_qids)
 
@@ -207,11 +207,11 @@ def _parse(
     index_base: int,
     max_faults: int,
     reshaping: Reshaping,
-    room: Room | None,
+    buffers: ParseBuffers | None,
 ) -> Rows:
     """Read whole lines without query numbers; rows may be too large."""
     n_lines, n_colons = tokenizer.count_marks(text)
-    indptr, indices, decimals, labels = (room or Room()).take(n_lines, n_colons)
+    indptr, indices, decimals, labels = (buffers or ParseBuffers()).take(n_lines, n_colons)
     faults = np.zeros((min(max_faults, n_lines), 3), np.int64)
     counts = np.zeros(tokenizer.N_COUNTS, np.int64)
     tokenizer.parse_lines(

@@ -41,8 +41,8 @@ def decimals_of(numbers):
     return mantissa, exponent, np.array(values, np.float64)
 
 
-def target_of(n, nnz, dtype="float64", first=0):
-    return codec.Target(
+def buffers_for(n, nnz, dtype="float64", first=0):
+    return codec.DecodeBuffers(
         first,
         np.empty(n, np.int64),
         np.empty(nnz, np.uint32),
@@ -85,21 +85,21 @@ def test_what_is_encoded_comes_back_to_the_bit(level, dtype, rows, first):
         values = values.astype(dtype)
     too_large = not np.isfinite(values).all()
     data = codec.encode(chunk, level)
-    target = target_of(len(rows), len(columns), dtype, first)
+    buffers = buffers_for(len(rows), len(columns), dtype, first)
     if too_large:  # a double that float32 cannot hold
         with pytest.raises(codec.DamagedError, match="float32"):
-            codec.decode(memoryview(data), target, 2**32, 0)
+            codec.decode(memoryview(data), buffers, 2**32, 0)
         return
-    codec.decode(memoryview(data), target, 2**32, 0)
-    assert target.values.tobytes() == values.tobytes()
-    assert target.labels.tobytes() == labels.tobytes()
-    assert target.indices.tolist() == columns.tolist()
-    assert target.row_numbers.tolist() == row_numbers.tolist()
+    codec.decode(memoryview(data), buffers, 2**32, 0)
+    assert buffers.values.tobytes() == values.tobytes()
+    assert buffers.labels.tobytes() == labels.tobytes()
+    assert buffers.indices.tolist() == columns.tolist()
+    assert buffers.row_numbers.tolist() == row_numbers.tolist()
     ends = first + np.cumsum(lengths)
-    assert target.indptr.tolist() == ends.tolist()
+    assert buffers.indptr.tolist() == ends.tolist()
     with np.errstate(over="ignore"):
         parts = np.split(values.astype(np.float64) ** 2, np.cumsum(lengths)[:-1])
-    np.testing.assert_allclose(target.sq_norm, [np.sum(part) for part in parts])
+    np.testing.assert_allclose(buffers.sq_norm, [np.sum(part) for part in parts])
 
 
 @pytest.mark.parametrize("level", LEVELS)
@@ -124,18 +124,18 @@ def test_text_comes_back_to_the_bit(level, values):
         parsed.decimals.mantissa,
         parsed.decimals.exponent,
     )
-    target = target_of(1, len(values))
-    codec.decode(memoryview(codec.encode(chunk, level)), target, len(values), 1)
-    assert target.values.tobytes() == np.array([float(v) for v in values]).tobytes()
-    assert target.row_numbers.tolist() == [5]
+    buffers = buffers_for(1, len(values))
+    codec.decode(memoryview(codec.encode(chunk, level)), buffers, len(values), 1)
+    assert buffers.values.tobytes() == np.array([float(v) for v in values]).tobytes()
+    assert buffers.row_numbers.tolist() == [5]
 
 
 def round_trip(chunk, level):
     """Encode and decode a chunk of one row, with values and label to the bit; return its bytes."""
     data = codec.encode(chunk, level)
-    target = target_of(1, len(chunk.indices))
-    codec.decode(memoryview(data), target, 2**32, 1)
-    return data, target.values.tobytes(), target.labels.tobytes()
+    buffers = buffers_for(1, len(chunk.indices))
+    codec.decode(memoryview(data), buffers, 2**32, 1)
+    return data, buffers.values.tobytes(), buffers.labels.tobytes()
 
 
 def row_of(text):
@@ -198,9 +198,9 @@ def test_a_chunk_of_exponents_far_apart_comes_back_to_the_bit():
 def test_labels_of_exponents_far_apart_come_back_to_the_bit():
     labels = [(1, 0), (7, 0), *((123456789012345, e) for e in range(19, 23)), (0, 0)]
     chunk, (_, _, expected, _, _) = chunk_of([(0, label, {}) for label in labels])
-    target = target_of(len(labels), 0)
-    codec.decode(memoryview(codec.encode(chunk, 1)), target, 1, 0)
-    assert target.labels.tobytes() == expected.tobytes()
+    buffers = buffers_for(len(labels), 0)
+    codec.decode(memoryview(codec.encode(chunk, 1)), buffers, 1, 0)
+    assert buffers.labels.tobytes() == expected.tobytes()
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -213,9 +213,9 @@ def test_every_set_of_exponents_in_a_chunk_comes_back_to_the_bit(seed):
             for e in exponents
         }
         chunk, (_, _, _, _, values) = chunk_of([(0, (1, 0), numbers)])
-        target = target_of(1, len(numbers))
-        codec.decode(memoryview(codec.encode(chunk, rng.choice(LEVELS))), target, 2**32, 0)
-        assert target.values.tobytes() == values.tobytes(), numbers
+        buffers = buffers_for(1, len(numbers))
+        codec.decode(memoryview(codec.encode(chunk, rng.choice(LEVELS))), buffers, 2**32, 0)
+        assert buffers.values.tobytes() == values.tobytes(), numbers
 
 
 def measured(n, digits=6, seed=0):
@@ -241,11 +241,11 @@ def measured(n, digits=6, seed=0):
 @pytest.mark.parametrize("level", LEVELS)
 def test_measurements_come_back_to_the_bit(n, digits, level):
     chunk, values = measured(n, digits)
-    target = target_of(1, n)
-    codec.decode(memoryview(codec.encode(chunk, level)), target, 2**32, 1)
-    assert target.values.tobytes() == values.tobytes()
-    assert target.indices.tolist() == list(range(0, 99 * n, 99))
-    np.testing.assert_allclose(target.sq_norm, [values @ values])
+    buffers = buffers_for(1, n)
+    codec.decode(memoryview(codec.encode(chunk, level)), buffers, 2**32, 1)
+    assert buffers.values.tobytes() == values.tobytes()
+    assert buffers.indices.tolist() == list(range(0, 99 * n, 99))
+    np.testing.assert_allclose(buffers.sq_norm, [values @ values])
 
 
 def test_measurements_of_six_digits_take_20_bits_and_2_for_the_exponent():
