@@ -42,9 +42,14 @@ class _Batch:
     labels: NDArray[np.float64]
     weights: NDArray[np.float64] | None
 
+    @property
+    def place(self) -> str:
+        """Which it is, for people."""
+        return self.table.place or f"batch {self.number}"
+
     def refuse(self, problem: str, fix: str) -> NoReturn:
         """Raise the error for something in this batch."""
-        raise InputError(f"batch {self.number}: {problem}", fix)
+        raise InputError(f"{self.place}: {problem}", fix)
 
 
 class BatchReader:
@@ -162,7 +167,7 @@ class BatchReader:
         stop = table.n_columns + self._column_base
         most = None if options.hash_bits else options.max_features
         if most is not None and table.n_columns > most:
-            place = f"batch {batch.number}: its columns"
+            place = f"{batch.place}: its columns"
             raise too_many_features(place, -1, table.n_columns, options)
         if stop > 1 << 32:
             batch.refuse(f"{table.n_columns} columns are 2**32 or more", "renumber the features")

@@ -29,12 +29,14 @@ class Table(ABC):
     kind : str                what it is, for people
     n_rows, n_columns : int
     names : tuple of str or None        of the columns, if they have any
+    place : str               where it comes from, for people; empty for a batch by its number
     """
 
     kind: str
     n_rows: int
     n_columns: int
     names: tuple[str, ...] | None = None
+    place: str = ""
 
     @abstractmethod
     def stop_of(self, start: int, most_rows: int, most_entries: int) -> int:
@@ -267,6 +269,8 @@ def as_table(X: Any) -> Table:
     """
     from scipy.sparse import issparse
 
+    if isinstance(X, Table):
+        return X
     pandas = sys.modules.get("pandas")
     if issparse(X):
         return _of_scipy(X)

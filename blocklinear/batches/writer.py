@@ -11,7 +11,7 @@ from typing import Any, Self
 from blocklinear.batches.labels import LabelCoder
 from blocklinear.batches.reader import BatchReader
 from blocklinear.classes import Classes
-from blocklinear.errors import InputError, UsageError
+from blocklinear.errors import InputError, MismatchError, UsageError
 from blocklinear.events import Listener, SplitProgress, ignore
 from blocklinear.ingest.add import (
     batch_name,
@@ -122,6 +122,8 @@ class StoreWriter:
         self._stack = contextlib.ExitStack()
         self._reader: BatchReader | None = None
         self._weighted: bool | None = None
+        self._sources: list[dict[str, Any]] | None = None
+        self._recipe = b""
         self._state = "new"
         self.store: BlockStore
 
@@ -195,6 +197,18 @@ class StoreWriter:
             self._listener(SplitProgress(0, None, self._ingestion.n_rows, self._ingestion.nnz))
         self._state = "open"
 
+    def describe(self, sources: list[dict[str, Any]], recipe: bytes = b"") -> None:
+        """Tell, before the end, what the rows were made of: for whoever reads files, and appends.
+
+        Parameters
+        ----------
+        sources : list of dict
+            What the manifest says of each.
+        recipe : bytes
+            What a new store keeps as `BlockStore.recipe`.
+        """
+        self._sources, self._recipe = sources, recipe
+
     def _open(self, weighted: bool) -> None:
         """Make ready for rows: now it is known whether they have weights."""
         self._weighted = weighted
@@ -215,8 +229,9 @@ class StoreWriter:
             raise InputError(f"{found} rows, not the {expected} expected", "append all of them")
         weights = _WEIGHTS_PROVENANCE if self._weighted else None
         classes = self._coder.classes
-        batch = self._ingestion.finish(reader.index_base, [reader.provenance], weights, classes)
-        self._place.commit(batch, classes, reader.names or ())
+        sources = [reader.provenance] if self._sources is None else self._sources
+        batch = self._ingestion.finish(reader.index_base, sources, weights, classes)
+        self._place.commit(batch, classes, reader.names or (), self._recipe)
 
 
 class _Place(ABC):
@@ -245,7 +260,7 @@ class _Place(ABC):
         """Return the names of features there are by now."""
 
     @abstractmethod
-    def commit(self, batch: Batch, classes: Classes, names: Sequence[str]) -> None:
+    def commit(self, batch: Batch, classes: Classes, names: Sequence[str], recipe: bytes) -> None:
         """Make what was written part of a store."""
 
     @abstractmethod
@@ -280,13 +295,13 @@ class _NewStore(_Place):
     def names(self) -> None:
         return None
 
-    def commit(self, batch: Batch, classes: Classes, names: Sequence[str]) -> None:
+    def commit(self, batch: Batch, classes: Classes, names: Sequence[str], recipe: bytes) -> None:
         if batch.labels is None and classes:
             raise InputError(
                 "there are too many distinct labels to be classes, and some are integers beyond "
                 "2**53", "for regression give y as numbers of float64",
             )  # fmt: skip
-        save(self._staging, self._options, batch, classes, names)
+        save(self._staging, self._options, batch, classes, names, recipe)
 
     def store(self) -> BlockStore:
         return BlockStore.open(Path(self._path).absolute())
@@ -321,7 +336,11 @@ class _OldStore(_Place):
     def names(self) -> tuple[str, ...] | None:
         return read_names(self._old.folder, self._old.manifest)
 
-    def commit(self, batch: Batch, classes: Classes, names: Sequence[str]) -> None:
+    def commit(self, batch: Batch, classes: Classes, names: Sequence[str], recipe: bytes) -> None:
+        if self._old.manifest.of_tables and not recipe:
+            raise MismatchError(
+                f"{self._old.folder}: is made of tables, by a recipe", "add tables of its columns"
+            )
         self._new = commit_batch(self._old, batch, self._listener, classes)
 
     def store(self) -> BlockStore:

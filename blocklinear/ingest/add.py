@@ -74,6 +74,10 @@ def add(
     options, inputs = options or AddOptions(), path_list(inputs)
     check_options(options, AddOptions)
     with changing(store) as old:
+        if old.manifest.of_tables:
+            raise MismatchError(
+                f"{old.folder}: is made of tables, not of text", "add tables of the same columns"
+            )
         seen = _Seen(old.manifest, options.allow_duplicate)
         check_weights(old.manifest, options.weights is not None, "--weights")
         how = split_options(old.manifest, options, "sha256" in seen.digests)
@@ -307,6 +311,11 @@ def _refuse_other(what: str, has: int, asked: int | str) -> None:
             f"the {what} of the store is {has}, not {asked}",
             "write the rows as those of the store, or split all of them again",
         )
+
+
+def refuse_known(manifest: Manifest, path: str, allowed: bool) -> None:
+    """Raise MismatchError if a store has a file with the content of this one, unless `allowed`."""
+    _Seen(manifest, allowed).refuse_file(path)
 
 
 class _Seen:

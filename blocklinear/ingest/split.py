@@ -1,6 +1,7 @@
 """`split`: stream LIBSVM text once into a new store."""
 
 import contextlib
+import hashlib
 import os
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -21,13 +22,14 @@ from blocklinear.store.files import (
     LOCK_NAME,
     Lock,
     aside_name,
+    atomic_write,
     make_folder,
     place_folder,
     recover_name,
     remove_tree,
     sync_directory,
 )
-from blocklinear.store.manifest import Manifest, format_of
+from blocklinear.store.manifest import RECIPE_NAME, Manifest, format_of
 from blocklinear.store.store import BlockStore
 
 BLOCKS_NAME = "blocks"
@@ -233,6 +235,7 @@ def save(
     batch: Batch,
     classes: Classes | None = None,
     names: Sequence[str] = (),
+    recipe: bytes = b"",
 ) -> None:
     """Commit a store of one batch.
 
@@ -245,12 +248,17 @@ def save(
         Labels as they were given, where these are others than those of blocks.
     names : sequence of str
         Of the features of the input, the first ones; empty if they have none.
+    recipe : bytes
+        How tables become rows; empty if they do not.
     """
     sync_directory(staging / BLOCKS_NAME)
     named = write_names(staging, names) if names else {}
+    if recipe:
+        with atomic_write(staging / RECIPE_NAME) as stream:
+            stream.write(recipe)
     n_features = sum(file.features for file in batch.features)
     Manifest(
-        format=format_of(options.weighted, options.renumber, bool(classes or names)),
+        format=format_of(options.weighted, options.renumber, bool(classes or names), bool(recipe)),
         generation=1,
         written_by=__version__,
         seed=options.seed,
@@ -272,4 +280,5 @@ def save(
         features=batch.features,
         classes=to_json(classes or {}),
         names=named,
+        recipe=hashlib.sha256(recipe).hexdigest() if recipe else "",
     ).save(staging)

@@ -155,7 +155,7 @@ def predict_stream(
     with place.open() as stream:
         stream.write(head)
         for batch in _known_rows(model, reader):
-            for labels, decisions, unknown in _decisions(model, batch, base):
+            for labels, decisions, unknown in decisions_of(model, batch, base):
                 model.check_decisions(decisions, first_row=rows + 1)
                 chosen = None if model.is_regressor else model.class_indices(decisions)
                 if chosen is None:
@@ -316,7 +316,7 @@ def text_memory(model: LinearModel, memory_bytes: int) -> int:
     return memory_bytes - taken + PROCESS_BYTES
 
 
-def _decisions(
+def decisions_of(
     model: LinearModel, batch: Rows, index_base: int
 ) -> Iterator[tuple[Floats, Floats, int]]:
     """Yield labels, decision values and the number of ignored values of some rows at a time."""
@@ -367,14 +367,14 @@ def _probability_lines(model: LinearModel) -> Formatter:
     line = "%s" + " %g" * len(names) + "\n"
 
     def lines(chosen: Any, decisions: Floats) -> bytes:
-        shares = _probabilities(decisions, len(names))
+        shares = probabilities(decisions, len(names))
         cells = np.column_stack([names[chosen], shares.astype(object)])
         return (line * len(shares) % tuple(cells.ravel().tolist())).encode()
 
     return lines
 
 
-def _probabilities(decisions: Floats, n_classes: int) -> Floats:
+def probabilities(decisions: Floats, n_classes: int) -> Floats:
     """Return P(class | row), shape (n_rows, n_classes), as LIBLINEAR's `predict_probability`."""
     with np.errstate(over="ignore"):  # exp of a large -d is inf, and 1 / (1 + inf) is right
         shares: Floats = 1.0 / (1.0 + np.exp(-decisions))

@@ -71,7 +71,12 @@ def commit(store: BlockStore, **changes: Any) -> BlockStore:
     classes = {code: name for code, name in manifest.classes.items() if float(code) in known}
     manifest = replace(
         manifest,
-        format=format_of(manifest.weighted, manifest.renumbered, bool(classes or manifest.names)),
+        format=format_of(
+            manifest.weighted,
+            manifest.renumbered,
+            bool(classes or manifest.names),
+            manifest.of_tables,
+        ),
         classes=classes,
         n_rows=sum(rows.values()),
         nnz=sum(block.nnz for block in manifest.blocks),

@@ -24,7 +24,7 @@ class _Level:
 
 _RUN = _Level(rf"checkpoint\.json|{_NAME}\.(0|1|work)|{_TEMPORARY}")
 _STORE = _Level(
-    rf"{re.escape(manifest.NAME)}|{LOCK_NAME}|skipped(-{_NAME})?\.txt|{_TEMPORARY}",
+    rf"{re.escape(manifest.NAME)}|{re.escape(manifest.RECIPE_NAME)}|{LOCK_NAME}|skipped(-{_NAME})?\.txt|{_TEMPORARY}",
     {
         "blocks": _Level(r"b[0-9]{8}\.blk"),
         "features": _Level(r"f[0-9]{8}\.map|n[0-9]{8}\.zst"),

@@ -26,12 +26,17 @@ from blocklinear.store.records import BlockRecord, FeatureFile
 from blocklinear.store.weight_stats import WeightStats, together
 from blocklinear.store.weight_stats import check as check_weight_stats
 
-FORMAT = 8
+FORMAT = 16
 """The newest. Formats 1 and 2 have features numbered as in the input, 3 and 4 by the store; rows
-have weights in formats 2 and 4. Formats 5 to 8 are these with classes or names of features. Each is
-read for ever."""
-_RENUMBERED, _WEIGHTED, _NAMED = (3, 4, 7, 8), (2, 4, 6, 8), (5, 6, 7, 8)
+have weights in formats 2 and 4. Formats 5 to 8 are these with classes or names of features. Formats
+9 to 16 are these eight made of tables, by a recipe; 9, 10, 13 and 14 are not written. Each is read
+for ever."""
+_WEIGHTED, _RENUMBERED, _NAMED, _TABLES = (
+    tuple(number for number in range(1, FORMAT + 1) if (number - 1) & bit) for bit in (1, 2, 4, 8)
+)
 NAME = "manifest.json"
+RECIPE_NAME = "recipe.json"
+"""Beside it in stores of tables; it never changes, and the manifest has its digest."""
 MAX_BYTES = 1 << 28
 """No manifest is larger: reading one takes several times that in memory."""
 _LEAST_RECORD_BYTES = 180
@@ -79,8 +84,9 @@ class Manifest:
 
     Attributes
     ----------
-    format : int              1 to 8: 3, 4, 7 and 8 have renumbered features, even ones weights of
-                              rows, 5 to 8 classes or names of features
+    format : int              1 and a sum: 1 if rows have weights, 2 if features are renumbered, 4
+                              if there are classes or names of features, 8 if rows were made of
+                              tables
     generation : int          number of commits so far
     written_by : str          version that wrote it
     seed : int                seed of the random assignment
@@ -113,6 +119,7 @@ class Manifest:
     names : dict              of the features of the input, the first ones: file in ``features/``,
                               names in it, its size, bytes unpacked, sha256; empty if there are
                               none. Not written up to format 4
+    recipe : str              SHA-256 of the recipe that makes rows of tables. Written from format 9
     """
 
     format: int
@@ -139,6 +146,7 @@ class Manifest:
     features: list[FeatureFile] = field(default_factory=list)
     classes: dict[str, Any] = field(default_factory=dict)
     names: dict[str, Any] = field(default_factory=dict)
+    recipe: str = ""
 
     def __post_init__(self) -> None:
         if not self.renumbered:
@@ -153,6 +161,11 @@ class Manifest:
     def given(self) -> dict[float, Class]:
         """Labels as they were given, by the numbers they have in blocks, where these are others."""
         return from_json(self.classes)
+
+    @property
+    def of_tables(self) -> bool:
+        """Whether rows were made of tables, by a recipe."""
+        return self.format in _TABLES
 
     @property
     def column_base(self) -> int:
@@ -187,6 +200,7 @@ class Manifest:
     def fingerprint(self) -> str:
         """A digest of the content: equal for stores that hold the same blocks and features."""
         parts = [b.sha256 for b in self.blocks] + [file.sha256 for file in self.features]
+        parts += [self.recipe] if self.of_tables else []
         return hashlib.sha256("".join(parts).encode()).hexdigest()
 
     def save(self, folder: Path) -> None:
@@ -255,6 +269,26 @@ class Manifest:
             ) from error
         return manifest
 
+    def read_recipe(self, folder: Path) -> Any:
+        """Return the recipe of the store in `folder` as JSON has it, None if it has none.
+
+        Raises
+        ------
+        DamagedError
+            If it is missing, or is not the one that is named here.
+        """
+        if not self.of_tables:
+            return None
+        path, fix = folder / RECIPE_NAME, "restore the store, or split the tables again"
+        with storage_errors(path, "read"):
+            try:
+                text = read_regular(path, MAX_BYTES)
+            except FileNotFoundError as error:
+                raise DamagedError(f"{path}: is missing", fix) from error
+        if hashlib.sha256(text).hexdigest() != self.recipe:
+            raise DamagedError(f"{path}: damaged: it is not the one that the store names", fix)
+        return json.loads(text)
+
     def check(self) -> None:
         """Raise ValueError where the parts contradict each other."""
         self._check_counts()
@@ -268,6 +302,8 @@ class Manifest:
             raise ValueError("the entries of the blocks do not add up")
         if any(b.max_index - self.column_base >= self.n_features for b in self.blocks):
             raise ValueError("a block has more features than the store")
+        if (re.fullmatch("[0-9a-f]{64}", self.recipe) is not None) != self.of_tables:
+            raise ValueError("it has a recipe in a format that knows none, or has none")
         if self.format < 1 or not 0 <= self.seed < 1 << 63:
             raise ValueError("its format or its seed is out of range")
         level = _COMPRESSION.fullmatch(self.compression)
@@ -385,7 +421,9 @@ class Manifest:
         return f"batch {batch}"
 
 
-def format_of(weighted: bool, renumbered: bool, named: bool = False) -> int:
+def format_of(
+    weighted: bool, renumbered: bool, named: bool = False, of_tables: bool = False
+) -> int:
     """Return the format of a store.
 
     Parameters
@@ -396,13 +434,17 @@ def format_of(weighted: bool, renumbered: bool, named: bool = False) -> int:
         Whether features have numbers of the store's own.
     named : bool
         Whether there are classes, or names of features.
+    of_tables : bool
+        Whether rows were made of tables, by a recipe.
     """
-    return 1 + weighted + 2 * renumbered + 4 * named
+    return 1 + weighted + 2 * renumbered + 4 * named + 8 * of_tables
 
 
 def _absent(format_version: int) -> Collection[str]:
     """Return the fields of `Manifest` that a format does not have."""
-    absent = () if format_version in _RENUMBERED else ("dimension", "features")
+    absent = () if format_version in _TABLES else ("recipe",)
+    if format_version not in _RENUMBERED:
+        absent = (*absent, "dimension", "features")
     return absent if format_version in _NAMED else (*absent, "classes", "names")
 
 

@@ -117,6 +117,17 @@ class BlockStore:
         """Where the block files are."""
         return self.folder / "blocks"
 
+    @property
+    def recipe(self) -> Any:
+        """How tables become rows of this store, as JSON has it; None if it is not made of tables.
+
+        Raises
+        ------
+        DamagedError
+            If it is missing, or was altered.
+        """
+        return self.manifest.read_recipe(self.folder)
+
     def describe(self) -> dict[str, Any]:
         """Return what ``info --json`` prints."""
         m = self.manifest
@@ -143,6 +154,7 @@ class BlockStore:
             "format": m.format,
             "generation": m.generation,
             "fingerprint": m.fingerprint,
+            **({"recipe": self.recipe} if m.of_tables else {}),
         }
 
     def batches(self) -> list[dict[str, Any]]:
@@ -292,6 +304,7 @@ class BlockStore:
         try:
             read_features(self.folder, m)
             read_names(self.folder, m)
+            m.read_recipe(self.folder)
         except (DamagedError, StorageError) as error:
             report.faults.append(str(error))
         with ThreadPoolExecutor(1) as pool:

@@ -138,6 +138,7 @@ def train_task(
 
         read_features(store.folder, manifest)  # damage is reported now, not after hours
         read_names(store.folder, manifest)
+        recipe = source.recipe
 
         def part(options: TrainOptions, task: Task, name: str, kept: int) -> Outcome:
             own = folder.with_name(folder.name + name)
@@ -151,7 +152,8 @@ def train_task(
             outcome = train_in_parts(manifest, options, task, listener, part)
         else:
             outcome = part(options, task, "", 0)
-        outcome = dataclasses.replace(outcome, feature_names=read_names(store.folder, manifest))
+        names = read_names(store.folder, manifest)
+        outcome = dataclasses.replace(outcome, feature_names=names, recipe=recipe)
         result = finish(manifest, task, outcome)
         try:
             for own in used:

@@ -1,6 +1,7 @@
 """What a run ended with."""
 
 import dataclasses
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +28,7 @@ class Outcome:
     outer : int               outer iterations
     stopped : str             "converged", or why it ended
     feature_names : tuple of str or None        of the input, if it has any
+    recipe : dict or None     of the store, where it is made of tables
     """
 
     weights: NDArray[np.float64]
@@ -35,6 +37,7 @@ class Outcome:
     outer: int
     stopped: str
     feature_names: tuple[str, ...] | None = None
+    recipe: Any = None
 
     def model(self, manifest: Manifest, options: TrainOptions, task: Task) -> LinearModel:
         """Return it as a model."""
@@ -54,6 +57,8 @@ class Outcome:
             "store": manifest.fingerprint,
             "written_by": __version__,
         }
+        if self.recipe is not None:
+            metadata["recipe"] = self.recipe
         if self.certificates:
             metadata["certificates"] = [c.to_dict() for c in self.certificates]
         return LinearModel(

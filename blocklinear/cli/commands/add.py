@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 from blocklinear.cli.ahead import load_for_splitting, reshapes
 from blocklinear.cli.common_options import add_budget, given
 from blocklinear.cli.console import Console
+from blocklinear.cli.table_options import refuse_text_options
 from blocklinear.cli.text_options import (
     WEIGHTS_HELP,
     add_reading,
@@ -22,10 +23,11 @@ def add_parser(commands: Any) -> None:
     """Add the command."""
     parser = commands.add_parser(
         "add",
-        help="add LIBSVM text to a store",
-        description="Read LIBSVM text once and write its rows to new blocks of STORE: all of them, "
-        "or none if anything fails. Index base, hashing, normalization, precision, "
-        "compression and seed are those of the store; there may be new features and labels.",
+        help="add LIBSVM text, or tables, to a store",
+        description="Read LIBSVM text once, or tables if STORE is made of tables, and write the "
+        "rows to new blocks of STORE: all of them, or none if anything fails. Index base, hashing, "
+        "normalization, precision, compression and seed are those of the store, and so is what is "
+        "made of columns; there may be new features and labels.",
         epilog="exit status: 0 ok, 2 usage, 3 malformed input, 4 damaged store, 5 the store has an "
         "input already, or other rows in batch NAME, or another index base, or weights where the "
         "input has none, 6 I/O or no space, 7 memory budget, 8 another process writes to the "
@@ -118,7 +120,13 @@ def run(args: argparse.Namespace) -> int:
                 present.append(event.name)
             console(event)
 
-        store = add(args.store, args.inputs, options, listen)
+        if manifest.of_tables:
+            from blocklinear.tables.split import add_tables
+
+            refuse_text_options(args)
+            store, _ = add_tables(args.store, args.inputs, options, listen)
+        else:
+            store = add(args.store, args.inputs, options, listen)
     if present:
         n_rows = store.manifest.n_rows
         print(f"batch {present[0]} is in the store already, which has {n_rows} rows")

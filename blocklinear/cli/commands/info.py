@@ -26,6 +26,7 @@ def run(args: argparse.Namespace) -> int:
 
         store = BlockStore.open(args.path)
         print(json.dumps(store.describe()) if args.json else store.summary())
+        _print_recipe(args, store.recipe)
         return 0
     from blocklinear.model.linear import LinearModel
 
@@ -34,4 +35,20 @@ def run(args: argparse.Namespace) -> int:
         print(json.dumps(model.describe()))
     else:
         print(model.summary())
+    _print_recipe(args, model.metadata.get("recipe"))
     return 0
+
+
+def _print_recipe(args: argparse.Namespace, recipe: Any) -> None:
+    """Describe for people how tables become rows, if they do."""
+    if recipe is None or args.json:
+        return
+    from blocklinear.errors import DamagedError, shown
+    from blocklinear.tables.recipe import Recipe
+
+    try:
+        lines = Recipe.of_json(recipe).summary().splitlines()
+    except ValueError as error:
+        raise DamagedError(f"{args.path}: {error}", "make it again") from error
+    for line in lines:
+        print(shown(line))

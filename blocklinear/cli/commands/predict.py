@@ -2,11 +2,16 @@
 
 import argparse
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from blocklinear.cli.common_options import add_positive
+from blocklinear.cli.common_options import add_positive, given
 from blocklinear.cli.console import Console
 from blocklinear.cli.text_options import add_reading, add_row_options, reading
+from blocklinear.errors import UsageError, shown
+
+if TYPE_CHECKING:
+    from blocklinear.model.linear import LinearModel
+    from blocklinear.outputs import Output
 
 
 def add_parser(commands: Any) -> None:
@@ -19,11 +24,13 @@ def add_parser(commands: Any) -> None:
     parser = commands.add_parser(
         "predict",
         help="predict the label of each row",
-        description="Read rows once and write one line per row, in their order.",
+        description="Read rows once and write one line per row, in their order. A model that was "
+        "trained on tables takes tables, and writes one: Parquet or Arrow by the name of OUT, else "
+        "CSV.",
         epilog="exit status: 0 ok, 2 usage, 3 malformed input, 4 damaged model, "
         "5 model of a newer version, 6 I/O or no space, 7 memory budget",
     )
-    parser.add_argument("input", metavar="INPUT", help="LIBSVM text; - is stdin")
+    parser.add_argument("input", metavar="INPUT", help="LIBSVM text, - is stdin; or a table")
     parser.add_argument("model", metavar="MODEL", help="a native or LIBLINEAR model")
     parser.add_argument("output", metavar="OUT", help="file to write; - is stdout")
     parser.add_argument(
@@ -46,6 +53,9 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("--json", action="store_true", help="one JSON object as the result")
     parser.add_argument(
         "-q", "--quiet", action="store_true", help="print no result, notes or progress bar"
+    )
+    parser.add_argument(
+        "--keep", metavar="A,B,...", help="columns of a table to write with the predictions"
     )
     add_row_options(parser)
     parser.add_argument(
@@ -78,8 +88,7 @@ def run(args: argparse.Namespace) -> int:
     BlocklinearError
         If anything goes wrong; OUT is not written then.
     """
-    from blocklinear.errors import shown  # late: --help stays fast
-    from blocklinear.memory import parse_size
+    from blocklinear.memory import parse_size  # late: --help stays fast
     from blocklinear.model.linear import LinearModel
     from blocklinear.model.predict import predict_stream, text_memory
     from blocklinear.outputs import Output
@@ -87,15 +96,19 @@ def run(args: argparse.Namespace) -> int:
 
     output = Output(args.output, [args.input, args.model])
     model = LinearModel.load(args.model)
-    given: dict[str, Any] = {
+    if "recipe" in model.metadata:
+        return _predict_table(args, model, output)
+    if args.keep:
+        raise UsageError("--keep is for tables", "predict a table with a model of tables")
+    chosen: dict[str, Any] = {
         "index_base": model.index_base,
         "base_of": "the model",
         **reading(args),
     }
     if args.threads is not None:
-        given["threads"] = args.threads
+        chosen["threads"] = args.threads
     if args.memory is not None:
-        given["memory_bytes"] = text_memory(model, parse_size(args.memory))
+        chosen["memory_bytes"] = text_memory(model, parse_size(args.memory))
     # a bar would be drawn between lines that go to the same terminal
     mixed = output.is_stdout and sys.stdout.isatty()
     with Console(args.quiet or mixed, "predict") as console:
@@ -103,7 +116,7 @@ def run(args: argparse.Namespace) -> int:
             model,
             [args.input],
             output,
-            text_options=TextOptions(**given),
+            text_options=TextOptions(**chosen),
             decision=args.decision,
             probability=bool(args.probability),
             strict=args.strict,
@@ -127,6 +140,51 @@ def run(args: argparse.Namespace) -> int:
     if report.unknown_values:
         text = f"{report.unknown_values} values of features that the model does not know: ignored"
         print(f"blocklinear: {text}", file=sys.stderr)
+    if report.unknown_labels:
+        text = f"{report.unknown_labels} rows have a label that the model does not know"
+        print(f"blocklinear: {text}", file=sys.stderr)
+    return 0
+
+
+def _predict_table(args: argparse.Namespace, model: "LinearModel", output: "Output") -> int:
+    """Predict a table by the recipe of the model."""
+    from blocklinear.memory import parse_size
+    from blocklinear.model.predict import text_memory
+    from blocklinear.options import TextOptions
+    from blocklinear.tables.predict import predict_tables
+
+    options: dict[str, Any] = given(threads=args.threads)
+    if args.memory is not None:
+        options["memory_bytes"] = text_memory(model, parse_size(args.memory))
+    with Console(args.quiet, "predict") as console:
+        report = predict_tables(
+            model,
+            [args.input],
+            output,
+            name=args.model,
+            options=TextOptions(**options),
+            decision=args.decision,
+            probability=bool(args.probability),
+            keep=tuple(name for name in (args.keep or "").split(",") if name),
+            classes=args.report,
+            positive=args.positive,
+            listener=console,
+        )
+    results = sys.stderr if output.is_stdout else sys.stdout
+    if args.json:
+        print(report.to_json(), file=results)
+    if args.quiet:
+        return 0
+    if not args.json:
+        print(report.summary(), file=results)
+        if report.confusion is not None:
+            print(report.confusion.table(), file=results)
+            print(report.confusion.summary(), file=results)
+    if report.unseen:
+        counts = ", ".join(f"{shown(name)} {n}" for name, n in report.unseen.items())
+        print(
+            f"blocklinear: values that the model does not know, left out: {counts}", file=sys.stderr
+        )
     if report.unknown_labels:
         text = f"{report.unknown_labels} rows have a label that the model does not know"
         print(f"blocklinear: {text}", file=sys.stderr)

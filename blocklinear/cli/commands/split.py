@@ -7,6 +7,7 @@ from typing import Any
 from blocklinear.cli.ahead import load_for_splitting, reshapes
 from blocklinear.cli.common_options import add_budget, given
 from blocklinear.cli.console import Console
+from blocklinear.cli.table_options import add_table_options, table_options
 from blocklinear.cli.text_options import (
     WEIGHTS_HELP,
     add_index_base,
@@ -21,14 +22,17 @@ def add_parser(commands: Any) -> None:
     """Add the command."""
     parser = commands.add_parser(
         "split",
-        help="stream LIBSVM text into a store of compressed blocks",
-        description="Read LIBSVM text once (plain, gz, bz2, xz, zst; - is standard input) and "
-        "write its rows to randomly chosen blocks of a store.",
+        help="stream LIBSVM text, or tables, into a store of compressed blocks",
+        description="Read LIBSVM text once (plain, gz, bz2, xz, zst; - is standard input), or "
+        "tables (Parquet, Arrow, CSV) with --target, and write the rows to randomly chosen blocks "
+        "of a store.",
         epilog="exit status: 0 ok, 2 usage, 3 malformed input (nothing is left), 5 STORE exists, "
         "or --force would delete what is not part of a store, 6 I/O or no space, 7 memory budget, "
         "8 another process is splitting to STORE",
     )
-    parser.add_argument("inputs", nargs="+", metavar="INPUT", help="LIBSVM text, or - for stdin")
+    parser.add_argument(
+        "inputs", nargs="+", metavar="INPUT", help="LIBSVM text, or - for stdin; or tables"
+    )
     parser.add_argument("store", metavar="STORE", help="folder to make")
     parser.add_argument(
         "--blocks", type=int, metavar="M", help="number of blocks (default: from --memory)"
@@ -48,6 +52,7 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("--weights", metavar="FILE", help=WEIGHTS_HELP)
     add_index_base(parser)
     add_row_options(parser)
+    add_table_options(parser)
     parser.add_argument(
         "--hash-bits",
         type=int,
@@ -136,10 +141,16 @@ def run(args: argparse.Namespace) -> int:
         weights=args.weights,
         batch=args.batch,
     )
-    reshaping = reshapes(options.text) or options.normalize != "none"
+    table = table_options(args)
+    reshaping = reshapes(options.text) or options.normalize != "none" or table is not None
     load_for_splitting(args.dtype, args.quiet, reshaping)
     started = time.perf_counter()
     with Console(args.quiet) as console:
-        store = split(args.inputs, args.store, options, console)
+        if table is None:
+            store = split(args.inputs, args.store, options, console)
+        else:
+            from blocklinear.tables.split import split_tables
+
+            store = split_tables(args.inputs, args.store, table, options, console)
     print(f"{store.summary()}\nsplit in {time.perf_counter() - started:.2f} s")
     return 0

@@ -1,0 +1,99 @@
+"""Options of `split` that are about tables."""
+
+import argparse
+from typing import TYPE_CHECKING, Any
+
+from blocklinear.errors import UsageError
+
+if TYPE_CHECKING:
+    from blocklinear.tables.infer import TableOptions
+
+_OTHERS = ("weight", "columns", "drop", "categories", "interactions", "standardize")
+
+
+def add_table_options(parser: Any) -> None:
+    """Add the options that `table_options` takes up."""
+    group = parser.add_argument_group(
+        "tables",
+        "With --target, INPUT is a table: files of Parquet, Arrow or CSV (also .gz), folders of "
+        "them, or patterns. Numbers are features; text, booleans and dates are one feature for "
+        "each value; lists of text are bags of words.",
+    )
+    group.add_argument("--target", metavar="COLUMN", help="column of labels")
+    group.add_argument("--weight", metavar="COLUMN", help="column of weights of rows")
+    group.add_argument(
+        "--columns", type=_names, metavar="A,B,...", help="columns to take (default: all)"
+    )
+    group.add_argument("--drop", type=_names, metavar="A,B,...", help="columns to leave out")
+    group.add_argument(
+        "--categories",
+        type=_names,
+        metavar="A,B,...",
+        help="columns of integers that are categories, not numbers",
+    )
+    group.add_argument(
+        "--interactions",
+        type=_names,
+        metavar="A*B,...",
+        help="pairs of columns to cross; takes --hash-bits",
+    )
+    group.add_argument(
+        "--standardize",
+        action="store_true",
+        help="subtract the mean of each column of numbers, and divide by its deviation",
+    )
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(part for part in text.split(",") if part)
+
+
+def table_options(args: argparse.Namespace) -> "TableOptions | None":
+    """Return what is asked of tables; None if there is none.
+
+    Raises
+    ------
+    UsageError
+        If something is asked of tables, and no target is named; or of text, and one is.
+    """
+    if args.target is None:
+        for name in _OTHERS:
+            if getattr(args, name):
+                raise UsageError(f"--{name} is for tables", "name the column of labels: --target")
+        return None
+    refuse_text_options(args)
+    from blocklinear.tables.infer import TableOptions  # late: --help stays fast
+
+    return TableOptions(
+        target=args.target,
+        weight=args.weight,
+        columns=args.columns or (),
+        drop=args.drop or (),
+        categories=args.categories or (),
+        hash_bits=args.hash_bits,
+        interactions=tuple(map(_pair, args.interactions or ())),
+        standardize=args.standardize,
+    )
+
+
+def refuse_text_options(args: argparse.Namespace) -> None:
+    """Refuse options that are about text, where tables are read.
+
+    Raises
+    ------
+    UsageError
+    """
+    if args.weights is not None:
+        raise UsageError("--weights is for text", "name the column of weights: --weight")
+    if args.on_error == "skip":
+        raise UsageError("--on-error skip is for text", "leave out rows that are not to be read")
+    for name in ("expect_sha256", "sha256", "ignore_qid", "if_absent"):
+        if getattr(args, name, False):
+            raise UsageError(f"--{name.replace('_', '-')} is for text", "leave it out")
+
+
+def _pair(text: str) -> tuple[str, str]:
+    one, star, other = text.partition("*")
+    if not (one and star and other) or "*" in other:
+        raise UsageError(f"interaction {text!r} is not A*B", "name two columns: --interactions a*b")
+    return one, other

@@ -1,0 +1,1 @@
+"""Tables to rows: Parquet, Arrow and CSV files, by a recipe that the store and the model keep."""

@@ -1,0 +1,182 @@
+"""Columns of tables: of what kind they are, and whether they are those of a recipe."""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from blocklinear.errors import InputError, UsageError, quoted
+from blocklinear.tables.arrow import arrow
+from blocklinear.tables.recipe import TARGET_KINDS, Column, Recipe, Target
+
+_MOST_SHOWN = 10
+
+
+@dataclass(frozen=True)
+class TableOptions:
+    """What is to be made of a table.
+
+    Attributes
+    ----------
+    target : str              column of labels
+    weight : str or None      column of weights
+    columns : tuple of str    columns that features are made of; empty for all
+    drop : tuple of str       columns that are left out
+    categories : tuple of str columns of integers, text or booleans that are categories
+    hash_bits : int           hash values to so many bits; 0 for a dictionary
+    interactions : tuple of (str, str)  columns to cross
+    standardize : bool        subtract the mean of numbers, and divide by their deviation
+    """
+
+    target: str
+    weight: str | None = None
+    columns: tuple[str, ...] = ()
+    drop: tuple[str, ...] = ()
+    categories: tuple[str, ...] = ()
+    hash_bits: int = 0
+    interactions: tuple[tuple[str, str], ...] = ()
+    standardize: bool = False
+
+
+def kind_of(kind: Any) -> str | None:
+    """Return the kind of a column of an Arrow type; None if nothing is made of it."""
+    t = arrow().types
+    if t.is_dictionary(kind):
+        kind = kind.value_type
+        return "text" if t.is_integer(kind) else kind_of(kind)
+    if t.is_integer(kind) or t.is_floating(kind) or t.is_decimal(kind):
+        return "number"
+    if t.is_boolean(kind):
+        return "boolean"
+    if t.is_date(kind):
+        return "date"
+    if t.is_timestamp(kind):
+        return "timestamp"
+    if t.is_string(kind) or t.is_large_string(kind) or t.is_string_view(kind) or t.is_null(kind):
+        return "text"
+    if t.is_list(kind) or t.is_large_list(kind):
+        words = kind.value_type
+        return "words" if kind_of(words) == "text" and not t.is_null(words) else None
+    return None
+
+
+def infer(path: str, schema: Any, options: TableOptions) -> Recipe:
+    """Return the recipe for tables like the one of a schema, without values and moments.
+
+    Raises
+    ------
+    UsageError
+        If the options contradict each other, or name columns that are not there.
+    InputError
+        If nothing can be made of a column.
+    """
+    names = list(schema.names)
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise InputError(f"{path}: there are several columns {_listed(twice)}", "rename them")
+    named = {
+        "--target": [options.target], "--weight": [options.weight] if options.weight else [],
+        "--columns": options.columns, "--drop": options.drop, "--categories": options.categories,
+        "--interactions": [name for pair in options.interactions for name in pair],
+    }  # fmt: skip
+    for option, given in named.items():
+        lacking = [name for name in given if name not in names]
+        if lacking:
+            raise UsageError(
+                f"{path}: {option} names {_listed(lacking)}, which is no column of the table",
+                f"there are {_listed(names)}",
+            )
+    own = {options.target, options.weight}
+    left = [
+        name for name in (options.columns or names) if name not in own and name not in options.drop
+    ]
+    columns, refused = [], []
+    for name in left:
+        kind = kind_of(schema.field(name).type)
+        if name in options.categories and kind in ("number", "text", "boolean"):
+            kind = "category"
+        if kind is None:
+            refused.append(f"{quoted(name)} of type {schema.field(name).type}")
+        else:
+            columns.append(Column(name, kind))
+    if refused:
+        more = f" and {len(refused) - _MOST_SHOWN} more" if len(refused) > _MOST_SHOWN else ""
+        raise InputError(
+            f"{path}: no features can be made of {', '.join(refused[:_MOST_SHOWN])}{more}",
+            "leave them out with --drop, or write them as numbers, text or lists of text",
+        )
+    places = {column.name: j for j, column in enumerate(columns)}
+    for pair in options.interactions:
+        for name in pair:
+            if name not in places:
+                raise UsageError(f"--interactions names {quoted(name)}, which is left out")
+    return Recipe(
+        columns=tuple(columns),
+        target=Target(options.target, _target_kind(path, schema, options.target)),
+        weight=options.weight,
+        hash_bits=options.hash_bits,
+        interactions=tuple((places[a], places[b]) for a, b in options.interactions),
+    )
+
+
+def _target_kind(path: str, schema: Any, name: str) -> str:
+    kind = kind_of(schema.field(name).type)
+    if kind not in TARGET_KINDS:
+        raise InputError(
+            f"{path}: the target {quoted(name)} is of type {schema.field(name).type}",
+            "labels are numbers, booleans or text",
+        )
+    return kind
+
+
+@dataclass
+class Differences:
+    """How tables differ from a recipe.
+
+    Attributes
+    ----------
+    found : list of str
+    """
+
+    found: list[str] = field(default_factory=list)
+
+    def look_at(self, path: str, schema: Any, recipe: Recipe, own: Collection[str] = ()) -> None:
+        """Compare a table; `own` are columns that it needs in addition to those of features."""
+        wanted = {column.name: column.kind for column in recipe.columns}
+        if recipe.target.name in own:
+            wanted[recipe.target.name] = recipe.target.kind
+        if recipe.weight is not None and recipe.weight in own:
+            wanted[recipe.weight] = "number"
+        for name, kind in wanted.items():
+            index = schema.get_all_field_indices(name)
+            if not index:
+                self.found.append(f"{path}: no column {quoted(name)}, of kind {kind}")
+            elif len(index) > 1:
+                self.found.append(f"{path}: {len(index)} columns {quoted(name)}")
+            elif not _fits(schema.field(index[0]).type, kind):
+                has = schema.field(index[0]).type
+                self.found.append(f"{path}: column {quoted(name)} is of type {has}, not {kind}")
+
+    def refuse(self, whose: str) -> None:
+        """Raise the error, if there are differences."""
+        if self.found:
+            more = len(self.found) - 2 * _MOST_SHOWN
+            lines = self.found[: 2 * _MOST_SHOWN] + ([f"and {more} more"] if more > 0 else [])
+            raise InputError(
+                f"the columns do not fit {whose}:\n  " + "\n  ".join(lines),
+                "write the table as the one before",
+            )
+
+
+def _fits(kind: Any, wanted: str) -> bool:
+    """Say whether a column of an Arrow type may be one of a recipe."""
+    t, found = arrow().types, kind_of(kind)
+    if t.is_null(kind):
+        return True
+    if wanted == "category":
+        return found in ("text", "boolean") or t.is_integer(kind)
+    return found == wanted
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _MOST_SHOWN} more" if len(names) > _MOST_SHOWN else ""
+    return ", ".join(map(quoted, names[:_MOST_SHOWN])) + more

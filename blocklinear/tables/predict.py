@@ -1,0 +1,202 @@
+"""`predict` for tables: the recipe of the model makes rows, and the results are a table."""
+
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from blocklinear.batches.labels import LabelCoder
+from blocklinear.batches.reader import BatchReader
+from blocklinear.errors import InputError, MismatchError, UsageError
+from blocklinear.events import Listener, TextProgress, ignore
+from blocklinear.model.confusion import Confusion
+from blocklinear.model.linear import LinearModel
+from blocklinear.model.metrics import AccuracyCounter, RegressionErrors, Score
+from blocklinear.model.predict import decisions_of, probabilities
+from blocklinear.options import TextOptions
+from blocklinear.outputs import Output
+from blocklinear.tables.encode import Encoder
+from blocklinear.tables.recipe import Recipe
+from blocklinear.tables.results import Outcomes, ResultWriter
+from blocklinear.tables.stream import Tables
+
+
+@dataclass(frozen=True)
+class TableReport:
+    """What came of a prediction.
+
+    Attributes
+    ----------
+    rows : int
+    unseen : dict of str to int         values without a feature, by column
+    unknown_labels : int      rows of a class that the model does not know; they count as wrong
+    score : Score or None     None where the table has no column of labels
+    confusion : Confusion or None       which classes were taken for which, if that was asked for
+    """
+
+    rows: int
+    unseen: dict[str, int] = field(default_factory=dict)
+    unknown_labels: int = 0
+    score: Score | None = None
+    confusion: Confusion | None = None
+
+    def summary(self) -> str:
+        """Return the score, or how many rows there were."""
+        return f"{self.rows} rows" if self.score is None else self.score.summary()
+
+    def to_json(self) -> str:
+        """Return one JSON object."""
+        facts: dict[str, Any] = {"rows": self.rows, "unseen_values": self.unseen}
+        if self.score is not None:
+            facts |= {**self.score.as_dict(), "unknown_labels": self.unknown_labels}
+        return json.dumps(facts | ({} if self.confusion is None else self.confusion.as_dict()))
+
+
+def model_recipe(model: LinearModel, name: str) -> Recipe:
+    """Return the recipe of a model that was trained on tables.
+
+    Raises
+    ------
+    MismatchError
+        If it was trained on something else, or its recipe is not that of its weights.
+    """
+    content = model.metadata.get("recipe")
+    if content is None:
+        raise MismatchError(
+            f"{name}: the model was not trained on tables, and has no recipe for one",
+            "predict LIBSVM text with it",
+        )
+    try:
+        recipe = Recipe.of_json(content)
+    except ValueError as error:
+        raise MismatchError(f"{name}: {error}", "train again") from error
+    if model.n_features > recipe.n_features or model.hash_bits:
+        raise MismatchError(f"{name}: the recipe is not that of the weights", "train again")
+    return recipe
+
+
+def predict_tables(
+    model: LinearModel,
+    inputs: Sequence[str],
+    output: str | os.PathLike[str] | Output,
+    *,
+    name: str = "the model",
+    options: TextOptions | None = None,
+    decision: bool = False,
+    probability: bool = False,
+    keep: Sequence[str] = (),
+    classes: bool = False,
+    positive: float | None = None,
+    listener: Listener = ignore,
+) -> TableReport:
+    """Predict every row of some tables, in order.
+
+    Parameters
+    ----------
+    model : LinearModel
+        Trained on a store of tables.
+    inputs : sequence of str
+        Files of Parquet, Arrow or CSV, folders of them, or patterns.
+    output : str, path or Output
+        Parquet, Arrow or CSV by its name; it appears whole or not at all.
+    name : str
+        Of the model, for messages.
+    options : TextOptions, optional
+        Threads and memory.
+    decision, probability : bool
+        Write decision values, or probabilities, too.
+    keep : sequence of str
+        Columns of the input that are written, too, before those of the results.
+    classes : bool
+        Count which classes are taken for which.
+    positive : float, optional
+        With `classes`, which of two F1 is that of.
+    listener : callable
+        Receives `TextProgress` after each part.
+
+    Raises
+    ------
+    UsageError
+        If the model cannot give what is asked for, or pyarrow is missing.
+    InputError
+        If the columns do not fit the recipe, with a list of the differences; or a value cannot be
+        a feature.
+    MismatchError
+        If the model was not trained on tables.
+    StorageError
+    """
+    recipe, options = model_recipe(model, name), options or TextOptions()
+    if probability and not model.is_logistic:
+        raise UsageError(
+            "probability output is only supported for logistic regression",
+            f"leave out -b 1: the model is {model.solver}",
+        )
+    if classes and not model.is_classifier:
+        raise UsageError(f"the model has no classes: it is {model.solver}", "leave out --report")
+    tables = Tables(inputs, options.threads)
+    place = Output.of(output, inputs)
+    schema = tables.first_schema()[1]
+    labelled = recipe.target.name in schema.names
+    lacking = [column for column in keep if column not in schema.names]
+    if lacking:
+        raise UsageError(f"--keep names {lacking[0]}, which is no column of the table")
+    tables.open(recipe, f"the recipe of {name}", [recipe.target.name] if labelled else [])
+    if classes and not labelled:
+        raise InputError(
+            f"the table has no column {recipe.target.name}, which is the target",
+            "leave out --report",
+        )
+    encoder, outcomes = Encoder(recipe, growing=False), Outcomes(recipe, model)
+    confusion = Confusion(model.labels, positive) if classes else None
+    score: Score = RegressionErrors() if model.is_regressor else AccuracyCounter()
+    text = TextOptions(
+        index_base=model.index_base, base_of="the model", threads=options.threads,
+        memory_bytes=options.memory_bytes, unsorted="sort", duplicates="sum",
+    )  # fmt: skip
+    reader = BatchReader(text, "float64", LabelCoder(model.classes, model.labels))
+    a_label = model.classes.get(model.labels[0], model.labels[0]) if model.labels else 0.0
+    known, n_rows, unknown_labels = np.array(model.outcomes), 0, 0
+    with place.open() as stream:
+        writer = ResultWriter(stream, place.name)
+        try:
+            for found in tables.encoded(encoder, options.memory_bytes, labelled, keep):
+                start = 0
+                labels = found.labels
+                if labels is None:  # any that are known
+                    labels = np.full(found.part.n_rows, a_label)
+                for rows in reader.take(found.table, labels, None):
+                    for given, decisions, _ in decisions_of(model, rows, text.smallest_index):
+                        model.check_decisions(decisions, first_row=n_rows + 1)
+                        chosen = None if model.is_regressor else model.class_indices(decisions)
+                        predicted = decisions[:, 0] if chosen is None else known[chosen]
+                        columns = {
+                            column: found.part.columns[column].slice(start, len(given))
+                            for column in keep
+                        }
+                        columns["prediction"] = outcomes.predictions(chosen, decisions)
+                        if decision:
+                            columns |= outcomes.decisions(decisions)
+                        if probability:
+                            shares = probabilities(decisions, len(outcomes.names))
+                            columns |= outcomes.probabilities(shares)
+                        writer.write(columns)
+                        start, n_rows = start + len(given), n_rows + len(given)
+                        if not labelled:
+                            continue
+                        score.add(given, predicted)
+                        if chosen is not None:
+                            unknown_labels += int(np.count_nonzero(~np.isin(given, known)))
+                        if confusion is not None:
+                            confusion.add(given, predicted)
+                listener(TextProgress(found.bytes_read, tables.bytes_total, n_rows))
+            writer.close()
+        finally:
+            reader.close()
+    if not n_rows:
+        raise InputError(f"{', '.join(inputs)}: no rows", "check the input")
+    return TableReport(
+        n_rows, encoder.unseen, unknown_labels, score if labelled else None, confusion
+    )

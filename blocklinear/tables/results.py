@@ -1,0 +1,90 @@
+"""Predictions as a table: Parquet, Arrow or CSV, by the name of the file."""
+
+import os
+from typing import IO, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from blocklinear.classes import shown
+from blocklinear.model.linear import LinearModel
+from blocklinear.tables.arrow import arrow
+from blocklinear.tables.recipe import Recipe
+
+Floats = NDArray[np.float64]
+
+
+class ResultWriter:
+    """Writes columns to a stream, part by part.
+
+    Parameters
+    ----------
+    stream : binary file
+    name : str
+        Of the file: ``.parquet``, ``.arrow`` and ``.feather`` say its kind; all else is CSV.
+    """
+
+    def __init__(self, stream: IO[bytes], name: str) -> None:
+        self._stream = stream
+        self._writer: Any = None
+        self._kind = os.path.splitext(name)[1].lower()
+
+    def write(self, columns: dict[str, Any]) -> None:
+        """Write some rows."""
+        table = arrow().table(columns)
+        if self._writer is None:
+            self._writer = self._open(table.schema)
+        self._writer.write_table(table)
+
+    def _open(self, schema: Any) -> Any:
+        if self._kind == ".parquet":
+            import pyarrow.parquet as pq
+
+            return pq.ParquetWriter(self._stream, schema)
+        if self._kind in (".arrow", ".feather"):
+            import pyarrow.ipc as ipc
+
+            return ipc.new_file(self._stream, schema)
+        import pyarrow.csv as csv
+
+        return csv.CSVWriter(self._stream, schema)
+
+    def close(self) -> None:
+        """Write what is at the end."""
+        if self._writer is not None:
+            self._writer.close()
+
+
+class Outcomes:
+    """Makes columns of results of what a model decides.
+
+    Parameters
+    ----------
+    recipe : Recipe
+    model : LinearModel
+    """
+
+    def __init__(self, recipe: Recipe, model: LinearModel) -> None:
+        pa, labels = arrow(), [model.classes.get(label, label) for label in model.outcomes]
+        self.names = [shown(label, model.classes) for label in model.outcomes]
+        if recipe.target.kind == "boolean":
+            labels = [label != 0 for label in labels]
+        elif not model.classes and all(float(label).is_integer() for label in model.outcomes):
+            labels = [int(label) for label in model.outcomes]
+        self._values = None if model.is_regressor else pa.array(labels)
+
+    def predictions(self, chosen: Any, decisions: Floats) -> Any:
+        """Return the column of predictions: the classes chosen, or the values of a regression."""
+        if self._values is None:
+            return arrow().array(decisions[:, 0])
+        return self._values.take(arrow().array(chosen))
+
+    def decisions(self, decisions: Floats) -> dict[str, Any]:
+        """Return the columns of decision values: one, or one a class."""
+        if decisions.shape[1] == 1:
+            return {"decision": decisions[:, 0].copy()}
+        return {f"decision_{n}": decisions[:, k].copy() for k, n in enumerate(self.names)}
+
+    def probabilities(self, shares: Floats) -> dict[str, Any]:
+        """Return the columns of probabilities, one a class."""
+        return {f"probability_{n}": shares[:, k].copy() for k, n in enumerate(self.names)}

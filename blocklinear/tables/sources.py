@@ -1,0 +1,350 @@
+"""Files of tables: Parquet, Arrow IPC (Feather), CSV, told by their first bytes, and in pieces."""
+
+import contextlib
+import glob
+import os
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from blocklinear.errors import InputError, UsageError, storage_errors
+from blocklinear.tables.arrow import arrow
+
+_CSV_BLOCK_BYTES = 1 << 20
+_PARQUET_BUFFER_BYTES = 1 << 16
+_MOST_ROWS = 1 << 62
+_COMPRESSED = {b"\x1f\x8b": "gzip", b"BZh": "bz2", b"\x28\xb5\x2f\xfd": "zstd"}
+_ROW = re.compile(r"\bRow #(\d+): ")
+
+
+@dataclass(frozen=True)
+class Part:
+    """Some rows of a file.
+
+    Attributes
+    ----------
+    place : str               the file, and which part of it the rows are counted in
+    first : int               number of the first row in it, counted from 1
+    unit : str                what rows are there: "row" or "line"
+    columns : dict of str to pyarrow Array
+    n_rows : int
+    bytes_read : int          of the file, about
+    """
+
+    place: str
+    first: int
+    unit: str
+    columns: dict[str, Any]
+    n_rows: int
+    bytes_read: int
+
+    def at(self, row: int) -> str:
+        """Return where a row is, for people; rows are counted from 0 here."""
+        return f"{self.place}, {self.unit} {self.first + row}"
+
+
+class Source(ABC):
+    """A file of rows.
+
+    Attributes
+    ----------
+    path : str
+    size : int
+    schema : pyarrow Schema
+    """
+
+    path: str
+    size: int
+    schema: Any
+
+    @abstractmethod
+    def __init__(self, path: str, kinds: Mapping[str, str]) -> None:
+        """Open it; see `open_source`."""
+
+    @abstractmethod
+    def read(self, names: Sequence[str], n_rows: int) -> Iterator[Part]:
+        """Yield the rows, up to `n_rows` at a time, with these columns alone."""
+
+
+class _Parquet(Source):
+    def __init__(self, path: str, kinds: Mapping[str, str]) -> None:
+        import pyarrow.parquet as pq
+
+        self.path, self.size = path, os.path.getsize(path)
+        with _as_input(path):
+            self._file = pq.ParquetFile(
+                path, pre_buffer=False, buffer_size=_PARQUET_BUFFER_BYTES, memory_map=False
+            )
+            self.schema = self._file.schema_arrow
+
+    def read(self, names: Sequence[str], n_rows: int) -> Iterator[Part]:
+        """Yield the rows."""
+        n_groups = self._file.num_row_groups
+        for group in range(n_groups):
+            place, first = f"{self.path}, row group {group}", 1
+            done = self.size * (group + 1) // n_groups
+            with _as_input(place):
+                batches = self._file.iter_batches(n_rows, [group], list(names))
+            while (batch := _next(batches, place)) is not None:
+                yield _part(place, first, "row", batch, names, done)
+                first += batch.num_rows
+
+
+class _Ipc(Source):
+    """A file with a footer: Feather version 2 is one."""
+
+    def __init__(self, path: str, kinds: Mapping[str, str]) -> None:
+        import pyarrow.ipc as ipc
+
+        self.path, self.size = path, os.path.getsize(path)
+        with _as_input(path), ipc.open_file(path) as reader:
+            self.schema = reader.schema
+
+    def read(self, names: Sequence[str], n_rows: int) -> Iterator[Part]:
+        """Yield the rows."""
+        import pyarrow.ipc as ipc
+
+        fields = sorted(self.schema.get_field_index(name) for name in names)
+        with _as_input(self.path):
+            reader = ipc.open_file(self.path, options=ipc.IpcReadOptions(included_fields=fields))
+        with reader:
+            n_batches = reader.num_record_batches
+            for k in range(n_batches):
+                place, done = f"{self.path}, record batch {k}", self.size * (k + 1) // n_batches
+                with _as_input(place):
+                    batch = reader.get_batch(k)
+                    batch.validate()
+                yield from _cut(place, batch, names, n_rows, done)
+
+
+class _Stream(Source):
+    """Arrow record batches one after the other, without a footer."""
+
+    def __init__(self, path: str, kinds: Mapping[str, str]) -> None:
+        import pyarrow.ipc as ipc
+
+        self.path, self.size = path, os.path.getsize(path)
+        with _as_input(path), ipc.open_stream(path) as reader:
+            self.schema = reader.schema
+
+    def read(self, names: Sequence[str], n_rows: int) -> Iterator[Part]:
+        """Yield the rows."""
+        import pyarrow.ipc as ipc
+
+        with _as_input(self.path):
+            reader, k = ipc.open_stream(self.path), 0
+        with reader:
+            while (batch := _next(reader, f"{self.path}, record batch {k}")) is not None:
+                yield from _cut(f"{self.path}, record batch {k}", batch, names, n_rows, self.size)
+                k += 1
+
+
+class _Csv(Source):
+    """Text with a header; the recipe, where there is one, says of what type a column is."""
+
+    def __init__(self, path: str, kinds: Mapping[str, str]) -> None:
+        self.path, self.size = path, os.path.getsize(path)
+        with open(path, "rb") as stream:
+            head = stream.read(4)
+        found = (name for magic, name in _COMPRESSED.items() if head.startswith(magic))
+        self._compression: str | None = next(found, None)
+        self._types = {name: _csv_type(kind) for name, kind in kinds.items()}
+        with self._placed(), self._open([]) as reader:
+            self.schema = reader.schema
+        self._given = {name for name, kind in self._types.items() if kind is not None}
+
+    def _open(self, names: Sequence[str], types: Mapping[str, Any] | None = None) -> Any:
+        """Open it for reading; of some columns, or of all."""
+        import pyarrow as pa
+        import pyarrow.csv as csv
+
+        stream = pa.input_stream(self.path, self._compression, 1 << 16)
+        delimiter = "\t" if re.search(r"\.(tsv|tab)(\.[a-z0-9]+)?$", self.path) else ","
+        wanted = {n: t for n, t in (types or self._types).items() if t is not None}
+        return csv.open_csv(
+            stream,
+            csv.ReadOptions(use_threads=True, block_size=_CSV_BLOCK_BYTES),
+            csv.ParseOptions(delimiter=delimiter),
+            csv.ConvertOptions(
+                include_columns=list(names),
+                column_types=wanted,
+                null_values=[""],
+                strings_can_be_null=True,
+                quoted_strings_can_be_null=False,
+            ),
+        )
+
+    def read(self, names: Sequence[str], n_rows: int) -> Iterator[Part]:
+        """Yield the rows."""
+        import pyarrow as pa
+
+        types = dict(self._types)
+        for name in names:
+            kind = self.schema.field(name).type
+            if types.get(name) is None:  # a later block may have a fraction
+                types[name] = pa.float64() if pa.types.is_integer(kind) else kind
+        whole = {n for n in names if pa.types.is_integer(self.schema.field(n).type)}
+        first = 2
+        with self._placed():
+            reader = self._open(names, types)
+        with reader:
+            while True:
+                with self._placed():
+                    batch = next(reader, None)
+                if batch is None:
+                    break
+                for part in _cut(self.path, batch, names, n_rows, self.size):
+                    yield Part(
+                        self.path, first, "line", _whole_ones(part, whole, first), part.n_rows,
+                        part.bytes_read,
+                    )  # fmt: skip
+                    first += part.n_rows
+
+    @contextlib.contextmanager
+    def _placed(self) -> Iterator[None]:
+        """Turn an error of pyarrow into one that says which line it is."""
+        with _as_input(self.path):
+            yield
+
+
+_READERS: tuple[tuple[bytes, type[Source]], ...] = (
+    (b"PAR1", _Parquet),
+    (b"ARROW1", _Ipc),
+    (b"\xff\xff\xff\xff", _Stream),
+)
+
+
+def find_files(inputs: Iterable[str]) -> list[str]:
+    """Return the files that are meant: folders stand for all in them, patterns for what fits.
+
+    Names that begin with ``.`` or ``_`` in a folder are left out, as by other readers of tables.
+
+    Raises
+    ------
+    UsageError
+        If there are none, or one is standard input.
+    StorageError
+        If a folder cannot be read.
+    """
+    files: list[str] = []
+    for name in inputs:
+        if name == "-":
+            raise UsageError("a table is a file: it cannot be standard input", "name a file")
+        if os.path.isdir(name):
+            found = list(_files_in(name))
+        elif not os.path.exists(name) and glob.has_magic(name):
+            found = sorted(path for path in glob.glob(name, recursive=True) if os.path.isfile(path))
+        else:
+            found = [name]
+        if not found:
+            raise UsageError(f"{name}: no files", "check the name")
+        files += found
+    return files
+
+
+def _files_in(folder: str) -> Iterator[str]:
+    with storage_errors(folder, "read"):
+        for place, folders, names in os.walk(folder):
+            folders[:] = sorted(name for name in folders if name[0] not in "._")
+            if any("=" in name for name in folders):
+                raise UsageError(
+                    f"{place}: folders named {folders[0]} are a column, which is not read from "
+                    "names", "write that column into the files",
+                )  # fmt: skip
+            yield from (os.path.join(place, n) for n in sorted(names) if n[0] not in "._")
+
+
+def open_source(path: str, kinds: Mapping[str, str]) -> Source:
+    """Open a file, whose kind its first bytes tell.
+
+    Parameters
+    ----------
+    path : str
+    kinds : mapping of str to str
+        Kinds of columns that are known, which CSV does not tell.
+
+    Raises
+    ------
+    InputError
+        If it is empty, or not what it claims to be.
+    StorageError
+        If it cannot be read.
+    """
+    with storage_errors(path, "read"), open(path, "rb") as stream:
+        head = stream.read(8)
+    if not head:
+        raise InputError(f"{path}: is empty", "leave it out")
+    reader = next((reader for magic, reader in _READERS if head.startswith(magic)), _Csv)
+    with storage_errors(path, "read"):
+        return reader(path, kinds)
+
+
+def _csv_type(kind: str) -> Any:
+    """Return the type of Arrow that a column of CSV of a kind is read as; None to find it out."""
+    pa = arrow()
+    types = {"number": pa.float64(), "boolean": pa.bool_(), "date": pa.date32()}
+    return types.get(kind, None if kind == "timestamp" else pa.string())
+
+
+def _whole_ones(part: Part, whole: Collection[str], first: int) -> dict[str, Any]:
+    """Refuse integers in columns of integers of CSV that have no float64 of their own."""
+    import pyarrow.compute as pc
+
+    for name in whole & part.columns.keys():
+        column = part.columns[name]
+        if str(column.type) != "double":
+            continue
+        large = pc.greater(pc.abs(column), float(1 << 53) - 1)
+        if pc.any(large).as_py():
+            row = pc.index(large, True).as_py()
+            raise InputError(
+                f"{part.place}, line {first + row}, column {name}: an integer beyond 2**53 has no "
+                "float64 of its own",
+                f"leave the column out with --drop {name} if it is an identifier, or make "
+                f"categories of it with --categories {name}",
+            )
+    return part.columns
+
+
+def _part(place: str, first: int, unit: str, batch: Any, names: Sequence[str], done: int) -> Part:
+    columns = {name: batch.column(batch.schema.get_field_index(name)) for name in names}
+    return Part(place, first, unit, columns, batch.num_rows, done)
+
+
+def _cut(place: str, batch: Any, names: Sequence[str], n_rows: int, done: int) -> Iterator[Part]:
+    for start in range(0, batch.num_rows, n_rows):
+        yield _part(place, start + 1, "row", batch.slice(start, n_rows), names, done)
+
+
+def _next(batches: Iterator[Any], place: str) -> Any:
+    """Return the next record batch, None at the end."""
+    with _as_input(place):
+        return next(iter(batches), None)
+
+
+@contextlib.contextmanager
+def _as_input(place: str) -> Iterator[None]:
+    """Turn an error of pyarrow into one of input, that says where."""
+    pa = arrow()
+    try:
+        yield
+    except MemoryError:
+        raise
+    except (pa.ArrowException, OSError, ValueError) as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise
+        text = " ".join(str(error).split())
+        text = text if len(text) <= 400 else f"{text[:400]}..."
+        raise InputError(f"{place}: {text}", "write the file again, or leave it out") from error
+
+
+def is_table(path: str | Path) -> bool:
+    """Say whether a file is a table by its first bytes or its name."""
+    with contextlib.suppress(OSError), open(path, "rb") as stream:
+        head = stream.read(8)
+        if any(head.startswith(magic) for magic, _ in _READERS):
+            return True
+    return re.search(r"\.(csv|tsv)(\.gz|\.bz2|\.zst)?$", str(path)) is not None

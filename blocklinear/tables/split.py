@@ -1,0 +1,195 @@
+"""`split --target` and `add`: tables become the rows of a store."""
+
+import os
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from blocklinear.batches.writer import StoreWriter
+from blocklinear.errors import DamagedError, MismatchError
+from blocklinear.events import Event, Listener, SplitProgress, Warned, ignore
+from blocklinear.options import AddOptions, SplitOptions, TextOptions
+from blocklinear.store.adding import refuse_known
+from blocklinear.store.store import BlockStore
+from blocklinear.tables.encode import Encoder, numbers_of
+from blocklinear.tables.infer import TableOptions, infer
+from blocklinear.tables.moments import Moments
+from blocklinear.tables.recipe import Recipe
+from blocklinear.tables.stream import Tables
+
+
+def split_tables(
+    inputs: Sequence[str],
+    store: str | os.PathLike[str],
+    table: TableOptions,
+    options: SplitOptions | None = None,
+    listener: Listener = ignore,
+) -> BlockStore:
+    """Split tables into a store of randomly assigned, compressed blocks.
+
+    Parameters
+    ----------
+    inputs : sequence of str
+        Files of Parquet, Arrow or CSV, folders of them, or patterns.
+    store : path
+        Folder to make.
+    table : TableOptions
+        What is made of the columns.
+    options : SplitOptions
+    listener : callable
+        Receives `SplitProgress` and `Warned`.
+
+    Raises
+    ------
+    UsageError
+        If the options name other columns than there are; or pyarrow is missing.
+    InputError
+        If a file cannot be read, or a value cannot be a feature.
+    BlocklinearError
+        As `split` does.
+    """
+    options = options or SplitOptions()
+    options = replace(options, text=_of_rows(options.text))
+    tables = Tables(inputs, options.text.threads)
+    recipe = infer(*tables.first_schema(), table)
+    progress = _Progress(tables, listener)
+    with StoreWriter(store, options, progress) as writer:
+        tables.open(recipe, "those of the first table", _own(recipe))
+        if table.standardize:
+            recipe = with_moments(recipe, tables, options.text.memory_bytes)
+        encoder = Encoder(recipe, growing=True)
+        _append(writer, tables, encoder, options.text.memory_bytes, progress)
+        writer.describe(tables.provenance(), encoder.recipe.to_bytes())
+    return writer.store
+
+
+def add_tables(
+    store: str | os.PathLike[str],
+    inputs: Sequence[str],
+    options: AddOptions | None = None,
+    listener: Listener = ignore,
+) -> tuple[BlockStore, dict[str, int]]:
+    """Add tables to a store of tables, by its recipe: all of their rows, or none.
+
+    Parameters
+    ----------
+    store : path
+    inputs : sequence of str
+        As for `split_tables`.
+    options : AddOptions
+    listener : callable
+        Receives `SplitProgress` and `Warned`.
+
+    Returns
+    -------
+    store : BlockStore
+        The store with the batch.
+    unseen : dict of str to int
+        Values that the dictionary does not have, which are no features, by column.
+
+    Raises
+    ------
+    MismatchError
+        If the store is not made of tables, or has one of the files already.
+    InputError
+        If the columns do not fit the recipe: with a list of the differences.
+    BlocklinearError
+        As `split_tables` and `add` do.
+    """
+    options = options or AddOptions()
+    options = replace(options, text=replace(_of_rows(options.text), index_base="auto"))
+    old = BlockStore.open(store)
+    recipe = recipe_of(old)
+    tables = Tables(inputs, options.text.threads)
+    progress = _Progress(tables, listener)
+    with StoreWriter.add_to(old, options, progress) as writer:
+        tables.open(recipe, f"the recipe of {old.folder}", _own(recipe))
+        for source in tables.sources:
+            refuse_known(old.manifest, source.path, options.allow_duplicate)
+        encoder = Encoder(recipe, growing=False)
+        _append(writer, tables, encoder, options.text.memory_bytes, progress)
+        writer.describe(tables.provenance(), recipe.to_bytes())
+    warn_of_unseen(encoder.unseen, listener)
+    return writer.store, encoder.unseen
+
+
+def recipe_of(store: BlockStore) -> Recipe:
+    """Return the recipe of a store.
+
+    Raises
+    ------
+    MismatchError
+        If it is not made of tables.
+    DamagedError
+        If its recipe is damaged.
+    """
+    content = store.recipe
+    if content is None:
+        raise MismatchError(
+            f"{store.folder}: is not made of tables, and has no recipe for one",
+            "split tables with --target",
+        )
+    try:
+        return Recipe.of_json(content)
+    except ValueError as error:
+        raise DamagedError(f"{store.folder}: {error}", "split the tables again") from error
+
+
+def with_moments(recipe: Recipe, tables: Tables, memory_bytes: int) -> Recipe:
+    """Return a recipe with the mean and the deviation of each column of numbers, from one pass.
+
+    Missing values do not count; a column of one value is divided by 1.
+    """
+    names = [recipe.names[j] for j in recipe.numbers]
+    if not names:
+        return recipe
+    moments = {name: Moments() for name in names}
+    for part, _ in tables.parts(names, memory_bytes):
+        for name in names:
+            values, missing = numbers_of(part, name, part.columns[name])
+            moments[name].add(np.delete(values, missing))
+    columns = list(recipe.columns)
+    for j in recipe.numbers:
+        mean, scale = moments[columns[j].name].finish()
+        columns[j] = replace(columns[j], mean=mean, scale=scale)
+    return replace(recipe, columns=tuple(columns))
+
+
+def warn_of_unseen(unseen: dict[str, int], listener: Listener) -> None:
+    """Say how many values were no features."""
+    if unseen:
+        counts = ", ".join(f"{name} {n}" for name, n in unseen.items())
+        listener(
+            Warned(f"values that the dictionary does not have, and that are left out: {counts}")
+        )
+
+
+def _of_rows(text: TextOptions) -> TextOptions:
+    """Return how rows are taken in: the features of a row may be in any order, and repeated."""
+    return replace(text, unsorted="sort", duplicates="sum", hash_bits=0)
+
+
+def _own(recipe: Recipe) -> list[str]:
+    return [recipe.target.name, *([recipe.weight] if recipe.weight is not None else [])]
+
+
+class _Progress:
+    """Tells how many bytes of the files were read."""
+
+    def __init__(self, tables: Tables, listener: Listener) -> None:
+        self._tables, self._listener, self.bytes_read = tables, listener, 0
+
+    def __call__(self, event: Event) -> None:
+        if isinstance(event, SplitProgress):
+            total = self._tables.bytes_total
+            event = replace(event, bytes_read=self.bytes_read, bytes_total=total)
+        self._listener(event)
+
+
+def _append(
+    writer: StoreWriter, tables: Tables, encoder: Encoder, memory_bytes: int, progress: _Progress
+) -> None:
+    for rows in tables.encoded(encoder, memory_bytes, labelled=True):
+        progress.bytes_read = rows.bytes_read
+        writer.append(rows.table, rows.labels, rows.weights)

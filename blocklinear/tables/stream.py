@@ -1,0 +1,181 @@
+"""Files of tables as a stream of rows of features, read one part ahead."""
+
+import os
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+from numpy.typing import NDArray
+
+from blocklinear.errors import InputError, StorageError, storage_errors
+from blocklinear.memory import spare_bytes
+from blocklinear.tables.arrow import arrow
+from blocklinear.tables.encode import EncodedTable, Encoder, Floats
+from blocklinear.tables.infer import Differences
+from blocklinear.tables.recipe import Recipe
+from blocklinear.tables.sources import Part, Source, find_files, open_source
+from blocklinear.text import digest_of
+
+_CELL_BYTES = 64  # of Arrow, of what it is made to, and of the part that is read ahead
+_LEAST_ROWS, _MOST_ROWS = 1 << 10, 1 << 16
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """Rows of a part.
+
+    Attributes
+    ----------
+    part : Part
+    table : EncodedTable
+    labels : ndarray, shape (n_rows,), or None
+    weights : float64[n_rows] or None
+    bytes_read : int          of all files so far
+    """
+
+    part: Part
+    table: EncodedTable
+    labels: NDArray[Any] | None
+    weights: Floats | None
+    bytes_read: int
+
+
+class Tables:
+    """Files that fit a recipe.
+
+    Parameters
+    ----------
+    inputs : sequence of str
+        Files, folders, patterns.
+    threads : int
+        How many pyarrow may use.
+
+    Attributes
+    ----------
+    sources : list of Source
+    bytes_total : int
+    """
+
+    def __init__(self, inputs: Sequence[str], threads: int) -> None:
+        arrow(threads)
+        self._paths = find_files(inputs)
+        self.sources: list[Source] = []
+        self._before: list[os.stat_result] = []
+        self._rows: list[int] = []
+        self.bytes_total = 0
+
+    def first_schema(self) -> tuple[str, Any]:
+        """Return the path and the schema of the first file."""
+        return self._paths[0], open_source(self._paths[0], {}).schema
+
+    def open(self, recipe: Recipe, whose: str, own: Sequence[str]) -> None:
+        """Open all files.
+
+        Parameters
+        ----------
+        recipe : Recipe
+        whose : str
+            What has the recipe, for people.
+        own : sequence of str
+            Columns of the target and the weight that are needed.
+
+        Raises
+        ------
+        InputError
+            With a list of how columns differ from those of the recipe.
+        StorageError
+            If one cannot be read.
+        """
+        kinds = {column.name: column.kind for column in recipe.columns}
+        kinds[recipe.target.name] = recipe.target.kind
+        if recipe.weight is not None:
+            kinds[recipe.weight] = "number"
+        differences = Differences()
+        for path in self._paths:
+            with storage_errors(path, "read"):
+                self._before.append(os.stat(path))
+            source = open_source(path, kinds)
+            differences.look_at(path, source.schema, recipe, own)
+            self.sources.append(source)
+            self.bytes_total += source.size
+        differences.refuse(whose)
+        self._rows = [0] * len(self.sources)
+
+    def parts(self, names: Sequence[str], memory_bytes: int) -> Iterator[tuple[Part, int]]:
+        """Yield parts of these columns, and how many bytes were read so far."""
+        fitting = spare_bytes(memory_bytes) // 16 // (_CELL_BYTES * len(names))
+        n_rows, done = min(max(fitting, _LEAST_ROWS), _MOST_ROWS), 0
+        for k, source in enumerate(self.sources):
+            self._rows[k] = 0
+            with storage_errors(source.path, "read"):
+                for part in source.read(names, n_rows):
+                    if part.n_rows:
+                        self._rows[k] += part.n_rows
+                        yield part, done + part.bytes_read
+            done += source.size
+
+    def encoded(
+        self, encoder: Encoder, memory_bytes: int, labelled: bool, keep: Sequence[str] = ()
+    ) -> Iterator[Encoded]:
+        """Yield the rows; the next part is read and encoded meanwhile.
+
+        Parameters
+        ----------
+        encoder : Encoder
+        memory_bytes : int
+            Budget of the whole process.
+        labelled : bool
+            Whether labels and weights are wanted.
+        keep : sequence of str
+            Other columns to read.
+        """
+        recipe = encoder.recipe
+        names = list(recipe.names)
+        if labelled:
+            names += [recipe.target.name, *([recipe.weight] if recipe.weight is not None else [])]
+        names += [name for name in keep if name not in names]
+        parts = self.parts(names, memory_bytes)
+
+        def following() -> Encoded | None:
+            found = next(parts, None)
+            if found is None:
+                return None
+            part, done = found
+            labels = encoder.labels(part) if labelled else None
+            weights = encoder.weights(part) if labelled else None
+            return Encoded(part, encoder.table(part), labels, weights, done)
+
+        with ThreadPoolExecutor(1, "read tables") as pool:
+            ahead = pool.submit(following)
+            while (rows := ahead.result()) is not None:
+                ahead = pool.submit(following)
+                yield rows
+
+    def provenance(self) -> list[dict[str, Any]]:
+        """Return what a manifest says of the files, all of which were read.
+
+        Raises
+        ------
+        StorageError
+            If one has changed meanwhile.
+        InputError
+            If there are no rows.
+        """
+        if not sum(self._rows):
+            names = ", ".join(self._paths[:10])
+            raise InputError(f"{names}: no rows", "check the input")
+        sources = []
+        for source, before, n_rows in zip(self.sources, self._before, self._rows, strict=True):
+            with storage_errors(source.path, "read"):
+                digest, now = digest_of(source.path, "xxh64"), os.stat(source.path)
+            if (now.st_size, now.st_mtime_ns) != (before.st_size, before.st_mtime_ns):
+                raise StorageError(f"{source.path}: changed while it was read", "split it again")
+            sources.append(
+                {
+                    "path": source.path, "size": now.st_size, "mtime_ns": now.st_mtime_ns,
+                    "sha256": None, "xxh64": digest, "rows": n_rows, "lines": n_rows, "blank": 0,
+                    "zeros": 0, "skipped": 0, "final_newline": True,
+                }
+            )  # fmt: skip
+        return sources

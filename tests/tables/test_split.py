@@ -1,0 +1,252 @@
+"""Tables to stores, and from models back to tables."""
+
+import hashlib
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_array
+
+from blocklinear.batches.writer import StoreWriter
+from blocklinear.errors import InputError, MismatchError, UsageError
+from blocklinear.model.linear import LinearModel
+from blocklinear.options import AddOptions, SplitOptions, TextOptions, TrainOptions
+from blocklinear.store.split import split
+from blocklinear.store.store import BlockStore
+from blocklinear.training.loop import train
+
+pa = pytest.importorskip("pyarrow")
+import pyarrow.parquet as pq  # noqa: E402
+
+from blocklinear.tables.infer import TableOptions  # noqa: E402
+from blocklinear.tables.predict import predict_tables  # noqa: E402
+from blocklinear.tables.recipe import Recipe  # noqa: E402
+from blocklinear.tables.split import add_tables, split_tables  # noqa: E402
+
+from .build import make_table, write  # noqa: E402
+
+LITTLE = {"threads": 2, "memory_bytes": 256 << 20}
+OPTIONS = SplitOptions(text=TextOptions(**LITTLE), compression="none", force=True)
+FORMATS = ("t.parquet", "t.feather", "t.arrows", "t.csv", "t.csv.gz")
+
+
+def make_store(folder, table, name="t.parquet", options=OPTIONS, **how):
+    how = {"target": "y"} | how
+    path = write(table, folder / name)
+    return split_tables([str(path)], folder / f"{name}.store", TableOptions(**how), options)
+
+
+def files(store):
+    """Blocks and numbers of features, byte for byte."""
+    paths = sorted(store.folder.glob("*/*.blk")) + sorted(store.folder.glob("*/*.map"))
+    return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in paths}
+
+
+@pytest.mark.parametrize("how", [{}, {"hash_bits": 10}, {"hash_bits": 10, "standardize": True}])
+def test_every_format_makes_the_same_store(tmp_path, how):
+    table = make_table()
+    stores = [make_store(tmp_path, table, name, **how) for name in FORMATS]
+    assert stores[0].manifest.n_rows == len(table)
+    assert stores[0].manifest.format == 11
+    for store in stores[1:]:
+        assert files(store) == files(stores[0])
+        assert store.recipe == stores[0].recipe
+        assert store.manifest.fingerprint == stores[0].manifest.fingerprint
+
+
+def test_numbers_make_the_store_that_arrays_frames_and_text_make(tmp_path):
+    pd, pl = pytest.importorskip("pandas"), pytest.importorskip("polars")
+    rng = np.random.default_rng(3)
+    X = np.round(rng.normal(size=(500, 4)), 3) * (rng.random((500, 4)) < 0.7)
+    y = rng.integers(0, 2, 500)
+    columns = {f"x{j}": X[:, j] for j in range(4)}
+    found = [make_store(tmp_path, pa.table({**columns, "y": y}), name) for name in FORMATS]
+    for k, rows in enumerate((X, csr_array(X), pd.DataFrame(columns), pl.DataFrame(columns))):
+        with StoreWriter(tmp_path / f"rows{k}", OPTIONS) as writer:
+            writer.append(rows, y)
+        found.append(writer.store)
+    lines = []
+    for label, row in zip(y.tolist(), X.tolist(), strict=True):
+        lines.append(" ".join([str(label), *(f"{j + 1}:{v!r}" for j, v in enumerate(row) if v)]))
+    (tmp_path / "rows.svm").write_text("\n".join(lines) + "\n")
+    found.append(split([tmp_path / "rows.svm"], tmp_path / "text", OPTIONS))
+    assert all(files(store) == files(found[0]) for store in found)
+
+
+def test_a_model_of_a_table_predicts_a_table(tmp_path):
+    table = make_table(words=True)
+    store = make_store(tmp_path, table)
+    model = train(store, TrainOptions(solver=7, gap=1e-6, memory_bytes=256 << 20))
+    model.save(tmp_path / "model")
+    model = LinearModel.load(tmp_path / "model")
+    out = tmp_path / "out.parquet"
+    report = predict_tables(
+        model, [str(tmp_path / "t.parquet")], out, decision=True, probability=True, keep=("city",)
+    )
+    found = pq.read_table(out)
+    assert found.column_names[:3] == ["city", "prediction", "decision"]
+    assert set(found.column_names[3:]) == {"probability_0", "probability_1"}
+    assert found["city"].equals(table["city"])
+    assert report.rows == len(table)
+    right = np.asarray(found["prediction"]) == np.asarray(table["y"])
+    assert report.score.as_dict()["accuracy"] == pytest.approx(right.mean())
+    assert right.mean() > 0.8
+
+
+def naive_decisions(table, model):
+    """Decision values worked out from the recipe, value by value."""
+    recipe = Recipe.of_json(model.metadata["recipe"])
+    weights = {recipe.feature_name(j): w for j, w in enumerate(model.weights[:, 0].tolist())}
+    decisions = []
+    for row in table.to_pylist():
+        total = 0.0
+        for column in recipe.columns:
+            value = row[column.name]
+            if column.kind == "number":
+                number = 0.0 if value is None else float(value)
+                if value is not None and column.scale is not None:
+                    number = (number - column.mean) / column.scale
+                total += weights.get(column.name, 0.0) * number
+                total += weights.get(f"{column.name}=missing", 0.0) * (value is None)
+                continue
+            words = value if column.kind == "words" and value is not None else [value]
+            for word in words:
+                text = "missing" if word is None else str(word)
+                text = text.lower() if column.kind == "boolean" else text
+                total += weights.get(f"{column.name}={text}", 0.0)
+        decisions.append(total)
+    return np.array(decisions)
+
+
+@pytest.mark.parametrize("name", FORMATS[:3])
+def test_decisions_are_those_of_the_recipe(tmp_path, name):
+    table = make_table(words=True)
+    store = make_store(tmp_path, table, name, standardize=True, categories=("code",))
+    model = train(store, TrainOptions(solver=7, gap=1e-4, memory_bytes=256 << 20))
+    other = make_table(seed=8, n_rows=300, words=True)
+    path = write(other, tmp_path / f"other-{name}")
+    predict_tables(model, [str(path)], tmp_path / "out.parquet", decision=True)
+    found = np.asarray(pq.read_table(tmp_path / "out.parquet")["decision"])
+    np.testing.assert_allclose(found, naive_decisions(other, model), rtol=1e-9, atol=1e-12)
+
+
+def test_tables_are_added_by_the_recipe(tmp_path):
+    table = make_table()
+    whole = make_store(tmp_path, table)
+    first, rest = table.slice(0, 400), table.slice(400)
+    part = make_store(tmp_path, first, "first.parquet")
+    path = write(rest, tmp_path / "rest.csv")
+    added, unseen = add_tables(part.folder, [str(path)], AddOptions(text=TextOptions(**LITTLE)))
+    assert added.manifest.n_rows == whole.manifest.n_rows
+    assert added.manifest.nnz == whole.manifest.nnz
+    assert added.recipe == part.recipe
+    assert not unseen
+    with pytest.raises(MismatchError, match="same content as an input of batch"):
+        add_tables(part.folder, [str(path)])
+
+
+def test_values_that_are_new_are_counted_and_left_out(tmp_path):
+    part = make_store(tmp_path, pa.table({"c": ["a", "b", "a"], "y": [0, 1, 0]}), "a.parquet")
+    path = write(pa.table({"c": ["b", "new", None, "new"], "y": [0, 1, 0, 1]}), tmp_path / "b.csv")
+    told = []
+    added, unseen = add_tables(part.folder, [str(path)], listener=told.append)
+    assert unseen == {"c": 3}
+    assert added.manifest.nnz == 4
+    assert any("left out: c 3" in getattr(event, "message", "") for event in told)
+
+
+def test_classes_of_text_come_back_as_given(tmp_path):
+    table = pa.table({"x": [-1.0, 1.0, -0.9, 0.9], "y": ["no", "yes", "no", "yes"]})
+    store = make_store(tmp_path, table)
+    model = train(store, TrainOptions(solver=7, cost=100.0, gap=1e-6))
+    out = tmp_path / "out.csv"
+    report = predict_tables(model, [str(tmp_path / "t.parquet")], out, probability=True)
+    lines = out.read_text().splitlines()
+    assert [line.split(",")[0] for line in lines[1:]] == ['"no"', '"yes"', '"no"', '"yes"']
+    assert set(lines[0].split(",")) == {'"prediction"', '"probability_no"', '"probability_yes"'}
+    assert report.score.as_dict()["accuracy"] == 1.0
+
+
+def test_a_dictionary_hashes_as_its_values_do(tmp_path):
+    table = make_table()
+    encoded = table.set_column(2, "city", table["city"].combine_chunks().dictionary_encode())
+    stores = [
+        make_store(tmp_path, t, f"{k}.feather", hash_bits=12)
+        for k, t in enumerate((table, encoded))
+    ]
+    assert files(stores[0]) == files(stores[1])
+
+
+def test_crosses_are_of_pairs_of_values(tmp_path):
+    table = pa.table(
+        {"a": ["x", "x", "y"], "b": ["u", "v", "u"], "n": [2.0, 3.0, 4.0], "y": [0, 1, 1]}
+    )
+    how = {"hash_bits": 20, "interactions": (("a", "b"), ("a", "n"))}
+    store = make_store(tmp_path, table, **how)
+    assert store.manifest.nnz == 3 * 5
+    assert store.manifest.n_features == 1 + 2 + 2 + 3 + 2
+    with pytest.raises(UsageError, match="crosses are hashed"):
+        make_store(tmp_path, table, interactions=(("a", "b"),))
+
+
+def test_weights_come_from_a_column(tmp_path):
+    table = make_table().append_column("w", pa.array(np.arange(600) % 3 + 0.5))
+    store = make_store(tmp_path, table, weight="w")
+    assert store.manifest.format == 12
+    assert store.manifest.weights["total"] == 600 * 1.5
+
+
+def test_text_is_not_added_to_tables_nor_tables_to_text(tmp_path):
+    from blocklinear.store.adding import add
+
+    store = make_store(tmp_path, make_table())
+    (tmp_path / "rows.svm").write_text("1 1:1\n0 2:1\n")
+    with pytest.raises(MismatchError, match="made of tables"):
+        add(store, [tmp_path / "rows.svm"])
+    text = split([tmp_path / "rows.svm"], tmp_path / "text", OPTIONS)
+    with pytest.raises(MismatchError, match="not made of tables"):
+        add_tables(text.folder, [str(tmp_path / "t.parquet")])
+    with pytest.raises(MismatchError, match="by a recipe"), StoreWriter.add_to(store) as writer:
+        writer.append(np.ones((2, 2)), [0, 1])
+    assert BlockStore.open(store.folder).manifest.generation == 1
+
+
+def test_an_altered_recipe_is_damage(tmp_path):
+    store = make_store(tmp_path, make_table())
+    assert not store.verify().faults
+    path = store.folder / "recipe.json"
+    path.write_text(path.read_text().replace("Rome", "Rom!"))
+    assert any("recipe.json: damaged" in fault for fault in store.verify().faults)
+    path.unlink()
+    assert any("recipe.json: is missing" in fault for fault in store.verify().faults)
+
+
+def test_folders_and_patterns_are_files_in_order(tmp_path):
+    table = make_table()
+    folder = tmp_path / "parts"
+    (folder / "_temporary").mkdir(parents=True)
+    (folder / "_SUCCESS").touch()
+    for k in range(3):
+        write(table.slice(200 * k, 200), folder / f"p{k}.parquet")
+    whole = make_store(tmp_path, table)
+    for name in (folder, folder / "*.parquet"):
+        store = split_tables([str(name)], tmp_path / "s", TableOptions("y"), OPTIONS)
+        assert files(store) == files(whole)
+        assert [s["rows"] for s in store.manifest.batches[0]["sources"]] == [200] * 3
+
+
+def test_a_compressed_csv_is_told_by_its_bytes(tmp_path):
+    with pa.output_stream(tmp_path / "rows", compression="gzip") as stream:
+        stream.write(b"a,y\n1,0\n2,1\n")
+    store = split_tables([str(tmp_path / "rows")], tmp_path / "s", TableOptions("y"), OPTIONS)
+    assert store.manifest.n_rows == 2
+
+
+def test_a_table_without_a_target_has_no_score(tmp_path):
+    store = make_store(tmp_path, make_table())
+    model = train(store, TrainOptions(solver=1, gap=1e-2))
+    path = write(make_table(seed=1).drop_columns(["y"]), tmp_path / "new.csv")
+    report = predict_tables(model, [str(path)], tmp_path / "out.feather")
+    assert report.score is None
+    assert report.rows == 600
+    with pytest.raises(InputError, match="no column y"):
+        predict_tables(model, [str(path)], tmp_path / "out.csv", classes=True)
