@@ -456,8 +456,8 @@ def refuse_missing(part: Part, name: str, array: Any, what: str) -> None:
     if array.null_count:
         row = int(np.flatnonzero(np.asarray(array.is_null()))[0])
         raise InputError(
-            f"{part.at(row)}, column {name}: {what} is missing, here and in "
-            f"{array.null_count - 1} more of the {part.n_rows} rows read with it",
+            f"{part.at(row)}, column {name}: {what} is missing; it is in {array.null_count} of the "
+            f"{part.n_rows} rows read with this one",
             "leave out rows without one",
         )
 

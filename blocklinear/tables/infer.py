@@ -162,7 +162,7 @@ class Differences:
             more = len(self.found) - 2 * _MOST_SHOWN
             lines = self.found[: 2 * _MOST_SHOWN] + ([f"and {more} more"] if more > 0 else [])
             raise InputError(
-                f"the columns do not fit {whose}:\n  " + "\n  ".join(lines),
+                f"the columns do not fit {whose}: {'; '.join(lines)}",
                 "write the table as the one before",
             )
 

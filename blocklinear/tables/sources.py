@@ -1,7 +1,9 @@
 """Files of tables: Parquet, Arrow IPC (Feather), CSV, told by their first bytes, and in pieces."""
 
 import contextlib
+import csv
 import glob
+import io
 import os
 import re
 from abc import ABC, abstractmethod
@@ -15,9 +17,7 @@ from blocklinear.tables.arrow import arrow
 
 _CSV_BLOCK_BYTES = 1 << 20
 _PARQUET_BUFFER_BYTES = 1 << 16
-_MOST_ROWS = 1 << 62
 _COMPRESSED = {b"\x1f\x8b": "gzip", b"BZh": "bz2", b"\x28\xb5\x2f\xfd": "zstd"}
-_ROW = re.compile(r"\bRow #(\d+): ")
 
 
 @dataclass(frozen=True)
@@ -151,26 +151,26 @@ class _Csv(Source):
             head = stream.read(4)
         found = (name for magic, name in _COMPRESSED.items() if head.startswith(magic))
         self._compression: str | None = next(found, None)
-        self._types = {name: _csv_type(kind) for name, kind in kinds.items()}
-        with self._placed(), self._open([]) as reader:
+        tabs = re.search(r"\.(tsv|tab)(\.[a-z0-9]+)?$", path) is not None
+        self._delimiter = "\t" if tabs else ","
+        self._kinds = kinds
+        text = {n: _csv_type(kind) for n, kind in kinds.items() if kind in _CSV_TEXT}
+        with self._placed(), self._open([], text) as reader:
             self.schema = reader.schema
-        self._given = {name for name, kind in self._types.items() if kind is not None}
 
-    def _open(self, names: Sequence[str], types: Mapping[str, Any] | None = None) -> Any:
-        """Open it for reading; of some columns, or of all."""
+    def _open(self, names: Sequence[str], types: Mapping[str, Any]) -> Any:
+        """Open it for reading; of all columns if none are named; infer the other types."""
         import pyarrow as pa
-        import pyarrow.csv as csv
+        import pyarrow.csv as arrow_csv
 
         stream = pa.input_stream(self.path, self._compression, 1 << 16)
-        delimiter = "\t" if re.search(r"\.(tsv|tab)(\.[a-z0-9]+)?$", self.path) else ","
-        wanted = {n: t for n, t in (types or self._types).items() if t is not None}
-        return csv.open_csv(
+        return arrow_csv.open_csv(
             stream,
-            csv.ReadOptions(use_threads=True, block_size=_CSV_BLOCK_BYTES),
-            csv.ParseOptions(delimiter=delimiter),
-            csv.ConvertOptions(
+            arrow_csv.ReadOptions(use_threads=True, block_size=_CSV_BLOCK_BYTES),
+            arrow_csv.ParseOptions(delimiter=self._delimiter),
+            arrow_csv.ConvertOptions(
                 include_columns=list(names),
-                column_types=wanted,
+                column_types=dict(types),
                 null_values=[""],
                 strings_can_be_null=True,
                 quoted_strings_can_be_null=False,
@@ -181,10 +181,12 @@ class _Csv(Source):
         """Yield the rows."""
         import pyarrow as pa
 
-        types = dict(self._types)
+        types = {}
         for name in names:
             kind = self.schema.field(name).type
-            if types.get(name) is None:  # a later block may have a fraction
+            if name in self._kinds:
+                types[name] = _csv_type(self._kinds[name], kind)
+            else:  # a later block may have a fraction
                 types[name] = pa.float64() if pa.types.is_integer(kind) else kind
         whole = {n for n in names if pa.types.is_integer(self.schema.field(n).type)}
         first = 2
@@ -206,8 +208,38 @@ class _Csv(Source):
     @contextlib.contextmanager
     def _placed(self) -> Iterator[None]:
         """Turn an error of pyarrow into one that says which line it is."""
-        with _as_input(self.path):
-            yield
+        try:
+            with _as_input(self.path):
+                yield
+        except InputError as error:
+            line = self._find(error.what)
+            if line is None:
+                raise
+            what = error.what.removeprefix(f"{self.path}: ")
+            raise InputError(f"{self.path}, line {line}: {what}", error.fix) from error
+
+    def _find(self, problem: str) -> int | None:
+        """Return the first line with what pyarrow complains of; None if there is none."""
+        import pyarrow as pa
+
+        length = re.search(r"Expected (\d+) columns, got \d+", problem)
+        value = re.search(r"column #(\d+): .*invalid value '(.*)'", problem)
+        if length is None and value is None:
+            return None
+        with pa.input_stream(self.path, self._compression, 1 << 16) as stream:
+            lines = csv.reader(
+                io.TextIOWrapper(stream, "utf-8", "replace", newline=""), delimiter=self._delimiter
+            )
+            for cells in lines:
+                if length is not None:
+                    found = bool(cells) and len(cells) != int(length[1])
+                else:
+                    assert value is not None
+                    k = int(value[1])
+                    found = k < len(cells) and cells[k] == value[2]
+                if found:
+                    return lines.line_num
+        return None
 
 
 _READERS: tuple[tuple[bytes, type[Source]], ...] = (
@@ -282,11 +314,14 @@ def open_source(path: str, kinds: Mapping[str, str]) -> Source:
         return reader(path, kinds)
 
 
-def _csv_type(kind: str) -> Any:
-    """Return the type of Arrow that a column of CSV of a kind is read as; None to find it out."""
+_CSV_TEXT = ("text", "category", "words")
+
+
+def _csv_type(kind: str, inferred: Any = None) -> Any:
+    """Return the type of Arrow that a column of CSV of a kind is read as."""
     pa = arrow()
     types = {"number": pa.float64(), "boolean": pa.bool_(), "date": pa.date32()}
-    return types.get(kind, None if kind == "timestamp" else pa.string())
+    return inferred if kind == "timestamp" else types.get(kind, pa.string())
 
 
 def _whole_ones(part: Part, whole: Collection[str], first: int) -> dict[str, Any]:

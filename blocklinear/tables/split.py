@@ -9,8 +9,8 @@ import numpy as np
 from blocklinear.batches.writer import StoreWriter
 from blocklinear.errors import DamagedError, MismatchError
 from blocklinear.events import Event, Listener, SplitProgress, Warned, ignore
+from blocklinear.ingest.add import refuse_known
 from blocklinear.options import AddOptions, SplitOptions, TextOptions
-from blocklinear.store.adding import refuse_known
 from blocklinear.store.store import BlockStore
 from blocklinear.tables.encode import Encoder, numbers_of
 from blocklinear.tables.infer import TableOptions, infer

@@ -8,9 +8,9 @@ from scipy.sparse import csr_array
 
 from blocklinear.batches.writer import StoreWriter
 from blocklinear.errors import InputError, MismatchError, UsageError
+from blocklinear.ingest.split import split
 from blocklinear.model.linear import LinearModel
 from blocklinear.options import AddOptions, SplitOptions, TextOptions, TrainOptions
-from blocklinear.store.split import split
 from blocklinear.store.store import BlockStore
 from blocklinear.training.loop import train
 
@@ -196,7 +196,7 @@ def test_weights_come_from_a_column(tmp_path):
 
 
 def test_text_is_not_added_to_tables_nor_tables_to_text(tmp_path):
-    from blocklinear.store.adding import add
+    from blocklinear.ingest.add import add
 
     store = make_store(tmp_path, make_table())
     (tmp_path / "rows.svm").write_text("1 1:1\n0 2:1\n")

@@ -1,0 +1,102 @@
+"""Tables that are refused: the message says where, and nothing is left."""
+
+import numpy as np
+import pytest
+
+from blocklinear.errors import InputError
+
+pa = pytest.importorskip("pyarrow")
+
+from .build import write  # noqa: E402
+from .test_split import make_store, split_tables  # noqa: E402
+
+N = 1000
+X, Y = np.arange(N) * 1.0, np.arange(N) % 2
+
+
+def with_value(value, kind=None):
+    values = [1] * N if kind is not None else [1.0] * N
+    values[777] = value
+    return pa.array(values, kind)
+
+
+TABLES = {
+    "row group 0, row 4, column y: the target is missing; it is in 10 of the 100 rows": {
+        "x": X, "y": pa.array([None if k % 10 == 3 else k % 2 for k in range(N)]),
+    },
+    "'s' of type struct<a: int64>, 'l' of type list<element: double>": {
+        "s": pa.array([{"a": 1}] * N), "l": pa.array([[1.0]] * N), "y": Y,
+    },
+    "row group 7, row 78, column x: the value nan is not finite": {
+        "x": with_value(float("nan")), "y": Y,
+    },
+    "row group 7, row 78, column x: the value inf is not finite": {
+        "x": with_value(float("inf")), "y": Y,
+    },
+    "row group 7, row 78, column x: 9007199254740993 is beyond 2\\*\\*53": {
+        "x": with_value(2**53 + 1, pa.int64()), "y": Y,
+    },
+    "row group 7, row 78, column c: a value of 1048576 bytes": {
+        "c": pa.array(["a"] * 777 + ["b" * (1 << 20)] + ["c"] * 222), "y": Y,
+    },
+    "no rows": {"x": pa.array([], pa.float64()), "y": pa.array([], pa.int64())},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("hash_bits", [0, 10])
+@pytest.mark.parametrize("message", TABLES)
+def test_a_wrong_table(tmp_path, message, hash_bits):
+    with pytest.raises(InputError, match=message):
+        make_store(tmp_path, pa.table(TABLES[message]), hash_bits=hash_bits)
+    assert [path.name for path in tmp_path.iterdir()] == ["t.parquet"]
+
+
+LINES = {
+    "line 502: .*Expected 2 columns, got 3": "1,2,3",
+    "line 502: .*invalid value 'abc'": "abc,1",
+    "line 502, column x: an integer beyond 2": "9007199254740993,1",
+    "line 502, column x: the value nan": "nan,1",
+    "line 502, column y: the target is missing": "5,",
+}
+
+
+@pytest.mark.parametrize("message", LINES)
+def test_a_wrong_line_of_csv(tmp_path, message):
+    rows = [f"{k},{k % 2}" for k in range(N)]
+    if "invalid" in message:  # what the first block holds says of what type a column is
+        rows = [*rows[:500], LINES[message], *rows]
+        first = tmp_path / "a.csv"
+        first.write_text("x,y\n1,0\n2,1\n")
+        names = [str(first), str(tmp_path / "t.csv")]
+        message = "column 'x' is of type string, not number"
+    else:
+        rows[500] = LINES[message]
+        names = [str(tmp_path / "t.csv")]
+    (tmp_path / "t.csv").write_text("x,y\n" + "\n".join(rows) + "\n")
+    from blocklinear.tables.infer import TableOptions
+
+    with pytest.raises(InputError, match=message):
+        split_tables(names, tmp_path / "store", TableOptions("y"))
+    assert not (tmp_path / "store").exists()
+
+
+def test_a_table_with_other_columns_is_refused_with_all_differences(tmp_path):
+    from blocklinear.tables.split import add_tables
+
+    good = pa.table({"x": X, "c": ["a"] * N, "y": Y})
+    store = make_store(tmp_path, good)
+    lacking = write(good.drop_columns(["c"]), tmp_path / "lacking.parquet")
+    other = write(good.set_column(0, "x", pa.array(["q"] * N)), tmp_path / "other.feather")
+    with pytest.raises(InputError) as caught:
+        add_tables(store.folder, [str(lacking), str(other)])
+    assert "lacking.parquet: no column 'c', of kind text" in caught.value.what
+    assert "other.feather: column 'x' is of type string, not number" in caught.value.what
+
+
+@pytest.mark.parametrize("content", [b"", b"x,y\n", b"PAR1 and no more"])
+def test_an_empty_or_cut_file(tmp_path, content):
+    from blocklinear.tables.infer import TableOptions
+
+    (tmp_path / "t").write_bytes(content)
+    with pytest.raises(InputError, match=str(tmp_path / "t")):
+        split_tables([str(tmp_path / "t")], tmp_path / "store", TableOptions("y"))
