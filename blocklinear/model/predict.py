@@ -205,7 +205,7 @@ def predict_text(
     rows = 0
     reader, base = _reader(model, inputs, text_options, strict)
     for batch in _known_rows(model, reader):
-        for labels, decisions, _ in _decisions(model, batch, base):
+        for labels, decisions, _ in decisions_of(model, batch, base):
             model.check_decisions(decisions, first_row=rows + 1)
             parts.append(decisions.copy())
             rows += len(labels)
@@ -238,7 +238,7 @@ def predicted(
     """
     check_form(model, decision, probability)
     if probability:
-        return _probabilities(decisions, len(model.outcomes))
+        return probabilities(decisions, len(model.outcomes))
     if decision or model.is_regressor:
         return decisions[:, 0] if model.n_columns == 1 else decisions
     table = as_given(np.array(model.outcomes), model.classes)
