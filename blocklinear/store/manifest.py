@@ -36,7 +36,7 @@ _WEIGHTED, _RENUMBERED, _NAMED, _TABLES = (
 )
 NAME = "manifest.json"
 RECIPE_NAME = "recipe.json"
-"""Beside it in stores of tables; it never changes, and the manifest has its digest."""
+"""Next to it in stores of tables; it never changes, and the manifest has its digest."""
 MAX_BYTES = 1 << 28
 """No manifest is larger: reading one takes several times that in memory."""
 _LEAST_RECORD_BYTES = 180
