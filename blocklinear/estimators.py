@@ -11,6 +11,7 @@ import os
 import shutil
 import tempfile
 import warnings
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Self
@@ -44,12 +45,12 @@ _FEW = 1 << 16
 """Entries, zeros included, of rows that are few."""
 
 
-class _BlockLinear(BaseEstimator):  # type: ignore[misc]
+class _BlockLinear(BaseEstimator, ABC):  # type: ignore[misc]
     """What all have in common: writing a store, training it, and the linear function."""
 
+    @abstractmethod
     def _solver(self) -> int:
         """Return LIBLINEAR's number of the problem."""
-        raise NotImplementedError
 
     def _text_options(self) -> TextOptions:
         memory = self.memory
@@ -172,9 +173,9 @@ class _BlockLinear(BaseEstimator):  # type: ignore[misc]
                     writer.append(*batch)
             return self.fit_store(writer.store)
 
+    @abstractmethod
     def fit_store(self, store: AnyStore) -> Self:
         """Fit to the rows of a store."""
-        raise NotImplementedError
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -96,7 +96,7 @@ def _loaded() -> Iterator[tuple[Any, tuple[Any, ...]]]:
 
 
 def _text(labels: tuple[int, ...], odd: bool = False) -> str:
-    """Return rows whose values have many exponents, or odd ones beside them."""
+    """Return rows whose values have many exponents, or odd ones among them."""
     rows = (
         f"{label} 1:{k} 2:0.5 {3 + k}:{k / 3:.6g} 40:{k / 700:.6g} 41:1e-9 42:1e-8 43:1e-7"
         for k, label in enumerate(labels * 8, 1)

@@ -100,7 +100,7 @@ def test_without_a_folder_kernels_are_compiled_and_not_kept(monkeypatch):
 
 
 def test_what_an_image_has_is_read(package):
-    """Kept beside the kernels by who made the image, and run by who may write elsewhere only."""
+    """Kept next to the kernels by who made the image, and run by who may write elsewhere only."""
     run, folder = package
     image = run(NUMBA_CACHE_DIR="")
     assert image[1] == "0\n"
