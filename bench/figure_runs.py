@@ -142,7 +142,7 @@ class Lab:
         return found
 
     def accuracy(self, model: LinearModel) -> float:
-        """Return the share of test rows that are told rightly."""
+        """Return the share of test rows that are classified correctly."""
         X, y = self._test_rows()
         return float(np.mean(model.predict(X[:, : model.n_features]) == y))
 

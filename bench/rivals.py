@@ -2,7 +2,7 @@
 
 Seconds count from the start of a process to its end: of ours reading the text, splitting, training
 and writing the model; of `liblinear-train` reading, training with its default tolerance and writing
-the model. What each has reached is told, too: P of every model, computed alike from its
+the model. What each has reached is reported, too: P of every model, computed alike from its
 decision values, above the least P that is known.
 """
 

@@ -35,7 +35,7 @@ def unpack(data: bytes, n_bytes: int, n_names: int) -> tuple[str, ...]:
         raise ValueError(f"its names take {n_bytes} bytes")
     try:
         if zstandard.frame_content_size(data) != n_bytes:
-            raise ValueError("its names are not of the size that is told")
+            raise ValueError("its names are not of the size recorded")
         text = zstandard.ZstdDecompressor().decompress(data, max_output_size=n_bytes)
     except zstandard.ZstdError as error:
         raise ValueError(f"its names cannot be unpacked: {error}") from error

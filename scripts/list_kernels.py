@@ -37,8 +37,8 @@ class Recorder:
     """Records the overloads that this process compiles or loads, but for helpers of kernels.
 
     What a kernel calls is compiled with it. A kernel that is called from Python, too, is recorded
-    then: there will be no other sign of it. Helpers are told by the underscore of their names, or
-    by their module.
+    then: there will be no other sign of it. Helpers have names with an underscore, or a module of
+    their own.
     """
 
     def __init__(self) -> None:

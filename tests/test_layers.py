@@ -10,6 +10,7 @@ import pytest
 ROOT = Path(__file__).parent.parent / "blocklinear"
 BASE = {
     "arguments", "classes", "errors", "events", "markup", "memory", "names", "numerals", "options",
+    "pages",
 }  # fmt: skip
 MAY_IMPORT = {
     # errors and numbers
@@ -23,6 +24,7 @@ MAY_IMPORT = {
     "names": set(),
     "numerals": {"errors"},
     "options": {"arguments", "errors", "keywords", "memory", "numerals"},
+    "pages": set(),
     "progress": {"events"},
     # rows: text to blocks, arrays to arrays
     "kernels": set(),

@@ -1,4 +1,4 @@
-"""What the public functions have in common: options by keyword, and who is told of events."""
+"""What the public functions have in common: options by keyword, and the listener to events."""
 
 import contextlib
 import dataclasses

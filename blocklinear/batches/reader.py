@@ -15,12 +15,12 @@ from blocklinear.batches.tables import SparseTable, Table, as_table
 from blocklinear.errors import InputError, UsageError
 from blocklinear.kernels import decimals as kernels
 from blocklinear.kernels.text import reshape
+from blocklinear.kernels.text.powers import POWERS
 from blocklinear.memory import PROCESS_BYTES, enough, format_size
 from blocklinear.numerals import format_number
 from blocklinear.options import TextOptions
 from blocklinear.text import Rows, norms
 from blocklinear.text.faults import Faults, too_many_features
-from blocklinear.text.powers import POWERS
 from blocklinear.text.reshape import SORT_BYTES, Merged
 from blocklinear.text.rows import ParseBuffers, hashed, in_order, rows_bytes
 

@@ -4,7 +4,7 @@ What a run needs takes Numba 100 MB and more to compile, the first time on a mac
 memory has no room for that, so processes of their own do it, side by side; the compiled kernels
 stay in the cache.
 
-To load them from there touches 50 MB of LLVM's code. In a container whose memory the data have
+To load them from there reads 50 MB of LLVM's code. In a container whose memory the data have
 filled by then, these pages are read from disk again and again, for many seconds. So a command loads
 what it may need before its work.
 """
@@ -168,7 +168,7 @@ def _length(kernel: Any) -> int:
 
 
 def main() -> None:
-    """Compile what standard input asks for; what ends early is told by the status."""
+    """Compile what standard input asks for; the exit status says what ended early."""
     start_lightly()
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # ended from the keyboard: without a traceback
     listed, tight = overloads.listed(), available_bytes() < _PLENTY * _PROCESS_BYTES

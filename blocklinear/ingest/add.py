@@ -131,7 +131,7 @@ class _Present:
         self.is_taken = bool(self._batches) and options.batch is not None
 
     def look_at(self, inputs: Paths, digests: Collection[str], listener: Listener) -> bool:
-        """Say whether a batch has these inputs, if that can be told before they are read."""
+        """Say whether a batch has these inputs, if that is known before they are read."""
         paths = [*inputs, *([self._weights] if self._weights is not None else [])]
         if not self._batches or not all(path != "-" and os.path.isfile(path) for path in paths):
             return False

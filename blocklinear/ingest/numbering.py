@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from blocklinear.errors import MemoryBudgetError
 from blocklinear.kernels import features
 from blocklinear.memory import PROCESS_BYTES, enough, exact_size, format_size, spare_bytes
+from blocklinear.pages import Pages
 from blocklinear.text import Decimals, Rows
-from blocklinear.text.pages import Pages
 
 Indices = NDArray[np.uint32]
 COUNTED_ROWS = 3000

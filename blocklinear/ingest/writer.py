@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Self
+from typing import NamedTuple, Self
 
 import numpy as np
 
@@ -30,13 +30,13 @@ from blocklinear.kernels import routing
 from blocklinear.kernels.features import sort_rows
 from blocklinear.memory import PROCESS_BYTES, enough, exact_size, spare_bytes
 from blocklinear.options import SplitOptions
+from blocklinear.pages import ByteBudget
 from blocklinear.store import codec
 from blocklinear.store.blocks import BlockWriter, checksum_of
 from blocklinear.store.manifest import refuse_many
 from blocklinear.store.records import BlockRecord
 from blocklinear.store.weight_stats import WeightStats, together, weigh
 from blocklinear.text import Decimals, Rows, reshape
-from blocklinear.text.pages import ByteBudget
 
 ENTRY_BYTES, ROW_BYTES = 12, 48
 """What an entry and a row take in memory once decoded, with what training keeps per row."""
@@ -105,31 +105,62 @@ def make_plan(
     spare = spare_bytes(options.text.memory_bytes)
     slot_entry_bytes = SLOT_ENTRY_BYTES + (WEIGHT_ENTRY_BYTES if options.weights else 0)
     arena_entries = ARENA_SHARE * spare / slot_entry_bytes
-    group_bytes = spare / 2
     if block_bytes is None:
-        block_bytes = min(max(group_bytes / 10, MIN_BLOCK_BYTES), MAX_BLOCK_BYTES)
+        block_bytes = min(max(spare / 2 / 10, MIN_BLOCK_BYTES), MAX_BLOCK_BYTES)
     if options.order == "file":
-        open_blocks, joined_bytes, generation_bytes = 1, 0.0, block_bytes
-        if options.blocks is not None:
-            assert total_bytes is not None
-            generation_bytes = total_bytes / options.blocks
+        generation = _one_after_another(options, total_bytes, block_bytes)
     elif options.blocks is not None:
-        open_blocks, joined_bytes, generation_bytes = options.blocks, 0.0, math.inf
+        generation = _Generation(options.blocks, math.inf, 0.0)
     else:
-        most = arena_entries / GOOD_CHUNK_ENTRIES - SPARE_SLOTS
-        open_blocks = max(n for n in OPEN_BLOCKS if n <= max(most, OPEN_BLOCKS[0]))
-        joined_bytes, generation_bytes = block_bytes, open_blocks * block_bytes
-    slots = open_blocks + SPARE_SLOTS
+        generation = _full_generations(arena_entries, block_bytes)
+    slots = generation.open_blocks + SPARE_SLOTS
     chunk_entries = min(CHUNK_ENTRIES, int(arena_entries / slots))
     if chunk_entries < MIN_CHUNK_ENTRIES:
-        arena_bytes = MIN_CHUNK_ENTRIES * slot_entry_bytes * slots
-        needed = math.ceil(arena_bytes / ARENA_SHARE) + 1 + PROCESS_BYTES  # 1 for rounding
-        raise MemoryBudgetError(
-            f"{open_blocks} open blocks do not fit in {exact_size(options.text.memory_bytes)}",
-            f"give --memory {enough(needed)} or more, or fewer --blocks",
-        )
+        raise _too_many_open(options, generation.open_blocks, slot_entry_bytes)
     held_entries = min(MOST_HELD, int(arena_entries / 2))  # the arena is empty meanwhile
-    return Plan(open_blocks, generation_bytes, chunk_entries, joined_bytes, held_entries)
+    return Plan(
+        generation.open_blocks,
+        generation.full_bytes,
+        chunk_entries,
+        generation.joined_bytes,
+        held_entries,
+    )
+
+
+class _Generation(NamedTuple):
+    """Blocks that are open at a time: how many, and `Plan.generation_bytes`, `Plan.block_bytes`."""
+
+    open_blocks: int
+    full_bytes: float
+    joined_bytes: float
+
+
+def _one_after_another(
+    options: SplitOptions, total_bytes: float | None, block_bytes: float
+) -> _Generation:
+    """Rows in the order of the input: of `options.blocks` blocks, or each of `block_bytes`."""
+    if options.blocks is None:
+        return _Generation(1, block_bytes, 0.0)
+    assert total_bytes is not None
+    return _Generation(1, total_bytes / options.blocks, 0.0)
+
+
+def _full_generations(arena_entries: float, block_bytes: float) -> _Generation:
+    """As many open blocks as leave chunks of a good size, in so many generations as it takes."""
+    most = arena_entries / GOOD_CHUNK_ENTRIES - SPARE_SLOTS
+    open_blocks = max(n for n in OPEN_BLOCKS if n <= max(most, OPEN_BLOCKS[0]))
+    return _Generation(open_blocks, open_blocks * block_bytes, block_bytes)
+
+
+def _too_many_open(
+    options: SplitOptions, open_blocks: int, slot_entry_bytes: float
+) -> MemoryBudgetError:
+    arena_bytes = MIN_CHUNK_ENTRIES * slot_entry_bytes * (open_blocks + SPARE_SLOTS)
+    needed = math.ceil(arena_bytes / ARENA_SHARE) + 1 + PROCESS_BYTES  # 1 for rounding
+    return MemoryBudgetError(
+        f"{open_blocks} open blocks do not fit in {exact_size(options.text.memory_bytes)}",
+        f"give --memory {enough(needed)} or more, or fewer --blocks",
+    )
 
 
 @dataclass(frozen=True)
@@ -396,7 +427,7 @@ class BatchWriter:
             self._queue.popleft().result()
 
     def _open_generation(self) -> None:
-        if self._finished:  # by now the labels are known: too many are told before all is written
+        if self._finished:  # labels are known by now: refuse too many before all is written
             n_blocks = len(self._finished) + self._plan.open_blocks
             refuse_many(n_blocks, len(self._labels.labels or ()))
         numbers = range(self.next_block, self.next_block + self._plan.open_blocks)

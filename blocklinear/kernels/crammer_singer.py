@@ -272,7 +272,7 @@ def cs_epoch(
     stats : float64[N_STATS]  updated: largest violation maxG - minG (Eq. 35), and the sum of what
                               rows add to P - D, C_i loss_i + sum_m alpha_i^m G_i^m, each seen when
                               a row was worked on, over its classes; gain of the dual; rows
-                              touched
+                              worked on
     """
     G, a, step = scratch[0], scratch[1], scratch[2]
     classes, moved = lists[0] if supported else lists[0][:0], lists[1]

@@ -349,8 +349,8 @@ def dcd_epoch(
     alpha : float64[n_rows]   updated
     w : float64[n_features + 1]         updated; the last entry belongs to the extra feature
     stats : float64[N_STATS]  updated: largest and smallest projected gradient, sum of their sizes,
-                              sum of what rows add to P - D, each seen when a row was touched;
-                              gain of the dual; rows touched
+                              sum of what rows add to P - D, each seen when it was worked on;
+                              gain of the dual; rows worked on
     selection : int           PERMUTE leaves `preference` alone; SHRINK marks there the rows that
                               press against their bound by more than adapt[THRESHOLD] (Hsieh, 3.2);
                               AVSF keeps there the log of how often rows pay (AVSF, Algorithm 5)

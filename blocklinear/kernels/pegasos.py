@@ -73,7 +73,7 @@ def pegasos_epoch(
     t : int                   updates done before this call, 0 in the first
     w : float64[n_features + 1]         updated; the last entry belongs to the extra feature
     stats : float64[N_STATS]  added to: sum of C_i times the loss, and number of rows with a loss,
-                              each seen when a row was touched
+                              each seen when a row was worked on
     alpha : float64[n_rows]   updated: moves by `share` of the way to C_i where there is a loss,
                               else to 0. With share = 1/k in the k-th outer iteration it is C_i
                               times how often the row had a loss, which is feasible for the dual,

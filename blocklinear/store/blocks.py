@@ -147,7 +147,7 @@ class BlockWriter:
             bytes=self._bytes,
             max_index=self.max_index,
             table=f"{crc:08x}",
-            sha256=hashlib.sha256(_header(self._number) + end).hexdigest(),
+            envelope_sha256=hashlib.sha256(_header(self._number) + end).hexdigest(),
             label_counts=[],
         )
 
@@ -258,5 +258,5 @@ class BlockFile:
         """Compare header, table and trailer with the manifest's SHA-256."""
         digest = hashlib.sha256(self.data[:HEADER_BYTES])
         digest.update(self.data[self._end :])
-        if digest.hexdigest() != self.record.sha256:
+        if digest.hexdigest() != self.record.envelope_sha256:
             raise self.damaged("it does not match the manifest's SHA-256")

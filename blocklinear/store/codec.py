@@ -16,9 +16,9 @@ from blocklinear.kernels import codec as kernels
 from blocklinear.kernels import scaling
 from blocklinear.kernels.decimals import to_decimals
 from blocklinear.kernels.shared import RAW
+from blocklinear.kernels.text.powers import INTEGER_POWERS, POWERS
+from blocklinear.pages import Pages
 from blocklinear.store.layout import Layout, plane_bytes, stored_bits
-from blocklinear.text.pages import Pages
-from blocklinear.text.powers import INTEGER_POWERS, POWERS
 
 _AS_IS = np.arange(256, dtype=np.uint8)
 SAMPLE_BYTES = 4096

@@ -366,7 +366,7 @@ class Lock:
     Raises
     ------
     BusyError
-        If another process holds it; the message says which, when it can be told.
+        If another process holds it; the message says which, if that is known.
     DamagedError
         If it is no regular file, or not one made by locking.
     StorageError

@@ -22,7 +22,7 @@ from blocklinear.errors import DamagedError, MismatchError, StorageError, storag
 from blocklinear.memory import format_size
 from blocklinear.store import shapes
 from blocklinear.store.files import aside_name, atomic_write, read_regular
-from blocklinear.store.records import BlockRecord, FeatureFile
+from blocklinear.store.records import IN_FILE, BlockRecord, FeatureFile
 from blocklinear.store.weight_stats import WeightStats, together
 from blocklinear.store.weight_stats import check as check_weight_stats
 
@@ -53,6 +53,7 @@ _NAMES = shapes.fields(
      "sha256": shapes.text}
 )  # fmt: skip
 _NAMES_FILE_NAME = re.compile(r"n[0-9]{8}\.zst")
+_NAMES_IN_FILE = {f.name: f.metadata[IN_FILE] for f in fields(BlockRecord) if f.metadata}
 _COMPRESSION = re.compile(r"none|zstd(?::(-?[0-9]{1,2}))?")
 _FILE = {
     "path": shapes.text,
@@ -199,7 +200,7 @@ class Manifest:
     @property
     def fingerprint(self) -> str:
         """A digest of the content: equal for stores that hold the same blocks and features."""
-        parts = [b.sha256 for b in self.blocks] + [file.sha256 for file in self.features]
+        parts = [b.envelope_sha256 for b in self.blocks] + [file.sha256 for file in self.features]
         parts += [self.recipe] if self.of_tables else []
         return hashlib.sha256("".join(parts).encode()).hexdigest()
 
@@ -214,9 +215,11 @@ class Manifest:
         n_blocks, n_labels = len(self.blocks) + len(self.removed), len(self.labels or ())
         refuse_many(n_blocks, n_labels)
         content = asdict(self)
-        # as versions that do not know them wrote
-        for block in (*content["blocks"], *content["removed"]) if not self.weighted else ():
-            del block["weights"]
+        for block in (*content["blocks"], *content["removed"]):
+            for name, in_file in _NAMES_IN_FILE.items():
+                block[in_file] = block.pop(name)
+            if not self.weighted:  # as versions that do not know weights wrote
+                del block["weights"]
         for name in _absent(self.format):
             del content[name]
         body = _canonical(content)
@@ -319,7 +322,7 @@ class Manifest:
         self._check_classes()
 
     def _check_classes(self) -> None:
-        """Check that classes are those of labels, and what is told of names of features."""
+        """Check that classes are those of labels, and what is recorded of names of features."""
         if not self.given.keys() <= set(self.labels or ()):
             raise ValueError("a class is of no label")
         if self.names:
@@ -508,14 +511,14 @@ def _read(path: Path) -> bytes:
 
 def _fields(cls: type, content: Any, absent: Collection[str] = ()) -> dict[str, Any]:
     """Return `content` as keyword arguments of the dataclass `cls`; ValueError if they differ."""
-    kinds = {f.name: f.type for f in fields(cls) if f.name not in absent}
-    if not isinstance(content, dict) or set(content) != set(kinds):
+    expected = {f.metadata.get(IN_FILE, f.name): f for f in fields(cls) if f.name not in absent}
+    if not isinstance(content, dict) or set(content) != set(expected):
         raise ValueError("its fields are not those of this format")
-    for name, declared in kinds.items():
-        kind = get_origin(declared) or declared
+    for name, declared in expected.items():
+        kind = get_origin(declared.type) or declared.type
         if kind in (int, str, list, dict) and type(content[name]) is not kind:
             raise ValueError(f"field {name} is not of its type")
-    return content
+    return {declared.name: content[name] for name, declared in expected.items()}
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

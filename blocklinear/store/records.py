@@ -3,6 +3,9 @@
 from dataclasses import dataclass, field
 from typing import Any
 
+IN_FILE = "in file"
+"""Metadata of a field: its name in the manifest, where that is another."""
+
 
 @dataclass(frozen=True)
 class BlockRecord:
@@ -16,7 +19,8 @@ class BlockRecord:
     bytes : int               on disk
     max_index : int           largest index stored in its rows, -1 if none
     table : str               CRC-32 (hex) of its chunk table, which holds a checksum of each chunk
-    sha256 : str              of the whole file but its chunks, which have checksums in the table
+    envelope_sha256 : str     of the whole file but its chunks, which have checksums in the table;
+                              ``sha256`` in the manifest
     label_counts : list[int]  rows per label of the store's label table; empty without a table
     weights : dict            statistics of the weights of its rows; not written if there are none
     """
@@ -28,7 +32,7 @@ class BlockRecord:
     bytes: int
     max_index: int
     table: str
-    sha256: str
+    envelope_sha256: str = field(metadata={IN_FILE: "sha256"})
     label_counts: list[int]
     weights: dict[str, Any] = field(default_factory=dict)
 

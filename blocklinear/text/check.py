@@ -17,7 +17,7 @@ from blocklinear.text.reader import RowReader
 from blocklinear.text.rows import Rows
 
 SHOWN_PROBLEMS, SHOWN_LABELS, MAX_PROBLEMS, MAX_LABELS = 20, 20, 1_000_000, 10_000
-"""Problems and labels told; problems at which an input is given up, labels at which counting is."""
+"""Problems and labels shown; at how many problems an input, at how many labels counting ends."""
 
 
 class _Options(TextOptions):

@@ -127,7 +127,7 @@ class Fault:
 
 
 class Faults(Sequence[Fault]):
-    """Refused lines, in order. They may be many: what is wrong with one is told when it is asked.
+    """Refused lines, in order. They may be many: what is wrong with one is found on demand.
 
     Parameters
     ----------
@@ -168,7 +168,7 @@ def no_faults() -> Faults:
     return Faults(np.empty(0, np.uint8), np.empty((0, 3), np.int64))
 
 
-def words(line: bytes) -> Iterator[re.Match[bytes]]:
+def tokens(line: bytes) -> Iterator[re.Match[bytes]]:
     """Return the label and the entries of a line, one at a time: a long line has millions."""
     return _WORD.finditer(line)
 
@@ -238,7 +238,7 @@ def index_beyond(text: NDArray[np.uint8], last: int, refused: set[int]) -> tuple
     for number, _, content in _contents(text):
         if number in refused:
             continue
-        for token in islice(words(content), 1, None):
+        for token in islice(tokens(content), 1, None):
             index = _index_of(token[0])
             if index > last:
                 return number, token.start() + 1, index
@@ -292,14 +292,46 @@ def unmergeable(why: int, index: int, hashed: bool, line: bytes) -> tuple[int, s
     """
     if hashed:
         problem = f"values whose indices hash to {index} add up to 1e154 or more"
-        return next(words(line)).start(), problem, "scale the data, or give more --hash-bits"
-    entries = islice(words(line), 1, None)
+        return next(tokens(line)).start(), problem, "scale the data, or give more --hash-bits"
+    entries = islice(tokens(line), 1, None)
     same = (token for token in entries if _index_of(token[0]) == index)
     if why == reshape.REPEATED:
         _, second = next(same), next(same)
         return second.start(), *explain(tokenizer.INDEX_DUPLICATE, _without_zeros(second[0]))
     problem = f"the values of index {index} add up to 1e154 or more"
     return deque(same, 1)[0].start(), problem, "scale the data"
+
+
+def row_too_large(dtype: str, limit: float, hashed: bool, line: bytes) -> tuple[int, str, str]:
+    """Return the offset of the value at which x'x of a row reaches `limit`, the problem, the fix.
+
+    Parameters
+    ----------
+    dtype : {"float64", "float32"}
+        What values are rounded to.
+    limit : float
+        As `norms.LIMITS` has it.
+    hashed : bool
+        Whether entries were added up whose indices have the same hash.
+    line : bytes
+        As written, without a comment.
+    """
+    fix = "scale the data"
+    if dtype == "float32":
+        fix += ", or give --dtype float64"
+    total, squares = 0.0, f"the squares of the row add up to {limit:g} or more"
+    for token in islice(tokens(line), 1, None):
+        index, written = token[0].split(b":", 1)
+        offset = token.start() + len(index) + 1
+        square = float(written) * float(written)
+        if square >= limit:
+            bound = f"{limit**0.5:.1e}"
+            problem = f"value {quoted(written)} is too large for {dtype}: its square overflows"
+            return offset, problem, f"{fix}; values are below {bound}"
+        total += square
+        if total >= limit and not hashed:
+            return offset, squares, fix
+    return next(tokens(line)).start(), squares, fix  # of entries that were added up
 
 
 def guess_format(head: bytes) -> tuple[str, str] | None:

@@ -6,9 +6,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blocklinear.kernels.text import tokenizer
+from blocklinear.kernels.text.powers import POWERS
 from blocklinear.kernels.text.reshape import merge_rows, sort_rows
-from blocklinear.text.pages import Pages
-from blocklinear.text.powers import POWERS
+from blocklinear.pages import Pages
 
 SORT_BYTES = 8
 """What sorting a row takes in memory, an entry."""

@@ -8,11 +8,17 @@ from functools import cached_property, partial
 import numpy as np
 from numpy.typing import NDArray
 
-from blocklinear.kernels.text import tokenizer
+from blocklinear.kernels.text import powers, tokenizer
 from blocklinear.kernels.text.reshape import hash_indices
-from blocklinear.text import norms, powers, reshape
-from blocklinear.text.faults import Faults, no_faults, refused_rows, unmergeable
-from blocklinear.text.pages import Pages
+from blocklinear.pages import Pages
+from blocklinear.text import norms, reshape
+from blocklinear.text.faults import (
+    Faults,
+    no_faults,
+    refused_rows,
+    row_too_large,
+    unmergeable,
+)
 from blocklinear.text.reshape import Merged, Reshaping
 
 _QID = re.compile(rb"(?m)^([ \t]*[^ \t\r\n#]+[ \t]+)(qid:[0-9]+)(?=[ \t\r\n#])")
@@ -81,7 +87,7 @@ class Rows:
     n_qids : int              query numbers that were ignored
     least_zero : int          smallest index that was dropped as zero, 2**32 if none; where
                               `missing` is not None, smallest index seen
-    faults : Faults           refused lines, in order; none once `RowReader` has told them
+    faults : Faults           refused lines, in order; none once `RowReader` has reported them
     weights : float64[n_rows] or None   of the rows, where there are any
     missing : uint32[k] or None         positions of indices that are still as written, since the
                               store had no number for them; None if all of them are as written
@@ -193,7 +199,8 @@ def parse(
     decimals = rows.decimals
     bad = norms.too_large(rows.indptr, decimals.mantissa, decimals.exponent, reshaping.dtype)
     if len(bad):
-        why = partial(norms.explain, reshaping.dtype, reshaping.hash_bits > 0)
+        limit = norms.LIMITS[reshaping.dtype]
+        why = partial(row_too_large, reshaping.dtype, limit, reshaping.hash_bits > 0)
         refused = {fault.line for fault in rows.faults}
         found = refused_rows(text, dict.fromkeys(bad.tolist(), why), refused)
         text = _without_lines(text, [fault.line for fault in found])

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from blocklinear.text.pages import Pages
+from blocklinear.pages import Pages
 from blocklinear.text.sources import Source
 
 _BOM = b"\xef\xbb\xbf"
@@ -61,7 +61,7 @@ def slabs(
     spare : deque of Pages
         Memory of slabs that are not long, and are done with: it is used again.
     reserve : callable
-        Told, before more than a slab is read for a line, how many bytes it is going to take.
+        Called with the bytes that a line is going to take, before more than a slab is read for it.
 
     Raises
     ------

@@ -257,7 +257,7 @@ def _too_large_window(raw: RawFile, name: str, needed: str, limit: int) -> Input
 def _window_bytes(raw: RawFile, kind: str) -> int:
     """Return the window of the first frame or block of a stream: memory that unpacking keeps.
 
-    It is 0 where that is little, or cannot be told.
+    It is 0 where that is little, or not known.
     """
     if kind == "zst":
         import zstandard
@@ -267,7 +267,7 @@ def _window_bytes(raw: RawFile, kind: str) -> int:
             return 0
         try:
             window: int = zstandard.get_frame_parameters(head).window_size
-        except zstandard.ZstdError:  # that is told when it is read
+        except zstandard.ZstdError:  # that is reported when it is read
             return 0
         return window
     return _xz_window(raw.peek(_XZ_HEADERS_BYTES)) if kind == "xz" else 0

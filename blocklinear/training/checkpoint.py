@@ -65,7 +65,7 @@ class Checkpoint:
     Attributes
     ----------
     facts : dict or None
-        What the last `save` was told, None if there is no checkpoint.
+        Those given to the last `save`, None if there is no checkpoint.
 
     Raises
     ------

@@ -171,7 +171,7 @@ class _Start:
                     lines[row_range.new] = column.alpha[row_range.old]  # type: ignore[union-attr]
 
     def _find_misfits(self, previous: Previous) -> set[int]:
-        """Return the blocks in which, as far as can be told without labels, alpha must change."""
+        """Return the blocks in which, as far as can be known without labels, alpha must change."""
         found, weight = set(), self._store.manifest.weights["least"]
         for part in self._parts:
             feasible_set = part.feasible_set

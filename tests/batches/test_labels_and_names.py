@@ -87,8 +87,8 @@ def test_text_is_numbered_in_the_order_it_appears(tmp_path):
     assert "labels: spam (100 rows), ham (100 rows), eggs and ham (100 rows)" in summary
     assert "in LIBSVM and LIBLINEAR text, label 0 is spam, 1 is ham, 2 is eggs and ham" in summary
     as_numbers = append(tmp_path, [(X, codes)], make_options(), "numbers")
-    assert [b.sha256 for b in as_numbers.manifest.blocks] == [
-        b.sha256 for b in store.manifest.blocks
+    assert [b.envelope_sha256 for b in as_numbers.manifest.blocks] == [
+        b.envelope_sha256 for b in store.manifest.blocks
     ]
     assert as_numbers.manifest.format == 3
 

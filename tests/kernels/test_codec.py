@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from blocklinear.kernels import codec
-from blocklinear.text.powers import INTEGER_POWERS, POWERS
+from blocklinear.kernels.text.powers import INTEGER_POWERS, POWERS
 
 AS_IS = np.arange(256, dtype=np.uint8)
 quick = settings(max_examples=60, deadline=None)

@@ -8,8 +8,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from blocklinear.errors import UsageError
+from blocklinear.kernels.text.powers import POWERS
 from blocklinear.store import codec
-from blocklinear.text.powers import POWERS
 
 from .build import rows_of
 

@@ -189,7 +189,7 @@ def test_an_older_manifest_opens_the_older_store(store):
 
 def test_verify_compares_the_digest_and_the_labels(store):
     record = store.manifest.blocks[0]
-    digest = BlockFile(store.blocks_folder, replace(record, sha256="0" * 64))
+    digest = BlockFile(store.blocks_folder, replace(record, envelope_sha256="0" * 64))
     with pytest.raises(DamagedError, match="SHA-256"):
         digest.check_digest()
     swapped = replace(record, label_counts=record.label_counts[::-1])

@@ -13,8 +13,8 @@ import zstandard
 from blocklinear.errors import InputError, InputFormatError, StorageError
 from blocklinear.memory import parse_size
 from blocklinear.options import TextOptions
-from blocklinear.text import RowReader, read_rows, reader
-from blocklinear.text.pages import ByteBudget
+from blocklinear.pages import ByteBudget
+from blocklinear.text import RowReader, read_rows, scheduling
 
 from . import lines
 from .differential import referenced, tokenized
@@ -237,7 +237,7 @@ def test_long_lines_are_not_read_all_at_once(tmp_path, monkeypatch):
             count(-n_bytes)  # before others may be granted them
             super().release(n_bytes)
 
-    monkeypatch.setattr(reader, "ByteBudget", Counted)
+    monkeypatch.setattr(scheduling, "ByteBudget", Counted)
     sizes = [rows.nnz for rows in RowReader([path], options, fleeting=True)]
     assert sum(sizes) == 6 * (1000 + 399_999)
     assert options.reading_bytes / 2 < max(peaks) <= options.reading_bytes

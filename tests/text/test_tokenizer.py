@@ -10,8 +10,7 @@ from effort import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from blocklinear.kernels.text import tokenizer
-from blocklinear.text import powers
+from blocklinear.kernels.text import powers, tokenizer
 from blocklinear.text.rows import Decimals, parse
 
 from . import lines, reference

@@ -316,7 +316,7 @@ def parse_lines(
 
     A faulty line leaves no row and one entry in `faults`; reading stops when `faults` is full.
     If `STRICT`, explicit zeros are dropped and counted, but their indices count for `MAX_INDEX`,
-    and the least of them is `LEAST_ZERO`. Otherwise they are kept, and neither is told.
+    and the least of them is `LEAST_ZERO`. Otherwise they are kept, and neither is reported.
 
     Parameters
     ----------

@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
-from blocklinear.text.pages import ByteBudget, Pages
+from blocklinear.pages import ByteBudget, Pages
 
 
 @pytest.mark.parametrize("n_bytes", [0, 1, 4096, 5000, 1 << 20])

@@ -1,0 +1,39 @@
+"""What is recorded of an input that was read."""
+
+from typing import Any
+
+from blocklinear.text.rows import Rows
+from blocklinear.text.slabs import Slab
+
+_COUNTS = {
+    "rows": "n_rows", "blank": "n_blank", "zeros": "n_zeros", "sorted_rows": "n_sorted",
+    "merged_entries": "n_merged", "hash_collisions": "n_collisions", "ignored_qids": "n_qids",
+}  # fmt: skip
+"""The names of counts, and the attributes of `Rows` that are added up for them."""
+
+
+class InputCounts:
+    """What the slabs of one input had.
+
+    Attributes
+    ----------
+    lines : int
+    final_newline : bool      whether the last line ended with one
+    """
+
+    def __init__(self) -> None:
+        self.lines = 0
+        self.final_newline = True
+        self._totals = dict.fromkeys(("skipped", *_COUNTS), 0)
+
+    def add(self, slab: Slab, rows: Rows) -> None:
+        """Count the next slab, whose `rows` have their faults yet."""
+        self.final_newline = not slab.cut
+        self.lines += rows.n_lines
+        self._totals["skipped"] += len(rows.faults)
+        for name, count in _COUNTS.items():
+            self._totals[name] += getattr(rows, count)
+
+    def record(self, file: dict[str, Any]) -> dict[str, Any]:
+        """Return the provenance of the input, of whose file `file` says path, size and digests."""
+        return file | {"lines": self.lines} | self._totals | {"final_newline": self.final_newline}
