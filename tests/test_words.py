@@ -23,7 +23,8 @@ INSTEAD = {
     r"beside": "text_store, next to",
     r"intake": "ingest",
     r"weighing": "weight_stats",
-    r"tells? apart|told apart": "distinguish",
+    r"tells? apart|told": "distinguish; shown, reported, called with",
+    r"touche[sd]": "updated, worked on",
     r"reads? over": "skip",
 }
 NOT_YET: set[str] = set()

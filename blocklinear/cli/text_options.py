@@ -27,6 +27,30 @@ def add_row_options(parser: Any) -> None:
     )
 
 
+def add_limits(parser: Any, listed_in: str) -> None:
+    """Add ``--on-error``, ``--max-errors`` and ``--max-features``."""
+    parser.add_argument(
+        "--on-error",
+        default="fail",
+        choices=("fail", "skip"),
+        help=f"what to do with a malformed line (default fail); skip: list it in {listed_in}",
+    )
+    parser.add_argument(
+        "--max-errors",
+        type=int,
+        default=1000,
+        metavar="K",
+        help="largest number of lines that may be skipped (default 1000)",
+    )
+    parser.add_argument(
+        "--max-features",
+        type=int,
+        metavar="N",
+        help="refuse an index that makes more features (default: as many as training can hold in "
+        "--memory)",
+    )
+
+
 def add_index_base(parser: Any, default: int | None = 1, meaning: str = "default 1") -> None:
     """Add ``--index-base``."""
     parser.add_argument(

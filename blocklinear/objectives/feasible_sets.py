@@ -7,7 +7,6 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from blocklinear.kernels import dual
 from blocklinear.objectives.models import Models
 from blocklinear.objectives.problems import LabelledRows, Problem, weighted
 
@@ -87,7 +86,7 @@ class EachClass(FeasibleSet):
         self._cost, self.classes = models.cost, models.labels
         self._positive = np.array(models.labels, np.float64)[models.positive]
         self.labels = tuple(self._positive.tolist())
-        self.costs, self.bounded = models.pairs, models.kind != dual.SQUARED_HINGE
+        self.costs, self.bounded = models.pairs, models.solver.bounded
 
     def _own(self, labels: Floats) -> NDArray[np.bool_]:
         own: NDArray[np.bool_] = labels[:, None] == self._positive

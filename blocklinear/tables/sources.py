@@ -1,4 +1,4 @@
-"""Files of tables: Parquet, Arrow IPC (Feather), CSV, told by their first bytes, and in pieces."""
+"""Files of tables, recognised by their first bytes: Parquet, Arrow IPC (Feather) and CSV."""
 
 import contextlib
 import csv

@@ -9,6 +9,7 @@ from blocklinear.cli.console import Console
 from blocklinear.cli.table_options import refuse_text_options
 from blocklinear.cli.text_options import (
     WEIGHTS_HELP,
+    add_limits,
     add_reading,
     add_row_options,
     add_sha256,
@@ -58,27 +59,7 @@ def add_parser(commands: Any) -> None:
         help="refuse a store with another index base (default: that of the store)",
     )
     add_row_options(parser)
-    parser.add_argument(
-        "--on-error",
-        default="fail",
-        choices=("fail", "skip"),
-        help="what to do with a malformed line (default fail); skip: list it in "
-        "STORE/skipped-NAME.txt",
-    )
-    parser.add_argument(
-        "--max-errors",
-        type=int,
-        default=1000,
-        metavar="K",
-        help="largest number of lines that may be skipped (default 1000)",
-    )
-    parser.add_argument(
-        "--max-features",
-        type=int,
-        metavar="N",
-        help="refuse an index that makes more features (default: as many as training can hold in "
-        "--memory)",
-    )
+    add_limits(parser, "STORE/skipped-NAME.txt")
     parser.add_argument("-q", "--quiet", action="store_true", help="no progress")
     add_budget(parser)
     add_sha256(parser)

@@ -11,7 +11,9 @@ from blocklinear.errors import UsageError, shown
 
 if TYPE_CHECKING:
     from blocklinear.model.linear import LinearModel
+    from blocklinear.model.predict import PredictionReport
     from blocklinear.outputs import Output
+    from blocklinear.tables.predict import TableReport
 
 
 def add_parser(commands: Any) -> None:
@@ -124,25 +126,11 @@ def run(args: argparse.Namespace) -> int:
             positive=args.positive,
             listener=console,
         )
-    # Predictions on stdout are not to be mixed with the result line.
-    results = sys.stderr if output.is_stdout else sys.stdout
-    if args.json:
-        print(report.to_json(), file=results)
-    if args.quiet:
-        return 0
-    if not args.json:
-        print(report.summary(), file=results)
-        if report.confusion is not None:
-            print(report.confusion.table(), file=results)
-            print(report.confusion.summary(), file=results)
-    for note in report.notes:
-        print(f"warning: {shown(note)}", file=sys.stderr)
+    remarks = [f"warning: {shown(note)}" for note in report.notes]
     if report.unknown_values:
-        text = f"{report.unknown_values} values of features that the model does not know: ignored"
-        print(f"blocklinear: {text}", file=sys.stderr)
-    if report.unknown_labels:
-        text = f"{report.unknown_labels} rows have a label that the model does not know"
-        print(f"blocklinear: {text}", file=sys.stderr)
+        values = f"{report.unknown_values} values of features"
+        remarks.append(f"blocklinear: {values} that the model does not know: ignored")
+    _print_report(args, output, report, remarks)
     return 0
 
 
@@ -170,22 +158,34 @@ def _predict_table(args: argparse.Namespace, model: "LinearModel", output: "Outp
             positive=args.positive,
             listener=console,
         )
+    remarks = []
+    if report.unseen:
+        counts = ", ".join(f"{shown(name)} {n}" for name, n in report.unseen.items())
+        remarks.append(f"blocklinear: values that the model does not know, left out: {counts}")
+    _print_report(args, output, report, remarks)
+    return 0
+
+
+def _print_report(
+    args: argparse.Namespace,
+    output: "Output",
+    report: "PredictionReport | TableReport",
+    remarks: list[str],
+) -> None:
+    """Print the result, and on stderr remarks on the input."""
+    # predictions on stdout are not to be mixed with the result
     results = sys.stderr if output.is_stdout else sys.stdout
     if args.json:
         print(report.to_json(), file=results)
     if args.quiet:
-        return 0
+        return
     if not args.json:
         print(report.summary(), file=results)
         if report.confusion is not None:
             print(report.confusion.table(), file=results)
             print(report.confusion.summary(), file=results)
-    if report.unseen:
-        counts = ", ".join(f"{shown(name)} {n}" for name, n in report.unseen.items())
-        print(
-            f"blocklinear: values that the model does not know, left out: {counts}", file=sys.stderr
-        )
+    for remark in remarks:
+        print(remark, file=sys.stderr)
     if report.unknown_labels:
         text = f"{report.unknown_labels} rows have a label that the model does not know"
         print(f"blocklinear: {text}", file=sys.stderr)
-    return 0

@@ -11,6 +11,7 @@ from blocklinear.cli.table_options import add_table_options, table_options
 from blocklinear.cli.text_options import (
     WEIGHTS_HELP,
     add_index_base,
+    add_limits,
     add_reading,
     add_row_options,
     add_sha256,
@@ -79,27 +80,7 @@ def add_parser(commands: Any) -> None:
         metavar="none|zstd:LEVEL",
         help="of blocks (default zstd:1)",
     )
-    parser.add_argument(
-        "--on-error",
-        default="fail",
-        choices=("fail", "skip"),
-        help="what to do with a malformed line (default fail); skip: list it in STORE/skipped.txt "
-        "(with --batch in skipped-NAME.txt)",
-    )
-    parser.add_argument(
-        "--max-errors",
-        type=int,
-        default=1000,
-        metavar="K",
-        help="largest number of lines that may be skipped (default 1000)",
-    )
-    parser.add_argument(
-        "--max-features",
-        type=int,
-        metavar="N",
-        help="refuse an index that makes more features (default: as many as training can hold in "
-        "--memory)",
-    )
+    add_limits(parser, "STORE/skipped.txt (with --batch in skipped-NAME.txt)")
     parser.add_argument(
         "--force",
         action="store_true",
