@@ -14,6 +14,7 @@ from blocklinear.classes import as_given
 from blocklinear.errors import DamagedError, InputError, UsageError
 from blocklinear.markup import facts_html
 from blocklinear.memory import exact_size
+from blocklinear.model import exports
 from blocklinear.model.files import read_model, write_model
 from blocklinear.model.parameters import SOLVERS, Floats, ModelParameters, expected_columns
 from blocklinear.numerals import format_number
@@ -232,6 +233,51 @@ class LinearModel(ModelParameters):
             If writing fails.
         """
         write_model(self, Output.of(path), format)
+
+    def to_sklearn(self) -> Any:
+        """Return an estimator of scikit-learn with these weights (extra ``sklearn``).
+
+        Predictions are the same, but where decision values are equal, or that of two classes is
+        exactly 0: the estimator then takes the first class in ascending order.
+
+        Returns
+        -------
+        LinearSVC, LogisticRegression or LinearSVR
+            By the loss; logistic regression of more than two classes is a `OneVsRestClassifier`.
+            Where training normalized rows, a `Pipeline` that does so first.
+
+        Raises
+        ------
+        UsageError
+            If scikit-learn is not installed; if features are hashed; for one-class models.
+        """
+        return exports.to_sklearn(self)
+
+    def to_onnx(self, path: str | os.PathLike[str] | Output | None = None) -> Any:
+        """Return the model as ONNX (extra ``onnx``); write it under `path`, if one is given.
+
+        Its input is ``X``, float32[n_rows, n_features]; of tables, the features that their columns
+        become, as `feature_names` has them. Its outputs, computed in float64, are
+        ``label``, int64 or text, and ``decision``; ``probability`` too for logistic regression, in
+        the order of `labels`. Of a regression there is ``value``, of shape (n_rows, 1).
+
+        Parameters
+        ----------
+        path : str, path, Output or None
+
+        Returns
+        -------
+        onnx.ModelProto
+
+        Raises
+        ------
+        UsageError
+            If the package onnx is not installed; if features are hashed, labels are not integers of
+            64 bits or text, or there are more than 2 GB of weights.
+        StorageError
+            If writing fails.
+        """
+        return exports.to_onnx(self, path)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
