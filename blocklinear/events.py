@@ -12,6 +12,11 @@ class Warned:
 
 
 @dataclass(frozen=True)
+class SlowlyConverging(Warned):
+    """Training converges slowly, or ended before it did."""
+
+
+@dataclass(frozen=True)
 class TextProgress:
     """How much text was read.
 
@@ -152,7 +157,14 @@ class OuterIteration:
 
 
 Event = (
-    Warned | TextProgress | BlockProgress | BatchPresent | WarmStarted | BlockStep | OuterIteration
+    Warned
+    | SlowlyConverging
+    | TextProgress
+    | BlockProgress
+    | BatchPresent
+    | WarmStarted
+    | BlockStep
+    | OuterIteration
 )
 Listener = Callable[[Event], None]
 

@@ -1,6 +1,7 @@
 """The estimators are scikit-learn's in all that its own checks see, and solve its problems."""
 
 import pickle
+import warnings
 
 import numpy as np
 import pytest
@@ -8,22 +9,36 @@ from scipy.sparse import csr_array, csr_matrix
 from sklearn.base import clone
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.datasets import make_classification, make_regression
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.linear_model import LogisticRegression
-from sklearn.model_selection import GridSearchCV
+from sklearn.metrics import f1_score, make_scorer
+from sklearn.model_selection import GridSearchCV, LeaveOneGroupOut, ShuffleSplit
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import LinearSVC, LinearSVR
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from blocklinear import StoreWriter
-from blocklinear.estimators import BlockLinearSVC, BlockLinearSVR, BlockLogisticRegression
+from blocklinear.estimators import (
+    BlockLinearSVC,
+    BlockLinearSVCCV,
+    BlockLinearSVR,
+    BlockLogisticRegression,
+    BlockLogisticRegressionCV,
+)
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")
 FEW = {"max_iter": 10, "memory": "160M", "n_jobs": 1}
 
 
 @parametrize_with_checks(
-    [BlockLinearSVC(**FEW), BlockLogisticRegression(**FEW), BlockLinearSVR(**FEW)]
+    [
+        BlockLinearSVC(**FEW),
+        BlockLogisticRegression(**FEW),
+        BlockLinearSVR(**FEW),
+        BlockLinearSVCCV([0.1, 1.0], cv=2, **FEW),
+        BlockLogisticRegressionCV([0.1, 1.0], cv=2, **FEW),
+    ]
 )
 def test_scikit_learn_checks(estimator, check):
     check(estimator)
@@ -156,8 +171,202 @@ def test_a_store_is_kept_and_trained_again(tmp_path):
 
 
 def test_no_temporary_store_is_left(tmp_path, monkeypatch):
-    monkeypatch.setattr("blocklinear.estimators._SHARED_MEMORY", tmp_path)
+    monkeypatch.setattr("blocklinear.estimators.base._SHARED_MEMORY", tmp_path)
     BlockLinearSVC(**FEW).fit(X, Y)
     with pytest.raises(ValueError, match=r"C is 0\.0"):
         BlockLinearSVC(C=0).fit(X, Y)
     assert list(tmp_path.iterdir()) == []
+
+
+def slow_pass(X, y, C, kind, order, epsilon=0.1, bias=1.0):
+    """One step of dual coordinate descent a row, and the mean of all w, row t counting t times."""
+    rows = np.column_stack([X, np.full(len(X), bias)])
+    w, total, weight = np.zeros(rows.shape[1]), np.zeros(rows.shape[1]), 0.0
+    for t, i in enumerate(order, 1):
+        x, target = rows[i], y[i]
+        Q = x @ x
+        if kind in ("h", "h2"):
+            D = 0.5 / C if kind == "h2" else 0.0
+            alpha = max((1 - target * (w @ x)) / (Q + D), 0.0)
+            w = w + target * x * (alpha if kind == "h2" else min(alpha, C))
+        elif kind == "log":
+            low, high = 0.0, C  # bisection for the root of the derivative
+            for _ in range(200):
+                alpha = 0.5 * (low + high)
+                slope = Q * alpha + target * (w @ x) + np.log(alpha / (C - alpha))
+                low, high = (low, alpha) if slope > 0 else (alpha, high)
+            w = w + target * x * alpha
+        else:
+            D = 0.5 / C if kind == "e2" else 0.0
+            rest = target - w @ x
+            alpha = np.sign(rest) * max(abs(rest) - epsilon, 0.0) / (Q + D)
+            w = w + x * (alpha if kind == "e2" else np.clip(alpha, -C, C))
+        total, weight = total + t * w, weight + t
+    return total / weight
+
+
+def orders(sizes):
+    """The rows in the order in which `partial_fit` works on them."""
+    first = 0
+    for size in sizes:
+        yield first + np.random.default_rng([0, first]).permutation(size)
+        first += size
+
+
+@pytest.mark.parametrize(
+    ("estimator", "kind"),
+    [
+        (BlockLinearSVC(0.3, loss="hinge"), "h"),
+        (BlockLinearSVC(0.3), "h2"),
+        (BlockLogisticRegression(0.3), "log"),
+        (BlockLinearSVR(0.3, epsilon=0.1), "e"),
+        (BlockLinearSVR(0.3, epsilon=0.1, loss="squared_epsilon_insensitive"), "e2"),
+    ],
+)
+@pytest.mark.parametrize("kept", [np.asarray, csr_array])
+def test_partial_fit_is_one_pass_of_coordinate_descent(estimator, kind, kept):
+    y = Z if kind in ("e", "e2") else np.where(Y == 0, 1, -1)
+    model, sizes = clone(estimator), (120, 1, 179)
+    start = 0
+    for size in sizes:
+        part = slice(start, start + size)
+        known = {} if kind in ("e", "e2") else {"classes": [1, -1]}
+        model.partial_fit(kept(X[part]), y[part], **known)
+        start += size
+    expected = slow_pass(X, y, 0.3, kind, np.concatenate(list(orders(sizes))))
+    np.testing.assert_allclose(np.ravel(model.coef_), expected[:-1], rtol=1e-7)
+    np.testing.assert_allclose(model.intercept_, expected[-1:], rtol=1e-7)
+    assert model.n_samples_seen_ == 300
+    assert np.isnan(model.dual_gap_)
+
+
+def test_partial_fit_comes_near_the_optimum_and_knows_all_classes():
+    names = np.array(["no", "yes", "maybe"])[Y]
+    for estimator, loss in ((BlockLinearSVC(0.02), "h2"), (BlockLogisticRegression(0.02), "log")):
+        best = clone(estimator).set_params(**TIGHT).fit(X, names)
+        streamed = clone(estimator)
+        for part in np.array_split(np.arange(300), 10):
+            streamed.partial_fit(X[part], names[part], classes=["yes", "no", "maybe"])
+        assert streamed.classes_.tolist() == best.classes_.tolist() == ["maybe", "no", "yes"]
+        least = objective(best, X, names, loss, 0.02)
+        assert (objective(streamed, X, names, loss, 0.02) < 1.2 * least).all()
+        assert streamed.score(X, names) > best.score(X, names) - 0.03
+
+
+def test_weights_in_partial_fit_multiply_C():
+    y, weights = Y == 0, np.where(np.arange(300) % 3, 2.0, 0.0)
+    used = weights > 0
+    one = BlockLinearSVC(0.1).partial_fit(X, y, [False, True], weights)
+    other = BlockLinearSVC(0.2).partial_fit(X[used], y[used], [False, True])
+    np.testing.assert_array_equal(one.coef_, other.coef_)
+    by_class = BlockLinearSVC(0.1, class_weight={False: 3.0}).partial_fit(X, y, [False, True])
+    by_row = BlockLinearSVC(0.1).partial_fit(X, y, [False, True], np.where(y, 1.0, 3.0))
+    np.testing.assert_array_equal(by_class.coef_, by_row.coef_)
+    many = BlockLinearSVC(0.1, class_weight={2: 3.0}).partial_fit(X, Y, [0, 1, 2])
+    two = BlockLinearSVC(0.1, class_weight={True: 3.0}).partial_fit(X, Y == 2, [False, True])
+    np.testing.assert_array_equal(many.coef_[2], two.coef_[0])
+
+
+def test_fit_starts_afresh_and_partial_fit_goes_on():
+    y = Y == 0
+    fitted = BlockLinearSVC(0.003, **TIGHT).fit(X[:200], y[:200])
+    model = BlockLinearSVC(0.003, **TIGHT).partial_fit(X[200:], ~y[200:], [False, True])
+    model.fit(X[:200], y[:200])
+    np.testing.assert_array_equal(model.coef_, fitted.coef_)
+    assert model.n_samples_seen_ == 200
+    model.partial_fit(X[200:], y[200:])
+    assert model.n_samples_seen_ == 300
+    best = BlockLinearSVC(0.003, **TIGHT).fit(X, y)
+    least, before, after = (objective(m, X, y, "h2", 0.003)[0] for m in (best, fitted, model))
+    assert least < after < before
+    same = pickle.loads(pickle.dumps(model)).partial_fit(X[:50], y[:50])
+    np.testing.assert_array_equal(same.coef_, model.partial_fit(X[:50], y[:50]).coef_)
+
+
+def test_partial_fit_refuses():
+    y = Y == 0
+    with pytest.raises(ValueError, match="classes must be passed on the first call"):
+        BlockLinearSVC().partial_fit(X, y)
+    with pytest.raises(ValueError, match="needs 2 classes at least"):
+        BlockLinearSVC().partial_fit(X, y, [True])
+    with pytest.raises(ValueError, match="y has 2, which is not one of the classes"):
+        BlockLinearSVC().partial_fit(X, Y, [0, 1])
+    with pytest.raises(ValueError, match="'balanced', which needs all rows"):
+        BlockLinearSVC(class_weight="balanced").partial_fit(X, y, [False, True])
+    model = BlockLinearSVC().partial_fit(X, y, [False, True])
+    with pytest.raises(ValueError, match="but were"):
+        model.partial_fit(X, y, [0, 1, 2])
+    with pytest.raises(ValueError, match="overflow"):
+        model.partial_fit(X * 1e200, y)
+
+
+@pytest.mark.parametrize("scoring", [None, "roc_auc", "f1"])
+def test_cross_validation_is_that_of_a_grid_search(scoring):
+    rows, costs = Y < 2, [1e-3, 0.01, 0.1]
+    y = np.array(["b", "a"])[Y[rows]]
+    found = BlockLinearSVCCV(costs, cv=4, scoring=scoring, **TIGHT).fit(X[rows], y)
+    single = GridSearchCV(
+        BlockLinearSVC(**TIGHT), {"C": costs}, cv=4,
+        scoring=make_scorer(f1_score, pos_label="b") if scoring == "f1" else scoring,
+    ).fit(X[rows], y)  # fmt: skip
+    expected = [single.cv_results_[f"split{k}_test_score"] for k in range(4)]
+    np.testing.assert_allclose(found.scores_, expected, rtol=1e-3)
+    assert single.best_params_["C"] == found.C_
+    assert found.Cs_.tolist() == costs
+    np.testing.assert_allclose(found.coef_, single.best_estimator_.coef_, rtol=1e-3, atol=1e-4)
+    assert (found.predict(X) == single.predict(X)).all()
+
+
+def test_cross_validation_of_classes_stores_and_splitters(tmp_path):
+    costs = [1e-3, 0.1]
+    found = BlockLogisticRegressionCV(costs, cv=3, scoring="f1_macro", **TIGHT).fit(X, Y)
+    assert found.scores_.shape == (3, 2)
+    assert found.predict_proba(X).shape == (300, 3)
+    groups = np.arange(300) % 5
+    splits = list(LeaveOneGroupOut().split(X, Y, groups))
+    own = BlockLogisticRegressionCV(costs, cv=splits, **TIGHT).fit(X, Y)
+    assert own.scores_.shape == (5, 2)
+    with pytest.raises(ValueError, match="splits that are no folds"):
+        BlockLinearSVCCV(costs, cv=ShuffleSplit(3), **FEW).fit(X, Y)
+    kept = BlockLinearSVCCV(2, cv=3, refit=False, store=tmp_path / "store", **FEW)
+    kept.fit(X, Y)
+    assert kept.Cs_.tolist() == [1e-4, 1e4]
+    with pytest.raises(NotFittedError):
+        kept.predict(X)
+    again = BlockLinearSVCCV(costs, cv=3, **FEW).fit_store(tmp_path / "store")
+    assert again.C_ in costs
+    with pytest.raises(ValueError, match="cv of a store is a number of folds"):
+        BlockLinearSVCCV(costs, cv=splits, **FEW).fit_store(tmp_path / "store")
+    with pytest.raises(ValueError, match="scoring is 'f1', but must be one of"):
+        BlockLinearSVCCV(costs, scoring="f1", **FEW).fit(X, Y)
+
+
+def test_a_search_for_C():
+    found = BlockLinearSVCCV(None, cv=2, **FEW).fit(X, Y == 0)
+    assert len(found.Cs_) > 5
+    np.testing.assert_allclose(found.Cs_[1:] / found.Cs_[:-1], 2.0)
+
+
+def test_verbose_shows_a_bar_and_others_are_silent(capfd):
+    BlockLinearSVC(**FEW).fit(X, Y)
+    BlockLinearSVCCV([0.1], cv=2, **FEW).fit(X, Y)
+    assert capfd.readouterr() == ("", "")
+    for estimator in (BlockLinearSVC(verbose=1, **FEW), BlockLinearSVCCV([0.1], cv=2, verbose=1)):
+        estimator.fit(X, Y)
+        out, err = capfd.readouterr()
+        assert (out, "outer iteration" in err) == ("", True)
+
+
+def test_warnings_are_those_of_scikit_learn_at_the_line_that_called():
+    slow = {**FEW, "max_iter": 1, "tol": 1e-9}
+    for estimator in (BlockLinearSVC(**slow), BlockLinearSVCCV([1.0], cv=2, **slow)):
+        with warnings.catch_warnings(record=True) as found:
+            warnings.simplefilter("always")
+            estimator.fit(X, Y)
+        assert {warning.category for warning in found} == {ConvergenceWarning}
+        assert {warning.filename for warning in found} == {__file__}
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        BlockLinearSVC(**TIGHT).fit(X, Y)
+        BlockLinearSVC(**FEW | {"max_iter": 1000}).fit(X * 0.1, Y == 0)
+    assert not found

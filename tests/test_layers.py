@@ -41,10 +41,11 @@ MAY_IMPORT = {
     "selection": BASE | {"training", "objectives", "model", "ingest", "store", "kernels"},
     "tables": BASE | {"batches", "model", "outputs", "text", "ingest", "store", "kernels"},
     # people
-    "estimators": BASE | {"batches", "training", "model", "store"},
     "report": BASE | {"outputs"},
     "api": BASE
     | {"keywords", "progress", "selection", "training", "model", "text", "ingest", "store"},
+    "estimators": BASE
+    | {"api", "batches", "selection", "training", "objectives", "model", "store", "kernels"},
     "cli": BASE
     | {"selection", "training", "model", "report", "tables", "text", "ingest", "store", "outputs"},
 }

@@ -103,10 +103,14 @@ def telling(
 
 
 def _warn(event: Event) -> None:
-    """Give a warning of Python's for one of ours, at the line that called the package."""
-    if not isinstance(event, Warned):
-        return
+    """Give a warning of Python's for one of ours."""
+    if isinstance(event, Warned):
+        warn_caller(event.message, BlocklinearWarning)
+
+
+def warn_caller(message: str, category: type[Warning]) -> None:
+    """Give a warning at the line that called the package."""
     level, frame = 1, sys._getframe()
     while frame.f_back and frame.f_globals.get("__name__", "").startswith("blocklinear."):
         level, frame = level + 1, frame.f_back
-    warnings.warn(event.message, BlocklinearWarning, stacklevel=level)
+    warnings.warn(message, category, stacklevel=level)

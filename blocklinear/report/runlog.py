@@ -8,11 +8,16 @@ from types import TracebackType
 from typing import Any, Self
 
 from blocklinear.errors import UsageError, storage_errors
-from blocklinear.events import Event, OuterIteration, WarmStarted, Warned
+from blocklinear.events import Event, OuterIteration, SlowlyConverging, WarmStarted, Warned
 from blocklinear.outputs import Output
 
 _SCORES = ("accuracy", "mean_squared_error")
-_NAMES: dict[type, str] = {OuterIteration: "outer", Warned: "warning", WarmStarted: "warm_start"}
+_NAMES: dict[type, str] = {
+    OuterIteration: "outer",
+    Warned: "warning",
+    SlowlyConverging: "warning",
+    WarmStarted: "warm_start",
+}
 
 
 class RunLog:

@@ -128,6 +128,7 @@ def cross_validate(
     stratify: bool = False,
     metric: str | None = None,
     positive: float | None = None,
+    assigned: NDArray[np.int32] | None = None,
     listener: Listener = ignore,
     halt: Halt = _never,
 ) -> CrossValidation:
@@ -152,6 +153,8 @@ def cross_validate(
         (default) or mean_absolute_error.
     positive : float or None
         With two classes, the one that f1 is computed for; None is the larger label.
+    assigned : int32[n_rows] or None
+        The fold of each row, from 0 to n_folds - 1, in the order of the input; instead of a hash.
     listener, halt : callable
         As for `train`.
 
@@ -180,6 +183,7 @@ def cross_validate(
             labels = make_models(manifest, options).labels
         _check(options, labels, metric, n_folds)
         _check_search(costs, first_cost)
+        _check_assigned(assigned, manifest.n_rows, n_folds)
         positive = positive_class(labels, positive)
         if n_folds > manifest.n_rows:
             listener(Warned(f"{n_folds} folds of {manifest.n_rows} rows: each row is a fold"))
@@ -191,7 +195,7 @@ def cross_validate(
         make_folder(folder, store.folder)
         work = _Validation(store, options, labels, positive, n_folds, folder, listener, halt)
         try:
-            work.assign_folds(stratify)
+            work.assign_folds(stratify, assigned)
             if costs is None:
                 work.search(first_cost)
             else:
@@ -221,6 +225,16 @@ def _check(
     ):
         if given:
             raise UsageError(f"cross-validation does not know {flag}", "leave it out")
+
+
+def _check_assigned(assigned: NDArray[np.int32] | None, n_rows: int, n_folds: int) -> None:
+    if assigned is None:
+        return
+    if assigned.shape != (n_rows,) or not ((assigned >= 0) & (assigned < n_folds)).all():
+        raise UsageError(
+            f"the folds assigned to rows are not {n_rows} numbers from 0 to {n_folds - 1}",
+            "give one for each row of the store",
+        )
 
 
 def _check_search(costs: Sequence[float] | None, first_cost: float | None) -> None:
@@ -266,7 +280,7 @@ class _Validation:
         for predictions, _ in self._kept:
             predictions.discard()
 
-    def assign_folds(self, stratify: bool) -> None:
+    def assign_folds(self, stratify: bool, assigned: NDArray[np.int32] | None) -> None:
         """Pass over the data once, and say in which fold each row is."""
         manifest, rows = self._store.manifest, self._rows
         memory = plan_memory(manifest, self._options)
@@ -278,7 +292,9 @@ class _Validation:
             ):  # fmt: skip
                 largest = float(loaded.group.sq_norm.max(initial=0.0))
                 rows.largest_norm = max(rows.largest_norm, largest)
-        if self._n_folds == manifest.n_rows:
+        if assigned is not None:
+            rows.folds.all[:] = assigned[rows.numbers.all]
+        elif self._n_folds == manifest.n_rows:
             one_row_a_fold(rows.folds, rows.numbers, self._options.seed)
         elif stratify and self._labels:
             stratify_folds(rows.folds, rows.numbers, rows.labels, self._n_folds, self._options.seed)

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from blocklinear.arguments import check_options
 from blocklinear.classes import shown
 from blocklinear.errors import MismatchError, StorageError, UsageError
-from blocklinear.events import Listener, OuterIteration, Warned, ignore
+from blocklinear.events import Listener, OuterIteration, SlowlyConverging, Warned, ignore
 from blocklinear.ingest.provenance import label_places
 from blocklinear.model.linear import LinearModel
 from blocklinear.objectives.certificate import Certificate
@@ -291,7 +291,7 @@ def _train(run: Run, loader: GroupLoader) -> Outcome:
         run.listener(report)
         warning = "" if goes_over or seen.exact else stopping.too_slow(report)
         if warning:
-            run.listener(Warned(warning))
+            run.listener(SlowlyConverging(warning))
         if goes_over and (stalled or report.outer >= NEWTON_AFTER):
             run.go_over()
         run.decided = True
@@ -311,7 +311,7 @@ def _finish(run: Run, certificate: Certificate, ending: Ending | None) -> Outcom
     chosen = run.solver.chosen(certificate)
     check_finite(chosen)
     if ending:
-        run.listener(Warned(ending.message(certificate.gap)))
+        run.listener(SlowlyConverging(ending.message(certificate.gap)))
     return Outcome(
         weights=chosen.reshape(len(chosen), -1),
         certificate=certificate,

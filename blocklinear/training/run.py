@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blocklinear.errors import InputError, StoppedError
-from blocklinear.events import BlockStep, Listener, OuterIteration, Warned
+from blocklinear.events import BlockStep, Listener, OuterIteration, SlowlyConverging
 from blocklinear.memory import anonymous_bytes
 from blocklinear.model.metrics import Score
 from blocklinear.objectives.certificate import Certificate
@@ -285,7 +285,7 @@ class Run:
         """Let the solver's successor go on."""
         self._succeed(self.outer)
         self.listener(
-            Warned(
+            SlowlyConverging(
                 f"not converged after {self.outer} outer iterations of coordinate descent: "
                 "going on with Newton steps on the primal"
             )

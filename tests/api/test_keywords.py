@@ -134,7 +134,8 @@ def test_a_listener_is_given_all_events_instead(store, rows, tmp_path):
         warnings.simplefilter("error")
         blocklinear.train(store, listener=events.append, max_outer=1, gap=1e-9)
         blocklinear.split(rows, tmp_path / "s", listener=events.append)
-    assert {OuterIteration, SplitProgress, Warned} <= {type(event) for event in events}
+    for kind in (OuterIteration, SplitProgress, Warned):
+        assert any(isinstance(event, kind) for event in events), kind
 
 
 def test_verbose_draws_a_bar(store, rows, tmp_path, capsys):

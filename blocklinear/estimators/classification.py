@@ -1,0 +1,293 @@
+"""Classifiers: support vectors and logistic regression."""
+
+import os
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import ClassifierMixin
+from sklearn.utils import compute_class_weight
+from sklearn.utils.multiclass import check_classification_targets, unique_labels
+from sklearn.utils.validation import validate_data
+
+from blocklinear.classes import as_given
+from blocklinear.estimators.base import (
+    PARAMETERS,
+    BlockLinear,
+    checked_weights,
+    chosen,
+    weighed_rows,
+)
+from blocklinear.model.linear import LinearModel
+from blocklinear.objectives.problems import class_labels
+from blocklinear.store.changes import AnyStore
+from blocklinear.store.store import BlockStore
+
+
+class BlockLinearClassifier(ClassifierMixin, BlockLinear):  # type: ignore[misc]
+    """A classifier; of two classes the second is the positive one."""
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Fit to rows in memory.
+
+        Parameters
+        ----------
+        X : array_like or sparse matrix, shape (n_rows, n_features)
+        y : array_like, shape (n_rows,)
+        sample_weight : array_like, shape (n_rows,), optional
+            Multiplies C of each row.
+
+        Returns
+        -------
+        self
+        """
+        X, y = validate_data(
+            self, X, y, accept_sparse="csr", dtype=[np.float64, np.float32],
+            accept_large_sparse=True,
+        )  # fmt: skip
+        check_classification_targets(y)
+        X, y, weights = self._rows(X, y, sample_weight)
+        classes, codes = np.unique(y, return_inverse=True)
+        if len(classes) < 2:
+            raise ValueError(
+                f"{type(self).__name__} needs rows of 2 classes at least; here is the one class "
+                f"{classes[0]!r}"
+            )
+        labels = 2.0 * codes - 1.0 if len(classes) == 2 else codes.astype(np.float64)
+        numbers = [-1.0, 1.0] if len(classes) == 2 else np.arange(float(len(classes))).tolist()
+        model = self._fit_rows(X, labels, weights, self._class_weights(classes, y, numbers))
+        self._take(model, classes, dict(zip(numbers, range(len(classes)), strict=True)))
+        return self
+
+    def _rows(
+        self, X: Any, y: NDArray[Any], sample_weight: Any
+    ) -> tuple[Any, NDArray[Any], NDArray[np.float64] | None]:
+        """Return the rows to be written, and their weights."""
+        return weighed_rows(X, y, sample_weight)[:3]
+
+    def fit_store(self, store: AnyStore) -> Self:
+        """Fit to the rows of a store.
+
+        Parameters
+        ----------
+        store : BlockStore or path
+
+        Returns
+        -------
+        self
+        """
+        store = BlockStore.of(store)
+        if self.class_weight not in (None, "balanced"):
+            raise ValueError("class_weight of a store is None or 'balanced'")
+        self._take_names(store)
+        model = self._train(store, {"balanced": self.class_weight == "balanced"})
+        labels = class_labels(store.manifest)
+        given = as_given(np.array(labels), store.manifest.given)
+        order = np.argsort(given, kind="stable")
+        places = {labels[k]: place for place, k in enumerate(order.tolist())}
+        self._take(model, given[order], places)
+        return self
+
+    def _class_weights(
+        self, classes: NDArray[Any], y: NDArray[Any], numbers: list[float]
+    ) -> dict[str, Any]:
+        if self.class_weight is None:
+            return {}
+        weights = compute_class_weight(self.class_weight, classes=classes, y=y)
+        return {"class_weights": tuple(zip(numbers, map(float, weights), strict=True))}
+
+    def _take(
+        self, model: LinearModel | None, classes: NDArray[Any], places: dict[float, int]
+    ) -> None:
+        """Keep a model; `places` has the place in `classes` of each of its labels."""
+        self.classes_ = classes
+        if model is None:
+            return
+        coef, intercept = self._weights(model, self.n_features_in_)
+        if model.n_columns == 1:
+            if places[model.labels[0]] == 0:  # the second class is the positive one
+                coef, intercept = -coef, -intercept + 0.0
+        else:
+            order = np.argsort([places[label] for label in model.labels])
+            coef, intercept = coef[order], intercept[order]
+        self.coef_, self.intercept_ = coef, intercept
+
+    def decision_function(self, X: Any) -> NDArray[np.float64]:
+        """Return the decision values of rows, shape (n_rows,) or (n_rows, n_classes)."""
+        return self._values(X)
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Return the class of each row."""
+        values = self.decision_function(X)
+        places = (values > 0).astype(int) if values.ndim == 1 else values.argmax(axis=1)
+        found: NDArray[Any] = self.classes_[places]
+        return found
+
+
+class _Streamed(BlockLinearClassifier):
+    """A classifier that learns from batches too."""
+
+    def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Self:
+        """Learn from a batch of rows, in one pass, and forget it.
+
+        The problem is that of `fit` on all rows given so far, with the same C, and rows given twice
+        count twice. It is solved approximately: each row takes one step of dual coordinate descent,
+        and the weights are a mean of those after each row, later ones counting more. `tol`, `gap`
+        and `max_iter` have no effect. After `fit`, it goes on from the fitted weights; `fit` starts
+        afresh.
+
+        Parameters
+        ----------
+        X : array_like or sparse matrix, shape (n_rows, n_features)
+        y : array_like, shape (n_rows,)
+        classes : array_like, shape (n_classes,), optional
+            All classes there will be; required by the first call, but after `fit`.
+        sample_weight : array_like, shape (n_rows,), optional
+            Multiplies C of each row.
+
+        Returns
+        -------
+        self
+        """
+        first = not hasattr(self, "coef_")
+        known = self._known_classes(classes, first)
+        if self.class_weight == "balanced":
+            raise ValueError("class_weight is 'balanced', which needs all rows: give a dict")
+        X, y = validate_data(
+            self, X, y, accept_sparse="csr", dtype=[np.float64, np.float32],
+            accept_large_sparse=True, reset=first,
+        )  # fmt: skip
+        check_classification_targets(y)
+        unknown = np.setdiff1d(y, known)
+        if len(unknown):
+            raise ValueError(
+                f"y has {unknown.tolist()[0]!r}, which is not one of the classes {known}"
+            )
+        weights = checked_weights(sample_weight, X)
+        used = np.flatnonzero(weights > 0)
+        X, codes, weights = X[used], np.searchsorted(known, y[used]), weights[used]
+        factors = np.ones(len(known))
+        if self.class_weight is not None:
+            factors = compute_class_weight(self.class_weight, classes=known, y=known)
+        positive = codes == (np.array([[1]]) if len(known) == 2 else np.arange(len(known))[:, None])
+        if len(known) == 2:
+            weights = (weights * factors[codes])[None]
+        else:
+            weights = weights * np.where(positive, factors[:, None], 1.0)
+        self.classes_ = known
+        self.coef_, self.intercept_ = self._learn(X, np.where(positive, 1.0, -1.0), weights)
+        return self
+
+    def _known_classes(self, given: Any, first: bool) -> NDArray[Any]:
+        """Return the classes, in order."""
+        if first and given is None:
+            raise ValueError("classes must be passed on the first call to partial_fit.")
+        known: NDArray[Any] = self.classes_ if given is None else unique_labels(given)
+        if not first and not np.array_equal(known, self.classes_):
+            raise ValueError(f"classes are {known}, but were {self.classes_}")
+        if len(known) < 2:
+            raise ValueError(f"{type(self).__name__} needs 2 classes at least, but has {known}")
+        return known
+
+
+class LogisticMixin:
+    """Probabilities of the classes."""
+
+    def predict_proba(self, X: Any) -> NDArray[np.float64]:
+        """Return the probabilities of the classes, shape (n_rows, n_classes).
+
+        Of more than two classes those of one against the rest are divided by their sum.
+        """
+        values = self.decision_function(X)  # type: ignore[attr-defined]
+        with np.errstate(over="ignore"):
+            shares: NDArray[np.float64] = 1.0 / (1.0 + np.exp(-values))
+        if values.ndim == 1:
+            return np.column_stack([1.0 - shares, shares])
+        totals = shares.sum(axis=1, keepdims=True)
+        return np.where(totals > 0, shares / np.where(totals > 0, totals, 1), 1 / values.shape[1])
+
+    def predict_log_proba(self, X: Any) -> NDArray[np.float64]:
+        """Return the logarithms of the probabilities."""
+        with np.errstate(divide="ignore"):
+            found: NDArray[np.float64] = np.log(self.predict_proba(X))
+        return found
+
+
+LOSSES = {"squared_hinge": 1, "hinge": 3}
+LOGISTIC = 7
+
+
+class BlockLinearSVC(_Streamed):
+    """Support vector classification, as `sklearn.svm.LinearSVC` with ``dual=True``.
+
+    Parameters
+    ----------
+    C : float
+    loss : {"squared_hinge", "hinge"}
+    class_weight : dict, "balanced" or None
+    """
+
+    def __init__(
+        self,
+        C: float = 1.0,
+        *,
+        loss: str = "squared_hinge",
+        tol: float = 1e-4,
+        fit_intercept: bool = True,
+        intercept_scaling: float = 1.0,
+        class_weight: Any = None,
+        max_iter: int = 1000,
+        random_state: Any = None,
+        verbose: int = 0,
+        memory: int | str | None = None,
+        gap: float | None = None,
+        store: str | os.PathLike[str] | None = None,
+        n_jobs: int | None = None,
+    ) -> None:
+        self.C, self.loss, self.tol, self.fit_intercept = C, loss, tol, fit_intercept
+        self.intercept_scaling, self.class_weight = intercept_scaling, class_weight
+        self.max_iter, self.random_state, self.verbose = max_iter, random_state, verbose
+        self.memory, self.gap, self.store, self.n_jobs = memory, gap, store, n_jobs
+
+    def _solver(self) -> int:
+        return int(chosen("loss", self.loss, LOSSES))
+
+
+class BlockLogisticRegression(LogisticMixin, _Streamed):
+    """Logistic regression, as `sklearn.linear_model.LogisticRegression` with its solver liblinear.
+
+    More than two classes go one against the rest.
+
+    Parameters
+    ----------
+    C : float
+    class_weight : dict, "balanced" or None
+    """
+
+    def __init__(
+        self,
+        C: float = 1.0,
+        *,
+        tol: float = 1e-4,
+        fit_intercept: bool = True,
+        intercept_scaling: float = 1.0,
+        class_weight: Any = None,
+        max_iter: int = 1000,
+        random_state: Any = None,
+        verbose: int = 0,
+        memory: int | str | None = None,
+        gap: float | None = None,
+        store: str | os.PathLike[str] | None = None,
+        n_jobs: int | None = None,
+    ) -> None:
+        self.C, self.tol, self.fit_intercept = C, tol, fit_intercept
+        self.intercept_scaling, self.class_weight = intercept_scaling, class_weight
+        self.max_iter, self.random_state, self.verbose = max_iter, random_state, verbose
+        self.memory, self.gap, self.store, self.n_jobs = memory, gap, store, n_jobs
+
+    def _solver(self) -> int:
+        return LOGISTIC
+
+
+for _estimator in (BlockLinearSVC, BlockLogisticRegression):
+    _estimator.__doc__ = f"{(_estimator.__doc__ or '').rstrip()}{PARAMETERS}"

@@ -1,0 +1,142 @@
+"""Support vector regression."""
+
+import os
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import RegressorMixin
+from sklearn.utils.validation import validate_data
+
+from blocklinear.estimators.base import (
+    PARAMETERS,
+    BlockLinear,
+    checked_weights,
+    chosen,
+    weighed_rows,
+)
+from blocklinear.model.linear import LinearModel
+from blocklinear.options import TrainOptions
+from blocklinear.store.changes import AnyStore
+from blocklinear.store.store import BlockStore
+
+
+class BlockLinearSVR(RegressorMixin, BlockLinear):  # type: ignore[misc]
+    """Support vector regression, as `sklearn.svm.LinearSVR` with ``dual=True``.
+
+    Parameters
+    ----------
+    C : float
+    epsilon : float
+    loss : {"epsilon_insensitive", "squared_epsilon_insensitive"}
+    """
+
+    def __init__(
+        self,
+        C: float = 1.0,
+        *,
+        epsilon: float = 0.0,
+        loss: str = "epsilon_insensitive",
+        tol: float = 1e-4,
+        fit_intercept: bool = True,
+        intercept_scaling: float = 1.0,
+        max_iter: int = 1000,
+        random_state: Any = None,
+        verbose: int = 0,
+        memory: int | str | None = None,
+        gap: float | None = None,
+        store: str | os.PathLike[str] | None = None,
+        n_jobs: int | None = None,
+    ) -> None:
+        self.C, self.epsilon, self.loss, self.tol = C, epsilon, loss, tol
+        self.fit_intercept, self.intercept_scaling = fit_intercept, intercept_scaling
+        self.max_iter, self.random_state, self.verbose = max_iter, random_state, verbose
+        self.memory, self.gap, self.store, self.n_jobs = memory, gap, store, n_jobs
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Fit to rows in memory.
+
+        Parameters
+        ----------
+        X : array_like or sparse matrix, shape (n_rows, n_features)
+        y : array_like, shape (n_rows,)
+        sample_weight : array_like, shape (n_rows,), optional
+            Multiplies C of each row.
+
+        Returns
+        -------
+        self
+        """
+        X, y = self._checked(X, y)
+        X, y, weights, _ = weighed_rows(X, y, sample_weight)
+        self._take(self._fit_rows(X, np.asarray(y, np.float64), weights, {}))
+        return self
+
+    def fit_store(self, store: AnyStore) -> Self:
+        """Fit to the rows of a store.
+
+        Parameters
+        ----------
+        store : BlockStore or path
+
+        Returns
+        -------
+        self
+        """
+        store = BlockStore.of(store)
+        self._take_names(store)
+        self._take(self._train(store, {}))
+        return self
+
+    def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Learn from a batch of rows, in one pass, and forget it.
+
+        The problem is that of `fit` on all rows given so far, with the same C, and rows given twice
+        count twice. It is solved approximately: each row takes one step of dual coordinate descent,
+        and the weights are a mean of those after each row, later ones counting more. `tol`, `gap`
+        and `max_iter` have no effect. After `fit`, it goes on from the fitted weights; `fit` starts
+        afresh.
+
+        Parameters
+        ----------
+        X : array_like or sparse matrix, shape (n_rows, n_features)
+        y : array_like, shape (n_rows,)
+        sample_weight : array_like, shape (n_rows,), optional
+            Multiplies C of each row.
+
+        Returns
+        -------
+        self
+        """
+        X, y = self._checked(X, y, reset=not hasattr(self, "coef_"))
+        weights = checked_weights(sample_weight, X)
+        used = np.flatnonzero(weights > 0)
+        targets = np.asarray(y[used], np.float64)[None]
+        coef, self.intercept_ = self._learn(X[used], targets, weights[None, used])
+        self.coef_ = coef[0]
+        return self
+
+    def predict(self, X: Any) -> NDArray[np.float64]:
+        """Return the predicted value of each row."""
+        return self._values(X)
+
+    def _checked(self, X: Any, y: Any, reset: bool = True) -> Any:
+        return validate_data(
+            self, X, y, accept_sparse="csr", dtype=[np.float64, np.float32], y_numeric=True,
+            accept_large_sparse=True, reset=reset,
+        )  # fmt: skip
+
+    def _solver(self) -> int:
+        known = {"epsilon_insensitive": 13, "squared_epsilon_insensitive": 12}
+        return int(chosen("loss", self.loss, known))
+
+    def _train_options(self, **options: Any) -> TrainOptions:
+        return super()._train_options(epsilon=float(self.epsilon), **options)
+
+    def _take(self, model: LinearModel | None) -> None:
+        if model is not None:
+            coef, self.intercept_ = self._weights(model, self.n_features_in_)
+            self.coef_ = coef[0]
+
+
+BlockLinearSVR.__doc__ = f"{(BlockLinearSVR.__doc__ or '').rstrip()}{PARAMETERS}"

@@ -1,0 +1,232 @@
+"""Classifiers that choose C by cross-validation, all folds and all C in the same passes."""
+
+import os
+from numbers import Integral
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.model_selection import check_cv
+
+from blocklinear.api.calling import telling, warn_caller
+from blocklinear.errors import BlocklinearWarning
+from blocklinear.estimators.base import PARAMETERS, chosen, weighed_rows
+from blocklinear.estimators.classification import (
+    LOGISTIC,
+    LOSSES,
+    BlockLinearClassifier,
+    LogisticMixin,
+)
+from blocklinear.events import Event, SlowlyConverging, Warned
+from blocklinear.model.linear import LinearModel
+from blocklinear.objectives.problems import class_labels
+from blocklinear.selection.cross_validation import cross_validate
+from blocklinear.store.store import BlockStore
+
+_PARAMETERS = """
+
+    Parameters
+    ----------
+    Cs : int, array_like of float or None
+        Values of C, or how many of them from 1e-4 to 1e4, at equal ratios. None searches as
+        LIBLINEAR's ``-C``: from a C so small that all rows are support vectors, doubled until
+        nothing changes any more.
+    cv : int, splitter of scikit-learn or iterable of (train, test)
+        Folds, as scikit-learn makes them: of a number, those of `StratifiedKFold`. `fit_store` and
+        `fit_batches` take a number, and deal the rows of every class evenly to the folds, by a
+        hash.
+    scoring : {"accuracy", "roc_auc", "f1", "f1_macro"} or None
+        None is accuracy. roc_auc and f1 are for two classes, f1_macro for more. Weights of rows
+        count in training alone.
+    refit : bool
+        Fit to all rows with the best C; without it there are no `coef_`.
+    class_weight : dict, "balanced" or None
+"""
+_ATTRIBUTES = """    C_ : float                the best of `Cs_`, the smallest of equals
+    Cs_ : float64[n_Cs]       in ascending order
+    scores_ : float64[n_folds, n_Cs]
+"""
+
+
+class _Validated(BlockLinearClassifier):
+    """Chooses C before it trains with it."""
+
+    _assigned: tuple[int, NDArray[np.int32]] | None = None
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Fit to rows in memory; the folds are scikit-learn's, so `cv` may be what it takes there.
+
+        Parameters
+        ----------
+        X : array_like or sparse matrix, shape (n_rows, n_features)
+        y : array_like, shape (n_rows,)
+        sample_weight : array_like, shape (n_rows,), optional
+            Multiplies C of each row.
+
+        Returns
+        -------
+        self
+        """
+        try:
+            return super().fit(X, y, sample_weight)
+        finally:
+            self.__dict__.pop("_assigned", None)
+
+    def _rows(
+        self, X: Any, y: NDArray[Any], sample_weight: Any
+    ) -> tuple[Any, NDArray[Any], NDArray[np.float64] | None]:
+        splits = list(check_cv(self.cv, y, classifier=True).split(X, y))
+        X, y, weights, folds = weighed_rows(X, y, sample_weight, _folds(splits, len(y)))
+        self._assigned = len(splits), folds
+        return X, y, weights
+
+    def _train(self, store: BlockStore, options: dict[str, Any]) -> LinearModel | None:
+        n_folds, assigned = self._assigned or (5 if self.cv is None else self.cv, None)
+        if not isinstance(n_folds, Integral):
+            raise ValueError(f"cv of a store is a number of folds, not {n_folds!r}")
+        two = len(class_labels(store.manifest)) == 2
+        known: dict[Any, str] = {None: "accuracy", "accuracy": "accuracy"}
+        known |= {"roc_auc": "auc", "f1": "f1"} if two else {"f1_macro": "f1"}
+        metric = chosen("scoring", self.scoring, known)
+        how = self._train_options(**(options | {"cost": 1.0}))
+        with telling(_heard, bool(self.verbose), how.gap) as tell:
+            found = cross_validate(
+                store, how, n_folds=int(n_folds), costs=self._costs(), stratify=True, metric=metric,
+                assigned=assigned, listener=tell,
+            )  # fmt: skip
+        scores = found.report.scores
+        self.Cs_ = np.array([score.cost for score in scores])
+        self.scores_ = np.array(
+            [[fold.get(metric, np.nan) for fold in score.folds] for score in scores]
+        ).T
+        self.C_ = found.best_cost
+        if self.refit:
+            return super()._train(store, options)
+        self.n_iter_, self.dual_gap_ = found.report.outer_iterations, float("nan")
+        for name in {"coef_", "intercept_"} & set(vars(self)):
+            delattr(self, name)
+        return None
+
+    def _costs(self) -> list[float] | None:
+        if self.Cs is None:
+            return None
+        if isinstance(self.Cs, Integral):
+            return [float(cost) for cost in np.logspace(-4, 4, int(self.Cs))]
+        return [float(cost) for cost in np.ravel(self.Cs)]
+
+    def _cost(self) -> float:
+        return float(self.C_)
+
+
+def _heard(event: Event) -> None:
+    """Give a warning of ours as one of Python's."""
+    if isinstance(event, Warned):
+        slow = isinstance(event, SlowlyConverging)
+        warn_caller(event.message, ConvergenceWarning if slow else BlocklinearWarning)
+
+
+def _folds(splits: list[tuple[Any, Any]], n_rows: int) -> NDArray[np.int32]:
+    """Return the fold of each row, int32[n_rows].
+
+    Raises
+    ------
+    ValueError
+        If the splits are no folds: then their models cannot share the passes.
+    """
+    folds = np.full(n_rows, -1, np.int32)
+    for k, (_, test) in enumerate(splits):
+        folds[test] = k
+    for k, (train, test) in enumerate(splits):
+        own = folds == k
+        if (
+            (folds < 0).any()
+            or own.sum() != len(test)
+            or own[train].any()
+            or (len(np.unique(train)) + len(test) != n_rows)
+        ):
+            raise ValueError(
+                "cv has splits that are no folds: each row must be in the test set of one, and in "
+                "the training sets of all others"
+            )
+    return folds
+
+
+class BlockLinearSVCCV(_Validated):
+    """Support vector classification with C chosen by cross-validation.
+
+    The models of all folds, all C and all classes are trained in the same passes over the data, one
+    store for all.
+
+    With `loss`, "squared_hinge" or "hinge".
+    """
+
+    def __init__(
+        self,
+        Cs: Any = 10,
+        *,
+        cv: Any = 5,
+        scoring: str | None = None,
+        refit: bool = True,
+        loss: str = "squared_hinge",
+        tol: float = 1e-4,
+        fit_intercept: bool = True,
+        intercept_scaling: float = 1.0,
+        class_weight: Any = None,
+        max_iter: int = 1000,
+        random_state: Any = None,
+        verbose: int = 0,
+        memory: int | str | None = None,
+        gap: float | None = None,
+        store: str | os.PathLike[str] | None = None,
+        n_jobs: int | None = None,
+    ) -> None:
+        self.Cs, self.cv, self.scoring, self.refit, self.loss = Cs, cv, scoring, refit, loss
+        self.tol, self.fit_intercept, self.intercept_scaling = tol, fit_intercept, intercept_scaling
+        self.class_weight, self.max_iter, self.random_state = class_weight, max_iter, random_state
+        self.verbose, self.memory, self.gap = verbose, memory, gap
+        self.store, self.n_jobs = store, n_jobs
+
+    def _solver(self) -> int:
+        return int(chosen("loss", self.loss, LOSSES))
+
+
+class BlockLogisticRegressionCV(LogisticMixin, _Validated):
+    """Logistic regression with C chosen by cross-validation.
+
+    The models of all folds, all C and all classes are trained in the same passes over the data, one
+    store for all. More than two classes go one against the rest.
+    """
+
+    def __init__(
+        self,
+        Cs: Any = 10,
+        *,
+        cv: Any = 5,
+        scoring: str | None = None,
+        refit: bool = True,
+        tol: float = 1e-4,
+        fit_intercept: bool = True,
+        intercept_scaling: float = 1.0,
+        class_weight: Any = None,
+        max_iter: int = 1000,
+        random_state: Any = None,
+        verbose: int = 0,
+        memory: int | str | None = None,
+        gap: float | None = None,
+        store: str | os.PathLike[str] | None = None,
+        n_jobs: int | None = None,
+    ) -> None:
+        self.Cs, self.cv, self.scoring, self.refit = Cs, cv, scoring, refit
+        self.tol, self.fit_intercept, self.intercept_scaling = tol, fit_intercept, intercept_scaling
+        self.class_weight, self.max_iter, self.random_state = class_weight, max_iter, random_state
+        self.verbose, self.memory, self.gap = verbose, memory, gap
+        self.store, self.n_jobs = store, n_jobs
+
+    def _solver(self) -> int:
+        return LOGISTIC
+
+
+for _estimator in (BlockLinearSVCCV, BlockLogisticRegressionCV):
+    _own = (_estimator.__doc__ or "").rstrip() + _PARAMETERS.rstrip()
+    _estimator.__doc__ = f"{_own}{PARAMETERS}{_ATTRIBUTES}"
