@@ -20,6 +20,7 @@ NAMES = [str(path.relative_to(ROOT)) for path in PAGES]
 COMMANDS = ("bash", "python")
 _BLOCK = re.compile(
     r"(?:^<!-- not run: (?P<reason>[^>\n]+) -->\n\n?)?"
+    r"(?:^<!-- needs module: (?P<module>\w+) -->\n\n?)?"
     r"^```(?P<language>[a-z]*)[^\n]*\n(?P<text>.*?)^```$",
     re.MULTILINE | re.DOTALL,
 )
@@ -42,6 +43,7 @@ class Block:
     reason: str | None
     shown: str | None = None
     numbers_vary: bool = False
+    module: str | None = None
 
 
 def read(name):
@@ -59,7 +61,8 @@ def blocks_of(text):
             between = text[match.end() : after.start()].strip()
             shown = after["text"] if between in ("", _VARY) else None
         line, vary = text.count("\n", 0, match.start()) + 1, between == _VARY
-        blocks.append(Block(match["language"], match["text"], line, match["reason"], shown, vary))
+        how = match["language"], match["text"], line, match["reason"], shown, vary
+        blocks.append(Block(*how, match["module"]))
     return blocks
 
 

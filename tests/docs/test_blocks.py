@@ -5,6 +5,7 @@ its comment `<!-- files: ... -->` names. `<!-- not run: REASON -->` stands befor
 cannot run here.
 """
 
+import importlib.util
 import os
 import re
 import shutil
@@ -60,7 +61,7 @@ def test_commands_run_and_print_what_is_shown(name, folder):
     for made in files_of(text):
         make_file(made, folder)
     for block in commands_of(name):
-        if block.reason:
+        if block.reason or (block.module and importlib.util.find_spec(block.module) is None):
             continue
         status, printed = run(block, folder)
         assert status == 0, f"{name}:{block.line}\n{block.text}\n{printed}"
@@ -93,6 +94,8 @@ def test_blocks_and_their_output_are_found():
     assert (shown.language, other.language) == ("text", "text")
     assert (second.text, second.reason, second.shown) == ("false\n", "a reason", None)
     assert files_of(text) == ["x.svm", "y.svm"]
+    (needy,) = blocks_of("<!-- needs module: numpy -->\n\n```python\npass\n```\n")
+    assert (needy.module, needy.text, first.module) == ("numpy", "pass\n", None)
     (varying, _) = blocks_of("```bash\ndate\n```\n<!-- numbers vary -->\n\n```text\n12:30\n```\n")
     assert (varying.shown, varying.numbers_vary) == ("12:30\n", True)
 
