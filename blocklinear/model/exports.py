@@ -139,6 +139,7 @@ def to_onnx(model: ModelParameters, path: str | os.PathLike[str] | Output | None
             f"{model.weights.size} weights take {model.weights.nbytes} bytes, more than a file of "
             "ONNX holds", "train on fewer features, or predict with blocklinear",
         )  # fmt: skip
+    labels = None if model.is_regressor else _label_tensor(model)
     onnx = _imported("onnx", "onnx", "onnx")
     graph = _Graph(onnx)
     X = graph.node("Cast", ["X"], to=onnx.TensorProto.DOUBLE)
@@ -147,10 +148,9 @@ def to_onnx(model: ModelParameters, path: str | os.PathLike[str] | Output | None
     weights = graph.constant(model.weights)
     decision = graph.node("MatMul", [X, weights])
     decision = graph.node("Add", [decision, graph.constant(model.intercept)])
-    if model.is_regressor:
+    if labels is None:
         graph.result("value", decision, onnx.TensorProto.DOUBLE, 1)
     else:
-        labels = _label_tensor(model)
         kind = onnx.TensorProto.STRING if labels.dtype == object else onnx.TensorProto.INT64
         places = graph.places(decision, len(labels))
         label = graph.node("Gather", [graph.constant(labels), places])

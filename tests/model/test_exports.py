@@ -91,9 +91,14 @@ def test_regressions(solver, bias):
     np.testing.assert_allclose(made.predict(X), model.predict(X), rtol=1e-9)
     assert made.coef_.shape == (N_FEATURES,)
     assert made.C == 0.5
+    assert made.set_params(C=1.0).fit(X, X[:, 0]).n_features_in_ == N_FEATURES
+
+
+def test_onnx_of_a_regression():
+    pytest.importorskip("onnx")
+    model = model_of("L2R_L2LOSS_SVR_DUAL", bias=2.5)
     found = run(model.to_onnx(), X)
     np.testing.assert_allclose(found["value"][:, 0], model.predict(X), rtol=1e-9)
-    assert made.set_params(C=1.0).fit(X, X[:, 0]).n_features_in_ == N_FEATURES
 
 
 @pytest.mark.parametrize("normalize", ["none", "l2"])
