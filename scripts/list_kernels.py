@@ -30,7 +30,7 @@ _ODD_ROWS = (
     "1:2 2:1e17",
 )
 _DUAL_SOLVERS = (3, 1, 7)
-_LITTLE: Any = {"memory_bytes": 160 << 20, "threads": 1}
+_LITTLE: Any = {"memory_bytes": 256 << 20, "threads": 1}
 
 
 class Recorder:
@@ -109,12 +109,14 @@ def _split(folder: Path, dtype: str) -> Iterator[str]:
     """Split as the program does; yield the name of each step when it is done."""
     from blocklinear.ingest.add import add
     from blocklinear.ingest.split import split
+    from blocklinear.kernels import features
     from blocklinear.options import AddOptions, SplitOptions, TextOptions
 
     plain, odd, unsorted = folder / "plain.svm", folder / "odd.svm", folder / "unsorted.svm"
     plain.write_text(_text((1, 2)))
     odd.write_text(_text((3,), odd=True))
-    unsorted.write_text(_text((3,), odd=True) + "3 3:1 1:2 1:7\n")
+    long = " ".join(f"{k}:1" for k in range(features.TILE + 1, 0, -1))
+    unsorted.write_text(_text((3,), odd=True) + f"3 3:1 1:2 1:7\n3 {long}\n")
     few = SplitOptions(text=TextOptions(**_LITTLE), dtype=dtype, blocks=2)
     for k, order in enumerate(("random", "file")):
         store = split([plain, odd], folder / f"store{k}", replace(few, order=order))
@@ -127,6 +129,34 @@ def _split(folder: Path, dtype: str) -> Iterator[str]:
         options = replace(few, text=text, normalize=normalize)
         add(split([plain, unsorted], folder / f"reshaped{k}", options), [plain], again)
     yield "reshape"
+    for hash_bits, normalize in product((0, 4), ("none", "l2")):
+        _split_tables(folder, hash_bits, replace(few, normalize=normalize), again)
+    yield "tables"
+
+
+def _split_tables(folder: Path, hash_bits: int, options: Any, again: Any) -> None:
+    """Split a table with columns of all kinds, and add it once more."""
+    import pyarrow
+    import pyarrow.parquet
+
+    from blocklinear.tables.infer import TableOptions
+    from blocklinear.tables.split import add_tables, split_tables
+
+    path, store = folder / "table.parquet", folder / "table"
+    n = 1000
+    columns = {
+        "number": [None if k % 7 == 0 else k / 3 for k in range(n)],
+        "few": [f"value {k % 3}" for k in range(n)],
+        "list": [["a"] * (k % 3) for k in range(n)],
+        "y": [k % 2 for k in range(n)],
+    }
+    many = pyarrow.array([f"{k * k:030}" for k in range(n)])
+    table = pyarrow.table(columns).append_column("many", many)
+    pyarrow.parquet.write_table(table, path, use_dictionary=["few"])
+    crosses = (("few", "many"), ("many", "number")) if hash_bits else ()
+    how = TableOptions("y", hash_bits=hash_bits, interactions=crosses)
+    split_tables([str(path)], store, how, replace(options, force=True))
+    add_tables(store, [str(path)], again)
 
 
 def _make_stores(folder: Path, dtype: str, part: str) -> None:

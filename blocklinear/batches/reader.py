@@ -1,7 +1,7 @@
 """Rows of batches, as the tokenizer leaves those of text: made in parallel, delivered in order."""
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blocklinear.batches.labels import LabelCoder
-from blocklinear.batches.tables import SparseTable, Table, as_table
+from blocklinear.batches.tables import Table, as_table
 from blocklinear.errors import InputError, UsageError
 from blocklinear.kernels import decimals as kernels
 from blocklinear.kernels.text import reshape
@@ -50,6 +50,10 @@ class _Batch:
     def refuse(self, problem: str, fix: str) -> NoReturn:
         """Raise the error for something in this batch."""
         raise InputError(f"{self.place}: {problem}", fix)
+
+
+_Pending = deque[tuple[ParseBuffers, Future[Rows]]]
+"""Pieces that are being converted, and where their rows are put."""
 
 
 class BatchReader:
@@ -129,21 +133,45 @@ class BatchReader:
         }  # fmt: skip
 
     def take(self, X: Any, y: Any, weights: Any) -> Iterator[Rows]:
-        """Yield the rows of a batch.
+        """Yield the rows of a batch; see `take_all`."""
+        return self.take_all([(X, y, weights)])
+
+    def take_all(self, batches: Iterable[tuple[Any, Any, Any]]) -> Iterator[Rows]:
+        """Yield the rows of batches; the next ones are converted meanwhile.
 
         Parameters
         ----------
-        X : as for `as_table`
-        y : array_like, shape (n_rows,)
-        weights : array_like of float, shape (n_rows,), or None
+        batches : iterable of (X, y, weights)
+            `X` as for `as_table`; `y` array_like, shape (n_rows,); `weights` array_like of float,
+            shape (n_rows,), or None.
 
         Raises
         ------
         InputError
-            If the batch, or a row of it, is refused.
+            If a batch, or a row of it, is refused: of several the first.
         TooManyFeatures
-            If it has more columns than there may be features.
+            If one has more columns than there may be features.
         """
+        pending: _Pending = deque()
+        batches = iter(batches)
+        try:
+            while True:
+                try:
+                    batch = self._batch(next(batches))
+                except StopIteration:
+                    break
+                except Exception:
+                    yield from self._finished(pending, 0)  # what is wrong there comes first
+                    raise
+                yield from self._converted(batch, pending)
+            yield from self._finished(pending, 0)
+        finally:
+            for _, job in pending:
+                job.cancel()
+
+    def _batch(self, given: tuple[Any, Any, Any]) -> _Batch:
+        """Check a batch as a whole."""
+        X, y, weights = given
         self.n_batches += 1
         number = self.n_batches
         try:
@@ -155,11 +183,7 @@ class BatchReader:
             raise InputError(f"batch {number}: {error.what}", error.fix) from error
         self._check_columns(batch)
         self._kinds[table.kind] = self._kinds.get(table.kind, 0) + 1
-        for rows in self._converted(batch):
-            self._totals["rows"] += rows.n_rows
-            for name, count in _COUNTS.items():
-                self._totals[name] += getattr(rows, count)
-            yield rows
+        return batch
 
     def _check_columns(self, batch: _Batch) -> None:
         """Refuse columns that are too many, or others than those of the batches before."""
@@ -175,9 +199,7 @@ class BatchReader:
             self.names = table.names
         if table.names is not None and self.names is not None and table.names != self.names:
             batch.refuse(*_differences(self.names, table.names))
-        fixed = (
-            table.names is not None or self.names is not None or not isinstance(table, SparseTable)
-        )
+        fixed = table.names is not None or self.names is not None or not table.any_width
         if fixed and self._width not in (None, table.n_columns):
             batch.refuse(
                 f"it has {table.n_columns} columns, and those before have {self._width}",
@@ -187,35 +209,33 @@ class BatchReader:
             self._width = table.n_columns
         self.n_columns = max(self.n_columns, table.n_columns)
 
-    def _converted(self, batch: _Batch) -> Iterator[Rows]:
-        """Cut a batch into pieces; convert several at a time."""
-        pending: deque[tuple[ParseBuffers, Future[Rows]]] = deque()
+    def _converted(self, batch: _Batch, pending: _Pending) -> Iterator[Rows]:
+        """Cut a batch into pieces, which are converted several at a time; yield those before."""
         table, start = batch.table, 0
         most_rows, most_entries = self._piece_bytes // 34, self._piece_bytes // 26
-        try:
-            while start < table.n_rows:
-                stop = table.stop_of(start, most_rows, most_entries)
-                if table.n_entries(start, stop) > most_entries:  # one row
-                    yield from self._finished(pending, 0)
-                    yield self._long_row(batch, start)
-                else:
-                    yield from self._finished(pending, self._options.threads)
-                    buffers = self._free_buffers.popleft() if self._free_buffers else ParseBuffers()
-                    job = self._pool.submit(self._convert, batch, start, stop, buffers)
-                    pending.append((buffers, job))
-                start = stop
-            yield from self._finished(pending, 0)
-        finally:
-            for _, job in pending:
-                job.cancel()
+        while start < table.n_rows:
+            stop = table.stop_of(start, most_rows, most_entries)
+            if table.n_entries(start, stop) > most_entries:  # one row
+                yield from self._finished(pending, 0)
+                yield self._counted(self._long_row(batch, start))
+            else:
+                yield from self._finished(pending, self._options.threads)
+                buffers = self._free_buffers.popleft() if self._free_buffers else ParseBuffers()
+                job = self._pool.submit(self._convert, batch, start, stop, buffers)
+                pending.append((buffers, job))
+            start = stop
 
-    def _finished(
-        self, pending: deque[tuple[ParseBuffers, Future[Rows]]], leave: int
-    ) -> Iterator[Rows]:
+    def _finished(self, pending: _Pending, leave: int) -> Iterator[Rows]:
         while len(pending) > leave:
             buffers, job = pending.popleft()
-            yield job.result()
+            yield self._counted(job.result())
             self._free_buffers.append(buffers)
+
+    def _counted(self, rows: Rows) -> Rows:
+        self._totals["rows"] += rows.n_rows
+        for name, count in _COUNTS.items():
+            self._totals[name] += getattr(rows, count)
+        return rows
 
     def _long_row(self, batch: _Batch, row: int) -> Rows:
         """Convert a row that is longer than a piece, while there is no other on its way."""

@@ -30,6 +30,7 @@ class Table(ABC):
     n_rows, n_columns : int
     names : tuple of str or None        of the columns, if they have any
     place : str               where it comes from, for people; empty for a batch by its number
+    any_width : bool          whether the next may have another number of columns
     """
 
     kind: str
@@ -37,6 +38,7 @@ class Table(ABC):
     n_columns: int
     names: tuple[str, ...] | None = None
     place: str = ""
+    any_width: bool = False
 
     @abstractmethod
     def stop_of(self, start: int, most_rows: int, most_entries: int) -> int:
@@ -81,6 +83,8 @@ class Table(ABC):
 
 class SparseTable(Table):
     """A matrix in SciPy's CSR format; `names` where it was a data frame."""
+
+    any_width = True
 
     def __init__(self, kind: str, matrix: Any, names: tuple[str, ...] | None = None) -> None:
         self.kind, self.names = kind, names

@@ -3,8 +3,9 @@
 import contextlib
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import Any, Self
 
@@ -58,6 +59,7 @@ class StoreWriter:
     Attributes
     ----------
     store : BlockStore        after the end
+    reserved_bytes : int      of the budget, for whoever makes the batches; set before the first
 
     Raises
     ------
@@ -125,6 +127,7 @@ class StoreWriter:
         self._sources: list[dict[str, Any]] | None = None
         self._recipe = b""
         self._state = "new"
+        self.reserved_bytes = 0
         self.store: BlockStore
 
     def __enter__(self) -> Self:
@@ -178,24 +181,42 @@ class StoreWriter:
             If there are more features than training could hold the weights of.
         StorageError
         """
+        self.append_all([(X, y, sample_weight)])
+
+    def append_all(self, batches: Iterable[tuple[Any, Any, Any]]) -> None:
+        """Append batches; the next ones are converted while the ones before are written.
+
+        Parameters
+        ----------
+        batches : iterable of (X, y, sample_weight)
+            Each as for `append`.
+        """
         if self._state != "open":
             which = "takes no more: a batch was refused" if self._state == "failed" else "is closed"
             raise UsageError(f"this StoreWriter {which}", "append within `with`")
         self._state = "failed"  # unless all goes well
-        weighted = sample_weight is not None
-        if self._reader is None:
-            self._open(weighted)
-        assert self._reader is not None
+        batches = iter(batches)
+        first = next(batches, None)
+        if first is not None:
+            if self._reader is None:
+                self._open(weighted=first[2] is not None)
+            assert self._reader is not None
+            for rows in self._reader.take_all(map(self._of_one_kind, chain([first], batches))):
+                self._ingestion.append(rows)
+                self._listener(SplitProgress(0, None, self._ingestion.n_rows, self._ingestion.nnz))
+        self._state = "open"
+
+    def _of_one_kind(self, batch: tuple[Any, Any, Any]) -> tuple[Any, Any, Any]:
+        """Refuse a batch with weights where others have none, and one without where others have."""
+        weighted = batch[2] is not None
         if weighted != self._weighted:
+            assert self._reader is not None
             has, had = ("has", "had none") if weighted else ("has no", "had")
             raise InputError(
                 f"batch {self._reader.n_batches + 1} {has} sample_weight; those before {had}",
                 "give weights for all batches, or for none",
             )
-        for rows in self._reader.take(X, y, sample_weight):
-            self._ingestion.append(rows)
-            self._listener(SplitProgress(0, None, self._ingestion.n_rows, self._ingestion.nnz))
-        self._state = "open"
+        return batch
 
     def describe(self, sources: list[dict[str, Any]], recipe: bytes = b"") -> None:
         """Tell, before the end, what the rows were made of: for whoever reads files, and appends.
@@ -214,7 +235,11 @@ class StoreWriter:
         self._weighted = weighted
         options = self._place.options(weighted)
         self._ingestion = self._stack.enter_context(self._place.ingestion(options))
-        text = replace(options.text, max_features=options.text.feature_limit)
+        text = replace(
+            options.text,
+            max_features=options.text.feature_limit,
+            memory_bytes=options.text.memory_bytes - self.reserved_bytes,
+        )
         self._coder = LabelCoder(*self._place.labels())
         self._reader = BatchReader(text, options.dtype, self._coder, self._ingestion.look_up)
         self._reader.names = self._place.names()

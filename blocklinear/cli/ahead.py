@@ -31,8 +31,10 @@ _PROCESS_BYTES = 400 << 20  # what a process takes that compiles
 _PLENTY = 4  # times as much is there: no need to give back what one kernel took before the next
 
 
-def load_for_splitting(dtype: str, quiet: bool, reshaping: bool = False) -> None:
-    """Load the kernels that writing blocks of text needs; compile them before, the first time.
+def load_for_splitting(
+    dtype: str, quiet: bool, reshaping: bool = False, tables: bool = False
+) -> None:
+    """Load the kernels that writing blocks needs; compile them before, the first time.
 
     Parameters
     ----------
@@ -42,8 +44,11 @@ def load_for_splitting(dtype: str, quiet: bool, reshaping: bool = False) -> None
         Whether to keep silent about it.
     reshaping : bool
         Whether rows are sorted, merged, hashed or normalised.
+    tables : bool
+        Whether rows are of tables.
     """
-    _prepare({"split", "reshape"} if reshaping else {"split"}, dtype, quiet)
+    parts = {"split"} | ({"reshape"} if reshaping or tables else set())
+    _prepare(parts | ({"tables"} if tables else set()), dtype, quiet)
 
 
 def reshapes(text: "TextOptions") -> bool:

@@ -184,13 +184,12 @@ def _sort_tile(lengths, indices, mantissa, exponent, keys, other, m, e, at):
 
 @kernel
 def sort_rows(lengths, indices, mantissa, exponent):
-    """Sort the entries of each row by index, in place.
+    """Sort the entries of each row by index, in place; entries of one index stay in their order.
 
     Parameters
     ----------
-    lengths : int64[n_rows]
-    indices, mantissa, exponent : uint32[nnz], int64[nnz], uint8[nnz]      changed; the indices of
-                              a row differ
+    lengths : int64[n_rows]   of all entries together
+    indices, mantissa, exponent : uint32[nnz], int64[nnz], uint8[nnz]      changed
     """
     longest = 0
     for i in range(lengths.shape[0]):

@@ -1,27 +1,57 @@
 """Rows of a table to features, as a recipe says."""
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from blocklinear.batches.tables import MOST_EXACT, Table
+from blocklinear.batches.tables import Table
 from blocklinear.errors import InputError
 from blocklinear.numerals import format_number
 from blocklinear.tables import hashing
-from blocklinear.tables.arrow import arrow
-from blocklinear.tables.recipe import MISSING, MOST_VALUES, Recipe
-from blocklinear.tables.sources import Part
+from blocklinear.tables.columns import (
+    Cross,
+    Entries,
+    Hashable,
+    Hashed,
+    HashedCodes,
+    Listed,
+    Numbers,
+    row_of,
+)
+from blocklinear.tables.hashing import MISSING
+from blocklinear.tables.part import Part
+from blocklinear.tables.recipe import MOST_VALUES, Recipe
+from blocklinear.tables.values import (
+    Floats,
+    Integers,
+    codes_of,
+    numbers_of,
+    refuse_missing,
+    strings_of,
+    without_missing_lists,
+)
 
-LONGEST_VALUE = 1 << 16
-"""Bytes of a value."""
-MOST_NUMBER = 1e154
-"""Numbers are below, as in text: squares would overflow."""
 
-Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
+@dataclass(frozen=True)
+class _Values:
+    """What is known of the values of a dictionary array; the last place is that of missing ones.
+
+    Attributes
+    ----------
+    dictionary : pyarrow Array
+    texts : list of str       empty where values are hashed
+    features : int64[n]       of the recipe's dictionary, -1 for none; changed as values get some
+    hashes : uint64[n]        empty where the recipe has a dictionary
+    """
+
+    dictionary: Any
+    texts: list[str]
+    features: Integers
+    hashes: hashing.Hashes
 
 
 class Encoder:
@@ -49,7 +79,7 @@ class Encoder:
             (i, j, hashing.seed_of(f"{recipe.names[i]}*{recipe.names[j]}"))
             for i, j in recipe.interactions
         ]
-        self._dictionaries: dict[int, tuple[Any, hashing.Hashes]] = {}
+        self._known: dict[int, _Values] = {}
         self.unseen: dict[str, int] = {}
 
     @property
@@ -71,72 +101,92 @@ class Encoder:
         InputError
             If a value cannot be a feature: the message says where.
         """
-        recipe = self._recipe
-        cells: list[_Cell] = []
-        for j, column in enumerate(recipe.columns):
-            array = part.columns[column.name]
+        columns: list[Entries] = []
+        listed: dict[int, Listed] = {}
+        for j, column in enumerate(self._recipe.columns):
+            array, indptr = part.columns[column.name], None
             if column.kind == "number":
-                cells.append(self._number(part, j, array))
-            elif column.kind == "words":
-                array = _without_missing_lists(array)
-                indptr = np.concatenate(([0], np.cumsum(np.asarray(array.value_lengths()))))
-                cells.append(self._values(part, j, array.flatten(), indptr.astype(np.int64)))
+                columns.append(self._numbers(part, j, array))
+                continue
+            if column.kind == "words":
+                array = without_missing_lists(array)
+                lengths = np.asarray(array.value_lengths())
+                indptr = np.concatenate(([0], np.cumsum(lengths))).astype(np.int64)
+                array = array.flatten()
+            if self._recipe.hash_bits:
+                columns.append(self._hashed(part, j, array, indptr))
             else:
-                cells.append(self._values(part, j, array, None))
-        if not recipe.hash_bits:
-            self._look_up(part, [cell for cell in cells if isinstance(cell, _Coded)])
-        return EncodedTable(part, recipe, self.n_features, cells, self._crosses)
+                listed[j] = self._listed(part, j, array, indptr)
+                columns.append(listed[j])
+        self._number_new_values(part, listed)
+        hashable = {j: found for j, found in enumerate(columns) if isinstance(found, Hashable)}
+        bits, first = self._recipe.hash_bits, self._recipe.n_own
+        crosses = [
+            Cross(hashable[i], hashable[j], seed, bits, first) for i, j, seed in self._crosses
+        ]
+        return EncodedTable(part, self.n_features, self._recipe.names, columns, crosses)
 
-    def _number(self, part: Part, j: int, array: Any) -> "_Number":
+    def _numbers(self, part: Part, j: int, array: Any) -> Numbers:
         recipe, column = self._recipe, self._recipe.columns[j]
         values, missing = numbers_of(part, column.name, array)
         if column.mean is not None and column.scale is not None:
             values = (values - column.mean) / column.scale
             values[missing] = 0.0
         k = recipe.numbers.index(j)
-        return _Number(column.name, values, missing, k, k + len(recipe.numbers), self._seeds[j])
+        return Numbers(values, missing, k, k + len(recipe.numbers), self._seeds[j])
 
-    def _values(self, part: Part, j: int, array: Any, indptr: Integers | None) -> "_Cell":
-        """Return a column of categories, or of the words in lists."""
-        name, seed = self._recipe.names[j], self._seeds[j]
-        if self._recipe.hash_bits and not hasattr(array, "dictionary"):
-            return _Hashed(name, j, indptr, _strings_of(part, name, array), seed)
-        if not self._recipe.hash_bits:
-            if not hasattr(array, "dictionary"):
-                array = _strings_of(part, name, array).dictionary_encode()
-            strings = _strings_of(part, name, array.dictionary, in_dictionary=True)
-            names = [MISSING if value is None else value for value in strings.to_pylist()]
-            return _Coded(name, j, indptr, [*names, MISSING], _codes_of(array))
-        dictionary, hashes = self._dictionaries.get(j, (None, None))
-        if dictionary is None or not dictionary.equals(array.dictionary):  # once a dictionary
-            strings = _strings_of(part, name, array.dictionary, in_dictionary=True)
-            hashes = np.append(hashes_of(strings, seed), hashing.hash_text(MISSING, seed))
-            self._dictionaries[j] = array.dictionary, hashes
-        assert hashes is not None
-        return _HashedCodes(name, j, indptr, hashes, _codes_of(array))
+    def _hashed(self, part: Part, j: int, array: Any, indptr: Integers | None) -> Hashable:
+        seed, bits, first = self._seeds[j], self._recipe.hash_bits, self._recipe.n_own
+        if hasattr(array, "dictionary"):
+            values = self._values_of(part, j, array, indptr)
+            return HashedCodes(values.hashes, codes_of(array), indptr, bits, first)
+        strings = strings_of(part, self._recipe.names[j], array, partial(row_of, indptr))
+        return Hashed(strings, indptr, seed, bits, first)
 
-    def _look_up(self, part: Part, cells: "Sequence[_Coded]") -> None:
-        """Give every value its feature; new ones the next, row by row, then column by column."""
+    def _listed(self, part: Part, j: int, array: Any, indptr: Integers | None) -> Listed:
+        if not hasattr(array, "dictionary"):
+            strings = strings_of(part, self._recipe.names[j], array, partial(row_of, indptr))
+            array = strings.dictionary_encode()
+        return Listed(self._values_of(part, j, array, indptr).features, codes_of(array), indptr)
+
+    def _values_of(self, part: Part, j: int, array: Any, indptr: Integers | None) -> _Values:
+        """Look up the values of a dictionary array, once for all parts that share it."""
+        known = self._known.get(j)
+        if known is not None and known.dictionary.equals(array.dictionary):
+            return known
+
+        def row_of_value(code: int) -> int | None:
+            places = np.flatnonzero(codes_of(array) == code)
+            return row_of(indptr, int(places[0])) if len(places) else None
+
+        strings = strings_of(part, self._recipe.names[j], array.dictionary, row_of_value)
+        texts: list[str] = []
+        if self._recipe.hash_bits:
+            hashes = hashing.hash_strings(strings, self._seeds[j])
+            hashes = np.append(hashes, hashing.hash_text(MISSING, self._seeds[j]))
+            features = np.empty(0, np.int64)
+        else:
+            texts = [MISSING if text is None else text for text in strings.to_pylist()] + [MISSING]
+            ids, hashes = self._ids[j], np.empty(0, np.uint64)
+            features = np.array([ids.get(text, -1) for text in texts], np.int64)
+        self._known[j] = _Values(array.dictionary, texts, features, hashes)
+        return self._known[j]
+
+    def _number_new_values(self, part: Part, listed: dict[int, Listed]) -> None:
+        """Give new values their features, row by row, then column by column; or count them."""
         new: list[tuple[int, int, int, int, str]] = []
-        for cell in cells:
-            ids, values = self._ids[cell.column], cell.values
-            cell.ids = np.array([ids.get(value, -1) for value in values], np.int64)
-            lacking = np.flatnonzero(cell.ids < 0)
-            if not len(lacking):
+        for j, column in listed.items():
+            codes, (texts, features) = column.codes, (self._known[j].texts, self._known[j].features)
+            places = np.flatnonzero(features[codes] < 0)
+            if not len(places):
                 continue
-            first = np.full(len(values), -1, np.int64)
-            first[cell.codes[::-1]] = np.arange(len(cell.codes))[::-1]
             if not self._growing:
-                n = int(np.count_nonzero(np.isin(cell.codes, lacking)))
-                if n:
-                    self.unseen[cell.name] = self.unseen.get(cell.name, 0) + n
+                name = self._recipe.names[j]
+                self.unseen[name] = self.unseen.get(name, 0) + len(places)
                 continue
-            for code in lacking.tolist():
-                place = int(first[code])
-                if place >= 0:
-                    row = cell.row_of(place)
-                    new.append((row, cell.column, place, code, values[code]))
-        by_column = {cell.column: cell for cell in cells}
+            found, firsts = np.unique(codes[places], return_index=True)
+            for code, place in zip(found.tolist(), places[firsts].tolist(), strict=True):
+                new.append((row_of(column.indptr, place), j, place, code, texts[code]))
         for row, j, _, code, value in sorted(new):
             known = self._ids[j]
             if value not in known:
@@ -148,7 +198,7 @@ class Encoder:
                     )
                 known[value] = self._recipe.n_own + len(self._entries)
                 self._entries.append((j, value))
-            by_column[j].ids[code] = known[value]
+            self._known[j].features[code] = known[value]
 
     def labels(self, part: Part) -> NDArray[Any]:
         """Return the labels, float64[n_rows], or text as Python has it.
@@ -192,137 +242,42 @@ class Encoder:
         return weights
 
 
-class _Cell:
-    """What a column is in each row: one feature, or as many as its list has words.
-
-    Attributes
-    ----------
-    name : str
-    indptr : int64[n_rows + 1] or None      of lists, where they are
-    """
-
-    name: str
-    indptr: Integers | None = None
-
-    def row_of(self, place: int) -> int:
-        """Return the row of a value."""
-        if self.indptr is None:
-            return place
-        return int(np.searchsorted(self.indptr, place, "right")) - 1
-
-    def hashes(self, start: int, stop: int) -> hashing.Hashes:
-        """Return the hashes of values start..stop-1."""
-        raise NotImplementedError
-
-    def numbers(self, start: int, stop: int) -> Floats | float:
-        """Return the numbers that a cross with this column multiplies."""
-        return 1.0
-
-    def put(self, start: int, stop: int, make: "_Maker", indices: Any, values: Any) -> None:
-        """Write the features of values start..stop-1, and how much they are."""
-        indices[:] = make.features(self.hashes(start, stop))
-        values[:] = 1.0
-
-
-class _Number(_Cell):
-    def __init__(
-        self, name: str, values: Floats, missing: Integers, own: int, if_missing: int, seed: Any
-    ) -> None:
-        self.name, self._values, self._missing = name, values, missing
-        self._own, self._if_missing, self._seed = own, if_missing, seed
-
-    def hashes(self, start: int, stop: int) -> hashing.Hashes:
-        return np.full(stop - start, self._seed, np.uint64)
-
-    def numbers(self, start: int, stop: int) -> Floats | float:
-        return self._values[start:stop]
-
-    def put(self, start: int, stop: int, make: "_Maker", indices: Any, values: Any) -> None:
-        indices[:] = self._own + make.base
-        values[:] = self._values[start:stop]
-        if len(self._missing):
-            first, last = np.searchsorted(self._missing, (start, stop))
-            here = self._missing[first:last] - start
-            indices[here] = self._if_missing + make.base
-            values[here] = 1.0
-
-
-class _Hashed(_Cell):
-    def __init__(
-        self, name: str, column: int, indptr: Integers | None, strings: Any, seed: Any
-    ) -> None:
-        self.name, self.column, self.indptr = name, column, indptr
-        self._strings, self._seed = strings, seed
-
-    def hashes(self, start: int, stop: int) -> hashing.Hashes:
-        return hashes_of(self._strings.slice(start, stop - start), self._seed)
-
-
-class _HashedCodes(_Cell):
-    def __init__(
-        self, name: str, column: int, indptr: Integers | None, hashes: Any, codes: Integers
-    ) -> None:
-        self.name, self.column, self.indptr = name, column, indptr
-        self._hashes, self._codes = hashes, codes
-
-    def hashes(self, start: int, stop: int) -> hashing.Hashes:
-        found: hashing.Hashes = self._hashes[self._codes[start:stop]]
-        return found
-
-
-class _Coded(_Cell):
-    """Values of a dictionary; `ids` are the features of its values, -1 for none."""
-
-    def __init__(
-        self, name: str, column: int, indptr: Integers | None, values: list[str], codes: Integers
-    ) -> None:
-        self.name, self.column, self.indptr = name, column, indptr
-        self.values, self.codes = values, codes
-        self.ids: Integers = np.empty(0, np.int64)
-
-    def put(self, start: int, stop: int, make: "_Maker", indices: Any, values: Any) -> None:
-        ids = self.ids[self.codes[start:stop]]
-        indices[:] = np.maximum(ids, 0) + make.base
-        values[:] = ids >= 0
-
-
-class _Maker:
-    """Features of hashes, numbered from `base` on."""
-
-    def __init__(self, recipe: Recipe, base: int) -> None:
-        self.base = base
-        self._first = np.uint64(recipe.n_own + base)
-        self._mask = np.uint64((1 << recipe.hash_bits) - 1)
-
-    def features(self, hashes: hashing.Hashes) -> NDArray[np.uint64]:
-        return (hashes & self._mask) + self._first
-
-
 class EncodedTable(Table):
-    """A part of a table as rows of features; a feature may be there several times in a row."""
+    """A part of a table as rows of features; a feature may be there several times in a row.
+
+    Parameters
+    ----------
+    part : Part
+    n_features : int
+    names : sequence of str
+        Of the columns.
+    columns : sequence of Entries
+    crosses : sequence of Entries
+    """
 
     def __init__(
         self,
         part: Part,
-        recipe: Recipe,
         n_features: int,
-        cells: Sequence[_Cell],
-        crosses: Sequence[tuple[int, int, np.uint64]],
+        names: Sequence[str],
+        columns: Sequence[Entries],
+        crosses: Sequence[Entries],
     ) -> None:
         self.kind, self.n_rows, self.n_columns = "table", part.n_rows, n_features
+        self.any_width = True  # a dictionary grows
         last = part.first + part.n_rows - 1
         self.place = f"{part.place}, {part.unit}s {part.first} to {last}"
-        self._recipe, self._cells, self._crosses = recipe, cells, crosses
-        self._lists = [cell for cell in cells if cell.indptr is not None]
-        self._single = [cell for cell in cells if cell.indptr is None]
-        self._n_single = len(self._single) + len(crosses)
+        one_a_row = [j for j, column in enumerate(columns) if column.indptr is None]
+        self._names = [names[j] for j in one_a_row]
+        self._single = [*(columns[j] for j in one_a_row), *crosses]
+        self._lists = [(column, column.indptr) for column in columns if column.indptr is not None]
+        self._n_single = len(self._single)
 
     def _ends(self) -> Integers:
         """Return where rows would begin if all were written one after the other."""
         ends = np.arange(self.n_rows + 1, dtype=np.int64) * self._n_single
-        for cell in self._lists:
-            assert cell.indptr is not None
-            ends += cell.indptr
+        for _, indptr in self._lists:
+            ends += indptr
         return ends
 
     def stop_of(self, start: int, most_rows: int, most_entries: int) -> int:
@@ -337,10 +292,7 @@ class EncodedTable(Table):
     def n_entries(self, start: int, stop: int) -> int:
         """Return how many entries rows have, those of one feature each for itself."""
         n = (stop - start) * self._n_single
-        for cell in self._lists:
-            assert cell.indptr is not None
-            n += int(cell.indptr[stop] - cell.indptr[start])
-        return n
+        return n + sum(int(indptr[stop] - indptr[start]) for _, indptr in self._lists)
 
     def put(
         self,
@@ -352,44 +304,34 @@ class EncodedTable(Table):
         values: NDArray[np.float64],
     ) -> None:
         """Write rows start..stop-1."""
-        make, n = _Maker(self._recipe, base), stop - start
+        shape = n, n_single = stop - start, self._n_single
         if not self._lists:
-            indptr[:] = np.arange(n + 1, dtype=np.int64) * self._n_single
-            shape = n, self._n_single
-            self._put_single(start, stop, make, indices.reshape(shape), values.reshape(shape))
+            indptr[:] = np.arange(n + 1, dtype=np.int64) * n_single
+            self._put_single(start, stop, base, indices.reshape(shape), values.reshape(shape))
             return
         ends = self._ends()
         indptr[:] = ends[start : stop + 1] - ends[start]
-        single = np.empty((n, self._n_single), np.uint32), np.empty((n, self._n_single))
-        self._put_single(start, stop, make, *single)
+        single = np.empty(shape, np.uint32), np.empty(shape)
+        self._put_single(start, stop, base, *single)
         at = indptr[:-1].copy()
-        for k in range(self._n_single):
+        for k in range(n_single):
             indices[at + k], values[at + k] = single[0][:, k], single[1][:, k]
-        at += self._n_single
-        for cell in self._lists:
-            assert cell.indptr is not None
-            of = cell.indptr[start : stop + 1]
+        at += n_single
+        for column, ends in self._lists:
+            of = ends[start : stop + 1]
             lengths, first, last = np.diff(of), int(of[0]), int(of[-1])
             place = np.repeat(at - (of[:-1] - first), lengths) + np.arange(last - first)
-            words = np.empty(last - first, np.uint32), np.empty(last - first)
-            cell.put(first, last, make, *words)
-            indices[place], values[place] = words
+            words = np.empty((last - first, 1), np.uint32), np.empty((last - first, 1))
+            column.put(first, last, base, 0, *words)
+            indices[place], values[place] = words[0][:, 0], words[1][:, 0]
             at += lengths
 
     def _put_single(
-        self, start: int, stop: int, make: _Maker, indices: NDArray[Any], values: NDArray[Any]
+        self, start: int, stop: int, base: int, indices: NDArray[Any], values: NDArray[Any]
     ) -> None:
         """Write what each row has once: indices and values of shape (n_rows, n_single)."""
-        cells, k = self._cells, 0
-        for cell in self._single:
-            cell.put(start, stop, make, indices[:, k], values[:, k])
-            k += 1
-        for i, j, seed in self._crosses:
-            pair = cells[i].hashes(start, stop), cells[j].hashes(start, stop)
-            indices[:, k] = make.features(hashing.cross(seed, *pair))
-            values[:, k] = cells[i].numbers(start, stop)
-            values[:, k] *= cells[j].numbers(start, stop)
-            k += 1
+        for k, column in enumerate(self._single):
+            column.put(start, stop, base, k, indices, values)
 
     def column_of(self, row: int, place: int) -> int:
         """Return the column of an entry of a row."""
@@ -397,115 +339,6 @@ class EncodedTable(Table):
 
     def column(self, column: int) -> str:
         """Return which column it is, for people."""
-        if column < len(self._single):
-            return f"column {self._single[column].name}"
+        if column < len(self._names):
+            return f"column {self._names[column]}"
         return "a cross, or a word"
-
-
-def numbers_of(part: Part, name: str, array: Any) -> tuple[Floats, Integers]:
-    """Return numbers, 0 where one is missing, and the rows where that is.
-
-    Raises
-    ------
-    InputError
-        If one is NaN, infinite, too large, or an integer that no float64 is equal to.
-    """
-    pa = arrow()
-    pc, kind, missing = pa.compute, array.type, np.empty(0, np.int64)
-    if hasattr(array, "dictionary"):
-        array = array.dictionary_decode()
-    if array.null_count:
-        missing = np.flatnonzero(np.asarray(array.is_null()))
-        if array.null_count == len(array):
-            return np.zeros(len(array)), missing
-        array = pc.fill_null(array, pa.scalar(0).cast(array.type))
-    if pa.types.is_integer(kind) and kind.bit_width == 64:
-        integers = np.asarray(array)
-        if len(integers) and (
-            int(integers.max()) > MOST_EXACT or int(integers.min()) < -MOST_EXACT
-        ):
-            _refuse_inexact(part, name, integers)
-    if pa.types.is_decimal(kind) or pa.types.is_boolean(kind):
-        array = array.cast(pa.float64())
-    values = np.array(array, np.float64)
-    if len(values) and not -MOST_NUMBER < float(values.min()) <= float(values.max()) < MOST_NUMBER:
-        row = int(np.flatnonzero(~(np.abs(values) < MOST_NUMBER))[0])
-        what = "too large: its square overflows" if np.isfinite(values[row]) else "not finite"
-        raise InputError(
-            f"{part.at(row)}, column {name}: the value {values[row]} is {what}",
-            "write what is missing as null; values are below 1e154",
-        )
-    return values, missing
-
-
-def _refuse_inexact(part: Part, name: str, integers: NDArray[Any]) -> None:
-    """Refuse the first integer that no float64 is equal to, if there is one."""
-    for row in np.flatnonzero((integers > MOST_EXACT) | (integers < -MOST_EXACT)).tolist():
-        value = int(integers[row])
-        if int(float(value)) != value:
-            raise InputError(
-                f"{part.at(row)}, column {name}: {value} is beyond 2**53, and has no float64 of "
-                "its own",
-                f"leave the column out with --drop {name} if it is an identifier, or make "
-                f"categories of it with --categories {name}",
-            )
-
-
-def refuse_missing(part: Part, name: str, array: Any, what: str) -> None:
-    """Refuse a column in which values are missing."""
-    if array.null_count:
-        row = int(np.flatnonzero(np.asarray(array.is_null()))[0])
-        raise InputError(
-            f"{part.at(row)}, column {name}: {what} is missing; it is in {array.null_count} of the "
-            f"{part.n_rows} rows read with this one",
-            "leave out rows without one",
-        )
-
-
-def hashes_of(strings: Any, seed: np.uint64) -> hashing.Hashes:
-    """Return the hashes of Arrow strings, uint64[n]; missing ones are the text `MISSING`."""
-    n, (_, offsets, data) = len(strings), strings.buffers()
-    width = np.int64 if arrow().types.is_large_string(strings.type) else np.int32
-    ends = np.frombuffer(offsets, width)[strings.offset : strings.offset + n + 1]
-    text = np.frombuffer(data, np.uint8) if data is not None else np.empty(0, np.uint8)
-    hashes = hashing.hash_bytes(text, ends, seed)
-    if strings.null_count:
-        hashes[np.asarray(strings.is_null())] = hashing.hash_text(MISSING, seed)
-    return hashes
-
-
-def _strings_of(part: Part, name: str, array: Any, in_dictionary: bool = False) -> Any:
-    """Return values of categories as Arrow strings.
-
-    Raises
-    ------
-    InputError
-        If one is too long, or no text.
-    """
-    pa = arrow()
-    if not (pa.types.is_string(array.type) or pa.types.is_large_string(array.type)):
-        array = array.cast(pa.string())
-    lengths = pa.compute.binary_length(array)
-    longest = pa.compute.max(lengths).as_py() or 0
-    if longest > LONGEST_VALUE:
-        row = pa.compute.index(lengths, longest).as_py()
-        place = part.place if in_dictionary else part.at(row)
-        raise InputError(
-            f"{place}, column {name}: a value of {longest} bytes, more than {LONGEST_VALUE}",
-            f"leave the column out with --drop {name}, or write lists of words",
-        )
-    return array
-
-
-def _codes_of(array: Any) -> Integers:
-    """Return the codes of a dictionary array; of missing values the length of the dictionary."""
-    codes = array.indices.cast(arrow().int64())
-    return np.array(codes.fill_null(len(array.dictionary)), np.int64)
-
-
-def _without_missing_lists(array: Any) -> Any:
-    """Return lists, with a list of one missing word where one is missing."""
-    if not array.null_count:
-        return array
-    pa = arrow()
-    return pa.compute.coalesce(array, pa.scalar([None], array.type))

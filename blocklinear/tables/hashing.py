@@ -13,36 +13,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from blocklinear.kernels.text import hashes as kernels
+
 Hashes = NDArray[np.uint64]
-_TAILS = np.array([(1 << 8 * k) - 1 for k in range(9)], np.uint64)
-_GAMMA, _A, _B = (
-    np.uint64(c) for c in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
-)
+MISSING = "missing"
+"""What a missing value is hashed as, and called."""
 
 
 def seed_of(name: str) -> np.uint64:
     """Return the seed of a column, or of a cross."""
     return np.uint64(int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "little"))
-
-
-def mix(h: Hashes) -> Hashes:
-    """Mix numbers, in place; return them.
-
-    Parameters
-    ----------
-    h : uint64[n]
-    """
-    other = np.empty_like(h)
-    np.add(h, _GAMMA, out=h)
-    np.right_shift(h, np.uint64(30), out=other)
-    np.bitwise_xor(h, other, out=h)
-    np.multiply(h, _A, out=h)
-    np.right_shift(h, np.uint64(27), out=other)
-    np.bitwise_xor(h, other, out=h)
-    np.multiply(h, _B, out=h)
-    np.right_shift(h, np.uint64(31), out=other)
-    np.bitwise_xor(h, other, out=h)
-    return h
 
 
 def hash_bytes(data: NDArray[np.uint8], offsets: NDArray[Any], seed: np.uint64) -> Hashes:
@@ -58,31 +38,30 @@ def hash_bytes(data: NDArray[np.uint8], offsets: NDArray[Any], seed: np.uint64) 
     -------
     uint64[n]
     """
-    n = len(offsets) - 1
-    first, last = int(offsets[0]), int(offsets[-1])
-    padded = np.empty(last - first + 8, np.uint8)
-    padded[:-8], padded[-8:] = data[first:last], 0
-    words = np.ndarray((len(padded) - 7,), "<u8", padded, strides=(1,))
-    starts = offsets[:-1].astype(np.int64) - first
-    lengths = np.diff(offsets).astype(np.int64)
-    h = np.full(n, seed, np.uint64)
-    longest = int(lengths.max()) if n else 0
-    for k in range(0, longest, 8):
-        left = lengths - k
-        if k == 0 and int(lengths.min()) > 0:
-            np.bitwise_xor(h, words[starts] & _TAILS[np.minimum(left, 8)], out=h)
-            mix(h)
-            continue
-        some = np.flatnonzero(left > 0)
-        word = words[starts[some] + k] & _TAILS[np.minimum(left[some], 8)]
-        h[some] = mix(h[some] ^ word)
-    np.bitwise_xor(h, lengths.view(np.uint64), out=h)
-    return mix(h)
+    data = data.view()
+    data.flags.writeable = False  # of one type, whoever has made it
+    hashes = np.empty(len(offsets) - 1, np.uint64)
+    kernels.hash_values(data, offsets.astype(np.int64), seed, hashes)
+    return hashes
+
+
+def hash_strings(strings: Any, seed: np.uint64) -> Hashes:
+    """Return the hashes of Arrow strings, uint64[n]; missing ones are the text `MISSING`."""
+    n, (_, offsets, data) = len(strings), strings.buffers()
+    width = np.int64 if str(strings.type) == "large_string" else np.int32
+    ends = np.frombuffer(offsets, width)[strings.offset : strings.offset + n + 1]
+    text = np.frombuffer(data, np.uint8) if data is not None else np.empty(0, np.uint8)
+    hashes = hash_bytes(text, ends, seed)
+    if strings.null_count:
+        hashes[np.asarray(strings.is_null())] = hash_text(MISSING, seed)
+    return hashes
 
 
 def cross(seed: np.uint64, one: Hashes, other: Hashes) -> Hashes:
     """Return the hashes of pairs of values, uint64[n]."""
-    return mix(mix(seed ^ one) ^ other)
+    hashes = np.empty(len(one), np.uint64)
+    kernels.cross_hashes(seed, one, other, hashes)
+    return hashes
 
 
 def hash_text(text: str, seed: np.uint64) -> np.uint64:

@@ -18,9 +18,10 @@ from blocklinear.model.metrics import AccuracyCounter, RegressionErrors, Score
 from blocklinear.model.predict import decisions_of, probabilities
 from blocklinear.options import TextOptions
 from blocklinear.outputs import Output
+from blocklinear.tables.arrow import bytes_for_rows
 from blocklinear.tables.encode import Encoder
 from blocklinear.tables.recipe import Recipe
-from blocklinear.tables.results import Outcomes, ResultWriter
+from blocklinear.tables.results import Outcomes, ResultWriter, kept
 from blocklinear.tables.stream import Tables
 
 
@@ -143,6 +144,7 @@ def predict_tables(
     lacking = [column for column in keep if column not in schema.names]
     if lacking:
         raise UsageError(f"--keep names {lacking[0]}, which is no column of the table")
+    kept_kinds = {column: schema.field(column).type for column in keep}
     tables.open(recipe, f"the recipe of {name}", [recipe.target.name] if labelled else [])
     if classes and not labelled:
         raise InputError(
@@ -154,7 +156,7 @@ def predict_tables(
     score: Score = RegressionErrors() if model.is_regressor else AccuracyCounter()
     text = TextOptions(
         index_base=model.index_base, base_of="the model", threads=options.threads,
-        memory_bytes=options.memory_bytes, unsorted="sort", duplicates="sum",
+        memory_bytes=bytes_for_rows(options.memory_bytes), unsorted="sort", duplicates="sum",
     )  # fmt: skip
     reader = BatchReader(text, "float64", LabelCoder(model.classes, model.labels))
     a_label = model.classes.get(model.labels[0], model.labels[0]) if model.labels else 0.0
@@ -173,8 +175,8 @@ def predict_tables(
                         chosen = None if model.is_regressor else model.class_indices(decisions)
                         predicted = decisions[:, 0] if chosen is None else known[chosen]
                         columns = {
-                            column: found.part.columns[column].slice(start, len(given))
-                            for column in keep
+                            column: kept(found.part.columns[column].slice(start, len(given)), kind)
+                            for column, kind in kept_kinds.items()
                         }
                         columns["prediction"] = outcomes.predictions(chosen, decisions)
                         if decision:

@@ -12,6 +12,7 @@ from typing import Any, Self
 
 from blocklinear.errors import UsageError
 from blocklinear.store import shapes
+from blocklinear.tables.hashing import MISSING
 
 VERSION = 1
 KINDS = ("number", "text", "category", "boolean", "date", "timestamp", "words")
@@ -19,7 +20,6 @@ KINDS = ("number", "text", "category", "boolean", "date", "timestamp", "words")
 TARGET_KINDS = ("number", "boolean", "text")
 HASH = "splitmix64"
 """See `tables.hashing`."""
-MISSING = "missing"
 MOST_VALUES = 1 << 20
 """Values that a dictionary may have, of all columns."""
 LONGEST_NAME = 1000

@@ -55,6 +55,11 @@ class ResultWriter:
             self._writer.close()
 
 
+def kept(array: Any, kind: Any) -> Any:
+    """Return a column of the input as it is written: of its own type, however it was read."""
+    return array if array.type == kind else array.cast(kind)
+
+
 class Outcomes:
     """Makes columns of results of what a model decides.
 

@@ -8,42 +8,18 @@ import os
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from blocklinear.errors import InputError, UsageError, storage_errors
 from blocklinear.tables.arrow import arrow
+from blocklinear.tables.part import Part
 
 _CSV_BLOCK_BYTES = 1 << 20
 _PARQUET_BUFFER_BYTES = 1 << 16
+_DICTIONARY_BYTES = 1 << 16
+"""Dictionaries of Parquet are read as such up to so many bytes, compressed."""
 _COMPRESSED = {b"\x1f\x8b": "gzip", b"BZh": "bz2", b"\x28\xb5\x2f\xfd": "zstd"}
-
-
-@dataclass(frozen=True)
-class Part:
-    """Some rows of a file.
-
-    Attributes
-    ----------
-    place : str               the file, and which part of it the rows are counted in
-    first : int               number of the first row in it, counted from 1
-    unit : str                what rows are there: "row" or "line"
-    columns : dict of str to pyarrow Array
-    n_rows : int
-    bytes_read : int          of the file, about
-    """
-
-    place: str
-    first: int
-    unit: str
-    columns: dict[str, Any]
-    n_rows: int
-    bytes_read: int
-
-    def at(self, row: int) -> str:
-        """Return where a row is, for people; rows are counted from 0 here."""
-        return f"{self.place}, {self.unit} {self.first + row}"
 
 
 class Source(ABC):
@@ -75,10 +51,12 @@ class _Parquet(Source):
 
         self.path, self.size = path, os.path.getsize(path)
         with _as_input(path):
+            metadata = pq.read_metadata(path)
+            self.schema = metadata.schema.to_arrow_schema()
             self._file = pq.ParquetFile(
-                path, pre_buffer=False, buffer_size=_PARQUET_BUFFER_BYTES, memory_map=False
-            )
-            self.schema = self._file.schema_arrow
+                path, metadata=metadata, pre_buffer=False, buffer_size=_PARQUET_BUFFER_BYTES,
+                memory_map=False, read_dictionary=_with_dictionaries(metadata, self.schema),
+            )  # fmt: skip
 
     def read(self, names: Sequence[str], n_rows: int) -> Iterator[Part]:
         """Yield the rows."""
@@ -91,6 +69,29 @@ class _Parquet(Source):
             while (batch := _next(batches, place)) is not None:
                 yield _part(place, first, "row", batch, names, done)
                 first += batch.num_rows
+
+
+def _with_dictionaries(metadata: Any, schema: Any) -> list[str]:
+    """Return the columns of text that have few values, which the file keeps as dictionaries.
+
+    They are read as they are kept: that is faster than reading each value, and each is hashed once.
+    Arrow gives the whole dictionary with each record batch, so large ones would cost more than
+    their values.
+    """
+    text = {field.name for field in schema if str(field.type) in ("string", "large_string")}
+    n_groups = metadata.num_row_groups
+    groups = [metadata.row_group(g) for g in sorted({0, n_groups // 2, n_groups - 1}) if n_groups]
+    found = []
+    for k in range(metadata.num_columns if groups else 0):
+        chunks = [group.column(k) for group in groups]
+        if chunks[0].path_in_schema in text and all(
+            chunk.has_dictionary_page
+            and chunk.dictionary_page_offset is not None
+            and 0 < chunk.data_page_offset - chunk.dictionary_page_offset <= _DICTIONARY_BYTES
+            for chunk in chunks
+        ):
+            found.append(chunks[0].path_in_schema)
+    return found
 
 
 class _Ipc(Source):

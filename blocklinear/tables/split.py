@@ -1,8 +1,9 @@
 """`split --target` and `add`: tables become the rows of a store."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -12,11 +13,13 @@ from blocklinear.events import Event, Listener, SplitProgress, Warned, ignore
 from blocklinear.ingest.add import refuse_known
 from blocklinear.options import AddOptions, SplitOptions, TextOptions
 from blocklinear.store.store import BlockStore
-from blocklinear.tables.encode import Encoder, numbers_of
+from blocklinear.tables.arrow import ARROW_BYTES, bytes_for_rows
+from blocklinear.tables.encode import Encoder
 from blocklinear.tables.infer import TableOptions, infer
 from blocklinear.tables.moments import Moments
 from blocklinear.tables.recipe import Recipe
 from blocklinear.tables.stream import Tables
+from blocklinear.tables.values import numbers_of
 
 
 def split_tables(
@@ -54,7 +57,9 @@ def split_tables(
     tables = Tables(inputs, options.text.threads)
     recipe = infer(*tables.first_schema(), table)
     progress = _Progress(tables, listener)
+    bytes_for_rows(options.text.memory_bytes)
     with StoreWriter(store, options, progress) as writer:
+        writer.reserved_bytes = ARROW_BYTES
         tables.open(recipe, "those of the first table", _own(recipe))
         if table.standardize:
             recipe = with_moments(recipe, tables, options.text.memory_bytes)
@@ -103,7 +108,9 @@ def add_tables(
     recipe = recipe_of(old)
     tables = Tables(inputs, options.text.threads)
     progress = _Progress(tables, listener)
+    bytes_for_rows(options.text.memory_bytes)
     with StoreWriter.add_to(old, options, progress) as writer:
+        writer.reserved_bytes = ARROW_BYTES
         tables.open(recipe, f"the recipe of {old.folder}", _own(recipe))
         for source in tables.sources:
             refuse_known(old.manifest, source.path, options.allow_duplicate)
@@ -190,6 +197,9 @@ class _Progress:
 def _append(
     writer: StoreWriter, tables: Tables, encoder: Encoder, memory_bytes: int, progress: _Progress
 ) -> None:
-    for rows in tables.encoded(encoder, memory_bytes, labelled=True):
-        progress.bytes_read = rows.bytes_read
-        writer.append(rows.table, rows.labels, rows.weights)
+    def batches() -> Iterator[tuple[Any, Any, Any]]:
+        for rows in tables.encoded(encoder, memory_bytes, labelled=True):
+            progress.bytes_read = rows.bytes_read
+            yield rows.table, rows.labels, rows.weights
+
+    writer.append_all(batches())

@@ -5,9 +5,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from blocklinear.kernels import features
 from blocklinear.kernels.text import tokenizer
 from blocklinear.kernels.text.powers import POWERS
-from blocklinear.kernels.text.reshape import merge_rows, sort_rows
+from blocklinear.kernels.text.reshape import find_unsorted, merge_rows, sort_long_rows
 from blocklinear.pages import Pages
 
 SORT_BYTES = 8
@@ -66,10 +67,16 @@ def sort(
     exponent: NDArray[np.uint8],
 ) -> NDArray[np.uint8]:
     """Sort each row by index in place, equal ones as they come; return which were unsorted."""
-    n, longest = len(indptr) - 1, int(np.diff(indptr).max(initial=0))
-    unsorted = np.zeros(n, np.uint8)
-    keys = Pages(SORT_BYTES * longest).array.view(np.uint64)
-    sort_rows(indptr, indices, mantissa, exponent, keys, unsorted)
+    lengths = np.diff(indptr)
+    unsorted = np.zeros(len(lengths), np.uint8)
+    if not find_unsorted(indptr, indices, unsorted):
+        return unsorted
+    longest = int(lengths.max())
+    if longest <= features.TILE:
+        features.sort_rows(lengths, indices, mantissa, exponent)
+    else:
+        keys = Pages(SORT_BYTES * longest).array.view(np.uint64)
+        sort_long_rows(indptr, indices, mantissa, exponent, keys, unsorted)
     return unsorted
 
 

@@ -255,3 +255,23 @@ def test_options_that_batches_cannot_have(tmp_path, options, kind, message):
     with pytest.raises(kind, match=message):
         append(tmp_path, [(X2, Y2)], SplitOptions(**options))
     assert list(tmp_path.iterdir()) == []
+
+
+def test_of_several_batches_that_are_refused_the_first_is_told(tmp_path):
+    def batches():
+        yield [[1.0], [float("nan")]], [0, 1], None  # found when it is converted
+        yield [[1.0]], [0, 1], None  # found when it is taken
+
+    with pytest.raises(InputError, match="batch 1: row 1"), StoreWriter(tmp_path / "s") as writer:
+        writer.append_all(batches())
+    assert not (tmp_path / "s").exists()
+
+
+def test_batches_end_with_an_error(tmp_path):
+    def batches():
+        yield [[1.0]], [0], None
+        raise OSError("no more")
+
+    with pytest.raises(OSError, match="no more"), StoreWriter(tmp_path / "s") as writer:
+        writer.append_all(batches())
+    assert not (tmp_path / "s").exists()

@@ -96,6 +96,25 @@ def test_of_a_split(commands):
     )
 
 
+def test_of_tables(commands, tmp_path):
+    pa = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    columns = {
+        "few": [f"value {k % 3}" for k in range(50)],
+        "many": [str(k * k) for k in range(50)],
+        "number": [None if k % 7 == 0 else k / 3 for k in range(50)],
+        "words": [["a"] * (k % 3) for k in range(50)],
+        "y": [k % 2 for k in range(50)],
+    }
+    parquet.write_table(pa.table(columns), tmp_path / "t", use_dictionary=["few"])
+    commands(
+        f"split {tmp_path}/t tables --target y -q --hash-bits 9 --interactions few*many,few*number",
+        f"add tables {tmp_path}/t --allow-duplicate -q",
+        f"split {tmp_path}/t tables --target y -q --force --standardize --normalize l2",
+    )
+
+
 @pytest.mark.parametrize(
     "flags",
     ["-s 3", "-s 1 -B 1 --selection avsf --epochs 2", "--method pegasos"],

@@ -7,7 +7,7 @@ import pytest
 from scipy.sparse import csr_array
 
 from blocklinear.batches.writer import StoreWriter
-from blocklinear.errors import InputError, MismatchError, UsageError
+from blocklinear.errors import InputError, MemoryBudgetError, MismatchError, UsageError
 from blocklinear.ingest.split import split
 from blocklinear.model.linear import LinearModel
 from blocklinear.options import AddOptions, SplitOptions, TextOptions, TrainOptions
@@ -174,6 +174,27 @@ def test_a_dictionary_hashes_as_its_values_do(tmp_path):
         for k, t in enumerate((table, encoded))
     ]
     assert files(stores[0]) == files(stores[1])
+
+
+@pytest.mark.parametrize("hash_bits", [0, 12])
+def test_dictionaries_of_parquet_make_the_store_that_values_make(tmp_path, hash_bits):
+    table, stores = make_table(words=True), []
+    many = pa.array([f"{k % 500:0200}" for k in range(len(table))])  # too large a dictionary
+    table = table.append_column("many", many)
+    for k, encoded in enumerate((True, False, ["city", "many"])):
+        path = tmp_path / f"{k}.parquet"
+        pq.write_table(table, path, row_group_size=250, use_dictionary=encoded, compression="none")
+        how = TableOptions("y", hash_bits=hash_bits)
+        stores.append(split_tables([str(path)], tmp_path / f"s{k}", how, OPTIONS))
+    assert files(stores[0]) == files(stores[1]) == files(stores[2])
+    assert stores[0].recipe == stores[1].recipe == stores[2].recipe
+
+
+def test_a_budget_that_pyarrow_alone_would_take(tmp_path):
+    little = SplitOptions(text=TextOptions(threads=1, memory_bytes=200 << 20))
+    with pytest.raises(MemoryBudgetError, match="tables cannot be read within 200M"):
+        make_store(tmp_path, make_table(), options=little)
+    assert [path.name for path in tmp_path.iterdir()] == ["t.parquet"]
 
 
 def test_crosses_are_of_pairs_of_values(tmp_path):

@@ -92,7 +92,7 @@ def run(args: argparse.Namespace) -> int:
     )
     manifest = BlockStore.open(args.store).manifest
     reshaping = reshapes(options.text) or manifest.hash_bits > 0 or manifest.normalize != "none"
-    load_for_splitting(manifest.dtype, args.quiet, reshaping)
+    load_for_splitting(manifest.dtype, args.quiet, reshaping, manifest.of_tables)
     present: list[str] = []
     with Console(args.quiet, "add") as console:
 

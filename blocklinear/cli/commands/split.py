@@ -123,8 +123,8 @@ def run(args: argparse.Namespace) -> int:
         batch=args.batch,
     )
     table = table_options(args)
-    reshaping = reshapes(options.text) or options.normalize != "none" or table is not None
-    load_for_splitting(args.dtype, args.quiet, reshaping)
+    reshaping = reshapes(options.text) or options.normalize != "none"
+    load_for_splitting(args.dtype, args.quiet, reshaping, table is not None)
     started = time.perf_counter()
     with Console(args.quiet) as console:
         if table is None:

@@ -1,0 +1,79 @@
+"""Kernels that hash values of categories; `tables.hashing` says what the hashes are."""
+
+import numpy as np
+
+from blocklinear.kernels.jit import kernel
+from blocklinear.kernels.shared import mix
+
+
+@kernel
+def hash_values(data, ends, seed, hashes):
+    """Write the hash of each value.
+
+    Parameters
+    ----------
+    data : uint8[any]         read-only
+    ends : int64[n + 1]       value k is ``data[ends[k]:ends[k + 1]]``
+    seed : uint64             of the column
+    hashes : uint64[n]        written
+    """
+    for k in range(hashes.shape[0]):
+        p, stop, h = ends[k], ends[k + 1], np.uint64(seed)
+        length = np.uint64(stop - p)
+        while p < stop:
+            word = np.uint64(0)
+            if p + 8 <= stop:  # one load of 8 bytes, when compiled
+                for q in range(8):
+                    word |= np.uint64(data[p + q]) << np.uint64(8 * q)
+            else:
+                for q in range(stop - p):
+                    word |= np.uint64(data[p + q]) << np.uint64(8 * q)
+            h = mix(h ^ word)
+            p += 8
+        hashes[k] = mix(h ^ length)
+
+
+@kernel
+def cross_hashes(seed, one, other, hashes):
+    """Write the hashes of pairs of values.
+
+    Parameters
+    ----------
+    seed : uint64             of the cross
+    one, other : uint64[n]    hashes of the values
+    hashes : uint64[n]        written
+    """
+    for k in range(hashes.shape[0]):
+        hashes[k] = mix(mix(np.uint64(seed) ^ one[k]) ^ other[k])
+
+
+@kernel
+def put_features(hashes, mask, first, k, indices, values):
+    """Write the features of hashes, each with the value 1, as entry `k` of each row.
+
+    Parameters
+    ----------
+    hashes : uint64[n]
+    mask : uint64             of the bits that are kept
+    first : int               feature of the hash 0
+    k : int
+    indices, values : uint32[n, m], float64[n, m]       column `k` is written
+    """
+    for i in range(hashes.shape[0]):
+        indices[i, k] = np.uint32(hashes[i] & mask) + np.uint32(first)
+        values[i, k] = 1.0
+
+
+@kernel
+def put_coded_features(hashes, codes, mask, first, k, indices, values):
+    """Write the features of hashes that codes stand for; see `put_features`.
+
+    Parameters
+    ----------
+    hashes : uint64[m]
+    codes : int64[n]          each at least 0 and below m
+    mask, first, k, indices, values :   as for `put_features`
+    """
+    for i in range(codes.shape[0]):
+        indices[i, k] = np.uint32(hashes[codes[i]] & mask) + np.uint32(first)
+        values[i, k] = 1.0
