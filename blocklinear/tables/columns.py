@@ -104,19 +104,27 @@ class Hashed(Hashable):
     strings : pyarrow Array
     indptr : int64[n_rows + 1] or None
     seed : uint64             of the column
+    missing : str             what missing values are hashed as
     bits, first : int         how many bits of a hash count, and the feature of the hash 0
     """
 
     def __init__(
-        self, strings: Any, indptr: Integers | None, seed: np.uint64, bits: int, first: int
+        self,
+        strings: Any,
+        indptr: Integers | None,
+        seed: np.uint64,
+        missing: str,
+        bits: int,
+        first: int,
     ) -> None:
         self.indptr = indptr
-        self._strings, self._seed = strings, seed
+        self._strings, self._seed, self._text_if_missing = strings, seed, missing
         self._mask, self._first = np.uint64((1 << bits) - 1), first
 
     def hashes(self, start: int, stop: int) -> hashing.Hashes:
         """Return the hashes of values."""
-        return hashing.hash_strings(self._strings.slice(start, stop - start), self._seed)
+        strings = self._strings.slice(start, stop - start)
+        return hashing.hash_strings(strings, self._seed, self._text_if_missing)
 
     def put(
         self, start: int, stop: int, base: int, k: int, indices: NDArray[Any], values: NDArray[Any]

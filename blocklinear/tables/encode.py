@@ -22,9 +22,8 @@ from blocklinear.tables.columns import (
     Numbers,
     row_of,
 )
-from blocklinear.tables.hashing import MISSING
 from blocklinear.tables.part import Part
-from blocklinear.tables.recipe import MOST_VALUES, Recipe
+from blocklinear.tables.recipe import MISSING, MOST_VALUES, Recipe
 from blocklinear.tables.values import (
     Floats,
     Integers,
@@ -141,7 +140,7 @@ class Encoder:
             values = self._values_of(part, j, array, indptr)
             return HashedCodes(values.hashes, codes_of(array), indptr, bits, first)
         strings = strings_of(part, self._recipe.names[j], array, partial(row_of, indptr))
-        return Hashed(strings, indptr, seed, bits, first)
+        return Hashed(strings, indptr, seed, MISSING, bits, first)
 
     def _listed(self, part: Part, j: int, array: Any, indptr: Integers | None) -> Listed:
         if not hasattr(array, "dictionary"):
@@ -162,7 +161,7 @@ class Encoder:
         strings = strings_of(part, self._recipe.names[j], array.dictionary, row_of_value)
         texts: list[str] = []
         if self._recipe.hash_bits:
-            hashes = hashing.hash_strings(strings, self._seeds[j])
+            hashes = hashing.hash_strings(strings, self._seeds[j], MISSING)
             hashes = np.append(hashes, hashing.hash_text(MISSING, self._seeds[j]))
             features = np.empty(0, np.int64)
         else:

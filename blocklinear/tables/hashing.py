@@ -16,8 +16,6 @@ from numpy.typing import NDArray
 from blocklinear.kernels.text import hashes as kernels
 
 Hashes = NDArray[np.uint64]
-MISSING = "missing"
-"""What a missing value is hashed as, and called."""
 
 
 def seed_of(name: str) -> np.uint64:
@@ -45,15 +43,15 @@ def hash_bytes(data: NDArray[np.uint8], offsets: NDArray[Any], seed: np.uint64) 
     return hashes
 
 
-def hash_strings(strings: Any, seed: np.uint64) -> Hashes:
-    """Return the hashes of Arrow strings, uint64[n]; missing ones are the text `MISSING`."""
+def hash_strings(strings: Any, seed: np.uint64, missing: str) -> Hashes:
+    """Return the hashes of Arrow strings, uint64[n]; missing ones are hashed as that text."""
     n, (_, offsets, data) = len(strings), strings.buffers()
     width = np.int64 if str(strings.type) == "large_string" else np.int32
     ends = np.frombuffer(offsets, width)[strings.offset : strings.offset + n + 1]
     text = np.frombuffer(data, np.uint8) if data is not None else np.empty(0, np.uint8)
     hashes = hash_bytes(text, ends, seed)
     if strings.null_count:
-        hashes[np.asarray(strings.is_null())] = hash_text(MISSING, seed)
+        hashes[np.asarray(strings.is_null())] = hash_text(missing, seed)
     return hashes
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from blocklinear.batches.labels import LabelCoder
 from blocklinear.batches.reader import BatchReader
-from blocklinear.errors import InputError, MismatchError, UsageError
+from blocklinear.errors import InputError, UsageError
 from blocklinear.events import Listener, TextProgress, ignore
 from blocklinear.model.confusion import Confusion
 from blocklinear.model.linear import LinearModel
@@ -20,7 +20,7 @@ from blocklinear.options import TextOptions
 from blocklinear.outputs import Output
 from blocklinear.tables.arrow import bytes_for_rows
 from blocklinear.tables.encode import Encoder
-from blocklinear.tables.recipe import Recipe
+from blocklinear.tables.recipe import recipe_of_model
 from blocklinear.tables.results import Outcomes, ResultWriter, kept
 from blocklinear.tables.stream import Tables
 
@@ -54,29 +54,6 @@ class TableReport:
         if self.score is not None:
             facts |= {**self.score.as_dict(), "unknown_labels": self.unknown_labels}
         return json.dumps(facts | ({} if self.confusion is None else self.confusion.as_dict()))
-
-
-def model_recipe(model: LinearModel, name: str) -> Recipe:
-    """Return the recipe of a model that was trained on tables.
-
-    Raises
-    ------
-    MismatchError
-        If it was trained on something else, or its recipe is not that of its weights.
-    """
-    content = model.metadata.get("recipe")
-    if content is None:
-        raise MismatchError(
-            f"{name}: the model was not trained on tables, and has no recipe for one",
-            "predict LIBSVM text with it",
-        )
-    try:
-        recipe = Recipe.of_json(content)
-    except ValueError as error:
-        raise MismatchError(f"{name}: {error}", "train again") from error
-    if model.n_features > recipe.n_features or model.hash_bits:
-        raise MismatchError(f"{name}: the recipe is not that of the weights", "train again")
-    return recipe
 
 
 def predict_tables(
@@ -129,7 +106,10 @@ def predict_tables(
         If the model was not trained on tables.
     StorageError
     """
-    recipe, options = model_recipe(model, name), options or TextOptions()
+    recipe, options = (
+        recipe_of_model(model.metadata, model.n_features, name),
+        options or TextOptions(),
+    )
     if probability and not model.is_logistic:
         raise UsageError(
             "probability output is only supported for logistic regression",

@@ -6,15 +6,17 @@ row, then column by column), or so many as there are hashes. Crosses are always 
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Self
 
-from blocklinear.errors import UsageError
+from blocklinear.errors import MismatchError, UsageError
 from blocklinear.store import shapes
-from blocklinear.tables.hashing import MISSING
 
 VERSION = 1
+MISSING = "missing"
+"""What a missing value is called, and hashed as."""
 KINDS = ("number", "text", "category", "boolean", "date", "timestamp", "words")
 """A category is a column of integers, text or booleans that was asked to be one."""
 TARGET_KINDS = ("number", "boolean", "text")
@@ -136,7 +138,7 @@ class Recipe:
         """Names of the columns, in order."""
         return [column.name for column in self.columns]
 
-    @property
+    @cached_property
     def numbers(self) -> list[int]:
         """Places of the columns of numbers."""
         return [j for j, column in enumerate(self.columns) if column.kind == "number"]
@@ -236,6 +238,38 @@ class Recipe:
         elif self.dictionary:
             lines.append(f"dictionary of {len(self.dictionary)} values")
         return "\n".join(lines)
+
+
+def recipe_of_model(metadata: Mapping[str, Any], n_features: int, name: str) -> Recipe:
+    """Return the recipe of a model that was trained on tables.
+
+    Parameters
+    ----------
+    metadata : mapping of str
+        Of the model.
+    n_features : int
+        That it has.
+    name : str
+        Of the model, for messages.
+
+    Raises
+    ------
+    MismatchError
+        If it was trained on something else, or its recipe is not that of its weights.
+    """
+    content = metadata.get("recipe")
+    if content is None:
+        raise MismatchError(
+            f"{name}: the model was not trained on tables, and has no recipe for one",
+            "predict LIBSVM text with it",
+        )
+    try:
+        recipe = Recipe.of_json(content)
+    except ValueError as error:
+        raise MismatchError(f"{name}: {error}", "train again") from error
+    if n_features > recipe.n_features or metadata.get("hash_bits"):
+        raise MismatchError(f"{name}: the recipe is not that of the weights", "train again")
+    return recipe
 
 
 _ONE_OF = ("text", "category", "boolean", "date", "timestamp")

@@ -6,6 +6,7 @@ import sys
 from typing import Any
 
 from blocklinear.cli.compiling import compiling
+from blocklinear.errors import UsageError, storage_errors
 
 
 def add_parser(commands: Any) -> None:
@@ -17,15 +18,23 @@ def add_parser(commands: Any) -> None:
     """
     parser = commands.add_parser(
         "convert",
-        help="convert a model to another format",
-        description="Read a model of either format and write it in the format of --to.",
+        help="convert a model to another format, or list its weights",
+        description="Read a model of either format and write it in the format of --to. json lists "
+        "the weights by name, the largest absolute value first, for other programs: it cannot be "
+        "read back.",
         epilog="exit status: 0 ok, 2 usage or a model LIBLINEAR cannot express, "
         "4 damaged model, 5 model of a newer version, 6 I/O or no space",
     )
     parser.add_argument("model", metavar="MODEL", help="a native or LIBLINEAR model")
     parser.add_argument("output", metavar="OUT", help="file to write; - is stdout")
     parser.add_argument(
-        "--to", required=True, choices=("liblinear", "native"), help="format of OUT"
+        "--to", required=True, choices=("liblinear", "native", "json"), help="format of OUT"
+    )
+    parser.add_argument(
+        "--top",
+        type=int,
+        metavar="K",
+        help="with json, only the K largest weights of each class (default: all that are not 0)",
     )
     parser.set_defaults(run=run)
 
@@ -52,6 +61,10 @@ def run(args: argparse.Namespace) -> int:
     from blocklinear.model.linear import LinearModel
     from blocklinear.outputs import Output
 
+    if args.to == "json":
+        return _list_weights(args)
+    if args.top is not None:
+        raise UsageError("--top is for weights that are listed", "leave it out, or give --to json")
     output = Output(args.output, [args.model])
     check_replaceable(output)
     model = LinearModel.load(args.model)
@@ -62,4 +75,30 @@ def run(args: argparse.Namespace) -> int:
         print(f"warning: {liblinear.NORMALIZED_ROWS}", file=sys.stderr)
     if args.to == "liblinear" and model.classes:
         print(f"warning: {liblinear.said_of_labels(model.classes)}", file=sys.stderr)
+    return 0
+
+
+def _list_weights(args: argparse.Namespace) -> int:
+    """Write the weights of a model by name."""
+    from blocklinear.model.linear import LinearModel
+    from blocklinear.model.listing import MAGIC, names_of, write_weights
+    from blocklinear.outputs import Output
+
+    output = Output(args.output, [args.model])
+    if output.is_file and output.target is not None:
+        with storage_errors(output.name, "read"), open(output.target, "rb") as stream:
+            head = stream.read(len(MAGIC))
+        if head not in (b"", MAGIC):
+            raise UsageError(
+                f"{output.name}: exists and is no list of weights",
+                "choose another name, or delete it first",
+            )
+    model = LinearModel.load(args.model)
+    names = names_of(model)
+    if "recipe" in model.metadata:
+        from blocklinear.tables.recipe import recipe_of_model
+
+        names = recipe_of_model(model.metadata, model.n_features, args.model).feature_name
+    with output.open() as stream:
+        write_weights(model, stream, names, args.top)
     return 0

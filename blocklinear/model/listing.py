@@ -1,0 +1,112 @@
+"""The weights of a model by name, the largest first, as JSON for other programs.
+
+It is one object, whose first member tells what it is. Each weight has a line of its own, so that
+millions can be read line by line.
+"""
+
+import json
+from collections.abc import Callable
+from typing import IO, Any
+
+import numpy as np
+
+from blocklinear.errors import UsageError
+from blocklinear.model.linear import LinearModel
+from blocklinear.model.parameters import Floats
+
+MAGIC = b'{"format": "blocklinear weights"'
+VERSION = 1
+Names = Callable[[int], str | int]
+
+
+def names_of(model: LinearModel) -> Names:
+    """Return the name of each feature, by its place; its number in text if it has none."""
+    names = model.feature_names or ()
+
+    def name(j: int) -> str | int:
+        if j < len(names):
+            return names[j]
+        return f"hash {j}" if model.hash_bits else j + model.index_base
+
+    return name
+
+
+def write_weights(
+    model: LinearModel, stream: IO[bytes], names: Names, most: int | None = None
+) -> None:
+    """Write the weights that are not 0, by name.
+
+    Parameters
+    ----------
+    model : LinearModel
+    stream : binary file
+    names : callable
+        Returns the name of a feature by its place.
+    most : int, optional
+        How many of each class, those of the largest absolute values; None for all.
+
+    Raises
+    ------
+    UsageError
+        If `most` is below 1.
+    """
+    if most is not None and most < 1:
+        raise UsageError(f"{most} weights are asked for", "give 1 or more, or none for all")
+    facts = {
+        "version": VERSION,
+        "solver": model.solver,
+        "C": model.metadata.get("C"),
+        "classes": [_class(model, k) for k in range(len(model.outcomes))],
+        "features": model.n_features,
+        "nonzero_weights": int(np.count_nonzero(model.weights)),
+        "bias": model.bias if model.bias >= 0 else None,
+        "rho": model.rho,
+        "normalize": model.normalize,
+        "certificate": model.metadata.get("certificate"),
+        "recipe": _without_dictionary(model.metadata.get("recipe")),
+    }
+    stream.write(MAGIC)
+    for name, value in facts.items():
+        stream.write(f",\n {json.dumps(name)}: {json.dumps(value, allow_nan=False)}".encode())
+    stream.write(b',\n "decisions": [')
+    for k in range(model.n_columns):
+        stream.write(b"," * (k > 0) + b"\n")
+        _write_column(model, k, stream, names, most)
+    stream.write(b"\n ]\n}\n")
+
+
+def _write_column(
+    model: LinearModel, k: int, stream: IO[bytes], names: Names, most: int | None
+) -> None:
+    """Write what one decision value is made of."""
+    weights, bias = model.weights[:, k], None
+    if model.bias >= 0:
+        bias = float(model.bias_weights[k])
+    head = {"class": _class(model, k) if model.outcomes else None, "bias_weight": bias}
+    text = json.dumps(head, allow_nan=False).removesuffix("}")
+    stream.write(f'  {text}, "weights": ['.encode())
+    order = _largest_first(weights)[:most]
+    for start in range(0, len(order), 10_000):
+        places = order[start : start + 10_000]
+        lines = [
+            json.dumps([names(j), w], allow_nan=False)
+            for j, w in zip(places.tolist(), weights[places].tolist(), strict=True)
+        ]
+        stream.write(b"," * (start > 0) + b"\n   " + ",\n   ".join(lines).encode())
+    stream.write(b"\n  ]}")
+
+
+def _largest_first(weights: Floats) -> Any:
+    """Return the places of weights that are not 0, by absolute value, equal ones as they come."""
+    places = np.flatnonzero(weights)
+    return places[np.argsort(-np.abs(weights[places]), kind="stable")]
+
+
+def _class(model: LinearModel, k: int) -> Any:
+    label = model.outcomes[k]
+    return model.classes.get(label, int(label) if float(label).is_integer() else label)
+
+
+def _without_dictionary(recipe: Any) -> Any:
+    """Return the recipe of tables without the values, which the names of weights tell."""
+    return None if recipe is None else {k: v for k, v in recipe.items() if k != "dictionary"}
