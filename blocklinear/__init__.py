@@ -7,15 +7,18 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from blocklinear.api.prediction import predict
+    from blocklinear.api.prediction import evaluate, predict
+    from blocklinear.api.reports import write_report
     from blocklinear.api.stores import add, check, split
     from blocklinear.api.training import cross_validate, train, train_grid
     from blocklinear.batches.writer import StoreWriter
     from blocklinear.errors import BlocklinearError, BlocklinearWarning
     from blocklinear.ingest.compact import compact
+    from blocklinear.model.evaluation import Evaluation
     from blocklinear.model.linear import LinearModel
     from blocklinear.model.predict import PredictionReport
     from blocklinear.options import AddOptions, SplitOptions, TextOptions, TrainOptions
+    from blocklinear.report.history import RunHistory, read_log
     from blocklinear.selection.cross_validation import CrossValidation
     from blocklinear.store.changes import remove
     from blocklinear.store.store import BlockStore
@@ -29,8 +32,10 @@ _HOMES = {
     "BlocklinearError": "blocklinear.errors",
     "BlocklinearWarning": "blocklinear.errors",
     "CrossValidation": "blocklinear.selection.cross_validation",
+    "Evaluation": "blocklinear.model.evaluation",
     "LinearModel": "blocklinear.model.linear",
     "PredictionReport": "blocklinear.model.predict",
+    "RunHistory": "blocklinear.report.history",
     "SplitOptions": "blocklinear.options",
     "StoreWriter": "blocklinear.batches.writer",
     "TextOptions": "blocklinear.options",
@@ -40,11 +45,14 @@ _HOMES = {
     "cross_validate": "blocklinear.api.training",
     "collect_garbage": "blocklinear.training.garbage",
     "compact": "blocklinear.ingest.compact",
+    "evaluate": "blocklinear.api.prediction",
     "predict": "blocklinear.api.prediction",
+    "read_log": "blocklinear.report.history",
     "remove": "blocklinear.store.changes",
     "split": "blocklinear.api.stores",
     "train": "blocklinear.api.training",
     "train_grid": "blocklinear.api.training",
+    "write_report": "blocklinear.api.reports",
 }
 __all__ = [
     "AddOptions",
@@ -52,8 +60,10 @@ __all__ = [
     "BlocklinearError",
     "BlocklinearWarning",
     "CrossValidation",
+    "Evaluation",
     "LinearModel",
     "PredictionReport",
+    "RunHistory",
     "SplitOptions",
     "StoreWriter",
     "TextOptions",
@@ -63,11 +73,14 @@ __all__ = [
     "collect_garbage",
     "compact",
     "cross_validate",
+    "evaluate",
     "predict",
+    "read_log",
     "remove",
     "split",
     "train",
     "train_grid",
+    "write_report",
 ]
 
 

@@ -1,7 +1,8 @@
 """What a run reports. The library never prints: it calls a listener with one of these."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -91,6 +92,56 @@ class WarmStarted:
 
 
 @dataclass(frozen=True)
+class RunStarted:
+    """A run starts.
+
+    Attributes
+    ----------
+    task : {"train", "cross-validation"}
+    store : dict              as JSON: path, rows, features, nnz, blocks, bytes, classes (how many;
+                              None where labels are not counted), labels (of up to 100 classes:
+                              label and rows), batches (how many), last_batches (of up to 20: name
+                              and rows), hash_bits, normalize, weighted, fingerprint
+    options : dict            as JSON: the fields of `TrainOptions`
+    version : str             of the program
+    """
+
+    task: str
+    store: dict[str, Any]
+    options: dict[str, Any]
+    version: str
+
+
+@dataclass(frozen=True)
+class RunEnded:
+    """A run ended, well or not.
+
+    Attributes
+    ----------
+    stopped : str             "converged", or why it ended
+    seconds : float           since it started, with what comes before and after training
+    outer : int or None       outer iterations; None where there is no model
+    primal, dual, gap : float or None       as certified: of several models, sums and the largest
+    peak_bytes : int          largest resident memory of the process so far, mapped files included
+    """
+
+    stopped: str
+    seconds: float
+    outer: int | None = None
+    primal: float | None = None
+    dual: float | None = None
+    gap: float | None = None
+    peak_bytes: int = 0
+
+
+@dataclass(frozen=True)
+class Validated:
+    """A cross-validation found the best C; result is what `ValidationReport.to_json` writes."""
+
+    result: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class BlockStep:
     """A block step ended: `done` of the `total` block steps of an outer iteration."""
 
@@ -129,6 +180,9 @@ class OuterIteration:
                               early as the gap was seen to be too large
     accuracy : float or None  on held-out rows, from 0 to 1
     mean_squared_error : float or None  on held-out rows, for regression
+    certify_s, score_s, save_s : float  passes that certify; scoring held-out rows; saving
+                              checkpoints since the outer iteration before was reported
+    peak_bytes : int          largest resident memory of the process so far, mapped files included
     gaps : tuple of (float, float)      each of several C, and the largest gap of its models, those
                               included that are trained no more
     """
@@ -153,6 +207,10 @@ class OuterIteration:
     certificates: int = 0
     accuracy: float | None = None
     mean_squared_error: float | None = None
+    certify_s: float = 0.0
+    score_s: float = 0.0
+    save_s: float = 0.0
+    peak_bytes: int = 0
     gaps: tuple[tuple[float, float], ...] = ()
 
 
@@ -162,9 +220,12 @@ Event = (
     | TextProgress
     | BlockProgress
     | BatchPresent
+    | RunStarted
     | WarmStarted
     | BlockStep
     | OuterIteration
+    | Validated
+    | RunEnded
 )
 Listener = Callable[[Event], None]
 

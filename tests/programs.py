@@ -5,6 +5,7 @@ No test may depend on how fast they are, nor on what was compiled before.
 
 import contextlib
 import io
+import json
 import subprocess
 import sys
 
@@ -19,6 +20,12 @@ def said(err):
     """Return what a program printed on stderr, less what it says if kernels are not compiled."""
     text = err.decode() if isinstance(err, bytes) else err
     return text.replace(f"{COMPILING}\n", "")
+
+
+def outers(log):
+    """Return the outer iterations in a run log."""
+    events = [json.loads(line) for line in log.read_text().splitlines() if line]
+    return [event for event in events if event["event"] == "outer"]
 
 
 def have_said_that_it_compiles():

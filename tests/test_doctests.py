@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 DATA = Path(__file__).parent / "data"
-MODULES = ["api.prediction", "api.stores", "api.training"]
+MODULES = ["api.prediction", "api.reports", "api.stores", "api.training"]
 
 
 @pytest.mark.parametrize("name", MODULES)

@@ -36,14 +36,17 @@ MAY_IMPORT = {
     # the method
     "objectives": BASE | {"store", "kernels"},
     "solvers": BASE | {"objectives", "store", "kernels"},
-    "model": BASE | {"text", "kernels", "outputs"},
+    "figures": BASE | {"outputs"},
+    "model": BASE | {"figures", "text", "kernels", "outputs"},
     "training": BASE | {"solvers", "objectives", "model", "text", "ingest", "store", "kernels"},
-    "selection": BASE | {"training", "objectives", "model", "ingest", "store", "kernels"},
+    "selection": BASE
+    | {"figures", "training", "objectives", "model", "ingest", "store", "kernels"},
     "tables": BASE | {"batches", "model", "outputs", "text", "ingest", "store", "kernels"},
     # people
-    "report": BASE | {"outputs"},
+    "report": BASE | {"figures", "model", "outputs"},
     "api": BASE
-    | {"keywords", "progress", "selection", "training", "model", "text", "ingest", "store"},
+    | {"keywords", "progress", "report", "selection", "training", "model", "text", "ingest"}
+    | {"store"},
     "estimators": BASE
     | {"api", "batches", "selection", "training", "objectives", "model", "store", "kernels"},
     "cli": BASE

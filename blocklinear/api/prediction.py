@@ -10,8 +10,15 @@ from blocklinear.api.calling import options_of, takes, telling
 from blocklinear.arguments import Path, described, path_list
 from blocklinear.errors import UsageError, WrongTypeError
 from blocklinear.events import Listener
+from blocklinear.model.evaluation import Evaluation
 from blocklinear.model.linear import LinearModel
-from blocklinear.model.predict import PredictionReport, predict_stream, predict_text, predicted
+from blocklinear.model.predict import (
+    PredictionReport,
+    evaluate_text,
+    predict_stream,
+    predict_text,
+    predicted,
+)
 from blocklinear.options import TextOptions
 
 Model = LinearModel | str | os.PathLike[str]
@@ -153,6 +160,86 @@ def predict(
     return predict_text(
         found, inputs, text_options=how, decision=decision, probability=probability, strict=strict
     )
+
+
+@takes(TextOptions)
+def evaluate(
+    rows: Any,
+    model: Model,
+    y: Any = None,
+    *,
+    positive: Any = None,
+    options: TextOptions | None = None,
+    listener: Listener | None = None,
+    verbose: bool = False,
+    **settings: Any,
+) -> Evaluation:
+    """Compare labels with what a model says of their rows: scores, curves, confusion.
+
+    Parameters
+    ----------
+    rows : path, sequence of paths, SciPy sparse matrix or array
+        LIBSVM text, or rows in memory, whose column j is feature j counted from 0.
+    model : LinearModel or path
+    y : array_like or None
+        Labels of rows in memory, as they were given; text has its own.
+    positive : number or str
+        The class of two that curves and F1 are of; None is the larger label.
+    options : TextOptions
+        How text is read; by default with the features numbered as the model's were.
+    listener : callable
+        Called with `TextProgress`, for text.
+    verbose : bool
+        Show a progress bar, for text.
+    **settings
+        Fields of `TextOptions`; they replace those of `options`.
+
+    Returns
+    -------
+    Evaluation
+        It keeps the decision values: for a classifier of up to 10 columns 8 bytes for each row and
+        column.
+
+    Raises
+    ------
+    WrongTypeError
+        If an argument is of the wrong type, or an option is unknown.
+    UsageError
+        If what is given does not go together, or `positive` is not one of two classes.
+    InputError
+        If a line cannot be read, there are no rows, or a decision value overflows.
+    StorageError
+        If reading fails.
+
+    Examples
+    --------
+    >>> import blocklinear
+    >>> store = blocklinear.split("rows.svm", "store", blocks=4, force=True)
+    >>> model = blocklinear.train(store, solver=7)
+    >>> found = blocklinear.evaluate("more.svm", model)
+    >>> print(found)
+    Accuracy = 88.8889% (48/54)
+    F1 = ... (positive class 1)
+    Area under the ROC curve = ... (positive 1)
+    """
+    found = model if isinstance(model, LinearModel) else _loaded(model)
+    if not _is_text(rows):
+        if y is None or options is not None or settings:
+            raise UsageError(
+                "rows in memory are evaluated with y, and without options of text",
+                "give their labels as y, or the path of LIBSVM text",
+            )
+        return found.evaluate(rows, y, positive)
+    if y is not None:
+        raise UsageError("y is given for text, which has labels of its own", "leave it out")
+    inputs = [os.fspath(path) for path in path_list(rows)]
+    if options is None:
+        options = TextOptions(index_base=found.index_base, base_of="the model")
+    how = options_of(TextOptions, options, settings, "evaluate")
+    with telling(listener, verbose) as tell:
+        return evaluate_text(
+            found, inputs, text_options=how, positive=found.code_of(positive), listener=tell
+        )
 
 
 def _loaded(model: object) -> LinearModel:

@@ -2,13 +2,15 @@
 
 import os
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from blocklinear.api.calling import options_of, takes, telling
 from blocklinear.errors import UsageError
-from blocklinear.events import Listener
+from blocklinear.events import Event, Listener
 from blocklinear.model.linear import LinearModel
 from blocklinear.options import TrainOptions
+from blocklinear.report.history import RunHistory
 from blocklinear.selection import cross_validation, grid
 from blocklinear.selection.cross_validation import CrossValidation
 from blocklinear.store.store import BlockStore
@@ -20,6 +22,18 @@ Store = BlockStore | str | os.PathLike[str]
 
 def _never() -> bool:
     return False
+
+
+def _recording(history: RunHistory, options: TrainOptions, listener: Listener) -> Listener:
+    """Return a listener that keeps what it hears, too."""
+    goals = {"gap_goal": options.gap, "violation_goal": options.tolerance}
+    known = {name: goal for name, goal in goals.items() if goal is not None}
+
+    def hear(event: Event) -> None:
+        history.hear(event, known)
+        listener(event)
+
+    return hear
 
 
 @takes(TrainOptions)
@@ -58,6 +72,7 @@ def train(
     -------
     LinearModel
         ``metadata["certificate"]`` bounds its distance from the optimum, however training ended.
+        Its `history` is a `RunHistory`, which `plot_training` draws.
 
     Raises
     ------
@@ -88,7 +103,9 @@ def train(
     """
     chosen = options_of(TrainOptions, options, settings, "train")
     with telling(listener, verbose, chosen.gap) as tell:
-        return loop.train(store, chosen, tell, halt, keep)
+        history = RunHistory(chosen.run)
+        model = loop.train(store, chosen, _recording(history, chosen, tell), halt, keep)
+        return replace(model, history=history)
 
 
 @takes(TrainOptions)
@@ -140,7 +157,10 @@ def train_grid(
     """
     chosen = options_of(TrainOptions, options, settings, "train_grid")
     with telling(listener, verbose, chosen.gap) as tell:
-        return grid.train_grid(store, chosen, tell, halt, keep)
+        history = RunHistory(chosen.run)
+        hear = _recording(history, chosen, tell)
+        models = grid.train_grid(store, chosen, hear, halt, keep)
+        return [replace(model, history=history) for model in models]
 
 
 @takes(TrainOptions)
@@ -191,6 +211,7 @@ def cross_validate(
     -------
     CrossValidation
         A table with a row for each C: `to_dict`, `to_pandas`; `best_cost` is the best of them.
+        `plot` draws the scores against C.
 
     Raises
     ------
@@ -215,7 +236,9 @@ def cross_validate(
         raise UsageError("folds and n_folds are the same option", "give one of them")
     number = folds if folds is not None else n_folds if n_folds is not None else 5
     with telling(listener, verbose, chosen.gap) as tell:
-        return cross_validation.cross_validate(
+        history = RunHistory("cross-validation")
+        found = cross_validation.cross_validate(
             store, chosen, n_folds=number, costs=costs, first_cost=first_cost, stratify=stratify,
-            metric=metric, positive=positive, listener=tell, halt=halt,
+            metric=metric, positive=positive, listener=_recording(history, chosen, tell), halt=halt,
         )  # fmt: skip
+        return replace(found, history=history)

@@ -18,10 +18,10 @@ from blocklinear.cli.commands import (
     convert,
     cv,
     info,
-    liblinear,
     plot,
     predict,
     remove,
+    report,
     split,
     train,
     verify,
@@ -29,6 +29,7 @@ from blocklinear.cli.commands import (
 )
 from blocklinear.cli.commands import gc as collect
 from blocklinear.cli.compiling import compiling, start_lightly
+from blocklinear.cli.liblinear import command as liblinear
 from blocklinear.errors import BlocklinearError, MemoryBudgetError, StorageError, shown
 
 _NOTHING_COMPILED = ("info", "convert", "remove", "gc", "plot", "warmup")
@@ -70,7 +71,7 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     for command in (
         check, split, add, remove, compact, collect, train, cv, predict, info, verify, convert,
-        plot, liblinear, warmup,
+        plot, report, liblinear, warmup,
     ):  # fmt: skip
         command.add_parser(commands)
     return parser

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from blocklinear.classes import Classes, shown
 from blocklinear.model.scores import positive_class
-from blocklinear.numerals import format_number
 
 Floats = npt.NDArray[np.float64]
 
@@ -27,6 +27,8 @@ class Confusion:
         other label are counted together.
     positive : float or None
         The class of two whose F1 is returned; None is the larger label.
+    classes : mapping of float to str or int
+        Labels as they were given, where these are others: they are reported so.
 
     Raises
     ------
@@ -34,7 +36,13 @@ class Confusion:
         If `positive` is not one of two classes.
     """
 
-    def __init__(self, labels: tuple[float, ...], positive: float | None = None) -> None:
+    def __init__(
+        self,
+        labels: tuple[float, ...],
+        positive: float | None = None,
+        classes: Classes | None = None,
+    ) -> None:
+        self._given = classes or {}
         self.labels = tuple(sorted(labels))
         self.positive = positive_class(labels, positive)
         self._table = np.array(self.labels)
@@ -112,7 +120,7 @@ class Confusion:
     def summary(self) -> str:
         """Return a line with F1 and its class."""
         if self.positive is not None:
-            return f"F1 = {self.f1:g} (positive class {format_number(self.positive)})"
+            return f"F1 = {self.f1:g} (positive class {shown(self.positive, self._given)})"
         return f"F1 = {self.f1:g} (mean of {len(self._occurring())} classes)"
 
     def as_dict(self) -> dict[str, Any]:
@@ -122,19 +130,24 @@ class Confusion:
         is ``f1``, None for the mean over more than two; ``f1`` is None without rows.
         A label that the model does not know is None; pairs without rows are omitted.
         """
-        names = [*self.labels, None]
+        given = [self._given.get(label, label) for label in self.labels]
+        names = [*given, None]
+        positive = None if self.positive is None else self._given.get(self.positive, self.positive)
+        classes: list[dict[str, Any]] = [dict(own) for own in self.classes()]
+        for own, label in zip(classes, given, strict=True):
+            own["label"] = label
         pairs = sorted(self._counts.items())
         confusion = [[names[label], names[chosen], count] for (label, chosen), count in pairs]
         return {
-            "positive": self.positive,
+            "positive": positive,
             "f1": self.f1 if self._counts else None,
-            "classes": self.classes(),
+            "classes": classes,
             "confusion": confusion,
         }
 
     def table(self) -> str:
         """Return a table as text, with the matrix for up to `MOST_SHOWN` classes."""
-        found, names = self.classes(), list(map(format_number, self.labels))
+        found, names = self.classes(), [shown(label, self._given) for label in self.labels]
         width = max(12, *map(len, names))
         lines = [f"{'class':>{width}} {'precision':>10} {'recall':>10} {'F1':>10} {'rows':>10}"]
         for name, own in zip(names, found, strict=True):

@@ -2,9 +2,9 @@
 
 import math
 import os
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, fields
-from typing import Any, Literal, Self
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -17,8 +17,15 @@ from blocklinear.memory import exact_size
 from blocklinear.model import exports
 from blocklinear.model.files import read_model, write_model
 from blocklinear.model.parameters import SOLVERS, Floats, ModelParameters, expected_columns
+from blocklinear.model.top_weights import largest
 from blocklinear.numerals import format_number
 from blocklinear.outputs import Output
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from blocklinear.model.evaluation import Evaluation
 
 MAX_FEATURES = 1 << 32  # indices in the text are below this
 
@@ -52,12 +59,17 @@ class LinearModel(ModelParameters):
         and integers beyond 2**53. LIBLINEAR's text does not keep them.
     feature_names : tuple of str or None
         Of the features, the first ones if some have none. LIBLINEAR's text does not keep them.
+    history : RunHistory or None
+        What training reported to the program that trained the model. Files do not keep it, so that
+        the same model makes the same file: they hold no times.
 
     Raises
     ------
     UsageError
         If the parts do not fit together, or a weight is not finite.
     """
+
+    history: Any = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         for name in ("weights", "bias_weights"):
@@ -209,6 +221,157 @@ class LinearModel(ModelParameters):
         table = as_given(np.array(self.outcomes), self.classes)
         return table[self.class_indices(decisions.reshape(len(decisions), self.n_columns))]
 
+    def evaluate(self, X: Any, y: npt.ArrayLike, positive: Any = None) -> "Evaluation":
+        """Compare labels with what the model says of some rows.
+
+        Parameters
+        ----------
+        X : scipy sparse matrix or array_like, shape (n_rows, any)
+            As for `decision_function`.
+        y : array_like, shape (n_rows,)
+            Labels as they were given, or the values of a regression.
+        positive : number or str
+            The class of two that curves and F1 are of; None is the larger label.
+
+        Returns
+        -------
+        Evaluation
+            Scores, and with `plot_roc`, `plot_precision_recall`, `plot_calibration` and
+            `plot_confusion` their figures.
+
+        Raises
+        ------
+        InputError
+            As `decision_function` does, or if `y` does not fit `X`.
+        UsageError
+            If `positive` is not one of two classes.
+        """
+        from blocklinear.model.evaluation import evaluate_rows  # late: `info` does without
+
+        return evaluate_rows(self, X, y, positive)
+
+    def top_weights(
+        self, top: int = 20, label: Any = None, names: Sequence[str] | None = None
+    ) -> list[tuple[str, float]]:
+        """Return the features of the largest weights by size, with their weights.
+
+        Parameters
+        ----------
+        top : int
+            How many; weights of 0 are left out.
+        label : number or str
+            The class whose weights are meant, where there is a column for each. Of two classes with
+            one column, weights above 0 are for the first of `labels`, or for the one given here.
+        names : sequence of str or None
+            Of the features, counted from 0; the first ones if some have none. By default
+            `feature_names`.
+
+        Returns
+        -------
+        list of (str, float)
+            The largest first. A feature without a name is called ``feature 7``, by its number in
+            the input; one that is hashed ``hash 7``.
+
+        Raises
+        ------
+        UsageError
+            If `top` is not at least 1, or `label` is no class.
+        """
+        if type(top) is not int or top < 1:
+            raise UsageError(f"top is {top!r}, but must be an integer, at least 1")
+        column, sign = self._column_of(label)
+        found = largest(self.weights, column, top)
+        weights = sign * self.weights[found, column]
+        return [
+            (self.feature_name(k, names), weight)
+            for k, weight in zip(found.tolist(), weights.tolist(), strict=True)
+        ]
+
+    def feature_name(self, number: int, names: Sequence[str] | None = None) -> str:
+        """Return the name of a feature, counted from 0, or what stands for one."""
+        names = self.feature_names if names is None else names
+        if names is not None and number < len(names):
+            return str(names[number])
+        return f"hash {number}" if self.hash_bits else f"feature {number + self.index_base}"
+
+    def _column_of(self, label: Any) -> tuple[int, float]:
+        """Return the column of a class, and the sign with which its weights are for the class."""
+        place = self._place_of(label)
+        return (0, 1.0 - 2.0 * place) if self.n_columns == 1 else (place, 1.0)
+
+    def _place_of(self, label: Any) -> int:
+        """Return the place of a class as it was given, 0 for None."""
+        if label is None:
+            return 0
+        table = self.given_outcomes
+        if label not in table:
+            raise UsageError(
+                f"label is {label!r}, which is no class of the model",
+                f"name one of {', '.join(self.outcome_names[:10])}" if table else "leave it out",
+            )
+        return table.index(label)
+
+    def code_of(self, label: Any) -> float | None:
+        """Return the number that a class as it was given has in `labels`; None for None."""
+        return None if label is None else self.outcomes[self._place_of(label)]
+
+    @property
+    def given_outcomes(self) -> list[Any]:
+        """The outcomes as they were given: numbers, text or integers; empty for regression."""
+        found: list[Any] = as_given(np.array(self.outcomes), self.classes).tolist()
+        return found
+
+    def plot_weights(
+        self,
+        names: Sequence[str] | None = None,
+        top: int = 20,
+        label: Any = None,
+        ax: "Axes | None" = None,
+    ) -> "Figure":
+        """Draw the largest weights as bars.
+
+        Parameters
+        ----------
+        names, top, label
+            As for `top_weights`. Of more than two classes `label` names one; None is the first.
+        ax : matplotlib Axes or None
+            Where to draw; None makes a figure.
+
+        Returns
+        -------
+        matplotlib.figure.Figure
+
+        Raises
+        ------
+        UsageError
+            As `top_weights` does, or if matplotlib is not installed.
+        """
+        from blocklinear.figures.weights import draw_weights
+
+        found = self.top_weights(top, label, names)
+        what = f"for class {self.outcome_names[self._place_of(label)]}" if self.outcomes else ""
+        return draw_weights([name for name, _ in found], [w for _, w in found], what, ax)
+
+    def plot_training(
+        self, quantity: str = "gap", against: str | Sequence[str] = ("seconds",)
+    ) -> "Figure":
+        """Draw how training came nearer to the optimum; see `RunHistory.plot`.
+
+        Raises
+        ------
+        UsageError
+            If the model was read from a file, which does not keep it, or matplotlib is missing.
+        InputError
+            If there is nothing that can be drawn.
+        """
+        if self.history is None:
+            raise UsageError(
+                "the model was not trained by this program: files of models keep no history",
+                "train with --log FILE, and draw blocklinear.read_log(FILE).plot()",
+            )
+        figure: Figure = self.history.plot(quantity, against)
+        return figure
+
     def save(
         self,
         path: str | os.PathLike[str] | Output,
@@ -326,7 +489,7 @@ class LinearModel(ModelParameters):
 
     def summary(self) -> str:
         """Describe the model in a few lines for people."""
-        return "\n".join(f"{name:<16} {text}" for name, text in self._facts().items())
+        return "\n".join(f"{name:<16} {text}" for name, text in self.facts().items())
 
     def __repr__(self) -> str:
         facts = [self.solver]
@@ -339,9 +502,9 @@ class LinearModel(ModelParameters):
         return f"LinearModel({', '.join(facts)})"
 
     def _repr_html_(self) -> str:
-        return facts_html("LinearModel", self._facts())
+        return facts_html("LinearModel", self.facts())
 
-    def _facts(self) -> dict[str, str]:
+    def facts(self) -> dict[str, str]:
         """Return what people want to know of the model, by name."""
         lines = {"solver": f"{self.solver} (-s {SOLVERS[self.solver]})"}
         if self.labels:

@@ -21,8 +21,10 @@ from blocklinear.kernels.scaling import normalize_rows
 from blocklinear.markup import facts_html, text_html
 from blocklinear.memory import PROCESS_BYTES, enough, exact_size, format_size
 from blocklinear.model.confusion import Confusion
+from blocklinear.model.evaluation import Evaluation
 from blocklinear.model.linear import LinearModel
 from blocklinear.model.metrics import AccuracyCounter, RegressionErrors, Score
+from blocklinear.model.probability import probabilities
 from blocklinear.outputs import Output
 from blocklinear.text import RowReader, Rows, TextOptions
 from blocklinear.text.faults import TooManyFeatures
@@ -145,7 +147,7 @@ def predict_stream(
         raise UsageError(f"the model has no classes: it is {model.solver}", "leave out --report")
     if positive is not None and not classes:
         raise UsageError("a positive class is used with --report", "leave out --positive")
-    confusion = Confusion(model.labels, positive) if classes else None
+    confusion = Confusion(model.labels, positive, model.classes) if classes else None
     place = Output.of(output, inputs)
     options = text_options or TextOptions(index_base=model.index_base, base_of="the model")
     reader, base = _reader(model, inputs, options, strict)
@@ -202,14 +204,57 @@ def predict_text(
     """
     check_form(model, decision, probability)
     parts = [np.empty((0, model.n_columns))]
-    rows = 0
     reader, base = _reader(model, inputs, text_options, strict)
+    parts += [decisions.copy() for _, decisions in _decided(model, reader, base)]
+    return predicted(model, np.concatenate(parts), decision=decision, probability=probability)
+
+
+def evaluate_text(
+    model: LinearModel,
+    inputs: Sequence[str],
+    *,
+    text_options: TextOptions,
+    positive: float | None = None,
+    listener: Listener = ignore,
+) -> Evaluation:
+    """Compare the labels of some LIBSVM files with what a model says of their rows.
+
+    Parameters
+    ----------
+    model, inputs, text_options
+        As for `predict_stream`.
+    positive : float or None
+        The class of two that curves and F1 are of; None is the larger label.
+    listener : callable
+        Called with a `TextProgress` after each piece of text.
+
+    Returns
+    -------
+    Evaluation
+
+    Raises
+    ------
+    UsageError, InputError, StorageError
+        As `predict_stream` does; also if there are no rows.
+    """
+    found = Evaluation(model, positive)
+    reader, base = _reader(model, inputs, text_options, False)
+    for labels, decisions in _decided(model, reader, base):
+        found.add(labels, decisions)
+        listener(TextProgress(reader.bytes_read, reader.bytes_total, found.rows))
+    if not found.rows:
+        raise InputError(f"{', '.join(inputs)}: no rows", "check the input")
+    return found
+
+
+def _decided(model: LinearModel, reader: RowReader, base: int) -> Iterator[tuple[Floats, Floats]]:
+    """Yield labels and decision values of all rows; the latter are overwritten by the next."""
+    rows = 0
     for batch in _known_rows(model, reader):
         for labels, decisions, _ in decisions_of(model, batch, base):
             model.check_decisions(decisions, first_row=rows + 1)
-            parts.append(decisions.copy())
+            yield labels, decisions
             rows += len(labels)
-    return predicted(model, np.concatenate(parts), decision=decision, probability=probability)
 
 
 def predicted(
@@ -372,15 +417,3 @@ def _probability_lines(model: LinearModel) -> Formatter:
         return (line * len(shares) % tuple(cells.ravel().tolist())).encode()
 
     return lines
-
-
-def probabilities(decisions: Floats, n_classes: int) -> Floats:
-    """Return P(class | row), shape (n_rows, n_classes), as LIBLINEAR's `predict_probability`."""
-    with np.errstate(over="ignore"):  # exp of a large -d is inf, and 1 / (1 + inf) is right
-        shares: Floats = 1.0 / (1.0 + np.exp(-decisions))
-    if n_classes == 2:
-        return np.column_stack([shares[:, 0], 1.0 - shares[:, 0]])
-    totals = shares.sum(axis=1, keepdims=True)
-    with np.errstate(invalid="ignore"):  # all shares underflowed: nan, as there
-        normalised: Floats = shares / totals
-    return normalised

@@ -9,7 +9,7 @@ from typing import Any
 
 from blocklinear.events import OuterIteration
 from blocklinear.report import table
-from blocklinear.report.curves import RunCurve, read_events
+from blocklinear.report.records import RunRecords, read_events
 
 Log = str | os.PathLike[str]
 _POLL_S = 0.5
@@ -17,7 +17,7 @@ _POLL_S = 0.5
 
 def follow(
     logs: Sequence[Log],
-    show: Callable[[list[RunCurve]], object],
+    show: Callable[[list[RunRecords]], object],
     wait: Callable[[], object] = lambda: time.sleep(_POLL_S),
 ) -> None:
     """Show run logs each time they change, until each run has reached its goal.
@@ -76,7 +76,7 @@ class TableOfLog:
         self._write = write
         self._written: list[dict[str, Any]] = []
 
-    def __call__(self, curves: Sequence[RunCurve]) -> None:
+    def __call__(self, curves: Sequence[RunRecords]) -> None:
         """Write the outer iterations of the only curve that were not written yet.
 
         A run that began anew, or went on from a checkpoint before the last line, has a header.

@@ -8,17 +8,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from blocklinear.errors import InputError, UsageError
+from blocklinear.figures import canvas
 from blocklinear.numerals import format_number
 from blocklinear.outputs import Output
-from blocklinear.report.curves import AXES, RunCurve, best_primal, read_log
+from blocklinear.report.records import AXES, RunRecords, best_primal, read_log
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
-METADATA: dict[str, dict[str, None]] = {
-    ".png": {"Software": None}, ".svg": {"Date": None}, ".pdf": {"CreationDate": None},
-}  # fmt: skip
-"""The formats of figures; without these entries the same logs make the same bytes."""
 QUANTITIES = {
     "gap": "relative duality gap",
     "primal": "relative difference to best primal",
@@ -89,23 +87,23 @@ def figure_output(
     """
     if not logs:
         raise UsageError("there is no log to plot", "name at least one")
+    _check(quantity, axes)
+    name = output.name if isinstance(output, Output) else os.fspath(output)
+    if Path(name).suffix.lower() not in canvas.METADATA:
+        raise UsageError(f"{name}: is neither .png, .svg nor .pdf", "give the figure such a name")
+    return Output.of(output, logs)
+
+
+def _check(quantity: str, axes: Sequence[str]) -> None:
     if quantity not in QUANTITIES:
         raise UsageError(f"quantity is {quantity!r}, but must be one of {', '.join(QUANTITIES)}")
     for axis in axes:
         if axis not in AXES:
             raise UsageError(f"axis is {axis!r}, but must be one of {', '.join(AXES)}")
-    name = output.name if isinstance(output, Output) else os.fspath(output)
-    if _suffix(name) not in METADATA:
-        raise UsageError(f"{name}: is neither .png, .svg nor .pdf", "give the figure such a name")
-    return Output.of(output, logs)
 
 
-def _suffix(name: str) -> str:
-    return Path(name).suffix.lower()
-
-
-def draw(curves: Sequence[RunCurve], output: Output, quantity: str, axes: Sequence[str]) -> None:
-    """Draw the curves of logs; see `plot_logs`, which checks the arguments.
+def draw(curves: Sequence[RunRecords], output: Output, quantity: str, axes: Sequence[str]) -> None:
+    """Draw the curves of logs to a file; see `plot_logs`, which checks the arguments.
 
     Raises
     ------
@@ -115,22 +113,41 @@ def draw(curves: Sequence[RunCurve], output: Output, quantity: str, axes: Sequen
         If no value can be drawn.
     StorageError
     """
-    try:
-        import matplotlib as mpl
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise UsageError(
-            f"figures need matplotlib, which cannot be imported ({error})",
-            "pip install 'blocklinear[plot]'",
-        ) from error
+    canvas.save(figure_of(curves, quantity, axes), output)
 
+
+def figure_of(
+    curves: Sequence[RunRecords],
+    quantity: str = "gap",
+    axes: Sequence[str] = ("seconds",),
+    width: float | None = None,
+) -> "Figure":
+    """Return the curves of runs as a figure; see `plot_logs`.
+
+    Parameters
+    ----------
+    curves : sequence of RunRecords
+    quantity : str
+    axes : sequence of str
+    width : float or None
+        Inches of each column.
+
+    Raises
+    ------
+    UsageError
+        If matplotlib is not installed, or an argument breaks its rule.
+    NothingToShow
+        If no value can be drawn.
+    """
+    _check(quantity, axes)
+    canvas.check_installed()
     runs = _named(curves)
     lines = [line for run in runs for line in (run.by_cost() if quantity == "gap" else [run])]
     scores = [name for name in _SCORES if any(_points(run, name, "seconds")[0] for run in runs)]
     n_rows = 1 + len(scores)
     below = -(-len(lines) // 2) if len(lines) > _LEGEND_INSIDE else 0
-    width = 7.5 if len(axes) == 1 else 5.0 * len(axes)
-    figure = Figure(figsize=(width, 1.0 + 3.4 * n_rows + 0.25 * below), layout="constrained")
+    across = (width or (7.5 if len(axes) == 1 else 5.0)) * len(axes)
+    figure = canvas.new_figure(across, 1.0 + (width or 5.0) * 0.68 * n_rows + 0.25 * below)
     grid = figure.subplots(n_rows, len(axes), sharex="col", sharey="row", squeeze=False)
     handles: list[Any] = []
     for axis, column in zip(axes, grid.T, strict=True):
@@ -141,6 +158,7 @@ def draw(curves: Sequence[RunCurve], output: Output, quantity: str, axes: Sequen
                 ax.plot(*_points(run, name, axis), **_style(number, len(lines), False))
         column[-1].set_xlabel(AXIS_LABELS[axis])
         column[-1].set_xlim(left=0)
+        column[-1].locator_params(axis="x", nbins=6)
         for ax in column:
             ax.grid(alpha=0.3)
     for ax, label in zip(
@@ -152,12 +170,10 @@ def draw(curves: Sequence[RunCurve], output: Output, quantity: str, axes: Sequen
         figure.legend(handles=handles, loc="outside lower center", ncols=2, fontsize="small")
     else:
         grid[0, 0].legend(handles=handles, fontsize="small")
-    suffix = _suffix(output.name)
-    with mpl.rc_context({"svg.hashsalt": "blocklinear"}), output.open() as stream:
-        figure.savefig(stream, format=suffix[1:], dpi=150, metadata=METADATA[suffix])
+    return figure
 
 
-def _named(curves: Sequence[RunCurve]) -> list[RunCurve]:
+def _named(curves: Sequence[RunRecords]) -> list[RunRecords]:
     """Give logs of the same file name that of their folder as well."""
     names = [curve.name for curve in curves]
     return [
@@ -169,13 +185,13 @@ def _named(curves: Sequence[RunCurve]) -> list[RunCurve]:
 
 
 def _points(
-    curve: RunCurve, name: str, axis: str, above: float = -math.inf, certified: bool = False
+    curve: RunRecords, name: str, axis: str, above: float = -math.inf, certified: bool = False
 ) -> tuple[list[float], list[float]]:
     """Return places on an axis and values, of the outer iterations that have a finite value.
 
     Parameters
     ----------
-    curve : RunCurve
+    curve : RunRecords
     name : str
         Of the value.
     axis : str
@@ -201,20 +217,18 @@ def _style(number: int, count: int, is_grid: bool) -> dict[str, Any]:
     Colours repeat after ten lines, and not everybody can distinguish all: so there are markers.
     The C of one run are in order, and so are their colours.
     """
-    import matplotlib as mpl
-
-    colour = mpl.colormaps["viridis"](number / count) if is_grid else f"C{number % 10}"
+    colour = canvas.shade(number, count) if is_grid else canvas.colour(number)
     marker = _MARKERS[number % len(_MARKERS)]
     return {"color": colour, "marker": marker, "markersize": 4}
 
 
-def _label(curve: RunCurve, is_grid: bool) -> str:
+def _label(curve: RunRecords, is_grid: bool) -> str:
     cost = "" if curve.cost is None else f"C = {format_number(curve.cost)}"
     name = cost if is_grid else f"{curve.name}, {cost}" if cost else curve.name
-    return name.replace("$", r"\$")
+    return canvas.plain(name, 60)
 
 
-def _draw_quantity(ax: "Axes", curves: Sequence[RunCurve], quantity: str, axis: str) -> list[Any]:
+def _draw_quantity(ax: "Axes", curves: Sequence[RunRecords], quantity: str, axis: str) -> list[Any]:
     """Draw a quantity of each run, and the goals of the runs; return what the legend has.
 
     A marker is filled where the gap was certified.
@@ -237,10 +251,12 @@ def _draw_quantity(ax: "Axes", curves: Sequence[RunCurve], quantity: str, axis: 
             "no outer iteration of these logs is above 0 and finite, as a logarithmic scale needs",
             "plot logs of longer runs, or another --quantity",
         )
-    handles += ax.plot([], [], "o", color="0.4", markersize=4, label="certified")
+    handles += ax.plot([], [], "o", color=canvas.GREY, markersize=4, label="certified")
     goals = sorted({goal for curve in curves if (goal := curve.goal(quantity)) is not None})
     for goal in goals:
-        line = ax.axhline(goal, color="0.4", linestyle="--", linewidth=1, label=f"goal {goal:g}")
+        line = ax.axhline(
+            goal, color=canvas.GREY, linestyle="--", linewidth=1, label=f"goal {goal:g}"
+        )
         handles.append(line)
     ax.set_yscale("log")
     if goals and ax.get_ylim()[0] < goals[0] * _BELOW_GOAL:
@@ -248,7 +264,7 @@ def _draw_quantity(ax: "Axes", curves: Sequence[RunCurve], quantity: str, axis: 
     return handles
 
 
-def _distances(curve: RunCurve, best: float) -> RunCurve:
+def _distances(curve: RunRecords, best: float) -> RunRecords:
     """Return the curve with the relative difference to the best primal in place of the primal."""
     primal = curve.values("primal")
     away = [None if p is None else (p - best) / abs(best) if best else 0.0 for p in primal]

@@ -3,21 +3,14 @@
 import json
 import math
 import os
-from dataclasses import asdict
+from collections.abc import Sequence
 from types import TracebackType
 from typing import Any, Self
 
 from blocklinear.errors import UsageError, storage_errors
-from blocklinear.events import Event, OuterIteration, SlowlyConverging, WarmStarted, Warned
+from blocklinear.events import Event, OuterIteration, RunEnded
 from blocklinear.outputs import Output
-
-_SCORES = ("accuracy", "mean_squared_error")
-_NAMES: dict[type, str] = {
-    OuterIteration: "outer",
-    Warned: "warning",
-    SlowlyConverging: "warning",
-    WarmStarted: "warm_start",
-}
+from blocklinear.report.records import record_of
 
 
 class RunLog:
@@ -32,6 +25,8 @@ class RunLog:
         A stream, as the str ``-`` for standard output, a pipe or a device, is written to as it is.
     gap_goal, violation_goal : float or None
         At which the run is to end. They are written with each outer iteration.
+    models : sequence of str
+        The files that it writes its models to; they are written with its end.
 
     Raises
     ------
@@ -46,7 +41,9 @@ class RunLog:
         path: str | os.PathLike[str] | Output,
         gap_goal: float | None = None,
         violation_goal: float | None = None,
+        models: Sequence[str] = (),
     ) -> None:
+        self._models = list(models)
         goals = {"gap_goal": gap_goal, "violation_goal": violation_goal}
         self._goals = {name: goal for name, goal in goals.items() if goal is not None}
         output = Output.of(path)
@@ -57,22 +54,14 @@ class RunLog:
 
     def __call__(self, event: Event) -> None:
         """Write an event, unless it is progress within an outer iteration."""
-        name = _NAMES.get(type(event))
-        if name is None:
+        record = record_of(event)
+        if record is None:
             return
-        fields: dict[str, Any] = {"event": name, **asdict(event)}
         if isinstance(event, OuterIteration):
-            pairs = fields.pop("gaps")
-            scores = {score: fields.pop(score) for score in _SCORES}
-            fields |= self._goals | scores
-            if pairs:
-                fields["costs"], fields["gaps"] = map(list, zip(*pairs, strict=True))
-        finite = {
-            name: _finite(value)
-            for name, value in fields.items()
-            if not (name in _SCORES and value is None)
-        }
-        self._write(json.dumps(finite) + "\n")
+            record |= self._goals
+        if isinstance(event, RunEnded) and self._models:
+            record["models"] = self._models
+        self._write(json.dumps(_finite(record)) + "\n")
 
     def _write(self, text: str) -> None:
         raw = text.encode("utf-8")
@@ -94,8 +83,10 @@ class RunLog:
 
 def _finite(value: Any) -> Any:
     """Return None in place of numbers that are not finite, which JSON lacks."""
-    if isinstance(value, list):
+    if isinstance(value, list | tuple):
         return list(map(_finite, value))
+    if isinstance(value, dict):
+        return {name: _finite(own) for name, own in value.items()}
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 

@@ -8,14 +8,15 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from blocklinear.arguments import check_options
 from blocklinear.errors import UsageError
-from blocklinear.events import Listener, Warned, ignore
+from blocklinear.events import Listener, Validated, Warned, ignore
+from blocklinear.figures.costs import plot_costs
 from blocklinear.ingest.provenance import label_places
 from blocklinear.model.scores import positive_class
 from blocklinear.numerals import format_number
@@ -39,10 +40,14 @@ from blocklinear.store.row_arrays import RowArray
 from blocklinear.store.store import BlockStore
 from blocklinear.training.loop import optimise
 from blocklinear.training.memory_plan import plan_memory
-from blocklinear.training.outcome import Outcome
+from blocklinear.training.outcome import Outcome, announced
 from blocklinear.training.parts import split_to_fit
 from blocklinear.training.permutations import block_groups
 from blocklinear.training.run import Halt
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 MOST_FOLDS = 1000
 SEARCHED_TOGETHER = 6
@@ -70,11 +75,13 @@ class CrossValidation:
     report : ValidationReport
     predicted : float64[n_rows]         out of fold, by the best C, in the order of the input
     labels : float64[n_rows]            of the same rows
+    history : RunHistory or None        what training reported
     """
 
     report: ValidationReport
     predicted: NDArray[np.float64]
     labels: NDArray[np.float64]
+    history: Any = None
 
     @property
     def best_cost(self) -> float:
@@ -96,6 +103,31 @@ class CrossValidation:
         import pandas  # late: nothing else needs it
 
         return pandas.DataFrame(self.to_dict(folds))
+
+    def plot(self, metric: str | None = None, ax: "Axes | None" = None) -> "Figure":
+        """Draw a metric against C: its mean, its spread over the folds, and each fold.
+
+        Parameters
+        ----------
+        metric : str or None
+            One of ``report.metrics``; None is the one that chose the best C.
+        ax : matplotlib Axes or None
+            Where to draw; None makes a figure.
+
+        Returns
+        -------
+        matplotlib.figure.Figure
+
+        Raises
+        ------
+        UsageError
+            If there is no such metric, or matplotlib is not installed.
+        """
+        metric = metric or self.report.metric
+        if metric not in self.report.metrics:
+            known = ", ".join(self.report.metrics)
+            raise UsageError(f"metric {metric!r} is not one of {known}", "choose another")
+        return plot_costs(self.report.as_dict(), metric, ax)
 
     def __repr__(self) -> str:
         return self.report.table()
@@ -195,12 +227,18 @@ def cross_validate(
         make_folder(folder, store.folder)
         work = _Validation(store, options, labels, positive, n_folds, folder, listener, halt)
         try:
-            work.assign_folds(stratify, assigned)
-            if costs is None:
-                work.search(first_cost)
-            else:
-                work.run(tuple(sorted(set(costs))))
-            return work.result(metric or (CLASS_METRICS if labels else VALUE_METRICS)[0])
+            with announced(listener, "cross-validation", store, options) as end:
+                work.assign_folds(stratify, assigned)
+                if costs is None:
+                    work.search(first_cost)
+                else:
+                    work.run(tuple(sorted(set(costs))))
+                result = work.result(metric or (CLASS_METRICS if labels else VALUE_METRICS)[0])
+                report = result.report
+                listener(Validated(report.as_dict()))
+                gap = max(found.gap for found in report.scores)
+                end.facts = {"stopped": "ended", "outer": report.outer_iterations, "gap": gap}
+            return result
         finally:
             work.discard()
             with contextlib.suppress(OSError):  # a run of this name left a checkpoint

@@ -4,6 +4,7 @@ import json
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -131,6 +132,10 @@ class ValidationReport:
 
     def to_json(self) -> str:
         """Return one JSON object."""
+        return json.dumps(self.as_dict())
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return what `to_json` writes; None where a metric is undefined."""
         costs = [
             {
                 "C": found.cost,
@@ -141,7 +146,7 @@ class ValidationReport:
             }
             for found in self.scores
         ]
-        whole = {
+        return {
             "metric": self.metric,
             **({} if self.positive is None else {"positive": self.positive}),
             "best_C": self.best.cost,
@@ -150,7 +155,6 @@ class ValidationReport:
             "outer_iterations": self.outer_iterations,
             "costs": costs,
         }
-        return json.dumps(whole)
 
     def table(self) -> str:
         """Return lines for people: mean and spread of every metric for every C."""

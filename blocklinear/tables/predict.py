@@ -15,7 +15,8 @@ from blocklinear.events import Listener, TextProgress, ignore
 from blocklinear.model.confusion import Confusion
 from blocklinear.model.linear import LinearModel
 from blocklinear.model.metrics import AccuracyCounter, RegressionErrors, Score
-from blocklinear.model.predict import decisions_of, probabilities
+from blocklinear.model.predict import decisions_of
+from blocklinear.model.probability import probabilities
 from blocklinear.options import TextOptions
 from blocklinear.outputs import Output
 from blocklinear.tables.arrow import bytes_for_rows
@@ -132,7 +133,7 @@ def predict_tables(
             "leave out --report",
         )
     encoder, outcomes = Encoder(recipe, growing=False), Outcomes(recipe, model)
-    confusion = Confusion(model.labels, positive) if classes else None
+    confusion = Confusion(model.labels, positive, model.classes) if classes else None
     score: Score = RegressionErrors() if model.is_regressor else AccuracyCounter()
     text = TextOptions(
         index_base=model.index_base, base_of="the model", threads=options.threads,

@@ -27,7 +27,7 @@ from blocklinear.training.checkpoint import Checkpoint, discard
 from blocklinear.training.checkpoint_schema import check_resumed
 from blocklinear.training.held_out import HeldOut
 from blocklinear.training.memory_plan import plan_again, plan_memory
-from blocklinear.training.outcome import Outcome
+from blocklinear.training.outcome import Outcome, announced
 from blocklinear.training.parts import train_in_parts
 from blocklinear.training.permutations import sampled
 from blocklinear.training.previous import find_previous
@@ -135,26 +135,27 @@ def train_task(
         elif not (options.resume or options.warm_start):
             check_finished(folder, listener)
         used = []
+        with announced(listener, "train", source, options) as end:
+            read_features(store.folder, manifest)  # damage is reported now, not after hours
+            read_names(store.folder, manifest)
+            recipe = source.recipe
 
-        read_features(store.folder, manifest)  # damage is reported now, not after hours
-        read_names(store.folder, manifest)
-        recipe = source.recipe
+            def part(options: TrainOptions, task: Task, name: str, kept: int) -> Outcome:
+                own = folder.with_name(folder.name + name)
+                used.append(own)
+                outcome = optimise(source, options, task, own, listener, halt, kept=kept)
+                return dataclasses.replace(
+                    outcome, weights=to_input(outcome.weights, source.folder, manifest)
+                )
 
-        def part(options: TrainOptions, task: Task, name: str, kept: int) -> Outcome:
-            own = folder.with_name(folder.name + name)
-            used.append(own)
-            outcome = optimise(source, options, task, own, listener, halt, kept=kept)
-            return dataclasses.replace(
-                outcome, weights=to_input(outcome.weights, source.folder, manifest)
-            )
-
-        if isinstance(task, Models) and task.separable and options.evaluate is None:
-            outcome = train_in_parts(manifest, options, task, listener, part)
-        else:
-            outcome = part(options, task, "", 0)
-        names = read_names(store.folder, manifest)
-        outcome = dataclasses.replace(outcome, feature_names=names, recipe=recipe)
-        result = finish(manifest, task, outcome)
+            if isinstance(task, Models) and task.separable and options.evaluate is None:
+                outcome = train_in_parts(manifest, options, task, listener, part)
+            else:
+                outcome = part(options, task, "", 0)
+            names = read_names(store.folder, manifest)
+            outcome = dataclasses.replace(outcome, feature_names=names, recipe=recipe)
+            result = finish(manifest, task, outcome)
+            end.result(outcome)
         try:
             for own in used:
                 Checkpoint(own).finish()
@@ -278,7 +279,7 @@ def _train(run: Run, loader: GroupLoader) -> Outcome:
         if ending or stopping.wants_certificate(report, seen):
             with run.saving():
                 certificate = run.certify(loader, None if ending else run.options.gap)
-            report = dataclasses.replace(report, certificates=int(not seen.exact))
+            report = dataclasses.replace(run.timed(report), certificates=int(not seen.exact))
             converged = stopping.holds(report, certificate)
             if isinstance(certificate, Certificate):
                 report = run.certified(report, certificate)

@@ -1,6 +1,10 @@
-"""What a run ended with."""
+"""What a run is of, and what it ended with."""
 
+import contextlib
 import dataclasses
+import math
+import time
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -8,11 +12,20 @@ from numpy.typing import NDArray
 
 from blocklinear import __version__
 from blocklinear.classes import Class
+from blocklinear.errors import BlocklinearError
+from blocklinear.events import Listener, RunEnded, RunStarted
+from blocklinear.memory import peak_bytes
 from blocklinear.model.linear import LinearModel
 from blocklinear.objectives.certificate import Certificate
 from blocklinear.objectives.tasks import Task
 from blocklinear.options import TrainOptions
 from blocklinear.store.manifest import Manifest
+from blocklinear.store.store import BlockStore
+
+MOST_LABELS = 100
+"""Classes whose rows a run log has, the largest of them."""
+MOST_BATCHES = 20
+"""Batches that it has, the last of them."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -72,6 +85,86 @@ class Outcome:
             classes={} if task.solver.regression else _classes(manifest, task),
             feature_names=self.feature_names,
         )
+
+
+class Announced:
+    """What the end of a run is to be reported with; unchanged, the run came to no model."""
+
+    def __init__(self) -> None:
+        self.facts: dict[str, Any] = {"stopped": "ended without a model"}
+
+    def result(self, outcome: Outcome) -> None:
+        """Report the run with what training ended with."""
+        certificate = outcome.certificate
+        self.facts = {
+            "stopped": outcome.stopped, "outer": outcome.outer, "primal": certificate.primal,
+            "dual": certificate.dual, "gap": certificate.gap,
+        }  # fmt: skip
+
+
+@contextlib.contextmanager
+def announced(
+    listener: Listener, task: str, store: BlockStore, options: TrainOptions
+) -> Iterator[Announced]:
+    """Report that a run starts, and that it ended: also why, if an exception ends it.
+
+    Parameters
+    ----------
+    listener : callable
+        Called with `RunStarted` and `RunEnded`.
+    task : {"train", "cross-validation"}
+    store : BlockStore
+    options : TrainOptions
+    """
+    started, end = time.perf_counter(), Announced()
+    listener(RunStarted(task, _store_facts(store), _settings(options), __version__))
+    try:
+        yield end
+    except BaseException as error:
+        why = error.what if isinstance(error, BlocklinearError) else type(error).__name__
+        with contextlib.suppress(BlocklinearError):  # the first error is the one to be reported
+            listener(RunEnded(why, time.perf_counter() - started, peak_bytes=peak_bytes()))
+        raise
+    seconds = time.perf_counter() - started
+    listener(RunEnded(seconds=seconds, peak_bytes=peak_bytes(), **end.facts))
+
+
+def _store_facts(store: BlockStore) -> dict[str, Any]:
+    """Return what `RunStarted` has of a store."""
+    m = store.manifest
+    counts = None if m.labels is None else zip(m.labels, m.label_counts, strict=True)
+    labels = [] if counts is None else [(m.given.get(code, code), n) for code, n in counts if n]
+    most = sorted(labels, key=lambda found: -found[1])[:MOST_LABELS]
+    return {
+        "path": str(store.folder),
+        "rows": m.n_rows,
+        "features": m.dimension,
+        "nnz": m.nnz,
+        "blocks": len(m.blocks),
+        "bytes": sum(block.bytes for block in m.blocks),
+        "classes": None if counts is None else len(labels),
+        "labels": [{"label": label, "rows": rows} for label, rows in most],
+        "batches": len(m.batches),
+        "last_batches": [
+            {"name": batch["name"], "rows": batch["rows"]} for batch in m.batches[-MOST_BATCHES:]
+        ],
+        "hash_bits": m.hash_bits,
+        "normalize": m.normalize,
+        "weighted": m.weighted,
+        "fingerprint": m.fingerprint,
+    }
+
+
+def _settings(options: TrainOptions) -> dict[str, Any]:
+    """Return options as JSON has them: infinite ones are None."""
+    settings = dataclasses.asdict(options)
+    del settings["evaluate_text"]
+    for name, value in settings.items():
+        if isinstance(value, float) and not math.isfinite(value):
+            settings[name] = None
+        elif isinstance(value, tuple):
+            settings[name] = [list(v) if isinstance(v, tuple) else v for v in value]
+    return settings
 
 
 def _classes(manifest: Manifest, task: Task) -> dict[float, Class]:

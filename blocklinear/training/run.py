@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from blocklinear.errors import InputError, StoppedError
 from blocklinear.events import BlockStep, Listener, OuterIteration, SlowlyConverging
-from blocklinear.memory import anonymous_bytes
+from blocklinear.memory import anonymous_bytes, peak_bytes
 from blocklinear.model.metrics import Score
 from blocklinear.objectives.certificate import Certificate
 from blocklinear.options import TrainOptions
@@ -40,6 +40,18 @@ class Times:
     wait_s: float = 0.0
     solve_s: float = 0.0
     bytes_read: int = 0
+    certify_s: float = 0.0
+    score_s: float = 0.0
+    save_s: float = 0.0
+
+    @contextlib.contextmanager
+    def counting(self, name: str) -> Iterator[None]:
+        """Add the seconds that the block takes to one of the times."""
+        started = time.perf_counter()
+        try:
+            yield
+        finally:
+            setattr(self, name, getattr(self, name) + time.perf_counter() - started)
 
     def add(self, loaded: Loaded) -> None:
         """Add what loading a group took, if it had to be loaded."""
@@ -224,7 +236,9 @@ class Run:
     def save(self) -> None:
         """Commit a checkpoint, unless the run keeps none."""
         if self.options.checkpoint_s < math.inf:
-            self._checkpoint.save(self._facts(), self._arrays)
+            times = self._begun if self.decided else self.times
+            with times.counting("save_s"):
+                self._checkpoint.save(self._facts(), self._arrays)
             self._saved_at, self._saved = time.monotonic(), True
 
     def resume(self, facts: dict[str, Any], loader: GroupLoader) -> None:
@@ -270,11 +284,21 @@ class Run:
             n_models=len(self.solver),
             steps=seen.steps,
             rss_bytes=anonymous_bytes(),
+            peak_bytes=peak_bytes(),
             entries=seen.entries,
             pass_entries=seen.pass_entries,
             gaps=_largest_by_cost(self.solver.costs, seen.gaps),
         )
-        return (self._scored(report) if seen.new else report), seen
+        if seen.new:
+            report = self._scored(report)
+        return self.timed(report), seen
+
+    def timed(self, report: OuterIteration) -> OuterIteration:
+        """Return the report with what certificates, scores and checkpoints took so far."""
+        times = self.times
+        return dataclasses.replace(
+            report, certify_s=times.certify_s, score_s=times.score_s, save_s=times.save_s
+        )
 
     @property
     def may_go_over(self) -> bool:
@@ -300,12 +324,16 @@ class Run:
     def _scored(self, report: OuterIteration) -> OuterIteration:
         if self.held_out is None:
             return report
-        score = self.held_out.score(self.solver.current(), self.solver.bias)
+        score = self._score(self.held_out, self.solver.current())
         value = score.rank_value
         if self.options.patience and (not self._best_at or value > self._best_score):
             self._best_score, self._best_at = value, self.outer
             self._best[:] = self.solver.current()
         return _with_score(report, score)
+
+    def _score(self, held_out: HeldOut, weights: Floats) -> Score:
+        with self.times.counting("score_s"):
+            return held_out.score(weights, self.solver.bias)
 
     def certified(self, report: OuterIteration, certificate: Certificate) -> OuterIteration:
         """Return the report with the estimates replaced by what was proven, of the candidate."""
@@ -319,9 +347,9 @@ class Run:
             gaps=_largest_by_cost(self.solver.costs, [c.gap for c in self.solver.proven()]),
         )
         if self.held_out is None:
-            return report
-        chosen = self.solver.chosen(certificate)
-        return _with_score(report, self.held_out.score(chosen, self.solver.bias))
+            return self.timed(report)
+        score = self._score(self.held_out, self.solver.chosen(certificate))
+        return self.timed(_with_score(report, score))
 
     @property
     def out_of_patience(self) -> bool:
@@ -334,7 +362,8 @@ class Run:
 
         As soon as that is known to be worse than a gap that is `enough`, an estimate is returned.
         """
-        certificate = self.solver.certify(self.pass_over(loader, last=True), enough)
+        with self.times.counting("certify_s"):
+            certificate = self.solver.certify(self.pass_over(loader, last=True), enough)
         if isinstance(certificate, Certificate):
             check_finite(certificate.primal, certificate.dual)
         return certificate

@@ -149,8 +149,7 @@ def test_one_class_only(cli, refused, tmp_path):
 def test_text_is_split_first_and_the_log(cli, rows, tmp_path):
     done = cli("cv", rows, *FLAGS, "--log", tmp_path / "log")
     assert done.status == 0
-    events = [json.loads(line) for line in (tmp_path / "log").read_text().splitlines()]
-    assert events[0]["n_models"] == 9
+    assert programs.outers(tmp_path / "log")[0]["n_models"] == 9
     assert not list((tmp_path / "rows.svm.blocks" / "runs").glob("*"))
 
 
@@ -158,9 +157,11 @@ def test_a_signal(store):
     program = (
         "import os, signal, sys\n"
         "from blocklinear.cli import console, main\n"
+        "from blocklinear.events import BlockStep\n"
         "before = console.Console.__call__\n"
         "def show(self, event):\n"
-        "    os.kill(os.getpid(), signal.SIGTERM)\n"
+        "    if isinstance(event, BlockStep):\n"
+        "        os.kill(os.getpid(), signal.SIGTERM)\n"
         "    before(self, event)\n"
         "console.Console.__call__ = show\n"
         f"sys.exit(main.main(['cv', {str(store)!r}, '--gap', '1e-12', '--group', '1']))\n"
@@ -180,6 +181,6 @@ def test_the_tolerance_is_that_of_train(cli, store, tmp_path):
     log = tmp_path / "log"
     flags = ["-s", 13, "-e", 0.01, "-q", "--log", log]
     assert cli("cv", store, "-v", 2, "-c", 0.1, *flags).status == 0
-    seen = [json.loads(line)["violation"] for line in log.read_text().splitlines()]
+    seen = [event["violation"] for event in programs.outers(log)]
     assert seen[0] == 1.0
     assert [violation <= 0.01 for violation in seen] == [False] * (len(seen) - 1) + [True]

@@ -128,7 +128,7 @@ def test_a_log_on_standard_output(shell, store, tmp_path):
         )
         assert (done.returncode, done.stderr.split()[0]) == (0, "primal")
         events = [json.loads(line)["event"] for line in (tmp_path / "l").read_text().splitlines()]
-        assert set(events) == {"outer"}
+        assert (events[0], {*events[1:-1]}, events[-1]) == ("start", {"outer"}, "end")
 
 
 def test_a_refitted_model_on_standard_output(shell, store, tmp_path):
@@ -409,7 +409,7 @@ def test_a_file_named_dash(cli, rows, store, model, labels, tmp_path, monkeypatc
     assert dash.read_text().count("\n") == 60
     dash.unlink()
     assert cli("train", store, tmp_path / "m", "-q", "--log", "./-").status == 0
-    assert json.loads(dash.read_text().splitlines()[0])["event"] == "outer"
+    assert json.loads(dash.read_text().splitlines()[0])["event"] == "start"
     dash.write_bytes(rows.read_bytes())  # stdin is empty here
     for command in ("train", "cv"):
         output = [tmp_path / "m", "-q"] if command == "train" else CV

@@ -1,7 +1,7 @@
 import importlib.util
-import json
 import sys
 
+import programs
 import pytest
 
 needs_matplotlib = pytest.mark.skipif(
@@ -73,7 +73,7 @@ def test_following_prints_the_table_of_training(cli, store, tmp_path):
     done = cli("plot", "--follow", log)
     assert (done.status, done.err) == (0, "")
     assert done.out == trained.err
-    assert done.out.count("\n") == 1 + len(log.read_text().splitlines())
+    assert done.out.count("\n") == 1 + len(programs.outers(log))
 
 
 @needs_matplotlib
@@ -92,7 +92,7 @@ def test_the_costs_of_a_grid(cli, store, tmp_path):
     log, figure = tmp_path / "log", tmp_path / "figure.svg"
     flags = ["-c", "0.01,1", "--gap", 0.01, "-q", "--log", log]
     assert cli("train", store, tmp_path / "model", *flags).status == 0
-    events = [json.loads(line) for line in log.read_text().splitlines()]
+    events = programs.outers(log)
     for event in events:
         assert (event["costs"], event["gap_goal"]) == ([0.01, 1.0], 0.01)
         assert all(0 <= gap < 1 for gap in event["gaps"])

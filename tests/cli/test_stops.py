@@ -5,6 +5,7 @@ import random
 import signal
 
 import numpy as np
+import programs
 import pytest
 
 from blocklinear.model.linear import LinearModel
@@ -85,7 +86,10 @@ def test_a_signal_saves_a_checkpoint(cli, starter, store, tmp_path, number, stat
     found, said = starter.run(*command, signals=[(log, 12, number)])
     assert found == status
     outer, _ = checkpoint(store)
-    assert outer >= len(log.read_text().splitlines()) - 1 > 2
+    assert outer >= len(programs.outers(log)) > 2
+    last = json.loads(log.read_text().splitlines()[-1])
+    assert (last["event"], last["outer"]) == ("end", None)
+    assert last["stopped"] == f"stopped in outer iteration {outer}: a checkpoint is saved"
     assert said == (
         f"blocklinear: stopped in outer iteration {outer}: a checkpoint is saved\n"
         "  fix: give the same command with --resume to go on\n"

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from blocklinear import errors, events
-from blocklinear.report.runlog import _NAMES
+from blocklinear.report.records import NAMES as LINES
 
 from .pages import NAMES, ROOT, read
 
@@ -74,12 +74,12 @@ def rows_of_table(text):
 
 def test_fields_of_the_run_log_are_listed():
     text = read("docs/reference/run-log.md")
-    for kind, name in _NAMES.items():
+    for kind, name in LINES.items():
         section = text.split(f"## `{name}`")[1].split("\n## ")[0]
         listed = [row[0] for row in rows_of_table(section)]
         fields = [field.name for field in dataclasses.fields(kind)]
         assert listed == fields, f"complete {name} in docs/reference/run-log.md"
-    assert set(_NAMES) < set(events.Event.__args__)
+    assert set(LINES) < set(events.Event.__args__)
 
 
 def test_exit_codes_are_listed():

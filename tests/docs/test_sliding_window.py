@@ -13,13 +13,14 @@ from datetime import date, timedelta
 
 import programs
 import pytest
+from report.pages import Page
 
 from blocklinear.store.store import BlockStore
 
 from .pages import blocks_of, read
 
 FIRST = date(2026, 2, 26)  # the window goes over the end of a month
-COMMANDS = ["add", "remove", "train", "gc", "predict"]
+COMMANDS = ["add", "remove", "train", "gc", "predict", "report"]
 PROGRAM = f"""\
 #!{sys.executable} -SE
 import json, socket, sys
@@ -135,6 +136,11 @@ def test_slide_from_an_empty_folder(window):
         day = FIRST + timedelta(days=number)
         window.write(day)
         assert window.slide(day) == ["add" if number else "split", *COMMANDS[1:]]
+        report = Page((window.folder / f"report-{day}.html").read_text())
+        assert report.facts()["rows"] == str(40 * len(left))
+        assert "Converged" in report.text
+        warm = report.facts()["warm start"]
+        assert warm.startswith("from an earlier run" if number else "asked for, but there was no")
         expected = [str(FIRST + timedelta(days=k)) for k in left]
         assert window.batches() == expected
         if number in (0, 7):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from blocklinear.errors import InputError, MemoryBudgetError, StorageError, UsageError
-from blocklinear.events import OuterIteration
+from blocklinear.events import OuterIteration, SlowlyConverging
 from blocklinear.ingest.split import split
 from blocklinear.objectives.problems import SOLVERS, make_problem
 from blocklinear.options import SplitOptions, TextOptions, TrainOptions
@@ -95,7 +95,7 @@ def test_patience_keeps_the_best_model(make, solver, patience):
     best = min(scores) if problem.regression else max(scores)
     ending = f"{patience} outer iterations without a better score"
     assert model.metadata["stopped"] == ending
-    assert f"not converged after {ending}: the gap is" in heard[-1].message
+    assert f"not converged after {ending}: the gap is" in heard.of(SlowlyConverging)[-1].message
     assert score_of(model, path) == pytest.approx(best, rel=1e-12)
     assert getattr(reports[-1], name) == pytest.approx(best, rel=1e-12)
     assert model.metadata["outer_iterations"] == 1 + scores.index(best) + patience

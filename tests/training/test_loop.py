@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from blocklinear.errors import BusyError, DamagedError, InputError, StorageError, UsageError
-from blocklinear.events import BlockStep, OuterIteration, Warned
+from blocklinear.events import BlockStep, OuterIteration, RunEnded, RunStarted, Warned
 from blocklinear.objectives.problems import SOLVERS
 from blocklinear.store.files import Lock
 from blocklinear.training import train
@@ -97,7 +97,8 @@ def test_each_visit_is_told_of(store, problem):
     heard = Heard()
     train(store, problem.options(group=2, gap=1e-12, max_outer=2), heard)
     assert heard.of(BlockStep) == [BlockStep(k, i, 3) for k in (1, 2) for i in (1, 2, 3)]
-    assert [type(event) for event in heard[:5]] == [BlockStep] * 3 + [OuterIteration, BlockStep]
+    assert [type(event) for event in heard[1:6]] == [BlockStep] * 3 + [OuterIteration, BlockStep]
+    assert (type(heard[0]), type(heard[-1])) == (RunStarted, RunEnded)
 
 
 @pytest.mark.parametrize(

@@ -162,7 +162,9 @@ def run(args: argparse.Namespace) -> int:
     with ExitStack() as stack:
         listeners: list[Listener] = [console]
         if log is not None:
-            run_log = RunLog(log, options.gap, options.tolerance)
+            run_log = RunLog(
+                log, options.gap, options.tolerance, [model.name] if model is not None else []
+            )
             listeners.append(stack.enter_context(run_log))
 
         def listen(event: "Event") -> None:

@@ -5,7 +5,7 @@ import contextlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from blocklinear.report.curves import RunCurve
+    from blocklinear.report.records import RunRecords
 
 
 def add_parser(commands: Any) -> None:
@@ -68,7 +68,7 @@ def run(args: argparse.Namespace) -> int:
         return 0
     place = figure_output(args.logs, args.output, args.quantity, args.against)
 
-    def redraw(curves: "list[RunCurve]") -> None:
+    def redraw(curves: "list[RunRecords]") -> None:
         with contextlib.suppress(NothingToShow):  # yet
             draw(curves, place, args.quantity, args.against)
 

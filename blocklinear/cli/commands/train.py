@@ -313,7 +313,7 @@ def run(args: argparse.Namespace) -> int:
     with ExitStack() as stack:
         listeners: list[Listener] = [console]
         if log is not None:
-            run_log = RunLog(log, options.gap, options.tolerance)
+            run_log = RunLog(log, options.gap, options.tolerance, [place.name for place in places])
             listeners.append(stack.enter_context(run_log))
 
         def listen(event: "Event") -> None:

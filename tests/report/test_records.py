@@ -4,7 +4,7 @@ import math
 import pytest
 
 from blocklinear.errors import InputError, StorageError
-from blocklinear.report.curves import best_primal, read_log
+from blocklinear.report.records import best_primal, read_log
 
 from .conftest import outer
 

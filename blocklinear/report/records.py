@@ -1,0 +1,323 @@
+"""What a run reported: read from its log, or collected while it goes on."""
+
+import json
+import math
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from itertools import accumulate
+from pathlib import Path
+from typing import Any, TypeGuard
+
+from blocklinear.errors import InputError, storage_errors
+from blocklinear.events import (
+    Event,
+    OuterIteration,
+    RunEnded,
+    RunStarted,
+    SlowlyConverging,
+    Validated,
+    WarmStarted,
+    Warned,
+)
+
+Points = tuple[list[float], list[float]]
+SCORES = ("accuracy", "mean_squared_error")
+NAMES: dict[type, str] = {
+    OuterIteration: "outer", Warned: "warning", SlowlyConverging: "warning",
+    WarmStarted: "warm_start", RunStarted: "start", RunEnded: "end", Validated: "cross_validation",
+}  # fmt: skip
+"""What the lines of a log are called."""
+PHASES = ("wait_s", "solve_s", "certify_s", "score_s", "save_s")
+"""Fields of an outer iteration that add up to its seconds, but for what is not measured."""
+
+
+def record_of(event: Event) -> dict[str, Any] | None:
+    """Return an event as a line of a log has it; None of what logs do not have."""
+    name = NAMES.get(type(event))
+    if name is None:
+        return None
+    fields: dict[str, Any] = {"event": name, **asdict(event)}
+    if isinstance(event, OuterIteration):
+        pairs = fields.pop("gaps")
+        fields = {
+            name: value for name, value in fields.items() if not (name in SCORES and value is None)
+        }
+        if pairs:
+            fields["costs"], fields["gaps"] = map(list, zip(*pairs, strict=True))
+    return fields
+
+
+@dataclass
+class RunRecords:
+    """What the last run of a log reported, or what training reported to its caller.
+
+    Attributes
+    ----------
+    name, folder : str
+        Of the file.
+    events : list of dict
+        Outer iterations in order, as logged; ``seconds`` count from where the run began, stops left
+        out. Of a cross-validation in parts, those of the last part.
+    cost : float or None
+        The C whose models the events are of, where the run trained several C.
+    started, ended : dict or None
+        What was reported when the run started and ended; None if nothing was.
+    validated : dict or None
+        What a cross-validation found: of this run, or of the one just before it, whose best C it
+        trains.
+    warnings : list of str
+    warm_start : dict or None
+    spent : dict of str to float
+        Seconds of each of `PHASES`, and in ``seconds``, of all outer iterations.
+    """
+
+    name: str
+    events: list[dict[str, Any]] = field(default_factory=list)
+    cost: float | None = None
+    folder: str = ""
+    started: dict[str, Any] | None = None
+    ended: dict[str, Any] | None = None
+    validated: dict[str, Any] | None = None
+    warnings: list[str] = field(default_factory=list)
+    warm_start: dict[str, Any] | None = None
+    spent: dict[str, float] = field(default_factory=dict)
+    _before: float = 0.0
+
+    def hear(self, event: Event, goals: dict[str, float] | None = None) -> None:
+        """Take what a run reports, as a listener does.
+
+        Parameters
+        ----------
+        event : Event
+        goals : dict
+            ``gap_goal`` and ``violation_goal``, if known.
+        """
+        record = record_of(event)
+        if record is not None:
+            outer = isinstance(event, OuterIteration)
+            self.add(record | goals if outer and goals else record)
+
+    def add(self, record: dict[str, Any]) -> None:
+        """Take a line of a log."""
+        match record.get("event"):
+            case "start":
+                self._start(record)
+            case "outer":
+                self._outer(record)
+            case "end":
+                self.ended = record
+            case "cross_validation" if isinstance(record.get("result"), dict):
+                self.validated = record["result"]
+            case "warning" if isinstance(record.get("message"), str):
+                self.warnings.append(record["message"])
+            case "warm_start":
+                self.warm_start = record
+
+    def _start(self, record: dict[str, Any]) -> None:
+        resumes = _dict_in(record, "options").get("resume") is True
+        refits = (self.started or {}).get("task") == "cross-validation" and not resumes
+        self.validated = self.validated if refits or resumes else None
+        self.started, self.ended = record, None
+        if not resumes:
+            self.warm_start = None
+            self.events.clear()
+            self.warnings.clear()
+            self.spent.clear()
+            self._before = 0.0
+
+    def _outer(self, record: dict[str, Any]) -> None:
+        if self.ended is not None:  # a run of a version that did not report when it started
+            self.started = self.ended = self.validated = None
+        if record["outer"] == 1:
+            self.events.clear()
+            self._before = 0.0
+            if self.started is None:
+                self.spent.clear()
+        elif self.events and record["seconds"] + self._before < self.events[-1]["seconds"]:
+            while self.events and self.events[-1]["outer"] >= record["outer"]:
+                self.events.pop()
+            self._before = self.events[-1]["seconds"] if self.events else 0.0
+        seconds = record["seconds"] + self._before
+        took = {phase: record.get(phase) for phase in PHASES}
+        took["seconds"] = seconds - (self.events[-1]["seconds"] if self.events else 0.0)
+        for name, value in took.items():
+            self.spent[name] = self.spent.get(name, 0.0) + (value if is_number(value) else 0.0)
+        self.events.append(record | {"seconds": seconds})
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The options of the run; empty if they were not reported."""
+        return _dict_in(self.started, "options")
+
+    @property
+    def store(self) -> dict[str, Any]:
+        """What the run is trained on; empty if it was not reported."""
+        return _dict_in(self.started, "store")
+
+    @property
+    def seconds(self) -> float:
+        """Seconds that training took, or has taken so far."""
+        return self.spent.get("seconds", 0.0)
+
+    @property
+    def peak_bytes(self) -> int:
+        """The largest resident memory that was reported; 0 if none was."""
+        values = [event.get("peak_bytes") for event in self.events]
+        values.append((self.ended or {}).get("peak_bytes"))
+        return int(max(filter(is_number, values), default=0))
+
+    def values(self, name: str) -> list[float | None]:
+        """Return a field of each outer iteration; None where it has no finite value."""
+        found = (event.get(name) for event in self.events)
+        return [value if is_number(value) else None for value in found]
+
+    def positions(self, axis: str) -> list[float]:
+        """Return the place of each outer iteration on an axis.
+
+        Parameters
+        ----------
+        axis : {"seconds", "passes", "bytes"}
+            Seconds since training began; passes over the data so far, those of certificates
+            included; bytes read from block files so far.
+        """
+        return AXES[axis](self.events)
+
+    def goal(self, name: str) -> float | None:
+        """Return the gap or the violation at which the run was to end, None if not known."""
+        last = self.events[-1] if self.events else {}
+        goal = last.get(f"{name}_goal")
+        return float(goal) if is_number(goal) else None
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the run came to a model, or its last outer iteration to what it was to reach."""
+        if self.ended is not None and self.ended.get("outer") is not None:
+            return True
+        goals = {name: self.goal(name) for name in ("gap", "violation")}
+        asked = {name: goal for name, goal in goals.items() if goal is not None}
+        if not asked or not self.events[-1].get("certified"):
+            return False
+        reached = {name: self.values(name)[-1] for name in asked}
+        return all(found is not None and found <= asked[name] for name, found in reached.items())
+
+    def by_cost(self) -> "list[RunRecords]":
+        """Return a curve for the models of each C; the curve itself if there is but one."""
+        costs = self.events[-1].get("costs") if self.events else None
+        if not isinstance(costs, list) or len(costs) < 2 or not all(map(is_number, costs)):
+            return [self]
+        return [
+            replace(self, events=[event | _of_cost(event, k) for event in self.events], cost=cost)
+            for k, cost in enumerate(costs)
+        ]
+
+
+def _dict_in(line: dict[str, Any] | None, name: str) -> dict[str, Any]:
+    found = (line or {}).get(name)
+    return found if isinstance(found, dict) else {}
+
+
+def _of_cost(event: dict[str, Any], k: int) -> dict[str, Any]:
+    """Return the fields of an outer iteration that are those of the models of one C."""
+    gaps = event.get("gaps")
+    gap = gaps[k] if isinstance(gaps, list) and k < len(gaps) else None
+    return {"gap": gap, "primal": None, "violation": None}
+
+
+def _summed(events: Sequence[dict[str, Any]], name: str) -> list[float]:
+    counts = (event.get(name) for event in events)
+    return list(accumulate(count if is_number(count) else 0.0 for count in counts))
+
+
+def _seconds(events: Sequence[dict[str, Any]]) -> list[float]:
+    return [event["seconds"] for event in events]
+
+
+def _passes(events: Sequence[dict[str, Any]]) -> list[float]:
+    certificates = _summed(events, "certificates")
+    return [event["outer"] + n for event, n in zip(events, certificates, strict=True)]
+
+
+def _bytes(events: Sequence[dict[str, Any]]) -> list[float]:
+    return _summed(events, "bytes_read")
+
+
+AXES: dict[str, Callable[[Sequence[dict[str, Any]]], list[float]]] = {
+    "seconds": _seconds, "passes": _passes, "bytes": _bytes,
+}  # fmt: skip
+
+
+def read_log(path: str | os.PathLike[str]) -> RunRecords:
+    """Read the last run of a run log.
+
+    A run that was resumed is one: its seconds go on where the checkpoint was. A line that a crash
+    left incomplete is ignored.
+
+    Parameters
+    ----------
+    path : path
+        JSONL, written by `RunLog`.
+
+    Raises
+    ------
+    InputError
+        If it is not a run log, or has no outer iteration.
+    StorageError
+        If it cannot be read.
+    """
+    history = read_events(path)
+    if not history.events:
+        raise InputError(
+            f"{os.fspath(path)}: has no outer iteration", "name a log of a run that finished one"
+        )
+    return history
+
+
+def read_events(path: str | os.PathLike[str]) -> RunRecords:
+    """Read the last run of a run log as `read_log` does; there may be no outer iteration yet."""
+    place = os.fspath(path)
+    with storage_errors(path, "read"), open(path, encoding="utf-8", errors="replace") as stream:
+        lines = stream.read().splitlines()
+    file = Path(path).absolute()
+    history = RunRecords(file.name.removesuffix(".jsonl"), folder=file.parent.name)
+    for number, line in enumerate(lines, 1):
+        if not line.startswith("{"):
+            raise InputError(
+                f"{place}:{number}: is not a line of a run log",
+                "name a file written by `blocklinear train --log`",
+            )
+        try:
+            event = json.loads(line, parse_int=_integer)
+        except (ValueError, RecursionError):
+            continue
+        if event.get("event") == "outer":
+            _check(event, f"{place}:{number}")
+        history.add(event)
+    return history
+
+
+def _check(event: dict[str, Any], place: str) -> None:
+    for name in ("outer", "seconds", "primal", "gap"):
+        value = event.get(name)
+        missing = name not in event or (value is None and name in ("outer", "seconds"))
+        if missing or not (value is None or is_number(value)):
+            raise InputError(f"{place}: {name!r} is missing or not a number", "write the log anew")
+
+
+def _integer(text: str) -> int | float:
+    """Read an integer of JSON; one of many digits as a float, which may be infinite."""
+    return int(text) if len(text) < 16 else float(text)
+
+
+def is_number(value: object) -> TypeGuard[float]:
+    """Whether a value of a log is a finite number."""
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return math.isfinite(value)
+    return False
+
+
+def best_primal(curves: Sequence[RunRecords]) -> float:
+    """Return the lowest proven primal objective of all runs; if none is, the lowest estimate."""
+    seen = [event for curve in curves for event in curve.events if event["primal"] is not None]
+    proven = [event["primal"] for event in seen if event.get("certified")]
+    return float(min(proven or [event["primal"] for event in seen], default=math.nan))
