@@ -43,7 +43,7 @@ MAY_IMPORT = {
     | {"figures", "training", "objectives", "model", "ingest", "store", "kernels"},
     "tables": BASE | {"batches", "model", "outputs", "text", "ingest", "store", "kernels"},
     # people
-    "report": BASE | {"figures", "model", "outputs"},
+    "report": BASE | {"figures", "model", "outputs", "tables"},
     "api": BASE
     | {"keywords", "progress", "report", "selection", "training", "model", "text", "ingest"}
     | {"store"},

@@ -2,7 +2,7 @@
 
 import math
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Literal, Self
 
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from blocklinear.model.evaluation import Evaluation
 
+Names = Sequence[str] | Callable[[int], str]
 MAX_FEATURES = 1 << 32  # indices in the text are below this
 
 
@@ -251,7 +252,7 @@ class LinearModel(ModelParameters):
         return evaluate_rows(self, X, y, positive)
 
     def top_weights(
-        self, top: int = 20, label: Any = None, names: Sequence[str] | None = None
+        self, top: int = 20, label: Any = None, names: Names | None = None
     ) -> list[tuple[str, float]]:
         """Return the features of the largest weights by size, with their weights.
 
@@ -262,9 +263,9 @@ class LinearModel(ModelParameters):
         label : number or str
             The class whose weights are meant, where there is a column for each. Of two classes with
             one column, weights above 0 are for the first of `labels`, or for the one given here.
-        names : sequence of str or None
-            Of the features, counted from 0; the first ones if some have none. By default
-            `feature_names`.
+        names : sequence of str, callable or None
+            Of the features, counted from 0: the first ones if some have none, or what returns the
+            name of a number. By default `feature_names`.
 
         Returns
         -------
@@ -287,8 +288,10 @@ class LinearModel(ModelParameters):
             for k, weight in zip(found.tolist(), weights.tolist(), strict=True)
         ]
 
-    def feature_name(self, number: int, names: Sequence[str] | None = None) -> str:
+    def feature_name(self, number: int, names: Names | None = None) -> str:
         """Return the name of a feature, counted from 0, or what stands for one."""
+        if callable(names):
+            return names(number)
         names = self.feature_names if names is None else names
         if names is not None and number < len(names):
             return str(names[number])
@@ -323,7 +326,7 @@ class LinearModel(ModelParameters):
 
     def plot_weights(
         self,
-        names: Sequence[str] | None = None,
+        names: Names | None = None,
         top: int = 20,
         label: Any = None,
         ax: "Axes | None" = None,

@@ -14,13 +14,14 @@ from blocklinear.errors import UsageError
 from blocklinear.figures.costs import METRIC_NAMES
 from blocklinear.markup import facts_table, shown, table
 from blocklinear.model.evaluation import Evaluation
-from blocklinear.model.linear import LinearModel
+from blocklinear.model.linear import LinearModel, Names
 from blocklinear.numerals import format_number
 from blocklinear.outputs import Output
 from blocklinear.report import facts
 from blocklinear.report.pictures import MOST_IN_MATRIX, Pictures
 from blocklinear.report.records import RunRecords, is_number
 from blocklinear.report.style import style_sheet
+from blocklinear.tables.recipe import recipe_of_model
 
 _MOST_CLASSES = 20
 _MOST_WEIGHTS = 20
@@ -41,7 +42,7 @@ class Subject:
     title : str
     history : RunRecords or None
     model : LinearModel or None
-    names : sequence of str or None     of the features, if not those of the model
+    names : sequence of str, callable or None       of the features, if not those of the model
     evaluation : Evaluation or None     of the model on rows that it was not trained on
     test : str                where these rows are from
     """
@@ -49,7 +50,7 @@ class Subject:
     title: str
     history: RunRecords | None = None
     model: LinearModel | None = None
-    names: Sequence[str] | None = None
+    names: Names | None = None
     evaluation: Evaluation | None = None
     test: str = ""
 
@@ -91,7 +92,7 @@ def page_of(subject: Subject) -> tuple[str, str]:
     if subject.evaluation is not None:
         parts.append(_evaluation(subject.evaluation, subject.test, pictures))
     if model is not None:
-        parts.append(_weights(model, subject.names, pictures))
+        parts.append(_weights(model, subject.names or _names_of(model), pictures))
     parts.append(_data(history, model))
     if history is not None:
         parts += [_warnings(history), _iterations(history)]
@@ -375,7 +376,14 @@ def _classes_of(found: Evaluation) -> str:
     return parts
 
 
-def _weights(model: LinearModel, names: Sequence[str] | None, pictures: Pictures) -> str:
+def _names_of(model: LinearModel) -> Names | None:
+    """Return how the features of a model of tables are called; None of other models."""
+    if "recipe" not in model.metadata:
+        return None
+    return recipe_of_model(model.metadata, model.n_features, "the model").feature_name
+
+
+def _weights(model: LinearModel, names: Names | None, pictures: Pictures) -> str:
     """Return the largest weights: a figure of one column, a table of the classes otherwise."""
     outcomes = model.outcome_names
     if model.n_columns == 1:

@@ -13,6 +13,7 @@ from blocklinear.batches.reader import BatchReader
 from blocklinear.errors import InputError, UsageError
 from blocklinear.events import Listener, TextProgress, ignore
 from blocklinear.model.confusion import Confusion
+from blocklinear.model.evaluation import Evaluation
 from blocklinear.model.linear import LinearModel
 from blocklinear.model.metrics import AccuracyCounter, RegressionErrors, Score
 from blocklinear.model.predict import decisions_of
@@ -135,11 +136,7 @@ def predict_tables(
     encoder, outcomes = Encoder(recipe, growing=False), Outcomes(recipe, model)
     confusion = Confusion(model.labels, positive, model.classes) if classes else None
     score: Score = RegressionErrors() if model.is_regressor else AccuracyCounter()
-    text = TextOptions(
-        index_base=model.index_base, base_of="the model", threads=options.threads,
-        memory_bytes=bytes_for_rows(options.memory_bytes), unsorted="sort", duplicates="sum",
-    )  # fmt: skip
-    reader = BatchReader(text, "float64", LabelCoder(model.classes, model.labels))
+    reader, base = _reader(model, options)
     a_label = model.classes.get(model.labels[0], model.labels[0]) if model.labels else 0.0
     known, n_rows, unknown_labels = np.array(model.outcomes), 0, 0
     with place.open() as stream:
@@ -151,7 +148,7 @@ def predict_tables(
                 if labels is None:  # any that are known
                     labels = np.full(found.part.n_rows, a_label)
                 for rows in reader.take(found.table, labels, None):
-                    for given, decisions, _ in decisions_of(model, rows, text.smallest_index):
+                    for given, decisions, _ in decisions_of(model, rows, base):
                         model.check_decisions(decisions, first_row=n_rows + 1)
                         chosen = None if model.is_regressor else model.class_indices(decisions)
                         predicted = decisions[:, 0] if chosen is None else known[chosen]
@@ -183,3 +180,61 @@ def predict_tables(
     return TableReport(
         n_rows, encoder.unseen, unknown_labels, score if labelled else None, confusion
     )
+
+
+def _reader(model: LinearModel, options: TextOptions) -> tuple[BatchReader, int]:
+    """Return what makes rows of batches as the model takes them, and their smallest index."""
+    text = TextOptions(
+        index_base=model.index_base, base_of="the model", threads=options.threads,
+        memory_bytes=bytes_for_rows(options.memory_bytes), unsorted="sort", duplicates="sum",
+    )  # fmt: skip
+    reader = BatchReader(text, "float64", LabelCoder(model.classes, model.labels))
+    return reader, text.smallest_index
+
+
+def evaluate_tables(
+    model: LinearModel,
+    inputs: Sequence[str],
+    *,
+    name: str = "the model",
+    options: TextOptions | None = None,
+    positive: float | None = None,
+    listener: Listener = ignore,
+) -> Evaluation:
+    """Compare the targets of some tables with what a model says of their rows.
+
+    Parameters
+    ----------
+    model, inputs, name, options, listener
+        As for `predict_tables`.
+    positive : float, optional
+        The class of two that curves and F1 are of; by default the larger label.
+
+    Raises
+    ------
+    UsageError, InputError, MismatchError, StorageError
+        As `predict_tables` does; also if the tables have no column of targets, or no rows.
+    """
+    options = options or TextOptions()
+    recipe = recipe_of_model(model.metadata, model.n_features, name)
+    tables = Tables(inputs, options.threads)
+    if recipe.target.name not in tables.first_schema()[1].names:
+        raise InputError(
+            f"the table has no column {recipe.target.name}, which is the target",
+            "give rows whose targets are known",
+        )
+    tables.open(recipe, f"the recipe of {name}", [recipe.target.name])
+    encoder, (reader, base) = Encoder(recipe, growing=False), _reader(model, options)
+    evaluation = Evaluation(model, positive)
+    try:
+        for found in tables.encoded(encoder, options.memory_bytes, True, ()):
+            for rows in reader.take(found.table, found.labels, None):
+                for given, decisions, _ in decisions_of(model, rows, base):
+                    model.check_decisions(decisions, first_row=evaluation.rows + 1)
+                    evaluation.add(given, decisions)
+            listener(TextProgress(found.bytes_read, tables.bytes_total, evaluation.rows))
+    finally:
+        reader.close()
+    if not evaluation.rows:
+        raise InputError(f"{', '.join(inputs)}: no rows", "check the input")
+    return evaluation

@@ -39,8 +39,9 @@ def add_parser(commands: Any) -> None:
     parser.add_argument(
         "--test",
         metavar="FILE",
-        help="LIBSVM text that the model was not trained on: scores, ROC curve, precision and "
-        "recall, confusion, and of logistic regression the calibration",
+        help="LIBSVM text that the model was not trained on, or for a model of tables a table: "
+        "scores, ROC curve, precision and recall, confusion, and of logistic regression the "
+        "calibration",
     )
     add_positive(parser)
     parser.add_argument("--title", metavar="TEXT", help="title of the page (default: the file)")
@@ -132,5 +133,9 @@ def _evaluated(model: "LinearModel", args: argparse.Namespace) -> "Evaluation":
     from blocklinear.model.predict import evaluate_text
     from blocklinear.options import TextOptions
 
+    if "recipe" in model.metadata:
+        from blocklinear.tables.predict import evaluate_tables
+
+        return evaluate_tables(model, [args.test], name="the model", positive=args.positive)
     options = TextOptions(index_base=model.index_base, base_of="the model", **reading(args))
     return evaluate_text(model, [args.test], text_options=options, positive=args.positive)
