@@ -87,7 +87,7 @@ def refuse_text_options(args: argparse.Namespace) -> None:
         raise UsageError("--weights is for text", "name the column of weights: --weight")
     if args.on_error == "skip":
         raise UsageError("--on-error skip is for text", "leave out rows that are not to be read")
-    for name in ("expect_sha256", "sha256", "ignore_qid", "if_absent"):
+    for name in ("expect_sha256", "sha256", "ignore_qid"):
         if getattr(args, name, False):
             raise UsageError(f"--{name.replace('_', '-')} is for text", "leave it out")
 

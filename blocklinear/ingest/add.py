@@ -173,7 +173,9 @@ class _Present:
 
 
 def _files_of(batch: dict[str, Any]) -> list[dict[str, Any]]:
-    return [*batch["sources"], *batch.get("weights", ())]
+    """Return what is told of the files of a batch: weights that are a column have none."""
+    weights = [file for file in batch.get("weights", ()) if file["size"] or file[digest_name(file)]]
+    return [*batch["sources"], *weights]
 
 
 def _is_same(known: dict[str, Any], file: dict[str, Any]) -> bool:
@@ -311,6 +313,18 @@ def _refuse_other(what: str, has: int, asked: int | str) -> None:
             f"the {what} of the store is {has}, not {asked}",
             "write the rows as those of the store, or split all of them again",
         )
+
+
+def is_present(store: BlockStore, inputs: Paths, options: AddOptions, listener: Listener) -> bool:
+    """Say whether `options.if_absent` is set and a batch has these files already; tell which.
+
+    Raises
+    ------
+    MismatchError
+        If there is a batch of the name asked for, with other rows.
+    """
+    digests = _Seen(store.manifest, allowed=True).digests
+    return _Present(store, options).look_at(inputs, digests, listener)
 
 
 def refuse_known(manifest: Manifest, path: str, allowed: bool) -> None:

@@ -8,8 +8,12 @@ import os
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
+
+import numpy as np
 
 from blocklinear.errors import InputError, UsageError, storage_errors
 from blocklinear.tables.arrow import arrow
@@ -17,6 +21,7 @@ from blocklinear.tables.part import Part
 
 _CSV_BLOCK_BYTES = 1 << 20
 _PARQUET_BUFFER_BYTES = 1 << 16
+_HIVE_MISSING = "__HIVE_DEFAULT_PARTITION__"
 _DICTIONARY_BYTES = 1 << 16
 """Dictionaries of Parquet are read as such up to so many bytes, compressed."""
 _COMPRESSED = {b"\x1f\x8b": "gzip", b"BZh": "bz2", b"\x28\xb5\x2f\xfd": "zstd"}
@@ -243,6 +248,36 @@ class _Csv(Source):
         return None
 
 
+class _Keyed(Source):
+    """A file with columns of one value each, which its folders tell, after its own."""
+
+    def __init__(self, source: Source, keys: Mapping[str, str | None]) -> None:
+        pa = arrow()
+        twice = sorted(keys.keys() & set(source.schema.names))
+        if twice:
+            raise InputError(
+                f"{source.path}: column {twice[0]} is in the file and in the names of its folders",
+                "leave it out of the files, or name the files themselves",
+            )
+        self.path, self.size, self._source, self._keys = source.path, source.size, source, keys
+        kind = pa.dictionary(pa.int32(), pa.string())
+        self.schema = source.schema
+        for key in keys:
+            self.schema = self.schema.append(pa.field(key, kind))
+
+    def read(self, names: Sequence[str], n_rows: int) -> Iterator[Part]:
+        """Yield the rows."""
+        pa = arrow()
+        own = [name for name in names if name not in self._keys]
+        for part in self._source.read(own or self._source.schema.names[:1], n_rows):
+            columns = {name: part.columns[name] for name in own}
+            for name in set(names) - set(own):
+                codes = pa.array(np.zeros(part.n_rows, np.int32))
+                value = pa.array([self._keys[name]], pa.string())
+                columns[name] = pa.DictionaryArray.from_arrays(codes, value)
+            yield replace(part, columns=columns)
+
+
 _READERS: tuple[tuple[bytes, type[Source]], ...] = (
     (b"PAR1", _Parquet),
     (b"ARROW1", _Ipc),
@@ -250,10 +285,25 @@ _READERS: tuple[tuple[bytes, type[Source]], ...] = (
 )
 
 
-def find_files(inputs: Iterable[str]) -> list[str]:
+@dataclass(frozen=True)
+class Found:
+    """A file of a table.
+
+    Attributes
+    ----------
+    path : str
+    keys : dict of str to (str or None)         what ``key=value`` folders on the way tell
+    """
+
+    path: str
+    keys: dict[str, str | None]
+
+
+def find_files(inputs: Iterable[str]) -> list[Found]:
     """Return the files that are meant: folders stand for all in them, patterns for what fits.
 
     Names that begin with ``.`` or ``_`` in a folder are left out, as by other readers of tables.
+    Folders in it that are named ``key=value`` are a column of text.
 
     Raises
     ------
@@ -262,7 +312,7 @@ def find_files(inputs: Iterable[str]) -> list[str]:
     StorageError
         If a folder cannot be read.
     """
-    files: list[str] = []
+    files: list[Found] = []
     for name in inputs:
         if name == "-":
             raise UsageError("a table is a file: it cannot be standard input", "name a file")
@@ -272,9 +322,10 @@ def find_files(inputs: Iterable[str]) -> list[str]:
             found = sorted(path for path in glob.glob(name, recursive=True) if os.path.isfile(path))
         else:
             found = [name]
+        base = name if os.path.isdir(name) else None
         if not found:
             raise UsageError(f"{name}: no files", "check the name")
-        files += found
+        files += [Found(path, {} if base is None else _keys_of(base, path)) for path in found]
     return files
 
 
@@ -282,20 +333,27 @@ def _files_in(folder: str) -> Iterator[str]:
     with storage_errors(folder, "read"):
         for place, folders, names in os.walk(folder):
             folders[:] = sorted(name for name in folders if name[0] not in "._")
-            if any("=" in name for name in folders):
-                raise UsageError(
-                    f"{place}: folders named {folders[0]} are a column, which is not read from "
-                    "names", "write that column into the files",
-                )  # fmt: skip
             yield from (os.path.join(place, n) for n in sorted(names) if n[0] not in "._")
 
 
-def open_source(path: str, kinds: Mapping[str, str]) -> Source:
+def _keys_of(folder: str, path: str) -> dict[str, str | None]:
+    """Return the columns that the names of folders between tell, as Hive writes them."""
+    keys: dict[str, str | None] = {}
+    for name in os.path.relpath(os.path.dirname(path), folder).split(os.sep):
+        key, equals, value = name.partition("=")
+        if equals and key:
+            if key in keys:
+                raise InputError(f"{path}: two folders are named {key}=", "rename one of them")
+            keys[unquote(key)] = None if value == _HIVE_MISSING else unquote(value)
+    return keys
+
+
+def open_source(file: Found, kinds: Mapping[str, str]) -> Source:
     """Open a file, whose kind its first bytes tell.
 
     Parameters
     ----------
-    path : str
+    file : Found
     kinds : mapping of str to str
         Kinds of columns that are known, which CSV does not tell.
 
@@ -306,13 +364,15 @@ def open_source(path: str, kinds: Mapping[str, str]) -> Source:
     StorageError
         If it cannot be read.
     """
+    path = file.path
     with storage_errors(path, "read"), open(path, "rb") as stream:
         head = stream.read(8)
     if not head:
         raise InputError(f"{path}: is empty", "leave it out")
     reader = next((reader for magic, reader in _READERS if head.startswith(magic)), _Csv)
     with storage_errors(path, "read"):
-        return reader(path, kinds)
+        source = reader(path, kinds)
+    return _Keyed(source, file.keys) if file.keys else source
 
 
 _CSV_TEXT = ("text", "category", "words")

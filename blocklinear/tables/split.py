@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from blocklinear.batches.writer import StoreWriter
-from blocklinear.errors import DamagedError, MismatchError
+from blocklinear.errors import BusyError, DamagedError, MismatchError
 from blocklinear.events import Event, Listener, SplitProgress, Warned, ignore
-from blocklinear.ingest.add import refuse_known
+from blocklinear.ingest.add import is_present, refuse_known
 from blocklinear.options import AddOptions, SplitOptions, TextOptions
 from blocklinear.store.store import BlockStore
 from blocklinear.tables.arrow import ARROW_BYTES, bytes_for_rows
@@ -84,7 +84,8 @@ def add_tables(
         As for `split_tables`.
     options : AddOptions
     listener : callable
-        Receives `SplitProgress` and `Warned`.
+        Receives `SplitProgress` and `Warned`; `BatchPresent` where `options.if_absent` is set and
+        there is a batch of these files, which then is left as it is.
 
     Returns
     -------
@@ -107,9 +108,13 @@ def add_tables(
     old = BlockStore.open(store)
     recipe = recipe_of(old)
     tables = Tables(inputs, options.text.threads)
+    if is_present(old, tables.paths, options, listener):
+        return old, {}
     progress = _Progress(tables, listener)
     bytes_for_rows(options.text.memory_bytes)
     with StoreWriter.add_to(old, options, progress) as writer:
+        if BlockStore.open(store).manifest.generation != old.manifest.generation:
+            raise BusyError(f"{old.folder}: another process has changed it", "add the tables again")
         writer.reserved_bytes = ARROW_BYTES
         tables.open(recipe, f"the recipe of {old.folder}", _own(recipe))
         for source in tables.sources:

@@ -55,13 +55,15 @@ class Tables:
 
     Attributes
     ----------
-    sources : list of Source
+    paths : list of str       of the files
+    sources : list of Source  once they are open
     bytes_total : int
     """
 
     def __init__(self, inputs: Sequence[str], threads: int) -> None:
         arrow(threads)
-        self._paths = find_files(inputs)
+        self._files = find_files(inputs)
+        self.paths = [file.path for file in self._files]
         self.sources: list[Source] = []
         self._before: list[os.stat_result] = []
         self._rows: list[int] = []
@@ -69,7 +71,7 @@ class Tables:
 
     def first_schema(self) -> tuple[str, Any]:
         """Return the path and the schema of the first file."""
-        return self._paths[0], open_source(self._paths[0], {}).schema
+        return self.paths[0], open_source(self._files[0], {}).schema
 
     def open(self, recipe: Recipe, whose: str, own: Sequence[str]) -> None:
         """Open all files.
@@ -94,11 +96,11 @@ class Tables:
         if recipe.weight is not None:
             kinds[recipe.weight] = "number"
         differences = Differences()
-        for path in self._paths:
-            with storage_errors(path, "read"):
-                self._before.append(os.stat(path))
-            source = open_source(path, kinds)
-            differences.look_at(path, source.schema, recipe, own)
+        for file in self._files:
+            with storage_errors(file.path, "read"):
+                self._before.append(os.stat(file.path))
+            source = open_source(file, kinds)
+            differences.look_at(file.path, source.schema, recipe, own)
             self.sources.append(source)
             self.bytes_total += source.size
         differences.refuse(whose)
@@ -165,7 +167,7 @@ class Tables:
             If there are no rows.
         """
         if not sum(self._rows):
-            names = ", ".join(self._paths[:10])
+            names = ", ".join(self.paths[:10])
             raise InputError(f"{names}: no rows", "check the input")
         sources = []
         for source, before, n_rows in zip(self.sources, self._before, self._rows, strict=True):

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from blocklinear.errors import InputError, MemoryBudgetError
+from blocklinear.errors import InputError, MemoryBudgetError, UsageError
 from blocklinear.ingest.numbering import table_of
 from blocklinear.kernels.margins import decision_values
 from blocklinear.kernels.scaling import normalize_rows
@@ -57,6 +57,11 @@ class HeldOut:
         room_bytes: int,
     ) -> None:
         manifest = store.manifest
+        if manifest.of_tables:
+            raise UsageError(
+                "evaluate is for stores of text, and this one is made of tables",
+                "predict the held-out table with the model",
+            )
         self._task, self._index_base = task, manifest.column_base
         table = table_of(read_features(store.folder, manifest))
         text = replace(

@@ -303,6 +303,12 @@ def run(args: argparse.Namespace) -> int:
     console = Console(args.quiet)
     store = open_store(args, console)
     outputs.check_sources(store.manifest)
+    for flag, path in (("--eval", args.eval), ("--best-on", args.best_on)):
+        if path is not None and store.manifest.of_tables:
+            raise UsageError(
+                f"{flag} is for stores of text, and {args.store} is made of tables",
+                "predict the held-out table with each model: blocklinear predict TABLE MODEL OUT",
+            )
     others = {"evaluate"} if args.best_on else set()
     others |= {"text"} if args.format == "liblinear" else set()
     load_for_training(store.manifest, options, args.quiet, bool(options.costs), others)

@@ -1,0 +1,65 @@
+"""Folders of tables whose names are a column, as Hive and Spark write them."""
+
+import pytest
+
+from blocklinear.errors import InputError
+from blocklinear.model.linear import LinearModel
+from blocklinear.options import TrainOptions
+from blocklinear.training.loop import train
+
+pa = pytest.importorskip("pyarrow")
+
+from blocklinear.tables.infer import TableOptions  # noqa: E402
+from blocklinear.tables.predict import predict_tables  # noqa: E402
+
+from .build import make_table, write  # noqa: E402
+from .test_split import OPTIONS, files, make_store, split_tables  # noqa: E402
+
+DAYS = ("2026-01-01", None, "a b/c")
+
+
+def make_folders(folder, table, suffix=".parquet"):
+    """Write a third of the table to a folder for each day."""
+    names = ("day=2026-01-01", "day=__HIVE_DEFAULT_PARTITION__", "day=a%20b%2Fc")
+    for k, name in enumerate(names):
+        (folder / "eu=yes" / name).mkdir(parents=True)
+        write(table.slice(200 * k, 200), folder / "eu=yes" / name / f"part{suffix}")
+    (folder / "_SUCCESS").touch()
+
+
+@pytest.mark.parametrize("suffix", [".parquet", ".csv", ".feather"])
+@pytest.mark.parametrize("hash_bits", [0, 10])
+def test_names_of_folders_are_columns(tmp_path, suffix, hash_bits):
+    table = make_table().drop_columns(["day"])
+    make_folders(tmp_path / "parts", table, suffix)
+    how = TableOptions("y", hash_bits=hash_bits)
+    store = split_tables([str(tmp_path / "parts")], tmp_path / "store", how, OPTIONS)
+    days = [day for day in DAYS for _ in range(200)]
+    whole = table.append_column("eu", pa.array(["yes"] * 600))
+    whole = make_store(tmp_path, whole.append_column("day", pa.array(days)), hash_bits=hash_bits)
+    assert store.recipe == whole.recipe
+    assert files(store) == files(whole)
+    model = train(store, TrainOptions(solver=1, gap=1e-2))
+    for name, path in (("a.csv", tmp_path / "parts"), ("b.csv", tmp_path / "t.parquet")):
+        predict_tables(model, [str(path)], tmp_path / name, decision=True)
+    assert (tmp_path / "a.csv").read_bytes() == (tmp_path / "b.csv").read_bytes()
+
+
+def test_the_target_may_be_the_name_of_a_folder(tmp_path):
+    for label in ("no", "yes"):
+        (tmp_path / f"parts/y={label}").mkdir(parents=True)
+        write(pa.table({"x": [1.0 + (label == "no")] * 3}), tmp_path / f"parts/y={label}/p.csv")
+    store = split_tables([str(tmp_path / "parts")], tmp_path / "s", TableOptions("y"), OPTIONS)
+    train(store, TrainOptions(solver=1)).save(tmp_path / "model")
+    assert set(LinearModel.load(tmp_path / "model").classes.values()) == {"no", "yes"}
+
+
+def test_a_column_twice(tmp_path):
+    for name in ("x=1", "y=1/y=2"):
+        (tmp_path / name / name).mkdir(parents=True)
+        write(pa.table({"x": [1.0], "y": [1]}), tmp_path / name / name / "p.parquet")
+    with pytest.raises(InputError, match="column x is in the file and in the names of its folders"):
+        split_tables([str(tmp_path / "x=1")], tmp_path / "s", TableOptions("y"), OPTIONS)
+    with pytest.raises(InputError, match="two folders are named y="):
+        split_tables([str(tmp_path / "y=1")], tmp_path / "s", TableOptions("y"), OPTIONS)
+    assert not (tmp_path / "s").exists()
