@@ -1,5 +1,7 @@
 """Write the golden stores of a format version; see README.md. ``python make.py v4``."""
 
+import hashlib
+import json
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -11,7 +13,7 @@ from blocklinear.ingest.numbering import Numbering
 from blocklinear.ingest.writer import BatchWriter, Plan
 from blocklinear.options import SplitOptions, TextOptions
 from blocklinear.store.codec import compression_level
-from blocklinear.store.features import write_features
+from blocklinear.store.features import write_features, write_names
 from blocklinear.store.manifest import Manifest
 from blocklinear.text.rows import parse
 
@@ -28,13 +30,36 @@ TEXT = b"""\
 """
 TEXT += b"1 " + b" ".join(b"%d:1" % i for i in range(1, 101)) + b"\n"  # worth compressing
 WEIGHTS = (1.0, 0.5, 2.0, 0.0, 1 / 3, 1e-100, 7.0, 1e100, 1.5, 0.1)
+CLASSES = {"1": "yes", "-1": "no", "-1.5": "vielleicht, oder nie"}
+NAMES = ("length", "Länge", "")
+TABLE = b"""\
+1 1:0.5 3:1
+2 2:1 4:1
+1 1:-2.25 5:1
+2 1:1e-30 3:1
+1 1:7 4:1
+2 1:0.12345678901234567 5:1
+"""
+RECIPE = {
+    "version": 1,
+    "columns": [
+        {"name": "age", "kind": "number", "mean": 1.5, "scale": 0.1},
+        {"name": "city", "kind": "text", "mean": None, "scale": None},
+    ],
+    "target": {"name": "click", "kind": "number"},
+    "weight": None,
+    "hash": None,
+    "hash_bits": 0,
+    "dictionary": [[1, "Rome"], [1, "Zürich"], [1, "missing"]],
+    "interactions": [],
+}
 DATE = "2026-01-01T00:00:00Z"
-NAMES = {"none": "none", "zstd": "zstd:1"}
+COMPRESSIONS = {"none": "none", "zstd": "zstd:1"}
 
 
 def write(folder: Path, compression: str, version: int) -> None:
-    """Write TEXT as a store of three blocks, with nothing in it that depends on time or place."""
-    weighted, renumbered = version in (2, 4), version in (3, 4)
+    """Write a store of three blocks, with nothing in it that depends on time or place."""
+    weighted, renumbered, named, of_tables = (bool((version - 1) & bit) for bit in (1, 2, 4, 8))
     numbering = Numbering(256 << 20, 1 << 32) if renumbered else None
     (folder / "blocks").mkdir(parents=True)
     options = SplitOptions(
@@ -43,16 +68,27 @@ def write(folder: Path, compression: str, version: int) -> None:
         compression=compression,
         weights="weights.txt" if weighted else None,
     )
-    rows = parse(np.frombuffer(bytearray(TEXT + b"\n"), np.uint8), 1)
+    text = TABLE if of_tables else TEXT
+    rows = parse(np.frombuffer(bytearray(text + b"\n"), np.uint8), 1)
     with ThreadPoolExecutor(1) as pool:
         writer = BatchWriter(
             folder / "blocks", "b1", Plan(3, 1e18, 2000), options, pool, numbering=numbering
         )
-        writer.append(replace(rows, weights=np.array(WEIGHTS)) if weighted else rows)
+        writer.append(replace(rows, weights=np.array(WEIGHTS[: rows.n_rows])) if weighted else rows)
         blocks, labels = writer.finish()
     features, level = [], compression_level(compression)
     if numbering is not None:
         features = [write_features(folder, 0, numbering.new_indices(), level)]
+    more = {}
+    if named:
+        more["classes"] = {"1": "yes", "2": "no"} if of_tables else CLASSES
+        more["names"] = {} if of_tables else write_names(folder, NAMES)
+    if of_tables:
+        recipe = RECIPE | {"weight": "worth"} if weighted else RECIPE
+        target = {"name": "click", "kind": "text" if named else "number"}
+        content = json.dumps(recipe | {"target": target}).encode()
+        (folder / "recipe.json").write_bytes(content)
+        more["recipe"] = hashlib.sha256(content).hexdigest()
     batch = {"name": "b1", "date": DATE, "rows": writer.n_rows, "sources": []}
     Manifest(
         format=version,
@@ -75,9 +111,10 @@ def write(folder: Path, compression: str, version: int) -> None:
         blocks=blocks,
         dimension=writer.max_index,
         features=features,
+        **more,
     ).save(folder)
 
 
 if __name__ == "__main__":
-    for name, compression in NAMES.items():
-        write(Path(sys.argv[1]) / name, compression, int(sys.argv[1][-1]))
+    for name, compression in COMPRESSIONS.items():
+        write(Path(sys.argv[1]) / name, compression, int(sys.argv[1][1:]))
