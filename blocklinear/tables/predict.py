@@ -173,6 +173,9 @@ def predict_tables(
                             confusion.add(given, predicted)
                 listener(TextProgress(found.bytes_read, tables.bytes_total, n_rows))
             writer.close()
+        except BaseException:
+            writer.abandon()
+            raise
         finally:
             reader.close()
     if not n_rows:

@@ -1,5 +1,6 @@
 """Predictions as a table: Parquet, Arrow or CSV, by the name of the file."""
 
+import contextlib
 import os
 from typing import IO, Any
 
@@ -53,6 +54,11 @@ class ResultWriter:
         """Write what is at the end."""
         if self._writer is not None:
             self._writer.close()
+
+    def abandon(self) -> None:
+        """End without a result; else pyarrow would write the end to a stream that is closed."""
+        with contextlib.suppress(Exception):
+            self.close()
 
 
 def kept(array: Any, kind: Any) -> Any:

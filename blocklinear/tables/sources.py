@@ -163,6 +163,9 @@ class _Csv(Source):
         text = {n: _csv_type(kind) for n, kind in kinds.items() if kind in _CSV_TEXT}
         with self._placed(), self._open([], text) as reader:
             self.schema = reader.schema
+        for field in self.schema:
+            if str(field.type) == "binary":
+                raise self._not_utf8(field.name)
 
     def _open(self, names: Sequence[str], types: Mapping[str, Any]) -> Any:
         """Open it for reading; of all columns if none are named; infer the other types."""
@@ -218,11 +221,34 @@ class _Csv(Source):
             with _as_input(self.path):
                 yield
         except InputError as error:
+            column = re.search(r"column #(\d+): (.*)", error.what)
+            name = None if column is None else self.schema.names[int(column[1])]
+            if column is not None and "UTF8" in column[2]:
+                raise self._not_utf8(str(name)) from error
             line = self._find(error.what)
             if line is None:
                 raise
             what = error.what.removeprefix(f"{self.path}: ")
-            raise InputError(f"{self.path}, line {line}: {what}", error.fix) from error
+            if column is not None:
+                what = column[2]
+            place = "" if column is None else f", column {name}"
+            raise InputError(f"{self.path}, line {line}{place}: {what}", error.fix) from error
+
+    def _not_utf8(self, column: str) -> InputError:
+        """Return the error for text that is not UTF-8, with its line."""
+        import pyarrow as pa
+
+        place = self.path
+        with pa.input_stream(self.path, self._compression, 1 << 16) as stream:
+            for number, line in enumerate(io.BufferedReader(stream), 1):
+                try:
+                    line.decode()
+                except UnicodeDecodeError:
+                    place = f"{self.path}, line {number}"
+                    break
+        return InputError(
+            f"{place}: column {column} is not UTF-8", "convert the file, as by iconv -t UTF-8"
+        )
 
     def _find(self, problem: str) -> int | None:
         """Return the first line with what pyarrow complains of; None if there is none."""
@@ -232,6 +258,7 @@ class _Csv(Source):
         value = re.search(r"column #(\d+): .*invalid value '(.*)'", problem)
         if length is None and value is None:
             return None
+        first = 1  # a value may go over several lines
         with pa.input_stream(self.path, self._compression, 1 << 16) as stream:
             lines = csv.reader(
                 io.TextIOWrapper(stream, "utf-8", "replace", newline=""), delimiter=self._delimiter
@@ -244,7 +271,8 @@ class _Csv(Source):
                     k = int(value[1])
                     found = k < len(cells) and cells[k] == value[2]
                 if found:
-                    return lines.line_num
+                    return first
+                first = lines.line_num + 1
         return None
 
 

@@ -1,11 +1,19 @@
 """Tables that are refused: the message says where, and nothing is left."""
 
+import gc
+
 import numpy as np
 import pytest
 
 from blocklinear.errors import InputError
+from blocklinear.options import TrainOptions
+from blocklinear.training.loop import train
 
 pa = pytest.importorskip("pyarrow")
+
+from blocklinear.tables.infer import TableOptions  # noqa: E402
+from blocklinear.tables.predict import predict_tables  # noqa: E402
+from blocklinear.tables.split import add_tables  # noqa: E402
 
 from .build import write  # noqa: E402
 from .test_split import make_store, split_tables  # noqa: E402
@@ -54,6 +62,8 @@ def test_a_wrong_table(tmp_path, message, hash_bits):
 LINES = {
     "line 502: .*Expected 2 columns, got 3": "1,2,3",
     "line 502: .*invalid value 'abc'": "abc,1",
+    "line 502: column x is not UTF-8": "\udcff,1",
+    "line 502: .*Expected 2 columns, got 1": '"1,1',
     "line 502, column x: an integer beyond 2": "9007199254740993,1",
     "line 502, column x: the value nan": "nan,1",
     "line 502, column y: the target is missing": "5,",
@@ -72,17 +82,14 @@ def test_a_wrong_line_of_csv(tmp_path, message):
     else:
         rows[500] = LINES[message]
         names = [str(tmp_path / "t.csv")]
-    (tmp_path / "t.csv").write_text("x,y\n" + "\n".join(rows) + "\n")
-    from blocklinear.tables.infer import TableOptions
-
+    text = "x,y\n" + "\n".join(rows) + "\n"
+    (tmp_path / "t.csv").write_bytes(text.encode(errors="surrogateescape"))
     with pytest.raises(InputError, match=message):
         split_tables(names, tmp_path / "store", TableOptions("y"))
     assert not (tmp_path / "store").exists()
 
 
 def test_a_table_with_other_columns_is_refused_with_all_differences(tmp_path):
-    from blocklinear.tables.split import add_tables
-
     good = pa.table({"x": X, "c": ["a"] * N, "y": Y})
     store = make_store(tmp_path, good)
     lacking = write(good.drop_columns(["c"]), tmp_path / "lacking.parquet")
@@ -95,8 +102,33 @@ def test_a_table_with_other_columns_is_refused_with_all_differences(tmp_path):
 
 @pytest.mark.parametrize("content", [b"", b"x,y\n", b"PAR1 and no more"])
 def test_an_empty_or_cut_file(tmp_path, content):
-    from blocklinear.tables.infer import TableOptions
-
     (tmp_path / "t").write_bytes(content)
     with pytest.raises(InputError, match=str(tmp_path / "t")):
         split_tables([str(tmp_path / "t")], tmp_path / "store", TableOptions("y"))
+
+
+def test_a_value_that_is_no_number_after_the_first_block(tmp_path):
+    rows = ["7,1,0", "8,2,1"] * 200_000
+    rows[300_000] = "9,abc,1"
+    (tmp_path / "t.csv").write_text("left,x,y\n" + "\n".join(rows) + "\n")
+    with pytest.raises(InputError, match=r"line 300002, column x: .*invalid value 'abc'"):
+        split_tables([str(tmp_path / "t.csv")], tmp_path / "s", TableOptions("y", drop=("left",)))
+    rows[300_000] = "9,3,1"
+    rows = [f"{row},text" for row in rows]
+    rows[300_000] += "\udcff"
+    text = "left,x,y,c\n" + "\n".join(rows) + "\n"
+    (tmp_path / "t.csv").write_bytes(text.encode(errors="surrogateescape"))
+    with pytest.raises(InputError, match="line 300002: column c is not UTF-8"):
+        split_tables([str(tmp_path / "t.csv")], tmp_path / "s", TableOptions("y"))
+
+
+def test_a_prediction_that_fails_leaves_nothing(tmp_path, capfd):
+    store = make_store(tmp_path, pa.table({"x": X, "y": Y}))
+    model = train(store, TrainOptions(solver=1, gap=0.1, max_outer=2))
+    path = write(pa.table({"x": with_value(float("nan"))}), tmp_path / "nan.parquet")
+    for name in ("out.parquet", "out.csv", "out.feather"):
+        with pytest.raises(InputError, match="row group 7, row 78, column x"):
+            predict_tables(model, [str(path)], tmp_path / name)
+        gc.collect()
+        assert not (tmp_path / name).exists()
+    assert "Exception ignored" not in capfd.readouterr().err
