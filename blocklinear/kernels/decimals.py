@@ -9,6 +9,8 @@ NOT_FINITE, TOO_LARGE, ORDER, REPEATED = 1, 2, 3, 4
 """Why `take_rows` refuses a row."""
 ZEROS, LEAST_ZERO, FAULT, ROW, PLACE, N_FOUND = 0, 1, 2, 3, 4, 5
 """What `take_rows` tells, by its place in `found`."""
+REMEMBERED = 1 << 11
+REMEMBERED_SHIFT = 64 - 11
 
 
 @kernel
@@ -90,6 +92,9 @@ def take_rows(indptr, indices, mantissa, bits, exponent, strict, powers, found):
                               0 or why a row is refused, at which all ends; that row, and where in
                               it, counted from 0
     """
+    # columns of numbers have mostly few values: those met last are remembered
+    known = np.zeros(REMEMBERED, np.int64)
+    known_mantissa, known_exponent = np.zeros_like(known), np.zeros(REMEMBERED, np.uint8)
     found[:] = 0
     found[LEAST_ZERO] = np.int64(1) << 32
     k = start = 0
@@ -110,7 +115,14 @@ def take_rows(indptr, indices, mantissa, bits, exponent, strict, powers, found):
                 found[LEAST_ZERO] = min(found[LEAST_ZERO], index)
                 continue
             indices[k] = indices[p]
-            _put(value, k, powers, mantissa, bits, exponent)
+            word = mantissa[p]
+            slot = np.uint64(word) * np.uint64(0x9E3779B97F4A7C15) >> np.uint64(REMEMBERED_SHIFT)
+            if known[slot] == word:
+                mantissa[k], exponent[k] = known_mantissa[slot], known_exponent[slot]
+            else:
+                _put(value, k, powers, mantissa, bits, exponent)
+                known[slot] = word
+                known_mantissa[slot], known_exponent[slot] = mantissa[k], exponent[k]
             k += 1
         start = stop
         indptr[i + 1] = k
