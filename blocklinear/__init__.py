@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from blocklinear.selection.cross_validation import CrossValidation
     from blocklinear.store.changes import remove
     from blocklinear.store.store import BlockStore
+    from blocklinear.tables.serve import TablePredictor
     from blocklinear.training.garbage import collect_garbage
 
 __version__ = "0.1.0"
@@ -38,6 +39,7 @@ _HOMES = {
     "RunHistory": "blocklinear.report.history",
     "SplitOptions": "blocklinear.options",
     "StoreWriter": "blocklinear.batches.writer",
+    "TablePredictor": "blocklinear.tables.serve",
     "TextOptions": "blocklinear.options",
     "TrainOptions": "blocklinear.options",
     "add": "blocklinear.api.stores",
@@ -66,6 +68,7 @@ __all__ = [
     "RunHistory",
     "SplitOptions",
     "StoreWriter",
+    "TablePredictor",
     "TextOptions",
     "TrainOptions",
     "add",

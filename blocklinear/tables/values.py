@@ -101,7 +101,11 @@ def strings_of(
     """
     pa = arrow()
     if not (pa.types.is_string(array.type) or pa.types.is_large_string(array.type)):
+        is_time = pa.types.is_timestamp(array.type)
         array = array.cast(pa.string())
+        if is_time:  # the same text for seconds and for nanoseconds
+            array = pa.compute.replace_substring_regex(array, r"(\.\d*?)0+(Z?)$", r"\1\2")
+            array = pa.compute.replace_substring_regex(array, r"\.(Z?)$", r"\1")
     lengths = pa.compute.binary_length(array)
     longest = pa.compute.max(lengths).as_py() or 0
     if longest > LONGEST_VALUE:

@@ -190,6 +190,22 @@ def test_dictionaries_of_parquet_make_the_store_that_values_make(tmp_path, hash_
     assert stores[0].recipe == stores[1].recipe == stores[2].recipe
 
 
+@pytest.mark.parametrize("zone", [None, "UTC"])
+def test_times_are_the_same_in_any_unit(tmp_path, zone):
+    seconds = pa.array(np.arange(0, 40_000, 100), pa.timestamp("s", zone))
+    stores = []
+    for unit in ("s", "ms", "us", "ns"):
+        times = seconds.cast(pa.timestamp(unit, zone))
+        table = pa.table({"t": times, "y": np.arange(400) % 2})
+        stores.append(make_store(tmp_path, table, f"{unit}.feather"))
+    assert stores[0].recipe["dictionary"][0] == [0, "1970-01-01 00:00:00" + "Z" * bool(zone)]
+    assert all(store.recipe == stores[0].recipe for store in stores)
+    half = pa.array([500, 1], pa.timestamp("ms", zone))
+    store = make_store(tmp_path, pa.table({"t": half, "y": [0, 1]}), "half.feather")
+    values = [value for _, value in store.recipe["dictionary"]]
+    assert [value[19:] for value in values] == [".5" + "Z" * bool(zone), ".001" + "Z" * bool(zone)]
+
+
 def test_a_budget_that_pyarrow_alone_would_take(tmp_path):
     little = SplitOptions(text=TextOptions(threads=1, memory_bytes=200 << 20))
     with pytest.raises(MemoryBudgetError, match="tables cannot be read within 200M"):

@@ -1,0 +1,132 @@
+"""Predictions for rows given as dicts, as for a request to a server."""
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from blocklinear.classes import as_given
+from blocklinear.errors import InputError, UsageError
+from blocklinear.model.linear import LinearModel
+from blocklinear.model.probability import probabilities
+from blocklinear.tables.arrow import arrow
+from blocklinear.tables.encode import Encoder
+from blocklinear.tables.infer import Differences
+from blocklinear.tables.part import Part
+from blocklinear.tables.recipe import recipe_of_model
+
+Row = Mapping[str, Any]
+Floats = NDArray[np.float64]
+
+
+class TablePredictor:
+    """Predicts rows with a model that was trained on a table, by the recipe of the model.
+
+    A row is a dict with a value for each column that the model has features of; what it has besides
+    is not looked at. None is a missing value. Values that the dictionary of the model does not
+    have are no features.
+
+    Parameters
+    ----------
+    model : LinearModel, str or path
+        Or its file.
+
+    Attributes
+    ----------
+    classes : ndarray, shape (n_classes,)         as they were given; empty for regression
+
+    Raises
+    ------
+    MismatchError
+        If the model was not trained on tables.
+    UsageError
+        If pyarrow is missing.
+
+    Examples
+    --------
+    >>> predictor = TablePredictor("clicks.model")  # doctest: +SKIP
+    >>> predictor.predict_proba([{"age": 31, "city": "Rome"}])  # doctest: +SKIP
+    array([[0.71, 0.29]])
+    """
+
+    def __init__(self, model: LinearModel | str | os.PathLike[str]) -> None:
+        arrow()
+        if not isinstance(model, LinearModel):
+            name, model = os.fspath(model), LinearModel.load(model)
+        else:
+            name = "the model"
+        self._model = model
+        self._recipe = recipe_of_model(model.metadata, model.n_features, name)
+        self._encoder = Encoder(self._recipe, growing=False)
+        self.classes = as_given(np.array(model.labels), model.classes)
+
+    def decision_function(self, rows: Sequence[Row]) -> Floats:
+        """Return decision values, shape (n_rows,), or (n_rows, n_classes) if there are several.
+
+        Raises
+        ------
+        InputError
+            If a row lacks a column, or a value is of another type or cannot be a feature.
+        """
+        from scipy.sparse import csr_array
+
+        table = self._encoder.table(self._part(rows))
+        n_entries = table.n_entries(0, len(rows))
+        indptr, indices = np.empty(len(rows) + 1, np.int64), np.empty(n_entries, np.uint32)
+        values = np.empty(n_entries)
+        table.put(0, len(rows), 0, indptr, indices, values)
+        n_features = max(self._recipe.n_features, 1)
+        X = csr_array((values, indices.astype(np.int64), indptr), shape=(len(rows), n_features))
+        return self._model.decision_function(X)
+
+    def predict(self, rows: Sequence[Row]) -> NDArray[Any]:
+        """Return the label of each row as it was given, or the value in regression; see above."""
+        decisions = self.decision_function(rows)
+        if self._model.is_regressor:
+            return decisions
+        decisions = decisions.reshape(len(rows), self._model.n_columns)
+        labels: NDArray[Any] = self.classes[self._model.class_indices(decisions)]
+        return labels
+
+    def predict_proba(self, rows: Sequence[Row]) -> Floats:
+        """Return the probability of each of `classes`, shape (n_rows, n_classes).
+
+        Raises
+        ------
+        UsageError
+            If the model is not of logistic regression.
+        InputError
+            As `decision_function` does.
+        """
+        if not self._model.is_logistic:
+            raise UsageError(
+                "probabilities are only supported for logistic regression",
+                f"use predict: the model is {self._model.solver}",
+            )
+        decisions = self.decision_function(rows).reshape(len(rows), self._model.n_columns)
+        return probabilities(decisions, len(self.classes))
+
+    def _part(self, rows: Sequence[Row]) -> Part:
+        """Return rows as Arrow columns."""
+        pa, columns = arrow(), {}
+        for column in self._recipe.columns:
+            try:
+                values = [row[column.name] for row in rows]
+            except KeyError:
+                row = next(k for k, row in enumerate(rows) if column.name not in row)
+                raise InputError(
+                    f"row {row} has no column {column.name}", "give None for a missing value"
+                ) from None
+            kind = pa.list_(pa.string()) if column.kind == "words" else None
+            try:
+                columns[column.name] = pa.array(values, kind)
+            except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
+                raise InputError(
+                    f"column {column.name}: {error}", f"give values of kind {column.kind}"
+                ) from error
+        differences, schema = Differences(), pa.table(columns).schema
+        differences.look_at("the rows", schema, self._recipe)
+        differences.refuse("the recipe of the model")
+        return Part("the rows", 0, "row", columns, len(rows), 0)

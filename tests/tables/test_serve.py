@@ -1,0 +1,79 @@
+"""Rows given as dicts are predicted as those of a table are."""
+
+import numpy as np
+import pytest
+
+from blocklinear import TablePredictor
+from blocklinear.errors import InputError, MismatchError, UsageError
+from blocklinear.options import TrainOptions
+from blocklinear.training.loop import train
+
+pa = pytest.importorskip("pyarrow")
+import pyarrow.parquet as pq  # noqa: E402
+
+from blocklinear.tables.predict import predict_tables  # noqa: E402
+
+from .build import make_table, write  # noqa: E402
+from .test_split import OPTIONS, make_store  # noqa: E402
+
+HOWS = [
+    {"standardize": True},
+    {"hash_bits": 12, "interactions": (("city", "member"), ("age", "day"))},
+]
+
+
+@pytest.mark.parametrize("how", HOWS, ids=str)
+@pytest.mark.parametrize("normalize", ["none", "l2"])
+def test_as_a_table(tmp_path, how, normalize):
+    from dataclasses import replace
+
+    store = make_store(
+        tmp_path, make_table(words=True), options=replace(OPTIONS, normalize=normalize), **how
+    )
+    model = train(store, TrainOptions(solver=7, gap=1e-3))
+    model.save(tmp_path / "model")
+    other = make_table(seed=5, n_rows=50, words=True)
+    path = write(other, tmp_path / "other.parquet")
+    predict_tables(model, [str(path)], tmp_path / "out.parquet", decision=True, probability=True)
+    expected = pq.read_table(tmp_path / "out.parquet").to_pydict()
+    predictor, rows = TablePredictor(tmp_path / "model"), other.to_pylist()
+    np.testing.assert_allclose(predictor.decision_function(rows), expected["decision"], rtol=1e-9)
+    assert predictor.predict(rows).tolist() == expected["prediction"]
+    for k, label in enumerate(predictor.classes.tolist()):
+        found = predictor.predict_proba(rows)[:, k]
+        np.testing.assert_allclose(found, expected[f"probability_{label:g}"], rtol=1e-9)
+    for k in range(3):
+        alone = predictor.decision_function(rows[k : k + 1])
+        np.testing.assert_allclose(alone, expected["decision"][k : k + 1], rtol=1e-9)
+
+
+def test_what_is_missing_or_new(tmp_path):
+    table = pa.table({"x": [1.0, None, 3.0, 4.0], "c": ["a", "b", "a", None], "y": list("nyny")})
+    model = train(make_store(tmp_path, table), TrainOptions(solver=1))
+    predictor = TablePredictor(model)
+    assert predictor.classes.tolist() == ["n", "y"]
+    rows = [{"x": None, "c": None, "z": 7}, {"x": 2, "c": "new", "y": "n"}]
+    assert predictor.predict(rows).shape == (2,)
+    assert predictor.decision_function([]).shape == (0,)
+    with pytest.raises(InputError, match="row 1 has no column c"):
+        predictor.predict([rows[0], {"x": 1}])
+    with pytest.raises(InputError, match="column 'x' is of type string, not number"):
+        predictor.predict([{"x": "1", "c": "a"}])
+    with pytest.raises(InputError, match="row 1, column x: the value nan is not finite"):
+        predictor.predict([rows[0], {"x": float("nan"), "c": "a"}])
+    with pytest.raises(InputError, match="column c: "):
+        predictor.predict([{"x": 1, "c": "a"}, {"x": 1, "c": 1}])
+    with pytest.raises(UsageError, match="probabilities are only supported"):
+        predictor.predict_proba(rows)
+
+
+def test_a_model_of_something_else(tmp_path):
+    from blocklinear.model.linear import LinearModel
+
+    model = LinearModel(
+        weights=np.ones((2, 1)), bias_weights=np.zeros(1), bias=-1.0, labels=(1.0, 2.0),
+        solver="L2R_LR_DUAL", index_base=1, metadata={},
+    )  # fmt: skip
+    model.save(tmp_path / "m")
+    with pytest.raises(MismatchError, match="m: the model was not trained on tables"):
+        TablePredictor(tmp_path / "m")
