@@ -23,6 +23,7 @@ LAYERS = [
     ("Feature files", "store/features.py", []),
     ("Checkpoints", "training/checkpoint.py", []),
     ("Models", "model/native.py", []),
+    ("Lists of weights", "model/listing.py", []),
 ]
 
 

@@ -173,7 +173,7 @@ class _Present:
 
 
 def _files_of(batch: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return what is told of the files of a batch: weights that are a column have none."""
+    """Return the files of a batch as its manifest has them; weights from a column are in none."""
     weights = [file for file in batch.get("weights", ()) if file["size"] or file[digest_name(file)]]
     return [*batch["sources"], *weights]
 

@@ -1,7 +1,12 @@
 """The weights of a model by name, the largest first, as JSON for other programs.
 
-It is one object, whose first member tells what it is. Each weight has a line of its own, so that
-millions can be read line by line.
+`convert --to json` writes one object: `format` ("blocklinear weights"), `version` (1), `solver`,
+`C`, `classes` (the labels as given), `features`, `nonzero_weights`, `bias` (null if there is none),
+`rho`, `normalize`, `certificate`, `recipe` (of tables, without its dictionary) and `decisions`.
+Of each decision value there is its `class` (that of values above 0; null in regression), its
+`bias_weight`, and `weights`: [name, weight] by falling absolute value, one to a line, so that
+millions can be read line by line. The name is `column=value` or `column` where there is a recipe,
+else the name of the feature, else its number in text, or `hash N`.
 """
 
 import json
