@@ -2,7 +2,7 @@
 
     python bench/make_clicks.py FOLDER --rows 10000000 [--rows-a-file 2500000] [--seed 0]
 
-Categories are skewed, three of their columns have millions of values, and both kinds of columns
+Categories are skewed, five of their columns have millions of values, and both kinds of columns
 have missing values. The label follows a logistic model of some of them.
 """
 

@@ -64,3 +64,13 @@ def rivals(bench_train):
 @pytest.fixture(scope="session")
 def guard(measuring):
     return load("guard")
+
+
+@pytest.fixture(scope="session")
+def make_clicks():
+    return load("make_clicks")
+
+
+@pytest.fixture(scope="session")
+def clicks(limits, make_clicks):
+    return load("clicks")
