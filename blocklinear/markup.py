@@ -22,10 +22,14 @@ def facts_html(title: str, facts: Mapping[str, str]) -> str:
 
 
 def table_html(
-    title: str, header: Sequence[str], rows: Iterable[Sequence[str]], marked: int | None = None
+    title: str,
+    header: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    marked: int | None = None,
+    numbers: Collection[int] = (),
 ) -> str:
-    """Return a table with a header, for a notebook; row `marked`, from 0, is bold."""
-    return _in_notebook(table(title, header, rows, marked))
+    """Return a table with a header, for a notebook; see `table`."""
+    return _in_notebook(table(title, header, rows, marked, numbers))
 
 
 def text_html(text: str) -> str:

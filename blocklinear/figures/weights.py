@@ -30,6 +30,7 @@ def draw_weights(
     ax.invert_yaxis()
     ax.axvline(0.0, color=canvas.GREY, linewidth=0.8)
     ax.margins(y=0.02)
+    ax.locator_params(axis="x", nbins=6)
     ax.set_xlabel(canvas.plain(f"weight {what}".rstrip(), 60))
     ax.grid(axis="x", alpha=0.3)
     if not len(names):

@@ -8,11 +8,13 @@ import numpy as np
 import numpy.typing as npt
 
 from blocklinear.classes import Classes, shown
+from blocklinear.markup import table_html
 from blocklinear.model.scores import positive_class
 
 Floats = npt.NDArray[np.float64]
 
 _SHARES = ("precision", "recall", "f1")
+CLASS_HEADER = ("class", "precision", "recall", "F1", "rows")
 MOST_SHOWN = 20
 """Classes of which a matrix is still readable."""
 
@@ -144,6 +146,41 @@ class Confusion:
             "classes": classes,
             "confusion": confusion,
         }
+
+    def class_rows(self, most: int = MOST_SHOWN) -> list[tuple[str, ...]]:
+        """Return class, precision, recall, F1 and rows of each class, as text.
+
+        Parameters
+        ----------
+        most : int
+            Of more classes, those with the most rows.
+        """
+        found = self.classes()
+        order = sorted(range(len(found)), key=lambda k: -found[k]["rows"])[:most]
+        return [
+            (
+                shown(self.labels[k], self._given),
+                *(f"{found[k][share]:.3f}" for share in _SHARES),
+                f"{found[k]['rows']:,}",
+            )
+            for k in sorted(order)
+        ]
+
+    def _repr_html_(self) -> str:
+        n = len(self.labels)
+        title = f"The {MOST_SHOWN} classes with the most rows, of {n:,}" if n > MOST_SHOWN else ""
+        classes = table_html(title, CLASS_HEADER, self.class_rows(), numbers=range(1, 5))
+        if n > MOST_SHOWN:
+            return classes
+        names = [shown(label, self._given) for label in self.labels]
+        counts = self.matrix()
+        rows = [
+            (name, *(f"{count:,}" for count in line))
+            for name, line in zip([*names, "other"], counts.tolist(), strict=True)
+            if name in names or counts[-1].any()
+        ]
+        title = "Rows by their class (down) and by the class predicted (across)"
+        return classes + table_html(title, ["", *names], rows, numbers=range(1, n + 1))
 
     def table(self) -> str:
         """Return a table as text, with the matrix for up to `MOST_SHOWN` classes."""

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from blocklinear.classes import as_given
 from blocklinear.errors import InputError, UsageError
 from blocklinear.figures import classification
-from blocklinear.markup import facts_html, text_html
+from blocklinear.markup import facts_html
 from blocklinear.model.confusion import Confusion
 from blocklinear.model.metrics import AccuracyCounter, RegressionErrors, Score
 from blocklinear.model.parameters import ModelParameters
@@ -416,7 +416,7 @@ class Evaluation:
         facts = {"rows": str(self.rows), "score": self.summary()}
         if self.unknown_labels:
             facts["rows of unknown labels"] = str(self.unknown_labels)
-        matrix = "" if self.confusion is None else text_html(self.confusion.table())
+        matrix = "" if self.confusion is None else self.confusion._repr_html_()
         return facts_html("Evaluation", facts) + matrix
 
 

@@ -18,7 +18,7 @@ from blocklinear.errors import (
 from blocklinear.events import Listener, TextProgress, ignore
 from blocklinear.kernels.margins import decision_values
 from blocklinear.kernels.scaling import normalize_rows
-from blocklinear.markup import facts_html, text_html
+from blocklinear.markup import facts_html
 from blocklinear.memory import PROCESS_BYTES, enough, exact_size, format_size
 from blocklinear.model.confusion import Confusion
 from blocklinear.model.evaluation import Evaluation
@@ -79,7 +79,7 @@ class PredictionReport:
             facts["rows of unknown labels"] = str(self.unknown_labels)
         if self.notes:
             facts["notes"] = "\n".join(self.notes)
-        matrix = "" if self.confusion is None else text_html(self.confusion.table())
+        matrix = "" if self.confusion is None else self.confusion._repr_html_()
         return facts_html("Prediction", facts) + matrix
 
     def to_json(self) -> str:

@@ -1,5 +1,6 @@
 """What a run or a model is, in words and numbers for people."""
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -98,7 +99,10 @@ def certificate_text(primal: object, dual: object, gap: object, several: bool = 
     """
     if not is_number(gap):
         return "Nothing is proven about this model: it has no certificate."
-    bound = f"at most {_percent(gap)} above the optimum"
+    if gap >= 1.0:
+        return "The certificate proves nothing yet: its gap is 1 or more."
+    # P - P* <= gap P: of P* itself that is at most gap / (1 - gap)
+    bound = f"at most {_percent_above(gap / (1.0 - gap))} above the optimum"
     if not (is_number(primal) and is_number(dual)):
         return (
             f"The objective of each model is {bound}: that is proven by a pass over all rows, "
@@ -117,8 +121,13 @@ def certificate_text(primal: object, dual: object, gap: object, several: bool = 
     )
 
 
-def _percent(share: float) -> str:
-    return f"{100 * share:.3g} %"
+def _percent_above(share: float) -> str:
+    """Return a share in percent, to three digits that are not below it."""
+    text = f"{100 * share:.3g}"
+    if float(text) < 100 * share:
+        unit = 10.0 ** (math.floor(math.log10(100 * share)) - 2)
+        text = f"{100 * share + unit / 2:.3g}"
+    return f"{text} %"
 
 
 def status(history: RunRecords) -> tuple[str, str]:
@@ -145,7 +154,7 @@ def status(history: RunRecords) -> tuple[str, str]:
         return "good", "Ended."
     if stopped == "converged":
         return "good", "Converged: what was asked for is proven."
-    return "warn", f"Ended before it converged: {shortened(stopped)}."
+    return "warn", f"Not converged after {shortened(stopped)}."
 
 
 def certificate_of(history: RunRecords) -> dict[str, Any] | None:

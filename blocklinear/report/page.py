@@ -13,6 +13,7 @@ from blocklinear.classes import label_text
 from blocklinear.errors import UsageError
 from blocklinear.figures.costs import METRIC_NAMES
 from blocklinear.markup import facts_table, shown, table
+from blocklinear.model.confusion import CLASS_HEADER
 from blocklinear.model.evaluation import Evaluation
 from blocklinear.model.linear import LinearModel, Names
 from blocklinear.numerals import format_number
@@ -181,6 +182,10 @@ def _certificate(history: RunRecords | None, model: LinearModel | None) -> str:
     n_models = history.events[-1].get("n_models") if history and history.events else 1
     grid = history is not None and len(_list(history.options.get("costs"))) > 1
     columns = model.n_columns if model is not None else n_models
+    if (history is not None and history.options.get("solver") == 4) or (
+        model is not None and model.solver == "MCSVM_CS"
+    ):
+        columns = 1  # one problem of all classes
     several = validating or grid or (is_number(columns) and columns > 1)
     text = facts.certificate_text(
         found.get("primal"), found.get("dual"), found.get("gap"), bool(several)
@@ -344,18 +349,11 @@ def _classes_of(found: Evaluation) -> str:
     """Return precision and recall of the classes; of many the pairs that are most confused."""
     assert found.confusion is not None
     _, labels, names = found.matrix()
-    own = found.confusion.classes()
-    order = sorted(range(len(names)), key=lambda k: -own[k]["rows"])[:_MOST_CLASSES]
     rows = [
-        (
-            facts.shortened(names[k], _LONGEST_NAME),
-            *(f"{own[k][share]:.3f}" for share in ("precision", "recall", "f1")),
-            facts.number_text(own[k]["rows"]),
-        )
-        for k in sorted(order)
+        (facts.shortened(name, _LONGEST_NAME), *rest)
+        for name, *rest in found.confusion.class_rows(_MOST_CLASSES)
     ]
-    header = ["class", "precision", "recall", "F1", "rows"]
-    parts = _scroll(table("", header, rows, numbers=(1, 2, 3, 4)))
+    parts = _scroll(table("", CLASS_HEADER, rows, numbers=range(1, 5)))
     if len(names) > _MOST_CLASSES:
         parts += _text(
             f"The {_MOST_CLASSES} classes with the most rows, of {len(names):,}.", "soft"

@@ -24,7 +24,7 @@ _REST = """
 *{box-sizing:border-box}
 html{color-scheme:light dark;-webkit-text-size-adjust:100%}
 body{margin:0;background:var(--paper);color:var(--ink);
-font:15px/1.5 system-ui,-apple-system,"Segoe UI",Roboto,"Noto Sans",sans-serif}
+font:.94rem/1.5 system-ui,-apple-system,"Segoe UI",Roboto,"Noto Sans",sans-serif}
 main{max-width:1160px;margin:0 auto;padding:1.5rem 1rem 3rem}
 h1{font-size:1.6rem;line-height:1.25;margin:0;overflow-wrap:anywhere}
 h2{font-size:1.15rem;margin:2.2rem 0 .6rem;padding-bottom:.3rem;border-bottom:1px solid var(--line)}
@@ -64,7 +64,7 @@ details{margin:.6rem 0}
 summary{cursor:pointer;color:var(--soft)}
 ul{padding-left:1.2rem;margin:.4rem 0}
 li{overflow-wrap:anywhere}
-@media print{main{max-width:none;padding:0}body{font-size:11px}
+@media print{html{font-size:11px}main{max-width:none;padding:0}
 h2{break-after:avoid}.scroll{overflow:visible}}
 """
 

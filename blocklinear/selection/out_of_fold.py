@@ -128,7 +128,7 @@ class ValidationReport:
             for found in self.scores
         ]
         best = next(k for k, found in enumerate(self.scores) if found is self.best)
-        return table_html(title, ["C", *names], rows, best)
+        return table_html(title, ["C", *names], rows, best, range(len(names) + 1))
 
     def to_json(self) -> str:
         """Return one JSON object."""

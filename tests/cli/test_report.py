@@ -42,7 +42,8 @@ def test_a_run_and_the_model_that_it_wrote(report, run, rows, tmp_path):
     certificate = model.metadata["certificate"]
     assert f"P = {certificate['primal']:.9g}" in page.text
     assert f"D = {certificate['dual']:.9g}" in page.text
-    assert f"{100 * certificate['gap']:.3g} % above the optimum" in page.text
+    percent = float(page.text.split("at most ")[1].split(" %")[0])
+    assert percent == pytest.approx(100 * certificate["gap"] / (1 - certificate["gap"]), rel=0.01)
     facts = page.facts()
     assert facts["features"] in ("6 (numbered from 1)", "6")
     assert facts["loss"] == "logistic (-s 7)"

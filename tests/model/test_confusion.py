@@ -1,6 +1,7 @@
 """Counts by class are those of scikit-learn."""
 
 import json
+import re
 from itertools import permutations
 
 import numpy as np
@@ -110,3 +111,30 @@ def test_a_regression_has_no_classes(tmp_path):
     model = LinearModel(np.ones((1, 1)), np.zeros(1), -1.0, (), "L2R_L1LOSS_SVR_DUAL")
     with pytest.raises(UsageError, match="has no classes"):
         predict_stream(model, [str(tmp_path / "rows")], tmp_path / "out", classes=True)
+
+
+def test_notebooks_show_classes_as_given():
+    counted = Confusion((0.0, 1.0), classes={0.0: "<ham>", 1.0: "spam"})
+    counted.add(np.array([0.0, 0.0, 1.0, 7.0]), np.array([0.0, 1.0, 1.0, 1.0]))
+    html = counted._repr_html_()
+    assert "&lt;ham&gt;" in html
+    assert "<ham>" not in html
+    assert counted.class_rows() == [
+        ("<ham>", "1.000", "0.500", "0.667", "2"), ("spam", "0.333", "1.000", "0.500", "1"),
+    ]  # fmt: skip
+    rows = re.findall(r"<tr>(.*?)</tr>", html.partition("Rows by their class")[2])
+    cells = [re.sub(r"<[^>]*>", " ", row).split() for row in rows]
+    assert cells == [["&lt;ham&gt;", "spam"], ["&lt;ham&gt;", "1", "1"], ["spam", "0", "1"],
+                     ["other", "0", "1"]]  # fmt: skip
+    assert counted.as_dict()["classes"][0]["label"] == "<ham>"
+    assert counted.as_dict()["confusion"][-1] == [None, "spam", 1]
+    assert counted.summary() == "F1 = 0.5 (positive class spam)"
+    assert counted.table().split()[5] == "<ham>"
+
+
+def test_notebooks_show_few_of_many_classes():
+    counted = Confusion(tuple(map(float, range(30))))
+    counted.add(np.arange(30.0), np.arange(30.0))
+    html = counted._repr_html_()
+    assert html.count("<tr>") == 21
+    assert "20 classes with the most rows, of 30" in html

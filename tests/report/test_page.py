@@ -10,7 +10,7 @@ import pytest
 
 from blocklinear.model.evaluation import Evaluation
 from blocklinear.model.linear import LinearModel
-from blocklinear.report.facts import seconds_text, size_text
+from blocklinear.report.facts import certificate_text, seconds_text, size_text
 from blocklinear.report.page import Subject, page_of, write_page
 from blocklinear.report.records import RunRecords, read_events
 
@@ -74,7 +74,7 @@ def test_a_run_is_that_of_its_log(run):
     ]  # fmt: skip
     assert "Converged: what was asked for is proven." in found.text
     assert "P = 10. No model can have less than D = 9.95" in found.text
-    assert "at most 0.5 % above the optimum" in found.text
+    assert "at most 0.503 % above the optimum" in found.text
     facts = found.facts()
     assert facts["nonzeros"] == "12,345,670 (10 a row)"
     assert facts["blocks"] == "8, 5 MiB on disk"
@@ -132,7 +132,7 @@ def test_a_warm_start_and_the_batches_of_a_store(log):
         ([START, EVENTS[0]], "Not ended: 1 outer iteration so far."),
         ([EVENTS[1]], "Reached its goal."),
         ([START, END | {"outer": None, "stopped": "out of memory"}], "without a model: out of mem"),
-        ([START, *EVENTS, END | {"stopped": "the time is over"}], "before it converged: the time"),
+        ([START, *EVENTS, END | {"stopped": "9 seconds"}], "Not converged after 9 seconds."),
     ],
 )
 def test_runs_that_are_not_whole(log, lines, status):
@@ -216,6 +216,16 @@ def test_a_model_alone():
     assert found.facts()["C"] == "2.5"
     assert "Weights above 0 are for class 1, below 0 for class -1." in found.text
     assert "script" not in found.tags
+
+
+@pytest.mark.parametrize(
+    ("solver", "words"),
+    [("MCSVM_CS", "The model has the objective"), ("L2R_LR_DUAL", "The objective of each model")],
+)
+def test_the_classes_of_crammer_and_singer_are_one_problem(solver, words):
+    metadata = {"certificate": {"primal": 10.0, "dual": 9.9, "gap": 0.01}}
+    found = page(Subject("m", model=model_of(n_classes=3, solver=solver, metadata=metadata)))
+    assert words in found.text
 
 
 def test_a_model_without_a_certificate_or_weights():
@@ -350,6 +360,21 @@ def test_what_listeners_hear_is_what_logs_have(tmp_path):
     assert [(c.cost, c.values("gap")) for c in read.by_cost()] == [(0.1, [0.25]), (1.0, [0.5])]
     assert read.peak_bytes == heard.peak_bytes == 77
     assert json.loads((tmp_path / "log").read_text().splitlines()[0])["options"] == {"gap": None}
+
+
+@pytest.mark.parametrize("primal", [1.0, 3.7, 1e9])
+@pytest.mark.parametrize("gap", [1e-12, 1e-3, 0.00123456, 0.5, 0.999, 0.0])
+def test_the_bound_in_words_holds(primal, gap):
+    """However good the best model may be, the primal objective is not further above it."""
+    dual = primal * (1 - gap)
+    words = certificate_text(primal, dual, gap)
+    percent = float(words.split("at most ")[1].split(" %")[0])
+    assert 1.01 * (primal - dual) / dual + 1e-12 >= percent / 100 >= gap / (1 - gap)
+
+
+def test_a_gap_of_one_proves_nothing():
+    assert "proves nothing" in certificate_text(1.0, -1.0, 2.0)
+    assert "no certificate" in certificate_text(1.0, 1.0, None)
 
 
 @pytest.mark.parametrize(
