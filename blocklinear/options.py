@@ -20,6 +20,7 @@ SLAB_FACTOR = 10
 LINE_FACTOR = 2.5
 """So does a line of 1 MiB or more and its row: an entry takes 13 bytes, and is written in 8 or more
 where indices increase, since most of them have many digits then."""
+_SOLVERS, _PRIMAL = (0, 1, 2, 3, 4, 7, 11, 12, 13), (0, 2, 11)
 _MOST_OUTER = 1000  # where more are needed, the data are badly scaled or C is too large
 _PEGASOS_OUTER = 50  # it converges sublinearly: small gaps are out of reach
 
@@ -309,10 +310,11 @@ class TrainOptions:
 
     Attributes
     ----------
-    solver : {1, 3, 4, 7, 12, 13}
+    solver : {0, 1, 2, 3, 4, 7, 11, 12, 13}
         LIBLINEAR's number: 1 squared hinge, 3 hinge, 7 logistic loss, each class against the rest
         where there are more than two; 4 Crammer and Singer's multi-class hinge; regression: 12
-        squared epsilon-insensitive, 13 epsilon-insensitive loss.
+        squared epsilon-insensitive, 13 epsilon-insensitive loss. 0, 2 and 11 are the problems of
+        7, 1 and 12, solved by Newton's method on the primal.
     method : {"dual", "pegasos"}
         Dual coordinate descent (Yu, Algorithm 2), or Pegasos (Yu, Algorithm 3; hinge loss only).
     cost : float
@@ -420,7 +422,7 @@ class TrainOptions:
     def __post_init__(self) -> None:
         check_types(self)
         finite = _finite
-        _check("solver", self.solver, self.solver in (1, 3, 4, 7, 12, 13), "1, 3, 4, 7, 12 or 13")
+        _check("solver", self.solver, self.solver in _SOLVERS, "0 to 4, 7, or 11 to 13")
         _check("method", self.method, self.method in ("dual", "pegasos"), "dual or pegasos")
         pegasos = self.method == "pegasos"
         _check("solver", self.solver, self.solver == 3 or not pegasos, "3 for pegasos")
@@ -477,6 +479,15 @@ class TrainOptions:
         _check("warm-start", self.warm_start, one, "used without --resume")
         anew = not (self.restart and (self.warm_start or self.resume))
         _check("restart", self.restart, anew, "used without --resume and --warm-start")
+        descent = (self.epochs, self.selection, self.average) == (1, "active", False)
+        primal = self.solver in _PRIMAL
+        _check(
+            "solver",
+            self.solver,
+            descent or not primal,
+            "no primal one (0, 2, 11) with "
+            "--epochs, --selection or --average, which are for coordinate descent",
+        )
         whole = not (self.warm_start and self.average)
         _check("warm-start", self.warm_start, whole, "used without --average, which starts anew")
         _check("checkpoint-s", self.checkpoint_s, self.checkpoint_s > 0, "above 0")

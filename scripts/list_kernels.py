@@ -8,6 +8,7 @@ Every part of the program goes through its motions on a few rows, in a process o
 
 import gc
 import json
+import math
 import multiprocessing
 import os
 import subprocess
@@ -21,9 +22,10 @@ from typing import Any
 
 from blocklinear.cli import overloads
 
-PARTS = ("split", "one", "pegasos", "many", "crammer-singer")
+PARTS = ("split", "one", "pegasos", "many", "crammer-singer", "newton", "newton-many")
 DTYPES = ("float64", "float32")
-_LABELS = {"one": (-1, 1), "many": (1, 2, 3), "crammer-singer": (1, 2, 3)}
+_LABELS = {"one": (-1, 1), "newton": (-1, 1), "pegasos": (1, 2)}
+"""Of the rows that a part of training is rehearsed with, where they are not 1, 2 and 3."""
 _ODD_ROWS = (
     "1:1 2:0.25 3:-3e-7 # a comment",
     "1:1 3:0.1234567890123456789 70000:12345.678",
@@ -75,7 +77,7 @@ class Recorder:
 
 def _is_helper(kernel: Any) -> bool:
     function = kernel.py_func
-    return function.__name__.startswith("_") or function.__module__.endswith(".shared")
+    return function.__name__.startswith("_") or function.__module__.endswith((".shared", ".losses"))
 
 
 def _has_constants(types: tuple[Any, ...]) -> bool:
@@ -165,7 +167,11 @@ def _make_stores(folder: Path, dtype: str, part: str) -> None:
     from blocklinear.ingest.split import split
     from blocklinear.options import AddOptions, SplitOptions, TextOptions
 
-    source, odd, labels = folder / "rows.svm", folder / "odd.svm", _LABELS.get(part, (1, 2))
+    source, odd, labels = (
+        folder / "rows.svm",
+        folder / "odd.svm",
+        _LABELS.get(part, (1, 2) if part == "pegasos" else (1, 2, 3)),
+    )
     source.write_text(_text(labels))
     odd.write_text(_text(labels, odd=True))
     few = SplitOptions(text=TextOptions(**_LITTLE), dtype=dtype, blocks=2)
@@ -173,6 +179,16 @@ def _make_stores(folder: Path, dtype: str, part: str) -> None:
     split([source], folder / "scaled", replace(few, normalize="l2"))
     again = AddOptions(text=TextOptions(index_base="auto", **_LITTLE), allow_duplicate=True)
     add(split([source], folder / "store", few), [source], again)
+
+
+def _hurry_to_newton() -> None:
+    """Let Newton's method take over after two outer iterations, whatever their rate."""
+    from blocklinear.training.stopping import Stopping
+
+    Stopping.remaining = lambda self, report: math.inf  # type: ignore[method-assign]
+    Stopping.too_many = (  # type: ignore[method-assign]
+        lambda self, report, remaining, direct=False: report.outer >= 2
+    )
 
 
 def _train(folder: Path, dtype: str, part: str) -> Iterator[str]:
@@ -190,11 +206,11 @@ def _train(folder: Path, dtype: str, part: str) -> Iterator[str]:
     )
     splitting.start()
     splitting.join()
-    loop.NEWTON_AFTER = 2
     store, *others = (BlockStore.open(folder / name) for name in ("store", "odd", "scaled"))
     common: Any = {"max_outer": 4, "gap": 1e-12, "bias": 1.0, **_LITTLE}
     common |= {"solver": 4} if part == "crammer-singer" else {}
     common |= {"method": "pegasos"} if part == "pegasos" else {}
+    common |= {"solver": 0, "max_outer": 12} if part.startswith("newton") else {}
     for group in (1, 2, 3):
         steps = common | {"group": group}
         if part == "one":
@@ -206,9 +222,14 @@ def _train(folder: Path, dtype: str, part: str) -> Iterator[str]:
         elif part == "pegasos":
             loop.train(store, TrainOptions(pegasos_batch=3, **steps))
         loop.train(store, TrainOptions(**steps))
-        if part == "many":
+        if part in ("many", "newton-many"):
             cross_validate(store, TrainOptions(**steps), n_folds=2, costs=(0.1, 1.0))
     yield part
+    if part == "one":
+        _hurry_to_newton()
+        for rows in (store, *others):
+            loop.train(rows, TrainOptions(**(common | {"solver": 1, "max_outer": 12, "group": 1})))
+        yield f"{part}.newton"
     loop.train(store, TrainOptions(evaluate=str(folder / "rows.svm"), **common))
     yield f"{part}.evaluate"
     loop.train(store, TrainOptions(group=1, **common))

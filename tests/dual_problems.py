@@ -7,9 +7,9 @@ import pytest
 import reference
 from hypothesis import strategies as st
 
-from blocklinear.kernels import dual
+from blocklinear.kernels import dual, losses
 
-KINDS = [dual.HINGE, dual.SQUARED_HINGE, dual.LOGISTIC, dual.L1_SVR, dual.L2_SVR]
+KINDS = [losses.HINGE, losses.SQUARED_HINGE, losses.LOGISTIC, losses.L1_SVR, losses.L2_SVR]
 NAMES = ["hinge", "squared_hinge", "logistic", "l1_svr", "l2_svr"]
 every_loss = pytest.mark.parametrize("kind", KINDS, ids=NAMES)
 NONE = np.empty(0, np.float32)
@@ -67,9 +67,10 @@ def make(kind, seed, n=6, d=4, density=0.6, dtype="float64", **changes):
     """Return a problem whose alpha is at 0, at a bound or between; row 0 may be empty."""
     rng = np.random.default_rng(seed)
     rows = (rng.normal(size=(n, d)) * (rng.random((n, d)) < density)).astype(dtype)
-    target = rng.choice([-1.0, 1.0], n) if kind <= dual.LOGISTIC else rng.normal(size=n)
+    target = rng.choice([-1.0, 1.0], n) if kind <= losses.LOGISTIC else rng.normal(size=n)
     cost = rng.uniform(0.01, 10, n)
-    low, high = reference.bounds(np.where(kind in (dual.SQUARED_HINGE, dual.L2_SVR), 3, cost), kind)
+    of = np.where(kind in (losses.SQUARED_HINGE, losses.L2_SVR), 3, cost)
+    low, high = reference.bounds(of, kind)
     low, high = np.maximum(low, -3 * cost), np.minimum(high, 3 * cost)
     between = low + rng.uniform(0.01, 0.99, n) * (high - low)
     alpha = np.choose(rng.integers(0, 4, n), [np.zeros(n), low, high, between])

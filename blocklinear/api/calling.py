@@ -92,7 +92,7 @@ def telling(
     """Yield a listener: that of the caller, or one that warns; with a progress bar if `verbose`."""
     with contextlib.ExitStack() as stack:
         bar = stack.enter_context(ProgressBar(goal)) if verbose else None
-        own = listener or _warn
+        own = _warn if listener is None else listener
 
         def tell(event: Event) -> None:
             if bar is not None:

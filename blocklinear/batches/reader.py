@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from blocklinear.batches.labels import LabelCoder
 from blocklinear.batches.tables import Table, as_table
 from blocklinear.errors import InputError, UsageError
-from blocklinear.kernels import decimals as kernels
+from blocklinear.kernels.text import decimals as kernels
 from blocklinear.kernels.text import reshape
 from blocklinear.kernels.text.powers import POWERS
 from blocklinear.memory import PROCESS_BYTES, enough, format_size

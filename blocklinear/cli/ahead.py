@@ -76,13 +76,17 @@ def load_for_training(
         Steps that are taken whatever the options: "evaluate", "text" for writing a large model for
         LIBLINEAR.
     """
+    many = several or (options.solver <= 7 and len(manifest.labels or ()) > 2)
+    steps = {*others}
     if options.solver == 4:
         part = "crammer-singer"
-    elif several or (options.solver <= 7 and len(manifest.labels or ()) > 2):
+    elif options.solver in (0, 2, 11):
+        part = "newton-many" if many else "newton"
+    elif many:
         part = "many"
     else:
         part = "pegasos" if options.method == "pegasos" else "one"
-    steps = {*others}
+        steps |= {"newton"} if options.solver in (1, 7, 12) else set()
     steps |= {"evaluate"} if options.evaluate is not None else set()
     steps |= {"warm"} if options.warm_start else set()
     _prepare({part, *(f"{part}.{step}" for step in steps)}, manifest.dtype, quiet)

@@ -1,89 +1,236 @@
-"""Passes over rows for Newton steps on the primal of the squared-hinge SVM (Fan, appendix D)."""
+r"""Passes over rows for Newton's method on the primal of smooth losses (Fan, appendices C and D).
+
+    P(w) = 1/2 w'w + sum_i C_i loss_i(f_i),   f_i = w'x_i
+    gradient = w - sum_i s_i alpha_i x_i,     alpha_i = -s_i C_i loss_i'(f_i)
+    Hessian = I + sum_i h_i x_i x_i',         h_i = C_i loss_i''(f_i)
+
+These alpha_i are in their domain, and P(w) - D(alpha) = 1/2 |gradient|**2. What rounding may do to
+that is added as for `dual.certify_rows`. SQUARED_HINGE and L2_SVR have no second derivative at
+their kinks, where h_i is 0 or 2 C_i; either will do (Mangasarian 2002; Fan, appendix D).
+"""
 
 import numpy as np
 
 from blocklinear.kernels.jit import kernel
-from blocklinear.kernels.shared import row_dot
+from blocklinear.kernels.losses import (
+    L1_SVR,
+    LOGISTIC,
+    N_REACH,
+    REACH,
+    UNIT,
+    add_candidate,
+    curvature,
+    entropy_of,
+    feasible,
+    primal_alpha,
+    targets_and_costs,
+)
+from blocklinear.kernels.shared import gather, inline, row_dot, scatter
 
-LOSS, LOW, GAP, REACH, N_SUPPORT = 0, 1, 2, 3, 4
-N_TERMS = 5
-
-UNIT = 2.0**-53
-"""Largest relative error of one operation on float64."""
+N_SCRATCH = 5
+"""Rows of numbers that kernels of many models need to write to."""
 
 
-@kernel
+@inline
+def _add_products(indices, values, start, stop, bias, h, hessian):
+    """Add h x_i x_i' to the lower triangle of a matrix."""
+    last = hessian.shape[0] - 1
+    for p in range(start, stop):
+        row, hv = np.int64(indices[p]), h * values[p]
+        for q in range(start, p + 1):
+            column = np.int64(indices[q])
+            hessian[max(row, column), min(row, column)] += hv * values[q]
+        hessian[last, row] += hv * bias
+    hessian[last, last] += h * bias * bias
+
+
+@inline
+def _evaluate(kind, epsilon, t, C, f, gamma, size, norm, sums, reach):
+    """Add what a row contributes to the certificate of its alpha_i; return that."""
+    a = feasible(kind, C, primal_alpha(kind, epsilon, t, C, f))
+    q = 0.5 * a / C
+    entropy = entropy_of(2.0 * q) if kind == LOGISTIC else 0.0
+    add_candidate(kind, epsilon, t, C, f, a, q, entropy, gamma * size * norm, sums)
+    if a != 0.0:
+        reach[REACH] += abs(a) * size
+        reach[N_REACH] += 1.0
+    return a
+
+
+@kernel(error_model="numpy")
 def gradient_rows(
-    indptr, indices, values, sq_norm, y, cost, bias, w, norm, alpha, pull, curvature, terms
-):
-    r"""Add what the rows contribute to value, gradient and curvature of the primal at `w`.
+    starts, stops, indices, values, sq_norm, target, cost, kind, epsilon, bias, w, norm, alpha,
+    pull, diagonal, hessian, sums, reach,
+):  # fmt: skip
+    """Add what the rows contribute to value, gradient, Hessian and certificate of the primal at w.
 
-        P(w) = 1/2 w'w + sum C_i s_i**2,   s_i = max(0, 1 - y_i w'x_i),   alpha_i = 2 C_i s_i,
-        gradient = w - sum alpha_i y_i x_i,   diag(Hessian) = 1 + sum_{s_i > 0} 2 C_i x_i**2,
-        P(w) - D(alpha) = 1/2 |gradient|**2
-
-    With s_i wrong by d_i the last has sum C_i d_i**2 more at most. Rows with C_i = 0 are left out:
-    their alpha_i is 0.
+    Rows with C_i = 0 are left out: their alpha_i is 0.
 
     Parameters
     ----------
-    indptr, indices, values, sq_norm, cost, bias, w :    as for `dual.certify_rows`
-    y : float64[n_rows]       +1 or -1
+    starts, stops, indices, values, sq_norm, target, cost, kind, epsilon, bias :        as for
+        `dual.certify_rows`
+    w : float64[n_features + 1]
     norm : float              |w|, or more
-    alpha : float64[n_rows]   written; dual feasible, and optimal when `w` is
-    pull : float64[n_features + 1]      added to: sum alpha_i y_i x_i
-    curvature : float64[n_features + 1] added to: sum_{s_i > 0} 2 C_i x_i**2
-    terms : float64[N_TERMS]  added to: sum C_i s_i**2, in two parts, of which the second is what
-                              the first has lost to rounding; sum C_i d_i**2; sum alpha_i |x_i|;
-                              number of alpha_i > 0
+    alpha : float64[n_rows]   written; feasible, and optimal where `w` is
+    pull : float64[n_features + 1]      added to: sum_i s_i alpha_i x_i
+    diagonal : float64[n_features + 1]  added to: that of sum_i h_i x_i x_i'
+    hessian : float64[n_features + 1, n_features + 1], or [0, 0]       added to: its lower triangle;
+                              left out if empty
+    sums : float64[N_SUMS]    added to, as is `reach`: see `dual.certify_rows`
+    reach : float64[N_REACHES]
     """
     last = w.shape[0] - 1
-    for i in range(y.shape[0]):
+    for i in range(target.shape[0]):
+        C, t = cost[i], target[i]
         alpha[i] = 0.0
-        if cost[i] == 0.0:
+        if C == 0.0:
             continue
-        start, stop = indptr[i], indptr[i + 1]
+        start, stop = starts[i], stops[i]
         f = row_dot(indices, values, start, stop, w) + bias * w[last]
-        slack, size = 1.0 - y[i] * f, np.sqrt(sq_norm[i] + bias * bias)
-        d = 1.01 * (stop - start + 2.0) * UNIT * size * norm + 4.0 * UNIT * (1.0 + abs(f))
-        if slack <= -d:
+        size, gamma = np.sqrt(sq_norm[i] + bias * bias), 1.01 * (stop - start + 2.0) * UNIT
+        a = _evaluate(kind, epsilon, t, C, f, gamma, size, norm, sums, reach)
+        alpha[i] = a
+        if a == 0.0:
             continue
-        terms[GAP] += cost[i] * d * d
-        if slack <= 0.0:
-            continue
-        double_cost = 2.0 * cost[i]
-        alpha[i] = double_cost * slack
-        lost, before = 0.5 * double_cost * slack * slack, terms[LOSS]
-        after = before + lost
-        terms[LOSS] = after
-        terms[LOW] += (before - after) + lost if before >= lost else (lost - after) + before
-        terms[REACH] += alpha[i] * size
-        terms[N_SUPPORT] += 1
-        step = alpha[i] * y[i]
+        step, h = a * (1.0 if kind >= L1_SVR else t), curvature(kind, C, a)
         for p in range(start, stop):
-            pull[indices[p]] += step * values[p]
-            curvature[indices[p]] += double_cost * values[p] * values[p]
+            v = values[p]
+            pull[indices[p]] += step * v
+            diagonal[indices[p]] += h * v * v
         pull[last] += step * bias
-        curvature[last] += double_cost * bias * bias
+        diagonal[last] += h * bias * bias
+        if hessian.shape[0] > 0 and h != 0.0:
+            _add_products(indices, values, start, stop, bias, h, hessian)
 
 
-@kernel
-def hessian_rows(indptr, indices, values, y, cost, bias, alpha, v, product):
-    """Add what the rows contribute to (Hessian - I) v: sum over alpha_i > 0 of 2 C_i x_i (x_i' v).
+@kernel(error_model="numpy")
+def hessian_rows(starts, stops, indices, values, cost, kind, bias, alpha, v, product):
+    """Add what the rows contribute to (Hessian - I) v: sum_i h_i x_i (x_i' v).
 
     Parameters
     ----------
-    indptr, indices, values, y, cost, bias :    as for `gradient_rows`
+    starts, stops, indices, values, cost, kind, bias :  as for `gradient_rows`
     alpha : float64[n_rows]   as `gradient_rows` left it
     v : float64[n_features + 1]
     product : float64[n_features + 1]   added to
     """
     last = v.shape[0] - 1
-    for i in range(y.shape[0]):
-        if alpha[i] > 0.0:
-            start, stop = indptr[i], indptr[i + 1]
-            step = row_dot(indices, values, start, stop, v) + bias * v[last]
-            step *= 2.0 * cost[i]
-            for p in range(start, stop):
-                product[indices[p]] += step * values[p]
-            product[last] += step * bias
+    for i in range(cost.shape[0]):
+        h = curvature(kind, cost[i], alpha[i])
+        if h == 0.0:
+            continue
+        start, stop = starts[i], stops[i]
+        step = h * (row_dot(indices, values, start, stop, v) + bias * v[last])
+        for p in range(start, stop):
+            product[indices[p]] += step * values[p]
+        product[last] += step * bias
+
+
+@kernel(error_model="numpy")
+def newton_many(
+    starts, stops, indices, values, sq_norm, target, code, fold, weight, positive, held_out, cost,
+    kind, epsilon, bias, evaluates, V, norms, alpha, out, diagonal, hessians, scratch, sums, reach,
+):  # fmt: skip
+    """Do for each model what `gradient_rows` does, or what `hessian_rows` does.
+
+    Parameters
+    ----------
+    starts, stops, indices, values, sq_norm, target, code, fold, weight, positive, held_out, cost,
+    kind, epsilon, bias :                               as for `dual.dcd_many`
+    evaluates : bool[M]       whether a model's column of `V` is a point to be evaluated, or a
+                              vector to be multiplied by the Hessian
+    V : float64[n_features + 1, P]      columns from M on are zeros
+    norms : float64[M]        of the columns of `V`, or more
+    alpha : float64[n_rows, M]          written where a model evaluates, read where it multiplies
+    out, diagonal : float64[n_features + 1, P]  added to: sum of s_ij alpha_ij x_i, or product; and
+                              diagonals, where a model evaluates
+    hessians : float64[M, n_features + 1, n_features + 1], or [0, 0, 0]
+    scratch : float64[N_SCRATCH, P]     overwritten
+    sums : float64[M, N_SUMS]           added to where a model evaluates, as is `reach`
+    reach : float64[M, N_REACHES]
+    """
+    M, P = positive.shape[0], V.shape[1]
+    t, C, f, step, h = scratch[0], scratch[1], scratch[2], scratch[3], scratch[4]
+    step[:], h[:] = 0.0, 0.0
+    for i in range(alpha.shape[0]):
+        some = targets_and_costs(
+            kind, target[i], code[i], fold[i], weight[i], positive, held_out, cost, 0, M, t, C
+        )
+        start, stop = starts[i], stops[i]
+        if some:
+            gather(indices, values, start, stop, bias, 0, P, V, f)
+        size, gamma = np.sqrt(sq_norm[i] + bias * bias), 1.01 * (stop - start + 2.0) * UNIT
+        curved = False
+        for j in range(M):
+            step[j] = h[j] = 0.0
+            if not evaluates[j]:
+                if C[j] != 0.0:
+                    step[j] = curvature(kind, C[j], alpha[i, j]) * f[j]
+                continue
+            alpha[i, j] = 0.0
+            if C[j] == 0.0:
+                continue
+            a = _evaluate(kind, epsilon, t[j], C[j], f[j], gamma, size, norms[j], sums[j], reach[j])
+            alpha[i, j] = a
+            step[j] = a * (1.0 if kind >= L1_SVR else t[j])
+            if a != 0.0:
+                h[j] = curvature(kind, C[j], a)
+                curved = curved or h[j] != 0.0
+        if not some:
+            continue
+        scatter(indices, values, start, stop, bias, step, 0, P, out)
+        if not curved:
+            continue
+        for p in range(start, stop):
+            d, square = diagonal[indices[p]], values[p] * values[p]
+            for j in range(M):
+                d[j] += h[j] * square
+        for j in range(M):
+            diagonal[diagonal.shape[0] - 1, j] += h[j] * bias * bias
+            if hessians.shape[0] > 0 and h[j] != 0.0:
+                _add_products(indices, values, start, stop, bias, h[j], hessians[j])
+
+
+@kernel(error_model="numpy", fastmath={"reassoc", "contract", "nsz"})
+def _row_products(H, i, j):
+    """Return the dot product of the first j columns of two rows."""
+    total = 0.0
+    for k in range(j):
+        total += H[i, k] * H[j, k]
+    return total
+
+
+@kernel(error_model="numpy")
+def solve(H, x):
+    """Solve H y = x by Cholesky's factor; the same bits whatever the number of threads.
+
+    Parameters
+    ----------
+    H : float64[n, n]         symmetric; its lower triangle is read, and overwritten by the factor
+    x : float64[n]            overwritten by y
+
+    Returns
+    -------
+    bool
+        Whether H is positive definite, as far as rounding tells; if not, x means nothing.
+    """
+    n = x.shape[0]
+    for i in range(n):
+        for j in range(i):
+            H[i, j] = (H[i, j] - _row_products(H, i, j)) / H[j, j]
+        square = H[i, i]
+        for k in range(i):
+            square -= H[i, k] * H[i, k]
+        if not square > 0.0:
+            return False
+        H[i, i] = np.sqrt(square)
+    for i in range(n):
+        for k in range(i):
+            x[i] -= H[i, k] * x[k]
+        x[i] /= H[i, i]
+    for i in range(n - 1, -1, -1):
+        x[i] /= H[i, i]
+        for k in range(i):
+            x[k] -= H[i, k] * x[i]
+    return True

@@ -147,7 +147,7 @@ def _text_of(rows: npt.NDArray[np.float64]) -> bytes:
 
 def _compiled() -> Callable[[npt.NDArray[np.float64]], bytes | memoryview]:
     """Return a compiled `_text_of`, whose result is valid until it is called again."""
-    from blocklinear.kernels.numerals import MOST_FIVES, WIDTH, write_rows
+    from blocklinear.kernels.text.numerals import MOST_FIVES, WIDTH, write_rows
 
     fives = np.array([divmod(5**k, 1 << 64) for k in range(MOST_FIVES + 1)], np.uint64)
     high, low = fives.T.copy()

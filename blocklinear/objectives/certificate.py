@@ -29,7 +29,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from blocklinear.kernels import dual as kernels
+from blocklinear.kernels import losses as kernels
 from blocklinear.kernels.sums import add_squared_distances, add_squares, dot, squared_distance
 
 Floats = NDArray[np.float64]

@@ -8,16 +8,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blocklinear.errors import UsageError
-from blocklinear.kernels import dual
+from blocklinear.kernels import losses
 from blocklinear.objectives.problems import SOLVERS, SolverType, checked_cost, weights_of_classes
 from blocklinear.options import TrainOptions
+from blocklinear.store.groups import RowView
 from blocklinear.store.manifest import Manifest
 from blocklinear.store.row_arrays import RowArray
 
 Floats = NDArray[np.float64]
 NO_FOLD = -1
 CRAMMER_SINGER = 4
-_SOLVERS = SOLVERS | {CRAMMER_SINGER: SolverType("MCSVM_CS", dual.HINGE)}
+ALL_SOLVERS = SOLVERS | {CRAMMER_SINGER: SolverType("MCSVM_CS", losses.HINGE)}
 
 
 @dataclass(frozen=True)
@@ -62,7 +63,7 @@ class Models:
     @property
     def separable(self) -> bool:
         """Whether each can be trained without the others."""
-        return self.solver is not _SOLVERS[CRAMMER_SINGER]
+        return self.solver is not ALL_SOLVERS[CRAMMER_SINGER]
 
     def some(self, which: NDArray[np.int64] | NDArray[np.bool_] | slice) -> "Models":
         """Return some of the models."""
@@ -70,6 +71,14 @@ class Models:
             self.solver, self.epsilon, self.labels, self.positive[which], self.held_out[which],
             self.asked[which], self.cost[which], self.folds,
         )  # fmt: skip
+
+    def data(self, rows: RowView) -> tuple[Floats, NDArray[np.int32], NDArray[np.int32], Floats]:
+        """Return target, class, fold and weight of each row, as kernels take them."""
+        weights = np.ones(len(rows)) if rows.weights is None else rows.weights
+        fold = (
+            np.zeros(len(rows), np.int32) if self.folds is None else self.folds.all[rows.positions]
+        )
+        return rows.labels, self.codes(rows.labels), fold, weights
 
     def codes(self, labels: Floats) -> NDArray[np.int32]:
         """Return the number of the class of each row, int32[n]; 0 for regression.
@@ -102,7 +111,7 @@ def make_models(
     UsageError
         If C times the weight of a class leaves the range of numbers.
     """
-    solver, costs = _SOLVERS[options.solver], costs or (options.cost,)
+    solver, costs = ALL_SOLVERS[options.solver], costs or (options.cost,)
     weight = {} if solver.regression else weights_of_classes(manifest, options)
     labels = tuple(weight)
     each_class = len(labels) > 2 or options.solver == CRAMMER_SINGER

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blocklinear.errors import InputError, LabelError, UsageError
-from blocklinear.kernels import dual
+from blocklinear.kernels import dual, losses
 from blocklinear.numerals import DISTINCT_INTEGERS, format_number
 from blocklinear.options import TrainOptions
 from blocklinear.store.manifest import Manifest
@@ -18,25 +18,42 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class SolverType:
-    """One of LIBLINEAR's problems: its name there, our loss, and whether it is a regression."""
+    """One of LIBLINEAR's problems.
+
+    Attributes
+    ----------
+    name : str                there
+    kind : int                the loss
+    regression : bool
+    primal : bool             whether it is solved by Newton's method on the primal
+    """
 
     name: str
     kind: int
     regression: bool = False
+    primal: bool = False
+
+    @property
+    def smooth(self) -> bool:
+        """Whether the loss has a derivative, as Newton's method needs."""
+        return self.kind in (losses.SQUARED_HINGE, losses.LOGISTIC, losses.L2_SVR)
 
     @property
     def bounded(self) -> bool:
         """Whether C_i bounds the size of alpha_i."""
-        return self.kind not in (dual.SQUARED_HINGE, dual.L2_SVR)
+        return self.kind not in (losses.SQUARED_HINGE, losses.L2_SVR)
 
 
 SQUARED_HINGE, HINGE = 1, 3
 SOLVERS = {
-    SQUARED_HINGE: SolverType("L2R_L2LOSS_SVC_DUAL", dual.SQUARED_HINGE),
-    HINGE: SolverType("L2R_L1LOSS_SVC_DUAL", dual.HINGE),
-    7: SolverType("L2R_LR_DUAL", dual.LOGISTIC),
-    12: SolverType("L2R_L2LOSS_SVR_DUAL", dual.L2_SVR, regression=True),
-    13: SolverType("L2R_L1LOSS_SVR_DUAL", dual.L1_SVR, regression=True),
+    SQUARED_HINGE: SolverType("L2R_L2LOSS_SVC_DUAL", losses.SQUARED_HINGE),
+    HINGE: SolverType("L2R_L1LOSS_SVC_DUAL", losses.HINGE),
+    7: SolverType("L2R_LR_DUAL", losses.LOGISTIC),
+    12: SolverType("L2R_L2LOSS_SVR_DUAL", losses.L2_SVR, regression=True),
+    13: SolverType("L2R_L1LOSS_SVR_DUAL", losses.L1_SVR, regression=True),
+    0: SolverType("L2R_LR", losses.LOGISTIC, primal=True),
+    2: SolverType("L2R_L2LOSS_SVC", losses.SQUARED_HINGE, primal=True),
+    11: SolverType("L2R_L2LOSS_SVR", losses.L2_SVR, regression=True, primal=True),
 }
 
 

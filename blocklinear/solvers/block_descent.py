@@ -273,9 +273,9 @@ class BlockDescent:
         """How many updates of w were done, float64[1], where a start is from w and not alpha."""
         return self.vectors[0].updates
 
-    def successor(self) -> Solver | None:
+    def successor(self, enough_products: float) -> Solver | None:
         """Return the solver that goes on from here where this one is slow, if there is one."""
-        return self.vectors[0].successor(self)
+        return self.vectors[0].successor(self, enough_products)
 
     def discard(self) -> None:
         """Delete the scratch files."""

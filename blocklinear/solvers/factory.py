@@ -1,5 +1,6 @@
 """Which solver does a task."""
 
+import math
 from pathlib import Path
 
 from blocklinear.objectives.models import CRAMMER_SINGER
@@ -7,8 +8,10 @@ from blocklinear.objectives.problems import Problem
 from blocklinear.objectives.tasks import Task
 from blocklinear.options import TrainOptions
 from blocklinear.solvers.block_descent import BlockDescent, BlockDescentOfMany
+from blocklinear.solvers.columns import models_by_pass, n_columns
 from blocklinear.solvers.crammer_singer import CrammerSinger
-from blocklinear.solvers.many import ManyModels, models_by_pass, n_columns
+from blocklinear.solvers.many import ManyModels
+from blocklinear.solvers.newton import make_newton
 from blocklinear.solvers.pegasos import Pegasos
 from blocklinear.solvers.protocol import WarmSolver
 from blocklinear.solvers.single import AveragedBlocks, SingleModel
@@ -26,6 +29,7 @@ def make_solver(
     task: Task,
     folder: Path,
     working_set_entries: int,
+    enough_products: float = math.inf,
 ) -> WarmSolver:
     """Return what does a task.
 
@@ -35,7 +39,11 @@ def make_solver(
         Where alpha is kept.
     working_set_entries : int
         Entries of rows that may be kept in memory.
+    enough_products : float
+        As for `NewtonIterate`.
     """
+    if task.solver.primal:
+        return make_newton(manifest, options, task, folder, enough_products)
     if isinstance(task, Problem):
         kind = Pegasos if options.method == "pegasos" else SingleModel
         kind = AveragedBlocks if options.average else kind

@@ -11,6 +11,7 @@ from blocklinear.objectives.certificate import Proof, aligned_zeros
 from blocklinear.objectives.feasible_sets import EachClass
 from blocklinear.objectives.models import Models
 from blocklinear.options import TrainOptions
+from blocklinear.solvers.columns import padded
 from blocklinear.solvers.pass_statistics import violations
 from blocklinear.solvers.weight_vectors import FIRST, PASS, BlockStep, WeightVectors
 from blocklinear.store.groups import RowView
@@ -20,11 +21,6 @@ _PIECE = 1 << 20
 Floats = NDArray[np.float64]
 _Data = tuple[Floats, NDArray[np.int32], NDArray[np.int32], Floats]
 """Target, class, fold and weight of each row."""
-
-MODELS_SHARING = 16
-"""Models that share a pass at most: their weights of a feature fill two cache lines."""
-_LANES = 4  # numbers of a vector register
-_FEWEST_PADDED = 7
 
 
 class ManyModels(WeightVectors):
@@ -79,10 +75,7 @@ class ManyModels(WeightVectors):
         return models.positive, models.held_out, models.cost, models.kind, models.epsilon
 
     def _data(self, rows: RowView) -> _Data:
-        folds, weights = self.models.folds, rows.weights
-        fold = np.zeros(len(rows), np.int32) if folds is None else folds.all[rows.positions]
-        weights = np.ones(len(rows)) if weights is None else weights
-        return rows.labels, self.models.codes(rows.labels), fold, weights
+        return self.models.data(rows)
 
     def _descend(
         self, step: BlockStep, order: NDArray[np.int64], why: int, number: int = 0
@@ -149,27 +142,3 @@ class ManyModels(WeightVectors):
             piece = ranges[start : start + _PIECE]
             first, last = number[piece & 255], number[piece >> 8]
             piece[:] = np.where(first < last, last << 8 | first, 0)
-
-
-def models_by_pass(n_models: int) -> list[NDArray[np.int64]]:
-    """Return the numbers of the models that share each pass; two threads have something to do.
-
-    They take turns: the models of a small C are next to each other and are dropped first, and the
-    others should be spread over the threads.
-    """
-    n_parts = min(n_models, max(2, -(-n_models // MODELS_SHARING)))
-    return [np.arange(first, n_models, n_parts) for first in range(n_parts)]
-
-
-def padded(width: int) -> int:
-    """Return how many columns the weights of models that share a pass take.
-
-    Two or three left over from whole registers cost more time than four; fewer models, or one left
-    over, are not worth the memory (measured).
-    """
-    return width + -width % _LANES if width >= _FEWEST_PADDED and width % _LANES > 1 else width
-
-
-def n_columns(n_models: int) -> int:
-    """Return how many columns the weights of so many models take in all."""
-    return sum(padded(len(numbers)) for numbers in models_by_pass(n_models))

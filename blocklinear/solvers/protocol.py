@@ -159,8 +159,14 @@ class Solver(Protocol):
     def adopt(self, weights: Floats) -> None:
         """Make other weights, float64[n_features + 1, M], the candidates."""
 
-    def successor(self) -> "Solver | None":
-        """Return the solver that goes on from here where this one is slow, if there is one."""
+    def successor(self, enough_products: float) -> "Solver | None":
+        """Return the solver that goes on from here where this one is slow, if there is one.
+
+        Parameters
+        ----------
+        enough_products : float
+            As for `NewtonIterate`.
+        """
 
     def discard(self) -> None:
         """Delete the scratch files."""

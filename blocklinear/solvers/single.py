@@ -11,7 +11,7 @@ from blocklinear.objectives.certificate import Proof
 from blocklinear.objectives.feasible_sets import OneModel
 from blocklinear.objectives.problems import Problem
 from blocklinear.options import TrainOptions
-from blocklinear.solvers.newton import NewtonSteps
+from blocklinear.solvers.newton import successor_of
 from blocklinear.solvers.pass_statistics import add_stats, no_stats, threshold, violations, width
 from blocklinear.solvers.protocol import Solver
 from blocklinear.solvers.row_orders import drawn_rows, row_order, row_schedule
@@ -39,7 +39,7 @@ class SingleModel(WeightVectors):
         self, problem: Problem, manifest: Manifest, options: TrainOptions, folder: Path
     ) -> None:
         super().__init__(1, 1, manifest, options, folder)
-        self.problem = problem
+        self.problem, self._manifest = problem, manifest
         self._selection = _SELECTIONS.get(options.selection, dual.PERMUTE)
         adaptive = int(self._selection == dual.AVSF)
         self._preferences = RowArray(folder / "preference.work", manifest, np.float32, adaptive)
@@ -157,12 +157,14 @@ class SingleModel(WeightVectors):
         """Return what LIBLINEAR's ``-e`` is compared with, float64[1]."""
         return violations(self.stats[FIRST], self.problem.solver.regression, self._first_violation)
 
-    def successor(self, own: Solver) -> Solver | None:
-        """Return Newton steps, for squared hinge loss."""
-        if self.problem.kind != dual.SQUARED_HINGE:
+    def successor(self, own: Solver, enough_products: float) -> Solver | None:
+        """Return Newton's method, for smooth losses."""
+        if not self.problem.solver.smooth:
             return None
-        self.forget_average()
-        return NewtonSteps(own, self.W.reshape(-1), self.alpha, self.problem, self._options)
+        w, options = self.W.reshape(-1), self._options
+        return successor_of(
+            own, self.problem, w, self.alpha, self._manifest, options, enough_products
+        )
 
     def discard(self) -> None:
         """Delete the scratch files."""

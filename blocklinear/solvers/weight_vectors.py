@@ -431,7 +431,7 @@ class WeightVectors(ABC):
         """Set the goals of P - D, float64[n_problems]."""
         self._goals[:] = goals
 
-    def successor(self, own: Solver) -> Solver | None:
+    def successor(self, own: Solver, enough_products: float) -> Solver | None:
         """Return the solver that goes on where `own`, which drives these, is slow; or None."""
         return None
 

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from blocklinear.errors import DamagedError, UsageError
 from blocklinear.kernels import codec as kernels
 from blocklinear.kernels import scaling
-from blocklinear.kernels.decimals import to_decimals
 from blocklinear.kernels.shared import RAW
+from blocklinear.kernels.text.decimals import to_decimals
 from blocklinear.kernels.text.powers import INTEGER_POWERS, POWERS
 from blocklinear.pages import Pages
 from blocklinear.store.layout import Layout, plane_bytes, stored_bits

@@ -33,7 +33,7 @@ from blocklinear.store.files import (
 )
 from blocklinear.store.shapes import Shape
 
-FORMAT = 4
+FORMAT = 5
 NAME = "checkpoint.json"
 _PIECE = 1 << 20
 _SHORT = 64

@@ -25,13 +25,16 @@ _COURSE = fields(
 _CERTIFICATE = fields(
     {"primal": number, "dual": number, "gap": number, "drift": number, "average": flag}
 )
-_NEWTON = fields(
+_ITERATE = fields(
     {
-        "certificate": maybe(_CERTIFICATE), "n_sv": count, "rows": count, "multiplying": flag,
-        "products": count, "rho": number, "enough": number, "length": number, "slope": number,
-        "new": flag, "final": flag,
+        "certificate": maybe(_CERTIFICATE), "n_sv": count, "first": number, "evaluates": flag,
+        "direct": flag, "new": flag, "final": flag, "products": count, "in_all": count,
+        "rho": number, "enough": number, "length": number, "slope": number,
     }
 )  # fmt: skip
+_NEWTON = items(
+    fields({"active": items(count), "rows": count, "hessians": count, "models": items(_ITERATE)})
+)
 _METHOD = fields(
     {"labels": items(number)},
     {
@@ -57,7 +60,8 @@ _LEFT: dict[str, Shape] = {
 check_resumed: Shape = fields(
     {
         **_BLOCKS, **_LEFT, "store": text, "group": shapes.integer(1), "working_set_entries": count,
-        "newton": flag, "outer": count, "done": count, "decided": flag, "stopping": _STOPPING,
+        "newton": flag, "hessian": flag, "outer": count, "done": count, "decided": flag,
+        "stopping": _STOPPING,
         "best": maybe(row(count, number)),
     },
     {"warm_only": flag, "finished": flag},

@@ -17,6 +17,7 @@ from blocklinear.objectives.models import Models
 from blocklinear.objectives.tasks import Task, make_task
 from blocklinear.options import TrainOptions
 from blocklinear.solvers.factory import columns_of, make_solver
+from blocklinear.solvers.newton_iterate import enough_products
 from blocklinear.solvers.protocol import Abandoned
 from blocklinear.store.features import read_features, read_names, to_input
 from blocklinear.store.files import Lock, make_folder
@@ -35,9 +36,6 @@ from blocklinear.training.run import Halt, Run, check_finite
 from blocklinear.training.stopping import Ending
 from blocklinear.training.unfinished import check_finished, folders_of
 from blocklinear.training.warm_start import start_warm
-
-NEWTON_AFTER = 300
-"""Outer iterations of coordinate descent before Newton steps, LIBLINEAR's limit for -s 1."""
 
 
 def _never() -> bool:
@@ -211,7 +209,8 @@ def optimise(
     held_out: HeldOut | None = None
     if options.evaluate is not None:
         held_out = HeldOut(options.evaluate, store, task, options, memory.spare_bytes)
-    solver = make_solver(manifest, options, task, folder, memory.working_set_entries)
+    products = enough_products(manifest, memory.hessian)
+    solver = make_solver(manifest, options, task, folder, memory.working_set_entries, products)
     run = Run(manifest, options, memory, solver, held_out, folder, listener, halt)
     try:
         with GroupLoader(store, memory.group, options.threads, memory.pin_bytes) as loader:
@@ -290,11 +289,13 @@ def _train(run: Run, loader: GroupLoader) -> Outcome:
             if isinstance(certificate, float) or not run.solver.drop_solved():
                 stopping.learn(seen, certificate)
         run.listener(report)
-        warning = "" if goes_over or seen.exact else stopping.too_slow(report)
-        if warning:
-            run.listener(SlowlyConverging(warning))
-        if goes_over and (stalled or report.outer >= NEWTON_AFTER):
+        remaining = None if seen.exact else stopping.remaining(report)
+        direct = goes_over and run.memory.hessian
+        slow = remaining is not None and stopping.too_many(report, remaining, direct)
+        if goes_over and (slow or stalled):
             run.go_over()
+        elif slow and (warning := stopping.too_slow(report)):
+            run.listener(SlowlyConverging(warning))
         run.decided = True
         run.rest()
 

@@ -6,14 +6,15 @@ from typing import Any
 
 from blocklinear.errors import MemoryBudgetError
 from blocklinear.memory import PROCESS_BYTES, WEIGHT_VECTORS, enough, exact_size, format_size
-from blocklinear.objectives.problems import SQUARED_HINGE
+from blocklinear.objectives.models import ALL_SOLVERS
+from blocklinear.objectives.problems import SolverType
 from blocklinear.options import TrainOptions
 from blocklinear.solvers.working_set import ROW_BYTES
 from blocklinear.store.manifest import Manifest
 from blocklinear.store.records import BlockRecord
 
 NEWTON_VECTORS = 10
-"""What Newton steps need in addition: two points, directions and residuals."""
+"""What Newton's method needs of a model: points, gradient, diagonal, directions, sums of a pass."""
 _LOADED_ROW_BYTES = 32  # a row in a buffer: pointer, label, norm, number
 _WEIGHT_BYTES = 8  # and its weight, if it has one
 _MODEL_ROW_BYTES = 24  # and for every model but one: alpha, once more while it is written
@@ -34,13 +35,15 @@ class MemoryPlan:
     pin_bytes : int           for decoded blocks that stay in memory
     spare_bytes : int         for held-out rows
     working_set_entries : int      of the rows of the working set, which are copied
-    newton : bool             whether there is room for Newton steps
+    newton : bool             whether there is room for Newton steps, where descent may need them
+    hessian : bool            whether there is room for the Hessian of each model
     """
 
     group: int
     pin_bytes: int
     spare_bytes: int
     newton: bool
+    hessian: bool
     working_set_entries: int
 
 
@@ -73,6 +76,7 @@ def plan_memory(
     fixed = PROCESS_BYTES + weights
     model = _making_bytes(manifest, width, kept)
     passes = options.selection == "active" and options.method == "dual" and not options.average
+    passes = passes and not _solver(options).primal
     working_set_bytes = _working_set_bytes(manifest, width) if passes else 0
     if options.group is not None:
         group = min(options.group, n_blocks)
@@ -96,17 +100,19 @@ def plan_memory(
     if model > options.memory_bytes:
         raise _no_room_for_model(manifest, options, width, kept)
     spare = options.memory_bytes - needed
+    primal = _solver(options).primal
     newton_bytes = NEWTON_VECTORS * weight_bytes(manifest)
-    newton = options.solver == SQUARED_HINGE and width == 1 and not options.average
-    newton = newton and newton_bytes <= spare
+    newton = _may_go_over(options, width) and newton_bytes <= spare
     spare -= newton_bytes if newton else 0
+    hessian = (newton or primal) and _hessian_bytes(manifest, width) <= spare // 2
+    spare -= _hessian_bytes(manifest, width) if hessian else 0
     held_out = spare // 2 if options.evaluate is not None else 0
     spare -= held_out
     copied = 0
     if group < n_blocks:
         copied = min(spare, working_set_bytes)
     entries = int(copied * manifest.nnz // max(_loaded_bytes(manifest, width), 1))
-    return MemoryPlan(group, spare - copied, held_out, newton, entries)
+    return MemoryPlan(group, spare - copied, held_out, newton, hessian, entries)
 
 
 def plan_again(
@@ -121,7 +127,7 @@ def plan_again(
     Parameters
     ----------
     facts : mapping
-        Of its checkpoint: ``group``, ``newton`` and ``working_set_entries``.
+        Of its checkpoint: ``group``, ``newton``, ``hessian`` and ``working_set_entries``.
     manifest, options, width, kept
         As for `plan_memory`.
 
@@ -130,7 +136,8 @@ def plan_again(
     MemoryBudgetError
         If the budget does not hold that.
     """
-    group, newton, entries = facts["group"], facts["newton"], facts["working_set_entries"]
+    group, newton, hessian = facts["group"], facts["newton"], facts["hessian"]
+    entries = facts["working_set_entries"]
     needed = (
         PROCESS_BYTES
         + _vector_bytes(manifest, options, width)
@@ -138,6 +145,7 @@ def plan_again(
         + _group_bytes(manifest, group, width)
     )
     needed += NEWTON_VECTORS * weight_bytes(manifest) if newton else 0
+    needed += _hessian_bytes(manifest, width) if hessian else 0
     needed += -(-entries * _loaded_bytes(manifest, width) // max(manifest.nnz, 1))
     needed = max(needed, _making_bytes(manifest, width, kept))
     spare = options.memory_bytes - needed
@@ -148,7 +156,7 @@ def plan_again(
             f"give --memory {enough(needed)} or more, or give --restart instead of --resume",
         )
     held_out = spare // 2 if options.evaluate is not None else 0
-    return MemoryPlan(group, spare - held_out, held_out, newton, entries)
+    return MemoryPlan(group, spare - held_out, held_out, newton, hessian, entries)
 
 
 def weight_bytes(manifest: Manifest) -> int:
@@ -192,8 +200,30 @@ def _vector_bytes(manifest: Manifest, options: TrainOptions, width: int) -> int:
 
     With several models there is a vector more for each, which keeps what was certified.
     """
-    vectors = WEIGHT_VECTORS + (options.patience is not None) + options.average + (width > 1)
-    return vectors * width * weight_bytes(manifest)
+    vectors = WEIGHT_VECTORS + options.average + (width > 1)
+    if _solver(options).primal:
+        vectors = NEWTON_VECTORS + 1
+    return (vectors + (options.patience is not None)) * width * weight_bytes(manifest)
+
+
+def _solver(options: TrainOptions) -> SolverType:
+    return ALL_SOLVERS[options.solver]
+
+
+def _may_go_over(options: TrainOptions, width: int) -> bool:
+    """Return whether Newton's method could go on where coordinate descent is slow."""
+    solver = _solver(options)
+    return (
+        solver.smooth
+        and not solver.primal
+        and width == 1
+        and options.method == "dual"
+        and not options.average
+    )
+
+
+def _hessian_bytes(manifest: Manifest, width: int) -> int:
+    return 8 * (manifest.n_features + 1) ** 2 * width
 
 
 def _loaded_bytes(manifest: Manifest, width: int) -> int:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from blocklinear.errors import DamagedError
 from blocklinear.events import Listener, Warned
-from blocklinear.objectives.models import CRAMMER_SINGER, NO_FOLD
+from blocklinear.objectives.models import ALL_SOLVERS, CRAMMER_SINGER, NO_FOLD
 from blocklinear.objectives.problems import SOLVERS
 from blocklinear.options import TrainOptions
 from blocklinear.store.manifest import Manifest
@@ -90,10 +90,11 @@ class Previous:
         self._state = facts["method"]
         self.labels: list[float] = self._state["labels"]
         solver = self.course["solver"]
-        self.bounded = solver == CRAMMER_SINGER or SOLVERS[solver].bounded
+        self.bounded = ALL_SOLVERS[solver].bounded
         self._costs = [(own, others) for own, others in self._state["costs"]]
         self.has_w = not facts.get("warm_only", False)
-        self._is_sum = self.has_w and facts["descended"] is None and self.course["method"] == "dual"
+        descent = self.course["method"] == "dual" and not ALL_SOLVERS[solver].primal
+        self._is_sum = self.has_w and facts["descended"] is None and descent
         if self.has_w and "models" not in self._state and "w" not in checkpoint.names:
             raise KeyError("w")
         self.columns: dict[float | None, Column] = dict(self._columns(cost))

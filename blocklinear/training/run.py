@@ -17,6 +17,7 @@ from blocklinear.memory import anonymous_bytes, peak_bytes
 from blocklinear.model.metrics import Score
 from blocklinear.objectives.certificate import Certificate
 from blocklinear.options import TrainOptions
+from blocklinear.solvers.newton_iterate import enough_products
 from blocklinear.solvers.protocol import Abandoned, Estimate, Solver
 from blocklinear.store.manifest import Manifest
 from blocklinear.store.prefetch import GroupLoader, Loaded
@@ -219,6 +220,7 @@ class Run:
             "group": self.memory.group,
             "working_set_entries": self.memory.working_set_entries,
             "newton": self.memory.newton,
+            "hessian": self.memory.hessian,
             "finished": False,
             "outer": self.outer,
             "done": self.done,
@@ -311,12 +313,12 @@ class Run:
         self.listener(
             SlowlyConverging(
                 f"not converged after {self.outer} outer iterations of coordinate descent: "
-                "going on with Newton steps on the primal"
+                "going on with Newton's method on the primal"
             )
         )
 
     def _succeed(self, outer: int) -> None:
-        successor = self.solver.successor()
+        successor = self.solver.successor(enough_products(self.manifest, self.memory.hessian))
         if successor is None:
             raise self._checkpoint.damaged("nothing follows on its solver")
         self.solver, self.descended = successor, outer

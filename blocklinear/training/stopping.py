@@ -131,30 +131,45 @@ class Stopping:
         solver = f"-s 1{faster}" if options.solver in (3, 7) else "another solver"
         return f"scale the data, lower C, give a larger --max-outer, or try {solver}"
 
-    def too_slow(self, report: OuterIteration) -> str:
-        """Return a warning, once, if at the rate so far the limit will come before the goal.
+    def remaining(self, report: OuterIteration) -> float | None:
+        """Return how many more outer iterations the goal takes at the rate so far.
 
-        Every power of two it measures how much the second half of all outer iterations has
+        Every power of two it is measured how much the second half of all outer iterations has
         divided the gap, or the violation where no gap was asked for: what is left would take as
-        many more halves as it takes to divide it so to the goal.
+        many more halves as it takes to divide it so to the goal. In between, and at first, None.
         """
         options, k = self._options, report.outer
-        if self._warned or options.method == "pegasos" or k & (k - 1):
-            return ""
-        what, place, goal = "gap", 1, options.gap
-        if goal is None:
-            what, place, goal = "violation", 2, options.tolerance or 0.0
+        if options.method == "pegasos" or k & (k - 1):
+            return None
+        place, goal = (1, options.gap) if options.gap is not None else (2, options.tolerance or 0.0)
         before, now, self._halfway = self._halfway, self._best[place], self._best[place]
         if k < FORESIGHT or now <= goal:
-            return ""
-        halves = math.log(now / goal) / math.log(before / now) if now < before else math.inf
-        limit = options.max_outer or 0
-        if k + halves * k / 2 <= limit:
+            return None
+        return math.log(now / goal) / math.log(before / now) * k / 2 if now < before else math.inf
+
+    def too_many(self, report: OuterIteration, remaining: float, direct: bool = False) -> bool:
+        """Say whether so many more outer iterations are too many for coordinate descent.
+
+        They are if the limit comes before. If a `direct` method is there, which takes few passes,
+        they are if they are more than there have been: then it costs at most twice the better way.
+        """
+        if direct and remaining > report.outer:
+            return True
+        return report.outer + remaining > (self._options.max_outer or math.inf)
+
+    def too_slow(self, report: OuterIteration) -> str:
+        """Return a warning, the first time, that the limit will come before the goal."""
+        if self._warned:
             return ""
         self._warned = True
+        options = self._options
+        what, place, goal = "gap", 1, options.gap
+        if goal is None:
+            what, place, goal = "violation", 2, options.tolerance
         return (
-            f"after {k} outer iterations the {what} is {now:.3g}, and falls so slowly that it will "
-            f"take more than {limit} to {goal:g}; {self._how_to_converge()}"
+            f"after {report.outer} outer iterations the {what} is {self._best[place]:.3g}, and "
+            f"falls so slowly that it will take more than {options.max_outer} to {goal:g}; "
+            f"{self._how_to_converge()}"
         )
 
     def stalled(self, report: OuterIteration, seen: Estimate) -> Ending | None:

@@ -25,7 +25,8 @@ for solver in (1, 3, 7, 12, 13):
             train(store, options)
 train(split(["rows"], "b", SplitOptions(dtype=dtype, normalize="l2")), TrainOptions(group=1))
 train(store, TrainOptions(solver=3, average=True))
-loop.NEWTON_AFTER = 1
+Stopping.remaining = lambda self, report: 1e9
+Stopping.too_many = lambda self, report, remaining, direct=False: True
 train(store, TrainOptions(solver=1, gap=1e-9))
 """,
 }
@@ -34,13 +35,15 @@ import json, os, sys
 from numba.core.dispatcher import Dispatcher
 from blocklinear import SplitOptions, TextOptions, TrainOptions, split
 from blocklinear.cli import overloads
-from blocklinear.training import loop
+from blocklinear.training.stopping import Stopping
 from blocklinear.training.loop import train
+
+HELPERS = {"blocklinear.kernels.shared", "blocklinear.kernels.losses"}
 
 def called():
     found = set()
     for name, module in list(sys.modules.items()):
-        if name.startswith("blocklinear.") and name != "blocklinear.kernels.shared":
+        if name.startswith("blocklinear.") and name not in HELPERS:
             for f in vars(module).values():
                 own = isinstance(f, Dispatcher) and f.__module__ == name
                 if own and f.__name__[0] != "_":  # kernels call the others

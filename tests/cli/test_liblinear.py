@@ -130,12 +130,11 @@ def test_the_objective_at_a_tight_tolerance(both, solver):
 
 
 @pytest.mark.parametrize(
-    ("solver", "own", "name"),
-    [(0, 7, "L2R_LR"), (2, 1, "L2R_L2LOSS_SVC"), (11, 12, "L2R_L2LOSS_SVR")],
+    ("solver", "name"), [(0, "L2R_LR"), (2, "L2R_L2LOSS_SVC"), (11, "L2R_L2LOSS_SVR")]
 )
-def test_solvers_of_the_same_optimum(both, solver, own, name):
+def test_primal_solvers(both, solver, name):
     theirs, ours = both(f"train -s {solver} -e 0.0001 data_file")
-    assert ours.err == f"-s {solver} is solved as -s {own}, which has the same optimum\n"
+    assert ours.err == ""
     text = ours.files["data_file.model"]
     assert text.startswith(f"solver_type {name}\n".encode())
     assert header(text) == header(theirs.files["data_file.model"])
@@ -143,7 +142,7 @@ def test_solvers_of_the_same_optimum(both, solver, own, name):
         np.array(ran.files["data_file.model"].partition(b"\nw\n")[2].split(), float)
         for ran in (ours, theirs)
     )
-    assert np.abs(found - expected).max() <= 0.02 * np.abs(expected).max()
+    assert np.abs(found - expected).max() <= 1e-3 * np.abs(expected).max()
 
 
 def test_cross_validation(both):

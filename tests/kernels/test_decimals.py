@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from blocklinear.kernels.decimals import (
+from blocklinear.kernels.text.decimals import (
     FAULT,
     N_FOUND,
     NOT_FINITE,

@@ -25,7 +25,7 @@ from liblinear import liblinear_program
 from scipy.special import expit
 from sklearn.datasets import load_svmlight_file
 
-from blocklinear.kernels import dual
+from blocklinear.kernels import dual, losses
 from blocklinear.kernels.sums import dot
 
 HEART = Path(__file__).parents[1] / "data" / "heart_scale.train.svm.bz2"
@@ -89,9 +89,9 @@ def test_a_second_visit_finds_nothing_to_do(p, i):
 @every_loss
 def test_empty_rows(kind, target, start, bias):
     """Without bias hinge ends at C, squared hinge at 2 C, logistic at C / 2, SVR by its target."""
-    if kind <= dual.LOGISTIC:
+    if kind <= losses.LOGISTIC:
         target = target or 1.0
-    target = np.sign(target) if kind <= dual.LOGISTIC else target
+    target = np.sign(target) if kind <= losses.LOGISTIC else target
     C = np.array([2.0])
     p = Problem(kind, np.zeros((1, 3)), np.array([target]), C, start * C, bias, 0.1)
     alpha, w = p.alpha.copy(), p.w
@@ -114,12 +114,12 @@ def test_empty_rows(kind, target, start, bias):
 @every_loss
 def test_huge_and_tiny_margins(kind, cost, size):
     rng = np.random.default_rng(3)
-    target = rng.choice([-1.0, 1.0], 30) * (1.0 if kind <= dual.LOGISTIC else 10.0)
+    target = rng.choice([-1.0, 1.0], 30) * (1.0 if kind <= losses.LOGISTIC else 10.0)
     p = Problem(
         kind, size * rng.normal(size=(30, 3)), target, np.full(30, cost), np.zeros(30), 1.0, 0.1
     )
     alpha, w = p.alpha.copy(), rng.normal(size=4) * size
-    if kind != dual.LOGISTIC:
+    if kind != losses.LOGISTIC:
         alpha[:10] = cost
     else:
         alpha[:20] = np.repeat([cost, 1e-300 * cost], 10)
@@ -144,7 +144,7 @@ def test_huge_and_tiny_margins(kind, cost, size):
 def one_row(margin, start, cost=2.0, size=1e-3):
     """Return a row at a given margin, whose own alpha hardly moves it, and its w."""
     C = np.array([cost])
-    p = Problem(dual.LOGISTIC, np.array([[size]]), np.ones(1), C, start * C)
+    p = Problem(losses.LOGISTIC, np.array([[size]]), np.ones(1), C, start * C)
     return p, np.array([margin / size, 0.0])
 
 
@@ -224,7 +224,7 @@ def test_rows_without_cost_are_left_out(kind):
 
 
 def test_rows_may_lie_anywhere():
-    p = make(dual.HINGE, 7, n=9, bias=1.0, dtype="float32")
+    p = make(losses.HINGE, 7, n=9, bias=1.0, dtype="float32")
     indptr, indices, values = p.csr
     counts, place = np.diff(indptr), np.random.default_rng(1).permutation(9)
     starts = np.zeros(9, np.int64)
@@ -266,12 +266,12 @@ def test_certify_rows_equals_the_reference_and_no_gap_is_negative(p, seed):
         p.X, p.target, p.cost, p.alpha, p.w, average, *p.loss
     )
     close(recomputed - 1, expected_w)
-    close(sums[:, dual.LOSS] + sums[:, dual.LOW] - 2, expected_loss)
+    close(sums[:, losses.LOSS] + sums[:, losses.LOW] - 2, expected_loss)
     used = (p.alpha != 0.0) & (p.cost > 0.0)
     lengths = np.linalg.norm(p.X[used], axis=1)
     close(reach - 1, [abs(p.alpha[used]) @ lengths, used.sum()])
     assert start.tobytes() == p.alpha.tobytes()
-    for w, gap in zip((p.w, average), sums[:, dual.GAP] - 1, strict=True):
+    for w, gap in zip((p.w, average), sums[:, losses.GAP] - 1, strict=True):
         difference = p.primal(w) - p.dual(p.alpha) - 0.5 * np.sum((w - p.w) ** 2)
         close(gap, difference, 1e-10, 1 + p.primal(w))
     for w in (p.w, average, np.zeros_like(average)):
@@ -286,13 +286,13 @@ def test_the_gap_of_a_row_holds_for_every_decision_close_by(p, seed, wrong):
     alpha = np.clip(p.alpha, low, high)
     for i in np.flatnonzero(p.cost):
         t, C, a, f = p.target[i], p.cost[i], alpha[i], rng.choice([1.0, -1.0]) + rng.normal() * 0.01
-        entropy, q = dual._entropy(a / C) if p.kind == dual.LOGISTIC else 0.0, 0.5 * a / C
-        lost = dual._loss(p.kind, p.epsilon, t, f)
-        above = dual._row_gap(p.kind, p.epsilon, t, C, f, lost, a, q, entropy, wrong)
+        entropy, q = losses.entropy_of(a / C) if p.kind == losses.LOGISTIC else 0.0, 0.5 * a / C
+        lost = losses.loss(p.kind, p.epsilon, t, f)
+        above = losses.row_gap(p.kind, p.epsilon, t, C, f, lost, a, q, entropy, wrong)
         for other in np.linspace(f - wrong, f + wrong, 5):
-            added = dual._excess(p.kind, p.epsilon, t, C, other, a)
+            added = losses.excess(p.kind, p.epsilon, t, C, other, a)
             assert added <= above + 1e-14 * (1 + C * (1 + abs(f)))
-        assert above <= dual._excess(p.kind, p.epsilon, t, C, f, a) + wrong * (
+        assert above <= losses.excess(p.kind, p.epsilon, t, C, f, a) + wrong * (
             2 * C * (3 + abs(a) / C + abs(t))
         ) + 1e-12 * (C + abs(a))
 
@@ -305,7 +305,7 @@ def test_alpha_outside_of_its_domain_proves_nothing(kind):
     low, high = reference.bounds(p.cost, kind)
     alpha = p.alpha + rng.choice([0.0, 1.0, -1.0], 60) * 3.0 * p.cost
     alpha[:5] = np.nan, np.inf, -np.inf, 1e300, -1e300
-    if kind in (dual.SQUARED_HINGE, dual.L2_SVR):
+    if kind in (losses.SQUARED_HINGE, losses.L2_SVR):
         alpha[3:5] = 5.0, -5.0
     feasible = np.clip(np.where(np.isfinite(alpha), alpha, 0.0), low, high)
     assert (alpha != feasible).any()
@@ -321,9 +321,9 @@ def test_alpha_outside_of_its_domain_proves_nothing(kind):
 
 
 def test_a_decision_that_is_no_number_leaves_no_bound():
-    p = make(dual.HINGE, 1, n=6)
+    p = make(losses.HINGE, 1, n=6)
     _, sums, _ = certified(p, p.alpha, np.full(5, np.nan), np.zeros(5))
-    assert sums[0, dual.GAP] == np.inf
+    assert sums[0, losses.GAP] == np.inf
     assert np.isfinite(sums[1]).all()
 
 
@@ -331,14 +331,14 @@ def test_a_decision_that_is_no_number_leaves_no_bound():
 def test_a_gap_smaller_than_the_rounding_of_sums_is_told():
     """10^7 empty rows: P and D, added up in a row, are wrong by more than they differ."""
     n, times, true_gap = 100_000, 100, 1e-10
-    p = Problem(dual.HINGE, np.zeros((n, 0)), np.ones(n), np.full(n, 0.1), np.zeros(n))
+    p = Problem(losses.HINGE, np.zeros((n, 0)), np.ones(n), np.full(n, 0.1), np.zeros(n))
     alpha, found = p.cost * (1 - true_gap), None
     for _ in range(times):
         found = certified(p, alpha, np.zeros(1), np.zeros(1), added_to=found)
     _, sums, reach = found
-    primal = sums[0, dual.LOSS] + sums[0, dual.LOW]
+    primal = sums[0, losses.LOSS] + sums[0, losses.LOW]
     assert primal == pytest.approx(0.1 * n * times, rel=1e-15)
-    assert sums[0, dual.GAP] == pytest.approx(true_gap * primal, rel=1e-5)
+    assert sums[0, losses.GAP] == pytest.approx(true_gap * primal, rel=1e-5)
     assert reach.tolist() == [0.0, n * times]
 
 
@@ -400,7 +400,7 @@ def liblinear(tmp_path_factory):
         subprocess.run([*command, *options, "rows", "model"], cwd=folder, check=True)
         lines = (folder / "model").read_text().splitlines()
         w = np.array([float(line) for line in lines[lines.index("w") + 1 :]])
-        if p.kind <= dual.LOGISTIC and "label -1 1" in lines:
+        if p.kind <= losses.LOGISTIC and "label -1 1" in lines:
             w = -w
         return w if p.bias else np.append(w, 0.0)
 
@@ -416,7 +416,7 @@ def liblinear(tmp_path_factory):
 def test_the_optimum_is_that_of_liblinear(liblinear, kind, solver, bias, weight):
     X, y = load_svmlight_file(str(HEART))
     cost, options = np.full(len(y), 0.05), ["-c", "0.05", "-e", "1e-7"]
-    if kind <= dual.LOGISTIC:
+    if kind <= losses.LOGISTIC:
         cost[y > 0] *= weight
         options += ["-w1", str(weight)]
     else:  # a value to predict, on the scale of the features

@@ -15,6 +15,7 @@ import blocklinear.kernels
 from blocklinear.kernels import crammer_singer as cs
 from blocklinear.kernels import (
     dual,
+    losses,
     margins,
     orders,
     pegasos,
@@ -91,7 +92,7 @@ def dual_certificates(r):
     for kind in range(5):
         alpha, terms = np.full(r.n, 0.5), np.zeros(dual.N_TERMS)
         dual.add_dual_terms(r.y, r.cost, kind, 0.1, alpha, terms)
-        found, reach = np.zeros((2, dual.N_SUMS)), np.zeros(dual.N_REACHES)
+        found, reach = np.zeros((2, losses.N_SUMS)), np.zeros(losses.N_REACHES)
         dual.certify_rows(
             *r.cut, r.sq_norm, r.y, r.cost, kind, 0.1, r.bias, alpha, r.w(), r.w(), True,
             np.zeros(2), r.w(), found, reach,
@@ -118,8 +119,8 @@ def many(r):
             dual.add_many_dual_terms(*about, *models, alpha, scratch, terms)
             dual.certify_many(
                 *r.cut, r.sq_norm, *about, *models, r.bias, alpha, W, r.w(M), True,
-                np.zeros((2, M)), r.w(M), scratch, np.zeros((2, dual.N_SUMS, M)),
-                np.zeros((dual.N_REACHES, M)),
+                np.zeros((2, M)), r.w(M), scratch, np.zeros((2, losses.N_SUMS, M)),
+                np.zeros((losses.N_REACHES, M)),
             )  # fmt: skip
             assert np.isfinite(alpha).all()
             assert np.isfinite(W).all()
@@ -159,12 +160,37 @@ def pegasos_epochs(r):
 
 
 def newton(r):
-    alpha, pull, curvature = np.zeros(r.n), r.w(), r.w()
-    terms = np.zeros(primal.N_TERMS)
-    primal.gradient_rows(
-        *r.whole, r.sq_norm, r.y, r.cost, r.bias, r.w(), 0.0, alpha, pull, curvature, terms
-    )
-    primal.hessian_rows(*r.whole, r.y, r.cost, r.bias, alpha, r.w(), r.w())
+    n = r.n_features + 1
+    for kind in (losses.SQUARED_HINGE, losses.LOGISTIC, losses.L2_SVR):
+        for hessian in (np.zeros((0, 0)), np.zeros((n, n))):
+            alpha, pull, diagonal = np.zeros(r.n), r.w(), r.w()
+            primal.gradient_rows(
+                *r.cut, r.sq_norm, r.y, r.cost, kind, 0.1, r.bias, r.w(), 0.0, alpha, pull,
+                diagonal, hessian, np.zeros(losses.N_SUMS), np.zeros(losses.N_REACHES),
+            )  # fmt: skip
+            primal.hessian_rows(*r.cut, r.cost, kind, r.bias, alpha, r.w(), r.w())
+            primal.solve(hessian + np.eye(len(hessian)), np.ones(len(hessian)))
+            assert np.isfinite(alpha).all()
+            assert np.isfinite(pull).all()
+
+
+def newton_many(r):
+    n = r.n_features + 1
+    for kind in (losses.SQUARED_HINGE, losses.LOGISTIC, losses.L2_SVR):
+        for M in (1, 3, 8):
+            code, fold = np.arange(r.n, dtype=np.int32) % 3, np.zeros(r.n, np.int32)
+            positive, held_out = np.arange(M, dtype=np.int32) % 3, np.full(M, -1, np.int32)
+            models = positive, held_out, np.ones((M, 2)), kind, 0.1
+            alpha, out, scratch = np.zeros((r.n, M)), r.w(M), np.zeros((primal.N_SCRATCH, M))
+            for whole in (False, True):
+                primal.newton_many(
+                    *r.cut, r.sq_norm, r.y, code, fold, r.cost, *models, r.bias,
+                    np.arange(M) % 2 == 0, r.w(M), np.zeros(M), alpha, out, r.w(M),
+                    np.zeros((M, n, n) if whole else (0, 0, 0)), scratch,
+                    np.zeros((M, losses.N_SUMS)), np.zeros((M, losses.N_REACHES)),
+                )  # fmt: skip
+            assert np.isfinite(alpha).all()
+            assert np.isfinite(out).all()
 
 
 def decision_values(r):
@@ -258,7 +284,8 @@ TRIED = {
     "margins": (decision_values, ["decision_values"]),
     "orders": (random_orders, ["permutation", "schedule", "turns", "draws"]),
     "pegasos": (pegasos_epochs, ["pegasos_epoch"]),
-    "primal": (newton, ["gradient_rows", "hessian_rows"]),
+    "primal": (newton, ["gradient_rows", "hessian_rows", "solve"]),
+    "many primal": (newton_many, ["newton_many"]),
     "routing": (route, ["assign", "hash_rows", "scatter"]),
     "scaling": (normalize_rows, ["normalize_rows"]),
     "sums": (
@@ -273,7 +300,7 @@ TRIED = {
         ],
     ),
 }
-ELSEWHERE = {"codec", "decimals", "features", "jit", "numerals", "shared"}
+ELSEWHERE = {"codec", "features", "jit", "losses", "shared"}
 """Tried over extremes by tests of their own, or by those of what calls them."""
 
 

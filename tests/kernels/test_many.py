@@ -11,9 +11,9 @@ from effort import examples
 from hypothesis import given
 from hypothesis import strategies as st
 
-from blocklinear.kernels import dual
+from blocklinear.kernels import dual, losses
 
-KINDS = [dual.HINGE, dual.SQUARED_HINGE, dual.LOGISTIC, dual.L1_SVR, dual.L2_SVR]
+KINDS = [losses.HINGE, losses.SQUARED_HINGE, losses.LOGISTIC, losses.L1_SVR, losses.L2_SVR]
 NAMES = ["hinge", "squared_hinge", "logistic", "l1_svr", "l2_svr"]
 every_loss = pytest.mark.parametrize("kind", KINDS, ids=NAMES)
 SIZES = [1, 2, 3, 8, 17]
@@ -65,7 +65,7 @@ class Problem:
         return self.positive, self.held_out, self.cost, self.kind, self.epsilon
 
     def targets(self, j):
-        if self.kind >= dual.L1_SVR:
+        if self.kind >= losses.L1_SVR:
             return self.target
         return np.where(self.code == self.positive[j], 1.0, -1.0)
 
@@ -175,7 +175,7 @@ def test_each_model_goes_as_if_it_were_alone(p, seed):
         epoch(p, order, many)
     one = fresh(p)
     # errors grow with each step, most where 1 / (x'x + D) is large
-    rtol = 1e-12 if p.kind != dual.LOGISTIC else 1e-9
+    rtol = 1e-12 if p.kind != losses.LOGISTIC else 1e-9
     for j in range(M):
         alpha, w, touch = np.zeros(n), np.zeros(len(one.W)), one.stats[j]
         alone(p, j, orders, alpha, w, touch)
@@ -224,7 +224,7 @@ def test_a_visit_reports_what_moved_and_what_it_was_worth(p, i):
     epoch(p, [i], s)
     a, C = s.alpha[i], np.array([p.costs(j)[i] for j in range(M)])
     inside = a != 0
-    if p.kind not in (dual.SQUARED_HINGE, dual.L2_SVR):
+    if p.kind not in (losses.SQUARED_HINGE, losses.L2_SVR):
         inside &= abs(a) != C
     moving = np.flatnonzero((a != before[i]) & inside)
     assert s.span[i] == (moving[-1] + 1 << 8 | moving[0] if len(moving) else 0)
@@ -255,7 +255,7 @@ def test_models_out_of_the_span_of_a_row_are_left_alone(kind, first, last):
 def test_moving_needs_a_change_that_ends_between_the_bounds():
     for cost, moving in ((1.0, True), (0.25, False)):  # x'x = 2: alpha = 1/2, or C if that is less
         p = replace(
-            make(dual.HINGE, 0, 1), rows=np.full((1, 2), 1.0), target=np.zeros(1),
+            make(losses.HINGE, 0, 1), rows=np.full((1, 2), 1.0), target=np.zeros(1),
             code=np.zeros(1, np.int32), fold=np.zeros(1, np.int32), weight=np.ones(1),
             positive=np.zeros(1, np.int32), held_out=np.full(1, -1, np.int32),
             cost=np.full((1, 2), cost),
@@ -328,9 +328,9 @@ def test_dual_terms_and_certificates_are_those_of_each_model(p):
             *candidates, True, norms[:, j].copy(), one_w, one_sums, one_reach,
         )  # fmt: skip
         assert terms[j].tobytes() == one_terms.tobytes()
-        loss, one_loss = (x[:, dual.LOSS] + x[:, dual.LOW] for x in (sums[:, :, j], one_sums))
+        loss, one_loss = (x[:, losses.LOSS] + x[:, losses.LOW] for x in (sums[:, :, j], one_sums))
         close(loss, one_loss, 1e-12, one_loss.max())
-        close(sums[:, dual.GAP, j], one_sums[:, dual.GAP], 1e-12, one_loss.max())
+        close(sums[:, losses.GAP, j], one_sums[:, losses.GAP], 1e-12, one_loss.max())
         close(reach[:, j], one_reach, 1e-12, one_reach.max())
         close(recomputed[:, j], one_w, 1e-12, 1 + abs(alpha).max())
         close(recomputed[:, j] - 1, s.W[:, j], 1e-9, 1 + abs(alpha).max())
@@ -381,7 +381,7 @@ def test_a_decision_that_is_no_number_leaves_no_bound_of_its_model(kind):
         np.zeros(p.shape), W, W, False, np.zeros((2, W.shape[1])), np.zeros_like(W), rows,
         sums, reach,
     )  # fmt: skip
-    assert not sums[0, dual.GAP, 2] < np.inf
+    assert not sums[0, losses.GAP, 2] < np.inf
     assert np.isfinite(np.delete(sums[0], 2, axis=1)).all()
 
 
@@ -406,7 +406,7 @@ def test_it_runs_without_being_compiled():
     for kind, line in zip(KINDS, ran.stdout.splitlines(), strict=True):
         compiled = swept(make(kind, 5, 8, bias=1.0, epsilon=0.1)).alpha.ravel()
         plain = np.array(line.split(), float)
-        if kind == dual.LOGISTIC:
+        if kind == losses.LOGISTIC:
             close(plain, compiled, 1e-9)
         else:
             assert plain.tobytes() == compiled.tobytes()

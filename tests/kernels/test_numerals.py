@@ -6,7 +6,7 @@ from effort import EXTENSIVE
 from hypothesis import given
 from hypothesis import strategies as st
 
-from blocklinear.kernels.numerals import MOST_FIVES, WIDTH, write_rows
+from blocklinear.kernels.text.numerals import MOST_FIVES, WIDTH, write_rows
 
 FIVES = np.array([divmod(5**k, 1 << 64) for k in range(MOST_FIVES + 1)], np.uint64).T.copy()
 LEAST, MOST = 2e-39, math.nextafter(1e17, 0)

@@ -1,87 +1,194 @@
+"""Value, gradient and Hessian of the primal, against dense formulas."""
+
 import numpy as np
 import pytest
+import reference
 from scipy import sparse
+from scipy.special import expit
 
 from blocklinear.kernels import primal
+from blocklinear.kernels.losses import N_REACHES, N_SUMS
+from blocklinear.kernels.primal import N_SCRATCH
 
 BIAS = 0.7
+KINDS = (reference.SQUARED_HINGE, reference.LOGISTIC, reference.L2_SVR)
+EPSILON = 0.3
 
 
-def dense(X):
-    """Return the rows with the bias feature."""
-    return np.hstack([X.toarray(), np.full((X.shape[0], 1), BIAS)])
+class Rows:
+    """Rows of a smooth loss, sparse as the kernels take them, and dense with the bias feature."""
+
+    def __init__(self, kind, seed):
+        rng = np.random.default_rng(seed)
+        full = rng.normal(size=(30, 8)) * (rng.random((30, 8)) < 0.4)
+        full[3] = 0  # a row without entries
+        X = sparse.csr_array(full)
+        self.kind, self.X = kind, np.hstack([full, np.full((30, 1), BIAS)])
+        classes = np.where(rng.random(30) < 0.5, 1.0, -1.0)
+        self.target = rng.normal(size=30) if kind == reference.L2_SVR else classes
+        self.cost = np.where(rng.random(30) < 0.8, rng.uniform(0.1, 3.0, 30), 0.0)
+        pointers = X.indptr.astype(np.int64)
+        self.entries = (pointers[:-1], pointers[1:], X.indices.astype(np.uint32), X.data)
+        self.sq_norm, self.w = (full**2).sum(axis=1), rng.normal(size=9)
+
+    @property
+    def f(self):
+        return self.X @ self.w
+
+    def alpha(self):
+        if self.kind == reference.LOGISTIC:
+            return self.cost * expit(-self.target * self.f)
+        if self.kind == reference.SQUARED_HINGE:
+            return 2 * self.cost * np.maximum(0, 1 - self.target * self.f)
+        r = self.f - self.target
+        return -2 * self.cost * np.sign(r) * np.maximum(0, abs(r) - EPSILON)
+
+    def curvature(self):
+        if self.kind == reference.LOGISTIC:
+            return self.cost * expit(self.f) * expit(-self.f)
+        return 2 * self.cost * (self.alpha() != 0)
+
+    def gradient(self, whole=True):
+        """Call the kernel; return all that it writes."""
+        n = len(self.w)
+        found = {
+            "alpha": np.full(30, 9.0), "pull": np.zeros(n), "diagonal": np.zeros(n),
+            "hessian": np.zeros((n, n) if whole else (0, 0)), "sums": np.zeros(N_SUMS),
+            "reach": np.zeros(N_REACHES),
+        }  # fmt: skip
+        primal.gradient_rows(
+            *self.entries, self.sq_norm, self.target, self.cost, self.kind, EPSILON, BIAS, self.w,
+            np.linalg.norm(self.w), *found.values(),
+        )  # fmt: skip
+        return found
 
 
-@pytest.fixture(params=[0, 1, 2])
+@pytest.fixture(params=KINDS)
 def rows(request):
-    rng = np.random.default_rng(request.param)
-    full = rng.normal(size=(30, 8)) * (rng.random((30, 8)) < 0.4)
-    full[3] = 0  # a row without entries
-    X = sparse.csr_array(full)
-    y = np.where(rng.random(30) < 0.5, 1.0, -1.0)
-    csr = (X.indptr.astype(np.int64), X.indices.astype(np.uint32), X.data)
-    cost = np.where(rng.random(30) < 0.8, rng.uniform(0.1, 3.0, 30), 0.0)  # some are left out
-    return X, y, cost, csr, rng.normal(size=9)
+    return Rows(request.param, 7)
 
 
-def value(Z, y, cost, w):
-    return 0.5 * w @ w + cost @ np.maximum(0, 1 - y * (Z @ w)) ** 2
+def test_a_point(rows):
+    found, s = rows.gradient(), reference.signs(rows.target, rows.kind)
+    np.testing.assert_allclose(found["alpha"], rows.alpha(), rtol=1e-12)
+    np.testing.assert_allclose(found["pull"], rows.X.T @ (s * rows.alpha()), rtol=1e-10)
+    h = rows.curvature()
+    np.testing.assert_allclose(found["diagonal"], h @ rows.X**2, rtol=1e-10)
+    lower = np.tril(rows.X.T @ (h[:, None] * rows.X))
+    np.testing.assert_allclose(found["hessian"], lower, rtol=1e-10, atol=1e-12)
+    loss, lost, above = found["sums"]
+    total = reference.total_loss(rows.X, rows.target, rows.cost, rows.w, rows.kind, EPSILON)
+    assert loss + lost == pytest.approx(total, rel=1e-13)
+    sizes = np.linalg.norm(rows.X, axis=1)
+    expected = [abs(rows.alpha()) @ sizes, np.count_nonzero(rows.alpha())]
+    np.testing.assert_allclose(found["reach"], expected, rtol=1e-12)
+    # alpha is the best one for w: no row adds to the gap but by rounding
+    assert 0.0 < above < 1e-12 * rows.cost.sum()
 
 
-def gradient_of(X, csr, y, cost, w, *into):
-    sq_norm = (X.toarray() ** 2).sum(axis=1)
-    primal.gradient_rows(*csr, sq_norm, y, cost, BIAS, w, np.linalg.norm(w), *into)
-
-
-def test_gradient_and_dual_of_a_point(rows):
-    X, y, cost, csr, w = rows
-    Z = dense(X)
-    alpha, pull, curvature, terms = np.full(30, 9.0), np.zeros(9), np.zeros(9), np.zeros(5)
-    gradient_of(X, csr, y, cost, w, alpha, pull, curvature, terms)
-    slack = np.maximum(0, 1 - y * (Z @ w))
-    np.testing.assert_allclose(alpha, 2 * cost * slack, rtol=1e-12)
-    np.testing.assert_allclose(pull, Z.T @ (alpha * y), rtol=1e-10, atol=1e-12)
-    diagonal = (2 * cost * (slack > 0)) @ Z**2
-    np.testing.assert_allclose(curvature, diagonal, rtol=1e-10)
-    used = (slack > 0) & (cost > 0)
-    reach = alpha @ np.linalg.norm(Z, axis=1)
-    found = [terms[0] + terms[1], *terms[3:]]
-    np.testing.assert_allclose(found, [cost @ slack**2, reach, used.sum()], rtol=1e-10)
-    assert 0.0 < terms[primal.GAP] < 1e-25 * cost.sum()
-    dual = alpha.sum() - 0.25 * (alpha[used] ** 2 / cost[used]).sum() - 0.5 * pull @ pull
-    gap = value(Z, y, cost, w) - dual
-    np.testing.assert_allclose(0.5 * (w - pull) @ (w - pull), gap, rtol=1e-10)
-    # the gradient is that of the value, by differences
+def test_the_gap_is_half_the_square_of_the_gradient(rows):
+    found = rows.gradient()
+    p, epsilon = (rows.X, rows.target, rows.cost), EPSILON
+    value = reference.primal_value(*p, rows.w, rows.kind, epsilon)
+    gap = value - reference.dual_value(*p, found["alpha"], rows.kind, epsilon)
+    gradient = rows.w - found["pull"]
+    assert 0.5 * gradient @ gradient == pytest.approx(gap, rel=1e-10)
     step = 1e-6 * np.eye(9)
-    slope = [(value(Z, y, cost, w + s) - value(Z, y, cost, w - s)) / 2e-6 for s in step]
-    np.testing.assert_allclose(w - pull, slope, rtol=1e-4, atol=1e-4)
+    slope = [
+        (
+            reference.primal_value(*p, rows.w + e, rows.kind, epsilon)
+            - reference.primal_value(*p, rows.w - e, rows.kind, epsilon)
+        )
+        / 2e-6
+        for e in step
+    ]
+    np.testing.assert_allclose(gradient, slope, rtol=1e-4, atol=1e-4)
 
 
-def test_rows_left_out_do_not_count(rows):
-    X, y, cost, csr, w = rows
-    kept = np.flatnonzero(cost)
-    few = X[kept]
-    few_csr = (few.indptr.astype(np.int64), few.indices.astype(np.uint32), few.data)
-    found = []
-    for arrays, t, c in ((csr, y, cost), (few_csr, y[kept], cost[kept])):
-        alpha, pull, curvature, terms = np.full(len(t), 9.0), np.zeros(9), np.zeros(9), np.zeros(5)
-        rows_of = X if t is y else few
-        gradient_of(rows_of, arrays, t, c, w, alpha, pull, curvature, terms)
-        product = np.zeros(9)
-        primal.hessian_rows(*arrays, t, c, BIAS, alpha, w, product)
-        found.append((alpha, pull, curvature, terms, product))
-    (all_alpha, *with_all), (kept_alpha, *without) = found
-    assert all_alpha[kept].tobytes() == kept_alpha.tobytes()
-    assert not all_alpha[cost == 0].any()
-    for got, expected in zip(with_all, without, strict=True):
-        assert got.tobytes() == expected.tobytes()
+def test_a_hessian_that_is_not_wanted_changes_nothing(rows):
+    one, other = rows.gradient(), rows.gradient(whole=False)
+    del one["hessian"], other["hessian"]
+    for name in one:
+        assert one[name].tobytes() == other[name].tobytes(), name
 
 
-def test_hessian_product(rows):
-    X, y, cost, csr, w = rows
-    Z = dense(X)
-    active = 1 - y * (Z @ w) > 0
-    v, product = np.arange(9.0) - 4, np.zeros(9)
-    primal.hessian_rows(*csr, y, cost, BIAS, active * 0.3, v, product)
-    H = Z.T @ ((2 * cost * active)[:, None] * Z)
-    np.testing.assert_allclose(product, H @ v, rtol=1e-10, atol=1e-10)
+def test_a_product_is_that_of_the_hessian(rows):
+    found, v, product = rows.gradient(), np.arange(9.0) - 4, np.zeros(9)
+    primal.hessian_rows(*rows.entries, rows.cost, rows.kind, BIAS, found["alpha"], v, product)
+    H = found["hessian"] + np.tril(found["hessian"], -1).T
+    np.testing.assert_allclose(product, H @ v, rtol=1e-10, atol=1e-12)
+
+
+def test_rows_of_no_cost_are_as_if_they_were_not_there(rows):
+    found, kept = rows.gradient(), rows.cost > 0
+    assert not found["alpha"][~kept].any()
+    starts, stops, indices, values = rows.entries
+    rows.entries = (starts[kept], stops[kept], indices, values)
+    rows.X, rows.target, rows.cost = rows.X[kept], rows.target[kept], rows.cost[kept]
+    rows.sq_norm = rows.sq_norm[kept]
+    alone = rows.gradient()
+    for name in ("pull", "diagonal", "hessian", "sums", "reach"):
+        assert found[name].tobytes() == alone[name].tobytes(), name
+
+
+@pytest.mark.parametrize("whole", [False, True])
+@pytest.mark.parametrize("kind", KINDS)
+def test_many_models_do_what_each_does(kind, whole):
+    """Some evaluate, some multiply; the rows of a fold are left out of one."""
+    rng, rows = np.random.default_rng(3), Rows(kind, 5)
+    M, P, n = 3, 4, 9
+    code, fold = rng.integers(0, 3, 30).astype(np.int32), rng.integers(0, 2, 30).astype(np.int32)
+    positive, held_out = np.array([0, 1, 2], np.int32), np.array([-1, 1, -1], np.int32)
+    cost, weight = rng.uniform(0.2, 2.0, (M, 2)), rng.uniform(0.5, 2.0, 30)
+    evaluates, V = np.array([True, True, False]), np.zeros((n, P))
+    V[:, :M] = rng.normal(size=(n, M))
+    alpha = np.full((30, M), 0.1)
+    before = alpha.copy()
+    out, diagonal, scratch = np.zeros((n, P)), np.zeros((n, P)), np.empty((N_SCRATCH, P))
+    hessians = np.zeros((M, n, n) if whole else (0, 0, 0))
+    sums, reach = np.zeros((M, N_SUMS)), np.zeros((M, N_REACHES))
+    primal.newton_many(
+        *rows.entries, rows.sq_norm, rows.target, code, fold, weight, positive, held_out, cost,
+        kind, EPSILON, BIAS, evaluates, V, np.linalg.norm(V[:, :M], axis=0), alpha, out, diagonal,
+        hessians, scratch, sums, reach,
+    )  # fmt: skip
+    for j in range(M):
+        if kind != reference.L2_SVR:
+            rows.target = np.where(code == positive[j], 1.0, -1.0)
+        C = weight * cost[j][(rows.target > 0).astype(int)]
+        rows.cost, rows.w = np.where(fold == held_out[j], 0.0, C), V[:, j].copy()
+        if evaluates[j]:
+            one = rows.gradient(whole)
+            found = {
+                "alpha": alpha[:, j], "pull": out[:, j], "diagonal": diagonal[:, j],
+                "sums": sums[j], "reach": reach[j],
+            }  # fmt: skip
+            if whole:
+                found["hessian"] = hessians[j]
+            for name, value in found.items():
+                np.testing.assert_allclose(value, one[name], rtol=1e-10, atol=1e-13, err_msg=name)
+        else:
+            product = np.zeros(n)
+            of = np.where(rows.cost > 0, before[:, j], 0.0)
+            primal.hessian_rows(*rows.entries, rows.cost, kind, BIAS, of, rows.w, product)
+            np.testing.assert_allclose(out[:, j], product, rtol=1e-10, atol=1e-13)
+            for left in (diagonal[:, j], sums[j], reach[j]):
+                assert not left.any()
+            assert (alpha[:, j] == before[:, j]).all()
+    assert not out[:, M:].any()
+    assert not diagonal[:, M:].any()
+
+
+@pytest.mark.parametrize("n", [1, 2, 5, 40])
+def test_a_system_is_solved_from_its_lower_triangle(n):
+    rng = np.random.default_rng(n)
+    A = rng.normal(size=(n + 3, n))
+    H, x = A.T @ A + np.eye(n), rng.normal(size=n)
+    lower, found = np.tril(H) + np.triu(np.full((n, n), np.nan), 1), x.copy()
+    assert primal.solve(lower, found)
+    np.testing.assert_allclose(H @ found, x, rtol=1e-9, atol=1e-9)
+
+
+def test_a_system_that_is_not_positive_definite_is_refused():
+    assert not primal.solve(np.array([[1.0, 0.0], [2.0, 1.0]]), np.ones(2))
+    assert not primal.solve(np.array([[np.nan]]), np.ones(1))

@@ -8,7 +8,7 @@ from effort import examples
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from blocklinear.kernels import dual
+from blocklinear.kernels import dual, losses
 
 
 @examples(100)
@@ -21,7 +21,7 @@ def test_shrinking_marks_rows_that_press_against_their_bound(p, i, threshold):
     left, right = p.slopes(p.alpha, i)
     pressure = min(right, -left)  # above 0 where both ways lead up
     assume(abs(pressure - threshold) > 1e-9)
-    marked = p.kind != dual.LOGISTIC and pressure > threshold  # its optima are never at a bound
+    marked = p.kind != losses.LOGISTIC and pressure > threshold  # its optima are never at a bound
     assert preference[i] == (np.float32(dual.SHRUNK) if marked else 0.5)
     assert (np.delete(preference, i) == 0.5).all()
     assert adapt.tolist() == [threshold, 7.0]
@@ -31,7 +31,7 @@ def test_shrinking_marks_rows_that_press_against_their_bound(p, i, threshold):
 
 @pytest.mark.parametrize(("threshold", "marked"), [(2.0, False), (np.nextafter(2.0, 0.0), True)])
 def test_a_row_must_press_harder_than_the_threshold(threshold, marked):
-    p = Problem(dual.HINGE, np.ones((1, 1)), np.ones(1), np.ones(1), np.zeros(1))
+    p = Problem(losses.HINGE, np.ones((1, 1)), np.ones(1), np.ones(1), np.zeros(1))
     preference = np.zeros(1, np.float32)
     run(p, [0], p.alpha, np.array([3.0, 0.0]), dual.SHRINK, preference, np.array([threshold, 0.0]))
     assert preference[0] == (np.float32(dual.SHRUNK) if marked else 0.0)

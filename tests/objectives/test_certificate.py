@@ -5,7 +5,7 @@ from effort import EXTENSIVE
 from training.small import SELECTIONS, Heard, Problem, random_problem, split_problem
 
 from blocklinear.events import OuterIteration
-from blocklinear.kernels.dual import GAP, LOSS
+from blocklinear.kernels.losses import GAP, LOSS
 from blocklinear.model.linear import LinearModel
 from blocklinear.objectives.certificate import Proof, prove, relative_gaps
 from blocklinear.objectives.problems import make_problem

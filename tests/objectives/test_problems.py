@@ -6,7 +6,7 @@ import pytest
 from training.small import split_text
 
 from blocklinear.errors import InputError, UsageError
-from blocklinear.kernels import dual
+from blocklinear.kernels import losses
 from blocklinear.objectives.problems import SOLVERS, label_order, make_problem
 from blocklinear.options import TrainOptions
 
@@ -82,9 +82,9 @@ def test_a_label_without_rows_is_no_class(tmp_path):
 @pytest.mark.parametrize(
     ("solver", "name", "kind", "bounded"),
     [
-        (1, "L2R_L2LOSS_SVC_DUAL", dual.SQUARED_HINGE, False),
-        (3, "L2R_L1LOSS_SVC_DUAL", dual.HINGE, True),
-        (7, "L2R_LR_DUAL", dual.LOGISTIC, True),
+        (1, "L2R_L2LOSS_SVC_DUAL", losses.SQUARED_HINGE, False),
+        (3, "L2R_L1LOSS_SVC_DUAL", losses.HINGE, True),
+        (7, "L2R_LR_DUAL", losses.LOGISTIC, True),
     ],
 )
 def test_classes(problem, solver, name, kind, bounded):
@@ -99,8 +99,8 @@ def test_classes(problem, solver, name, kind, bounded):
 @pytest.mark.parametrize(
     ("solver", "name", "kind", "bounded"),
     [
-        (12, "L2R_L2LOSS_SVR_DUAL", dual.L2_SVR, False),
-        (13, "L2R_L1LOSS_SVR_DUAL", dual.L1_SVR, True),
+        (12, "L2R_L2LOSS_SVR_DUAL", losses.L2_SVR, False),
+        (13, "L2R_L1LOSS_SVR_DUAL", losses.L1_SVR, True),
     ],
 )
 def test_values(problem, solver, name, kind, bounded):

@@ -4,11 +4,18 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from training.small import Heard, Problem, long_problem, random_problem, split_problem, split_text
+from training.small import (
+    DUAL_SOLVERS,
+    Heard,
+    Problem,
+    long_problem,
+    random_problem,
+    split_problem,
+    split_text,
+)
 
 from blocklinear.errors import UsageError
 from blocklinear.events import OuterIteration
-from blocklinear.objectives.problems import SOLVERS
 from blocklinear.options import TrainOptions
 from blocklinear.store.prefetch import GroupLoader
 from blocklinear.training import train
@@ -63,7 +70,7 @@ def test_averages_are_certified(tmp_path, seed):
         assert events[-1].dual > 0
 
 
-@pytest.mark.parametrize("solver", SOLVERS)
+@pytest.mark.parametrize("solver", DUAL_SOLVERS)
 def test_the_average_is_that_of_the_models_of_the_visits(tmp_path, solver):
     """And the dual value is that of alpha over their number."""
     problem = long_problem(solver)

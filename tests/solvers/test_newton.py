@@ -1,15 +1,34 @@
+"""Newton's method on the primal: alone, for many models, and where coordinate descent is slow."""
+
+import math
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from training.small import Heard, Problem, newton_after, outcome, random_problem, split_problem
 
 from blocklinear import SplitOptions, TrainOptions, split, train
-from blocklinear.events import OuterIteration, Warned
-from blocklinear.training import loop
+from blocklinear.errors import StoppedError, UsageError
+from blocklinear.events import BlockStep, OuterIteration, WarmStarted, Warned
+from blocklinear.selection.cross_validation import cross_validate
+from blocklinear.selection.grid import train_grid
+from blocklinear.solvers import newton_iterate
+from blocklinear.training import loop, run
 from blocklinear.training.stopping import Stopping
 
 DATA = Path(__file__).parents[1] / "data"
 HARD = {"solver": 1, "cost": 10.0, "gap": 1e-6, "group": 1}
+DUAL = {0: 7, 2: 1, 11: 12}
+"""The dual solver of the same problem."""
+each_solver = pytest.mark.parametrize("solver", DUAL)
+
+
+@pytest.fixture
+def no_hessian(monkeypatch):
+    """Let conjugate gradients do all of it, as where there is no memory for the Hessian."""
+    for module in (loop, run):
+        monkeypatch.setattr(module, "enough_products", lambda manifest, hessian: math.inf)
 
 
 @pytest.fixture(scope="module")
@@ -19,18 +38,242 @@ def heart(tmp_path_factory):
     return split([DATA / "heart_scale.train.svm.bz2"], folder / "s", SplitOptions(blocks=4))
 
 
-def run(store, monkeypatch, **changes):
-    monkeypatch.setattr(loop, "NEWTON_AFTER", 5)
+def classes(n_classes, n_rows=120, seed=3):
+    """Rows of several classes, not to be told apart without errors."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n_rows, 6)).round(3)
+    labels = np.argmax(X[:, :n_classes] + rng.normal(size=(n_rows, n_classes)), axis=1)
+    return Problem(X, labels.astype(float), solver=0, bias=1.0)
+
+
+# -- The optimum
+
+
+@each_solver
+@pytest.mark.parametrize("seed", range(12))
+def test_it_comes_to_the_optimum_and_proves_it(tmp_path, solver, seed):
+    problem = replace(random_problem(seed, solver=solver), cost=10.0 ** (seed % 5 - 2))
+    store, heard = split_problem(tmp_path, problem, 3), Heard()
+    model = train(store, problem.options(gap=1e-9), heard)
+    proof, optimum = model.metadata["certificate"], problem.optimum()
+    assert model.metadata["stopped"] == "converged"
+    assert problem.primal_of(model) == pytest.approx(proof["primal"], rel=1e-12)
+    assert proof["primal"] - optimum <= 1e-9 * optimum
+    for report in heard.of(OuterIteration):
+        assert report.certified
+        assert report.primal - optimum <= report.gap * report.primal
+        assert report.dual <= optimum * (1 + 1e-12)
+
+
+@each_solver
+@pytest.mark.parametrize("condition", [1e2, 1e5, 1e8])
+@pytest.mark.parametrize("cost", [1.0, 1e4])
+def test_few_features_of_any_condition_take_few_passes(tmp_path, solver, condition, cost):
+    rng = np.random.default_rng(2)
+    turned, _ = np.linalg.qr(rng.normal(size=(10, 10)))
+    X = rng.normal(size=(300, 10)) @ turned @ np.diag(condition ** -np.linspace(0, 0.5, 10))
+    value = X @ rng.normal(size=10) * condition**0.25 + rng.normal(size=300)
+    labels = value if solver == 11 else np.where(value > 0, 1.0, -1.0)
+    problem = Problem(X, labels, solver, cost, bias=1.0)
+    model = train(split_problem(tmp_path, problem, 2), problem.options(gap=1e-6))
+    assert model.metadata["certificate"]["gap"] <= 1e-6
+    assert model.metadata["outer_iterations"] <= 40
+
+
+@each_solver
+def test_products_alone_come_to_the_same_optimum(tmp_path, solver, no_hessian):
+    problem = replace(random_problem(4, solver=solver), cost=10.0)
+    store = split_problem(tmp_path, problem, 3)
+    found = train(store, problem.options(gap=1e-9))
+    other = train(store, problem.options(gap=1e-9, solver=DUAL[solver], max_outer=20_000))
+    values = [model.metadata["certificate"]["primal"] for model in (found, other)]
+    np.testing.assert_allclose(*values, rtol=2e-9)
+
+
+@pytest.mark.parametrize("solver", [0, 2])
+def test_each_class_against_the_rest(tmp_path, solver):
+    problem = replace(classes(4), solver=solver, cost=5.0)
+    store = split_problem(tmp_path, problem, 3)
+    found = train(store, problem.options(gap=1e-10))
+    assert len(found.metadata["certificates"]) == 4
+    assert max(proof["gap"] for proof in found.metadata["certificates"]) <= 1e-10
+    for j, label in enumerate(found.labels):
+        labels = np.where(problem.labels == label, 1.0, -1.0)
+        one = replace(problem, labels=labels)
+        (tmp_path / str(j)).mkdir()
+        alone = train(split_problem(tmp_path / str(j), one, 2), one.options(gap=1e-10))
+        sign = 1.0 if alone.labels[0] == 1.0 else -1.0
+        np.testing.assert_allclose(
+            found.weights[:, j], sign * alone.weights[:, 0], rtol=1e-4, atol=1e-6
+        )
+
+
+@each_solver
+def test_a_grid_is_what_each_cost_makes(tmp_path, solver):
+    problem = random_problem(6, solver=solver)
+    store = split_problem(tmp_path, problem, 3)
+    models = train_grid(store, problem.options(costs=(0.1, 1.0, 10.0), gap=1e-10))
+    for cost, model in zip((0.1, 1.0, 10.0), models, strict=True):
+        alone = train(store, problem.options(cost=cost, gap=1e-10, restart=True))
+        np.testing.assert_allclose(model.weights, alone.weights, rtol=1e-4, atol=1e-6)
+        assert model.metadata["certificate"]["gap"] <= 1e-10
+
+
+@each_solver
+def test_cross_validation_predicts_what_the_dual_solver_predicts(tmp_path, solver):
+    problem = replace(classes(3), solver=solver)
+    if solver == 11:
+        problem = replace(problem, labels=problem.X[:, 0] * 2 + problem.X[:, 1])
+    store = split_problem(tmp_path, problem, 3)
+    found, expected = (
+        cross_validate(store, problem.options(solver=s, gap=1e-9), costs=[0.1, 10.0], n_folds=3)
+        for s in (solver, DUAL[solver])
+    )
+    np.testing.assert_allclose(found.predicted, expected.predicted, rtol=1e-3, atol=1e-3)
+    assert found.report.best.cost == expected.report.best.cost
+
+
+# -- A run
+
+
+def check_resumed(store, options):
+    """Break a run off after every pass of every group, resume it, and compare the bits."""
+    unbroken, n = outcome(store, options), 0
+    again, made = replace(options, run="again"), []
+
+    def listen(event):
+        if isinstance(event, BlockStep):
+            made.append((event.outer, event.done))
+
+    while True:
+        before = len(set(made))
+        try:
+            found = outcome(store, again, lambda at=before: len(set(made)) > at, listener=listen)
+            break
+        except StoppedError:
+            again, n = replace(again, resume=True), n + 1
+    assert n > 2
+    assert found[0] == unbroken[0]
+
+
+@each_solver
+@pytest.mark.parametrize("group", [1, 3])
+def test_a_run_resumed_after_any_group_makes_the_same_bits(tmp_path, solver, group):
+    problem = replace(random_problem(8, solver=solver), cost=10.0)
+    check_resumed(split_problem(tmp_path, problem, 3), problem.options(gap=1e-9, group=group))
+
+
+@pytest.mark.parametrize("solver", [0, 2])
+def test_a_run_of_products_is_resumed_likewise(tmp_path, solver, no_hessian):
+    problem = replace(random_problem(8, solver=solver), cost=10.0)
+    check_resumed(split_problem(tmp_path, problem, 2), problem.options(gap=1e-9, group=1))
+
+
+@pytest.mark.parametrize("solver", [0, 2])
+def test_a_run_of_many_models_is_resumed_likewise(tmp_path, solver):
+    problem = replace(classes(3), solver=solver)
+    check_resumed(split_problem(tmp_path, problem, 2), problem.options(gap=1e-9, group=1))
+
+
+def test_a_resumed_run_may_ask_for_less_or_more(tmp_path):
+    problem = classes(3)
+    store = split_problem(tmp_path, problem, 2)
+    seen = []
+    with pytest.raises(StoppedError):
+        train(store, problem.options(gap=1e-3), seen.append, lambda: len(seen) > 3)
+    model = train(store, problem.options(gap=1e-10, resume=True))
+    assert max(proof["gap"] for proof in model.metadata["certificates"]) <= 1e-10
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_threads_make_no_difference(tmp_path, n_classes):
+    problem = replace(classes(n_classes), cost=3.0)
+    store = split_problem(tmp_path, problem, 3)
+    one, two = (outcome(store, problem.options(threads=n, restart=True)) for n in (1, 2))
+    assert one == two
+
+
+def test_the_tolerance_is_that_of_liblinear(heart):
+    """|gradient| is compared with that at 0, times the share of rows of the smaller class."""
+    heard = Heard()
+    options = TrainOptions(solver=2, tolerance=0.01, bias=-1.0, restart=True)
+    model = train(heart, options, heard)
+    assert model.metadata["stopped"] == "converged"
+    last = heard.of(OuterIteration)[-1]
+    counts = heart.manifest.label_counts
+    first = np.sqrt(2 * heard.of(OuterIteration)[0].gap * heard.of(OuterIteration)[0].primal)
+    scale = min(counts) / sum(counts)
+    gradient = np.sqrt(2 * (last.primal - last.dual))
+    assert last.violation <= 0.01
+    assert last.violation == pytest.approx(gradient / (first * scale), rel=1e-3)
+
+
+@each_solver
+def test_a_warm_start_begins_where_the_run_before_ended(tmp_path, solver):
+    problem = random_problem(9, solver=solver)
+    store, heard = split_problem(tmp_path, problem, 3), Heard()
+    first = train(store, problem.options(gap=1e-9))
+    again = train(store, problem.options(gap=1e-9, warm_start=True), heard)
+    assert heard.of(WarmStarted)
+    assert again.metadata["outer_iterations"] < first.metadata["outer_iterations"]
+    # and the dual solver goes on from there
+    heard = Heard()
+    options = problem.options(gap=1e-6, warm_start=True, solver=DUAL[solver])
+    other = train(store, options, heard)
+    assert heard.of(WarmStarted)[0].rows_kept == store.manifest.n_rows
+    values = [model.metadata["certificate"]["primal"] for model in (again, other)]
+    np.testing.assert_allclose(*values, rtol=2e-6)
+
+
+def test_the_limit_ends_it_with_the_best_point(tmp_path, no_hessian):
+    problem = replace(random_problem(8, solver=2), cost=100.0)
+    store, heard = split_problem(tmp_path, problem, 3), Heard()
+    model = train(store, problem.options(gap=1e-12, max_outer=9), heard)
+    assert "not converged after 9 outer iterations" in heard.of(Warned)[-1].message
+    reports = heard.of(OuterIteration)
+    assert model.metadata["certificate"]["primal"] == min(report.primal for report in reports)
+    assert len(reports) == 9
+
+
+@pytest.mark.parametrize("changes", [{"selection": "permute"}, {"epochs": 2}, {"average": True}])
+def test_options_of_coordinate_descent_are_refused(changes):
+    with pytest.raises(UsageError, match="for coordinate descent"):
+        TrainOptions(solver=0, **changes)
+
+
+def test_a_budget_without_room_for_the_hessian_does_without(tmp_path, monkeypatch):
+    """The plan says whether there is any; the run asks nothing else."""
+    problem = replace(random_problem(8, solver=2), cost=10.0)
+    store, asked = split_problem(tmp_path, problem, 3), []
+    whole = newton_iterate.enough_products
+
+    def watched(manifest, hessian):
+        asked.append(hessian)
+        return whole(manifest, hessian)
+
+    monkeypatch.setattr(loop, "enough_products", watched)
+    train(store, problem.options())
+    manifest = replace(store.manifest, n_features=200_000)
+    assert loop.plan_memory(manifest, problem.options(memory_bytes=200 << 20)).hessian is False
+    assert asked == [True]
+    assert math.isinf(whole(store.manifest, False))
+
+
+# -- After coordinate descent
+
+
+def run_hard(store, monkeypatch, **changes):
+    newton_after(monkeypatch, 5)
     heard = []
     model = train(store, TrainOptions(**{**HARD, **changes}), heard.append)
     return model, [e for e in heard if isinstance(e, OuterIteration)], heard
 
 
 def test_newton_finishes_what_descent_leaves(heart, monkeypatch):
-    model, reports, heard = run(heart, monkeypatch)
+    model, reports, heard = run_hard(heart, monkeypatch)
     assert any(isinstance(e, Warned) and "Newton" in e.message for e in heard)
     assert model.metadata["certificate"]["gap"] <= 1e-6
-    assert model.metadata["outer_iterations"] < 200
+    assert model.metadata["outer_iterations"] < 30
     steps = [report for report in reports if report.outer > 5]
     assert all(report.certified for report in steps)
     primal = [report.primal for report in steps]
@@ -43,37 +286,52 @@ def test_newton_finishes_what_descent_leaves(heart, monkeypatch):
         assert report.dual <= optimum * (1 + 1e-12)
 
 
-def test_the_optimum_is_that_of_descent(heart, monkeypatch):
-    model, _, _ = run(heart, monkeypatch, bias=1.0, class_weights=((1.0, 2.0),))
-    reference = train(
-        heart, TrainOptions(**{**HARD, "group": 4}, bias=1.0, class_weights=((1.0, 2.0),))
-    )
+@pytest.mark.parametrize("solver", [1, 7, 12])
+def test_the_optimum_is_that_of_descent(heart, monkeypatch, solver):
+    weights = () if solver == 12 else ((1.0, 2.0),)
+    how = {"solver": solver, "bias": 1.0, "class_weights": weights}
+    model, _, heard = run_hard(heart, monkeypatch, **how)
+    assert any(isinstance(e, Warned) and "Newton" in e.message for e in heard)
+    monkeypatch.undo()
+    reference = train(heart, TrainOptions(**{**HARD, **how, "group": 4}))
     values = [m.metadata["certificate"]["primal"] for m in (model, reference)]
     np.testing.assert_allclose(*values, rtol=2e-6)
 
 
-def test_it_stops_where_it_is_told_to(heart, monkeypatch):
-    model, reports, heard = run(heart, monkeypatch, max_outer=8)
+def test_a_slow_rate_leads_to_newton(tmp_path):
+    """300 rows of 10 Gaussian features at C = 1e4, where coordinate descent crawls."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 10))
+    problem = Problem(X, np.where(X[:, 0] + rng.normal(size=300) > 0, 1.0, -1.0), 1, 1e4)
+    store, heard = split_problem(tmp_path, problem, 2), Heard()
+    model = train(store, problem.options(gap=1e-6), heard)
+    assert any("Newton" in warned.message for warned in heard.of(Warned))
+    assert model.metadata["certificate"]["gap"] <= 1e-6
+    assert model.metadata["outer_iterations"] <= 64
+
+
+def test_it_stops_at_the_limit(heart, monkeypatch, no_hessian):
+    model, reports, heard = run_hard(heart, monkeypatch, max_outer=8)
     assert model.metadata["outer_iterations"] <= 9
     assert "not converged" in [e for e in heard if isinstance(e, Warned)][-1].message
     assert reports[-1].certified
 
 
 def test_violations_are_left_to_descent(heart, monkeypatch):
-    _, _, heard = run(heart, monkeypatch, gap=None, tolerance=0.1, max_outer=20)
+    _, _, heard = run_hard(heart, monkeypatch, gap=None, tolerance=0.1, max_outer=20)
     assert not any(isinstance(e, Warned) and "Newton" in e.message for e in heard)
 
 
 def test_a_certificate_that_fails_does_not_put_it_off(heart, monkeypatch):
     """A run resumed there does not certify again: it would go another way."""
     monkeypatch.setattr(Stopping, "wants_certificate", lambda self, report, _: report.outer == 5)
-    _, reports, _ = run(heart, monkeypatch)
+    _, reports, _ = run_hard(heart, monkeypatch, max_outer=20)
     assert [report.certificates for report in reports[:5]] == [0] * 4 + [1]
     assert [report.steps == 0 for report in reports[:6]] == [False] * 5 + [True]
 
 
-def test_threads_do_not_matter(heart, monkeypatch):
-    one, _, _ = run(heart, monkeypatch, threads=1)
-    two, _, _ = run(heart, monkeypatch, threads=2)
+def test_threads_do_not_matter_there(heart, monkeypatch):
+    one, _, _ = run_hard(heart, monkeypatch, threads=1)
+    two, _, _ = run_hard(heart, monkeypatch, threads=2)
     assert np.array_equal(one.weights, two.weights)
     assert one.metadata["certificate"] == two.metadata["certificate"]

@@ -4,11 +4,10 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import reference
-from training.small import SELECTIONS, Problem, long_problem, split_problem
+from training.small import DUAL_SOLVERS, SELECTIONS, Problem, long_problem, split_problem
 
 from blocklinear.events import OuterIteration
 from blocklinear.kernels import dual
-from blocklinear.objectives.problems import SOLVERS
 from blocklinear.solvers.working_set import (
     FIRST_PASSES,
     MOST_PASSES,
@@ -140,7 +139,7 @@ def seen_by(store, options, monkeypatch):
 
 
 @pytest.mark.parametrize("group", [1, 2, N_BLOCKS])
-@pytest.mark.parametrize("solver", SOLVERS)
+@pytest.mark.parametrize("solver", DUAL_SOLVERS)
 @pytest.mark.parametrize("selection", [*SELECTIONS, "average"])
 def test_the_dual_value_is_exact_at_any_moment(tmp_path, monkeypatch, selection, solver, group):
     problem = long_problem(solver, 60, 9)

@@ -1,5 +1,6 @@
 """Small problems: dense, as stores, and their optimum by LIBLINEAR, through scikit-learn."""
 
+import math
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -13,8 +14,10 @@ from blocklinear.objectives.problems import SOLVERS
 from blocklinear.options import SplitOptions, TextOptions, TrainOptions
 from blocklinear.training import train
 from blocklinear.training.memory_plan import plan_memory
+from blocklinear.training.stopping import Stopping
 
 MEMORY_BYTES = 1 << 30
+DUAL_SOLVERS = [number for number, solver in SOLVERS.items() if not solver.primal]
 SELECTIONS = ("active", "permute", "shrink", "avsf", "online")
 _SEEN = ("outer", "dual", "primal", "gap", "certified", "violation", "n_sv", "steps", "accuracy")
 
@@ -77,16 +80,24 @@ class Problem:
             "max_iter": 200_000, "random_state": 0,
         }  # fmt: skip
         if self.regression:
-            loss = ("squared_" if self.solver == 12 else "") + "epsilon_insensitive"
+            loss = ("squared_" if self.solver != 13 else "") + "epsilon_insensitive"
             found = LinearSVR(epsilon=self.epsilon, loss=loss, **how).fit(*rows)
             return self.primal(found.coef_.ravel(), None)
         how["class_weight"] = dict(self.class_weights) or None
-        if self.solver == 7:
+        if self.solver in (0, 7):
             found = LogisticRegression(solver="liblinear", **how).fit(*rows)
         else:
-            loss = "squared_hinge" if self.solver == 1 else "hinge"
+            loss = "hinge" if self.solver == 3 else "squared_hinge"
             found = LinearSVC(loss=loss, **how).fit(*rows)
         return self.primal(found.coef_[0], found.classes_[1])
+
+
+def newton_after(monkeypatch, outer):
+    """Let Newton's method go on after so many outer iterations of coordinate descent."""
+    monkeypatch.setattr(Stopping, "remaining", lambda self, report: math.inf)
+    monkeypatch.setattr(
+        Stopping, "too_many", lambda self, report, remaining, direct=False: report.outer >= outer
+    )
 
 
 def random_problem(seed, solver=None):
@@ -97,7 +108,7 @@ def random_problem(seed, solver=None):
     X[:, rng.random(d) < 0.2] = 0.0
     X[0, 0] = 1.0
     value = X @ rng.normal(size=d) + 0.5 * rng.normal(size=n)
-    solver = solver or list(SOLVERS)[seed % len(SOLVERS)]
+    solver = DUAL_SOLVERS[seed % len(DUAL_SOLVERS)] if solver is None else solver
     if SOLVERS[solver].regression:
         weights, labels = (), value.round(2) + rng.integers(-2, 3)
     else:

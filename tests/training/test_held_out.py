@@ -6,11 +6,11 @@ import pytest
 from blocklinear.errors import InputError, MemoryBudgetError, StorageError, UsageError
 from blocklinear.events import OuterIteration, SlowlyConverging
 from blocklinear.ingest.split import split
-from blocklinear.objectives.problems import SOLVERS, make_problem
+from blocklinear.objectives.problems import make_problem
 from blocklinear.options import SplitOptions, TextOptions, TrainOptions
 from blocklinear.training import held_out, train
 from blocklinear.training.held_out import HeldOut
-from training.small import Heard, as_text, long_problem, split_problem, split_text
+from training.small import DUAL_SOLVERS, Heard, as_text, long_problem, split_problem, split_text
 
 N_BLOCKS = 4
 
@@ -80,7 +80,7 @@ def test_regressions_have_a_mean_squared_error(make, solver):
 
 
 @pytest.mark.parametrize("patience", [1, 2, 4])
-@pytest.mark.parametrize("solver", SOLVERS)
+@pytest.mark.parametrize("solver", DUAL_SOLVERS)
 def test_patience_keeps_the_best_model(make, solver, patience):
     problem, store, path = make(solver)
     heard = Heard()

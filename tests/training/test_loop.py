@@ -12,6 +12,7 @@ from blocklinear.store.files import Lock
 from blocklinear.training import train
 from blocklinear.training.stopping import Stopping
 from training.small import (
+    DUAL_SOLVERS,
     MEMORY_BYTES,
     SELECTIONS,
     Heard,
@@ -41,7 +42,7 @@ def trained(store, options):
 
 
 @pytest.mark.parametrize("group", [1, 2, N_BLOCKS])
-@pytest.mark.parametrize("solver", SOLVERS)
+@pytest.mark.parametrize("solver", DUAL_SOLVERS)
 @pytest.mark.parametrize("selection", SELECTIONS)
 def test_the_same_bits_whatever_the_threads_and_the_memory(
     store, problem, solver, group, selection

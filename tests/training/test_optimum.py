@@ -8,16 +8,15 @@ import pytest
 from liblinear import liblinear_program
 
 from blocklinear.model.linear import LinearModel
-from blocklinear.objectives.problems import SOLVERS
 from blocklinear.training import train
-from training.small import SELECTIONS, as_text, long_problem, split_text
+from training.small import DUAL_SOLVERS, SELECTIONS, as_text, long_problem, split_text
 
 N_BLOCKS = 5
 PRIMAL = {1: 2, 3: 3, 7: 0, 12: 11, 13: 13}
 """LIBLINEAR's solver of the same problem: on the primal where there is one, which is exact."""
 
 
-@pytest.fixture(scope="module", params=SOLVERS)
+@pytest.fixture(scope="module", params=DUAL_SOLVERS)
 def case(request, tmp_path_factory):
     """A problem, its store, and P of the model that `liblinear-train` makes."""
     solver, folder = request.param, tmp_path_factory.mktemp("optimum")

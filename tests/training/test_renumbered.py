@@ -134,7 +134,7 @@ def test_a_model_that_the_budget_does_not_hold(tmp_path):
     assert "give --memory 339M or more" in caught.value.fix
     options = TrainOptions(memory_bytes=339 << 20)
     plan = plan_memory(store.manifest, options)
-    facts = {"group": plan.group, "newton": False, "working_set_entries": 0}
+    facts = {"group": plan.group, "newton": False, "hessian": False, "working_set_entries": 0}
     assert plan_again(store.manifest, options, facts).group == plan.group
     with pytest.raises(MemoryBudgetError, match="the run to resume needs"):
         plan_again(store.manifest, replace(options, memory_bytes=256 << 20), facts)

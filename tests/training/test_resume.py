@@ -9,15 +9,16 @@ from effort import EXTENSIVE
 
 from blocklinear.errors import DamagedError, MismatchError, StoppedError
 from blocklinear.events import BlockStep, OuterIteration, Warned
-from blocklinear.objectives.problems import SOLVERS
 from blocklinear.store.store import BlockStore
-from blocklinear.training import loop, run, train
+from blocklinear.training import run, train
 from training.small import (
+    DUAL_SOLVERS,
     SELECTIONS,
     Heard,
     Problem,
     as_text,
     long_problem,
+    newton_after,
     outcome,
     split_problem,
     without_pins,
@@ -97,7 +98,7 @@ def check(store, options):
 
 
 @pytest.mark.parametrize("selection", SELECTIONS)
-@pytest.mark.parametrize("solver", SOLVERS)
+@pytest.mark.parametrize("solver", DUAL_SOLVERS)
 def test_each_solver_and_selection(stores, solver, selection):
     problem = long_problem(solver)
     options = problem.options(
@@ -144,7 +145,7 @@ def test_with_held_out_rows(store, held_out, method, patience):
 @pytest.mark.parametrize("group", [2, N_BLOCKS])
 @pytest.mark.parametrize("gap", [1e-7, 0.002, 1e-12])
 def test_across_the_switch_to_newton_steps(store, held_out, monkeypatch, group, gap, patience):
-    monkeypatch.setattr(loop, "NEWTON_AFTER", 4)
+    newton_after(monkeypatch, 4)
     problem = replace(long_problem(1), cost=100.0)
     evaluate = held_out if patience else None
     options = problem.options(
@@ -309,7 +310,7 @@ def test_a_stop_before_anything_was_saved(store, monkeypatch):
 @pytest.mark.parametrize("grace_s", [0.0, 60.0])
 def test_a_stop_is_heeded_wherever_it_comes(store, changes, monkeypatch, grace_s):
     """At the k-th question, for every k: nothing goes on for long, and the bits are the same."""
-    monkeypatch.setattr(loop, "NEWTON_AFTER", 2)
+    newton_after(monkeypatch, 2)
     monkeypatch.setattr(run, "GRACE_S", grace_s)
     options = {"max_outer": 4, "gap": 1e-9, "group": N_BLOCKS, "run": "whole"} | changes
     options = long_problem().options(**options)

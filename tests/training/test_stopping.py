@@ -217,7 +217,11 @@ class Reports:
         )
         seen = Estimate(primal, 1.0, violation, 1, 1, gap, gap, rise)
         stalled = self.stopping.stalled(report, seen)
-        return self.stopping.too_slow(report) if slow else stalled
+        if not slow:
+            return stalled
+        remaining = self.stopping.remaining(report)
+        late = remaining is not None and self.stopping.too_many(report, remaining)
+        return self.stopping.too_slow(report) if late else ""
 
 
 def test_a_run_is_stalled_when_half_of_it_has_brought_nothing():

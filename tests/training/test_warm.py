@@ -10,10 +10,10 @@ from blocklinear.ingest.compact import compact
 from blocklinear.options import TrainOptions
 from blocklinear.store.changes import remove
 from blocklinear.store.store import BlockStore
-from blocklinear.training import loop, train
+from blocklinear.training import train
 from blocklinear.training.checkpoint import Checkpoint
 from blocklinear.training.garbage import collect_garbage
-from training.small import Heard, outcome, split_text
+from training.small import Heard, newton_after, outcome, split_text
 from training.test_resume import broken_off
 from training.warm import DRIFT, check, how, more, rows, trained
 
@@ -146,7 +146,7 @@ def test_rows_that_were_merged_and_collected(tmp_path, solver):
 
 
 def test_what_newton_steps_left(store, monkeypatch):
-    monkeypatch.setattr(loop, "NEWTON_AFTER", 1)
+    newton_after(monkeypatch, 1)
     train(store, how(gap=1e-9))
     assert check(store, how(gap=1e-9)).started.how == "recomputed"
 

@@ -15,7 +15,7 @@ from blocklinear.selection import cross_validation
 from blocklinear.selection.cross_validation import cross_validate
 from blocklinear.selection.grid import train_grid
 from blocklinear.store.changes import remove
-from blocklinear.training import loop, train
+from blocklinear.training import train
 from training.classes import several_classes
 from training.small import (
     SELECTIONS,
@@ -23,6 +23,7 @@ from training.small import (
     Problem,
     as_text,
     long_problem,
+    newton_after,
     outcome,
     split_problem,
     split_text,
@@ -209,7 +210,7 @@ def test_newton_steps(tmp_path, monkeypatch):
     problem = weighted(small_problem(1, bias=2.0))
     problem = replace(problem, cost=20.0)
     store, rows = stores_of(tmp_path, problem)
-    monkeypatch.setattr(loop, "NEWTON_AFTER", 2)
+    newton_after(monkeypatch, 2)
     heard = Heard()
     model = train(store, problem.options(gap=GAP, group=1), heard)
     assert any("Newton" in getattr(event, "message", "") for event in heard)

@@ -55,7 +55,11 @@ def add_parser(commands: Any) -> None:
         help="double C, from a small one, until the models stop changing",
     )
     parser.add_argument(
-        "-s", "--solver", type=int, metavar="N", help="1, 3 (default), 7, 12 or 13, as in train"
+        "-s",
+        "--solver",
+        type=int,
+        metavar="N",
+        help="0, 1, 2, 3 (default), 7, 11, 12 or 13, as in train",
     )
     parser.add_argument(
         "-p", "--epsilon", type=float, metavar="EPS", help="epsilon of the regression losses"

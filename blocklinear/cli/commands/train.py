@@ -70,7 +70,8 @@ def _add_problem(group: Any) -> None:
         default=3,
         metavar="N",
         help="1 squared hinge, 3 hinge (default), 4 Crammer-Singer, 7 logistic; regression: 12 "
-        "squared epsilon-insensitive, 13 epsilon-insensitive",
+        "squared epsilon-insensitive, 13 epsilon-insensitive; 2, 0, 11: as 1, 7, 12 by Newton's "
+        "method on the primal, for few features or large C",
     )
     group.add_argument(
         "-c",

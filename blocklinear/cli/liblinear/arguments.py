@@ -8,18 +8,13 @@ import math
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
-SAME_OPTIMUM = {0: 7, 2: 1, 11: 12}
-"""Primal solvers, each with the dual solver of the same problem."""
 REGRESSION = (11, 12, 13)
 CRAMMER_SINGER = 4
-_DUAL = (1, 3, 4, 7, 12, 13)
+_SOLVERS = (0, 1, 2, 3, 4, 7, 11, 12, 13)
 _TOLERANCES = {0: 0.01, 2: 0.01, 11: 0.0001}
 _DUAL_TOLERANCE = 0.1
 _SEARCHED = (0, 2, 11)
-_GAP_SHARE = 0.1
-_LEAST_GAP = 1e-12
 _INSTEAD = {
     5: "L1 regularization is not available: use -s 1, the same loss with L2 regularization",
     6: "L1 regularization is not available: use -s 7, the same loss with L2 regularization",
@@ -31,14 +26,14 @@ Usage: blocklinear liblinear train [options] training_set_file [model_file]
 options:
 -s type : solver (default 1)
   classification
-\t 0 -- L2-regularized logistic regression (solved as 7, the same optimum)
+\t 0 -- L2-regularized logistic regression (primal)
 \t 1 -- L2-regularized L2-loss support vector classification (dual)
-\t 2 -- L2-regularized L2-loss support vector classification (solved as 1, the same optimum)
+\t 2 -- L2-regularized L2-loss support vector classification (primal)
 \t 3 -- L2-regularized L1-loss support vector classification (dual)
 \t 4 -- support vector classification by Crammer and Singer
 \t 7 -- L2-regularized logistic regression (dual)
   regression
-\t11 -- L2-regularized L2-loss support vector regression (solved as 12, the same optimum)
+\t11 -- L2-regularized L2-loss support vector regression (primal)
 \t12 -- L2-regularized L2-loss support vector regression (dual)
 \t13 -- L2-regularized L1-loss support vector regression (dual)
 -c cost : the parameter C (default 1)
@@ -108,22 +103,6 @@ class TrainArguments:
     model: str
     notes: tuple[str, ...]
 
-    @property
-    def trained_as(self) -> int:
-        """The solver that is used."""
-        return SAME_OPTIMUM.get(self.solver, self.solver)
-
-    @property
-    def goal(self) -> dict[str, Any]:
-        """The option of training that ``-e`` stands for, by name.
-
-        Primal solvers of LIBLINEAR stop by the norm of the gradient, which says nothing here: their
-        tolerance is taken for 10 times the relative duality gap.
-        """
-        if self.solver in SAME_OPTIMUM:
-            return {"gap": max(_GAP_SHARE * self.tolerance, _LEAST_GAP)}
-        return {"tolerance": self.tolerance}
-
 
 @dataclass(frozen=True)
 class PredictArguments:
@@ -166,8 +145,6 @@ def read_train(arguments: Sequence[str]) -> TrainArguments:
     _check(solver, cost, epsilon, tolerance, regularized="R" not in values)
     if folds is not None and solver == CRAMMER_SINGER:
         raise RefusedArguments("ERROR: -v with -s 4 is not available: use -s 3 or -s 1")
-    if (own := SAME_OPTIMUM.get(solver)) is not None:
-        notes.append(f"-s {solver} is solved as -s {own}, which has the same optimum")
     text = files[0]
     return TrainArguments(
         solver=solver,
@@ -199,7 +176,7 @@ def _check(
         raise RefusedArguments("ERROR: p < 0")
     if solver in _INSTEAD:
         raise RefusedArguments(f"ERROR: -s {solver}: {_INSTEAD[solver]}")
-    if solver not in _DUAL and solver not in SAME_OPTIMUM:
+    if solver not in _SOLVERS:
         raise RefusedArguments("ERROR: unknown solver type")
     if not regularized:
         raise RefusedArguments(

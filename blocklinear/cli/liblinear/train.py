@@ -14,7 +14,6 @@ from blocklinear.cli.ahead import load_for_splitting, load_for_training
 from blocklinear.cli.liblinear.arguments import REGRESSION, TrainArguments
 from blocklinear.errors import BlocklinearError, MismatchError, StorageError, shown
 from blocklinear.events import Event, OuterIteration, Warned
-from blocklinear.model.parameters import SOLVERS
 from blocklinear.numerals import format_number
 
 if TYPE_CHECKING:
@@ -143,7 +142,7 @@ def _options(
             name = format_number(label)
             print(f"WARNING: class label {name} specified in weight is not found", file=sys.stderr)
     return TrainOptions(
-        solver=arguments.trained_as,
+        solver=arguments.solver,
         cost=arguments.cost,
         epsilon=arguments.epsilon if arguments.solver in REGRESSION else 0.1,
         bias=arguments.bias if arguments.bias >= 0 else -1.0,
@@ -151,7 +150,7 @@ def _options(
         run="liblinear",  # in a store that is kept, "default" may be of someone who resumes it
         restart=True,
         checkpoint_s=math.inf,
-        **arguments.goal,
+        tolerance=arguments.tolerance,
         **given,
     )
 
@@ -165,10 +164,8 @@ def _train(
 ) -> None:
     from blocklinear.training.loop import train
 
-    names = {number: name for name, number in SOLVERS.items()}
-
     def keep(model: "LinearModel") -> None:
-        replace(model, solver=names[arguments.solver]).save(output, format="liblinear")
+        model.save(output, format="liblinear")
 
     model = train(store, options, progress, keep=keep)
     if arguments.quiet:
@@ -178,7 +175,7 @@ def _train(
     for proof in proofs:
         print(f"\noptimization finished, #iter = {n_iterations}")
         print(f"Objective value = {-proof['dual']:f}")
-        if len(proofs) == 1 and arguments.trained_as != 7:
+        if len(proofs) == 1 and arguments.solver not in (0, 7):
             print(f"nSV = {progress.n_sv}")
 
 

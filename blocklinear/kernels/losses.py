@@ -1,0 +1,410 @@
+"""The losses: value, dual, update of one alpha, and terms of the gap; one model or many.
+
+Every problem has one dual variable alpha_i a row and w = sum_i s_i alpha_i x_i. With f_i = w'x_i
+and the target t_i, which is +1 or -1 for classes and the value for regression:
+
+    loss           s_i   C_i times                    dual domain        D_ii
+    HINGE          t_i   max(0, 1 - t_i f_i)          [0, C_i]           0
+    SQUARED_HINGE  t_i   max(0, 1 - t_i f_i)**2       [0, inf)           1 / (2 C_i)
+    LOGISTIC       t_i   log(1 + exp(-t_i f_i))       [0, C_i]           0
+    L1_SVR         1     max(0, |f_i - t_i| - eps)    [-C_i, C_i]        0
+    L2_SVR         1     max(0, |f_i - t_i| - eps)**2 (-inf, inf)        1 / (2 C_i)
+
+The dual value, to be maximised, is sum_i g_i(alpha_i) - 1/2 w'w with
+
+    HINGE, SQUARED_HINGE    g = alpha - 1/2 D alpha**2
+    LOGISTIC                g = C log C - alpha log alpha - (C - alpha) log(C - alpha)
+    L1_SVR, L2_SVR          g = t alpha - eps |alpha| - 1/2 D alpha**2
+
+Rows with C_i = 0 are left out. Whatever computes a dual value takes each alpha_i to be the point of
+its domain next to the number given (`feasible`), so that no bound rests on who wrote it.
+
+Of many models, model j tells the class positive[j] from all others (one against the rest: Yu,
+Algorithm 5), without the rows of the fold held_out[j] (cross-validation: Yu, section 6.2), at its
+own costs:
+
+    t_ij = 1 if code_i = positive_j, otherwise -1; for regression the value of the row
+    C_ij = weight_i cost[j, t_ij > 0], or 0 if fold_i = held_out_j
+"""
+
+import numpy as np
+
+from blocklinear.kernels.shared import inline
+
+HINGE, SQUARED_HINGE, LOGISTIC, L1_SVR, L2_SVR = 0, 1, 2, 3, 4
+
+LOSS, LOW, GAP = 0, 1, 2
+N_SUMS = 3
+REACH, N_REACH = 0, 1
+N_REACHES = 2
+
+UNIT = 2.0**-53
+"""Largest relative error of one operation on float64."""
+_LEAST = 4.0 * UNIT  # what the arithmetic of one row may lose of its terms
+_WORTH = 1.001  # a bound is refined if that can make it so many times smaller
+
+_NEWTON_STEPS = 100
+_NEWTON_TOLERANCE = 1e-8
+_ROUNDING = 2.0**-52
+
+
+@inline
+def loss(kind, epsilon, t, f):
+    """Return the loss of decision value f for target t, without C."""
+    if kind == HINGE:
+        return max(0.0, 1.0 - t * f)
+    if kind == SQUARED_HINGE:
+        slack = max(0.0, 1.0 - t * f)
+        return slack * slack
+    if kind == LOGISTIC:
+        margin = t * f
+        return max(0.0, -margin) + np.log1p(np.exp(-abs(margin)))
+    excess = max(0.0, abs(f - t) - epsilon)
+    return excess if kind == L1_SVR else excess * excess
+
+
+@inline
+def entropy_of(u):
+    """Return -u log u - (1 - u) log(1 - u), continuous at 0 and 1."""
+    total = u * np.log(u) if u > 0.0 else 0.0
+    return -(total + ((1.0 - u) * np.log(1.0 - u) if u < 1.0 else 0.0))
+
+
+@inline
+def dual_term(kind, epsilon, t, C, a):
+    """Return g_i(alpha_i), what a row adds to the dual value, apart from -1/2 w'w."""
+    if kind == LOGISTIC:
+        return C * entropy_of(a / C)
+    D = 0.5 / C if kind in (SQUARED_HINGE, L2_SVR) else 0.0
+    if kind in (HINGE, SQUARED_HINGE):
+        return a - 0.5 * D * a * a
+    return t * a - epsilon * abs(a) - 0.5 * D * a * a
+
+
+@inline
+def excess(kind, epsilon, t, C, f, a):
+    """Return C_i loss_i + s_i alpha_i f_i - g_i(alpha_i) >= 0; the sum over all rows is P - D."""
+    reach = a * f if kind >= L1_SVR else t * a * f
+    return C * loss(kind, epsilon, t, f) + reach - dual_term(kind, epsilon, t, C, a)
+
+
+@inline
+def feasible(kind, C, a):
+    """Return the point of the domain of alpha_i next to `a`; 0 if that is not finite."""
+    if not abs(a) < np.inf:
+        return 0.0
+    if kind == L2_SVR:
+        return a
+    low = max(a, -C if kind == L1_SVR else 0.0)
+    return low if kind == SQUARED_HINGE else min(low, C)
+
+
+@inline
+def primal_alpha(kind, epsilon, t, C, f):
+    """Return alpha_i = -s_i C_i loss'(f), for the smooth losses: what it is at an optimum."""
+    if kind == LOGISTIC:
+        return C / (1.0 + np.exp(t * f))
+    if kind == SQUARED_HINGE:
+        return 2.0 * C * max(0.0, 1.0 - t * f)
+    over = 2.0 * C * max(0.0, abs(f - t) - epsilon)
+    return over if f < t else -over
+
+
+@inline
+def curvature(kind, C, a):
+    """Return h_i = C_i loss''(f), for the smooth losses, `a` being `primal_alpha` of f."""
+    if kind == LOGISTIC:
+        return a * (1.0 - a / C) if C > 0.0 else 0.0
+    return 2.0 * C if a != 0.0 else 0.0
+
+
+@inline
+def regression_gap(kind, epsilon, C, r, a, q):
+    """Return `row_gap` at r = f - t, for the losses of regression."""
+    size, half, z = abs(a), abs(q), abs(r) - epsilon
+    over, under = max(z, 0.0), max(-z, 0.0)
+    if kind == L1_SVR:
+        return (
+            C * over + size * (z + 2.0 * epsilon)
+            if a * r > 0.0
+            else (C - size) * over + size * under
+        )
+    if a * r > 0.0:
+        return C * over * over + size * (z + 2.0 * epsilon + 0.5 * half)
+    return C * (over - half) * (over - half) + size * under
+
+
+@inline
+def row_gap(kind, epsilon, t, C, f, lost, a, q, entropy, d):
+    """Return the most that a row may add to P - D (`excess`), its decision being within d of f.
+
+    With alpha_i in its domain that is convex in f, and largest at an end. Nothing cancels in
+
+        HINGE          (C - a) z+  + a z-              z = 1 - t f, z+ = max(z, 0), z- = max(-z, 0)
+        SQUARED_HINGE  C (z+ - q)**2 + a z-            q = a / (2 C)
+        L1_SVR, L2_SVR the same of |a| and z = |f - t| - eps, if alpha_i and f - t differ in sign
+        LOGISTIC       C (loss + u t f - H(u))         u = a / C, H its entropy
+
+    but in the last, whose terms are added to the bound as often as they may be wrong.
+
+    Parameters
+    ----------
+    lost, q, entropy : float  the loss at f without C; a / (2 C); H(u), for LOGISTIC
+    """
+    if kind == LOGISTIC:
+        u, margin = 2.0 * q, t * f
+        slope = abs(u + np.expm1(-lost)) + 8.0 * UNIT
+        wrong = 8.0 * UNIT * (lost + u * (abs(margin) + 8.0) + entropy)
+        return C * (max(lost + u * margin - entropy, 0.0) + wrong + d * (slope + 0.125 * d))
+    if kind >= L1_SVR:
+        r = f - t
+        low = regression_gap(kind, epsilon, C, r - d, a, q)
+        return max(low, regression_gap(kind, epsilon, C, r + d, a, q))
+    z = 1.0 - t * f
+    if kind == HINGE:
+        return max((C - a) * max(z + d, 0.0), a * max(d - z, 0.0))
+    low = max(z - d, 0.0) - q
+    high = max(z + d, 0.0) - q
+    return max(C * low * low + a * max(d - z, 0.0), C * high * high + a * max(-z - d, 0.0))
+
+
+@inline
+def hinge_rule(G, QD, U, old):
+    """Return the new alpha, the projected gradient and the pressure against a bound."""
+    PG, pressure = G, 0.0
+    if old == 0.0:
+        PG, pressure = min(G, 0.0), G
+    elif old == U:
+        PG, pressure = max(G, 0.0), -G
+    if PG == 0.0:
+        return old, PG, pressure
+    if QD > 0.0:
+        return min(max(old - G / QD, 0.0), U), PG, pressure
+    return U, PG, pressure  # an empty row under hinge loss: the dual is linear in its alpha
+
+
+@inline
+def logistic_rule(margin, Q, C, old):
+    """Return the new alpha and the gradient, by Newton steps on u, alpha / C or 1 - alpha / C.
+
+    Whichever of the two will be below 1/2 has to minimise, with sign 1 or -1,
+
+        1/2 Q C (u - u_old)**2 + sign margin (u - u_old) + u log u + (1 - u) log(1 - u).
+
+    Alpha is rounded, and near 0 and C the gradient is steep: what rounding accounts for does not
+    count, and u as small as that is as good as 0.
+    """
+    sign, u_old = 1.0, old / C
+    if Q * (0.5 * C - old) + margin < 0.0:
+        sign, u_old = -1.0, (C - old) / C
+    u = min(max(u_old, _ROUNDING), 1.0 - _ROUNDING)
+    gradient = Q * C * (u - u_old) + sign * margin + np.log(u / (1.0 - u))
+    noise = _ROUNDING * (Q * C + 1.0 / (u * (1.0 - u)))
+    G = gradient - min(max(gradient, -noise), noise)
+    if G == 0.0 or (G > 0.0 and u_old <= 2.0 * _ROUNDING):
+        return old, 0.0
+    if u > 0.5:
+        u = 0.5
+        gradient = Q * C * (u - u_old) + sign * margin
+    for _ in range(_NEWTON_STEPS):
+        step = u - gradient / (Q * C + 1.0 / (u * (1.0 - u)))
+        new = max(step if step > 0.0 else 0.1 * u, _ROUNDING)
+        converged = abs(new - u) <= _NEWTON_TOLERANCE * new
+        u = new
+        if converged:
+            break
+        gradient = Q * C * (u - u_old) + sign * margin + np.log(u / (1.0 - u))
+    return (C * u if sign > 0.0 else C - C * u), sign * G
+
+
+@inline
+def regression_rule(G, QD, U, epsilon, old):
+    """Return the new alpha, the projected gradient and the pressure against a bound or kink."""
+    Gp, Gn = G + epsilon, G - epsilon
+    PG, pressure = 0.0, 0.0
+    if old == 0.0:
+        PG, pressure = (Gp if Gp < 0.0 else max(Gn, 0.0)), min(Gp, -Gn)
+    elif old >= U:
+        PG, pressure = max(Gp, 0.0), -Gp
+    elif old <= -U:
+        PG, pressure = min(Gn, 0.0), Gn
+    else:
+        PG = Gp if old > 0.0 else Gn
+    if PG == 0.0:
+        return old, PG, pressure
+    if QD <= 0.0:  # an empty row: the dual is linear on either side of 0
+        return (U if Gp < 0.0 else (-U if Gn > 0.0 else 0.0)), PG, pressure
+    if Gp < QD * old:
+        step = -Gp / QD
+    elif Gn > QD * old:
+        step = -Gn / QD
+    else:
+        step = -old
+    return min(max(old + step, -U), U), PG, pressure
+
+
+@inline
+def update(kind, epsilon, t, C, Q, f, old):
+    """Return the new alpha of a row, the projected gradient, the pressure and the dual's gain."""
+    if kind == LOGISTIC:
+        new, PG = logistic_rule(t * f, Q, C, old)
+        d = new - old
+        gain = -(0.5 * Q * d + t * f) * d + C * (entropy_of(new / C) - entropy_of(old / C))
+        return new, PG, 0.0, gain
+    squared = kind in (SQUARED_HINGE, L2_SVR)
+    D = 0.5 / C if squared else 0.0
+    U = np.inf if squared else C
+    QD = Q + D
+    if kind in (HINGE, SQUARED_HINGE):
+        G = t * f - 1.0 + D * old
+        new, PG, pressure = hinge_rule(G, QD, U, old)
+        d = new - old
+        return new, PG, pressure, -(0.5 * QD * d + G) * d
+    G = f - t + D * old
+    new, PG, pressure = regression_rule(G, QD, U, epsilon, old)
+    d = new - old
+    return new, PG, pressure, -(0.5 * QD * d + G) * d - epsilon * (abs(new) - abs(old))
+
+
+@inline
+def add_candidate(kind, epsilon, t, C, f, a, q, entropy, wrong, sums):
+    """Add to `sums` what a row contributes under one candidate, f being wrong by at most `wrong`.
+
+    Return the bound of what the row adds to P - D, if less of `wrong` would make it smaller: that
+    is so at the kinks of losses. Otherwise 0.
+    """
+    lost = loss(kind, epsilon, t, f)
+    before = sums[LOSS]
+    after = before + C * lost  # and what that loses (Knuth)
+    added = after - before
+    sums[LOSS] = after
+    sums[LOW] += (before - (after - added)) + (C * lost - added)
+    if not abs(f) < np.inf:
+        sums[GAP] = np.inf
+        return 0.0
+    least = _LEAST * (1.0 + abs(f) + abs(t) + epsilon + 2.0 * abs(q))
+    above = row_gap(kind, epsilon, t, C, f, lost, a, q, entropy, wrong + least)
+    sums[GAP] += above
+    if kind in (HINGE, L1_SVR):
+        exact = row_gap(kind, epsilon, t, C, f, lost, a, q, entropy, least)
+        return above if above > _WORTH * exact else 0.0
+    return 0.0
+
+
+@inline
+def refine(kind, epsilon, t, C, f, a, wrong, above, sums):
+    """Put a bound for a smaller `wrong` in the place of the one that `add_candidate` returned."""
+    least = _LEAST * (3.0 + abs(f) + abs(t) + epsilon)
+    below = row_gap(kind, epsilon, t, C, f, 0.0, a, 0.0, 0.0, wrong + least)
+    sums[GAP] -= max(above - below, 0.0)
+
+
+@inline
+def add_loss(lost, j, sums):
+    """Add a loss to those of model j, and what that loses to rounding (Knuth)."""
+    before = sums[LOSS, j]
+    after = before + lost
+    added = after - before
+    sums[LOSS, j] = after
+    sums[LOW, j] += (before - (after - added)) + (lost - added)
+
+
+@inline
+def add_hinge(t, C, f, a, gamma, size, norms, above, sums):
+    """As `add_others`, for HINGE, side by side; return if any bound can be refined or is none."""
+    odd = 0
+    for j in range(C.shape[0]):
+        z, least = 1.0 - t[j] * f[j], _LEAST * (3.0 + abs(f[j]))
+        d = gamma * size * norms[j] + least
+        add_loss(C[j] * max(z, 0.0), j, sums)
+        above[j] = max((C[j] - a[j]) * max(z + d, 0.0), a[j] * max(d - z, 0.0))
+        exact = max((C[j] - a[j]) * max(z + least, 0.0), a[j] * max(least - z, 0.0))
+        odd += not (above[j] <= _WORTH * exact and abs(f[j]) < np.inf)
+        sums[GAP, j] += above[j]
+    return odd > 0
+
+
+@inline
+def add_squared_hinge(t, C, f, a, q, gamma, size, norms, above, sums):
+    """As `add_others`, for SQUARED_HINGE, side by side; return if any bound is none."""
+    odd = 0
+    for j in range(C.shape[0]):
+        z, least = 1.0 - t[j] * f[j], _LEAST * (2.0 + abs(f[j]) + 2.0 * q[j])
+        d = gamma * size * norms[j] + least
+        add_loss(C[j] * (max(z, 0.0) * max(z, 0.0)), j, sums)
+        low, high = max(z - d, 0.0) - q[j], max(z + d, 0.0) - q[j]
+        left = C[j] * low * low + a[j] * max(d - z, 0.0)
+        above[j] = max(left, C[j] * high * high + a[j] * max(-z - d, 0.0))
+        odd += not abs(f[j]) < np.inf
+        sums[GAP, j] += above[j]
+    return odd > 0
+
+
+@inline
+def add_others(kind, epsilon, t, C, f, a, q, entropy, gamma, size, norms, above, sums):
+    """Add to `sums` what a row contributes under one candidate of each model (`row_gap`)."""
+    odd = 0
+    for j in range(C.shape[0]):
+        above[j] = 0.0
+        if C[j] == 0.0:
+            continue
+        lost = loss(kind, epsilon, t[j], f[j])
+        add_loss(C[j] * lost, j, sums)
+        least = _LEAST * (1.0 + abs(f[j]) + abs(t[j]) + epsilon + 2.0 * abs(q[j]))
+        d = gamma * size * norms[j] + least
+        above[j] = row_gap(kind, epsilon, t[j], C[j], f[j], lost, a[j], q[j], entropy[j], d)
+        if kind == L1_SVR and above[j] > 0.0:
+            exact = row_gap(kind, epsilon, t[j], C[j], f[j], lost, a[j], q[j], entropy[j], least)
+            odd += above[j] > _WORTH * exact
+        odd += not abs(f[j]) < np.inf
+        sums[GAP, j] += above[j]
+    return odd > 0
+
+
+@inline
+def refine_many(
+    kind, epsilon, t, C, f, a, gamma, above, indices, values, start, stop, bias, W, sums
+):
+    """Put tighter bounds in the place of those in `above`; there is none if f is no number."""
+    for j in range(C.shape[0]):
+        if C[j] == 0.0:
+            continue
+        if not abs(f[j]) < np.inf:
+            sums[GAP, j] = np.inf
+        elif above[j] > 0.0 and kind in (HINGE, L1_SVR):
+            total = abs(bias * W[W.shape[0] - 1, j])
+            for p in range(start, stop):
+                total += abs(W[indices[p], j] * values[p])
+            d = gamma * total + _LEAST * (3.0 + abs(f[j]) + abs(t[j]) + epsilon)
+            tighter = row_gap(kind, epsilon, t[j], C[j], f[j], 0.0, a[j], 0.0, 0.0, d)
+            sums[GAP, j] += min(tighter - above[j], 0.0)
+
+
+@inline
+def add_candidates(kind, epsilon, t, C, f, a, q, entropy, gamma, size, norms, above, sums):
+    """Add to `sums` what a row contributes under one candidate of each model, see `certify_rows`.
+
+    Return whether `refine_many` has something to do.
+    """
+    if kind == HINGE:
+        odd = add_hinge(t, C, f, a, gamma, size, norms, above, sums)
+    elif kind == SQUARED_HINGE:
+        odd = add_squared_hinge(t, C, f, a, q, gamma, size, norms, above, sums)
+    else:
+        odd = add_others(kind, epsilon, t, C, f, a, q, entropy, gamma, size, norms, above, sums)
+    return odd
+
+
+@inline
+def targets_and_costs(
+    kind, target, code, fold, weight, positive, held_out, cost, first, last, t, C
+):
+    """Write t_ij and C_ij of a row for models first to last - 1; return if any C_ij is not 0."""
+    some = False
+    for j in range(first, last):
+        t[j] = target
+        if kind <= LOGISTIC:
+            t[j] = 1.0 if code == positive[j] else -1.0
+        C[j] = weight * cost[j, 1 if t[j] > 0.0 else 0] if fold != held_out[j] else 0.0
+        some = some or C[j] != 0.0
+    return some

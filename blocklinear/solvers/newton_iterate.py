@@ -1,0 +1,202 @@
+"""One model on its way by Newton's method: what follows from each pass over the data.
+
+A pass evaluates a point, or multiplies the Hessian by a vector. Directions are found by conjugate
+gradients on H s = -g, preconditioned by the diagonal, in as many products as they need (Fan,
+appendices C and D); or from the whole Hessian, once that is the cheaper way. A step is halved until
+the primal falls enough (Armijo).
+"""
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from blocklinear.kernels.primal import solve
+from blocklinear.kernels.sums import dot, squared_distance
+from blocklinear.objectives.certificate import Certificate, norms_above, prove
+from blocklinear.store.manifest import Manifest
+
+Floats = NDArray[np.float64]
+VECTORS = ("w", "trial", "search", "gradient", "diagonal", "direction", "residual")
+"""What is known of a model besides numbers."""
+_FORCING = 0.1  # how far conjugate gradients reduce the gradient before a step
+_SUFFICIENT = 1e-4  # Armijo
+_LEAST_STEP = 1e-6
+_MORE_PASSES = 50  # of conjugate gradients than there are weights, which rounding may need
+
+
+def enough_products(manifest: Manifest, hessian: bool) -> float:
+    """Return after how many products it would have been cheaper to add the Hessian up.
+
+    A product takes two operations an entry; adding up, half the square of each row's length; and
+    Cholesky's factor a sixth of the cube of the features, four in a register. Without memory for a
+    `hessian` the number is infinite.
+    """
+    if not hessian:
+        return math.inf
+    n, nnz = manifest.n_features + 1.0, max(manifest.nnz, 1)
+    return nnz / max(manifest.n_rows, 1) / 4.0 + n**3 / (48.0 * nnz)
+
+
+class NewtonIterate:
+    """A point, its certificate, and what is to be tried next.
+
+    Parameters
+    ----------
+    vectors : dict of float64[n]
+        One for each of `VECTORS`, zeros: they are kept by the caller, for checkpoints.
+    most_passes : float
+        The last pass that this limit leaves evaluates a point.
+    enough_products : float
+        Products with the Hessian after which it would have been cheaper to add it up; infinite
+        where there is no memory for it.
+
+    Attributes
+    ----------
+    w : float64[n]            the point reached
+    trial, search : float64[n]          what is to be evaluated, and what is to be multiplied
+    evaluates : bool          what the next pass does: evaluate `trial`, or multiply by `search`
+    direct : bool             whether a pass that evaluates adds up the Hessian, too
+    certificate : Certificate or None   of `w`
+    n_sv : int                rows with an alpha that is not 0, there
+    gradient : float64[n]     there
+    first : float             |gradient| of the first point
+    new : bool                whether the last pass led to another `w`
+    final : bool              whether rounding hides what another step would gain
+    """
+
+    def __init__(
+        self, vectors: Mapping[str, Floats], most_passes: float, enough_products: float
+    ) -> None:
+        self._most_passes, self._enough_products = most_passes, enough_products
+        self.w, self.trial, self.search = vectors["w"], vectors["trial"], vectors["search"]
+        self.gradient, self._diagonal = vectors["gradient"], vectors["diagonal"]
+        self._direction, self._residual = vectors["direction"], vectors["residual"]
+        self.certificate: Certificate | None = None
+        self.n_sv, self.first = 0, 0.0
+        self.evaluates, self.direct, self.new, self.final = True, False, False, False
+        self._products, self._in_all, self._rho, self._enough = 0, 0, 0.0, 0.0
+        self._length, self._slope = 1.0, 0.0  # of the step that is tried
+
+    @property
+    def state(self) -> dict[str, Any]:
+        """All but arrays, as JSON."""
+        return {
+            "certificate": self.certificate and self.certificate.to_dict(), "n_sv": self.n_sv,
+            "first": self.first, "evaluates": self.evaluates, "direct": self.direct,
+            "new": self.new, "final": self.final, "products": self._products,
+            "in_all": self._in_all, "rho": self._rho, "enough": self._enough,
+            "length": self._length, "slope": self._slope,
+        }  # fmt: skip
+
+    @state.setter
+    def state(self, state: dict[str, Any]) -> None:
+        self.certificate = state["certificate"] and Certificate(**state["certificate"])
+        self.n_sv, self.first = state["n_sv"], state["first"]
+        self.evaluates, self.direct = state["evaluates"], state["direct"]
+        self.new, self.final = state["new"], state["final"]
+        self._products, self._in_all = state["products"], state["in_all"]
+        self._rho, self._enough = state["rho"], state["enough"]
+        self._length, self._slope = state["length"], state["slope"]
+
+    @property
+    def point(self) -> Floats:
+        """What the next pass works on, float64[n]."""
+        return self.trial if self.evaluates else self.search
+
+    @property
+    def magnitude(self) -> float:
+        """|point|, or more."""
+        return float(norms_above(dot(self.point, self.point)))
+
+    def evaluated(
+        self,
+        pull: Floats,
+        diagonal: Floats,
+        hessian: Floats,
+        sums: Floats,
+        reach: Floats,
+        n_rows: int,
+    ) -> None:
+        """Move to the trial if it is good enough, and look for a direction; else halve the step.
+
+        Parameters
+        ----------
+        pull, diagonal, hessian, sums, reach :
+            As `primal.gradient_rows` leaves them; `hessian` is overwritten.
+        n_rows : int
+        """
+        found = prove(
+            dot(self.trial, self.trial), squared_distance(self.trial, pull), sums, reach, n_rows,
+            drift=0.0, average=False,
+        )  # fmt: skip
+        if self.certificate is not None:
+            aim = self.certificate.primal + _SUFFICIENT * self._length * self._slope
+            if not found.primal <= aim:
+                self.new = False
+                self._try(self._length / 2)
+                return
+        self.certificate, self.n_sv, self.new = found, int(reach[1]), True
+        self.w[:] = self.trial
+        np.subtract(self.w, pull, out=self.gradient)
+        self.first = self.first or math.sqrt(dot(self.gradient, self.gradient))
+        if len(hessian) and self._solve(hessian):
+            self._go()
+            return
+        np.add(diagonal, 1.0, out=self._diagonal)
+        self._direction[:] = 0.0
+        np.negative(self.gradient, out=self._residual)
+        np.divide(self._residual, self._diagonal, out=self.search)
+        self._rho = float(dot(self._residual, self.search))
+        self._enough, self._products, self.evaluates = _FORCING**2 * self._rho, 0, False
+
+    def _solve(self, hessian: Floats) -> bool:
+        """Write the direction of the lower triangle of H - I; return whether rounding left one."""
+        hessian.flat[:: len(hessian) + 1] += 1.0
+        np.negative(self.gradient, out=self._direction)
+        return bool(solve(hessian, self._direction))
+
+    def multiplied(self, product: Floats, passes: int) -> None:
+        """Take a step of conjugate gradients; any number of them makes a direction.
+
+        Parameters
+        ----------
+        product : float64[n]
+            (H - I) times `search`.
+        passes : int
+            Done so far.
+        """
+        self.new = False
+        self._products += 1
+        self._in_all += 1
+        curvature = float(dot(self.search, product)) + float(dot(self.search, self.search))
+        if curvature > 0.0:  # else rounding has left nothing of it
+            length = self._rho / curvature
+            self._direction += length * self.search
+            self._residual -= length * self.search
+            self._residual -= length * product
+            scaled = self._residual / self._diagonal
+            self._rho, before = float(dot(self._residual, scaled)), self._rho
+            most = len(self.w) + _MORE_PASSES
+            done = self._rho <= self._enough or self._products >= most
+            done = done or self._in_all >= self._enough_products
+            if not done and passes < self._most_passes - 1:
+                self.search *= self._rho / before
+                self.search += scaled
+                return
+        self.direct = self._in_all >= self._enough_products
+        self._go()
+
+    def _go(self) -> None:
+        """Try the whole direction next."""
+        self._slope = float(dot(self.gradient, self._direction))
+        self._try(1.0 if self._slope < 0.0 else 0.0)
+
+    def _try(self, length: float) -> None:
+        """Evaluate the point so many directions away next, unless rounding hides what it gains."""
+        self.evaluates = True
+        self._length, self.final = length, length < _LEAST_STEP
+        np.multiply(self._direction, length, out=self.trial)
+        self.trial += self.w
