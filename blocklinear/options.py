@@ -329,7 +329,9 @@ class TrainOptions:
     epsilon : float
         Epsilon of the losses for regression (LIBLINEAR's ``-p``).
     bias : float
-        Value of the implicit bias feature; negative for none. Its weight is regularised.
+        Value of the implicit bias feature; negative for none.
+    regularize_bias : bool
+        Whether its weight is regularised. That it is not is for solvers 0, 2 and 11.
     gap : float or None
         Stop when the certified relative duality gap (P - D) / P is at most this.
     tolerance : float or None
@@ -396,6 +398,7 @@ class TrainOptions:
     balanced: bool = False
     epsilon: float = 0.1
     bias: float = -1.0
+    regularize_bias: bool = True
     gap: float | None = None
     tolerance: float | None = None
     max_outer: int | None = None
@@ -487,6 +490,13 @@ class TrainOptions:
             descent or not primal,
             "no primal one (0, 2, 11) with "
             "--epochs, --selection or --average, which are for coordinate descent",
+        )
+        free = self.regularize_bias or (primal and self.bias > 0.0)
+        _check(
+            "solver",
+            self.solver,
+            free,
+            "0, 2 or 11, with a bias above 0, where the weight of the bias is not regularized",
         )
         whole = not (self.warm_start and self.average)
         _check("warm-start", self.warm_start, whole, "used without --average, which starts anew")

@@ -40,6 +40,17 @@ def add_restart(parser: Any) -> None:
     )
 
 
+def add_free_bias(parser: Any) -> None:
+    """Add ``--free-bias``."""
+    parser.add_argument(
+        "-R",
+        "--free-bias",
+        dest="regularize_bias",
+        action="store_false",
+        help="do not regularize the weight of the bias feature, with -s 0, 2 or 11",
+    )
+
+
 def add_class_weights(parser: Any) -> None:
     """Add ``--class-weight`` and ``--balanced``."""
     parser.add_argument(

@@ -27,6 +27,8 @@ from blocklinear.kernels.losses import (
 )
 from blocklinear.kernels.shared import gather, inline, row_dot, scatter
 
+OF_PLUS, OF_MINUS = 2, 3
+N_REACHES = 4
 N_SCRATCH = 5
 """Rows of numbers that kernels of many models need to write to."""
 
@@ -48,12 +50,14 @@ def _add_products(indices, values, start, stop, bias, h, hessian):
 def _evaluate(kind, epsilon, t, C, f, gamma, size, norm, sums, reach):
     """Add what a row contributes to the certificate of its alpha_i; return that."""
     a = feasible(kind, C, primal_alpha(kind, epsilon, t, C, f))
+    s = 1.0 if kind >= L1_SVR else t
     q = 0.5 * a / C
     entropy = entropy_of(2.0 * q) if kind == LOGISTIC else 0.0
     add_candidate(kind, epsilon, t, C, f, a, q, entropy, gamma * size * norm, sums)
     if a != 0.0:
         reach[REACH] += abs(a) * size
         reach[N_REACH] += 1.0
+        reach[OF_PLUS if s * a > 0.0 else OF_MINUS] += abs(a)
     return a
 
 
@@ -77,8 +81,9 @@ def gradient_rows(
     diagonal : float64[n_features + 1]  added to: that of sum_i h_i x_i x_i'
     hessian : float64[n_features + 1, n_features + 1], or [0, 0]       added to: its lower triangle;
                               left out if empty
-    sums : float64[N_SUMS]    added to, as is `reach`: see `dual.certify_rows`
-    reach : float64[N_REACHES]
+    sums : float64[N_SUMS]    added to: see `dual.certify_rows`
+    reach : float64[N_REACHES]          added to: likewise; then the sum of s_i alpha_i that are
+                              positive, and of -s_i alpha_i of the others
     """
     last = w.shape[0] - 1
     for i in range(target.shape[0]):

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blocklinear.kernels import primal as kernels
-from blocklinear.kernels.losses import N_REACHES, N_SUMS
+from blocklinear.kernels.losses import N_SUMS
 from blocklinear.kernels.sums import dot
 from blocklinear.objectives.certificate import Certificate, aligned_zeros, joined
 from blocklinear.objectives.feasible_sets import EachClass, FeasibleSet, OneModel
@@ -46,10 +46,10 @@ class NewtonPass(ABC):
         Weights of a model, that of the bias feature included.
     width : int
         Models.
-    bias : float
+    options : TrainOptions
     alpha : RowArray
         float64, a column for each model.
-    most_passes, enough_products :
+    enough_products : float
         As for `NewtonIterate`.
 
     Attributes
@@ -62,17 +62,18 @@ class NewtonPass(ABC):
         self,
         n: int,
         width: int,
-        bias: float,
+        options: TrainOptions,
         alpha: RowArray,
-        most_passes: float,
         enough_products: float,
     ) -> None:
-        self.bias, self.alpha = bias, alpha
+        self.bias, self.alpha = max(options.bias, 0.0), alpha
         self._vectors = {name: np.zeros((width, n)) for name in VECTORS}
         self.models = [
             NewtonIterate(
                 {name: rows[k] for name, rows in self._vectors.items()},
-                most_passes,
+                self.bias,
+                options.regularize_bias,
+                options.max_outer or math.inf,
                 enough_products,
             )
             for k in range(width)
@@ -87,7 +88,7 @@ class NewtonPass(ABC):
         n, width = len(self.models[0].w), len(self._active)
         self.V = aligned_zeros(n, padded(width))
         self._out, self._diagonal = (aligned_zeros(*self.V.shape) for _ in range(2))
-        self._sums, self._reach = np.zeros((width, N_SUMS)), np.zeros((width, N_REACHES))
+        self._sums, self._reach = np.zeros((width, N_SUMS)), np.zeros((width, kernels.N_REACHES))
         self._scratch = aligned_zeros(kernels.N_SCRATCH, padded(width))
         self._hessians = np.zeros((0, 0, 0))
 
@@ -208,19 +209,18 @@ class OnePass(NewtonPass):
     Parameters
     ----------
     problem : Problem
-    n, bias, alpha, most_passes, enough_products :      as for `NewtonPass`
+    n, options, alpha, enough_products :        as for `NewtonPass`
     """
 
     def __init__(
         self,
         problem: Problem,
         n: int,
-        bias: float,
+        options: TrainOptions,
         alpha: RowArray,
-        most_passes: float,
         enough_products: float,
     ) -> None:
-        super().__init__(n, 1, bias, alpha, most_passes, enough_products)
+        super().__init__(n, 1, options, alpha, enough_products)
         self._problem = problem
 
     @property
@@ -248,19 +248,18 @@ class ManyPass(NewtonPass):
     Parameters
     ----------
     models : Models
-    n, bias, alpha, most_passes, enough_products :      as for `NewtonPass`
+    n, options, alpha, enough_products :        as for `NewtonPass`
     """
 
     def __init__(
         self,
         models: Models,
         n: int,
-        bias: float,
+        options: TrainOptions,
         alpha: RowArray,
-        most_passes: float,
         enough_products: float,
     ) -> None:
-        super().__init__(n, len(models), bias, alpha, most_passes, enough_products)
+        super().__init__(n, len(models), options, alpha, enough_products)
         self._all = models
 
     @property
@@ -550,8 +549,7 @@ def successor_of(
     enough_products : float
         As for `NewtonIterate`.
     """
-    most = options.max_outer or math.inf
-    one = OnePass(task, len(w), before.bias, alpha, most, enough_products)
+    one = OnePass(task, len(w), options, alpha, enough_products)
     one.start_from(w[:, None])
     return Newton(task, [one], [np.zeros(1, np.int64)], manifest, options, before)
 
@@ -572,19 +570,19 @@ def make_newton(
     enough_products : float
         As for `NewtonIterate`.
     """
-    n, bias, most = manifest.n_features + 1, max(options.bias, 0.0), options.max_outer or math.inf
+    n = manifest.n_features + 1
     passes: list[NewtonPass]
     if isinstance(task, Problem):
         alpha = RowArray(folder / "alpha.work", manifest, np.float64)
         numbers = [np.zeros(1, np.int64)]
-        passes = [OnePass(task, n, bias, alpha, most, enough_products)]
+        passes = [OnePass(task, n, options, alpha, enough_products)]
     else:
         numbers = models_by_pass(len(task))
         passes = [
             ManyPass(
-                task.some(some), n, bias,
+                task.some(some), n, options,
                 RowArray(folder / f"alpha-{k}.work", manifest, np.float64, len(some)),
-                most, enough_products,
+                enough_products,
             )
             for k, some in enumerate(numbers)
         ]  # fmt: skip

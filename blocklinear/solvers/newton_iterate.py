@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from blocklinear.kernels.primal import solve
+from blocklinear.kernels.losses import LOSS, LOW, REACH, UNIT
+from blocklinear.kernels.primal import OF_MINUS, OF_PLUS, solve
 from blocklinear.kernels.sums import dot, squared_distance
 from blocklinear.objectives.certificate import Certificate, norms_above, prove
 from blocklinear.store.manifest import Manifest
@@ -47,6 +48,10 @@ class NewtonIterate:
     ----------
     vectors : dict of float64[n]
         One for each of `VECTORS`, zeros: they are kept by the caller, for checkpoints.
+    bias : float
+        Value of the bias feature.
+    regularizes_bias : bool
+        Whether its weight is a part of |w|.
     most_passes : float
         The last pass that this limit leaves evaluates a point.
     enough_products : float
@@ -68,8 +73,14 @@ class NewtonIterate:
     """
 
     def __init__(
-        self, vectors: Mapping[str, Floats], most_passes: float, enough_products: float
+        self,
+        vectors: Mapping[str, Floats],
+        bias: float,
+        regularizes_bias: bool,
+        most_passes: float,
+        enough_products: float,
     ) -> None:
+        self._bias, self._regularizes_bias = bias, regularizes_bias
         self._most_passes, self._enough_products = most_passes, enough_products
         self.w, self.trial, self.search = vectors["w"], vectors["trial"], vectors["search"]
         self.gradient, self._diagonal = vectors["gradient"], vectors["diagonal"]
@@ -128,10 +139,7 @@ class NewtonIterate:
             As `primal.gradient_rows` leaves them; `hessian` is overwritten.
         n_rows : int
         """
-        found = prove(
-            dot(self.trial, self.trial), squared_distance(self.trial, pull), sums, reach, n_rows,
-            drift=0.0, average=False,
-        )  # fmt: skip
+        found = self._prove(pull, sums, reach, n_rows)
         if self.certificate is not None:
             aim = self.certificate.primal + _SUFFICIENT * self._length * self._slope
             if not found.primal <= aim:
@@ -141,20 +149,49 @@ class NewtonIterate:
         self.certificate, self.n_sv, self.new = found, int(reach[1]), True
         self.w[:] = self.trial
         np.subtract(self.w, pull, out=self.gradient)
+        np.add(diagonal, 1.0, out=self._diagonal)
+        if not self._regularizes_bias:
+            self.gradient[-1] = -pull[-1]
+            self._diagonal[-1] = diagonal[-1] or 1.0
         self.first = self.first or math.sqrt(dot(self.gradient, self.gradient))
         if len(hessian) and self._solve(hessian):
             self._go()
             return
-        np.add(diagonal, 1.0, out=self._diagonal)
         self._direction[:] = 0.0
         np.negative(self.gradient, out=self._residual)
         np.divide(self._residual, self._diagonal, out=self.search)
         self._rho = float(dot(self._residual, self.search))
         self._enough, self._products, self.evaluates = _FORCING**2 * self._rho, 0, False
 
+    def _prove(self, pull: Floats, sums: Floats, reach: Floats, n_rows: int) -> Certificate:
+        """Return the certificate of the trial.
+
+        If the weight of the bias is free, the dual has a constraint: sum s_i alpha_i = 0. It holds
+        once the alpha on the heavier side are multiplied by the ratio r < 1 of both sides. What a
+        row adds to P - D is convex in r, at most C_i loss_i at r = 0; and w' moves by (1 - r) times
+        the sum of |alpha_i| |x_i| at most. What rounding leaves of the constraint is multiplied by
+        the weight of the bias.
+        """
+        trial = self.trial
+        if self._regularizes_bias:
+            square, distance = dot(trial, trial), squared_distance(trial, pull)
+            return prove(square, distance, sums, reach[:2], n_rows, drift=0.0, average=False)
+        square, distance = dot(trial[:-1], trial[:-1]), squared_distance(trial[:-1], pull[:-1])
+        plus, minus = reach[OF_PLUS], reach[OF_MINUS]
+        heavier = max(plus, minus)
+        removed = 1.0 - min(plus, minus) / heavier if heavier > 0.0 else 0.0
+        apart = math.sqrt(distance) + removed * reach[REACH]
+        left = 4.0 * UNIT * (n_rows + 4.0) * heavier * abs(trial[-1] * self._bias)
+        added = np.array([0.0, 0.0, removed * (sums[LOSS] + sums[LOW]) + left])
+        return prove(
+            square, apart * apart, sums + added, reach[:2], n_rows, drift=0.0, average=False
+        )
+
     def _solve(self, hessian: Floats) -> bool:
         """Write the direction of the lower triangle of H - I; return whether rounding left one."""
         hessian.flat[:: len(hessian) + 1] += 1.0
+        if not self._regularizes_bias:
+            hessian[-1, -1] = self._diagonal[-1]
         np.negative(self.gradient, out=self._direction)
         return bool(solve(hessian, self._direction))
 
@@ -164,18 +201,21 @@ class NewtonIterate:
         Parameters
         ----------
         product : float64[n]
-            (H - I) times `search`.
+            (H - I) times `search`; it is overwritten.
         passes : int
             Done so far.
         """
         self.new = False
         self._products += 1
         self._in_all += 1
-        curvature = float(dot(self.search, product)) + float(dot(self.search, self.search))
+        if self._regularizes_bias:
+            product += self.search
+        else:
+            product[:-1] += self.search[:-1]
+        curvature = float(dot(self.search, product))
         if curvature > 0.0:  # else rounding has left nothing of it
             length = self._rho / curvature
             self._direction += length * self.search
-            self._residual -= length * self.search
             self._residual -= length * product
             scaled = self._residual / self._diagonal
             self._rho, before = float(dot(self._residual, scaled)), self._rho

@@ -59,6 +59,7 @@ class Outcome:
             "class_weights": [list(pair) for pair in options.class_weights],
             "balanced": options.balanced,
             "epsilon": task.epsilon,
+            "regularize_bias": options.regularize_bias,
             "method": options.method,
             "certificate": self.certificate.to_dict(),
             "outer_iterations": self.outer,

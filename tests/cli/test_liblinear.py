@@ -250,7 +250,8 @@ def test_what_both_refuse(both, line):
         ("-s 5 data_file", "ERROR: -s 5: L1 regularization is not available: use -s 1"),
         ("-s 6 data_file", "ERROR: -s 6: L1 regularization is not available: use -s 7"),
         ("-s 21 -n 0.1 data_file", "ERROR: -s 21: one-class SVM is not available: use"),
-        ("-s 0 -B 1 -R data_file", "ERROR: -R: the bias is always regularized here: use -B 100"),
+        ("-s 0 -R data_file", "ERROR: To not regularize bias, must specify -B 1 along with -R"),
+        ("-s 3 -B 1 -R data_file", "ERROR: -R option supported only for solver L2R_LR, L2R_L2LOSS"),
         ("-s 4 -v 5 data_file", "ERROR: -v with -s 4 is not available: use -s 3"),
     ],
 )

@@ -166,7 +166,7 @@ def newton(r):
             alpha, pull, diagonal = np.zeros(r.n), r.w(), r.w()
             primal.gradient_rows(
                 *r.cut, r.sq_norm, r.y, r.cost, kind, 0.1, r.bias, r.w(), 0.0, alpha, pull,
-                diagonal, hessian, np.zeros(losses.N_SUMS), np.zeros(losses.N_REACHES),
+                diagonal, hessian, np.zeros(losses.N_SUMS), np.zeros(primal.N_REACHES),
             )  # fmt: skip
             primal.hessian_rows(*r.cut, r.cost, kind, r.bias, alpha, r.w(), r.w())
             primal.solve(hessian + np.eye(len(hessian)), np.ones(len(hessian)))
@@ -187,7 +187,7 @@ def newton_many(r):
                     *r.cut, r.sq_norm, r.y, code, fold, r.cost, *models, r.bias,
                     np.arange(M) % 2 == 0, r.w(M), np.zeros(M), alpha, out, r.w(M),
                     np.zeros((M, n, n) if whole else (0, 0, 0)), scratch,
-                    np.zeros((M, losses.N_SUMS)), np.zeros((M, losses.N_REACHES)),
+                    np.zeros((M, losses.N_SUMS)), np.zeros((M, primal.N_REACHES)),
                 )  # fmt: skip
             assert np.isfinite(alpha).all()
             assert np.isfinite(out).all()

@@ -7,8 +7,8 @@ from scipy import sparse
 from scipy.special import expit
 
 from blocklinear.kernels import primal
-from blocklinear.kernels.losses import N_REACHES, N_SUMS
-from blocklinear.kernels.primal import N_SCRATCH
+from blocklinear.kernels.losses import N_SUMS
+from blocklinear.kernels.primal import N_REACHES, N_SCRATCH
 
 BIAS = 0.7
 KINDS = (reference.SQUARED_HINGE, reference.LOGISTIC, reference.L2_SVR)
@@ -80,7 +80,11 @@ def test_a_point(rows):
     total = reference.total_loss(rows.X, rows.target, rows.cost, rows.w, rows.kind, EPSILON)
     assert loss + lost == pytest.approx(total, rel=1e-13)
     sizes = np.linalg.norm(rows.X, axis=1)
-    expected = [abs(rows.alpha()) @ sizes, np.count_nonzero(rows.alpha())]
+    signed = s * rows.alpha()
+    expected = [
+        abs(signed) @ sizes, np.count_nonzero(signed), np.maximum(signed, 0).sum(),
+        np.maximum(-signed, 0).sum(),
+    ]  # fmt: skip
     np.testing.assert_allclose(found["reach"], expected, rtol=1e-12)
     # alpha is the best one for w: no row adds to the gap but by rounding
     assert 0.0 < above < 1e-12 * rows.cost.sum()

@@ -9,6 +9,7 @@ from blocklinear.cli.ahead import load_for_training
 from blocklinear.cli.common_options import (
     add_budget,
     add_class_weights,
+    add_free_bias,
     add_positive,
     add_restart,
     class_weight,
@@ -67,6 +68,7 @@ def add_parser(commands: Any) -> None:
     parser.add_argument(
         "-B", "--bias", type=float, metavar="B", help="value of the bias feature (default: none)"
     )
+    add_free_bias(parser)
     add_class_weights(parser)
     parser.add_argument(
         "--metric",
@@ -134,6 +136,7 @@ def run(args: argparse.Namespace) -> int:
         solver=args.solver,
         epsilon=args.epsilon,
         bias=args.bias,
+        regularize_bias=args.regularize_bias,
         gap=args.gap,
         tolerance=args.tolerance,
         max_outer=args.max_outer,

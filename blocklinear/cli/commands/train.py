@@ -9,6 +9,7 @@ from blocklinear.cli.ahead import load_for_training
 from blocklinear.cli.common_options import (
     add_budget,
     add_class_weights,
+    add_free_bias,
     add_restart,
     class_weight,
     costs_of,
@@ -100,6 +101,7 @@ def _add_problem(group: Any) -> None:
         metavar="B",
         help="value of the bias feature (default: none)",
     )
+    add_free_bias(group)
     add_class_weights(group)
 
 
@@ -291,6 +293,7 @@ def run(args: argparse.Namespace) -> int:
         class_weights=tuple(map(class_weight, args.class_weight)),
         balanced=args.balanced,
         bias=args.bias,
+        regularize_bias=args.regularize_bias,
         **chosen,
     )
     if args.best_on is not None and not options.costs:

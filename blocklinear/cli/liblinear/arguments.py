@@ -14,7 +14,7 @@ CRAMMER_SINGER = 4
 _SOLVERS = (0, 1, 2, 3, 4, 7, 11, 12, 13)
 _TOLERANCES = {0: 0.01, 2: 0.01, 11: 0.0001}
 _DUAL_TOLERANCE = 0.1
-_SEARCHED = (0, 2, 11)
+PRIMAL = (0, 2, 11)
 _INSTEAD = {
     5: "L1 regularization is not available: use -s 1, the same loss with L2 regularization",
     6: "L1 regularization is not available: use -s 7, the same loss with L2 regularization",
@@ -78,6 +78,7 @@ class TrainArguments:
     ----------
     solver : int              after ``-s``
     cost, epsilon, bias : float
+    regularizes_bias : bool   without ``-R``
     tolerance : float         after ``-e``, or the default of the solver
     class_weights : tuple of (label, weight)
     folds : int or None       of a cross-validation
@@ -92,6 +93,7 @@ class TrainArguments:
     cost: float
     epsilon: float
     bias: float
+    regularizes_bias: bool
     tolerance: float
     class_weights: tuple[tuple[float, float], ...]
     folds: int | None
@@ -135,14 +137,15 @@ def read_train(arguments: Sequence[str]) -> TrainArguments:
     if searches and "s" not in values:
         notes.append("Solver not specified. Using -s 2")
         solver = 2
-    elif searches and solver not in _SEARCHED:
+    elif searches and solver not in PRIMAL:
         raise RefusedArguments(
             "Warm-start parameter search only available for -s 0, -s 2 and -s 11", TRAIN_USAGE
         )
     numbers = {name: _number(values, name) for name in "cpeBn" if name in values}
     cost, epsilon = numbers.get("c", 1.0), numbers.get("p", 0.1)
     tolerance = numbers.get("e", _TOLERANCES.get(solver, _DUAL_TOLERANCE))
-    _check(solver, cost, epsilon, tolerance, regularized="R" not in values)
+    bias, regularized = numbers.get("B", -1.0), "R" not in values
+    _check(solver, cost, epsilon, tolerance, bias, regularized)
     if folds is not None and solver == CRAMMER_SINGER:
         raise RefusedArguments("ERROR: -v with -s 4 is not available: use -s 3 or -s 1")
     text = files[0]
@@ -150,7 +153,8 @@ def read_train(arguments: Sequence[str]) -> TrainArguments:
         solver=solver,
         cost=cost,
         epsilon=epsilon,
-        bias=numbers.get("B", -1.0),
+        bias=bias,
+        regularizes_bias=regularized,
         tolerance=tolerance,
         class_weights=tuple(weights) if solver not in REGRESSION else (),
         folds=5 if searches and folds is None else folds,
@@ -165,7 +169,12 @@ def read_train(arguments: Sequence[str]) -> TrainArguments:
 
 
 def _check(
-    solver: int, cost: float, epsilon: float, tolerance: float, *, regularized: bool
+    solver: int,
+    cost: float,
+    epsilon: float,
+    tolerance: float,
+    bias: float,
+    regularized: bool,
 ) -> None:
     """Refuse values that LIBLINEAR refuses, and what is not available here."""
     if not tolerance > 0:
@@ -178,10 +187,12 @@ def _check(
         raise RefusedArguments(f"ERROR: -s {solver}: {_INSTEAD[solver]}")
     if solver not in _SOLVERS:
         raise RefusedArguments("ERROR: unknown solver type")
-    if not regularized:
+    if not regularized and bias != 1.0:
+        raise RefusedArguments("ERROR: To not regularize bias, must specify -B 1 along with -R")
+    if not regularized and solver not in PRIMAL:
         raise RefusedArguments(
-            "ERROR: -R: the bias is always regularized here: use -B 100, which regularizes it "
-            "10000 times less than -B 1"
+            "ERROR: -R option supported only for solver L2R_LR, L2R_L2LOSS_SVC, L1R_L2LOSS_SVC, "
+            "L1R_LR, and L2R_L2LOSS_SVR"
         )
 
 

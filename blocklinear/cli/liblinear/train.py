@@ -146,6 +146,7 @@ def _options(
         cost=arguments.cost,
         epsilon=arguments.epsilon if arguments.solver in REGRESSION else 0.1,
         bias=arguments.bias if arguments.bias >= 0 else -1.0,
+        regularize_bias=arguments.regularizes_bias,
         class_weights=tuple(weights),
         run="liblinear",  # in a store that is kept, "default" may be of someone who resumes it
         restart=True,
