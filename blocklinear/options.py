@@ -315,8 +315,9 @@ class TrainOptions:
         where there are more than two; 4 Crammer and Singer's multi-class hinge; regression: 12
         squared epsilon-insensitive, 13 epsilon-insensitive loss. 0, 2 and 11 are the problems of
         7, 1 and 12, solved by Newton's method on the primal.
-    method : {"dual", "pegasos"}
+    method : {"dual", "pegasos", "newton"}
         Dual coordinate descent (Yu, Algorithm 2), or Pegasos (Yu, Algorithm 3; hinge loss only).
+        Solvers 0, 2 and 11 have the method newton, and no others.
     cost : float
         C > 0.
     costs : tuple of float
@@ -426,7 +427,13 @@ class TrainOptions:
         check_types(self)
         finite = _finite
         _check("solver", self.solver, self.solver in _SOLVERS, "0 to 4, 7, or 11 to 13")
-        _check("method", self.method, self.method in ("dual", "pegasos"), "dual or pegasos")
+        primal = self.solver in _PRIMAL
+        if primal and self.method == "dual":
+            object.__setattr__(self, "method", "newton")
+        methods = ("dual", "pegasos", "newton")
+        _check("method", self.method, self.method in methods, f"one of {', '.join(methods)}")
+        newton = self.method == "newton"
+        _check("solver", self.solver, newton == primal, "0, 2 or 11 for newton, and only then")
         pegasos = self.method == "pegasos"
         _check("solver", self.solver, self.solver == 3 or not pegasos, "3 for pegasos")
         _check("C", self.cost, finite(self.cost) and self.cost > 0, "finite and above 0")
@@ -483,7 +490,6 @@ class TrainOptions:
         anew = not (self.restart and (self.warm_start or self.resume))
         _check("restart", self.restart, anew, "used without --resume and --warm-start")
         descent = (self.epochs, self.selection, self.average) == (1, "active", False)
-        primal = self.solver in _PRIMAL
         _check(
             "solver",
             self.solver,

@@ -50,7 +50,7 @@ def check_shared(options: TrainOptions, why: str, patience: bool = False) -> Non
     UsageError
     """
     for given, flag in (
-        (options.method != "dual", "--method pegasos"),
+        (options.method == "pegasos", "--method pegasos"),
         (options.average, "--average"),
         (options.epochs is None, "--epochs auto"),
         (options.selection not in ("active", "permute"), f"--selection {options.selection}"),

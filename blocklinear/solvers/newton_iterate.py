@@ -8,6 +8,7 @@ the primal falls enough (Armijo).
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -140,6 +141,8 @@ class NewtonIterate:
         n_rows : int
         """
         found = self._prove(pull, sums, reach, n_rows)
+        if 1.0 < found.gap < math.inf:  # alpha = 0 proves more: D(0) = 0
+            found = replace(found, dual=0.0, gap=1.0)
         if self.certificate is not None:
             aim = self.certificate.primal + _SUFFICIENT * self._length * self._slope
             if not found.primal <= aim:

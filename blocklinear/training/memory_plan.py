@@ -76,7 +76,6 @@ def plan_memory(
     fixed = PROCESS_BYTES + weights
     model = _making_bytes(manifest, width, kept)
     passes = options.selection == "active" and options.method == "dual" and not options.average
-    passes = passes and not _solver(options).primal
     working_set_bytes = _working_set_bytes(manifest, width) if passes else 0
     if options.group is not None:
         group = min(options.group, n_blocks)

@@ -93,8 +93,7 @@ class Previous:
         self.bounded = ALL_SOLVERS[solver].bounded
         self._costs = [(own, others) for own, others in self._state["costs"]]
         self.has_w = not facts.get("warm_only", False)
-        descent = self.course["method"] == "dual" and not ALL_SOLVERS[solver].primal
-        self._is_sum = self.has_w and facts["descended"] is None and descent
+        self._is_sum = self.has_w and facts["descended"] is None and self.course["method"] == "dual"
         if self.has_w and "models" not in self._state and "w" not in checkpoint.names:
             raise KeyError("w")
         self.columns: dict[float | None, Column] = dict(self._columns(cost))

@@ -196,19 +196,26 @@ def test_threads_make_no_difference(tmp_path, n_classes):
     assert one == two
 
 
-def test_the_tolerance_is_that_of_liblinear(heart):
+def test_the_tolerance_is_that_of_liblinear(tmp_path):
     """|gradient| is compared with that at 0, times the share of rows of the smaller class."""
-    heard = Heard()
-    options = TrainOptions(solver=2, tolerance=0.01, bias=-1.0, restart=True)
-    model = train(heart, options, heard)
+    problem = free_problem(2, 2)
+    store, heard = split_problem(tmp_path, problem, 2), Heard()
+    model = train(store, problem.options(tolerance=0.01), heard)
     assert model.metadata["stopped"] == "converged"
     last = heard.of(OuterIteration)[-1]
-    counts = heart.manifest.label_counts
-    first = np.sqrt(2 * heard.of(OuterIteration)[0].gap * heard.of(OuterIteration)[0].primal)
-    scale = min(counts) / sum(counts)
+    first = 2 * problem.cost * problem.rows.T @ problem.labels
+    scale = min((problem.labels > 0).mean(), (problem.labels < 0).mean())
     gradient = np.sqrt(2 * (last.primal - last.dual))
     assert last.violation <= 0.01
-    assert last.violation == pytest.approx(gradient / (first * scale), rel=1e-3)
+    assert last.violation == pytest.approx(gradient / (np.linalg.norm(first) * scale), rel=1e-3)
+
+
+def test_no_gap_is_above_that_of_alpha_at_zero(tmp_path):
+    problem = replace(free_problem(2, 3), cost=1e4)
+    store, heard = split_problem(tmp_path, problem, 2), Heard()
+    train(store, problem.options(), heard)
+    assert heard.of(OuterIteration)[0].gap == 1.0
+    assert all(0.0 <= report.dual <= report.primal for report in heard.of(OuterIteration))
 
 
 @each_solver
