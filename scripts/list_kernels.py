@@ -111,7 +111,7 @@ def _split(folder: Path, dtype: str) -> Iterator[str]:
     """Split as the program does; yield the name of each step when it is done."""
     from blocklinear.ingest.add import add
     from blocklinear.ingest.split import split
-    from blocklinear.kernels import features
+    from blocklinear.kernels.blocks import features
     from blocklinear.options import AddOptions, SplitOptions, TextOptions
 
     plain, odd, unsorted = folder / "plain.svm", folder / "odd.svm", folder / "unsorted.svm"

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from blocklinear.kernels import routing
+from blocklinear.kernels.blocks import routing
 from blocklinear.store.codec import Chunk
 from blocklinear.text import Rows
 

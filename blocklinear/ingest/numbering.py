@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blocklinear.errors import MemoryBudgetError
-from blocklinear.kernels import features
+from blocklinear.kernels.blocks import features
 from blocklinear.memory import PROCESS_BYTES, enough, exact_size, format_size, spare_bytes
 from blocklinear.pages import Pages
 from blocklinear.text import Decimals, Rows

@@ -26,8 +26,8 @@ from blocklinear.errors import MemoryBudgetError
 from blocklinear.ingest.arena import SLOT_ENTRY_BYTES, WEIGHT_ENTRY_BYTES, Arena
 from blocklinear.ingest.labels import LabelCounts, LabelTable
 from blocklinear.ingest.numbering import Numbering
-from blocklinear.kernels import routing
-from blocklinear.kernels.features import sort_rows
+from blocklinear.kernels.blocks import routing
+from blocklinear.kernels.blocks.features import sort_rows
 from blocklinear.memory import PROCESS_BYTES, enough, exact_size, spare_bytes
 from blocklinear.options import SplitOptions
 from blocklinear.pages import ByteBudget

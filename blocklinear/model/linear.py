@@ -536,7 +536,7 @@ class LinearModel(ModelParameters):
 
 def _normalized(rows: Any) -> Any:
     """Return a copy of `rows`, dense or CSR, each divided by its Euclidean norm."""
-    from blocklinear.kernels.scaling import normalize_rows  # late: `info` does without numba
+    from blocklinear.kernels.blocks.scaling import normalize_rows  # late: `info` does without numba
 
     rows = rows.astype(np.float64)  # a copy, always
     if isinstance(rows, np.ndarray):

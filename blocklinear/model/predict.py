@@ -16,8 +16,8 @@ from blocklinear.errors import (
     UsageError,
 )
 from blocklinear.events import Listener, TextProgress, ignore
+from blocklinear.kernels.blocks.scaling import normalize_rows
 from blocklinear.kernels.margins import decision_values
-from blocklinear.kernels.scaling import normalize_rows
 from blocklinear.markup import facts_html
 from blocklinear.memory import PROCESS_BYTES, enough, exact_size, format_size
 from blocklinear.model.confusion import Confusion

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from blocklinear.kernels.routing import hash_rows
+from blocklinear.kernels.blocks.routing import hash_rows
 from blocklinear.store.prefetch import Loaded
 from blocklinear.store.row_arrays import RowArray
 

@@ -9,7 +9,7 @@ has changed takes up to twice the work (60,000 blogs to 2e-4: 13.5 epochs and no
 import numpy as np
 from numpy.typing import NDArray
 
-from blocklinear.kernels.routing import gather_rows
+from blocklinear.kernels.blocks.routing import gather_rows
 from blocklinear.store.groups import Group, RowView, first_positions, rows_of
 from blocklinear.store.manifest import Manifest
 

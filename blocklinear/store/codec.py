@@ -12,8 +12,8 @@ import zstandard
 from numpy.typing import NDArray
 
 from blocklinear.errors import DamagedError, UsageError
-from blocklinear.kernels import codec as kernels
-from blocklinear.kernels import scaling
+from blocklinear.kernels.blocks import codec as kernels
+from blocklinear.kernels.blocks import scaling
 from blocklinear.kernels.shared import RAW
 from blocklinear.kernels.text.decimals import to_decimals
 from blocklinear.kernels.text.powers import INTEGER_POWERS, POWERS

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from blocklinear.kernels import features
+from blocklinear.kernels.blocks import features
 from blocklinear.kernels.text import tokenizer
 from blocklinear.kernels.text.powers import POWERS
 from blocklinear.kernels.text.reshape import find_unsorted, merge_rows, sort_long_rows

@@ -7,8 +7,8 @@ from numpy.typing import NDArray
 
 from blocklinear.errors import InputError, MemoryBudgetError, UsageError
 from blocklinear.ingest.numbering import table_of
+from blocklinear.kernels.blocks.scaling import normalize_rows
 from blocklinear.kernels.margins import decision_values
-from blocklinear.kernels.scaling import normalize_rows
 from blocklinear.memory import format_size
 from blocklinear.model.metrics import AccuracyCounter, RegressionErrors, Score
 from blocklinear.objectives.models import Models

@@ -130,7 +130,8 @@ def test_not_without_compilation(loads, monkeypatch):
 
 
 SMALL = (
-    "kernels.codec.zigzag(int64[::1]) # split\nkernels.orders.draws(uint64[::1], int64[::1]) # x\n"
+    "kernels.blocks.codec.zigzag(int64[::1]) # split\n"
+    "kernels.orders.draws(uint64[::1], int64[::1]) # x\n"
 )
 PREPARE = """
 import sys
@@ -175,7 +176,8 @@ def test_warmup(cold):
 
 
 def test_warmup_whose_processes_end_early(cold):
-    (cold / "package/blocklinear/cli/kernels.txt").write_text("kernels.codec.zigzag(float64) # x\n")
+    wrong = "kernels.blocks.codec.zigzag(float64) # x\n"
+    (cold / "package/blocklinear/cli/kernels.txt").write_text(wrong)
     done = programs.blocklinear("warmup", "--quiet", cwd=cold)
     assert done.returncode == 7
     assert "fix: give the container 1 GB" in done.stderr

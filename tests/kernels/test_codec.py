@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from blocklinear.kernels import codec
+from blocklinear.kernels.blocks import codec
 from blocklinear.kernels.text.powers import INTEGER_POWERS, POWERS
 
 AS_IS = np.arange(256, dtype=np.uint8)

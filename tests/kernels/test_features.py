@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from blocklinear.kernels import features
+from blocklinear.kernels.blocks import features
 
 LAST = 2**32 - 1
 STOP = 1_002_001

@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from blocklinear.kernels import routing
+from blocklinear.kernels.blocks import routing
 
 
 def assign(seed, first_row, n_blocks, n_rows):

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from blocklinear.kernels.scaling import normalize_rows
+from blocklinear.kernels.blocks.scaling import normalize_rows
 
 quick = settings(max_examples=80, deadline=None)
 

@@ -18,7 +18,7 @@ from blocklinear.ingest import numbering
 from blocklinear.ingest.numbering import COUNTED_ROWS, Numbering
 from blocklinear.ingest.split import split
 from blocklinear.ingest.writer import Plan
-from blocklinear.kernels import features as kernels
+from blocklinear.kernels.blocks import features as kernels
 from blocklinear.options import SplitOptions
 from blocklinear.store.features import read_features, write_features
 from blocklinear.store.store import BlockStore

@@ -10,7 +10,7 @@ import pytest
 from blocklinear.errors import DamagedError, InputFormatError, UsageError
 from blocklinear.events import Warned
 from blocklinear.ingest.split import split
-from blocklinear.kernels.scaling import normalize_rows
+from blocklinear.kernels.blocks.scaling import normalize_rows
 from blocklinear.options import SplitOptions, TextOptions
 from blocklinear.store.manifest import Manifest
 from blocklinear.store.store import BlockStore

@@ -27,7 +27,7 @@ from blocklinear.ingest.writer import (
     decoded_bytes,
     make_plan,
 )
-from blocklinear.kernels import routing
+from blocklinear.kernels.blocks import routing
 from blocklinear.memory import PROCESS_BYTES, parse_size
 from blocklinear.options import SplitOptions
 from blocklinear.store.files import Lock

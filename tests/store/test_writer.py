@@ -10,7 +10,7 @@ import pytest
 
 from blocklinear.ingest.split import split
 from blocklinear.ingest.writer import Plan, decoded_bytes
-from blocklinear.kernels import routing
+from blocklinear.kernels.blocks import routing
 from blocklinear.options import SplitOptions
 from blocklinear.store.store import BlockStore
 

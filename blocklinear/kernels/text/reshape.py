@@ -47,8 +47,8 @@ def find_unsorted(indptr, indices, unsorted):
 def sort_long_rows(indptr, indices, mantissa, exponent, keys, unsorted):
     """Sort rows by index in place, with little scratch; entries of one index stay in their order.
 
-    `kernels.features.sort_rows` is several times faster for rows of up to some thousand entries,
-    and takes three times the scratch.
+    `kernels.blocks.features.sort_rows` is several times faster for rows of up to some thousand
+    entries, and takes three times the scratch.
 
     Parameters
     ----------

@@ -1,0 +1,1 @@
+"""Kernels of blocks: encoding, routing, numbering of features, norms."""
