@@ -49,6 +49,14 @@ class BlockProgress:
 
 
 @dataclass(frozen=True)
+class TransposeProgress:
+    """How many entries of how many were read while columns are made, in all passes together."""
+
+    done: int
+    total: int
+
+
+@dataclass(frozen=True)
 class BatchPresent:
     """What is to be added is in the store already, as the batch `name`: nothing is changed."""
 
@@ -219,6 +227,7 @@ Event = (
     | SlowlyConverging
     | TextProgress
     | BlockProgress
+    | TransposeProgress
     | BatchPresent
     | RunStarted
     | WarmStarted

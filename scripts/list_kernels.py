@@ -14,7 +14,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
@@ -22,7 +22,7 @@ from typing import Any
 
 from blocklinear.cli import overloads
 
-PARTS = ("split", "one", "pegasos", "many", "crammer-singer", "newton", "newton-many")
+PARTS = ("split", "transpose", "one", "pegasos", "many", "crammer-singer", "newton", "newton-many")
 DTYPES = ("float64", "float32")
 _LABELS = {"one": (-1, 1), "newton": (-1, 1), "pegasos": (1, 2)}
 """Of the rows that a part of training is rehearsed with, where they are not 1, 2 and 3."""
@@ -136,6 +136,23 @@ def _split(folder: Path, dtype: str) -> Iterator[str]:
     yield "tables"
 
 
+def _transpose(folder: Path, dtype: str) -> Iterator[str]:
+    """Make columns of stores and read them; yield the name of the step."""
+    from blocklinear.columns import transpose
+    from blocklinear.store.store import BlockStore
+
+    _in_another_process(_make_stores, folder, dtype, "transpose")
+    transpose.CHUNK_ENTRIES = 10
+    for room in (1 << 30, 0):  # at once, and in buckets
+        transpose._Transposition._require = (  # type: ignore[method-assign]
+            lambda self, n_bytes, room=room: n_bytes + room
+        )
+        for name in ("store", "odd", "scaled"):
+            store = BlockStore.open(folder / name)
+            transpose.transpose(store, 1 << 30, 1, force=True).verify()
+    yield "transpose"
+
+
 def _split_tables(folder: Path, hash_bits: int, options: Any, again: Any) -> None:
     """Split a table with columns of all kinds, and add it once more."""
     import pyarrow
@@ -159,6 +176,13 @@ def _split_tables(folder: Path, hash_bits: int, options: Any, again: Any) -> Non
     how = TableOptions("y", hash_bits=hash_bits, interactions=crosses)
     split_tables([str(path)], store, how, replace(options, force=True))
     add_tables(store, [str(path)], again)
+
+
+def _in_another_process(do: Callable[..., None], *arguments: object) -> None:
+    """Do something where the kernels that only it needs are not loaded for what follows."""
+    process = multiprocessing.get_context("fork").Process(target=do, args=arguments)
+    process.start()
+    process.join()
 
 
 def _make_stores(folder: Path, dtype: str, part: str) -> None:
@@ -200,12 +224,7 @@ def _train(folder: Path, dtype: str, part: str) -> Iterator[str]:
     from blocklinear.store.store import BlockStore
     from blocklinear.training import loop
 
-    # a process of its own splits: the kernels that only that needs are not loaded for training
-    splitting = multiprocessing.get_context("fork").Process(
-        target=_make_stores, args=(folder, dtype, part)
-    )
-    splitting.start()
-    splitting.join()
+    _in_another_process(_make_stores, folder, dtype, part)
     store, *others = (BlockStore.open(folder / name) for name in ("store", "odd", "scaled"))
     common: Any = {"max_outer": 4, "gap": 1e-12, "bias": 1.0, **_LITTLE}
     common |= {"solver": 4} if part == "crammer-singer" else {}
@@ -245,7 +264,11 @@ def rehearse(part: str, dtype: str) -> dict[str, list[str]]:
     """Go through the motions of a part of the program; return what each step calls."""
     recorder = Recorder()
     with tempfile.TemporaryDirectory() as name:
-        steps = _split(Path(name), dtype) if part == "split" else _train(Path(name), dtype, part)
+        others = {"split": _split, "transpose": _transpose}
+        if part in others:
+            steps = others[part](Path(name), dtype)
+        else:
+            steps = _train(Path(name), dtype, part)
         return {step: recorder.take() for step in steps}
 
 

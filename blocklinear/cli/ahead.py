@@ -51,6 +51,19 @@ def load_for_splitting(
     _prepare(parts | ({"tables"} if tables else set()), dtype, quiet)
 
 
+def load_for_columns(dtype: str, quiet: bool) -> None:
+    """Load the kernels that columns need, to be made and to be read; compile them before.
+
+    Parameters
+    ----------
+    dtype : {"float64", "float32"}
+        Of the values in the store.
+    quiet : bool
+        Whether to keep silent about it.
+    """
+    _prepare({"transpose"}, dtype, quiet)
+
+
 def reshapes(text: "TextOptions") -> bool:
     """Return whether rows of text are sorted, merged or hashed."""
     return text.hash_bits > 0 or (text.unsorted, text.duplicates) != ("fail", "fail")

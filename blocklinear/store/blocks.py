@@ -2,7 +2,8 @@ r"""The block file: immutable, every byte of it under a checksum.
 
 Layout, all integers little-endian::
 
-    header    32 bytes    magic "BLKBLOCK", u32 version, u32 block number, u64 0, u32 0, CRC-32
+    header    32 bytes    magic "BLKBLOCK", u32 version, u32 block number, u64 0, u32 0, CRC-32;
+                          in files of columns the magic is "BLKCOLMN"
     chunk ...             see `store.layout`
     table     28 bytes a chunk: u64 offset, u32 bytes, u32 rows, u32 nnz, u64 XXH64 of the chunk
     trailer   20 bytes    u32 chunks, u32 CRC-32 of the table, magic "BLKEND\0\0", CRC-32 of these
@@ -12,6 +13,7 @@ another store, or an earlier one of the same number, without reading it all; and
 file without its chunks, whose checksums are in the table.
 """
 
+import contextlib
 import hashlib
 import os
 import stat
@@ -23,10 +25,11 @@ from pathlib import Path
 
 import numpy as np
 import xxhash
+from numpy.typing import NDArray
 
 from blocklinear.errors import DamagedError, StorageError, storage_errors
 from blocklinear.store.files import open_regular, remove_files, sync_file
-from blocklinear.store.records import BlockRecord
+from blocklinear.store.records import BlockRecord, ChunkFile
 
 VERSION = 1
 _HEADER = struct.Struct("<8sIIQI")
@@ -47,20 +50,29 @@ def checksum_of(chunk: bytes | memoryview) -> int:
     return xxhash.xxh64_intdigest(chunk)
 
 
-def _header(number: int) -> bytes:
-    return _sealed(_HEADER.pack(b"BLKBLOCK", VERSION, number, 0, 0))
+ROWS, COLUMNS = "b", "c"
+"""What a file holds: the letter that its name begins with."""
+_MAGICS = {ROWS: b"BLKBLOCK", COLUMNS: b"BLKCOLMN"}
+_FIXES = {
+    ROWS: "restore the file, or split the data again",
+    COLUMNS: "make the columns again: `blocklinear transpose --force STORE`",
+}
 
 
-HEADER_BYTES = len(_header(0))
+def _header(name: str) -> bytes:
+    """Return the header of the file of that name, a letter and eight digits."""
+    return _sealed(_HEADER.pack(_MAGICS[name[0]], VERSION, int(name[1:9]), 0, 0))
+
+
+HEADER_BYTES = len(_header("b00000000"))
 TRAILER_BYTES = _TRAILER.size + _CRC.size
 
 
 class BlockWriter:
     """Appends chunks to one block file, opening it only while it writes (blocks may be many)."""
 
-    def __init__(self, folder: Path, number: int) -> None:
-        self.path = folder / f"b{number:08d}.blk"
-        self._number = number
+    def __init__(self, folder: Path, number: int, holds: str = ROWS) -> None:
+        self.path = folder / f"{holds}{number:08d}.blk"
         self._entries: list[tuple[int, int, int, int, int]] = []
         self._bytes = 0
         self.max_index = -1
@@ -68,7 +80,7 @@ class BlockWriter:
     def _begin(self) -> None:
         """Write the header, if there is none yet."""
         if not self._bytes:
-            self._append(_header(self._number), os.O_CREAT | os.O_EXCL)
+            self._append(_header(self.path.name), os.O_CREAT | os.O_EXCL)
 
     def _append(self, data: bytes | memoryview, how: int = os.O_APPEND) -> None:
         with storage_errors(self.path, "write"):
@@ -147,7 +159,7 @@ class BlockWriter:
             bytes=self._bytes,
             max_index=self.max_index,
             table=f"{crc:08x}",
-            envelope_sha256=hashlib.sha256(_header(self._number) + end).hexdigest(),
+            envelope_sha256=hashlib.sha256(_header(self.path.name) + end).hexdigest(),
             label_counts=[],
         )
 
@@ -180,83 +192,141 @@ class BlockFile:
     """
 
     def __init__(
-        self, folder: Path, record: BlockRecord, allocate: Callable[[int], bytearray] = bytearray
+        self, folder: Path, record: ChunkFile, allocate: Callable[[int], bytearray] = bytearray
     ) -> None:
         self.path, self.record = folder / record.name, record
-        self.data = self._read(allocate)
-        table_bytes, crc = self._check_ends()
-        if f"{crc:08x}" != record.table:
-            raise self.damaged("it is not the block that the manifest names")
-        table = np.frombuffer(table_bytes, _ENTRY)
-        ends = table["offset"] + table["bytes"]
-        begin = np.concatenate(([HEADER_BYTES], ends[:-1])) if len(table) else np.empty(0)
-        body = len(self.data) - TRAILER_BYTES - len(table_bytes)
-        if len(table) and (np.any(begin != table["offset"]) or ends[-1] != body):
-            raise self.damaged("its table does not fit the file")
-        if (table["rows"].sum(dtype=np.int64), table["nnz"].sum(dtype=np.int64)) != (
-            record.rows,
-            record.nnz,
-        ):
-            raise self.damaged("its table does not fit the manifest")
-        self._table, self._end = table, body
+        with opened_block(self.path, record) as descriptor:
+            self.data = read_part(descriptor, self.path, 0, record.bytes, allocate(record.bytes))
+        self._table = table_of(
+            self.path, record, self.data[:HEADER_BYTES], self.data[HEADER_BYTES:]
+        )
+        self._end = len(self.data) - TRAILER_BYTES - self._table.nbytes
 
     def damaged(self, what: str) -> DamagedError:
         """Return the error that says `what` is wrong with this block."""
-        return DamagedError(
-            f"{self.path}: damaged: {what}", "restore the file, or split the data again"
-        )
-
-    def _read(self, allocate: Callable[[int], bytearray]) -> memoryview:
-        try:
-            descriptor = os.open(self.path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-        except OSError as error:
-            raise self.damaged(error.strerror or str(error)) from error
-        try:
-            found = os.fstat(descriptor)
-            if not stat.S_ISREG(found.st_mode):
-                raise self.damaged("it is not a regular file")
-            if found.st_size != self.record.bytes:
-                raise self.damaged(
-                    f"it has {found.st_size} bytes, the manifest says {self.record.bytes}"
-                )
-            data, filled = memoryview(allocate(found.st_size))[: found.st_size], 0
-            with storage_errors(self.path, "read"):
-                while n := os.readv(descriptor, [data[filled:]]):
-                    filled += n
-            if filled < len(data):
-                raise self.damaged(f"it ends after {filled} bytes")
-            return data.toreadonly()
-        finally:
-            os.close(descriptor)
-
-    def _check_ends(self) -> tuple[memoryview, int]:
-        """Check header and trailer; return the table's bytes and checksum."""
-        data, number = self.data, int(self.record.name[1:9])
-        if len(data) < HEADER_BYTES + TRAILER_BYTES or bytes(data[:HEADER_BYTES]) != _header(
-            number
-        ):
-            raise self.damaged("its header is not that of this block")
-        trailer = bytes(data[-TRAILER_BYTES:])
-        n_chunks, crc, magic = _TRAILER.unpack_from(trailer)
-        start = len(data) - TRAILER_BYTES - n_chunks * _ENTRY.itemsize
-        if _sealed(trailer[: _TRAILER.size]) != trailer or magic != b"BLKEND\0\0":
-            raise self.damaged("its trailer is wrong")
-        table = data[max(start, HEADER_BYTES) : len(data) - TRAILER_BYTES]
-        if start < HEADER_BYTES or zlib.crc32(table) != crc:
-            raise self.damaged("its table is wrong")
-        return table, crc
+        return damaged(self.path, what)
 
     def chunks(self) -> Iterator[StoredChunk]:
         """Yield the chunks in order, each checked against its XXH64."""
-        for offset, size, rows, nnz, checksum in self._table.tolist():
-            data = self.data[offset : offset + size]
-            if checksum_of(data) != checksum:
-                raise self.damaged(f"the chunk at byte {offset} does not match its checksum")
-            yield StoredChunk(data, rows, nnz)
+        for entry in self._table:
+            offset = int(entry["offset"])
+            yield checked_chunk(self.path, entry, self.data[offset : offset + int(entry["bytes"])])
 
     def check_digest(self) -> None:
         """Compare header, table and trailer with the manifest's SHA-256."""
-        digest = hashlib.sha256(self.data[:HEADER_BYTES])
-        digest.update(self.data[self._end :])
-        if digest.hexdigest() != self.record.envelope_sha256:
-            raise self.damaged("it does not match the manifest's SHA-256")
+        check_envelope(self.path, self.record, self.data[:HEADER_BYTES], self.data[self._end :])
+
+
+def damaged(path: Path, what: str) -> DamagedError:
+    """Return the error that says `what` is wrong with a file of chunks."""
+    return DamagedError(f"{path}: damaged: {what}", _FIXES[path.name[0]])
+
+
+@contextlib.contextmanager
+def opened_block(path: Path, record: ChunkFile) -> Iterator[int]:
+    """Open a file of chunks of the size that is recorded; hand out its descriptor."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError as error:
+        raise damaged(path, error.strerror or str(error)) from error
+    try:
+        found = os.fstat(descriptor)
+        if not stat.S_ISREG(found.st_mode):
+            raise damaged(path, "it is not a regular file")
+        if found.st_size != record.bytes:
+            raise damaged(path, f"it has {found.st_size} bytes, the manifest says {record.bytes}")
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def read_part(
+    descriptor: int, path: Path, start: int, size: int, memory: bytearray | memoryview
+) -> memoryview:
+    """Read `size` bytes of a file into the front of `memory`; return them."""
+    data, filled = memoryview(memory)[:size], 0
+    with storage_errors(path, "read"):
+        while filled < size and (n := os.preadv(descriptor, [data[filled:]], start + filled)):
+            filled += n
+    if filled < size:
+        raise damaged(path, f"it ends after {start + filled} bytes")
+    return data.toreadonly()
+
+
+def table_of(
+    path: Path, record: ChunkFile, header: memoryview, end: memoryview
+) -> NDArray[np.void]:
+    """Return the checked chunk table of a file.
+
+    Parameters
+    ----------
+    path : Path
+    record : ChunkFile
+    header : memoryview       the first bytes of the file
+    end : memoryview          the last ones: trailer and table, and any number before
+
+    Raises
+    ------
+    DamagedError
+        If it is not the file that is recorded.
+    """
+    if record.bytes < HEADER_BYTES + TRAILER_BYTES or bytes(header) != _header(path.name):
+        raise damaged(path, "its header is not that of this block")
+    trailer = bytes(end[-TRAILER_BYTES:])
+    n_chunks, crc, magic = _TRAILER.unpack_from(trailer)
+    start = len(end) - TRAILER_BYTES - n_chunks * _ENTRY.itemsize
+    if _sealed(trailer[: _TRAILER.size]) != trailer or magic != b"BLKEND\0\0":
+        raise damaged(path, "its trailer is wrong")
+    content = end[max(start, 0) : len(end) - TRAILER_BYTES]
+    if start < 0 or zlib.crc32(content) != crc:
+        raise damaged(path, "its table is wrong")
+    if f"{crc:08x}" != record.table:
+        raise damaged(path, "it is not the block that the manifest names")
+    table = np.frombuffer(content, _ENTRY)
+    ends = table["offset"] + table["bytes"]
+    begin = np.concatenate(([HEADER_BYTES], ends[:-1])) if len(table) else np.empty(0)
+    body = record.bytes - TRAILER_BYTES - len(content)
+    if len(table) and (np.any(begin != table["offset"]) or ends[-1] != body):
+        raise damaged(path, "its table does not fit the file")
+    if (table["rows"].sum(dtype=np.int64), table["nnz"].sum(dtype=np.int64)) != (
+        record.rows,
+        record.nnz,
+    ):
+        raise damaged(path, "its table does not fit the manifest")
+    return table
+
+
+def read_table(path: Path, record: ChunkFile) -> NDArray[np.void]:
+    """Read what a file has but its chunks, and return its checked table.
+
+    Raises
+    ------
+    DamagedError, StorageError
+    """
+    with opened_block(path, record) as descriptor:
+        if record.bytes < HEADER_BYTES + TRAILER_BYTES:
+            raise damaged(path, "its header is not that of this block")
+        header = read_part(descriptor, path, 0, HEADER_BYTES, bytearray(HEADER_BYTES))
+        last = record.bytes - TRAILER_BYTES
+        trailer = read_part(descriptor, path, last, TRAILER_BYTES, bytearray(TRAILER_BYTES))
+        n_chunks = _TRAILER.unpack_from(trailer)[0]
+        size = min(TRAILER_BYTES + n_chunks * _ENTRY.itemsize, record.bytes - HEADER_BYTES)
+        end = read_part(descriptor, path, record.bytes - size, size, bytearray(size))
+    table = table_of(path, record, header, end)
+    check_envelope(path, record, header, end)
+    return table
+
+
+def check_envelope(path: Path, record: ChunkFile, header: memoryview, end: memoryview) -> None:
+    """Compare header, table and trailer with the SHA-256 that is recorded."""
+    digest = hashlib.sha256(header)
+    digest.update(end)
+    if digest.hexdigest() != record.envelope_sha256:
+        raise damaged(path, "it does not match the manifest's SHA-256")
+
+
+def checked_chunk(path: Path, entry: np.void, data: memoryview) -> StoredChunk:
+    """Return a chunk, by its line of the table, if its XXH64 is right."""
+    if checksum_of(data) != entry["hash"]:
+        raise damaged(path, f"the chunk at byte {entry['offset']} does not match its checksum")
+    return StoredChunk(data, int(entry["rows"]), int(entry["nnz"]))

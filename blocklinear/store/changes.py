@@ -23,6 +23,7 @@ from blocklinear.store.files import (
     Lock,
     remove_files,
     remove_temporaries,
+    remove_tree,
     sync_directory,
 )
 from blocklinear.store.manifest import Manifest, format_of
@@ -33,6 +34,8 @@ AnyStore = BlockStore | str | os.PathLike[str]
 _BLOCK = re.compile(r"(?:b?0*)([0-9]{1,8})(?:\.blk)?")
 _BLOCK_FILE = re.compile(r"b([0-9]{8})\.blk")
 MOST_BLOCKS = 100_000_000
+COLUMNS_NAMES = ("columns", "columns.new")
+"""Where the columns made of a store are, and where they are while they are made."""
 
 
 @contextlib.contextmanager
@@ -84,7 +87,23 @@ def commit(store: BlockStore, **changes: Any) -> BlockStore:
     )
     manifest.check()
     manifest.save(store.folder)
+    if manifest.fingerprint != store.manifest.fingerprint:
+        drop_columns(store.folder)
     return BlockStore.open(store.folder)
+
+
+def drop_columns(folder: Path) -> int:
+    """Delete the columns in the folder of a store, be they half made; return their bytes.
+
+    They are a cache: that they are of other rows is also seen when they are opened.
+    """
+    freed = 0
+    for name in COLUMNS_NAMES:
+        columns = folder / name
+        if columns.is_dir() and not columns.is_symlink():
+            freed += sum(path.lstat().st_size for path in columns.iterdir())
+        remove_tree(columns)
+    return freed
 
 
 @contextlib.contextmanager

@@ -106,9 +106,15 @@ class _Numbers:
 
 
 def _take_apart(
-    mantissa: NDArray[np.int64], exponent: NDArray[np.uint8], surveyed: tuple[int, bool, int]
+    mantissa: NDArray[np.int64],
+    exponent: NDArray[np.uint8],
+    surveyed: tuple[int, bool, int],
+    as_given: bool = False,
 ) -> _Numbers:
-    """Take the doubles out of `mantissa` and make the rest non-negative, in place."""
+    """Take the doubles out of `mantissa` and make the rest non-negative, in place.
+
+    If `as_given` is set, decimals stay as they are; otherwise there may be fewer exponents.
+    """
     bits, negative, found = surveyed
     doubles = np.empty(0)
     if found >> 63:
@@ -116,7 +122,7 @@ def _take_apart(
         kernels.take_doubles(mantissa, mantissa.view(np.float64), exponent, doubles)
         bits, negative, _ = kernels.survey(mantissa, exponent)
     exponents = [e for e in range(len(POWERS)) if found >> e & 1]
-    if len(exponents) > MANY_EXPONENTS and not found >> 63:
+    if len(exponents) > MANY_EXPONENTS and not found >> 63 and not as_given:
         most = (1 << min(stored_bits(int(bits).bit_length() + negative) - negative, 53)) - 1
         least = exponents[-MANY_EXPONENTS]
         if kernels.raise_exponents(mantissa, exponent, least, most, INTEGER_POWERS):
@@ -174,8 +180,13 @@ def encode(chunk: Chunk, level: int | None) -> bytes:
     return b"".join(encode_parts(chunk, level))
 
 
-def encode_parts(chunk: Chunk, level: int | None) -> list[bytes | memoryview]:
-    """Return them in parts, without a copy; they are valid until this thread encodes again."""
+def encode_parts(
+    chunk: Chunk, level: int | None, as_given: bool = False
+) -> list[bytes | memoryview]:
+    """Return them in parts, without a copy; they are valid until this thread encodes again.
+
+    If `as_given` is set, `decode_decimals` returns the very decimals; otherwise equal numbers.
+    """
     row_gaps = np.empty(len(chunk.lengths), np.int64)
     gaps = _scratch("gaps", 4 * len(chunk.indices)).view(np.uint32)
     *largest, found_labels, found_values = kernels.measure(
@@ -184,7 +195,7 @@ def encode_parts(chunk: Chunk, level: int | None) -> list[bytes | memoryview]:
     )  # fmt: skip
     length_bits, row_gap_bits, gap_bits = (int(x).bit_length() for x in largest)
     labels = _take_apart(chunk.label_mantissa, chunk.label_exponent, found_labels)
-    values = _take_apart(chunk.mantissa, chunk.exponent, found_values)
+    values = _take_apart(chunk.mantissa, chunk.exponent, found_values, as_given)
     per_row, widths = _rows(chunk, row_gaps, labels, (length_bits, row_gap_bits))
     planes, bits = _entries(chunk, gaps, gap_bits, values)
     frames: list[bytes | memoryview] = [per_row, *planes]
@@ -305,18 +316,11 @@ def decode(
     DamagedError
         If anything about it is impossible; bounds are checked before any solver sees the arrays.
     """
-    n, nnz = len(buffers.labels), len(buffers.indices)
-    layout = Layout.read(data, n, nnz)
+    layout = Layout.read(data, len(buffers.labels), len(buffers.indices))
     if layout.weighted != (len(buffers.weights) > 0):
         raise DamagedError("its rows have weights and the store has none, or the other way round")
     frames = _Frames(data, layout)
-    lengths = _decode_rows(frames, layout, buffers, nnz)
-    planes = frames.planes(layout.bits[0], nnz, spare=1)
-    if not kernels.to_columns(
-        planes, layout.bits[0], lengths, n_features, index_base, buffers.first, buffers.indptr,
-        buffers.indices,
-    ):  # fmt: skip
-        raise DamagedError(f"an index is not below {n_features + index_base}")
+    lengths = _decode_indices(frames, layout, buffers, n_features, index_base)
     _decode_values(frames, layout, buffers.values)
     if layout.weighted:
         _decode_weights(frames, buffers.weights)
@@ -324,6 +328,85 @@ def decode(
         scaling.normalize_rows(lengths, buffers.values, buffers.sq_norm)
     else:
         kernels.square_norms(lengths, buffers.values, buffers.sq_norm)
+
+
+def decode_decimals(
+    data: memoryview, buffers: DecodeBuffers, n_features: int, index_base: int
+) -> tuple[NDArray[np.int64], NDArray[np.integer], NDArray[np.uint8]]:
+    """Decode a chunk into `buffers`, but values to decimals, and neither norms nor weights.
+
+    Returns
+    -------
+    lengths : int64[n_rows]
+    mantissa : int32[nnz] or int64[nnz]
+    exponent : uint8[nnz]     `RAW` where `mantissa` has the bits of a float64
+
+    Raises
+    ------
+    DamagedError
+        As `decode` does.
+    """
+    layout = Layout.read(data, len(buffers.labels), len(buffers.indices))
+    frames = _Frames(data, layout)
+    lengths = _decode_indices(frames, layout, buffers, n_features, index_base)
+    nnz = layout.nnz
+    kind: type[np.integer] = np.int32 if fits_int32(layout) else np.int64
+    mantissa: NDArray[np.integer] = np.empty(nnz, kind)
+    exponent = np.empty(nnz, np.uint8)
+    meanings = np.zeros(256, np.uint8)
+    meanings[: len(layout.exponents)] = list(layout.exponents)
+    planes, doubles = _value_planes(frames, layout)
+    if not kernels.to_mantissas(
+        planes, layout.bits[1], layout.bits[2], layout.folded, meanings, len(layout.exponents),
+        layout.exponents.find(RAW), doubles, mantissa, exponent,
+    ) or not np.isfinite(doubles.view(np.float64)).all():  # fmt: skip
+        raise DamagedError("a value is impossible")
+    return lengths, mantissa, exponent
+
+
+def to_values(
+    mantissa: NDArray[np.integer], exponent: NDArray[np.uint8], dtype: str
+) -> NDArray[np.floating]:
+    """Return the numbers of `decode_decimals` as `decode` gives them."""
+    raw = exponent == RAW
+    values = mantissa / POWERS[np.where(raw, 0, exponent)]
+    if raw.any():
+        values[raw] = mantissa[raw].view(np.float64)
+    return values.astype(dtype, copy=False)
+
+
+def decode_indices(
+    data: memoryview, buffers: DecodeBuffers, n_features: int, index_base: int
+) -> Layout:
+    """Decode the rows of a chunk and its indices, but no values; return its header.
+
+    Raises
+    ------
+    DamagedError
+        As `decode` does.
+    """
+    layout = Layout.read(data, len(buffers.labels), len(buffers.indices))
+    _decode_indices(_Frames(data, layout), layout, buffers, n_features, index_base)
+    return layout
+
+
+def fits_int32(layout: Layout) -> bool:
+    """Return whether mantissas of a chunk are decoded to int32."""
+    return layout.bits[1] < 32 and not layout.doubles
+
+
+def _decode_indices(
+    frames: _Frames, layout: Layout, buffers: DecodeBuffers, n_features: int, index_base: int
+) -> NDArray[np.int64]:
+    """Decode rows and indices; return the row lengths."""
+    lengths = _decode_rows(frames, layout, buffers, layout.nnz)
+    planes = frames.planes(layout.bits[0], layout.nnz, spare=1)
+    if not kernels.to_columns(
+        planes, layout.bits[0], lengths, n_features, index_base, buffers.first, buffers.indptr,
+        buffers.indices,
+    ):  # fmt: skip
+        raise DamagedError(f"an index is not below {n_features + index_base}")
+    return lengths
 
 
 def _decode_rows(
@@ -352,8 +435,9 @@ def _decode_weights(frames: _Frames, weights: NDArray[np.float64]) -> None:
         raise DamagedError("a weight is impossible")
 
 
-def _decode_values(frames: _Frames, layout: Layout, values: NDArray[np.floating]) -> None:
-    nnz, (_, bits, code_bits) = len(values), layout.bits
+def _value_planes(frames: _Frames, layout: Layout) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+    """Return the planes of mantissas and of codes, and the bits of doubles."""
+    nnz, (_, bits, code_bits) = layout.nnz, layout.bits
     width = (bits + 7) // 8
     planes = frames.planes(bits, nnz, spare=1)
     doubles = np.empty(layout.doubles, np.int64)
@@ -364,13 +448,18 @@ def _decode_values(frames: _Frames, layout: Layout, values: NDArray[np.floating]
         doubles = np.ascontiguousarray(raw.T).view("<i8")[:, 0].copy()
     for size in plane_bytes(code_bits, nnz):
         frames.put(planes[width, :size])
+    return planes, doubles
+
+
+def _decode_values(frames: _Frames, layout: Layout, values: NDArray[np.floating]) -> None:
+    planes, doubles = _value_planes(frames, layout)
     divisors = np.ones(256)
     for code, exponent in enumerate(layout.exponents):
         divisors[code] = POWERS[exponent] if exponent < len(POWERS) else 1.0
     marker = layout.exponents.find(RAW)
     if not kernels.to_values(
-        planes, bits, code_bits, layout.folded, divisors, len(layout.exponents), marker,
-        doubles.view(np.float64), values,
+        planes, layout.bits[1], layout.bits[2], layout.folded, divisors, len(layout.exponents),
+        marker, doubles.view(np.float64), values,
     ):  # fmt: skip
         raise DamagedError("a value is impossible")
     if values.itemsize == 4 and not np.isfinite(values).all():

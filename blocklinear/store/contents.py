@@ -23,11 +23,13 @@ class _Level:
 
 
 _RUN = _Level(rf"checkpoint\.json|{_NAME}\.(0|1|work)|{_TEMPORARY}")
+_COLUMNS = _Level(r"columns\.json|norms\.f64|c[0-9]{8}\.blk|bucket[0-9]{6}\.tmp")
 _STORE = _Level(
     rf"{re.escape(manifest.NAME)}|{re.escape(manifest.RECIPE_NAME)}|{LOCK_NAME}|skipped(-{_NAME})?\.txt|{_TEMPORARY}",
     {
         "blocks": _Level(r"b[0-9]{8}\.blk"),
         "features": _Level(r"f[0-9]{8}\.map|n[0-9]{8}\.zst"),
+        r"columns(\.new)?": _COLUMNS,
         "runs": _Level(_TEMPORARY, {_NAME: _RUN}),
     },
 )

@@ -1,10 +1,38 @@
 """What a manifest lists: block files and feature files."""
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 IN_FILE = "in file"
 """Metadata of a field: its name in the manifest, where that is another."""
+
+
+class ChunkFile(Protocol):
+    """What is recorded of a file of chunks, be they of rows or of columns."""
+
+    @property
+    def name(self) -> str:
+        """File name."""
+
+    @property
+    def rows(self) -> int:
+        """Rows, or columns."""
+
+    @property
+    def nnz(self) -> int:
+        """Entries."""
+
+    @property
+    def bytes(self) -> int:
+        """On disk."""
+
+    @property
+    def table(self) -> str:
+        """CRC-32 (hex) of the chunk table."""
+
+    @property
+    def envelope_sha256(self) -> str:
+        """Of the file without its chunks."""
 
 
 @dataclass(frozen=True)

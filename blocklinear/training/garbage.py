@@ -5,10 +5,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from blocklinear.columns.manifest import ColumnManifest
 from blocklinear.errors import DamagedError, MismatchError
 from blocklinear.events import Listener, Warned, ignore
-from blocklinear.store.changes import AnyStore, changing, delete_unused, forget
+from blocklinear.store.changes import AnyStore, changing, delete_unused, drop_columns, forget
 from blocklinear.store.manifest import Manifest
+from blocklinear.store.store import BlockStore
 from blocklinear.training.checkpoint import Checkpoint, discard
 from blocklinear.training.checkpoint_schema import check_blocks
 
@@ -30,9 +32,10 @@ class Collected:
 def collect_garbage(store: AnyStore, listener: Listener = ignore) -> Collected:
     """Delete what no longer belongs to a store.
 
-    That is: blocks that were removed or merged, what killed commands left, and the alpha of removed
-    rows in runs, with all that was computed from it. A run that loses rows cannot be resumed any
-    more, but a warm start from it works. If the call is interrupted, repeat it.
+    That is: blocks that were removed or merged, columns made of other rows, what killed commands
+    left, and the alpha of removed rows in runs, with all that was computed from it. A run that
+    loses rows cannot be resumed any more, but a warm start from it works. If the call is
+    interrupted, repeat it.
 
     Parameters
     ----------
@@ -53,6 +56,8 @@ def collect_garbage(store: AnyStore, listener: Listener = ignore) -> Collected:
         # The disk may be full: whatever can be deleted goes before anything is written. That blocks
         # which the manifest calls removed are missing does no harm, should this end here.
         files, n_bytes = delete_unused(old)
+        if not _has_columns(old):
+            n_bytes += drop_columns(old.folder)
         runs = list(_runs(old.folder))
         for folder in runs:
             with _readable(folder, listener):
@@ -67,6 +72,14 @@ def collect_garbage(store: AnyStore, listener: Listener = ignore) -> Collected:
         # only now: should this end before, the next call shortens the runs
         forget(old, followed)
     return Collected(files, n_bytes, n_shortened)
+
+
+def _has_columns(store: BlockStore) -> bool:
+    """Return whether a store has columns, and they are of its rows."""
+    try:
+        return ColumnManifest.load(store.folder, store.manifest) is not None
+    except DamagedError:
+        return False
 
 
 def _runs(folder: Path) -> Iterator[Path]:

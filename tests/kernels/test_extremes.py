@@ -22,6 +22,7 @@ from blocklinear.kernels import (
     primal,
     sums,
 )
+from blocklinear.kernels.blocks import columns as columns_kernels
 from blocklinear.kernels.blocks import routing, scaling
 
 LARGE, SMALL = 9.9e153, 5e-324
@@ -204,6 +205,10 @@ def normalize_rows(r):
     scaling.normalize_rows(r.lengths, scaled, norms)
     assert np.isfinite(norms).all()
     assert np.isfinite(scaled).all()
+    scale, divided = np.full((2, r.n), np.nan), r.values.copy()
+    scaling.row_norms(r.lengths, r.values, *scale)
+    scaling.divide(np.repeat(np.arange(r.n, dtype=np.uint32), r.lengths), *scale, divided)
+    assert divided.tolist() == scaled.tolist()
 
 
 def weight_vectors(r):
@@ -265,7 +270,35 @@ def route(r):
         assert fill[1].sum() == r.indptr[stop]
 
 
+def columns(r):
+    nnz, numbers = len(r.indices), np.arange(r.n)
+    mantissa, exponent = np.arange(nnz), np.arange(nnz).astype(np.uint8)
+    counts = np.zeros(r.n_features, np.uint32)
+    columns_kernels.count(r.indices, counts)
+    assert counts.tolist() == np.bincount(r.indices, minlength=r.n_features).tolist()
+    at, ends = np.cumsum(counts, dtype=np.int64) - counts, np.zeros(r.n_features, np.int64)
+    out = np.zeros(nnz, np.uint32), np.zeros(nnz, np.int64), np.zeros(nnz, np.uint8)
+    columns_kernels.scatter(r.lengths, numbers, r.indices, mantissa, exponent, 0, at, *out)
+    order = np.argsort(r.indices, kind="stable")
+    assert out[1].tolist() == order.tolist()
+    assert out[0].tolist() == np.repeat(numbers, r.lengths)[order].tolist()
+    for most in (0, 1, nnz):
+        n = columns_kernels.cut(counts, counts, most, nnz, ends)
+        assert n <= r.n_features
+        assert ends[n - 1 : n].tolist() == [r.n_features][:n]
+    cursors, taken, seen = r.starts.copy(), np.zeros(r.n, np.int64), []
+    for high in (0, 1, r.n_features):
+        n = columns_kernels.find_range(r.stops, r.indices, high, cursors, taken)
+        part = np.zeros(n, np.uint32), np.zeros(n, np.int64), np.zeros(n, np.uint8)
+        columns_kernels.take_range(taken, cursors, r.indices, mantissa, exponent, *part)
+        assert (part[0] < high).all()
+        seen += part[1].tolist()
+    assert sorted(seen) == list(range(nnz))
+    assert cursors.tolist() == r.stops.tolist()
+
+
 TRIED = {
+    "columns": (columns, ["count", "cut", "scatter", "find_range", "take_range"]),
     "crammer_singer": (
         crammer_singer,
         [
@@ -286,7 +319,7 @@ TRIED = {
     "primal": (newton, ["gradient_rows", "hessian_rows", "solve"]),
     "many primal": (newton_many, ["newton_many"]),
     "routing": (route, ["assign", "hash_rows", "scatter"]),
-    "scaling": (normalize_rows, ["normalize_rows"]),
+    "scaling": (normalize_rows, ["normalize_rows", "row_norms", "divide"]),
     "sums": (
         weight_vectors,
         [

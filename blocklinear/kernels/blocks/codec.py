@@ -387,6 +387,52 @@ def to_values(planes, bits, code_bits, folded, divisors, n_codes, raw, doubles, 
 
 
 @kernel
+def to_mantissas(
+    planes, bits, code_bits, folded, meanings, n_codes, raw, doubles, mantissa, exponent
+):
+    """Decode numbers to decimals, as the tokenizer leaves them, without a division.
+
+    Parameters
+    ----------
+    planes : uint8[width + 1, n]    see `to_values`; changed
+    bits, code_bits, folded, n_codes, raw :     see `to_values`
+    meanings : uint8[256]     the exponent of each code
+    doubles : int64[m]        the bits of numbers that are float64, in order
+    mantissa : int64[n], or int32[n] for less than 32 bits and no doubles       written
+    exponent : uint8[n]       written
+
+    Returns
+    -------
+    ok : bool                 as `to_values`
+    """
+    n, width = mantissa.shape[0], (bits + 7) // 8
+    if bits % 8:
+        _expand(planes[width - 1], bits % 8)
+    codes, worst = planes[width], np.uint8(0)
+    if code_bits:
+        _expand(codes, code_bits)
+        for k in range(n):
+            worst = max(worst, codes[k])
+        for k in range(n):
+            exponent[k] = meanings[codes[k]]
+    else:
+        exponent[:] = meanings[0]
+    _join(planes, width, 0, n, mantissa)
+    if folded:
+        for k in range(n):
+            mantissa[k] = (mantissa[k] >> 1) ^ -(mantissa[k] & 1)
+    used = 0
+    if raw >= 0:
+        for k in range(n):
+            if code_bits == 0 or codes[k] == raw:
+                if used == doubles.shape[0]:
+                    return False
+                mantissa[k] = doubles[used]
+                used += 1
+    return used == doubles.shape[0] and worst < max(n_codes, 1)
+
+
+@kernel
 def square_norms(lengths, values, sq_norm):
     """Write x_i' x_i of each row, float64[n_rows], added up four terms at a time."""
     p = 0

@@ -6,6 +6,20 @@ from blocklinear.kernels.jit import kernel
 
 
 @kernel
+def _scale(values):
+    """Return the numbers that a row is divided by, one after the other; 1 and 1 if all are 0."""
+    largest = 0.0
+    for p in range(values.shape[0]):
+        largest = max(largest, abs(np.float64(values[p])))
+    unit = 1.0 if 1e-140 < largest < 1e140 or largest == 0.0 else largest
+    total = 0.0
+    for p in range(values.shape[0]):
+        x = np.float64(values[p]) / unit
+        total += x * x
+    return unit, np.sqrt(total) if largest > 0.0 else 1.0
+
+
+@kernel
 def normalize_rows(lengths, values, sq_norm):
     r"""Divide each row by its Euclidean norm, in place.
 
@@ -22,15 +36,7 @@ def normalize_rows(lengths, values, sq_norm):
     start = 0
     for i in range(lengths.shape[0]):
         stop = start + lengths[i]
-        largest = 0.0
-        for p in range(start, stop):
-            largest = max(largest, abs(np.float64(values[p])))
-        unit = 1.0 if 1e-140 < largest < 1e140 or largest == 0.0 else largest
-        total = 0.0
-        for p in range(start, stop):
-            x = np.float64(values[p]) / unit
-            total += x * x
-        norm = np.sqrt(total) if largest > 0.0 else 1.0
+        unit, norm = _scale(values[start:stop])
         total = 0.0
         for p in range(start, stop):
             values[p] = np.float64(values[p]) / unit / norm
@@ -38,3 +44,35 @@ def normalize_rows(lengths, values, sq_norm):
             total += x * x
         sq_norm[i] = total
         start = stop
+
+
+@kernel
+def row_norms(lengths, values, units, norms):
+    """Write what `normalize_rows` divides each row by: first its unit, then its norm.
+
+    Parameters
+    ----------
+    lengths : int64[n_rows]   entries per row; their sum is values.shape[0] (checked by the caller)
+    values : float64[nnz] or float32[nnz]
+    units, norms : float64[n_rows]      written
+    """
+    start = 0
+    for i in range(lengths.shape[0]):
+        stop = start + lengths[i]
+        units[i], norms[i] = _scale(values[start:stop])
+        start = stop
+
+
+@kernel
+def divide(rows, units, norms, values):
+    """Divide values of columns by the unit and the norm of their rows, as `normalize_rows` does.
+
+    Parameters
+    ----------
+    rows : uint32[nnz]        each below n_rows (checked by the caller)
+    units, norms : float64[n_rows]
+    values : float64[nnz] or float32[nnz]       changed
+    """
+    for p in range(rows.shape[0]):
+        i = rows[p]
+        values[p] = np.float64(values[p]) / units[i] / norms[i]

@@ -1,0 +1,118 @@
+"""Rows to columns: entries counted by feature, sorted into columns, or distributed to ranges."""
+
+import numpy as np
+
+from blocklinear.kernels.jit import kernel
+
+
+@kernel
+def count(indices, counts):
+    """Add the entries of each feature to uint32[n_features] `counts`; `indices` are below that."""
+    for p in range(indices.shape[0]):
+        counts[indices[p]] += np.uint32(1)
+
+
+@kernel
+def cut(costs, rest, most_cost, most_rest, ends):
+    """Divide things that come in order, greedily: no part is too large if it has more than one.
+
+    Parameters
+    ----------
+    costs, rest : integer[n]    two sizes of each thing
+    most_cost, most_rest : int  of a part
+    ends : int64[n]           the first of it written: where each part ends
+
+    Returns
+    -------
+    n_parts : int
+    """
+    n = start = 0
+    cost, other = np.int64(0), np.int64(0)
+    for j in range(costs.shape[0]):
+        a, b = np.int64(costs[j]), np.int64(rest[j])
+        if j > start and (cost + a > most_cost or other + b > most_rest):
+            ends[n] = start = j
+            n += 1
+            cost, other = np.int64(0), np.int64(0)
+        cost += a
+        other += b
+    if costs.shape[0] > start:
+        ends[n] = costs.shape[0]
+        n += 1
+    return n
+
+
+@kernel
+def scatter(
+    lengths, numbers, indices, mantissa, exponent, low, at, rows, column_mantissa, column_exponent
+):
+    """Sort the entries of rows into columns: a step of a counting sort, stable in the rows.
+
+    Parameters
+    ----------
+    lengths, numbers : int64[n_rows]    entries of each row, and its number, which increases
+    indices, mantissa, exponent : uint32[nnz], integer[nnz], uint8[nnz]
+    low : int                 the feature of the first column; all indices are of columns there are
+    at : int64[n_columns]     where the next entry of each column goes; changed
+    rows, column_mantissa, column_exponent : uint32[any], integer[any], uint8[any]    written
+    """
+    p = 0
+    for i in range(lengths.shape[0]):
+        number = np.uint32(numbers[i])
+        for q in range(p, p + lengths[i]):
+            j = np.int64(indices[q]) - low
+            to = at[j]
+            at[j] = to + 1
+            rows[to] = number
+            column_mantissa[to] = mantissa[q]
+            column_exponent[to] = exponent[q]
+        p += lengths[i]
+
+
+@kernel
+def find_range(stops, indices, high, cursors, lengths):
+    """Return how many entries rows have before a feature, from where each was left.
+
+    Parameters
+    ----------
+    stops : int64[n_rows]     where each row ends
+    indices : uint32[nnz]     increasing in each row
+    high : int                features below this are taken
+    cursors : int64[n_rows]   where each row was left
+    lengths : int64[n_rows]   written: entries from there on that are taken
+
+    Returns
+    -------
+    n : int                   their sum
+    """
+    n = 0
+    for i in range(stops.shape[0]):
+        p = cursors[i]
+        while p < stops[i] and np.int64(indices[p]) < high:
+            p += 1
+        lengths[i] = p - cursors[i]
+        n += lengths[i]
+    return n
+
+
+@kernel
+def take_range(
+    lengths, cursors, indices, mantissa, exponent, taken, taken_mantissa, taken_exponent
+):
+    """Copy the entries that `find_range` found, and move the cursors behind them.
+
+    Parameters
+    ----------
+    lengths : int64[n_rows]
+    cursors : int64[n_rows]   changed
+    indices, mantissa, exponent : uint32[nnz], integer[nnz], uint8[nnz]
+    taken, taken_mantissa, taken_exponent : uint32[n], int64[n], uint8[n]     written
+    """
+    k = 0
+    for i in range(lengths.shape[0]):
+        for p in range(cursors[i], cursors[i] + lengths[i]):
+            taken[k] = indices[p]
+            taken_mantissa[k] = mantissa[p]
+            taken_exponent[k] = exponent[p]
+            k += 1
+        cursors[i] += lengths[i]
