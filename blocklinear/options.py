@@ -20,7 +20,7 @@ SLAB_FACTOR = 10
 LINE_FACTOR = 2.5
 """So does a line of 1 MiB or more and its row: an entry takes 13 bytes, and is written in 8 or more
 where indices increase, since most of them have many digits then."""
-_SOLVERS, _PRIMAL = (0, 1, 2, 3, 4, 7, 11, 12, 13), (0, 2, 11)
+_SOLVERS, _PRIMAL = (0, 1, 2, 3, 4, 7, 11, 12, 13, 21), (0, 2, 11)
 _MOST_OUTER = 1000  # where more are needed, the data are badly scaled or C is too large
 _PEGASOS_OUTER = 50  # it converges sublinearly: small gaps are out of reach
 
@@ -310,11 +310,12 @@ class TrainOptions:
 
     Attributes
     ----------
-    solver : {0, 1, 2, 3, 4, 7, 11, 12, 13}
+    solver : {0, 1, 2, 3, 4, 7, 11, 12, 13, 21}
         LIBLINEAR's number: 1 squared hinge, 3 hinge, 7 logistic loss, each class against the rest
         where there are more than two; 4 Crammer and Singer's multi-class hinge; regression: 12
-        squared epsilon-insensitive, 13 epsilon-insensitive loss. 0, 2 and 11 are the problems of
-        7, 1 and 12, solved by Newton's method on the primal.
+        squared epsilon-insensitive, 13 epsilon-insensitive loss; 21 one-class SVM, whatever the
+        labels. 0, 2 and 11 are the problems of 7, 1 and 12, solved by Newton's method on the
+        primal.
     method : {"dual", "pegasos", "newton"}
         Dual coordinate descent (Yu, Algorithm 2), or Pegasos (Yu, Algorithm 3; hinge loss only).
         Solvers 0, 2 and 11 have the method newton, and no others.
@@ -329,12 +330,16 @@ class TrainOptions:
         rows have weights, their sums replace the numbers of rows.
     epsilon : float
         Epsilon of the losses for regression (LIBLINEAR's ``-p``).
+    nu : float
+        Of a one-class SVM (LIBLINEAR's ``-n``), above 0 and at most 1: at most this share of the
+        rows, by their weights, are outliers.
     bias : float
         Value of the implicit bias feature; negative for none.
     regularize_bias : bool
         Whether its weight is regularised. That it is not is for solvers 0, 2 and 11.
     gap : float or None
-        Stop when the certified relative duality gap (P - D) / P is at most this.
+        Stop when the certified relative duality gap (P - D) / P is at most this; of a one-class
+        SVM (P - D) / max(|P|, |D|).
     tolerance : float or None
         Stop when the violation of every model is at most this (LIBLINEAR's ``-e``): the largest
         minus the smallest projected gradient; for regression the sum of their absolute values,
@@ -398,6 +403,7 @@ class TrainOptions:
     class_weights: tuple[tuple[float, float], ...] = ()
     balanced: bool = False
     epsilon: float = 0.1
+    nu: float = 0.5
     bias: float = -1.0
     regularize_bias: bool = True
     gap: float | None = None
@@ -426,7 +432,7 @@ class TrainOptions:
     def __post_init__(self) -> None:
         check_types(self)
         finite = _finite
-        _check("solver", self.solver, self.solver in _SOLVERS, "0 to 4, 7, or 11 to 13")
+        _check("solver", self.solver, self.solver in _SOLVERS, "0 to 4, 7, 11 to 13, or 21")
         primal = self.solver in _PRIMAL
         if primal and self.method == "dual":
             object.__setattr__(self, "method", "newton")
@@ -445,13 +451,14 @@ class TrainOptions:
         _check("warm-start", self.warm_start, cold, "used with one C")
         alone = not (self.balanced and self.class_weights)
         _check("balanced", self.balanced, alone, "used without weights of classes")
-        classes = not (self.balanced and self.solver > 7)
+        classes = not (self.balanced and self.solver in (11, 12, 13))
         _check("balanced", self.balanced, classes, "used with classes, not for a regression")
         for label, weight in self.class_weights:
             _check("class", label, finite(label), "finite")
             name = f"weight of class {format_number(label)}"
             _check(name, weight, finite(weight) and weight > 0, "finite and above 0")
         _check("epsilon", self.epsilon, finite(self.epsilon) and self.epsilon >= 0, "at least 0")
+        _check("nu", self.nu, 0 < self.nu <= 1, "above 0 and at most 1")
         small = finite(self.bias) and self.bias < 1e153
         _check("bias", self.bias, small, "finite and below 1e153: its square is added to a row's")
         for name, limit in (("gap", self.gap), ("tolerance", self.tolerance)):
@@ -507,6 +514,27 @@ class TrainOptions:
         whole = not (self.warm_start and self.average)
         _check("warm-start", self.warm_start, whole, "used without --average, which starts anew")
         _check("checkpoint-s", self.checkpoint_s, self.checkpoint_s > 0, "above 0")
+        if self.solver == 21:
+            self._check_one_class()
+
+    def _check_one_class(self) -> None:
+        """Refuse what a one-class SVM does not have."""
+        for given, flag, why in (
+            (self.cost != 1.0 or self.costs, "-c", "its parameter is nu"),
+            (self.class_weights or self.balanced, "weights of classes", "it has no classes"),
+            (self.bias >= 0, "-B", "rho takes the place of a bias"),
+            (self.evaluate is not None, "--eval", "it does not learn the labels of rows"),
+            (self.average, "--average", "alpha of all rows have one sum"),
+            (self.epochs is None, "--epochs auto", "a number of epochs is what it takes"),
+            (self.group == 1, "--group 1", "rows of several blocks exchange their alpha"),
+            (
+                self.selection not in ("active", "permute"),
+                f"--selection {self.selection}",
+                "it chooses pairs of rows",
+            ),
+        ):
+            if given:
+                raise UsageError(f"a one-class SVM does not take {flag}: {why}", "leave it out")
 
     def course(self) -> dict[str, Any]:
         """Return, as JSON, the options that a run cannot change when it is resumed."""

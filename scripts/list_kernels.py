@@ -22,7 +22,10 @@ from typing import Any
 
 from blocklinear.cli import overloads
 
-PARTS = ("split", "transpose", "one", "pegasos", "many", "crammer-singer", "newton", "newton-many")
+PARTS = (
+    "split", "transpose", "one", "pegasos", "many", "crammer-singer", "newton", "newton-many",
+    "one-class",
+)  # fmt: skip
 DTYPES = ("float64", "float32")
 _LABELS = {"one": (-1, 1), "newton": (-1, 1), "pegasos": (1, 2)}
 """Of the rows that a part of training is rehearsed with, where they are not 1, 2 and 3."""
@@ -230,7 +233,9 @@ def _train(folder: Path, dtype: str, part: str) -> Iterator[str]:
     common |= {"solver": 4} if part == "crammer-singer" else {}
     common |= {"method": "pegasos"} if part == "pegasos" else {}
     common |= {"solver": 0, "max_outer": 12} if part.startswith("newton") else {}
-    for group in (1, 2, 3):
+    common |= {"solver": 21, "bias": -1.0} if part == "one-class" else {}
+    least = 2 if part == "one-class" else 1  # blocks in a group
+    for group in (least, 2, 3):
         steps = common | {"group": group}
         if part == "one":
             for rows, solver in product((store, *others), _DUAL_SOLVERS):  # left to a warm start
@@ -249,11 +254,12 @@ def _train(folder: Path, dtype: str, part: str) -> Iterator[str]:
         for rows in (store, *others):
             loop.train(rows, TrainOptions(**(common | {"solver": 1, "max_outer": 12, "group": 1})))
         yield f"{part}.newton"
-    loop.train(store, TrainOptions(evaluate=str(folder / "rows.svm"), **common))
-    yield f"{part}.evaluate"
-    loop.train(store, TrainOptions(group=1, **common))
+    if part != "one-class":
+        loop.train(store, TrainOptions(evaluate=str(folder / "rows.svm"), **common))
+        yield f"{part}.evaluate"
+    loop.train(store, TrainOptions(group=least, **common))
     store = remove(store, blocks=[store.manifest.blocks[0].name])
-    model = loop.train(store, TrainOptions(warm_start=True, group=1, **common))
+    model = loop.train(store, TrainOptions(warm_start=True, group=least, **common))
     yield f"{part}.warm"
     liblinear.LARGE = 0
     model.save(folder / "model", format="liblinear")

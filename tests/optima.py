@@ -50,6 +50,40 @@ def crammer_singer(X, label, C, K):
     return z.sum() - 0.5 * (W**2).sum(), primal_value(X, label, C, W)
 
 
+def one_class(X, U, T):
+    """Of the one-class SVM, without a bias. The bounds are valid, but may be further apart."""
+    w = X.T @ one_class_alpha(X, U, T)
+    return -0.5 * w @ w, one_class_primal(X, U, T, w)
+
+
+def one_class_alpha(X, U, T, most=1000):
+    """Return alpha from 0 to U that sum to T: `most` exchanges of the most violating pair."""
+    alpha = np.diff(np.minimum(np.cumsum(U), T), prepend=0.0)
+    square = (X**2).sum(1)
+    for _ in range(most):
+        f = X @ (X.T @ alpha)
+        i = np.argmin(np.where(alpha < U, f, np.inf))
+        j = np.argmax(np.where(alpha > 0, f, -np.inf))
+        curvature = square[i] + square[j] - 2 * X[i] @ X[j]
+        slope = f[j] - f[i]
+        if not (alpha[i] < U[i] and alpha[j] > 0 and slope > 1e-14 * abs(f).max()):
+            break
+        room = min(U[i] - alpha[i], alpha[j])
+        step = min(slope / curvature, room) if curvature > 0 else room
+        alpha[i], alpha[j] = alpha[i] + step, alpha[j] - step
+    return alpha
+
+
+def one_class_primal(X, U, T, w, rho=None):
+    """P of a w with a rho, or with the best one."""
+    f = X @ w
+    best = [
+        0.5 * w @ w - r * T + (U * np.maximum(0.0, r - f)).sum()
+        for r in (f if rho is None else [rho])
+    ]
+    return min(best)
+
+
 def quadratic(Q, q, B, c):
     """Return z >= 0 with B z <= c that minimises 1/2 z'Qz - q'z, by interior points."""
     m = len(q)

@@ -93,6 +93,8 @@ def load_for_training(
     steps = {*others}
     if options.solver == 4:
         part = "crammer-singer"
+    elif options.solver == 21:
+        part = "one-class"
     elif options.solver in (0, 2, 11):
         part = "newton-many" if many else "newton"
     elif many:

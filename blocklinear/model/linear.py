@@ -500,8 +500,9 @@ class LinearModel(ModelParameters):
             more = " ..." if len(self.labels) > 10 else ""
             facts.append(f"classes {' '.join(self.outcome_names[:10])}{more}")
         facts.append(f"{self.n_features} features")
-        if "C" in self.metadata:
-            facts.append(f"C {self.metadata['C']}")
+        for name in ("C", "nu"):
+            if name in self.metadata:
+                facts.append(f"{name} {self.metadata[name]}")
         return f"LinearModel({', '.join(facts)})"
 
     def _repr_html_(self) -> str:
@@ -523,8 +524,11 @@ class LinearModel(ModelParameters):
         if self.normalize != "none":
             lines["rows"] = "divided by their Euclidean norm"
         lines["bias"] = format_number(self.bias) if self.bias >= 0 else "none"
-        if "C" in self.metadata:
-            lines["C"] = str(self.metadata["C"])
+        for name in ("C", "nu"):
+            if name in self.metadata:
+                lines[name] = str(self.metadata[name])
+        if self.solver == "ONECLASS_SVM":
+            lines["rho"] = format_number(self.rho)
         certificate = self.metadata.get("certificate")
         if isinstance(certificate, Mapping) and isinstance(certificate.get("gap"), float):
             lines["certified gap"] = f"{certificate['gap']:.3g}"

@@ -71,6 +71,37 @@ class AccuracyCounter:
 
 
 @dataclass
+class OutlierCounter(AccuracyCounter):
+    """How many rows a one-class SVM has for outliers; the accuracy, if all labels are 1 or -1."""
+
+    outliers: int = 0
+    labelled: bool = True
+
+    def add(self, labels: Floats, predicted: Floats) -> None:
+        """Count some rows.
+
+        Parameters
+        ----------
+        labels, predicted : ndarray of float64, shape (n_rows,)
+        """
+        super().add(labels, predicted)
+        self.outliers += int(np.count_nonzero(predicted < 0.0))
+        self.labelled = self.labelled and bool((np.abs(labels) == 1.0).all())
+
+    def summary(self) -> str:
+        """Return ``Accuracy = 84.4444% (228/270)``, or ``Outliers = 10% (27/270)``."""
+        if self.labelled:
+            return super().summary()
+        percent = 100.0 * self.outliers / self.rows
+        return f"Outliers = {percent:g}% ({self.outliers}/{self.rows})"
+
+    def as_dict(self) -> dict[str, float | int | None]:
+        """Return ``outliers`` and what `AccuracyCounter` does, None of labels other than 1, -1."""
+        found = super().as_dict() | {"outliers": self.outliers}
+        return found if self.labelled else found | {"accuracy": None, "correct": None}
+
+
+@dataclass
 class RegressionErrors:
     """Mean squared error and squared correlation coefficient.
 

@@ -23,7 +23,7 @@ from blocklinear.memory import PROCESS_BYTES, enough, exact_size, format_size
 from blocklinear.model.confusion import Confusion
 from blocklinear.model.evaluation import Evaluation
 from blocklinear.model.linear import LinearModel
-from blocklinear.model.metrics import AccuracyCounter, RegressionErrors, Score
+from blocklinear.model.metrics import AccuracyCounter, OutlierCounter, RegressionErrors, Score
 from blocklinear.model.probability import probabilities
 from blocklinear.outputs import Output
 from blocklinear.text import RowReader, Rows, TextOptions
@@ -151,7 +151,7 @@ def predict_stream(
     place = Output.of(output, inputs)
     options = text_options or TextOptions(index_base=model.index_base, base_of="the model")
     reader, base = _reader(model, inputs, options, strict)
-    score: Score = RegressionErrors() if model.is_regressor else AccuracyCounter()
+    score = score_of(model)
     table = np.array(model.outcomes)
     rows = unknown_values = unknown_labels = 0
     with place.open() as stream:
@@ -164,7 +164,8 @@ def predict_stream(
                     predicted = decisions[:, 0]
                 else:
                     predicted = table[chosen]
-                    unknown_labels += int(np.count_nonzero(~np.isin(labels, table)))
+                    if model.is_classifier:
+                        unknown_labels += int(np.count_nonzero(~np.isin(labels, table)))
                 stream.write(format_rows(chosen, decisions))
                 score.add(labels, predicted)
                 if confusion is not None:
@@ -174,6 +175,13 @@ def predict_stream(
             listener(TextProgress(reader.bytes_read, reader.bytes_total, rows))
     notes = list(reader.notes) if rows else [*reader.notes, f"{', '.join(inputs)}: no rows"]
     return PredictionReport(rows, unknown_values, unknown_labels, score, tuple(notes), confusion)
+
+
+def score_of(model: LinearModel) -> Score:
+    """Return what counts how good the predictions of a model are."""
+    if model.is_regressor:
+        return RegressionErrors()
+    return AccuracyCounter() if model.is_classifier else OutlierCounter()
 
 
 def predict_text(

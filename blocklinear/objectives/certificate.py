@@ -53,6 +53,7 @@ class Certificate:
     drift : float             |w - w'| / |w'| of the w that coordinate descent maintains; 0 after
                               Newton steps, which maintain none
     average : bool            whether the model is the running average of w
+    rho : float or None       of a one-class SVM; None of all others
     """
 
     primal: float
@@ -60,10 +61,17 @@ class Certificate:
     gap: float
     drift: float
     average: bool
+    rho: float | None = None
+
+    @property
+    def of_zero(self) -> bool:
+        """Whether the optimum of a one-class SVM is 0, as far as numbers tell."""
+        size = max(abs(self.primal), abs(self.dual))
+        return self.rho is not None and self.primal - self.dual > 1.01 * self.gap * size
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the fields, for JSON."""
-        return asdict(self)
+        """Return the fields, for JSON; without those that the problem does not have."""
+        return {name: value for name, value in asdict(self).items() if value is not None}
 
 
 def relative_gaps(dual: Floats, left: Floats) -> Floats:

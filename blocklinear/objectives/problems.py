@@ -26,12 +26,14 @@ class SolverType:
     kind : int                the loss
     regression : bool
     primal : bool             whether it is solved by Newton's method on the primal
+    one_class : bool          whether it is the one-class SVM, which knows no labels
     """
 
     name: str
     kind: int
     regression: bool = False
     primal: bool = False
+    one_class: bool = False
 
     @property
     def smooth(self) -> bool:
@@ -54,6 +56,7 @@ SOLVERS = {
     0: SolverType("L2R_LR", losses.LOGISTIC, primal=True),
     2: SolverType("L2R_L2LOSS_SVC", losses.SQUARED_HINGE, primal=True),
     11: SolverType("L2R_L2LOSS_SVR", losses.L2_SVR, regression=True, primal=True),
+    21: SolverType("ONECLASS_SVM", losses.HINGE, one_class=True),
 }
 
 

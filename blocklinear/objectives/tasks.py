@@ -2,6 +2,7 @@
 
 from blocklinear.errors import UsageError
 from blocklinear.objectives.models import CRAMMER_SINGER, Models, make_models
+from blocklinear.objectives.one_class import ONE_CLASS, make_one_class
 from blocklinear.objectives.problems import Problem, class_labels, make_problem
 from blocklinear.options import TrainOptions
 from blocklinear.store.manifest import Manifest
@@ -20,6 +21,8 @@ def make_task(manifest: Manifest, options: TrainOptions) -> Task:
     UsageError
         If a cost leaves the range of numbers, or the method cannot do it.
     """
+    if options.solver == ONE_CLASS:
+        return make_one_class(manifest, options)
     crammer_singer = options.solver == CRAMMER_SINGER
     if options.costs:
         check_shared(options, f"here are {len(options.costs)} costs")

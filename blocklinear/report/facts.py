@@ -27,6 +27,7 @@ _SETTINGS = {
     "class_weights": "weights of classes",
     "balanced": "balanced classes",
     "epsilon": "epsilon",
+    "nu": "nu",
     "bias": "bias feature",
     "gap": "gap to reach",
     "tolerance": "violation to reach",
@@ -102,11 +103,18 @@ def certificate_text(primal: object, dual: object, gap: object, several: bool = 
     if gap >= 1.0:
         return "The certificate proves nothing yet: its gap is 1 or more."
     # P - P* <= gap P: of P* itself that is at most gap / (1 - gap)
+    # the same of a one-class SVM, where P* is below 0 and the gap is over -D
     bound = f"at most {_percent_above(gap / (1.0 - gap))} above the optimum"
     if not (is_number(primal) and is_number(dual)):
         return (
             f"The objective of each model is {bound}: that is proven by a pass over all rows, "
             "rounding errors included."
+        )
+    if max(abs(primal), abs(dual)) * gap * 1.01 < primal - dual:
+        return (
+            f"The model has the objective P = {primal:.9g}. No model can have less than D = "
+            f"{dual:.9g}, which is 0 but for rounding: no plane separates 0 from enough of the "
+            "rows, and predictions mean nothing."
         )
     if several:
         return (
@@ -184,7 +192,9 @@ def settings(options: Mapping[str, Any]) -> dict[str, str]:
         value = options.get(name)
         unset = value in (None, False, [], "") or (name == "bias" and _negative(value))
         several = bool(options.get("costs")) and name == "cost"
-        unset |= several or (name == "epsilon" and options.get("solver") not in (11, 12, 13))
+        solver = options.get("solver")
+        unset |= several or (name == "epsilon" and solver not in (11, 12, 13))
+        unset |= name == ("cost" if solver == 21 else "nu")
         if not unset:
             facts[title] = shortened(_setting(name, value))
     return facts

@@ -22,6 +22,7 @@ from blocklinear.model.scores import positive_class
 from blocklinear.numerals import format_number
 from blocklinear.objectives.certificate import column_norms
 from blocklinear.objectives.models import CRAMMER_SINGER, Models, make_models
+from blocklinear.objectives.one_class import ONE_CLASS
 from blocklinear.objectives.tasks import check_shared
 from blocklinear.options import TrainOptions
 from blocklinear.selection.folds import assign, one_row_a_fold, stratify_folds
@@ -201,6 +202,12 @@ def cross_validate(
     """
     store, options = BlockStore.of(store), options or TrainOptions()
     check_options(options, TrainOptions)
+    if options.solver == ONE_CLASS:
+        raise UsageError(
+            "cross-validation compares predictions with labels, which a one-class SVM does not "
+            "learn",
+            "train a model for each nu, and predict rows that are known to be outliers",
+        )
     options = dataclasses.replace(
         options,
         resume=False,

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blocklinear.errors import MismatchError
-from blocklinear.objectives.certificate import Certificate, joined, relative_gaps
+from blocklinear.objectives.certificate import Certificate, joined
 from blocklinear.objectives.models import Models
 from blocklinear.options import TrainOptions
 from blocklinear.solvers.many import ManyModels
@@ -189,7 +189,7 @@ class BlockDescent:
         violation = np.concatenate([vectors.violations() for vectors in self._trained])
         gain = np.concatenate([vectors.gain for vectors in self._trained])
         entries = np.sum([vectors.entries for vectors in self._trained], axis=0)
-        gaps = relative_gaps(dual, primal - dual)
+        gaps = self._relative_gaps(primal - dual)
         return Estimate(
             primal=float(primal.sum()),
             dual=float(dual.sum()),
@@ -204,6 +204,15 @@ class BlockDescent:
             gaps=tuple(gaps.tolist()),
         )
 
+    def _relative_gaps(self, left: Floats) -> Floats:
+        """Return the relative gaps of all problems, of estimates of P - D; float64[M] both."""
+        found, at = [], 0
+        for vectors in self._trained:
+            dual = vectors.dual
+            found.append(vectors.relative_gaps(dual, left[at : at + len(dual)]))
+            at += len(dual)
+        return np.concatenate(found)
+
     def certify(self, stream: Iterable[Loaded], enough: float | None = None) -> Certificate | float:
         """Pass over the data once; return the sums over all problems, and the largest gap.
 
@@ -215,14 +224,13 @@ class BlockDescent:
             As soon as all gaps are known to be larger, an estimate of the middle one is returned.
         """
         proofs = {id(vectors): vectors.proof() for vectors in self._trained}
-        dual = np.concatenate([vectors.dual for vectors in self._trained])
         for loaded in stream:
             group = loaded.group
             self._each(lambda v, group=group: v.certify_group(group, proofs[id(v)]))  # type: ignore[misc]
             least = np.concatenate([proof.least() for proof in proofs.values()])
-            if enough is not None and relative_gaps(dual, least).min() > enough:
+            if enough is not None and self._relative_gaps(least).min() > enough:
                 left = [proof.remaining(self._n_rows).min(axis=0) for proof in proofs.values()]
-                return middle(relative_gaps(dual, np.concatenate(left)))
+                return middle(self._relative_gaps(np.concatenate(left)))
         return self._certified([v.certificates(proofs.pop(id(v))) for v in self._trained])
 
     def _certified(self, found: list[list[Certificate]]) -> Certificate:
@@ -240,7 +248,7 @@ class BlockDescent:
     def chosen(self, certificate: Certificate) -> Floats:
         """Return the weights that a certificate is about, float64[n_features + 1, M]."""
         (vectors,) = self.vectors
-        return vectors.average if certificate.average else vectors.W
+        return vectors.candidate(certificate)
 
     def proven(self) -> list[Certificate]:
         """Return the certificate of each of many models; nothing for one problem."""

@@ -4,6 +4,7 @@ import math
 from pathlib import Path
 
 from blocklinear.objectives.models import CRAMMER_SINGER
+from blocklinear.objectives.one_class import OneClass
 from blocklinear.objectives.problems import Problem
 from blocklinear.objectives.tasks import Task
 from blocklinear.options import TrainOptions
@@ -12,6 +13,7 @@ from blocklinear.solvers.columns import models_by_pass, n_columns
 from blocklinear.solvers.crammer_singer import CrammerSinger
 from blocklinear.solvers.many import ManyModels
 from blocklinear.solvers.newton import make_newton
+from blocklinear.solvers.one_class import OneClassModel
 from blocklinear.solvers.pegasos import Pegasos
 from blocklinear.solvers.protocol import WarmSolver
 from blocklinear.solvers.single import AveragedBlocks, SingleModel
@@ -44,6 +46,9 @@ def make_solver(
     """
     if task.solver.primal:
         return make_newton(manifest, options, task, folder, enough_products)
+    if isinstance(task, OneClass):
+        only = OneClassModel(task, manifest, options, folder)
+        return BlockDescent([only], manifest, options, working_set_entries)
     if isinstance(task, Problem):
         kind = Pegasos if options.method == "pegasos" else SingleModel
         kind = AveragedBlocks if options.average else kind

@@ -17,6 +17,7 @@ from blocklinear.objectives.certificate import (
     aligned_zeros,
     column_norms,
     of_problems,
+    relative_gaps,
 )
 from blocklinear.objectives.feasible_sets import FeasibleSet
 from blocklinear.options import TrainOptions
@@ -397,6 +398,10 @@ class WeightVectors(ABC):
         own = ~(self._remaining[1] < self._remaining[0])  # see `proof`
         return [replace(c, average=not o) for c, o in zip(found, own.tolist(), strict=True)]
 
+    def candidate(self, certificate: Certificate) -> Floats:
+        """Return the weights that a certificate of one problem is about."""
+        return self.average if certificate.average else self.W
+
     @property
     def dual(self) -> Floats:
         """The dual values, float64[n_problems]."""
@@ -426,6 +431,10 @@ class WeightVectors(ABC):
         """
         first = self.stats[FIRST, :, self.kernels.EXCESS]
         return dual + np.where(np.isnan(self._remaining[0]), first, np.fmin(*self._remaining))
+
+    def relative_gaps(self, dual: Floats, left: Floats) -> Floats:
+        """Return the relative gaps that estimates of D and P - D make, float64[n_problems] all."""
+        return relative_gaps(dual, left)
 
     def aim_at(self, goals: Floats) -> None:
         """Set the goals of P - D, float64[n_problems]."""

@@ -15,8 +15,8 @@ from blocklinear.events import Listener, TextProgress, ignore
 from blocklinear.model.confusion import Confusion
 from blocklinear.model.evaluation import Evaluation
 from blocklinear.model.linear import LinearModel
-from blocklinear.model.metrics import AccuracyCounter, RegressionErrors, Score
-from blocklinear.model.predict import decisions_of
+from blocklinear.model.metrics import Score
+from blocklinear.model.predict import decisions_of, score_of
 from blocklinear.model.probability import probabilities
 from blocklinear.options import TextOptions
 from blocklinear.outputs import Output
@@ -135,7 +135,7 @@ def predict_tables(
         )
     encoder, outcomes = Encoder(recipe, growing=False), Outcomes(recipe, model)
     confusion = Confusion(model.labels, positive, model.classes) if classes else None
-    score: Score = RegressionErrors() if model.is_regressor else AccuracyCounter()
+    score = score_of(model)
     reader, base = _reader(model, options)
     a_label = model.classes.get(model.labels[0], model.labels[0]) if model.labels else 0.0
     known, n_rows, unknown_labels = np.array(model.outcomes), 0, 0
@@ -167,7 +167,7 @@ def predict_tables(
                         if not labelled:
                             continue
                         score.add(given, predicted)
-                        if chosen is not None:
+                        if model.is_classifier:
                             unknown_labels += int(np.count_nonzero(~np.isin(given, known)))
                         if confusion is not None:
                             confusion.add(given, predicted)

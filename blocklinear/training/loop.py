@@ -314,6 +314,13 @@ def _finish(run: Run, certificate: Certificate, ending: Ending | None) -> Outcom
     check_finite(chosen)
     if ending:
         run.listener(SlowlyConverging(ending.message(certificate.gap)))
+    if certificate.of_zero:
+        run.listener(
+            Warned(
+                "no plane separates 0 from enough of the rows: the optimum is w = 0, and "
+                "predictions mean nothing; do not center the features, or lower nu"
+            )
+        )
     return Outcome(
         weights=chosen.reshape(len(chosen), -1),
         certificate=certificate,

@@ -85,6 +85,8 @@ def plan_memory(
         if group < n_blocks:
             shared = _largest_group(manifest, width, room - min(room // 2, working_set_bytes))
             group = max(min(group, 1), min(shared, ENOUGH_BLOCKS))
+        if _solver(options).one_class:  # alpha get from block to block within a group
+            group = max(group, min(n_blocks, 2))
     needed = fixed + _group_bytes(manifest, max(group, 1), width)
     if group < 1 or needed > options.memory_bytes:
         raise MemoryBudgetError(

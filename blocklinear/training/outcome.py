@@ -54,12 +54,15 @@ class Outcome:
 
     def model(self, manifest: Manifest, options: TrainOptions, task: Task) -> LinearModel:
         """Return it as a model."""
-        metadata = {
+        metadata: dict[str, Any] = {
             "C": options.cost,
             "class_weights": [list(pair) for pair in options.class_weights],
             "balanced": options.balanced,
             "epsilon": task.epsilon,
             "regularize_bias": options.regularize_bias,
+        }
+        metadata = {"nu": options.nu} if task.solver.one_class else metadata
+        metadata |= {
             "method": options.method,
             "certificate": self.certificate.to_dict(),
             "outer_iterations": self.outer,
@@ -83,6 +86,7 @@ class Outcome:
             solver=task.solver.name,
             index_base=manifest.index_base,
             metadata=metadata,
+            rho=self.certificate.rho or 0.0,
             classes={} if task.solver.regression else _classes(manifest, task),
             feature_names=self.feature_names,
         )

@@ -252,4 +252,6 @@ def _family(solver: int) -> str:
     """Return which solvers can take over the alpha of which others."""
     if solver == CRAMMER_SINGER:
         return "classes together"
+    if SOLVERS[solver].one_class:
+        return "one class"
     return "values" if SOLVERS[solver].regression else "classes apart"

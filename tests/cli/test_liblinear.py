@@ -249,7 +249,9 @@ def test_what_both_refuse(both, line):
     [
         ("-s 5 data_file", "ERROR: -s 5: L1 regularization is not available: use -s 1"),
         ("-s 6 data_file", "ERROR: -s 6: L1 regularization is not available: use -s 7"),
-        ("-s 21 -n 0.1 data_file", "ERROR: -s 21: one-class SVM is not available: use"),
+        ("-s 21 -B 1 data_file", "ERROR: prob->bias >=0, but this is ignored in ONECLASS_SVM"),
+        ("-s 21 -n 0 data_file", "ERROR: nu <= 0 or nu > 1"),
+        ("-s 21 -v 5 data_file", "ERROR: -v with -s 21 is not available: it does not learn"),
         ("-s 0 -R data_file", "ERROR: To not regularize bias, must specify -B 1 along with -R"),
         ("-s 3 -B 1 -R data_file", "ERROR: -R option supported only for solver L2R_LR, L2R_L2LOSS"),
         ("-s 4 -v 5 data_file", "ERROR: -v with -s 4 is not available: use -s 3"),

@@ -17,6 +17,7 @@ from blocklinear.kernels import (
     dual,
     losses,
     margins,
+    one_class,
     orders,
     pegasos,
     primal,
@@ -193,6 +194,26 @@ def newton_many(r):
             assert np.isfinite(out).all()
 
 
+def one_class_pairs(r):
+    upper = np.ones(r.n)
+    for quantum in (2.0**-52, 2.0**-1074, 1.0):
+        alpha, w, f = np.arange(r.n) % 2 * 1.0, r.w(), np.full(r.n, np.nan)
+        stats = np.zeros(one_class.N_STATS)
+        for _ in range(3):
+            one_class.decision_values(*r.cut, r.order, w, f)
+            one_class.exchange(
+                *r.cut, r.sq_norm, upper, quantum, r.order, r.order[::-1].copy(), alpha, w, stats
+            )
+        assert ((alpha >= 0.0) & (alpha <= upper)).all()
+        assert np.isfinite(w).all()
+        seen, sums_of = np.zeros(one_class.N_SEEN), np.zeros(one_class.N_SUMS)
+        one_class.certify_rows(*r.cut, r.sq_norm, upper, alpha, r.w(), 0.0, r.w(), f, seen)
+        one_class.add_losses(f, upper, alpha, 1.0, sums_of)
+        assert np.isfinite(seen).all()
+        assert np.isfinite(sums_of).all()
+        assert np.isfinite(one_class.excess(f, upper, alpha, 1.0))
+
+
 def decision_values(r):
     out = np.full((r.n, 2), np.nan)
     weights = np.zeros((r.n_features // 2, 2))  # of some features only
@@ -314,6 +335,10 @@ TRIED = {
     "many models": (many, ["dcd_many", "add_many_dual_terms", "certify_many"]),
     "gather": (gather_rows, ["gather_rows"]),
     "margins": (decision_values, ["decision_values"]),
+    "one class": (
+        one_class_pairs,
+        ["exchange", "excess", "certify_rows", "add_losses"],
+    ),
     "orders": (random_orders, ["permutation", "schedule", "turns", "draws"]),
     "pegasos": (pegasos_epochs, ["pegasos_epoch"]),
     "primal": (newton, ["gradient_rows", "hessian_rows", "solve"]),

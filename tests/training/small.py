@@ -17,7 +17,8 @@ from blocklinear.training.memory_plan import plan_memory
 from blocklinear.training.stopping import Stopping
 
 MEMORY_BYTES = 1 << 30
-DUAL_SOLVERS = [number for number, solver in SOLVERS.items() if not solver.primal]
+WITH_COST = [number for number, solver in SOLVERS.items() if not solver.one_class]
+DUAL_SOLVERS = [number for number in WITH_COST if not SOLVERS[number].primal]
 SELECTIONS = ("active", "permute", "shrink", "avsf", "online")
 _SEEN = ("outer", "dual", "primal", "gap", "certified", "violation", "n_sv", "steps", "accuracy")
 

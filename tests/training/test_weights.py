@@ -19,6 +19,7 @@ from blocklinear.training import train
 from training.classes import several_classes
 from training.small import (
     SELECTIONS,
+    WITH_COST,
     Heard,
     Problem,
     as_text,
@@ -34,7 +35,7 @@ from training.test_warm import check as check_warm
 N_BLOCKS = 5
 GAP = 1e-8
 EACH_CLASS = "each class"
-each_solver = pytest.mark.parametrize("solver", SOLVERS)
+each_solver = pytest.mark.parametrize("solver", WITH_COST)
 
 
 @pytest.fixture(autouse=True)

@@ -71,8 +71,8 @@ def _add_problem(group: Any) -> None:
         default=3,
         metavar="N",
         help="1 squared hinge, 3 hinge (default), 4 Crammer-Singer, 7 logistic; regression: 12 "
-        "squared epsilon-insensitive, 13 epsilon-insensitive; 2, 0, 11: as 1, 7, 12 by Newton's "
-        "method on the primal, for few features or large C",
+        "squared epsilon-insensitive, 13 epsilon-insensitive; 21 one-class SVM; 2, 0, 11: as 1, 7, "
+        "12 by Newton's method on the primal, for few features or large C",
     )
     group.add_argument(
         "-c",
@@ -92,6 +92,13 @@ def _add_problem(group: Any) -> None:
         type=float,
         metavar="EPS",
         help="epsilon of the regression losses (default 0.1)",
+    )
+    group.add_argument(
+        "-n",
+        "--nu",
+        type=float,
+        metavar="NU",
+        help="of a one-class SVM: at most this share of the rows are outliers (default 0.5)",
     )
     group.add_argument(
         "-B",
@@ -259,6 +266,7 @@ def run(args: argparse.Namespace) -> int:
         max_outer=args.max_outer,
         time_limit_s=args.time_limit,
         epsilon=args.epsilon,
+        nu=args.nu,
         method=args.method,
         evaluate=args.eval,
         patience=args.patience,

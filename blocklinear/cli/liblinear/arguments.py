@@ -11,14 +11,14 @@ from dataclasses import dataclass
 
 REGRESSION = (11, 12, 13)
 CRAMMER_SINGER = 4
-_SOLVERS = (0, 1, 2, 3, 4, 7, 11, 12, 13)
-_TOLERANCES = {0: 0.01, 2: 0.01, 11: 0.0001}
+ONE_CLASS = 21
+_SOLVERS = (0, 1, 2, 3, 4, 7, 11, 12, 13, 21)
+_TOLERANCES = {0: 0.01, 2: 0.01, 11: 0.0001, 21: 0.01}
 _DUAL_TOLERANCE = 0.1
 PRIMAL = (0, 2, 11)
 _INSTEAD = {
     5: "L1 regularization is not available: use -s 1, the same loss with L2 regularization",
     6: "L1 regularization is not available: use -s 7, the same loss with L2 regularization",
-    21: "one-class SVM is not available: use LIBLINEAR's own train",
 }
 
 TRAIN_USAGE = """\
@@ -36,10 +36,14 @@ options:
 \t11 -- L2-regularized L2-loss support vector regression (primal)
 \t12 -- L2-regularized L2-loss support vector regression (dual)
 \t13 -- L2-regularized L1-loss support vector regression (dual)
+  outlier detection
+\t21 -- one-class support vector machine (dual)
 -c cost : the parameter C (default 1)
 -p epsilon : the epsilon in the loss of support vector regression (default 0.1)
+-n nu : the parameter nu of the one-class support vector machine (default 0.5)
 -e epsilon : tolerance of the stopping rule
 \t-s 1, 3, 4 and 7: largest violation of the dual (default 0.1)
+\t-s 21: largest violation of the dual (default 0.01)
 \t-s 12 and 13: sum of the violations, as a part of the first one (default 0.1)
 \t-s 0, 2 and 11: 10 times the certified relative duality gap (default 0.01; 0.0001 for 11)
 -B bias : if bias >= 0, append a feature of this value to each instance (default -1)
@@ -77,7 +81,7 @@ class TrainArguments:
     Attributes
     ----------
     solver : int              after ``-s``
-    cost, epsilon, bias : float
+    cost, epsilon, nu, bias : float
     regularizes_bias : bool   without ``-R``
     tolerance : float         after ``-e``, or the default of the solver
     class_weights : tuple of (label, weight)
@@ -92,6 +96,7 @@ class TrainArguments:
     solver: int
     cost: float
     epsilon: float
+    nu: float
     bias: float
     regularizes_bias: bool
     tolerance: float
@@ -145,18 +150,29 @@ def read_train(arguments: Sequence[str]) -> TrainArguments:
     cost, epsilon = numbers.get("c", 1.0), numbers.get("p", 0.1)
     tolerance = numbers.get("e", _TOLERANCES.get(solver, _DUAL_TOLERANCE))
     bias, regularized = numbers.get("B", -1.0), "R" not in values
+    nu = numbers.get("n", 0.5)
     _check(solver, cost, epsilon, tolerance, bias, regularized)
     if folds is not None and solver == CRAMMER_SINGER:
         raise RefusedArguments("ERROR: -v with -s 4 is not available: use -s 3 or -s 1")
+    if solver == ONE_CLASS:
+        if bias >= 0:
+            raise RefusedArguments("ERROR: prob->bias >=0, but this is ignored in ONECLASS_SVM")
+        if not 0 < nu <= 1:
+            raise RefusedArguments("ERROR: nu <= 0 or nu > 1")
+        if folds is not None:
+            raise RefusedArguments(
+                "ERROR: -v with -s 21 is not available: it does not learn the labels of rows"
+            )
     text = files[0]
     return TrainArguments(
         solver=solver,
         cost=cost,
         epsilon=epsilon,
+        nu=nu,
         bias=bias,
         regularizes_bias=regularized,
         tolerance=tolerance,
-        class_weights=tuple(weights) if solver not in REGRESSION else (),
+        class_weights=tuple(weights) if solver not in (*REGRESSION, ONE_CLASS) else (),
         folds=5 if searches and folds is None else folds,
         searches=searches,
         first_cost=cost if "c" in values else None,

@@ -23,6 +23,7 @@ def predict(arguments: PredictArguments, given: dict[str, Any]) -> None:
     BlocklinearError
     """
     from blocklinear.model.linear import LinearModel
+    from blocklinear.model.metrics import AccuracyCounter
     from blocklinear.model.predict import predict_stream, text_memory
     from blocklinear.outputs import Output
     from blocklinear.text import TextOptions
@@ -54,6 +55,10 @@ def predict(arguments: PredictArguments, given: dict[str, Any]) -> None:
     )
     if not arguments.quiet:
         results = sys.stderr if output.is_stdout else sys.stdout
-        print(report.summary(), file=results)
+        score = report.score
+        if isinstance(score, AccuracyCounter):  # LIBLINEAR prints it whatever the labels
+            print(AccuracyCounter.summary(score), file=results)
+        else:
+            print(score.summary(), file=results)
     for note in report.notes:
         print(f"WARNING: {shown(note)}", file=sys.stderr)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from blocklinear.cli.ahead import load_for_splitting, load_for_training
-from blocklinear.cli.liblinear.arguments import REGRESSION, TrainArguments
+from blocklinear.cli.liblinear.arguments import ONE_CLASS, REGRESSION, TrainArguments
 from blocklinear.errors import BlocklinearError, MismatchError, StorageError, shown
 from blocklinear.events import Event, OuterIteration, Warned
 from blocklinear.numerals import format_number
@@ -143,8 +143,9 @@ def _options(
             print(f"WARNING: class label {name} specified in weight is not found", file=sys.stderr)
     return TrainOptions(
         solver=arguments.solver,
-        cost=arguments.cost,
+        cost=1.0 if arguments.solver == ONE_CLASS else arguments.cost,
         epsilon=arguments.epsilon if arguments.solver in REGRESSION else 0.1,
+        nu=arguments.nu if arguments.solver == ONE_CLASS else 0.5,
         bias=arguments.bias if arguments.bias >= 0 else -1.0,
         regularize_bias=arguments.regularizes_bias,
         class_weights=tuple(weights),
@@ -178,6 +179,8 @@ def _train(
         print(f"Objective value = {-proof['dual']:f}")
         if len(proofs) == 1 and arguments.solver not in (0, 7):
             print(f"nSV = {progress.n_sv}")
+        if arguments.solver == ONE_CLASS:
+            print(f"rho = {model.rho:f}")
 
 
 def _validate(

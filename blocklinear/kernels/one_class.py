@@ -1,0 +1,215 @@
+r"""Dual coordinate descent for the one-class SVM: two alpha at a time (Chou, Lin and Lin, 2020).
+
+    min 1/2 |w|**2,   w = sum_i alpha_i x_i,   0 <= alpha_i <= U_i,   sum_i alpha_i = T
+
+is the dual (with its sign changed) of
+
+    min 1/2 |w|**2 - rho T + sum_i U_i max(0, rho - w'x_i)        over w and rho,
+
+where U_i is the weight of a row, T is nu times the sum of the weights. The derivative by alpha_i is
+f_i = w'x_i. What one alpha gains another one loses, so their sum stays as it is; and exactly so, as
+U_i and all alpha are multiples of a power of two, which is at least 2**-52 of the largest of them.
+"""
+
+import numpy as np
+
+from blocklinear.kernels.dual import (
+    DUAL,
+    EXCESS,
+    GAIN,
+    N_STATS,
+    N_SUPPORT,
+    N_TERMS,
+    PG_MAX,
+    PG_MIN,
+    STEPS,
+)
+from blocklinear.kernels.jit import kernel
+from blocklinear.kernels.shared import row_dot
+
+__all__ = ["DUAL", "EXCESS", "GAIN", "N_STATS", "N_SUPPORT", "N_TERMS", "PG_MAX", "PG_MIN", "STEPS"]
+
+UNIT = 2.0**-53
+
+REACH, N_REACH, WHOLE, WRONG, MASS, MASS_LOW, TOTAL, TOTAL_LOW = 0, 1, 2, 3, 4, 5, 6, 7
+N_SEEN = 8
+
+LOSS, LOSS_LOW, GAP, ABOVE = 0, 1, 2, 3
+N_SUMS = 4
+
+
+@kernel
+def decision_values(starts, stops, indices, values, order, w, f):
+    """Write f[k] = w'x_i of row i = order[k].
+
+    Parameters
+    ----------
+    starts, stops : int64[n_rows]       row i has the entries starts[i] to stops[i] - 1
+    indices : uint32[]        columns, each < n_features (checked when the block was loaded)
+    values : float64[] or float32[]
+    order : int64[n]
+    w : float64[n_features + 1]
+    f : float64[n]            written
+    """
+    for k in range(order.shape[0]):
+        i = order[k]
+        f[k] = row_dot(indices, values, starts[i], stops[i], w)
+
+
+@kernel
+def _product(indices, values, i, i_stop, j, j_stop):
+    """Return x_i' x_j of two rows, which begin at entries i and j; columns increase."""
+    total = 0.0
+    while i < i_stop and j < j_stop:
+        if indices[i] == indices[j]:
+            total += np.float64(values[i]) * np.float64(values[j])
+            i += 1
+            j += 1
+        elif indices[i] < indices[j]:
+            i += 1
+        else:
+            j += 1
+    return total
+
+
+@kernel(error_model="numpy")
+def exchange(
+    starts, stops, indices, values, sq_norm, upper, quantum, rising, falling, alpha, w, stats
+):
+    r"""Move as much of alpha_j to alpha_i as minimises |w|**2, for one pair of rows after another.
+
+    With f_j > f_i that is
+
+        d = min((f_j - f_i) / |x_i - x_j|**2, U_i - alpha_i, alpha_j),
+
+    which raises the dual value by d (f_j - f_i) - 1/2 d**2 |x_i - x_j|**2.
+
+    Parameters
+    ----------
+    starts, stops, indices, values :    as for `decision_values`; columns of a row increase
+    sq_norm : float64[n_rows] x_i' x_i
+    upper : float64[n_rows]   U_i, multiples of `quantum`
+    quantum : float           a power of two
+    rising, falling : int64[n_pairs]    the row of each pair whose alpha may become larger, and the
+                              one whose alpha may become smaller; pairs with f_j <= f_i are left out
+    alpha : float64[n_rows]   updated, multiples of `quantum`
+    w : float64[n_features + 1]         updated
+    stats : float64[N_STATS]  updated: gain of the dual
+
+    Returns
+    -------
+    int
+        Entries worked on.
+    """
+    entries = 0
+    for k in range(rising.shape[0]):
+        i, j = rising[k], falling[k]
+        room = min(upper[i] - alpha[i], alpha[j])
+        if i == j or not room > 0.0:
+            continue
+        f_i = row_dot(indices, values, starts[i], stops[i], w)
+        f_j = row_dot(indices, values, starts[j], stops[j], w)
+        size = stops[i] - starts[i] + stops[j] - starts[j]
+        entries += size
+        slope = f_j - f_i
+        if not slope > 0.0:
+            continue
+        product = _product(indices, values, starts[i], stops[i], starts[j], stops[j])
+        both = sq_norm[i] + sq_norm[j]
+        curvature = max(both - 2.0 * product, 8.0 * UNIT * both)
+        step = room
+        if slope < curvature * room:
+            step = np.floor(slope / curvature / quantum) * quantum
+        if not 0.0 < step <= room:
+            continue
+        stats[GAIN] += step * (slope - 0.5 * step * curvature)
+        alpha[i] += step
+        alpha[j] -= step
+        for p in range(starts[i], stops[i]):
+            w[indices[p]] += step * values[p]
+        for p in range(starts[j], stops[j]):
+            w[indices[p]] -= step * values[p]
+        entries += 2 * size
+    return entries
+
+
+@kernel
+def _add(x, sums, place):
+    """Add x to a sum, and what is lost in that to the one after it (Neumaier)."""
+    before = sums[place]
+    sums[place] = before + x
+    sums[place + 1] += (
+        (before - sums[place]) + x if abs(before) >= abs(x) else (x - sums[place]) + before
+    )
+
+
+@kernel
+def excess(f, upper, alpha, rho):
+    """Return sum_i (U_i - alpha_i) max(0, rho - f_i) + alpha_i max(0, f_i - rho), float64[n] each.
+
+    With w = sum alpha_i x_i of all rows and the sum of all alpha T, that of all is P - D.
+    """
+    total = 0.0
+    for i in range(f.shape[0]):
+        below = rho - f[i]
+        total += (upper[i] - alpha[i]) * below if below > 0.0 else -alpha[i] * below
+    return total
+
+
+@kernel
+def certify_rows(
+    starts, stops, indices, values, sq_norm, upper, alpha, v, norm, recomputed, f, seen
+):
+    """Write v'x_i of each row, and add what else a certificate must know of rows.
+
+    Parameters
+    ----------
+    starts, stops, indices, values, sq_norm, upper :    as for `exchange`
+    alpha : float64[n_rows]   only read; what is outside of 0 to U_i counts as the nearest bound
+    v : float64[n_features + 1]         the candidate
+    norm : float              |v|, or more
+    recomputed : float64[n_features + 1]        added to: sum_i alpha_i x_i
+    f : float64[n_rows]       written: v'x_i
+    seen : float64[N_SEEN]    added to: sum_i alpha_i |x_i|; number of alpha_i that are not 0; sum_i
+                              U_i |x_i|; what rounding of f can add to `excess`; and, in two parts
+                              each, of which the second is what the first has lost to rounding, sum
+                              of alpha_i and of U_i
+    """
+    for i in range(upper.shape[0]):
+        start, stop = starts[i], stops[i]
+        a = min(max(alpha[i], 0.0), upper[i])
+        f[i] = row_dot(indices, values, start, stop, v)
+        size = np.sqrt(sq_norm[i])
+        wrong = 1.01 * (stop - start + 2.0) * UNIT * size * norm
+        seen[WRONG] += wrong * max(a, upper[i] - a)
+        seen[WHOLE] += upper[i] * size
+        _add(a, seen, MASS)
+        _add(upper[i], seen, TOTAL)
+        if a != 0.0:
+            seen[REACH] += a * size
+            seen[N_REACH] += 1.0
+            for p in range(start, stop):
+                recomputed[indices[p]] += a * values[p]
+
+
+@kernel
+def add_losses(f, upper, alpha, rho, sums):
+    """Add what rows contribute to P and to P - D, once their f and rho are known.
+
+    Parameters
+    ----------
+    f, upper, alpha : float64[n]        as `certify_rows` leaves and takes them
+    rho : float
+    sums : float64[N_SUMS]    added to: sum_i U_i max(0, rho - f_i), in two parts, of which the
+                              second is what the first has lost to rounding; `excess`; sum_i U_i
+                              max(0, f_i - rho)
+    """
+    for i in range(f.shape[0]):
+        below = rho - f[i]
+        a = min(max(alpha[i], 0.0), upper[i])
+        if below > 0.0:
+            _add(upper[i] * below, sums, LOSS)
+            sums[GAP] += (upper[i] - a) * below
+        else:
+            sums[GAP] -= a * below
+            sums[ABOVE] -= upper[i] * below

@@ -1,0 +1,206 @@
+r"""The one-class SVM: its problem, where alpha may be, and the proof of its gap.
+
+For any v and rho, and any alpha with 0 <= alpha_i <= U_i whose sum is T, with w' = sum alpha_i x_i,
+
+    P(v, rho) - D(alpha) = sum_i ((U_i - alpha_i) max(0, rho - f_i) + alpha_i max(0, f_i - rho))
+                           + 1/2 |v - w'|**2,        f_i = v'x_i,
+    P(v, rho) = 1/2 |v|**2 - rho T + sum_i U_i max(0, rho - f_i),    D(alpha) = -1/2 |w'|**2.
+
+Every term is >= 0, and nothing cancels. The best rho is the f below which there are rows of a
+weight of T. To what rounding may do, see `objectives.certificate`, comes that alpha as stored may
+have another sum S. A feasible point is near:
+
+- (1 - t) alpha with t = (S - T) / S where S > T. Its terms are at most t sum U_i max(0, rho - f_i)
+  larger, and its w' is at most t |w'| away;
+- (1 - t) alpha + t U with t = (T - S) / (sum U_i - S) where S < T. Its terms are at most
+  t sum U_i max(0, f_i - rho) larger, and its w' is at most t (|w'| + sum U_i |x_i|) away.
+
+The optimum is never above 0, so the gap is not P - D over P but over the largest of |P|, |D| and
+`ZERO` times 1/2 (sum alpha_i |x_i|)**2. The last stands for 0, which the optimum is if no plane
+separates the origin from rows of enough weight. Where P(v, rho) is above 0, the candidate is v = 0
+and rho = 0 instead, whose P is 0.
+"""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from blocklinear.errors import InputError
+from blocklinear.kernels import one_class as kernels
+from blocklinear.objectives.certificate import Certificate
+from blocklinear.objectives.feasible_sets import OneModel
+from blocklinear.objectives.problems import SOLVERS, LabelledRows, Problem
+from blocklinear.options import TrainOptions
+from blocklinear.store.manifest import Manifest
+
+Floats = NDArray[np.float64]
+ONE_CLASS = 21
+ZERO = 1e-9
+"""Relative to 1/2 (sum alpha_i |x_i|)**2: an objective of that size is none."""
+BITS = 52
+"""Alpha are multiples of 2**-BITS of the power of two next to the largest U."""
+_OF_PRIMAL, _OF_NORMS = 1e-9, 2.0**-40  # as in `objectives.certificate`
+_CHUNK = 1 << 16  # rows
+_DIGIT = 16  # bits
+
+
+@dataclass(frozen=True)
+class OneClass(Problem):
+    """The one-class SVM of all rows of a store, whatever their labels.
+
+    Attributes
+    ----------
+    nu : float                share of the weight of all rows that may be on the side of the origin
+    quantum : float           alpha and its bounds are multiples of it
+    """
+
+    nu: float = 0.5
+    quantum: float = 2.0**-BITS
+
+    def targets(self, labels: Floats) -> Floats:
+        """Return +1 for all rows, float64[n]."""
+        return np.ones(len(labels))
+
+    def costs(self, rows: LabelledRows) -> Floats:
+        """Return U_i of rows, float64[n]."""
+        if rows.weights is None:
+            return np.ones(len(rows.labels))
+        return self.rounded(rows.weights)
+
+    def rounded(self, alpha: Floats) -> Floats:
+        """Return numbers rounded down to multiples of the quantum."""
+        found: Floats = np.floor(alpha / self.quantum) * self.quantum
+        return found
+
+
+class OneClassSet(OneModel):
+    """Where the alpha of the one-class SVM may be, but for their sum."""
+
+    def signs(self, labels: Floats) -> Floats:
+        """Return 1: w is the sum of alpha_i x_i."""
+        return np.ones((len(labels), 1))
+
+
+def make_one_class(manifest: Manifest, options: TrainOptions) -> OneClass:
+    """Return the one-class SVM of a store.
+
+    Raises
+    ------
+    InputError
+        If all rows have weight 0.
+    """
+    largest = manifest.weights["largest"]
+    if manifest.n_rows and manifest.weights["zeros"] == manifest.n_rows:
+        raise InputError("all rows have weight 0: there is nothing to learn", "check the weights")
+    quantum = 2.0 ** (math.ceil(math.log2(largest)) - BITS) if largest > 0.0 else 2.0**-BITS
+    return OneClass(SOLVERS[ONE_CLASS], 0.0, (), (1.0,), options.nu, quantum)
+
+
+def quantile(f: Floats, upper: Floats | None, mass: float) -> float:
+    """Return the smallest f up to which there are rows of a weight of `mass`.
+
+    The numbers are read in pieces, several times: once for each 16 of their bits.
+
+    Parameters
+    ----------
+    f : float64[n]            may be mapped from a file
+    upper : float64[n] or None          weights of the rows; None if each weighs 1
+    mass : float
+    """
+    before, prefix = 0.0, 0
+    for digit in reversed(range(0, 64, _DIGIT)):
+        found = np.zeros(1 << _DIGIT)
+        for keys, weights in _keys(f, upper):
+            if digit < 64 - _DIGIT:
+                own = keys >> np.uint64(digit + _DIGIT) == np.uint64(prefix)
+                keys, weights = keys[own], None if weights is None else weights[own]
+            places = (keys >> np.uint64(digit)).astype(np.int64) & ((1 << _DIGIT) - 1)
+            found += np.bincount(places, weights, 1 << _DIGIT)
+        reached = before + np.cumsum(found)
+        enough = np.flatnonzero((reached >= mass) & (found > 0.0))
+        place = int(enough[0]) if len(enough) else int(np.flatnonzero(found)[-1])
+        before = float(reached[place] - found[place])
+        prefix = prefix << _DIGIT | place
+    key = np.uint64(prefix)
+    top = np.uint64(1 << 63)
+    bits = key ^ top if key & top else ~key
+    return float(np.array(bits, np.uint64).view(np.float64))
+
+
+def _keys(f: Floats, upper: Floats | None) -> Iterator[tuple[NDArray[np.uint64], Floats | None]]:
+    """Yield whole numbers in the order of f, with weights, in pieces."""
+    top = np.uint64(1 << 63)
+    for at in range(0, len(f), _CHUNK):
+        bits = np.ascontiguousarray(f[at : at + _CHUNK]).view(np.uint64)
+        keys = np.where(bits & top, ~bits, bits | top)
+        yield keys, None if upper is None else np.ascontiguousarray(upper[at : at + _CHUNK])
+
+
+def relative_gap(primal: float, dual: float, left: float, reach: float) -> float:
+    """Return P - D, which is `left`, over what it is measured by; 0 if there is nothing left.
+
+    Parameters
+    ----------
+    primal, dual, left : float
+    reach : float             sum of alpha_i |x_i|
+    """
+    if left <= 0.0:
+        return 0.0
+    scale = max(abs(primal), abs(dual), ZERO * 0.5 * reach * reach)
+    return left / scale if scale > 0.0 else math.inf
+
+
+def prove(
+    squares: tuple[float, float, float],
+    mass: float,
+    off: float,
+    rho: float,
+    seen: Floats,
+    sums: Floats,
+    n: int,
+    drift: float,
+) -> Certificate:
+    """Return what a pass over all rows proves of a candidate v with a rho.
+
+    Parameters
+    ----------
+    squares : (float, float, float)     |v|**2, |w'|**2 and |v - w'|**2
+    mass, off : float         T, and S - T
+    rho : float
+    seen, sums : float64[N_SEEN], float64[N_SUMS]
+        As the kernels leave them.
+    n : int
+        Rows.
+    drift : float
+        As in `Certificate`.
+    """
+    unit = kernels.UNIT
+    square, recomputed, distance = squares
+    loss = float(sums[kernels.LOSS] + sums[kernels.LOSS_LOW])
+    reach, terms = float(seen[kernels.REACH]), float(seen[kernels.N_REACH])
+    whole = float(seen[kernels.TOTAL] + seen[kernels.TOTAL_LOW])
+    total = float(seen[kernels.MASS] + seen[kernels.MASS_LOW])
+    rows = float(sums[kernels.GAP])
+    shift = 1.01 * unit * (terms + 4.0) * reach  # how far w' may be from that of a feasible point
+    if off > 0.0:
+        t = off / total
+        rows += t * loss
+        shift += t * math.sqrt(recomputed) * 1.01
+    elif off < 0.0:
+        t = -off / (whole - total) if whole > total else math.inf
+        rows += t * float(sums[kernels.ABOVE])
+        shift += t * (math.sqrt(recomputed) + float(seen[kernels.WHOLE])) * 1.01
+    rows = (rows + float(seen[kernels.WRONG])) * (1.0 + 2.0 * unit * (n + 8.0))
+    apart = math.sqrt(distance) + shift
+    dual = -0.5 * (math.sqrt(recomputed) + shift) ** 2 * (1.0 + _OF_NORMS)
+    left = (rows + 0.5 * apart * apart) * (1.0 + _OF_NORMS)
+    primal = 0.5 * square - rho * mass + loss
+    if 0.0 <= primal < math.inf:  # w = 0 and rho = 0 are not worse
+        primal, rho, left = 0.0, 0.0, -dual
+    gap = relative_gap(primal, dual, left, reach) * (1.0 + _OF_PRIMAL) + 4.0 * unit
+    if not (math.isfinite(primal) and math.isfinite(left)):
+        gap = math.inf
+    return Certificate(primal, dual, gap, drift, False, rho)

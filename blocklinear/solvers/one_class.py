@@ -1,0 +1,300 @@
+"""The one-class SVM on the groups of a store (Chou, Lin and Lin, 2020).
+
+Pairs of rows of a group, or of the working set, exchange alpha, so that their sum stays as it is.
+Groups are drawn anew in each outer iteration; with them alpha gets from block to block.
+"""
+
+import math
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from blocklinear.kernels import one_class as kernels
+from blocklinear.kernels.sums import add_rows, dot, squared_distance
+from blocklinear.objectives.certificate import Certificate, Proof, norms_above
+from blocklinear.objectives.one_class import (
+    OneClass,
+    OneClassSet,
+    prove,
+    quantile,
+    relative_gap,
+)
+from blocklinear.options import TrainOptions
+from blocklinear.solvers.protocol import Abandoned
+from blocklinear.solvers.weight_vectors import (
+    AGAIN,
+    FIRST,
+    LONGEST_PART,
+    PASS,
+    BlockStep,
+    Floats,
+    WeightVectors,
+)
+from blocklinear.store.groups import Group, RowView
+from blocklinear.store.manifest import Manifest
+from blocklinear.store.row_arrays import RowArray
+
+PAIRED = 10
+"""Of the rows of a group one in so many exchanges alpha with another one, at most."""
+_CHUNK = 1 << 16  # rows
+
+
+class OneClassModel(WeightVectors):
+    """The one-class SVM of a store.
+
+    Parameters
+    ----------
+    problem : OneClass
+    manifest, options, folder :         as for `WeightVectors`
+    """
+
+    kernels = kernels
+
+    def __init__(
+        self, problem: OneClass, manifest: Manifest, options: TrainOptions, folder: Path
+    ) -> None:
+        super().__init__(1, 1, manifest, options, folder)
+        self.problem, self._manifest = problem, manifest
+        self._mass = problem.nu * manifest.weights["total"]  # T
+        self._targets = np.full(len(manifest.blocks), np.nan)  # sums of alpha to begin with
+        self._reach = np.zeros(1)  # sum of alpha_i |x_i|, as sampled last
+        columns = 1 + manifest.weighted
+        self._found = RowArray(folder / "decisions.work", manifest, np.float64, columns)
+
+    @property
+    def feasible_set(self) -> OneClassSet:
+        """Where alpha may be, but for their sum."""
+        return OneClassSet(self.problem)
+
+    @property
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """All that a checkpoint must keep, by name."""
+        return super().arrays | {"targets": self._targets, "reach": self._reach}
+
+    def begin(self) -> None:
+        """Start an outer iteration; the first time say which sums alpha are to have."""
+        super().begin()
+        if np.isnan(self._targets).any():
+            self._targets[:] = self._shares()
+
+    def _shares(self) -> Floats:
+        """Return what the alpha of each block sum to once they are feasible, float64[n_blocks].
+
+        Blocks have their shares of T, or of what T is more or less than the sum that a warm start
+        left. All are multiples of a power of two, so that they sum to T exactly.
+        """
+        blocks, first = self._manifest.blocks, self._first.tolist()
+        if self.problem.nu == 1.0:  # all alpha are at their bounds
+            return np.full(len(blocks), np.inf)
+        rooms = [b.weights["total"] if self._manifest.weighted else b.rows for b in blocks]
+        own = np.array([self.alpha.all[slice(*pair)].sum() for pair in pairwise(first)])
+        there, room = float(own.sum()), np.array(rooms, np.float64) - own
+        if there >= self._mass:
+            wanted = own * (self._mass / there)
+        else:
+            wanted = own + room * ((self._mass - there) / float(room.sum()))
+        unit = max(self.problem.quantum, math.ulp(self._mass))
+        upto: Floats = np.floor(np.cumsum(wanted) / unit) * unit
+        upto[-1] = self._mass
+        return np.diff(upto, prepend=0.0)
+
+    def work(self, group: Group, *args: Any) -> Any:
+        """Work on one group; in the first outer iteration make its alpha feasible before."""
+        if args[0] == 1:
+            self._make_feasible(group)
+        return super().work(group, *args)
+
+    def _make_feasible(self, group: Group) -> None:
+        """Give the alpha of each block the sum that it is to have."""
+        alpha, upper = self.lines(group).reshape(-1), self.problem.costs(group)
+        before = alpha.copy()
+        for block, start, stop in zip(
+            group.blocks, group.starts[:-1].tolist(), group.starts[1:].tolist(), strict=True
+        ):
+            rows = slice(start, stop)
+            alpha[rows] = self._with_sum(alpha[rows], upper[rows], self._targets[block])
+        self._write(group.blocks, alpha[:, None])
+        steps = (alpha - before)[:, None]
+        add_rows(group.indptr, group.indices, group.values, steps, 0.0, self.W)
+
+    def _with_sum(self, alpha: Floats, upper: Floats, target: float) -> Floats:
+        """Return alpha that sum to a target: scaled down, or filled up from the first row on."""
+        alpha = np.minimum(self.problem.rounded(alpha), upper)
+        there = float(alpha.sum())
+        if there > target:
+            alpha = self.problem.rounded(alpha * (target / there))
+            there = float(alpha.sum())
+        upto = np.cumsum(upper - alpha)
+        full = int(np.searchsorted(upto, target - there, "right"))
+        if full < len(alpha):
+            left = target - there - (upto[full - 1] if full else 0.0)
+            alpha[full] += max(math.floor(left / self.problem.quantum) * self.problem.quantum, 0.0)
+        alpha[:full] = upper[:full]
+        return alpha
+
+    def _forget_violation(self, stats: Floats) -> None:
+        stats[..., kernels.PG_MAX], stats[..., kernels.PG_MIN] = -np.inf, np.inf
+
+    def _data(self, rows: RowView) -> Floats:
+        """Return U_i."""
+        return self.problem.costs(rows)
+
+    def _epoch(self, step: BlockStep, epoch: int, order: NDArray[np.int64]) -> None:
+        """Work on all rows at a time; then on the working set, if the group holds all rows."""
+        why = AGAIN if epoch else FIRST
+        parts = max(-(-len(step.rows.indices) // LONGEST_PART), 1)
+        for number, part in enumerate(np.array_split(order, parts)):
+            if (number or epoch) and step.halt():
+                raise Abandoned
+            self._descend(step, part, why)
+            self._count(step.rows, part, why)
+        for number in range(step.passes):
+            if step.halt():
+                raise Abandoned
+            self._pass_over_group(step, epoch, number)
+
+    def _count(self, rows: RowView, order: NDArray[np.int64], why: int) -> None:
+        """Count what was worked on; there is no average."""
+        self.entries[why] += int(rows.lengths[order].sum())
+
+    def _descend(
+        self, step: BlockStep, order: NDArray[np.int64], why: int, number: int = 0
+    ) -> None:
+        """Pair the rows of the smallest f that may gain with those of the largest that may lose.
+
+        Of a group a tenth at most, as in LIBLINEAR: the f of the others may have changed by then.
+        """
+        rows, alpha, stats = step.rows, step.alpha.reshape(-1), self.stats[why, 0]
+        upper: Floats = step.data
+        w, f = self.W.reshape(-1), np.empty(len(order))
+        kernels.decision_values(rows.starts, rows.stops, rows.indices, rows.values, order, w, f)
+        by = np.argsort(f, kind="stable")
+        order, f = order[by], f[by]
+        before, bound = alpha[order], upper[order]
+        rising, falling = np.flatnonzero(before < bound), np.flatnonzero(before > 0.0)[::-1]
+        stats[kernels.STEPS] += len(order)
+        if len(rising) and len(falling):
+            upto = np.cumsum(bound)
+            stats[kernels.PG_MAX] = max(stats[kernels.PG_MAX], f[falling[0]])
+            stats[kernels.PG_MIN] = min(stats[kernels.PG_MIN], f[rising[0]])
+            stats[kernels.EXCESS] += kernels.excess(f, bound, before, _at(f, upto, before.sum()))
+            most = len(order) if why == PASS else max(len(order) // PAIRED, 1)
+            n = min(len(rising), len(falling), most)
+            violating = f[rising[:n]] < f[falling[:n]]
+            self.entries[why] += kernels.exchange(
+                rows.starts, rows.stops, rows.indices, rows.values, rows.sq_norm, upper,
+                self.problem.quantum, order[rising[:n][violating]], order[falling[:n][violating]],
+                alpha, w, stats,
+            )  # fmt: skip
+        if why != PASS:
+            after = alpha[order]
+            rho = _at(f, np.cumsum(bound), self.problem.nu * bound.sum())
+            free = (after > 0.0) & (after < bound)
+            wrong = (after > 0.0) & (f > rho) | (after < bound) & (f < rho)
+            step.ranges[order] = np.where(free | wrong, self.all_models, 0)
+            step.priority[order] = (after - before) ** 2 * rows.sq_norm[order]
+
+    def _terms_of(self, data: Floats, alpha: Floats) -> Floats:
+        terms = np.zeros((1, kernels.N_TERMS))
+        terms[0, kernels.N_SUPPORT] = np.count_nonzero(alpha)
+        return terms
+
+    def _certify(self, rows: RowView, data: Any, alpha: Floats, proof: Proof) -> None:
+        """Add what rows contribute to a certificate."""
+        assert isinstance(proof, OneClassProof)
+        f = np.empty(len(rows))
+        kernels.certify_rows(
+            rows.starts, rows.stops, rows.indices, rows.values, rows.sq_norm, data,
+            alpha.reshape(-1), self.W.reshape(-1), proof.length, proof.recomputed.reshape(-1), f,
+            proof.seen,
+        )  # fmt: skip
+        self._found.all.reshape(len(self._found.all), -1)[rows.positions, 0] = f
+        if rows.weights is not None:
+            self._found.all[rows.positions, 1] = data
+
+    def sample_gap(self, rows: RowView, n_rows: int) -> None:
+        """Estimate from a sample of rows what all `n_rows` contribute to P - D."""
+        order, f = np.arange(len(rows)), np.empty(len(rows))
+        w, upper = self.W.reshape(-1), self._data(rows)
+        alpha = self.alpha.all[rows.positions]
+        kernels.decision_values(rows.starts, rows.stops, rows.indices, rows.values, order, w, f)
+        rho = quantile(f, upper if rows.weights is not None else None, float(alpha.sum()))
+        times = n_rows / max(len(rows), 1)
+        most = -float(self.dual[0])  # P - D of w = 0
+        self._remaining[0] = min(times * kernels.excess(f, upper, alpha, rho), most)
+        self._reach[0] = times * float((alpha * np.sqrt(rows.sq_norm)).sum())
+
+    def relative_gaps(self, dual: Floats, left: Floats) -> Floats:
+        """Return what P - D, which is `left`, is relative to the objective, float64[1]."""
+        found = relative_gap(
+            float(dual[0] + left[0]), float(dual[0]), float(left[0]), self._reach[0]
+        )
+        return np.array([found])
+
+    def aim_at(self, goals: Floats) -> None:
+        """Set the goal of P - D, float64[1]; the objective is negative."""
+        super().aim_at(np.abs(goals))
+
+    def proof(self, recompute: bool = True) -> Proof:
+        """Return a certificate to be, before any row was added."""
+        return OneClassProof(self.W)
+
+    def certificates(self, proof: Proof) -> list[Certificate]:
+        """Return the certificate, once all groups were added."""
+        assert isinstance(proof, OneClassProof)
+        seen, weighted = proof.seen, self._manifest.weighted
+        found = self._found.all.reshape(len(self._found.all), -1)
+        f, upper = found[:, 0], found[:, 1] if weighted else None
+        mass, off = self._mass, 0.0
+        if not (self.problem.nu == 1.0 and seen[kernels.MASS] == seen[kernels.TOTAL]):
+            off = float(seen[kernels.MASS] - mass + seen[kernels.MASS_LOW])
+        rho = quantile(f, upper, mass)
+        sums = np.zeros(kernels.N_SUMS)
+        for at in range(0, len(f), _CHUNK):
+            rows = slice(at, at + _CHUNK)
+            part = f[rows].copy()
+            own = np.ones(len(part)) if upper is None else upper[rows].copy()
+            kernels.add_losses(part, own, self.alpha.all[rows], rho, sums)
+        w, again = self.W.reshape(-1), proof.recomputed.reshape(-1)
+        square, distance = dot(again, again), squared_distance(w, again)
+        drift = math.sqrt(distance / square) if square > 0.0 else 0.0
+        squares = dot(w, w), square, distance
+        return [prove(squares, mass, off, rho, seen, sums, len(f), drift)]
+
+    def candidate(self, certificate: Certificate) -> Floats:
+        """Return the weights that a certificate is about."""
+        return np.zeros_like(self.W) if certificate.primal == 0.0 else self.W
+
+    def violations(self) -> Floats:
+        """Return the largest f of a row that has an alpha, less the smallest of one below U."""
+        stats = self.stats[FIRST]
+        found: Floats = np.maximum(stats[:, kernels.PG_MAX] - stats[:, kernels.PG_MIN], 0.0)
+        return found
+
+    def discard(self) -> None:
+        """Delete the scratch files."""
+        super().discard()
+        self._found.discard()
+
+
+class OneClassProof(Proof):
+    """What a pass over rows adds up for the certificate of a one-class SVM.
+
+    Attributes
+    ----------
+    length : float            |v|, or more
+    seen : float64[N_SEEN]    as the kernels leave it
+    """
+
+    def __init__(self, W: Floats) -> None:
+        super().__init__(W, [W], 1, False)
+        self.length = float(norms_above(dot(W.reshape(-1), W.reshape(-1))))
+        self.seen = np.zeros(kernels.N_SEEN)
+
+
+def _at(f: Floats, upto: Floats, mass: float) -> float:
+    """Return the f of sorted rows up to which their weights, summed up, reach a mass."""
+    return float(f[min(int(np.searchsorted(upto, mass)), len(f) - 1)]) if len(f) else 0.0
