@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from blocklinear.api.prediction import evaluate, predict
     from blocklinear.api.reports import write_report
-    from blocklinear.api.stores import add, check, split
+    from blocklinear.api.stores import add, check, split, transpose
     from blocklinear.api.training import cross_validate, train, train_grid
     from blocklinear.batches.writer import StoreWriter
     from blocklinear.errors import BlocklinearError, BlocklinearWarning
@@ -54,6 +54,7 @@ _HOMES = {
     "split": "blocklinear.api.stores",
     "train": "blocklinear.api.training",
     "train_grid": "blocklinear.api.training",
+    "transpose": "blocklinear.api.stores",
     "write_report": "blocklinear.api.reports",
 }
 __all__ = [
@@ -83,6 +84,7 @@ __all__ = [
     "split",
     "train",
     "train_grid",
+    "transpose",
     "write_report",
 ]
 

@@ -5,7 +5,7 @@ import sys
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from blocklinear.events import Event, OuterIteration, TextProgress
+from blocklinear.events import Event, OuterIteration, TextProgress, TransposeProgress
 
 if TYPE_CHECKING:
     from tqdm import tqdm
@@ -43,6 +43,10 @@ class ProgressBar:
         if isinstance(event, TextProgress):
             bar = self._shown("read", event.bytes_total, unit="B", unit_scale=True)
             bar.update(event.bytes_read - bar.n)
+        elif isinstance(event, TransposeProgress):
+            bar = self._shown("transpose", event.total, unit=" entries", unit_scale=True)
+            bar.total = event.total  # it grows by a pass where memory is short
+            bar.update(event.done - bar.n)
         elif isinstance(event, OuterIteration):
             bar = self._shown("train", self._goal and 100, bar_format=self._goal and _BAR)
             done = event.outer if self._goal is None else self._percent(event.gap, self._goal)

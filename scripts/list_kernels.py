@@ -145,7 +145,7 @@ def _transpose(folder: Path, dtype: str) -> Iterator[str]:
     from blocklinear.store.store import BlockStore
 
     _in_another_process(_make_stores, folder, dtype, "transpose")
-    transpose.CHUNK_ENTRIES = 10
+    transpose.CHUNK_ENTRIES, transpose.MOST_PASSES = 10, 1
     for room in (1 << 30, 0):  # at once, and in buckets
         transpose._Transposition._require = (  # type: ignore[method-assign]
             lambda self, n_bytes, room=room: n_bytes + room

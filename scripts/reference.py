@@ -21,6 +21,7 @@ LAYERS = [
     ("Block files", "store/blocks.py", []),
     ("Chunks", "store/layout.py", []),
     ("Feature files", "store/features.py", []),
+    ("Columns", "columns/manifest.py", ["ColumnManifest", "ColumnRecord"]),
     ("Checkpoints", "training/checkpoint.py", []),
     ("Models", "model/native.py", []),
     ("Lists of weights", "model/listing.py", []),
@@ -57,6 +58,7 @@ STORE/  manifest.json      what the store holds; replacing it is the one commit 
         blocks/b<k>.blk    rows; never changed, numbers are never used again
         features/f<k>.map  the index in the input of each feature number
         features/n<k>.zst  names of features, if they have any
+        columns/           its entries by feature: a cache, which may be deleted at any time
         skipped.txt        lines that --on-error skip left out
         runs/<name>/       a training run: checkpoint.json, alpha, w and averages
 ```"""

@@ -216,7 +216,8 @@ def test_no_import_circle():
 
 @each_package
 def test_a_package_has_few_modules(package):
-    assert len(packages()[package]) <= MOST_MODULES
+    # commands have a file each, and as many files as there are commands
+    assert package == "cli.commands" or len(packages()[package]) <= MOST_MODULES
 
 
 @each_package

@@ -6,10 +6,13 @@ from typing import Any
 
 from blocklinear.api.calling import options_of, takes, telling
 from blocklinear.arguments import Path
+from blocklinear.columns import transpose as transposing
+from blocklinear.columns.store import ColumnStore
 from blocklinear.events import Listener
 from blocklinear.ingest import add as adding
 from blocklinear.ingest import split as splitting
 from blocklinear.options import AddOptions, SplitOptions, TextOptions
+from blocklinear.store.changes import changing
 from blocklinear.store.store import BlockStore
 from blocklinear.text import check as checking
 
@@ -185,3 +188,66 @@ def check(
     chosen = options_of(TextOptions, options, settings, "check")
     with telling(listener, verbose) as tell:
         return checking.check(inputs, chosen, tell)
+
+
+def transpose(
+    store: BlockStore | str | os.PathLike[str],
+    memory: int | str | None = None,
+    threads: int | None = None,
+    listener: Listener | None = None,
+    *,
+    force: bool = False,
+    verbose: bool = False,
+) -> ColumnStore:
+    """Make the columns of a store: its entries by feature, for solvers that work on features.
+
+    They are a cache in the folder of the store. What is there already is returned, unless rows
+    have changed since; such solvers make it themselves where it is missing.
+
+    Parameters
+    ----------
+    store : BlockStore or path
+    memory : int or str
+        Budget of the whole process in bytes, or as a size such as ``"512M"``; half of the memory of
+        the machine or of its cgroup if None. The columns do not depend on it.
+    threads : int
+        Worker threads; one per processor if None.
+    listener : callable
+        Called with `TransposeProgress`.
+    force : bool
+        Make them anew, whatever there is.
+    verbose : bool
+        Show a progress bar.
+
+    Returns
+    -------
+    ColumnStore
+
+    Raises
+    ------
+    WrongTypeError
+        If an argument is of the wrong type.
+    DamagedError
+        If it is no store, or a block is damaged.
+    MemoryBudgetError
+        If the budget is too small.
+    BusyError
+        If another process writes to the store or trains on it.
+    StorageError
+
+    Examples
+    --------
+    >>> import blocklinear
+    >>> columns = blocklinear.transpose(blocklinear.split("rows.svm", "by-feature"))
+    >>> columns
+    ColumnStore('...columns': 13 features, 216 rows, 1 blocks)
+    >>> columns.read(0).n_columns
+    13
+    """
+    settings = {"memory": memory, "threads": threads}
+    given = {name: value for name, value in settings.items() if value is not None}
+    budget = options_of(TextOptions, None, given, "transpose")
+    with changing(store) as own, telling(listener, verbose) as tell:
+        return transposing.transpose(
+            own, budget.memory_bytes, budget.threads, tell, force=bool(force)
+        )

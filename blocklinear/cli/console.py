@@ -12,6 +12,7 @@ from blocklinear.events import (
     OuterIteration,
     SplitProgress,
     TextProgress,
+    TransposeProgress,
     WarmStarted,
     Warned,
 )
@@ -73,6 +74,8 @@ class Console:
         """Move the bar, and make it first if there is none."""
         if isinstance(event, TextProgress):
             self._move(event.bytes_read, event.bytes_total, self._task, "B")
+        elif isinstance(event, TransposeProgress):
+            self._move(event.done, event.total, "transpose", " entries")
         elif isinstance(event, BlockProgress):
             self._move(event.done, event.total, self._task, " blocks")
         elif isinstance(event, BlockStep) and event.total > 1:
@@ -85,10 +88,13 @@ class Console:
             from tqdm import tqdm
 
             self._bar = tqdm(
-                total=total, initial=done, desc=task, unit=unit, unit_scale=unit == "B", leave=False
-            )
+                total=total, initial=done, desc=task, unit=unit,
+                unit_scale=unit in ("B", " entries"), leave=False,
+            )  # fmt: skip
         if self._bar.desc != f"{task}: ":
             self._bar.set_description(task)
+            self._bar.unit = unit
+        self._bar.total = total
         self._bar.update(done - self._bar.n)
 
     def _split(self, event: SplitProgress) -> None:

@@ -24,6 +24,7 @@ from blocklinear.cli.commands import (
     report,
     split,
     train,
+    transpose,
     verify,
     warmup,
 )
@@ -70,8 +71,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"blocklinear {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     for command in (
-        check, split, add, remove, compact, collect, train, cv, predict, info, verify, convert,
-        plot, report, liblinear, warmup,
+        check, split, add, remove, compact, collect, transpose, train, cv, predict, info, verify,
+        convert, plot, report, liblinear, warmup,
     ):  # fmt: skip
         command.add_parser(commands)
     return parser

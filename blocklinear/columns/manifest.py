@@ -27,6 +27,7 @@ from typing import Any, Self
 
 from blocklinear import __version__
 from blocklinear.errors import DamagedError, storage_errors
+from blocklinear.memory import format_size
 from blocklinear.store import shapes
 from blocklinear.store.blocks import COLUMNS
 from blocklinear.store.changes import COLUMNS_NAMES
@@ -129,6 +130,12 @@ class ColumnManifest:
         """Of all files of columns and of the norms."""
         return sum(block.bytes for block in self.blocks) + self.norms_bytes
 
+    def summary(self) -> str:
+        """Return it as a sentence."""
+        size = format_size(self.total_bytes)
+        each = self.total_bytes / max(self.nnz, 1)
+        return f"columns: {len(self.blocks)} files, {size} on disk ({each:.2f} bytes an entry)"
+
     @property
     def norms_bytes(self) -> int:
         """Of the file of norms."""
@@ -156,7 +163,7 @@ class ColumnManifest:
             try:
                 if stat.S_ISLNK(folder.lstat().st_mode):
                     raise DamagedError(f"{folder}: is a link, which could lead anywhere", RENEW)
-                text = read_regular(path, _MOST_BYTES)
+                text = read_file(path, _MOST_BYTES)
             except (FileNotFoundError, NotADirectoryError):
                 return None
         try:
@@ -203,6 +210,22 @@ class ColumnManifest:
             feature = block.stop
         if feature != self.n_features or self.nnz != sum(block.nnz for block in self.blocks):
             raise ValueError("the features or entries of the files do not add up")
+
+
+def read_file(path: Path, most_bytes: int) -> bytes:
+    """Return the content of a file of columns.
+
+    Raises
+    ------
+    DamagedError
+        If it is no regular file, or longer than that.
+    OSError
+        If it cannot be read, as when it is not there.
+    """
+    try:
+        return read_regular(path, most_bytes)
+    except DamagedError as error:
+        raise DamagedError(error.what, RENEW) from error
 
 
 def _canonical(content: Any) -> bytes:

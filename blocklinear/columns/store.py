@@ -1,5 +1,6 @@
 """The column store of a store: open it, read its columns."""
 
+import contextlib
 import hashlib
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
@@ -9,10 +10,16 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from blocklinear.columns.manifest import FOLDER, NORMS, RENEW, ColumnManifest, ColumnRecord
+from blocklinear.columns.manifest import (
+    FOLDER,
+    NORMS,
+    RENEW,
+    ColumnManifest,
+    ColumnRecord,
+    read_file,
+)
 from blocklinear.errors import BlocklinearError, DamagedError, UsageError, storage_errors
 from blocklinear.events import BlockProgress, Listener, ignore
-from blocklinear.store.files import read_regular
 from blocklinear.store.store import BlockStore
 
 Wanted = NDArray[np.bool_] | NDArray[np.integer] | None
@@ -82,6 +89,15 @@ class ColumnStore:
     def blocks(self) -> list[ColumnRecord]:
         """The files of columns."""
         return self.manifest.blocks
+
+    @property
+    def bytes(self) -> int:
+        """Of all files on disk, but for the manifest."""
+        return self.manifest.total_bytes
+
+    def summary(self) -> str:
+        """Return the columns as a sentence."""
+        return self.manifest.summary()
 
     def read(self, block: int, wanted: Wanted = None) -> ColumnBlock:
         """Read the columns of a block into memory of their own.
@@ -165,7 +181,7 @@ class ColumnStore:
         if self._scale is None:
             with storage_errors(path, "read"):
                 try:
-                    content = read_regular(path, m.norms_bytes)
+                    content = read_file(path, m.norms_bytes)
                 except FileNotFoundError as error:
                     raise DamagedError(f"{path}: is missing", RENEW) from error
             if hashlib.sha256(content).hexdigest() != m.norms:
@@ -301,32 +317,33 @@ class ColumnBuffer:
         from blocklinear.kernels.blocks import codec as kernels
         from blocklinear.kernels.blocks import scaling
         from blocklinear.store import codec
-        from blocklinear.store.blocks import checked_chunk, damaged, opened_block, read_part
+        from blocklinear.store.blocks import check_chunk, damaged, opened_block, read_part
 
         record, entries = self._columns.blocks[part.block], part.table.entries[run]
         path = self._columns.folder / record.name
         begin, size = int(entries["offset"][0]), int(entries["bytes"].sum(dtype=np.int64))
         with opened_block(path, record) as descriptor:
             data = read_part(descriptor, path, begin, size, bytearray(size))
-        for number, line in zip(run.tolist(), entries, strict=True):
-            start = int(line["offset"]) - begin
-            chunk = checked_chunk(path, line, data[start : start + int(line["bytes"])])
-            columns, inside = slice(column, column + chunk.rows), slice(entry, entry + chunk.nnz)
+        firsts = part.table.starts[run].tolist()
+        for first, (offset, size, n, nnz, checksum) in zip(firsts, entries.tolist(), strict=True):
+            chunk = data[offset - begin : offset - begin + size]
+            check_chunk(path, offset, chunk, checksum)
+            columns, inside = slice(column, column + n), slice(entry, entry + nnz)
             buffers = codec.DecodeBuffers(
                 entry,
-                self._starts[column + 1 : column + 1 + chunk.rows],
+                self._starts[column + 1 : column + 1 + n],
                 self._rows[inside],
                 self._values[inside],
-                np.empty(chunk.rows),
+                np.empty(n),
                 self._sq_norm[columns],
-                np.empty(chunk.rows, np.int64),
+                np.empty(n, np.int64),
             )
             try:
-                codec.decode(chunk.data, buffers, self._columns.n_rows, 0)
+                codec.decode(chunk, buffers, self._columns.n_rows, 0)
             except (DamagedError, ValueError, *codec.DECODING_ERRORS) as error:
                 raise damaged(path, str(error).partition("\n")[0]) from error
-            numbers, first = buffers.row_numbers, int(part.table.starts[number])
-            if (numbers[0], numbers[-1]) != (first, first + chunk.rows - 1):  # they increase
+            numbers = buffers.row_numbers
+            if (numbers[0], numbers[-1]) != (first, first + n - 1):  # they increase
                 raise damaged(path, "a chunk has other features than its place")
             self._features[columns] = numbers
             if scale is not None:
@@ -347,3 +364,10 @@ def open_columns(store: BlockStore) -> ColumnStore | None:
     """
     manifest = ColumnManifest.load(store.folder, store.manifest)
     return None if manifest is None else ColumnStore(store.folder / FOLDER, manifest)
+
+
+def intact_columns(store: BlockStore) -> ColumnStore | None:
+    """Open the column store of a store; None if there is none, or its manifest is damaged."""
+    with contextlib.suppress(DamagedError):
+        return open_columns(store)
+    return None

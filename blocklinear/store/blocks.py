@@ -208,9 +208,10 @@ class BlockFile:
 
     def chunks(self) -> Iterator[StoredChunk]:
         """Yield the chunks in order, each checked against its XXH64."""
-        for entry in self._table:
-            offset = int(entry["offset"])
-            yield checked_chunk(self.path, entry, self.data[offset : offset + int(entry["bytes"])])
+        for offset, size, rows, nnz, checksum in self._table.tolist():
+            data = self.data[offset : offset + size]
+            check_chunk(self.path, offset, data, checksum)
+            yield StoredChunk(data, rows, nnz)
 
     def check_digest(self) -> None:
         """Compare header, table and trailer with the manifest's SHA-256."""
@@ -325,8 +326,7 @@ def check_envelope(path: Path, record: ChunkFile, header: memoryview, end: memor
         raise damaged(path, "it does not match the manifest's SHA-256")
 
 
-def checked_chunk(path: Path, entry: np.void, data: memoryview) -> StoredChunk:
-    """Return a chunk, by its line of the table, if its XXH64 is right."""
-    if checksum_of(data) != entry["hash"]:
-        raise damaged(path, f"the chunk at byte {entry['offset']} does not match its checksum")
-    return StoredChunk(data, int(entry["rows"]), int(entry["nnz"]))
+def check_chunk(path: Path, offset: int, data: memoryview, checksum: int) -> None:
+    """Compare a chunk with its XXH64."""
+    if checksum_of(data) != checksum:
+        raise damaged(path, f"the chunk at byte {offset} does not match its checksum")

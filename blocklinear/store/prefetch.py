@@ -85,6 +85,8 @@ class LoaderAhead(Generic[Request, Item]):
         following : request
             The first of the next stream, to be loaded while the last of this one is used.
         """
+        if not requests:
+            return
         upcoming = (*requests[1:], following)
         if self._current is not None and self._current[0] == requests[0]:
             self._expect(upcoming[0])

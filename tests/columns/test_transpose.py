@@ -5,6 +5,7 @@ import pytest
 
 from blocklinear.columns import transpose as transposing
 from blocklinear.columns.buckets import Bucket
+from blocklinear.columns.loader import ColumnLoader
 from blocklinear.columns.store import open_columns
 from blocklinear.columns.transpose import transpose
 from blocklinear.errors import MemoryBudgetError, StoppedError
@@ -14,12 +15,13 @@ from blocklinear.store.changes import remove
 from .conftest import MEMORY, content, store_of, text_of, triplets_of_columns, triplets_of_rows
 
 
-def in_buckets(monkeypatch, entries):
-    """Let no more than so many entries be sorted at a time."""
+def in_parts(monkeypatch, entries, passes=1):
+    """Let no more than so many entries be sorted at a time, in buckets or passes over the rows."""
     monkeypatch.setattr(
         transposing._Transposition, "_require", lambda self, n_bytes: n_bytes + 13 * entries
     )
     monkeypatch.setattr(transposing, "_PIECE_ENTRIES", 50)
+    monkeypatch.setattr(transposing, "MOST_PASSES", passes)
 
 
 def test_columns_hold_the_entries_of_the_rows(store, small_chunks):
@@ -40,7 +42,7 @@ def test_the_bytes_depend_neither_on_memory_nor_on_threads(store, small_chunks, 
     assert content(folder) == expected
     for entries in (1, 200, 700):
         with monkeypatch.context() as patch:
-            in_buckets(patch, entries)
+            in_parts(patch, entries)
             made = []
             patch.setattr(
                 transposing, "Bucket", lambda path, made=made: made.append(path) or Bucket(path)
@@ -48,6 +50,14 @@ def test_the_bytes_depend_neither_on_memory_nor_on_threads(store, small_chunks, 
             transpose(store, MEMORY, 2, force=True)
             assert len(made) > 1
         assert content(folder) == expected
+    with monkeypatch.context() as patch:
+        in_parts(patch, 700, passes=1000)
+        patch.setattr(transposing, "Bucket", None)
+        events = []
+        transpose(store, MEMORY, 2, events.append, force=True)
+        assert events[-1].total > 2 * store.manifest.nnz
+        assert events[-1].done == events[-1].total
+    assert content(folder) == expected
 
 
 def test_what_is_there_is_not_made_again(store):
@@ -83,6 +93,18 @@ def test_features_without_entries_have_empty_columns(tmp_path, small_chunks):
     )
     assert np.array_equal(features, np.arange(left.manifest.n_features))
     assert triplets_of_columns(columns) == triplets_of_rows(left)
+
+
+def test_rows_without_entries(tmp_path):
+    store = store_of(tmp_path, "1\n-1\n1\n", blocks=2)
+    columns = transpose(store, MEMORY, 2)
+    assert (columns.n_features, columns.n_rows, columns.blocks) == (0, 3, [])
+    assert columns.verify() == []
+    assert open_columns(store) is not None
+    with ColumnLoader(columns, 1, 1) as loader:
+        assert list(loader.stream([])) == []
+    one = store_of(tmp_path, "1 7:2\n-1\n", "one", blocks=2)
+    assert triplets_of_columns(transpose(one, MEMORY, 2)) == triplets_of_rows(one)
 
 
 def test_a_budget_that_is_too_small_is_refused_with_one_that_is_not(tmp_path):

@@ -297,9 +297,11 @@ def columns(r):
     counts = np.zeros(r.n_features, np.uint32)
     columns_kernels.count(r.indices, counts)
     assert counts.tolist() == np.bincount(r.indices, minlength=r.n_features).tolist()
-    at, ends = np.cumsum(counts, dtype=np.int64) - counts, np.zeros(r.n_features, np.int64)
+    at, ends = np.cumsum(counts, dtype=np.uint32) - counts, np.zeros(r.n_features, np.int64)
     out = np.zeros(nnz, np.uint32), np.zeros(nnz, np.int64), np.zeros(nnz, np.uint8)
-    columns_kernels.scatter(r.lengths, numbers, r.indices, mantissa, exponent, 0, at, *out)
+    rows, middle = (r.lengths, numbers, r.indices, mantissa, exponent), r.n_features // 2
+    for low, high in ((0, 0), (middle, r.n_features), (0, middle), (r.n_features, 1 << 32)):
+        columns_kernels.scatter(*rows, low, high, 0, at, *out)
     order = np.argsort(r.indices, kind="stable")
     assert out[1].tolist() == order.tolist()
     assert out[0].tolist() == np.repeat(numbers, r.lengths)[order].tolist()

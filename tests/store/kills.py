@@ -1,10 +1,10 @@
 """Kill processes that change a store, and look at what they leave.
 
-``python kills.py [--random N] [--every K]`` kills add, remove, gc, compact and a split that
-replaces the store, with and without an exchange of names, at every K-th of their file operations,
-and N times each at two random ones, the second time in the rerun. After each kill the store must
-open, verify and hold what it held before or what it should hold after; and the same command again
-must finish it. Prints how many kills there were, as JSON.
+``python kills.py [--random N] [--every K]`` kills add, remove, gc, compact, transpose and a split
+that replaces the store, with and without an exchange of names, at every K-th of their file
+operations, and N times each at two random ones, the second time in the rerun. After each kill the
+store must open, verify and hold what it held before or what it should hold after; and the same
+command again must finish it. Prints how many kills there were, as JSON.
 """
 
 import argparse
@@ -29,7 +29,10 @@ from blocklinear import (
     compact,
     remove,
     split,
+    transpose,
 )
+from blocklinear.columns import transpose as transposing
+from blocklinear.columns.store import open_columns
 from blocklinear.errors import DamagedError
 from blocklinear.ingest.compact import read_block
 from blocklinear.store import files
@@ -42,7 +45,7 @@ from steps import Steps, watch
 
 TEXT = TextOptions(index_base="auto", threads=1, memory_bytes=256 << 20)
 SECRET = 1234.56789
-OPERATIONS = ("add", "remove", "gc", "compact", "split", "split one by one")
+OPERATIONS = ("add", "remove", "gc", "compact", "transpose", "split", "split one by one")
 
 
 def rows(first, n, label=1):
@@ -72,10 +75,19 @@ def prepare(folder):
     alpha = np.where(np.array(batch_of_row) == "secret", SECRET, 0.5)
     for _ in range(2):  # both generations of files are there
         Checkpoint(run).save({"blocks": blocks, "course": {}}, {"alpha": alpha, "w": alpha + 1})
+    transpose(base)
     for name in OPERATIONS:
         shutil.copytree(base, folder / name)
     remove(folder / "gc", ["secret"])
     (folder / "gc" / "blocks" / "b00009999.blk").write_bytes(b"left by a killed add")
+    shutil.copytree(base / "columns", folder / "gc" / "columns")  # of rows that are gone
+
+
+def in_buckets():
+    """Let the entries of a few features be sorted at a time."""
+    transposing.CHUNK_ENTRIES, transposing.BLOCK_ENTRIES = 100, 300
+    transposing.MOST_PASSES = 1
+    transposing._Transposition._require = lambda self, n_bytes: n_bytes
 
 
 def perform(operation, store, inputs):
@@ -86,6 +98,9 @@ def perform(operation, store, inputs):
         remove(store, ["secret"], missing_ok=True)
     elif operation == "compact":
         compact(store, block_bytes=4000)
+    elif operation == "transpose":
+        in_buckets()
+        transpose(store, threads=1, force=True)
     elif operation.startswith("split"):
         if operation == "split one by one":
             files._exchange_at_once = lambda source, target: False
@@ -117,6 +132,8 @@ def state(folder):
             raise
         return None
     assert store.verify().faults == [], store.verify().faults
+    columns = open_columns(store)
+    assert columns is None or columns.verify() == []
     return content(store)
 
 
@@ -228,9 +245,9 @@ class Trial:
         alive = {b.name for b in m.blocks} | set(m.moved)
         checkpoint = Checkpoint(run)
         assert all(name in alive for name, _ in checkpoint.facts["blocks"])
-        assert {p.name for p in self.store.iterdir()} == {
-            "manifest.json", "blocks", "features", "runs", "lock",
-        }  # fmt: skip
+        expected = {"manifest.json", "blocks", "features", "runs", "lock"}
+        expected |= {"columns"} if self.operation == "transpose" else set()
+        assert {p.name for p in self.store.iterdir()} == expected
         alpha = np.zeros(sum(n for _, n in checkpoint.facts["blocks"]))
         checkpoint.load({"alpha": alpha})
         if self.operation in ("remove", "gc"):

@@ -12,5 +12,13 @@ def test_kills_at_any_moment():
     done = programs.run([sys.executable, program, "--random", 2, "--every", 4])
     assert done.returncode == 0, done.stderr
     kills = json.loads(done.stdout)
-    assert set(kills) == {"add", "remove", "gc", "compact", "split", "split one by one"}
+    assert set(kills) == {
+        "add",
+        "remove",
+        "gc",
+        "compact",
+        "transpose",
+        "split",
+        "split one by one",
+    }
     assert sum(found["at operations"] for found in kills.values()) >= 60

@@ -3,7 +3,10 @@
 import argparse
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from blocklinear.store.store import BlockStore
 
 
 def add_parser(commands: Any) -> None:
@@ -25,7 +28,11 @@ def run(args: argparse.Namespace) -> int:
         from blocklinear.store.store import BlockStore
 
         store = BlockStore.open(args.path)
-        print(json.dumps(store.describe()) if args.json else store.summary())
+        columns, line = _columns(store)
+        if args.json:
+            print(json.dumps(store.describe() | {"columns": columns}))
+        else:
+            print("\n".join([store.summary(), *line]))
         _print_recipe(args, store.recipe)
         return 0
     from blocklinear.model.linear import LinearModel
@@ -37,6 +44,20 @@ def run(args: argparse.Namespace) -> int:
         print(model.summary())
     _print_recipe(args, model.metadata.get("recipe"))
     return 0
+
+
+def _columns(store: "BlockStore") -> tuple[dict[str, Any] | None, list[str]]:
+    """Return what there is to say of the columns of a store, as JSON and in lines."""
+    from blocklinear.columns.manifest import ColumnManifest
+    from blocklinear.errors import DamagedError
+
+    try:
+        found = ColumnManifest.load(store.folder, store.manifest)
+    except DamagedError:
+        return {"damaged": True}, ["columns: damaged: `blocklinear transpose` makes them again"]
+    if found is None:
+        return None, []
+    return {"files": len(found.blocks), "bytes": found.total_bytes}, [found.summary()]
 
 
 def _print_recipe(args: argparse.Namespace, recipe: Any) -> None:

@@ -1,11 +1,15 @@
 """``blocklinear verify``."""
 
 import argparse
+import json
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from blocklinear.cli.console import Console
+
+if TYPE_CHECKING:
+    from blocklinear.store.store import BlockStore
 
 
 def add_parser(commands: Any) -> None:
@@ -13,8 +17,10 @@ def add_parser(commands: Any) -> None:
     parser = commands.add_parser(
         "verify",
         help="read every block and compare it with its checksums",
-        description="Read every block once, decode it, and compare it with the manifest.",
-        epilog="exit status: 0 all blocks intact, 2 usage, 4 a block is damaged or missing",
+        description="Read every block once, decode it, and compare it with the manifest; and so "
+        "the columns, if there are any of these rows.",
+        epilog="exit status: 0 all blocks intact, 2 usage, 4 a block, or a file of columns, is "
+        "damaged or missing",
     )
     parser.add_argument("store", type=Path, metavar="STORE", help="folder made by `split`")
     parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
@@ -26,9 +32,35 @@ def run(args: argparse.Namespace) -> int:
     """Run the command."""
     from blocklinear.store.store import BlockStore
 
+    store = BlockStore.open(args.store)
     with Console(args.quiet, "verify") as console:
-        report = BlockStore.open(args.store).verify(console)
-    print(report.to_json() if args.json else report.summary())
-    for fault in report.faults:
+        report = store.verify(console)
+    with Console(args.quiet, "columns") as console:
+        columns = _columns(store, console)
+    if args.json:
+        print(json.dumps(json.loads(report.to_json()) | {"columns": columns}))
+    else:
+        print(report.summary())
+    faults = list(report.faults)
+    if columns is not None:
+        faults += columns["faults"]
+        if not args.json:
+            state = f"{len(columns['faults'])} damaged" if columns["faults"] else "all intact"
+            print(f"{columns['files']} files of columns: {state}")
+    for fault in faults:
         print(fault, file=sys.stderr)
-    return 4 if report.faults else 0
+    return 4 if faults else 0
+
+
+def _columns(store: "BlockStore", console: Console) -> dict[str, Any] | None:
+    """Verify the columns of a store; return, as JSON, what was found; None if there are none."""
+    from blocklinear.columns.store import open_columns
+    from blocklinear.errors import DamagedError
+
+    try:
+        columns = open_columns(store)
+    except DamagedError as error:
+        return {"files": 0, "faults": [str(error)]}
+    if columns is None:
+        return None
+    return {"files": len(columns.blocks), "faults": columns.verify(console)}

@@ -44,29 +44,40 @@ def cut(costs, rest, most_cost, most_rest, ends):
 
 @kernel
 def scatter(
-    lengths, numbers, indices, mantissa, exponent, low, at, rows, column_mantissa, column_exponent
-):
+    lengths, numbers, indices, mantissa, exponent, low, high, first, at, rows, column_mantissa,
+    column_exponent,
+):  # fmt: skip
     """Sort the entries of rows into columns: a step of a counting sort, stable in the rows.
 
     Parameters
     ----------
     lengths, numbers : int64[n_rows]    entries of each row, and its number, which increases
     indices, mantissa, exponent : uint32[nnz], integer[nnz], uint8[nnz]
-    low : int                 the feature of the first column; all indices are of columns there are
-    at : int64[n_columns]     where the next entry of each column goes; changed
+    low, high : int           features from `low` to `high` - 1 are sorted, if there are any
+    first : int               the feature of the first column
+    at : uint32[n_columns]    where the next entry of each column goes; changed
     rows, column_mantissa, column_exponent : uint32[any], integer[any], uint8[any]    written
     """
-    p = 0
+    stop = 0
     for i in range(lengths.shape[0]):
+        q, stop = stop, stop + lengths[i]
+        if q < stop and indices[q] < low:  # the first that is not below: indices increase
+            after = stop
+            while q < after:
+                middle = (q + after) // 2
+                if indices[middle] < low:
+                    q = middle + 1
+                else:
+                    after = middle
         number = np.uint32(numbers[i])
-        for q in range(p, p + lengths[i]):
-            j = np.int64(indices[q]) - low
+        while q < stop and indices[q] < high:
+            j = np.int64(indices[q]) - first
             to = at[j]
-            at[j] = to + 1
+            at[j] = to + np.uint32(1)
             rows[to] = number
             column_mantissa[to] = mantissa[q]
             column_exponent[to] = exponent[q]
-        p += lengths[i]
+            q += 1
 
 
 @kernel

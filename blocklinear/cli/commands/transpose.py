@@ -1,0 +1,61 @@
+"""``blocklinear transpose``."""
+
+import argparse
+from typing import Any
+
+from blocklinear.cli.ahead import load_for_columns
+from blocklinear.cli.common_options import add_budget, given
+from blocklinear.cli.console import Console
+from blocklinear.cli.stopper import Stopper
+
+
+def add_parser(commands: Any) -> None:
+    """Add the command."""
+    parser = commands.add_parser(
+        "transpose",
+        help="make the columns of a store, for solvers that work on features",
+        description="Make the columns of a store: its entries by feature, in its folder `columns`, "
+        "for solvers that work on features. These make them at their first need, too. They are a "
+        "cache that is deleted when rows change.",
+        epilog="exit status: 0 ok, 2 usage, 4 damaged store, 6 I/O or no space, 7 memory budget, 8 "
+        "another process writes to the store or trains on it, 130 or 143 stopped by a signal",
+    )
+    parser.add_argument("store", metavar="STORE", help="folder made by `split`")
+    add_budget(parser)
+    what = parser.add_mutually_exclusive_group()
+    what.add_argument(
+        "--force", action="store_true", help="make them anew (default: keep what fits the rows)"
+    )
+    what.add_argument("--drop", action="store_true", help="delete them, and make none")
+    parser.add_argument("-q", "--quiet", action="store_true", help="no progress bar")
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the command."""
+    from blocklinear.columns.store import intact_columns
+    from blocklinear.errors import StoppedError
+    from blocklinear.options import TextOptions
+    from blocklinear.store.changes import changing, drop_columns
+
+    settings: Any = given(memory_bytes=args.memory, threads=args.threads)
+    budget = TextOptions(**settings)
+    with changing(args.store) as store:
+        if args.drop:
+            print(f"{drop_columns(store.folder)} bytes deleted")
+            return 0
+        if not args.force and (columns := intact_columns(store)) is not None:
+            print(columns.summary())
+            return 0
+        from blocklinear.columns.transpose import transpose  # late: it imports Numba
+
+        load_for_columns(store.manifest.dtype, args.quiet)
+        with Console(args.quiet, "transpose") as console, Stopper() as stopper:
+            try:
+                columns = transpose(
+                    store, budget.memory_bytes, budget.threads, console, stopper.asked, args.force
+                )
+            except StoppedError:
+                return stopper.status
+    print(columns.summary())
+    return 0
