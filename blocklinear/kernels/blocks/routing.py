@@ -31,10 +31,10 @@ def assign(seed, first_row, n_blocks, block):
 
 
 @kernel
-def _copy(source, first, target, at, n):
-    """Copy n entries; a plain loop compiles to a block copy, an assignment of slices does not."""
-    for p in range(n):
-        target[at + p] = source[first + p]
+def _copy(source, target):
+    """Copy entries; written as any other, it compiles to calls of memmove, slow for so few."""
+    for p in range(source.shape[0]):
+        target[p] = source[p]
 
 
 @kernel
@@ -75,9 +75,9 @@ def scatter(
         a_label_exponent[slot, r] = label_exponent[i]
         if weight.shape[0] > 0:
             a_weight[slot, r] = weight[i]
-        _copy(indices, first, a_indices[slot], k, length)
-        _copy(mantissa, first, a_mantissa[slot], k, length)
-        _copy(exponent, first, a_exponent[slot], k, length)
+        _copy(indices[first : first + length], a_indices[slot, k : k + length])
+        _copy(mantissa[first : first + length], a_mantissa[slot, k : k + length])
+        _copy(exponent[first : first + length], a_exponent[slot, k : k + length])
         n_rows[b] = r + 1
         nnz[b] = k + length
     return stop
