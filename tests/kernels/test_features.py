@@ -101,6 +101,22 @@ def test_rows_are_sorted(lengths, largest):
         assert found.tolist() == wanted.tolist()
 
 
+@pytest.mark.parametrize("longest", [1, 3, 16, 17, features.SHORT, features.SHORT + 1, 300])
+@pytest.mark.parametrize("largest", [0, 5, 1000, LAST])
+def test_entries_of_one_index_stay_in_their_order(longest, largest):
+    rng = np.random.default_rng(longest)
+    lengths = np.append(rng.integers(0, longest + 1, 50), longest)
+    indices = rng.integers(0, largest + 1, lengths.sum()).astype(np.uint32)
+    indices[rng.random(len(indices)) < 0.3] = largest
+    mantissa, exponent = np.arange(len(indices)), np.arange(len(indices)).astype(np.uint8)
+    row = np.repeat(np.arange(len(lengths)), lengths)
+    order = np.lexsort((mantissa, indices, row))
+    expected = indices[order], mantissa[order], exponent[order]
+    features.sort_rows(lengths, indices, mantissa, exponent)
+    for found, wanted in zip((indices, mantissa, exponent), expected, strict=True):
+        assert found.tolist() == wanted.tolist()
+
+
 def test_the_last_index_of_a_table():
     table = Table(stop=1025)
     indices = as_array([1024, 0, 1024])

@@ -15,6 +15,9 @@ PAGE = 1 << PAGE_BITS
 """Entries of a page of the system."""
 LOOKED_UP = 1024  # entries looked up at a time
 TILE = 16384  # entries sorted at a time: what that takes stays in the second-level cache
+SHORT = (
+    64  # rows of up to so many entries are sorted by comparing each with all, a vector at a time
+)
 DIGIT_BITS = 11
 PAGES, FEATURES = 0, 1
 """The state of a table: pages written to, features that have a number."""
@@ -183,6 +186,41 @@ def _sort_tile(lengths, indices, mantissa, exponent, keys, other, m, e, at):
 
 
 @kernel
+def _sort_short(lengths, indices, mantissa, exponent):
+    """Sort rows of at most `SHORT` entries: see `sort_rows`."""
+    keys, smaller = np.empty(SHORT, np.uint32), np.empty(SHORT, np.uint32)
+    m, e, equal = np.empty(SHORT, np.int64), np.empty(SHORT, np.uint8), np.empty(SHORT, np.uint8)
+    start = 0
+    for i in range(lengths.shape[0]):
+        n = lengths[i]
+        row, some_m = indices[start : start + n], mantissa[start : start + n]
+        some_e = exponent[start : start + n]
+        start += n
+        keys[:] = np.uint32(0xFFFFFFFF)
+        smaller[:] = 0
+        equal[:] = 0
+        for p in range(n):
+            keys[p] = row[p]
+        for p in range(n):
+            m[p] = some_m[p]
+        for p in range(n):
+            e[p] = some_e[p]
+        for q in range(0, n, 4):
+            a, b, c, d = keys[q], keys[q + 1], keys[q + 2], keys[q + 3]
+            for p in range(-(-n // 16) * 16):
+                x = keys[p]
+                smaller[p] += np.uint32(x > a) + np.uint32(x > b)
+                smaller[p] += np.uint32(x > c) + np.uint32(x > d)
+        for p in range(n):
+            rank = smaller[p]
+            to = rank + equal[rank]
+            equal[rank] += 1
+            row[to] = keys[p]
+            some_m[to] = m[p]
+            some_e[to] = e[p]
+
+
+@kernel
 def sort_rows(lengths, indices, mantissa, exponent):
     """Sort the entries of each row by index, in place; entries of one index stay in their order.
 
@@ -194,6 +232,9 @@ def sort_rows(lengths, indices, mantissa, exponent):
     longest = 0
     for i in range(lengths.shape[0]):
         longest = max(longest, lengths[i])
+    if longest <= SHORT:
+        _sort_short(lengths, indices, mantissa, exponent)
+        return
     size = min(max(longest, TILE), indices.shape[0])
     keys, other = np.empty(size, np.uint64), np.empty(size, np.uint64)
     m, e = np.empty(size, np.int64), np.empty(size, np.uint8)

@@ -9,8 +9,8 @@ NOT_FINITE, TOO_LARGE, ORDER, REPEATED = 1, 2, 3, 4
 """Why `take_rows` refuses a row."""
 ZEROS, LEAST_ZERO, FAULT, ROW, PLACE, N_FOUND = 0, 1, 2, 3, 4, 5
 """What `take_rows` tells, by its place in `found`."""
-REMEMBERED = 1 << 11
-REMEMBERED_SHIFT = 64 - 11
+REMEMBERED = 1 << 13
+REMEMBERED_SHIFT = 64 - 13
 
 
 @kernel

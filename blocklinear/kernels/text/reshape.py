@@ -110,6 +110,17 @@ def _sum(m, e, x, m2, e2, x2, powers):
 
 
 @kernel
+def _is_merged(indices, mantissa):
+    """Say whether the indices of a row increase, and no mantissa has but zeros below its sign."""
+    wrong = np.int64(0)
+    for q in range(1, indices.shape[0]):
+        wrong |= np.int64(indices[q] <= indices[q - 1])
+    for q in range(mantissa.shape[0]):
+        wrong |= np.int64(mantissa[q] << 1 == 0)
+    return wrong == 0
+
+
+@kernel
 def merge_rows(
     indptr, indices, mantissa, double, exponent, powers, allowed, merged, zeros, why, index
 ):
@@ -130,6 +141,13 @@ def merge_rows(
     k = start = 0
     for i in range(indptr.shape[0] - 1):
         p, stop, first = start, indptr[i + 1], k
+        if _is_merged(indices[start:stop], mantissa[start:stop]):
+            if k < start:
+                while p < stop:
+                    indices[k], mantissa[k], exponent[k] = indices[p], mantissa[p], exponent[p]
+                    k, p = k + 1, p + 1
+            else:
+                k = p = stop
         while p < stop and why[i] == 0:
             at, m, e, x = indices[p], mantissa[p], np.int64(exponent[p]), double[p]
             p += 1
