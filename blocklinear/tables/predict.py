@@ -128,6 +128,13 @@ def predict_tables(
         raise UsageError(f"--keep names {lacking[0]}, which is no column of the table")
     kept_kinds = {column: schema.field(column).type for column in keep}
     tables.open(recipe, f"the recipe of {name}", [recipe.target.name] if labelled else [])
+    for source in tables.sources:
+        for column in keep:
+            if column not in source.schema.names:
+                raise InputError(
+                    f"{source.path}: no column {column}, which --keep names",
+                    "leave it out of --keep, or write the table as the first one",
+                )
     if classes and not labelled:
         raise InputError(
             f"the table has no column {recipe.target.name}, which is the target",
@@ -153,7 +160,7 @@ def predict_tables(
                         chosen = None if model.is_regressor else model.class_indices(decisions)
                         predicted = decisions[:, 0] if chosen is None else known[chosen]
                         columns = {
-                            column: kept(found.part.columns[column].slice(start, len(given)), kind)
+                            column: kept(found.part, column, start, len(given), kind)
                             for column, kind in kept_kinds.items()
                         }
                         columns["prediction"] = outcomes.predictions(chosen, decisions)

@@ -8,8 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blocklinear.classes import shown
+from blocklinear.errors import InputError
 from blocklinear.model.linear import LinearModel
 from blocklinear.tables.arrow import arrow
+from blocklinear.tables.part import Part
 from blocklinear.tables.recipe import Recipe
 
 Floats = NDArray[np.float64]
@@ -61,9 +63,23 @@ class ResultWriter:
             self.close()
 
 
-def kept(array: Any, kind: Any) -> Any:
-    """Return a column of the input as it is written: of its own type, however it was read."""
-    return array if array.type == kind else array.cast(kind)
+def kept(part: Part, column: str, start: int, n_rows: int, kind: Any) -> Any:
+    """Return some rows of a column as they are written: of one type, however they were read.
+
+    Raises
+    ------
+    InputError
+        If a value is none of that type.
+    """
+    pa, array = arrow(), part.columns[column].slice(start, n_rows)
+    try:
+        return array if array.type == kind else array.cast(kind)
+    except pa.ArrowException as error:
+        raise InputError(
+            f"{part.at(start)} or after it, column {column}: its type is {array.type}, and {kind} "
+            f"in the first file: {' '.join(str(error).split())}",
+            f"leave {column} out of --keep, or give the files the same types",
+        ) from error
 
 
 class Outcomes:

@@ -132,3 +132,31 @@ def test_a_prediction_that_fails_leaves_nothing(tmp_path, capfd):
         gc.collect()
         assert not (tmp_path / name).exists()
     assert "Exception ignored" not in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("kept", "message"),
+    [
+        (None, "b.parquet: no column name, which --keep names"),
+        (["7"] * 150 + ["no number"] * 50, "b.parquet, row group 1, row 1 .*, column name: its "),
+        ([7] * 200, None),
+    ],
+)
+def test_files_whose_kept_columns_differ(tmp_path, kept, message):
+    rows = {"x": X[:200], "y": Y[:200]}
+    store = make_store(tmp_path, pa.table(rows))
+    model = train(store, TrainOptions(solver=1, gap=0.1, max_outer=2))
+    first = write(
+        pa.table({**rows, "name": pa.array(range(200), pa.int32())}), tmp_path / "a.parquet"
+    )
+    second = rows if kept is None else {**rows, "name": kept}
+    second = write(pa.table(second), tmp_path / "b.parquet")
+    out = tmp_path / "out.parquet"
+    if message is not None:
+        with pytest.raises(InputError, match=message):
+            predict_tables(model, [str(first), str(second)], out, keep=("name",))
+        assert not out.exists()
+        return
+    predict_tables(model, [str(first), str(second)], out, keep=("name",))
+    table = pa.parquet.read_table(out)
+    assert table["name"].to_pylist() == [*range(200), *kept]
