@@ -6,11 +6,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from blocklinear.kernels.text import columns as column_kernels
 from blocklinear.kernels.text import hashes as kernels
 from blocklinear.tables import hashing
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
+Codes = NDArray[np.int32]
 
 
 def row_of(indptr: Integers | None, place: int) -> int:
@@ -87,13 +89,11 @@ class Numbers(Hashable):
         self, start: int, stop: int, base: int, k: int, indices: NDArray[Any], values: NDArray[Any]
     ) -> None:
         """Write the features of rows."""
-        indices[:, k] = self._feature + base
-        values[:, k] = self._values[start:stop]
-        if len(self._missing):
-            first, last = np.searchsorted(self._missing, (start, stop))
-            here = self._missing[first:last] - start
-            indices[here, k] = self._if_missing + base
-            values[here, k] = 1.0
+        first, last = np.searchsorted(self._missing, (start, stop))
+        column_kernels.put_numbers(
+            self._values[start:stop], self._missing[first:last] - start, self._feature + base,
+            self._if_missing + base, k, indices, values,
+        )  # fmt: skip
 
 
 class Hashed(Hashable):
@@ -140,7 +140,7 @@ class HashedCodes(Hashable):
     Parameters
     ----------
     hashes : uint64[m]        of the values of the dictionary
-    codes : int64[any]        which of them each value is
+    codes : int32[any]        which of them each value is
     indptr : int64[n_rows + 1] or None
     bits, first : int         as for `Hashed`
     """
@@ -148,7 +148,7 @@ class HashedCodes(Hashable):
     def __init__(
         self,
         hashes: hashing.Hashes,
-        codes: Integers,
+        codes: Codes,
         indptr: Integers | None,
         bits: int,
         first: int,
@@ -178,11 +178,11 @@ class Listed(Entries):
     Parameters
     ----------
     features : int64[m]       of the values that codes stand for, -1 for none
-    codes : int64[any]        which of them each value is
+    codes : int32[any]        which of them each value is
     indptr : int64[n_rows + 1] or None
     """
 
-    def __init__(self, features: Integers, codes: Integers, indptr: Integers | None) -> None:
+    def __init__(self, features: Integers, codes: Codes, indptr: Integers | None) -> None:
         self.indptr = indptr
         self._features, self.codes = features, codes
 

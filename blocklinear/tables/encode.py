@@ -138,7 +138,8 @@ class Encoder:
         seed, bits, first = self._seeds[j], self._recipe.hash_bits, self._recipe.n_own
         if hasattr(array, "dictionary"):
             values = self._values_of(part, j, array, indptr)
-            return HashedCodes(values.hashes, codes_of(array), indptr, bits, first)
+            codes = codes_of(part, self._recipe.names[j], array)
+            return HashedCodes(values.hashes, codes, indptr, bits, first)
         strings = strings_of(part, self._recipe.names[j], array, partial(row_of, indptr))
         return Hashed(strings, indptr, seed, MISSING, bits, first)
 
@@ -146,7 +147,8 @@ class Encoder:
         if not hasattr(array, "dictionary"):
             strings = strings_of(part, self._recipe.names[j], array, partial(row_of, indptr))
             array = strings.dictionary_encode()
-        return Listed(self._values_of(part, j, array, indptr).features, codes_of(array), indptr)
+        codes = codes_of(part, self._recipe.names[j], array)
+        return Listed(self._values_of(part, j, array, indptr).features, codes, indptr)
 
     def _values_of(self, part: Part, j: int, array: Any, indptr: Integers | None) -> _Values:
         """Look up the values of a dictionary array, once for all parts that share it."""
@@ -155,7 +157,7 @@ class Encoder:
             return known
 
         def row_of_value(code: int) -> int | None:
-            places = np.flatnonzero(codes_of(array) == code)
+            places = np.flatnonzero(codes_of(part, self._recipe.names[j], array) == code)
             return row_of(indptr, int(places[0])) if len(places) else None
 
         strings = strings_of(part, self._recipe.names[j], array.dictionary, row_of_value)

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from blocklinear.batches.tables import MOST_EXACT
 from blocklinear.errors import InputError
+from blocklinear.kernels.text import columns as kernels
 from blocklinear.tables.arrow import arrow
 from blocklinear.tables.part import Part
 
@@ -29,24 +30,22 @@ def numbers_of(part: Part, name: str, array: Any) -> tuple[Floats, Integers]:
         If one is NaN, infinite, too large, or an integer that no float64 is equal to.
     """
     pa = arrow()
-    pc, kind, missing = pa.compute, array.type, np.empty(0, np.int64)
-    if hasattr(array, "dictionary"):
-        array = array.dictionary_decode()
-    if array.null_count:
-        missing = np.flatnonzero(np.asarray(array.is_null()))
-        if array.null_count == len(array):
-            return np.zeros(len(array)), missing
-        array = pc.fill_null(array, pa.scalar(0).cast(array.type))
-    if pa.types.is_integer(kind) and kind.bit_width == 64:
-        integers = np.asarray(array)
-        if len(integers) and (
-            int(integers.max()) > MOST_EXACT or int(integers.min()) < -MOST_EXACT
-        ):
-            _refuse_inexact(part, name, integers)
-    if pa.types.is_decimal(kind) or pa.types.is_boolean(kind):
-        array = array.cast(pa.float64())
-    values = np.array(array, np.float64)
-    if len(values) and not -MOST_NUMBER < float(values.min()) <= float(values.max()) < MOST_NUMBER:
+    given = array.dictionary_decode() if hasattr(array, "dictionary") else array
+    if given.null_count == len(given):
+        return np.zeros(len(given)), np.arange(len(given))
+    array, is_integer = given, given.type == pa.int64()
+    if pa.types.is_float16(given.type):  # which older versions of pyarrow do not cast
+        numbers = given.to_numpy(zero_copy_only=False).astype(np.float64)
+        array = pa.array(numbers, mask=np.asarray(given.is_null()))
+    elif not is_integer:
+        array = given.cast(pa.float64(), safe=False)
+    values, missing = np.empty(len(array)), np.empty(array.null_count, np.int64)
+    bitmap, data = _buffers_of(array, np.int64 if is_integer else np.float64)
+    if kernels.read_numbers(data, bitmap, array.offset, values, missing):
+        return values, missing
+    if pa.types.is_integer(given.type):
+        _refuse_inexact(part, name, np.asarray(given.fill_null(0)))
+    if not -MOST_NUMBER < float(values.min()) <= float(values.max()) < MOST_NUMBER:
         row = int(np.flatnonzero(~(np.abs(values) < MOST_NUMBER))[0])
         what = "too large: its square overflows" if np.isfinite(values[row]) else "not finite"
         raise InputError(
@@ -54,6 +53,17 @@ def numbers_of(part: Part, name: str, array: Any) -> tuple[Floats, Integers]:
             "write what is missing as null; values are below 1e154",
         )
     return values, missing
+
+
+def _buffers_of(array: Any, kind: type) -> tuple[NDArray[np.uint8], NDArray[Any]]:
+    """Return the bitmap of an Arrow array, empty if no value is missing, and its values."""
+    bitmap, data = array.buffers()
+    place = array.offset * np.dtype(kind).itemsize
+    bits = np.frombuffer(bitmap if array.null_count else b"", np.uint8)
+    numbers: NDArray[Any] = np.frombuffer(data, kind, len(array), place)
+    for part in (bits, numbers):
+        part.flags.writeable = False  # of one type, whoever has made it
+    return bits, numbers
 
 
 def _refuse_inexact(part: Part, name: str, integers: NDArray[Any]) -> None:
@@ -118,10 +128,24 @@ def strings_of(
     return array
 
 
-def codes_of(array: Any) -> Integers:
-    """Return the codes of a dictionary array; of missing values the length of the dictionary."""
-    codes = array.indices.cast(arrow().int64())
-    return np.array(codes.fill_null(len(array.dictionary)), np.int64)
+def codes_of(part: Part, name: str, array: Any) -> NDArray[np.int32]:
+    """Return the codes of a dictionary array; of missing values the length of the dictionary.
+
+    Raises
+    ------
+    InputError
+        If one is of no value of the dictionary.
+    """
+    kind, codes = arrow().int32(), np.empty(len(array), np.int32)
+    indices = array.indices if array.indices.type == kind else array.indices.cast(kind)
+    if len(codes):
+        bitmap, data = _buffers_of(indices, np.int32)
+        if not kernels.read_codes(data, bitmap, indices.offset, len(array.dictionary), codes):
+            raise InputError(
+                f"{part.place}, column {name}: a code of no value of the dictionary",
+                "write the file again, or leave it out",
+            )
+    return codes
 
 
 def without_missing_lists(array: Any) -> Any:

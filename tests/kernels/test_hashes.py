@@ -46,7 +46,7 @@ def test_features_of_hashes(first):
     kernels.put_features(hashes, mask, first, 1, indices, values)
     assert indices.tolist() == [[77, first], [77, first + 1], [77, first + 7]]
     assert values.tolist() == [[0.5, 1.0]] * 3
-    codes = np.array([2, 2, 1])
+    codes = np.array([2, 2, 1], np.int32)
     kernels.put_coded_features(hashes, codes, mask, first, 0, indices, values)
     assert indices[:, 0].tolist() == [first + 7, first + 7, first + 1]
     assert (values == 1.0).all()

@@ -71,7 +71,7 @@ def put_coded_features(hashes, codes, mask, first, k, indices, values):
     Parameters
     ----------
     hashes : uint64[m]
-    codes : int64[n]          each at least 0 and below m
+    codes : int32[n]          each at least 0 and below m
     mask, first, k, indices, values :   as for `put_features`
     """
     for i in range(codes.shape[0]):

@@ -1,0 +1,94 @@
+"""Columns as Arrow keeps them, values next to a bitmap of those that are there, to arrays."""
+
+import numpy as np
+
+from blocklinear.kernels.jit import kernel
+
+MOST_EXACT = 9007199254740992.0
+"""2**53: integers below have a float64 of their own."""
+
+
+@kernel
+def _is_missing(bitmap, place):
+    """Say whether the bit of a value is not set."""
+    return (bitmap[place >> 3] >> np.uint8(place & 7)) & np.uint8(1) == 0
+
+
+@kernel
+def read_numbers(data, bitmap, first, values, missing):
+    """Write numbers as float64, 0 where they are missing.
+
+    Parameters
+    ----------
+    data : int64[n] or float64[n]       read-only; anything where a number is missing
+    bitmap : uint8[any]       read-only; bit ``first + i`` is set if there is number i; empty if
+                              all are there
+    first : int
+    values : float64[n]       written
+    missing : int64[m]        written: which numbers are missing; m must be their count
+
+    Returns
+    -------
+    are_small : bool          whether all are finite, and below 2**53 without their sign
+    """
+    for i in range(values.shape[0]):
+        values[i] = np.float64(data[i])
+    n = 0
+    if missing.shape[0] > 0:
+        for i in range(values.shape[0]):
+            if _is_missing(bitmap, first + i):
+                values[i] = 0.0
+                missing[n] = i
+                n += 1
+    n_large = 0
+    for i in range(values.shape[0]):
+        n_large += not abs(values[i]) < MOST_EXACT
+    return n_large == 0
+
+
+@kernel
+def read_codes(data, bitmap, first, n_values, codes):
+    """Write codes of values of a dictionary, `n_values` where one is missing.
+
+    Parameters
+    ----------
+    data : int32[n]           read-only; anything where a value is missing
+    bitmap : uint8[any]       as for `read_numbers`
+    first : int
+    n_values : int            of the dictionary
+    codes : int32[n]          written
+
+    Returns
+    -------
+    are_codes : bool          whether all are at least 0 and at most `n_values`
+    """
+    for i in range(codes.shape[0]):
+        codes[i] = data[i]
+    if bitmap.shape[0] > 0:
+        for i in range(codes.shape[0]):
+            if _is_missing(bitmap, first + i):
+                codes[i] = n_values
+    n_wrong = 0
+    for i in range(codes.shape[0]):
+        n_wrong += codes[i] < 0 or codes[i] > n_values
+    return n_wrong == 0
+
+
+@kernel
+def put_numbers(numbers, missing, feature, if_missing, k, indices, values):
+    """Write the features of numbers, or those of missing ones, as entry `k` of each row.
+
+    Parameters
+    ----------
+    numbers : float64[n]
+    missing : int64[any]      which numbers are missing
+    feature, if_missing : int
+    k : int
+    indices, values : uint32[n, m], float64[n, m]       column `k` is written
+    """
+    for i in range(numbers.shape[0]):
+        indices[i, k] = np.uint32(feature)
+        values[i, k] = numbers[i]
+    for q in range(missing.shape[0]):
+        indices[missing[q], k] = np.uint32(if_missing)
+        values[missing[q], k] = 1.0
