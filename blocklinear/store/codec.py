@@ -26,6 +26,10 @@ LEAST_SAVED_BITS = 1.5
 """What zstd must save a number, or three quarters of a plane: it takes longer than all else."""
 KEPT_BYTES = 4 << 20
 """Scratch memory of a thread that is used again is smaller than that."""
+MANY_PLANES = 4
+"""Where mantissas take more bytes than so many, zstd is spared their planes if few of them do."""
+PLANE_BYTES = 0.2
+"""What a plane costs a number besides its bytes that are not 0: time, and what zstd leaves of 0."""
 MANY_EXPONENTS = 4
 """More than so many are made fewer where that costs no bit: codes of 2 bits do without zstd."""
 _local = threading.local()
@@ -105,22 +109,45 @@ class _Numbers:
     doubles: NDArray[np.float64]
 
 
+def _most_of_decimals(mantissa: NDArray[np.int64], exponent: NDArray[np.uint8]) -> tuple[int, int]:
+    """Return up to which mantissa decimals are stored as such, and how many are above.
+
+    Each plane has a byte of all numbers, so a few wide ones, as standardized values next to
+    indicators, are dear: as float64 they take less.
+    """
+    wider = np.empty(8, np.int64)
+    kernels.count_wider(mantissa, exponent, wider)
+    costs = [
+        int(wider[:w].sum()) + (8 - w) * int(wider[w]) + PLANE_BYTES * w * len(mantissa)
+        for w in range(8)
+    ]
+    width = int(np.argmin(costs))
+    return (1 << max(8 * width - 1, 0)) - 1, int(wider[width])
+
+
 def _take_apart(
     mantissa: NDArray[np.int64],
     exponent: NDArray[np.uint8],
     surveyed: tuple[int, bool, int],
     as_given: bool = False,
+    narrow: bool = False,
 ) -> _Numbers:
     """Take the doubles out of `mantissa` and make the rest non-negative, in place.
 
-    If `as_given` is set, decimals stay as they are; otherwise there may be fewer exponents.
+    If `as_given` is set, decimals stay as they are; otherwise there may be fewer exponents. If
+    `narrow` is set, few wide decimals may become doubles, too.
     """
     bits, negative, found = surveyed
-    doubles = np.empty(0)
+    doubles, most, n_doubles = np.empty(0), int(np.iinfo(np.int64).max), 0
+    if narrow and int(bits).bit_length() + negative > 8 * MANY_PLANES:
+        most, n_doubles = _most_of_decimals(mantissa, exponent)
     if found >> 63:
-        doubles = np.empty(int(np.count_nonzero(exponent == RAW)))
-        kernels.take_doubles(mantissa, mantissa.view(np.float64), exponent, doubles)
-        bits, negative, _ = kernels.survey(mantissa, exponent)
+        n_doubles += int(np.count_nonzero(exponent == RAW))
+    if n_doubles:
+        doubles = np.empty(n_doubles + 1)
+        kernels.take_doubles(mantissa, mantissa.view(np.float64), exponent, most, POWERS, doubles)
+        doubles = doubles[:n_doubles]
+        bits, negative, found = kernels.survey(mantissa, exponent)
     exponents = [e for e in range(len(POWERS)) if found >> e & 1]
     if len(exponents) > MANY_EXPONENTS and not found >> 63 and not as_given:
         most = (1 << min(stored_bits(int(bits).bit_length() + negative) - negative, 53)) - 1
@@ -195,7 +222,8 @@ def encode_parts(
     )  # fmt: skip
     length_bits, row_gap_bits, gap_bits = (int(x).bit_length() for x in largest)
     labels = _take_apart(chunk.label_mantissa, chunk.label_exponent, found_labels)
-    values = _take_apart(chunk.mantissa, chunk.exponent, found_values, as_given)
+    narrow = level is not None and not as_given
+    values = _take_apart(chunk.mantissa, chunk.exponent, found_values, as_given, narrow)
     per_row, widths = _rows(chunk, row_gaps, labels, (length_bits, row_gap_bits))
     planes, bits = _entries(chunk, gaps, gap_bits, values)
     frames: list[bytes | memoryview] = [per_row, *planes]

@@ -20,6 +20,37 @@ def csr(rows):
     return lengths, indptr, np.array([i for row in rows for i in row], np.uint32)
 
 
+wide_numbers = st.lists(
+    st.tuples(st.integers(-(2**53), 2**53) | st.integers(-300, 300), st.integers(0, 22)),
+    max_size=20,
+)
+
+
+@quick
+@given(numbers=wide_numbers, raw=st.floats(allow_nan=False))
+def test_wide_mantissas_are_counted(numbers, raw):
+    mantissa = np.array([np.array(raw).view(np.int64), *(m for m, _ in numbers)], np.int64)
+    exponent = np.array([255, *(e for _, e in numbers)], np.uint8)
+    counts = np.empty(8, np.int64)
+    codec.count_wider(mantissa, exponent, counts)
+    bits = [abs(m).bit_length() + 1 if m else 0 for m, _ in numbers]
+    assert counts.tolist() == [sum(b > 8 * w for b in bits) for w in range(8)]
+
+
+@quick
+@given(numbers=wide_numbers, most=st.integers(0, 300) | st.integers(0, 2**53))
+def test_wide_decimals_become_doubles(numbers, most):
+    mantissa = np.array([7, *(m for m, _ in numbers)], np.int64)
+    exponent = np.array([255, *(e for _, e in numbers)], np.uint8)
+    moved = [np.array(7).view(np.float64), *(m / POWERS[e] for m, e in numbers if abs(m) > most)]
+    doubles = np.empty(len(moved) + 1)
+    n = codec.take_doubles(mantissa, mantissa.view(np.float64), exponent, most, POWERS, doubles)
+    assert n == len(moved)
+    assert doubles[:n].tobytes() == np.array(moved).tobytes()
+    left = [(m, e) if abs(m) <= most else (0, 255) for m, e in numbers]
+    assert list(zip(mantissa.tolist(), exponent.tolist(), strict=True)) == [(0, 255), *left]
+
+
 @quick
 @given(rows=rows_of_indices)
 def test_gaps_count_what_lies_between(rows):
@@ -261,14 +292,14 @@ def test_numbers_come_back_and_doubles_among_them(numbers, copies):
             mantissa.view(np.float64)[k] = number
         else:
             mantissa[k] = number[0]
-    doubles = np.empty(sum(raw))
-    n = codec.take_doubles(mantissa, mantissa.view(np.float64), exponent, doubles)
+    doubles, most = np.empty(sum(raw) + 1), 2**62
+    n = codec.take_doubles(mantissa, mantissa.view(np.float64), exponent, most, POWERS, doubles)
     assert n == sum(raw)
     bits, negative, _ = codec.survey(mantissa, exponent)
     if negative:
         codec.zigzag(mantissa)
     whole = (int(bits).bit_length() + negative + 7) // 8 * 8
-    out = decode(mantissa, whole, bool(negative), exponent, doubles)
+    out = decode(mantissa, whole, bool(negative), exponent, doubles[:n])
     expected = [x if r else x[0] / POWERS[x[1]] for x, r in zip(numbers, raw, strict=True)]
     assert out.tobytes() == np.array(expected, np.float64).tobytes()
 

@@ -94,25 +94,49 @@ def measure(
 
 
 @kernel
-def take_doubles(mantissa, double, exponent, doubles):
-    """Move the float64 numbers out of `mantissa`, leaving 0 there.
+def count_wider(mantissa, exponent, counts):
+    """Count the decimals whose mantissas take more than 0, 1, 2 ... bytes.
 
     Parameters
     ----------
-    mantissa, double : int64[n], float64[n]    the same memory; changed where exponent is `RAW`
-    exponent : uint8[n]
-    doubles : float64[n]      the first of it written, in order
+    mantissa, exponent : int64[n], uint8[n]
+    counts : int64[8]         written: ``counts[w]`` mantissas do not fit in w bytes with their sign
+    """
+    for w in range(counts.shape[0]):
+        most, n = np.int64((1 << max(8 * w - 1, 0)) - 1), 0
+        for k in range(mantissa.shape[0]):
+            n += (abs(mantissa[k]) > most) & (exponent[k] != RAW)
+        counts[w] = n
+
+
+@kernel
+def take_doubles(mantissa, double, exponent, most, powers, doubles):
+    """Move what is to be stored as float64 out of `mantissa`, leaving 0 there.
+
+    That are the float64 numbers, and decimals whose mantissas are above `most` without their sign.
+
+    Parameters
+    ----------
+    mantissa, double : int64[n], float64[n]    the same memory; changed
+    exponent : uint8[n]       changed to `RAW` where a decimal is moved
+    most : int
+    powers : float64[23]      10**k
+    doubles : float64[> n_doubles]      the first of it written, in order; one more is scratch
 
     Returns
     -------
     n_doubles : int           count moved
     """
-    n_doubles = 0
-    for k in range(mantissa.shape[0]):
-        if exponent[k] == RAW:
-            doubles[n_doubles] = double[k]
-            n_doubles += 1
-            mantissa[k] = 0
+    n_doubles, last = 0, powers.shape[0] - 1
+    for k in range(mantissa.shape[0]):  # without branches: nobody can foresee which it is
+        m, e = mantissa[k], exponent[k]
+        is_double = e == RAW
+        value = m / powers[min(np.int64(e), last)]
+        moved = is_double | (abs(m) > most)
+        doubles[n_doubles] = double[k] if is_double else value
+        n_doubles += moved
+        mantissa[k] = 0 if moved else m
+        exponent[k] = RAW if moved else e
     return n_doubles
 
 
