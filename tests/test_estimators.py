@@ -15,11 +15,12 @@ from sklearn.metrics import f1_score, make_scorer
 from sklearn.model_selection import GridSearchCV, LeaveOneGroupOut, ShuffleSplit
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
-from sklearn.svm import LinearSVC, LinearSVR
+from sklearn.svm import LinearSVC, LinearSVR, OneClassSVM
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from blocklinear import StoreWriter
 from blocklinear.estimators import (
+    BlockLinearOneClassSVM,
     BlockLinearSVC,
     BlockLinearSVCCV,
     BlockLinearSVR,
@@ -36,6 +37,7 @@ FEW = {"max_iter": 10, "memory": "160M", "n_jobs": 1}
         BlockLinearSVC(**FEW),
         BlockLogisticRegression(**FEW),
         BlockLinearSVR(**FEW),
+        BlockLinearOneClassSVM(**FEW),
         BlockLinearSVCCV([0.1, 1.0], cv=2, **FEW),
         BlockLogisticRegressionCV([0.1, 1.0], cv=2, **FEW),
     ]
@@ -370,3 +372,34 @@ def test_warnings_are_those_of_scikit_learn_at_the_line_that_called():
         BlockLinearSVC(**TIGHT).fit(X, Y)
         BlockLinearSVC(**FEW | {"max_iter": 1000}).fit(X * 0.1, Y == 0)
     assert not found
+
+
+ROWS = np.abs(np.random.default_rng(0).normal(size=(200, 6))) + 0.1
+
+
+@pytest.mark.parametrize("nu", [0.05, 0.5, 0.9])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_one_class_models_are_those_of_scikit_learn(nu, weighted):
+    weights = np.random.default_rng(1).integers(1, 4, 200) if weighted else None
+    repeated = np.repeat(ROWS, weights, axis=0) if weighted else ROWS
+    theirs = OneClassSVM(kernel="linear", nu=nu, tol=1e-9).fit(repeated)
+    for form in (np.asarray, csr_array):
+        ours = BlockLinearOneClassSVM(nu=nu, **TIGHT).fit(form(ROWS), sample_weight=weights)
+        np.testing.assert_allclose(ours.coef_, theirs.coef_, rtol=1e-3)
+        assert ours.offset_ == pytest.approx(theirs.offset_, rel=1e-3)
+        assert ours.intercept_ == -ours.offset_
+        scores = ours.score_samples(form(ROWS))
+        np.testing.assert_allclose(scores, theirs.score_samples(ROWS), rtol=2e-3)
+        np.testing.assert_allclose(ours.decision_function(form(ROWS)), scores - ours.offset_)
+        assert (ours.predict(form(ROWS)) == theirs.predict(ROWS)).mean() > 0.95
+        assert ours.dual_gap_ <= 1e-7
+
+
+def test_a_one_class_model_of_batches_and_of_a_store(tmp_path):
+    ours = BlockLinearOneClassSVM(nu=0.2, store=tmp_path / "kept", **TIGHT)
+    ours.fit_batches((part, np.arange(50)) for part in np.split(ROWS, 4))
+    again = BlockLinearOneClassSVM(nu=0.2, **TIGHT).fit_store(tmp_path / "kept")
+    np.testing.assert_array_equal(ours.coef_, again.coef_)
+    plain = BlockLinearOneClassSVM(nu=0.2, **TIGHT).fit(ROWS)
+    np.testing.assert_allclose(ours.coef_, plain.coef_, rtol=1e-3)
+    assert (ours.fit_predict(ROWS) == plain.predict(ROWS)).mean() > 0.95

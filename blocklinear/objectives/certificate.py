@@ -67,7 +67,8 @@ class Certificate:
     def of_zero(self) -> bool:
         """Whether the optimum of a one-class SVM is 0, as far as numbers tell."""
         size = max(abs(self.primal), abs(self.dual))
-        return self.rho is not None and self.primal - self.dual > 1.01 * self.gap * size
+        measured = (1.01 * self.gap + _OF_PRIMAL) * size
+        return self.rho is not None and self.primal - self.dual > measured
 
     def to_dict(self) -> dict[str, Any]:
         """Return the fields, for JSON; without those that the problem does not have."""

@@ -16,7 +16,7 @@ have another sum S. A feasible point is near:
   t sum U_i max(0, f_i - rho) larger, and its w' is at most t (|w'| + sum U_i |x_i|) away.
 
 The optimum is never above 0, so the gap is not P - D over P but over the largest of |P|, |D| and
-`ZERO` times 1/2 (sum alpha_i |x_i|)**2. The last stands for 0, which the optimum is if no plane
+`ZERO` times 1/2 (nu sum U_i |x_i|)**2. The last stands for 0, which the optimum is if no plane
 separates the origin from rows of enough weight. Where P(v, rho) is above 0, the candidate is v = 0
 and rho = 0 instead, whose P is 0.
 """
@@ -39,7 +39,7 @@ from blocklinear.store.manifest import Manifest
 Floats = NDArray[np.float64]
 ONE_CLASS = 21
 ZERO = 1e-9
-"""Relative to 1/2 (sum alpha_i |x_i|)**2: an objective of that size is none."""
+"""Relative to 1/2 (nu sum U_i |x_i|)**2: an objective of that size is none."""
 BITS = 52
 """Alpha are multiples of 2**-BITS of the power of two next to the largest U."""
 _OF_PRIMAL, _OF_NORMS = 1e-9, 2.0**-40  # as in `objectives.certificate`
@@ -102,7 +102,9 @@ def make_one_class(manifest: Manifest, options: TrainOptions) -> OneClass:
 def quantile(f: Floats, upper: Floats | None, mass: float) -> float:
     """Return the smallest f up to which there are rows of a weight of `mass`.
 
-    The numbers are read in pieces, several times: once for each 16 of their bits.
+    If they weigh no more, it is the middle between that f and the next, as in LIBLINEAR: any number
+    from one to the other is as good. The numbers are read in pieces, several times: once for each
+    16 of their bits.
 
     Parameters
     ----------
@@ -110,7 +112,7 @@ def quantile(f: Floats, upper: Floats | None, mass: float) -> float:
     upper : float64[n] or None          weights of the rows; None if each weighs 1
     mass : float
     """
-    before, prefix = 0.0, 0
+    before, prefix, exact = 0.0, 0, False
     for digit in reversed(range(0, 64, _DIGIT)):
         found = np.zeros(1 << _DIGIT)
         for keys, weights in _keys(f, upper):
@@ -124,32 +126,46 @@ def quantile(f: Floats, upper: Floats | None, mass: float) -> float:
         place = int(enough[0]) if len(enough) else int(np.flatnonzero(found)[-1])
         before = float(reached[place] - found[place])
         prefix = prefix << _DIGIT | place
-    key = np.uint64(prefix)
-    top = np.uint64(1 << 63)
+        exact = float(reached[place]) == mass
+    key, top = np.uint64(prefix), np.uint64(1 << 63)
     bits = key ^ top if key & top else ~key
-    return float(np.array(bits, np.uint64).view(np.float64))
+    smallest = float(np.array(bits, np.uint64).view(np.float64))
+    after = _next(f, upper, smallest) if exact else math.inf
+    return 0.5 * smallest + 0.5 * after if math.isfinite(after) else smallest
+
+
+def _next(f: Floats, upper: Floats | None, above: float) -> float:
+    """Return the smallest f of a row of some weight above a number; infinite if there is none."""
+    found = math.inf
+    for at in range(0, len(f), _CHUNK):
+        part = f[at : at + _CHUNK]
+        larger = part > above
+        if upper is not None:
+            larger &= upper[at : at + _CHUNK] > 0.0
+        found = min(found, float(part[larger].min(initial=math.inf)))
+    return found
 
 
 def _keys(f: Floats, upper: Floats | None) -> Iterator[tuple[NDArray[np.uint64], Floats | None]]:
     """Yield whole numbers in the order of f, with weights, in pieces."""
     top = np.uint64(1 << 63)
     for at in range(0, len(f), _CHUNK):
-        bits = np.ascontiguousarray(f[at : at + _CHUNK]).view(np.uint64)
+        bits = (f[at : at + _CHUNK] + 0.0).view(np.uint64)  # -0 becomes 0
         keys = np.where(bits & top, ~bits, bits | top)
         yield keys, None if upper is None else np.ascontiguousarray(upper[at : at + _CHUNK])
 
 
-def relative_gap(primal: float, dual: float, left: float, reach: float) -> float:
+def relative_gap(primal: float, dual: float, left: float, length: float) -> float:
     """Return P - D, which is `left`, over what it is measured by; 0 if there is nothing left.
 
     Parameters
     ----------
     primal, dual, left : float
-    reach : float             sum of alpha_i |x_i|
+    length : float            nu times the sum of U_i |x_i|
     """
     if left <= 0.0:
         return 0.0
-    scale = max(abs(primal), abs(dual), ZERO * 0.5 * reach * reach)
+    scale = max(abs(primal), abs(dual), ZERO * 0.5 * length * length)
     return left / scale if scale > 0.0 else math.inf
 
 
@@ -200,7 +216,8 @@ def prove(
     primal = 0.5 * square - rho * mass + loss
     if 0.0 <= primal < math.inf:  # w = 0 and rho = 0 are not worse
         primal, rho, left = 0.0, 0.0, -dual
-    gap = relative_gap(primal, dual, left, reach) * (1.0 + _OF_PRIMAL) + 4.0 * unit
+    length = mass * float(seen[kernels.WHOLE]) / whole if whole > 0.0 else 0.0
+    gap = relative_gap(primal, dual, left, length) * (1.0 + _OF_PRIMAL) + 4.0 * unit
     if not (math.isfinite(primal) and math.isfinite(left)):
         gap = math.inf
     return Certificate(primal, dual, gap, drift, False, rho)

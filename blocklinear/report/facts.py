@@ -110,7 +110,7 @@ def certificate_text(primal: object, dual: object, gap: object, several: bool = 
             f"The objective of each model is {bound}: that is proven by a pass over all rows, "
             "rounding errors included."
         )
-    if max(abs(primal), abs(dual)) * gap * 1.01 < primal - dual:
+    if primal - dual > (1.01 * gap + 1e-9) * max(abs(primal), abs(dual)):  # see `Certificate`
         return (
             f"The model has the objective P = {primal:.9g}. No model can have less than D = "
             f"{dual:.9g}, which is 0 but for rounding: no plane separates 0 from enough of the "

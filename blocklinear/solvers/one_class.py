@@ -37,6 +37,8 @@ from blocklinear.store.groups import Group, RowView
 from blocklinear.store.manifest import Manifest
 from blocklinear.store.row_arrays import RowArray
 
+APART = 1e-12
+"""Relative to |w|**2: T times a violation, which bounds P - D, of this size is rounding."""
 PAIRED = 10
 """Of the rows of a group one in so many exchanges alpha with another one, at most."""
 _CHUNK = 1 << 16  # rows
@@ -60,7 +62,7 @@ class OneClassModel(WeightVectors):
         self.problem, self._manifest = problem, manifest
         self._mass = problem.nu * manifest.weights["total"]  # T
         self._targets = np.full(len(manifest.blocks), np.nan)  # sums of alpha to begin with
-        self._reach = np.zeros(1)  # sum of alpha_i |x_i|, as sampled last
+        self._length = np.zeros(1)  # nu times the sum of U_i |x_i|, as sampled last
         columns = 1 + manifest.weighted
         self._found = RowArray(folder / "decisions.work", manifest, np.float64, columns)
 
@@ -72,7 +74,7 @@ class OneClassModel(WeightVectors):
     @property
     def arrays(self) -> dict[str, NDArray[Any]]:
         """All that a checkpoint must keep, by name."""
-        return super().arrays | {"targets": self._targets, "reach": self._reach}
+        return super().arrays | {"targets": self._targets, "length": self._length}
 
     def begin(self) -> None:
         """Start an outer iteration; the first time say which sums alpha are to have."""
@@ -193,8 +195,9 @@ class OneClassModel(WeightVectors):
             after = alpha[order]
             rho = _at(f, np.cumsum(bound), self.problem.nu * bound.sum())
             free = (after > 0.0) & (after < bound)
-            wrong = (after > 0.0) & (f > rho) | (after < bound) & (f < rho)
-            step.ranges[order] = np.where(free | wrong, self.all_models, 0)
+            kept = free | (after > 0.0) & (f > rho) | (after < bound) & (f < rho)
+            kept[rising[:1]] = kept[falling[:1]] = True  # no pair of blocks is kept apart
+            step.ranges[order] = np.where(kept, self.all_models, 0)
             step.priority[order] = (after - before) ** 2 * rows.sq_norm[order]
 
     def _terms_of(self, data: Floats, alpha: Floats) -> Floats:
@@ -225,12 +228,12 @@ class OneClassModel(WeightVectors):
         times = n_rows / max(len(rows), 1)
         most = -float(self.dual[0])  # P - D of w = 0
         self._remaining[0] = min(times * kernels.excess(f, upper, alpha, rho), most)
-        self._reach[0] = times * float((alpha * np.sqrt(rows.sq_norm)).sum())
+        self._length[0] = times * self.problem.nu * float((upper * np.sqrt(rows.sq_norm)).sum())
 
     def relative_gaps(self, dual: Floats, left: Floats) -> Floats:
         """Return what P - D, which is `left`, is relative to the objective, float64[1]."""
         found = relative_gap(
-            float(dual[0] + left[0]), float(dual[0]), float(left[0]), self._reach[0]
+            float(dual[0] + left[0]), float(dual[0]), float(left[0]), self._length[0]
         )
         return np.array([found])
 
@@ -267,6 +270,16 @@ class OneClassModel(WeightVectors):
     def candidate(self, certificate: Certificate) -> Floats:
         """Return the weights that a certificate is about."""
         return np.zeros_like(self.W) if certificate.primal == 0.0 else self.W
+
+    @property
+    def gain(self) -> Floats:
+        """What the work added to the dual value; infinite where rows of other groups may add more.
+
+        That no pair of a group moves does not mean that none can: others meet in the next groups.
+        """
+        w = self.W.reshape(-1)
+        violated = float(self.violations()[0]) * self._mass > APART * dot(w, w)
+        return np.full(1, np.inf) if violated else super().gain
 
     def violations(self) -> Floats:
         """Return the largest f of a row that has an alpha, less the smallest of one below U."""

@@ -1,0 +1,128 @@
+"""One-class support vector machines."""
+
+import os
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import OutlierMixin
+from sklearn.utils.extmath import safe_sparse_dot
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from blocklinear.estimators.base import BlockLinear, weighed_rows
+from blocklinear.model.linear import LinearModel
+from blocklinear.options import TrainOptions
+from blocklinear.store.changes import AnyStore
+from blocklinear.store.store import BlockStore
+
+
+class BlockLinearOneClassSVM(OutlierMixin, BlockLinear):  # type: ignore[misc]
+    """One-class support vector machine, as `sklearn.svm.OneClassSVM` with ``kernel="linear"``.
+
+    Outliers are rows on the side of 0 of a plane that separates 0 from the others; features whose
+    mean is 0 have no such plane. Labels are not used.
+
+    Parameters
+    ----------
+    nu : float
+        Above 0, at most 1: at most this share of the rows, by their weights, are outliers.
+    tol : float
+        Stop when the violation is at most this, LIBLINEAR's ``-e``; unless `gap` is given.
+    max_iter, random_state, verbose, memory, gap, store, n_jobs :     as for `BlockLinearSVC`
+
+    Attributes
+    ----------
+    coef_, intercept_ :       w, of shape (1, n_features), and -rho, of shape (1,)
+    offset_ : float           rho
+    n_iter_ : int             outer iterations
+    dual_gap_ : float         the certified relative duality gap: how far from the optimum, at most
+    n_samples_seen_ : int     rows of a weight above 0
+    n_features_in_ : int
+    feature_names_in_ : ndarray of str, where X has names
+    """
+
+    fit_intercept, intercept_scaling = False, 1.0
+
+    def __init__(
+        self,
+        *,
+        nu: float = 0.5,
+        tol: float = 1e-3,
+        max_iter: int = 1000,
+        random_state: Any = None,
+        verbose: int = 0,
+        memory: int | str | None = None,
+        gap: float | None = None,
+        store: str | os.PathLike[str] | None = None,
+        n_jobs: int | None = None,
+    ) -> None:
+        self.nu, self.tol = nu, tol
+        self.max_iter, self.random_state, self.verbose = max_iter, random_state, verbose
+        self.memory, self.gap, self.store, self.n_jobs = memory, gap, store, n_jobs
+
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+        """Fit to rows in memory.
+
+        Parameters
+        ----------
+        X : array_like or sparse matrix, shape (n_rows, n_features)
+        y : ignored
+        sample_weight : array_like, shape (n_rows,), optional
+            A row of weight 2 counts as often as two rows.
+
+        Returns
+        -------
+        self
+        """
+        X = validate_data(
+            self, X, accept_sparse="csr", dtype=[np.float64, np.float32], accept_large_sparse=True
+        )
+        X, labels, weights, _ = weighed_rows(X, np.zeros(X.shape[0]), sample_weight)
+        self._take(self._fit_rows(X, labels, weights, {}))
+        return self
+
+    def fit_store(self, store: AnyStore) -> Self:
+        """Fit to the rows of a store, whatever their labels.
+
+        Parameters
+        ----------
+        store : BlockStore or path
+
+        Returns
+        -------
+        self
+        """
+        store = BlockStore.of(store)
+        self._take_names(store)
+        self._take(self._train(store, {}))
+        return self
+
+    def score_samples(self, X: Any) -> NDArray[np.float64]:
+        """Return w'x of each row: the smaller, the more of an outlier."""
+        check_is_fitted(self, "coef_")
+        X = validate_data(self, X, accept_sparse="csr", reset=False)
+        found: NDArray[np.float64] = safe_sparse_dot(X, self.coef_.T, dense_output=True)
+        return found.ravel()
+
+    def decision_function(self, X: Any) -> NDArray[np.float64]:
+        """Return w'x less `offset_` of each row: below 0 for outliers."""
+        found: NDArray[np.float64] = self.score_samples(X) - self.offset_
+        return found
+
+    def predict(self, X: Any) -> NDArray[np.int64]:
+        """Return -1 for outliers and 1 for others."""
+        return np.where(self.decision_function(X) >= 0.0, 1, -1)
+
+    def _solver(self) -> int:
+        return 21
+
+    def _cost(self) -> float:
+        return 1.0
+
+    def _train_options(self, **options: Any) -> TrainOptions:
+        return super()._train_options(nu=float(self.nu), **options)
+
+    def _take(self, model: LinearModel | None) -> None:
+        if model is not None:
+            self.coef_, self.intercept_ = self._weights(model, self.n_features_in_)
+            self.offset_ = float(model.rho)
