@@ -116,6 +116,8 @@ def entries(given: Mapping[str, Any]) -> int:
         lengths = np.asarray(given["stops"]) - given["starts"]
     else:
         lengths = np.diff(given["indptr"])
+    if "rising" in given:  # pairs of rows
+        return int(lengths[given["rising"]].sum() + lengths[given["falling"]].sum())
     return int((lengths[given["order"]] if "order" in given else lengths).sum())
 
 
@@ -127,7 +129,7 @@ def counted(kernel: Callable[..., Any], counter: Counter) -> Callable[..., Any]:
     if not ("indices" in names and names & {"starts", "indptr"}):
         return kernel
     certifies = "certify" in function.__name__
-    what = "certified" if certifies else "solved" if "order" in names else "other"
+    what = "certified" if certifies else "solved" if names & {"order", "rising"} else "other"
 
     @wraps(function)
     def call(*args: Any, **named: Any) -> Any:
@@ -273,6 +275,7 @@ def cases() -> list[Case]:
         return replace(one, solver=number, gap=gap, cost=cost)
 
     permute = replace(one, selection="permute", gap=1e-2)
+    one_class = replace(one, solver=21, nu=0.1, gap=1e-4)
     return [
         replace(text, name="hinge, text"),
         replace(text, name="hinge, text, C = 10", options=solver(3, cost=10.0)),
@@ -285,6 +288,8 @@ def cases() -> list[Case]:
         Case("logistic, a9a", "a9a", solver(7, 1e-4)),
         Case("regression, -s 12, phishing", "phishing", solver(12, 1e-4)),
         Case("regression, -s 13, phishing", "phishing", solver(13)),
+        replace(text, name="one-class, text", options=one_class),
+        Case("one-class, a9a", "a9a", replace(one_class, gap=1e-6)),
         Case("one-vs-rest, 8 topics", "topics", one),
         Case("Crammer-Singer, 8 topics", "topics", solver(4)),
         Case("5 folds x 4 C, phishing", "phishing", one, kind="cv"),
@@ -293,6 +298,7 @@ def cases() -> list[Case]:
         replace(little, name="hinge, little memory, permute", options=permute),
         replace(little, name="squared hinge, little memory", options=solver(1)),
         replace(little, name="logistic, little memory", options=solver(7)),
+        replace(little, name="one-class, little memory", options=one_class),
         Case("one-vs-rest, little memory", "topics", one, spare_bytes=6 << 20, models=8),
         Case("5 folds x 4 C, little memory", "topics", one, spare_bytes=6 << 20, models=8 * 20),
         replace(little, name="hinge, warm start", kind="warm"),
