@@ -175,16 +175,18 @@ class OneClassModel(WeightVectors):
         kernels.decision_values(rows.starts, rows.stops, rows.indices, rows.values, order, w, f)
         by = np.argsort(f, kind="stable")
         order, f = order[by], f[by]
+        del by  # what a row takes meanwhile counts
         before, bound = alpha[order], upper[order]
-        rising, falling = np.flatnonzero(before < bound), np.flatnonzero(before > 0.0)[::-1]
+        most = len(order) if why == PASS else max(len(order) // PAIRED, 1)
+        rising = np.flatnonzero(before < bound)[:most].copy()
+        falling = np.flatnonzero(before > 0.0)[::-1][:most].copy()
         stats[kernels.STEPS] += len(order)
         if len(rising) and len(falling):
-            upto = np.cumsum(bound)
             stats[kernels.PG_MAX] = max(stats[kernels.PG_MAX], f[falling[0]])
             stats[kernels.PG_MIN] = min(stats[kernels.PG_MIN], f[rising[0]])
-            stats[kernels.EXCESS] += kernels.excess(f, bound, before, _at(f, upto, before.sum()))
-            most = len(order) if why == PASS else max(len(order) // PAIRED, 1)
-            n = min(len(rising), len(falling), most)
+            rho = _at(f, np.cumsum(bound), before.sum())
+            stats[kernels.EXCESS] += kernels.excess(f, bound, before, rho)
+            n = min(len(rising), len(falling))
             violating = f[rising[:n]] < f[falling[:n]]
             self.entries[why] += kernels.exchange(
                 rows.starts, rows.stops, rows.indices, rows.values, rows.sq_norm, upper,
