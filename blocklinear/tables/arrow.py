@@ -10,6 +10,9 @@ ARROW_BYTES = 64 << 20
 """What pyarrow takes: itself 20 MB, and 1 MB for each column of Parquet that it reads (measured
 with 40). Pools of its own kept 45 MB more."""
 
+CELL_BYTES = 32
+"""What a value takes: in Arrow, and in the part that is read ahead."""
+
 
 def arrow(threads: int | None = None) -> Any:
     """Return pyarrow, with its `compute` loaded.

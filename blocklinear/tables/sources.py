@@ -16,8 +16,9 @@ from urllib.parse import unquote
 import numpy as np
 
 from blocklinear.errors import InputError, UsageError, storage_errors
-from blocklinear.tables.arrow import arrow
+from blocklinear.tables.arrow import CELL_BYTES, arrow
 from blocklinear.tables.part import Part
+from blocklinear.tables.values import LONGEST_VALUE
 
 _CSV_BLOCK_BYTES = 1 << 20
 _PARQUET_BUFFER_BYTES = 1 << 16
@@ -69,11 +70,34 @@ class _Parquet(Source):
         for group in range(n_groups):
             place, first = f"{self.path}, row group {group}", 1
             done = self.size * (group + 1) // n_groups
+            fitting = self._fitting(group, place, names, n_rows)
             with _as_input(place):
-                batches = self._file.iter_batches(n_rows, [group], list(names))
+                batches = self._file.iter_batches(fitting, [group], list(names))
             while (batch := _next(batches, place)) is not None:
                 yield _part(place, first, "row", batch, names, done)
                 first += batch.num_rows
+
+    def _fitting(self, group: int, place: str, names: Sequence[str], n_rows: int) -> int:
+        """Return how many rows of a group take what `n_rows` of short values do, or `n_rows`.
+
+        Text that is too long is refused before it is read: pages of it may take more than there is.
+        """
+        metadata, n_bytes = self._file.metadata.row_group(group), 0
+        for k in range(metadata.num_columns):
+            chunk = metadata.column(k)
+            name = chunk.path_in_schema
+            if name not in names and name.partition(".")[0] not in names:
+                continue
+            n_bytes += chunk.total_uncompressed_size
+            average = chunk.total_uncompressed_size // max(chunk.num_values, 1)
+            if chunk.physical_type == "BYTE_ARRAY" and average > 2 * LONGEST_VALUE:
+                raise InputError(
+                    f"{place}, column {name}: values of {average} bytes on average, more than "
+                    f"{LONGEST_VALUE}",
+                    f"leave the column out with --drop {name}, or write lists of words",
+                )
+        most: int = n_rows * CELL_BYTES * len(names) * metadata.num_rows // max(n_bytes, 1)
+        return max(min(n_rows, most), 1)
 
 
 def _with_dictionaries(metadata: Any, schema: Any) -> list[str]:

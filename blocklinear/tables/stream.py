@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from blocklinear.errors import InputError, StorageError, storage_errors
 from blocklinear.memory import spare_bytes
-from blocklinear.tables.arrow import arrow, bytes_for_rows
+from blocklinear.tables.arrow import CELL_BYTES, arrow, bytes_for_rows
 from blocklinear.tables.encode import EncodedTable, Encoder
 from blocklinear.tables.infer import Differences
 from blocklinear.tables.part import Part
@@ -19,7 +19,6 @@ from blocklinear.tables.sources import Source, find_files, open_source
 from blocklinear.tables.values import Floats
 from blocklinear.text import digest_of
 
-_CELL_BYTES = 32  # of Arrow, and of the part that is read ahead
 _LEAST_ROWS, _MOST_ROWS = 1 << 10, 1 << 16
 
 
@@ -108,7 +107,7 @@ class Tables:
 
     def parts(self, names: Sequence[str], memory_bytes: int) -> Iterator[tuple[Part, int]]:
         """Yield parts of these columns, and how many bytes were read so far."""
-        fitting = spare_bytes(bytes_for_rows(memory_bytes)) // 8 // (_CELL_BYTES * len(names))
+        fitting = spare_bytes(bytes_for_rows(memory_bytes)) // 8 // (CELL_BYTES * len(names))
         n_rows, done = min(max(fitting, _LEAST_ROWS), _MOST_ROWS), 0
         for k, source in enumerate(self.sources):
             self._rows[k] = 0

@@ -13,6 +13,7 @@ pa = pytest.importorskip("pyarrow")
 
 from blocklinear.tables.infer import TableOptions  # noqa: E402
 from blocklinear.tables.predict import predict_tables  # noqa: E402
+from blocklinear.tables.sources import Found, open_source  # noqa: E402
 from blocklinear.tables.split import add_tables  # noqa: E402
 
 from .build import write  # noqa: E402
@@ -160,3 +161,22 @@ def test_files_whose_kept_columns_differ(tmp_path, kept, message):
     predict_tables(model, [str(first), str(second)], out, keep=("name",))
     table = pa.parquet.read_table(out)
     assert table["name"].to_pylist() == [*range(200), *kept]
+
+
+def test_long_text_is_refused_before_it_is_read(tmp_path):
+    text = pa.array([f"{k:07} " * (1 << 15) for k in range(40)])
+    path = tmp_path / "t.parquet"
+    pa.parquet.write_table(pa.table({"c": text, "y": [0, 1] * 20}), path, use_dictionary=False)
+    message = "row group 0, column c: values of 26.... bytes on average, more than 65536"
+    with pytest.raises(InputError, match=message):
+        split_tables([str(path)], tmp_path / "store", TableOptions("y"))
+
+
+def test_rows_of_longer_text_are_read_fewer_at_a_time(tmp_path):
+    short, long = ["a"] * 3000, [f"{k:050} " * 100 for k in range(3000)]
+    for name, text, most in (("short", short, 1000), ("long", long, 20)):
+        path = write(pa.table({"c": text, "y": [0, 1] * 1500}), tmp_path / f"{name}.parquet", 3000)
+        source = open_source(Found(str(path), {}), {})
+        parts = [part.n_rows for part in source.read(["c", "y"], 1000)]
+        assert sum(parts) == 3000
+        assert most / 4 <= max(parts) <= most
