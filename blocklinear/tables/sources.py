@@ -117,6 +117,7 @@ def _with_dictionaries(metadata: Any, schema: Any) -> list[str]:
             chunk.has_dictionary_page
             and chunk.dictionary_page_offset is not None
             and 0 < chunk.data_page_offset - chunk.dictionary_page_offset <= _DICTIONARY_BYTES
+            and chunk.total_uncompressed_size <= _DICTIONARY_BYTES + CELL_BYTES * chunk.num_values
             for chunk in chunks
         ):
             found.append(chunks[0].path_in_schema)

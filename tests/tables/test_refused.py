@@ -180,3 +180,13 @@ def test_rows_of_longer_text_are_read_fewer_at_a_time(tmp_path):
         parts = [part.n_rows for part in source.read(["c", "y"], 1000)]
         assert sum(parts) == 3000
         assert most / 4 <= max(parts) <= most
+
+
+def test_long_text_is_not_read_as_a_dictionary(tmp_path):
+    text = [f"{k:07} " * 1000 for k in range(1000)]
+    for values, kind in ((text, "string"), (text[:3] * 300, "dictionary<")):
+        path = tmp_path / "t.parquet"
+        table = pa.table({"c": values, "y": [k % 2 for k in range(len(values))]})
+        pa.parquet.write_table(table, path, compression="zstd")
+        part = next(open_source(Found(str(path), {}), {}).read(["c"], 10))
+        assert str(part.columns["c"].type).startswith(kind)
