@@ -107,7 +107,7 @@ class Tables:
 
     def parts(self, names: Sequence[str], memory_bytes: int) -> Iterator[tuple[Part, int]]:
         """Yield parts of these columns, and how many bytes were read so far."""
-        fitting = spare_bytes(bytes_for_rows(memory_bytes)) // 8 // (CELL_BYTES * len(names))
+        fitting = spare_bytes(bytes_for_rows(memory_bytes)) // 16 // (CELL_BYTES * len(names))
         n_rows, done = min(max(fitting, _LEAST_ROWS), _MOST_ROWS), 0
         for k, source in enumerate(self.sources):
             self._rows[k] = 0
