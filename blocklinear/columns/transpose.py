@@ -45,10 +45,10 @@ from blocklinear.kernels.blocks import scaling
 from blocklinear.memory import PROCESS_BYTES, enough, exact_size, format_size
 from blocklinear.store import codec
 from blocklinear.store.blocks import COLUMNS, BlockFile, BlockWriter, StoredChunk, checksum_of
+from blocklinear.store.changes import remove_columns
 from blocklinear.store.files import (
     make_folder,
     place_folder,
-    remove_tree,
     write_whole,
 )
 from blocklinear.store.layout import Layout
@@ -58,7 +58,7 @@ CHUNK_ENTRIES, CHUNK_FEATURES = 1 << 13, 1 << 13
 """What a chunk has at most, unless a single feature has more entries. Smaller ones let a sparse
 model read less and take longer to decode: on 17.8 M entries of 1.6 M features, chunks of 4096,
 8192, 16384 and 32768 entries have 14, 19, 28 and 41 % of the bytes where one of the 460 features is
-that ``liblinear-train -s 5 -c 0.1`` uses, and all are decoded in 0.24, 0.19, 0.16 and 0.15 s
+that ``liblinear-train -s 5 -c 0.1`` uses, and all are decoded in 0.24, 0.19, 0.15 and 0.13 s
 (bench/columns.py)."""
 BLOCK_ENTRIES, BLOCK_FEATURES = 1 << 19, 1 << 18
 """And a file: 6 MB of entries once decoded, and 5 MB of what there is one of per feature."""
@@ -121,16 +121,17 @@ def transpose(
         return columns
     building, final = store.folder / BUILDING, store.folder / FOLDER
     try:
-        remove_tree(building)
+        remove_columns(building)
         make_folder(building, store.folder)
         with _with_what_is_needed(store):
             manifest = _Transposition(store, memory_bytes, threads, listener, halt).run(building)
             manifest.save(building)
         if final.is_symlink():
-            remove_tree(final)
+            remove_columns(final)
         place_folder(building, final)
     finally:
-        remove_tree(building)
+        with contextlib.suppress(StorageError):
+            remove_columns(building)
     return ColumnStore(final, manifest)
 
 
@@ -228,7 +229,7 @@ class _Transposition:
 
     def _require(self, n_bytes: int) -> int:
         """Return what the budget leaves for entries; refuse a budget that leaves less than that."""
-        chunk = _DECODED_ENTRY_BYTES * max(self._largest_chunk, 1 << 16)
+        chunk = _DECODED_ENTRY_BYTES * max(self._largest_chunk, _USUAL_ENTRIES)
         least, counts = self._fixed + 2 * chunk, _COUNT_BYTES * self._m.n_features
         if least + n_bytes > self._memory_bytes:
             raise MemoryBudgetError(
@@ -237,9 +238,13 @@ class _Transposition:
                 f"features {format_size(counts)}, blocks that are read "
                 f"{format_size(least - PROCESS_BYTES - counts)}"
                 + (f", and the longest columns {format_size(n_bytes)}" if n_bytes else ""),
-                f"give --memory {enough(least + n_bytes)} or more",
+                f"give --memory {enough(least + max(n_bytes, self._columns_guess()))} or more",
             )
         return self._memory_bytes - least
+
+    def _columns_guess(self) -> int:
+        """Return what the longest column may take, while that is not known: for advice."""
+        return (_ENCODED_ENTRY_BYTES + 13) * min(self._m.n_rows, _USUAL_ENTRIES)
 
     def _workers(self, job_bytes: int, spare: int) -> int:
         """Return how many jobs may be under way."""

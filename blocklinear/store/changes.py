@@ -17,13 +17,13 @@ from blocklinear.arguments import check_store
 from blocklinear.classes import shown
 from blocklinear.errors import BlocklinearError, InputError, StorageError, UsageError
 from blocklinear.events import Listener, Warned, ignore
+from blocklinear.store.contents import is_of_columns
 from blocklinear.store.features import unnamed
 from blocklinear.store.files import (
     LOCK_NAME,
     Lock,
     remove_files,
     remove_temporaries,
-    remove_tree,
     sync_directory,
 )
 from blocklinear.store.manifest import Manifest, format_of
@@ -88,7 +88,8 @@ def commit(store: BlockStore, **changes: Any) -> BlockStore:
     manifest.check()
     manifest.save(store.folder)
     if manifest.fingerprint != store.manifest.fingerprint:
-        drop_columns(store.folder)
+        with contextlib.suppress(StorageError):  # they do not count any more anyway
+            drop_columns(store.folder)
     return BlockStore.open(store.folder)
 
 
@@ -97,12 +98,20 @@ def drop_columns(folder: Path) -> int:
 
     They are a cache: that they are of other rows is also seen when they are opened.
     """
+    return sum(remove_columns(folder / name) for name in COLUMNS_NAMES)
+
+
+def remove_columns(columns: Path) -> int:
+    """Delete a folder of columns, or a link in its place; return the bytes that it had.
+
+    If there is anything else in it, that stays, and so does the folder.
+    """
     freed = 0
-    for name in COLUMNS_NAMES:
-        columns = folder / name
-        if columns.is_dir() and not columns.is_symlink():
-            freed += sum(path.lstat().st_size for path in columns.iterdir())
-        remove_tree(columns)
+    if columns.is_dir() and not columns.is_symlink():
+        own = [path for path in columns.iterdir() if is_of_columns(path.name)]
+        freed = remove_files(own)[1]
+    with contextlib.suppress(OSError):
+        columns.unlink() if columns.is_symlink() else columns.rmdir()
     return freed
 
 

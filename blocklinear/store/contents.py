@@ -48,6 +48,11 @@ def foreign(folder: Path) -> str | None:
         return _foreign(folder, _STORE)
 
 
+def is_of_columns(name: str) -> bool:
+    """Say whether a file in a folder of columns can have that name."""
+    return re.fullmatch(_COLUMNS.files, name) is not None
+
+
 def _foreign(folder: Path, level: _Level) -> str | None:
     with os.scandir(folder) as entries:
         for entry in sorted(entries, key=lambda found: found.name):

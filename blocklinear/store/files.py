@@ -333,10 +333,7 @@ def _exchange_at_once(source: Path, target: Path) -> bool:
 
 
 def remove_tree(path: Path) -> None:
-    """Delete a directory of ours, or a link in its place; what is gone does not matter."""
-    if path.is_symlink():
-        with contextlib.suppress(OSError):
-            path.unlink()
+    """Delete a directory of ours; what is already gone does not matter."""
     shutil.rmtree(path, ignore_errors=True)
 
 

@@ -221,6 +221,19 @@ def test_a_folder_that_is_a_link_is_not_followed(tmp_path):
     assert not (store.folder / "columns.new").is_symlink()
 
 
+def test_a_file_of_somebody_else_is_not_deleted(tmp_path):
+    store = store_of(tmp_path, text_of(60))
+    folder = transpose(store, MEMORY, 2).folder
+    (folder / "my notes").write_text("mine")
+    remove(store, blocks=[store.manifest.blocks[0].name])
+    assert [path.name for path in folder.iterdir()] == ["my notes"]
+    columns = blocklinear.transpose(store.folder)
+    blocklinear.transpose(store.folder, force=True)
+    assert columns.verify() == []
+    (found,) = store.folder.rglob("my notes")
+    assert found.read_text() == "mine"
+
+
 def test_one_at_a_time(tmp_path):
     store = store_of(tmp_path, text_of(60))
     with changing(store), pytest.raises(BusyError):
