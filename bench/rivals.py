@@ -207,8 +207,12 @@ def objectives(model: Path, text: Path, args: argparse.Namespace) -> np.ndarray:
         of_column = np.array(made.labels)[: scores.shape[1]]
         margins = np.where(y[:, None] == of_column, 1.0, -1.0) * scores
         slack = np.maximum(0.0, 1.0 - margins)
-        losses = {1: slack**2, 3: slack}.get(args.solver, np.logaddexp(0.0, -margins))
-    return np.asarray(0.5 * square + args.cost * losses.sum(axis=0))
+        losses = {1: slack**2, 2: slack**2, 3: slack, 5: slack**2}.get(
+            args.solver, np.logaddexp(0.0, -margins)
+        )
+    sizes = np.abs(made.weights).sum(axis=0) + np.abs(made.bias_weights)
+    penalty = sizes if args.solver in (5, 6) else 0.5 * square
+    return np.asarray(penalty + args.cost * losses.sum(axis=0))
 
 
 def multi_class_losses(model: LinearModel, scores: np.ndarray, y: np.ndarray) -> float:

@@ -20,7 +20,7 @@ SLAB_FACTOR = 10
 LINE_FACTOR = 2.5
 """So does a line of 1 MiB or more and its row: an entry takes 13 bytes, and is written in 8 or more
 where indices increase, since most of them have many digits then."""
-_SOLVERS, _PRIMAL = (0, 1, 2, 3, 4, 7, 11, 12, 13, 21), (0, 2, 11)
+_SOLVERS, _PRIMAL = (0, 1, 2, 3, 4, 5, 6, 7, 11, 12, 13, 21), (0, 2, 5, 6, 11)
 _MOST_OUTER = 1000  # where more are needed, the data are badly scaled or C is too large
 _PEGASOS_OUTER = 50  # it converges sublinearly: small gaps are out of reach
 
@@ -310,15 +310,16 @@ class TrainOptions:
 
     Attributes
     ----------
-    solver : {0, 1, 2, 3, 4, 7, 11, 12, 13, 21}
+    solver : {0, 1, 2, 3, 4, 5, 6, 7, 11, 12, 13, 21}
         LIBLINEAR's number: 1 squared hinge, 3 hinge, 7 logistic loss, each class against the rest
         where there are more than two; 4 Crammer and Singer's multi-class hinge; regression: 12
         squared epsilon-insensitive, 13 epsilon-insensitive loss; 21 one-class SVM, whatever the
         labels. 0, 2 and 11 are the problems of 7, 1 and 12, solved by Newton's method on the
-        primal.
+        primal. 5 and 6 have the losses of 1 and 7, and L1 regularisation: the sum of the absolute
+        weights, most of which are 0 then.
     method : {"dual", "pegasos", "newton"}
         Dual coordinate descent (Yu, Algorithm 2), or Pegasos (Yu, Algorithm 3; hinge loss only).
-        Solvers 0, 2 and 11 have the method newton, and no others.
+        Solvers 0, 2, 5, 6 and 11 have the method newton, and no others.
     cost : float
         C > 0.
     costs : tuple of float
@@ -336,7 +337,7 @@ class TrainOptions:
     bias : float
         Value of the implicit bias feature; negative for none.
     regularize_bias : bool
-        Whether its weight is regularised. That it is not is for solvers 0, 2 and 11.
+        Whether its weight is regularised. That it is not is for solvers 0, 2, 5, 6 and 11.
     gap : float or None
         Stop when the certified relative duality gap (P - D) / P is at most this; of a one-class
         SVM (P - D) / max(|P|, |D|).
@@ -432,14 +433,14 @@ class TrainOptions:
     def __post_init__(self) -> None:
         check_types(self)
         finite = _finite
-        _check("solver", self.solver, self.solver in _SOLVERS, "0 to 4, 7, 11 to 13, or 21")
+        _check("solver", self.solver, self.solver in _SOLVERS, "0 to 7, 11 to 13, or 21")
         primal = self.solver in _PRIMAL
         if primal and self.method == "dual":
             object.__setattr__(self, "method", "newton")
         methods = ("dual", "pegasos", "newton")
         _check("method", self.method, self.method in methods, f"one of {', '.join(methods)}")
         newton = self.method == "newton"
-        _check("solver", self.solver, newton == primal, "0, 2 or 11 for newton, and only then")
+        _check("solver", self.solver, newton == primal, "0, 2, 5, 6 or 11 for newton, or no other")
         pegasos = self.method == "pegasos"
         _check("solver", self.solver, self.solver == 3 or not pegasos, "3 for pegasos")
         _check("C", self.cost, finite(self.cost) and self.cost > 0, "finite and above 0")
@@ -501,7 +502,7 @@ class TrainOptions:
             "solver",
             self.solver,
             descent or not primal,
-            "no primal one (0, 2, 11) with "
+            "no primal one (0, 2, 5, 6, 11) with "
             "--epochs, --selection or --average, which are for coordinate descent",
         )
         free = self.regularize_bias or (primal and self.bias > 0.0)
@@ -509,7 +510,8 @@ class TrainOptions:
             "solver",
             self.solver,
             free,
-            "0, 2 or 11, with a bias above 0, where the weight of the bias is not regularized",
+            "0, 2, 5, 6 or 11, with a bias above 0, where "
+            "the weight of the bias is not regularized",
         )
         whole = not (self.warm_start and self.average)
         _check("warm-start", self.warm_start, whole, "used without --average, which starts anew")

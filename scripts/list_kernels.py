@@ -23,11 +23,11 @@ from typing import Any
 from blocklinear.cli import overloads
 
 PARTS = (
-    "split", "transpose", "one", "pegasos", "many", "crammer-singer", "newton", "newton-many",
+    "split", "transpose", "one", "pegasos", "many", "crammer-singer", "newton", "newton-many", "l1",
     "one-class",
 )  # fmt: skip
 DTYPES = ("float64", "float32")
-_LABELS = {"one": (-1, 1), "newton": (-1, 1), "pegasos": (1, 2)}
+_LABELS = {"one": (-1, 1), "newton": (-1, 1), "l1": (-1, 1), "pegasos": (1, 2)}
 """Of the rows that a part of training is rehearsed with, where they are not 1, 2 and 3."""
 _ODD_ROWS = (
     "1:1 2:0.25 3:-3e-7 # a comment",
@@ -233,6 +233,7 @@ def _train(folder: Path, dtype: str, part: str) -> Iterator[str]:
     common |= {"solver": 4} if part == "crammer-singer" else {}
     common |= {"method": "pegasos"} if part == "pegasos" else {}
     common |= {"solver": 0, "max_outer": 12} if part.startswith("newton") else {}
+    common |= {"solver": 6} if part == "l1" else {}
     common |= {"solver": 21, "bias": -1.0} if part == "one-class" else {}
     least = 2 if part == "one-class" else 1  # blocks in a group
     for group in (least, 2, 3):
@@ -246,7 +247,7 @@ def _train(folder: Path, dtype: str, part: str) -> Iterator[str]:
         elif part == "pegasos":
             loop.train(store, TrainOptions(pegasos_batch=3, **steps))
         loop.train(store, TrainOptions(**steps))
-        if part in ("many", "newton-many"):
+        if part in ("many", "newton-many", "l1"):
             cross_validate(store, TrainOptions(**steps), n_folds=2, costs=(0.1, 1.0))
     yield part
     if part == "one":

@@ -95,6 +95,8 @@ def load_for_training(
         part = "crammer-singer"
     elif options.solver == 21:
         part = "one-class"
+    elif options.solver in (5, 6):
+        part = "l1"
     elif options.solver in (0, 2, 11):
         part = "newton-many" if many else "newton"
     elif many:

@@ -112,14 +112,34 @@ def prove(
     drift, average :
         As in `Certificate`.
     """
-    loss, lost, gaps = map(float, sums)
     size, terms = map(float, reach)
-    primal = 0.5 * float(square) + (loss + lost)
+    apart = math.sqrt(distance) + 1.01 * kernels.UNIT * (terms + n_classes + 4.0) * size
+    return bound(0.5 * float(square), sums, 0.5 * apart * apart, n, drift, average)
+
+
+def bound(
+    penalty: float,
+    sums: Floats,
+    left: float,
+    n: int,
+    drift: float = 0.0,
+    average: bool = False,
+) -> Certificate:
+    """Return what a pass over all rows proves; nothing where numbers overflowed.
+
+    Parameters
+    ----------
+    penalty : float           what P has besides the losses
+    sums : float64[N_SUMS]    as for `prove`
+    left : float              what P - D has besides the terms of rows
+    n, drift, average :       as for `prove`
+    """
+    loss, lost, gaps = map(float, sums)
+    primal = penalty + (loss + lost)
     if primal == 0.0:  # no row has a loss and w = 0: that is the optimum
         return Certificate(0.0, 0.0, 0.0, drift, average)
-    apart = math.sqrt(distance) + 1.01 * kernels.UNIT * (terms + n_classes + 4.0) * size
     rows = gaps * (1.0 + 2.0 * kernels.UNIT * n)
-    left = (rows + 0.5 * apart * apart) * (1.0 + _OF_NORMS)
+    left = (rows + left) * (1.0 + _OF_NORMS)
     gap = left / primal * (1.0 + _OF_PRIMAL) + 4.0 * kernels.UNIT
     if not (math.isfinite(primal) and math.isfinite(left)):
         gap = math.inf

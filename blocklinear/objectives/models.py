@@ -80,6 +80,14 @@ class Models:
         )
         return rows.labels, self.codes(rows.labels), fold, weights
 
+    def of_model(self, j: int, rows: RowView) -> tuple[Floats, Floats]:
+        """Return target and C_i of each row for model j, float64[n] both; C_i is 0 if held out."""
+        target, code, fold, weights = self.data(rows)
+        if self.labels:
+            target = np.where(code == self.positive[j], 1.0, -1.0)
+        cost = weights * np.where(target > 0.0, self.cost[j, 1], self.cost[j, 0])
+        return target, np.where(fold == self.held_out[j], 0.0, cost)
+
     def codes(self, labels: Floats) -> NDArray[np.int32]:
         """Return the number of the class of each row, int32[n]; 0 for regression.
 

@@ -27,6 +27,7 @@ class SolverType:
     regression : bool
     primal : bool             whether it is solved by Newton's method on the primal
     one_class : bool          whether it is the one-class SVM, which knows no labels
+    l1 : bool                 whether the sum of |w_j| takes the place of 1/2 w'w
     """
 
     name: str
@@ -34,6 +35,7 @@ class SolverType:
     regression: bool = False
     primal: bool = False
     one_class: bool = False
+    l1: bool = False
 
     @property
     def smooth(self) -> bool:
@@ -50,6 +52,8 @@ SQUARED_HINGE, HINGE = 1, 3
 SOLVERS = {
     SQUARED_HINGE: SolverType("L2R_L2LOSS_SVC_DUAL", losses.SQUARED_HINGE),
     HINGE: SolverType("L2R_L1LOSS_SVC_DUAL", losses.HINGE),
+    5: SolverType("L1R_L2LOSS_SVC", losses.SQUARED_HINGE, primal=True, l1=True),
+    6: SolverType("L1R_LR", losses.LOGISTIC, primal=True, l1=True),
     7: SolverType("L2R_LR_DUAL", losses.LOGISTIC),
     12: SolverType("L2R_L2LOSS_SVR_DUAL", losses.L2_SVR, regression=True),
     13: SolverType("L2R_L1LOSS_SVR_DUAL", losses.L1_SVR, regression=True),

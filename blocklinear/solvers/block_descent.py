@@ -53,6 +53,8 @@ class BlockDescent:
     bias : float              value of the bias feature, 0 for none
     """
 
+    permutes = True
+
     def __init__(
         self,
         vectors: Sequence[WeightVectors],
@@ -63,7 +65,7 @@ class BlockDescent:
         self.vectors, self._options = vectors, options
         self.bias = vectors[0].bias
         uses = options.selection == "active" and options.method == "dual" and not options.average
-        self._uses_working_set = uses
+        self._uses_working_set, self._copies = uses, uses and working_set_entries > 0
         self._working_set = WorkingSet(manifest, working_set_entries if uses else 0)
         self._passes = np.full(1, float(FIRST_PASSES))
         self._first, self._n_rows = first_positions(manifest), manifest.n_rows
@@ -115,7 +117,7 @@ class BlockDescent:
 
     def restore(self, stream: Iterable[Loaded]) -> None:
         """Fetch what is kept in memory only, after `arrays` were filled from a checkpoint."""
-        if not self._uses_working_set:
+        if not self._copies:
             return
         for loaded in stream:
             self._keep(loaded.group, [v.ranges(loaded.group) for v in self._trained])

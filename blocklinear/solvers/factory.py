@@ -11,6 +11,7 @@ from blocklinear.options import TrainOptions
 from blocklinear.solvers.block_descent import BlockDescent, BlockDescentOfMany
 from blocklinear.solvers.columns import models_by_pass, n_columns
 from blocklinear.solvers.crammer_singer import CrammerSinger
+from blocklinear.solvers.l1.solver import L1Regularized
 from blocklinear.solvers.many import ManyModels
 from blocklinear.solvers.newton import make_newton
 from blocklinear.solvers.one_class import OneClassModel
@@ -40,10 +41,12 @@ def make_solver(
     folder : Path
         Where alpha is kept.
     working_set_entries : int
-        Entries of rows that may be kept in memory.
+        Entries of rows, or of columns, that may be kept in memory.
     enough_products : float
         As for `NewtonIterate`.
     """
+    if task.solver.l1:
+        return L1Regularized(task, manifest, options, folder, working_set_entries)
     if task.solver.primal:
         return make_newton(manifest, options, task, folder, enough_products)
     if isinstance(task, OneClass):

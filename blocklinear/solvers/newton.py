@@ -300,6 +300,7 @@ class Newton:
     bias : float              value of the bias feature, 0 for none
     """
 
+    permutes = True
     updates: Floats | None = None
     first_violation: Floats | None = None
 

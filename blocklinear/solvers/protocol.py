@@ -85,9 +85,11 @@ class Solver(Protocol):
     Attributes
     ----------
     bias : float              value of the bias feature, 0 for none
+    permutes : bool           whether blocks are to come in another order in each outer iteration
     """
 
     bias: float
+    permutes: bool
 
     def __len__(self) -> int: ...
 

@@ -35,6 +35,20 @@ _ITERATE = fields(
 _NEWTON = items(
     fields({"active": items(count), "rows": count, "hessians": count, "models": items(_ITERATE)})
 )
+_L1 = fields(
+    {
+        "phase": count, "evaluates": flag, "active": items(count), "features": items(count),
+        "models": items(
+            fields(
+                {
+                    "certificate": maybe(_CERTIFICATE), "n_sv": count, "violation": number,
+                    "first": number, "new": flag, "final": flag, "dual": maybe(number),
+                    "orders": count, "idle": count,
+                }
+            )
+        ),
+    }
+)  # fmt: skip
 _METHOD = fields(
     {"labels": items(number)},
     {
@@ -43,7 +57,7 @@ _METHOD = fields(
         "columns": shapes.either(count, items(count)), "trained": items(items(count)),
         "by_pass": items(items(count)), "certificates": items(maybe(_CERTIFICATE)),
         "models": items(row(maybe(number), shapes.integer(-1))),
-        "newton": _NEWTON,
+        "newton": _NEWTON, "l1": _L1,
     },
     more=True,
 )  # fmt: skip

@@ -19,6 +19,10 @@ _LOADED_ROW_BYTES = 32  # a row in a buffer: pointer, label, norm, number
 _WEIGHT_BYTES = 8  # and its weight, if it has one
 _MODEL_ROW_BYTES = 24  # and for every model but one: alpha, once more while it is written
 _SOLVED_ROW_BYTES = 96  # a row being worked on: position, target, C, alpha, span, order
+L1_VECTORS = 4
+"""What an L1-regularised model needs: weights, pulls, sizes of these, and where columns are."""
+_L1_ROW_BYTES = 88  # of all rows: label, weight, size, length, target, C, and what descent moves
+_L1_MODEL_ROW_BYTES = 16  # and for each model: alpha, decision value
 ENOUGH_BLOCKS = 16
 """Larger groups no longer converge in fewer outer iterations; memory pins blocks instead."""
 WORKING_SET_SHARE = 2
@@ -34,7 +38,8 @@ class MemoryPlan:
     group : int               blocks in a group
     pin_bytes : int           for decoded blocks that stay in memory
     spare_bytes : int         for held-out rows
-    working_set_entries : int      of the rows of the working set, which are copied
+    working_set_entries : int      of the rows of the working set, which are copied; for L1
+                              regularisation of columns
     newton : bool             whether there is room for Newton steps, where descent may need them
     hessian : bool            whether there is room for the Hessian of each model
     """
@@ -55,7 +60,8 @@ def plan_memory(
 ) -> MemoryPlan:
     """Divide the budget.
 
-    A group has the blocks that were asked for, or all blocks if they fit, or up to `ENOUGH_BLOCKS`.
+    A group has the blocks that were asked for, or all blocks if they fit, or up to `ENOUGH_BLOCKS`;
+    one block for L1 regularisation, which keeps columns instead.
 
     Parameters
     ----------
@@ -75,15 +81,19 @@ def plan_memory(
     weights = _vector_bytes(manifest, options, width) + kept * model_bytes(manifest)
     fixed = PROCESS_BYTES + weights
     model = _making_bytes(manifest, width, kept)
-    passes = options.selection == "active" and options.method == "dual" and not options.average
-    working_set_bytes = _working_set_bytes(manifest, width) if passes else 0
+    l1 = _solver(options).l1
+    fixed += _l1_bytes(manifest, width) if l1 else 0
+    whole = _copy_bytes(manifest, options, width)
+    copied = whole if l1 else whole // WORKING_SET_SHARE if _has_passes(options) else 0
     if options.group is not None:
         group = min(options.group, n_blocks)
     else:
         room = options.memory_bytes - fixed
-        group = _largest_group(manifest, width, room)
-        if group < n_blocks:
-            shared = _largest_group(manifest, width, room - min(room // 2, working_set_bytes))
+        group = _largest_group(manifest, width, room - (whole if l1 else 0))
+        if l1 and group < n_blocks:
+            group = 1
+        elif group < n_blocks:
+            shared = _largest_group(manifest, width, room - min(room // 2, copied))
             group = max(min(group, 1), min(shared, ENOUGH_BLOCKS))
         if _solver(options).one_class:  # alpha get from block to block within a group
             group = max(group, min(n_blocks, 2))
@@ -101,7 +111,7 @@ def plan_memory(
     if model > options.memory_bytes:
         raise _no_room_for_model(manifest, options, width, kept)
     spare = options.memory_bytes - needed
-    primal = _solver(options).primal
+    primal = _solver(options).primal and not l1
     newton_bytes = NEWTON_VECTORS * weight_bytes(manifest)
     newton = _may_go_over(options, width) and newton_bytes <= spare
     spare -= newton_bytes if newton else 0
@@ -109,10 +119,8 @@ def plan_memory(
     spare -= _hessian_bytes(manifest, width) if hessian else 0
     held_out = spare // 2 if options.evaluate is not None else 0
     spare -= held_out
-    copied = 0
-    if group < n_blocks:
-        copied = min(spare, working_set_bytes)
-    entries = int(copied * manifest.nnz // max(_loaded_bytes(manifest, width), 1))
+    copied = min(spare, copied) if l1 or group < n_blocks else 0
+    entries = int(copied * manifest.nnz // max(whole, 1))
     return MemoryPlan(group, spare - copied, held_out, newton, hessian, entries)
 
 
@@ -147,7 +155,8 @@ def plan_again(
     )
     needed += NEWTON_VECTORS * weight_bytes(manifest) if newton else 0
     needed += _hessian_bytes(manifest, width) if hessian else 0
-    needed += -(-entries * _loaded_bytes(manifest, width) // max(manifest.nnz, 1))
+    needed += _l1_bytes(manifest, width) if _solver(options).l1 else 0
+    needed += -(-entries * _copy_bytes(manifest, options, width) // max(manifest.nnz, 1))
     needed = max(needed, _making_bytes(manifest, width, kept))
     spare = options.memory_bytes - needed
     if spare < 0:
@@ -202,8 +211,9 @@ def _vector_bytes(manifest: Manifest, options: TrainOptions, width: int) -> int:
     With several models there is a vector more for each, which keeps what was certified.
     """
     vectors = WEIGHT_VECTORS + options.average + (width > 1)
-    if _solver(options).primal:
-        vectors = NEWTON_VECTORS + 1
+    solver = _solver(options)
+    if solver.primal:
+        vectors = L1_VECTORS if solver.l1 else NEWTON_VECTORS + 1
     return (vectors + (options.patience is not None)) * width * weight_bytes(manifest)
 
 
@@ -223,6 +233,12 @@ def _may_go_over(options: TrainOptions, width: int) -> bool:
     )
 
 
+def _l1_bytes(manifest: Manifest, width: int) -> int:
+    """Return what L1 regularisation needs of all rows, with room for two columns."""
+    row_bytes = _L1_ROW_BYTES + width * _L1_MODEL_ROW_BYTES + 2 * _entry_bytes(manifest)
+    return row_bytes * manifest.n_rows
+
+
 def _hessian_bytes(manifest: Manifest, width: int) -> int:
     return 8 * (manifest.n_features + 1) ** 2 * width
 
@@ -234,9 +250,19 @@ def _loaded_bytes(manifest: Manifest, width: int) -> int:
     return _entry_bytes(manifest) * manifest.nnz + row_bytes * manifest.n_rows
 
 
-def _working_set_bytes(manifest: Manifest, width: int) -> int:
-    """Return the bytes that the working set may take: it is rarely larger."""
-    return _loaded_bytes(manifest, width) // WORKING_SET_SHARE
+def _has_passes(options: TrainOptions) -> bool:
+    """Return whether rows are copied for passes over the working set."""
+    return options.selection == "active" and options.method == "dual" and not options.average
+
+
+def _copy_bytes(manifest: Manifest, options: TrainOptions, width: int) -> int:
+    """Return what a copy of all rows takes; for L1 regularisation, of all columns.
+
+    A working set rarely has more than one row in `WORKING_SET_SHARE`.
+    """
+    if _solver(options).l1:
+        return _entry_bytes(manifest) * manifest.nnz
+    return _loaded_bytes(manifest, width)
 
 
 def _entry_bytes(manifest: Manifest) -> int:

@@ -11,11 +11,14 @@ from blocklinear.solvers.row_orders import BLOCKS, key
 from blocklinear.store.manifest import Manifest
 
 
-def block_groups(seed: int, outer: int, n_blocks: int, group: int) -> list[tuple[int, ...]]:
+def block_groups(
+    seed: int, outer: int, n_blocks: int, group: int, permuted: bool = True
+) -> list[tuple[int, ...]]:
     """Return the groups of an outer iteration, in order.
 
     Blocks are permuted anew and divided into groups of `group`, whose sizes differ by at most one.
-    When one group holds all blocks they stay in place: only the order of rows matters.
+    When one group holds all blocks they stay in place: only the order of rows matters; or if they
+    are not to be `permuted`.
 
     Parameters
     ----------
@@ -26,7 +29,8 @@ def block_groups(seed: int, outer: int, n_blocks: int, group: int) -> list[tuple
     """
     if group >= n_blocks:
         return [tuple(range(n_blocks))]
-    parts = np.array_split(block_order(seed, outer, n_blocks), -(-n_blocks // group))
+    order = block_order(seed, outer, n_blocks) if permuted else np.arange(n_blocks)
+    parts = np.array_split(order, -(-n_blocks // group))
     return [tuple(part.tolist()) for part in parts]
 
 

@@ -121,7 +121,8 @@ class Run:
     def block_groups(self, outer: int) -> list[tuple[int, ...]]:
         """Return the groups of an outer iteration, in order."""
         n_blocks = len(self.manifest.blocks)
-        return block_groups(self.options.seed, outer, n_blocks, self.memory.group)
+        seed, permutes = self.options.seed, self.solver.permutes
+        return block_groups(seed, outer, n_blocks, self.memory.group, permutes)
 
     def pass_over(
         self, loader: GroupLoader, blocks: Collection[int] | None = None, last: bool = False
@@ -263,8 +264,7 @@ class Run:
         self._saved = True
         self.outer, self.done, self.decided = facts["outer"], facts["done"], facts["decided"]
         self.stopping.state = facts["stopping"]
-        if len(self.block_groups(self.outer)) > 1:
-            self.solver.restore(self.pass_over(loader))
+        self.solver.restore(self.pass_over(loader))
 
     def report(self) -> tuple[OuterIteration, Estimate]:
         """Return the report of the outer iteration, with the held-out score, and its estimate."""

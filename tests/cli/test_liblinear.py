@@ -247,8 +247,6 @@ def test_what_both_refuse(both, line):
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ("-s 5 data_file", "ERROR: -s 5: L1 regularization is not available: use -s 1"),
-        ("-s 6 data_file", "ERROR: -s 6: L1 regularization is not available: use -s 7"),
         ("-s 21 -B 1 data_file", "ERROR: prob->bias >=0, but this is ignored in ONECLASS_SVM"),
         ("-s 21 -n 0 data_file", "ERROR: nu <= 0 or nu > 1"),
         ("-s 21 -v 5 data_file", "ERROR: -v with -s 21 is not available: it does not learn"),

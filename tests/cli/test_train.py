@@ -158,7 +158,7 @@ def test_the_tolerance_stops(cli, store, tmp_path):
 @pytest.mark.parametrize(
     ("flags", "word"),
     [
-        (["-s", 5], "solver"),
+        (["-s", 8], "solver"),
         (["-c", 0], "C is 0.0"),
         (["-c", "nan"], "C is nan"),
         (["-e", 0], "tolerance"),

@@ -15,6 +15,7 @@ import blocklinear.kernels
 from blocklinear.kernels import crammer_singer as cs
 from blocklinear.kernels import (
     dual,
+    l1,
     losses,
     margins,
     one_class,
@@ -214,6 +215,40 @@ def one_class_pairs(r):
         assert np.isfinite(one_class.excess(f, upper, alpha, 1.0))
 
 
+def l1_columns(r):
+    n, positions = r.n_features + 1, np.arange(r.n)
+    counts, slots = np.zeros(n, np.int32), np.arange(n, dtype=np.int32)
+    l1.count_entries(r.indices, counts)
+    starts = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+    columns = np.zeros(starts[-1], np.uint32), np.zeros(starts[-1], r.values.dtype)
+    l1.collect_columns(*r.cut, positions, slots, 0, starts[:-1].copy(), *columns)
+    assert np.isin(columns[0], positions).all()
+    every, order = np.arange(n), np.arange(n)[::-1].copy()
+    size, length = np.sqrt(r.sq_norm + r.bias**2), r.lengths.astype(np.int32)
+    for kind in (losses.SQUARED_HINGE, losses.LOGISTIC, losses.L2_SVR):
+        rows = kind, 0.1, r.y, r.cost
+        step, f, w, pull = np.full(r.n, np.nan), np.full(r.n, np.nan), r.w(), r.w()
+        l1.start_rows(*r.cut, positions, *rows, r.bias, w, step, f, pull)
+        l1.evaluate_rows(*r.cut, positions, r.bias, w, step, f, pull)
+        state, v, h, d, moved = np.zeros((r.n, 2)), np.zeros(n), np.zeros(n), np.zeros(n), r.y + 0.0
+        l1.expand(*rows, f, step, state)
+        chosen = starts, *columns, every
+        l1.derivatives(*chosen, step, state, v, h)
+        with np.errstate(all="ignore"):  # training refuses what overflows
+            l1.descend(*chosen, order, np.ones(n), v, h, np.zeros(n), d, state)
+        l1.move_alpha(kind, r.y, r.cost, step, state, moved)
+        l1.pulls(*chosen, moved, v)
+        l1.total_loss(*rows, f, 0.5, state)
+        l1.dual_value(*rows, moved, 1.0)
+        assert np.isfinite(moved).all()
+        seen = np.zeros(losses.N_SUMS)
+        l1.certify_rows(*rows, f, step, 0.5, size, length, 0.0, seen)
+        l1.certify_weights(w, pull, 1.0, 0.5, 0.0)
+    kept = every[::2].copy()
+    l1.keep_columns(kept, starts, *columns)
+    assert (np.diff(starts[: len(kept) + 1]) == counts[kept]).all()
+
+
 def decision_values(r):
     out = np.full((r.n, 2), np.nan)
     weights = np.zeros((r.n_features // 2, 2))  # of some features only
@@ -334,6 +369,25 @@ TRIED = {
     ),
     "dual": (dcd_epoch, ["dcd_epoch"]),
     "dual certificates": (dual_certificates, ["add_dual_terms", "certify_rows"]),
+    "l1": (
+        l1_columns,
+        [
+            "start_rows",
+            "evaluate_rows",
+            "count_entries",
+            "collect_columns",
+            "keep_columns",
+            "expand",
+            "total_loss",
+            "pulls",
+            "derivatives",
+            "descend",
+            "move_alpha",
+            "dual_value",
+            "certify_rows",
+            "certify_weights",
+        ],
+    ),
     "many models": (many, ["dcd_many", "add_many_dual_terms", "certify_many"]),
     "gather": (gather_rows, ["gather_rows"]),
     "margins": (decision_values, ["decision_values"]),

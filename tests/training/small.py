@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import reference
+import sklearn
 from sklearn.linear_model import LogisticRegression
 from sklearn.svm import LinearSVC, LinearSVR
 
@@ -71,7 +72,8 @@ class Problem:
 
     def primal(self, w, positive):
         t = self.labels if self.regression else np.where(self.labels == positive, 1.0, -1.0)
-        return reference.primal_value(self.rows, t, self.costs(), w, self.kind, self.epsilon)
+        value = reference.primal_value(self.rows, t, self.costs(), w, self.kind, self.epsilon)
+        return value + np.abs(w).sum() - 0.5 * w @ w if SOLVERS[self.solver].l1 else value
 
     def optimum(self):
         """P of what LIBLINEAR finds at a tight tolerance: never below the true optimum."""
@@ -85,11 +87,14 @@ class Problem:
             found = LinearSVR(epsilon=self.epsilon, loss=loss, **how).fit(*rows)
             return self.primal(found.coef_.ravel(), None)
         how["class_weight"] = dict(self.class_weights) or None
-        if self.solver in (0, 7):
+        l1 = SOLVERS[self.solver].l1
+        if self.solver in (0, 6, 7):
+            newer = tuple(map(int, sklearn.__version__.split(".")[:2])) >= (1, 8)
+            how |= ({"l1_ratio": 1.0} if newer else {"penalty": "l1"}) if l1 else {}
             found = LogisticRegression(solver="liblinear", **how).fit(*rows)
         else:
             loss = "hinge" if self.solver == 3 else "squared_hinge"
-            found = LinearSVC(loss=loss, **how).fit(*rows)
+            found = LinearSVC(loss=loss, penalty="l1" if l1 else "l2", **how).fit(*rows)
         return self.primal(found.coef_[0], found.classes_[1])
 
 

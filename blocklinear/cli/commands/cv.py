@@ -60,7 +60,7 @@ def add_parser(commands: Any) -> None:
         "--solver",
         type=int,
         metavar="N",
-        help="0, 1, 2, 3 (default), 7, 11, 12 or 13, as in train",
+        help="0 to 3 (3 is the default), 5 to 7, or 11 to 13, as in train",
     )
     parser.add_argument(
         "-p", "--epsilon", type=float, metavar="EPS", help="epsilon of the regression losses"

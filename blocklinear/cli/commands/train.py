@@ -72,7 +72,8 @@ def _add_problem(group: Any) -> None:
         metavar="N",
         help="1 squared hinge, 3 hinge (default), 4 Crammer-Singer, 7 logistic; regression: 12 "
         "squared epsilon-insensitive, 13 epsilon-insensitive; 21 one-class SVM; 2, 0, 11: as 1, 7, "
-        "12 by Newton's method on the primal, for few features or large C",
+        "12 by Newton's method on the primal, for few features or large C; 5, 6: as 1, 7 with L1 "
+        "regularization, which leaves most weights 0",
     )
     group.add_argument(
         "-c",

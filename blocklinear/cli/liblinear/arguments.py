@@ -12,14 +12,10 @@ from dataclasses import dataclass
 REGRESSION = (11, 12, 13)
 CRAMMER_SINGER = 4
 ONE_CLASS = 21
-_SOLVERS = (0, 1, 2, 3, 4, 7, 11, 12, 13, 21)
-_TOLERANCES = {0: 0.01, 2: 0.01, 11: 0.0001, 21: 0.01}
+_SOLVERS = (0, 1, 2, 3, 4, 5, 6, 7, 11, 12, 13, 21)
+_TOLERANCES = {0: 0.01, 2: 0.01, 5: 0.01, 6: 0.01, 11: 0.0001, 21: 0.01}
 _DUAL_TOLERANCE = 0.1
-PRIMAL = (0, 2, 11)
-_INSTEAD = {
-    5: "L1 regularization is not available: use -s 1, the same loss with L2 regularization",
-    6: "L1 regularization is not available: use -s 7, the same loss with L2 regularization",
-}
+PRIMAL = (0, 2, 5, 6, 11)
 
 TRAIN_USAGE = """\
 Usage: blocklinear liblinear train [options] training_set_file [model_file]
@@ -31,6 +27,8 @@ options:
 \t 2 -- L2-regularized L2-loss support vector classification (primal)
 \t 3 -- L2-regularized L1-loss support vector classification (dual)
 \t 4 -- support vector classification by Crammer and Singer
+\t 5 -- L1-regularized L2-loss support vector classification
+\t 6 -- L1-regularized logistic regression
 \t 7 -- L2-regularized logistic regression (dual)
   regression
 \t11 -- L2-regularized L2-loss support vector regression (primal)
@@ -45,7 +43,7 @@ options:
 \t-s 1, 3, 4 and 7: largest violation of the dual (default 0.1)
 \t-s 21: largest violation of the dual (default 0.01)
 \t-s 12 and 13: sum of the violations, as a part of the first one (default 0.1)
-\t-s 0, 2 and 11: 10 times the certified relative duality gap (default 0.01; 0.0001 for 11)
+\t-s 0, 2, 5, 6 and 11: 10 times the certified relative duality gap (default 0.01; 0.0001 for 11)
 -B bias : if bias >= 0, append a feature of this value to each instance (default -1)
 -wi weight : multiply C of class i
 -v n : n-fold cross validation
@@ -199,8 +197,6 @@ def _check(
         raise RefusedArguments("ERROR: C <= 0")
     if solver in REGRESSION and not epsilon >= 0:
         raise RefusedArguments("ERROR: p < 0")
-    if solver in _INSTEAD:
-        raise RefusedArguments(f"ERROR: -s {solver}: {_INSTEAD[solver]}")
     if solver not in _SOLVERS:
         raise RefusedArguments("ERROR: unknown solver type")
     if not regularized and bias != 1.0:

@@ -1,0 +1,1 @@
+"""L1-regularised problems: Newton steps by coordinate descent over columns kept in memory."""

@@ -1,0 +1,120 @@
+"""Columns of the data kept in memory: the features that descent works on."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from blocklinear.kernels import l1 as kernels
+from blocklinear.store.groups import Group, RowView
+from blocklinear.store.manifest import Manifest
+
+Floats = NDArray[np.float64]
+
+
+class ColumnCache:
+    """Columns of some features, collected in a pass over rows, and kept until others are wanted.
+
+    Which ones they are is decided between passes. Rows come in their order, and so do the entries
+    of a column.
+    The bias feature is a column like others.
+
+    Parameters
+    ----------
+    manifest : Manifest
+    bias : float
+        Value of the bias feature, 0 for none.
+    capacity : int
+        Entries that there is memory for.
+
+    Attributes
+    ----------
+    counts : int32[n_features + 1]      entries of each feature; what `count` has seen so far
+    features : uint32[k]      of the columns, in their order
+    starts : int64[k + 1]
+    rows, values : uint32[capacity], float64[capacity] or float32[capacity]
+    slots : int32[n_features + 1]       number of the column of a feature; -1 for none
+    """
+
+    def __init__(self, manifest: Manifest, bias: float, capacity: int) -> None:
+        n = manifest.n_features
+        self._bias, self._n_rows = bias, manifest.n_rows
+        self.counts = np.zeros(n + 1, np.int32)
+        self.slots = np.full(n + 1, -1, np.int32)
+        self.features = np.zeros(0, np.uint32)
+        self.starts = np.zeros(1, np.int64)
+        dtype = np.float64 if manifest.dtype == "float64" else np.float32
+        capacity += manifest.n_rows if bias > 0.0 else 0
+        self.rows, self.values = np.zeros(capacity, np.uint32), np.zeros(capacity, dtype)
+        self._first, self._fill = 0, np.zeros(0, np.int64)  # of those that are being collected
+        if bias > 0.0:
+            self.counts[n] = manifest.n_rows
+
+    def __len__(self) -> int:
+        return len(self.features)
+
+    @property
+    def collecting(self) -> bool:
+        """Whether columns wait for their entries."""
+        return self._first < len(self.features)
+
+    def count(self, group: Group) -> None:
+        """Count the entries of a group."""
+        kernels.count_entries(group.indices, self.counts)
+
+    def complete(self, features: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Return which features have a column with all its entries, bool[m]."""
+        slots = self.slots[features]
+        return np.asarray((slots >= 0) & (slots < self._first))
+
+    def want(self, features: NDArray[np.int64]) -> None:
+        """Make room for columns of features; as many as fit, the first ones first.
+
+        Others are dropped if their room is needed.
+
+        Parameters
+        ----------
+        features : int64[m]   each once
+        """
+        room = len(self.rows) - np.cumsum(self.counts[features], dtype=np.int64)
+        features = features[room >= 0]
+        missing = features[self.slots[features] < 0]
+        entries = int(self.counts[missing].sum(dtype=np.int64))
+        if self.starts[-1] + entries > len(self.rows):
+            self._keep(np.sort(self.slots[features[self.slots[features] >= 0]]).astype(np.int64))
+        self._add(missing)
+
+    def refill(self, features: NDArray[np.uint32]) -> None:
+        """Make room for the columns that an earlier process had, all to be collected."""
+        self._keep(np.zeros(0, np.int64))
+        self._add(features.astype(np.int64))
+
+    def _keep(self, kept: NDArray[np.int64]) -> None:
+        kernels.keep_columns(kept, self.starts, self.rows, self.values)
+        self.slots[self.features] = -1
+        self.features, self.starts = self.features[kept], self.starts[: len(kept) + 1].copy()
+        self.slots[self.features] = np.arange(len(kept), dtype=np.int32)
+        self._first = len(kept)
+
+    def _add(self, features: NDArray[np.int64]) -> None:
+        self._first = len(self.features)
+        slots = np.arange(self._first, self._first + len(features), dtype=np.int32)
+        self.slots[features] = slots
+        self.features = np.concatenate([self.features, features.astype(np.uint32)])
+        ends = self.starts[-1] + np.cumsum(self.counts[features], dtype=np.int64)
+        self.starts = np.concatenate([self.starts, ends])
+        self._fill = self.starts[:-1].copy()
+
+    def collect(self, rows: RowView) -> None:
+        """Copy what rows have of the columns that wait for their entries."""
+        kernels.collect_columns(
+            rows.starts, rows.stops, rows.indices, rows.values, rows.positions, self.slots,
+            self._first, self._fill, self.rows, self.values,
+        )  # fmt: skip
+
+    def finish(self) -> None:
+        """Take note that all rows were there: nothing waits then."""
+        slot = int(self.slots[-1])
+        if slot >= self._first:
+            of_bias = slice(self.starts[slot], self.starts[slot + 1])
+            self.rows[of_bias] = np.arange(self._n_rows, dtype=np.uint32)
+            self.values[of_bias] = self._bias
+        self._first = len(self.features)

@@ -1,0 +1,364 @@
+"""L1-regularised models trained together: they share the passes over rows, and the columns.
+
+An outer iteration works on the columns in memory (`L1Iterate.improve`), then evaluates what came of
+it in one pass over the rows, in which new columns are collected, too. The first one evaluates
+w = 0; the second only collects.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from blocklinear.kernels import l1 as kernels
+from blocklinear.objectives.certificate import Certificate, joined
+from blocklinear.objectives.feasible_sets import EachClass, OneModel
+from blocklinear.objectives.problems import Problem
+from blocklinear.objectives.tasks import Task
+from blocklinear.options import TrainOptions
+from blocklinear.solvers.l1.columns import ColumnCache
+from blocklinear.solvers.l1.iterate import L1Iterate, Rows
+from blocklinear.solvers.newton import tolerance_scales
+from blocklinear.solvers.protocol import Abandoned, Estimate, Solver, Start
+from blocklinear.store.groups import Group, RowView, first_positions, rows_of
+from blocklinear.store.manifest import Manifest
+from blocklinear.store.prefetch import Loaded
+from blocklinear.store.row_arrays import RowArray
+
+Floats = NDArray[np.float64]
+FIRST, COLLECT, DESCEND = 0, 1, 2
+"""What an outer iteration begins with: nothing, room for columns, or work on them."""
+
+
+class L1Regularized:
+    """Solves L1-regularised problems, one or many.
+
+    Parameters
+    ----------
+    task : Task
+    manifest : Manifest
+    options : TrainOptions
+    folder : Path
+        Where alpha is kept.
+    capacity : int
+        Entries of columns that there is memory for.
+
+    Attributes
+    ----------
+    bias : float              value of the bias feature, 0 for none
+    updates : float64[1]      not used: a start is from w
+    """
+
+    permutes = False  # so that columns are collected in the order of rows
+    first_violation: Floats | None = None
+
+    def __init__(
+        self, task: Task, manifest: Manifest, options: TrainOptions, folder: Path, capacity: int
+    ) -> None:
+        self._task, self._options = task, options
+        self.bias, self.updates = max(options.bias, 0.0), np.zeros(1)
+        self._first = first_positions(manifest)
+        width = 1 if isinstance(task, Problem) else len(task)
+        n, n_rows = manifest.n_features + 1, manifest.n_rows
+        self._W, self._pulls = np.zeros((width, n)), np.zeros((width, n))
+        self._decisions = np.zeros((width, n_rows))
+        self._alpha = [
+            RowArray(folder / f"alpha-{k}.work", manifest, np.float64) for k in range(width)
+        ]
+        self._labels, self._sizes = np.zeros(n_rows), np.zeros(n_rows)
+        self._weights = np.zeros(n_rows) if manifest.weighted else None
+        self._lengths = np.zeros(n_rows, np.int32)
+        self._columns = ColumnCache(manifest, self.bias, capacity)
+        goal = 0.0 if options.gap is None or options.tolerance is not None else options.gap
+        self._models = [
+            L1Iterate(
+                self._W[k], self._pulls[k], self._alpha[k].all, self._decisions[k],
+                not options.regularize_bias, goal, options.seed,
+            )
+            for k in range(width)
+        ]  # fmt: skip
+        self._scales = tolerance_scales(task, manifest)
+        self._phase, self._evaluates = FIRST, True
+        self._active = list(range(width))
+        self._adopted: Floats | None = None
+        self._resumed = np.zeros(0, np.uint32)  # features of columns to be collected anew
+        self._threads = ThreadPoolExecutor(min(options.threads, width), "l1")
+
+    def _rows(self, k: int) -> Rows:
+        """Return what model k needs of all rows."""
+        nothing = np.zeros(0, np.int64)
+        rows = RowView(
+            np.arange(len(self._labels)), nothing, nothing, self._sizes, self._labels,
+            nothing.astype(np.uint32), np.zeros(0), self._weights,
+        )  # fmt: skip
+        target, cost = self._targets_and_costs(k, rows)
+        return Rows(self._task.kind, self._task.epsilon, target, cost, self._sizes, self._lengths)
+
+    def _targets_and_costs(self, k: int, rows: RowView) -> tuple[Floats, Floats]:
+        task = self._task
+        if isinstance(task, Problem):
+            return task.targets(rows.labels), task.costs(rows)
+        return task.of_model(k, rows)
+
+    def _unsolved(self) -> list[int]:
+        """Return which models are not as good as was asked for, and can become better."""
+        gap, tolerance = self._options.gap, self._options.tolerance
+        found = []
+        for k, model in enumerate(self._models):
+            certificate = model.certificate
+            wanting = certificate is None or (gap is not None and certificate.gap > gap)
+            if tolerance is not None:
+                wanting = wanting or self._violation(k) > tolerance
+            if wanting and not model.final:
+                found.append(k)
+        return found
+
+    def _violation(self, k: int) -> float:
+        """Return the violation of model k as LIBLINEAR's ``-e`` is compared with it."""
+        model = self._models[k]
+        first = model.first_violation * float(self._scales[k])
+        return model.violation / first if first > 0.0 else 0.0
+
+    def __len__(self) -> int:
+        return len(self._unsolved())
+
+    @property
+    def costs(self) -> Sequence[float]:
+        """C of each of many models, as asked for; empty of one problem."""
+        return () if isinstance(self._task, Problem) else list(map(float, self._task.asked))
+
+    @property
+    def state(self) -> dict[str, Any]:
+        """What a checkpoint must know before it can fill `arrays`, as JSON."""
+        task = self._task
+        state: dict[str, Any] = {
+            "labels": list(task.labels), "costs": task.pairs.tolist(), "columns": 1,
+            "l1": {
+                "phase": self._phase, "evaluates": self._evaluates, "active": self._active,
+                "features": self._columns.features.tolist(),
+                "models": [model.state for model in self._models],
+            },
+        }  # fmt: skip
+        if not isinstance(task, Problem):
+            state["asked"] = task.asked.tolist()
+        return state
+
+    @state.setter
+    def state(self, state: dict[str, Any]) -> None:
+        own = state["l1"]
+        self._phase, self._evaluates = own["phase"], own["evaluates"]
+        self._active = list(own["active"])
+        if not set(self._active) <= set(_upto(self._models)):
+            raise ValueError("the models of the state are not those of the run")
+        for model, of in zip(self._models, own["models"], strict=True):
+            model.state = of
+        features = np.array(own["features"], np.int64)
+        if len(features) and not features.max() < len(self._columns.slots):
+            raise ValueError("a column is of no feature")
+        self._resumed = features.astype(np.uint32)
+
+    @property
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """All that a checkpoint must keep, by name."""
+        arrays: dict[str, NDArray[Any]] = {
+            "w": self._W, "pulls": self._pulls, "decisions": self._decisions,
+            "counts": self._columns.counts, "row-labels": self._labels, "row-sizes": self._sizes,
+            "row-lengths": self._lengths,
+        }  # fmt: skip
+        if self._weights is not None:
+            arrays["row-weights"] = self._weights
+        names = ["alpha"] if len(self._alpha) == 1 else [f"alpha-{k}" for k in _upto(self._alpha)]
+        return arrays | {name: own.all for name, own in zip(names, self._alpha, strict=True)}
+
+    @property
+    def row_arrays(self) -> Mapping[str, RowArray]:
+        """Nothing: of rows only alpha is known."""
+        return {}
+
+    @property
+    def starts(self) -> list[Start]:
+        """What a warm start is to fill."""
+        feasible = OneModel if isinstance(self._task, Problem) else EachClass
+        return [
+            Start(feasible(self._task), own.all.reshape(-1, 1), self._W[k].reshape(-1, 1))  # type: ignore[arg-type]
+            for k, own in enumerate(self._alpha)
+        ]
+
+    def restore(self, stream: Iterable[Loaded]) -> None:
+        """Collect the columns that were in memory."""
+        if not len(self._resumed):
+            return
+        self._columns.refill(self._resumed)
+        for loaded in stream:
+            self._columns.collect(rows_of(loaded.group, self._first))
+        self._columns.finish()
+
+    def begin(self, steps: int) -> None:
+        """Start a pass of so many groups: its work begins with the first of them."""
+
+    def step(
+        self, group: Group, outer: int, number: int, steps: int, halt: Callable[[], bool]
+    ) -> None:
+        """Work on columns before the first group; evaluate and collect in each."""
+        if number == 0:
+            self._prepare(halt)
+        rows = rows_of(group, self._first)
+        if self._phase == FIRST:
+            self._note(group, rows.positions)
+        if self._evaluates:
+            self._each(lambda k: self._evaluate(k, rows))
+        if self._columns.collecting:
+            self._columns.collect(rows)
+        if number == steps - 1:
+            self._conclude()
+
+    def _evaluate(self, k: int, rows: RowView) -> None:
+        """Add what rows contribute to what is known of model k."""
+        entries = (rows.starts, rows.stops, rows.indices, rows.values, rows.positions)
+        found = self._W[k], self._alpha[k].all, self._decisions[k], self._pulls[k]
+        if self._phase != FIRST:
+            kernels.evaluate_rows(*entries, self.bias, *found)
+            return
+        task = self._task
+        target, cost = self._targets_and_costs(k, rows)
+        kernels.start_rows(*entries, task.kind, task.epsilon, target, cost, self.bias, *found)
+
+    def _note(self, group: Group, positions: NDArray[np.int64]) -> None:
+        """Remember of rows what is needed when their entries are not in memory."""
+        self._labels[positions] = group.labels
+        if self._weights is not None and group.weights is not None:
+            self._weights[positions] = group.weights
+        self._sizes[positions] = np.sqrt(group.sq_norm + self.bias**2) * (1.0 + 2.0**-50)
+        self._lengths[positions] = np.diff(group.indptr)
+        self._columns.count(group)
+
+    def _each(self, work: Callable[[int], None]) -> None:
+        for future in [self._threads.submit(work, k) for k in self._active]:
+            future.result()
+
+    def _prepare(self, halt: Callable[[], bool]) -> None:
+        """Work on columns in memory, and choose those to be collected."""
+        self._evaluates = self._phase != COLLECT
+        if self._phase == FIRST:
+            self._active = list(_upto(self._models))
+            self._pulls[:] = 0.0
+            return
+        self._active = self._unsolved()
+        columns, counts = self._columns, self._columns.counts
+        wanted = {k: self._models[k].wanted(counts) for k in self._active}
+        if self._evaluates:
+            self._improve(wanted, halt)
+        missing = any(not columns.complete(features).all() for features in wanted.values())
+        if missing:
+            ahead = [self._models[k].ahead(wanted[k], counts) for k in self._active]
+            columns.want(_in_turn([*wanted.values(), *ahead]))
+        if self._evaluates:
+            self._pulls[self._active] = 0.0
+
+    def _improve(self, wanted: Mapping[int, NDArray[np.int64]], halt: Callable[[], bool]) -> None:
+        def check() -> None:
+            if halt():
+                raise Abandoned
+
+        def improve(k: int) -> None:
+            features = wanted[k][self._columns.complete(wanted[k])]
+            found[k] = self._models[k].improved(self._rows(k), self._columns, features, check)
+
+        found: dict[int, Callable[[], None]] = {}
+        self._each(improve)
+        for adopt in found.values():  # all or none: what is abandoned leaves all as they were
+            adopt()
+
+    def _conclude(self) -> None:
+        """Draw the consequences of a pass."""
+        if self._columns.collecting:
+            self._columns.finish()
+        if self._evaluates:
+            self._each(lambda k: self._models[k].evaluated(self._rows(k)))
+        for k, model in enumerate(self._models):
+            model.new = model.new and self._evaluates and k in self._active
+        self._phase = DESCEND if self._phase == COLLECT or self._phase == DESCEND else COLLECT
+
+    def sample_gap(self, group: Group) -> None:
+        """Sample nothing: P - D is known."""
+
+    def estimate(self) -> Estimate:
+        """Return the values of the weights, as certified."""
+        found = self._certificates()
+        gaps, unsolved = [certificate.gap for certificate in found], self._unsolved()
+        return Estimate(
+            primal=sum(certificate.primal for certificate in found),
+            dual=sum(certificate.dual for certificate in found),
+            violation=max(self._violation(k) for k in _upto(self._models)),
+            n_sv=sum(model.n_sv for model in self._models),
+            steps=0,
+            gap=max(gaps),
+            middle_gap=max(gaps),
+            rise=math.inf,
+            exact=True,
+            final=not unsolved and any(model.final for model in self._models),
+            new=any(model.new for model in self._models),
+            gaps=tuple(gaps),
+        )
+
+    def _certificates(self) -> list[Certificate]:
+        return [model.certificate for model in self._models if model.certificate is not None]
+
+    def certify(self, stream: Iterable[Loaded], enough: float | None = None) -> Certificate | float:
+        """Return the certificate of the weights; of adopted ones after a pass."""
+        if self._adopted is not None:
+            self._W[:], self._adopted = self._adopted.T, None
+            self._pulls[:], self._active = 0.0, list(_upto(self._models))
+            for loaded in stream:
+                rows = rows_of(loaded.group, self._first)
+                self._each(lambda k, rows=rows: self._evaluate(k, rows))  # type: ignore[misc]
+            self._each(lambda k: self._models[k].evaluated(self._rows(k)))
+        return joined(self._certificates())
+
+    def drop_solved(self) -> bool:
+        """Say that there is nothing to drop: solved models take no part in a pass."""
+        return False
+
+    def chosen(self, certificate: Certificate) -> Floats:
+        """Return the weights, float64[n_features + 1, M]."""
+        return self.current()
+
+    def proven(self) -> list[Certificate]:
+        """Return the certificate of each of many models; nothing for one problem."""
+        return [] if isinstance(self._task, Problem) else self._certificates()
+
+    def current(self) -> Floats:
+        """Return the weights, float64[n_features + 1, M]."""
+        return np.ascontiguousarray(self._W.T)
+
+    def adopt(self, weights: Floats) -> None:
+        """Make other weights, float64[n_features + 1, M], the candidates."""
+        self._adopted = weights
+
+    def successor(self, enough_products: float) -> Solver | None:
+        """Return nothing: no solver goes on where this one does not converge."""
+        return None
+
+    def discard(self) -> None:
+        """Delete the scratch files."""
+        self._threads.shutdown()
+        for own in self._alpha:
+            own.discard()
+
+
+def _in_turn(lists: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
+    """Return what any list has, once, the first of each list first."""
+    longest = max(map(len, lists), default=0)
+    table = np.full((longest, len(lists)), -1, np.int64)
+    for j, of in enumerate(lists):
+        table[: len(of), j] = of
+    found, at = np.unique(table[table >= 0], return_index=True)
+    return found[np.argsort(at, kind="stable")]
+
+
+def _upto(of: Sequence[Any]) -> range:
+    return range(len(of))

@@ -1,0 +1,275 @@
+"""L1 regularisation: the optimum and its proof, one model and many, columns that do not all fit."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from training.small import Heard, Problem, outcome, random_problem, split_problem
+
+from blocklinear import TrainOptions, train
+from blocklinear.errors import MemoryBudgetError, UsageError
+from blocklinear.events import OuterIteration, WarmStarted, Warned
+from blocklinear.selection.cross_validation import cross_validate
+from blocklinear.selection.grid import train_grid
+from blocklinear.solvers.l1.columns import ColumnCache
+from blocklinear.store.groups import first_positions, rows_of
+from blocklinear.store.prefetch import GroupLoader
+from blocklinear.training import loop
+from blocklinear.training.memory_plan import plan_memory
+from solvers.test_newton import check_resumed, classes
+
+each_solver = pytest.mark.parametrize("solver", [5, 6])
+
+
+def sparse_problem(seed=0, solver=6, n_rows=300, n_features=200, **changes):
+    """Rows of words, most of which tell nothing."""
+    rng = np.random.default_rng(seed)
+    X = rng.random((n_rows, n_features)) * (rng.random((n_rows, n_features)) < 0.1)
+    X /= np.maximum(np.linalg.norm(X, axis=1, keepdims=True), 1e-3)
+    w = rng.normal(size=n_features) * (rng.random(n_features) < 0.1)
+    labels = np.where(X @ w + 0.1 * rng.normal(size=n_rows) > 0.0, 1.0, -1.0)
+    return Problem(X.round(4), labels, solver, **({"cost": 3.0} | changes))
+
+
+@pytest.fixture
+def little_room(monkeypatch):
+    """Let the columns of a third of the entries fit, whatever the budget."""
+
+    def plan(manifest, *args):
+        return replace(plan_memory(manifest, *args), working_set_entries=manifest.nnz // 3)
+
+    monkeypatch.setattr(loop, "plan_memory", plan)
+
+
+# -- The optimum
+
+
+@each_solver
+@pytest.mark.parametrize("seed", range(16))
+def test_it_comes_to_the_optimum_and_proves_it(tmp_path, solver, seed):
+    problem = replace(random_problem(seed, solver=solver), cost=10.0 ** (seed % 4 - 1))
+    store, heard = split_problem(tmp_path, problem, 3), Heard()
+    model = train(store, problem.options(gap=1e-7, group=1 + seed % 3), heard)
+    proof, optimum = model.metadata["certificate"], problem.optimum()
+    assert model.metadata["stopped"] == "converged"
+    assert problem.primal_of(model) == pytest.approx(proof["primal"], rel=1e-12)
+    assert proof["primal"] - optimum <= 1e-7 * proof["primal"]
+    for report in heard.of(OuterIteration):
+        assert report.certified
+        assert report.dual <= optimum * (1 + 1e-12)
+        assert report.primal - report.dual <= report.gap * report.primal * (1 + 1e-9)
+
+
+@each_solver
+def test_weights_of_what_tells_nothing_are_0(tmp_path, solver):
+    problem = sparse_problem(solver=solver)
+    model = train(split_problem(tmp_path, problem, 4), problem.options(gap=1e-8))
+    in_use = np.flatnonzero(model.weights[:, 0])
+    assert 3 < len(in_use) < 150
+    few = replace(problem, cost=0.01)
+    (tmp_path / "few").mkdir()
+    assert not train(split_problem(tmp_path / "few", few, 4), few.options()).weights.any()
+
+
+@each_solver
+@pytest.mark.parametrize("bias", [1.0, 3.0])
+def test_a_free_bias_is_not_regularised(tmp_path, solver, bias):
+    problem = sparse_problem(solver=solver, bias=bias, cost=2.0)
+    problem = replace(problem, labels=np.where(np.arange(300) % 5 == 0, 1.0, problem.labels))
+    store = split_problem(tmp_path, problem, 3)
+    free = train(store, problem.options(gap=1e-6, regularize_bias=False))
+    assert free.metadata["stopped"] == "converged"
+    proof = free.metadata["certificate"]
+    value = problem.primal_of(free) - abs(free.bias_weights[0])
+    assert value == pytest.approx(proof["primal"], rel=1e-9)
+    # the same bias as a feature that is so large that its weight costs nothing
+    large = replace(problem, bias=1e5)
+    (tmp_path / "large").mkdir()
+    other = train(split_problem(tmp_path / "large", large, 3), large.options(gap=1e-7))
+    assert proof["dual"] <= large.primal_of(other)
+    assert proof["primal"] == pytest.approx(other.metadata["certificate"]["primal"], rel=1e-4)
+
+
+@each_solver
+def test_weights_of_rows_and_classes_count(tmp_path, solver):
+    problem = sparse_problem(solver=solver, n_rows=120, class_weights=((1.0, 3.0), (-1.0, 0.5)))
+    problem = replace(problem, weights=np.random.default_rng(1).integers(0, 4, 120).astype(float))
+    model = train(split_problem(tmp_path, problem, 3), problem.options(gap=1e-8))
+    assert problem.primal_of(model) <= problem.optimum() * (1 + 1e-8)
+
+
+def test_the_tolerance_is_that_of_liblinear(tmp_path):
+    """The sum of violations is compared with that at 0, times the share of the smaller class."""
+    problem = sparse_problem()
+    store, heard = split_problem(tmp_path, problem, 2), Heard()
+    model = train(store, problem.options(tolerance=0.01), heard)
+    assert model.metadata["stopped"] == "converged"
+    w = model.weights[:, 0]
+    y = np.where(problem.labels == model.labels[0], 1.0, -1.0)
+
+    def violation(w):
+        pull = problem.X.T @ (y * problem.cost / (1 + np.exp(y * (problem.X @ w))))
+        at_0 = np.maximum(np.abs(pull) - 1.0, 0.0)
+        return np.where(w == 0.0, at_0, np.abs(pull - np.sign(w))).sum()
+
+    share = min((y > 0).mean(), (y < 0).mean())
+    relative = violation(w) / violation(np.zeros(len(w))) / share
+    last = heard.of(OuterIteration)[-1]
+    assert last.violation <= 0.01
+    assert last.violation == pytest.approx(relative, rel=1e-6)
+
+
+# -- Many models
+
+
+@each_solver
+def test_each_class_against_the_rest(tmp_path, solver):
+    problem = replace(classes(4), solver=solver, cost=5.0)
+    store = split_problem(tmp_path, problem, 3)
+    found = train(store, problem.options(gap=1e-7))
+    assert len(found.metadata["certificates"]) == 4
+    for j, label in enumerate(found.labels):
+        one = replace(problem, labels=np.where(problem.labels == label, 1.0, -1.0))
+        proof = found.metadata["certificates"][j]
+        assert proof["gap"] <= 1e-7
+        assert proof["primal"] <= one.optimum() * (1 + 1e-7)
+
+
+@each_solver
+def test_a_grid_is_what_each_cost_makes(tmp_path, solver):
+    problem = sparse_problem(solver=solver)
+    store = split_problem(tmp_path, problem, 3)
+    models = train_grid(store, problem.options(costs=(1.0, 4.0), gap=1e-8))
+    for cost, model in zip((1.0, 4.0), models, strict=True):
+        proof = model.metadata["certificate"]
+        assert proof["primal"] <= replace(problem, cost=cost).optimum() * (1 + 1e-8)
+
+
+def test_cross_validation_leaves_rows_out(tmp_path):
+    problem = sparse_problem(n_rows=200)
+    store = split_problem(tmp_path, problem, 3)
+    found = cross_validate(store, problem.options(gap=1e-5), n_folds=4, costs=(1.0, 5.0))
+    right = np.sign(found.predicted.reshape(200, -1)) == problem.labels[:, None]
+    assert (right.mean(axis=0) > 0.6).all()
+
+
+# -- Columns in memory
+
+
+@each_solver
+@pytest.mark.parametrize("bias", [-1.0, 1.0])
+def test_columns_that_do_not_all_fit(tmp_path, little_room, solver, bias):
+    problem = sparse_problem(solver=solver, bias=bias)
+    store, heard = split_problem(tmp_path, problem, 4), Heard()
+    model = train(store, problem.options(gap=1e-2, group=1), heard)
+    assert model.metadata["stopped"] == "converged"
+    optimum = problem.optimum()
+    assert problem.primal_of(model) <= optimum * (1 + 1e-2)
+    assert all(report.dual <= optimum * (1 + 1e-12) for report in heard.of(OuterIteration))
+
+
+def test_a_cache_has_the_columns_that_were_wanted(tmp_path):
+    problem = sparse_problem(bias=2.0)
+    store = split_problem(tmp_path, problem, 3)
+    manifest = store.manifest
+    with GroupLoader(store, 3, 1) as loader:
+        (loaded,) = loader.stream([(0, 1, 2)])
+        group = loaded.group
+        rows = rows_of(group, first_positions(manifest))
+        dense = np.zeros((manifest.n_rows, manifest.n_features + 1))
+        for i, (start, stop) in enumerate(zip(rows.starts, rows.stops, strict=True)):
+            dense[i, rows.indices[start:stop]] = rows.values[start:stop]
+        dense[:, -1] = 2.0
+        counts = (dense != 0).sum(axis=0)
+        cache = ColumnCache(manifest, 2.0, int(counts[:60].sum()))
+        cache.count(group)
+        assert (cache.counts == counts).all()
+        last = manifest.n_features
+        for wanted in ([5, 2, last], [7, 2], np.arange(40, 90), np.arange(90)[::-1], [3]):
+            wanted = np.array(wanted)
+            cache.want(wanted)
+            if cache.collecting:
+                cache.collect(rows)
+                cache.finish()
+            fit = np.cumsum(counts[wanted]) <= len(cache.rows)
+            assert cache.complete(wanted[fit]).all()
+            for feature in cache.features.tolist():
+                slot = cache.slots[feature]
+                where = slice(cache.starts[slot], cache.starts[slot + 1])
+                column = np.zeros(manifest.n_rows)
+                column[cache.rows[where]] = cache.values[where]
+                assert (np.diff(cache.rows[where].astype(int)) > 0).all()
+                assert (column == dense[:, feature]).all()
+            assert (cache.slots >= 0).sum() == len(cache)
+
+
+def test_without_room_for_a_column_the_budget_is_refused(tmp_path):
+    problem = sparse_problem()
+    store = split_problem(tmp_path, problem, 3)
+    with pytest.raises(MemoryBudgetError, match="too small"):
+        train(store, problem.options(memory_bytes=100 << 20))
+
+
+# -- Runs
+
+
+@each_solver
+@pytest.mark.parametrize("n_classes", [2, 3])
+@pytest.mark.parametrize("group", [1, 3])
+def test_a_run_resumed_after_any_group_makes_the_same_bits(tmp_path, solver, n_classes, group):
+    problem = replace(classes(n_classes), solver=solver, cost=3.0)
+    check_resumed(split_problem(tmp_path, problem, 3), problem.options(gap=1e-6, group=group))
+
+
+def test_a_run_with_little_room_is_resumed_likewise(tmp_path, little_room):
+    problem = sparse_problem(n_rows=100, cost=2.0)
+    check_resumed(split_problem(tmp_path, problem, 3), problem.options(gap=1e-2, group=1))
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_threads_make_no_difference(tmp_path, n_classes):
+    problem = replace(classes(n_classes), solver=6, cost=3.0)
+    store = split_problem(tmp_path, problem, 3)
+    one, two = (outcome(store, problem.options(threads=n, restart=True)) for n in (1, 2))
+    assert one == two
+
+
+def test_a_warm_start_begins_where_the_run_before_ended(tmp_path):
+    problem = sparse_problem()
+    store, heard = split_problem(tmp_path, problem, 3), Heard()
+    first = train(store, problem.options(gap=1e-9))
+    again = train(store, problem.options(gap=1e-9, warm_start=True), heard)
+    assert heard.of(WarmStarted)
+    assert heard.of(OuterIteration)[0].primal == pytest.approx(
+        first.metadata["certificate"]["primal"], rel=1e-9
+    )
+    assert again.metadata["outer_iterations"] < first.metadata["outer_iterations"]
+
+
+def test_many_models_do_not_start_warm():
+    with pytest.raises(UsageError, match="warm"):
+        TrainOptions(solver=6, costs=(1.0, 2.0), warm_start=True)
+
+
+def test_the_limit_ends_it_with_a_warning(tmp_path):
+    problem = sparse_problem(cost=100.0)
+    store, heard = split_problem(tmp_path, problem, 3), Heard()
+    model = train(store, problem.options(gap=1e-12, max_outer=4), heard)
+    assert "not converged after 4 outer iterations" in heard.of(Warned)[-1].message
+    assert len(heard.of(OuterIteration)) == 4
+    assert model.weights.any()
+
+
+@pytest.mark.parametrize("changes", [{"selection": "permute"}, {"epochs": 2}, {"average": True}])
+def test_options_of_coordinate_descent_are_refused(changes):
+    with pytest.raises(UsageError, match="for coordinate descent"):
+        TrainOptions(solver=5, **changes)
+
+
+@each_solver
+def test_rows_without_entries_and_a_store_without_features(tmp_path, solver):
+    problem = replace(sparse_problem(solver=solver), X=np.zeros((10, 3)))
+    problem = replace(problem, labels=np.arange(10) % 2 * 2.0 - 1.0, bias=1.0)
+    model = train(split_problem(tmp_path, problem, 2), problem.options())
+    assert model.metadata["certificate"]["gap"] <= 1e-3
+    assert not model.weights.any()
