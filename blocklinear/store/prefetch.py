@@ -1,6 +1,7 @@
 """Data loaded ahead: the next group is read and decoded while the solver works on this one."""
 
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
@@ -30,7 +31,7 @@ class Loaded:
     wait_s: float
 
 
-class LoaderAhead(Generic[Request, Item]):
+class LoaderAhead(ABC, Generic[Request, Item]):
     """Loads what is asked for, one request ahead of the one in use, by turns into two buffers.
 
     With a single buffer nothing is loaded ahead, and what is in it is kept.
@@ -67,9 +68,9 @@ class LoaderAhead(Generic[Request, Item]):
         """Which buffer is not in use."""
         return (self._used + 1) % self._n_buffers
 
+    @abstractmethod
     def _load(self, request: Request) -> tuple[Item, float]:
         """Load what is asked for into the free buffer; return it, and the seconds it took."""
-        raise NotImplementedError
 
     def _stream(
         self, requests: Sequence[Request], following: Request | None

@@ -280,7 +280,6 @@ class _Descent:
         if iterate._free_bias:
             self._penalty[features == len(iterate.w) - 1] = 0.0
         self._elsewhere -= self._size(self.w)
-        self.whole = np.count_nonzero(self.w) == np.count_nonzero(iterate.w)
         n = len(self.decision)
         self.step, self._state = np.empty(n), np.empty((n, 2))
         self.orders = iterate._orders

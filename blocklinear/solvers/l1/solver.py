@@ -157,8 +157,9 @@ class L1Regularized:
         for model, of in zip(self._models, own["models"], strict=True):
             model.state = of
         features = np.array(own["features"], np.int64)
-        if len(features) and not features.max() < len(self._columns.slots):
-            raise ValueError("a column is of no feature")
+        known = len(features) == 0 or features.max() < len(self._columns.slots)
+        if not known or len(np.unique(features)) < len(features):
+            raise ValueError("a column is of no feature, or of one that has another")
         self._resumed = features.astype(np.uint32)
 
     @property
@@ -281,7 +282,7 @@ class L1Regularized:
             self._each(lambda k: self._models[k].evaluated(self._rows(k)))
         for k, model in enumerate(self._models):
             model.new = model.new and self._evaluates and k in self._active
-        self._phase = DESCEND if self._phase == COLLECT or self._phase == DESCEND else COLLECT
+        self._phase = min(self._phase + 1, DESCEND)
 
     def sample_gap(self, group: Group) -> None:
         """Sample nothing: P - D is known."""
