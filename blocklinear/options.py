@@ -440,7 +440,8 @@ class TrainOptions:
         methods = ("dual", "pegasos", "newton")
         _check("method", self.method, self.method in methods, f"one of {', '.join(methods)}")
         newton = self.method == "newton"
-        _check("solver", self.solver, newton == primal, "0, 2, 5, 6 or 11 for newton, or no other")
+        rule = "newton for solvers 0, 2, 5, 6 and 11, and for no others"
+        _check("method", self.method, newton == primal, rule)
         pegasos = self.method == "pegasos"
         _check("solver", self.solver, self.solver == 3 or not pegasos, "3 for pegasos")
         _check("C", self.cost, finite(self.cost) and self.cost > 0, "finite and above 0")

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -61,11 +62,23 @@ class Models:
         return np.stack([own, self.cost[:, 0] if self.separable else own], axis=1)
 
     @property
+    def facts(self) -> dict[str, Any]:
+        """What a checkpoint says of them, as JSON: C, and each one's class and fold."""
+        purposes = zip(self.positive.tolist(), self.held_out.tolist(), strict=True)
+        return {
+            "labels": list(self.labels), "costs": self.pairs.tolist(),
+            "asked": self.asked.tolist(),
+            "models": [[self.labels[k] if self.labels else None, fold] for k, fold in purposes],
+        }  # fmt: skip
+
+    @property
     def separable(self) -> bool:
         """Whether each can be trained without the others."""
         return self.solver is not ALL_SOLVERS[CRAMMER_SINGER]
 
-    def some(self, which: NDArray[np.int64] | NDArray[np.bool_] | slice) -> "Models":
+    def some(
+        self, which: Sequence[int] | NDArray[np.int64] | NDArray[np.bool_] | slice
+    ) -> "Models":
         """Return some of the models."""
         return Models(
             self.solver, self.epsilon, self.labels, self.positive[which], self.held_out[which],

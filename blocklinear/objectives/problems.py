@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -118,6 +118,11 @@ class Problem:
     def pairs(self) -> Floats:
         """C of rows of the positive class and of others, as of many models; float64[1, 2]."""
         return np.array([[self.class_costs[0], self.class_costs[-1]]])
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What a checkpoint says of it, as JSON."""
+        return {"labels": list(self.labels), "costs": self.pairs.tolist()}
 
     def targets(self, labels: Floats) -> Floats:
         """Return +1 for rows of the positive class and -1 for others, or the value; float64[n]."""

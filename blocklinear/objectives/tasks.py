@@ -1,7 +1,7 @@
 """What a run is asked to train: one model, or many over the same rows."""
 
 from blocklinear.errors import UsageError
-from blocklinear.objectives.models import ALL_SOLVERS, CRAMMER_SINGER, Models, make_models
+from blocklinear.objectives.models import CRAMMER_SINGER, Models, make_models
 from blocklinear.objectives.one_class import ONE_CLASS, make_one_class
 from blocklinear.objectives.problems import Problem, class_labels, make_problem
 from blocklinear.options import TrainOptions
@@ -58,7 +58,6 @@ def check_shared(options: TrainOptions, why: str, patience: bool = False) -> Non
         (options.epochs is None, "--epochs auto"),
         (options.selection not in ("active", "permute"), f"--selection {options.selection}"),
         (options.patience is not None and not patience, "--patience"),
-        (options.warm_start and ALL_SOLVERS[options.solver].l1, "--warm-start with -s 5 or 6"),
     ):
         if given:
             raise UsageError(f"{flag} trains one model, and {why}", "leave it out")

@@ -280,8 +280,13 @@ class BlockDescent:
 
     @property
     def updates(self) -> Floats | None:
-        """How many updates of w were done, float64[1], where a start is from w and not alpha."""
+        """How many updates of w were done, float64[1], if the next ones depend on it."""
         return self.vectors[0].updates
+
+    @property
+    def starts_from_w(self) -> bool:
+        """Whether a warm start is from w, and not from alpha."""
+        return self.updates is not None
 
     def successor(self, enough_products: float) -> Solver | None:
         """Return the solver that goes on from here where this one is slow, if there is one."""
@@ -337,17 +342,11 @@ class BlockDescentOfMany(BlockDescent):
     @property
     def state(self) -> dict[str, Any]:
         """What a checkpoint must know before it can fill `arrays`, as JSON."""
-        models, labels = self._models, self._models.labels
-        purposes = zip(models.positive.tolist(), models.held_out.tolist(), strict=True)
-        return {
+        return self._models.facts | {
             "trained": [numbers.tolist() for numbers in self._training],
             "columns": [vectors.W.shape[1] for vectors in self.vectors],
             "certificates": [None if c is None else c.to_dict() for c in self._certificates],
             "by_pass": [numbers.tolist() for numbers in self._by_pass],
-            "labels": list(labels),
-            "asked": models.asked.tolist(),
-            "costs": models.pairs.tolist(),
-            "models": [[labels[k] if labels else None, fold] for k, fold in purposes],
         }
 
     @state.setter

@@ -300,7 +300,7 @@ class Newton:
     bias : float              value of the bias feature, 0 for none
     """
 
-    permutes = True
+    permutes = starts_from_w = True
     updates: Floats | None = None
     first_violation: Floats | None = None
 
@@ -365,20 +365,12 @@ class Newton:
     @property
     def state(self) -> dict[str, Any]:
         """What a checkpoint must know before it can fill `arrays`, as JSON."""
-        task = self._task
-        state: dict[str, Any] = {
-            "labels": list(task.labels), "costs": task.pairs.tolist(),
-            "newton": [part.state for part in self._passes],
-        }  # fmt: skip
-        if isinstance(task, Problem):
+        state = self._task.facts | {"newton": [part.state for part in self._passes]}
+        if isinstance(self._task, Problem):
             return state | {"columns": 1}
         numbers = [of.tolist() for of in self._numbers]
-        purposes = zip(task.positive.tolist(), task.held_out.tolist(), strict=True)
-        return state | {
-            "asked": task.asked.tolist(), "by_pass": numbers, "trained": numbers,
-            "columns": [len(of) for of in numbers],
-            "models": [[task.labels[k] if task.labels else None, fold] for k, fold in purposes],
-        }  # fmt: skip
+        columns = [len(of) for of in numbers]
+        return state | {"by_pass": numbers, "trained": numbers, "columns": columns}
 
     @state.setter
     def state(self, state: dict[str, Any]) -> None:

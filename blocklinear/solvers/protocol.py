@@ -178,12 +178,16 @@ class WarmSolver(Solver, Protocol):
     """A solver that a warm start can fill before its first outer iteration."""
 
     @property
+    def starts_from_w(self) -> bool:
+        """Whether it starts from w, if there is one, and not from alpha."""
+
+    @property
     def starts(self) -> Sequence[Start]:
         """What is to be filled."""
 
     @property
     def updates(self) -> Floats | None:
-        """How many updates of w were done, float64[1], where a start is from w and not alpha."""
+        """How many updates of w were done, float64[1], if the next ones depend on it."""
 
     @property
     def first_violation(self) -> Floats | None:

@@ -111,7 +111,7 @@ class WeightVectors(ABC):
     first_violation: Floats | None = None
     """What violations of regressions are compared with, float64[n_problems]."""
     updates: Floats | None = None
-    """Updates of w done, float64[1], where a warm start goes on from w alone."""
+    """Updates of w done, float64[1], where the next ones depend on it: a warm start is from w."""
 
     def __init__(
         self,

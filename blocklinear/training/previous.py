@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,21 +28,29 @@ class Column:
 
     Attributes
     ----------
-    alpha : float64[n_old]    of each row it had
-    w : float64[d_old + 1] or None      None where it went, or is not the sum of s_i alpha_i x_i
+    stored : float64[n_old]   alpha of each row it had, or s_i alpha_i
+    signed : bool             whether it is s_i alpha_i, of classes
+    w : float64[d_old + 1] or None      None where it went
+    is_sum : bool             whether `w` is there, and the sum of s_i alpha_i x_i
     costs : (float, float)    C that rows of weight 1 had: of the class that was +1, and of others
     sign : float              -1 where `w` belongs to the other one of two classes
     """
 
-    alpha: Floats
+    stored: Floats
+    signed: bool
     w: Floats | None
+    is_sum: bool
     costs: tuple[float, float]
     sign: float = 1.0
 
     @property
     def opposite(self) -> "Column":
         """The same alpha, which tells the other class from this one."""
-        return Column(self.alpha, self.w, self.costs[::-1], -self.sign)
+        return replace(self, costs=self.costs[::-1], sign=-self.sign)
+
+    def alpha(self, rows: slice) -> Floats:
+        """Return the alpha of some rows, float64[n]."""
+        return np.abs(self.stored[rows]) if self.signed else self.stored[rows]
 
 
 @dataclass(frozen=True)
@@ -79,6 +87,7 @@ class Previous:
     columns : dict            by label of the positive class, or of the class; None for regression
     labels : list of float    its classes
     bounded : bool            whether C was a bound of its alpha
+    has_w : bool              whether it has its weights still
     n_rows : int
     """
 
@@ -93,6 +102,7 @@ class Previous:
         self.bounded = ALL_SOLVERS[solver].bounded
         self._costs = [(own, others) for own, others in self._state["costs"]]
         self.has_w = not facts.get("warm_only", False)
+        self._newton, self._l1 = "newton" in self._state, "l1" in self._state
         self._is_sum = self.has_w and facts["descended"] is None and self.course["method"] == "dual"
         if self.has_w and "models" not in self._state and "w" not in checkpoint.names:
             raise KeyError("w")
@@ -139,30 +149,26 @@ class Previous:
         """Yield weight vectors, of models with these numbers, whose alpha were kept together.
 
         Weights of those that stayed stand side by side, `stored` columns with what was left free;
-        those that had left stand apart.
+        those that had left stand apart. Newton's method has them one after the other.
         """
         width = len(numbers)
         alpha = self.lines(f"alpha{name}").reshape(self.n_rows, width)
         kept = np.ones(width, np.bool_) if staying is None else staying
         w: list[Floats | None] = [None] * width
         parts = (("w", kept, stored), ("dropped", ~kept, int(np.sum(~kept))))
-        for part, which, columns in parts if self._is_sum else ():
+        for part, which, columns in parts if self.has_w else ():
             if which.any():
-                W = self._mapped(part + name).reshape(-1, columns)
+                W = self._mapped(part + name)
+                W = W.reshape(columns, -1).T if self._newton else W.reshape(-1, columns)
                 for j, place in enumerate(np.flatnonzero(which)):
                     w[place] = W[:, j]
         for j, number in enumerate(numbers):
-            yield Column(alpha[:, j], w[j], self._costs[number])
+            yield Column(alpha[:, j], self._l1, w[j], self._is_sum, self._costs[number])
 
     def _mapped(self, name: str) -> NDArray[Any]:
         if name not in self._checkpoint.names:
             raise KeyError(name)  # another version did not keep it
         return self._checkpoint.mapped(name, np.dtype(np.float64))
-
-    @property
-    def w(self) -> Floats:
-        """The weights of a run of one model, whatever they are."""
-        return self._mapped("w")
 
     def number(self, name: str) -> float | None:
         """Return a number that the run kept, None if it did not."""
@@ -240,11 +246,11 @@ def _misfit(previous: Previous, options: TrainOptions) -> str:
     course: Mapping[str, Any] = previous.course
     if _family(course["solver"]) != _family(options.solver):
         return f"was trained with -s {course['solver']}, whose alpha is of another kind"
-    if options.method == "pegasos":
-        if course["method"] != "pegasos":
-            return "was not trained by pegasos"
-        if not previous.has_w:
-            return "lost its w with the rows that gc took out of it"
+    pegasos = options.method == "pegasos"
+    if pegasos and course["method"] != "pegasos":
+        return "was not trained by pegasos"
+    if (pegasos or ALL_SOLVERS[options.solver].l1) and not previous.has_w:
+        return "lost its w with the rows that gc took out of it"
     return ""
 
 

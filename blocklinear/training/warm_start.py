@@ -56,7 +56,7 @@ def start_warm(
     StorageError
     """
     row_ranges = list(previous.row_ranges(store.manifest))
-    if solver.updates is not None:
+    if solver.starts_from_w and previous.has_w:
         how = _go_on_from_w(run, solver, previous)
         blocks_read = bytes_read = 0
     else:
@@ -80,25 +80,17 @@ def start_warm(
 
 def _go_on_from_w(run: Run, solver: WarmSolver, previous: Previous) -> str:
     """Go on from w and the number of updates; nothing if the classes are other ones."""
-    (start,) = solver.starts
-    labels = list(start.feasible_set.classes)
-    if sorted(labels) != sorted(previous.labels):
+    parts = list(_parts(solver, previous))
+    if all(column is None for part in parts for column in part.old):
         run.listener(Warned("the classes are other ones now: training starts from the beginning"))
         return ""
-    sign = 1.0 if labels == previous.labels else -1.0
-    w = start.W.reshape(-1)
-    _put_features(w, sign * previous.w)
-    if max(previous.course["bias"], 0.0) != solver.bias:
-        w[-1] = 0.0
-    assert solver.updates is not None
-    solver.updates[:] = previous.number("updates") or 0.0
+    for part in parts:
+        part.take_w()
+        if max(previous.course["bias"], 0.0) != solver.bias:
+            part.W[-1] = 0.0
+    if solver.updates is not None:
+        solver.updates[:] = previous.number("updates") or 0.0
     return "kept"
-
-
-def _put_features(w: Floats, old: Floats) -> None:
-    """Write weights over those of at least as many features; those of new ones stay 0."""
-    w[: len(old) - 1] = old[:-1]
-    w[-1] = old[-1]
 
 
 def _squared_norm(array: Floats) -> float:
@@ -117,6 +109,15 @@ class _Part(Start):
     """
 
     old: list[Column | None]
+
+    def take_w(self) -> None:
+        """Take over weights; those of features that are new are 0."""
+        self.W[:] = 0.0
+        for j, column in enumerate(self.old):
+            if column is not None and column.w is not None:
+                n = len(column.w) - 1
+                self.W[:n, j] = column.sign * column.w[:-1]
+                self.W[-1, j] = column.sign * column.w[-1]
 
 
 def _parts(solver: WarmSolver, previous: Previous) -> Iterator[_Part]:
@@ -168,7 +169,7 @@ class _Start:
             for row_range in self._row_ranges if column is not None else ():
                 if row_range.block is not None:
                     lines = part.alpha[self._rows[row_range.block], j]
-                    lines[row_range.new] = column.alpha[row_range.old]  # type: ignore[union-attr]
+                    lines[row_range.new] = column.alpha(row_range.old)  # type: ignore[union-attr]
 
     def _find_misfits(self, previous: Previous) -> set[int]:
         """Return the blocks in which, as far as can be known without labels, alpha must change."""
@@ -191,7 +192,7 @@ class _Start:
             for label in lost:
                 alpha = previous.columns[label].alpha
                 found |= {
-                    s.block for s in self._row_ranges if s.block is not None and alpha[s.old].any()
+                    s.block for s in self._row_ranges if s.block is not None and alpha(s.old).any()
                 }
         return found
 
@@ -205,7 +206,9 @@ class _Start:
         """
         gone = self._gone() if self._keeps_w else None
         if gone is not None and self._saves(gone):
-            before = [self._take_w(part) for part in self._parts]
+            for part in self._parts:
+                part.take_w()
+            before = [_squared_norm(part.W) for part in self._parts]
             self._take_out(gone)
             self._add(loader, self._misfits, anew=False)
             left = [_squared_norm(part.W) for part in self._parts]
@@ -220,7 +223,7 @@ class _Start:
         """Return the removed blocks that have a share in w; None if one cannot be read."""
         found: dict[str, tuple[BlockRecord, list[RowRange]]] = {}
         for part in self._parts:
-            if any(column is not None and column.w is None for column in part.old):
+            if any(column is not None and not column.is_sum for column in part.old):
                 return None
         for row_range in self._row_ranges:
             if row_range.block is not None or not self._has_share(row_range):
@@ -233,7 +236,7 @@ class _Start:
 
     def _has_share(self, row_range: RowRange) -> bool:
         columns = [column for part in self._parts for column in part.old if column is not None]
-        return any(column.alpha[row_range.old].any() for column in columns)
+        return any(column.alpha(row_range.old).any() for column in columns)
 
     def _saves(self, gone: dict[str, tuple[BlockRecord, list[RowRange]]]) -> bool:
         """Say whether Eq. (16) reads less than a pass over the rows that have an alpha."""
@@ -243,14 +246,6 @@ class _Start:
         )
         changed += sum(record.bytes for record, _ in gone.values())
         return changed < whole or not (gone or self._misfits)
-
-    def _take_w(self, part: _Part) -> float:
-        """Take over the weights; return the square of their norm."""
-        for j, column in enumerate(part.old):
-            part.W[:, j] = 0.0
-            if column is not None and column.w is not None:
-                _put_features(part.W[:, j], column.sign * column.w)
-        return _squared_norm(part.W)
 
     def _take_out(self, gone: dict[str, tuple[BlockRecord, list[RowRange]]]) -> None:
         """Take removed rows out of the weights (Eq. 16)."""
@@ -268,7 +263,7 @@ class _Start:
                     for row_range in gone[records[block].name][1]:
                         for j, column in enumerate(part.old):
                             if column is not None:
-                                alpha[row_range.new, j] = column.alpha[row_range.old]
+                                alpha[row_range.new, j] = column.alpha(row_range.old)
                     self._add_rows(part, group, -alpha)
                 if self._run.halt():
                     raise Abandoned

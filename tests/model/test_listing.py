@@ -41,6 +41,12 @@ def test_two_classes_by_number(tmp_path):
     ]
 
 
+def test_nu_of_a_one_class_model(tmp_path):
+    model = make_model([[0.5]], solver="ONECLASS_SVM", labels=(), metadata={"nu": 0.1}, rho=2.0)
+    found = listed(tmp_path, model)
+    assert (found["nu"], found["C"], found["rho"]) == (0.1, None, 2.0)
+
+
 def test_several_classes_of_text_and_names_of_columns(tmp_path):
     model = make_model(
         [[1.0, 0.0, -1.0], [3.0, 0.0, 0.5], [0.0, 0.0, 1e-300]], labels=(1.0, 2.0, 3.0),

@@ -4,7 +4,7 @@ A store and a run on it go through random changes: C and grids of it, weights of
 other weights and other classes that come and go, another loss. After each, training starts from
 what the run left, and stops early or late.
 
-``BLOCKLINEAR_TRANSITIONS`` says how many changes to try (60).
+``BLOCKLINEAR_TRANSITIONS`` says how many changes to try (60), with and without primal solvers.
 """
 
 import os
@@ -34,15 +34,18 @@ FIRST = 24
 """Of the histories: in this one alpha was left above its bound, when a certificate trusted it."""
 N_FEATURES = 40
 FAMILIES = ((3, 1, 7), (CRAMMER_SINGER,), (13, 12))
+PRIMAL = {3: (0, 2), CRAMMER_SINGER: (), 13: (11,)}
+"""What solves the same on the primal, by the first of a family."""
 CLASSES = ((1.0, 2.0), (1.0, 2.0, 3.0), (2.0, 3.0), (3.0, 4.0, 1.0))
 
 
 class History:
     """A store that changes, and what is trained on it."""
 
-    def __init__(self, folder, seed):
+    def __init__(self, folder, seed, primal=False):
         self.folder, self.rng, self.n_texts = folder, np.random.default_rng(seed), 0
         self.solvers = FAMILIES[seed % len(FAMILIES)]
+        self.solvers += PRIMAL[self.solvers[0]] if primal else ()
         self.weighted, self.apart = bool(seed % 2), bool(self.rng.random() < 0.5)
         self.n_rows, self.costs = 0, ()
         text, options = self.text(CLASSES[int(self.rng.integers(2))])
@@ -93,7 +96,8 @@ class History:
         elif kind == 2 and sum(block.rows > 0 for block in blocks) > 2:
             remove(self.store, blocks=[blocks[int(rng.integers(len(blocks)))].name])
         elif kind == 3:
-            self.options = replace(self.options, solver=int(rng.choice(self.solvers)))
+            solver = int(rng.choice(self.solvers))
+            self.options = replace(self.options, solver=solver, method="dual", selection="active")
         elif kind == 4 and self.solvers[0] != 13:
             label = float(rng.integers(1, 4))
             weights = ((label, float(rng.choice([0.05, 3.0, 20.0]))),) * int(rng.integers(2))
@@ -105,8 +109,11 @@ class History:
         self.options = replace(
             self.options,
             gap=float(rng.choice([1e-2, 1e-4, 1e-6])), max_outer=int(rng.choice([1, 3, 300])),
-            group=rng.choice([1, 2, None]), selection=str(rng.choice(["active", "permute"])),
+            group=rng.choice([1, 2, None]),
         )  # fmt: skip
+        selection = str(rng.choice(["active", "permute"]))
+        if self.options.method == "dual":
+            self.options = replace(self.options, selection=selection)
 
     def train(self):
         """Train warm, or a grid, which does not start warm but is started from; check it all."""
@@ -177,9 +184,10 @@ class History:
             yield optima.optimum(X, t, cost, kind, epsilon), primal, proof
 
 
+@pytest.mark.parametrize("primal", [False, True])
 @pytest.mark.parametrize("seed", range(FIRST, FIRST - (-N_TRANSITIONS // A_HISTORY)))
-def test_what_is_certified_after_changes_is_true(tmp_path, seed):
-    history = History(tmp_path, seed)
+def test_what_is_certified_after_changes_is_true(tmp_path, seed, primal):
+    history = History(tmp_path, seed, primal)
     train(history.store, history.options)
     for _ in range(A_HISTORY):
         history.change()

@@ -50,17 +50,18 @@ class L1Regularized:
     Attributes
     ----------
     bias : float              value of the bias feature, 0 for none
-    updates : float64[1]      not used: a start is from w
     """
 
     permutes = False  # so that columns are collected in the order of rows
+    starts_from_w = True
+    updates: Floats | None = None
     first_violation: Floats | None = None
 
     def __init__(
         self, task: Task, manifest: Manifest, options: TrainOptions, folder: Path, capacity: int
     ) -> None:
         self._task, self._options = task, options
-        self.bias, self.updates = max(options.bias, 0.0), np.zeros(1)
+        self.bias = max(options.bias, 0.0)
         self._first = first_positions(manifest)
         width = 1 if isinstance(task, Problem) else len(task)
         n, n_rows = manifest.n_features + 1, manifest.n_rows
@@ -134,18 +135,17 @@ class L1Regularized:
     @property
     def state(self) -> dict[str, Any]:
         """What a checkpoint must know before it can fill `arrays`, as JSON."""
-        task = self._task
-        state: dict[str, Any] = {
-            "labels": list(task.labels), "costs": task.pairs.tolist(), "columns": 1,
+        state = self._task.facts | {
             "l1": {
                 "phase": self._phase, "evaluates": self._evaluates, "active": self._active,
                 "features": self._columns.features.tolist(),
                 "models": [model.state for model in self._models],
             },
         }  # fmt: skip
-        if not isinstance(task, Problem):
-            state["asked"] = task.asked.tolist()
-        return state
+        if isinstance(self._task, Problem):
+            return state | {"columns": 1}
+        numbers = [[k] for k in _upto(self._models)]
+        return state | {"by_pass": numbers, "trained": numbers, "columns": [1] * len(numbers)}
 
     @state.setter
     def state(self, state: dict[str, Any]) -> None:
@@ -166,14 +166,16 @@ class L1Regularized:
     def arrays(self) -> dict[str, NDArray[Any]]:
         """All that a checkpoint must keep, by name."""
         arrays: dict[str, NDArray[Any]] = {
-            "w": self._W, "pulls": self._pulls, "decisions": self._decisions,
+            "pulls": self._pulls, "decisions": self._decisions,
             "counts": self._columns.counts, "row-labels": self._labels, "row-sizes": self._sizes,
             "row-lengths": self._lengths,
         }  # fmt: skip
         if self._weights is not None:
             arrays["row-weights"] = self._weights
-        names = ["alpha"] if len(self._alpha) == 1 else [f"alpha-{k}" for k in _upto(self._alpha)]
-        return arrays | {name: own.all for name, own in zip(names, self._alpha, strict=True)}
+        for k, (w, own) in enumerate(zip(self._W, self._alpha, strict=True)):
+            name = "" if isinstance(self._task, Problem) else f"-{k}"
+            arrays |= {"w" + name: w, "alpha" + name: own.all}
+        return arrays
 
     @property
     def row_arrays(self) -> Mapping[str, RowArray]:
@@ -183,9 +185,13 @@ class L1Regularized:
     @property
     def starts(self) -> list[Start]:
         """What a warm start is to fill."""
-        feasible = OneModel if isinstance(self._task, Problem) else EachClass
+        task = self._task
         return [
-            Start(feasible(self._task), own.all.reshape(-1, 1), self._W[k].reshape(-1, 1))  # type: ignore[arg-type]
+            Start(
+                OneModel(task) if isinstance(task, Problem) else EachClass(task.some([k])),
+                own.all.reshape(-1, 1),
+                self._W[k].reshape(-1, 1),
+            )
             for k, own in enumerate(self._alpha)
         ]
 
