@@ -169,6 +169,11 @@ class TextOptions:
         return max(8 << 20, int(LINE_FACTOR * spare_bytes(self.memory_bytes)) // 4)
 
     @property
+    def ahead_bytes(self) -> int:
+        """What of `reading_bytes` may hold parts of a URL that were asked for."""
+        return self.reading_bytes // 4
+
+    @property
     def line_limit(self) -> int:
         """Longest line accepted, in bytes."""
         return self.max_line_bytes or min(64 << 20, self._most_line_bytes)

@@ -28,10 +28,11 @@ MAY_IMPORT = {
     "progress": {"events"},
     # rows: text to blocks, arrays to arrays
     "kernels": set(),
-    "text": BASE | {"kernels"},
-    "store": BASE | {"text", "kernels"},
+    "inputs": BASE,
+    "text": BASE | {"inputs", "kernels"},
+    "store": BASE | {"inputs", "text", "kernels"},
     "columns": BASE | {"kernels", "store"},
-    "ingest": BASE | {"text", "kernels", "store"},
+    "ingest": BASE | {"inputs", "text", "kernels", "store"},
     "batches": BASE | {"text", "kernels", "store", "ingest"},
     "outputs": BASE | {"store"},
     # the method
@@ -43,7 +44,8 @@ MAY_IMPORT = {
     | {"columns", "solvers", "objectives", "model", "text", "ingest", "store", "kernels"},
     "selection": BASE
     | {"figures", "training", "objectives", "model", "ingest", "store", "kernels"},
-    "tables": BASE | {"batches", "model", "outputs", "text", "ingest", "store", "kernels"},
+    "tables": BASE
+    | {"batches", "inputs", "model", "outputs", "text", "ingest", "store", "kernels"},
     # people
     "report": BASE | {"figures", "model", "outputs", "tables"},
     "api": BASE
@@ -54,6 +56,7 @@ MAY_IMPORT = {
     "cli": BASE
     | {
         "columns",
+        "inputs",
         "selection",
         "training",
         "model",

@@ -12,7 +12,7 @@ from blocklinear.events import Listener
 from blocklinear.ingest import add as adding
 from blocklinear.ingest import split as splitting
 from blocklinear.options import AddOptions, SplitOptions, TextOptions
-from blocklinear.store.changes import changing
+from blocklinear.store.changes import locked
 from blocklinear.store.store import BlockStore
 from blocklinear.text import check as checking
 
@@ -247,7 +247,7 @@ def transpose(
     settings = {"memory": memory, "threads": threads}
     given = {name: value for name, value in settings.items() if value is not None}
     budget = options_of(TextOptions, None, given, "transpose")
-    with changing(store) as own, telling(listener, verbose) as tell:
+    with locked(store) as own, telling(listener, verbose) as tell:
         return transposing.transpose(
             own, budget.memory_bytes, budget.threads, tell, force=bool(force)
         )

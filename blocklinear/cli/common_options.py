@@ -30,6 +30,22 @@ def add_budget(parser: Any) -> None:
     )
 
 
+def add_cache(parser: Any) -> None:
+    """Add ``--cache`` and ``--cache-size``."""
+    parser.add_argument(
+        "--cache",
+        metavar="FOLDER",
+        help="where blocks of a store on a URL are kept (default: blocklinear/stores in "
+        "$XDG_CACHE_HOME or ~/.cache)",
+    )
+    parser.add_argument(
+        "--cache-size",
+        type=size,
+        metavar="SIZE",
+        help="what the blocks kept of this store may take (default: all are kept)",
+    )
+
+
 def add_restart(parser: Any) -> None:
     """Add ``--restart``."""
     parser.add_argument(

@@ -8,9 +8,17 @@ from blocklinear.cli.ahead import load_for_splitting, reshapes
 from blocklinear.cli.common_options import given
 from blocklinear.cli.console import Console
 from blocklinear.cli.text_options import reading
+from blocklinear.inputs.urls import is_url
 
 if TYPE_CHECKING:
     from blocklinear.store.store import BlockStore
+
+
+def opened(args: argparse.Namespace, path: str) -> "BlockStore":
+    """Open the store at a path or URL, with the options of `add_cache`."""
+    from blocklinear.store.store import BlockStore
+
+    return BlockStore.open(path, args.cache, args.cache_size)
 
 
 def open_store(args: argparse.Namespace, console: Console) -> "BlockStore":
@@ -24,13 +32,14 @@ def open_store(args: argparse.Namespace, console: Console) -> "BlockStore":
     if Path(args.store).is_file():
         load_for_splitting(options.dtype, args.quiet, reshapes(options.text))
     try:
-        store = store_of(args.store, options, console)
+        is_remote = is_url(args.store)
+        store = opened(args, args.store) if is_remote else store_of(args.store, options, console)
     finally:
         console.close()
     base, manifest = args.index_base, store.manifest
     if base in (0, 1) and not manifest.hash_bits and manifest.index_base != base:
         raise MismatchError(
-            f"{store.folder}: the index base of the store is {manifest.index_base}, not {base}",
+            f"{store.name}: the index base of the store is {manifest.index_base}, not {base}",
             f"leave out --index-base, or split again with --index-base {base} --force",
         )
     return store

@@ -1,7 +1,6 @@
 """`add`: text becomes a further batch of a store, in blocks of its own."""
 
 import contextlib
-import os
 import re
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
@@ -16,6 +15,8 @@ from blocklinear.ingest.compact import usual_bytes
 from blocklinear.ingest.ingest import Batch, Ingestion, Paths, read_batch, total_bytes
 from blocklinear.ingest.numbering import Numbering
 from blocklinear.ingest.writer import Plan, make_plan
+from blocklinear.inputs.raw import digest_of, size_of
+from blocklinear.inputs.urls import shown_name
 from blocklinear.numerals import format_number
 from blocklinear.options import AddOptions, SplitOptions
 from blocklinear.store.changes import AnyStore, changing, commit, new_blocks, skipped_name
@@ -25,7 +26,6 @@ from blocklinear.store.manifest import Manifest, digest_name
 from blocklinear.store.records import BlockRecord
 from blocklinear.store.store import BlockStore
 from blocklinear.store.weight_stats import with_labels
-from blocklinear.text import digest_of
 
 
 def add(
@@ -133,10 +133,12 @@ class _Present:
     def look_at(self, inputs: Paths, digests: Collection[str], listener: Listener) -> bool:
         """Say whether a batch has these inputs, if that is known before they are read."""
         paths = [*inputs, *([self._weights] if self._weights is not None else [])]
-        if not self._batches or not all(path != "-" and os.path.isfile(path) for path in paths):
+        if not self._batches:
             return False
-        files: list[dict[str, Any]] = [{"size": os.path.getsize(path)} for path in paths]
+        files: list[dict[str, Any]] = [{"size": size_of(path)} for path in paths]
         sizes = [file["size"] for file in files]
+        if None in sizes:
+            return False
         if any([known["size"] for known in _files_of(b)] == sizes for b in self._batches):
             for path, file in zip(paths, files, strict=True):
                 file.update({name: digest_of(path, name) for name in digests})
@@ -362,14 +364,12 @@ class _Seen:
                 "give --allow-duplicate to add its rows once more",
             )
 
-    def refuse_file(self, path: str | os.PathLike[str]) -> None:
+    def refuse_file(self, path: AnyPath) -> None:
         """Do so before a file is read in earnest, if one of its size is there."""
-        if path == "-" or not os.path.isfile(path):
-            return
-        size = os.path.getsize(path)
-        if any(size == known for known, _ in self._batch):
+        size = size_of(path)
+        if size is not None and any(size == known for known, _ in self._batch):
             for name in self.digests:
-                self.refuse(os.fspath(path), size, digest_of(path, name))
+                self.refuse(shown_name(path), size, digest_of(path, name))
 
 
 def _check_labels(labels: Sequence[float] | None, classes: Classes) -> None:

@@ -13,6 +13,7 @@ from blocklinear.errors import InputError, InputFormatError, UsageError, storage
 from blocklinear.events import Listener, SplitProgress, Warned
 from blocklinear.ingest.numbering import Numbering
 from blocklinear.ingest.writer import BatchWriter, Plan, decoded_bytes
+from blocklinear.inputs.raw import name_of, size_of
 from blocklinear.memory import WEIGHT_VECTORS, exact_size, format_size
 from blocklinear.options import SplitOptions
 from blocklinear.store.changes import skipped_name
@@ -22,7 +23,6 @@ from blocklinear.store.files import sync_file
 from blocklinear.store.manifest import today
 from blocklinear.store.records import BlockRecord, FeatureFile
 from blocklinear.text import RowReader, Rows, WeightReader
-from blocklinear.text.sources import name_of
 
 Paths = Sequence[str | os.PathLike[str]]
 
@@ -279,7 +279,7 @@ def total_bytes(inputs: Paths, options: SplitOptions) -> float | None:
     """
     if options.order != "file" or options.blocks is None:
         return None
-    if any(path == "-" or not os.path.isfile(path) for path in inputs):
+    if any(size_of(path) is None for path in inputs):
         raise UsageError(
             f"the size of a stream is known only at its end: no {options.blocks} blocks can be "
             "filled in the order of the input",

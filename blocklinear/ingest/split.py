@@ -10,11 +10,12 @@ from blocklinear import __version__
 from blocklinear.arguments import Path as AnyPath
 from blocklinear.arguments import check_options, path_list
 from blocklinear.classes import Classes, to_json
-from blocklinear.errors import MismatchError, StorageError, storage_errors
+from blocklinear.errors import MismatchError, StorageError, UsageError, storage_errors
 from blocklinear.events import Listener, ignore
 from blocklinear.ingest.ingest import Batch, Ingestion, Paths, read_batch, total_bytes
 from blocklinear.ingest.numbering import Numbering
 from blocklinear.ingest.writer import Plan, make_plan
+from blocklinear.inputs.urls import is_url, shown_name
 from blocklinear.options import SplitOptions
 from blocklinear.store.contents import foreign, is_store
 from blocklinear.store.features import write_names
@@ -165,6 +166,11 @@ def _locked(target: Path, check: Callable[[Path], None]) -> Iterator[None]:
 
 def _resolved(store: str | os.PathLike[str]) -> Path:
     """Return the folder to make: where a link is given, what it leads to."""
+    if is_url(store):
+        raise UsageError(
+            f"{shown_name(store)}: a store is made in a folder of this machine",
+            "make it there, and copy the folder",
+        )
     path = Path(store).absolute()
     target = Path(os.path.realpath(path)) if path.is_symlink() else path
     if target.is_symlink():

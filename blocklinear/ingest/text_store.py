@@ -7,11 +7,12 @@ from typing import Any
 from blocklinear.errors import MismatchError, UsageError, storage_errors
 from blocklinear.events import Listener, Warned, ignore
 from blocklinear.ingest.split import check_replaceable, make_store
+from blocklinear.inputs.raw import digest_of
+from blocklinear.inputs.urls import is_url
 from blocklinear.options import SplitOptions
 from blocklinear.store.contents import is_store
 from blocklinear.store.manifest import Manifest, digest_name
 from blocklinear.store.store import BlockStore
-from blocklinear.text import digest_of
 
 
 def store_of(
@@ -37,6 +38,8 @@ def store_of(
         raise UsageError(
             "no store can be kept for standard input", "`blocklinear split - STORE` first"
         )
+    if is_url(path):
+        return BlockStore.open(path)
     source = Path(path)
     if not source.is_file():
         return BlockStore.open(source)

@@ -30,6 +30,7 @@ from numpy.typing import NDArray
 from blocklinear.errors import DamagedError, StorageError, storage_errors
 from blocklinear.store.files import open_regular, remove_files, sync_file
 from blocklinear.store.records import BlockRecord, ChunkFile
+from blocklinear.store.remote.mirror import fetched
 
 VERSION = 1
 _HEADER = struct.Struct("<8sIIQI")
@@ -226,6 +227,8 @@ def damaged(path: Path, what: str) -> DamagedError:
 @contextlib.contextmanager
 def opened_block(path: Path, record: ChunkFile) -> Iterator[int]:
     """Open a file of chunks of the size that is recorded; hand out its descriptor."""
+    if path.name[0] == ROWS:
+        fetched(path, lambda: check_file(path, record))
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError as error:
@@ -316,6 +319,20 @@ def read_table(path: Path, record: ChunkFile) -> NDArray[np.void]:
     table = table_of(path, record, header, end)
     check_envelope(path, record, header, end)
     return table
+
+
+def check_file(path: Path, record: ChunkFile) -> None:
+    """Compare a file with everything that is recorded of it, in little memory.
+
+    Raises
+    ------
+    DamagedError, StorageError
+    """
+    table = read_table(path, record)
+    buffer = bytearray(int(table["bytes"].max(initial=0)))
+    with opened_block(path, record) as descriptor:
+        for offset, size, _, _, checksum in table.tolist():
+            check_chunk(path, offset, read_part(descriptor, path, offset, size, buffer), checksum)
 
 
 def check_envelope(path: Path, record: ChunkFile, header: memoryview, end: memoryview) -> None:

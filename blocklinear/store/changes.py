@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 from blocklinear import __version__
-from blocklinear.arguments import check_store
 from blocklinear.classes import shown
 from blocklinear.errors import BlocklinearError, InputError, StorageError, UsageError
 from blocklinear.events import Listener, Warned, ignore
@@ -40,6 +39,27 @@ COLUMNS_NAMES = ("columns", "columns.new")
 
 @contextlib.contextmanager
 def changing(store: AnyStore) -> Iterator[BlockStore]:
+    """Keep other writers out of a store whose rows are to change, and hand out what it holds now.
+
+    Raises
+    ------
+    UsageError
+        If it is on a URL.
+    WrongTypeError, BusyError, DamagedError
+        As `locked` does.
+    """
+    opened = BlockStore.of(store)
+    if opened.mirror is not None:
+        raise UsageError(
+            f"{opened.name}: a store on a URL cannot be changed",
+            "change the folder it was copied from, and copy what is new, the manifest last",
+        )
+    with locked(opened) as own:
+        yield own
+
+
+@contextlib.contextmanager
+def locked(store: AnyStore) -> Iterator[BlockStore]:
     """Keep other writers out of a store, and hand out what it holds now.
 
     Raises
@@ -51,9 +71,7 @@ def changing(store: AnyStore) -> Iterator[BlockStore]:
     DamagedError
         If it is no store, or is damaged.
     """
-    check_store(store, (BlockStore, str, os.PathLike))
-    folder = store.folder if isinstance(store, BlockStore) else Path(store)
-    BlockStore.open(folder)  # before a lock is put where no store is
+    folder = BlockStore.of(store).folder  # opened before a lock is put where no store is
     with Lock(folder / LOCK_NAME):
         remove_temporaries(folder)
         yield BlockStore.open(folder)

@@ -29,6 +29,7 @@ from blocklinear.names import pack, unpack
 from blocklinear.store.files import make_folder, read_regular, sync_directory, write_whole
 from blocklinear.store.manifest import Manifest
 from blocklinear.store.records import FeatureFile
+from blocklinear.store.remote.mirror import check_sha256, fetched
 
 FOLDER = "features"
 VERSION = 1
@@ -121,6 +122,7 @@ def _read(path: Path, k: int, record: FeatureFile, out: Indices) -> None:
     def damaged(what: str) -> DamagedError:
         return DamagedError(f"{path}: damaged: {what}", _FIX)
 
+    fetched(path, lambda: check_sha256(path, record.sha256))
     with storage_errors(path, "read"):
         try:
             data = read_regular(path, record.bytes)
@@ -253,6 +255,7 @@ def read_names(store: Path, manifest: Manifest) -> tuple[str, ...] | None:
     if folder.is_symlink():
         raise DamagedError(f"{folder}: is a link, which could lead anywhere", _FIX)
     path = folder / record["file"]
+    fetched(path, lambda: check_sha256(path, record["sha256"]))
     with storage_errors(path, "read"):
         try:
             data = read_regular(path, record["size"])

@@ -23,6 +23,7 @@ from blocklinear.memory import format_size
 from blocklinear.store import shapes
 from blocklinear.store.files import aside_name, atomic_write, read_regular
 from blocklinear.store.records import IN_FILE, BlockRecord, FeatureFile
+from blocklinear.store.remote.mirror import check_sha256, fetched
 from blocklinear.store.weight_stats import WeightStats, together
 from blocklinear.store.weight_stats import check as check_weight_stats
 
@@ -242,7 +243,17 @@ class Manifest:
             If a newer version wrote it.
         """
         path = folder / NAME
-        text = _read(path)
+        return cls.parse(_read(path), str(path))
+
+    @classmethod
+    def parse(cls, text: bytes, path: str) -> Self:
+        """Check a manifest that was read from `path`.
+
+        Raises
+        ------
+        DamagedError, MismatchError
+            As `load` does.
+        """
         try:
             outer = json.loads(text, parse_constant=_no_constant, object_pairs_hook=_unique)
             if not isinstance(outer, dict) or set(outer) != {"checksum", "manifest"}:
@@ -283,6 +294,7 @@ class Manifest:
         if not self.of_tables:
             return None
         path, fix = folder / RECIPE_NAME, "restore the store, or split the tables again"
+        fetched(path, lambda: check_sha256(path, self.recipe))
         with storage_errors(path, "read"):
             try:
                 text = read_regular(path, MAX_BYTES)

@@ -23,10 +23,13 @@ from blocklinear.errors import (
     shown,
 )
 from blocklinear.events import BlockProgress, Listener, ignore
+from blocklinear.inputs.urls import is_url
 from blocklinear.markup import facts_html, text_html
 from blocklinear.memory import format_size
 from blocklinear.numerals import format_number
 from blocklinear.store.manifest import Manifest
+from blocklinear.store.remote.mirror import FETCHING_BYTES, Mirror
+from blocklinear.store.remote.opening import mirrored
 from blocklinear.store.weight_stats import agree, weight_stats_by_label
 
 
@@ -58,11 +61,12 @@ class VerifyReport:
 
 
 class BlockStore:
-    """A directory made by `split`.
+    """A directory made by `split`, or one on a URL.
 
     Attributes
     ----------
     folder : Path
+        Of a store on a URL the folder in the cache that it is read through.
     manifest : Manifest
     """
 
@@ -70,8 +74,24 @@ class BlockStore:
         self.folder, self.manifest = folder, manifest
 
     @classmethod
-    def open(cls, path: str | os.PathLike[str]) -> Self:
+    def open(
+        cls,
+        path: str | os.PathLike[str],
+        cache: str | os.PathLike[str] | None = None,
+        cache_bytes: int | None = None,
+    ) -> Self:
         """Open the store at `path`.
+
+        A store on a URL can be read and trained on, but not changed. Its blocks are fetched when
+        they are needed, compared with their checksums, and kept.
+
+        Parameters
+        ----------
+        path : path or URL
+        cache : path or None
+            Folder for stores on URLs; None is ``blocklinear/stores`` in the cache of the user.
+        cache_bytes : int or None
+            What blocks of this store may take there, except for the last 8; None is no limit.
 
         Raises
         ------
@@ -79,8 +99,13 @@ class BlockStore:
             If there is no store, its manifest is damaged, or its folder of blocks is a link.
         MismatchError
             If a newer version wrote it.
+        UsageError, StorageError
+            If a URL cannot be read.
         """
-        folder = Path(path)
+        if isinstance(path, str) and is_url(path):
+            folder = mirrored(path, None if cache is None else Path(cache), cache_bytes)
+        else:
+            folder = Path(path)
         store = cls(folder, Manifest.load(folder))
         if store.blocks_folder.is_symlink():
             raise DamagedError(
@@ -106,11 +131,27 @@ class BlockStore:
     def __repr__(self) -> str:
         m = self.manifest
         size = f"{m.n_rows} rows, {m.dimension} features, {len(m.blocks)} blocks"
-        return f"BlockStore({str(self.folder)!r}: {size})"
+        return f"BlockStore({self.name!r}: {size})"
 
     def _repr_html_(self) -> str:
         size, *lines = self.summary().split("\n")
-        return facts_html(f"BlockStore {self.folder}", {"size": size, "": "\n".join(lines)})
+        return facts_html(f"BlockStore {self.name}", {"size": size, "": "\n".join(lines)})
+
+    @property
+    def mirror(self) -> Mirror | None:
+        """How the store is read, if it is on a URL."""
+        return Mirror.at(self.folder)
+
+    @property
+    def name(self) -> str:
+        """The URL of the store, or its folder."""
+        mirror = self.mirror
+        return str(self.folder) if mirror is None else mirror.url
+
+    @property
+    def fetching_bytes(self) -> int:
+        """What fetching blocks takes in memory; 0 unless the store is on a URL."""
+        return 0 if self.mirror is None else FETCHING_BYTES
 
     @property
     def blocks_folder(self) -> Path:
@@ -131,7 +172,9 @@ class BlockStore:
     def describe(self) -> dict[str, Any]:
         """Return what ``info --json`` prints."""
         m = self.manifest
+        mirror = self.mirror
         return {
+            **({"url": mirror.url, "folder": str(self.folder)} if mirror is not None else {}),
             "rows": m.n_rows,
             "features": m.dimension,
             "renumbered": m.renumbered,
@@ -206,6 +249,9 @@ class BlockStore:
             lines.append(
                 f"batch {batch['name']}: {batch['rows']} rows from {sources}, {batch['date']}"
             )
+        if self.mirror is not None:
+            here = sum((self.blocks_folder / block.name).exists() for block in m.blocks)
+            lines.append(f"on {self.name}; {here} of its blocks are kept in {self.folder}")
         if m.removed:
             size = sum(block.bytes for block in m.removed)
             lines.append(

@@ -9,6 +9,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from blocklinear.errors import InputError, StorageError, storage_errors
+from blocklinear.inputs.raw import digest_of
 from blocklinear.memory import spare_bytes
 from blocklinear.tables.arrow import CELL_BYTES, arrow, bytes_for_rows
 from blocklinear.tables.encode import EncodedTable, Encoder
@@ -17,7 +18,6 @@ from blocklinear.tables.part import Part
 from blocklinear.tables.recipe import Recipe
 from blocklinear.tables.sources import Source, find_files, open_source
 from blocklinear.tables.values import Floats
-from blocklinear.text import digest_of
 
 _LEAST_ROWS, _MOST_ROWS = 1 << 10, 1 << 16
 

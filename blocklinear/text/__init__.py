@@ -3,7 +3,6 @@
 from blocklinear.options import TextOptions
 from blocklinear.text.reader import RowReader, read_rows
 from blocklinear.text.rows import Decimals, Rows
-from blocklinear.text.sources import digest_of
 from blocklinear.text.weights import WeightReader
 
 __all__ = [
@@ -12,6 +11,5 @@ __all__ = [
     "Rows",
     "TextOptions",
     "WeightReader",
-    "digest_of",
     "read_rows",
 ]

@@ -5,6 +5,7 @@ import os
 from collections.abc import Callable, Sequence
 
 from blocklinear.errors import InputError, InputFormatError, UsageError
+from blocklinear.inputs.raw import size_of
 from blocklinear.memory import PROCESS_BYTES, enough, format_size
 from blocklinear.options import LINE_FACTOR, TextOptions
 from blocklinear.text.faults import index_beyond, too_many_features
@@ -119,7 +120,7 @@ class Limits:
 
 def _refuse_streams(paths: Sequence[str]) -> None:
     for path in paths:
-        if path == "-" or (os.path.exists(path) and not os.path.isfile(path)):
+        if path == "-" or (os.path.exists(path) and size_of(path) is None):  # no URL is a path
             raise UsageError(
                 f"{path}: the index base of a stream is known only at its end",
                 "give --index-base 0 or 1 instead of auto",

@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 
 from blocklinear.errors import InputFormatError
+from blocklinear.inputs.raw import name_of, size_of
+from blocklinear.inputs.urls import shown_name
 from blocklinear.options import TextOptions
 from blocklinear.text.faults import no_faults, places_of
 from blocklinear.text.limits import Limits
@@ -16,7 +18,7 @@ from blocklinear.text.provenance import InputCounts
 from blocklinear.text.rows import Rows
 from blocklinear.text.scheduling import SlabParser
 from blocklinear.text.slabs import LongLine, Slab
-from blocklinear.text.sources import Source, name_of
+from blocklinear.text.sources import Source
 from blocklinear.text.weights import WeightReader
 
 
@@ -25,7 +27,7 @@ class RowReader:
 
     Parameters
     ----------
-    paths : sequence of paths
+    paths : sequence of paths and URLs
     options : TextOptions
     on_skip : callable
         Called with the exception of each refused line, in order, with ``on_error="skip"``.
@@ -80,14 +82,15 @@ class RowReader:
         self._fleeting, self._look_up = fleeting, look_up
         self._weights = weights
         self._paths = [name_of(path) for path in paths]
+        self._names = [shown_name(path) for path in self._paths]
         self._limits = Limits(self._paths, options, on_skip)
         self._done_bytes = 0
         self._source: Source | None = None
         self.provenance: list[dict[str, Any]] = []
         self.notes: list[str] = []
         self._min_index = 1 << 32
-        known = all(path != "-" and os.path.isfile(path) for path in self._paths)
-        self.bytes_total = sum(map(os.path.getsize, self._paths)) if known else None
+        sizes = [size_of(path) for path in self._paths]
+        self.bytes_total = None if None in sizes else sum(size or 0 for size in sizes)
 
     @property
     def bytes_read(self) -> int:
@@ -111,7 +114,7 @@ class RowReader:
             for path in self._paths:
                 yield from self._read_one(path, pool)
         found = sum(source["rows"] + source["skipped"] for source in self.provenance)
-        self._limits.check_rows(self._paths, found)
+        self._limits.check_rows(self._names, found)
         if self._weights is not None:
             self._weights.finish(found)
             self.notes += self._weights.notes
@@ -119,7 +122,7 @@ class RowReader:
     def _read_one(self, path: str, pool: ThreadPoolExecutor) -> Iterator[Rows]:
         counts = InputCounts()
         with Source(path, self._options) as source:
-            self._source = source
+            self._source, path = source, source.raw.path
             parser = SlabParser(
                 source, pool, self._options, self._dtype, self._fleeting, self._look_up
             )

@@ -58,7 +58,7 @@ class SlabParser:
             options.ignore_qid,
             dtype,
         )
-        self._capacity = options.reading_bytes - source.window_bytes
+        self._capacity = options.reading_bytes - source.memory_bytes
         self._budget = ByteBudget(self._capacity)
         self._held = 0  # bytes, for the slab that is being read
         self._free_pages, self._free_buffers = deque[Pages](), deque[ParseBuffers]()

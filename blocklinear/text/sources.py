@@ -1,4 +1,4 @@
-"""Where text comes from: plain files, standard input, and gz, bz2, xz, zst streams.
+"""Text of an input, plain or of gz, bz2, xz and zst streams.
 
 Compression is recognised by magic bytes, never by the name. The end of a compressed stream is
 proven: one that stops before its end mark, or is followed by anything but another member (or, for
@@ -8,170 +8,24 @@ gz and xz, zero padding), is refused.
 import bz2
 import contextlib
 import functools
-import hashlib
 import lzma
 import os
-import select
-import stat
 import struct
-import sys
 import zlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import xxhash
-
-from blocklinear.errors import InputError, StorageError, UsageError, storage_errors
+from blocklinear.errors import InputError, StorageError
+from blocklinear.inputs.raw import READ_BYTES, RawFile
 from blocklinear.memory import format_size
 from blocklinear.options import TextOptions
 
-READ_BYTES = 1 << 20
-_POLL_MS = 100  # between looks at whether reading was stopped
 _XZ_STATE_BYTES = 2 << 20  # what unpacking xz takes besides its window
 _XZ_HEADERS_BYTES = 12 + 1024  # of a stream and its first block, at most
 _LZMA2 = 0x21
 _ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 _MAGICS = {b"\x1f\x8b": "gz", b"BZh": "bz2", b"\xfd7zXZ\0": "xz", _ZSTD_MAGIC: "zst"}
 _NO_CHECKSUM = "the input carries no checksum: damage to it may go unnoticed"
-
-
-def name_of(path: str | os.PathLike[str]) -> str:
-    """Return the name of an input: the str ``-`` is standard input, a path ``-`` is a file."""
-    name = os.fspath(path)
-    return "./-" if name == "-" and not isinstance(path, str) else name
-
-
-class RawFile:
-    """The bytes of an input as they lie on disk, digested as they are read.
-
-    Parameters
-    ----------
-    path : str
-    sha256 : bool
-        Take the SHA-256 too: it is ten times the work of XXH64.
-
-    Raises
-    ------
-    StorageError
-        If the file cannot be read, or has changed when `finish` is called.
-    UsageError
-        If standard input is a terminal.
-    """
-
-    def __init__(self, path: str, sha256: bool = False) -> None:
-        self.path = path
-        self.bytes_read = 0
-        self._xxh64 = xxhash.xxh64()
-        self._sha256 = hashlib.sha256() if sha256 else None
-        self._pushed_back = b""
-        self._stopped = False
-        with storage_errors(path, "open"):
-            if path == "-":
-                if sys.stdin is None:
-                    raise UsageError("standard input is closed", "pipe the data in: `cat F | `")
-                if sys.stdin.isatty():
-                    raise UsageError("standard input is a terminal", "pipe the data in: `cat F | `")
-                self._descriptor = os.dup(sys.stdin.fileno())
-            else:
-                self._descriptor = os.open(path, os.O_RDONLY)
-            self._stat = os.fstat(self._descriptor)
-            if stat.S_ISDIR(self._stat.st_mode):
-                self.close()
-                raise StorageError(f"{path}: is a directory", "name the files in it")
-        self.size = self._stat.st_size if stat.S_ISREG(self._stat.st_mode) else None
-
-    def readinto(self, buffer: memoryview) -> int:
-        """Fill `buffer` from the front; return the number of bytes, 0 at the end."""
-        if self._pushed_back:
-            n = min(len(buffer), len(self._pushed_back))
-            buffer[:n] = self._pushed_back[:n]
-            self._pushed_back = self._pushed_back[n:]
-            return n
-        with storage_errors(self.path, "read"):
-            if self.size is None:
-                self._await_data()
-            # no more than the processor's cache holds: it is digested there
-            n = os.readv(self._descriptor, [buffer[:READ_BYTES]])
-        self._xxh64.update(buffer[:n])
-        if self._sha256 is not None:
-            self._sha256.update(buffer[:n])
-        self.bytes_read += n
-        return n
-
-    def _await_data(self) -> None:
-        """Wait until a pipe has something, but not past `stop`: its writer may never write."""
-        waiting = select.poll()  # `select` takes no descriptor above 1023
-        waiting.register(self._descriptor, select.POLLIN)
-        while not self._stopped and not waiting.poll(_POLL_MS):
-            pass
-        if self._stopped:
-            raise StorageError(f"{self.path}: reading was stopped")
-
-    def stop(self) -> None:
-        """Make a `readinto` that waits in another thread give up."""
-        self._stopped = True
-
-    @property
-    def position(self) -> int:
-        """Offset of the byte that `read` returns next."""
-        return self.bytes_read - len(self._pushed_back)
-
-    def read(self, n: int = READ_BYTES) -> bytes:
-        """Return up to `n` bytes, b"" at the end."""
-        buffer = bytearray(n)
-        return bytes(buffer[: self.readinto(memoryview(buffer))])
-
-    def peek(self, n: int) -> bytes:
-        """Return the next `n` bytes, fewer only at the end, without taking them."""
-        head = b""
-        while len(head) < n and (more := self.read(n - len(head))):
-            head += more
-        self._pushed_back = head + self._pushed_back
-        return head
-
-    def close(self) -> None:
-        """Close, if it is still open."""
-        descriptor, self._descriptor = self._descriptor, -1
-        if descriptor >= 0:
-            os.close(descriptor)
-
-    def finish(self) -> dict[str, Any]:
-        """Close; return path, size, mtime_ns and digests of what was read."""
-        with storage_errors(self.path, "close"):
-            now = os.fstat(self._descriptor)
-            self.close()
-        before = (self._stat.st_size, self._stat.st_mtime_ns)
-        changed = (now.st_size, now.st_mtime_ns) != before or self._is_replaced()
-        if self.size is not None and changed:
-            raise StorageError(f"{self.path}: the file changed while it was read", "read it again")
-        return {
-            "path": self.path,
-            "size": self.bytes_read,
-            "mtime_ns": self._stat.st_mtime_ns if self.size is not None else None,
-            "xxh64": self._xxh64.hexdigest(),
-            "sha256": self._sha256.hexdigest() if self._sha256 is not None else None,
-        }
-
-    def _is_replaced(self) -> bool:
-        """Say whether another file has the name now; it does not matter if none has."""
-        try:
-            now = os.stat(self.path)
-        except OSError:
-            return False
-        return (now.st_dev, now.st_ino) != (self._stat.st_dev, self._stat.st_ino)
-
-
-def digest_of(path: str | os.PathLike[str], name: str) -> str:
-    """Return the digest of a file that `RawFile.finish` calls `name`."""
-    raw = RawFile(name_of(path), name == "sha256")
-    try:
-        buffer = memoryview(bytearray(READ_BYTES))
-        while raw.readinto(buffer):
-            pass
-        digest: str = raw.finish()[name]
-        return digest
-    finally:
-        raw.close()
 
 
 def _members(
@@ -386,11 +240,12 @@ class Source:
     raw : RawFile
     kind : str        "plain", "gz", "bz2", "xz" or "zst"
     notes : list[str]         what is odd about the input, though it can be read
-    window_bytes : int        what unpacking keeps of its content, as far as its start tells
+    memory_bytes : int        what reading it takes: that of a URL, and what unpacking keeps of its
+                              content, as far as its start tells
     """
 
     def __init__(self, path: str, options: TextOptions) -> None:
-        self.raw = RawFile(path, options.takes_sha256)
+        self.raw = RawFile(path, options.takes_sha256, options.ahead_bytes)
         self.notes: list[str] = []
         self._limit, self._unpacked = options.max_decompressed, 0
         try:
@@ -399,7 +254,8 @@ class Source:
                 (kind for magic, kind in _MAGICS.items() if head.startswith(magic)),
                 "zst" if _is_skippable(head) else "plain",
             )
-            self.window_bytes = min(_window_bytes(self.raw, self.kind), options.window_limit)
+            window_bytes = min(_window_bytes(self.raw, self.kind), options.window_limit)
+            self.memory_bytes = self.raw.memory_bytes + window_bytes
         except StorageError:
             self.raw.close()
             raise

@@ -48,8 +48,8 @@ class WeightReader:
     """
 
     def __init__(self, path: str, options: TextOptions) -> None:
-        self._path, self._whole = path, options.require_final_newline
         self._source = Source(path, options)
+        self._path, self._whole = self._source.raw.path, options.require_final_newline
         self._pieces = slabs(self._source, PIECE_BYTES, PIECE_BYTES)
         self._lines = self._read = 0
         self._cut = False

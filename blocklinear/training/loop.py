@@ -198,13 +198,13 @@ def optimise(
     facts = _resumed(folder, manifest, options, listener)
     previous = find_previous(folder, options, listener) if options.warm_start else None
     if facts is None:
-        memory = plan_memory(manifest, options, columns_of(task), kept)
+        memory = plan_memory(manifest, options, columns_of(task), kept, store.fetching_bytes)
         if previous is None:
             if not options.resume:
                 check_finished(folder, ignore)  # of a warm start that nothing there fits
             discard(folder)
     else:
-        memory = plan_again(manifest, options, facts, columns_of(task), kept)
+        memory = plan_again(manifest, options, facts, columns_of(task), kept, store.fetching_bytes)
         options = dataclasses.replace(options, group=memory.group)
     held_out: HeldOut | None = None
     if options.evaluate is not None:

@@ -1,7 +1,7 @@
 """How many blocks a group has, and how many stay in memory, under the memory budget."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from blocklinear.errors import MemoryBudgetError
@@ -57,6 +57,7 @@ def plan_memory(
     options: TrainOptions,
     width: int = 1,
     kept: int = 0,
+    besides: int = 0,
 ) -> MemoryPlan:
     """Divide the budget.
 
@@ -71,16 +72,24 @@ def plan_memory(
         Weight vectors that are trained.
     kept : int
         Others that are kept as well.
+    besides : int
+        Bytes that reading a store on a URL takes. They are taken from what would keep decoded
+        blocks, if that is enough: then training goes as on a store of this machine.
 
     Raises
     ------
     MemoryBudgetError
         If the budget does not hold what is needed; says the arithmetic and what would do.
     """
+    if besides:
+        plan = plan_memory(manifest, options, width, kept)
+        if plan.pin_bytes >= besides:
+            return replace(plan, pin_bytes=plan.pin_bytes - besides)
+    program = PROCESS_BYTES + besides
     n_blocks = len(manifest.blocks)
     weights = _vector_bytes(manifest, options, width) + kept * model_bytes(manifest)
-    fixed = PROCESS_BYTES + weights
-    model = _making_bytes(manifest, width, kept)
+    fixed = program + weights
+    model = _making_bytes(manifest, width, kept) + besides
     l1 = _solver(options).l1
     fixed += _l1_bytes(manifest, width) if l1 else 0
     whole = _copy_bytes(manifest, options, width)
@@ -101,7 +110,7 @@ def plan_memory(
     if group < 1 or needed > options.memory_bytes:
         raise MemoryBudgetError(
             f"the budget of {exact_size(options.memory_bytes)} is too small: the program takes "
-            f"{format_size(PROCESS_BYTES)}, {weights // weight_bytes(manifest)} weight vectors of "
+            f"{format_size(program)}, {weights // weight_bytes(manifest)} weight vectors of "
             f"{manifest.n_features} features {format_size(weights)}, and {max(group, 1)} of "
             f"{n_blocks} blocks in a group, with those of the next group, "
             f"{format_size(_group_bytes(manifest, max(group, 1), width))}",
@@ -130,6 +139,7 @@ def plan_again(
     facts: Mapping[str, Any],
     width: int = 1,
     kept: int = 0,
+    besides: int = 0,
 ) -> MemoryPlan:
     """Divide the budget for a run that is resumed: what decides its course stays as it was.
 
@@ -137,7 +147,7 @@ def plan_again(
     ----------
     facts : mapping
         Of its checkpoint: ``group``, ``newton``, ``hessian`` and ``working_set_entries``.
-    manifest, options, width, kept
+    manifest, options, width, kept, besides
         As for `plan_memory`.
 
     Raises
@@ -157,7 +167,7 @@ def plan_again(
     needed += _hessian_bytes(manifest, width) if hessian else 0
     needed += _l1_bytes(manifest, width) if _solver(options).l1 else 0
     needed += -(-entries * _copy_bytes(manifest, options, width) // max(manifest.nnz, 1))
-    needed = max(needed, _making_bytes(manifest, width, kept))
+    needed = max(needed, _making_bytes(manifest, width, kept)) + besides
     spare = options.memory_bytes - needed
     if spare < 0:
         raise MemoryBudgetError(

@@ -141,7 +141,7 @@ def _store_facts(store: BlockStore) -> dict[str, Any]:
     labels = [] if counts is None else [(m.given.get(code, code), n) for code, n in counts if n]
     most = sorted(labels, key=lambda found: -found[1])[:MOST_LABELS]
     return {
-        "path": str(store.folder),
+        "path": store.name,
         "rows": m.n_rows,
         "features": m.dimension,
         "nnz": m.nnz,

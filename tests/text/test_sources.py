@@ -15,8 +15,9 @@ import xxhash
 import zstandard
 
 from blocklinear.errors import InputError, StorageError, UsageError
+from blocklinear.inputs.raw import RawFile, digest_of
 from blocklinear.options import TextOptions
-from blocklinear.text.sources import RawFile, Source, digest_of
+from blocklinear.text.sources import Source
 
 PACK = {
     "gz": partial(gzip.compress, mtime=0),
@@ -62,8 +63,8 @@ def test_members_follow_each_other(kind, write):
 
 
 def test_members_may_meet_anywhere_in_what_is_read_at_once(kind, write, monkeypatch):
-    monkeypatch.setattr("blocklinear.text.sources.READ_BYTES", 5)
-    monkeypatch.setattr("blocklinear.text.sources.RawFile.read", _read_in_fives)
+    monkeypatch.setattr("blocklinear.inputs.raw.READ_BYTES", 5)
+    monkeypatch.setattr("blocklinear.inputs.raw.RawFile.read", _read_in_fives)
     pack = PACK[kind]
     for length in range(4, 12):
         assert content(write(pack(b"1" * length) + pack(b"2"))) == b"1" * length + b"2"
@@ -98,7 +99,7 @@ def test_what_follows_a_stream_is_refused(kind, junk, write):
 
 
 def test_the_offset_of_what_follows_is_right_at_the_border_of_a_read(kind, write, monkeypatch):
-    monkeypatch.setattr("blocklinear.text.sources.RawFile.read", _read_in_fives)
+    monkeypatch.setattr("blocklinear.inputs.raw.RawFile.read", _read_in_fives)
     for length in range(5):
         packed = PACK[kind](b"1" * length)
         with pytest.raises(InputError, match=f"at byte {len(packed)}\n"):
@@ -298,7 +299,7 @@ def test_a_pipe_whose_descriptor_has_a_large_number(name, tmp_path, many_descrip
 
 def window_of(path, memory=1 << 30):
     with Source(str(path), TextOptions(memory_bytes=memory)) as source:
-        return source.window_bytes
+        return source.memory_bytes
 
 
 @pytest.mark.parametrize("size", [4096, 6144, 1 << 20, 3 << 20, 12 << 20])

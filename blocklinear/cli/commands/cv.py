@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from blocklinear.cli.ahead import load_for_training
 from blocklinear.cli.common_options import (
     add_budget,
+    add_cache,
     add_class_weights,
     add_free_bias,
     add_positive,
@@ -109,6 +110,7 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("--log", metavar="FILE", help="append one JSON object per outer iteration")
     parser.add_argument("-q", "--quiet", action="store_true", help="no progress")
     add_budget(parser)
+    add_cache(parser)
     add_text_options(parser, "STORE")
     parser.set_defaults(run=run)
 

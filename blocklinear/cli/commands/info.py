@@ -2,8 +2,12 @@
 
 import argparse
 import json
-from pathlib import Path
+import os
 from typing import TYPE_CHECKING, Any
+
+from blocklinear.cli.common_options import add_cache
+from blocklinear.cli.stores import opened
+from blocklinear.inputs.urls import is_url
 
 if TYPE_CHECKING:
     from blocklinear.store.store import BlockStore
@@ -17,17 +21,16 @@ def add_parser(commands: Any) -> None:
         description="Describe a store, without reading its blocks, or a model.",
         epilog="exit status: 0 ok, 2 usage, 4 damaged, 5 written by a newer version",
     )
-    parser.add_argument("path", metavar="STORE|MODEL", type=Path)
+    parser.add_argument("path", metavar="STORE|MODEL", help="a path, or the URL of a store")
+    add_cache(parser)
     parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
     parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
     """Run the command."""
-    if args.path.is_dir():
-        from blocklinear.store.store import BlockStore
-
-        store = BlockStore.open(args.path)
+    if is_url(args.path) or os.path.isdir(args.path):
+        store = opened(args, args.path)
         columns, line = _columns(store)
         if args.json:
             print(json.dumps(store.describe() | {"columns": columns}))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from blocklinear.cli.ahead import load_for_training
 from blocklinear.cli.common_options import (
     add_budget,
+    add_cache,
     add_class_weights,
     add_free_bias,
     add_restart,
@@ -221,6 +222,7 @@ def _add_run(group: Any) -> None:
     )
     group.add_argument("-q", "--quiet", action="store_true", help="no progress")
     add_budget(group)
+    add_cache(group)
 
 
 def _number_or(name: str, text: str | None, option: str) -> dict[str, int | None]:

@@ -36,11 +36,11 @@ def run(args: argparse.Namespace) -> int:
     from blocklinear.columns.store import intact_columns
     from blocklinear.errors import StoppedError
     from blocklinear.options import TextOptions
-    from blocklinear.store.changes import changing, drop_columns
+    from blocklinear.store.changes import drop_columns, locked
 
     settings: Any = given(memory_bytes=args.memory, threads=args.threads)
     budget = TextOptions(**settings)
-    with changing(args.store) as store:
+    with locked(args.store) as store:
         if args.drop:
             print(f"{drop_columns(store.folder)} bytes deleted")
             return 0

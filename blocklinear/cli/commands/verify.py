@@ -3,10 +3,11 @@
 import argparse
 import json
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from blocklinear.cli.common_options import add_cache
 from blocklinear.cli.console import Console
+from blocklinear.cli.stores import opened
 
 if TYPE_CHECKING:
     from blocklinear.store.store import BlockStore
@@ -22,7 +23,8 @@ def add_parser(commands: Any) -> None:
         epilog="exit status: 0 all blocks intact, 2 usage, 4 a block, or a file of columns, is "
         "damaged or missing",
     )
-    parser.add_argument("store", type=Path, metavar="STORE", help="folder made by `split`")
+    parser.add_argument("store", metavar="STORE", help="folder made by `split`, or the URL of one")
+    add_cache(parser)
     parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
     parser.add_argument("-q", "--quiet", action="store_true", help="no progress bar")
     parser.set_defaults(run=run)
@@ -30,9 +32,7 @@ def add_parser(commands: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run the command."""
-    from blocklinear.store.store import BlockStore
-
-    store = BlockStore.open(args.store)
+    store = opened(args, args.store)
     with Console(args.quiet, "verify") as console:
         report = store.verify(console)
     with Console(args.quiet, "columns") as console:

@@ -1,0 +1,1 @@
+"""Where bytes come from: files, standard input and URLs."""

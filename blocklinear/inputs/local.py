@@ -1,0 +1,100 @@
+"""A file of this machine, a pipe or standard input."""
+
+import os
+import select
+import stat
+import sys
+
+from blocklinear.errors import StorageError, UsageError, storage_errors
+
+_POLL_MS = 100  # between looks at whether reading was stopped
+
+
+class LocalFile:
+    """The bytes of a file or stream, in order.
+
+    Parameters
+    ----------
+    path : str
+        ``-`` is standard input.
+
+    Attributes
+    ----------
+    name : str
+    size : int or None        None for a stream
+    mtime_ns : int or None    None for a stream
+    memory_bytes : int        what reading takes in memory
+
+    Raises
+    ------
+    StorageError
+        If it cannot be opened, or is a folder.
+    UsageError
+        If standard input is a terminal.
+    """
+
+    memory_bytes = 0
+
+    def __init__(self, path: str) -> None:
+        self.name = path
+        self._stopped = False
+        with storage_errors(path, "open"):
+            if path == "-":
+                if sys.stdin is None:
+                    raise UsageError("standard input is closed", "pipe the data in: `cat F | `")
+                if sys.stdin.isatty():
+                    raise UsageError("standard input is a terminal", "pipe the data in: `cat F | `")
+                self._descriptor = os.dup(sys.stdin.fileno())
+            else:
+                self._descriptor = os.open(path, os.O_RDONLY)
+            self._stat = os.fstat(self._descriptor)
+            if stat.S_ISDIR(self._stat.st_mode):
+                self.close()
+                raise StorageError(f"{path}: is a directory", "name the files in it")
+        regular = stat.S_ISREG(self._stat.st_mode)
+        self.size = self._stat.st_size if regular else None
+        self.mtime_ns = self._stat.st_mtime_ns if regular else None
+
+    def readinto(self, buffer: memoryview) -> int:
+        """Fill `buffer` from the front; return the number of bytes, 0 at the end."""
+        with storage_errors(self.name, "read"):
+            if self.size is None:
+                self._await_data()
+            return os.readv(self._descriptor, [buffer])
+
+    def _await_data(self) -> None:
+        """Wait until a pipe has something, but not past `stop`: its writer may never write."""
+        waiting = select.poll()  # `select` takes no descriptor above 1023
+        waiting.register(self._descriptor, select.POLLIN)
+        while not self._stopped and not waiting.poll(_POLL_MS):
+            pass
+        if self._stopped:
+            raise StorageError(f"{self.name}: reading was stopped")
+
+    def stop(self) -> None:
+        """Make a `readinto` that waits in another thread give up."""
+        self._stopped = True
+
+    def refuse_change(self) -> None:
+        """Raise StorageError if a file has changed since it was opened, or been replaced."""
+        with storage_errors(self.name, "close"):
+            now = os.fstat(self._descriptor)
+        before = (self._stat.st_size, self._stat.st_mtime_ns)
+        changed = (now.st_size, now.st_mtime_ns) != before or self._is_replaced()
+        if self.size is not None and changed:
+            raise StorageError(f"{self.name}: the file changed while it was read", "read it again")
+
+    def _is_replaced(self) -> bool:
+        """Say whether another file has the name now; it does not matter if none has."""
+        try:
+            now = os.stat(self.name)
+        except OSError:
+            return False
+        return (now.st_dev, now.st_ino) != (self._stat.st_dev, self._stat.st_ino)
+
+    def close(self) -> None:
+        """Close, if it is still open."""
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor >= 0:
+            with storage_errors(self.name, "close"):
+                os.close(descriptor)

@@ -1,0 +1,224 @@
+"""A file on a URL, whose parts are asked for one by one: fsspec's file systems, with repetition.
+
+A part that did not come, or came cut short, is asked for again, a few times; before that, the file
+is compared with what it was, since parts of two files make none.
+"""
+
+import threading
+from typing import Any
+
+from blocklinear.errors import StorageError, UsageError
+from blocklinear.inputs.urls import shown_name, without_secrets
+
+LIBRARY_BYTES = 48 << 20
+"""What the libraries of a file system take: s3fs, the largest, 42 MB after its first request."""
+RETRY_AFTER_S = (0.2, 1.0, 5.0)
+"""How long to wait before a part is asked for again. Most libraries repeat requests themselves:
+this is for what they do not repeat, and for networks that are gone for some seconds."""
+_VERSION_FIELDS = (
+    "size", "ETag", "etag", "mtime", "ino", "LastModified", "last_modified", "Last-Modified",
+    "updated", "modified", "created", "generation", "md5Hash", "Content-MD5", "VersionId",
+)  # fmt: skip
+"""What the file systems tell of a version of a file: those that are there are compared."""
+_LONGEST_REASON = 300  # characters
+
+
+def file_system(url: str) -> tuple[Any, str]:
+    """Return the file system of fsspec for a URL, and the path in it.
+
+    Raises
+    ------
+    UsageError
+        If fsspec or the package for this kind of URL is not installed, or the kind is unknown.
+    StorageError
+        If the file system cannot be reached.
+    """
+    name = shown_name(url)
+    try:
+        import fsspec.core
+    except ImportError as error:
+        raise UsageError(
+            f"{name}: URLs are read by fsspec, which cannot be imported: {error}",
+            "pip install 'blocklinear[remote]'",
+        ) from error
+    try:
+        system, path = fsspec.core.url_to_fs(url)
+    except ImportError as error:
+        raise UsageError(
+            f"{name}: a package for URLs of this kind is missing: {error}",
+            "install it: s3fs for s3://, gcsfs for gs://, adlfs for abfs://, aiohttp for https://",
+        ) from error
+    except ValueError as error:
+        raise UsageError(
+            f"{name}: {without_secrets(str(error))}", "write s3://, gs://, abfs:// or https://"
+        ) from error
+    except Exception as error:
+        raise unreachable(name, error) from error
+    return system, path
+
+
+class RemoteObject:
+    """A file on a URL as it was when it was opened.
+
+    Parameters
+    ----------
+    url : str
+
+    Attributes
+    ----------
+    name : str                without what gives access, for messages
+    size : int
+
+    Raises
+    ------
+    UsageError, StorageError
+        As `file_system` does; or if the file is not there, is a folder, or must not be read.
+    """
+
+    def __init__(self, url: str) -> None:
+        self.name = shown_name(url)
+        self._system, self._path = file_system(url)
+        self._stopped = threading.Event()
+        try:
+            info = self._system.info(self._path)
+        except Exception as error:
+            raise unreachable(self.name, error) from error
+        if info.get("type") == "directory":
+            raise StorageError(f"{self.name}: is a folder", "name the files in it")
+        if info.get("size") is None:
+            raise StorageError(
+                f"{self.name}: the server does not tell the size of the file",
+                "fetch the file first, or pipe it in: `curl URL | `",
+            )
+        self.size = int(info["size"])
+        self._version = _version_of(info)
+
+    def require_parts(self) -> None:
+        """Refuse a server that would send the whole file for each part of it.
+
+        Raises
+        ------
+        StorageError
+        """
+        try:
+            with self._system.open(self._path, "rb") as stream:
+                stream.seek(self.size - 1)
+                stream.read(1)
+        except ValueError as error:
+            raise StorageError(
+                f"{self.name}: the server does not send parts of files",
+                "fetch the file first, or pipe it in: `curl URL | `",
+            ) from error
+        except Exception as error:
+            raise unreachable(self.name, error) from error
+
+    def read(self, start: int, n_bytes: int) -> bytes:
+        """Return a part of the file, asking again where it does not come whole.
+
+        Raises
+        ------
+        StorageError
+            If it does not come, or the file has changed.
+        """
+        reason = ""
+        for delay_s in (0.0, *RETRY_AFTER_S):
+            try:
+                if delay_s:
+                    self._wait(delay_s)
+                    self._compare()
+                data = self._system.cat_file(self._path, start=start, end=start + n_bytes)
+            except StorageError:
+                raise
+            except (FileNotFoundError, PermissionError) as error:
+                raise unreachable(self.name, error) from error
+            except Exception as error:
+                reason = _reason(error)
+            else:
+                if len(data) == n_bytes:
+                    return bytes(data)
+                reason = f"{len(data)} bytes came where {n_bytes} were asked for"
+        raise StorageError(
+            f"{self.name}: reading failed at byte {start}, {1 + len(RETRY_AFTER_S)} times: "
+            f"{reason}",
+            "check the network, and do it again",
+        )
+
+    def refuse_change(self) -> None:
+        """Raise StorageError if there is another file by now, or that cannot be found out."""
+        try:
+            self._compare()
+        except StorageError:
+            raise
+        except Exception as error:
+            raise unreachable(self.name, error) from error
+
+    def _compare(self) -> None:
+        """Raise StorageError if there is another file by now; whatever prevents that comes too."""
+        self._system.invalidate_cache()
+        if _version_of(self._system.info(self._path)) != self._version:
+            raise StorageError(f"{self.name}: the file changed while it was read", "read it again")
+
+    def stop(self) -> None:
+        """Make a `read` in another thread that waits give up."""
+        self._stopped.set()
+
+    def _wait(self, seconds: float) -> None:
+        if self._stopped.wait(seconds):
+            raise StorageError(f"{self.name}: reading was stopped")
+
+
+def read_small(url: str, most_bytes: int) -> bytes:
+    """Return the content of a small file by one request, `most_bytes` + 1 of it at most.
+
+    Raises
+    ------
+    FileNotFoundError
+        If it is not there.
+    UsageError, StorageError
+        As `file_system` does, or if it cannot be read.
+    """
+    system, path = file_system(url)
+    try:
+        return bytes(system.cat_file(path, start=0, end=most_bytes + 1))
+    except FileNotFoundError as error:
+        if _is_refusal(error):
+            raise unreachable(shown_name(url), error) from error
+        raise
+    except Exception as error:
+        raise unreachable(shown_name(url), error) from error
+
+
+def unreachable(name: str, error: BaseException) -> StorageError:
+    """Return the error for a file that is not there, or cannot be read."""
+    if _is_refusal(error):
+        return StorageError(
+            f"{name}: no permission to read it: {_reason(error)}",
+            "give credentials that may read it, as the library for such URLs takes them",
+        )
+    if isinstance(error, FileNotFoundError):
+        return StorageError(
+            f"{name}: there is no such file: {_reason(error)}", "check the bucket and the name"
+        )
+    return StorageError(
+        f"{name}: cannot be read: {_reason(error)}",
+        "check the URL, the network and the credentials",
+    )
+
+
+def _is_refusal(error: BaseException | None) -> bool:
+    """Say whether access was refused; some libraries report that as a missing file."""
+    while error is not None:
+        if isinstance(error, PermissionError) or getattr(error, "status", None) in (401, 403):
+            return True
+        error = error.__cause__
+    return False
+
+
+def _version_of(info: dict[str, Any]) -> tuple[tuple[str, str], ...]:
+    return tuple((name, str(info[name])) for name in _VERSION_FIELDS if info.get(name) is not None)
+
+
+def _reason(error: BaseException) -> str:
+    """Return what an error says in one line, without secrets."""
+    text = " ".join(without_secrets(str(error)).split()) or type(error).__name__
+    return text if len(text) <= _LONGEST_REASON else f"{text[:_LONGEST_REASON]}..."

@@ -1,0 +1,31 @@
+"""What a URL is, and how it is shown: never with what gives access."""
+
+import os
+import re
+
+_SCHEME = re.compile(r"[a-z][a-z0-9+.-]*://", re.IGNORECASE)
+_SECRETS = re.compile(
+    r"(?P<scheme>[a-z][a-z0-9+.-]*://)(?:[^\s/@'\"]*@)?(?P<place>[^\s?'\"]*)(?:\?[^\s'\")]*)?",
+    re.IGNORECASE,
+)
+
+
+def is_url(path: object) -> bool:
+    """Say whether a str is a URL, as ``s3://bucket/rows.svm``; a path object never is one."""
+    return isinstance(path, str) and _SCHEME.match(path) is not None
+
+
+def without_secrets(text: str) -> str:
+    """Return a text without names, passwords and signed queries of the URLs in it."""
+    return _SECRETS.sub(r"\g<scheme>\g<place>", text)
+
+
+def shown_name(path: str | os.PathLike[str]) -> str:
+    """Return how an input is named in messages and in what is recorded of it."""
+    name = os.fspath(path)
+    return without_secrets(name) if is_url(path) else name
+
+
+def joined(url: str, name: str) -> str:
+    """Return the URL of a file in the folder `url`."""
+    return f"{url.rstrip('/')}/{name}"

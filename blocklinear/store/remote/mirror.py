@@ -1,0 +1,194 @@
+"""A store on a URL is read through a folder of this machine, its mirror.
+
+The folder is that of a store, but for files that were not read yet: whoever misses one has it
+`fetched`. A note in it says where they come from.
+"""
+
+import contextlib
+import hashlib
+import json
+import os
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+from blocklinear.errors import BlocklinearError, DamagedError, UsageError, storage_errors
+from blocklinear.inputs.ahead import ReadAhead
+from blocklinear.inputs.objects import LIBRARY_BYTES
+from blocklinear.inputs.urls import joined, without_secrets
+from blocklinear.store.files import atomic_write, make_folder, read_regular
+
+NOTE = "origin.json"
+_MOST_NOTE_BYTES = 1 << 16
+_COPY_BYTES = 1 << 20
+_AHEAD_BYTES = 20 << 20
+_FETCHES = 2
+FETCHING_BYTES = LIBRARY_BYTES + _FETCHES * _AHEAD_BYTES
+"""What it takes in memory that files may be fetched at any time."""
+_fetching = threading.BoundedSemaphore(_FETCHES)
+_IN_USE = 8
+"""So many blocks that came last are kept in any case: they may be about to be read."""
+
+
+@dataclass(frozen=True)
+class Mirror:
+    """A folder in the cache for a store on a URL.
+
+    Attributes
+    ----------
+    folder : Path
+    url : str
+    limit : int or None       bytes that its blocks may have
+    """
+
+    folder: Path
+    url: str
+    limit: int | None
+
+    @classmethod
+    def make(cls, url: str, cache: Path | None, limit: int | None) -> Self:
+        """Make the folder for `url` in the folder `cache`, that of the user if None.
+
+        Raises
+        ------
+        UsageError
+            If the URL holds what gives access, which would be written to disk.
+        StorageError
+        """
+        url = url.rstrip("/")
+        if without_secrets(url) != url:
+            raise UsageError(
+                f"{without_secrets(url)}: the URL of a store must not hold a password or a query",
+                "give credentials as the library for such URLs takes them",
+            )
+        root = user_cache() / "stores" if cache is None else cache
+        mirror = cls(root / hashlib.sha256(url.encode()).hexdigest()[:32], url, limit)
+        with storage_errors(mirror.folder, "create"):
+            mirror.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_folder(mirror.folder / "blocks", mirror.folder)
+        if cls.at(mirror.folder) != mirror:
+            with atomic_write(mirror.folder / NOTE) as stream:
+                stream.write(json.dumps({"url": url, "limit": limit}).encode())
+        return mirror
+
+    @classmethod
+    def at(cls, folder: Path) -> Self | None:
+        """Return the mirror that a folder is; None if it is a store of its own.
+
+        Raises
+        ------
+        DamagedError
+            If its note cannot be read.
+        """
+        try:
+            note = json.loads(read_regular(folder / NOTE, _MOST_NOTE_BYTES))
+            url, limit = note["url"], note["limit"]
+            if type(url) is not str or not (limit is None or type(limit) is int):
+                raise ValueError("its fields are of another type")
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except (OSError, ValueError, TypeError, KeyError) as error:
+            raise DamagedError(
+                f"{folder / NOTE}: damaged: {error}", "delete the folder: it is made again"
+            ) from error
+        return cls(folder, url, limit)
+
+    def fetch(self, path: Path, check: Callable[[], object]) -> None:
+        """Put a file of the store where it belongs; `check` refuses one that is not intact.
+
+        Raises
+        ------
+        BlocklinearError
+            If it cannot be read, or `check` raises that; there is no file then.
+        """
+        make_folder(path.parent, self.folder)
+        url = joined(self.url, path.relative_to(self.folder).as_posix())
+        with _fetching:
+            file = ReadAhead(url, _AHEAD_BYTES)
+            try:
+                self._make_room(file.size)
+                self._copy(file, path)
+            finally:
+                file.close()
+        try:
+            check()
+        except BlocklinearError:
+            path.unlink(missing_ok=True)
+            raise
+
+    def _copy(self, file: ReadAhead, path: Path) -> None:
+        buffer = memoryview(bytearray(_COPY_BYTES))
+        with atomic_write(path) as stream:
+            while n := file.readinto(buffer):
+                stream.write(buffer[:n])
+            file.refuse_change()
+
+    def _make_room(self, n_bytes: int) -> None:
+        """Delete blocks until there is room for a file.
+
+        The last that came go first: passes read all blocks, in another order each time, so that
+        those that came first are needed as soon as any.
+        """
+        if self.limit is None:
+            return
+        found = []
+        for path in (self.folder / "blocks").iterdir():
+            with contextlib.suppress(FileNotFoundError):  # deleted meanwhile
+                state = path.stat()
+                found.append((state.st_mtime_ns, path, state.st_size))
+        n_bytes += sum(size for _, _, size in found)
+        for _, path, size in sorted(found, reverse=True)[_IN_USE:]:
+            if n_bytes <= self.limit:
+                break
+            path.unlink(missing_ok=True)
+            n_bytes -= size
+
+
+def fetched(path: Path, check: Callable[[], object]) -> bool:
+    """Fetch a file of a store that is not there, if the store is a mirror; say whether it was.
+
+    Parameters
+    ----------
+    path : Path
+        In a folder of the store, or in its own.
+    check : callable
+        Raises a `BlocklinearError` unless the file that is there now is intact.
+
+    Raises
+    ------
+    BlocklinearError
+        If it is not intact, or cannot be read.
+    """
+    if path.exists():
+        return False
+    for folder in path.parents[:2]:
+        if (mirror := Mirror.at(folder)) is not None:
+            mirror.fetch(path, check)
+            return True
+    return False
+
+
+def check_sha256(path: Path, digest: str) -> None:
+    """Refuse a file that is not the one a manifest names.
+
+    Raises
+    ------
+    DamagedError, StorageError
+    """
+    found = hashlib.sha256()
+    with storage_errors(path, "read"), open(path, "rb") as stream:
+        while piece := stream.read(_COPY_BYTES):
+            found.update(piece)
+    if found.hexdigest() != digest:
+        raise DamagedError(
+            f"{path}: damaged: it is not the file that the manifest names",
+            "restore the store that it comes from",
+        )
+
+
+def user_cache() -> Path:
+    """Return the folder of this program in the cache of the user."""
+    root = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    return Path(root) / "blocklinear"

@@ -1,0 +1,70 @@
+"""Open a store on a URL: the manifest there decides what of the mirror is still good."""
+
+import contextlib
+from pathlib import Path
+
+from blocklinear.errors import BlocklinearError, DamagedError
+from blocklinear.inputs.objects import read_small
+from blocklinear.inputs.urls import joined
+from blocklinear.store.features import FOLDER as FEATURES
+from blocklinear.store.files import atomic_write
+from blocklinear.store.manifest import MAX_BYTES, NAME, RECIPE_NAME, Manifest
+from blocklinear.store.remote.mirror import Mirror
+
+
+def mirrored(url: str, cache: Path | None = None, limit: int | None = None) -> Path:
+    """Return the folder that the store at `url` is read through, which has its manifest now.
+
+    Parameters
+    ----------
+    url : str
+    cache : Path or None
+        Where such folders are; None is the cache of the user.
+    limit : int or None
+        Bytes of blocks that may be kept.
+
+    Raises
+    ------
+    DamagedError
+        If there is no store, or its manifest is damaged.
+    MismatchError
+        If a newer version wrote it.
+    UsageError, StorageError
+        If the URL cannot be read, or the folder not be written to.
+    """
+    mirror = Mirror.make(url, cache, limit)
+    place = joined(mirror.url, NAME)
+    try:
+        text = read_small(place, MAX_BYTES)
+    except FileNotFoundError as error:
+        raise DamagedError(
+            f"{mirror.url}: not a store: it has no {NAME}",
+            "copy the whole folder of a store there, as `blocklinear split` made it",
+        ) from error
+    now = _files_of(Manifest.parse(text, place))
+    path = mirror.folder / NAME
+    if path.exists() and path.read_bytes() == text:
+        return mirror.folder
+    before: dict[str, str] = {}
+    with contextlib.suppress(BlocklinearError):
+        before = _files_of(Manifest.load(mirror.folder))
+    here = [*(mirror.folder / "blocks").glob("*.blk"), *(mirror.folder / FEATURES).glob("*")]
+    for file in (*here, mirror.folder / RECIPE_NAME):
+        name = file.relative_to(mirror.folder).as_posix()
+        if name not in now or now[name] != before.get(name):
+            file.unlink(missing_ok=True)
+    with atomic_write(path) as stream:
+        stream.write(text)
+    return mirror.folder
+
+
+def _files_of(manifest: Manifest) -> dict[str, str]:
+    """Return a digest of each file that a manifest names, by its place in the folder."""
+    blocks = (*manifest.blocks, *manifest.removed)
+    files = {f"blocks/{block.name}": block.envelope_sha256 for block in blocks}
+    files |= {f"{FEATURES}/{file.name}": file.sha256 for file in manifest.features}
+    if manifest.names:
+        files[f"{FEATURES}/{manifest.names['file']}"] = manifest.names["sha256"]
+    if manifest.of_tables:
+        files[RECIPE_NAME] = manifest.recipe
+    return files
