@@ -41,7 +41,7 @@ MAY_IMPORT = {
     "figures": BASE | {"outputs"},
     "model": BASE | {"figures", "text", "kernels", "outputs"},
     "training": BASE
-    | {"columns", "solvers", "objectives", "model", "text", "ingest", "store", "kernels"},
+    | {"columns", "inputs", "solvers", "objectives", "model", "text", "ingest", "store", "kernels"},
     "selection": BASE
     | {"figures", "training", "objectives", "model", "ingest", "store", "kernels"},
     "tables": BASE

@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from blocklinear.errors import StorageError, UsageError
+from blocklinear.inputs.raw import size_of
+from blocklinear.inputs.urls import is_url
 from blocklinear.numerals import format_number
 from blocklinear.outputs import Output
 from blocklinear.store.manifest import Manifest
@@ -95,6 +97,9 @@ def check_input(name: str | None, again: bool = False) -> None:
     UsageError, StorageError
     """
     if name is None or (name == "-" and not again):
+        return
+    if is_url(name):
+        size_of(name)
         return
     if not os.path.exists(name) and name != "-":
         raise StorageError(f"{name}: no such file", "check its name")

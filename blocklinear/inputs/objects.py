@@ -57,6 +57,10 @@ def file_system(url: str) -> tuple[Any, str]:
     return system, path
 
 
+class MissingError(StorageError):
+    """There is no file at a URL."""
+
+
 class RemoteObject:
     """A file on a URL as it was when it was opened.
 
@@ -120,6 +124,8 @@ class RemoteObject:
         StorageError
             If it does not come, or the file has changed.
         """
+        if not n_bytes:
+            return b""
         reason = ""
         for delay_s in (0.0, *RETRY_AFTER_S):
             try:
@@ -131,7 +137,7 @@ class RemoteObject:
                 raise
             except (FileNotFoundError, PermissionError) as error:
                 raise unreachable(self.name, error) from error
-            except Exception as error:
+            except Exception as error:  # each library has its own
                 reason = _reason(error)
             else:
                 if len(data) == n_bytes:
@@ -168,24 +174,17 @@ class RemoteObject:
 
 
 def read_small(url: str, most_bytes: int) -> bytes:
-    """Return the content of a small file by one request, `most_bytes` + 1 of it at most.
+    """Return the content of a file of at most `most_bytes`.
 
     Raises
     ------
-    FileNotFoundError
-        If it is not there.
     UsageError, StorageError
-        As `file_system` does, or if it cannot be read.
+        As `RemoteObject` does; or if it is larger, or does not come.
     """
-    system, path = file_system(url)
-    try:
-        return bytes(system.cat_file(path, start=0, end=most_bytes + 1))
-    except FileNotFoundError as error:
-        if _is_refusal(error):
-            raise unreachable(shown_name(url), error) from error
-        raise
-    except Exception as error:
-        raise unreachable(shown_name(url), error) from error
+    found = RemoteObject(url)
+    if found.size > most_bytes:
+        raise StorageError(f"{found.name}: has {found.size} bytes, more than it can have")
+    return found.read(0, found.size)
 
 
 def unreachable(name: str, error: BaseException) -> StorageError:
@@ -196,7 +195,7 @@ def unreachable(name: str, error: BaseException) -> StorageError:
             "give credentials that may read it, as the library for such URLs takes them",
         )
     if isinstance(error, FileNotFoundError):
-        return StorageError(
+        return MissingError(
             f"{name}: there is no such file: {_reason(error)}", "check the bucket and the name"
         )
     return StorageError(

@@ -16,6 +16,7 @@ from urllib.parse import unquote
 import numpy as np
 
 from blocklinear.errors import InputError, UsageError, storage_errors
+from blocklinear.inputs.urls import is_url, shown_name
 from blocklinear.tables.arrow import CELL_BYTES, arrow
 from blocklinear.tables.part import Part
 from blocklinear.tables.values import LONGEST_VALUE
@@ -369,6 +370,11 @@ def find_files(inputs: Iterable[str]) -> list[Found]:
     for name in inputs:
         if name == "-":
             raise UsageError("a table is a file: it cannot be standard input", "name a file")
+        if is_url(name):
+            raise UsageError(
+                f"{shown_name(name)}: tables are read from this machine, and not from URLs",
+                "fetch the file first",
+            )
         if os.path.isdir(name):
             found = list(_files_in(name))
         elif not os.path.exists(name) and glob.has_magic(name):

@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from blocklinear.errors import InputError, MemoryBudgetError, UsageError
 from blocklinear.ingest.numbering import table_of
+from blocklinear.inputs.urls import shown_name
 from blocklinear.kernels.blocks.scaling import normalize_rows
 from blocklinear.kernels.margins import decision_values
 from blocklinear.memory import format_size
@@ -85,12 +86,14 @@ class HeldOut:
             self.bytes += 12 * len(part) + 24 * rows.n_rows
             if self.bytes > room_bytes:
                 raise MemoryBudgetError(
-                    f"{path}: its rows take more than the {format_size(room_bytes)} that the "
-                    "memory budget leaves for them",
+                    f"{shown_name(path)}: its rows take more than the {format_size(room_bytes)} "
+                    "that the memory budget leaves for them",
                     "evaluate on fewer rows, or give more --memory",
                 )
         if not labels or not sum(map(len, labels)):
-            raise InputError(f"{path}: has no rows to evaluate on", "name a file with rows")
+            raise InputError(
+                f"{shown_name(path)}: has no rows to evaluate on", "name a file with rows"
+            )
         self._indptr = np.concatenate(([0], np.cumsum(np.concatenate(lengths)))).astype(np.int64)
         self._indices, self._values = np.concatenate(indices), np.concatenate(values)
         self._labels = np.concatenate(labels)

@@ -14,6 +14,7 @@ from blocklinear import __version__
 from blocklinear.classes import Class
 from blocklinear.errors import BlocklinearError
 from blocklinear.events import Listener, RunEnded, RunStarted
+from blocklinear.inputs.urls import shown_name
 from blocklinear.memory import peak_bytes
 from blocklinear.model.linear import LinearModel
 from blocklinear.objectives.certificate import Certificate
@@ -164,6 +165,8 @@ def _settings(options: TrainOptions) -> dict[str, Any]:
     """Return options as JSON has them: infinite ones are None."""
     settings = dataclasses.asdict(options)
     del settings["evaluate_text"]
+    if options.evaluate is not None:
+        settings["evaluate"] = shown_name(options.evaluate)
     for name, value in settings.items():
         if isinstance(value, float) and not math.isfinite(value):
             settings[name] = None

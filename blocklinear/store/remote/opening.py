@@ -4,7 +4,7 @@ import contextlib
 from pathlib import Path
 
 from blocklinear.errors import BlocklinearError, DamagedError
-from blocklinear.inputs.objects import read_small
+from blocklinear.inputs.objects import MissingError, read_small
 from blocklinear.inputs.urls import joined
 from blocklinear.store.features import FOLDER as FEATURES
 from blocklinear.store.files import atomic_write
@@ -36,7 +36,7 @@ def mirrored(url: str, cache: Path | None = None, limit: int | None = None) -> P
     place = joined(mirror.url, NAME)
     try:
         text = read_small(place, MAX_BYTES)
-    except FileNotFoundError as error:
+    except MissingError as error:
         raise DamagedError(
             f"{mirror.url}: not a store: it has no {NAME}",
             "copy the whole folder of a store there, as `blocklinear split` made it",

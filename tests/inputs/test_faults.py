@@ -1,0 +1,149 @@
+"""Networks fail, files change, and servers refuse."""
+
+import sys
+
+import pytest
+import servers
+
+import blocklinear
+from blocklinear.errors import StorageError, UsageError
+from blocklinear.inputs.objects import RemoteObject
+from blocklinear.inputs.raw import RawFile
+
+from .packed import blocks_of
+
+
+def read_whole(url):
+    raw = RawFile(url)
+    try:
+        found = b""
+        while piece := raw.read():
+            found += piece
+        raw.finish()
+    finally:
+        raw.close()
+    return found
+
+
+def test_a_connection_that_is_cut_is_taken_up_again(rows, path, s3, small_parts, tmp_path):
+    s3.pipe_file("data/rows.svm", rows)
+    s3.proxy.cut(times=2, after_bytes=40_000)
+    store = blocklinear.split("s3://data/rows.svm", tmp_path / "store", blocks=4)
+    assert s3.proxy.made == 2
+    local = blocklinear.split(path, tmp_path / "local", blocks=4)
+    assert blocks_of(store) == blocks_of(local)
+
+
+def test_connections_that_are_cut_for_ever_end_in_an_error(rows, s3, small_parts, tmp_path):
+    s3.pipe_file("data/rows.svm", rows)
+    s3.proxy.cut(times=1_000, after_bytes=40_000)
+    with pytest.raises(StorageError) as caught:
+        blocklinear.split("s3://data/rows.svm", tmp_path / "store", blocks=4)
+    text = str(caught.value)
+    assert "s3://data/rows.svm: reading failed at byte" in text
+    assert "4 times" in text
+    assert "fix: check the network" in text
+    assert not list(tmp_path.iterdir())
+
+
+def test_no_such_object_or_bucket(s3, tmp_path):
+    for url in ("s3://data/none.svm", "s3://nowhere/none.svm"):
+        with pytest.raises(StorageError, match=f"{url}: there is no such file"):
+            blocklinear.split(url, tmp_path / "store")
+    assert not list(tmp_path.iterdir())
+
+
+def test_no_network(s3, tmp_path):
+    s3.proxy.close()
+    with pytest.raises(StorageError, match=r"s3://data/rows\.svm: cannot be read: .*connect"):
+        blocklinear.check("s3://data/rows.svm")
+
+
+def test_a_folder(memory):
+    memory.pipe_file("/folder/rows.svm", b"1 1:1\n")
+    with pytest.raises(StorageError, match="memory://folder: is a folder"):
+        blocklinear.check("memory://folder")
+
+
+@pytest.mark.parametrize("status", [401, 403])
+def test_no_permission_shows_no_secret(status):
+    with servers.http_files({"/rows.svm": b"1 1:1\n"}) as server:
+        server.statuses["/rows.svm"] = status
+        url = f"{server.url}/rows.svm?signature=secret"
+        with pytest.raises(StorageError, match="no permission to read it") as caught:
+            blocklinear.check(url)
+    assert "secret" not in str(caught.value)
+    assert f"{server.url}/rows.svm:" in str(caught.value)
+
+
+def test_https_in_parts(rows, small_parts):
+    with servers.http_files({"/rows.svm": rows}) as server:
+        assert read_whole(f"{server.url}/rows.svm?token=secret") == rows
+        parts = [asked for command, _, asked in server.requests if command == "GET" and asked]
+        assert len(parts) >= 9
+
+
+def test_a_server_that_sends_no_parts(rows, small_parts):
+    with servers.http_files({"/rows.svm": rows, "/few": b"1 1:1\n"}, sends_parts=False) as server:
+        assert read_whole(f"{server.url}/few") == b"1 1:1\n"
+        with pytest.raises(StorageError, match="does not send parts of files"):
+            read_whole(f"{server.url}/rows.svm")
+
+
+def test_a_file_that_changes_while_it_is_read(rows, memory, small_parts):
+    memory.pipe_file("/rows.svm", rows)
+    raw = RawFile("memory://rows.svm")
+    raw.read()
+    memory.pipe_file("/rows.svm", rows)
+    while raw.read():
+        pass
+    with pytest.raises(StorageError, match="the file changed while it was read"):
+        raw.finish()
+
+
+def test_a_part_is_not_joined_with_one_of_another_file(rows, memory, small_parts, monkeypatch):
+    memory.pipe_file("/rows.svm", rows)
+    opened = RemoteObject("memory://rows.svm")
+    memory.pipe_file("/rows.svm", rows)
+
+    def cut(*given, **more):
+        raise ConnectionResetError("cut")
+
+    monkeypatch.setattr(type(memory), "cat_file", cut)
+    with pytest.raises(StorageError, match="the file changed while it was read"):
+        opened.read(0, 10)
+
+
+def test_a_short_part_is_asked_for_again(rows, memory, small_parts, monkeypatch):
+    memory.pipe_file("/rows.svm", rows)
+    of_memory, answers = type(memory).cat_file, [b"", b"x"]
+
+    def short(self, path, start=None, end=None, **more):
+        whole = of_memory(self, path, start=start, end=end, **more)
+        return answers.pop() if answers else whole
+
+    monkeypatch.setattr(type(memory), "cat_file", short)
+    assert read_whole("memory://rows.svm") == rows
+    assert not answers
+
+
+def test_without_fsspec(monkeypatch):
+    monkeypatch.setitem(sys.modules, "fsspec.core", None)
+    with pytest.raises(UsageError, match=r"pip install 'blocklinear\[remote\]'"):
+        blocklinear.check("s3://data/rows.svm")
+
+
+def test_without_the_package_of_a_system(monkeypatch):
+    monkeypatch.setitem(sys.modules, "gcsfs", None)
+    with pytest.raises(UsageError, match="gcsfs for gs://"):
+        blocklinear.check("gs://data/rows.svm")
+
+
+def test_an_unknown_system():
+    with pytest.raises(UsageError, match=r"nothing://data/rows\.svm: Protocol not known: nothing"):
+        blocklinear.check("nothing://data/rows.svm")
+
+
+def test_a_store_is_not_made_on_a_url(path):
+    with pytest.raises(UsageError, match="s3://data/store: a store is made in a folder"):
+        blocklinear.split(path, "s3://data/store")

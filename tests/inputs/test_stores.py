@@ -1,0 +1,211 @@
+"""Stores on URLs: read through a folder of the cache, with the bits of those of this machine."""
+
+import json
+import shutil
+
+import pytest
+
+import blocklinear
+from blocklinear.cli.main import main
+from blocklinear.errors import DamagedError, MemoryBudgetError, StorageError, UsageError
+from blocklinear.options import TrainOptions
+from blocklinear.store.remote import mirror
+from blocklinear.training.memory_plan import plan_memory
+
+from .packed import blocks_of
+
+URL = "memory://store"
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path, monkeypatch):
+    """The folder of the cache."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return tmp_path / "cache" / "blocklinear" / "stores"
+
+
+@pytest.fixture(scope="module")
+def local(tmp_path_factory):
+    """A store of this machine, of ten blocks whose features are renumbered."""
+    folder = tmp_path_factory.mktemp("local")
+    lines = (
+        f"{1 if i % 3 else -1} {1 + i % 97}:{1 + i % 3 / 2} {100 + i % 211}:0.5\n"
+        for i in range(2_000)
+    )
+    (folder / "rows.svm").write_text("".join(lines))
+    return blocklinear.split(folder / "rows.svm", folder / "store", blocks=10)
+
+
+@pytest.fixture
+def remote(local, memory):
+    """The files of that store on `URL`."""
+    for path in local.folder.rglob("*"):
+        if path.is_file():
+            memory.pipe_file(f"/store/{path.relative_to(local.folder)}", path.read_bytes())
+    return memory
+
+
+@pytest.fixture
+def requests(monkeypatch, memory):
+    """The files that were asked for."""
+    asked, of_memory = [], type(memory).cat_file
+
+    def noted(self, path, *given, **more):
+        asked.append(path.rpartition("/")[2])
+        return of_memory(self, path, *given, **more)
+
+    monkeypatch.setattr(type(memory), "cat_file", noted)
+    return asked
+
+
+def weights(model):
+    return model.weights.tobytes(), model.metadata["certificate"]
+
+
+def test_training_gives_the_same_bits(local, remote, requests):
+    store = blocklinear.BlockStore.open(URL)
+    assert repr(store) == repr(local).replace(str(local.folder), URL)
+    assert weights(blocklinear.train(store)) == weights(blocklinear.train(local))
+    assert requests.count("manifest.json") == 1
+    assert blocks_of(store) == blocks_of(local)
+    requests.clear()
+    assert weights(blocklinear.train(URL, restart=True)) == weights(blocklinear.train(local))
+    assert requests == ["manifest.json"]
+
+
+def test_training_from_s3_gives_the_same_bits(local, s3, small_parts):
+    s3.put(str(local.folder), "data/store", recursive=True)
+    s3.proxy.cut(times=2, after_bytes=2_000)
+    assert weights(blocklinear.train("s3://data/store")) == weights(blocklinear.train(local))
+    assert s3.proxy.made == 2
+
+
+def test_other_solvers_and_reading(local, remote):
+    store = blocklinear.BlockStore.open(URL)
+    primal = {"solver": 6, "gap": 0.1}
+    assert weights(blocklinear.train(store, **primal)) == weights(
+        blocklinear.train(local, **primal)
+    )
+    assert blocklinear.cross_validate(URL, folds=2, max_outer=1)
+    assert sum(X.nnz for X, _, _ in store.iter_csr()) == local.manifest.nnz
+    assert blocklinear.transpose(URL).manifest.total_bytes
+
+
+def test_commands(local, remote, tmp_path, capsys):
+    folder = str(tmp_path / "kept")
+    assert main(["info", URL, "--cache", folder, "--json"]) == 0
+    facts = json.loads(capsys.readouterr().out)
+    assert facts["url"] == URL
+    assert facts["folder"].startswith(folder)
+    assert main(["verify", URL, "--cache", folder, "-q"]) == 0
+    assert "10 blocks, 2000 rows, 4000 entries: all intact" in capsys.readouterr().out
+    assert main(["info", URL, "--cache", folder]) == 0
+    assert f"on {URL}; 10 of its blocks are kept in {folder}" in capsys.readouterr().out
+    model = tmp_path / "model"
+    assert main(["train", URL, str(model), "--cache", folder, "--cache-size", "1K", "-q"]) == 0
+    assert model.exists()
+
+
+def test_the_cache_may_be_bounded(local, remote, cache, requests, monkeypatch):
+    monkeypatch.setattr(mirror, "_IN_USE", 2)
+    size = max(block.bytes for block in local.manifest.blocks)
+    store = blocklinear.BlockStore.open(URL, cache_bytes=5 * size)
+    assert weights(blocklinear.train(store, group=1)) == weights(blocklinear.train(local, group=1))
+    kept = list(store.blocks_folder.iterdir())
+    assert sum(path.stat().st_size for path in kept) <= 5 * size
+    first = [name for name in requests if name.endswith(".blk")][:2]
+    assert set(first) <= {path.name for path in kept}
+    assert len(requests) > 12
+
+
+@pytest.mark.parametrize("name", ["blocks/b00000003.blk", "features/f00000000.map"])
+def test_a_damaged_file_is_refused_and_not_kept(name, local, remote, cache):
+    whole = remote.cat_file(f"/store/{name}")
+    for k in (1, len(whole) // 2, len(whole) - 1):
+        remote.pipe_file(f"/store/{name}", whole[:k] + bytes([whole[k] ^ 1]) + whole[k + 1 :])
+        with pytest.raises(DamagedError):
+            blocklinear.train(URL, restart=True)
+        assert not list(cache.rglob(name.rpartition("/")[2]))
+    remote.pipe_file(f"/store/{name}", whole)
+    assert weights(blocklinear.train(URL, restart=True)) == weights(blocklinear.train(local))
+
+
+def test_a_missing_block(remote):
+    remote.rm_file("/store/blocks/b00000003.blk")
+    with pytest.raises(StorageError, match=f"{URL}/blocks/b00000003.blk: there is no such file"):
+        blocklinear.train(URL)
+
+
+def test_a_manifest_that_is_missing_or_damaged(remote):
+    remote.pipe_file("/store/manifest.json", b"{}")
+    with pytest.raises(DamagedError, match=f"{URL}/manifest.json: damaged"):
+        blocklinear.BlockStore.open(URL)
+    remote.rm_file("/store/manifest.json")
+    with pytest.raises(DamagedError, match=f"{URL}: not a store: it has no manifest.json"):
+        blocklinear.BlockStore.open(URL)
+
+
+def test_another_store_under_the_same_url(local, remote, tmp_path, requests):
+    blocklinear.train(URL)
+    lines = "".join(f"{1 if i % 2 else -1} {1 + i % 2}:1 {3 + i % 5}:1\n" for i in range(500))
+    (tmp_path / "others.svm").write_text(lines)
+    other = blocklinear.split(tmp_path / "others.svm", tmp_path / "other", blocks=10)
+    for path in other.folder.rglob("*.*"):
+        remote.pipe_file(f"/store/{path.relative_to(other.folder)}", path.read_bytes())
+    found = blocklinear.train(URL, restart=True)
+    assert weights(found) == weights(blocklinear.train(other))
+
+
+def test_a_store_that_grew_keeps_what_is_here(local, remote, tmp_path, requests):
+    (tmp_path / "more.svm").write_text("1 1:1\n-1 2:1\n")
+    blocklinear.train(URL)
+    grown = blocklinear.split(tmp_path / "more.svm", tmp_path / "grown", blocks=1)
+    shutil.rmtree(grown.folder)
+    shutil.copytree(local.folder, grown.folder)
+    blocklinear.add(grown.folder, tmp_path / "more.svm")
+    for path in grown.folder.rglob("*.*"):
+        remote.pipe_file(f"/store/{path.relative_to(grown.folder)}", path.read_bytes())
+    requests.clear()
+    found = blocklinear.train(URL, restart=True)
+    assert found.metadata["certificate"]["gap"] <= 1e-3
+    assert set(requests) == {"manifest.json", "b00000010.blk"}
+
+
+def test_a_store_on_a_url_is_not_changed(remote, path):
+    for change in (
+        lambda: blocklinear.add(URL, path),
+        lambda: blocklinear.remove(URL, "b1"),
+        lambda: blocklinear.compact(URL),
+        lambda: blocklinear.collect_garbage(URL),
+        lambda: blocklinear.add(blocklinear.BlockStore.open(URL).folder, path),
+    ):
+        with pytest.raises(UsageError, match=f"{URL}: a store on a URL cannot be changed"):
+            change()
+
+
+def test_no_password_is_kept_on_disk(cache):
+    with pytest.raises(UsageError, match="must not hold a password") as caught:
+        blocklinear.BlockStore.open("https://me:secret@127.0.0.1/store")
+    assert "secret" not in str(caught.value)
+    assert not cache.exists()
+
+
+def test_a_damaged_note(remote):
+    folder = blocklinear.BlockStore.open(URL).folder
+    (folder / mirror.NOTE).write_text("{")
+    with pytest.raises(DamagedError, match="delete the folder"):
+        blocklinear.BlockStore.open(URL)
+
+
+def test_memory_for_fetching_is_that_of_decoded_blocks_if_there_are_any(local):
+    manifest, taken = local.manifest, mirror.FETCHING_BYTES
+    ample = TrainOptions(memory_bytes=1 << 30)
+    plan, with_url = (plan_memory(manifest, ample, besides=n) for n in (0, taken))
+    assert with_url.pin_bytes == plan.pin_bytes - taken
+    assert with_url.group == plan.group
+    tight = TrainOptions(memory_bytes=(128 << 20) + taken)
+    plan = plan_memory(manifest, TrainOptions(memory_bytes=128 << 20))
+    found = plan_memory(manifest, tight, besides=taken)
+    assert found.pin_bytes in (plan.pin_bytes, plan.pin_bytes + (128 << 20))
+    with pytest.raises(MemoryBudgetError, match="the program takes 198M"):
+        plan_memory(manifest, TrainOptions(memory_bytes=128 << 20), besides=taken)
