@@ -3,32 +3,27 @@
 import contextlib
 import http.server
 import os
+import re
 import socket
 import socketserver
 import subprocess
 import sys
 import threading
-import time
-import urllib.request
 
 
 @contextlib.contextmanager
 def s3():
     """Run a server of S3 in a process of its own; hand out its URL."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
-    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", "0"]
     environment = os.environ | {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test"}
-    with subprocess.Popen(command, env=environment, **quiet) as process:
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE}
+    with subprocess.Popen(command, env=environment, text=True, **quiet) as process:
         try:
-            url = f"http://127.0.0.1:{port}"
-            while process.poll() is None:
-                with contextlib.suppress(OSError), urllib.request.urlopen(url):
-                    break
-                time.sleep(0.05)
-            assert process.poll() is None, "the server did not start"
+            lines = iter(process.stderr)
+            found = (re.search(r"Running on (http://[0-9.:]+)", line) for line in lines)
+            url = next(match[1] for match in found if match)
+            # it writes a line for each request, and waits where nobody reads them
+            threading.Thread(target=list, args=[lines], daemon=True).start()
             yield url
         finally:
             process.terminate()

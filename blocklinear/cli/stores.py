@@ -18,7 +18,8 @@ def opened(args: argparse.Namespace, path: str) -> "BlockStore":
     """Open the store at a path or URL, with the options of `add_cache`."""
     from blocklinear.store.store import BlockStore
 
-    return BlockStore.open(path, args.cache, args.cache_size)
+    where: Any = given(cache=args.cache, cache_bytes=args.cache_size)
+    return BlockStore.open(path, **where)
 
 
 def open_store(args: argparse.Namespace, console: Console) -> "BlockStore":

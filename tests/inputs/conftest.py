@@ -69,3 +69,11 @@ def memory():
     system.pseudo_dirs[:] = [""]
     yield system
     system.store.clear()
+
+
+@pytest.fixture
+def http_files():
+    """`servers.http_files`, if there is what reads from HTTP."""
+    pytest.importorskip("fsspec")
+    pytest.importorskip("aiohttp")
+    return servers.http_files

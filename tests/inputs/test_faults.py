@@ -3,7 +3,6 @@
 import sys
 
 import pytest
-import servers
 
 import blocklinear
 from blocklinear.errors import StorageError, UsageError
@@ -66,8 +65,8 @@ def test_a_folder(memory):
 
 
 @pytest.mark.parametrize("status", [401, 403])
-def test_no_permission_shows_no_secret(status):
-    with servers.http_files({"/rows.svm": b"1 1:1\n"}) as server:
+def test_no_permission_shows_no_secret(status, http_files):
+    with http_files({"/rows.svm": b"1 1:1\n"}) as server:
         server.statuses["/rows.svm"] = status
         url = f"{server.url}/rows.svm?signature=secret"
         with pytest.raises(StorageError, match="no permission to read it") as caught:
@@ -76,15 +75,15 @@ def test_no_permission_shows_no_secret(status):
     assert f"{server.url}/rows.svm:" in str(caught.value)
 
 
-def test_https_in_parts(rows, small_parts):
-    with servers.http_files({"/rows.svm": rows}) as server:
+def test_https_in_parts(rows, http_files, small_parts):
+    with http_files({"/rows.svm": rows}) as server:
         assert read_whole(f"{server.url}/rows.svm?token=secret") == rows
         parts = [asked for command, _, asked in server.requests if command == "GET" and asked]
         assert len(parts) >= 9
 
 
-def test_a_server_that_sends_no_parts(rows, small_parts):
-    with servers.http_files({"/rows.svm": rows, "/few": b"1 1:1\n"}, sends_parts=False) as server:
+def test_a_server_that_sends_no_parts(rows, http_files, small_parts):
+    with http_files({"/rows.svm": rows, "/few": b"1 1:1\n"}, sends_parts=False) as server:
         assert read_whole(f"{server.url}/few") == b"1 1:1\n"
         with pytest.raises(StorageError, match="does not send parts of files"):
             read_whole(f"{server.url}/rows.svm")
@@ -133,13 +132,13 @@ def test_without_fsspec(monkeypatch):
         blocklinear.check("s3://data/rows.svm")
 
 
-def test_without_the_package_of_a_system(monkeypatch):
+def test_without_the_package_of_a_system(memory, monkeypatch):
     monkeypatch.setitem(sys.modules, "gcsfs", None)
     with pytest.raises(UsageError, match="gcsfs for gs://"):
         blocklinear.check("gs://data/rows.svm")
 
 
-def test_an_unknown_system():
+def test_an_unknown_system(memory):
     with pytest.raises(UsageError, match=r"nothing://data/rows\.svm: Protocol not known: nothing"):
         blocklinear.check("nothing://data/rows.svm")
 
