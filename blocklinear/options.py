@@ -342,7 +342,8 @@ class TrainOptions:
     bias : float
         Value of the implicit bias feature; negative for none.
     regularize_bias : bool
-        Whether its weight is regularised. That it is not is for solvers 0, 2, 5, 6 and 11.
+        Whether its weight is regularised. That it is not is for all solvers but 4 and 21, with
+        coordinate descent or Newton's method and a bias above 0.
     gap : float or None
         Stop when the certified relative duality gap (P - D) / P is at most this; of a one-class
         SVM (P - D) / max(|P|, |D|).
@@ -511,14 +512,12 @@ class TrainOptions:
             "no primal one (0, 2, 5, 6, 11) with "
             "--epochs, --selection or --average, which are for coordinate descent",
         )
-        free = self.regularize_bias or (primal and self.bias > 0.0)
-        _check(
-            "solver",
-            self.solver,
-            free,
-            "0, 2, 5, 6 or 11, with a bias above 0, where "
-            "the weight of the bias is not regularized",
-        )
+        if not self.regularize_bias:
+            _check("bias", self.bias, self.bias > 0.0, "above 0 where its weight is free")
+            fits = self.solver not in (4, 21)
+            _check("solver", self.solver, fits, "neither 4 nor 21 where the bias is free")
+            rule = "used without pegasos and --average where the bias is free"
+            _check("method", self.method, not (pegasos or self.average), rule)
         whole = not (self.warm_start and self.average)
         _check("warm-start", self.warm_start, whole, "used without --average, which starts anew")
         _check("checkpoint-s", self.checkpoint_s, self.checkpoint_s > 0, "above 0")

@@ -63,7 +63,7 @@ def add_free_bias(parser: Any) -> None:
         "--free-bias",
         dest="regularize_bias",
         action="store_false",
-        help="do not regularize the weight of the bias feature, with -s 0, 2 or 11",
+        help="do not regularize the weight of the bias feature (not with -s 4 or 21)",
     )
 
 

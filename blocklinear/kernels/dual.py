@@ -21,6 +21,7 @@ from blocklinear.kernels.losses import (
     L2_SVR,
     LOGISTIC,
     N_REACH,
+    OF_PLUS,
     REACH,
     SQUARED_HINGE,
     UNIT,
@@ -48,8 +49,8 @@ SHRUNK = -1e30
 MAX_PREFERENCE = np.log(20.0)
 RATE = 0.2
 
-DUAL, N_SUPPORT = 0, 1
-N_TERMS = 2
+DUAL, N_SUPPORT, PLUS, MINUS = 0, 1, 2, 3
+N_TERMS = 4
 
 _CACHE_LINE = 64
 
@@ -179,7 +180,8 @@ def add_dual_terms(target, cost, kind, epsilon, alpha, terms):
     Parameters
     ----------
     target, cost, kind, epsilon, alpha :        as for `dcd_epoch`
-    terms : float64[N_TERMS]  added to: sum of g_i; number of rows with alpha_i != 0
+    terms : float64[N_TERMS]  added to: sum of g_i; number of rows with alpha_i != 0; the sum of
+                              s_i alpha_i that are positive, and of -s_i alpha_i of the others
     """
     for i in range(alpha.shape[0]):
         C, a = cost[i], alpha[i]
@@ -188,6 +190,7 @@ def add_dual_terms(target, cost, kind, epsilon, alpha, terms):
         a = feasible(kind, C, a)
         terms[N_SUPPORT] += a != 0.0
         terms[DUAL] += dual_term(kind, epsilon, target[i], C, a)
+        terms[PLUS if a * (1.0 if kind >= L1_SVR else target[i]) > 0.0 else MINUS] += abs(a)
 
 
 @kernel(fastmath={"reassoc", "contract", "nsz"})
@@ -201,8 +204,8 @@ def _magnitude(indices, values, start, stop, w):
 
 @kernel(error_model="numpy")
 def certify_rows(
-    starts, stops, indices, values, sq_norm, target, cost, kind, epsilon, bias, alpha, w, average,
-    averaged, norms, recomputed, sums, reach,
+    starts, stops, indices, values, sq_norm, target, cost, kind, epsilon, bias, alpha, balance, w,
+    average, averaged, norms, recomputed, sums, reach,
 ):  # fmt: skip
     r"""Add what the rows contribute to a certificate.
 
@@ -216,7 +219,8 @@ def certify_rows(
     ----------
     starts, stops, indices, values, sq_norm, target, cost, kind, epsilon, bias, alpha :     as for
         `dcd_epoch`; alpha is only read, and need not be feasible: what counts is the point next to
-        it that is
+        it that is, times `balance`
+    balance : float64[2]      at most 1: of s_i alpha_i that are positive, and of the others
     w, average : float64[n_features + 1]      two candidates for the primal
     averaged : bool           whether there is an average
     norms : float64[2]        |w| and |average|, or more
@@ -225,7 +229,9 @@ def certify_rows(
                               parts, of which the second is what the first has lost to rounding; a
                               bound of the sum above, which holds in spite of the rounding of f_i
                               and the terms, but not of that of the sum itself
-    reach : float64[N_REACHES]          added to: sum_i |alpha_i| |x_i|; number of alpha_i != 0
+    reach : float64[N_REACHES]          added to: sum_i |alpha_i| |x_i|; number of alpha_i != 0; the
+                              sum of s_i alpha_i that are positive, and of -s_i alpha_i of the
+                              others
     """
     last = w.shape[0] - 1
     for i in range(target.shape[0]):
@@ -233,7 +239,9 @@ def certify_rows(
         if C == 0.0:
             continue
         start, stop = starts[i], stops[i]
-        a = feasible(kind, C, alpha[i])
+        a, s = feasible(kind, C, alpha[i]), 1.0 if kind >= L1_SVR else t
+        side = 0 if s * a > 0.0 else 1
+        a *= balance[side]
         q = 0.5 * a / C
         entropy = entropy_of(2.0 * q) if kind == LOGISTIC else 0.0
         size, gamma = np.sqrt(sq_norm[i] + bias * bias), 1.01 * (stop - start + 2.0) * UNIT
@@ -251,10 +259,11 @@ def certify_rows(
                     bias * average[last]
                 )
                 refine(kind, epsilon, t, C, f, a, gamma * total, above, sums[1])
-        step = a * (1.0 if kind >= L1_SVR else t)
+        step = a * s
         if step != 0.0 and recomputed.shape[0] > 0:
             reach[REACH] += abs(step) * size
             reach[N_REACH] += 1.0
+            reach[OF_PLUS + side] += abs(step)
             for p in range(start, stop):
                 recomputed[indices[p]] += step * values[p]
             recomputed[last] += step * bias
@@ -382,7 +391,7 @@ def add_many_dual_terms(
     ----------
     target, code, fold, weight, positive, held_out, cost, kind, epsilon, alpha, scratch :
                               as for `dcd_many`; alpha is only read
-    terms : float64[M, N_TERMS]         added to: sum of g_i; number of rows with alpha_ij != 0
+    terms : float64[M, N_TERMS]         added to, as in `add_dual_terms`
     """
     M = positive.shape[0]
     t, C = scratch[0], scratch[1]
@@ -396,12 +405,13 @@ def add_many_dual_terms(
             a = feasible(kind, C[j], alpha[i, j])
             terms[j, N_SUPPORT] += a != 0.0
             terms[j, DUAL] += dual_term(kind, epsilon, t[j], C[j], a)
+            terms[j, PLUS if a * (1.0 if kind >= L1_SVR else t[j]) > 0.0 else MINUS] += abs(a)
 
 
 @kernel(error_model="numpy")
 def certify_many(
     starts, stops, indices, values, sq_norm, target, code, fold, weight, positive, held_out, cost,
-    kind, epsilon, bias, alpha, W, average, averaged, norms, recomputed, scratch, sums,
+    kind, epsilon, bias, alpha, balance, W, average, averaged, norms, recomputed, scratch, sums,
     reach,
 ):  # fmt: skip
     """Add what the rows contribute to a certificate of each model; see `certify_rows`.
@@ -410,7 +420,9 @@ def certify_many(
     ----------
     starts, stops, indices, values, sq_norm, target, code, fold, weight, positive, held_out, cost,
     kind, epsilon, bias, alpha, scratch :               as for `dcd_many`; alpha is only read, and
-                              need not be feasible: what counts is the point next to it that is
+                              need not be feasible: what counts is the point next to it that is,
+                              times `balance`
+    balance : float64[2, M]   as for `certify_rows`
     W, average : float64[n_features + 1, P]   two candidates for the primal
     averaged : bool           whether there is an average
     norms : float64[2, P]     of the columns of `W` and of `average`, or more
@@ -441,14 +453,18 @@ def certify_many(
             step[j] = a[j] = q[j] = 0.0
             if C[j] == 0.0:
                 continue
+            s = 1.0 if kind >= L1_SVR else t[j]
             a[j] = feasible(kind, C[j], alpha[i, j])
+            side = 0 if s * a[j] > 0.0 else 1
+            a[j] *= balance[side, j]
             q[j] = 0.5 * a[j] / C[j]
             if kind == LOGISTIC:
                 entropy[j] = entropy_of(2.0 * q[j])
             if a[j] != 0.0:
-                step[j] = a[j] * (1.0 if kind >= L1_SVR else t[j])
+                step[j] = s * a[j]
                 reach[REACH, j] += abs(a[j]) * size
                 reach[N_REACH, j] += 1.0
+                reach[OF_PLUS + side, j] += abs(a[j])
         gather(indices, values, start, stop, bias, 0, W.shape[1], W, f)
         if add_candidates(
             kind, epsilon, t, C, f, a, q, entropy, gamma, size, norms[0], above, sums[0]

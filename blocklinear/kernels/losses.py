@@ -35,8 +35,8 @@ HINGE, SQUARED_HINGE, LOGISTIC, L1_SVR, L2_SVR = 0, 1, 2, 3, 4
 
 LOSS, LOW, GAP = 0, 1, 2
 N_SUMS = 3
-REACH, N_REACH = 0, 1
-N_REACHES = 2
+REACH, N_REACH, OF_PLUS, OF_MINUS = 0, 1, 2, 3
+N_REACHES = 4
 
 UNIT = 2.0**-53
 """Largest relative error of one operation on float64."""

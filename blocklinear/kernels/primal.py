@@ -16,6 +16,8 @@ from blocklinear.kernels.losses import (
     L1_SVR,
     LOGISTIC,
     N_REACH,
+    OF_MINUS,
+    OF_PLUS,
     REACH,
     UNIT,
     add_candidate,
@@ -27,8 +29,6 @@ from blocklinear.kernels.losses import (
 )
 from blocklinear.kernels.shared import gather, inline, row_dot, scatter
 
-OF_PLUS, OF_MINUS = 2, 3
-N_REACHES = 4
 N_SCRATCH = 5
 """Rows of numbers that kernels of many models need to write to."""
 
@@ -82,8 +82,7 @@ def gradient_rows(
     hessian : float64[n_features + 1, n_features + 1], or [0, 0]       added to: its lower triangle;
                               left out if empty
     sums : float64[N_SUMS]    added to: see `dual.certify_rows`
-    reach : float64[N_REACHES]          added to: likewise; then the sum of s_i alpha_i that are
-                              positive, and of -s_i alpha_i of the others
+    reach : float64[N_REACHES]          added to: likewise
     """
     last = w.shape[0] - 1
     for i in range(target.shape[0]):

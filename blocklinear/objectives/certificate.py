@@ -13,6 +13,8 @@ sums, P and D, whose rounding errors may be larger than it. What rounding may do
 - v'x_i of n entries is known to within (n + 2) u |v|'|x_i|, u = 2**-53, however it was added up,
   and each term counts at its largest within that;
 - w' is known to within N u sum |alpha_i| |x_i|, N being the number of alpha_i that are not 0;
+- if the weight of the bias is free, the sum of s_i alpha_i must be 0: alpha on the heavier side are
+  made smaller, and what rounding leaves of the sum counts, see `balance` and `prove`;
 - sums of n non-negative terms are taken to be too small by n u of their size.
 
 Not covered: C times the weights of class and row, x_i itself (as stored, or as divided by its norm)
@@ -97,12 +99,19 @@ def prove(
     drift: float,
     average: bool,
     n_classes: int = 0,
+    free_bias: float | None = None,
 ) -> Certificate:
     """Return what a pass over all rows proves of a candidate v; nothing where numbers overflowed.
 
+    If the weight of the bias is free, the dual has a constraint: sum s_i alpha_i = 0. It holds once
+    the alpha on the heavier side are multiplied by the ratio r < 1 of both sides. What a row adds
+    to P - D is convex in r, at most C_i loss_i at r = 0; and w' moves by (1 - r) times the sum of
+    |alpha_i| |x_i| at most. What rounding leaves of the constraint is multiplied by what the bias
+    adds to v'x_i.
+
     Parameters
     ----------
-    square, distance : float  |v|**2 and |v - w'|**2
+    square, distance : float  |v|**2 and |v - w'|**2, without the weight of the bias if it is free
     sums, reach : float64[N_SUMS], float64[N_REACHES]
         As the kernels leave them, for example `kernels.dual.certify_rows`.
     n : int
@@ -111,9 +120,19 @@ def prove(
         Of rows whose alpha sum to 0 but for rounding.
     drift, average :
         As in `Certificate`.
+    free_bias : float or None
+        What the bias adds to v'x_i, if its weight is free.
     """
-    size, terms = map(float, reach)
-    apart = math.sqrt(distance) + 1.01 * kernels.UNIT * (terms + n_classes + 4.0) * size
+    size, terms, plus, minus = map(float, reach)
+    apart = math.sqrt(distance)
+    if free_bias is not None:
+        heavier = max(plus, minus)
+        removed = 1.0 - min(plus, minus) / heavier if heavier > 0.0 else 0.0
+        apart += removed * size
+        left = 4.0 * kernels.UNIT * (n + 4.0) * heavier * abs(free_bias)
+        added = removed * (sums[kernels.LOSS] + sums[kernels.LOW]) + left
+        sums = sums + np.array([0.0, 0.0, added])
+    apart += 1.01 * kernels.UNIT * (terms + n_classes + 4.0) * size
     return bound(0.5 * float(square), sums, 0.5 * apart * apart, n, drift, average)
 
 
@@ -146,6 +165,23 @@ def bound(
     return Certificate(primal, primal - left, gap, drift, average)
 
 
+def balance(plus: Floats, minus: Floats) -> Floats:
+    """Return what positive and negative s_i alpha_i are to be multiplied by for a sum of 0.
+
+    Parameters
+    ----------
+    plus, minus : float64[M]
+        Sums of the positive ones, and of the others with their sign changed.
+
+    Returns
+    -------
+    float64[2, M]
+        One of the two is 1.
+    """
+    sides = np.stack([plus, minus])
+    return np.minimum(plus, minus) / np.where(sides > 0.0, sides, 1.0)
+
+
 def joined(certificates: list[Certificate]) -> Certificate:
     """Return what certificates of several models say of all: sums, and the largest gap."""
     return Certificate(
@@ -169,6 +205,7 @@ class Proof:
     sums : float64[2, N_SUMS, n_problems]       for each candidate, as the kernels leave them
     reach : float64[N_REACHES, n_problems]
     n : int                   rows so far
+    balance : float64[2, n_problems]    what positive and negative s_i alpha_i are multiplied by
 
     Parameters
     ----------
@@ -182,6 +219,10 @@ class Proof:
         Whether all weight vectors are of one problem.
     recompute : bool
         Whether the weights are to be recomputed; without them there are no certificates.
+    bias : float
+        Value of the bias feature.
+    balance : float64[2, n_problems] or None
+        As above, where the weight of the bias is free; None where it is not.
     """
 
     def __init__(
@@ -191,16 +232,26 @@ class Proof:
         n_problems: int,
         coupled: bool,
         recompute: bool = True,
+        bias: float = 0.0,
+        balance: Floats | None = None,
     ) -> None:
         shape = W.shape
+        self._bias, self._free = bias, balance is not None
+        self.balance = np.ones((2, n_problems)) if balance is None else balance
         self._W, self.candidates, self._coupled = W, candidates, coupled
         self.squares = np.zeros((2, shape[1]))
         for k, v in enumerate(candidates):
             self.squares[k] = column_norms(v)
         self.norms = norms_above(self.squares)
+        if self._free:
+            self.squares = np.array([column_norms(self._penalised(v)) for v in self.pair])
         self.recomputed = aligned_zeros(*(shape if recompute else (0, shape[1])))
         self.sums = np.zeros((2, kernels.N_SUMS, n_problems))
         self.reach, self.n = np.zeros((kernels.N_REACHES, n_problems)), 0
+
+    def _penalised(self, V: Floats) -> Floats:
+        """Return the weights that are regularised."""
+        return V[:-1] if self._free else V
 
     @property
     def pair(self) -> tuple[Floats, Floats]:
@@ -219,7 +270,7 @@ class Proof:
         """
         found = [
             n_rows / max(self.n, 1) * self.sums[k, kernels.GAP]
-            + 0.5 * self._of_problems(column_distances(v, self._W))
+            + 0.5 * self._of_problems(self._distances(v, self._W))
             for k, v in enumerate(self.candidates)
         ]
         return np.array(found)
@@ -236,23 +287,28 @@ class Proof:
         n_classes : int
             As for `prove`.
         """
-        norms = np.sqrt(self._of_problems(column_norms(self.recomputed)))
-        drift = np.sqrt(self._of_problems(column_distances(self._W, self.recomputed)))
+        norms = np.sqrt(self._of_problems(column_norms(self._penalised(self.recomputed))))
+        drift = np.sqrt(self._of_problems(self._distances(self._W, self.recomputed)))
         drift /= np.where(norms > 0.0, norms, np.inf)
         found: list[list[Certificate]] = []
         for k, v in enumerate(self.candidates):
-            distances = self._of_problems(column_distances(v, self.recomputed))
+            distances = self._of_problems(self._distances(v, self.recomputed))
             squares = self._of_problems(self.squares[k])
+            free = (v[-1] * self._bias).tolist() if self._free else [None] * v.shape[1]
             found.append(
                 [
                     prove(
                         squares[j], distances[j], self.sums[k, :, j], self.reach[:, j], self.n,
                         float(drift[j]), average=v is not self._W, n_classes=n_classes,
+                        free_bias=free[j],
                     )
                     for j in range(self.sums.shape[2])
                 ]
             )  # fmt: skip
         return [min(of, key=attrgetter("primal")) for of in zip(*found, strict=True)]
+
+    def _distances(self, V: Floats, W: Floats) -> Floats:
+        return column_distances(self._penalised(V), self._penalised(W))
 
     def _of_problems(self, of_columns: Floats) -> Floats:
         return of_problems(of_columns, self.sums.shape[2], self._coupled)

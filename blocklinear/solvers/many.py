@@ -98,16 +98,17 @@ class ManyModels(WeightVectors):
     def _certify(self, rows: RowView, data: _Data, alpha: Floats, proof: Proof) -> None:
         dual.certify_many(
             rows.starts, rows.stops, rows.indices, rows.values, rows.sq_norm, *data,
-            *self._problem, self.bias, alpha, *proof.pair, len(proof.candidates) > 1, proof.norms,
-            proof.recomputed, self._scratch, proof.sums, proof.reach,
+            *self._problem, self.bias, alpha, proof.balance, *proof.pair,
+            len(proof.candidates) > 1, proof.norms, proof.recomputed, self._scratch, proof.sums,
+            proof.reach,
         )  # fmt: skip
 
     def violations(self) -> Floats:
         """Return what LIBLINEAR's ``-e`` is compared with, float64[M]."""
-        first = self._first_violation[self.places]
-        found = violations(self.stats[FIRST], self.models.solver.regression, first)
+        regression, first = self.models.solver.regression, self._first_violation[self.places]
+        found = violations(self.stats[FIRST], regression, first)
         self._first_violation[self.places] = first
-        return found
+        return self._with_bias(found, first if regression else None)
 
     def drop(self, kept: NDArray[np.bool_]) -> None:
         """Go on with some of the models only.

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blocklinear.kernels import primal as kernels
-from blocklinear.kernels.losses import N_SUMS
+from blocklinear.kernels.losses import N_REACHES, N_SUMS
 from blocklinear.kernels.sums import dot
 from blocklinear.objectives.certificate import Certificate, aligned_zeros, joined
 from blocklinear.objectives.feasible_sets import EachClass, FeasibleSet, OneModel
@@ -88,7 +88,7 @@ class NewtonPass(ABC):
         n, width = len(self.models[0].w), len(self._active)
         self.V = aligned_zeros(n, padded(width))
         self._out, self._diagonal = (aligned_zeros(*self.V.shape) for _ in range(2))
-        self._sums, self._reach = np.zeros((width, N_SUMS)), np.zeros((width, kernels.N_REACHES))
+        self._sums, self._reach = np.zeros((width, N_SUMS)), np.zeros((width, N_REACHES))
         self._scratch = aligned_zeros(kernels.N_SCRATCH, padded(width))
         self._hessians = np.zeros((0, 0, 0))
 

@@ -14,8 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from blocklinear.kernels.losses import LOSS, LOW, REACH, UNIT
-from blocklinear.kernels.primal import OF_MINUS, OF_PLUS, solve
+from blocklinear.kernels.primal import solve
 from blocklinear.kernels.sums import dot, squared_distance
 from blocklinear.objectives.certificate import Certificate, norms_above, prove
 from blocklinear.store.manifest import Manifest
@@ -167,28 +166,14 @@ class NewtonIterate:
         self._enough, self._products, self.evaluates = _FORCING**2 * self._rho, 0, False
 
     def _prove(self, pull: Floats, sums: Floats, reach: Floats, n_rows: int) -> Certificate:
-        """Return the certificate of the trial.
-
-        If the weight of the bias is free, the dual has a constraint: sum s_i alpha_i = 0. It holds
-        once the alpha on the heavier side are multiplied by the ratio r < 1 of both sides. What a
-        row adds to P - D is convex in r, at most C_i loss_i at r = 0; and w' moves by (1 - r) times
-        the sum of |alpha_i| |x_i| at most. What rounding leaves of the constraint is multiplied by
-        the weight of the bias.
-        """
-        trial = self.trial
-        if self._regularizes_bias:
-            square, distance = dot(trial, trial), squared_distance(trial, pull)
-            return prove(square, distance, sums, reach[:2], n_rows, drift=0.0, average=False)
-        square, distance = dot(trial[:-1], trial[:-1]), squared_distance(trial[:-1], pull[:-1])
-        plus, minus = reach[OF_PLUS], reach[OF_MINUS]
-        heavier = max(plus, minus)
-        removed = 1.0 - min(plus, minus) / heavier if heavier > 0.0 else 0.0
-        apart = math.sqrt(distance) + removed * reach[REACH]
-        left = 4.0 * UNIT * (n_rows + 4.0) * heavier * abs(trial[-1] * self._bias)
-        added = np.array([0.0, 0.0, removed * (sums[LOSS] + sums[LOW]) + left])
+        """Return the certificate of the trial."""
+        v, of, free = self.trial, pull, None
+        if not self._regularizes_bias:
+            v, of, free = v[:-1], of[:-1], float(self.trial[-1] * self._bias)
         return prove(
-            square, apart * apart, sums + added, reach[:2], n_rows, drift=0.0, average=False
-        )
+            dot(v, v), squared_distance(v, of), sums, reach, n_rows, drift=0.0, average=False,
+            free_bias=free,
+        )  # fmt: skip
 
     def _solve(self, hessian: Floats) -> bool:
         """Write the direction of the lower triangle of H - I; return whether rounding left one."""

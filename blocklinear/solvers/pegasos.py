@@ -40,7 +40,6 @@ class Pegasos(SingleModel):
         self, problem: Problem, manifest: Manifest, options: TrainOptions, folder: Path
     ) -> None:
         super().__init__(problem, manifest, options, folder)
-        self._n_rows = manifest.n_rows
         self._used_rows = manifest.n_rows - manifest.weights["zeros"]
         self._radius_sq = problem.total_cost(manifest)
         self._lost = np.zeros(pegasos.N_STATS)

@@ -149,13 +149,16 @@ class SingleModel(WeightVectors):
         dual.certify_rows(
             rows.starts, rows.stops, rows.indices, rows.values, rows.sq_norm, *data,
             self.problem.kind, self.problem.epsilon, self.bias, alpha.reshape(-1),
-            one.reshape(-1), other.reshape(-1), len(proof.candidates) > 1, proof.norms[:, 0],
-            proof.recomputed.reshape(-1), proof.sums[:, :, 0], proof.reach[:, 0],
+            proof.balance.reshape(-1), one.reshape(-1), other.reshape(-1),
+            len(proof.candidates) > 1, proof.norms[:, 0], proof.recomputed.reshape(-1),
+            proof.sums[:, :, 0], proof.reach[:, 0],
         )  # fmt: skip
 
     def violations(self) -> Floats:
         """Return what LIBLINEAR's ``-e`` is compared with, float64[1]."""
-        return violations(self.stats[FIRST], self.problem.solver.regression, self._first_violation)
+        first, regression = self._first_violation, self.problem.solver.regression
+        found = violations(self.stats[FIRST], regression, first)
+        return self._with_bias(found, first if regression else None)
 
     def successor(self, own: Solver, enough_products: float) -> Solver | None:
         """Return Newton's method, for smooth losses."""

@@ -15,6 +15,7 @@ from blocklinear.objectives.certificate import (
     Certificate,
     Proof,
     aligned_zeros,
+    balance,
     column_norms,
     of_problems,
     relative_gaps,
@@ -96,6 +97,7 @@ class WeightVectors(ABC):
                               average over the outer iteration, if it is `averaged`
     alpha : RowArray          float64, a column for each, also for those that were dropped
     bias : float              value of the bias feature, 0 for none
+    free_bias : bool          whether its weight is not regularised
     places : int64[width]     the columns of alpha of those still trained
     dropped_weights : float64[n_features + 1, M - width]    of those that were dropped, in the order
                               of their columns of alpha
@@ -123,7 +125,7 @@ class WeightVectors(ABC):
         name: str = "",
     ) -> None:
         self._options = options
-        self.bias = max(options.bias, 0.0)
+        self.bias, self.free_bias = max(options.bias, 0.0), not options.regularize_bias
         self.width = width
         self.W = aligned_zeros(manifest.n_features + 1, self.columns_of(width))
         self.average = aligned_zeros(*self.W.shape)  # no pages until it is written to
@@ -132,7 +134,7 @@ class WeightVectors(ABC):
         self.dropped_weights = np.zeros((len(self.W), 0))
         self._name = name
         self._ranges = RowArray(folder / f"ranges{name}.work", manifest, np.uint16)
-        self._first = first_positions(manifest)
+        self._first, self._n_rows = first_positions(manifest), manifest.n_rows
         self._points = np.zeros(2)  # points of the average so far; entries worked on since
         self.stats = np.zeros((3, n_problems, self.kernels.N_STATS))
         self.terms = np.zeros((n_problems, self.kernels.N_TERMS))
@@ -181,11 +183,24 @@ class WeightVectors(ABC):
         self._ranges.write(group.blocks, ranges)
 
     def begin(self) -> None:
-        """Start an outer iteration."""
+        """Start an outer iteration.
+
+        The weight of a free bias is the multiplier of a constraint, sum s_i alpha_i = 0. Descent is
+        on the augmented Lagrangian (Hestenes 1969; Powell 1969; Rockafellar 1976), in which steps
+        change the weight as they change a regularised one. What it was when an outer iteration
+        began is the multiplier; the next one is that plus the imbalance of alpha at its end.
+        """
+        if self.free_bias:
+            self.W[-1, : self.width] += self.bias * self._imbalance
         self.forget_average()
         self.stats[:] = self.entries[:] = 0.0
         self._forget_violation(self.stats)
         self._remaining[:] = np.nan
+
+    @property
+    def _imbalance(self) -> Floats:
+        """The sums of s_i alpha_i, float64[n_problems]."""
+        return np.asarray(self.terms[:, self.kernels.PLUS] - self.terms[:, self.kernels.MINUS])
 
     @abstractmethod
     def _forget_violation(self, stats: Floats) -> None:
@@ -382,7 +397,10 @@ class WeightVectors(ABC):
                 own = np.flatnonzero(~better)
                 self.average[:, own] = self.W[:, own]
                 candidates = [self.average]
-        return Proof(self.W, candidates, len(self.terms), self.coupled, recompute)
+        sides = None
+        if self.free_bias:
+            sides = balance(self.terms[:, self.kernels.PLUS], self.terms[:, self.kernels.MINUS])
+        return Proof(self.W, candidates, len(self.terms), self.coupled, recompute, self.bias, sides)
 
     def certify_group(self, group: Group, proof: Proof) -> None:
         """Add what a group contributes to certificates."""
@@ -404,9 +422,29 @@ class WeightVectors(ABC):
 
     @property
     def dual(self) -> Floats:
-        """The dual values, float64[n_problems]."""
-        norms = of_problems(column_norms(self.W), len(self.terms), self.coupled)
-        return np.asarray(self.terms[:, self.kernels.DUAL] - 0.5 * norms)
+        """The dual values, float64[n_problems]; of the Lagrangian where the bias is free."""
+        W = self.W[:-1] if self.free_bias else self.W
+        norms = of_problems(column_norms(W), len(self.terms), self.coupled)
+        values = np.asarray(self.terms[:, self.kernels.DUAL] - 0.5 * norms)
+        if self.free_bias:
+            values -= self.bias * self.W[-1, : self.width] * self._imbalance
+        return values
+
+    def _with_bias(self, violations: Floats, first: Floats | None = None) -> Floats:
+        """Return violations, or what the next correction of a free bias adds, if that is more.
+
+        Parameters
+        ----------
+        violations : float64[n_problems]
+        first : float64[n_problems] or None
+            What sums over rows are compared with; None where violations are no sums.
+        """
+        if not self.free_bias:
+            return violations
+        added = self.bias**2 * np.abs(self._imbalance)  # to each decision value
+        if first is not None:
+            added *= self._n_rows / np.where(first > 0.0, first, np.inf)
+        return np.maximum(violations, added)
 
     @property
     def gain(self) -> Floats:

@@ -17,6 +17,7 @@ def _solver(value: Any, place: str) -> None:
 _COURSE = fields(
     {
         "solver": _solver, "method": text, "cost": number, "bias": number, "balanced": flag,
+        "regularize_bias": flag,
         "class_weights": items(row(number, number)),
     },
     {"costs": items(number), "epsilon": number, "average": flag},

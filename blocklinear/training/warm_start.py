@@ -62,6 +62,8 @@ def start_warm(
     else:
         start = _Start(run, solver, previous, row_ranges, store)
         how = start.find_w(loader)
+        if not run.options.regularize_bias:
+            start.take_bias()
         _carry(solver, previous, row_ranges, store.manifest, start.resident)
         blocks_read, bytes_read = start.blocks_read, start.bytes_read
     if how:
@@ -149,7 +151,9 @@ class _Start:
     ) -> None:
         self._run, self._store, self._row_ranges = run, store, row_ranges
         self._bias, self._blocks = solver.bias, store.manifest.blocks
-        self._keeps_w = max(previous.course["bias"], 0.0) == solver.bias
+        self._same_bias = max(previous.course["bias"], 0.0) == solver.bias
+        sums = previous.course["regularize_bias"] or not run.options.regularize_bias
+        self._keeps_w = self._same_bias and sums
         self._parts = list(_parts(solver, previous))
         ends = np.cumsum([0, *(block.rows for block in self._blocks)]).tolist()
         self._rows = [slice(*pair) for pair in pairwise(ends)]
@@ -218,6 +222,14 @@ class _Start:
             part.W[:] = 0.0
         self._add(loader, self._used, anew=True)
         return "recomputed"
+
+    def take_bias(self) -> None:
+        """Begin with the weight that the bias had: where it is free, it is no sum over rows."""
+        for part in self._parts:
+            part.W[-1] = 0.0
+            for j, column in enumerate(part.old if self._same_bias else ()):
+                if column is not None and column.w is not None:
+                    part.W[-1, j] = column.sign * column.w[-1]
 
     def _gone(self) -> dict[str, tuple[BlockRecord, list[RowRange]]] | None:
         """Return the removed blocks that have a share in w; None if one cannot be read."""

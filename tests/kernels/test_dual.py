@@ -132,7 +132,7 @@ def test_huge_and_tiny_margins(kind, cost, size):
             assert np.isfinite(adapt).all()
             low, high = reference.bounds(cost, kind)
             assert ((low <= alpha) & (alpha <= high)).all()
-        terms = np.zeros(2)
+        terms = np.zeros(dual.N_TERMS)
         dual.add_dual_terms(p.target, p.cost, *p.loss, alpha, terms)
         found = certified(p, alpha, w, -w)
     assert all(np.isfinite(part).all() for part in (terms, *found))
@@ -209,7 +209,7 @@ def test_rows_without_cost_are_left_out(kind):
     for q, order in ((p, [*range(8), 3, 0]), (few, range(5))):
         alpha, w, preference = q.alpha.copy(), few.w, np.zeros(len(q), np.float32)
         touch = run(q, order, alpha, w, dual.SHRINK, preference)
-        terms = np.zeros(2)
+        terms = np.zeros(dual.N_TERMS)
         dual.add_dual_terms(q.target, q.cost, *q.loss, alpha, terms)
         recomputed, sums, reach = certified(q, alpha, w, -w)
         found.append((w, touch, terms, recomputed, sums, reach, alpha, preference))
@@ -250,10 +250,13 @@ def test_rows_may_lie_anywhere():
 @examples(50)
 @given(p=problems)
 def test_the_dual_terms_make_the_dual_value(p):
-    terms = np.array([1.0, 2.0])  # terms are added, not set
+    terms = np.array([1.0, 2.0, 3.0, 4.0])  # terms are added, not set
     dual.add_dual_terms(p.target, p.cost, *p.loss, p.alpha, terms)
     close(terms[dual.DUAL] - 1 - 0.5 * dot(p.w, p.w), p.dual(p.alpha), 1e-11, 100)
     assert terms[dual.N_SUPPORT] - 2 == np.count_nonzero(p.alpha)
+    steps = reference.signs(p.target, p.kind) * p.alpha
+    close(terms[dual.PLUS] - 3, steps[steps > 0].sum(), 1e-11, 100)
+    close(terms[dual.MINUS] - 4, -steps[steps < 0].sum(), 1e-11, 100)
 
 
 @examples(50)
@@ -261,18 +264,23 @@ def test_the_dual_terms_make_the_dual_value(p):
 def test_certify_rows_equals_the_reference_and_no_gap_is_negative(p, seed):
     average = np.random.default_rng(seed).normal(size=len(p.w))
     start = p.alpha.copy()
-    recomputed, sums, reach = certified(p, start, p.w, average, 1.0)
+    balance = np.random.default_rng(seed).choice([0.0, 0.3, 1.0], 2)
+    recomputed, sums, reach = certified(p, start, p.w, average, 1.0, balance=balance)
+    signs = reference.signs(p.target, p.kind)
+    alpha = p.alpha * np.where(signs * p.alpha > 0, *balance)
     expected_w, expected_loss = reference.certificate(
-        p.X, p.target, p.cost, p.alpha, p.w, average, *p.loss
+        p.X, p.target, p.cost, alpha, p.w, average, *p.loss
     )
     close(recomputed - 1, expected_w)
     close(sums[:, losses.LOSS] + sums[:, losses.LOW] - 2, expected_loss)
-    used = (p.alpha != 0.0) & (p.cost > 0.0)
-    lengths = np.linalg.norm(p.X[used], axis=1)
-    close(reach - 1, [abs(p.alpha[used]) @ lengths, used.sum()])
+    used = (alpha != 0.0) & (p.cost > 0.0)
+    lengths, steps = np.linalg.norm(p.X[used], axis=1), (signs * alpha)[used]
+    sides = steps[steps > 0].sum(), -steps[steps < 0].sum()
+    close(reach - 1, [abs(alpha[used]) @ lengths, used.sum(), *sides])
     assert start.tobytes() == p.alpha.tobytes()
     for w, gap in zip((p.w, average), sums[:, losses.GAP] - 1, strict=True):
-        difference = p.primal(w) - p.dual(p.alpha) - 0.5 * np.sum((w - p.w) ** 2)
+        moved = reference.weights(p.X, p.target, p.cost, alpha, p.kind)
+        difference = p.primal(w) - p.dual(alpha) - 0.5 * np.sum((w - moved) ** 2)
         close(gap, difference, 1e-10, 1 + p.primal(w))
     for w in (p.w, average, np.zeros_like(average)):
         assert p.primal(w) >= p.dual(p.alpha) - 1e-9
@@ -314,7 +322,7 @@ def test_alpha_outside_of_its_domain_proves_nothing(kind):
         certified(p, alpha, w, average), certified(p, feasible, w, average), strict=True
     ):
         assert got.tobytes() == expected.tobytes()
-    terms = np.zeros((2, 2))
+    terms = np.zeros((2, dual.N_TERMS))
     for found, numbers in zip(terms, (alpha, feasible), strict=True):
         dual.add_dual_terms(p.target, p.cost, *p.loss, numbers, found)
     assert terms[0].tobytes() == terms[1].tobytes()
@@ -339,19 +347,19 @@ def test_a_gap_smaller_than_the_rounding_of_sums_is_told():
     primal = sums[0, losses.LOSS] + sums[0, losses.LOW]
     assert primal == pytest.approx(0.1 * n * times, rel=1e-15)
     assert sums[0, losses.GAP] == pytest.approx(true_gap * primal, rel=1e-5)
-    assert reach.tolist() == [0.0, n * times]
+    assert reach[:2].tolist() == [0.0, n * times]
 
 
-def certified(p, alpha, w, average, start=0.0, added_to=None):
+def certified(p, alpha, w, average, start=0.0, added_to=None, balance=(1.0, 1.0)):
     """Return w', sums and reach, all added to `start` or to what a call gave."""
     if added_to is None:
-        added_to = np.full(len(w), start), np.full((2, 3), start), np.full(2, start)
+        added_to = np.full(len(w), start), np.full((2, 3), start), np.full(4, start)
     recomputed, sums, reach = added_to
     norms = np.linalg.norm([w, average], axis=1) * (1 + 1e-9)
     indptr, indices, values = p.csr
     dual.certify_rows(
         indptr[:-1], indptr[1:], indices, values, p.sq_norm, p.target, p.cost, *p.loss, p.bias,
-        alpha, w, average, True, norms, recomputed, sums, reach,
+        alpha, np.array(balance), w, average, True, norms, recomputed, sums, reach,
     )  # fmt: skip
     return recomputed, sums, reach
 

@@ -96,8 +96,8 @@ def dual_certificates(r):
         dual.add_dual_terms(r.y, r.cost, kind, 0.1, alpha, terms)
         found, reach = np.zeros((2, losses.N_SUMS)), np.zeros(losses.N_REACHES)
         dual.certify_rows(
-            *r.cut, r.sq_norm, r.y, r.cost, kind, 0.1, r.bias, alpha, r.w(), r.w(), True,
-            np.zeros(2), r.w(), found, reach,
+            *r.cut, r.sq_norm, r.y, r.cost, kind, 0.1, r.bias, alpha, np.ones(2), r.w(), r.w(),
+            True, np.zeros(2), r.w(), found, reach,
         )  # fmt: skip
         assert np.isfinite(found).all()
         assert np.isfinite(reach).all()
@@ -120,8 +120,8 @@ def many(r):
             terms = np.zeros((M, dual.N_TERMS))
             dual.add_many_dual_terms(*about, *models, alpha, scratch, terms)
             dual.certify_many(
-                *r.cut, r.sq_norm, *about, *models, r.bias, alpha, W, r.w(M), True,
-                np.zeros((2, M)), r.w(M), scratch, np.zeros((2, losses.N_SUMS, M)),
+                *r.cut, r.sq_norm, *about, *models, r.bias, alpha, np.ones((2, M)), W,
+                r.w(M), True, np.zeros((2, M)), r.w(M), scratch, np.zeros((2, losses.N_SUMS, M)),
                 np.zeros((losses.N_REACHES, M)),
             )  # fmt: skip
             assert np.isfinite(alpha).all()
@@ -168,7 +168,7 @@ def newton(r):
             alpha, pull, diagonal = np.zeros(r.n), r.w(), r.w()
             primal.gradient_rows(
                 *r.cut, r.sq_norm, r.y, r.cost, kind, 0.1, r.bias, r.w(), 0.0, alpha, pull,
-                diagonal, hessian, np.zeros(losses.N_SUMS), np.zeros(primal.N_REACHES),
+                diagonal, hessian, np.zeros(losses.N_SUMS), np.zeros(losses.N_REACHES),
             )  # fmt: skip
             primal.hessian_rows(*r.cut, r.cost, kind, r.bias, alpha, r.w(), r.w())
             primal.solve(hessian + np.eye(len(hessian)), np.ones(len(hessian)))
@@ -189,7 +189,7 @@ def newton_many(r):
                     *r.cut, r.sq_norm, r.y, code, fold, r.cost, *models, r.bias,
                     np.arange(M) % 2 == 0, r.w(M), np.zeros(M), alpha, out, r.w(M),
                     np.zeros((M, n, n) if whole else (0, 0, 0)), scratch,
-                    np.zeros((M, losses.N_SUMS)), np.zeros((M, primal.N_REACHES)),
+                    np.zeros((M, losses.N_SUMS)), np.zeros((M, losses.N_REACHES)),
                 )  # fmt: skip
             assert np.isfinite(alpha).all()
             assert np.isfinite(out).all()

@@ -297,15 +297,17 @@ def test_dual_terms_and_certificates_are_those_of_each_model(p):
     kept = s.alpha.copy()
     rows = scratch(M)
     norms = np.linalg.norm([s.W, average], axis=1)
-    terms, recomputed = np.ones((M, 2)), np.ones_like(s.W)  # added to
-    sums, reach = np.ones((2, 3, M)), np.ones((2, M))
+    terms, recomputed = np.ones((M, dual.N_TERMS)), np.ones_like(s.W)  # added to
+    sums, reach = np.ones((2, 3, M)), np.ones((losses.N_REACHES, M))
+    balance = np.random.default_rng(2).choice([0.0, 0.3, 1.0], (2, M))
     dual.add_many_dual_terms(*p.about, *p.models, s.alpha, rows, terms)
     indptr, indices, values = p.csr
     sq_norm = (p.rows.astype(float) ** 2).sum(1)
     row_ends = indptr[:-1], indptr[1:]
-    about = (*row_ends, indices, values, sq_norm, *p.about, *p.models, p.bias, s.alpha, s.W)
+    given = (*p.about, *p.models, p.bias, s.alpha, balance, s.W)
+    about = (*row_ends, indices, values, sq_norm, *given)
     dual.certify_many(*about, average, True, norms, recomputed, rows, sums, reach)
-    alone, again, others = np.ones((2, 3, M)), np.ones_like(s.W), np.ones((2, M))
+    alone, again, others = np.ones((2, 3, M)), np.ones_like(s.W), np.ones_like(reach)
     dual.certify_many(*about, average, False, norms, again, rows, alone, others)
     assert again.tobytes() == recomputed.tobytes()
     assert others.tobytes() == reach.tobytes()
@@ -319,13 +321,13 @@ def test_dual_terms_and_certificates_are_those_of_each_model(p):
     X = np.column_stack([p.rows.astype(float), np.full(len(p.rows), p.bias)])
     for j in range(M):
         alpha, t, C = np.ascontiguousarray(s.alpha[:, j]), p.targets(j), p.costs(j)
-        one_terms, one_w = np.ones(2), np.ones(len(average))
-        one_sums, one_reach = np.ones((2, 3)), np.ones(2)
+        one_terms, one_w = np.ones(dual.N_TERMS), np.ones(len(average))
+        one_sums, one_reach = np.ones((2, 3)), np.ones(losses.N_REACHES)
         dual.add_dual_terms(t, C, p.kind, p.epsilon, alpha, one_terms)
         candidates = s.W[:, j].copy(), average[:, j].copy()
         dual.certify_rows(
             *row_ends, indices, values, sq_norm, t, C, p.kind, p.epsilon, p.bias, alpha,
-            *candidates, True, norms[:, j].copy(), one_w, one_sums, one_reach,
+            balance[:, j].copy(), *candidates, True, norms[:, j].copy(), one_w, one_sums, one_reach,
         )  # fmt: skip
         assert terms[j].tobytes() == one_terms.tobytes()
         loss, one_loss = (x[:, losses.LOSS] + x[:, losses.LOW] for x in (sums[:, :, j], one_sums))
@@ -333,7 +335,7 @@ def test_dual_terms_and_certificates_are_those_of_each_model(p):
         close(sums[:, losses.GAP, j], one_sums[:, losses.GAP], 1e-12, one_loss.max())
         close(reach[:, j], one_reach, 1e-12, one_reach.max())
         close(recomputed[:, j], one_w, 1e-12, 1 + abs(alpha).max())
-        close(recomputed[:, j] - 1, s.W[:, j], 1e-9, 1 + abs(alpha).max())
+        alpha = alpha * np.where(reference.signs(t, p.kind) * alpha > 0, *balance[:, j])
         expected = reference.certificate(X, t, C, alpha, *candidates, p.kind, p.epsilon)
         close(recomputed[:, j] - 1, expected[0], 1e-9, 1 + abs(alpha).max())
         close(loss - 2, expected[1], 1e-9, one_loss.max())
@@ -355,12 +357,12 @@ def test_alpha_outside_of_its_domain_proves_nothing(kind):
     found = []
     for numbers in (alpha, feasible):
         rows = scratch(M)
-        terms, recomputed = np.zeros((M, 2)), np.zeros_like(W)
-        sums, reach = np.zeros((2, 3, M)), np.zeros((2, M))
+        terms, recomputed = np.zeros((M, dual.N_TERMS)), np.zeros_like(W)
+        sums, reach = np.zeros((2, 3, M)), np.zeros((losses.N_REACHES, M))
         dual.add_many_dual_terms(*p.about, *p.models, numbers, rows, terms)
         dual.certify_many(
-            *p.cut, sq_norm, *p.about, *p.models, p.bias, numbers, W, W, True, norms, recomputed,
-            rows, sums, reach,
+            *p.cut, sq_norm, *p.about, *p.models, p.bias, numbers, np.ones((2, M)), W, W, True,
+            norms, recomputed, rows, sums, reach,
         )  # fmt: skip
         found.append((terms, recomputed, sums, reach))
     for got, expected in zip(*found, strict=True):
@@ -375,11 +377,11 @@ def test_a_decision_that_is_no_number_leaves_no_bound_of_its_model(kind):
     rows = scratch(M)
     W = np.zeros_like(swept(p).W)
     W[:, 2] = np.nan
-    sums, reach = np.zeros((2, 3, M)), np.zeros((2, M))
+    sums, reach = np.zeros((2, 3, M)), np.zeros((losses.N_REACHES, M))
     dual.certify_many(
         *p.cut, (p.rows.astype(float) ** 2).sum(1), *p.about, *p.models, p.bias,
-        np.zeros(p.shape), W, W, False, np.zeros((2, W.shape[1])), np.zeros_like(W), rows,
-        sums, reach,
+        np.zeros(p.shape), np.ones((2, M)), W, W, False, np.zeros((2, W.shape[1])),
+        np.zeros_like(W), rows, sums, reach,
     )  # fmt: skip
     assert not sums[0, losses.GAP, 2] < np.inf
     assert np.isfinite(np.delete(sums[0], 2, axis=1)).all()

@@ -7,8 +7,8 @@ from scipy import sparse
 from scipy.special import expit
 
 from blocklinear.kernels import primal
-from blocklinear.kernels.losses import N_SUMS
-from blocklinear.kernels.primal import N_REACHES, N_SCRATCH
+from blocklinear.kernels.losses import N_REACHES, N_SUMS
+from blocklinear.kernels.primal import N_SCRATCH
 
 BIAS = 0.7
 KINDS = (reference.SQUARED_HINGE, reference.LOGISTIC, reference.L2_SVR)

@@ -5,7 +5,7 @@ from effort import EXTENSIVE
 from training.small import SELECTIONS, Heard, Problem, random_problem, split_problem
 
 from blocklinear.events import OuterIteration
-from blocklinear.kernels.losses import GAP, LOSS
+from blocklinear.kernels.losses import GAP, LOSS, N_REACHES
 from blocklinear.model.linear import LinearModel
 from blocklinear.objectives.certificate import Proof, prove, relative_gaps
 from blocklinear.objectives.problems import make_problem
@@ -116,14 +116,14 @@ def test_what_overflowed_proves_nothing():
         for at in (LOSS, GAP):
             sums = np.array([1.0, 0.0, 0.0])
             sums[at] = wrong
-            found = prove(2.0, 0.0, sums, np.zeros(2), 3, 0.0, average=False)
+            found = prove(2.0, 0.0, sums, np.zeros(N_REACHES), 3, 0.0, average=False)
             assert not np.isfinite([found.primal, found.dual]).all()
             assert found.gap == np.inf
 
 
 def test_the_rounding_of_the_recomputed_w_is_part_of_the_gap():
     """10^9 rows that add up to nothing: w' may be anything within what was lost on the way."""
-    reach, sums = np.array([1e9, 1e9]), np.array([1.0, 0.0, 0.0])
+    reach, sums = np.array([1e9, 1e9, 5e8, 5e8]), np.array([1.0, 0.0, 0.0])
     found = prove(2.0, 0.0, sums, reach, 10**9, 0.0, average=False)
     lost = 1e9 * 2.0**-53 * 1e9
     assert found.gap >= 0.5 * lost**2 / 2.0

@@ -6,9 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import reference
-from scipy.optimize import minimize
-from scipy.special import expit
+from training.free_bias import free_problem
 from training.small import Heard, Problem, newton_after, outcome, random_problem, split_problem
 
 from blocklinear import SplitOptions, TrainOptions, split, train
@@ -345,94 +343,3 @@ def test_threads_do_not_matter_there(heart, monkeypatch):
     two, _, _ = run_hard(heart, monkeypatch, threads=2)
     assert np.array_equal(one.weights, two.weights)
     assert one.metadata["certificate"] == two.metadata["certificate"]
-
-
-# -- A bias whose weight is not regularised
-
-
-def free_optimum(problem):
-    """Minimise P without the square of the last weight, by a program that knows no duals."""
-    rows, t = problem.rows, problem.labels
-    cost = problem.costs()
-
-    def value(w):
-        whole = reference.primal_value(rows, t, cost, w, problem.kind, problem.epsilon)
-        return whole - 0.5 * w[-1] ** 2
-
-    def gradient(w):
-        f = rows @ w
-        if problem.kind == reference.LOGISTIC:
-            slope = -t * expit(-t * f)
-        elif problem.kind == reference.SQUARED_HINGE:
-            slope = -2 * t * np.maximum(0, 1 - t * f)
-        else:
-            slope = 2 * np.sign(f - t) * np.maximum(0, abs(f - t) - problem.epsilon)
-        return np.append(w[:-1], 0.0) + rows.T @ (cost * slope)
-
-    start = np.zeros(rows.shape[1])
-    return minimize(value, start, jac=gradient, method="BFGS", options={"gtol": 1e-9}).fun
-
-
-def free_problem(solver, seed):
-    """Rows whose classes, or values, are far from balanced."""
-    rng = np.random.default_rng(seed)
-    X = rng.normal(size=(60, 4)).round(3)
-    value = X @ rng.normal(size=4) + 2.0 + rng.normal(size=60)
-    labels = value if solver == 11 else np.where(value > 0, 1.0, -1.0)
-    return Problem(X, labels, solver, cost=10.0 ** (seed % 4 - 2), bias=1.0 + seed % 2)
-
-
-@each_solver
-@pytest.mark.parametrize("seed", range(8))
-def test_the_weight_of_the_bias_may_be_free(tmp_path, solver, seed):
-    problem = free_problem(solver, seed)
-    store, heard = split_problem(tmp_path, problem, 3), Heard()
-    model = train(store, problem.options(gap=1e-8, regularize_bias=False), heard)
-    proof, optimum = model.metadata["certificate"], free_optimum(problem)
-    assert model.metadata["stopped"] == "converged"
-    w = np.append(model.weights[:, 0], model.bias_weights[0])
-    sign = -1.0 if model.labels and model.labels[0] == -1.0 else 1.0
-    rows, t, cost = problem.rows, problem.labels, problem.costs()
-    value = reference.primal_value(rows, t, cost, sign * w, problem.kind, problem.epsilon)
-    assert value - 0.5 * w[-1] ** 2 == pytest.approx(proof["primal"], rel=1e-12)
-    assert proof["primal"] - optimum <= 1e-8 * optimum
-    for report in heard.of(OuterIteration):
-        assert report.primal - optimum <= report.gap * report.primal * (1 + 1e-6)
-        assert report.dual <= optimum * (1 + 1e-9)
-    # it is another problem
-    other = train(store, problem.options(gap=1e-8, restart=True))
-    assert other.metadata["certificate"]["primal"] > proof["primal"]
-
-
-@each_solver
-def test_products_alone_find_it_too(tmp_path, solver, no_hessian):
-    problem = free_problem(solver, 5)
-    store = split_problem(tmp_path, problem, 2)
-    model = train(store, problem.options(gap=1e-8, regularize_bias=False))
-    optimum = free_optimum(problem)
-    assert model.metadata["certificate"]["primal"] - optimum <= 1e-8 * optimum
-
-
-def test_a_free_bias_of_many_models(tmp_path):
-    problem = classes(3)
-    store = split_problem(tmp_path, problem, 2)
-    found = train(store, problem.options(gap=1e-9, regularize_bias=False))
-    for j, label in enumerate(found.labels):
-        one = replace(problem, labels=np.where(problem.labels == label, 1.0, -1.0))
-        proof, optimum = found.metadata["certificates"][j], free_optimum(one)
-        assert abs(proof["primal"] - optimum) <= 1e-8 * optimum
-
-
-def test_rows_without_a_loss_leave_a_free_bias_alone(tmp_path):
-    """No row has a second derivative there: the Hessian has a zero on its diagonal."""
-    problem = Problem(np.array([[5.0], [-5.0]]), np.array([1.0, -1.0]), 2, 1e3, bias=1.0)
-    model = train(
-        split_problem(tmp_path, problem, 1), problem.options(gap=1e-9, regularize_bias=False)
-    )
-    assert model.metadata["certificate"]["gap"] <= 1e-9
-
-
-@pytest.mark.parametrize("changes", [{"solver": 7}, {"solver": 0, "bias": -1.0}, {"bias": 0.0}])
-def test_where_a_free_bias_is_refused(changes):
-    with pytest.raises(UsageError, match="weight of the bias is not regularized"):
-        TrainOptions(**({"solver": 0, "bias": 1.0, "regularize_bias": False} | changes))

@@ -244,7 +244,7 @@ def test_a_warm_start_from_another_problem_is_not_made(tmp_path):
         ({"nu": 1.1}, "nu is 1.1"),
         ({"nu": math.nan}, "nu is nan"),
         ({"method": "pegasos"}, "3 for pegasos"),
-        ({"regularize_bias": False}, "0, 2, 5, 6 or 11"),
+        ({"regularize_bias": False, "bias": 1.0}, "neither 4 nor 21"),
     ],
 )
 def test_what_does_not_apply_is_refused(options, said):

@@ -1,0 +1,161 @@
+"""A bias whose weight is not regularised, by coordinate descent and by Newton's method."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from training.classes import several_classes
+from training.free_bias import free_optimum, free_primal_of, free_problem
+from training.small import Heard, Problem, newton_after, random_problem, split_problem
+
+from blocklinear import TrainOptions, train
+from blocklinear.errors import UsageError
+from blocklinear.events import OuterIteration, WarmStarted, Warned
+from blocklinear.selection.cross_validation import cross_validate
+from blocklinear.selection.grid import train_grid
+from blocklinear.training import loop, run
+from solvers.test_newton import check_resumed
+
+DUAL, NEWTON = (1, 3, 7, 12, 13), (0, 2, 11)
+FREE = {"regularize_bias": False, "gap": 1e-8, "max_outer": 20_000}
+each_solver = pytest.mark.parametrize("solver", [*DUAL, *NEWTON])
+
+
+@each_solver
+@pytest.mark.parametrize("seed", range(8))
+def test_it_comes_to_the_optimum_and_proves_it(tmp_path, solver, seed):
+    problem = free_problem(solver, seed)
+    store, heard = split_problem(tmp_path, problem, 3), Heard()
+    options = problem.options(**FREE, group=1 + seed % 3)
+    model = train(store, options, heard)
+    proof, optimum = model.metadata["certificate"], free_optimum(problem)
+    assert model.metadata["stopped"] == "converged"
+    assert free_primal_of(problem, model) == pytest.approx(proof["primal"], rel=1e-12)
+    assert proof["primal"] - optimum <= 1e-8 * optimum
+    for report in heard.of(OuterIteration):
+        if report.certified:
+            assert report.primal - optimum <= report.gap * report.primal * (1 + 1e-6)
+            assert report.dual <= optimum * (1 + 1e-9)
+    # it is another problem
+    other = train(store, replace(options, regularize_bias=True, restart=True))
+    assert other.metadata["certificate"]["primal"] > proof["primal"]
+
+
+@pytest.mark.parametrize("solver", DUAL)
+@pytest.mark.parametrize("seed", range(10))
+def test_every_certificate_on_the_way_is_true(tmp_path, solver, seed):
+    """Early, too, when alpha are far from balanced, and where classes and rows have weights."""
+    problem, rng = random_problem(seed, solver), np.random.default_rng(seed)
+    weights = rng.choice([0.0, 1.0, 7.0], len(problem.labels))
+    weights[:2] = 1.0
+    problem = replace(problem, weights=weights, bias=1.0 + seed % 3)
+    store, optimum = split_problem(tmp_path, problem, 3), free_optimum(problem)
+    for max_outer in (1, 2, 4, 9):
+        how = {"max_outer": max_outer, "group": 1 + seed % 2, "regularize_bias": False}
+        model = train(store, problem.options(gap=1e-9, restart=True, **how))
+        proof = model.metadata["certificate"]
+        primal = free_primal_of(problem, model)
+        assert primal == pytest.approx(proof["primal"], rel=1e-12)
+        assert primal - optimum <= proof["gap"] * primal + 1e-9 * optimum
+        assert proof["dual"] <= optimum * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("solver", NEWTON)
+def test_products_alone_find_it_too(tmp_path, solver, monkeypatch):
+    for module in (loop, run):
+        monkeypatch.setattr(module, "enough_products", lambda manifest, hessian: math.inf)
+    problem = free_problem(solver, 5)
+    model = train(split_problem(tmp_path, problem, 2), problem.options(**FREE))
+    optimum = free_optimum(problem)
+    assert model.metadata["certificate"]["primal"] - optimum <= 1e-8 * optimum
+
+
+@pytest.mark.parametrize("solver", [3, 7, 2])
+def test_of_many_models_each_has_its_own(tmp_path, solver):
+    problem = replace(several_classes(3, solver), bias=1.0)
+    store = split_problem(tmp_path, problem, 2)
+    found = train(store, problem.options(**FREE))
+    for j, label in enumerate(found.labels):
+        one = replace(problem, labels=np.where(problem.labels == label, 1.0, -1.0))
+        proof, optimum = found.metadata["certificates"][j], free_optimum(one)
+        assert proof["gap"] <= 1e-8
+        assert proof["primal"] - optimum <= 1e-8 * optimum
+        assert proof["dual"] <= optimum * (1 + 1e-12)
+
+
+def test_of_regressions_of_a_grid_and_of_folds(tmp_path):
+    problem = free_problem(13, 1)
+    store, costs = split_problem(tmp_path, problem, 2), (0.1, 3.0)
+    for model in train_grid(store, problem.options(**FREE, costs=costs)):
+        optimum = free_optimum(replace(problem, cost=model.metadata["C"]))
+        assert model.metadata["certificate"]["primal"] - optimum <= 1e-8 * optimum
+    found = cross_validate(store, problem.options(**FREE), costs=costs, n_folds=3)
+    errors = found.to_dict()["mean_squared_error"]
+    assert max(errors) < np.var(problem.labels)
+
+
+@pytest.mark.parametrize("solver", [3, 12])
+@pytest.mark.parametrize("several", [False, True])
+def test_a_resumed_run_has_the_same_bits(tmp_path, solver, several):
+    problem = free_problem(solver, 2)
+    if several:
+        problem = replace(several_classes(3, 3), bias=1.0)
+    store = split_problem(tmp_path, problem, 3)
+    options = problem.options(**FREE | {"gap": 1e-5}, group=1)
+    check_resumed(store, options)
+
+
+@pytest.mark.parametrize("solver", [3, 7, 13])
+def test_a_warm_start_keeps_the_bias(tmp_path, solver):
+    problem = free_problem(solver, 2)
+    store, heard = split_problem(tmp_path, problem, 3), Heard()
+    options = problem.options(**FREE | {"gap": 1e-5})
+    cold = train(store, options)
+    warm = train(store, replace(options, warm_start=True), heard)
+    assert heard.of(WarmStarted)[0].how == "kept"
+    assert warm.metadata["outer_iterations"] <= 2 < cold.metadata["outer_iterations"]
+    # and back: a regularised bias is a sum over rows again
+    other = train(store, replace(options, warm_start=True, regularize_bias=True))
+    assert other.metadata["certificate"]["drift"] <= 1e-9
+    assert other.metadata["certificate"]["gap"] <= 1e-5
+
+
+def test_newton_goes_on_where_descent_is_slow(tmp_path, monkeypatch):
+    newton_after(monkeypatch, 2)
+    problem = free_problem(1, 3)
+    heard = Heard()
+    model = train(split_problem(tmp_path, problem, 3), problem.options(**FREE), heard)
+    assert "Newton" in heard.of(Warned)[0].message
+    optimum = free_optimum(problem)
+    assert model.metadata["certificate"]["primal"] - optimum <= 1e-8 * optimum
+
+
+@pytest.mark.parametrize("solver", [3, 13])
+def test_the_violation_counts_what_the_bias_lacks(tmp_path, solver):
+    problem, tolerance = free_problem(solver, 3), 1e-4
+    how = problem.options(**FREE | {"gap": None}, tolerance=tolerance)
+    model = train(split_problem(tmp_path, problem, 3), how)
+    assert model.metadata["certificate"]["gap"] <= 1e-3
+
+
+def test_rows_without_a_loss_leave_it_alone(tmp_path):
+    """No row has a second derivative there: the Hessian has a zero on its diagonal."""
+    problem = Problem(np.array([[5.0], [-5.0]]), np.array([1.0, -1.0]), 2, 1e3, bias=1.0)
+    model = train(split_problem(tmp_path, problem, 1), problem.options(**FREE | {"gap": 1e-9}))
+    assert model.metadata["certificate"]["gap"] <= 1e-9
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"bias": -1.0}, "bias is -1.0, but must be above 0"),
+        ({"bias": 0.0}, "bias is 0.0, but must be above 0"),
+        ({"solver": 4}, "neither 4 nor 21"),
+        ({"method": "pegasos"}, "without pegasos"),
+        ({"average": True, "epochs": None}, "without pegasos and --average"),
+    ],
+)
+def test_where_it_is_refused(changes, said):
+    with pytest.raises(UsageError, match=said):
+        TrainOptions(**({"bias": 1.0, "regularize_bias": False} | changes))
