@@ -100,6 +100,28 @@ class WarmStarted:
 
 
 @dataclass(frozen=True)
+class MethodChosen:
+    """Which method trains, where that was left to the data.
+
+    Attributes
+    ----------
+    solver : int              LIBLINEAR's number
+    method : {"dual", "newton"}
+    why : str                 in a sentence
+    """
+
+    solver: int
+    method: str
+    why: str
+
+    @property
+    def message(self) -> str:
+        """All of it in a sentence."""
+        names = {"dual": "coordinate descent", "newton": "Newton's method"}
+        return f"-s {self.solver}, {names[self.method]}: {self.why}"
+
+
+@dataclass(frozen=True)
 class RunStarted:
     """A run starts.
 
@@ -230,6 +252,7 @@ Event = (
     | TransposeProgress
     | BatchPresent
     | RunStarted
+    | MethodChosen
     | WarmStarted
     | BlockStep
     | OuterIteration

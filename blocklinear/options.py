@@ -21,6 +21,7 @@ LINE_FACTOR = 2.5
 """So does a line of 1 MiB or more and its row: an entry takes 13 bytes, and is written in 8 or more
 where indices increase, since most of them have many digits then."""
 _SOLVERS, _PRIMAL = (0, 1, 2, 3, 4, 5, 6, 7, 11, 12, 13, 21), (0, 2, 5, 6, 11)
+_TWICE = (0, 1, 2, 7, 11, 12)  # of these problems there are two solvers
 _MOST_OUTER = 1000  # where more are needed, the data are badly scaled or C is too large
 _PEGASOS_OUTER = 50  # it converges sublinearly: small gaps are out of reach
 
@@ -322,9 +323,11 @@ class TrainOptions:
         labels. 0, 2 and 11 are the problems of 7, 1 and 12, solved by Newton's method on the
         primal. 5 and 6 have the losses of 1 and 7, and L1 regularisation: the sum of the absolute
         weights, most of which are 0 then.
-    method : {"dual", "pegasos", "newton"}
+    method : {"dual", "pegasos", "newton", "auto"}
         Dual coordinate descent (Yu, Algorithm 2), or Pegasos (Yu, Algorithm 3; hinge loss only).
-        Solvers 0, 2, 5, 6 and 11 have the method newton, and no others.
+        Solvers 0, 2, 5, 6 and 11 have the method newton, and no others. With auto it follows from
+        the data which of two solvers of the same problem trains: 1 or 2, 7 or 0, 12 or 11,
+        whichever of them is given. Where there is one solver only, auto is its method.
     cost : float
         C > 0.
     costs : tuple of float
@@ -441,13 +444,14 @@ class TrainOptions:
         finite = _finite
         _check("solver", self.solver, self.solver in _SOLVERS, "0 to 7, 11 to 13, or 21")
         primal = self.solver in _PRIMAL
-        if primal and self.method == "dual":
-            object.__setattr__(self, "method", "newton")
-        methods = ("dual", "pegasos", "newton")
+        auto = self.method == "auto" and self.solver in _TWICE
+        if not auto and self.method in ("dual", "auto"):
+            object.__setattr__(self, "method", "newton" if primal else "dual")
+        methods = ("dual", "pegasos", "newton", "auto")
         _check("method", self.method, self.method in methods, f"one of {', '.join(methods)}")
         newton = self.method == "newton"
         rule = "newton for solvers 0, 2, 5, 6 and 11, and for no others"
-        _check("method", self.method, newton == primal, rule)
+        _check("method", self.method, newton == primal or auto, rule)
         pegasos = self.method == "pegasos"
         _check("solver", self.solver, self.solver == 3 or not pegasos, "3 for pegasos")
         _check("C", self.cost, finite(self.cost) and self.cost > 0, "finite and above 0")
@@ -508,8 +512,8 @@ class TrainOptions:
         _check(
             "solver",
             self.solver,
-            descent or not primal,
-            "no primal one (0, 2, 5, 6, 11) with "
+            descent or not (primal or auto),
+            "no primal one (0, 2, 5, 6, 11) and no automatic choice with "
             "--epochs, --selection or --average, which are for coordinate descent",
         )
         if not self.regularize_bias:

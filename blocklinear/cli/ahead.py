@@ -90,23 +90,24 @@ def load_for_training(
         LIBLINEAR.
     """
     many = several or (options.solver <= 7 and len(manifest.labels or ()) > 2)
-    steps = {*others}
+    steps, newton, dual = {*others}, "newton-many" if many else "newton", "many" if many else "one"
     if options.solver == 4:
-        part = "crammer-singer"
+        parts = {"crammer-singer"}
     elif options.solver == 21:
-        part = "one-class"
+        parts = {"one-class"}
     elif options.solver in (5, 6):
-        part = "l1"
-    elif options.solver in (0, 2, 11):
-        part = "newton-many" if many else "newton"
-    elif many:
-        part = "many"
+        parts = {"l1"}
+    elif options.method == "auto":
+        parts = {newton, dual}
+    elif options.method == "newton":
+        parts = {newton}
     else:
-        part = "pegasos" if options.method == "pegasos" else "one"
-        steps |= {"newton"} if options.solver in (1, 7, 12) else set()
+        parts = {"pegasos" if options.method == "pegasos" else dual}
+        steps |= {"newton"} if options.solver in (1, 7, 12) and not many else set()
     steps |= {"evaluate"} if options.evaluate is not None else set()
     steps |= {"warm"} if options.warm_start else set()
-    _prepare({part, *(f"{part}.{step}" for step in steps)}, manifest.dtype, quiet)
+    parts |= {f"{part}.{step}" for part in parts for step in steps}
+    _prepare(parts, manifest.dtype, quiet)
 
 
 def _prepare(parts: Collection[str], dtype: str, quiet: bool) -> None:

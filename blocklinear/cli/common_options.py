@@ -16,6 +16,28 @@ def size(text: str) -> int:
         raise argparse.ArgumentTypeError(error.what) from error
 
 
+def solver_number(text: str) -> int | str:
+    """Read a solver: LIBLINEAR's number, or auto."""
+    return text if text == "auto" else int(text)
+
+
+def solver_of(solver: int | str | None, method: str | None) -> dict[str, Any]:
+    """Return the options that a solver and a method given stand for.
+
+    Raises
+    ------
+    UsageError
+        If they contradict each other.
+    """
+    if solver != "auto":
+        return given(solver=solver, method=method)
+    if method not in (None, "auto"):
+        raise UsageError(
+            f"-s auto chooses the method, and --method {method} is given", "leave one of them out"
+        )
+    return {"solver": 1, "method": "auto"}
+
+
 def add_budget(parser: Any) -> None:
     """Add ``--memory`` and ``--threads``."""
     parser.add_argument(

@@ -9,6 +9,7 @@ from blocklinear.events import (
     BlockProgress,
     BlockStep,
     Event,
+    MethodChosen,
     OuterIteration,
     SplitProgress,
     TextProgress,
@@ -45,7 +46,7 @@ class Console:
             self._print(f"warning: {shown(event.message)}")
         elif self._quiet:
             return
-        elif isinstance(event, WarmStarted):
+        elif isinstance(event, WarmStarted | MethodChosen):
             self._print(event.message)
         elif isinstance(event, OuterIteration):
             self._outer(event)

@@ -12,6 +12,7 @@ from typing import Any, TypeGuard
 from blocklinear.errors import InputError, storage_errors
 from blocklinear.events import (
     Event,
+    MethodChosen,
     OuterIteration,
     RunEnded,
     RunStarted,
@@ -25,7 +26,8 @@ Points = tuple[list[float], list[float]]
 SCORES = ("accuracy", "mean_squared_error")
 NAMES: dict[type, str] = {
     OuterIteration: "outer", Warned: "warning", SlowlyConverging: "warning",
-    WarmStarted: "warm_start", RunStarted: "start", RunEnded: "end", Validated: "cross_validation",
+    MethodChosen: "method", WarmStarted: "warm_start", RunStarted: "start", RunEnded: "end",
+    Validated: "cross_validation",
 }  # fmt: skip
 """What the lines of a log are called."""
 PHASES = ("wait_s", "solve_s", "certify_s", "score_s", "save_s")

@@ -41,6 +41,7 @@ from blocklinear.store.row_arrays import RowArray
 from blocklinear.store.store import BlockStore
 from blocklinear.training.loop import optimise
 from blocklinear.training.memory_plan import plan_memory
+from blocklinear.training.method import choose_method, with_choice
 from blocklinear.training.outcome import Outcome, announced
 from blocklinear.training.parts import split_to_fit
 from blocklinear.training.permutations import block_groups
@@ -351,7 +352,14 @@ class _Validation:
     def run(self, costs: Sequence[float]) -> None:
         """Train the models of all folds and these costs, and score them."""
         manifest, rows = self._store.manifest, self._rows
-        models = make_models(manifest, self._options, costs, range(self._n_folds))
+        options, folds = self._options, range(self._n_folds)
+        models = make_models(manifest, options, costs, folds)
+        if options.method == "auto":
+            asked = dataclasses.replace(options, cost=max(costs))
+            choice = choose_method(self._store, asked, models)
+            self._listener(choice)
+            options = with_choice(options, choice)
+            models = make_models(manifest, options, costs, folds)
         models = dataclasses.replace(models, folds=rows.folds)
         units = [Unit(c, fold) for c in range(len(costs)) for fold in range(self._n_folds)]
         decisions = RowArray(self._folder / "decisions.work", manifest, np.float64, len(costs))
@@ -360,9 +368,9 @@ class _Validation:
         )
         self._kept += [(predictions, c) for c in range(len(costs))]
         gaps, norms = np.zeros(len(costs)), np.zeros((len(units), self._width))
-        for part in split_to_fit(manifest, self._options, len(units), self._listener, self._width):
+        for part in split_to_fit(manifest, options, len(units), self._listener, self._width):
             some = models.some(slice(part.start * self._width, part.stop * self._width))
-            outcome = self._train(some, units[part], predictions)
+            outcome = self._train(options, some, units[part], predictions)
             self._outer += outcome.outer
             norms[part] = np.sqrt(column_norms(outcome.weights)).reshape(-1, self._width)
             for k, certificate in enumerate(outcome.certificates):
@@ -373,7 +381,13 @@ class _Validation:
             self._scores.append(found)
             self._norms.append(norms[c * self._n_folds : (c + 1) * self._n_folds])
 
-    def _train(self, models: Models, units: Sequence[Unit], predictions: Predictions) -> Outcome:
+    def _train(
+        self,
+        options: TrainOptions,
+        models: Models,
+        units: Sequence[Unit],
+        predictions: Predictions,
+    ) -> Outcome:
         bias, seed = max(self._options.bias, 0.0), self._options.seed
         manifest = self._store.manifest
 
@@ -382,7 +396,7 @@ class _Validation:
             predictions.collect(loader.stream(order), units, outcome.weights, bias)
 
         return optimise(
-            self._store, self._options, models, self._folder, self._listener, self._halt,
+            self._store, options, models, self._folder, self._listener, self._halt,
             conclude=conclude,
         )  # fmt: skip
 

@@ -60,7 +60,9 @@ def train_grid(
     if not options.costs:
         raise UsageError("there is no grid of C", "give costs, or call train")
 
-    def finish(manifest: Manifest, task: Task, outcome: Outcome) -> list[LinearModel]:
+    def finish(
+        manifest: Manifest, options: TrainOptions, task: Task, outcome: Outcome
+    ) -> list[LinearModel]:
         width = outcome.weights.shape[1] // len(options.costs)
         models = [
             _part(outcome, slice(k * width, (k + 1) * width)).model(

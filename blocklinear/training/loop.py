@@ -28,6 +28,7 @@ from blocklinear.training.checkpoint import Checkpoint, discard
 from blocklinear.training.checkpoint_schema import check_resumed
 from blocklinear.training.held_out import HeldOut
 from blocklinear.training.memory_plan import plan_again, plan_memory
+from blocklinear.training.method import choose_method, with_choice
 from blocklinear.training.outcome import Outcome, announced
 from blocklinear.training.parts import train_in_parts
 from blocklinear.training.permutations import sampled
@@ -93,7 +94,9 @@ def train(
     if options.costs:
         raise UsageError(f"there are {len(options.costs)} costs", "call train_grid")
 
-    def finish(manifest: Manifest, task: Task, outcome: Outcome) -> LinearModel:
+    def finish(
+        manifest: Manifest, options: TrainOptions, task: Task, outcome: Outcome
+    ) -> LinearModel:
         model = outcome.model(manifest, options, task)
         keep(model)
         return model
@@ -109,12 +112,12 @@ def train_task(
     options: TrainOptions,
     listener: Listener,
     halt: Halt,
-    finish: Callable[[Manifest, Task, Outcome], Result],
+    finish: Callable[[Manifest, TrainOptions, Task, Outcome], Result],
 ) -> Result:
     """Lock a store and train what the options ask for.
 
-    Return what `finish` makes of what was trained on, what was asked for and what came of it; only
-    then the run counts as finished.
+    Return what `finish` makes of what was trained on, what was asked for, with the solver that was
+    chosen, and what came of it; only then the run counts as finished.
     """
     folder = store.folder / "runs" / options.run
     with Lock(store.folder / "lock"):
@@ -123,6 +126,12 @@ def train_task(
         source = BlockStore(store.folder, manifest)
         with label_places(source):
             task = make_task(manifest, options)
+            choice = None
+            if options.method == "auto":
+                choice = choose_method(source, options, task)
+                options = with_choice(options, choice)
+                task = make_task(manifest, options)
+                listener(choice)
         for label in dict(options.class_weights):
             if label not in task.labels:
                 listener(Warned(f"class {shown(label, manifest.given)} has a weight, but no rows"))
@@ -151,8 +160,10 @@ def train_task(
             else:
                 outcome = part(options, task, "", 0)
             names = read_names(store.folder, manifest)
-            outcome = dataclasses.replace(outcome, feature_names=names, recipe=recipe)
-            result = finish(manifest, task, outcome)
+            outcome = dataclasses.replace(
+                outcome, feature_names=names, recipe=recipe, choice=choice
+            )
+            result = finish(manifest, options, task, outcome)
             end.result(outcome)
         try:
             for own in used:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from blocklinear import __version__
 from blocklinear.classes import Class
 from blocklinear.errors import BlocklinearError
-from blocklinear.events import Listener, RunEnded, RunStarted
+from blocklinear.events import Listener, MethodChosen, RunEnded, RunStarted
 from blocklinear.inputs.urls import shown_name
 from blocklinear.memory import peak_bytes
 from blocklinear.model.linear import LinearModel
@@ -43,6 +43,7 @@ class Outcome:
     stopped : str             "converged", or why it ended
     feature_names : tuple of str or None        of the input, if it has any
     recipe : dict or None     of the store, where it is made of tables
+    choice : MethodChosen or None       where the method was left to the data
     """
 
     weights: NDArray[np.float64]
@@ -52,6 +53,7 @@ class Outcome:
     stopped: str
     feature_names: tuple[str, ...] | None = None
     recipe: Any = None
+    choice: MethodChosen | None = None
 
     def model(self, manifest: Manifest, options: TrainOptions, task: Task) -> LinearModel:
         """Return it as a model."""
@@ -75,6 +77,8 @@ class Outcome:
             "store": manifest.fingerprint,
             "written_by": __version__,
         }
+        if self.choice is not None:
+            metadata["method_chosen"] = self.choice.why
         if self.recipe is not None:
             metadata["recipe"] = self.recipe
         if self.certificates:

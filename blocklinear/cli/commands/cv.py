@@ -16,6 +16,8 @@ from blocklinear.cli.common_options import (
     class_weight,
     costs_of,
     given,
+    solver_number,
+    solver_of,
 )
 from blocklinear.cli.console import Console
 from blocklinear.cli.stopper import Stopper
@@ -59,9 +61,14 @@ def add_parser(commands: Any) -> None:
     parser.add_argument(
         "-s",
         "--solver",
-        type=int,
+        type=solver_number,
         metavar="N",
-        help="0 to 3 (3 is the default), 5 to 7, or 11 to 13, as in train",
+        help="0 to 3 (3 is the default), 5 to 7, 11 to 13, or auto, as in train",
+    )
+    parser.add_argument(
+        "--method",
+        choices=("dual", "newton", "auto"),
+        help="optimiser, as in train (default: what the solver says)",
     )
     parser.add_argument(
         "-p", "--epsilon", type=float, metavar="EPS", help="epsilon of the regression losses"
@@ -135,7 +142,6 @@ def run(args: argparse.Namespace) -> int:
     from blocklinear.training.unfinished import check_finished
 
     chosen: Any = given(
-        solver=args.solver,
         epsilon=args.epsilon,
         bias=args.bias,
         regularize_bias=args.regularize_bias,
@@ -152,6 +158,7 @@ def run(args: argparse.Namespace) -> int:
     options = TrainOptions(
         class_weights=tuple(map(class_weight, args.class_weight)),
         balanced=args.balanced,
+        **solver_of(args.solver, args.method),
         **chosen,
     )
     costs = None if args.search else costs_of(args.cost)

@@ -15,6 +15,8 @@ from blocklinear.cli.common_options import (
     class_weight,
     costs_of,
     given,
+    solver_number,
+    solver_of,
 )
 from blocklinear.cli.console import Console
 from blocklinear.cli.cost_choice import best_on, check_choice, summary
@@ -68,13 +70,13 @@ def _add_problem(group: Any) -> None:
     group.add_argument(
         "-s",
         "--solver",
-        type=int,
+        type=solver_number,
         default=3,
         metavar="N",
         help="1 squared hinge, 3 hinge (default), 4 Crammer-Singer, 7 logistic; regression: 12 "
         "squared epsilon-insensitive, 13 epsilon-insensitive; 21 one-class SVM; 2, 0, 11: as 1, 7, "
         "12 by Newton's method on the primal, for few features or large C; 5, 6: as 1, 7 with L1 "
-        "regularization, which leaves most weights 0",
+        "regularization, which leaves most weights 0; auto: 1 or 2, as --method auto",
     )
     group.add_argument(
         "-c",
@@ -150,7 +152,10 @@ def _add_stops(group: Any) -> None:
 
 def _add_method(group: Any) -> None:
     group.add_argument(
-        "--method", default="dual", choices=("dual", "pegasos"), help="optimiser (default dual)"
+        "--method",
+        choices=("dual", "pegasos", "newton", "auto"),
+        help="optimiser (default: what the solver says). auto: of -s 1 and 2, 7 and 0, 12 and 11, "
+        "which are two ways to the same model, the one that the data make the cheaper one",
     )
     group.add_argument(
         "--epochs",
@@ -270,7 +275,6 @@ def run(args: argparse.Namespace) -> int:
         time_limit_s=args.time_limit,
         epsilon=args.epsilon,
         nu=args.nu,
-        method=args.method,
         evaluate=args.eval,
         patience=args.patience,
         inner_tolerance=args.inner_tol,
@@ -298,7 +302,7 @@ def run(args: argparse.Namespace) -> int:
     chosen |= _number_or("block", args.pegasos_batch, "pegasos_batch")
     costs = costs_of(args.cost)
     options = TrainOptions(
-        solver=args.solver,
+        **solver_of(args.solver, args.method),
         cost=costs[0],
         costs=costs if len(costs) > 1 else (),
         class_weights=tuple(map(class_weight, args.class_weight)),

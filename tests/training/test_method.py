@@ -1,0 +1,150 @@
+"""The method that follows from the data."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from blocklinear.cli.main import main
+from blocklinear.errors import StoppedError, UsageError
+from blocklinear.events import MethodChosen
+from blocklinear.memory import PROCESS_BYTES
+from blocklinear.options import TrainOptions
+from blocklinear.selection.cross_validation import cross_validate
+from blocklinear.selection.grid import train_grid
+from blocklinear.training import train
+from training.classes import several_classes
+from training.small import Heard, Problem, split_problem
+
+
+def dense(solver=1, cost=1.0):
+    """Rows of few features, all of which they have."""
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(400, 10)).round(2)
+    value = X @ rng.normal(size=10) + rng.normal(size=400)
+    labels = value.round(1) if solver > 10 else np.where(value > 0, 1.0, -1.0)
+    return Problem(X, labels, solver, cost)
+
+
+def sparse(solver=1, cost=1.0):
+    """Rows of few of many features."""
+    rng = np.random.default_rng(2)
+    X = np.zeros((60, 400))
+    for row in X:
+        row[rng.integers(0, 400, 5)] = 0.45
+    return Problem(X, np.where(rng.random(60) > 0.5, 1.0, -1.0), solver, cost)
+
+
+def chosen(folder, problem, run=train, **options):
+    heard = Heard()
+    found = run(split_problem(folder, problem), problem.options(method="auto", **options), heard)
+    (choice,) = heard.of(MethodChosen)
+    return found, choice
+
+
+@pytest.mark.parametrize("solver", [1, 2, 7, 0, 12, 11])
+@pytest.mark.parametrize(
+    ("make", "cost", "newton"), [(dense, 100.0, True), (dense, 1e-3, False), (sparse, 100.0, False)]
+)
+def test_it_follows_from_features_and_cost(tmp_path, solver, make, cost, newton):
+    problem = make(solver, cost)
+    model, choice = chosen(tmp_path, problem)
+    pair = next(pair for pair in ((1, 2), (7, 0), (12, 11)) if solver in pair)
+    assert (choice.solver, choice.method) == (pair[newton], "newton" if newton else "dual")
+    assert "weights" in choice.why
+    assert model.metadata["method_chosen"] == choice.why
+    assert model.metadata["method"] == choice.method
+    # it is the model of that solver, and that of the other one
+    (tmp_path / "own").mkdir()
+    own = train(split_problem(tmp_path / "own", problem), problem.options(solver=pair[newton]))
+    assert np.array_equal(model.weights, own.weights)
+    (tmp_path / "other").mkdir()
+    other = train(
+        split_problem(tmp_path / "other", problem),
+        problem.options(solver=pair[not newton], gap=1e-7, max_outer=5000),
+    )
+    primals = [found.metadata["certificate"]["primal"] for found in (model, other)]
+    np.testing.assert_allclose(*primals, rtol=1.1e-3)
+
+
+def test_large_rows_and_their_weights_count_as_cost(tmp_path):
+    assert chosen(tmp_path, dense(cost=1e-3))[1].method == "dual"
+    (tmp_path / "large").mkdir()
+    large = dense(cost=1e-3)
+    large = replace(large, X=100.0 * large.X)
+    assert chosen(tmp_path / "large", large)[1].method == "newton"
+    (tmp_path / "heavy").mkdir()
+    heavy = replace(dense(cost=1e-3), weights=np.full(400, 1e4))
+    assert chosen(tmp_path / "heavy", heavy)[1].method == "newton"
+
+
+def test_without_memory_for_the_hessian_it_is_the_dual(tmp_path):
+    problem, how = sparse(cost=1e6), {"max_outer": 3}
+    assert chosen(tmp_path, problem, **how)[1].method == "newton"
+    (tmp_path / "little").mkdir()
+    how["memory_bytes"] = PROCESS_BYTES + (300 << 10)
+    _, choice = chosen(tmp_path / "little", problem, **how)
+    assert choice.method == "dual"
+    assert "no memory" in choice.why
+
+
+def test_a_run_that_is_resumed_keeps_its_method(tmp_path):
+    problem, calls = dense(cost=100.0), []
+    store = split_problem(tmp_path, problem, 3)
+    options = problem.options(method="auto", gap=1e-9, group=1)
+
+    def halt():
+        calls.append(1)
+        return len(calls) > 8
+
+    with pytest.raises(StoppedError):
+        train(store, options, halt=halt)
+    heard = Heard()
+    # which C would lead to is no matter: the checkpoint has it
+    model = train(store, replace(options, resume=True), heard)
+    assert heard.of(MethodChosen)[0].why == "as the run that is resumed began"
+    whole = train(store, replace(options, run="whole"))
+    assert np.array_equal(model.weights, whole.weights)
+
+
+def test_many_models(tmp_path):
+    problem = replace(several_classes(3, 7, 300, 5), cost=100.0)
+    model, choice = chosen(tmp_path, problem)
+    assert (model.solver, choice.method) == ("L2R_LR", "newton")
+    (tmp_path / "grid").mkdir()
+    models, choice = chosen(tmp_path / "grid", dense(), train_grid, costs=(1e-4, 100.0))
+    assert choice.method == "newton"
+    assert [model.metadata["method_chosen"] for model in models] == [choice.why] * 2
+    (tmp_path / "cv").mkdir()
+    heard = Heard()
+    cross_validate(
+        split_problem(tmp_path / "cv", dense()), dense().options(method="auto"), costs=[1e-4, 1e-3],
+        n_folds=3, listener=heard,
+    )  # fmt: skip
+    assert heard.of(MethodChosen)[0].method == "dual"
+
+
+@pytest.mark.parametrize(("solver", "method"), [(3, "dual"), (13, "dual"), (5, "newton")])
+def test_where_there_is_one_solver_it_is_that(solver, method):
+    assert TrainOptions(solver=solver, method="auto").method == method
+
+
+@pytest.mark.parametrize("option", [{"epochs": 2}, {"selection": "permute"}, {"average": True}])
+def test_what_is_for_coordinate_descent_is_refused(option):
+    with pytest.raises(UsageError, match="no automatic choice"):
+        TrainOptions(solver=1, method="auto", **option)
+
+
+def test_the_command_shows_and_logs_it(tmp_path, capsys):
+    split_problem(tmp_path, dense(cost=100.0))
+    model, log = tmp_path / "model", tmp_path / "log"
+    command = ["train", str(tmp_path / "store"), str(model), "-s", "auto", "-c", "100"]
+    assert main([*command, "--log", str(log)]) == 0
+    assert "-s 2, Newton's method: with 11 weights" in capsys.readouterr().err
+    line = next(json.loads(line) for line in log.read_text().splitlines() if '"method"' in line)
+    assert (line["event"], line["solver"], line["method"]) == ("method", 2, "newton")
+    assert main([*command, "--method", "pegasos"]) == 2
+    assert "leave one of them out" in capsys.readouterr().err
+    assert main(["cv", str(tmp_path / "store"), "-s", "7", "--method", "auto", "-c", "100"]) == 0
+    assert "-s 0, Newton's method" in capsys.readouterr().err
