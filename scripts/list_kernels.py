@@ -250,9 +250,9 @@ def _train(folder: Path, dtype: str, part: str) -> Iterator[str]:
         if part in ("many", "newton-many", "l1"):
             cross_validate(store, TrainOptions(**steps), n_folds=2, costs=(0.1, 1.0))
     yield part
-    if part == "one":
+    if part in ("one", "many"):
         _hurry_to_newton()
-        for rows in (store, *others):
+        for rows in (store, *others) if part == "one" else (store,):
             loop.train(rows, TrainOptions(**(common | {"solver": 1, "max_outer": 12, "group": 1})))
         yield f"{part}.newton"
     if part != "one-class":

@@ -103,7 +103,7 @@ def load_for_training(
         parts = {newton}
     else:
         parts = {"pegasos" if options.method == "pegasos" else dual}
-        steps |= {"newton"} if options.solver in (1, 7, 12) and not many else set()
+        steps |= {"newton"} if options.solver in (1, 7, 12) else set()
     steps |= {"evaluate"} if options.evaluate is not None else set()
     steps |= {"warm"} if options.warm_start else set()
     parts |= {f"{part}.{step}" for part in parts for step in steps}

@@ -18,6 +18,7 @@ from blocklinear.objectives.certificate import Certificate, joined
 from blocklinear.objectives.models import Models
 from blocklinear.options import TrainOptions
 from blocklinear.solvers.many import ManyModels
+from blocklinear.solvers.newton import successor_of
 from blocklinear.solvers.pass_statistics import middle, rises
 from blocklinear.solvers.protocol import Abandoned, Estimate, Solver, Start
 from blocklinear.solvers.row_orders import parts_of_passes
@@ -327,6 +328,7 @@ class BlockDescentOfMany(BlockDescent):
     ) -> None:
         super().__init__(vectors, manifest, options, working_set_entries)
         self._models, self._by_pass, self._training = models, numbers, list(numbers)
+        self._manifest = manifest
         self._final = np.zeros((manifest.n_features + 1, len(models)))  # as certified last
         self._certificates: list[Certificate | None] = [None] * len(models)
 
@@ -437,6 +439,18 @@ class BlockDescentOfMany(BlockDescent):
         for vectors, numbers in zip(self.vectors, self._training, strict=True):
             weights[:, numbers] = vectors.W[:, : vectors.width]
         return weights
+
+    def successor(self, enough_products: float) -> Solver | None:
+        """Return Newton's method, for smooth losses."""
+        if not self._models.solver.smooth:
+            return None
+        trained = set(np.concatenate(self._training).tolist())
+        proven = [None if k in trained else c for k, c in enumerate(self._certificates)]
+        alphas = [vectors.alpha for vectors in self.vectors]
+        return successor_of(
+            self, self._models, self.current(), alphas, proven, self._manifest, self._options,
+            enough_products,
+        )  # fmt: skip
 
     def adopt(self, weights: Floats) -> None:
         """Make other weights the candidates of the models still trained."""

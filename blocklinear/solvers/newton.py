@@ -331,6 +331,14 @@ class Newton:
                 found[number] = model
         return found
 
+    def start_from(self, weights: Floats, proven: Sequence[Certificate | None]) -> None:
+        """Begin at weights, float64[n, M]; work no more on the models that are proven."""
+        for part, numbers in zip(self._passes, self._numbers, strict=True):
+            part.start_from(weights[:, numbers])
+        for j, (model, certificate) in enumerate(zip(self._models, proven, strict=True)):
+            if certificate is not None:
+                model.w[:], model.certificate = weights[:, j], certificate
+
     def _violations(self) -> Floats:
         """Return |gradient| as LIBLINEAR's ``-e`` is compared with it, float64[M]."""
         found = [
@@ -521,9 +529,10 @@ def tolerance_scales(task: Task, manifest: Manifest) -> Floats:
 
 def successor_of(
     before: Solver,
-    task: Problem,
-    w: Floats,
-    alpha: RowArray,
+    task: Task,
+    weights: Floats,
+    alphas: Sequence[RowArray],
+    proven: Sequence[Certificate | None],
     manifest: Manifest,
     options: TrainOptions,
     enough_products: float,
@@ -533,18 +542,20 @@ def successor_of(
     Parameters
     ----------
     before : Solver
-    task : Problem
+    task : Task
         With a smooth loss.
-    w : float64[n_features + 1]
+    weights : float64[n_features + 1, M]
         Its weights.
-    alpha : RowArray
-        Its alpha.
+    alphas : sequence of RowArray
+        Its alpha, as `_make` takes them.
+    proven : sequence of Certificate or None
+        Of each model, what it was dropped with; None where it goes on.
     enough_products : float
         As for `NewtonIterate`.
     """
-    one = OnePass(task, len(w), options, alpha, enough_products)
-    one.start_from(w[:, None])
-    return Newton(task, [one], [np.zeros(1, np.int64)], manifest, options, before)
+    newton = _make(task, alphas, len(weights), manifest, options, enough_products, before)
+    newton.start_from(weights, proven)
+    return newton
 
 
 def make_newton(
@@ -563,20 +574,32 @@ def make_newton(
     enough_products : float
         As for `NewtonIterate`.
     """
-    n = manifest.n_features + 1
-    passes: list[NewtonPass]
     if isinstance(task, Problem):
-        alpha = RowArray(folder / "alpha.work", manifest, np.float64)
-        numbers = [np.zeros(1, np.int64)]
-        passes = [OnePass(task, n, options, alpha, enough_products)]
+        alphas = [RowArray(folder / "alpha.work", manifest, np.float64)]
     else:
-        numbers = models_by_pass(len(task))
-        passes = [
-            ManyPass(
-                task.some(some), n, options,
-                RowArray(folder / f"alpha-{k}.work", manifest, np.float64, len(some)),
-                enough_products,
-            )
-            for k, some in enumerate(numbers)
-        ]  # fmt: skip
-    return Newton(task, passes, numbers, manifest, options)
+        alphas = [
+            RowArray(folder / f"alpha-{k}.work", manifest, np.float64, len(some))
+            for k, some in enumerate(models_by_pass(len(task)))
+        ]
+    return _make(task, alphas, manifest.n_features + 1, manifest, options, enough_products)
+
+
+def _make(
+    task: Task,
+    alphas: Sequence[RowArray],
+    n: int,
+    manifest: Manifest,
+    options: TrainOptions,
+    enough_products: float,
+    before: Solver | None = None,
+) -> Newton:
+    """Return Newton's method for n weights a model, and for the models of each pass its alpha."""
+    if isinstance(task, Problem):
+        one = OnePass(task, n, options, alphas[0], enough_products)
+        return Newton(task, [one], [np.zeros(1, np.int64)], manifest, options, before)
+    numbers = models_by_pass(len(task))
+    passes = [
+        ManyPass(task.some(some), n, options, alpha, enough_products)
+        for some, alpha in zip(numbers, alphas, strict=True)
+    ]
+    return Newton(task, passes, numbers, manifest, options, before)

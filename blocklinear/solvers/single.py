@@ -164,10 +164,10 @@ class SingleModel(WeightVectors):
         """Return Newton's method, for smooth losses."""
         if not self.problem.solver.smooth:
             return None
-        w, options = self.W.reshape(-1), self._options
         return successor_of(
-            own, self.problem, w, self.alpha, self._manifest, options, enough_products
-        )
+            own, self.problem, self.W, [self.alpha], [None], self._manifest, self._options,
+            enough_products,
+        )  # fmt: skip
 
     def discard(self) -> None:
         """Delete the scratch files."""

@@ -121,10 +121,12 @@ def plan_memory(
         raise _no_room_for_model(manifest, options, width, kept)
     spare = options.memory_bytes - needed
     primal = _solver(options).primal and not l1
-    newton_bytes = NEWTON_VECTORS * weight_bytes(manifest)
-    newton = _may_go_over(options, width) and newton_bytes <= spare
+    newton_bytes = NEWTON_VECTORS * width * weight_bytes(manifest)
+    newton = _may_go_over(options) and newton_bytes <= spare
+    left = spare - newton_bytes if newton else spare
+    hessian = (newton or primal) and _hessian_bytes(manifest, width) <= left // 2
+    newton = newton and (hessian or width == 1)  # vectors of many models would take the rows' room
     spare -= newton_bytes if newton else 0
-    hessian = (newton or primal) and _hessian_bytes(manifest, width) <= spare // 2
     spare -= _hessian_bytes(manifest, width) if hessian else 0
     held_out = spare // 2 if options.evaluate is not None else 0
     spare -= held_out
@@ -163,7 +165,7 @@ def plan_again(
         + kept * model_bytes(manifest)
         + _group_bytes(manifest, group, width)
     )
-    needed += NEWTON_VECTORS * weight_bytes(manifest) if newton else 0
+    needed += NEWTON_VECTORS * width * weight_bytes(manifest) if newton else 0
     needed += _hessian_bytes(manifest, width) if hessian else 0
     needed += _l1_bytes(manifest, width) if _solver(options).l1 else 0
     needed += -(-entries * _copy_bytes(manifest, options, width) // max(manifest.nnz, 1))
@@ -231,16 +233,10 @@ def _solver(options: TrainOptions) -> SolverType:
     return ALL_SOLVERS[options.solver]
 
 
-def _may_go_over(options: TrainOptions, width: int) -> bool:
+def _may_go_over(options: TrainOptions) -> bool:
     """Return whether Newton's method could go on where coordinate descent is slow."""
     solver = _solver(options)
-    return (
-        solver.smooth
-        and not solver.primal
-        and width == 1
-        and options.method == "dual"
-        and not options.average
-    )
+    return solver.smooth and not solver.primal and options.method == "dual" and not options.average
 
 
 def _l1_bytes(manifest: Manifest, width: int) -> int:

@@ -48,7 +48,7 @@ def test_quiet_has_no_progress_but_warns(cli, store, tmp_path):
     )
     assert done.err.endswith(
         "; scale the data, lower C, give a larger --max-outer, or try -s 1, which ends with Newton "
-        "steps where there are two classes\n"
+        "steps where there are two classes, or few features\n"
     )
     assert metadata(tmp_path / "m")["outer_iterations"] == 1
 

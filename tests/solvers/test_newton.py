@@ -318,6 +318,68 @@ def test_a_slow_rate_leads_to_newton(tmp_path):
     assert model.metadata["outer_iterations"] <= 64
 
 
+def hard_classes(folder, **changes):
+    """Classes of few features at a large C, and a model of each that descent leaves."""
+    problem = replace(classes(4), **{"solver": 1, "cost": 1e3, **changes})
+    return problem, split_problem(folder, problem, 3)
+
+
+@pytest.mark.parametrize("solver", [1, 7])
+def test_newton_finishes_what_descent_leaves_of_many_models(tmp_path, monkeypatch, solver):
+    problem, store = hard_classes(tmp_path, solver=solver)
+    model, reports, heard = run_hard(store, monkeypatch, **vars(problem.options(gap=1e-8)))
+    assert any(isinstance(e, Warned) and "Newton" in e.message for e in heard)
+    assert model.metadata["stopped"] == "converged"
+    assert len(reports) < 60
+    (tmp_path / "other").mkdir()
+    primal = {1: 2, 7: 0}[solver]
+    other = train(store, problem.options(solver=primal, gap=1e-8, run="other"))
+    for ours, theirs in zip(*(m.metadata["certificates"] for m in (model, other)), strict=True):
+        assert ours["gap"] <= 1e-8
+        assert ours["primal"] == pytest.approx(theirs["primal"], rel=2e-8)
+
+
+def test_models_that_descent_has_solved_stay_as_they_are(tmp_path, monkeypatch):
+    problem, store = hard_classes(tmp_path)
+    newton_after(monkeypatch, 8)
+    options = problem.options(gap=1e-4, costs=(1e-3, 1e3))
+    models = train_grid(store, options)
+    proofs = [model.metadata["certificates"] for model in models]
+    assert max(proof["gap"] for of in proofs for proof in of) <= 1e-4
+    assert min(proof["drift"] for proof in proofs[0]) > 0.0  # of coordinate descent
+    assert max(proof["drift"] for proof in proofs[1]) == 0.0  # of Newton's method
+    alone = train(store, replace(options, cost=1e-3, costs=(), run="alone"))
+    np.testing.assert_allclose(models[0].weights, alone.weights, atol=1e-2)
+
+
+@pytest.mark.parametrize(("after", "cost", "gap"), [(2, 1e3, 1e-8), (5, 1e3, 1e-8), (5, 0.1, 1e-4)])
+def test_many_models_resumed_there_have_the_same_bits(tmp_path, monkeypatch, after, cost, gap):
+    newton_after(monkeypatch, after)
+    problem, store = hard_classes(tmp_path, cost=cost)
+    check_resumed(store, problem.options(gap=gap, group=1))
+
+
+def test_a_warm_start_goes_on_from_there(tmp_path, monkeypatch):
+    newton_after(monkeypatch, 2)
+    problem, store = hard_classes(tmp_path)
+    train(store, problem.options(gap=1e-8))
+    heard = Heard()
+    train(store, problem.options(gap=1e-8, warm_start=True, solver=2), heard)
+    assert heard.of(WarmStarted)[0].how == "kept"
+    assert len(heard.of(OuterIteration)) == 1
+
+
+def test_many_models_without_room_for_their_hessians_go_on(tmp_path, monkeypatch):
+    newton_after(monkeypatch, 2)
+    problem, store = hard_classes(tmp_path)
+    plan = loop.plan_memory
+    monkeypatch.setattr(
+        loop, "plan_memory", lambda *of: replace(plan(*of), newton=False, hessian=False)
+    )
+    _, _, heard = run_hard(store, monkeypatch, **vars(problem.options(gap=1e-8, max_outer=20)))
+    assert not any(isinstance(e, Warned) and "Newton" in e.message for e in heard)
+
+
 def test_it_stops_at_the_limit(heart, monkeypatch, no_hessian):
     model, reports, heard = run_hard(heart, monkeypatch, max_outer=8)
     assert model.metadata["outer_iterations"] <= 9
