@@ -7,6 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from blocklinear.api.planning import plan
     from blocklinear.api.prediction import evaluate, predict
     from blocklinear.api.reports import write_report
     from blocklinear.api.stores import add, check, split, transpose
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from blocklinear.model.linear import LinearModel
     from blocklinear.model.predict import PredictionReport
     from blocklinear.options import AddOptions, SplitOptions, TextOptions, TrainOptions
+    from blocklinear.planning.report import PlanReport
     from blocklinear.report.history import RunHistory, read_log
     from blocklinear.selection.cross_validation import CrossValidation
     from blocklinear.store.changes import remove
@@ -35,6 +37,7 @@ _HOMES = {
     "CrossValidation": "blocklinear.selection.cross_validation",
     "Evaluation": "blocklinear.model.evaluation",
     "LinearModel": "blocklinear.model.linear",
+    "PlanReport": "blocklinear.planning.report",
     "PredictionReport": "blocklinear.model.predict",
     "RunHistory": "blocklinear.report.history",
     "SplitOptions": "blocklinear.options",
@@ -48,6 +51,7 @@ _HOMES = {
     "collect_garbage": "blocklinear.training.garbage",
     "compact": "blocklinear.ingest.compact",
     "evaluate": "blocklinear.api.prediction",
+    "plan": "blocklinear.api.planning",
     "predict": "blocklinear.api.prediction",
     "read_log": "blocklinear.report.history",
     "remove": "blocklinear.store.changes",
@@ -65,6 +69,7 @@ __all__ = [
     "CrossValidation",
     "Evaluation",
     "LinearModel",
+    "PlanReport",
     "PredictionReport",
     "RunHistory",
     "SplitOptions",
@@ -78,6 +83,7 @@ __all__ = [
     "compact",
     "cross_validate",
     "evaluate",
+    "plan",
     "predict",
     "read_log",
     "remove",

@@ -46,11 +46,23 @@ MAY_IMPORT = {
     | {"figures", "training", "objectives", "model", "ingest", "store", "kernels"},
     "tables": BASE
     | {"batches", "inputs", "model", "outputs", "text", "ingest", "store", "kernels"},
+    "planning": BASE
+    | {"inputs", "text", "ingest", "store", "solvers", "objectives", "training", "kernels"},
     # people
     "report": BASE | {"figures", "model", "outputs", "tables"},
     "api": BASE
-    | {"keywords", "progress", "report", "selection", "training", "model", "text", "ingest"}
-    | {"columns", "store"},
+    | {
+        "keywords",
+        "planning",
+        "progress",
+        "report",
+        "selection",
+        "training",
+        "model",
+        "text",
+        "ingest",
+    }
+    | {"columns", "ingest", "store"},
     "estimators": BASE
     | {"api", "batches", "selection", "training", "objectives", "model", "store", "kernels"},
     "cli": BASE
@@ -58,6 +70,7 @@ MAY_IMPORT = {
         "columns",
         "inputs",
         "selection",
+        "planning",
         "training",
         "model",
         "report",

@@ -18,6 +18,7 @@ from blocklinear.cli.commands import (
     convert,
     cv,
     info,
+    plan,
     plot,
     predict,
     remove,
@@ -71,8 +72,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"blocklinear {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     for command in (
-        check, split, add, remove, compact, collect, transpose, train, cv, predict, info, verify,
-        convert, plot, report, liblinear, warmup,
+        check, plan, split, add, remove, compact, collect, transpose, train, cv, predict, info,
+        verify, convert, plot, report, liblinear, warmup,
     ):  # fmt: skip
         command.add_parser(commands)
     return parser

@@ -53,16 +53,8 @@ class Mirror:
 
         Raises
         ------
-        UsageError
-            If the URL holds what gives access, which would be written to disk.
         StorageError
         """
-        url = url.rstrip("/")
-        if without_secrets(url) != url:
-            raise UsageError(
-                f"{without_secrets(url)}: the URL of a store must not hold a password or a query",
-                "give credentials as the library for such URLs takes them",
-            )
         root = user_cache() / "stores" if cache is None else cache
         mirror = cls(root / hashlib.sha256(url.encode()).hexdigest()[:32], url, limit)
         with storage_errors(mirror.folder, "create"):
@@ -168,6 +160,20 @@ def fetched(path: Path, check: Callable[[], object]) -> bool:
             mirror.fetch(path, check)
             return True
     return False
+
+
+def refuse_secrets(url: str) -> None:
+    """Refuse the URL of a store that holds what gives access: it would be written to disk.
+
+    Raises
+    ------
+    UsageError
+    """
+    if without_secrets(url) != url:
+        raise UsageError(
+            f"{without_secrets(url)}: the URL of a store must not hold a password or a query",
+            "give credentials as the library for such URLs takes them",
+        )
 
 
 def check_sha256(path: Path, digest: str) -> None:

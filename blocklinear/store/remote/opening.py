@@ -9,7 +9,7 @@ from blocklinear.inputs.urls import joined
 from blocklinear.store.features import FOLDER as FEATURES
 from blocklinear.store.files import atomic_write
 from blocklinear.store.manifest import MAX_BYTES, NAME, RECIPE_NAME, Manifest
-from blocklinear.store.remote.mirror import Mirror
+from blocklinear.store.remote.mirror import Mirror, refuse_secrets
 
 
 def mirrored(url: str, cache: Path | None = None, limit: int | None = None) -> Path:
@@ -32,16 +32,18 @@ def mirrored(url: str, cache: Path | None = None, limit: int | None = None) -> P
     UsageError, StorageError
         If the URL cannot be read, or the folder not be written to.
     """
-    mirror = Mirror.make(url, cache, limit)
-    place = joined(mirror.url, NAME)
+    url = url.rstrip("/")
+    refuse_secrets(url)
+    place = joined(url, NAME)
     try:
         text = read_small(place, MAX_BYTES)
     except MissingError as error:
         raise DamagedError(
-            f"{mirror.url}: not a store: it has no {NAME}",
+            f"{url}: not a store: it has no {NAME}",
             "copy the whole folder of a store there, as `blocklinear split` made it",
         ) from error
     now = _files_of(Manifest.parse(text, place))
+    mirror = Mirror.make(url, cache, limit)
     path = mirror.folder / NAME
     if path.exists() and path.read_bytes() == text:
         return mirror.folder

@@ -1,0 +1,233 @@
+"""Estimate what a split and a training will take."""
+
+import math
+import os
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from blocklinear.arguments import Path as AnyPath
+from blocklinear.arguments import path_list
+from blocklinear.errors import DamagedError, MemoryBudgetError, StorageError, UsageError
+from blocklinear.inputs.objects import MissingError
+from blocklinear.inputs.urls import is_url
+from blocklinear.memory import available_bytes, default_budget
+from blocklinear.objectives.tasks import make_task
+from blocklinear.options import SplitOptions, TrainOptions
+from blocklinear.planning.growth import Range
+from blocklinear.planning.machine import Machine
+from blocklinear.planning.report import PlanReport
+from blocklinear.planning.subject import LOOKUP_SHARE, Subject, of_store, of_text
+from blocklinear.planning.trials import Trend, pass_seconds, run_trials
+from blocklinear.solvers.factory import columns_of
+from blocklinear.store.contents import is_store
+from blocklinear.store.manifest import Manifest
+from blocklinear.store.store import BlockStore
+from blocklinear.training.memory_plan import model_bytes, plan_memory
+
+_TRIAL_S = 4.0
+_ENTRY_NS = 3.0
+"""What training takes for an entry whose weight is in the fastest cache: 320 million a second on
+imdb.svm, with 36,000 features (bench/README.md)."""
+_PASS_ERROR = 1.25
+NETWORK_BYTES_S = 1.25e9
+"""Between machines: 10 GbE."""
+_ROUNDS_POWER = (0.2, 0.35, 0.55)
+"""N machines need N**p times the passes of one: p in simulations of CoCoA+ whose parts are drawn
+anew in each round, 15 rounds for one, 24 for 4 and more than 60 for 16 small parts."""
+
+
+def plan(
+    source: AnyPath | Sequence[AnyPath] | BlockStore,
+    train: TrainOptions | None = None,
+    split_options: SplitOptions | None = None,
+    workers: int = 1,
+    recalibrate: bool = False,
+) -> PlanReport:
+    """Estimate what a split and a training will take, from a sample, in some seconds.
+
+    Parameters
+    ----------
+    source : path, paths or BlockStore
+        LIBSVM text, or a store; also on URLs.
+    train : TrainOptions
+        What is to be trained, with which memory.
+    split_options : SplitOptions
+        How text is to be split; its memory is that of `train`.
+    workers : int
+        Machines to estimate for next to one.
+    recalibrate : bool
+        Measure this machine again.
+
+    Raises
+    ------
+    UsageError
+        If an input is a stream, or `workers` is below 1.
+    InputError
+        If the text is malformed.
+    StorageError, DamagedError
+    """
+    if type(workers) is not int or workers < 1:
+        raise UsageError(f"workers is {workers!r}, but must be an integer, at least 1")
+    options = train or TrainOptions()
+    machine = Machine.known(recalibrate)
+    started = time.perf_counter()
+    with tempfile.TemporaryDirectory(prefix="blocklinear-plan-") as folder:
+        store = _opened(source)
+        if store is not None:
+            subject = of_store(store, Path(folder))
+        else:
+            assert not isinstance(source, BlockStore)
+            options_of_split = split_options or SplitOptions()
+            subject = of_text(path_list(source), options, options_of_split, machine, Path(folder))
+        return _estimate(subject, options, machine, workers, started)
+
+
+def _opened(source: AnyPath | Sequence[AnyPath] | BlockStore) -> BlockStore | None:
+    """Return the store that is meant, None if it is text."""
+    if isinstance(source, BlockStore):
+        return source
+    if isinstance(source, str) and is_url(source):
+        try:
+            return BlockStore.open(source)
+        except (UsageError, StorageError):
+            return None  # a URL of text, or one that cannot be read, which is said then
+        except DamagedError as error:
+            if isinstance(error.__cause__, MissingError):  # it has no manifest
+                return None
+            raise
+    if isinstance(source, str | os.PathLike) and (is_store(Path(source)) or Path(source).is_dir()):
+        return BlockStore.open(source)
+    return None
+
+
+def _estimate(
+    subject: Subject, options: TrainOptions, machine: Machine, workers: int, started: float
+) -> PlanReport:
+    sample, notes = subject.sample, list(subject.notes)
+    width = 1
+    trend = None
+    try:
+        width = columns_of(make_task(sample.manifest, options))
+        trials = run_trials(sample, options, _TRIAL_S)
+        trend = Trend.of(trials)
+        if trend is None:
+            notes.append(f"no training on the sample converged within {_TRIAL_S:.0f} s")
+    except MemoryBudgetError as error:
+        notes.append(f"training: {error.what}")
+    times = subject.entries.likely / max(sample.manifest.nnz, 1)
+    pass_s = pass_seconds(sample, options.threads) * times
+    if subject.store_bytes.likely > available_bytes():
+        pass_s = max(pass_s, subject.store_bytes.likely / machine.read_bytes_s)
+    least, advised = _memory(subject, options, width)
+    manifest = subject.manifest_for(options.memory_bytes)
+    in_memory = _stays(manifest, options, width)
+    train_s, outer = None, None
+    if trend is not None:
+        outer = trend.last.outer
+        train_s = _training(trend, subject, options, machine, in_memory, pass_s)
+        if subject.facts["share"] < 1.0:
+            notes.append(f"training grows as entries^{1 + trend.exponent:.2f} in the sample")
+    alpha = 8.0 * subject.rows.likely * width
+    model = model_bytes(manifest) * width
+    disk = Range(*(v + 2 * alpha + 2 * model for v in vars(subject.store_bytes).values()))
+    read = Range.exactly(subject.input_bytes)
+    stored = subject.split_s is None
+    network = (subject.store_bytes if stored else read) if subject.from_url else Range.exactly(0)
+    return PlanReport(
+        "store" if stored else "text", subject.facts, subject.rows, subject.features,
+        subject.entries, subject.store_bytes, least, advised, options.memory_bytes, in_memory,
+        subject.split_s, Range(pass_s / _PASS_ERROR, pass_s, pass_s * _PASS_ERROR), train_s, outer,
+        read, disk, network,
+        None if workers == 1 else _distributed(subject, pass_s, train_s, outer, workers, width),
+        time.perf_counter() - started, notes,
+    )  # fmt: skip
+
+
+def _training(
+    trend: Trend,
+    subject: Subject,
+    options: TrainOptions,
+    machine: Machine,
+    in_memory: bool,
+    pass_s: float,
+) -> Range:
+    """Return the seconds of training on all rows."""
+    sample = subject.sample.manifest
+    weights = [8.0 * n for n in (sample.n_features, subject.features.likely)]
+    before, after = (_ENTRY_NS + LOOKUP_SHARE * machine.lookup(n_bytes) for n_bytes in weights)
+    found = trend.seconds(subject.entries.likely, max(after / before, 1.0))
+    share = trend.last.nnz / max(subject.entries.likely, 1.0)
+    read_s = pass_s * ((1 if in_memory else trend.last.outer) - min(share, 1.0))
+    return Range(found.low + 0.5 * read_s, found.likely + read_s, found.high + 1.5 * read_s)
+
+
+def _stays(manifest: Manifest, options: TrainOptions, width: int) -> bool:
+    """Say whether all rows stay in memory, in one group or as decoded blocks."""
+    try:
+        found = plan_memory(manifest, options, width)
+    except MemoryBudgetError:
+        return False
+    entry_bytes = 12 if manifest.dtype == "float64" else 8
+    return found.group >= len(manifest.blocks) or found.pin_bytes >= entry_bytes * manifest.nnz
+
+
+def _memory(subject: Subject, options: TrainOptions, width: int) -> tuple[int, int]:
+    """Return the least budget that training accepts, and the least that keeps all rows, in bytes.
+
+    Where that is more than the machine's usual budget, the latter is advised, or twice the least.
+    """
+
+    def least_that(holds: Callable[[Manifest, TrainOptions], bool]) -> int:
+        low, high = 1, 1 << 24  # MiB: 16 TiB
+        while low < high:
+            middle = (low + high) // 2
+            chosen = replace(options, memory_bytes=middle << 20)
+            try:
+                enough = holds(subject.manifest_for(middle << 20), chosen)
+            except MemoryBudgetError:
+                enough = False
+            low, high = (low, middle) if enough else (middle + 1, high)
+        return low << 20
+
+    least = least_that(lambda m, chosen: plan_memory(m, chosen, width).group > 0)
+    ample = least_that(lambda m, chosen: _stays(m, chosen, width))
+    return least, max(least, min(ample, max(default_budget(), 2 * least)))
+
+
+def _distributed(
+    subject: Subject,
+    pass_s: float,
+    train_s: Range | None,
+    outer: int | None,
+    workers: int,
+    width: int,
+) -> dict[str, Any]:
+    """Return what changes with N machines."""
+    vector = 8.0 * subject.features.likely * width
+    low, likely, high = (workers**power for power in _ROUNDS_POWER)
+    rounds = Range(low, likely, high).times(float(outer or 1))
+    round_bytes = 2.0 * vector * workers
+    round_s = 2.0 * vector * math.ceil(math.log2(max(workers, 2))) / NETWORK_BYTES_S
+    times = None
+    if train_s is not None:
+        times = Range(
+            train_s.low * low / workers + rounds.low * round_s,
+            train_s.likely * likely / workers + rounds.likely * round_s,
+            train_s.high * high / workers + rounds.high * round_s,
+        )
+    one = subject.split_s
+    share = 1.0 / workers
+    return {
+        "workers": workers,
+        "split_s": None if one is None else one.times(share),
+        "pass_s": Range(pass_s / _PASS_ERROR, pass_s, pass_s * _PASS_ERROR).times(share),
+        "train_s": times,
+        "rounds": rounds,
+        "network_bytes": Range(
+            rounds.low * round_bytes, rounds.likely * round_bytes, rounds.high * round_bytes
+        ),
+    }

@@ -1,0 +1,235 @@
+"""A sample of text or of a store: a small store in a temporary folder."""
+
+import os
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from blocklinear.errors import InputError, UsageError, storage_errors
+from blocklinear.inputs.objects import RemoteObject
+from blocklinear.inputs.raw import name_of, size_of
+from blocklinear.inputs.urls import is_url, shown_name
+from blocklinear.options import TextOptions
+from blocklinear.planning.growth import Growth
+from blocklinear.store.blocks import check_file
+from blocklinear.store.features import FOLDER as FEATURES
+from blocklinear.store.features import read_features, read_names
+from blocklinear.store.manifest import RECIPE_NAME, Manifest
+from blocklinear.store.prefetch import GroupLoader
+from blocklinear.store.store import BlockStore
+from blocklinear.text.sources import Source
+
+_PIECES = 48
+"""Places that a sample is taken from: rows of a file are often in an order."""
+_READ_BYTES = 1 << 20
+_ONE_PLACE_ERROR = 0.05
+"""Relative error of the rows where all are from one place, which may be unlike the others."""
+
+
+@dataclass(frozen=True)
+class TextSample:
+    """Lines of text from places all over the inputs, and from their starts where they are packed.
+
+    Attributes
+    ----------
+    path : Path               the file with the lines
+    rows, bytes : int         that it has
+    times : float             as many rows there are in all
+    row_error : float         relative standard error of `times`
+    input_bytes : int         of all inputs as they are stored
+    total_bytes : float       of all inputs, unpacked
+    whole : bool              whether it has all lines
+    spread : bool             whether lines are from all over the inputs
+    """
+
+    path: Path
+    rows: int
+    bytes: int
+    times: float
+    row_error: float
+    input_bytes: int
+    total_bytes: float
+    whole: bool
+    spread: bool
+
+
+@dataclass(frozen=True)
+class _Piece:
+    """The lines that begin in a part of an input, which has so many bytes."""
+
+    lines: bytes
+    part_bytes: int
+
+
+def sample_text(
+    inputs: Sequence[str | os.PathLike[str]], options: TextOptions, most_bytes: int, path: Path
+) -> TextSample:
+    """Write about `most_bytes` of the lines of some inputs to `path`, or all of them.
+
+    Raises
+    ------
+    UsageError
+        If an input is a stream, which cannot be read again.
+    InputError
+        If no line is found, or a compressed stream is damaged.
+    StorageError
+    """
+    names = [name_of(found) for found in inputs]
+    sizes = []
+    for name in names:
+        size = size_of(name)
+        if size is None and (name == "-" or os.path.exists(name)):
+            raise UsageError(f"{name}: a stream cannot be read twice", "name a file")
+        sizes.append(size or 0)
+    total, unpacked, pieces, whole, spread = sum(sizes), 0.0, list[_Piece](), True, True
+    for name, size in zip(names, sizes, strict=True):
+        share = max(most_bytes * size // max(total, 1), 1)
+        with Source(name, options) as source:
+            if source.kind != "plain":
+                piece, ratio, ended = _start_of(source, share)
+                unpacked += size * ratio
+                pieces.append(piece)
+                whole, spread = whole and ended, spread and ended
+                continue
+        unpacked += size
+        whole = whole and size <= share
+        pieces += _pieces_of(name, size, share)
+    rows = np.array([piece.lines.count(b"\n") for piece in pieces], float)
+    parts = np.array([piece.part_bytes for piece in pieces], float)
+    if not rows.sum():
+        raise InputError(f"{', '.join(map(shown_name, names))}: no rows", "check the input")
+    path.write_bytes(b"".join(piece.lines for piece in pieces))
+    error = 0.0
+    if not whole and len(pieces) > 1:
+        density = rows / np.maximum(parts, 1.0)
+        error = float(density.std(ddof=1) / density.mean() / np.sqrt(len(pieces)))
+    elif not whole:
+        error = _ONE_PLACE_ERROR
+    times = 1.0 if whole else max(unpacked / parts.sum(), 1.0)
+    return TextSample(
+        path, int(rows.sum()), path.stat().st_size, times, error, total, unpacked, whole, spread
+    )
+
+
+def _start_of(source: Source, most_raw_bytes: int) -> tuple[_Piece, float, bool]:
+    """Return whole lines of the start of a packed input, bytes unpacked of one, and if it ended."""
+    found, n_bytes, buffer = list[bytes](), 0, memoryview(bytearray(_READ_BYTES))
+    while source.raw.bytes_read < most_raw_bytes or n_bytes < _READ_BYTES:
+        n = source.readinto(buffer)
+        if not n:
+            break
+        found.append(bytes(buffer[:n]))
+        n_bytes += n
+    ratio = n_bytes / max(source.raw.position, 1)
+    ended = not source.readinto(buffer[:1])
+    text = b"".join(found)
+    lines = _ended(text) if ended else text[: text.rfind(b"\n") + 1]
+    return _Piece(lines, len(lines)), ratio, ended
+
+
+def _pieces_of(name: str, size: int, share: int) -> list[_Piece]:
+    """Return lines from places all over a plain file, about `share` bytes of them.
+
+    They are those that begin in parts of equal size: so that each line, short or long, is as likely
+    to be among them.
+    """
+    if size <= share:
+        return [_Piece(_ended(_read(name, 0, size)), size)]
+    length = max(share // _PIECES, 1)
+    starts = np.linspace(0, size - length, _PIECES).astype(int).tolist()
+    pieces = []
+    for start in starts:
+        before = min(start, 1)  # a newline just before the part: its first line begins with it
+        text = _read(name, start - before, length + before)
+        first = text.find(b"\n") + 1 if before else 0
+        if before and not first:
+            pieces.append(_Piece(b"", length))
+            continue
+        lines, end = text[first:], start + length
+        while lines and not lines.endswith(b"\n") and end < size:
+            more = _read(name, end, min(_READ_BYTES, size - end))
+            lines += more[: more.find(b"\n") + 1] or more
+            end += len(more)
+        pieces.append(_Piece(_ended(lines), length))
+    return pieces
+
+
+def _ended(lines: bytes) -> bytes:
+    """Return lines with a newline at their end."""
+    return lines if not lines or lines.endswith(b"\n") else lines + b"\n"
+
+
+def _read(name: str, start: int, n_bytes: int) -> bytes:
+    if is_url(name):
+        return RemoteObject(name).read(start, n_bytes)
+    with storage_errors(name, "read"), open(name, "rb") as stream:
+        stream.seek(start)
+        return stream.read(n_bytes)
+
+
+def sample_store(store: BlockStore, most_entries: int, folder: Path) -> BlockStore:
+    """Copy some blocks of a store, about `most_entries` of them but at least one, to a folder.
+
+    Raises
+    ------
+    DamagedError, StorageError
+    """
+    m = store.manifest
+    read_features(store.folder, m)  # fetched, where the store is on a URL
+    read_names(store.folder, m)
+    order = np.random.default_rng(m.seed).permutation(len(m.blocks)).tolist()
+    chosen, entries = [], 0
+    for k in order:
+        chosen.append(k)
+        entries += m.blocks[k].nnz
+        if entries >= most_entries:
+            break
+    blocks = [m.blocks[k] for k in sorted(chosen)]
+    (folder / "blocks").mkdir(parents=True)
+    for record in blocks:
+        check_file(store.blocks_folder / record.name, record)
+        shutil.copy(store.blocks_folder / record.name, folder / "blocks")
+    if (store.folder / FEATURES).is_dir():
+        shutil.copytree(store.folder / FEATURES, folder / FEATURES)
+    if store.recipe is not None:
+        shutil.copy(store.folder / RECIPE_NAME, folder)
+    rows: dict[str, int] = {}
+    for record in blocks:
+        rows[record.batch] = rows.get(record.batch, 0) + record.rows
+    part = replace(
+        m,
+        blocks=blocks,
+        removed=[],
+        moved={},
+        n_rows=sum(rows.values()),
+        nnz=sum(record.nnz for record in blocks),
+        batches=[b | {"rows": rows[b["name"]]} for b in m.batches if b["name"] in rows],
+    )
+    part.save(folder)
+    return BlockStore.open(folder)
+
+
+def growth_of(store: BlockStore) -> Growth:
+    """Count the features of a quarter, a half and all of the rows of a store, block by block."""
+    m, counts = store.manifest, []
+    seen = np.zeros(m.n_features + 1, bool)
+    n = len(m.blocks)
+    stops = [max(n // 4, 1), max(n // 2, 1), n]
+    with GroupLoader(store, 1, 1) as loader:
+        for k, loaded in enumerate(loader.stream([(b,) for b in range(n)]), 1):
+            seen[loaded.group.indices.astype(np.int64) - m.column_base] = True
+            counts += [int(seen.sum())] * stops.count(k)
+    return Growth(m.n_rows, *counts)
+
+
+def blocks_like(manifest: Manifest, n_blocks: int) -> Manifest:
+    """Return a manifest of the same totals in so many blocks of equal size."""
+    first = manifest.blocks[0]
+    rows, nnz = -(-manifest.n_rows // n_blocks), -(-manifest.nnz // n_blocks)
+    n_bytes = -(-sum(block.bytes for block in manifest.blocks) // n_blocks)
+    block = replace(first, rows=rows, nnz=nnz, bytes=n_bytes)
+    blocks = [replace(block, name=f"b{k:08d}.blk") for k in range(n_blocks)]
+    return replace(manifest, blocks=blocks)

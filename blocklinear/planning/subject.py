@@ -1,0 +1,165 @@
+"""What there is to say of text or of a store before anything is trained."""
+
+import math
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from blocklinear.ingest.split import split
+from blocklinear.ingest.writer import decoded_bytes, make_plan
+from blocklinear.inputs.urls import is_url
+from blocklinear.memory import available_bytes
+from blocklinear.options import SplitOptions, TrainOptions
+from blocklinear.planning.growth import Range
+from blocklinear.planning.machine import Machine
+from blocklinear.planning.sample import blocks_like, growth_of, sample_store, sample_text
+from blocklinear.planning.splits import SplitTrials
+from blocklinear.store.manifest import Manifest
+from blocklinear.store.store import BlockStore
+
+SAMPLE_BYTES, SAMPLE_ENTRIES = 48 << 20, 4_000_000
+_SAMPLE_BLOCKS = 16
+_STANDARD_ERRORS = 3.0  # from the likely number of rows to the ends of its range
+_SPLIT_ERROR, _BYTES_ERROR = 1.25, 1.05
+_TABLE_BYTES = 16
+"""Of a feature in the table of feature numbers that a split looks entries up in."""
+LOOKUP_SHARE = 0.2
+"""Of the time of a lookup at random in all weights, which the machine was measured for, what an
+entry takes: frequent features have the first numbers, and most entries are theirs. 201 million a
+second on blog.svm, with 1.6 million features."""
+_MORE_INDICES = 1.02
+"""By what factor the largest index may be larger than that in a sample from all over a file."""
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What was found of the data, with a sample of it.
+
+    Attributes
+    ----------
+    sample : BlockStore
+    manifest_for : callable   a manifest as that of all rows, split with a budget
+    facts : dict              `PlanReport.sample`
+    rows, features, entries, store_bytes : Range
+    split_s : Range or None
+    input_bytes : int         that are read once
+    from_url : bool
+    notes : list[str]
+    """
+
+    sample: BlockStore
+    manifest_for: Callable[[int], Manifest]
+    facts: dict[str, Any]
+    rows: Range
+    features: Range
+    entries: Range
+    store_bytes: Range
+    split_s: Range | None
+    input_bytes: int
+    from_url: bool
+    notes: list[str]
+
+
+def of_text(
+    inputs: Sequence[Path | str | os.PathLike[str]],
+    train: TrainOptions,
+    options: SplitOptions,
+    machine: Machine,
+    folder: Path,
+) -> Subject:
+    """Split a sample of text in an empty folder, and extrapolate.
+
+    Raises
+    ------
+    UsageError, InputError, StorageError
+        As `sample_text` and `split` do.
+    """
+    text = replace(options.text, memory_bytes=train.memory_bytes, threads=train.threads)
+    options = replace(options, text=text, force=True)
+    sample = sample_text(inputs, text, SAMPLE_BYTES, folder / "sample.svm")
+    trials = SplitTrials.run(sample, options, folder)
+    blocks = min(_SAMPLE_BLOCKS, sample.rows)
+    store = split(sample.path, folder / "store", replace(options, blocks=blocks))
+    m = store.manifest
+    error = _STANDARD_ERRORS * sample.row_error
+    rows = Range(1 - error, 1.0, 1 + error).times(m.n_rows * sample.times)
+    entries = rows.times(m.nnz / m.n_rows)
+    growth = growth_of(store)
+    features = growth.features(rows.likely)
+    if options.text.hash_bits or sample.spread:  # the largest index is known then, about
+        features = features.at_most(_MORE_INDICES * m.dimension)
+    block_bytes = entries.times(trials.entry_bytes(sample.times, growth.exponent))
+    size = block_bytes.likely + trials.feature_bytes(features.likely)
+    error = 1.0 if sample.whole else _BYTES_ERROR
+    notes = []
+    if not sample.whole:
+        notes.append(
+            f"features grow as rows^{growth.exponent:.2f} at the end of the sample (Heaps' law), "
+            "and less and less"
+        )
+    lookup_ns = machine.lookup(_TABLE_BYTES * features.likely)
+    more_ns = LOOKUP_SHARE * max(lookup_ns - machine.lookup(_TABLE_BYTES * m.n_features), 0.0)
+    split_s = trials.seconds(sample.total_bytes) + more_ns * 1e-9 * entries.likely / text.threads
+    split_s = max(split_s, size / machine.write_bytes_s)
+    if sample.input_bytes > available_bytes():
+        split_s = max(split_s, sample.input_bytes / machine.read_bytes_s)
+    whole = replace(
+        m,
+        n_rows=round(rows.likely),
+        nnz=round(entries.likely),
+        n_features=round(features.likely),
+        dimension=max(m.dimension, round(features.likely)),
+        blocks=[replace(m.blocks[0], bytes=round(size))],
+    )
+    return Subject(
+        sample=store,
+        manifest_for=lambda memory_bytes: _in_blocks(whole, options, memory_bytes),
+        facts={"rows": m.n_rows, "bytes": sample.bytes, "share": 1.0 / sample.times},
+        rows=rows,
+        features=features,
+        entries=entries,
+        store_bytes=Range(block_bytes.low / error, size, size * error * rows.high / rows.likely),
+        split_s=Range(split_s / _SPLIT_ERROR, split_s, split_s * _SPLIT_ERROR),
+        input_bytes=sample.input_bytes,
+        from_url=any(is_url(path) for path in inputs),
+        notes=notes,
+    )
+
+
+def _in_blocks(whole: Manifest, options: SplitOptions, memory_bytes: int) -> Manifest:
+    """Return a manifest of the same totals in as many blocks as a split with a budget makes."""
+    text = replace(options.text, memory_bytes=memory_bytes)
+    plan = make_plan(replace(options, text=text))
+    n_blocks = options.blocks or _SAMPLE_BLOCKS
+    if options.blocks is None and plan.block_bytes:
+        n_blocks = math.ceil(decoded_bytes(whole.n_rows, whole.nnz) / plan.block_bytes)
+    return blocks_like(whole, max(min(n_blocks, whole.n_rows), 1))
+
+
+def of_store(store: BlockStore, folder: Path) -> Subject:
+    """Copy some blocks of a store, of which all but the times is known.
+
+    Raises
+    ------
+    DamagedError, StorageError
+    """
+    m = store.manifest
+    sample = sample_store(store, SAMPLE_ENTRIES, folder / "store")
+    size = sum(block.bytes for block in m.blocks) + sum(file.bytes for file in m.features)
+    part = sample.manifest
+    share = part.n_rows / max(m.n_rows, 1)
+    return Subject(
+        sample=sample,
+        manifest_for=lambda memory_bytes: m,
+        facts={"rows": part.n_rows, "blocks": len(part.blocks), "share": share},
+        rows=Range.exactly(m.n_rows),
+        features=Range.exactly(m.n_features),
+        entries=Range.exactly(m.nnz),
+        store_bytes=Range.exactly(size),
+        split_s=None,
+        input_bytes=0,
+        from_url=store.mirror is not None,
+        notes=[],
+    )

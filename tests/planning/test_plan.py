@@ -1,0 +1,159 @@
+import json
+import shutil
+from dataclasses import replace
+
+import pytest
+
+import blocklinear
+from blocklinear.cli.main import main
+from blocklinear.errors import (
+    DamagedError,
+    InputError,
+    MemoryBudgetError,
+    StorageError,
+    UsageError,
+)
+from blocklinear.planning import subject
+from blocklinear.planning.sample import blocks_like
+from blocklinear.planning.splits import SplitTrial, SplitTrials
+
+MEMORY = 256 << 20
+
+
+def check_ranges(report):
+    for name in ("rows", "features", "entries", "store_bytes", "pass_s", "train_s", "disk_bytes"):
+        found = getattr(report, name)
+        assert 0 < found.low <= found.likely <= found.high, name
+
+
+def test_a_small_file_is_known_exactly(path, store):
+    report = blocklinear.plan(path, memory_bytes=MEMORY)
+    m = blocklinear.split(path, store.folder, force=True, memory_bytes=MEMORY).manifest
+    check_ranges(report)
+    assert report.rows.likely == m.n_rows
+    assert report.features.likely == m.n_features
+    assert report.entries.likely == m.nnz
+    size = sum(b.bytes for b in m.blocks) + sum(file.bytes for file in m.features)
+    assert report.store_bytes.likely == size
+    assert report.split_s.likely > 0
+    assert report.in_memory
+    assert report.read_bytes.likely == path.stat().st_size
+    assert report.network_bytes.likely == 0
+    assert report.sample["share"] == 1.0
+
+
+def test_a_large_file_is_estimated_from_a_part(path, lines, store, monkeypatch):
+    monkeypatch.setattr(subject, "SAMPLE_BYTES", path.stat().st_size // 3)
+    report = blocklinear.plan(path, memory_bytes=MEMORY)
+    check_ranges(report)
+    m = store.manifest
+    assert report.sample["share"] == pytest.approx(1 / 3, rel=0.1)
+    assert report.rows.low <= m.n_rows <= report.rows.high
+    assert report.entries.likely == pytest.approx(m.nnz, rel=0.05)
+    assert report.features.likely == pytest.approx(m.n_features, rel=0.15)
+    assert "Heaps' law" in report.summary()
+    assert "training grows as entries^" in report.summary()
+
+
+def test_a_store_is_known_but_for_times(store, monkeypatch):
+    monkeypatch.setattr(subject, "SAMPLE_ENTRIES", store.manifest.nnz // 4)
+    before = sorted(path.name for path in store.folder.rglob("*"))
+    report = blocklinear.plan(store, memory_bytes=MEMORY)
+    check_ranges(report)
+    assert report.source == "store"
+    assert report.split_s is None
+    assert report.rows.low == report.rows.high == store.manifest.n_rows
+    assert report.sample["blocks"] == 3
+    assert sorted(path.name for path in store.folder.rglob("*")) == before
+
+
+def test_the_least_memory_is_what_training_asks_for(store):
+    report = blocklinear.plan(store.folder, memory_bytes=MEMORY)
+    least = report.least_memory
+    blocklinear.train(store, memory_bytes=least, max_outer=1)
+    with pytest.raises(MemoryBudgetError):
+        blocklinear.train(store, memory_bytes=least - (1 << 20), restart=True)
+    assert least <= report.advised_memory
+
+
+def test_a_budget_that_is_too_small_is_said(store):
+    report = blocklinear.plan(store, memory_bytes=100 << 20)
+    assert report.train_s is None
+    assert any("the budget of 100M is too small" in note for note in report.notes)
+    assert report.least_memory > 100 << 20
+
+
+def test_no_training_converges(store):
+    report = blocklinear.plan(store, gap=1e-12, max_outer=1, memory_bytes=MEMORY)
+    assert report.train_s is None
+    assert any("no training on the sample converged" in note for note in report.notes)
+
+
+def test_several_machines(path):
+    report = blocklinear.plan(path, workers=4, memory_bytes=MEMORY)
+    assert report.workers["workers"] == 4
+    assert report.workers["split_s"].likely == report.split_s.likely / 4
+    assert report.workers["network_bytes"].likely > 0
+    assert "with 4 machines, from simulations" in report.summary()
+
+
+def test_a_url_counts_as_network(path, store):
+    memory = pytest.importorskip("fsspec").filesystem("memory")
+    memory.store.clear()
+    memory.pipe_file("/rows.svm", path.read_bytes())
+    report = blocklinear.plan("memory://rows.svm", memory_bytes=MEMORY)
+    assert report.source == "text"
+    assert report.network_bytes.likely == path.stat().st_size
+    for file in store.folder.rglob("*.*"):
+        memory.pipe_file(f"/store/{file.relative_to(store.folder)}", file.read_bytes())
+    report = blocklinear.plan("memory://store", memory_bytes=MEMORY)
+    assert report.source == "store"
+    assert report.network_bytes == report.store_bytes
+    memory.pipe_file("/store/manifest.json", b"{}")
+    with pytest.raises(DamagedError, match=r"memory://store/manifest\.json: damaged"):
+        blocklinear.plan("memory://store")
+    with pytest.raises(StorageError, match=r"memory://none\.svm: there is no such file"):
+        blocklinear.plan("memory://none.svm")
+
+
+def test_more_blocks_of_the_same_totals(store):
+    m = blocks_like(store.manifest, 7)
+    assert len(m.blocks) == 7
+    assert sum(block.nnz for block in m.blocks) == pytest.approx(m.nnz, abs=7)
+    assert len({block.name for block in m.blocks}) == 7
+
+
+def test_the_bytes_of_entries_and_features_grow_as_in_the_last_doubling():
+    half = SplitTrial(50, 1.0, 1_000, 2_000, 100, 100)
+    whole = replace(
+        half, text_bytes=100, nnz=2_000, block_bytes=4_400, features=150, feature_bytes=250
+    )
+    trials = SplitTrials(half, half, whole)
+    assert trials.entry_bytes(4.0, 0.5) == pytest.approx(2.2 + 2 * 0.2)
+    assert trials.feature_bytes(250) == 250 + 100 * 3
+    flat = SplitTrials(half, half, replace(half, nnz=2_000, block_bytes=4_000))
+    assert flat.entry_bytes(4.0, 0.5) == pytest.approx(2.0 + 2 * 0.05)
+
+
+def test_the_command(path, store, capsys):
+    assert main(["plan", str(path), "--memory", "256M", "-s", "1", "--gap", "0.01"]) == 0
+    out = capsys.readouterr().out
+    assert "with --memory 256M: rows stay in memory" in out
+    assert "split" in out
+    assert main(["plan", str(store.folder), "--json", "--workers", "2"]) == 0
+    facts = json.loads(capsys.readouterr().out)
+    assert facts["rows"] == {"low": 8000.0, "likely": 8000.0, "high": 8000.0}
+    assert facts["workers"]["workers"] == 2
+
+
+def test_refusals(path, store, capsys, tmp_path):
+    with pytest.raises(UsageError, match="workers is 0"):
+        blocklinear.plan(path, workers=0)
+    with pytest.raises(blocklinear.BlocklinearError, match="not a store"):
+        blocklinear.plan(tmp_path)
+    (tmp_path / "bad.svm").write_text("1 1:1\n1 2:x\n")
+    with pytest.raises(InputError, match=r"line 2|:2:"):
+        blocklinear.plan(tmp_path / "bad.svm")
+    shutil.rmtree(store.folder / "blocks")
+    assert main(["plan", str(store.folder)]) == 4
+    assert main(["plan", "-c", "1,2", str(path)]) == 2
