@@ -192,6 +192,16 @@ def test_no_password_is_kept_on_disk(cache):
     assert not cache.exists()
 
 
+def test_a_store_of_somebody_else_asks_for_no_url(local, remote, requests, tmp_path):
+    given = tmp_path / "given"
+    shutil.copytree(blocklinear.BlockStore.open(URL).folder, given)
+    requests.clear()
+    store = blocklinear.BlockStore.open(given)
+    assert store.mirror is None
+    assert len(store.verify().faults) == 11
+    assert not requests
+
+
 def test_a_damaged_note(remote):
     folder = blocklinear.BlockStore.open(URL).folder
     (folder / mirror.NOTE).write_text("{")

@@ -56,7 +56,7 @@ class Mirror:
         StorageError
         """
         root = user_cache() / "stores" if cache is None else cache
-        mirror = cls(root / hashlib.sha256(url.encode()).hexdigest()[:32], url, limit)
+        mirror = cls(root / _folder_name(url), url, limit)
         with storage_errors(mirror.folder, "create"):
             mirror.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         make_folder(mirror.folder / "blocks", mirror.folder)
@@ -68,6 +68,9 @@ class Mirror:
     @classmethod
     def at(cls, folder: Path) -> Self | None:
         """Return the mirror that a folder is; None if it is a store of its own.
+
+        A folder of another name than a mirror of the URL has is none: a store may come from
+        anywhere, and must not make whoever opens it ask for any URL that it names.
 
         Raises
         ------
@@ -85,7 +88,7 @@ class Mirror:
             raise DamagedError(
                 f"{folder / NOTE}: damaged: {error}", "delete the folder: it is made again"
             ) from error
-        return cls(folder, url, limit)
+        return cls(folder, url, limit) if folder.name == _folder_name(url) else None
 
     def fetch(self, path: Path, check: Callable[[], object]) -> None:
         """Put a file of the store where it belongs; `check` refuses one that is not intact.
@@ -136,6 +139,11 @@ class Mirror:
                 break
             path.unlink(missing_ok=True)
             n_bytes -= size
+
+
+def _folder_name(url: str) -> str:
+    """Return the name of the folder of a URL in the cache."""
+    return hashlib.sha256(url.encode()).hexdigest()[:32]
 
 
 def fetched(path: Path, check: Callable[[], object]) -> bool:
