@@ -15,6 +15,8 @@ LIBRARY_BYTES = 48 << 20
 RETRY_AFTER_S = (0.2, 1.0, 5.0)
 """How long to wait before a part is asked for again. Most libraries repeat requests themselves:
 this is for what they do not repeat, and for networks that are gone for some seconds."""
+_LEAST_PIECE_BYTES = 256 << 10
+"""What is asked for again is not less, unless it was before."""
 _VERSION_FIELDS = (
     "size", "ETag", "etag", "mtime", "ino", "LastModified", "last_modified", "Last-Modified",
     "updated", "modified", "created", "generation", "md5Hash", "Content-MD5", "VersionId",
@@ -119,20 +121,23 @@ class RemoteObject:
     def read(self, start: int, n_bytes: int) -> bytes:
         """Return a part of the file, asking again where it does not come whole.
 
+        Then it is asked for in pieces, each a quarter of the one that did not come, so that a
+        connection that is cut again and again brings the part all the same.
+
         Raises
         ------
         StorageError
-            If it does not come, or the file has changed.
+            If a piece does not come, or the file has changed.
         """
-        if not n_bytes:
-            return b""
-        reason = ""
-        for delay_s in (0.0, *RETRY_AFTER_S):
+        found, piece_bytes, failures, reason = bytearray(), n_bytes, 0, ""
+        while len(found) < n_bytes:
+            asked = min(piece_bytes, n_bytes - len(found))
             try:
-                if delay_s:
-                    self._wait(delay_s)
+                if reason:
+                    self._wait(RETRY_AFTER_S[failures - 1])
                     self._compare()
-                data = self._system.cat_file(self._path, start=start, end=start + n_bytes)
+                first = start + len(found)
+                data = self._system.cat_file(self._path, start=first, end=first + asked)
             except StorageError:
                 raise
             except (FileNotFoundError, PermissionError) as error:
@@ -140,14 +145,20 @@ class RemoteObject:
             except Exception as error:  # each library has its own
                 reason = _reason(error)
             else:
-                if len(data) == n_bytes:
-                    return bytes(data)
-                reason = f"{len(data)} bytes came where {n_bytes} were asked for"
-        raise StorageError(
-            f"{self.name}: reading failed at byte {start}, {1 + len(RETRY_AFTER_S)} times: "
-            f"{reason}",
-            "check the network, and do it again",
-        )
+                if len(data) == asked:
+                    found += data
+                    failures, reason = 0, ""
+                    continue
+                reason = f"{len(data)} bytes came where {asked} were asked for"
+            failures += 1
+            if failures > len(RETRY_AFTER_S):
+                raise StorageError(
+                    f"{self.name}: reading failed at byte {start + len(found)}, {failures} times: "
+                    f"{reason}",
+                    "check the network, and do it again",
+                )
+            piece_bytes = max(piece_bytes // 4, min(piece_bytes, _LEAST_PIECE_BYTES))
+        return bytes(found)
 
     def refuse_change(self) -> None:
         """Raise StorageError if there is another file by now, or that cannot be found out."""
@@ -194,12 +205,13 @@ def unreachable(name: str, error: BaseException) -> StorageError:
             f"{name}: no permission to read it: {_reason(error)}",
             "give credentials that may read it, as the library for such URLs takes them",
         )
-    if isinstance(error, FileNotFoundError):
+    if _is_missing(error):
         return MissingError(
             f"{name}: there is no such file: {_reason(error)}", "check the bucket and the name"
         )
+    cause = error.__cause__ if isinstance(error, FileNotFoundError) else None
     return StorageError(
-        f"{name}: cannot be read: {_reason(error)}",
+        f"{name}: cannot be read: {_reason(cause or error)}",
         "check the URL, the network and the credentials",
     )
 
@@ -211,6 +223,17 @@ def _is_refusal(error: BaseException | None) -> bool:
             return True
         error = error.__cause__
     return False
+
+
+def _is_missing(error: BaseException) -> bool:
+    """Say whether a server answered that there is no such file.
+
+    For HTTP fsspec reports any failure as a missing file, and has the true one as its cause.
+    """
+    cause = error.__cause__
+    answered = isinstance(cause, FileNotFoundError) or hasattr(cause, "response")
+    not_found = cause is None or answered or getattr(cause, "status", None) == 404
+    return isinstance(error, FileNotFoundError) and not_found
 
 
 def _version_of(info: dict[str, Any]) -> tuple[tuple[str, str], ...]:

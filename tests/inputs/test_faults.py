@@ -6,6 +6,7 @@ import pytest
 
 import blocklinear
 from blocklinear.errors import StorageError, UsageError
+from blocklinear.inputs import objects
 from blocklinear.inputs.objects import RemoteObject
 from blocklinear.inputs.raw import RawFile
 
@@ -75,6 +76,15 @@ def test_no_permission_shows_no_secret(status, http_files):
     assert f"{server.url}/rows.svm:" in str(caught.value)
 
 
+def test_a_failing_server_is_not_a_missing_file(http_files):
+    with http_files({"/rows.svm": b"1 1:1\n"}) as server:
+        server.statuses["/rows.svm"] = 503
+        with pytest.raises(StorageError, match=r"rows\.svm: cannot be read: 503"):
+            blocklinear.check(f"{server.url}/rows.svm")
+        with pytest.raises(StorageError, match=r"none\.svm: there is no such file"):
+            blocklinear.check(f"{server.url}/none.svm")
+
+
 def test_https_in_parts(rows, http_files, small_parts):
     with http_files({"/rows.svm": rows}) as server:
         assert read_whole(f"{server.url}/rows.svm?token=secret") == rows
@@ -124,6 +134,22 @@ def test_a_short_part_is_asked_for_again(rows, memory, small_parts, monkeypatch)
     monkeypatch.setattr(type(memory), "cat_file", short)
     assert read_whole("memory://rows.svm") == rows
     assert not answers
+
+
+def test_a_connection_that_never_brings_much(rows, memory, monkeypatch, small_parts):
+    memory.pipe_file("/rows.svm", rows)
+    monkeypatch.setattr(objects, "_LEAST_PIECE_BYTES", 1 << 12)
+    of_memory, asked = type(memory).cat_file, []
+
+    def little(self, path, start=None, end=None, **more):
+        asked.append(end - start)
+        if end - start > 1 << 14:
+            raise ConnectionResetError("cut")
+        return of_memory(self, path, start=start, end=end, **more)
+
+    monkeypatch.setattr(type(memory), "cat_file", little)
+    assert read_whole("memory://rows.svm") == rows
+    assert asked.count(1 << 16) == len(rows) >> 16
 
 
 def test_without_fsspec(monkeypatch):
