@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from blocklinear.ingest.compact import compact
     from blocklinear.model.evaluation import Evaluation
     from blocklinear.model.linear import LinearModel
+    from blocklinear.model.paths import plot_path
     from blocklinear.model.predict import PredictionReport
     from blocklinear.options import AddOptions, SplitOptions, TextOptions, TrainOptions
     from blocklinear.planning.report import PlanReport
@@ -52,6 +53,7 @@ _HOMES = {
     "compact": "blocklinear.ingest.compact",
     "evaluate": "blocklinear.api.prediction",
     "plan": "blocklinear.api.planning",
+    "plot_path": "blocklinear.model.paths",
     "predict": "blocklinear.api.prediction",
     "read_log": "blocklinear.report.history",
     "remove": "blocklinear.store.changes",
@@ -84,6 +86,7 @@ __all__ = [
     "cross_validate",
     "evaluate",
     "plan",
+    "plot_path",
     "predict",
     "read_log",
     "remove",

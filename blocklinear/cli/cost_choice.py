@@ -56,8 +56,11 @@ def best_on(
 def summary(model: "LinearModel") -> str:
     """Return a line about the certificate of a model, and the budget that it depends on."""
     found = model.metadata["certificate"]
+    used = ""
+    if model.solver.startswith("L1R_"):
+        used = f"; {(model.weights != 0.0).sum()} of {model.weights.size} weights are not 0"
     return (
         f"primal {found['primal']:.9g}, dual {found['dual']:.9g}, certified gap {found['gap']:.3g} "
         f"after {model.metadata['outer_iterations']} outer iterations "
-        f"with --memory {exact_size(model.metadata['memory_bytes'])}"
+        f"with --memory {exact_size(model.metadata['memory_bytes'])}{used}"
     )

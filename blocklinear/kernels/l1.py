@@ -11,6 +11,8 @@ by coordinate descent (Yuan, Ho and Lin, "An improved GLMNET for L1-regularized 
 regression", JMLR 2012, Eq. 16 to 19), with alpha_i = -s_i C_i loss_i'(f_i) and h_i = C_i loss_i''.
 """
 
+import numpy as np
+
 from blocklinear.kernels.jit import kernel
 from blocklinear.kernels.losses import (
     L1_SVR,
@@ -28,6 +30,10 @@ from blocklinear.kernels.shared import row_dot
 
 MOVED, CURVED = 0, 1
 """Columns of what descent knows of rows: x_i'd and h_i."""
+FARTHEST = 0xFFFF
+"""Rows that one entry of a column may be after the one before; entries of 0 are in between."""
+_ROWS_AT_ONCE = 256  # for which columns are made dense
+_MOST_SWEEPS, _ENOUGH = 1000, 0.01  # over the Gram matrix; what may be left of the violation
 _LEAST_CURVATURE = 1e-12  # of a feature: LIBLINEAR adds as much
 
 
@@ -103,9 +109,9 @@ def count_entries(indices, counts):
 
 @kernel
 def collect_columns(
-    starts, stops, indices, values, positions, slots, first, fill, rows, column_values
+    starts, stops, indices, values, positions, slots, first, fill, reached, jumps, column_values
 ):  # fmt: skip
-    """Copy entries of rows to the columns they are in.
+    """Append entries of rows to the columns they are in.
 
     Parameters
     ----------
@@ -113,34 +119,38 @@ def collect_columns(
     slots : int32[n_features + 1]       number of the column of a feature; -1 for none
     first : int               columns before it have their entries already
     fill : int64[k]           where the next entry of a column goes; moved on
-    rows, column_values : uint32[], float64[] or float32[]        written
+    reached : int64[k]        row of the last entry, 0 before the first; moved on
+    jumps, column_values : uint16[], float64[] or float32[]       written
     """
     for i in range(positions.shape[0]):
         for p in range(starts[i], stops[i]):
             slot = slots[indices[p]]
-            if slot >= first:
-                at = fill[slot]
-                rows[at] = positions[i]
-                column_values[at] = values[p]
-                fill[slot] = at + 1
+            if slot < first:
+                continue
+            at, ahead = fill[slot], positions[i] - reached[slot]
+            while ahead > FARTHEST:
+                jumps[at], column_values[at] = FARTHEST, 0.0
+                at, ahead = at + 1, ahead - FARTHEST
+            jumps[at], column_values[at] = ahead, values[p]
+            fill[slot], reached[slot] = at + 1, positions[i]
 
 
 @kernel
-def keep_columns(kept, starts, rows, values):
+def keep_columns(kept, starts, jumps, values):
     """Move some columns to the front, in their order; write where they start then.
 
     Parameters
     ----------
     kept : int64[m]           ascending
     starts : int64[k + 1]     the first m + 1 are overwritten
-    rows, values : uint32[], float64[] or float32[]
+    jumps, values : uint16[], float64[] or float32[]
     """
     at = 0
     for m in range(kept.shape[0]):
         start, stop = starts[kept[m]], starts[kept[m] + 1]
         starts[m] = at
         for p in range(start, stop):
-            rows[at], values[at] = rows[p], values[p]
+            jumps[at], values[at] = jumps[p], values[p]
             at += 1
     starts[kept.shape[0]] = at
 
@@ -178,59 +188,82 @@ def total_loss(kind, epsilon, target, cost, decision, length, state):
 
 
 @kernel(fastmath={"reassoc", "contract", "nsz"})
-def pulls(starts, rows, values, chosen, step, v):
+def pulls(starts, jumps, values, chosen, step, v):
     """Write sum_i step_i x_ij of chosen columns.
 
     Parameters
     ----------
-    starts, rows, values : int64[k + 1], uint32[], float64[] or float32[]
+    starts : int64[k + 1]     where columns start
+    jumps : uint16[]          rows from one entry of a column to the next, from row 0 to the first
+    values : float64[] or float32[]
     chosen : int64[m]
     step : float64[n_rows]
     v : float64[m]            written
     """
     for m in range(chosen.shape[0]):
-        total = 0.0
+        total, i = 0.0, 0
         for p in range(starts[chosen[m]], starts[chosen[m] + 1]):
-            total += step[rows[p]] * values[p]
+            i += jumps[p]
+            total += step[i] * values[p]
         v[m] = total
 
 
 @kernel(fastmath={"reassoc", "contract", "nsz"})
-def derivatives(starts, rows, values, chosen, step, state, v, h):
+def derivatives(starts, jumps, values, chosen, step, state, v, h):
     """Write v_j and sum_i h_i x_ij**2 of chosen columns.
 
     Parameters
     ----------
-    starts, rows, values, chosen, step, v :             as for `pulls`
+    starts, jumps, values, chosen, step, v :            as for `pulls`
     state : float64[n_rows, 2]
     h : float64[m]            written
     """
     for m in range(chosen.shape[0]):
-        total, square = 0.0, 0.0
+        total, square, i = 0.0, 0.0, 0
         for p in range(starts[chosen[m]], starts[chosen[m] + 1]):
-            i, x = rows[p], values[p]
+            i += jumps[p]
+            x = values[p]
             total += step[i] * x
             square += state[i, CURVED] * x * x
         v[m], h[m] = total, square + _LEAST_CURVATURE
 
 
 @kernel(fastmath={"reassoc", "contract", "nsz"})
-def _descent(rows, values, start, stop, state):
+def _descent(jumps, values, start, stop, state):
     """Return sum_i x_ij h_i x_i'd of one column."""
-    total = 0.0
+    total, i = 0.0, 0
     for p in range(start, stop):
-        i = rows[p]
+        i += jumps[p]
         total += values[p] * state[i, MOVED] * state[i, CURVED]
     return total
 
 
+@kernel
+def _add_column(jumps, values, start, stop, factor, state):
+    """Move x_i'd of all rows by a multiple of one column."""
+    i = 0
+    for p in range(start, stop):
+        i += jumps[p]
+        state[i, MOVED] += factor * values[p]
+
+
 @kernel(error_model="numpy")
-def descend(starts, rows, values, chosen, order, penalty, v, h, w, d, state):
+def _minimiser(slope, curvature, penalty, old):
+    """Return where slope (w - old) + 1/2 curvature (w - old)^2 + penalty |w| is least."""
+    if slope + penalty < curvature * old:
+        return old - (slope + penalty) / curvature
+    if slope - penalty > curvature * old:
+        return old - (slope - penalty) / curvature
+    return 0.0
+
+
+@kernel(error_model="numpy")
+def descend(starts, jumps, values, chosen, order, penalty, v, h, w, d, state):
     """Minimise the quadratic model over one column after another.
 
     Parameters
     ----------
-    starts, rows, values, chosen :      as for `pulls`
+    starts, jumps, values, chosen :     as for `pulls`
     order : int64[]           numbers of chosen columns
     penalty : float64[m]      what |w_j| is multiplied by
     v, h : float64[m]         as `derivatives` leaves them
@@ -239,29 +272,110 @@ def descend(starts, rows, values, chosen, order, penalty, v, h, w, d, state):
 
     Returns
     -------
-    float
-        By how much the model has fallen.
+    float, float
+        By how much the model has fallen; the largest violation of its optimality met, as of v.
     """
-    fallen = 0.0
+    fallen, worst = 0.0, 0.0
     for m in order:
         start, stop = starts[chosen[m]], starts[chosen[m] + 1]
-        G = _descent(rows, values, start, stop, state) - v[m]
+        G = _descent(jumps, values, start, stop, state) - v[m]
         old, H, limit = w[m] + d[m], h[m], penalty[m]
-        if G + limit < H * old:
-            change = -(G + limit) / H
-        elif G - limit > H * old:
-            change = -(G - limit) / H
-        else:
-            change = -old
-        new = old + change
+        new = _minimiser(G, H, limit, old)
         change = new - old
         if change == 0.0:
             continue
         fallen -= (G + 0.5 * H * change) * change + limit * (abs(new) - abs(old))
+        worst = max(worst, H * abs(change))
         d[m] += change
-        for p in range(start, stop):
-            state[rows[p], MOVED] += change * values[p]
-    return fallen
+        _add_column(jumps, values, start, stop, change, state)
+    return fallen, worst
+
+
+@kernel
+def gram(starts, jumps, values, chosen, state, out):
+    """Write sum_i h_i x_ij x_ik of chosen columns.
+
+    Parameters
+    ----------
+    starts, jumps, values, chosen :     as for `pulls`
+    state : float64[n_rows, 2]
+    out : float64[m, m]       written
+    """
+    m, n_rows = chosen.shape[0], state.shape[0]
+    dense = np.empty((_ROWS_AT_ONCE, m))
+    at, row = np.empty(m, np.int64), np.empty(m, np.int64)  # of the next entry of each column
+    for a in range(m):
+        at[a] = starts[chosen[a]]
+        row[a] = jumps[at[a]] if at[a] < starts[chosen[a] + 1] else n_rows
+    out[:] = 0.0
+    for begin in range(0, n_rows, _ROWS_AT_ONCE):
+        end = min(begin + _ROWS_AT_ONCE, n_rows)
+        dense[:] = 0.0
+        for a in range(m):
+            stop = starts[chosen[a] + 1]
+            while row[a] < end:
+                dense[row[a] - begin, a] += values[at[a]]
+                at[a] += 1
+                row[a] = row[a] + jumps[at[a]] if at[a] < stop else n_rows
+        for i in range(begin, end):
+            for a in range(m):
+                hx = state[i, CURVED] * dense[i - begin, a]
+                if hx != 0.0:
+                    for b in range(a + 1):
+                        out[a, b] += hx * dense[i - begin, b]
+    for a in range(m):
+        out[a, a] += _LEAST_CURVATURE
+        out[:a, a] = out[a, :a]
+
+
+@kernel(error_model="numpy")
+def descend_together(
+    starts, jumps, values, chosen, block, products, penalty, v, w, d, state
+):  # fmt: skip
+    """Minimise the quadratic model over some columns at once, by descent on their Gram matrix.
+
+    Parameters
+    ----------
+    starts, jumps, values, chosen, penalty, v, w, d, state :      as for `descend`
+    block : int64[b]          numbers of chosen columns
+    products : float64[b, b]            as `gram` leaves them
+
+    Returns
+    -------
+    float, float
+        As `descend` does, the violation being what was met at first.
+    """
+    size = block.shape[0]
+    slope, change = np.empty(size), np.zeros(size)
+    for a in range(size):
+        m = block[a]
+        start, stop = starts[chosen[m]], starts[chosen[m] + 1]
+        slope[a] = _descent(jumps, values, start, stop, state) - v[m]
+    fallen, first = 0.0, 0.0
+    for _ in range(_MOST_SWEEPS):
+        worst = 0.0
+        for a in range(size):
+            m = block[a]
+            old = w[m] + d[m] + change[a]
+            new = _minimiser(slope[a], products[a, a], penalty[m], old)
+            step = new - old
+            if step == 0.0:
+                continue
+            fallen -= (slope[a] + 0.5 * products[a, a] * step) * step
+            fallen -= penalty[m] * (abs(new) - abs(old))
+            worst = max(worst, products[a, a] * abs(step))
+            change[a] += step
+            for b in range(size):
+                slope[b] += step * products[a, b]
+        first = max(first, worst)
+        if worst <= _ENOUGH * first:
+            break
+    for a in range(size):
+        if change[a] != 0.0:
+            m = block[a]
+            d[m] += change[a]
+            _add_column(jumps, values, starts[chosen[m]], starts[chosen[m] + 1], change[a], state)
+    return fallen, first
 
 
 @kernel(error_model="numpy")

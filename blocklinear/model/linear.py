@@ -288,6 +288,21 @@ class LinearModel(ModelParameters):
             for k, weight in zip(found.tolist(), weights.tolist(), strict=True)
         ]
 
+    def weights_for(self, label: Any = None) -> Floats:
+        """Return the weights for a class, float64[n_features]; `label` as for `top_weights`.
+
+        Raises
+        ------
+        UsageError
+            If `label` is no class.
+        """
+        column, sign = self._column_of(label)
+        return np.asarray(sign * self.weights[:, column])
+
+    def meaning_of_weights(self, label: Any = None) -> str:
+        """Return what a weight above 0 speaks for: ``for class 1``, or nothing of regression."""
+        return f"for class {self.outcome_names[self._place_of(label)]}" if self.outcomes else ""
+
     def feature_name(self, number: int, names: Names | None = None) -> str:
         """Return the name of a feature, counted from 0, or what stands for one."""
         if callable(names):
@@ -352,8 +367,9 @@ class LinearModel(ModelParameters):
         from blocklinear.figures.weights import draw_weights
 
         found = self.top_weights(top, label, names)
-        what = f"for class {self.outcome_names[self._place_of(label)]}" if self.outcomes else ""
-        return draw_weights([name for name, _ in found], [w for _, w in found], what, ax)
+        return draw_weights(
+            [name for name, _ in found], [w for _, w in found], self.meaning_of_weights(label), ax
+        )
 
     def plot_training(
         self, quantity: str = "gap", against: str | Sequence[str] = ("seconds",)

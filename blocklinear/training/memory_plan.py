@@ -4,11 +4,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+
 from blocklinear.errors import MemoryBudgetError
 from blocklinear.memory import PROCESS_BYTES, WEIGHT_VECTORS, enough, exact_size, format_size
 from blocklinear.objectives.models import ALL_SOLVERS
 from blocklinear.objectives.problems import SolverType
 from blocklinear.options import TrainOptions
+from blocklinear.solvers.l1.columns import column_type
 from blocklinear.solvers.working_set import ROW_BYTES
 from blocklinear.store.manifest import Manifest
 from blocklinear.store.records import BlockRecord
@@ -91,7 +94,7 @@ def plan_memory(
     fixed = program + weights
     model = _making_bytes(manifest, width, kept) + besides
     l1 = _solver(options).l1
-    fixed += _l1_bytes(manifest, width) if l1 else 0
+    fixed += _l1_bytes(manifest, options, width) if l1 else 0
     whole = _copy_bytes(manifest, options, width)
     copied = whole if l1 else whole // WORKING_SET_SHARE if _has_passes(options) else 0
     if options.group is not None:
@@ -167,7 +170,7 @@ def plan_again(
     )
     needed += NEWTON_VECTORS * width * weight_bytes(manifest) if newton else 0
     needed += _hessian_bytes(manifest, width) if hessian else 0
-    needed += _l1_bytes(manifest, width) if _solver(options).l1 else 0
+    needed += _l1_bytes(manifest, options, width) if _solver(options).l1 else 0
     needed += -(-entries * _copy_bytes(manifest, options, width) // max(manifest.nnz, 1))
     needed = max(needed, _making_bytes(manifest, width, kept)) + besides
     spare = options.memory_bytes - needed
@@ -239,9 +242,10 @@ def _may_go_over(options: TrainOptions) -> bool:
     return solver.smooth and not solver.primal and options.method == "dual" and not options.average
 
 
-def _l1_bytes(manifest: Manifest, width: int) -> int:
+def _l1_bytes(manifest: Manifest, options: TrainOptions, width: int) -> int:
     """Return what L1 regularisation needs of all rows, with room for two columns."""
-    row_bytes = _L1_ROW_BYTES + width * _L1_MODEL_ROW_BYTES + 2 * _entry_bytes(manifest)
+    row_bytes = _L1_ROW_BYTES + width * _L1_MODEL_ROW_BYTES
+    row_bytes += 2 * _column_entry_bytes(manifest, options)
     return row_bytes * manifest.n_rows
 
 
@@ -267,12 +271,16 @@ def _copy_bytes(manifest: Manifest, options: TrainOptions, width: int) -> int:
     A working set rarely has more than one row in `WORKING_SET_SHARE`.
     """
     if _solver(options).l1:
-        return _entry_bytes(manifest) * manifest.nnz
+        return _column_entry_bytes(manifest, options) * manifest.nnz
     return _loaded_bytes(manifest, width)
 
 
 def _entry_bytes(manifest: Manifest) -> int:
     return 4 + (8 if manifest.dtype == "float64" else 4)
+
+
+def _column_entry_bytes(manifest: Manifest, options: TrainOptions) -> int:
+    return 2 + np.dtype(column_type(manifest, options)).itemsize
 
 
 def _group_bytes(manifest: Manifest, group: int, width: int) -> int:

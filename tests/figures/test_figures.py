@@ -2,6 +2,7 @@
 
 import importlib.util
 import sys
+from dataclasses import replace
 
 import numpy as np
 import programs
@@ -13,6 +14,8 @@ from blocklinear.figures.classification import draw_confusion
 from blocklinear.figures.costs import plot_costs
 from blocklinear.figures.weights import draw_weights
 from blocklinear.model.evaluation import Evaluation
+from blocklinear.model.linear import LinearModel
+from blocklinear.model.paths import plot_path
 
 if importlib.util.find_spec("matplotlib") is None:
     pytest.skip("matplotlib is not installed", allow_module_level=True)
@@ -117,6 +120,31 @@ def test_costs_have_their_folds():
     spread = np.std([0.5, 0.7], ddof=1)
     assert band.get_paths()[0].vertices[:, 1].min() == pytest.approx(0.6 - spread)
     assert ax.get_ylabel() == "area under the ROC curve"
+
+
+def test_a_path_has_a_line_for_each_of_the_largest_weights():
+    weights = np.array([[0.0, 0.0, 0.0], [0.0, -2.0, 0.1], [0.5, -3.0, 0.1]])
+    models = [
+        LinearModel(row[:, None], np.zeros(1), -1.0, (1.0, -1.0), "L1R_LR", metadata={"C": cost})
+        for row, cost in zip(weights, (0.1, 1.0, 10.0), strict=True)
+    ]
+    figure = plot_path(models[::-1], top=2, names=["a", "b", "c"])
+    ax = figure.axes[0]
+    found = {line.get_label(): line for line in ax.get_lines()}
+    assert found["b"].get_xydata().tolist() == [[0.1, 0.0], [1.0, -2.0], [10.0, -3.0]]
+    assert found["a"].get_ydata().tolist() == [0.0, 0.0, 0.5]
+    assert "c" not in found
+    figure.canvas.draw()
+    (above,) = ax.child_axes
+    assert [text.get_text() for text in above.get_xticklabels()] == ["0", "2", "3"]
+    assert ax.get_ylabel() == "weight for class 1"
+    for wrong, message in (([], "no models"), (models + models[:1], "same C")):
+        with pytest.raises(UsageError, match=message):
+            plot_path(wrong)
+    other = replace(models[0], weights=np.ones((2, 1)), metadata={"C": 3.0})
+    with pytest.raises(UsageError, match="same features"):
+        plot_path([*models, other])
+    plot_path(models[:1]).canvas.draw()
 
 
 def test_the_caller_may_give_axes(evaluation):

@@ -220,9 +220,10 @@ def l1_columns(r):
     counts, slots = np.zeros(n, np.int32), np.arange(n, dtype=np.int32)
     l1.count_entries(r.indices, counts)
     starts = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
-    columns = np.zeros(starts[-1], np.uint32), np.zeros(starts[-1], r.values.dtype)
-    l1.collect_columns(*r.cut, positions, slots, 0, starts[:-1].copy(), *columns)
-    assert np.isin(columns[0], positions).all()
+    columns = np.zeros(starts[-1], np.uint16), np.zeros(starts[-1], r.values.dtype)
+    reached = np.zeros(n, np.int64)
+    l1.collect_columns(*r.cut, positions, slots, 0, starts[:-1].copy(), reached, *columns)
+    assert ((reached >= 0) & (reached < max(r.n, 1))).all()
     every, order = np.arange(n), np.arange(n)[::-1].copy()
     size, length = np.sqrt(r.sq_norm + r.bias**2), r.lengths.astype(np.int32)
     for kind in (losses.SQUARED_HINGE, losses.LOGISTIC, losses.L2_SVR):
@@ -236,6 +237,9 @@ def l1_columns(r):
         l1.derivatives(*chosen, step, state, v, h)
         with np.errstate(all="ignore"):  # training refuses what overflows
             l1.descend(*chosen, order, np.ones(n), v, h, np.zeros(n), d, state)
+            block, products = order[:5].copy(), np.full((len(order[:5]),) * 2, np.nan)
+            l1.gram(starts, *columns, block, state, products)
+            l1.descend_together(*chosen, block, products, np.ones(n), v, np.zeros(n), d, state)
         l1.move_alpha(kind, r.y, r.cost, step, state, moved)
         l1.pulls(*chosen, moved, v)
         l1.total_loss(*rows, f, 0.5, state)
@@ -377,6 +381,8 @@ TRIED = {
             "count_entries",
             "collect_columns",
             "keep_columns",
+            "gram",
+            "descend_together",
             "expand",
             "total_loss",
             "pulls",

@@ -9,6 +9,7 @@ from training.small import Heard, Problem, outcome, random_problem, split_proble
 from blocklinear import TrainOptions, train
 from blocklinear.errors import MemoryBudgetError, UsageError
 from blocklinear.events import OuterIteration, WarmStarted, Warned
+from blocklinear.kernels import l1 as kernels
 from blocklinear.selection.cross_validation import cross_validate
 from blocklinear.selection.grid import train_grid
 from blocklinear.solvers.l1.columns import ColumnCache
@@ -181,7 +182,7 @@ def test_a_cache_has_the_columns_that_were_wanted(tmp_path):
             dense[i, rows.indices[start:stop]] = rows.values[start:stop]
         dense[:, -1] = 2.0
         counts = (dense != 0).sum(axis=0)
-        cache = ColumnCache(manifest, 2.0, int(counts[:60].sum()))
+        cache = ColumnCache(manifest, 2.0, np.float64, int(counts[:60].sum()))
         cache.count(group)
         assert (cache.counts == counts).all()
         last = manifest.n_features
@@ -191,16 +192,50 @@ def test_a_cache_has_the_columns_that_were_wanted(tmp_path):
             if cache.collecting:
                 cache.collect(rows)
                 cache.finish()
-            fit = np.cumsum(counts[wanted]) <= len(cache.rows)
+            fit = np.cumsum(counts[wanted]) <= len(cache.jumps)
             assert cache.complete(wanted[fit]).all()
             for feature in cache.features.tolist():
                 slot = cache.slots[feature]
                 where = slice(cache.starts[slot], cache.starts[slot + 1])
                 column = np.zeros(manifest.n_rows)
-                column[cache.rows[where]] = cache.values[where]
-                assert (np.diff(cache.rows[where].astype(int)) > 0).all()
+                column[np.cumsum(cache.jumps[where], dtype=np.int64)] = cache.values[where]
+                assert (cache.jumps[where][1:] > 0).all()
                 assert (column == dense[:, feature]).all()
             assert (cache.slots >= 0).sum() == len(cache)
+
+
+def test_entries_of_a_column_may_be_far_apart():
+    positions = np.array([0, 65535, 65536, 131071, 400000, 400001])
+    jumps, values = np.zeros(6 + 400001 // kernels.FARTHEST, np.uint16), np.zeros(12)
+    starts, stops = np.arange(6), np.arange(1, 7)
+    kernels.collect_columns(
+        starts, stops, np.zeros(6, np.uint32), np.arange(1.0, 7.0), positions,
+        np.zeros(1, np.int32), 0, np.zeros(1, np.int64), np.zeros(1, np.int64), jumps, values,
+    )  # fmt: skip
+    rows = np.cumsum(jumps, dtype=np.int64)
+    assert dict(zip(rows[values[: len(rows)] != 0], values[values != 0], strict=True)) == dict(
+        zip(positions, np.arange(1.0, 7.0), strict=True)
+    )
+    assert rows[-1] == 400001  # what is left of the room adds nothing to the last row
+    step, found = np.arange(400002.0), np.empty(1)
+    columns = np.array([0, len(jumps)]), jumps, values[: len(jumps)]
+    kernels.pulls(*columns, np.zeros(1, np.int64), step, found)
+    assert found[0] == (positions * np.arange(1.0, 7.0)).sum()
+
+
+def test_products_of_columns_are_those_of_dense_ones():
+    rng = np.random.default_rng(3)
+    dense = rng.normal(size=(700, 9)) * (rng.random((700, 9)) < 0.3)
+    dense[:, 4] = 0.0
+    where = [np.flatnonzero(column) for column in dense.T]
+    starts = np.concatenate([[0], np.cumsum([len(rows) for rows in where])])
+    jumps = np.concatenate([np.diff(rows, prepend=0) for rows in where]).astype(np.uint16)
+    values = np.concatenate([dense[rows, j] for j, rows in enumerate(where)])
+    state, chosen = rng.random((700, 2)), np.array([7, 0, 4, 8])
+    products = np.empty((4, 4))
+    kernels.gram(starts, jumps, values, chosen, state, products)
+    X = dense[:, chosen]
+    assert products == pytest.approx(X.T @ (X * state[:, kernels.CURVED, None]), abs=1e-11)
 
 
 def test_without_room_for_a_column_the_budget_is_refused(tmp_path):

@@ -1,27 +1,43 @@
 """Columns of the data kept in memory: the features that descent works on."""
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
 from blocklinear.kernels import l1 as kernels
+from blocklinear.options import TrainOptions
 from blocklinear.store.groups import Group, RowView
 from blocklinear.store.manifest import Manifest
 
 Floats = NDArray[np.float64]
+
+_PRECISE = 1e-5  # gaps below it need columns in double precision
+
+
+def column_type(manifest: Manifest, options: TrainOptions) -> type:
+    """Return the type of values in columns: single precision where the gap asked for allows it.
+
+    Columns only choose steps: what has come of these is evaluated on rows.
+    """
+    precise = options.gap is None or options.tolerance is not None or options.gap < _PRECISE
+    return np.float64 if precise and manifest.dtype == "float64" else np.float32
 
 
 class ColumnCache:
     """Columns of some features, collected in a pass over rows, and kept until others are wanted.
 
     Which ones they are is decided between passes. Rows come in their order, and so do the entries
-    of a column.
-    The bias feature is a column like others.
+    of a column: each says how many rows it is after the one before, in 2 bytes, which takes less
+    memory and time than row numbers do. The bias feature is a column like others.
 
     Parameters
     ----------
     manifest : Manifest
     bias : float
         Value of the bias feature, 0 for none.
+    dtype : type
+        Of values.
     capacity : int
         Entries that there is memory for.
 
@@ -30,21 +46,23 @@ class ColumnCache:
     counts : int32[n_features + 1]      entries of each feature; what `count` has seen so far
     features : uint32[k]      of the columns, in their order
     starts : int64[k + 1]
-    rows, values : uint32[capacity], float64[capacity] or float32[capacity]
+    jumps : uint16[capacity]  rows from one entry to the next
+    values : float64[capacity] or float32[capacity]
     slots : int32[n_features + 1]       number of the column of a feature; -1 for none
     """
 
-    def __init__(self, manifest: Manifest, bias: float, capacity: int) -> None:
+    def __init__(self, manifest: Manifest, bias: float, dtype: type, capacity: int) -> None:
         n = manifest.n_features
         self._bias, self._n_rows = bias, manifest.n_rows
         self.counts = np.zeros(n + 1, np.int32)
         self.slots = np.full(n + 1, -1, np.int32)
         self.features = np.zeros(0, np.uint32)
         self.starts = np.zeros(1, np.int64)
-        dtype = np.float64 if manifest.dtype == "float64" else np.float32
         capacity += manifest.n_rows if bias > 0.0 else 0
-        self.rows, self.values = np.zeros(capacity, np.uint32), np.zeros(capacity, dtype)
-        self._first, self._fill = 0, np.zeros(0, np.int64)  # of those that are being collected
+        self.jumps = np.zeros(capacity, np.uint16)
+        self.values: NDArray[Any] = np.zeros(capacity, dtype)
+        self._first = 0  # of those that are being collected
+        self._fill = self._reached = np.zeros(0, np.int64)
         if bias > 0.0:
             self.counts[n] = manifest.n_rows
 
@@ -74,11 +92,10 @@ class ColumnCache:
         ----------
         features : int64[m]   each once
         """
-        room = len(self.rows) - np.cumsum(self.counts[features], dtype=np.int64)
+        room = len(self.jumps) - np.cumsum(self._room(features))
         features = features[room >= 0]
         missing = features[self.slots[features] < 0]
-        entries = int(self.counts[missing].sum(dtype=np.int64))
-        if self.starts[-1] + entries > len(self.rows):
+        if self.starts[-1] + self._room(missing).sum() > len(self.jumps):
             self._keep(np.sort(self.slots[features[self.slots[features] >= 0]]).astype(np.int64))
         self._add(missing)
 
@@ -87,8 +104,13 @@ class ColumnCache:
         self._keep(np.zeros(0, np.int64))
         self._add(features.astype(np.int64))
 
+    def _room(self, features: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return how many entries columns may have, with those of 0 that are between others."""
+        between = max(self._n_rows - 2, 0) // kernels.FARTHEST
+        return self.counts[features].astype(np.int64) + between
+
     def _keep(self, kept: NDArray[np.int64]) -> None:
-        kernels.keep_columns(kept, self.starts, self.rows, self.values)
+        kernels.keep_columns(kept, self.starts, self.jumps, self.values)
         self.slots[self.features] = -1
         self.features, self.starts = self.features[kept], self.starts[: len(kept) + 1].copy()
         self.slots[self.features] = np.arange(len(kept), dtype=np.int32)
@@ -99,22 +121,25 @@ class ColumnCache:
         slots = np.arange(self._first, self._first + len(features), dtype=np.int32)
         self.slots[features] = slots
         self.features = np.concatenate([self.features, features.astype(np.uint32)])
-        ends = self.starts[-1] + np.cumsum(self.counts[features], dtype=np.int64)
+        ends = self.starts[-1] + np.cumsum(self._room(features))
+        added = slice(self.starts[-1], ends[-1] if len(ends) else self.starts[-1])
+        self.jumps[added], self.values[added] = 0, 0.0
         self.starts = np.concatenate([self.starts, ends])
-        self._fill = self.starts[:-1].copy()
+        self._fill, self._reached = self.starts[:-1].copy(), np.zeros(len(self), np.int64)
 
     def collect(self, rows: RowView) -> None:
         """Copy what rows have of the columns that wait for their entries."""
         kernels.collect_columns(
             rows.starts, rows.stops, rows.indices, rows.values, rows.positions, self.slots,
-            self._first, self._fill, self.rows, self.values,
+            self._first, self._fill, self._reached, self.jumps, self.values,
         )  # fmt: skip
 
     def finish(self) -> None:
         """Take note that all rows were there: nothing waits then."""
         slot = int(self.slots[-1])
         if slot >= self._first:
-            of_bias = slice(self.starts[slot], self.starts[slot + 1])
-            self.rows[of_bias] = np.arange(self._n_rows, dtype=np.uint32)
-            self.values[of_bias] = self._bias
+            start = self.starts[slot]
+            of_bias = slice(start, start + self._n_rows)
+            self.jumps[of_bias], self.values[of_bias] = 1, self._bias
+            self.jumps[start] = 0
         self._first = len(self.features)

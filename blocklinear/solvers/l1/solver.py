@@ -20,8 +20,9 @@ from blocklinear.objectives.feasible_sets import EachClass, OneModel
 from blocklinear.objectives.problems import Problem
 from blocklinear.objectives.tasks import Task
 from blocklinear.options import TrainOptions
-from blocklinear.solvers.l1.columns import ColumnCache
-from blocklinear.solvers.l1.iterate import L1Iterate, Rows
+from blocklinear.solvers.l1.columns import ColumnCache, column_type
+from blocklinear.solvers.l1.descent import Rows
+from blocklinear.solvers.l1.iterate import L1Iterate
 from blocklinear.solvers.newton import tolerance_scales
 from blocklinear.solvers.protocol import Abandoned, Estimate, Solver, Start
 from blocklinear.store.groups import Group, RowView, first_positions, rows_of
@@ -73,7 +74,8 @@ class L1Regularized:
         self._labels, self._sizes = np.zeros(n_rows), np.zeros(n_rows)
         self._weights = np.zeros(n_rows) if manifest.weighted else None
         self._lengths = np.zeros(n_rows, np.int32)
-        self._columns = ColumnCache(manifest, self.bias, capacity)
+        dtype = column_type(manifest, options)
+        self._columns = ColumnCache(manifest, self.bias, dtype, capacity)
         goal = 0.0 if options.gap is None or options.tolerance is not None else options.gap
         self._models = [
             L1Iterate(
@@ -257,28 +259,36 @@ class L1Regularized:
         self._active = self._unsolved()
         columns, counts = self._columns, self._columns.counts
         wanted = {k: self._models[k].wanted(counts) for k in self._active}
+        ahead = {k: self._models[k].ahead(wanted[k], counts) for k in self._active}
         if self._evaluates:
-            self._improve(wanted, halt)
-        missing = any(not columns.complete(features).all() for features in wanted.values())
-        if missing:
-            ahead = [self._models[k].ahead(wanted[k], counts) for k in self._active]
-            columns.want(_in_turn([*wanted.values(), *ahead]))
+            looked_at = {k: np.concatenate([wanted[k], ahead[k]]) for k in self._active}
+            self._improve(looked_at, halt)
+        if any(not columns.complete(features).all() for features in wanted.values()):
+            columns.want(_in_turn([*wanted.values(), *ahead.values()]))
         if self._evaluates:
             self._pulls[self._active] = 0.0
 
-    def _improve(self, wanted: Mapping[int, NDArray[np.int64]], halt: Callable[[], bool]) -> None:
+    def _improve(self, features: Mapping[int, NDArray[np.int64]], halt: Callable[[], bool]) -> None:
+        """Work on features of models, as far as their columns are there."""
+
         def check() -> None:
             if halt():
                 raise Abandoned
 
         def improve(k: int) -> None:
-            features = wanted[k][self._columns.complete(wanted[k])]
-            found[k] = self._models[k].improved(self._rows(k), self._columns, features, check)
+            there = features[k][self._columns.complete(features[k])]
+            missing = self._missing(k)
+            found[k] = self._models[k].improved(self._rows(k), self._columns, there, missing, check)
 
         found: dict[int, Callable[[], None]] = {}
         self._each(improve)
         for adopt in found.values():  # all or none: what is abandoned leaves all as they were
             adopt()
+
+    def _missing(self, k: int) -> bool:
+        """Return whether features that matter to model k have no columns yet."""
+        needed = self._models[k].needed(self._columns.counts)
+        return not self._columns.complete(needed).all()
 
     def _conclude(self) -> None:
         """Draw the consequences of a pass."""

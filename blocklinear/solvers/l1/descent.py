@@ -1,0 +1,313 @@
+"""Descent on columns: Newton steps, and dual points from where they lead.
+
+A Newton step minimises a quadratic model by coordinate descent, over frequent features together:
+these depend on each other so much that one after the other would take hundreds of passes.
+
+The alpha of the primal violate what makes a dual point feasible by as much as the weights are off,
+and to scale them down by the worst of all features costs far more of the dual value than the primal
+is off. So first they are pulled to what is feasible, along the features that violate it most:
+coordinate descent, again, on
+
+    min_u  |u|_1 - v'u + 1/2 sum_i h_i (x_i'u)**2,     alpha_i - s_i h_i x_i'u
+
+the second of which is the point.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from blocklinear.kernels import l1 as kernels
+from blocklinear.kernels.orders import permutation
+from blocklinear.kernels.sums import dot
+from blocklinear.solvers.l1.columns import ColumnCache
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+Block = tuple[Integers, Floats]
+"""Features to be solved for together, and sum_i h_i x_ij x_ik of these."""
+ROUGH = 0.5
+"""A step is good enough once at most so much of the violation is left."""
+_FORCING = 0.1  # no step needs less; nor does a pulled alpha
+_LAST_GAIN = 0.03  # passes over the columns go on while one gains so much of what all did
+_MOST_PASSES = 30
+_CYCLE = 5  # passes over the features that violate most, before all are looked at
+_TOGETHER = 128  # features that are solved for together: their products cost about one pass
+_SUFFICIENT, _LEAST_STEP = 0.01, 1e-6  # of the line search
+
+
+@dataclass(frozen=True)
+class Rows:
+    """What a model needs of all rows of the store.
+
+    Attributes
+    ----------
+    kind : int                the loss, as kernels number it
+    epsilon : float
+    target, cost : float64[n_rows]      t_i and C_i
+    size : float64[n_rows]    |x_i|, the bias feature included
+    length : int32[n_rows]    entries
+    """
+
+    kind: int
+    epsilon: float
+    target: Floats
+    cost: Floats
+    size: Floats
+    length: NDArray[np.int32]
+
+    @property
+    def loss(self) -> tuple[int, float, Floats, Floats]:
+        """What kernels need for values of the loss."""
+        return self.kind, self.epsilon, self.target, self.cost
+
+
+class Orders:
+    """Random orders, one after the other.
+
+    Parameters
+    ----------
+    key : int
+    number : int              of the next one
+    """
+
+    def __init__(self, key: int, number: int) -> None:
+        self._key, self.number = key, number
+
+    def shuffled(self, features: Integers) -> Integers:
+        """Return features in the next order."""
+        order = np.empty(len(features), np.int64)
+        permutation(np.array([self._key, self.number], np.uint64), order)
+        self.number += 1
+        return features[order]
+
+
+def violations(w: Floats, v: Floats, penalty: Floats | float = 1.0) -> Floats:
+    """Return by how much each feature violates optimality.
+
+    That is |v_j| <= p_j, and v_j = p_j sign(w_j) of a feature in use.
+    """
+    slack = np.maximum(np.abs(v) - penalty, 0.0)
+    return np.where(w == 0.0, slack, np.abs(v - penalty * np.sign(w)))
+
+
+class Descent:
+    """Newton steps on some columns, apart from the model until they are done.
+
+    Parameters
+    ----------
+    rows : Rows
+    columns : ColumnCache
+    features : int64[m]       whose columns are there
+    w : float64[m]            their weights
+    decision : float64[n_rows]          w'x_i, of all features; changed
+    penalty : float64[m]      what |w_j| is multiplied by: 1, or 0 of a free bias
+    elsewhere : float         |w|_1 of other features
+    goal : float              the gap that is asked for
+    forcing : float           how much of the violation may be left by the first step
+    orders : Orders
+    halt : callable
+        Called between passes over the columns, to raise what ends it.
+
+    Attributes
+    ----------
+    w, decision : float64[m], float64[n_rows]     where it is
+    value : float             P there
+    step : float64[n_rows]    s_i alpha_i of the primal there
+    forcing : float           for the next step
+    """
+
+    def __init__(
+        self,
+        rows: Rows,
+        columns: ColumnCache,
+        features: Integers,
+        w: Floats,
+        decision: Floats,
+        penalty: Floats,
+        elsewhere: float,
+        goal: float,
+        forcing: float,
+        orders: Orders,
+        halt: Callable[[], None],
+    ) -> None:
+        self._rows, self._goal, self._orders, self._halt = rows, goal, orders, halt
+        self._columns = columns.starts, columns.jumps, columns.values
+        self._chosen = columns.slots[features].astype(np.int64)
+        self.w, self.decision, self.forcing = w, decision, forcing
+        self._penalty, self._elsewhere = penalty, max(elsewhere, 0.0)
+        n = len(decision)
+        self.step, self._state = np.empty(n), np.empty((n, 2))
+        self._v, self._h = np.empty(len(features)), np.empty(len(features))
+        self._work = 0  # entries visited in descent
+        self._frequent, self._products = np.zeros(0, np.int64), np.zeros((0, 0))
+        self.value = self._value(0.0, w)
+        self._expand()
+
+    def _size(self, w: Floats) -> float:
+        return float(dot(self._penalty, np.abs(w)))
+
+    def _value(self, length: float, w: Floats) -> float:
+        """Return P, moved by `length` times what has moved."""
+        if length == 0.0:
+            self._state[:] = 0.0
+        loss = kernels.total_loss(*self._rows.loss, self.decision, length, self._state)
+        return float(loss) + self._elsewhere + self._size(w)
+
+    def _expand(self) -> None:
+        """Expand the primal where it is: alpha, curvature, derivatives."""
+        kernels.expand(*self._rows.loss, self.decision, self.step, self._state)
+        kernels.derivatives(*self._columns, self._chosen, self.step, self._state, self._v, self._h)
+
+    def newton_step(self) -> float:
+        """Minimise the quadratic model, and go as far along as the primal falls enough.
+
+        How well it is minimised follows from how well the last one predicted the violation
+        (Eisenstat and Walker, "Choosing the forcing terms in an inexact Newton method", SIAM
+        Journal on Scientific Computing 1996, Eq. 2.1).
+
+        Returns
+        -------
+        float
+            By how much it fell.
+        """
+        wrong = self._wrong()
+        d, left = self._model_step(max(self.forcing * wrong, self._tolerable()))
+        slope = -float(dot(self._v, d)) + self._size(self.w + d) - self._size(self.w)
+        length, gain = 1.0, 0.0
+        while length >= _LEAST_STEP:
+            w = self.w + length * d
+            value = self._value(length, w)
+            if value <= self.value + _SUFFICIENT * length * slope:
+                gain = self.value - value
+                self.w, self.value = w, value
+                self.decision += length * self._state[:, kernels.MOVED]
+                break
+            length /= 2.0
+        self._expand()
+        off = abs(self._wrong() - left) / wrong if wrong > 0.0 else 1.0
+        self.forcing = min(max(off, _FORCING), ROUGH)
+        return gain
+
+    def _wrong(self) -> float:
+        """Return the largest violation of optimality."""
+        return float(violations(self.w, self._v, self._penalty).max(initial=0.0))
+
+    def _tolerable(self) -> float:
+        """Return a violation that costs no more of the dual value than is asked for."""
+        size = self._size(self.w) + self._elsewhere
+        return 0.5 * self._goal / _FORCING * self.value / size if size > 0.0 else 0.0
+
+    def _model_step(self, enough: float) -> tuple[Floats, float]:
+        """Minimise the quadratic model until no violation of its optimality is larger than enough.
+
+        Or until a pass gains little of what all did.
+
+        Returns
+        -------
+        float64[m], float
+            The step, and the largest violation left.
+        """
+        matter = (self.w != 0.0) | (np.abs(self._v) >= self._penalty)
+        self._frequent, left = self._frequent[:0], math.inf
+        others, block = self._divided(matter)
+        d, fallen = np.zeros(len(self.w)), 0.0
+        for _ in range(_MOST_PASSES):
+            self._halt()
+            fell, worst = self._descend(self._orders.shuffled(others), block, self.w, d)
+            fallen += fell
+            if worst <= enough or fell <= _LAST_GAIN * fallen:
+                break
+            if worst > 0.5 * left and not len(self._frequent):
+                self._solve_together(matter)
+                others, block = self._divided(matter)
+            left = worst
+        return d, worst
+
+    def _solve_together(self, matter: NDArray[np.bool_]) -> None:
+        """Solve for the most frequent of some features together: they depend on each other most."""
+        features, starts = np.flatnonzero(matter), self._columns[0]
+        chosen = self._chosen[features]
+        order = np.argsort(starts[chosen] - starts[chosen + 1], kind="stable")
+        self._frequent = features[order[:_TOGETHER]]
+        size = len(self._frequent)
+        self._products = np.empty((size, size))
+        kernels.gram(*self._columns, self._chosen[self._frequent], self._state, self._products)
+
+    def _divided(self, matter: NDArray[np.bool_]) -> tuple[Integers, Block]:
+        """Divide features into others and those to be solved for together, with their products."""
+        among = np.flatnonzero(matter[self._frequent])
+        products = np.ascontiguousarray(self._products[among][:, among])
+        others = matter.copy()
+        others[self._frequent] = False
+        return np.flatnonzero(others), (self._frequent[among], products)
+
+    def _descend(self, order: Integers, block: Block, w: Floats, d: Floats) -> tuple[float, float]:
+        """Pass over some features once, over those of a block together.
+
+        Returns
+        -------
+        float, float
+            By how much the model has fallen, and the largest violation met.
+        """
+        columns, penalty, state = (*self._columns, self._chosen), self._penalty, self._state
+        self._work += self._entries(order) + self._entries(block[0])
+        fell, worst = kernels.descend(*columns, order, penalty, self._v, self._h, w, d, state)
+        more, wrong = kernels.descend_together(*columns, *block, penalty, self._v, w, d, state)
+        return fell + more, max(worst, wrong)
+
+    def _entries(self, features: Integers) -> int:
+        starts, chosen = self._columns[0], self._chosen[features]
+        return int((starts[chosen + 1] - starts[chosen]).sum())
+
+    def pulled(self) -> Floats:
+        """Return the best dual point found near that of the primal, s_i alpha_i; float64[n_rows].
+
+        Cycles end once scaling costs no more than what is not due to it, or as much work was done
+        as for all steps.
+        """
+        try:
+            return self._pulled()
+        finally:
+            self._state[:, kernels.MOVED] = 0.0
+
+    def _pulled(self) -> Floats:
+        if not len(self._frequent):
+            self._solve_together((self.w != 0.0) | (np.abs(self._v) >= self._penalty))
+        rows, best = self._rows, self.step
+        u, moved = np.zeros(len(self.w)), np.empty(len(self.step))
+        nothing = np.zeros(len(u))
+        v, top = self._v.copy(), self._top(self._v)
+        least, enough = self.value - self._dual(self.step, top), 2 * self._work
+        step = self.step
+        while True:
+            lost = self._dual(step, 1.0) - self._dual(step, top)
+            if lost <= 0.5 * (self.value - self._dual(step, top)):
+                return best
+            limit = 1.0 + _FORCING * (top - 1.0)
+            some = (np.abs(v) > limit * self._penalty) | (u != 0.0)
+            if not some.any():
+                return best
+            others, block = self._divided(some)
+            for _ in range(_CYCLE):
+                self._halt()
+                _, worst = self._descend(others, block, nothing, u)
+                if worst <= _FORCING * (top - 1.0):
+                    break
+            kernels.move_alpha(rows.kind, rows.target, rows.cost, self.step, self._state, moved)
+            kernels.pulls(*self._columns, self._chosen, moved, v)
+            top, step = self._top(v), moved
+            left = self.value - self._dual(moved, top)
+            if left < least:
+                best, least = moved.copy(), left
+            if self._work > enough:
+                return best
+
+    def _top(self, v: Floats) -> float:
+        return max(float((np.abs(v) * (self._penalty > 0.0)).max(initial=0.0)), 1.0)
+
+    def _dual(self, step: Floats, top: float) -> float:
+        return float(kernels.dual_value(*self._rows.loss, step, 1.0 / top))
