@@ -95,6 +95,12 @@ class BusyError(BlocklinearError):
     exit_code = 8
 
 
+class ClusterError(BlocklinearError, ConnectionError):
+    """A cluster cannot be reached, cannot do the work, or is gone."""
+
+    exit_code = 9
+
+
 class StoppedError(BlocklinearError):
     """The caller asked for an early end; a checkpoint is saved."""
 

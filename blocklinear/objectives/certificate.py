@@ -258,6 +258,13 @@ class Proof:
         """The first and the last candidate, as kernels take them."""
         return self.candidates[0], self.candidates[-1]
 
+    def include(self, sums: Floats, reach: Floats, recomputed: Floats, n: int) -> None:
+        """Add what `n` rows contribute to a proof of the same candidates elsewhere."""
+        self.sums += sums
+        self.reach += reach
+        self.recomputed += recomputed
+        self.n += n
+
     def remaining(self, n_rows: int) -> Floats:
         """Return what P - D is as far as the rows so far tell of `n_rows`.
 

@@ -81,6 +81,15 @@ class BlockDescent:
         return ()
 
     @property
+    def passes(self) -> int:
+        """Passes over the working set in the next outer iteration, where it is the first."""
+        return int(self._passes[0])
+
+    @passes.setter
+    def passes(self, number: int) -> None:
+        self._passes[0] = number
+
+    @property
     def _trained(self) -> Sequence[WeightVectors]:
         """The vectors that are still trained."""
         return self.vectors

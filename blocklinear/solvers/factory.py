@@ -3,7 +3,7 @@
 import math
 from pathlib import Path
 
-from blocklinear.objectives.models import CRAMMER_SINGER
+from blocklinear.objectives.models import CRAMMER_SINGER, Models
 from blocklinear.objectives.one_class import OneClass
 from blocklinear.objectives.problems import Problem
 from blocklinear.objectives.tasks import Task
@@ -60,9 +60,38 @@ def make_solver(
     if options.solver == CRAMMER_SINGER:
         all_classes = CrammerSinger(task, manifest, options, folder)
         return BlockDescent([all_classes], manifest, options, working_set_entries)
-    numbers = models_by_pass(len(task))
-    models = [
-        ManyModels(task.some(some), manifest, options, folder, f"-{k}")
-        for k, some in enumerate(numbers)
-    ]
+    numbers, models = models_by_pass(len(task)), _models(manifest, options, task, folder)
     return BlockDescentOfMany(task, models, numbers, manifest, options, working_set_entries)
+
+
+def make_descent(
+    manifest: Manifest,
+    options: TrainOptions,
+    task: Task,
+    folder: Path,
+    working_set_entries: int,
+) -> BlockDescent:
+    """Return the coordinate descent of a task whose models do not depend on each other.
+
+    All models are trained as long as it is used, whatever was proven of them.
+
+    Parameters
+    ----------
+    folder, working_set_entries
+        As for `make_solver`.
+    """
+    if isinstance(task, Problem):
+        one = SingleModel(task, manifest, options, folder)
+        return BlockDescent([one], manifest, options, working_set_entries)
+    models = _models(manifest, options, task, folder)
+    return BlockDescent(models, manifest, options, working_set_entries)
+
+
+def _models(
+    manifest: Manifest, options: TrainOptions, models: Models, folder: Path
+) -> list[ManyModels]:
+    """Return the models of each pass, see `models_by_pass`."""
+    return [
+        ManyModels(models.some(some), manifest, options, folder, f"-{k}")
+        for k, some in enumerate(models_by_pass(len(models)))
+    ]

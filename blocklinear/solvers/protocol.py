@@ -76,20 +76,17 @@ class Start:
     W: Floats
 
 
-class Solver(Protocol):
-    """What is trained, and how.
+class Trainee(Protocol):
+    """What is trained, as the outer loop sees it, however an outer iteration is run.
 
-    An outer iteration is `begin`, then `step` for each group, then `sample_gap`, if a gap is asked
-    for; `estimate` returns what came of it. ``len()`` is the number of problems still trained.
+    ``len()`` is the number of problems still trained.
 
     Attributes
     ----------
     bias : float              value of the bias feature, 0 for none
-    permutes : bool           whether blocks are to come in another order in each outer iteration
     """
 
     bias: float
-    permutes: bool
 
     def __len__(self) -> int: ...
 
@@ -107,6 +104,47 @@ class Solver(Protocol):
     @property
     def arrays(self) -> dict[str, NDArray[Any]]:
         """All that a checkpoint must keep, by name."""
+
+    def estimate(self) -> Estimate:
+        """Return what the outer iteration saw."""
+
+    def drop_solved(self) -> bool:
+        """Train no further what the last certificate shows to be good enough; say if any was."""
+
+    def chosen(self, certificate: Certificate) -> Floats:
+        """Return the weights that a certificate is about, float64[n_features + 1, M]."""
+
+    def proven(self) -> list[Certificate]:
+        """Return the certificate of each of many models; nothing for one problem."""
+
+    def current(self) -> Floats:
+        """Return the weights as they are, float64[n_features + 1, M]."""
+
+    def adopt(self, weights: Floats) -> None:
+        """Make other weights, float64[n_features + 1, M], the candidates."""
+
+    def successor(self, enough_products: float) -> "Solver | None":
+        """Return the solver that goes on from here where this one is slow, if there is one.
+
+        Parameters
+        ----------
+        enough_products : float
+            As for `NewtonIterate`.
+        """
+
+
+class Solver(Trainee, Protocol):
+    """What is trained, and how, on one group of rows after another.
+
+    An outer iteration is `begin`, then `step` for each group, then `sample_gap`, if a gap is asked
+    for; `estimate` returns what came of it.
+
+    Attributes
+    ----------
+    permutes : bool           whether blocks are to come in another order in each outer iteration
+    """
+
+    permutes: bool
 
     @property
     def row_arrays(self) -> Mapping[str, RowArray]:
@@ -132,9 +170,6 @@ class Solver(Protocol):
     def sample_gap(self, group: Group) -> None:
         """Estimate from rows of a group what all rows contribute to P - D."""
 
-    def estimate(self) -> Estimate:
-        """Return what the outer iteration saw."""
-
     def certify(self, stream: Iterable[Loaded], enough: float | None = None) -> Certificate | float:
         """Return the certificate, of several problems the sums and the largest gap.
 
@@ -144,30 +179,6 @@ class Solver(Protocol):
             Every block once.
         enough : float or None
             As soon as all gaps are known to be larger, an estimate of the middle one is returned.
-        """
-
-    def drop_solved(self) -> bool:
-        """Train no further what the last certificate shows to be good enough; say if any was."""
-
-    def chosen(self, certificate: Certificate) -> Floats:
-        """Return the weights that a certificate is about, float64[n_features + 1, M]."""
-
-    def proven(self) -> list[Certificate]:
-        """Return the certificate of each of many models; nothing for one problem."""
-
-    def current(self) -> Floats:
-        """Return the weights as they are, float64[n_features + 1, M]."""
-
-    def adopt(self, weights: Floats) -> None:
-        """Make other weights, float64[n_features + 1, M], the candidates."""
-
-    def successor(self, enough_products: float) -> "Solver | None":
-        """Return the solver that goes on from here where this one is slow, if there is one.
-
-        Parameters
-        ----------
-        enough_products : float
-            As for `NewtonIterate`.
         """
 
     def discard(self) -> None:

@@ -402,11 +402,22 @@ class WeightVectors(ABC):
             sides = balance(self.terms[:, self.kernels.PLUS], self.terms[:, self.kernels.MINUS])
         return Proof(self.W, candidates, len(self.terms), self.coupled, recompute, self.bias, sides)
 
-    def certify_group(self, group: Group, proof: Proof) -> None:
-        """Add what a group contributes to certificates."""
-        rows = rows_of(group, self._first)
-        self._certify(rows, self._data(rows), self.lines(group), proof)
+    def certify_group(self, group: Group, proof: Proof, every: int = 1) -> None:
+        """Add what a group contributes to certificates, or one row in so many of it."""
+        rows, alpha = rows_of(group, self._first), self.lines(group)
+        if every > 1:
+            rows, alpha = rows.some(slice(None, None, every)), alpha[::every].copy()
+        self._certify(rows, self._data(rows), alpha, proof)
         proof.n += len(rows)
+
+    def dual_terms(self, rows: RowView, alpha: Floats) -> Floats:
+        """Return what rows with some alpha, float64[n, width], contribute to the dual values.
+
+        Returns
+        -------
+        float64[n_problems, N_TERMS]
+        """
+        return self._terms_of(self._data(rows), alpha).reshape(self.terms.shape)
 
     def certificates(self, proof: Proof) -> list[Certificate]:
         """Return the certificate of each problem, once all groups were added."""

@@ -136,6 +136,8 @@ class GroupLoader(LoaderAhead[tuple[int, ...], Group]):
         Threads that read and decode blocks.
     pin_bytes : int
         Memory that may keep decoded blocks.
+    pins : Pins or None
+        Decoded blocks of this store that other loaders have kept, too, instead.
 
     Attributes
     ----------
@@ -143,14 +145,21 @@ class GroupLoader(LoaderAhead[tuple[int, ...], Group]):
     pins : Pins
     """
 
-    def __init__(self, store: BlockStore, group: int, threads: int, pin_bytes: int = 0) -> None:
+    def __init__(
+        self,
+        store: BlockStore,
+        group: int,
+        threads: int,
+        pin_bytes: int = 0,
+        pins: Pins | None = None,
+    ) -> None:
         self._store, blocks, self.group = store, store.manifest.blocks, group
         rows = sum(sorted((b.rows for b in blocks), reverse=True)[:group])
         nnz = sum(sorted((b.nnz for b in blocks), reverse=True)[:group])
         n_buffers = 1 if group >= len(blocks) else 2
         kind = store.manifest.dtype, store.manifest.weighted
         self._buffers = [GroupBuffer(rows, nnz, *kind) for _ in range(n_buffers)]
-        self.pins = Pins(pin_bytes if n_buffers == 2 else 0)
+        self.pins = Pins(pin_bytes if n_buffers == 2 else 0) if pins is None else pins
         super().__init__(n_buffers, threads)
 
     def _load(self, blocks: tuple[int, ...]) -> tuple[Group, float]:

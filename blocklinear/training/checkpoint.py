@@ -51,6 +51,8 @@ _BODY = shapes.fields(
     }
 )  # fmt: skip
 
+ALPHA_FILES = "alpha.*.*"
+"""Alpha of runs on a cluster, by round and part."""
 LINES = {"alpha": np.float64, "preference": np.float32, "ranges": np.uint16}
 """Arrays, by the first word of their name, with a line for each row of ``facts["blocks"]``."""
 
@@ -326,7 +328,7 @@ def discard(folder: Path) -> None:
     """Delete the checkpoint in a run's folder, whatever its state, then its array files."""
     with storage_errors(folder, "clean"):
         (folder / NAME).unlink(missing_ok=True)
-        remove_files(_files(folder))
+        remove_files([*_files(folder), *folder.glob(ALPHA_FILES)])
 
 
 def _files(folder: Path) -> list[Path]:

@@ -1,10 +1,11 @@
 """The outer loop: load a group, work on it, go on, until a certificate says enough."""
 
+import contextlib
 import dataclasses
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from blocklinear.arguments import check_options
 from blocklinear.classes import shown
@@ -33,7 +34,7 @@ from blocklinear.training.outcome import Outcome, announced
 from blocklinear.training.parts import train_in_parts
 from blocklinear.training.permutations import sampled
 from blocklinear.training.previous import find_previous
-from blocklinear.training.run import Halt, Run, check_finite
+from blocklinear.training.run import GroupRun, Halt, Run, check_finite
 from blocklinear.training.stopping import Ending
 from blocklinear.training.unfinished import check_finished, folders_of
 from blocklinear.training.warm_start import start_warm
@@ -49,6 +50,7 @@ def train(
     listener: Listener = ignore,
     halt: Halt = _never,
     keep: Callable[[LinearModel], object] = lambda model: None,
+    optimise: "Optimise | None" = None,
 ) -> LinearModel:
     """Train a linear model on a store, out of core, to a certified optimum.
 
@@ -65,6 +67,8 @@ def train(
     keep : callable
         Called with the model, to write it, before the run counts as finished: if that fails or the
         process ends, `resume` produces the same model.
+    optimise : callable or None
+        Trains a task in place of `optimise` of this module.
 
     Returns
     -------
@@ -101,10 +105,27 @@ def train(
         keep(model)
         return model
 
-    return train_task(store, options, listener, halt, finish)
+    return train_task(store, options, listener, halt, finish, optimise)
 
 
 Result = TypeVar("Result")
+
+
+class Optimise(Protocol):
+    """Trains what a task asks for, as `optimise` does."""
+
+    def __call__(
+        self,
+        store: BlockStore,
+        options: TrainOptions,
+        task: Task,
+        folder: Path,
+        listener: Listener,
+        halt: Halt,
+        *,
+        kept: int = 0,
+    ) -> Outcome:
+        """Return what came of it."""
 
 
 def train_task(
@@ -113,12 +134,15 @@ def train_task(
     listener: Listener,
     halt: Halt,
     finish: Callable[[Manifest, TrainOptions, Task, Outcome], Result],
+    by: "Optimise | None" = None,
 ) -> Result:
     """Lock a store and train what the options ask for.
 
     Return what `finish` makes of what was trained on, what was asked for, with the solver that was
-    chosen, and what came of it; only then the run counts as finished.
+    chosen, and what came of it; only then the run counts as finished. What trains a task is
+    `optimise`, unless another is given.
     """
+    train_one = by or optimise
     folder = store.folder / "runs" / options.run
     with Lock(store.folder / "lock"):
         # read again: it may have changed before it was ours
@@ -150,7 +174,7 @@ def train_task(
             def part(options: TrainOptions, task: Task, name: str, kept: int) -> Outcome:
                 own = folder.with_name(folder.name + name)
                 used.append(own)
-                outcome = optimise(source, options, task, own, listener, halt, kept=kept)
+                outcome = train_one(source, options, task, own, listener, halt, kept=kept)
                 return dataclasses.replace(
                     outcome, weights=to_input(outcome.weights, source.folder, manifest)
                 )
@@ -206,7 +230,7 @@ def optimise(
     """
     manifest = store.manifest
     make_folder(folder, store.folder)
-    facts = _resumed(folder, manifest, options, listener)
+    facts = resumed(folder, manifest, options, listener, options.course())
     previous = find_previous(folder, options, listener) if options.warm_start else None
     if facts is None:
         memory = plan_memory(manifest, options, columns_of(task), kept, store.fetching_bytes)
@@ -222,27 +246,46 @@ def optimise(
         held_out = HeldOut(options.evaluate, store, task, options, memory.spare_bytes)
     products = enough_products(manifest, memory.hessian)
     solver = make_solver(manifest, options, task, folder, memory.working_set_entries, products)
-    run = Run(manifest, options, memory, solver, held_out, folder, listener, halt)
     try:
         with GroupLoader(store, memory.group, options.threads, memory.pin_bytes) as loader:
-            prepare(loader)
-            if facts is not None:
-                run.resume(facts, loader)
-            elif previous is not None:
-                start_warm(run, solver, previous, store, loader)
-            outcome = _train(run, loader)
-            conclude(loader, outcome)
-            return outcome
-    except Abandoned:
-        raise run.stopped() from None
+            run = GroupRun(
+                loader, manifest, options, memory, solver, held_out, folder, listener, halt
+            )
+            with stopping(run):
+                prepare(loader)
+                if facts is not None:
+                    run.resume(facts)
+                elif previous is not None:
+                    start_warm(run, solver, previous, store, loader)
+                outcome = converge(run)
+                conclude(loader, outcome)
+                return outcome
     finally:
         solver.discard()
 
 
-def _resumed(
-    folder: Path, manifest: Manifest, options: TrainOptions, listener: Listener
+@contextlib.contextmanager
+def stopping(run: Run) -> Iterator[None]:
+    """Report a run that is abandoned meanwhile as stopped."""
+    try:
+        yield
+    except Abandoned:
+        raise run.stopped() from None
+
+
+def resumed(
+    folder: Path,
+    manifest: Manifest,
+    options: TrainOptions,
+    listener: Listener,
+    course: dict[str, Any],
 ) -> dict[str, Any] | None:
     """Return what the checkpoint to go on from says; None to start anew.
+
+    Parameters
+    ----------
+    course : dict
+        What cannot have changed since.
 
     Raises
     ------
@@ -255,13 +298,12 @@ def _resumed(
     if facts is None:
         listener(Warned(f"run {options.run!r} has no checkpoint: it starts from the beginning"))
         return None
-    asked = options.course()
     if options.group is None:  # it followed from the memory budget then
         facts["course"]["group"] = None
     differences = [
-        f"{name} was {facts['course'].get(name)!r} and is {asked.get(name)!r}"
-        for name in sorted(asked | facts["course"])
-        if facts["course"].get(name) != asked.get(name)
+        f"{name} was {facts['course'].get(name)!r} and is {course.get(name)!r}"
+        for name in sorted(course | facts["course"])
+        if facts["course"].get(name) != course.get(name)
     ]
     if facts.get("warm_only") or facts["store"] != manifest.fingerprint:
         differences.append("the blocks of the store have changed")
@@ -274,21 +316,22 @@ def _resumed(
     return facts
 
 
-def _train(run: Run, loader: GroupLoader) -> Outcome:
+def converge(run: Run) -> Outcome:
+    """Go on with a run until it has converged, or must end; return what came of it."""
     stopping, undecided = run.stopping, run.outer > 0 and run.finished and not run.decided
     while True:
         if not undecided:
-            run.iterate(loader)
+            run.iterate()
         undecided = False
         report, seen = run.report()
         if seen.new and run.out_of_patience:
-            return _finish_with_best(run, loader, report)
+            return _finish_with_best(run, report)
         ending, stalled = stopping.exhausted(report), stopping.stalled(report, seen)
         goes_over = stopping.by_gap_alone and run.may_go_over
         ending = ending or (None if goes_over else stalled)
         if ending or stopping.wants_certificate(report, seen):
             with run.saving():
-                certificate = run.certify(loader, None if ending else run.options.gap)
+                certificate = run.certify(None if ending else run.options.gap)
             report = dataclasses.replace(run.timed(report), certificates=int(not seen.exact))
             converged = stopping.holds(report, certificate)
             if isinstance(certificate, Certificate):
@@ -311,8 +354,8 @@ def _train(run: Run, loader: GroupLoader) -> Outcome:
         run.rest()
 
 
-def _finish_with_best(run: Run, loader: GroupLoader, report: OuterIteration) -> Outcome:
-    certificate = run.best(loader)
+def _finish_with_best(run: Run, report: OuterIteration) -> Outcome:
+    certificate = run.best()
     report = dataclasses.replace(report, certificates=1)
     run.listener(run.certified(report, certificate))
     ending = Ending(f"{run.options.patience} outer iterations without a better score")

@@ -44,6 +44,7 @@ class Outcome:
     feature_names : tuple of str or None        of the input, if it has any
     recipe : dict or None     of the store, where it is made of tables
     choice : MethodChosen or None       where the method was left to the data
+    cluster : dict or None    workers, parts and rounds, where it was trained on several machines
     """
 
     weights: NDArray[np.float64]
@@ -54,6 +55,7 @@ class Outcome:
     feature_names: tuple[str, ...] | None = None
     recipe: Any = None
     choice: MethodChosen | None = None
+    cluster: dict[str, int] | None = None
 
     def model(self, manifest: Manifest, options: TrainOptions, task: Task) -> LinearModel:
         """Return it as a model."""
@@ -81,6 +83,8 @@ class Outcome:
             metadata["method_chosen"] = self.choice.why
         if self.recipe is not None:
             metadata["recipe"] = self.recipe
+        if self.cluster is not None:
+            metadata["cluster"] = self.cluster
         if self.certificates:
             metadata["certificates"] = [c.to_dict() for c in self.certificates]
         return LinearModel(

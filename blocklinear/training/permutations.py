@@ -1,6 +1,7 @@
 """In which order blocks are loaded: pure functions of the seed (Yu, 5.2)."""
 
 import dataclasses
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,7 +50,12 @@ def sampled(manifest: Manifest, options: TrainOptions) -> Manifest:
     if options.sample_blocks is None or options.sample_blocks >= len(manifest.blocks):
         return manifest
     drawn = block_order(options.seed, 0, len(manifest.blocks))[: options.sample_blocks]
-    blocks = [manifest.blocks[k] for k in np.sort(drawn).tolist()]
+    return some_blocks(manifest, np.sort(drawn).tolist())
+
+
+def some_blocks(manifest: Manifest, places: Sequence[int]) -> Manifest:
+    """Return the manifest of some blocks, in this order."""
+    blocks = [manifest.blocks[place] for place in places]
     return dataclasses.replace(
         manifest,
         blocks=blocks,

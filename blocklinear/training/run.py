@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 import math
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from blocklinear.model.metrics import Score
 from blocklinear.objectives.certificate import Certificate
 from blocklinear.options import TrainOptions
 from blocklinear.solvers.newton_iterate import enough_products
-from blocklinear.solvers.protocol import Abandoned, Estimate, Solver
+from blocklinear.solvers.protocol import Abandoned, Estimate, Solver, Trainee
 from blocklinear.store.manifest import Manifest
 from blocklinear.store.prefetch import GroupLoader, Loaded
 from blocklinear.training.checkpoint import Checkpoint
@@ -61,7 +62,7 @@ class Times:
         self.bytes_read += loaded.group.bytes_read if loaded.load_s else 0
 
 
-class Run:
+class Run(ABC):
     """One training run: where it stands, and what it has learned.
 
     Parameters
@@ -69,8 +70,8 @@ class Run:
     manifest : Manifest
     options : TrainOptions
     memory : MemoryPlan
-    solver : Solver
-        What is done on a block step.
+    solver : Trainee
+        What is trained.
     held_out : HeldOut or None
         Scores the model after each outer iteration.
     folder : Path
@@ -91,7 +92,7 @@ class Run:
         manifest: Manifest,
         options: TrainOptions,
         memory: MemoryPlan,
-        solver: Solver,
+        solver: Trainee,
         held_out: HeldOut | None,
         folder: Path,
         listener: Listener,
@@ -118,34 +119,29 @@ class Run:
         """Since training began."""
         return time.perf_counter() - self._started
 
-    def block_groups(self, outer: int) -> list[tuple[int, ...]]:
-        """Return the groups of an outer iteration, in order."""
-        n_blocks = len(self.manifest.blocks)
-        seed, permutes = self.options.seed, self.solver.permutes
-        return block_groups(seed, outer, n_blocks, self.memory.group, permutes)
+    @property
+    @abstractmethod
+    def finished(self) -> bool:
+        """Whether the outer iteration is at its end, or none has begun."""
 
-    def pass_over(
-        self, loader: GroupLoader, blocks: Collection[int] | None = None, last: bool = False
-    ) -> Iterator[Loaded]:
-        """Yield all groups once, for what needs a pass of its own.
+    @abstractmethod
+    def iterate(self) -> None:
+        """Run the rest of an outer iteration, or the next one."""
 
-        With `blocks`, no other blocks are read, unless one group holds all. After what may be the
-        `last` pass of a run nothing is loaded ahead.
+    @abstractmethod
+    def _prove(self, enough: float | None) -> Certificate | float:
+        """Pass over the data once more, see `certify`."""
 
-        Raises
-        ------
-        Abandoned
-            If a stop was asked for between two groups.
+    def certify(self, enough: float | None = None) -> Certificate | float:
+        """Pass over the data once more, and say how good the better candidate is.
+
+        As soon as that is known to be worse than a gap that is `enough`, an estimate is returned.
         """
-        order = self.block_groups(self.outer + 1)
-        first = None if last else order[0]
-        if blocks is not None and len(order) > 1:
-            order = [tuple(b for b in group if b in blocks) for group in order]
-        order = [group for group in order if group] if blocks is None or blocks else []
-        for number, loaded in enumerate(loader.stream(order, first) if order else ()):
-            if number and self.halt():
-                raise Abandoned
-            yield loaded
+        with self.times.counting("certify_s"):
+            certificate = self._prove(enough)
+        if isinstance(certificate, Certificate):
+            check_finite(certificate.primal, certificate.dual)
+        return certificate
 
     @contextlib.contextmanager
     def saving(self) -> Iterator[None]:
@@ -155,37 +151,6 @@ class Run:
         except Abandoned:
             self.save()
             raise
-
-    def iterate(self, loader: GroupLoader) -> None:
-        """Run the rest of an outer iteration, or the next one."""
-        self.decided = False
-        if self.finished:
-            self.outer, self.done = self.outer + 1, 0
-            self.solver.begin(len(self.block_groups(self.outer)))
-        self.times, self._begun = self._begun, Times()
-        todo, following = self.block_groups(self.outer), self.block_groups(self.outer + 1)
-        for loaded in loader.stream(todo[self.done :], following[0]):
-            started = time.perf_counter()
-            self.solver.step(loaded.group, self.outer, self.done, len(todo), self.overdue)
-            self.times.solve_s += time.perf_counter() - started
-            self.times.add(loaded)
-            self.done += 1
-            self.listener(BlockStep(self.outer, self.done, len(todo)))
-            if self.done < len(todo):
-                self.rest()
-        if self.options.gap is not None:  # any group tells of all: they are drawn at random
-            for loaded in loader.stream(
-                following[:1], following[1] if len(following) > 1 else None
-            ):
-                started = time.perf_counter()
-                self.solver.sample_gap(loaded.group)
-                self.times.solve_s += time.perf_counter() - started
-                self._begun.add(loaded)
-
-    @property
-    def finished(self) -> bool:
-        """Whether the outer iteration is at its end, or none has begun."""
-        return self.outer == 0 or self.done == len(self.block_groups(self.outer))
 
     def overdue(self) -> bool:
         """Return whether a stop was asked for so long ago that a block step is to be given up."""
@@ -244,7 +209,7 @@ class Run:
                 self._checkpoint.save(self._facts(), self._arrays)
             self._saved_at, self._saved = time.monotonic(), True
 
-    def resume(self, facts: dict[str, Any], loader: GroupLoader) -> None:
+    def resume(self, facts: dict[str, Any]) -> None:
         """Go back to where a checkpoint was saved.
 
         Raises
@@ -264,7 +229,6 @@ class Run:
         self._saved = True
         self.outer, self.done, self.decided = facts["outer"], facts["done"], facts["decided"]
         self.stopping.state = facts["stopping"]
-        self.solver.restore(self.pass_over(loader))
 
     def report(self) -> tuple[OuterIteration, Estimate]:
         """Return the report of the outer iteration, with the held-out score, and its estimate."""
@@ -359,24 +323,115 @@ class Run:
         patience = self.options.patience
         return patience is not None and self.outer - self._best_at >= patience
 
-    def certify(self, loader: GroupLoader, enough: float | None = None) -> Certificate | float:
-        """Pass over the data once more, and say how good the better candidate is.
-
-        As soon as that is known to be worse than a gap that is `enough`, an estimate is returned.
-        """
-        with self.times.counting("certify_s"):
-            certificate = self.solver.certify(self.pass_over(loader, last=True), enough)
-        if isinstance(certificate, Certificate):
-            check_finite(certificate.primal, certificate.dual)
-        return certificate
-
-    def best(self, loader: GroupLoader) -> Certificate:
+    def best(self) -> Certificate:
         """Go back to the model that scored best, and certify it."""
         self.save()  # now: a resume is to come to the same end
         self.solver.adopt(self._best)
-        certificate = self.certify(loader)
+        certificate = self.certify()
         assert isinstance(certificate, Certificate)  # no gap was enough
         return certificate
+
+
+class GroupRun(Run):
+    """A run that loads group after group and works on it.
+
+    Parameters
+    ----------
+    loader : GroupLoader
+    manifest, options, memory, solver, held_out, folder, listener, halt
+        As for `Run`.
+    """
+
+    solver: Solver
+
+    def __init__(
+        self,
+        loader: GroupLoader,
+        manifest: Manifest,
+        options: TrainOptions,
+        memory: MemoryPlan,
+        solver: Solver,
+        held_out: HeldOut | None,
+        folder: Path,
+        listener: Listener,
+        halt: Halt,
+    ) -> None:
+        super().__init__(manifest, options, memory, solver, held_out, folder, listener, halt)
+        self._loader = loader
+
+    def block_groups(self, outer: int) -> list[tuple[int, ...]]:
+        """Return the groups of an outer iteration, in order."""
+        n_blocks = len(self.manifest.blocks)
+        seed, permutes = self.options.seed, self.solver.permutes
+        return block_groups(seed, outer, n_blocks, self.memory.group, permutes)
+
+    def pass_over(
+        self, blocks: Collection[int] | None = None, last: bool = False
+    ) -> Iterator[Loaded]:
+        """Yield all groups once, for what needs a pass of its own.
+
+        With `blocks`, no other blocks are read, unless one group holds all. After what may be the
+        `last` pass of a run nothing is loaded ahead.
+
+        Raises
+        ------
+        Abandoned
+            If a stop was asked for between two groups.
+        """
+        order = self.block_groups(self.outer + 1)
+        first = None if last else order[0]
+        if blocks is not None and len(order) > 1:
+            order = [tuple(b for b in group if b in blocks) for group in order]
+        order = [group for group in order if group] if blocks is None or blocks else []
+        for number, loaded in enumerate(self._loader.stream(order, first) if order else ()):
+            if number and self.halt():
+                raise Abandoned
+            yield loaded
+
+    def iterate(self) -> None:
+        """Run the rest of an outer iteration, or the next one."""
+        self.decided = False
+        if self.finished:
+            self.outer, self.done = self.outer + 1, 0
+            self.solver.begin(len(self.block_groups(self.outer)))
+        self.times, self._begun = self._begun, Times()
+        todo, following = self.block_groups(self.outer), self.block_groups(self.outer + 1)
+        for loaded in self._loader.stream(todo[self.done :], following[0]):
+            started = time.perf_counter()
+            self.solver.step(loaded.group, self.outer, self.done, len(todo), self.overdue)
+            self.times.solve_s += time.perf_counter() - started
+            self.times.add(loaded)
+            self.done += 1
+            self.listener(BlockStep(self.outer, self.done, len(todo)))
+            if self.done < len(todo):
+                self.rest()
+        if self.options.gap is not None:  # any group tells of all: they are drawn at random
+            for loaded in self._loader.stream(
+                following[:1], following[1] if len(following) > 1 else None
+            ):
+                started = time.perf_counter()
+                self.solver.sample_gap(loaded.group)
+                self.times.solve_s += time.perf_counter() - started
+                self._begun.add(loaded)
+
+    @property
+    def finished(self) -> bool:
+        """Whether the outer iteration is at its end, or none has begun."""
+        return self.outer == 0 or self.done == len(self.block_groups(self.outer))
+
+    def _prove(self, enough: float | None) -> Certificate | float:
+        return self.solver.certify(self.pass_over(last=True), enough)
+
+    def resume(self, facts: dict[str, Any]) -> None:
+        """Go back to where a checkpoint was saved.
+
+        Raises
+        ------
+        DamagedError
+            If it is not one of this method, or what was saved is not there.
+        """
+        super().resume(facts)
+        self.solver.restore(self.pass_over())
 
 
 def _largest_by_cost(

@@ -24,7 +24,7 @@ from blocklinear.store.prefetch import GroupLoader, Loaded
 from blocklinear.store.records import BlockRecord
 from blocklinear.store.store import BlockStore
 from blocklinear.training.previous import Column, Previous, RowRange
-from blocklinear.training.run import Run
+from blocklinear.training.run import GroupRun
 
 Floats = NDArray[np.float64]
 CANCELLED = 1e-8
@@ -32,13 +32,13 @@ CANCELLED = 1e-8
 
 
 def start_warm(
-    run: Run, solver: WarmSolver, previous: Previous, store: BlockStore, loader: GroupLoader
+    run: GroupRun, solver: WarmSolver, previous: Previous, store: BlockStore, loader: GroupLoader
 ) -> None:
     """Give a run, before its first outer iteration, what an earlier one left.
 
     Parameters
     ----------
-    run : Run
+    run : GroupRun
     solver : WarmSolver
         Of the run.
     previous : Previous
@@ -80,7 +80,7 @@ def start_warm(
         )
 
 
-def _go_on_from_w(run: Run, solver: WarmSolver, previous: Previous) -> str:
+def _go_on_from_w(run: GroupRun, solver: WarmSolver, previous: Previous) -> str:
     """Go on from w and the number of updates; nothing if the classes are other ones."""
     parts = list(_parts(solver, previous))
     if all(column is None for part in parts for column in part.old):
@@ -143,7 +143,7 @@ class _Start:
 
     def __init__(
         self,
-        run: Run,
+        run: GroupRun,
         solver: WarmSolver,
         previous: Previous,
         row_ranges: list[RowRange],
@@ -282,7 +282,7 @@ class _Start:
 
     def _add(self, loader: GroupLoader, blocks: set[int], anew: bool) -> None:
         """Make alpha fit in some blocks; add the rows, or their changes, to the weights."""
-        for loaded in self._run.pass_over(loader, blocks):
+        for loaded in self._run.pass_over(blocks):
             group = loaded.group
             self._count_loaded(loaded)
             lines = [self._rows[b] for b in group.blocks]

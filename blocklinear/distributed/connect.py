@@ -1,0 +1,107 @@
+"""Dask clusters: one that is there, by its address, or workers of this machine."""
+
+import contextlib
+import os
+import re
+import tempfile
+from collections.abc import Iterator
+from typing import Any
+
+from blocklinear.errors import ClusterError, UsageError
+
+_LOCAL = re.compile(r"local:([1-9][0-9]{0,3})")
+_CONNECT_S = 30
+_FROZEN_S = "30s"
+"""A worker that has not been heard of for so long is taken for dead."""
+
+
+def n_local_workers(where: str) -> int | None:
+    """Return N of ``local:N``, None of an address.
+
+    Raises
+    ------
+    UsageError
+        If it is neither.
+    """
+    match = _LOCAL.fullmatch(where)
+    if match:
+        return int(match[1])
+    if where.startswith("local") or ":" not in where:
+        raise UsageError(
+            f"--dask {where}: is neither an address nor local:N",
+            "give tcp://HOST:PORT of a scheduler, or local:4 for four processes on this machine",
+        )
+    return None
+
+
+@contextlib.contextmanager
+def connected(where: str) -> Iterator[Any]:
+    """Yield a client of the cluster at an address, or of ``local:N`` processes made for it.
+
+    Raises
+    ------
+    UsageError
+        If Dask is missing, or `where` is neither.
+    ClusterError
+        If nothing answers there.
+    """
+    n_workers = n_local_workers(where)
+    distributed = import_distributed()
+    if n_workers is not None:
+        with _local(distributed, n_workers) as client:
+            yield client
+        return
+    try:
+        client = distributed.Client(where, timeout=_CONNECT_S, set_as_default=False)
+    except (OSError, ValueError) as error:
+        raise ClusterError(
+            f"no scheduler answers at {where}: {error}",
+            "start one with `dask scheduler`, and workers with `dask worker ADDRESS`",
+        ) from error
+    with client:
+        yield client
+
+
+def import_distributed() -> Any:
+    """Return Dask's package.
+
+    Raises
+    ------
+    UsageError
+        If it is not installed.
+    """
+    try:
+        import distributed
+    except ImportError as error:
+        raise UsageError(
+            "training on several machines needs Dask", "pip install 'blocklinear[dask]'"
+        ) from error
+    return distributed
+
+
+@contextlib.contextmanager
+def _local(distributed: Any, n_workers: int) -> Iterator[Any]:
+    """Start workers as processes that nobody reaches from outside; they end with the block."""
+    import dask
+
+    threads = max(len(os.sched_getaffinity(0)) // n_workers, 1)
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(
+            dask.config.set(
+                {"distributed.scheduler.worker-ttl": _FROZEN_S, "distributed.admin.log-length": 0}
+            )
+        )
+        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="blocklinear-"))
+        cluster = stack.enter_context(
+            distributed.LocalCluster(
+                n_workers=n_workers,
+                threads_per_worker=threads,
+                processes=True,
+                host="127.0.0.1",
+                dashboard_address=None,
+                memory_limit=None,
+                local_directory=folder,
+                silence_logs="CRITICAL",
+            )
+        )
+        yield stack.enter_context(distributed.Client(cluster, set_as_default=False))

@@ -1,0 +1,183 @@
+"""Tasks of all parts on Dask's workers, and one result of them: whatever dies meanwhile."""
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from blocklinear.errors import ClusterError
+from blocklinear.solvers.protocol import Abandoned
+
+POLL_S = 0.2
+NO_WORKERS_S = 40.0
+"""Seconds without a single worker after which a run ends: those that died are back by then."""
+ATTEMPTS = 5
+"""Times that a round is tried again where workers die: each costs a round at most."""
+T = TypeVar("T")
+
+
+class Engine:
+    """Runs a function for every part, adds up what it returns, and waits for that.
+
+    Parameters
+    ----------
+    client : distributed.Client
+    name : str
+        Of the run, in the names of tasks.
+
+    Attributes
+    ----------
+    name : str
+    n_workers : int           most workers seen so far
+    """
+
+    def __init__(self, client: Any, name: str) -> None:
+        self._client, self.name, self._tasks = client, name, 0
+        self.n_workers = len(self._workers())
+
+    def _workers(self) -> list[str]:
+        """Return the addresses of the workers, in a fixed order."""
+        try:
+            return sorted(self._client.scheduler_info(n_workers=-1)["workers"])
+        except TypeError:  # before 2025
+            return sorted(self._client.scheduler_info()["workers"])
+
+    def submit(self, function: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+        """Return the future of a task, which runs once more if its worker dies."""
+        self._tasks += 1
+        key = f"{function.__name__}-{self.name}-{self._tasks}"
+        return self._client.submit(function, *arguments, key=key, pure=False, **options)
+
+    def sum_of_parts(
+        self,
+        begin: Callable[[bool], Callable[[int], Any]],
+        n_parts: int,
+        add: Callable[[T, T], T],
+        halt: Callable[[], bool],
+    ) -> T:
+        """Return what the tasks of all parts return, added up on the workers in order of number.
+
+        Parameters
+        ----------
+        begin : callable
+            Submits what all parts need, and returns what submits the task of a part and returns
+            its future. It is called again, with True, if an attempt fails.
+        n_parts : int
+        add : callable
+            Returns the sum of two neighbours.
+        halt : callable
+            Asked all the time: if it returns true, all is given up.
+
+        Raises
+        ------
+        Abandoned
+            If `halt` returned true.
+        ClusterError
+            If the cluster is gone, or lost too many workers.
+        BlocklinearError
+            Whatever a task has raised.
+        """
+        for attempt in range(1, ATTEMPTS + 1):
+            submit = begin(attempt > 1)
+            sums = [submit(number) for number in range(n_parts)]
+            while len(sums) > 1:
+                pairs = zip(sums[::2], sums[1::2], strict=False)
+                sums = [self.submit(add, *pair) for pair in pairs] + sums[len(sums) & ~1 :]
+            try:
+                found: T = self._result(sums[0], halt)
+                return found
+            except BaseException as error:
+                if not _is_of_cluster(error):
+                    raise
+                if attempt == ATTEMPTS or self._client.status != "running":
+                    raise ClusterError(
+                        f"the cluster has lost the work of a round: {_text(error)}", _RESUME
+                    ) from error
+        raise AssertionError("every attempt returns or raises")
+
+    def placed(self, number: int) -> dict[str, Any]:
+        """Return where the task of a part is to run: in turn, or elsewhere if that worker dies."""
+        workers = self._workers()
+        self.n_workers = max(self.n_workers, len(workers))
+        if not workers:
+            return {}
+        return {"workers": [workers[number % len(workers)]], "allow_other_workers": True}
+
+    def _result(self, future: Any, halt: Callable[[], bool]) -> Any:
+        """Wait for a task, as long as there is a cluster that can run it."""
+        done = threading.Event()
+        future.add_done_callback(lambda _: done.set())
+        seen = time.monotonic()
+        while not done.wait(POLL_S):
+            if halt():
+                raise Abandoned
+            if self._client.status != "running":
+                raise ClusterError("the scheduler of the cluster is gone", _RESUME)
+            if self._workers():
+                seen = time.monotonic()
+            elif time.monotonic() - seen > NO_WORKERS_S:
+                raise ClusterError(
+                    f"the cluster has had no workers for {NO_WORKERS_S:.0f} seconds", _RESUME
+                )
+        return future.result(timeout=NO_WORKERS_S)
+
+    def check_same_store(self, check: Callable[..., Any], job: Any) -> None:
+        """Refuse a cluster with a worker that cannot work on the store.
+
+        Parameters
+        ----------
+        check : callable
+            Raises an error on a worker that cannot, given the job.
+
+        Raises
+        ------
+        ClusterError
+        """
+        if not self._workers():
+            self._wait_for_workers()
+        for address, error in sorted(self._on_each_worker(check, job).items()):
+            if error is not None:
+                raise ClusterError(
+                    f"worker {address} cannot work on the store: {_text(error)}",
+                    "all workers need this version of blocklinear, and the folder of the store by "
+                    "the same path",
+                )
+
+    def _wait_for_workers(self) -> None:
+        try:
+            self._client.wait_for_workers(1, timeout=NO_WORKERS_S)
+        except TimeoutError as error:
+            raise ClusterError(
+                f"the cluster has had no workers for {NO_WORKERS_S:.0f} seconds",
+                "start some with `dask worker ADDRESS`",
+            ) from error
+
+    def _on_each_worker(self, function: Callable[..., Any], *arguments: Any) -> dict[str, Any]:
+        """Return what a function returns, or the error it raises, on each worker by address."""
+        found: dict[str, Any] = self._client.run(function, *arguments, on_error="return")
+        return found
+
+    def end(self, forget: Callable[..., Any], name: str) -> None:
+        """Free what a run keeps on the workers, as far as there are any."""
+        if self._client.status == "running":
+            with contextlib.suppress(Exception):
+                self._client.run(forget, name, on_error="ignore")
+
+
+_RESUME = "give the same command with --resume to go on from the last round"
+
+
+def _is_of_cluster(error: BaseException) -> bool:
+    """Return whether an error is not one of the work, but of the cluster that did it."""
+    from concurrent.futures import CancelledError
+
+    from distributed import KilledWorker
+    from distributed.comm.core import CommClosedError
+
+    return isinstance(error, KilledWorker | CommClosedError | CancelledError | TimeoutError)
+
+
+def _text(error: BaseException) -> str:
+    lines = str(error).splitlines()
+    return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__

@@ -1,0 +1,163 @@
+"""What all tasks of a run have in common."""
+
+import math
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from blocklinear.distributed.alpha_files import AlphaFiles
+from blocklinear.distributed.parts import Blocks, parts_of_round
+from blocklinear.errors import MismatchError, UsageError
+from blocklinear.objectives.tasks import Task
+from blocklinear.options import TrainOptions
+from blocklinear.store.manifest import Manifest
+from blocklinear.store.store import BlockStore
+from blocklinear.training.memory_plan import MemoryPlan
+from blocklinear.training.permutations import sampled, some_blocks
+
+Floats = NDArray[np.float64]
+STEPS = np.arange(9) / 8
+"""Steps along the change of a round that are compared. The dual is concave along it: the best of
+eighths loses at most 1/256 of the gain against the best of all, and what the losses contribute
+is exact for each, whatever the loss."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """A run, as the tasks of its workers know it.
+
+    Attributes
+    ----------
+    name : str                no two runs have the same
+    folder : Path             of the store, on every worker
+    fingerprint : str         of the store
+    options : TrainOptions    memory and threads are those of each worker
+    task : Task
+    columns : int             of alpha
+    n_parts : int
+    plan : MemoryPlan         of a worker
+    """
+
+    name: str
+    folder: Path
+    fingerprint: str
+    options: TrainOptions
+    task: Task
+    columns: int
+    n_parts: int
+    plan: MemoryPlan
+
+    @property
+    def run_folder(self) -> Path:
+        """Where the run keeps its files."""
+        return self.folder / "runs" / self.options.run
+
+    @property
+    def alpha_files(self) -> AlphaFiles:
+        """The files of alpha."""
+        return AlphaFiles(self.run_folder, self.columns)
+
+    def parts(self, manifest: Manifest, outer: int) -> list[Blocks]:
+        """Return the blocks of each part in a round."""
+        return parts_of_round(self.options.seed, outer, len(manifest.blocks), self.n_parts)
+
+    def manifest(self) -> Manifest:
+        """Read the manifest of the store.
+
+        Raises
+        ------
+        MismatchError
+            If it is not the store of the run.
+        DamagedError, StorageError
+            If there is none, or it cannot be read.
+        """
+        manifest = sampled(BlockStore.open(self.folder).manifest, self.options)
+        if manifest.fingerprint != self.fingerprint:
+            raise MismatchError(
+                f"{self.folder}: is not the store that is trained on, or not as it is now",
+                "all workers need the folder of the store, by the same path",
+            )
+        return manifest
+
+
+@dataclass(frozen=True)
+class Round:
+    """Where a run stands before a round.
+
+    Attributes
+    ----------
+    outer : int               rounds so far
+    steps : float64[columns]  that were taken along the change of alpha in the last of them
+    passes : int              over the working set
+    goals : list of float64[] what each part may add to P - D when it is solved, of each model
+    """
+
+    outer: int
+    steps: Floats
+    passes: int = 0
+    goals: list[Floats] = field(default_factory=list)
+
+
+def alpha_after(job: Job, manifest: Manifest, at: Round, blocks: Blocks) -> list[Floats]:
+    """Return alpha of blocks after the last round, float64[rows, columns] each."""
+    rows = [block.rows for block in manifest.blocks]
+    if at.outer == 0:
+        return [np.zeros((rows[block], job.columns)) for block in blocks]
+    wanted, found = set(blocks), dict[int, Floats]()
+    for number, of_part in enumerate(job.parts(manifest, at.outer)):
+        places = [place for place, block in enumerate(of_part) if block in wanted]
+        if not places:
+            continue
+        sizes = [rows[block] for block in of_part]
+        pairs = job.alpha_files.read(at.outer, number, sizes, places)
+        for place, (before, after) in zip(places, pairs, strict=True):
+            found[of_part[place]] = stepped(before, after, at.steps)
+    return [found[block] for block in blocks]
+
+
+def stepped(before: Floats, after: Floats, steps: Floats) -> Floats:
+    """Return alpha after a step of each column; one of 0 or 1 leaves no rounding errors."""
+    moved: Floats = before + steps * (after - before)
+    return np.where(steps == 1.0, after, moved)
+
+
+def check_supported(options: TrainOptions, task: Any) -> None:
+    """Refuse what is not trained on several machines.
+
+    Raises
+    ------
+    UsageError
+    """
+    several = f"{len(task)} models" if not hasattr(task, "class_costs") else ""
+    for given, what, instead in (
+        (several, several, "train them without --dask, or one class against another"),
+        (task.solver.l1, "L1 regularization", "train without --dask"),
+        (task.solver.one_class, "a one-class SVM", "train without --dask"),
+        (options.method != "dual", f"the method {options.method}", "give -s 1, 3, 7, 12 or 13"),
+        (options.average, "--average", "leave it out"),
+        (options.epochs is None, "--epochs auto", "give a number of epochs"),
+        (
+            options.selection not in ("active", "permute"),
+            f"--selection {options.selection}",
+            "leave it out",
+        ),
+        (options.evaluate is not None, "--eval", "score the model by blocklinear predict"),
+        (options.warm_start, "--warm-start", "leave it out"),
+        (options.checkpoint_s == math.inf, "--checkpoint-s inf", "leave it out"),
+    ):
+        if given:
+            raise UsageError(f"{what}: not trained on a cluster", instead)
+
+
+def part_manifest(manifest: Manifest, blocks: Blocks) -> Manifest:
+    """Return the manifest of the blocks of a part, in this order."""
+    return some_blocks(manifest, blocks)
+
+
+def worker_options(job: Job, seed: int, bias: float, threads: int) -> TrainOptions:
+    """Return the options that a part is worked on by."""
+    bias = bias if job.options.bias > 0.0 else job.options.bias
+    return replace(job.options, seed=seed, bias=bias, threads=threads)

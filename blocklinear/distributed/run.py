@@ -1,0 +1,229 @@
+"""Training on a cluster: the outer loop of one machine, with rounds for outer iterations."""
+
+import dataclasses
+import os
+import secrets
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from blocklinear.distributed import worker
+from blocklinear.distributed.descent import DistributedDescent
+from blocklinear.distributed.engine import Engine
+from blocklinear.distributed.job import Job, check_supported
+from blocklinear.errors import MemoryBudgetError, UsageError
+from blocklinear.events import Listener, OuterIteration, ignore
+from blocklinear.memory import enough, format_size
+from blocklinear.model.linear import LinearModel
+from blocklinear.objectives.certificate import Certificate
+from blocklinear.objectives.models import Models
+from blocklinear.objectives.tasks import Task
+from blocklinear.options import TrainOptions
+from blocklinear.solvers.factory import columns_of
+from blocklinear.solvers.protocol import Estimate
+from blocklinear.store.files import make_folder
+from blocklinear.store.manifest import Manifest
+from blocklinear.store.store import BlockStore
+from blocklinear.training.checkpoint import discard
+from blocklinear.training.loop import converge, resumed, stopping, train
+from blocklinear.training.memory_plan import MemoryPlan, plan_memory, weight_bytes
+from blocklinear.training.outcome import Outcome
+from blocklinear.training.permutations import some_blocks
+from blocklinear.training.run import Halt, Run, Times
+from blocklinear.training.unfinished import check_finished
+
+DASK_BYTES = 90 << 20
+"""What a worker holds besides, before any data: Dask (measured)."""
+_MORE_VECTORS = 7
+"""Weight vectors on a worker besides its own: w, average, curvature, a change, sums of two."""
+_PART_ROW_BYTES = 32
+"""A row of a part: label, alpha before and after, once more while it is written."""
+
+
+def _never() -> bool:
+    return False
+
+
+class DistributedRun(Run):
+    """A run whose outer iterations are rounds of a cluster.
+
+    Each is committed before anything follows from it.
+
+    Parameters
+    ----------
+    solver : DistributedDescent
+    manifest, options, memory, folder, listener, halt
+        As for `Run`.
+    course : dict
+        What cannot be changed when it is resumed.
+    """
+
+    solver: DistributedDescent
+
+    def __init__(
+        self,
+        solver: DistributedDescent,
+        manifest: Manifest,
+        options: TrainOptions,
+        memory: MemoryPlan,
+        folder: Path,
+        listener: Listener,
+        halt: Halt,
+        course: dict[str, Any],
+    ) -> None:
+        super().__init__(manifest, options, memory, solver, None, folder, listener, halt)
+        self._course = course
+        solver.commit = self._commit
+
+    @property
+    def finished(self) -> bool:
+        """Whether a round is at its end: always."""
+        return True
+
+    def _facts(self) -> dict[str, Any]:
+        return super()._facts() | {"course": self._course}
+
+    def _commit(self) -> None:
+        self.outer, self.done = self.solver.outer, 0
+        self.save()
+
+    def iterate(self) -> None:
+        """Do a round."""
+        self.decided = False
+        if self.outer == 0:
+            self._commit()  # workers read all weights from there
+        self.times = Times()
+        self.solver.advance(self.overdue)
+
+    def report(self) -> tuple[OuterIteration, Estimate]:
+        """Return the report of the round and its estimate; times are sums over workers."""
+        if self.options.gap is not None:
+            self.solver.sample_gap(self.overdue)
+        spent = self.solver.spent
+        self.times.load_s, self.times.wait_s = spent.load_s, spent.wait_s
+        self.times.solve_s, self.times.bytes_read = spent.solve_s, spent.bytes_read
+        return super().report()
+
+    def _prove(self, enough: float | None) -> Certificate:
+        return self.solver.certify(self.overdue)
+
+    def resume(self, facts: dict[str, Any]) -> None:
+        """Go back to the last round that was committed."""
+        super().resume(facts)
+        self.solver.outer = self.outer
+
+
+class Cluster:
+    """Trains on the workers of a client.
+
+    Parameters
+    ----------
+    client : distributed.Client
+    parts : int or None
+        Parts that the blocks are divided into, anew in each round; None is one for each worker.
+    """
+
+    def __init__(self, client: Any, parts: int | None = None) -> None:
+        if parts is not None and parts < 1:
+            raise UsageError(f"parts is {parts}, but must be at least 1")
+        self._client, self._parts = client, parts
+
+    def optimise(
+        self,
+        store: BlockStore,
+        options: TrainOptions,
+        task: Task,
+        folder: Path,
+        listener: Listener,
+        halt: Halt,
+        kept: int = 0,
+    ) -> Outcome:
+        """Train what a task asks for, as `training.loop.optimise` does; the store is locked."""
+        check_supported(options, task)
+        manifest, engine = store.manifest, Engine(self._client, secrets.token_hex(4))
+        n_parts = min(self._parts or max(engine.n_workers, 1), len(manifest.blocks))
+        course = options.course() | {"parts": n_parts}
+        make_folder(folder, store.folder)
+        facts = resumed(folder, manifest, options, listener, course)
+        if facts is not None:
+            options = dataclasses.replace(options, group=facts["group"])
+        plan = plan_worker(manifest, options, task, n_parts)
+        if facts is None:
+            if not options.resume:
+                check_finished(folder, ignore)
+            discard(folder)
+        else:
+            plan = dataclasses.replace(plan, working_set_entries=facts["working_set_entries"])
+        columns = len(task) if isinstance(task, Models) else 1
+        job = Job(
+            engine.name, store.folder.resolve(), manifest.fingerprint, options, task, columns,
+            n_parts, plan,
+        )  # fmt: skip
+        engine.check_same_store(worker.can_read, job)
+        solver = DistributedDescent(job, manifest, engine)
+        run = DistributedRun(solver, manifest, options, plan, folder, listener, halt, course)
+        try:
+            with stopping(run):
+                if facts is not None:
+                    run.resume(facts)
+                outcome = converge(run)
+        finally:
+            engine.end(worker.forget, job.name)
+        cluster = {"workers": engine.n_workers, "parts": n_parts, "rounds": run.outer}
+        return dataclasses.replace(outcome, cluster=cluster)
+
+
+def plan_worker(manifest: Manifest, options: TrainOptions, task: Task, n_parts: int) -> MemoryPlan:
+    """Divide the budget of a worker, which has the largest blocks in the worst of all rounds.
+
+    Raises
+    ------
+    MemoryBudgetError
+    """
+    width = columns_of(task)
+    largest = sorted(range(len(manifest.blocks)), key=lambda b: -manifest.blocks[b].nnz)
+    part = some_blocks(manifest, largest[: -(-len(largest) // n_parts)])
+    more = DASK_BYTES + _MORE_VECTORS * width * weight_bytes(manifest)
+    more += _PART_ROW_BYTES * width * part.n_rows
+    room = max(options.memory_bytes - more, 1 << 20)
+    try:
+        return plan_memory(part, dataclasses.replace(options, memory_bytes=room), width)
+    except MemoryBudgetError as error:
+        raise MemoryBudgetError(
+            f"a worker has {format_size(options.memory_bytes)}, of which Dask, sums of weights and "
+            f"alpha of one of {n_parts} parts take {format_size(more)}; then {error.what}",
+            f"{error.fix} for that and {enough(more)} for the rest; or more --parts",
+        ) from error
+
+
+def train_on_cluster(
+    store: BlockStore | str | os.PathLike[str],
+    options: TrainOptions,
+    client: Any,
+    parts: int | None = None,
+    listener: Listener = ignore,
+    halt: Halt = _never,
+    keep: Callable[[LinearModel], object] = lambda model: None,
+) -> LinearModel:
+    """Train a linear model on the workers of a cluster, to a certified optimum.
+
+    Parameters
+    ----------
+    client : distributed.Client
+        Its workers reach the folder of the store by the same path.
+    parts : int or None
+        Parts that the blocks are divided into, anew in each round; None is one for each worker.
+        The model depends on their number, and not on that of the workers.
+    store, options, listener, halt, keep
+        As for `train`; memory is that of each worker.
+
+    Raises
+    ------
+    UsageError
+        If the options ask for what is not done on a cluster.
+    ClusterError
+        If the cluster cannot do the work, or is gone.
+    BlocklinearError
+        As `train` does.
+    """
+    return train(store, options, listener, halt, keep, Cluster(client, parts).optimise)

@@ -1,0 +1,352 @@
+"""What workers do: a round of one part, its share of a certificate, reading what all need.
+
+All that a task needs comes with it or is in the folder of the run, so that it can be run again
+anywhere. Between tasks a worker keeps decoded blocks, as far as the memory given allows.
+"""
+
+import contextlib
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from blocklinear.distributed.alpha_files import SHOWS_UP_S
+from blocklinear.distributed.job import (
+    STEPS,
+    Job,
+    Round,
+    alpha_after,
+    part_manifest,
+    stepped,
+    worker_options,
+)
+from blocklinear.distributed.parts import groups_of_part, seed_of_part
+from blocklinear.distributed.sums import Change, PartReport, ProofSums
+from blocklinear.errors import BlocklinearError, DamagedError
+from blocklinear.kernels.scaling import scale_columns
+from blocklinear.objectives.certificate import Proof
+from blocklinear.solvers.block_descent import SAMPLED_ROWS, SAMPLED_SHARE, BlockDescent
+from blocklinear.solvers.factory import make_descent
+from blocklinear.store.groups import Pins, RowView, first_positions
+from blocklinear.store.manifest import Manifest
+from blocklinear.store.prefetch import GroupLoader, Loaded
+from blocklinear.store.store import BlockStore
+from blocklinear.training.checkpoint import Checkpoint
+
+Floats = NDArray[np.float64]
+_ROWS_AT_ONCE = 1 << 16
+
+
+@dataclass
+class Session:
+    """What a worker keeps of a run between tasks; one part is worked on at a time.
+
+    Attributes
+    ----------
+    name : str                of the run
+    manifest : Manifest
+    pins : Pins
+    scratch : Path            a folder on its own disk
+    threads : int
+    """
+
+    name: str
+    manifest: Manifest
+    pins: Pins
+    scratch: Path
+    threads: int
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+
+_sessions: dict[str, Session] = {}  # by worker: several may share a process
+_opening = threading.Lock()
+
+
+def _session(job: Job) -> Session:
+    """Return the session of the worker that runs this task; of one run at a time."""
+    from distributed import get_worker  # late: it belongs to an extra
+
+    worker = get_worker()
+    with _opening:
+        found = _sessions.get(worker.id)
+        if found is None or found.name != job.name:
+            pins = Pins(job.plan.pin_bytes)
+            threads = worker.state.nthreads
+            scratch = Path(worker.local_directory)
+            found = Session(job.name, job.manifest(), pins, scratch, threads)
+            _sessions[worker.id] = found
+    return found
+
+
+def can_read(job: Job) -> None:
+    """Raise an error unless this worker has the store of a run."""
+    job.manifest()
+
+
+def forget(name: str) -> None:
+    """Free what a run keeps on the workers of this process."""
+    with _opening:
+        for worker in [key for key, session in _sessions.items() if session.name == name]:
+            del _sessions[worker]
+
+
+@contextlib.contextmanager
+def _located() -> Iterator[None]:
+    """Name the worker in errors: a disk that one machine lacks is fine on the others."""
+    from distributed import get_worker
+
+    try:
+        yield
+    except BlocklinearError as error:
+        error.what = f"worker {get_worker().address}: {error.what}"
+        raise
+
+
+class Part:
+    """A part of the blocks while a worker has it: its rows, alpha and weights.
+
+    Parameters
+    ----------
+    job : Job
+    session : Session
+    at : Round
+        The rounds before.
+    number : int
+        Of the part, in the next round.
+    weights : sequence of float64[n_features + 1, width]
+        Before the round.
+    factors : float64[n_features + 1] or None
+        By which columns are multiplied.
+    folder : Path
+        For scratch files.
+    """
+
+    def __init__(
+        self,
+        job: Job,
+        session: Session,
+        at: Round,
+        number: int,
+        weights: Sequence[Floats],
+        factors: Floats | None,
+        folder: Path,
+    ) -> None:
+        manifest, outer = session.manifest, at.outer + 1
+        self._job, self._session, self._at, self.number = job, session, at, number
+        self.blocks = job.parts(manifest, outer)[number]
+        self.manifest = part_manifest(manifest, self.blocks)
+        self.groups = groups_of_part(len(self.blocks), job.plan.group)
+        self._factors = factors
+        bias = job.options.bias if factors is None else job.options.bias * float(factors[-1])
+        seed = seed_of_part(job.options.seed, outer, number)
+        options = worker_options(job, seed, bias, session.threads)
+        entries = job.plan.working_set_entries if len(self.groups) > 1 else 0
+        self.solver: BlockDescent = make_descent(self.manifest, options, job.task, folder, entries)
+        self.alpha = np.concatenate(alpha_after(job, manifest, at, self.blocks))
+        self._first = first_positions(self.manifest)
+        columns = 0
+        for start, before in zip(self.solver.starts, weights, strict=True):
+            width = start.alpha.shape[1]
+            start.alpha[:] = self.alpha[:, columns : columns + width]
+            np.divide(before, 1.0 if factors is None else factors[:, None], out=start.W)
+            columns += width
+        self.labels = np.empty(self.manifest.n_rows)
+        self.row_weights = np.empty(self.manifest.n_rows) if manifest.weighted else None
+        self.load_s = self.wait_s = self.solve_s = 0.0
+        self.bytes_read = 0
+
+    def stream(self, groups: int | None = None) -> Iterator[Loaded]:
+        """Yield the groups of the part, or the first ones."""
+        store = BlockStore(self._job.folder, self.manifest)
+        threads, pins = self._session.threads, self._session.pins
+        with GroupLoader(store, self._job.plan.group, threads, pins=pins) as loader:
+            for loaded in loader.stream(self.groups[:groups]):
+                self.load_s += loaded.load_s
+                self.wait_s += loaded.wait_s
+                self.bytes_read += loaded.group.bytes_read
+                yield loaded
+
+    def descend(self) -> None:
+        """Work on all rows once, and on the working set."""
+        self.solver.passes = self._at.passes
+        for vectors, goals in zip(self.solver.vectors, self._at.goals, strict=True):
+            vectors.aim_at(goals)
+        self.solver.begin(len(self.groups))
+        for place, loaded in enumerate(self.stream()):
+            group, started = loaded.group, time.perf_counter()
+            if self._factors is not None:
+                scale_columns(
+                    group.indptr, group.indices, group.values, self._factors, group.sq_norm
+                )
+            for block, row in zip(group.blocks, group.starts.tolist(), strict=False):
+                own = slice(self._first[block], self._first[block + 1])
+                rows = slice(row, row + self.manifest.blocks[block].rows)
+                self.labels[own] = group.labels[rows]
+                if self.row_weights is not None and group.weights is not None:
+                    self.row_weights[own] = group.weights[rows]
+            self.solver.step(group, 1, place, len(self.groups), _never)
+            self.solve_s += time.perf_counter() - started
+
+    def change(self, weights: Sequence[Floats]) -> list[Floats]:
+        """Return what the rows of this part have changed in the weights."""
+        found = []
+        for start, before in zip(self.solver.starts, weights, strict=True):
+            factors = 1.0 if self._factors is None else self._factors[:, None]
+            changed = before / factors
+            np.subtract(start.W, changed, out=changed)
+            changed /= factors
+            found.append(changed)
+        return found
+
+    def dual_terms(self) -> list[Floats]:
+        """Return what the rows contribute to the dual after each step, for each weight vectors."""
+        found = [np.zeros((len(STEPS), *v.terms.shape)) for v in self.solver.vectors]
+        after = [start.alpha for start in self.solver.starts]
+        n, nothing = self.manifest.n_rows, np.zeros(0, np.int64)
+        no_rows = np.zeros(n, np.int64)
+        rows = RowView(
+            np.arange(n), no_rows, no_rows, self.labels, self.labels,
+            nothing.astype(np.uint32), np.zeros(0), self.row_weights,
+        )  # fmt: skip
+        for start in range(0, n, _ROWS_AT_ONCE):
+            some, column = slice(start, start + _ROWS_AT_ONCE), 0
+            part = rows.some(some)
+            for vectors, new, terms in zip(self.solver.vectors, after, found, strict=True):
+                old = self.alpha[some, column : column + new.shape[1]]
+                for k, step in enumerate(STEPS):
+                    alpha = stepped(old, new[some], np.full(new.shape[1], step))
+                    terms[k] += vectors.dual_terms(part, alpha)
+                column += new.shape[1]
+        return found
+
+
+@contextlib.contextmanager
+def _opened(
+    job: Job, at: Round, number: int, weights: Sequence[Floats], curvature: Floats | None = None
+) -> Iterator[Part]:
+    session, factors = _session(job), None if curvature is None else np.sqrt(curvature[:, 0])
+    with (
+        session.lock,
+        tempfile.TemporaryDirectory(prefix="blocklinear-", dir=session.scratch) as folder,
+    ):
+        part = Part(job, session, at, number, weights, factors, Path(folder))
+        try:
+            yield part
+        finally:
+            part.solver.discard()
+
+
+def descend(
+    job: Job,
+    at: Round,
+    number: int,
+    weights: Sequence[Floats],
+    curvature: Sequence[Floats] | None,
+) -> Change:
+    """Do the work of one part in the round that follows, and write its alpha.
+
+    Parameters
+    ----------
+    job, at, number, weights
+        As for `Part`.
+    curvature : sequence of one float64[n_features + 1, 1], or None
+        In the direction of each feature, to that of the rows of this part alone.
+    """
+    shared = None if curvature is None else curvature[0]
+    with _located(), _opened(job, at, number, weights, shared) as part:
+        part.descend()
+        after = np.concatenate([start.alpha for start in part.solver.starts], axis=1)
+        sizes = [block.rows for block in part.manifest.blocks]
+        job.alpha_files.write(at.outer + 1, number, sizes, part.alpha, after)
+        change = part.change(weights)
+        squares = np.zeros(0, np.float32)
+        if shared is not None:
+            squares = np.sum([np.square(c).sum(axis=1) for c in change], axis=0).astype(np.float32)
+        report = PartReport(
+            number,
+            part.dual_terms(),
+            [vectors.stats for vectors in part.solver.vectors],
+            [vectors.entries for vectors in part.solver.vectors],
+            part.load_s,
+            part.wait_s,
+            part.solve_s,
+            part.bytes_read,
+        )
+        return Change(change, squares, (report,))
+
+
+def certify(
+    job: Job,
+    at: Round,
+    number: int,
+    candidates: Sequence[Sequence[Floats]],
+    sampling: bool,
+) -> ProofSums:
+    """Return what the rows of one part of the next round contribute to certificates.
+
+    Parameters
+    ----------
+    job, at, number
+        As for `Part`.
+    candidates : sequence of sequences of float64[n_features + 1, width]
+        Weights, of each weight vectors, and their averages, if these are candidates.
+    sampling : bool
+        Take some rows of the first block step only, and do not recompute the weights.
+    """
+    with _located(), _opened(job, at, number, candidates[0]) as part:
+        proofs, every = [], 1
+        for k, vectors in enumerate(part.solver.vectors):
+            pair = [vectors.W]
+            if len(candidates) > 1:
+                vectors.average[:, : vectors.width] = candidates[1][k]
+                pair = [vectors.W, vectors.average]
+            proof = Proof(vectors.W, pair, len(vectors.terms), vectors.coupled, not sampling)
+            proofs.append(proof)
+        for loaded in part.stream(1 if sampling else None):
+            if sampling:
+                enough = max(part.manifest.n_rows // SAMPLED_SHARE, SAMPLED_ROWS // job.n_parts)
+                every = max(loaded.group.n_rows // enough, 1)
+            for vectors, proof in zip(part.solver.vectors, proofs, strict=True):
+                vectors.certify_group(loaded.group, proof, every)
+        return ProofSums(
+            [proof.sums for proof in proofs],
+            [proof.reach for proof in proofs],
+            [proof.recomputed for proof in proofs],
+            proofs[0].n,
+            part.load_s,
+            part.wait_s,
+            part.bytes_read,
+        )
+
+
+def load(job: Job, outer: int, name: str, shapes: Sequence[tuple[int, int]]) -> list[Floats]:
+    """Read weights from the checkpoint of a round: of each weight vectors, by the given shapes.
+
+    Raises
+    ------
+    DamagedError
+        If they do not show up.
+    """
+    with _located():
+        until = time.monotonic() + SHOWS_UP_S
+        while True:
+            checkpoint = Checkpoint(job.run_folder)
+            if checkpoint.facts is not None and checkpoint.facts.get("outer") == outer:
+                arrays = {f"{name}-{k}": np.empty(shape) for k, shape in enumerate(shapes)}
+                checkpoint.load(arrays)
+                return list(arrays.values())
+            if time.monotonic() > until:
+                raise DamagedError(
+                    f"{job.run_folder}: has no checkpoint of round {outer}",
+                    "all workers need the folder of the store, by the same path",
+                )
+            time.sleep(0.1)
+
+
+def _never() -> bool:
+    return False
