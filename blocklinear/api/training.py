@@ -44,6 +44,8 @@ def train(
     halt: Halt = _never,
     keep: Callable[[LinearModel], object] = lambda model: None,
     *,
+    client: Any = None,
+    parts: int | None = None,
     verbose: bool = False,
     **settings: Any,
 ) -> LinearModel:
@@ -62,6 +64,12 @@ def train(
     keep : callable
         Called with the model, to write it, before the run counts as finished: if that fails, or the
         process ends there, `resume` comes to the same model.
+    client : distributed.Client or None
+        Of a Dask cluster whose workers are to train; they reach the folder of the store by the same
+        path. Memory is that of each worker then: by default half of what the least of them has.
+    parts : int or None
+        Parts that a cluster works on side by side; None is one for each worker. The model depends
+        on their number, and not on that of the workers.
     verbose : bool
         Show a progress bar.
     **settings
@@ -89,6 +97,8 @@ def train(
         If another process works on the store.
     StoppedError
         If `halt` said so.
+    ClusterError
+        If a cluster cannot do the work, or is gone.
     DamagedError, StorageError
 
     Examples
@@ -101,10 +111,20 @@ def train(
     >>> model
     LinearModel(L2R_L1LOSS_SVC_DUAL, classes 1 -1, 13 features, C 0.5)
     """
+    if parts is not None and client is None:
+        raise UsageError("parts are those of a cluster, and there is none", "give a client")
+    by: loop.Optimise | None = None
+    if client is not None:
+        from blocklinear.distributed.run import Cluster  # late: Dask belongs to an extra
+
+        cluster = Cluster(client, parts)
+        if options is None and not {"memory", "memory_bytes"} & settings.keys():
+            settings["memory_bytes"] = cluster.budget()
+        by = cluster.optimise
     chosen = options_of(TrainOptions, options, settings, "train")
     with telling(listener, verbose, chosen.gap) as tell:
         history = RunHistory(chosen.run)
-        model = loop.train(store, chosen, _recording(history, chosen, tell), halt, keep)
+        model = loop.train(store, chosen, _recording(history, chosen, tell), halt, keep, by)
         return replace(model, history=history)
 
 

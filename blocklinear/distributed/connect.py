@@ -4,10 +4,12 @@ import contextlib
 import os
 import re
 import tempfile
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
 from blocklinear.errors import ClusterError, UsageError
+from blocklinear.memory import default_budget
 
 _LOCAL = re.compile(r"local:([1-9][0-9]{0,3})")
 _CONNECT_S = 30
@@ -105,3 +107,35 @@ def _local(distributed: Any, n_workers: int) -> Iterator[Any]:
             )
         )
         yield stack.enter_context(distributed.Client(cluster, set_as_default=False))
+
+
+def budget_of_worker(client: Any) -> int:
+    """Return half of the memory that each worker of a cluster has at least, in bytes.
+
+    Those of one machine share its memory; a limit that Dask keeps a worker to counts, too.
+
+    Raises
+    ------
+    ClusterError
+        If there is no worker.
+    """
+    budgets = client.run(default_budget, on_error="ignore")
+    limits = client.run(_limit_by_dask, on_error="ignore")
+    if not budgets:
+        raise ClusterError("the cluster has no workers", "start some with `dask worker ADDRESS`")
+    hosts = Counter(_host(address) for address in budgets)
+    shares = [budget // hosts[_host(address)] for address, budget in budgets.items()]
+    shares += [limit // 2 for limit in limits.values() if limit]
+    least: int = min(shares)
+    return max(least >> 20, 1) << 20
+
+
+def _limit_by_dask() -> int:
+    from distributed import get_worker
+
+    return int(get_worker().memory_manager.memory_limit or 0)
+
+
+def _host(address: str) -> str:
+    """Return the machine in ``tcp://HOST:PORT``, or all of an address of this process."""
+    return address.rpartition(":")[0] if address.startswith("t") else "here"

@@ -3,7 +3,6 @@
 import math
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +10,7 @@ from numpy.typing import NDArray
 from blocklinear.distributed.alpha_files import AlphaFiles
 from blocklinear.distributed.parts import Blocks, parts_of_round
 from blocklinear.errors import MismatchError, UsageError
+from blocklinear.objectives.models import ALL_SOLVERS, CRAMMER_SINGER, Models
 from blocklinear.objectives.tasks import Task
 from blocklinear.options import TrainOptions
 from blocklinear.store.manifest import Manifest
@@ -124,18 +124,19 @@ def stepped(before: Floats, after: Floats, steps: Floats) -> Floats:
     return np.where(steps == 1.0, after, moved)
 
 
-def check_supported(options: TrainOptions, task: Any) -> None:
-    """Refuse what is not trained on several machines.
+def check_supported(options: TrainOptions) -> None:
+    """Refuse options of what is not trained on several machines.
 
     Raises
     ------
     UsageError
     """
-    several = f"{len(task)} models" if not hasattr(task, "class_costs") else ""
+    kind = ALL_SOLVERS[options.solver]
     for given, what, instead in (
-        (several, several, "train them without --dask, or one class against another"),
-        (task.solver.l1, "L1 regularization", "train without --dask"),
-        (task.solver.one_class, "a one-class SVM", "train without --dask"),
+        (kind.l1, "L1 regularization", "give -s 1, 3 or 7"),
+        (kind.one_class, "a one-class SVM", "train it on one machine"),
+        (options.solver == CRAMMER_SINGER, "Crammer and Singer's problem", "give -s 1, 3 or 7"),
+        (options.costs, "a grid of C", "give one C at a time, each with its own --run NAME"),
         (options.method != "dual", f"the method {options.method}", "give -s 1, 3, 7, 12 or 13"),
         (options.average, "--average", "leave it out"),
         (options.epochs is None, "--epochs auto", "give a number of epochs"),
@@ -146,10 +147,24 @@ def check_supported(options: TrainOptions, task: Any) -> None:
         ),
         (options.evaluate is not None, "--eval", "score the model by blocklinear predict"),
         (options.warm_start, "--warm-start", "leave it out"),
-        (options.checkpoint_s == math.inf, "--checkpoint-s inf", "leave it out"),
+        (options.checkpoint_s == math.inf, "training without checkpoints", "leave it out"),
     ):
         if given:
-            raise UsageError(f"{what}: not trained on a cluster", instead)
+            raise UsageError(f"{what}: not for training on a cluster", instead)
+
+
+def check_one_model(task: Task) -> None:
+    """Refuse several models.
+
+    Raises
+    ------
+    UsageError
+    """
+    if isinstance(task, Models):
+        raise UsageError(
+            f"{len(task.labels)} classes: a cluster trains one model, for two classes or values",
+            "train on one machine, or one class against the others",
+        )
 
 
 def part_manifest(manifest: Manifest, blocks: Blocks) -> Manifest:

@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from blocklinear.distributed import worker
+from blocklinear.distributed.connect import budget_of_worker
 from blocklinear.distributed.descent import DistributedDescent
 from blocklinear.distributed.engine import Engine
-from blocklinear.distributed.job import Job, check_supported
+from blocklinear.distributed.job import Job, check_one_model, check_supported
 from blocklinear.errors import MemoryBudgetError, UsageError
 from blocklinear.events import Listener, OuterIteration, ignore
 from blocklinear.memory import enough, format_size
@@ -128,6 +129,10 @@ class Cluster:
             raise UsageError(f"parts is {parts}, but must be at least 1")
         self._client, self._parts = client, parts
 
+    def budget(self) -> int:
+        """Return the memory that a worker may take where nothing else is said, in bytes."""
+        return budget_of_worker(self._client)
+
     def optimise(
         self,
         store: BlockStore,
@@ -139,7 +144,8 @@ class Cluster:
         kept: int = 0,
     ) -> Outcome:
         """Train what a task asks for, as `training.loop.optimise` does; the store is locked."""
-        check_supported(options, task)
+        check_supported(options)
+        check_one_model(task)
         manifest, engine = store.manifest, Engine(self._client, secrets.token_hex(4))
         n_parts = min(self._parts or max(engine.n_workers, 1), len(manifest.blocks))
         course = options.course() | {"parts": n_parts}

@@ -2,7 +2,9 @@
 
 import argparse
 import sys
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from blocklinear.cli.ahead import load_for_training
@@ -27,8 +29,10 @@ from blocklinear.numerals import format_number
 from blocklinear.report.table import COLUMNS_HELP, SEVERAL_MODELS
 
 if TYPE_CHECKING:
+    from blocklinear.distributed.run import Cluster
     from blocklinear.events import Event, Listener
     from blocklinear.model.linear import LinearModel
+    from blocklinear.options import TrainOptions
     from blocklinear.store import BlockStore
 
 _EPOCHS = {"shrink": 10, "avsf": 4}
@@ -45,8 +49,8 @@ def add_parser(commands: Any) -> None:
         "are given, both must hold.",
         epilog="exit status: 0 ok (also if not converged, with a warning), 2 usage, 3 labels do "
         "not fit the solver, 4 damaged store, 5 --resume with other options, or an interrupted "
-        "run, 6 I/O or no space, 7 memory budget, 8 store busy, 130/143 stopped by a signal with a "
-        "checkpoint saved",
+        "run, 6 I/O or no space, 7 memory budget, 8 store busy, 9 the cluster is gone or not there, "
+        "130/143 stopped by a signal with a checkpoint saved",
     )
     parser.add_argument(
         "store",
@@ -58,6 +62,7 @@ def add_parser(commands: Any) -> None:
     _add_stops(parser.add_argument_group("when to stop"))
     _add_method(parser.add_argument_group("method"))
     _add_run(parser.add_argument_group("run and files"))
+    _add_cluster(parser.add_argument_group("several machines"))
     add_text_options(parser, "STORE, --eval and --best-on")
     parser.add_argument_group(
         "the table on stderr", f"A line for each outer iteration. Columns:\n\n{COLUMNS_HELP}"
@@ -230,6 +235,49 @@ def _add_run(group: Any) -> None:
     add_cache(group)
 
 
+def _add_cluster(group: Any) -> None:
+    group.add_argument(
+        "--dask",
+        metavar="ADDRESS",
+        help="train on the workers of the Dask scheduler at this address, all of which reach STORE "
+        "by the same path, or on local:N processes; --memory is that of each worker",
+    )
+    group.add_argument(
+        "--parts",
+        type=int,
+        metavar="K",
+        help="parts to work on side by side (default: one for each worker)",
+    )
+
+
+def _check_cluster(args: argparse.Namespace, options: "TrainOptions") -> None:
+    """Refuse what a cluster does not do before it is started."""
+    from blocklinear.errors import UsageError
+
+    if args.dask is None:
+        if args.parts is not None:
+            raise UsageError("--parts are those of a cluster", "give --dask")
+        return
+    from blocklinear.distributed.connect import n_local_workers
+    from blocklinear.distributed.job import check_supported
+
+    n_local_workers(args.dask)
+    check_supported(options)
+
+
+@contextmanager
+def _cluster(args: argparse.Namespace) -> "Iterator[Cluster | None]":
+    """Yield the cluster to train on, if one was asked for."""
+    if args.dask is None:
+        yield None
+        return
+    from blocklinear.distributed.connect import connected
+    from blocklinear.distributed.run import Cluster
+
+    with connected(args.dask) as client:
+        yield Cluster(client, args.parts)
+
+
 def _number_or(name: str, text: str | None, option: str) -> dict[str, int | None]:
     """Read an option that is a number, or a name that stands for None; nothing if not given."""
     from blocklinear.errors import UsageError, quoted
@@ -313,6 +361,7 @@ def run(args: argparse.Namespace) -> int:
     )
     if args.best_on is not None and not options.costs:
         raise UsageError("--best-on chooses from several costs", "give -c 0.1,1,10")
+    _check_cluster(args, options)
     # all that is written or read later is checked now, not after hours
     outputs = Outputs(args.store, args.eval, args.best_on)
     places = outputs.add_models(args.model, () if args.best_on else options.costs)
@@ -360,7 +409,13 @@ def run(args: argparse.Namespace) -> int:
                 if options.costs:
                     train_grid(store, options, listen, stopper.asked, keep)
                 else:
-                    train(store, options, listen, stopper.asked, lambda model: keep([model]))
+                    with _cluster(args) as cluster:
+                        by = None if cluster is None else cluster.optimise
+                        if cluster is not None and args.memory is None:
+                            options = replace(options, memory_bytes=cluster.budget())
+                        train(
+                            store, options, listen, stopper.asked, lambda model: keep([model]), by
+                        )
             except StoppedError as stopped:
                 console.close()
                 print(f"blocklinear: {stopped}", file=sys.stderr)
