@@ -115,7 +115,7 @@ def train(
         raise UsageError("parts are those of a cluster, and there is none", "give a client")
     by: loop.Optimise | None = None
     if client is not None:
-        from blocklinear.distributed.run import Cluster  # late: Dask belongs to an extra
+        from blocklinear.cluster.run import Cluster  # late: Dask belongs to an extra
 
         cluster = Cluster(client, parts)
         if options is None and not {"memory", "memory_bytes"} & settings.keys():

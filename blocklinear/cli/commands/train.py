@@ -29,7 +29,7 @@ from blocklinear.numerals import format_number
 from blocklinear.report.table import COLUMNS_HELP, SEVERAL_MODELS
 
 if TYPE_CHECKING:
-    from blocklinear.distributed.run import Cluster
+    from blocklinear.cluster.run import Cluster
     from blocklinear.events import Event, Listener
     from blocklinear.model.linear import LinearModel
     from blocklinear.options import TrainOptions
@@ -49,7 +49,7 @@ def add_parser(commands: Any) -> None:
         "are given, both must hold.",
         epilog="exit status: 0 ok (also if not converged, with a warning), 2 usage, 3 labels do "
         "not fit the solver, 4 damaged store, 5 --resume with other options, or an interrupted "
-        "run, 6 I/O or no space, 7 memory budget, 8 store busy, 9 the cluster is gone or not there, "
+        "run, 6 I/O or no space, 7 memory budget, 8 store busy, 9 the cluster is gone or missing, "
         "130/143 stopped by a signal with a checkpoint saved",
     )
     parser.add_argument(
@@ -258,8 +258,8 @@ def _check_cluster(args: argparse.Namespace, options: "TrainOptions") -> None:
         if args.parts is not None:
             raise UsageError("--parts are those of a cluster", "give --dask")
         return
-    from blocklinear.distributed.connect import n_local_workers
-    from blocklinear.distributed.job import check_supported
+    from blocklinear.cluster.connect import n_local_workers
+    from blocklinear.cluster.job import check_supported
 
     n_local_workers(args.dask)
     check_supported(options)
@@ -271,8 +271,8 @@ def _cluster(args: argparse.Namespace) -> "Iterator[Cluster | None]":
     if args.dask is None:
         yield None
         return
-    from blocklinear.distributed.connect import connected
-    from blocklinear.distributed.run import Cluster
+    from blocklinear.cluster.connect import connected
+    from blocklinear.cluster.run import Cluster
 
     with connected(args.dask) as client:
         yield Cluster(client, args.parts)

@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from blocklinear.distributed.alpha_files import AlphaFiles
-from blocklinear.distributed.parts import Blocks, parts_of_round
+from blocklinear.cluster.alpha_files import AlphaFiles
+from blocklinear.cluster.parts import Blocks, parts_of_round
 from blocklinear.errors import MismatchError, UsageError
 from blocklinear.objectives.models import ALL_SOLVERS, CRAMMER_SINGER, Models
 from blocklinear.objectives.tasks import Task

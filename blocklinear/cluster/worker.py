@@ -15,8 +15,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from blocklinear.distributed.alpha_files import SHOWS_UP_S
-from blocklinear.distributed.job import (
+from blocklinear.cluster.alpha_files import SHOWS_UP_S
+from blocklinear.cluster.job import (
     STEPS,
     Job,
     Round,
@@ -25,8 +25,8 @@ from blocklinear.distributed.job import (
     stepped,
     worker_options,
 )
-from blocklinear.distributed.parts import groups_of_part, seed_of_part
-from blocklinear.distributed.sums import Change, PartReport, ProofSums
+from blocklinear.cluster.parts import groups_of_part, seed_of_part
+from blocklinear.cluster.sums import Change, PartReport, ProofSums
 from blocklinear.errors import BlocklinearError, DamagedError
 from blocklinear.kernels.scaling import scale_columns
 from blocklinear.objectives.certificate import Proof
@@ -42,6 +42,30 @@ Floats = NDArray[np.float64]
 _ROWS_AT_ONCE = 1 << 16
 
 
+@dataclass(frozen=True)
+class Place:
+    """The worker that a task runs on.
+
+    Attributes
+    ----------
+    address : str
+    scratch : Path            a folder on its own disk
+    threads : int
+    """
+
+    address: str
+    scratch: Path
+    threads: int
+
+
+def here() -> Place:
+    """Return the worker that this task runs on."""
+    from distributed import get_worker  # late: it belongs to an extra
+
+    worker = get_worker()
+    return Place(worker.address, Path(worker.local_directory), worker.state.nthreads)
+
+
 @dataclass
 class Session:
     """What a worker keeps of a run between tasks; one part is worked on at a time.
@@ -51,15 +75,14 @@ class Session:
     name : str                of the run
     manifest : Manifest
     pins : Pins
-    scratch : Path            a folder on its own disk
-    threads : int
+    place : Place
+    lock : threading.Lock
     """
 
     name: str
     manifest: Manifest
     pins: Pins
-    scratch: Path
-    threads: int
+    place: Place
     lock: threading.Lock = field(default_factory=threading.Lock)
 
 
@@ -69,17 +92,13 @@ _opening = threading.Lock()
 
 def _session(job: Job) -> Session:
     """Return the session of the worker that runs this task; of one run at a time."""
-    from distributed import get_worker  # late: it belongs to an extra
-
-    worker = get_worker()
+    place = here()
     with _opening:
-        found = _sessions.get(worker.id)
+        found = _sessions.get(place.address)
         if found is None or found.name != job.name:
             pins = Pins(job.plan.pin_bytes)
-            threads = worker.state.nthreads
-            scratch = Path(worker.local_directory)
-            found = Session(job.name, job.manifest(), pins, scratch, threads)
-            _sessions[worker.id] = found
+            found = Session(job.name, job.manifest(), pins, place)
+            _sessions[place.address] = found
     return found
 
 
@@ -98,12 +117,10 @@ def forget(name: str) -> None:
 @contextlib.contextmanager
 def _located() -> Iterator[None]:
     """Name the worker in errors: a disk that one machine lacks is fine on the others."""
-    from distributed import get_worker
-
     try:
         yield
     except BlocklinearError as error:
-        error.what = f"worker {get_worker().address}: {error.what}"
+        error.what = f"worker {here().address}: {error.what}"
         raise
 
 
@@ -144,7 +161,7 @@ class Part:
         self._factors = factors
         bias = job.options.bias if factors is None else job.options.bias * float(factors[-1])
         seed = seed_of_part(job.options.seed, outer, number)
-        options = worker_options(job, seed, bias, session.threads)
+        options = worker_options(job, seed, bias, session.place.threads)
         entries = job.plan.working_set_entries if len(self.groups) > 1 else 0
         self.solver: BlockDescent = make_descent(self.manifest, options, job.task, folder, entries)
         self.alpha = np.concatenate(alpha_after(job, manifest, at, self.blocks))
@@ -163,7 +180,7 @@ class Part:
     def stream(self, groups: int | None = None) -> Iterator[Loaded]:
         """Yield the groups of the part, or the first ones."""
         store = BlockStore(self._job.folder, self.manifest)
-        threads, pins = self._session.threads, self._session.pins
+        threads, pins = self._session.place.threads, self._session.pins
         with GroupLoader(store, self._job.plan.group, threads, pins=pins) as loader:
             for loaded in loader.stream(self.groups[:groups]):
                 self.load_s += loaded.load_s
@@ -232,7 +249,7 @@ def _opened(
     session, factors = _session(job), None if curvature is None else np.sqrt(curvature[:, 0])
     with (
         session.lock,
-        tempfile.TemporaryDirectory(prefix="blocklinear-", dir=session.scratch) as folder,
+        tempfile.TemporaryDirectory(prefix="blocklinear-", dir=session.place.scratch) as folder,
     ):
         part = Part(job, session, at, number, weights, factors, Path(folder))
         try:

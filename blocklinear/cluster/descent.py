@@ -19,9 +19,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from blocklinear.distributed import sums, worker
-from blocklinear.distributed.engine import Engine
-from blocklinear.distributed.job import STEPS, Job, Round
+from blocklinear.cluster import sums, worker
+from blocklinear.cluster.engine import Engine
+from blocklinear.cluster.job import STEPS, Job, Round
 from blocklinear.errors import MismatchError
 from blocklinear.kernels import dual as kernels
 from blocklinear.kernels.sums import dot
@@ -207,7 +207,7 @@ class DistributedDescent:
             self._stats[k][:] = _added_stats([report.stats[k] for report in reports])
         self._gain = [now - was for now, was in zip(self._duals, before, strict=True)]
         self._count(reports)
-        for average, W in zip(self.average, self.W, strict=True):
+        for average, W in zip(self.average, self.W, strict=False):
             average += (RECENT if self.outer else 1.0) * (W - average)
         if len(change.squares):
             self._learn_curvature(change)

@@ -7,11 +7,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from blocklinear.distributed import worker
-from blocklinear.distributed.connect import budget_of_worker
-from blocklinear.distributed.descent import DistributedDescent
-from blocklinear.distributed.engine import Engine
-from blocklinear.distributed.job import Job, check_one_model, check_supported
+from blocklinear.cluster import worker
+from blocklinear.cluster.connect import budget_of_worker
+from blocklinear.cluster.descent import DistributedDescent
+from blocklinear.cluster.engine import Engine
+from blocklinear.cluster.job import Job, check_one_model, check_supported
 from blocklinear.errors import MemoryBudgetError, UsageError
 from blocklinear.events import Listener, OuterIteration, ignore
 from blocklinear.memory import enough, format_size
@@ -193,7 +193,8 @@ def plan_worker(manifest: Manifest, options: TrainOptions, task: Task, n_parts: 
     more += _PART_ROW_BYTES * width * part.n_rows
     room = max(options.memory_bytes - more, 1 << 20)
     try:
-        return plan_memory(part, dataclasses.replace(options, memory_bytes=room), width)
+        plan = plan_memory(part, dataclasses.replace(options, memory_bytes=room), width)
+        return dataclasses.replace(plan, newton=False, hessian=False)
     except MemoryBudgetError as error:
         raise MemoryBudgetError(
             f"a worker has {format_size(options.memory_bytes)}, of which Dask, sums of weights and "

@@ -1,0 +1,82 @@
+"""Alpha between rounds: what was written is read, or refused."""
+
+import numpy as np
+import pytest
+
+from blocklinear.cluster import alpha_files
+from blocklinear.cluster.alpha_files import AlphaFiles
+from blocklinear.errors import DamagedError, StorageError
+
+SIZES = [3, 0, 5, 1]
+
+
+@pytest.fixture(autouse=True)
+def _no_waiting(monkeypatch):
+    monkeypatch.setattr(alpha_files, "SHOWS_UP_S", 0.0)
+
+
+@pytest.fixture
+def files(tmp_path):
+    return AlphaFiles(tmp_path, 2)
+
+
+@pytest.fixture
+def alpha():
+    rng = np.random.default_rng(0)
+    return rng.normal(size=(2, sum(SIZES), 2))
+
+
+def test_any_blocks_are_read(files, alpha):
+    files.write(7, 1, SIZES, *alpha)
+    stops = np.cumsum(SIZES)
+    for places in ([0], [3, 0], [2, 1], [0, 1, 2, 3], []):
+        found = files.read(7, 1, SIZES, places)
+        for place, pair in zip(places, found, strict=True):
+            rows = slice(stops[place] - SIZES[place], stops[place])
+            np.testing.assert_array_equal(pair, alpha[:, rows])
+
+
+@pytest.mark.parametrize(("outer", "number"), [(8, 1), (7, 0)])
+def test_a_file_of_another_part_is_refused(files, alpha, tmp_path, outer, number):
+    files.write(7, 1, SIZES, *alpha)
+    (tmp_path / "alpha.7.1").rename(tmp_path / f"alpha.{outer}.{number}")
+    with pytest.raises(DamagedError, match="not of this part"):
+        files.read(outer, number, SIZES, [0])
+
+
+def test_a_file_of_other_blocks_is_refused(files, alpha):
+    files.write(7, 1, SIZES, *alpha)
+    with pytest.raises(DamagedError, match="of other blocks"):
+        files.read(7, 1, [4, 0, 4, 1], [0])
+
+
+def test_every_flipped_byte_is_noticed(files, alpha, tmp_path):
+    files.write(7, 1, SIZES, *alpha)
+    path = tmp_path / "alpha.7.1"
+    raw = path.read_bytes()
+    for at in range(len(raw)):
+        path.write_bytes(raw[:at] + bytes([raw[at] ^ 1]) + raw[at + 1 :])
+        with pytest.raises(DamagedError):
+            files.read(7, 1, SIZES, [0, 1, 2, 3])
+
+
+def test_every_cut_is_noticed(files, alpha, tmp_path):
+    files.write(7, 1, SIZES, *alpha)
+    path = tmp_path / "alpha.7.1"
+    raw = path.read_bytes()
+    for length in range(len(raw)):
+        path.write_bytes(raw[:length])
+        with pytest.raises(DamagedError):
+            files.read(7, 1, SIZES, [0, 1, 2, 3])
+
+
+def test_a_missing_file(files):
+    with pytest.raises(StorageError, match="read failed"):
+        files.read(7, 1, SIZES, [0])
+
+
+def test_old_rounds_are_removed(files, alpha, tmp_path):
+    for outer in (7, 9, 10):
+        files.write(outer, 1, SIZES, *alpha)
+    files.remove_before(10)
+    assert [path.name for path in tmp_path.iterdir()] == ["alpha.10.1"]

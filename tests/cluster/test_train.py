@@ -1,0 +1,202 @@
+"""Training on workers: the optimum of one machine, the same bits for any number of workers."""
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from training.small import (
+    DUAL_SOLVERS,
+    MEMORY_BYTES,
+    Heard,
+    long_problem,
+    random_problem,
+    split_problem,
+)
+
+import blocklinear
+from blocklinear.errors import ClusterError, MemoryBudgetError, MismatchError, UsageError
+from blocklinear.events import OuterIteration
+from blocklinear.store.store import BlockStore
+
+
+def trained(store, client, parts, problem, listener=None, **options):
+    listener = Heard() if listener is None else listener
+    chosen = problem.options(**({"gap": 1e-2, "restart": True} | options))
+    return blocklinear.train(store, chosen, listener, client=client, parts=parts)
+
+
+@pytest.mark.parametrize(("parts", "gap"), [(1, 1e-3), (2, 1e-3), (3, 1e-2), (8, 1e-2)])
+@pytest.mark.parametrize("solver", DUAL_SOLVERS)
+def test_it_is_the_optimum(two, stores, solver, parts, gap):
+    problem = long_problem(solver)
+    heard = Heard()
+    model = trained(stores[problem.regression], two, parts, problem, heard, gap=gap)
+    certificate = model.metadata["certificate"]
+    assert certificate["gap"] <= gap
+    primal, optimum = problem.primal_of(model), problem.optimum()
+    assert primal == pytest.approx(certificate["primal"], rel=1e-9)
+    assert certificate["dual"] <= optimum * (1 + 1e-9)
+    assert primal <= optimum * (1 + 1.01 * gap)
+    rounds = heard.of(OuterIteration)
+    assert model.metadata["cluster"] == {"workers": 2, "parts": parts, "rounds": rounds[-1].outer}
+
+
+@pytest.mark.parametrize("solver", DUAL_SOLVERS)
+def test_the_dual_never_falls(two, stores, solver):
+    problem, heard = long_problem(solver), Heard()
+    trained(stores[problem.regression], two, 8, problem, heard, max_outer=15)
+    duals = [event.dual for event in heard.of(OuterIteration) if not event.certified]
+    assert len(duals) > 2
+    assert all(b >= a - 1e-12 * abs(a) for a, b in pairwise(duals))
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_odd_problems(two, tmp_path, seed):
+    """Empty rows and features, a bias, weights of classes and of rows, fewer blocks than parts."""
+    problem = random_problem(seed)
+    store = split_problem(tmp_path, problem, 3)
+    model = trained(store, two, 5, problem)
+    assert model.metadata["cluster"]["parts"] == 3
+    assert problem.primal_of(model) <= problem.optimum() * 1.0101 + 1e-12
+
+
+@pytest.mark.parametrize("solver", [3, 13])
+def test_bits_do_not_depend_on_workers(two, three, stores, solver):
+    problem = long_problem(solver)
+    store = stores[problem.regression]
+    one, other = (trained(store, client, 4, problem, max_outer=6) for client in (two, three))
+    assert one.weights.tobytes() == other.weights.tobytes()
+    assert one.metadata["certificate"] == other.metadata["certificate"]
+    assert (one.metadata["cluster"]["workers"], other.metadata["cluster"]["workers"]) == (2, 3)
+
+
+def test_groups_within_a_part(two, store):
+    """Where the memory of a worker holds two of four blocks, with a working set of rows."""
+    problem = long_problem(3)
+    model = trained(store, two, 2, problem, group=2)
+    assert model.metadata["certificate"]["gap"] <= 1e-2
+    assert problem.primal_of(model) <= problem.optimum() * 1.0101
+
+
+def test_values_of_single_precision(two, tmp_path):
+    problem = long_problem(1)
+    store = split_problem(tmp_path, problem, 6, dtype="float32")
+    model = trained(store, two, 3, problem)
+    assert model.metadata["certificate"]["gap"] <= 1e-2
+
+
+def test_some_blocks(two, store):
+    model = trained(store, two, 2, long_problem(3), sample_blocks=4)
+    assert model.metadata["certificate"]["gap"] <= 1e-2
+
+
+def test_row_weights(two, tmp_path):
+    problem = long_problem(3)
+    weights = np.linspace(0.0, 2.0, len(problem.labels)).round(2)
+    weighted = type(problem)(
+        problem.X, problem.labels, problem.solver, problem.cost, problem.bias, weights=weights
+    )
+    model = trained(split_problem(tmp_path, weighted, 6), two, 3, weighted)
+    assert weighted.primal_of(model) <= weighted.optimum() * 1.0101
+
+
+def test_the_limit_of_rounds_is_kept(two, store):
+    heard = Heard()
+    model = trained(store, two, 4, long_problem(3), heard, gap=1e-12, max_outer=2)
+    assert model.metadata["outer_iterations"] == 2
+    assert model.metadata["certificate"]["gap"] > 1e-12
+    assert len(heard.of(OuterIteration)) == 2
+
+
+def test_a_tolerance(two, store):
+    heard = Heard()
+    trained(store, two, 2, long_problem(1), heard, gap=None, tolerance=0.1)
+    assert heard.of(OuterIteration)[-1].violation <= 0.1
+
+
+def test_parts_as_many_as_workers_unless_given(three, store):
+    model = trained(store, three, None, long_problem(3), gap=1e-2)
+    assert model.metadata["cluster"]["parts"] == 3
+
+
+@pytest.mark.parametrize(
+    ("options", "what"),
+    [
+        ({"solver": 5}, "L1 regularization"),
+        ({"solver": 21}, "one-class"),
+        ({"solver": 4}, "Crammer and Singer"),
+        ({"solver": 2}, "newton"),
+        ({"method": "pegasos"}, "pegasos"),
+        ({"average": True}, "--average"),
+        ({"epochs": None}, "--epochs auto"),
+        ({"selection": "avsf"}, "--selection avsf"),
+        ({"evaluate": "rows.svm"}, "--eval"),
+        ({"warm_start": True}, "--warm-start"),
+        ({"checkpoint_s": float("inf")}, "checkpoints"),
+    ],
+)
+def test_what_is_not_supported_is_refused(two, store, options, what):
+    with pytest.raises(UsageError, match=what):
+        blocklinear.train(store, client=two, memory=MEMORY_BYTES, run="refused", **options)
+    assert not (store.folder / "runs" / "refused" / "checkpoint.json").exists()
+
+
+def test_several_classes_are_refused(two, tmp_path):
+    source = tmp_path / "rows.svm"
+    source.write_text("1 1:1\n2 1:2\n3 2:1\n")
+    with pytest.raises(UsageError, match="3 classes"):
+        blocklinear.train(blocklinear.split(source, tmp_path / "store"), client=two)
+
+
+@pytest.mark.parametrize("parts", [0, -1])
+def test_parts_are_positive(two, store, parts):
+    with pytest.raises(UsageError, match="at least 1"):
+        blocklinear.train(store, client=two, parts=parts)
+
+
+def test_parts_need_a_cluster(store):
+    with pytest.raises(UsageError, match="give a client"):
+        blocklinear.train(store, parts=2)
+
+
+def test_too_little_memory(two, store):
+    with pytest.raises(MemoryBudgetError, match="a worker has 100M"):
+        blocklinear.train(store, client=two, memory="100M", restart=True)
+
+
+def test_dask_does_the_same(cluster, two, store):
+    problem = long_problem(3)
+    one, other = (trained(store, client, 3, problem, max_outer=3) for client in (cluster, two))
+    assert one.weights.tobytes() == other.weights.tobytes()
+    assert one.metadata["cluster"] == other.metadata["cluster"]
+
+
+def test_memory_unless_given(two, store):
+    model = blocklinear.train(store, client=two, gap=1e-2, restart=True)
+    assert 0 < model.metadata["memory_bytes"] <= blocklinear.TrainOptions().memory_bytes // 2
+
+
+def test_a_run_of_one_machine_is_not_resumed(two, store):
+    problem = long_problem(3)
+    blocklinear.train(store, problem.options(restart=True, run="one"), lambda event: None)
+    with pytest.raises(MismatchError, match="parts was None and is 2"):
+        trained(store, two, 2, problem, restart=False, resume=True, run="one")
+
+
+def test_a_run_of_a_cluster_is_not_resumed_by_one_machine(two, store):
+    problem = long_problem(3)
+    trained(store, two, 2, problem, run="many")
+    with pytest.raises(MismatchError, match="parts was 2 and is None"):
+        blocklinear.train(store, problem.options(resume=True, run="many"))
+
+
+def test_a_store_that_workers_do_not_have(two, store, tmp_path, monkeypatch):
+    """As where a path is of this machine alone: here, of this thread alone."""
+    from blocklinear.cluster import worker
+
+    def lacks(job):
+        BlockStore.open(tmp_path)
+
+    monkeypatch.setattr(worker, "can_read", lacks)
+    with pytest.raises(ClusterError, match="cannot work on the store"):
+        trained(store, two, 2, long_problem(3))
