@@ -1,6 +1,7 @@
 """Everything that can go wrong, each kind with the exit code a script can act on."""
 
 import contextlib
+import copy
 import errno
 import os
 import shutil
@@ -25,6 +26,13 @@ class BlocklinearError(Exception):
 
     def __reduce__(self) -> tuple[object, ...]:  # survive the trip back from a worker
         return type(self), (self.what, self.fix)
+
+    def at(self, place: str) -> "BlocklinearError":
+        """Return the same error with where it happened."""
+        error = copy.copy(self)
+        error.what = f"{shown(place)}: {self.what}"
+        error.args = (f"{error.what}\n  fix: {self.fix}" if self.fix else error.what,)
+        return error
 
 
 class UsageError(BlocklinearError, ValueError):

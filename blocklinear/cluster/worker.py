@@ -120,8 +120,7 @@ def _located() -> Iterator[None]:
     try:
         yield
     except BlocklinearError as error:
-        error.what = f"worker {here().address}: {error.what}"
-        raise
+        raise error.at(f"worker {here().address}") from error
 
 
 class Part:

@@ -1,0 +1,219 @@
+"""What dies costs a round at most, and never a bit of the model."""
+
+import os
+import signal
+import threading
+from concurrent.futures import CancelledError
+from itertools import count
+
+import pytest
+from training.small import long_problem
+
+import blocklinear
+from blocklinear.cluster import alpha_files, engine, worker
+from blocklinear.errors import (
+    ClusterError,
+    DamagedError,
+    MismatchError,
+    StoppedError,
+    StorageError,
+)
+from blocklinear.events import OuterIteration
+
+from .conftest import cluster_of
+
+ROUNDS, PARTS = 4, 3
+SUM = PARTS + PARTS - 1
+TASKS = 1 + ROUNDS * (1 + SUM + 2 + SUM) + SUM
+"""First weights; of each round curvatures, changes, weights with average, samples; certificates."""
+PROBLEM = long_problem(3)
+
+
+def trained(store, client, listener=lambda event: None, halt=lambda: False, **options):
+    options = {"gap": 1e-9, "max_outer": ROUNDS, "restart": not options.get("resume")} | options
+    chosen = PROBLEM.options(**options)
+    return blocklinear.train(store, chosen, listener, halt, client=client, parts=PARTS)
+
+
+def bits(model):
+    return model.weights.tobytes(), model.bias_weights.tobytes(), model.metadata["certificate"]
+
+
+@pytest.fixture(scope="module")
+def expected(store, tmp_path_factory):
+    from .serial import SerialClient
+
+    with pytest.MonkeyPatch.context() as patch:
+        return bits(trained(store, SerialClient(2, tmp_path_factory.mktemp("s"), patch)))
+
+
+class Broken(Exception):
+    """What nothing is prepared for: as good as a kill."""
+
+
+def failing_once(at, error):
+    """Return what raises an error at the task of this number."""
+    tasks = count()
+
+    def before(name):
+        if next(tasks) == at:
+            raise error
+
+    return before
+
+
+@pytest.mark.parametrize("at", range(TASKS))
+def test_a_client_that_dies_anywhere(serial, store, expected, at):
+    client = serial(2)
+    client.before = failing_once(at, Broken("at a task"))
+    with pytest.raises(Broken):
+        trained(store, client)
+    assert bits(trained(store, serial(1), resume=True)) == expected
+
+
+@pytest.mark.parametrize("at", range(0, TASKS, 3))
+def test_a_cluster_that_loses_a_task(serial, store, expected, at):
+    client = serial(2)
+    client.before = failing_once(at, CancelledError("lost"))
+    assert bits(trained(store, client)) == expected
+
+
+def test_a_cluster_that_loses_every_task(serial, store):
+    client = serial(2)
+
+    def before(name):
+        raise CancelledError("lost")
+
+    client.before = before
+    with pytest.raises(ClusterError, match="has lost the work of a round") as caught:
+        trained(store, client)
+    assert "--resume" in caught.value.fix
+
+
+def test_a_scheduler_that_goes(serial, store, expected):
+    client = serial(2)
+
+    def before(name):
+        if len(client.ran) > 20:
+            client.status = "closed"
+            raise CancelledError("lost")
+
+    client.before = before
+    with pytest.raises(ClusterError):
+        trained(store, client)
+    assert bits(trained(store, serial(1), resume=True)) == expected
+
+
+@pytest.mark.parametrize("outer", range(1, ROUNDS))
+def test_a_run_that_is_stopped(serial, store, expected, outer):
+    seen = []
+
+    def listen(event):
+        if isinstance(event, OuterIteration):
+            seen.append(event.outer)
+
+    with pytest.raises(StoppedError, match=f"outer iteration {outer}: a checkpoint is saved"):
+        trained(store, serial(2), listen, lambda: outer in seen)
+    assert bits(trained(store, serial(3), resume=True)) == expected
+
+
+def test_a_finished_run_is_resumed(serial, store, expected):
+    assert bits(trained(store, serial(2))) == expected
+    assert bits(trained(store, serial(2), resume=True)) == expected
+
+
+def test_other_parts_are_not_resumed(serial, store):
+    trained(store, serial(2))
+    with pytest.raises(MismatchError, match="parts was 3 and is 2"):
+        blocklinear.train(store, PROBLEM.options(resume=True), client=serial(2), parts=2)
+
+
+@pytest.mark.parametrize("change", ["damaged", "gone"])
+def test_alpha_that_is_lost(serial, store, monkeypatch, change):
+    monkeypatch.setattr(alpha_files, "SHOWS_UP_S", 0.0)
+    trained(store, serial(2), max_outer=2)
+    for path in (store.folder / "runs" / "default").glob("alpha.*"):
+        if change == "gone":
+            path.unlink()
+        else:
+            path.write_bytes(path.read_bytes()[:-1] + b"x")
+    kind = StorageError if change == "gone" else DamagedError
+    with pytest.raises(kind, match=r"worker tcp://here:\d: .*alpha\.2\."):
+        trained(store, serial(2), resume=True)
+
+
+def test_a_disk_that_a_worker_loses(serial, store, monkeypatch):
+    def unreadable(job, manifest, at, blocks):
+        raise StorageError(f"{store.folder}: read failed: Stale file handle")
+
+    monkeypatch.setattr(worker, "alpha_after", unreadable)
+    with pytest.raises(StorageError, match=r"worker tcp://here:0: .*Stale file handle"):
+        trained(store, serial(2))
+
+
+def test_restart_deletes_what_was_there(serial, store):
+    trained(store, serial(2), max_outer=3)
+    trained(store, serial(2), max_outer=1)
+    names = {path.name for path in (store.folder / "runs" / "default").glob("alpha.*")}
+    assert names == {f"alpha.1.{number}" for number in range(PARTS)}
+
+
+class Slow:
+    """A cluster whose task never ends."""
+
+    def __init__(self, workers=("tcp://here:0",)):
+        self.status, self._workers = "running", workers
+
+    def scheduler_info(self):
+        return {"workers": dict.fromkeys(self._workers)}
+
+    def submit(self, function, *arguments, **options):
+        return self
+
+    def add_done_callback(self, call):
+        pass
+
+
+def waited(client, halt=lambda: False):
+    made = engine.Engine(client, "run")
+    return made.sum_of_parts(lambda anew: lambda number: client.submit(None), 1, None, halt)
+
+
+def test_waiting_ends_when_it_is_to(monkeypatch):
+    monkeypatch.setattr(engine, "POLL_S", 0.001)
+    with pytest.raises(engine.Abandoned):
+        waited(Slow(), lambda: True)
+
+
+def test_waiting_ends_without_a_scheduler(monkeypatch):
+    monkeypatch.setattr(engine, "POLL_S", 0.001)
+    client = Slow()
+
+    def halt():
+        client.status = "closed"
+        return False
+
+    with pytest.raises(ClusterError, match="scheduler of the cluster is gone"):
+        waited(client, halt)
+
+
+def test_waiting_ends_without_workers(monkeypatch):
+    monkeypatch.setattr(engine, "POLL_S", 0.001)
+    monkeypatch.setattr(engine, "NO_WORKERS_S", 0.01)
+    with pytest.raises(ClusterError, match="has had no workers"):
+        waited(Slow(()))
+
+
+def test_killed_processes(store, expected):
+    """Real workers, one of which is killed in each round; their nannies start others."""
+    with cluster_of(2, processes=True) as client:
+        killed = threading.Event()
+
+        def kill(event):
+            if isinstance(event, OuterIteration) and event.outer < ROUNDS:
+                victim = sorted(client.run(os.getpid, on_error="ignore").values())[0]
+                os.kill(victim, signal.SIGKILL)
+                killed.set()
+
+        assert bits(trained(store, client, kill)) == expected
+        assert killed.is_set()
