@@ -128,7 +128,8 @@ class Engine:
         Parameters
         ----------
         check : callable
-            Raises an error on a worker that cannot, given the job.
+            Raises an error on a worker that cannot, given the job. One that dies meanwhile is left
+            out.
 
         Raises
         ------
@@ -137,7 +138,7 @@ class Engine:
         if not self._workers():
             self._wait_for_workers()
         for address, error in sorted(self._on_each_worker(check, job).items()):
-            if error is not None:
+            if error is not None and not _is_of_cluster(error):  # which others make up for
                 raise ClusterError(
                     f"worker {address} cannot work on the store: {_text(error)}",
                     "all workers need this version of blocklinear, and the folder of the store by "
@@ -175,7 +176,10 @@ def _is_of_cluster(error: BaseException) -> bool:
     from distributed import KilledWorker
     from distributed.comm.core import CommClosedError
 
-    return isinstance(error, KilledWorker | CommClosedError | CancelledError | TimeoutError)
+    of_cluster = (
+        KilledWorker, CommClosedError, CancelledError, TimeoutError, ConnectionAbortedError,
+    )  # fmt: skip
+    return isinstance(error, of_cluster)
 
 
 def _text(error: BaseException) -> str:

@@ -116,11 +116,22 @@ def forget(name: str) -> None:
 
 @contextlib.contextmanager
 def _located() -> Iterator[None]:
-    """Name the worker in errors: a disk that one machine lacks is fine on the others."""
+    """Name the worker in errors: a disk that one machine lacks is fine on the others.
+
+    Raises
+    ------
+    ConnectionAbortedError
+        If the worker is being closed, which deletes its scratch files: others do its work.
+    """
     try:
         yield
-    except BlocklinearError as error:
-        raise error.at(f"worker {here().address}") from error
+    except (BlocklinearError, OSError) as error:
+        place = here()
+        if not place.scratch.exists():
+            raise ConnectionAbortedError(f"worker {place.address} is being closed") from error
+        if isinstance(error, BlocklinearError):
+            raise error.at(f"worker {place.address}") from error
+        raise
 
 
 class Part:

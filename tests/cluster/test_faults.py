@@ -151,6 +151,28 @@ def test_a_disk_that_a_worker_loses(serial, store, monkeypatch):
         trained(store, serial(2))
 
 
+def test_a_worker_that_is_closed_while_it_works(serial, store, expected, monkeypatch):
+    """Its folder of scratch files goes first: that is no fault of the disk."""
+    client, closed = serial(2), []
+    real = worker.make_descent
+
+    def closing(*arguments):
+        place = worker.here()
+        if not closed:
+            closed.append(place.address)
+            monkeypatch.setattr(
+                worker, "here", lambda: worker.Place(place.address, place.scratch / "gone", 1)
+            )
+            raise StorageError("no such folder")
+        return real(*arguments)
+
+    here = worker.here
+    monkeypatch.setattr(worker, "make_descent", closing)
+    client.before = lambda name: monkeypatch.setattr(worker, "here", here)
+    assert bits(trained(store, client)) == expected
+    assert closed
+
+
 def test_restart_deletes_what_was_there(serial, store):
     trained(store, serial(2), max_outer=3)
     trained(store, serial(2), max_outer=1)
