@@ -1,6 +1,7 @@
 """Tasks of all parts on Dask's workers, and one result of them: whatever dies meanwhile."""
 
 import contextlib
+import inspect
 import threading
 import time
 from collections.abc import Callable
@@ -9,7 +10,8 @@ from typing import Any, TypeVar
 from blocklinear.errors import ClusterError
 from blocklinear.solvers.protocol import Abandoned
 
-POLL_S = 0.2
+POLL_S, ASK_S = 0.2, 5.0
+"""Seconds between looks at whether to stop, and between questions to the scheduler."""
 NO_WORKERS_S = 40.0
 """Seconds without a single worker after which a run ends: those that died are back by then."""
 ATTEMPTS = 5
@@ -34,14 +36,17 @@ class Engine:
 
     def __init__(self, client: Any, name: str) -> None:
         self._client, self.name, self._tasks = client, name, 0
-        self.n_workers = len(self._workers())
+        known = inspect.signature(client.scheduler_info).parameters
+        self._all = {"n_workers": -1} if "n_workers" in known else {}  # newer ones list five
+        self._workers = self._find_workers()
+        self.n_workers = len(self._workers)
 
-    def _workers(self) -> list[str]:
-        """Return the addresses of the workers, in a fixed order."""
+    def _find_workers(self) -> list[str]:
+        """Return the addresses of the workers, in a fixed order; none if nobody answers."""
         try:
-            return sorted(self._client.scheduler_info(n_workers=-1)["workers"])
-        except TypeError:  # before 2025
-            return sorted(self._client.scheduler_info()["workers"])
+            return sorted(self._client.scheduler_info(**self._all)["workers"])
+        except (OSError, TimeoutError):
+            return []
 
     def submit(self, function: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
         """Return the future of a task, which runs once more if its worker dies."""
@@ -79,6 +84,8 @@ class Engine:
             Whatever a task has raised.
         """
         for attempt in range(1, ATTEMPTS + 1):
+            self._workers = self._find_workers()
+            self.n_workers = max(self.n_workers, len(self._workers))
             submit = begin(attempt > 1)
             sums = [submit(number) for number in range(n_parts)]
             while len(sums) > 1:
@@ -98,25 +105,27 @@ class Engine:
 
     def placed(self, number: int) -> dict[str, Any]:
         """Return where the task of a part is to run: in turn, or elsewhere if that worker dies."""
-        workers = self._workers()
-        self.n_workers = max(self.n_workers, len(workers))
-        if not workers:
+        if not self._workers:
             return {}
-        return {"workers": [workers[number % len(workers)]], "allow_other_workers": True}
+        worker = self._workers[number % len(self._workers)]
+        return {"workers": [worker], "allow_other_workers": True}
 
     def _result(self, future: Any, halt: Callable[[], bool]) -> Any:
         """Wait for a task, as long as there is a cluster that can run it."""
         done = threading.Event()
         future.add_done_callback(lambda _: done.set())
-        seen = time.monotonic()
+        seen = asked = time.monotonic()
         while not done.wait(POLL_S):
             if halt():
                 raise Abandoned
             if self._client.status != "running":
                 raise ClusterError("the scheduler of the cluster is gone", _RESUME)
-            if self._workers():
-                seen = time.monotonic()
-            elif time.monotonic() - seen > NO_WORKERS_S:
+            if time.monotonic() - asked < ASK_S:
+                continue
+            asked = time.monotonic()
+            if self._find_workers():
+                seen = asked
+            elif asked - seen > NO_WORKERS_S:
                 raise ClusterError(
                     f"the cluster has had no workers for {NO_WORKERS_S:.0f} seconds", _RESUME
                 )
@@ -135,7 +144,7 @@ class Engine:
         ------
         ClusterError
         """
-        if not self._workers():
+        if not self._workers:
             self._wait_for_workers()
         for address, error in sorted(self._on_each_worker(check, job).items()):
             if error is not None and not _is_of_cluster(error):  # which others make up for

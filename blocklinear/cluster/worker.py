@@ -25,7 +25,7 @@ from blocklinear.cluster.job import (
     stepped,
     worker_options,
 )
-from blocklinear.cluster.parts import groups_of_part, seed_of_part
+from blocklinear.cluster.parts import Blocks, groups_of_part, seed_of_part
 from blocklinear.cluster.sums import Change, PartReport, ProofSums
 from blocklinear.errors import BlocklinearError, DamagedError
 from blocklinear.kernels.scaling import scale_columns
@@ -187,16 +187,21 @@ class Part:
         self.load_s = self.wait_s = self.solve_s = 0.0
         self.bytes_read = 0
 
-    def stream(self, groups: int | None = None) -> Iterator[Loaded]:
-        """Yield the groups of the part, or the first ones."""
+    def stream(self, groups: Sequence[Blocks] | None = None) -> Iterator[Loaded]:
+        """Yield the groups of the part, or others, by the places of their blocks in it."""
         store = BlockStore(self._job.folder, self.manifest)
         threads, pins = self._session.place.threads, self._session.pins
         with GroupLoader(store, self._job.plan.group, threads, pins=pins) as loader:
-            for loaded in loader.stream(self.groups[:groups]):
+            for loaded in loader.stream(self.groups if groups is None else groups):
                 self.load_s += loaded.load_s
                 self.wait_s += loaded.wait_s
                 self.bytes_read += loaded.group.bytes_read
                 yield loaded
+
+    @property
+    def sample(self) -> Blocks:
+        """Blocks with enough rows for an estimate, by their places: they were drawn at random."""
+        return self.groups[0][: -(-len(self.blocks) // SAMPLED_SHARE)]
 
     def descend(self) -> None:
         """Work on all rows once, and on the working set."""
@@ -323,10 +328,10 @@ def certify(
     candidates : sequence of sequences of float64[n_features + 1, width]
         Weights, of each weight vectors, and their averages, if these are candidates.
     sampling : bool
-        Take some rows of the first block step only, and do not recompute the weights.
+        Take some rows only, and do not recompute the weights.
     """
     with _located(), _opened(job, at, number, candidates[0]) as part:
-        proofs, every = [], 1
+        proofs = []
         for k, vectors in enumerate(part.solver.vectors):
             pair = [vectors.W]
             if len(candidates) > 1:
@@ -334,10 +339,9 @@ def certify(
                 pair = [vectors.W, vectors.average]
             proof = Proof(vectors.W, pair, len(vectors.terms), vectors.coupled, not sampling)
             proofs.append(proof)
-        for loaded in part.stream(1 if sampling else None):
-            if sampling:
-                enough = max(part.manifest.n_rows // SAMPLED_SHARE, SAMPLED_ROWS // job.n_parts)
-                every = max(loaded.group.n_rows // enough, 1)
+        for loaded in part.stream([part.sample] if sampling else None):
+            enough = max(part.manifest.n_rows // SAMPLED_SHARE, SAMPLED_ROWS // job.n_parts)
+            every = max(loaded.group.n_rows // enough, 1) if sampling else 1
             for vectors, proof in zip(part.solver.vectors, proofs, strict=True):
                 vectors.certify_group(loaded.group, proof, every)
         return ProofSums(

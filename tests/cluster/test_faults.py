@@ -220,8 +220,8 @@ def test_waiting_ends_without_a_scheduler(monkeypatch):
 
 
 def test_waiting_ends_without_workers(monkeypatch):
-    monkeypatch.setattr(engine, "POLL_S", 0.001)
-    monkeypatch.setattr(engine, "NO_WORKERS_S", 0.01)
+    for name in ("POLL_S", "ASK_S", "NO_WORKERS_S"):
+        monkeypatch.setattr(engine, name, 0.001)
     with pytest.raises(ClusterError, match="has had no workers"):
         waited(Slow(()))
 
