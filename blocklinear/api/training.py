@@ -113,15 +113,17 @@ def train(
     """
     if parts is not None and client is None:
         raise UsageError("parts are those of a cluster, and there is none", "give a client")
-    by: loop.Optimise | None = None
+    cluster = None
     if client is not None:
         from blocklinear.cluster.run import Cluster  # late: Dask belongs to an extra
 
         cluster = Cluster(client, parts)
         if options is None and not {"memory", "memory_bytes"} & settings.keys():
             settings["memory_bytes"] = cluster.budget()
-        by = cluster.optimise
     chosen = options_of(TrainOptions, options, settings, "train")
+    if cluster is not None:
+        cluster.check(chosen)
+    by = None if cluster is None else cluster.optimise
     with telling(listener, verbose, chosen.gap) as tell:
         history = RunHistory(chosen.run)
         model = loop.train(store, chosen, _recording(history, chosen, tell), halt, keep, by)

@@ -137,7 +137,12 @@ def check_supported(options: TrainOptions) -> None:
         (kind.one_class, "a one-class SVM", "train it on one machine"),
         (options.solver == CRAMMER_SINGER, "Crammer and Singer's problem", "give -s 1, 3 or 7"),
         (options.costs, "a grid of C", "give one C at a time, each with its own --run NAME"),
-        (options.method != "dual", f"the method {options.method}", "give -s 1, 3, 7, 12 or 13"),
+        (
+            options.method != "dual",
+            f"the method {options.method}",
+            "give -s 1, 3, 7, 12 or 13, and no --method",
+        ),
+        (not options.regularize_bias, "-R", "leave it out, or train on one machine"),
         (options.average, "--average", "leave it out"),
         (options.epochs is None, "--epochs auto", "give a number of epochs"),
         (

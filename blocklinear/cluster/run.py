@@ -1,9 +1,7 @@
 """Training on a cluster: the outer loop of one machine, with rounds for outer iterations."""
 
 import dataclasses
-import os
 import secrets
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +13,6 @@ from blocklinear.cluster.job import Job, check_one_model, check_supported
 from blocklinear.errors import MemoryBudgetError, UsageError
 from blocklinear.events import Listener, OuterIteration, ignore
 from blocklinear.memory import enough, format_size
-from blocklinear.model.linear import LinearModel
 from blocklinear.objectives.certificate import Certificate
 from blocklinear.objectives.models import Models
 from blocklinear.objectives.tasks import Task
@@ -26,7 +23,7 @@ from blocklinear.store.files import make_folder
 from blocklinear.store.manifest import Manifest
 from blocklinear.store.store import BlockStore
 from blocklinear.training.checkpoint import discard
-from blocklinear.training.loop import converge, resumed, stopping, train
+from blocklinear.training.loop import converge, resumed, stopping
 from blocklinear.training.memory_plan import MemoryPlan, plan_memory, weight_bytes
 from blocklinear.training.outcome import Outcome
 from blocklinear.training.permutations import some_blocks
@@ -39,10 +36,6 @@ _MORE_VECTORS = 7
 """Weight vectors on a worker besides its own: w, average, curvature, a change, sums of two."""
 _PART_ROW_BYTES = 32
 """A row of a part: label, alpha before and after, once more while it is written."""
-
-
-def _never() -> bool:
-    return False
 
 
 class DistributedRun(Run):
@@ -133,6 +126,15 @@ class Cluster:
         """Return the memory that a worker may take where nothing else is said, in bytes."""
         return budget_of_worker(self._client)
 
+    def check(self, options: TrainOptions) -> None:
+        """Refuse options of what is not trained on a cluster.
+
+        Raises
+        ------
+        UsageError
+        """
+        check_supported(options)
+
     def optimise(
         self,
         store: BlockStore,
@@ -144,7 +146,7 @@ class Cluster:
         kept: int = 0,
     ) -> Outcome:
         """Train what a task asks for, as `training.loop.optimise` does; the store is locked."""
-        check_supported(options)
+        self.check(options)
         check_one_model(task)
         manifest, engine = store.manifest, Engine(self._client, secrets.token_hex(4))
         n_parts = min(self._parts or max(engine.n_workers, 1), len(manifest.blocks))
@@ -201,36 +203,3 @@ def plan_worker(manifest: Manifest, options: TrainOptions, task: Task, n_parts: 
             f"alpha of one of {n_parts} parts take {format_size(more)}; then {error.what}",
             f"{error.fix} for that and {enough(more)} for the rest; or more --parts",
         ) from error
-
-
-def train_on_cluster(
-    store: BlockStore | str | os.PathLike[str],
-    options: TrainOptions,
-    client: Any,
-    parts: int | None = None,
-    listener: Listener = ignore,
-    halt: Halt = _never,
-    keep: Callable[[LinearModel], object] = lambda model: None,
-) -> LinearModel:
-    """Train a linear model on the workers of a cluster, to a certified optimum.
-
-    Parameters
-    ----------
-    client : distributed.Client
-        Its workers reach the folder of the store by the same path.
-    parts : int or None
-        Parts that the blocks are divided into, anew in each round; None is one for each worker.
-        The model depends on their number, and not on that of the workers.
-    store, options, listener, halt, keep
-        As for `train`; memory is that of each worker.
-
-    Raises
-    ------
-    UsageError
-        If the options ask for what is not done on a cluster.
-    ClusterError
-        If the cluster cannot do the work, or is gone.
-    BlocklinearError
-        As `train` does.
-    """
-    return train(store, options, listener, halt, keep, Cluster(client, parts).optimise)
