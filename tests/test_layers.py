@@ -42,6 +42,7 @@ MAY_IMPORT = {
     "model": BASE | {"figures", "text", "kernels", "outputs"},
     "training": BASE
     | {"columns", "inputs", "solvers", "objectives", "model", "text", "ingest", "store", "kernels"},
+    "cluster": BASE | {"training", "solvers", "objectives", "model", "store", "kernels"},
     "selection": BASE
     | {"figures", "training", "objectives", "model", "ingest", "store", "kernels"},
     "tables": BASE
@@ -62,11 +63,12 @@ MAY_IMPORT = {
         "text",
         "ingest",
     }
-    | {"columns", "ingest", "store"},
+    | {"cluster", "columns", "ingest", "store"},
     "estimators": BASE
     | {"api", "batches", "selection", "training", "objectives", "model", "store", "kernels"},
     "cli": BASE
     | {
+        "cluster",
         "columns",
         "inputs",
         "selection",
