@@ -1,17 +1,22 @@
 import contextlib
+import importlib.util
 import warnings
 
-import dask
 import pytest
-from distributed import Client, LocalCluster
 from training.small import long_problem, split_problem
 
 from .serial import SerialClient
+
+if importlib.util.find_spec("distributed") is None:  # it belongs to an extra
+    collect_ignore_glob = ["test_*.py"]
 
 
 @contextlib.contextmanager
 def cluster_of(n_workers, processes=False):
     """A client of a cluster on this machine, of threads or processes."""
+    import dask
+    from distributed import Client, LocalCluster
+
     where = {"host": "127.0.0.1"} if processes else {}
     with (
         warnings.catch_warnings(),
