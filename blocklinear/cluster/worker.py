@@ -28,7 +28,7 @@ from blocklinear.cluster.job import (
 from blocklinear.cluster.parts import Blocks, groups_of_part, seed_of_part
 from blocklinear.cluster.sums import Change, PartReport, ProofSums
 from blocklinear.errors import BlocklinearError, DamagedError
-from blocklinear.kernels.scaling import scale_columns
+from blocklinear.kernels.curvature import scale_columns
 from blocklinear.objectives.certificate import Proof
 from blocklinear.solvers.block_descent import SAMPLED_ROWS, SAMPLED_SHARE, BlockDescent
 from blocklinear.solvers.factory import make_descent

@@ -14,6 +14,7 @@ import pytest
 import blocklinear.kernels
 from blocklinear.kernels import crammer_singer as cs
 from blocklinear.kernels import (
+    curvature,
     dual,
     l1,
     losses,
@@ -282,6 +283,13 @@ def weight_vectors(r):
     assert np.isfinite(sums.dot(out, out))
 
 
+def scaled_columns(r):
+    values, sq_norm = r.values.copy(), np.full(r.n, np.nan)
+    curvature.scale_columns(r.whole[0], r.indices, values, 0.5 * np.ones(len(r.w())), sq_norm)
+    np.testing.assert_array_equal(values, (0.5 * r.values).astype(r.dtype))
+    assert np.isfinite(sq_norm).all()
+
+
 def gather_rows(r):
     begin, picked = 2, np.arange(r.n)[::-1].copy()
     starts, stops = r.starts[picked], r.stops[picked]
@@ -407,6 +415,7 @@ TRIED = {
     "many primal": (newton_many, ["newton_many"]),
     "routing": (route, ["assign", "hash_rows", "scatter"]),
     "scaling": (normalize_rows, ["normalize_rows", "row_norms", "divide"]),
+    "curvature": (scaled_columns, ["scale_columns"]),
     "sums": (
         weight_vectors,
         [
