@@ -5,13 +5,16 @@ of the condition number, turned at random. LIBLINEAR is given the largest of its
 which P comes within 1e-6 of ours; its passes are its iterations and conjugate gradient steps.
 
     python bench/conditions.py [--condition 1e2 1e8] [--cost 1 1e4] [--features 20] [--rows 5000]
+    python bench/conditions.py --input FILE [--cost 1 1e4]       rows of LIBSVM text instead
 """
 
 import argparse
+import math
 import re
 import subprocess
 import tempfile
 import time
+from collections.abc import Iterator
 from itertools import product
 from pathlib import Path
 
@@ -19,6 +22,7 @@ import numpy as np
 from measuring import print_table
 from numpy.typing import NDArray
 from rivals import need_liblinear
+from sklearn.datasets import load_svmlight_file
 
 from blocklinear import LinearModel, SplitOptions, split, train
 
@@ -42,6 +46,18 @@ def write_text(path: Path, X: Floats, y: Floats) -> None:
         for label, row in zip(y.tolist(), X.tolist(), strict=True):
             cells = " ".join(f"{j}:{value!r}" for j, value in enumerate(row, 1))
             stream.write(f"{label:+.0f} {cells}\n")
+
+
+def problems(args: argparse.Namespace) -> Iterator[tuple[float, float, Floats, Floats]]:
+    """Yield condition, C, rows and classes of each problem; the condition of a file is unknown."""
+    if args.input is not None:
+        X, labels = load_svmlight_file(str(args.input))
+        for cost in args.cost:
+            yield math.nan, cost, X.toarray(), np.where(labels == labels.max(), 1.0, -1.0)
+        return
+    rng = np.random.default_rng(1)
+    for condition, cost, d in product(args.condition, args.cost, args.features):
+        yield condition, cost, *make_rows(rng, args.rows, d, condition)
 
 
 def primal(model: LinearModel, X: Floats, y: Floats, cost: float, solver: int) -> float:
@@ -76,13 +92,14 @@ def main() -> None:
     parser.add_argument("--cost", type=float, nargs="+", default=[1.0, 1e2, 1e4])
     parser.add_argument("--features", type=int, nargs="+", default=[20, 100])
     parser.add_argument("--rows", type=int, default=5000)
+    parser.add_argument("--input", type=Path)
     args = parser.parse_args()
     need_liblinear()
-    rng, found = np.random.default_rng(1), []
+    found = []
     with tempfile.TemporaryDirectory() as name:
         text, folder = Path(name, "rows"), Path(name, "store")
-        for condition, cost, d in product(args.condition, args.cost, args.features):
-            X, y = make_rows(rng, args.rows, d, condition)
+        for condition, cost, X, y in problems(args):
+            d = X.shape[1]
             write_text(text, X, y)
             for solver in NAMES:
                 began = time.perf_counter()

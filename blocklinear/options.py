@@ -21,7 +21,9 @@ LINE_FACTOR = 2.5
 """So does a line of 1 MiB or more and its row: an entry takes 13 bytes, and is written in 8 or more
 where indices increase, since most of them have many digits then."""
 _SOLVERS, _PRIMAL = (0, 1, 2, 3, 4, 5, 6, 7, 11, 12, 13, 21), (0, 2, 5, 6, 11)
-_TWICE = (0, 1, 2, 7, 11, 12)  # of these problems there are two solvers
+PRIMAL_TWIN = {1: 2, 7: 0, 12: 11}
+"""Solvers that work on a dual, and those of the same problem that work on the primal."""
+_TWICE = (*PRIMAL_TWIN, *PRIMAL_TWIN.values())
 _MOST_OUTER = 1000  # where more are needed, the data are badly scaled or C is too large
 _PEGASOS_OUTER = 50  # it converges sublinearly: small gaps are out of reach
 
@@ -450,8 +452,10 @@ class TrainOptions:
         methods = ("dual", "pegasos", "newton", "auto")
         _check("method", self.method, self.method in methods, f"one of {', '.join(methods)}")
         newton = self.method == "newton"
-        rule = "newton for solvers 0, 2, 5, 6 and 11, and for no others"
-        _check("method", self.method, newton == primal or auto, rule)
+        rule = "one of 0, 2, 5, 6 and 11 for newton, and no other"
+        if newton and self.solver in _TWICE and not primal:
+            rule += f"; {PRIMAL_TWIN[self.solver]} is the same problem"
+        _check("solver", self.solver, newton == primal or auto, rule)
         pegasos = self.method == "pegasos"
         _check("solver", self.solver, self.solver == 3 or not pegasos, "3 for pegasos")
         _check("C", self.cost, finite(self.cost) and self.cost > 0, "finite and above 0")

@@ -3,7 +3,7 @@
 import argparse
 from typing import Any
 
-from blocklinear.errors import UsageError
+from blocklinear.errors import UsageError, quoted
 from blocklinear.memory import parse_size
 from blocklinear.numerals import parse_label
 
@@ -18,7 +18,10 @@ def size(text: str) -> int:
 
 def solver_number(text: str) -> int | str:
     """Read a solver: LIBLINEAR's number, or auto."""
-    return text if text == "auto" else int(text)
+    try:
+        return text if text == "auto" else int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{quoted(text)} is neither a number nor auto") from None
 
 
 def solver_of(solver: int | str | None, method: str | None) -> dict[str, Any]:
@@ -29,6 +32,11 @@ def solver_of(solver: int | str | None, method: str | None) -> dict[str, Any]:
     UsageError
         If they contradict each other.
     """
+    if method == "dual" and solver in (0, 2, 5, 6, 11):
+        raise UsageError(
+            f"-s {solver} is a solver of the primal, and --method dual is given",
+            "leave it out; the dual solvers of -s 2, 0 and 11 are -s 1, 7 and 12",
+        )
     if solver != "auto":
         return given(solver=solver, method=method)
     if method not in (None, "auto"):

@@ -136,6 +136,32 @@ def test_what_is_for_coordinate_descent_is_refused(option):
         TrainOptions(solver=1, method="auto", **option)
 
 
+@pytest.mark.parametrize(("solver", "twin"), [(1, "; 2 is"), (12, "; 11 is"), (3, "no other")])
+def test_newton_where_the_solver_is_another(solver, twin):
+    with pytest.raises(UsageError, match=f"solver is {solver}, but must be.*{twin}"):
+        TrainOptions(solver=solver, method="newton")
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (["-s", "2", "--method", "dual"], "-s 1, 7 and 12"),
+        (["-s", "auto", "--method", "dual"], "leave one of them out"),
+        (["-s", "one"], "is neither a number nor auto"),
+    ],
+)
+def test_what_contradicts_itself_is_refused(tmp_path, capsys, flags, said):
+    split_problem(tmp_path, dense())
+    for command in (["cv"], ["train"]):
+        where = [str(tmp_path / "store")] + [str(tmp_path / "model")] * (command == ["train"])
+        try:
+            status = main([*command, *where, *flags])
+        except SystemExit as ended:
+            status = ended.code
+        assert status == 2
+        assert said in capsys.readouterr().err
+
+
 def test_the_command_shows_and_logs_it(tmp_path, capsys):
     split_problem(tmp_path, dense(cost=100.0))
     model, log = tmp_path / "model", tmp_path / "log"
