@@ -33,7 +33,7 @@ MOVED, CURVED = 0, 1
 FARTHEST = 0xFFFF
 """Rows that one entry of a column may be after the one before; entries of 0 are in between."""
 _ROWS_AT_ONCE = 256  # for which columns are made dense
-_MOST_SWEEPS, _ENOUGH = 1000, 0.01  # over the Gram matrix; what may be left of the violation
+_MOST_PASSES, _ENOUGH = 1000, 0.01  # over the Gram matrix; what may be left of the violation
 _LEAST_CURVATURE = 1e-12  # of a feature: LIBLINEAR adds as much
 
 
@@ -352,7 +352,7 @@ def descend_together(
         start, stop = starts[chosen[m]], starts[chosen[m] + 1]
         slope[a] = _descent(jumps, values, start, stop, state) - v[m]
     fallen, first = 0.0, 0.0
-    for _ in range(_MOST_SWEEPS):
+    for _ in range(_MOST_PASSES):
         worst = 0.0
         for a in range(size):
             m = block[a]

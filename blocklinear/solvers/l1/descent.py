@@ -142,7 +142,7 @@ class Descent:
         n = len(decision)
         self.step, self._state = np.empty(n), np.empty((n, 2))
         self._v, self._h = np.empty(len(features)), np.empty(len(features))
-        self._work = 0  # entries visited in descent
+        self._work = 0  # entries processed in descent
         self._frequent, self._products = np.zeros(0, np.int64), np.zeros((0, 0))
         self.value = self._value(0.0, w)
         self._expand()
