@@ -119,8 +119,11 @@ def budget_of_worker(client: Any) -> int:
     ClusterError
         If there is no worker.
     """
-    budgets = client.run(default_budget, on_error="ignore")
-    limits = client.run(_limit_by_dask, on_error="ignore")
+    try:
+        budgets = client.run(default_budget, on_error="ignore")
+        limits = client.run(_limit_by_dask, on_error="ignore")
+    except (OSError, TimeoutError) as error:
+        raise ClusterError(f"the scheduler does not answer: {error}", "start it again") from error
     if not budgets:
         raise ClusterError("the cluster has no workers", "start some with `dask worker ADDRESS`")
     hosts = Counter(_host(address) for address in budgets)

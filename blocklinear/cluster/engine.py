@@ -5,9 +5,10 @@ import inspect
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import CancelledError
 from typing import Any, TypeVar
 
-from blocklinear.errors import ClusterError
+from blocklinear.errors import BlocklinearError, ClusterError
 from blocklinear.solvers.protocol import Abandoned
 
 POLL_S, ASK_S = 0.2, 5.0
@@ -86,16 +87,16 @@ class Engine:
         for attempt in range(1, ATTEMPTS + 1):
             self._workers = self._find_workers()
             self.n_workers = max(self.n_workers, len(self._workers))
-            submit = begin(attempt > 1)
-            sums = [submit(number) for number in range(n_parts)]
-            while len(sums) > 1:
-                pairs = zip(sums[::2], sums[1::2], strict=False)
-                sums = [self.submit(add, *pair) for pair in pairs] + sums[len(sums) & ~1 :]
             try:
+                submit = begin(attempt > 1)
+                sums = [submit(number) for number in range(n_parts)]
+                while len(sums) > 1:
+                    pairs = zip(sums[::2], sums[1::2], strict=False)
+                    sums = [self.submit(add, *pair) for pair in pairs] + sums[len(sums) & ~1 :]
                 found: T = self._result(sums[0], halt)
                 return found
-            except BaseException as error:
-                if not _is_of_cluster(error):
+            except Exception as error:
+                if not self._is_of_cluster(error):
                     raise
                 if attempt == ATTEMPTS or self._client.status != "running":
                     raise ClusterError(
@@ -147,12 +148,24 @@ class Engine:
         if not self._workers:
             self._wait_for_workers()
         for address, error in sorted(self._on_each_worker(check, job).items()):
-            if error is not None and not _is_of_cluster(error):  # which others make up for
+            if error is not None and not self._is_of_cluster(error):  # which others make up for
                 raise ClusterError(
                     f"worker {address} cannot work on the store: {_text(error)}",
                     "all workers need this version of blocklinear, and the folder of the store by "
                     "the same path",
                 )
+
+    def _is_of_cluster(self, error: BaseException) -> bool:
+        """Return whether an error is not one of the work, but of the cluster that did it."""
+        from distributed import KilledWorker
+        from distributed.comm.core import CommClosedError
+
+        if isinstance(error, BlocklinearError | Abandoned):
+            return False
+        of_cluster = (
+            KilledWorker, CommClosedError, CancelledError, TimeoutError, ConnectionAbortedError,
+        )  # fmt: skip
+        return isinstance(error, of_cluster) or self._client.status != "running"
 
     def _wait_for_workers(self) -> None:
         try:
@@ -165,7 +178,10 @@ class Engine:
 
     def _on_each_worker(self, function: Callable[..., Any], *arguments: Any) -> dict[str, Any]:
         """Return what a function returns, or the error it raises, on each worker by address."""
-        found: dict[str, Any] = self._client.run(function, *arguments, on_error="return")
+        try:
+            found: dict[str, Any] = self._client.run(function, *arguments, on_error="return")
+        except (OSError, TimeoutError, CancelledError) as error:
+            raise ClusterError(f"the scheduler does not answer: {_text(error)}", _RESUME) from error
         return found
 
     def end(self, forget: Callable[..., Any], name: str) -> None:
@@ -176,19 +192,6 @@ class Engine:
 
 
 _RESUME = "give the same command with --resume to go on from the last round"
-
-
-def _is_of_cluster(error: BaseException) -> bool:
-    """Return whether an error is not one of the work, but of the cluster that did it."""
-    from concurrent.futures import CancelledError
-
-    from distributed import KilledWorker
-    from distributed.comm.core import CommClosedError
-
-    of_cluster = (
-        KilledWorker, CommClosedError, CancelledError, TimeoutError, ConnectionAbortedError,
-    )  # fmt: skip
-    return isinstance(error, of_cluster)
 
 
 def _text(error: BaseException) -> str:

@@ -104,6 +104,35 @@ def test_a_scheduler_that_goes(serial, store, expected):
     assert bits(trained(store, serial(1), resume=True)) == expected
 
 
+def test_a_scheduler_that_is_not_there_from_the_start(serial, store, monkeypatch):
+    client = serial(2)
+
+    def run(function, *arguments, on_error):
+        raise OSError("timed out")
+
+    monkeypatch.setattr(client, "run", run)
+    with pytest.raises(ClusterError, match="does not answer"):
+        trained(store, client)
+    with pytest.raises(ClusterError, match="does not answer"):
+        blocklinear.train(store, client=client)
+
+
+def test_a_client_that_is_closed(serial, store):
+    """What Dask raises where a task is submitted then is of several kinds."""
+    client = serial(2)
+    submit = client.submit
+
+    def closed(*arguments, **options):
+        if len(client.ran) > 20:
+            client.status = "closed"
+            raise RuntimeError("cannot schedule new futures")
+        return submit(*arguments, **options)
+
+    client.submit = closed
+    with pytest.raises(ClusterError, match="cannot schedule new futures"):
+        trained(store, client)
+
+
 @pytest.mark.parametrize("outer", range(1, ROUNDS))
 def test_a_run_that_is_stopped(serial, store, expected, outer):
     seen = []
