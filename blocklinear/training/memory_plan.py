@@ -22,8 +22,8 @@ _LOADED_ROW_BYTES = 32  # a row in a buffer: pointer, label, norm, number
 _WEIGHT_BYTES = 8  # and its weight, if it has one
 _MODEL_ROW_BYTES = 24  # and for every model but one: alpha, once more while it is written
 _SOLVED_ROW_BYTES = 96  # a row being worked on: position, target, C, alpha, span, order
-L1_VECTORS = 4
-"""What an L1-regularised model needs: weights, pulls, sizes of these, and where columns are."""
+L1_VECTORS = 5
+"""What an L1-regularised model needs: weights, pulls, where columns are, and choosing them."""
 _L1_ROW_BYTES = 88  # of all rows: label, weight, size, length, target, C, and what descent moves
 _L1_MODEL_ROW_BYTES = 16  # and for each model: alpha, decision value
 ENOUGH_BLOCKS = 16
