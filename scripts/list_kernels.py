@@ -246,8 +246,10 @@ def _train(folder: Path, dtype: str, part: str) -> Iterator[str]:
             loop.train(store, TrainOptions(average=True, group=group, **_LITTLE))
         elif part == "pegasos":
             loop.train(store, TrainOptions(pegasos_batch=3, **steps))
-        elif part == "l1":  # with columns in single precision
-            loop.train(store, TrainOptions(**(steps | {"gap": 1e-3, "max_outer": 20})))
+        elif part == "l1":  # with columns in single precision, and in double
+            for gap, outer in product((1e-3, 1e-6), (2, 20)):
+                more = {"gap": gap, "max_outer": outer, "resume": outer > 2}
+                loop.train(store, TrainOptions(**(steps | more)))
         loop.train(store, TrainOptions(**steps))
         if part in ("many", "newton-many", "l1"):
             cross_validate(store, TrainOptions(**steps), n_folds=2, costs=(0.1, 1.0))

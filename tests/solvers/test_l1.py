@@ -12,6 +12,7 @@ from blocklinear.events import OuterIteration, WarmStarted, Warned
 from blocklinear.kernels import l1 as kernels
 from blocklinear.selection.cross_validation import cross_validate
 from blocklinear.selection.grid import train_grid
+from blocklinear.solvers.l1 import iterate
 from blocklinear.solvers.l1.columns import ColumnCache
 from blocklinear.store.groups import first_positions, rows_of
 from blocklinear.store.prefetch import GroupLoader
@@ -167,6 +168,26 @@ def test_columns_that_do_not_all_fit(tmp_path, little_room, solver, bias):
     optimum = problem.optimum()
     assert problem.primal_of(model) <= optimum * (1 + 1e-2)
     assert all(report.dual <= optimum * (1 + 1e-12) for report in heard.of(OuterIteration))
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_what_may_be_wanted_next_has_the_largest_pulls(monkeypatch, seed):
+    monkeypatch.setattr(iterate, "_CHUNK", 7)
+    rng, n = np.random.default_rng(seed), 100
+    pull = rng.normal(size=n) * 10.0 ** rng.integers(-3, 3, n) * (rng.random(n) < 0.7)
+    pull[rng.random(n) < 0.2] = 0.5
+    counts = (rng.random(n) < 0.8).astype(np.int32)
+    none = np.zeros(5)
+    model = iterate.L1Iterate(np.zeros(n), pull, none, none, False, 0.0, 1)
+    for wanted in np.arange(0), np.arange(0, n, 9), np.arange(0, n, 2), np.arange(n):
+        ahead = model.ahead(wanted, counts)
+        others = np.setdiff1d(np.flatnonzero((counts > 0) & (pull != 0.0)), wanted)
+        assert len(np.unique(ahead)) == len(ahead) == min(len(wanted), len(others))
+        assert np.isin(ahead, others).all()
+        assert (np.diff(np.abs(pull[ahead])) <= 0.0).all()
+        left = np.abs(pull[np.setdiff1d(others, ahead)])
+        if len(ahead) and len(left):
+            assert np.abs(pull[ahead]).min() >= left.max() * (1.0 - 2.0**-7)
 
 
 def test_a_cache_has_the_columns_that_were_wanted(tmp_path):

@@ -5,7 +5,7 @@ j. What of that is violated is scaled away.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -117,7 +117,8 @@ class L1Iterate:
 
     def _size(self) -> float:
         """Return |w|_1, of what is regularised."""
-        return float(np.abs(self.w[:-1] if self._free_bias else self.w).sum())
+        w = self.w[:-1] if self._free_bias else self.w
+        return math.fsum(float(np.abs(part).sum()) for _, part in _in_chunks(w))
 
     def _improved(self, found: Certificate) -> Certificate:
         """Return the certificate with the best dual value seen; D(0) = 0, too, is one."""
@@ -138,16 +139,15 @@ class L1Iterate:
     def _violations(self) -> float:
         """Return the sum of violations of the optimality conditions over all features."""
         total = 0.0
-        for at in range(0, len(self.w), _CHUNK):
-            w, v = self.w[at : at + _CHUNK], self.pull[at : at + _CHUNK]
-            total += float(violations(w, v).sum())
+        for at, w in _in_chunks(self.w):
+            total += float(violations(w, self.pull[at : at + len(w)]).sum())
         if self._free_bias:
             total += abs(self.pull[-1]) - float(violations(self.w[-1:], self.pull[-1:])[0])
         return total
 
     def needed(self, counts: NDArray[np.int32]) -> Integers:
         """Return the features in use, and those that violate optimality, in their order."""
-        needed = (self.w != 0.0) | (np.abs(self.pull) > 1.0)
+        needed = (self.w != 0.0) | (self.pull > 1.0) | (self.pull < -1.0)
         needed[-1] |= self._free_bias
         return np.flatnonzero(needed & (counts > 0))
 
@@ -168,15 +168,32 @@ class L1Iterate:
         return self._next(wanted, (_GROWTH - 1) * len(wanted), counts)
 
     def _next(self, found: Integers, more: int, counts: NDArray[np.int32]) -> Integers:
-        sizes = np.abs(self.pull).astype(np.float32)
-        sizes[found] = -1.0
-        sizes[counts == 0] = -1.0
-        more = min(more, int(np.count_nonzero(sizes > 0.0)))
-        if more == 0:
+        """Return so many features with the largest pulls, but those found; the largest first.
+
+        Which ones they are is decided by the leading 16 bits of float32, so to 1 in 256: that takes
+        two passes over the pulls, where to sort them would take several copies of all.
+        """
+        excluded = counts == 0
+        excluded[found] = True
+        bins = np.zeros(1 << 16, np.int64)
+        for at, pull in _in_chunks(self.pull):
+            ranks = _ranks(pull)[~excluded[at : at + len(pull)]]
+            bins += np.bincount(ranks, minlength=len(bins))
+        bins[0] = 0  # pulls of 0
+        at_least = np.cumsum(bins[::-1])[::-1]
+        more = min(more, int(at_least[0]))
+        if more <= 0:
             return np.zeros(0, np.int64)
-        limit = np.partition(sizes, len(sizes) - more)[len(sizes) - more]
-        candidates = np.flatnonzero(sizes >= limit)
-        return candidates[np.argsort(-sizes[candidates], kind="stable")][:more]
+        limit = int(np.flatnonzero(at_least >= more)[-1])
+        last = more - int(at_least[limit] - bins[limit])  # of those at the limit, the first ones
+        parts = []
+        for at, pull in _in_chunks(self.pull):
+            ranks = np.where(excluded[at : at + len(pull)], 0, _ranks(pull))
+            there = np.flatnonzero(ranks == limit)[:last]
+            last -= len(there)
+            parts.append(at + np.sort(np.concatenate([np.flatnonzero(ranks > limit), there])))
+        chosen = np.concatenate(parts)
+        return chosen[np.argsort(-np.abs(self.pull[chosen]), kind="stable")]
 
     def improved(
         self,
@@ -234,3 +251,14 @@ class L1Iterate:
 
 
 _CHUNK = 1 << 16  # features at a time, where all are looked at
+
+
+def _in_chunks(values: Floats) -> Iterator[tuple[int, Floats]]:
+    """Yield where a part of values starts, and the part."""
+    for at in range(0, len(values), _CHUNK):
+        yield at, values[at : at + _CHUNK]
+
+
+def _ranks(pull: Floats) -> NDArray[np.uint32]:
+    """Return the leading bits of |pull| as float32, which are in the order of these; 0 of 0."""
+    return np.abs(pull).astype(np.float32).view(np.uint32) >> np.uint32(15)
