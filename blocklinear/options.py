@@ -325,6 +325,9 @@ class TrainOptions:
         labels. 0, 2 and 11 are the problems of 7, 1 and 12, solved by Newton's method on the
         primal. 5 and 6 have the losses of 1 and 7, and L1 regularisation: the sum of the absolute
         weights, most of which are 0 then.
+    l1_ratio : float
+        Of solvers 5 and 6, above 0 and at most 1: weights cost l1_ratio times their absolute sum,
+        plus (1 - l1_ratio) / 2 times their squared norm (the elastic net).
     method : {"dual", "pegasos", "newton", "auto"}
         Dual coordinate descent (Yu, Algorithm 2), or Pegasos (Yu, Algorithm 3; hinge loss only).
         Solvers 0, 2, 5, 6 and 11 have the method newton, and no others. With auto it follows from
@@ -409,6 +412,7 @@ class TrainOptions:
     """
 
     solver: int = 3
+    l1_ratio: float = 1.0
     method: str = "dual"
     cost: float = 1.0
     costs: tuple[float, ...] = ()
@@ -475,6 +479,9 @@ class TrainOptions:
             _check(name, weight, finite(weight) and weight > 0, "finite and above 0")
         _check("epsilon", self.epsilon, finite(self.epsilon) and self.epsilon >= 0, "at least 0")
         _check("nu", self.nu, 0 < self.nu <= 1, "above 0 and at most 1")
+        _check("l1-ratio", self.l1_ratio, 0 < self.l1_ratio <= 1, "above 0 and at most 1")
+        takes_ratio = self.l1_ratio == 1.0 or self.solver in (5, 6)
+        _check("solver", self.solver, takes_ratio, "5 or 6 with an l1-ratio")
         small = finite(self.bias) and self.bias < 1e153
         _check("bias", self.bias, small, "finite and below 1e153: its square is added to a row's")
         for name, limit in (("gap", self.gap), ("tolerance", self.tolerance)):

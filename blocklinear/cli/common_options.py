@@ -97,6 +97,17 @@ def add_free_bias(parser: Any) -> None:
     )
 
 
+def add_l1_ratio(parser: Any) -> None:
+    """Add ``--l1-ratio``."""
+    parser.add_argument(
+        "--l1-ratio",
+        type=float,
+        metavar="RATIO",
+        help="of -s 5 and 6, the elastic net: weights cost RATIO times their absolute sum and "
+        "(1 - RATIO) / 2 times their squared norm (default 1)",
+    )
+
+
 def add_class_weights(parser: Any) -> None:
     """Add ``--class-weight`` and ``--balanced``."""
     parser.add_argument(

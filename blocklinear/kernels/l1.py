@@ -1,11 +1,14 @@
 r"""Kernels for L1-regularised problems: rows evaluate, columns are descended on.
 
-    P(w) = |w|_1 + sum_i C_i loss_i(f_i),          f_i = w'x_i
-    D(alpha) = sum_i g_i(alpha_i), where |v_j| <= 1 for all j,   v = sum_i s_i alpha_i x_i
+    P(w) = sum_j (p_j |w_j| + r_j/2 w_j**2) + sum_i C_i loss_i(f_i),        f_i = w'x_i
+    D(alpha) = sum_i g_i(alpha_i) - sum_j max(|v_j| - p_j, 0)**2 / (2 r_j)
+    v = sum_i s_i alpha_i x_i
 
-with losses, g_i and domains as in `kernels.losses`. A Newton step solves
+with losses, g_i and domains as in `kernels.losses`; without a ridge, r_j = 0, |v_j| <= p_j has to
+hold; with one, this is the elastic net (Zou and Hastie, JRSS B 2005). A Newton step solves
 
-    min_d  sum_j (|w_j + d_j| - |w_j|) - v'd + 1/2 sum_i h_i (x_i'd)**2
+    min_d  sum_j (p_j (|w_j + d_j| - |w_j|) + r_j/2 d_j**2 - (v_j - r_j w_j) d_j)
+           + 1/2 sum_i h_i (x_i'd)**2
 
 by coordinate descent (Yuan, Ho and Lin, "An improved GLMNET for L1-regularized logistic
 regression", JMLR 2012, Eq. 16 to 19), with alpha_i = -s_i C_i loss_i'(f_i) and h_i = C_i loss_i''.
@@ -258,15 +261,15 @@ def _minimiser(slope, curvature, penalty, old):
 
 
 @kernel(error_model="numpy")
-def descend(starts, jumps, values, chosen, order, penalty, v, h, w, d, state):
+def descend(starts, jumps, values, chosen, order, penalty, ridge, v, h, w, d, state):
     """Minimise the quadratic model over one column after another.
 
     Parameters
     ----------
     starts, jumps, values, chosen :     as for `pulls`
     order : int64[]           numbers of chosen columns
-    penalty : float64[m]      what |w_j| is multiplied by
-    v, h : float64[m]         as `derivatives` leaves them
+    penalty, ridge : float64[m]         p_j and r_j
+    v, h : float64[m]         as `derivatives` leaves them, less r_j w_j and plus r_j
     w, d : float64[m]         weights and step; `d` is updated
     state : float64[n_rows, 2]          updated
 
@@ -278,7 +281,7 @@ def descend(starts, jumps, values, chosen, order, penalty, v, h, w, d, state):
     fallen, worst = 0.0, 0.0
     for m in order:
         start, stop = starts[chosen[m]], starts[chosen[m] + 1]
-        G = _descent(jumps, values, start, stop, state) - v[m]
+        G = _descent(jumps, values, start, stop, state) + ridge[m] * d[m] - v[m]
         old, H, limit = w[m] + d[m], h[m], penalty[m]
         new = _minimiser(G, H, limit, old)
         change = new - old
@@ -330,15 +333,15 @@ def gram(starts, jumps, values, chosen, state, out):
 
 @kernel(error_model="numpy")
 def descend_together(
-    starts, jumps, values, chosen, block, products, penalty, v, w, d, state
+    starts, jumps, values, chosen, block, products, penalty, ridge, v, w, d, state
 ):  # fmt: skip
     """Minimise the quadratic model over some columns at once, by descent on their Gram matrix.
 
     Parameters
     ----------
-    starts, jumps, values, chosen, penalty, v, w, d, state :      as for `descend`
+    starts, jumps, values, chosen, penalty, ridge, v, w, d, state :         as for `descend`
     block : int64[b]          numbers of chosen columns
-    products : float64[b, b]            as `gram` leaves them
+    products : float64[b, b]            as `gram` leaves them, plus r_j on the diagonal
 
     Returns
     -------
@@ -350,7 +353,7 @@ def descend_together(
     for a in range(size):
         m = block[a]
         start, stop = starts[chosen[m]], starts[chosen[m] + 1]
-        slope[a] = _descent(jumps, values, start, stop, state) - v[m]
+        slope[a] = _descent(jumps, values, start, stop, state) + ridge[m] * d[m] - v[m]
     fallen, first = 0.0, 0.0
     for _ in range(_MOST_PASSES):
         worst = 0.0
@@ -435,22 +438,31 @@ def certify_rows(
 
 
 @kernel(error_model="numpy")
-def certify_weights(w, v, penalty, scale, wrong):
-    """Return the sum of |w_j| - w_j v_j over all features, as much as it may be.
+def certify_weights(w, v, penalty, ridge, free, scale, wrong):
+    """Return what P - D has of all features, as much as it may be.
+
+    Of one it is p |w| - w z + r/2 (w - u)**2, z being v_j without what exceeds p, and u the excess
+    over r: what w adds to P, plus what v_j takes off D, less w v_j.
 
     Parameters
     ----------
     w, v : float64[n_features + 1]      `v` before it is scaled
-    penalty : float           of the last feature, the bias: 1, or 0 where its weight is free
+    penalty, ridge : float    of all features
+    free : bool               but the last one, the bias, whose weight is free then
     scale : float
     wrong : float             how much each v_j may be wrong
     """
-    total, last = 0.0, w.shape[0] - 1
-    for j in range(last):
-        if w[j] != 0.0:
-            size = abs(w[j])
-            pulled = scale * (v[j] if w[j] > 0.0 else -v[j])
-            total += size * (max(1.0 - pulled, 0.0) + scale * wrong)
-    size, pulled = abs(w[last]), scale * (v[last] if w[last] > 0.0 else -v[last])
-    left = max(1.0 - pulled, 0.0) if penalty > 0.0 else abs(pulled)
-    return total + size * (left + scale * wrong)
+    total, last, error = 0.0, w.shape[0] - 1, scale * wrong
+    for j in range(last + 1):
+        pulled = scale * v[j]
+        if j == last and free:
+            total += abs(w[j]) * (abs(pulled) + error)
+            continue
+        if w[j] == 0.0 and abs(pulled) + error <= penalty:
+            continue
+        within, apart = min(max(pulled, -penalty), penalty), abs(w[j])
+        if ridge > 0.0:
+            apart = abs(w[j] - (pulled - within) / ridge)
+            total += 0.5 * ridge * apart * apart + 0.5 * error * error / ridge
+        total += abs(w[j]) * (penalty - (within if w[j] > 0.0 else -within)) + error * apart
+    return total

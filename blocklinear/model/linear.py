@@ -516,7 +516,7 @@ class LinearModel(ModelParameters):
             more = " ..." if len(self.labels) > 10 else ""
             facts.append(f"classes {' '.join(self.outcome_names[:10])}{more}")
         facts.append(f"{self.n_features} features")
-        for name in ("C", "nu"):
+        for name in ("C", "nu", "l1_ratio"):
             if name in self.metadata:
                 facts.append(f"{name} {self.metadata[name]}")
         return f"LinearModel({', '.join(facts)})"
@@ -540,7 +540,7 @@ class LinearModel(ModelParameters):
         if self.normalize != "none":
             lines["rows"] = "divided by their Euclidean norm"
         lines["bias"] = format_number(self.bias) if self.bias >= 0 else "none"
-        for name in ("C", "nu"):
+        for name in ("C", "nu", "l1_ratio"):
             if name in self.metadata:
                 lines[name] = str(self.metadata[name])
         if self.solver == "ONECLASS_SVM":

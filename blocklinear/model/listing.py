@@ -1,13 +1,13 @@
 """The weights of a model by name, the largest first, as JSON for other programs.
 
 `convert --to json` writes one object: `format` ("blocklinear weights"), `version` (1), `solver`,
-`C`, `nu` (of a one-class SVM, which has no C), `classes` (the labels as given), `features`,
-`nonzero_weights`, `bias` (null if there is none), `rho`, `normalize`, `certificate`, `recipe` (of
-tables, without its dictionary) and `decisions`. Of each decision value there is its `class` (that
-of values above 0; null in regression), its `bias_weight`, and `weights`: [name, weight] by falling
-absolute value, one to a line, so that millions can be read line by line. The name is `column=value`
-or `column` where there is a recipe, else the name of the feature, else its number in text, or `hash
-N`.
+`C`, `nu` (of a one-class SVM, which has no C), `l1_ratio` (of L1 regularisation, else null),
+`classes` (the labels as given), `features`, `nonzero_weights`, `bias` (null if there is none),
+`rho`, `normalize`, `certificate`, `recipe` (of tables, without its dictionary) and `decisions`. Of
+each decision value there is its `class` (that of values above 0; null in regression), its
+`bias_weight`, and `weights`: [name, weight] by falling absolute value, one to a line, so that
+millions can be read line by line. The name is `column=value` or `column` where there is a recipe,
+else the name of the feature, else its number in text, or `hash N`.
 """
 
 import json
@@ -63,6 +63,7 @@ def write_weights(
         "solver": model.solver,
         "C": model.metadata.get("C"),
         "nu": model.metadata.get("nu"),
+        "l1_ratio": model.metadata.get("l1_ratio"),
         "classes": [_class(model, k) for k in range(len(model.outcomes))],
         "features": model.n_features,
         "nonzero_weights": int(np.count_nonzero(model.weights)),

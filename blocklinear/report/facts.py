@@ -28,6 +28,7 @@ _SETTINGS = {
     "balanced": "balanced classes",
     "epsilon": "epsilon",
     "nu": "nu",
+    "l1_ratio": "l1 ratio",
     "bias": "bias feature",
     "gap": "gap to reach",
     "tolerance": "violation to reach",
@@ -195,6 +196,7 @@ def settings(options: Mapping[str, Any]) -> dict[str, str]:
         solver = options.get("solver")
         unset |= several or (name == "epsilon" and solver not in (11, 12, 13))
         unset |= name == ("cost" if solver == 21 else "nu")
+        unset |= name == "l1_ratio" and value == 1.0
         if not unset:
             facts[title] = shortened(_setting(name, value))
     return facts

@@ -20,7 +20,7 @@ _COURSE = fields(
         "regularize_bias": flag,
         "class_weights": items(row(number, number)),
     },
-    {"costs": items(number), "epsilon": number, "average": flag},
+    {"costs": items(number), "epsilon": number, "average": flag, "l1_ratio": number},
     more=True,
 )  # fmt: skip
 _CERTIFICATE = fields(

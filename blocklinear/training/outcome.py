@@ -66,6 +66,7 @@ class Outcome:
             "epsilon": task.epsilon,
             "regularize_bias": options.regularize_bias,
         }
+        metadata |= {"l1_ratio": options.l1_ratio} if task.solver.l1 else {}
         metadata = {"nu": options.nu} if task.solver.one_class else metadata
         metadata |= {
             "method": options.method,

@@ -4,6 +4,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import reference
+from scipy.optimize import minimize
+from scipy.special import expit
 from training.small import Heard, Problem, outcome, random_problem, split_problem
 
 from blocklinear import TrainOptions, train
@@ -12,8 +15,9 @@ from blocklinear.events import OuterIteration, WarmStarted, Warned
 from blocklinear.kernels import l1 as kernels
 from blocklinear.selection.cross_validation import cross_validate
 from blocklinear.selection.grid import train_grid
-from blocklinear.solvers.l1 import iterate
+from blocklinear.solvers.l1 import iterate, penalty
 from blocklinear.solvers.l1.columns import ColumnCache
+from blocklinear.solvers.l1.penalty import Penalty
 from blocklinear.store.groups import first_positions, rows_of
 from blocklinear.store.prefetch import GroupLoader
 from blocklinear.training import loop
@@ -121,6 +125,97 @@ def test_the_tolerance_is_that_of_liblinear(tmp_path):
     assert last.violation == pytest.approx(relative, rel=1e-6)
 
 
+# -- The elastic net
+
+
+def elastic_value(problem, w, free=False):
+    """P by the dense formula; w with the weight of the bias last."""
+    t = np.where(problem.labels == 1.0, 1.0, -1.0)
+    loss = reference.total_loss(problem.rows, t, problem.costs(), w, problem.kind)
+    w, ratio = w[:-1] if free else w, problem.l1_ratio
+    return loss + ratio * np.abs(w).sum() + 0.5 * (1.0 - ratio) * w @ w
+
+
+def elastic_optimum(problem, free=False):
+    """P of what L-BFGS-B finds, of positive and negative parts; never below the true optimum."""
+    X, d = problem.rows, problem.rows.shape[1]
+    t, C = np.where(problem.labels == 1.0, 1.0, -1.0), problem.costs()
+    costs = np.ones(d) - free * (np.arange(d) == d - 1)
+
+    def value_and_gradient(parts):
+        w = parts[:d] - parts[d:]
+        margins = t * (X @ w)
+        if problem.solver == 6:
+            loss, slope = np.logaddexp(0, -margins), -expit(-margins)
+        else:
+            loss, slope = np.maximum(0, 1 - margins) ** 2, -2 * np.maximum(0, 1 - margins)
+        ratio = problem.l1_ratio
+        smooth = X.T @ (C * t * slope) + (1 - ratio) * costs * w
+        value = C @ loss + ratio * costs @ (parts[:d] + parts[d:])
+        value += 0.5 * (1 - ratio) * (costs * w) @ w
+        return value, np.r_[smooth + ratio * costs, -smooth + ratio * costs]
+
+    how = {"ftol": 1e-16, "gtol": 1e-11, "maxiter": 20_000, "maxfun": 100_000, "maxcor": 50}
+    found = minimize(
+        value_and_gradient, np.zeros(2 * d), jac=True, method="L-BFGS-B",
+        bounds=[(0, None)] * (2 * d), options=how,
+    )  # fmt: skip
+    return elastic_value(problem, found.x[:d] - found.x[d:], free)
+
+
+def elastic_problem(seed, solver):
+    ratio = (0.02, 0.5, 0.9, 0.999)[seed % 4]
+    return replace(random_problem(seed, solver=solver), l1_ratio=ratio, class_weights=())
+
+
+@each_solver
+@pytest.mark.parametrize("seed", range(16))
+def test_an_elastic_net_comes_to_its_optimum_and_proves_it(tmp_path, solver, seed):
+    problem = elastic_problem(seed, solver)
+    free = seed % 3 == 0 and problem.bias > 0.0
+    store, heard = split_problem(tmp_path, problem, 3), Heard()
+    options = problem.options(gap=1e-7, group=1 + seed % 3, regularize_bias=not free)
+    model = train(store, options, heard)
+    proof, optimum = model.metadata["certificate"], elastic_optimum(problem, free)
+    w = np.zeros(problem.rows.shape[1])
+    w[: model.n_features] = model.weights[:, 0]
+    w[-1] = model.bias_weights[0] if problem.bias > 0.0 else 0.0
+    w *= 1.0 if model.labels[0] == 1.0 else -1.0
+    assert model.metadata["stopped"] == "converged"
+    assert model.metadata["l1_ratio"] == problem.l1_ratio
+    assert elastic_value(problem, w, free) == pytest.approx(proof["primal"], rel=1e-12)
+    assert proof["primal"] - optimum <= 1e-7 * proof["primal"]
+    for report in heard.of(OuterIteration):
+        assert report.dual <= optimum * (1 + 1e-12)
+
+
+def test_less_of_l1_leaves_more_weights_in_use(tmp_path):
+    problem = sparse_problem()
+    store = split_problem(tmp_path, problem, 3)
+    in_use = [
+        np.count_nonzero(train(store, problem.options(gap=1e-6, l1_ratio=ratio)).weights)
+        for ratio in (1.0, 0.5, 0.1)
+    ]
+    assert in_use[0] < in_use[1] < in_use[2]
+
+
+@each_solver
+def test_an_elastic_net_whose_columns_do_not_all_fit(tmp_path, little_room, solver):
+    problem = replace(sparse_problem(solver=solver), l1_ratio=0.7)
+    store = split_problem(tmp_path, problem, 4)
+    model = train(store, problem.options(gap=1e-2, group=1))
+    assert model.metadata["stopped"] == "converged"
+    assert problem.primal_of(model) <= elastic_optimum(problem) * (1 + 1e-2)
+
+
+def test_ratios_that_are_none_are_refused():
+    for ratio in (0.0, -0.5, 1.5, float("nan")):
+        with pytest.raises(UsageError, match="l1-ratio"):
+            TrainOptions(solver=6, l1_ratio=ratio)
+    with pytest.raises(UsageError, match="5 or 6 with an l1-ratio"):
+        TrainOptions(solver=1, l1_ratio=0.5)
+
+
 # -- Many models
 
 
@@ -172,13 +267,13 @@ def test_columns_that_do_not_all_fit(tmp_path, little_room, solver, bias):
 
 @pytest.mark.parametrize("seed", range(6))
 def test_what_may_be_wanted_next_has_the_largest_pulls(monkeypatch, seed):
-    monkeypatch.setattr(iterate, "_CHUNK", 7)
+    monkeypatch.setattr(penalty, "_CHUNK", 7)
     rng, n = np.random.default_rng(seed), 100
     pull = rng.normal(size=n) * 10.0 ** rng.integers(-3, 3, n) * (rng.random(n) < 0.7)
     pull[rng.random(n) < 0.2] = 0.5
     counts = (rng.random(n) < 0.8).astype(np.int32)
     none = np.zeros(5)
-    model = iterate.L1Iterate(np.zeros(n), pull, none, none, False, 0.0, 1)
+    model = iterate.L1Iterate(np.zeros(n), pull, none, none, Penalty(1.0, 0.0, False), 0.0, 1)
     for wanted in np.arange(0), np.arange(0, n, 9), np.arange(0, n, 2), np.arange(n):
         ahead = model.ahead(wanted, counts)
         others = np.setdiff1d(np.flatnonzero((counts > 0) & (pull != 0.0)), wanted)

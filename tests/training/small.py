@@ -35,6 +35,7 @@ class Problem:
     bias: float = -1.0
     class_weights: tuple[tuple[float, float], ...] = ()
     epsilon: float = 0.1
+    l1_ratio: float = 1.0
     weights: np.ndarray | None = None
 
     @property
@@ -54,7 +55,8 @@ class Problem:
     def options(self, **options):
         own = {
             "solver": self.solver, "cost": self.cost, "bias": self.bias, "epsilon": self.epsilon,
-            "class_weights": self.class_weights, "threads": 2, "memory_bytes": MEMORY_BYTES,
+            "l1_ratio": self.l1_ratio, "class_weights": self.class_weights, "threads": 2,
+            "memory_bytes": MEMORY_BYTES,
         }  # fmt: skip
         return TrainOptions(**(own | options))
 
@@ -73,7 +75,9 @@ class Problem:
     def primal(self, w, positive):
         t = self.labels if self.regression else np.where(self.labels == positive, 1.0, -1.0)
         value = reference.primal_value(self.rows, t, self.costs(), w, self.kind, self.epsilon)
-        return value + np.abs(w).sum() - 0.5 * w @ w if SOLVERS[self.solver].l1 else value
+        if SOLVERS[self.solver].l1:
+            value += self.l1_ratio * (np.abs(w).sum() - 0.5 * w @ w)
+        return value
 
     def optimum(self):
         """P of what LIBLINEAR finds at a tight tolerance: never below the true optimum."""

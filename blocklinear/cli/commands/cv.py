@@ -11,6 +11,7 @@ from blocklinear.cli.common_options import (
     add_cache,
     add_class_weights,
     add_free_bias,
+    add_l1_ratio,
     add_positive,
     add_restart,
     class_weight,
@@ -77,6 +78,7 @@ def add_parser(commands: Any) -> None:
         "-B", "--bias", type=float, metavar="B", help="value of the bias feature (default: none)"
     )
     add_free_bias(parser)
+    add_l1_ratio(parser)
     add_class_weights(parser)
     parser.add_argument(
         "--metric",
@@ -143,6 +145,7 @@ def run(args: argparse.Namespace) -> int:
 
     chosen: Any = given(
         epsilon=args.epsilon,
+        l1_ratio=args.l1_ratio,
         bias=args.bias,
         regularize_bias=args.regularize_bias,
         gap=args.gap,

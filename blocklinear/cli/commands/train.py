@@ -13,6 +13,7 @@ from blocklinear.cli.common_options import (
     add_cache,
     add_class_weights,
     add_free_bias,
+    add_l1_ratio,
     add_restart,
     class_weight,
     costs_of,
@@ -118,6 +119,7 @@ def _add_problem(group: Any) -> None:
         help="value of the bias feature (default: none)",
     )
     add_free_bias(group)
+    add_l1_ratio(group)
     add_class_weights(group)
 
 
@@ -323,6 +325,7 @@ def run(args: argparse.Namespace) -> int:
         time_limit_s=args.time_limit,
         epsilon=args.epsilon,
         nu=args.nu,
+        l1_ratio=args.l1_ratio,
         evaluate=args.eval,
         patience=args.patience,
         inner_tolerance=args.inner_tol,

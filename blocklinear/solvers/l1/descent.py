@@ -10,7 +10,8 @@ coordinate descent, again, on
 
     min_u  |u|_1 - v'u + 1/2 sum_i h_i (x_i'u)**2,     alpha_i - s_i h_i x_i'u
 
-the second of which is the point.
+the second of which is the point. With a ridge every alpha is feasible, and what it costs falls with
+the square of the violation: Newton steps go on until that is little.
 """
 
 import math
@@ -24,6 +25,7 @@ from blocklinear.kernels import l1 as kernels
 from blocklinear.kernels.orders import permutation
 from blocklinear.kernels.sums import dot
 from blocklinear.solvers.l1.columns import ColumnCache
+from blocklinear.solvers.l1.penalty import violations
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -85,15 +87,6 @@ class Orders:
         return features[order]
 
 
-def violations(w: Floats, v: Floats, penalty: Floats | float = 1.0) -> Floats:
-    """Return by how much each feature violates optimality.
-
-    That is |v_j| <= p_j, and v_j = p_j sign(w_j) of a feature in use.
-    """
-    slack = np.maximum(np.abs(v) - penalty, 0.0)
-    return np.where(w == 0.0, slack, np.abs(v - penalty * np.sign(w)))
-
-
 class Descent:
     """Newton steps on some columns, apart from the model until they are done.
 
@@ -104,8 +97,8 @@ class Descent:
     features : int64[m]       whose columns are there
     w : float64[m]            their weights
     decision : float64[n_rows]          w'x_i, of all features; changed
-    penalty : float64[m]      what |w_j| is multiplied by: 1, or 0 of a free bias
-    elsewhere : float         |w|_1 of other features
+    penalty, ridge : float64[m]         as kernels take them; both 0 of a free bias
+    cost : float              what weights cost, those of other features included
     goal : float              the gap that is asked for
     forcing : float           how much of the violation may be left by the first step
     orders : Orders
@@ -128,7 +121,8 @@ class Descent:
         w: Floats,
         decision: Floats,
         penalty: Floats,
-        elsewhere: float,
+        ridge: Floats,
+        cost: float,
         goal: float,
         forcing: float,
         orders: Orders,
@@ -138,7 +132,8 @@ class Descent:
         self._columns = columns.starts, columns.jumps, columns.values
         self._chosen = columns.slots[features].astype(np.int64)
         self.w, self.decision, self.forcing = w, decision, forcing
-        self._penalty, self._elsewhere = penalty, max(elsewhere, 0.0)
+        self._penalty, self._ridge = penalty, ridge
+        self._elsewhere = max(cost - self._cost(w), 0.0)
         n = len(decision)
         self.step, self._state = np.empty(n), np.empty((n, 2))
         self._v, self._h = np.empty(len(features)), np.empty(len(features))
@@ -150,17 +145,22 @@ class Descent:
     def _size(self, w: Floats) -> float:
         return float(dot(self._penalty, np.abs(w)))
 
+    def _cost(self, w: Floats) -> float:
+        return self._size(w) + 0.5 * float(dot(self._ridge * w, w))
+
     def _value(self, length: float, w: Floats) -> float:
         """Return P, moved by `length` times what has moved."""
         if length == 0.0:
             self._state[:] = 0.0
         loss = kernels.total_loss(*self._rows.loss, self.decision, length, self._state)
-        return float(loss) + self._elsewhere + self._size(w)
+        return float(loss) + self._elsewhere + self._cost(w)
 
     def _expand(self) -> None:
         """Expand the primal where it is: alpha, curvature, derivatives."""
         kernels.expand(*self._rows.loss, self.decision, self.step, self._state)
         kernels.derivatives(*self._columns, self._chosen, self.step, self._state, self._v, self._h)
+        self._v -= self._ridge * self.w
+        self._h += self._ridge
 
     def newton_step(self) -> float:
         """Minimise the quadratic model, and go as far along as the primal falls enough.
@@ -192,14 +192,23 @@ class Descent:
         self.forcing = min(max(off, _FORCING), ROUGH)
         return gain
 
+    @property
+    def lost(self) -> float:
+        """What the violations of these features cost of P - D at most; 0 without a ridge."""
+        wrong = violations(self.w, self._v, self._penalty)[self._ridge > 0.0]
+        return 0.5 * float(np.sum(wrong**2 / self._ridge[self._ridge > 0.0]))
+
     def _wrong(self) -> float:
         """Return the largest violation of optimality."""
         return float(violations(self.w, self._v, self._penalty).max(initial=0.0))
 
     def _tolerable(self) -> float:
         """Return a violation that costs no more of the dual value than is asked for."""
+        enough = 0.5 * self._goal * self.value
+        if self._ridge.any():  # see `lost`
+            return math.sqrt(2.0 * enough * float(self._ridge.max()) / len(self.w))
         size = self._size(self.w) + self._elsewhere
-        return 0.5 * self._goal / _FORCING * self.value / size if size > 0.0 else 0.0
+        return enough / _FORCING / size if size > 0.0 else 0.0
 
     def _model_step(self, enough: float) -> tuple[Floats, float]:
         """Minimise the quadratic model until no violation of its optimality is larger than enough.
@@ -236,6 +245,7 @@ class Descent:
         size = len(self._frequent)
         self._products = np.empty((size, size))
         kernels.gram(*self._columns, self._chosen[self._frequent], self._state, self._products)
+        self._products[np.diag_indices(size)] += self._ridge[self._frequent]
 
     def _divided(self, matter: NDArray[np.bool_]) -> tuple[Integers, Block]:
         """Divide features into others and those to be solved for together, with their products."""
@@ -253,10 +263,11 @@ class Descent:
         float, float
             By how much the model has fallen, and the largest violation met.
         """
-        columns, penalty, state = (*self._columns, self._chosen), self._penalty, self._state
+        columns, state = (*self._columns, self._chosen), self._state
+        penalty = self._penalty, self._ridge
         self._work += self._entries(order) + self._entries(block[0])
-        fell, worst = kernels.descend(*columns, order, penalty, self._v, self._h, w, d, state)
-        more, wrong = kernels.descend_together(*columns, *block, penalty, self._v, w, d, state)
+        fell, worst = kernels.descend(*columns, order, *penalty, self._v, self._h, w, d, state)
+        more, wrong = kernels.descend_together(*columns, *block, *penalty, self._v, w, d, state)
         return fell + more, max(worst, wrong)
 
     def _entries(self, features: Integers) -> int:
@@ -266,9 +277,11 @@ class Descent:
     def pulled(self) -> Floats:
         """Return the best dual point found near that of the primal, s_i alpha_i; float64[n_rows].
 
-        Cycles end once scaling costs no more than what is not due to it, or as much work was done
-        as for all steps.
+        With a ridge that is the primal's own. Cycles end once scaling costs no more than what is
+        not due to it, or as much work was done as for all steps.
         """
+        if self._ridge.any():
+            return self.step
         try:
             return self._pulled()
         finally:

@@ -1,11 +1,13 @@
 """One L1-regularised model on its way: which features it works on, and what a pass proves.
 
 The dual point of a certificate has to be feasible: |sum_i s_i alpha_i x_ij| <= 1 for every feature
-j. What of that is violated is scaled away.
+j. What of that is violated is scaled away. With a ridge every point is feasible; where scaling
+raises the dual value, as far from the optimum, the point is scaled, too.
 """
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -16,7 +18,8 @@ from blocklinear.kernels.losses import N_SUMS, UNIT
 from blocklinear.kernels.sums import dot
 from blocklinear.objectives.certificate import Certificate, bound, norms_above
 from blocklinear.solvers.l1.columns import ColumnCache
-from blocklinear.solvers.l1.descent import ROUGH, Descent, Orders, Rows, violations
+from blocklinear.solvers.l1.descent import ROUGH, Descent, Orders, Rows
+from blocklinear.solvers.l1.penalty import Penalty, in_chunks, violations
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -36,7 +39,7 @@ class L1Iterate:
                               sum_i s_i alpha_i x_i as of the last pass
     step : float64[n_rows]    zeros: s_i alpha_i of the dual point
     decision : float64[n_rows]          zeros: w'x_i
-    free_bias : bool          whether the weight of the bias is not regularised
+    penalty : Penalty
     goal : float              the gap that is asked for; 0 where dual points are not to be improved
     key : int                 of random orders
 
@@ -54,12 +57,12 @@ class L1Iterate:
         pull: Floats,
         step: Floats,
         decision: Floats,
-        free_bias: bool,
+        penalty: Penalty,
         goal: float,
         key: int,
     ) -> None:
         self.w, self.pull, self.step, self.decision = w, pull, step, decision
-        self._free_bias, self._goal, self._key = free_bias, goal, key
+        self._penalty, self._goal, self._key = penalty, goal, key
         self.certificate: Certificate | None = None
         self.n_sv, self.violation, self.first_violation = 0, 0.0, 0.0
         self.new, self.final = False, False
@@ -86,7 +89,7 @@ class L1Iterate:
 
     def _balance(self) -> None:
         """Make sum_i s_i alpha_i vanish, as a free bias asks, by less of the heavier side."""
-        if not self._free_bias:
+        if not self._penalty.free_bias:
             return
         of_plus = math.fsum(self.step[self.step > 0.0])
         of_minus = -math.fsum(self.step[self.step < 0.0])
@@ -102,23 +105,26 @@ class L1Iterate:
         self.n_sv = int(np.count_nonzero(used))
         reach = float(dot(np.abs(self.step), rows.size))
         wrong = 1.01 * UNIT * (self.n_sv + 8.0) * reach
-        scale = self._scale(wrong)
+        found = max(
+            (self._proof(rows, scale, wrong) for scale in self._scales(wrong)),
+            key=attrgetter("dual"),
+        )
+        self._dual = max(self._dual, found.dual)
+        self.certificate = self._improved(found)
+        self.violation = self._penalty.violation(self.w, self.pull)
+        self.first_violation = self.first_violation or self.violation
+
+    def _proof(self, rows: Rows, scale: float, wrong: float) -> Certificate:
+        """Return what so much of the dual point proves, each `pull` being wrong by so much."""
         sums, norm = np.zeros(N_SUMS), float(norms_above(dot(self.w, self.w)))
         kernels.certify_rows(
             *rows.loss, self.decision, self.step, scale, rows.size, rows.length, norm, sums
         )
-        penalty = 0.0 if self._free_bias else 1.0
-        left = kernels.certify_weights(self.w, self.pull, penalty, scale, wrong)
-        found = bound(self._size(), sums, left, len(rows.target))
-        self._dual = max(self._dual, found.dual)
-        self.certificate = self._improved(found)
-        self.violation = self._violations()
-        self.first_violation = self.first_violation or self.violation
-
-    def _size(self) -> float:
-        """Return |w|_1, of what is regularised."""
-        w = self.w[:-1] if self._free_bias else self.w
-        return math.fsum(float(np.abs(part).sum()) for _, part in _in_chunks(w))
+        penalty = self._penalty
+        left = kernels.certify_weights(
+            self.w, self.pull, penalty.l1, penalty.ridge, penalty.free_bias, scale, wrong
+        )
+        return bound(penalty.of(self.w), sums, left, len(rows.target))
 
     def _improved(self, found: Certificate) -> Certificate:
         """Return the certificate with the best dual value seen; D(0) = 0, too, is one."""
@@ -128,27 +134,23 @@ class L1Iterate:
         gap = (found.primal - dual) / found.primal * (1.0 + 1e-9)
         return Certificate(found.primal, dual, min(gap, found.gap), 0.0, False)
 
-    def _scale(self, wrong: float) -> float:
-        """Return what makes the dual point feasible, each `pull` being wrong by at most so much."""
-        pulls = self.pull[:-1] if self._free_bias else self.pull
-        if self._free_bias and abs(math.fsum(self.step)) > 8.0 * UNIT * np.abs(self.step).sum():
-            return 0.0  # not balanced: nothing but alpha = 0 is known to be feasible
+    def _scales(self, wrong: float) -> tuple[float, ...]:
+        """Return what may make a good dual point of this one; without a ridge, what is feasible."""
+        penalty, free = self._penalty, self._penalty.free_bias
+        pulls = self.pull[:-1] if free else self.pull
+        if free and abs(math.fsum(self.step)) > 8.0 * UNIT * np.abs(self.step).sum():
+            return (0.0,)  # not balanced: nothing but alpha = 0 is known to be feasible
         most = max(float(pulls.max(initial=0.0)), -float(pulls.min(initial=0.0))) + wrong
-        return (1.0 - 8.0 * UNIT) / most if most > 1.0 else 1.0
-
-    def _violations(self) -> float:
-        """Return the sum of violations of the optimality conditions over all features."""
-        total = 0.0
-        for at, w in _in_chunks(self.w):
-            total += float(violations(w, self.pull[at : at + len(w)]).sum())
-        if self._free_bias:
-            total += abs(self.pull[-1]) - float(violations(self.w[-1:], self.pull[-1:])[0])
-        return total
+        if most <= penalty.l1:
+            return (1.0,)
+        within = (1.0 - 8.0 * UNIT) * penalty.l1 / most
+        return (within, 1.0) if penalty.ridge else (within,)
 
     def needed(self, counts: NDArray[np.int32]) -> Integers:
         """Return the features in use, and those that violate optimality, in their order."""
-        needed = (self.w != 0.0) | (self.pull > 1.0) | (self.pull < -1.0)
-        needed[-1] |= self._free_bias
+        penalty = self._penalty
+        needed = (self.w != 0.0) | (self.pull > penalty.l1) | (self.pull < -penalty.l1)
+        needed[-1] |= penalty.free_bias
         return np.flatnonzero(needed & (counts > 0))
 
     def wanted(self, counts: NDArray[np.int32]) -> Integers:
@@ -159,7 +161,9 @@ class L1Iterate:
         """
         in_use = np.flatnonzero(self.w)
         needed = self.needed(counts)
-        found = needed[np.argsort(-violations(self.w[needed], self.pull[needed]), kind="stable")]
+        w, ridge = self.w[needed], self._penalty.ridge
+        wrong = violations(w, self.pull[needed] - ridge * w, self._penalty.l1)
+        found = needed[np.argsort(-wrong, kind="stable")]
         more = _GROWTH * len(in_use) - len(found)
         return np.concatenate([found, self._next(found, more, counts)]) if more > 0 else found
 
@@ -176,7 +180,7 @@ class L1Iterate:
         excluded = counts == 0
         excluded[found] = True
         bins = np.zeros(1 << 16, np.int64)
-        for at, pull in _in_chunks(self.pull):
+        for at, pull in in_chunks(self.pull):
             ranks = _ranks(pull)[~excluded[at : at + len(pull)]]
             bins += np.bincount(ranks, minlength=len(bins))
         bins[0] = 0  # pulls of 0
@@ -187,7 +191,7 @@ class L1Iterate:
         limit = int(np.flatnonzero(at_least >= more)[-1])
         last = more - int(at_least[limit] - bins[limit])  # of those at the limit, the first ones
         parts = []
-        for at, pull in _in_chunks(self.pull):
+        for at, pull in in_chunks(self.pull):
             ranks = np.where(excluded[at : at + len(pull)], 0, _ranks(pull))
             there = np.flatnonzero(ranks == limit)[:last]
             last -= len(there)
@@ -220,20 +224,19 @@ class L1Iterate:
         callable
             Takes over what was reached; before, nothing has changed.
         """
-        penalty = np.ones(len(features))
-        if self._free_bias:
-            penalty[features == len(self.w) - 1] = 0.0
-        orders = Orders(self._key, self._orders)
+        costs, orders = self._penalty, Orders(self._key, self._orders)
+        w, of_each = self.w[features], costs.of_features(features, len(self.w) - 1)
         descent = Descent(
-            rows, columns, features, self.w[features], self.decision.copy(), penalty,
-            self._size() - float(dot(penalty, np.abs(self.w[features]))), self._goal,
-            self._forcing, orders, halt,
+            rows, columns, features, w, self.decision.copy(), *of_each,
+            costs.of(self.w), self._goal, self._forcing, orders, halt,
         )  # fmt: skip
         value, gains = descent.value, []
         while True:
             gain = descent.newton_step()
             gains.append(gain)
-            if gain <= _LAST_GAIN * max(gains[0], self._goal * value):
+            small = gain <= _LAST_GAIN * max(gains[0], self._goal * value)
+            hidden = gain <= _DIFFERENCE * value
+            if small and (missing or hidden or descent.lost <= 0.5 * self._goal * value):
                 break
         good = not missing and gain <= self._goal * descent.value
         moved = descent.pulled() if self._goal and good else descent.step
@@ -248,15 +251,6 @@ class L1Iterate:
             self._balance()
 
         return adopt
-
-
-_CHUNK = 1 << 16  # features at a time, where all are looked at
-
-
-def _in_chunks(values: Floats) -> Iterator[tuple[int, Floats]]:
-    """Yield where a part of values starts, and the part."""
-    for at in range(0, len(values), _CHUNK):
-        yield at, values[at : at + _CHUNK]
 
 
 def _ranks(pull: Floats) -> NDArray[np.uint32]:

@@ -23,6 +23,7 @@ from blocklinear.options import TrainOptions
 from blocklinear.solvers.l1.columns import ColumnCache, column_type
 from blocklinear.solvers.l1.descent import Rows
 from blocklinear.solvers.l1.iterate import L1Iterate
+from blocklinear.solvers.l1.penalty import Penalty
 from blocklinear.solvers.newton import tolerance_scales
 from blocklinear.solvers.protocol import Abandoned, Estimate, Solver, Start
 from blocklinear.store.groups import Group, RowView, first_positions, rows_of
@@ -77,10 +78,12 @@ class L1Regularized:
         dtype = column_type(manifest, options)
         self._columns = ColumnCache(manifest, self.bias, dtype, capacity)
         goal = 0.0 if options.gap is None or options.tolerance is not None else options.gap
+        ratio = options.l1_ratio
+        penalty = Penalty(ratio, 1.0 - ratio, not options.regularize_bias)
         self._models = [
             L1Iterate(
                 self._W[k], self._pulls[k], self._alpha[k].all, self._decisions[k],
-                not options.regularize_bias, goal, options.seed,
+                penalty, goal, options.seed,
             )
             for k in range(width)
         ]  # fmt: skip
