@@ -176,8 +176,9 @@ def _split_tables(folder: Path, hash_bits: int, options: Any, again: Any) -> Non
     table = pyarrow.table(columns).append_column("many", many)
     pyarrow.parquet.write_table(table, path, use_dictionary=["few"])
     crosses = (("few", "many"), ("many", "number")) if hash_bits else ()
-    how = TableOptions("y", hash_bits=hash_bits, interactions=crosses)
-    split_tables([str(path)], store, how, replace(options, force=True))
+    for standardize in (False, True):
+        how = TableOptions("y", hash_bits=hash_bits, interactions=crosses, standardize=standardize)
+        split_tables([str(path)], store, how, replace(options, force=True))
     add_tables(store, [str(path)], again)
 
 

@@ -28,6 +28,7 @@ from blocklinear.tables.values import (
     Floats,
     Integers,
     codes_of,
+    lengths_of,
     numbers_of,
     refuse_missing,
     strings_of,
@@ -109,8 +110,7 @@ class Encoder:
                 continue
             if column.kind == "words":
                 array = without_missing_lists(array)
-                lengths = np.asarray(array.value_lengths())
-                indptr = np.concatenate(([0], np.cumsum(lengths))).astype(np.int64)
+                indptr = np.concatenate(([0], np.cumsum(lengths_of(array), dtype=np.int64)))
                 array = array.flatten()
             if self._recipe.hash_bits:
                 columns.append(self._hashed(part, j, array, indptr))

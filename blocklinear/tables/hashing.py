@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from blocklinear.kernels.text import hashes as kernels
 
 Hashes = NDArray[np.uint64]
+_NONE = np.empty(0, np.uint8)
 
 
 def seed_of(name: str) -> np.uint64:
@@ -29,29 +30,42 @@ def hash_bytes(data: NDArray[np.uint8], offsets: NDArray[Any], seed: np.uint64) 
     Parameters
     ----------
     data : uint8[any]
-    offsets : int[n + 1]      value k is ``data[offsets[k]:offsets[k + 1]]``
+    offsets : int32[n + 1] or int64[n + 1]      value k is ``data[offsets[k]:offsets[k + 1]]``
     seed : uint64
 
     Returns
     -------
     uint64[n]
     """
-    data = data.view()
-    data.flags.writeable = False  # of one type, whoever has made it
-    hashes = np.empty(len(offsets) - 1, np.uint64)
-    kernels.hash_values(data, offsets.astype(np.int64), seed, hashes)
-    return hashes
+    return _hashes(data, offsets, _NONE, 0, np.uint64(0), seed)
 
 
 def hash_strings(strings: Any, seed: np.uint64, missing: str) -> Hashes:
     """Return the hashes of Arrow strings, uint64[n]; missing ones are hashed as that text."""
-    n, (_, offsets, data) = len(strings), strings.buffers()
+    n, (bitmap, offsets, data) = len(strings), strings.buffers()
     width = np.int64 if str(strings.type) == "large_string" else np.int32
     ends = np.frombuffer(offsets, width)[strings.offset : strings.offset + n + 1]
-    text = np.frombuffer(data, np.uint8) if data is not None else np.empty(0, np.uint8)
-    hashes = hash_bytes(text, ends, seed)
-    if strings.null_count:
-        hashes[np.asarray(strings.is_null())] = hash_text(missing, seed)
+    text = np.frombuffer(data, np.uint8) if data is not None else _NONE
+    if not strings.null_count:
+        return hash_bytes(text, ends, seed)
+    # the kernel reads the bitmap: numpy's view of an Arrow array takes pandas, where there is one
+    bits = np.frombuffer(bitmap, np.uint8)
+    return _hashes(text, ends, bits, strings.offset, hash_text(missing, seed), seed)
+
+
+def _hashes(
+    data: NDArray[np.uint8],
+    ends: NDArray[Any],
+    bitmap: NDArray[np.uint8],
+    first: int,
+    if_missing: np.uint64,
+    seed: np.uint64,
+) -> Hashes:
+    arrays = data.view(), ends.view(), bitmap.view()
+    for array in arrays:
+        array.flags.writeable = False  # of one type, whoever has made it
+    hashes = np.empty(len(ends) - 1, np.uint64)
+    kernels.hash_values(*arrays, first, if_missing, seed, hashes)
     return hashes
 
 

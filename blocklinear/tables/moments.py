@@ -3,6 +3,8 @@
 import numpy as np
 from numpy.typing import NDArray
 
+from blocklinear.kernels.text import columns as kernels
+
 _BLOCK = 8192
 
 
@@ -17,8 +19,18 @@ class Moments:
         self._held = np.empty(_BLOCK)
         self._n_held = 0
 
-    def add(self, values: NDArray[np.float64]) -> None:
-        """Take in numbers, float64[n], finite."""
+    def add(self, values: NDArray[np.float64], missing: NDArray[np.int64]) -> None:
+        """Take in numbers.
+
+        Parameters
+        ----------
+        values : float64[n]       finite
+        missing : int64[m]        which of them do not count, in ascending order
+        """
+        if len(missing):
+            present = np.empty(len(values) - len(missing))
+            kernels.leave_out(values, missing, present)
+            values = present
         start = 0
         while start < len(values):
             piece = values[start : start + _BLOCK - self._n_held]

@@ -5,8 +5,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
-
 from blocklinear.batches.writer import StoreWriter
 from blocklinear.errors import BusyError, DamagedError, MismatchError
 from blocklinear.events import Event, Listener, SplitProgress, Warned, ignore
@@ -18,7 +16,7 @@ from blocklinear.tables.encode import Encoder
 from blocklinear.tables.infer import TableOptions, infer
 from blocklinear.tables.moments import Moments
 from blocklinear.tables.recipe import Recipe
-from blocklinear.tables.stream import Tables
+from blocklinear.tables.stream import Tables, read_ahead
 from blocklinear.tables.values import numbers_of
 
 
@@ -157,10 +155,10 @@ def with_moments(recipe: Recipe, tables: Tables, memory_bytes: int) -> Recipe:
     if not names:
         return recipe
     moments = {name: Moments() for name in names}
-    for part, _ in tables.parts(names, memory_bytes):
+    for part, _ in read_ahead(tables.parts(names, memory_bytes)):
         for name in names:
             values, missing = numbers_of(part, name, part.columns[name])
-            moments[name].add(np.delete(values, missing))
+            moments[name].add(values, missing)
     columns = list(recipe.columns)
     for j in recipe.numbers:
         mean, scale = moments[columns[j].name].finish()

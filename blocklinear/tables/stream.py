@@ -4,7 +4,7 @@ import os
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from numpy.typing import NDArray
 
@@ -20,6 +20,16 @@ from blocklinear.tables.sources import Source, find_files, open_source
 from blocklinear.tables.values import Floats
 
 _LEAST_ROWS, _MOST_ROWS = 1 << 10, 1 << 16
+_T = TypeVar("_T")
+
+
+def read_ahead(items: Iterator[_T]) -> Iterator[_T]:
+    """Yield what another iterator does, one item ahead, which a thread makes meanwhile."""
+    with ThreadPoolExecutor(1, "read tables") as pool:
+        ahead = pool.submit(next, items, None)
+        while (item := ahead.result()) is not None:
+            ahead = pool.submit(next, items, None)
+            yield item
 
 
 @dataclass(frozen=True)
@@ -121,7 +131,7 @@ class Tables:
     def encoded(
         self, encoder: Encoder, memory_bytes: int, labelled: bool, keep: Sequence[str] = ()
     ) -> Iterator[Encoded]:
-        """Yield the rows; the next part is read and encoded meanwhile.
+        """Return the rows, part by part; the next is read and encoded meanwhile.
 
         Parameters
         ----------
@@ -138,22 +148,14 @@ class Tables:
         if labelled:
             names += [recipe.target.name, *([recipe.weight] if recipe.weight is not None else [])]
         names += [name for name in keep if name not in names]
-        parts = self.parts(names, memory_bytes)
 
-        def following() -> Encoded | None:
-            found = next(parts, None)
-            if found is None:
-                return None
-            part, done = found
-            labels = encoder.labels(part) if labelled else None
-            weights = encoder.weights(part) if labelled else None
-            return Encoded(part, encoder.table(part), labels, weights, done)
+        def rows() -> Iterator[Encoded]:
+            for part, done in self.parts(names, memory_bytes):
+                labels = encoder.labels(part) if labelled else None
+                weights = encoder.weights(part) if labelled else None
+                yield Encoded(part, encoder.table(part), labels, weights, done)
 
-        with ThreadPoolExecutor(1, "read tables") as pool:
-            ahead = pool.submit(following)
-            while (rows := ahead.result()) is not None:
-                ahead = pool.submit(following)
-                yield rows
+        return read_ahead(rows())
 
     def provenance(self) -> list[dict[str, Any]]:
         """Return what a manifest says of the files, all of which were read.

@@ -148,9 +148,18 @@ def codes_of(part: Part, name: str, array: Any) -> NDArray[np.int32]:
     return codes
 
 
+def lengths_of(lists: Any) -> NDArray[Any]:
+    """Return how many values each list has, int32[n] or int64[n]; none is missing."""
+    lengths = lists.value_lengths()
+    return _buffers_of(lengths, lengths.type.to_pandas_dtype())[1]
+
+
 def without_missing_lists(array: Any) -> Any:
     """Return lists, with a list of one missing word where one is missing."""
     if not array.null_count:
         return array
     pa = arrow()
-    return pa.compute.coalesce(array, pa.scalar([None], array.type))
+    kind = np.int64 if pa.types.is_large_list(array.type) else np.int32
+    ends = [None, pa.py_buffer(np.array([0, 1], kind))]  # what Python has would take pandas
+    one = pa.Array.from_buffers(array.type, 1, ends, children=[pa.nulls(1, array.type.value_type)])
+    return pa.compute.coalesce(array, one[0])

@@ -9,7 +9,7 @@ MOST_EXACT = 9007199254740992.0
 
 
 @kernel
-def _is_missing(bitmap, place):
+def is_missing(bitmap, place):
     """Say whether the bit of a value is not set."""
     return (bitmap[place >> 3] >> np.uint8(place & 7)) & np.uint8(1) == 0
 
@@ -36,7 +36,7 @@ def read_numbers(data, bitmap, first, values, missing):
     n = 0
     if missing.shape[0] > 0:
         for i in range(values.shape[0]):
-            if _is_missing(bitmap, first + i):
+            if is_missing(bitmap, first + i):
                 values[i] = 0.0
                 missing[n] = i
                 n += 1
@@ -66,12 +66,31 @@ def read_codes(data, bitmap, first, n_values, codes):
         codes[i] = data[i]
     if bitmap.shape[0] > 0:
         for i in range(codes.shape[0]):
-            if _is_missing(bitmap, first + i):
+            if is_missing(bitmap, first + i):
                 codes[i] = n_values
     n_wrong = 0
     for i in range(codes.shape[0]):
         n_wrong += codes[i] < 0 or codes[i] > n_values
     return n_wrong == 0
+
+
+@kernel
+def leave_out(values, missing, present):
+    """Write the numbers that are not missing, in order.
+
+    Parameters
+    ----------
+    values : float64[n]
+    missing : int64[m]        which numbers are missing, in ascending order
+    present : float64[n - m]  written
+    """
+    start = k = 0
+    for q in range(missing.shape[0] + 1):
+        stop = missing[q] if q < missing.shape[0] else values.shape[0]
+        for i in range(start, stop):
+            present[k] = values[i]
+            k += 1
+        start = stop + 1
 
 
 @kernel

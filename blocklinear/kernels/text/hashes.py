@@ -4,21 +4,29 @@ import numpy as np
 
 from blocklinear.kernels.jit import kernel
 from blocklinear.kernels.shared import mix
+from blocklinear.kernels.text.columns import is_missing
 
 
 @kernel
-def hash_values(data, ends, seed, hashes):
+def hash_values(data, ends, bitmap, first, if_missing, seed, hashes):
     """Write the hash of each value.
 
     Parameters
     ----------
     data : uint8[any]         read-only
-    ends : int64[n + 1]       value k is ``data[ends[k]:ends[k + 1]]``
+    ends : int64[n + 1] or int32[n + 1]         read-only; value k is ``data[ends[k]:ends[k + 1]]``
+    bitmap : uint8[any]       read-only; bit ``first + k`` is set if there is value k; empty if all
+                              are there
+    first : int
+    if_missing : uint64       the hash of a value that is missing
     seed : uint64             of the column
     hashes : uint64[n]        written
     """
     for k in range(hashes.shape[0]):
-        p, stop, h = ends[k], ends[k + 1], np.uint64(seed)
+        if bitmap.shape[0] > 0 and is_missing(bitmap, first + k):
+            hashes[k] = if_missing
+            continue
+        p, stop, h = np.int64(ends[k]), np.int64(ends[k + 1]), np.uint64(seed)
         length = np.uint64(stop - p)
         while p < stop:
             word = np.uint64(0)
