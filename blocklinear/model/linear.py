@@ -307,10 +307,15 @@ class LinearModel(ModelParameters):
         """Return the name of a feature, counted from 0, or what stands for one."""
         if callable(names):
             return names(number)
+        found = self.name_or_index(number, names)
+        return found if isinstance(found, str) else f"feature {found}"
+
+    def name_or_index(self, number: int, names: Sequence[str] | None = None) -> str | int:
+        """Return the name of a feature, counted from 0; if it has none, its index in text."""
         names = self.feature_names if names is None else names
         if names is not None and number < len(names):
             return str(names[number])
-        return f"hash {number}" if self.hash_bits else f"feature {number + self.index_base}"
+        return f"hash {number}" if self.hash_bits else number + self.index_base
 
     def _column_of(self, label: Any) -> tuple[int, float]:
         """Return the column of a class, and the sign with which its weights are for the class."""

@@ -22,23 +22,11 @@ from blocklinear.model.parameters import Floats
 
 MAGIC = b'{"format": "blocklinear weights"'
 VERSION = 1
-Names = Callable[[int], str | int]
-
-
-def names_of(model: LinearModel) -> Names:
-    """Return the name of each feature, by its place; its number in text if it has none."""
-    names = model.feature_names or ()
-
-    def name(j: int) -> str | int:
-        if j < len(names):
-            return names[j]
-        return f"hash {j}" if model.hash_bits else j + model.index_base
-
-    return name
+Names = Callable[[int], str]
 
 
 def write_weights(
-    model: LinearModel, stream: IO[bytes], names: Names, most: int | None = None
+    model: LinearModel, stream: IO[bytes], names: Names | None = None, most: int | None = None
 ) -> None:
     """Write the weights that are not 0, by name.
 
@@ -46,8 +34,8 @@ def write_weights(
     ----------
     model : LinearModel
     stream : binary file
-    names : callable
-        Returns the name of a feature by its place.
+    names : callable, optional
+        Returns the name of a feature by its place; by default those that the model knows.
     most : int, optional
         How many of each class, those of the largest absolute values; None for all.
 
@@ -73,18 +61,23 @@ def write_weights(
         "certificate": model.metadata.get("certificate"),
         "recipe": _without_dictionary(model.metadata.get("recipe")),
     }
+    names_of = model.name_or_index if names is None else names
     stream.write(MAGIC)
     for name, value in facts.items():
         stream.write(f",\n {json.dumps(name)}: {json.dumps(value, allow_nan=False)}".encode())
     stream.write(b',\n "decisions": [')
     for k in range(model.n_columns):
         stream.write(b"," * (k > 0) + b"\n")
-        _write_column(model, k, stream, names, most)
+        _write_column(model, k, stream, names_of, most)
     stream.write(b"\n ]\n}\n")
 
 
 def _write_column(
-    model: LinearModel, k: int, stream: IO[bytes], names: Names, most: int | None
+    model: LinearModel,
+    k: int,
+    stream: IO[bytes],
+    names: Callable[[int], str | int],
+    most: int | None,
 ) -> None:
     """Write what one decision value is made of."""
     weights, bias = model.weights[:, k], None

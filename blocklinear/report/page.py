@@ -22,7 +22,7 @@ from blocklinear.report import facts
 from blocklinear.report.pictures import MOST_IN_MATRIX, Pictures
 from blocklinear.report.records import RunRecords, is_number
 from blocklinear.report.style import style_sheet
-from blocklinear.tables.recipe import recipe_of_model
+from blocklinear.tables.recipe import names_of_features
 
 _MOST_CLASSES = 20
 _MOST_WEIGHTS = 20
@@ -93,7 +93,8 @@ def page_of(subject: Subject) -> tuple[str, str]:
     if subject.evaluation is not None:
         parts.append(_evaluation(subject.evaluation, subject.test, pictures))
     if model is not None:
-        parts.append(_weights(model, subject.names or _names_of(model), pictures))
+        names = subject.names or names_of_features(model.metadata, model.n_features, "the model")
+        parts.append(_weights(model, names, pictures))
     parts.append(_data(history, model))
     if history is not None:
         parts += [_warnings(history), _iterations(history)]
@@ -372,13 +373,6 @@ def _classes_of(found: Evaluation) -> str:
         header = ["class", "predicted as", "rows"]
         parts += _scroll(table("Most confused", header, pairs, numbers=(2,)))
     return parts
-
-
-def _names_of(model: LinearModel) -> Names | None:
-    """Return how the features of a model of tables are called; None of other models."""
-    if "recipe" not in model.metadata:
-        return None
-    return recipe_of_model(model.metadata, model.n_features, "the model").feature_name
 
 
 def _weights(model: LinearModel, names: Names | None, pictures: Pictures) -> str:

@@ -6,7 +6,7 @@ row, then column by column), or so many as there are hashes. Crosses are always 
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Self
@@ -270,6 +270,26 @@ def recipe_of_model(metadata: Mapping[str, Any], n_features: int, name: str) -> 
     if n_features > recipe.n_features or metadata.get("hash_bits"):
         raise MismatchError(f"{name}: the recipe is not that of the weights", "train again")
     return recipe
+
+
+def names_of_features(
+    metadata: Mapping[str, Any], n_features: int, name: str
+) -> Callable[[int], str] | None:
+    """Return what names the features of a model of tables; None of other models.
+
+    Parameters
+    ----------
+    metadata, n_features, name :
+        As for `recipe_of_model`.
+
+    Raises
+    ------
+    MismatchError
+        If its recipe is not that of its weights.
+    """
+    if "recipe" not in metadata:
+        return None
+    return recipe_of_model(metadata, n_features, name).feature_name
 
 
 _ONE_OF = ("text", "category", "boolean", "date", "timestamp")

@@ -81,7 +81,7 @@ def run(args: argparse.Namespace) -> int:
 def _list_weights(args: argparse.Namespace) -> int:
     """Write the weights of a model by name."""
     from blocklinear.model.linear import LinearModel
-    from blocklinear.model.listing import MAGIC, names_of, write_weights
+    from blocklinear.model.listing import MAGIC, write_weights
     from blocklinear.outputs import Output
 
     output = Output(args.output, [args.model])
@@ -94,11 +94,11 @@ def _list_weights(args: argparse.Namespace) -> int:
                 "choose another name, or delete it first",
             )
     model = LinearModel.load(args.model)
-    names = names_of(model)
+    names = None
     if "recipe" in model.metadata:
-        from blocklinear.tables.recipe import recipe_of_model
+        from blocklinear.tables.recipe import names_of_features
 
-        names = recipe_of_model(model.metadata, model.n_features, args.model).feature_name
+        names = names_of_features(model.metadata, model.n_features, args.model)
     with output.open() as stream:
         write_weights(model, stream, names, args.top)
     return 0
