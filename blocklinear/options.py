@@ -365,7 +365,8 @@ class TrainOptions:
     time_limit_s : float
         Stop after the outer iteration in which this many seconds have passed.
     evaluate : str or None
-        LIBSVM text; the model is scored on it after each outer iteration.
+        LIBSVM text, or of a store of tables a table, a folder of them or a pattern; the model is
+        scored on its rows after each outer iteration.
     evaluate_text : TextOptions or None
         How that text is read. Index base and hashing are those of the store, threads and memory
         those of the run.

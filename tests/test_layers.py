@@ -41,7 +41,18 @@ MAY_IMPORT = {
     "figures": BASE | {"outputs"},
     "model": BASE | {"figures", "text", "kernels", "outputs"},
     "training": BASE
-    | {"columns", "inputs", "solvers", "objectives", "model", "text", "ingest", "store", "kernels"},
+    | {
+        "columns",
+        "inputs",
+        "tables",
+        "solvers",
+        "objectives",
+        "model",
+        "text",
+        "ingest",
+        "store",
+        "kernels",
+    },
     "cluster": BASE | {"training", "solvers", "objectives", "model", "store", "kernels"},
     "selection": BASE
     | {"figures", "training", "objectives", "model", "ingest", "store", "kernels"},

@@ -9,33 +9,44 @@ from blocklinear.numerals import format_number
 
 if TYPE_CHECKING:
     from blocklinear.model.linear import LinearModel
-    from blocklinear.store.manifest import Manifest
+    from blocklinear.model.metrics import Score
+    from blocklinear.store.store import BlockStore
 
 
-def check_choice(source: str, manifest: "Manifest", text: Mapping[str, Any]) -> None:
+def check_choice(source: str, store: "BlockStore", text: Mapping[str, Any]) -> None:
     """Read the rows that models will be compared on, before these are trained.
+
+    Of a store of tables, `source` is a table, a folder of them, or a pattern.
 
     Raises
     ------
     InputError
-        If the text is malformed or has no rows.
+        If the text is malformed or has no rows; or a table does not fit the recipe.
     StorageError
     """
     from blocklinear.errors import InputError
     from blocklinear.options import TextOptions
     from blocklinear.text import read_rows
 
-    options = TextOptions(
-        index_base=manifest.index_base, base_of="the store", hash_bits=manifest.hash_bits, **text
-    )
-    if not sum(rows.n_rows for rows in read_rows([source], options)):
+    manifest = store.manifest
+    if manifest.of_tables:
+        from blocklinear.tables.split import labelled_rows
+
+        found = labelled_rows(store, [source], TextOptions(**text))
+    else:
+        options = TextOptions(
+            index_base=manifest.index_base, base_of="the store", hash_bits=manifest.hash_bits,
+            **text,
+        )  # fmt: skip
+        found = iter(read_rows([source], options))
+    if not sum(rows.n_rows for rows in found):
         raise InputError(f"{source}: has no rows to compare models on", "name a file with rows")
 
 
 def best_on(
     source: str, models: "Sequence[LinearModel]", text: Mapping[str, Any], results: TextIO
 ) -> "LinearModel":
-    """Print the score of each model on LIBSVM text; return the best, of equals the smallest C."""
+    """Print the score of each model on held-out rows; return the best, of equals the smallest C."""
     from blocklinear.model.predict import predict_stream
     from blocklinear.options import TextOptions
 
@@ -45,8 +56,14 @@ def best_on(
 
     ranked = []
     for model in models:
-        options = TextOptions(index_base=model.index_base, **text)
-        score = predict_stream(model, [source], os.devnull, text_options=options).score
+        score: Score
+        if "recipe" in model.metadata:
+            from blocklinear.tables.predict import evaluate_tables
+
+            score = evaluate_tables(model, [source], options=TextOptions(**text)).score
+        else:
+            options = TextOptions(index_base=model.index_base, **text)
+            score = predict_stream(model, [source], os.devnull, text_options=options).score
         text_of_score = score.summary().replace("\n", ", ")
         print(f"C {format_number(model.metadata['C'])}: {text_of_score}", file=results)
         ranked.append((score.rank_value, model))

@@ -45,18 +45,27 @@ def arrow(threads: int | None = None) -> Any:
     return pyarrow
 
 
-def bytes_for_rows(memory_bytes: int) -> int:
+def bytes_for_rows(memory_bytes: int, held_bytes: int = 0) -> int:
     """Return what of a budget is left for the program and the rows, next to pyarrow.
+
+    Parameters
+    ----------
+    memory_bytes : int
+    held_bytes : int
+        Half of what the program leaves of the budget, where training holds that; else 0.
 
     Raises
     ------
     MemoryBudgetError
         If that is too little.
     """
-    least = PROCESS_BYTES + 2 * ARROW_BYTES
-    if memory_bytes < least:
+    lacking = PROCESS_BYTES + 2 * ARROW_BYTES + held_bytes - memory_bytes
+    if lacking > 0:
+        more, least = "", memory_bytes + lacking
+        if held_bytes:  # more memory is shared with training
+            more, least = " next to training", memory_bytes + 2 * lacking
         raise MemoryBudgetError(
-            f"tables cannot be read within {exact_size(memory_bytes)}",
+            f"tables cannot be read within {exact_size(memory_bytes)}{more}",
             f"give --memory {enough(least)} or more",
         )
-    return memory_bytes - ARROW_BYTES
+    return memory_bytes - held_bytes - ARROW_BYTES

@@ -20,11 +20,10 @@ from blocklinear.model.predict import decisions_of, score_of
 from blocklinear.model.probability import probabilities
 from blocklinear.options import TextOptions
 from blocklinear.outputs import Output
-from blocklinear.tables.arrow import bytes_for_rows
 from blocklinear.tables.encode import Encoder
 from blocklinear.tables.recipe import recipe_of_model
 from blocklinear.tables.results import Outcomes, ResultWriter, kept
-from blocklinear.tables.stream import Tables
+from blocklinear.tables.stream import Tables, reader_of
 
 
 @dataclass(frozen=True)
@@ -194,12 +193,9 @@ def predict_tables(
 
 def _reader(model: LinearModel, options: TextOptions) -> tuple[BatchReader, int]:
     """Return what makes rows of batches as the model takes them, and their smallest index."""
-    text = TextOptions(
-        index_base=model.index_base, base_of="the model", threads=options.threads,
-        memory_bytes=bytes_for_rows(options.memory_bytes), unsorted="sort", duplicates="sum",
-    )  # fmt: skip
-    reader = BatchReader(text, "float64", LabelCoder(model.classes, model.labels))
-    return reader, text.smallest_index
+    coder = LabelCoder(model.classes, model.labels)
+    reader = reader_of(coder, options, model.index_base, "the model")
+    return reader, reader.index_base
 
 
 def evaluate_tables(

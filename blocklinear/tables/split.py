@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
+from blocklinear.batches.labels import LabelCoder
 from blocklinear.batches.writer import StoreWriter
 from blocklinear.errors import BusyError, DamagedError, MismatchError
 from blocklinear.events import Event, Listener, SplitProgress, Warned, ignore
@@ -16,8 +17,9 @@ from blocklinear.tables.encode import Encoder
 from blocklinear.tables.infer import TableOptions, infer
 from blocklinear.tables.moments import Moments
 from blocklinear.tables.recipe import Recipe
-from blocklinear.tables.stream import Tables, read_ahead
+from blocklinear.tables.stream import Tables, read_ahead, reader_of
 from blocklinear.tables.values import numbers_of
+from blocklinear.text import Rows
 
 
 def split_tables(
@@ -146,6 +148,40 @@ def recipe_of(store: BlockStore) -> Recipe:
         raise DamagedError(f"{store.folder}: {error}", "split the tables again") from error
 
 
+def labelled_rows(store: BlockStore, inputs: Sequence[str], options: TextOptions) -> Iterator[Rows]:
+    """Yield the rows of other tables with a target, as those of a store of tables, unnumbered.
+
+    Parameters
+    ----------
+    store : BlockStore
+        Its recipe applies, but for the weights of rows.
+    inputs : sequence of str
+        As for `split_tables`.
+    options : TextOptions
+        Threads and memory, of the whole process.
+
+    Raises
+    ------
+    MismatchError
+        If the store is not made of tables.
+    InputError
+        If the columns do not fit the recipe, with a list of the differences; or a value cannot be
+        a feature.
+    StorageError
+    """
+    recipe, manifest = recipe_of(store), store.manifest
+    coder = LabelCoder(manifest.given, manifest.labels or ())
+    reader = reader_of(coder, options, manifest.index_base, "the store")
+    try:
+        tables = Tables(inputs, options.threads)
+        tables.open(recipe, f"the recipe of {store.folder}", [recipe.target.name])
+        encoder = Encoder(recipe, growing=False)
+        for found in tables.encoded(encoder, options.memory_bytes, labelled=True):
+            yield from reader.take(found.table, found.labels, None)
+    finally:
+        reader.close()
+
+
 def with_moments(recipe: Recipe, tables: Tables, memory_bytes: int) -> Recipe:
     """Return a recipe with the mean and the deviation of each column of numbers, from one pass.
 
@@ -201,7 +237,7 @@ def _append(
     writer: StoreWriter, tables: Tables, encoder: Encoder, memory_bytes: int, progress: _Progress
 ) -> None:
     def batches() -> Iterator[tuple[Any, Any, Any]]:
-        for rows in tables.encoded(encoder, memory_bytes, labelled=True):
+        for rows in tables.encoded(encoder, memory_bytes, labelled=True, weighted=True):
             progress.bytes_read = rows.bytes_read
             yield rows.table, rows.labels, rows.weights
 

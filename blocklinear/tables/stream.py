@@ -4,13 +4,16 @@ import os
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from numpy.typing import NDArray
 
+from blocklinear.batches.labels import LabelCoder
+from blocklinear.batches.reader import BatchReader
 from blocklinear.errors import InputError, StorageError, storage_errors
 from blocklinear.inputs.raw import digest_of
 from blocklinear.memory import spare_bytes
+from blocklinear.options import TextOptions
 from blocklinear.tables.arrow import CELL_BYTES, arrow, bytes_for_rows
 from blocklinear.tables.encode import EncodedTable, Encoder
 from blocklinear.tables.infer import Differences
@@ -129,7 +132,12 @@ class Tables:
             done += source.size
 
     def encoded(
-        self, encoder: Encoder, memory_bytes: int, labelled: bool, keep: Sequence[str] = ()
+        self,
+        encoder: Encoder,
+        memory_bytes: int,
+        labelled: bool,
+        keep: Sequence[str] = (),
+        weighted: bool = False,
     ) -> Iterator[Encoded]:
         """Return the rows, part by part; the next is read and encoded meanwhile.
 
@@ -138,21 +146,23 @@ class Tables:
         encoder : Encoder
         memory_bytes : int
             Budget of the whole process.
-        labelled : bool
-            Whether labels and weights are wanted.
+        labelled, weighted : bool
+            Whether labels are wanted, and weights where the recipe has them.
         keep : sequence of str
             Other columns to read.
         """
         recipe = encoder.recipe
         names = list(recipe.names)
         if labelled:
-            names += [recipe.target.name, *([recipe.weight] if recipe.weight is not None else [])]
+            names.append(recipe.target.name)
+        if weighted and recipe.weight is not None:
+            names.append(recipe.weight)
         names += [name for name in keep if name not in names]
 
         def rows() -> Iterator[Encoded]:
             for part, done in self.parts(names, memory_bytes):
                 labels = encoder.labels(part) if labelled else None
-                weights = encoder.weights(part) if labelled else None
+                weights = encoder.weights(part) if weighted else None
                 yield Encoded(part, encoder.table(part), labels, weights, done)
 
         return read_ahead(rows())
@@ -184,3 +194,26 @@ class Tables:
                 }
             )  # fmt: skip
         return sources
+
+
+def reader_of(
+    coder: LabelCoder, options: TextOptions, index_base: int | Literal["auto"], whose: str
+) -> BatchReader:
+    """Return what makes rows of the features of tables.
+
+    Parameters
+    ----------
+    coder : LabelCoder
+        Knows the labels.
+    options : TextOptions
+        Threads and memory, of the whole process.
+    index_base : int
+        Number of the first feature.
+    whose : str
+        What has this number, for people.
+    """
+    text = TextOptions(
+        index_base=index_base, base_of=whose, threads=options.threads,
+        memory_bytes=bytes_for_rows(options.memory_bytes), unsorted="sort", duplicates="sum",
+    )  # fmt: skip
+    return BatchReader(text, "float64", coder)

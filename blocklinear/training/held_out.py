@@ -1,11 +1,12 @@
 """Held-out rows that a model is scored on while it is trained."""
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from blocklinear.errors import InputError, MemoryBudgetError, UsageError
+from blocklinear.errors import InputError, MemoryBudgetError
 from blocklinear.ingest.numbering import table_of
 from blocklinear.inputs.urls import shown_name
 from blocklinear.kernels.blocks.scaling import normalize_rows
@@ -17,19 +18,21 @@ from blocklinear.objectives.problems import Problem
 from blocklinear.options import TextOptions, TrainOptions
 from blocklinear.store.features import read_features
 from blocklinear.store.store import BlockStore
-from blocklinear.text import read_rows
+from blocklinear.text import Rows, read_rows
 
 Floats = NDArray[np.float64]
 
 
 class HeldOut:
-    """Rows of a LIBSVM file, kept in memory.
+    """Rows of a LIBSVM file, or of tables, kept in memory.
 
     Parameters
     ----------
     path : str
+        Of a store of tables a file of a table, a folder of them, or a pattern.
     store : BlockStore
-        That is trained on: its index base, hashing, normalisation and features apply.
+        That is trained on: its recipe, or index base and hashing, its normalisation and features
+        apply.
     task : Problem or Models
     options : TrainOptions
         Its memory budget, less `room_bytes`, bounds what reading takes.
@@ -43,7 +46,7 @@ class HeldOut:
     Raises
     ------
     InputError
-        If the text is malformed or has no rows.
+        If the text is malformed or has no rows; or a table does not fit the recipe.
     MemoryBudgetError
         If they do not fit.
     StorageError
@@ -58,24 +61,15 @@ class HeldOut:
         room_bytes: int,
     ) -> None:
         manifest = store.manifest
-        if manifest.of_tables:
-            raise UsageError(
-                "evaluate is for stores of text, and this one is made of tables",
-                "predict the held-out table with the model",
-            )
         self._task, self._index_base = task, manifest.column_base
         table = table_of(read_features(store.folder, manifest))
-        text = replace(
-            options.evaluate_text or TextOptions(),
-            index_base=manifest.index_base,
-            base_of="the store",
-            hash_bits=manifest.hash_bits,
-            threads=options.threads,
-            memory_bytes=options.memory_bytes - room_bytes,
-        )
+        if manifest.of_tables:
+            found, room_bytes = _rows_of_tables(path, store, options, room_bytes)
+        else:
+            found = _rows_of_text(path, store, options, room_bytes)
         lengths, indices, values, labels = [], [], [], []
         self.bytes = 0
-        for rows in read_rows([path], text):
+        for rows in found:
             part = rows.values()
             if manifest.normalize == "l2":
                 normalize_rows(np.diff(rows.indptr), part, np.empty(rows.n_rows))
@@ -118,3 +112,31 @@ class HeldOut:
             chosen = decisions.argmax(axis=1)
         counter.add(self._labels, classes[chosen])
         return counter
+
+
+def _rows_of_text(
+    path: str, store: BlockStore, options: TrainOptions, room_bytes: int
+) -> Iterator[Rows]:
+    """Return the rows of a file of text."""
+    manifest = store.manifest
+    text = replace(
+        options.evaluate_text or TextOptions(),
+        index_base=manifest.index_base,
+        base_of="the store",
+        hash_bits=manifest.hash_bits,
+        threads=options.threads,
+        memory_bytes=options.memory_bytes - room_bytes,
+    )
+    return iter(read_rows([path], text))
+
+
+def _rows_of_tables(
+    path: str, store: BlockStore, options: TrainOptions, room_bytes: int
+) -> tuple[Iterator[Rows], int]:
+    """Return the rows of tables, and how much room pyarrow, once loaded, leaves for them."""
+    from blocklinear.tables.arrow import ARROW_BYTES, bytes_for_rows
+    from blocklinear.tables.split import labelled_rows
+
+    bytes_for_rows(options.memory_bytes, room_bytes)
+    how = TextOptions(threads=options.threads, memory_bytes=options.memory_bytes - room_bytes)
+    return labelled_rows(store, [path], how), room_bytes - ARROW_BYTES

@@ -1,6 +1,8 @@
 """Tables at the command line: what is printed, and with which status."""
 
 import json
+import subprocess
+import sys
 
 import pytest
 
@@ -49,12 +51,46 @@ def test_a_batch_with_weights_in_a_column(run):
     assert (status, out) == (0, "batch b1 is in the store already, which has 600 rows\n")
 
 
-@pytest.mark.parametrize("flags", ["--eval b.csv", "-c 0.1,1 --best-on b.csv"])
-def test_held_out_rows_are_of_text(run, flags):
-    status, _, err = run(f"train s m {flags} -q")
-    assert status == 2
-    assert f"{flags.split()[-2]} is for stores of text, and s is made of tables" in err
-    assert "blocklinear predict TABLE MODEL OUT" in err
+@pytest.mark.parametrize("solver", [7, 3])
+def test_held_out_tables_are_scored_as_predict_scores_them(run, tmp_path, solver):
+    write(make_table(seed=5), tmp_path / "held.parquet", rows_a_group=64)
+    line = f"train s m -s {solver} --eval held.parquet --log run.jsonl --memory 512M -q"
+    assert run(line)[0] == 0
+    records = [json.loads(line) for line in (tmp_path / "run.jsonl").read_text().splitlines()]
+    told = [record["accuracy"] for record in records if "accuracy" in record]
+    found = json.loads(run("predict held.parquet m out.csv --json --memory 512M")[1])
+    assert told[-1] == found["accuracy"]
+    assert found["rows"] == 600
+
+
+@pytest.mark.parametrize("place", ["held", "held/part-*.csv"])
+def test_the_best_model_on_held_out_tables(run, tmp_path, place):
+    (tmp_path / "held").mkdir()
+    for k in range(2):
+        write(make_table(seed=k), tmp_path / "held" / f"part-{k}.csv")
+    status, out, _ = run(f"train s best -s 7 -c 0.0001,0.1 --best-on {place} --memory 512M -q")
+    assert status == 0
+    scores = [line for line in out.splitlines() if "Accuracy" in line]
+    found = json.loads(run(f"predict {place} best out.csv --json --memory 512M")[1])
+    assert len(scores) == 2
+    assert max(scores).endswith(f"({round(1200 * found['accuracy'])}/1200)")
+
+
+@pytest.mark.parametrize("flags", ["--eval held.csv", "-c 0.1,1 --best-on held.csv"])
+def test_held_out_tables_have_the_columns_of_the_recipe(run, tmp_path, flags):
+    write(make_table().drop(["y", "city"]), tmp_path / "held.csv")
+    status, _, err = run(f"train s m {flags} -q --memory 512M")
+    assert status == 3
+    for name in ("city", "y"):
+        assert f"held.csv: no column '{name}'" in err
+    assert not (tmp_path / "m").exists()
+
+
+def test_held_out_tables_take_memory_next_to_training(run):
+    status, _, err = run("train s m --eval b.csv -q --memory 300M")
+    assert status != 0
+    assert "tables cannot be read within 300M next to training" in err
+    assert run("train s m --eval b.csv -q --memory 366M --max-outer 1")[0] in (0, 5)
 
 
 def test_from_table_to_predictions(run, tmp_path):
@@ -68,3 +104,28 @@ def test_from_table_to_predictions(run, tmp_path):
     assert "target: y" in out
     assert run("convert m w.json --to json --top 3")[0] == 0
     assert len(json.loads((tmp_path / "w.json").read_text())["decisions"][0]["weights"]) == 3
+
+
+def test_a_table_without_weights_is_scored_by_a_recipe_with_weights(run, tmp_path):
+    assert run("split a.parquet w --target y --weight code -q --memory 256M")[0] == 0
+    write(make_table(seed=5).drop(["code"]), tmp_path / "held.parquet")
+    assert run("train w m -s 7 --eval held.parquet --log run.jsonl --memory 512M -q")[0] == 0
+    status, out, _ = run("predict held.parquet m out.csv --json --memory 512M")
+    assert status == 0
+    assert json.loads(out)["accuracy"] > 0.5
+
+
+def test_tables_are_taken_in_without_pandas(run, tmp_path):
+    table = make_table(words=True)
+    assert all(table[name].null_count for name in ("age", "city", "tags"))
+    write(table, tmp_path / "words.parquet")
+    flags = "--target y --interactions city*age --standardize --memory 256M -q"
+    for more in ("", " --hash-bits 10"):
+        line = f"split words.parquet t {flags}{more} --force"
+        code = (
+            "import sys; from blocklinear.cli.main import main; status = main(sys.argv[1:]); "
+            "sys.exit(status or 'pandas' in sys.modules)"
+        )
+        if not more:
+            line = line.replace("--interactions city*age ", "")
+        subprocess.run([sys.executable, "-c", code, *line.split()], check=True)

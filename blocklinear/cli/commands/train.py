@@ -1,6 +1,8 @@
 """``blocklinear train``."""
 
 import argparse
+import glob
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -94,7 +96,8 @@ def _add_problem(group: Any) -> None:
     group.add_argument(
         "--best-on",
         metavar="FILE",
-        help="of several costs, write only the model that is best on this LIBSVM text",
+        help="of several costs, write only the model that is best on this LIBSVM text, or of a "
+        "store of tables on this table",
     )
     group.add_argument(
         "-p",
@@ -147,7 +150,8 @@ def _add_stops(group: Any) -> None:
     group.add_argument(
         "--eval",
         metavar="FILE",
-        help="LIBSVM text to score the model on after each outer iteration",
+        help="LIBSVM text, or of a store of tables a table, to score the model on after each outer "
+        "iteration",
     )
     group.add_argument(
         "--patience",
@@ -309,9 +313,19 @@ def _check_liblinear(store: "BlockStore", listener: "Listener") -> None:
         listener(Warned(NORMALIZED_ROWS))
 
 
+def _check_held_out(args: argparse.Namespace, of_tables: bool | None) -> None:
+    """Refuse held-out rows that cannot be read; None if it is not known what the store is of."""
+    from blocklinear.cli.outputs import check_input
+
+    for place, again in ((args.eval, False), (args.best_on, True)):
+        several = place is not None and (os.path.isdir(place) or glob.has_magic(place))
+        if of_tables is False or (of_tables is None and not several):
+            check_input(place, again)
+
+
 def run(args: argparse.Namespace) -> int:
     """Run the command."""
-    from blocklinear.cli.outputs import Outputs, check_input
+    from blocklinear.cli.outputs import Outputs
     from blocklinear.errors import StoppedError, UsageError
     from blocklinear.options import TextOptions, TrainOptions
     from blocklinear.report.runlog import RunLog, check_log
@@ -369,22 +383,16 @@ def run(args: argparse.Namespace) -> int:
     outputs = Outputs(args.store, args.eval, args.best_on)
     places = outputs.add_models(args.model, () if args.best_on else options.costs)
     log = outputs.add(args.log, check_log) if args.log else None
-    check_input(args.eval)
-    check_input(args.best_on, again=True)
+    _check_held_out(args, of_tables=None)
     console = Console(args.quiet)
     store = open_store(args, console)
     outputs.check_sources(store.manifest)
-    for flag, path in (("--eval", args.eval), ("--best-on", args.best_on)):
-        if path is not None and store.manifest.of_tables:
-            raise UsageError(
-                f"{flag} is for stores of text, and {args.store} is made of tables",
-                "predict the held-out table with each model: blocklinear predict TABLE MODEL OUT",
-            )
+    _check_held_out(args, store.manifest.of_tables)
     others = {"evaluate"} if args.best_on else set()
     others |= {"text"} if args.format == "liblinear" else set()
     load_for_training(store.manifest, options, args.quiet, bool(options.costs), others)
     if args.best_on:
-        check_choice(args.best_on, store.manifest, text)
+        check_choice(args.best_on, store, text)
     if args.format == "liblinear":
         _check_liblinear(store, console)
     with ExitStack() as stack:
