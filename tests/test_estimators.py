@@ -24,6 +24,7 @@ from blocklinear.estimators import (
     BlockLinearSVC,
     BlockLinearSVCCV,
     BlockLinearSVR,
+    BlockLinearSVRCV,
     BlockLogisticRegression,
     BlockLogisticRegressionCV,
 )
@@ -40,6 +41,7 @@ FEW = {"max_iter": 10, "memory": "160M", "n_jobs": 1}
         BlockLinearOneClassSVM(**FEW),
         BlockLinearSVCCV([0.1, 1.0], cv=2, **FEW),
         BlockLogisticRegressionCV([0.1, 1.0], cv=2, **FEW),
+        BlockLinearSVRCV([0.1, 1.0], cv=2, **FEW),
     ]
 )
 def test_scikit_learn_checks(estimator, check):
@@ -341,6 +343,32 @@ def test_cross_validation_of_classes_stores_and_splitters(tmp_path):
         BlockLinearSVCCV(costs, cv=splits, **FEW).fit_store(tmp_path / "store")
     with pytest.raises(ValueError, match="scoring is 'f1', but must be one of"):
         BlockLinearSVCCV(costs, scoring="f1", **FEW).fit(X, Y)
+
+
+@pytest.mark.parametrize("loss", ["epsilon_insensitive", "squared_epsilon_insensitive"])
+@pytest.mark.parametrize("scoring", ["neg_mean_squared_error", "neg_mean_absolute_error"])
+def test_cross_validation_of_values_is_that_of_a_grid_search(loss, scoring):
+    costs, how = [1e-3, 0.01, 0.1], {"loss": loss, "epsilon": 0.05, **TIGHT}
+    found = BlockLinearSVRCV(costs, cv=4, scoring=scoring, **how).fit(X, Z)
+    single = GridSearchCV(BlockLinearSVR(**how), {"C": costs}, cv=4, scoring=scoring).fit(X, Z)
+    expected = [single.cv_results_[f"split{k}_test_score"] for k in range(4)]
+    np.testing.assert_allclose(found.scores_, expected, rtol=1e-3)
+    assert single.best_params_["C"] == found.C_
+    np.testing.assert_allclose(found.coef_, single.best_estimator_.coef_, rtol=1e-2, atol=1e-3)
+    np.testing.assert_allclose(found.predict(X), single.predict(X), rtol=1e-2, atol=1e-2)
+    assert found.score(X, Z) == pytest.approx(single.best_estimator_.score(X, Z), rel=1e-3)
+
+
+def test_cross_validation_of_values_stores_and_scores(tmp_path):
+    kept = BlockLinearSVRCV(2, cv=3, refit=False, store=tmp_path / "store", **FEW).fit(X, Z)
+    assert kept.scores_.shape == (3, 2)
+    assert (kept.scores_ < 0).all()
+    with pytest.raises(NotFittedError):
+        kept.predict(X)
+    again = BlockLinearSVRCV([0.01, 0.1], cv=3, **FEW).fit_store(tmp_path / "store")
+    assert again.C_ in (0.01, 0.1)
+    with pytest.raises(ValueError, match="scoring is 'accuracy', but must be one of"):
+        BlockLinearSVRCV([0.1], scoring="accuracy", **FEW).fit(X, Z)
 
 
 def test_a_search_for_C():

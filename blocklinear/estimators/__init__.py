@@ -10,13 +10,18 @@ does not have, learns from a batch and forgets it.
 from blocklinear.estimators.classification import BlockLinearSVC, BlockLogisticRegression
 from blocklinear.estimators.outliers import BlockLinearOneClassSVM
 from blocklinear.estimators.regression import BlockLinearSVR
-from blocklinear.estimators.validated import BlockLinearSVCCV, BlockLogisticRegressionCV
+from blocklinear.estimators.validated import (
+    BlockLinearSVCCV,
+    BlockLinearSVRCV,
+    BlockLogisticRegressionCV,
+)
 
 __all__ = [
     "BlockLinearOneClassSVM",
     "BlockLinearSVC",
     "BlockLinearSVCCV",
     "BlockLinearSVR",
+    "BlockLinearSVRCV",
     "BlockLogisticRegression",
     "BlockLogisticRegressionCV",
 ]

@@ -128,6 +128,12 @@ class BlockLinear(BaseEstimator, ABC):  # type: ignore[misc]
             self._begin(X.shape[0])
             return self._train(writer.store, options)
 
+    def _rows(
+        self, X: Any, y: NDArray[Any], sample_weight: Any
+    ) -> tuple[Any, NDArray[Any], NDArray[np.float64] | None]:
+        """Return the rows to be written, and their weights."""
+        return weighed_rows(X, y, sample_weight)[:3]
+
     def _begin(self, n_rows: int) -> None:
         """Forget what `partial_fit` keeps; count the rows to be fitted."""
         self.__dict__.pop("_one_pass", None)

@@ -16,7 +16,6 @@ from blocklinear.estimators.base import (
     BlockLinear,
     checked_weights,
     chosen,
-    weighed_rows,
 )
 from blocklinear.model.linear import LinearModel
 from blocklinear.objectives.problems import class_labels
@@ -58,12 +57,6 @@ class BlockLinearClassifier(ClassifierMixin, BlockLinear):  # type: ignore[misc]
         model = self._fit_rows(X, labels, weights, self._class_weights(classes, y, numbers))
         self._take(model, classes, dict(zip(numbers, range(len(classes)), strict=True)))
         return self
-
-    def _rows(
-        self, X: Any, y: NDArray[Any], sample_weight: Any
-    ) -> tuple[Any, NDArray[Any], NDArray[np.float64] | None]:
-        """Return the rows to be written, and their weights."""
-        return weighed_rows(X, y, sample_weight)[:3]
 
     def fit_store(self, store: AnyStore) -> Self:
         """Fit to the rows of a store.

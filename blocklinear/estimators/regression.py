@@ -13,7 +13,6 @@ from blocklinear.estimators.base import (
     BlockLinear,
     checked_weights,
     chosen,
-    weighed_rows,
 )
 from blocklinear.model.linear import LinearModel
 from blocklinear.options import TrainOptions
@@ -21,7 +20,68 @@ from blocklinear.store.changes import AnyStore
 from blocklinear.store.store import BlockStore
 
 
-class BlockLinearSVR(RegressorMixin, BlockLinear):  # type: ignore[misc]
+class BlockLinearRegressor(RegressorMixin, BlockLinear):  # type: ignore[misc]
+    """A support vector regressor, of one target a row."""
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Fit to rows in memory.
+
+        Parameters
+        ----------
+        X : array_like or sparse matrix, shape (n_rows, n_features)
+        y : array_like, shape (n_rows,)
+        sample_weight : array_like, shape (n_rows,), optional
+            Multiplies C of each row.
+
+        Returns
+        -------
+        self
+        """
+        X, y = self._checked(X, y)
+        X, y, weights = self._rows(X, y, sample_weight)
+        self._take(self._fit_rows(X, np.asarray(y, np.float64), weights, {}))
+        return self
+
+    def fit_store(self, store: AnyStore) -> Self:
+        """Fit to the rows of a store.
+
+        Parameters
+        ----------
+        store : BlockStore or path
+
+        Returns
+        -------
+        self
+        """
+        store = BlockStore.of(store)
+        self._take_names(store)
+        self._take(self._train(store, {}))
+        return self
+
+    def predict(self, X: Any) -> NDArray[np.float64]:
+        """Return the predicted value of each row."""
+        return self._values(X)
+
+    def _checked(self, X: Any, y: Any, reset: bool = True) -> Any:
+        return validate_data(
+            self, X, y, accept_sparse="csr", dtype=[np.float64, np.float32], y_numeric=True,
+            accept_large_sparse=True, reset=reset,
+        )  # fmt: skip
+
+    def _solver(self) -> int:
+        known = {"epsilon_insensitive": 13, "squared_epsilon_insensitive": 12}
+        return int(chosen("loss", self.loss, known))
+
+    def _train_options(self, **options: Any) -> TrainOptions:
+        return super()._train_options(epsilon=float(self.epsilon), **options)
+
+    def _take(self, model: LinearModel | None) -> None:
+        if model is not None:
+            coef, self.intercept_ = self._weights(model, self.n_features_in_)
+            self.coef_ = coef[0]
+
+
+class BlockLinearSVR(BlockLinearRegressor):
     """Support vector regression, as `sklearn.svm.LinearSVR` with ``dual=True``.
 
     Parameters
@@ -53,41 +113,6 @@ class BlockLinearSVR(RegressorMixin, BlockLinear):  # type: ignore[misc]
         self.max_iter, self.random_state, self.verbose = max_iter, random_state, verbose
         self.memory, self.gap, self.store, self.n_jobs = memory, gap, store, n_jobs
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Fit to rows in memory.
-
-        Parameters
-        ----------
-        X : array_like or sparse matrix, shape (n_rows, n_features)
-        y : array_like, shape (n_rows,)
-        sample_weight : array_like, shape (n_rows,), optional
-            Multiplies C of each row.
-
-        Returns
-        -------
-        self
-        """
-        X, y = self._checked(X, y)
-        X, y, weights, _ = weighed_rows(X, y, sample_weight)
-        self._take(self._fit_rows(X, np.asarray(y, np.float64), weights, {}))
-        return self
-
-    def fit_store(self, store: AnyStore) -> Self:
-        """Fit to the rows of a store.
-
-        Parameters
-        ----------
-        store : BlockStore or path
-
-        Returns
-        -------
-        self
-        """
-        store = BlockStore.of(store)
-        self._take_names(store)
-        self._take(self._train(store, {}))
-        return self
-
     def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Learn from a batch of rows, in one pass, and forget it.
 
@@ -115,28 +140,6 @@ class BlockLinearSVR(RegressorMixin, BlockLinear):  # type: ignore[misc]
         coef, self.intercept_ = self._learn(X[used], targets, weights[None, used])
         self.coef_ = coef[0]
         return self
-
-    def predict(self, X: Any) -> NDArray[np.float64]:
-        """Return the predicted value of each row."""
-        return self._values(X)
-
-    def _checked(self, X: Any, y: Any, reset: bool = True) -> Any:
-        return validate_data(
-            self, X, y, accept_sparse="csr", dtype=[np.float64, np.float32], y_numeric=True,
-            accept_large_sparse=True, reset=reset,
-        )  # fmt: skip
-
-    def _solver(self) -> int:
-        known = {"epsilon_insensitive": 13, "squared_epsilon_insensitive": 12}
-        return int(chosen("loss", self.loss, known))
-
-    def _train_options(self, **options: Any) -> TrainOptions:
-        return super()._train_options(epsilon=float(self.epsilon), **options)
-
-    def _take(self, model: LinearModel | None) -> None:
-        if model is not None:
-            coef, self.intercept_ = self._weights(model, self.n_features_in_)
-            self.coef_ = coef[0]
 
 
 BlockLinearSVR.__doc__ = f"{(BlockLinearSVR.__doc__ or '').rstrip()}{PARAMETERS}"

@@ -1,6 +1,7 @@
-"""Classifiers that choose C by cross-validation, all folds and all C in the same passes."""
+"""Estimators that choose C by cross-validation, all folds and all C in the same passes."""
 
 import os
+from abc import abstractmethod
 from numbers import Integral
 from typing import Any, Self
 
@@ -11,17 +12,19 @@ from sklearn.model_selection import check_cv
 
 from blocklinear.api.calling import telling, warn_caller
 from blocklinear.errors import BlocklinearWarning
-from blocklinear.estimators.base import PARAMETERS, chosen, weighed_rows
+from blocklinear.estimators.base import PARAMETERS, BlockLinear, chosen, weighed_rows
 from blocklinear.estimators.classification import (
     LOGISTIC,
     LOSSES,
     BlockLinearClassifier,
     LogisticMixin,
 )
+from blocklinear.estimators.regression import BlockLinearRegressor
 from blocklinear.events import Event, SlowlyConverging, Warned
 from blocklinear.model.linear import LinearModel
 from blocklinear.objectives.problems import class_labels
 from blocklinear.selection.cross_validation import cross_validate
+from blocklinear.selection.out_of_fold import VALUE_METRICS
 from blocklinear.store.store import BlockStore
 
 _PARAMETERS = """
@@ -33,26 +36,44 @@ _PARAMETERS = """
         LIBLINEAR's ``-C``: from a C so small that all rows are support vectors, doubled until
         nothing changes any more.
     cv : int, splitter of scikit-learn or iterable of (train, test)
-        Folds, as scikit-learn makes them: of a number, those of `StratifiedKFold`. `fit_store` and
-        `fit_batches` take a number, and deal the rows of every class evenly to the folds, by a
-        hash.
-    scoring : {"accuracy", "roc_auc", "f1", "f1_macro"} or None
-        None is accuracy. roc_auc and f1 are for two classes, f1_macro for more. Weights of rows
-        count in training alone.
+        Folds, as scikit-learn makes them: of a number, those of `{folds}`. `fit_store` and
+        `fit_batches` take a number, and deal {spread} to the folds,
+        by a hash.
+    scoring : {scoring} or None
+        None is {default}.
+        Weights of rows count in training alone.
     refit : bool
         Fit to all rows with the best C; without it there are no `coef_`.
-    class_weight : dict, "balanced" or None
-"""
+{more}"""
+_OF_CLASSES = {
+    "folds": "StratifiedKFold",
+    "spread": "the rows of every class evenly",
+    "scoring": '{"accuracy", "roc_auc", "f1", "f1_macro"}',
+    "default": "accuracy. roc_auc and f1 are for two classes, f1_macro for more",
+    "more": '    class_weight : dict, "balanced" or None\n',
+}
+_OF_VALUES = {
+    "folds": "KFold",
+    "spread": "rows",
+    "scoring": '{"neg_mean_squared_error", "neg_mean_absolute_error"}',
+    "default": "the first. Both are larger where a model is better",
+    "more": "    epsilon : float\n",
+}
 _ATTRIBUTES = """    C_ : float                the best of `Cs_`, the smallest of equals
     Cs_ : float64[n_Cs]       in ascending order
     scores_ : float64[n_folds, n_Cs]
 """
 
 
-class _Validated(BlockLinearClassifier):
+class _Validated(BlockLinear):
     """Chooses C before it trains with it."""
 
     _assigned: tuple[int, NDArray[np.int32]] | None = None
+    _of_classes = False
+
+    @abstractmethod
+    def _metric(self, store: BlockStore) -> tuple[str, float]:
+        """Return what chooses C, and what it is multiplied by to be larger where it is better."""
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Fit to rows in memory; the folds are scikit-learn's, so `cv` may be what it takes there.
@@ -69,14 +90,15 @@ class _Validated(BlockLinearClassifier):
         self
         """
         try:
-            return super().fit(X, y, sample_weight)
+            fitted: Self = super().fit(X, y, sample_weight)
+            return fitted
         finally:
             self.__dict__.pop("_assigned", None)
 
     def _rows(
         self, X: Any, y: NDArray[Any], sample_weight: Any
     ) -> tuple[Any, NDArray[Any], NDArray[np.float64] | None]:
-        splits = list(check_cv(self.cv, y, classifier=True).split(X, y))
+        splits = list(check_cv(self.cv, y, classifier=self._of_classes).split(X, y))
         X, y, weights, folds = weighed_rows(X, y, sample_weight, _folds(splits, len(y)))
         self._assigned = len(splits), folds
         return X, y, weights
@@ -85,20 +107,17 @@ class _Validated(BlockLinearClassifier):
         n_folds, assigned = self._assigned or (5 if self.cv is None else self.cv, None)
         if not isinstance(n_folds, Integral):
             raise ValueError(f"cv of a store is a number of folds, not {n_folds!r}")
-        two = len(class_labels(store.manifest)) == 2
-        known: dict[Any, str] = {None: "accuracy", "accuracy": "accuracy"}
-        known |= {"roc_auc": "auc", "f1": "f1"} if two else {"f1_macro": "f1"}
-        metric = chosen("scoring", self.scoring, known)
+        metric, sign = self._metric(store)
         how = self._train_options(**(options | {"cost": 1.0}))
         with telling(_heard, bool(self.verbose), how.gap) as tell:
             found = cross_validate(
-                store, how, n_folds=int(n_folds), costs=self._costs(), stratify=True, metric=metric,
-                assigned=assigned, listener=tell,
+                store, how, n_folds=int(n_folds), costs=self._costs(), stratify=self._of_classes,
+                metric=metric, assigned=assigned, listener=tell,
             )  # fmt: skip
         scores = found.report.scores
         self.Cs_ = np.array([score.cost for score in scores])
         self.scores_ = np.array(
-            [[fold.get(metric, np.nan) for fold in score.folds] for score in scores]
+            [[sign * fold.get(metric, np.nan) for fold in score.folds] for score in scores]
         ).T
         self.C_ = found.best_cost
         if self.refit:
@@ -152,7 +171,19 @@ def _folds(splits: list[tuple[Any, Any]], n_rows: int) -> NDArray[np.int32]:
     return folds
 
 
-class BlockLinearSVCCV(_Validated):
+class _ValidatedClassifier(_Validated, BlockLinearClassifier):
+    """Chooses C by how many labels are predicted, or how well rows are ranked."""
+
+    _of_classes = True
+
+    def _metric(self, store: BlockStore) -> tuple[str, float]:
+        two = len(class_labels(store.manifest)) == 2
+        known: dict[Any, str] = {None: "accuracy", "accuracy": "accuracy"}
+        known |= {"roc_auc": "auc", "f1": "f1"} if two else {"f1_macro": "f1"}
+        return chosen("scoring", self.scoring, known), 1.0
+
+
+class BlockLinearSVCCV(_ValidatedClassifier):
     """Support vector classification with C chosen by cross-validation.
 
     The models of all folds, all C and all classes are trained in the same passes over the data, one
@@ -191,7 +222,7 @@ class BlockLinearSVCCV(_Validated):
         return int(chosen("loss", self.loss, LOSSES))
 
 
-class BlockLogisticRegressionCV(LogisticMixin, _Validated):
+class BlockLogisticRegressionCV(LogisticMixin, _ValidatedClassifier):
     """Logistic regression with C chosen by cross-validation.
 
     The models of all folds, all C and all classes are trained in the same passes over the data, one
@@ -227,6 +258,51 @@ class BlockLogisticRegressionCV(LogisticMixin, _Validated):
         return LOGISTIC
 
 
-for _estimator in (BlockLinearSVCCV, BlockLogisticRegressionCV):
-    _own = (_estimator.__doc__ or "").rstrip() + _PARAMETERS.rstrip()
+class BlockLinearSVRCV(_Validated, BlockLinearRegressor):
+    """Support vector regression with C chosen by cross-validation.
+
+    The models of all folds and all C are trained in the same passes over the data, one store for
+    all.
+
+    With `loss`, "epsilon_insensitive" or "squared_epsilon_insensitive".
+    """
+
+    def __init__(
+        self,
+        Cs: Any = 10,
+        *,
+        cv: Any = 5,
+        scoring: str | None = None,
+        refit: bool = True,
+        epsilon: float = 0.0,
+        loss: str = "epsilon_insensitive",
+        tol: float = 1e-4,
+        fit_intercept: bool = True,
+        intercept_scaling: float = 1.0,
+        max_iter: int = 1000,
+        random_state: Any = None,
+        verbose: int = 0,
+        memory: int | str | None = None,
+        gap: float | None = None,
+        store: str | os.PathLike[str] | None = None,
+        n_jobs: int | None = None,
+    ) -> None:
+        self.Cs, self.cv, self.scoring, self.refit = Cs, cv, scoring, refit
+        self.epsilon, self.loss, self.tol = epsilon, loss, tol
+        self.fit_intercept, self.intercept_scaling = fit_intercept, intercept_scaling
+        self.max_iter, self.random_state, self.verbose = max_iter, random_state, verbose
+        self.memory, self.gap, self.store, self.n_jobs = memory, gap, store, n_jobs
+
+    def _metric(self, store: BlockStore) -> tuple[str, float]:
+        known: dict[Any, str] = {None: "mean_squared_error"}
+        known |= {f"neg_{metric}": metric for metric in VALUE_METRICS}
+        return chosen("scoring", self.scoring, known), -1.0
+
+
+for _estimator, _words in (
+    (BlockLinearSVCCV, _OF_CLASSES),
+    (BlockLogisticRegressionCV, _OF_CLASSES),
+    (BlockLinearSVRCV, _OF_VALUES),
+):
+    _own = (_estimator.__doc__ or "").rstrip() + _PARAMETERS.format(**_words).rstrip()
     _estimator.__doc__ = f"{_own}{PARAMETERS}{_ATTRIBUTES}"
