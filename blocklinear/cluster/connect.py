@@ -5,7 +5,7 @@ import os
 import re
 import tempfile
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from blocklinear.errors import ClusterError, UsageError
@@ -13,6 +13,7 @@ from blocklinear.memory import default_budget
 
 _LOCAL = re.compile(r"local:([1-9][0-9]{0,3})")
 _CONNECT_S = 30
+_STARTED_S = 60
 _FROZEN_S = "30s"
 """A worker that has not been heard of for so long is taken for dead."""
 
@@ -37,8 +38,14 @@ def n_local_workers(where: str) -> int | None:
 
 
 @contextlib.contextmanager
-def connected(where: str) -> Iterator[Any]:
+def connected(where: str, meanwhile: Callable[[], object] = lambda: None) -> Iterator[Any]:
     """Yield a client of the cluster at an address, or of ``local:N`` processes made for it.
+
+    Parameters
+    ----------
+    where : str
+    meanwhile : callable
+        Called before: processes start during the call.
 
     Raises
     ------
@@ -51,6 +58,14 @@ def connected(where: str) -> Iterator[Any]:
     distributed = import_distributed()
     if n_workers is not None:
         with _local(distributed, n_workers) as client:
+            meanwhile()
+            try:
+                client.wait_for_workers(n_workers, timeout=_STARTED_S)
+            except TimeoutError as error:
+                raise ClusterError(
+                    f"{n_workers} processes have not started in {_STARTED_S} seconds",
+                    "give --dask local:N with a smaller N",
+                ) from error
             yield client
         return
     try:
@@ -61,7 +76,14 @@ def connected(where: str) -> Iterator[Any]:
             "start one with `dask scheduler`, and workers with `dask worker ADDRESS`",
         ) from error
     with client:
+        meanwhile()
         yield client
+
+
+def run_on_workers(client: Any, function: Callable[..., object], *arguments: Any) -> None:
+    """Call a function on each worker, which work does as well without."""
+    with contextlib.suppress(Exception):
+        client.run(function, *arguments, on_error="ignore")
 
 
 def import_distributed() -> Any:
@@ -83,20 +105,27 @@ def import_distributed() -> Any:
 
 @contextlib.contextmanager
 def _local(distributed: Any, n_workers: int) -> Iterator[Any]:
-    """Start workers as processes that nobody reaches from outside; they end with the block."""
+    """Start workers as processes that nobody reaches from outside; they end with the block.
+
+    They are not waited for.
+    """
     import dask
 
     threads = max(len(os.sched_getaffinity(0)) // n_workers, 1)
     with contextlib.ExitStack() as stack:
         stack.enter_context(
             dask.config.set(
-                {"distributed.scheduler.worker-ttl": _FROZEN_S, "distributed.admin.log-length": 0}
+                {
+                    "distributed.scheduler.worker-ttl": _FROZEN_S,
+                    "distributed.admin.log-length": 0,
+                    "distributed.worker.preload": ["blocklinear.cluster.worker"],
+                }
             )
         )
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="blocklinear-"))
         cluster = stack.enter_context(
             distributed.LocalCluster(
-                n_workers=n_workers,
+                n_workers=0,
                 threads_per_worker=threads,
                 processes=True,
                 host="127.0.0.1",
@@ -106,6 +135,7 @@ def _local(distributed: Any, n_workers: int) -> Iterator[Any]:
                 silence_logs="CRITICAL",
             )
         )
+        cluster.scale(n_workers)
         yield stack.enter_context(distributed.Client(cluster, set_as_default=False))
 
 

@@ -186,7 +186,7 @@ class DistributedDescent:
         change: sums.Change = engine.sum_of_parts(begin, job.n_parts, sums.added, halt)
         self._take(change)
         self.outer += 1
-        self._left, self._futures = None, {}
+        self._left, self._futures = self._sampled(change.reports), {}
         self.commit()
         job.alpha_files.remove_before(self.outer)
 
@@ -259,8 +259,17 @@ class DistributedDescent:
             gaps=tuple(gaps.tolist()),
         )
 
+    def _sampled(self, reports: tuple[sums.PartReport, ...]) -> list[Floats] | None:
+        """Return what the only part has found out in its round, if that went all the way."""
+        sample = reports[0].sample
+        if sample is None or any((steps != 1.0).any() for steps in self._steps):
+            return None
+        return [proof.remaining(self._n_rows) for proof in self._proofs([self.W], sample, True)]
+
     def sample_gap(self, halt: Callable[[], bool]) -> None:
         """Estimate from some rows what all contribute to P - D of each candidate."""
+        if self._left is not None:
+            return
         proofs = self._prove(self._candidates(None), True, halt)
         self._left = [proof.remaining(self._n_rows) for proof in proofs]
 
@@ -298,9 +307,15 @@ class DistributedDescent:
         self.spent.load_s += found.load_s
         self.spent.wait_s += found.wait_s
         self.spent.bytes_read += found.bytes_read
+        return self._proofs([*candidates.values()], found, sampling)
+
+    def _proofs(
+        self, candidates: list[list[Floats]], found: sums.ProofSums, sampling: bool
+    ) -> list[Proof]:
+        """Return the proofs of each weight vectors, of what the rows contribute."""
         proofs = []
         for k, W in enumerate(self.W):
-            pair = [of[k] for of in candidates.values()]
+            pair = [of[k] for of in candidates]
             proof = Proof(W, pair, W.shape[1], False, not sampling)
             proof.include(found.sums[k], found.reach[k], found.recomputed[k], found.n)
             proofs.append(proof)

@@ -23,6 +23,8 @@ def parts_of_round(seed: int, outer: int, n_blocks: int, n_parts: int) -> list[B
     n_blocks, n_parts : int
         No more parts than blocks.
     """
+    if n_parts == 1:  # a worker that holds all of them need not load them again
+        return [tuple(range(n_blocks))]
     order = block_order(seed, outer, n_blocks)
     return [tuple(part.tolist()) for part in np.array_split(order, n_parts)]
 

@@ -9,6 +9,29 @@ Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
+class ProofSums:
+    """What rows contribute to certificates, for each weight vectors; see `Proof`.
+
+    Attributes
+    ----------
+    sums : list of float64[2, N_SUMS, n_problems]
+    reach : list of float64[N_REACHES, n_problems]
+    recomputed : list of float64[n_features + 1 or 0, width]
+    n : int                   rows
+    load_s, wait_s : float
+    bytes_read : int
+    """
+
+    sums: list[Floats]
+    reach: list[Floats]
+    recomputed: list[Floats]
+    n: int
+    load_s: float = 0.0
+    wait_s: float = 0.0
+    bytes_read: int = 0
+
+
+@dataclass(frozen=True)
 class PartReport:
     """What a part did in a round.
 
@@ -21,6 +44,7 @@ class PartReport:
     entries : list of float64[3]
     load_s, wait_s, solve_s : float
     bytes_read : int
+    sample : ProofSums or None          of some rows, after a step of 1, where one worker has all
     """
 
     number: int
@@ -31,6 +55,7 @@ class PartReport:
     wait_s: float
     solve_s: float
     bytes_read: int
+    sample: ProofSums | None = None
 
 
 @dataclass(frozen=True)
@@ -58,29 +83,6 @@ def added(one: Change, other: Change) -> Change:
         one.squares + other.squares,
         one.reports + other.reports,
     )
-
-
-@dataclass(frozen=True)
-class ProofSums:
-    """What rows contribute to certificates, for each weight vectors; see `Proof`.
-
-    Attributes
-    ----------
-    sums : list of float64[2, N_SUMS, n_problems]
-    reach : list of float64[N_REACHES, n_problems]
-    recomputed : list of float64[n_features + 1 or 0, width]
-    n : int                   rows
-    load_s, wait_s : float
-    bytes_read : int
-    """
-
-    sums: list[Floats]
-    reach: list[Floats]
-    recomputed: list[Floats]
-    n: int
-    load_s: float = 0.0
-    wait_s: float = 0.0
-    bytes_read: int = 0
 
 
 def added_proofs(one: ProofSums, other: ProofSums) -> ProofSums:

@@ -84,6 +84,21 @@ class Session:
     pins: Pins
     place: Place
     lock: threading.Lock = field(default_factory=threading.Lock)
+    whole: GroupLoader | None = None
+
+    def loader(self, job: Job, part: Manifest) -> contextlib.AbstractContextManager[GroupLoader]:
+        """Return what loads the groups of a part; where that is all blocks, they stay loaded."""
+        store, group, threads = BlockStore(job.folder, part), job.plan.group, self.place.threads
+        if job.n_parts > 1 or group < len(part.blocks):
+            return GroupLoader(store, group, threads, pins=self.pins)
+        if self.whole is None:
+            self.whole = GroupLoader(store, group, threads)
+        return contextlib.nullcontext(self.whole)
+
+    def close(self) -> None:
+        """Free the blocks that are kept."""
+        if self.whole is not None:
+            self.whole.__exit__(None, None, None)
 
 
 _sessions: dict[str, Session] = {}  # by worker: several may share a process
@@ -96,6 +111,8 @@ def _session(job: Job) -> Session:
     with _opening:
         found = _sessions.get(place.address)
         if found is None or found.name != job.name:
+            if found is not None:
+                found.close()
             pins = Pins(job.plan.pin_bytes)
             found = Session(job.name, job.manifest(), pins, place)
             _sessions[place.address] = found
@@ -111,7 +128,7 @@ def forget(name: str) -> None:
     """Free what a run keeps on the workers of this process."""
     with _opening:
         for worker in [key for key, session in _sessions.items() if session.name == name]:
-            del _sessions[worker]
+            _sessions.pop(worker).close()
 
 
 @contextlib.contextmanager
@@ -189,14 +206,25 @@ class Part:
 
     def stream(self, groups: Sequence[Blocks] | None = None) -> Iterator[Loaded]:
         """Yield the groups of the part, or others, by the places of their blocks in it."""
-        store = BlockStore(self._job.folder, self.manifest)
-        threads, pins = self._session.place.threads, self._session.pins
-        with GroupLoader(store, self._job.plan.group, threads, pins=pins) as loader:
-            for loaded in loader.stream(self.groups if groups is None else groups):
+        if groups is None or self._has_all:  # a loader of all blocks keeps what it has loaded first
+            groups = self.groups
+        with self._session.loader(self._job, self.manifest) as loader:
+            for loaded in loader.stream(groups):
                 self.load_s += loaded.load_s
                 self.wait_s += loaded.wait_s
-                self.bytes_read += loaded.group.bytes_read
+                self.bytes_read += loaded.group.bytes_read if loaded.load_s else 0
                 yield loaded
+
+    @property
+    def _has_all(self) -> bool:
+        """Whether all rows are here, and in memory at once.
+
+        Then a round is an outer iteration of one machine, and begins with the working set of the
+        one before: 240,000 blogs take 6 rounds to a gap of 1e-3, as one machine does, and not 10.
+        Several parts would solve their own rows too well: film reviews in 4 and 8 parts take 13 and
+        25 rounds, as without 16 and 24, but three and five times the work.
+        """
+        return self._job.n_parts == 1 and len(self.groups) == 1
 
     @property
     def sample(self) -> Blocks:
@@ -221,6 +249,9 @@ class Part:
                 self.labels[own] = group.labels[rows]
                 if self.row_weights is not None and group.weights is not None:
                     self.row_weights[own] = group.weights[rows]
+            if self._has_all:
+                for vectors in self.solver.vectors:
+                    vectors.find_free(group)
             self.solver.step(group, 1, place, len(self.groups), _never)
             self.solve_s += time.perf_counter() - started
 
@@ -234,6 +265,43 @@ class Part:
             changed /= factors
             found.append(changed)
         return found
+
+    def sample_after(self, weights: Sequence[Floats], change: Sequence[Floats]) -> ProofSums | None:
+        """Return what some rows contribute to P - D after a step of 1, if all rows are here.
+
+        It is what `certify` of the next round would find, bit by bit, and saves its task.
+        """
+        if not self._has_all:
+            return None
+        for vectors, before, moved in zip(self.solver.vectors, weights, change, strict=True):
+            np.add(before, moved, out=vectors.W[:, : vectors.width])  # as the client rounds it
+        return self.prove([weights], True)
+
+    def prove(self, candidates: Sequence[Sequence[Floats]], sampling: bool) -> ProofSums:
+        """Return what the rows contribute to certificates; arguments as for `certify`."""
+        proofs = []
+        for k, vectors in enumerate(self.solver.vectors):
+            pair = [vectors.W]
+            if len(candidates) > 1:
+                vectors.average[:, : vectors.width] = candidates[1][k]
+                pair = [vectors.W, vectors.average]
+            proof = Proof(vectors.W, pair, len(vectors.terms), vectors.coupled, not sampling)
+            proofs.append(proof)
+        for loaded in self.stream([self.sample] if sampling else None):
+            share = SAMPLED_ROWS // self._job.n_parts
+            enough = max(self.manifest.n_rows // SAMPLED_SHARE, share)
+            every = max(loaded.group.n_rows // enough, 1) if sampling else 1
+            for vectors, proof in zip(self.solver.vectors, proofs, strict=True):
+                vectors.certify_group(loaded.group, proof, every)
+        return ProofSums(
+            [proof.sums for proof in proofs],
+            [proof.reach for proof in proofs],
+            [proof.recomputed for proof in proofs],
+            proofs[0].n,
+            self.load_s,
+            self.wait_s,
+            self.bytes_read,
+        )
 
     def dual_terms(self) -> list[Floats]:
         """Return what the rows contribute to the dual after each step, for each weight vectors."""
@@ -308,6 +376,7 @@ def descend(
             part.wait_s,
             part.solve_s,
             part.bytes_read,
+            part.sample_after(weights, change) if job.options.gap is not None else None,
         )
         return Change(change, squares, (report,))
 
@@ -331,28 +400,7 @@ def certify(
         Take some rows only, and do not recompute the weights.
     """
     with _located(), _opened(job, at, number, candidates[0]) as part:
-        proofs = []
-        for k, vectors in enumerate(part.solver.vectors):
-            pair = [vectors.W]
-            if len(candidates) > 1:
-                vectors.average[:, : vectors.width] = candidates[1][k]
-                pair = [vectors.W, vectors.average]
-            proof = Proof(vectors.W, pair, len(vectors.terms), vectors.coupled, not sampling)
-            proofs.append(proof)
-        for loaded in part.stream([part.sample] if sampling else None):
-            enough = max(part.manifest.n_rows // SAMPLED_SHARE, SAMPLED_ROWS // job.n_parts)
-            every = max(loaded.group.n_rows // enough, 1) if sampling else 1
-            for vectors, proof in zip(part.solver.vectors, proofs, strict=True):
-                vectors.certify_group(loaded.group, proof, every)
-        return ProofSums(
-            [proof.sums for proof in proofs],
-            [proof.reach for proof in proofs],
-            [proof.recomputed for proof in proofs],
-            proofs[0].n,
-            part.load_s,
-            part.wait_s,
-            part.bytes_read,
-        )
+        return part.prove(candidates, sampling)
 
 
 def load(job: Job, outer: int, name: str, shapes: Sequence[tuple[int, int]]) -> list[Floats]:

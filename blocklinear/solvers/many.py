@@ -77,6 +77,12 @@ class ManyModels(WeightVectors):
     def _data(self, rows: RowView) -> _Data:
         return self.models.data(rows)
 
+    def _free(self, rows: RowView, alpha: Floats) -> NDArray[np.bool_]:
+        free: NDArray[np.bool_] = alpha != 0.0
+        if self.models.solver.bounded:
+            free &= np.abs(alpha) != self.models.bounds(rows)
+        return free
+
     def _descend(
         self, step: BlockStep, order: NDArray[np.int64], why: int, number: int = 0
     ) -> None:

@@ -75,6 +75,12 @@ class SingleModel(WeightVectors):
         """Return t_i and C_i."""
         return self.problem.targets(rows.labels), self.problem.costs(rows)
 
+    def _free(self, rows: RowView, alpha: Floats) -> NDArray[np.bool_]:
+        free: NDArray[np.bool_] = alpha != 0.0
+        if self.problem.bounded:
+            free &= np.abs(alpha) != self.problem.costs(rows)[:, None]
+        return free
+
     def _epochs(self, step: BlockStep) -> None:
         if self._selection == dual.SHRINK:  # it lasts as long as the block step
             self._preference = np.zeros(len(step.rows), np.float32)

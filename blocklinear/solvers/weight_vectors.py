@@ -41,6 +41,7 @@ WORK_A_POINT = 8
 """Entries worked on, for each weight, between two points of the average: one costs 2 % of that."""
 MOST_EPOCHS = 100
 """Epochs of a block step that goes on until its tolerance holds."""
+_ROWS_AT_ONCE = 1 << 16
 Floats = NDArray[np.float64]
 ModelRanges = NDArray[np.uint16]
 """Of each row the range of weight vectors for which its alpha is free: the first, plus 256 times
@@ -182,6 +183,15 @@ class WeightVectors(ABC):
         """Store the ranges of the rows of a group, uint16[n_rows]."""
         self._ranges.write(group.blocks, ranges)
 
+    def find_free(self, group: Group) -> None:
+        """Set the ranges of the rows of a group from their alpha: those strictly inside bounds."""
+        rows, alpha = rows_of(group, self._first), self.lines(group)
+        ranges = np.zeros(len(rows), np.uint16)
+        for start in range(0, len(rows), _ROWS_AT_ONCE):
+            some = slice(start, start + _ROWS_AT_ONCE)
+            ranges[some] = ranges_of(self._free(rows.some(some), alpha[some]))
+        self.set_ranges(group, ranges)
+
     def begin(self) -> None:
         """Start an outer iteration.
 
@@ -238,6 +248,10 @@ class WeightVectors(ABC):
     @abstractmethod
     def _certify(self, rows: RowView, data: Any, alpha: Floats, proof: Proof) -> None:
         """Add what rows contribute to certificates."""
+
+    def _free(self, rows: RowView, alpha: Floats) -> NDArray[np.bool_]:
+        """Return which alpha of rows are strictly inside their bounds, bool[n, width]."""
+        raise NotImplementedError
 
     @abstractmethod
     def violations(self) -> Floats:
@@ -497,6 +511,18 @@ class WeightVectors(ABC):
         """Delete the scratch files."""
         self.alpha.discard()
         self._ranges.discard()
+
+
+def ranges_of(free: NDArray[np.bool_]) -> ModelRanges:
+    """Return the range of each row from its first free weight vector to its last, uint16[n].
+
+    Parameters
+    ----------
+    free : bool[n, width]
+    """
+    first = np.argmax(free, axis=1)
+    stop = free.shape[1] - np.argmax(free[:, ::-1], axis=1)
+    return np.where(free.any(axis=1), stop << 8 | first, 0).astype(np.uint16)
 
 
 def _never() -> bool:

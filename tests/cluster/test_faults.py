@@ -29,10 +29,10 @@ TASKS = 1 + ROUNDS * (1 + SUM + 2 + SUM) + SUM
 PROBLEM = long_problem(3)
 
 
-def trained(store, client, listener=lambda event: None, halt=lambda: False, **options):
+def trained(store, client, listener=lambda event: None, halt=lambda: False, parts=PARTS, **options):
     options = {"gap": 1e-9, "max_outer": ROUNDS, "restart": not options.get("resume")} | options
     chosen = PROBLEM.options(**options)
-    return blocklinear.train(store, chosen, listener, halt, client=client, parts=PARTS)
+    return blocklinear.train(store, chosen, listener, halt, client=client, parts=parts)
 
 
 def bits(model):
@@ -69,6 +69,17 @@ def test_a_client_that_dies_anywhere(serial, store, expected, at):
     with pytest.raises(Broken):
         trained(store, client)
     assert bits(trained(store, serial(1), resume=True)) == expected
+
+
+@pytest.mark.parametrize("at", range(1 + ROUNDS * 2 + 1))
+def test_a_client_that_dies_anywhere_with_one_part(serial, store, at):
+    """Its worker samples the gap in the same task, a resumed run in one of its own."""
+    expected = bits(trained(store, serial(2), parts=1))
+    client = serial(2)
+    client.before = failing_once(at, Broken("at a task"))
+    with pytest.raises(Broken):
+        trained(store, client, parts=1)
+    assert bits(trained(store, serial(1), parts=1, resume=True)) == expected
 
 
 @pytest.mark.parametrize("at", range(0, TASKS, 3))

@@ -70,6 +70,21 @@ def test_bits_do_not_depend_on_workers(two, three, stores, solver):
     assert (one.metadata["cluster"]["workers"], other.metadata["cluster"]["workers"]) == (2, 3)
 
 
+@pytest.mark.parametrize("solver", [1, 3, 7, 13])
+def test_one_part_takes_the_rounds_of_one_machine(two, stores, solver):
+    """Each begins with the working set of the one before, and blocks stay in memory."""
+    problem = long_problem(solver)
+    seen = [Heard(), Heard()]
+    options = problem.options(gap=1e-6, restart=True)
+    blocklinear.train(stores[problem.regression], options, seen[0])
+    trained(stores[problem.regression], two, 1, problem, seen[1], gap=1e-6)
+    alone, cluster = ([event.outer for event in heard.of(OuterIteration)][-1] for heard in seen)
+    assert cluster <= alone + 1
+    loaded = [event.bytes_read for event in seen[1].of(OuterIteration)]
+    assert loaded[0] > 0
+    assert not any(loaded[1:])
+
+
 def test_groups_within_a_part(two, store):
     """Where the memory of a worker holds two of four blocks, with a working set of rows."""
     problem = long_problem(3)

@@ -4,9 +4,10 @@ import argparse
 import glob
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from blocklinear.cli.ahead import load_for_training
@@ -272,15 +273,22 @@ def _check_cluster(args: argparse.Namespace, options: "TrainOptions") -> None:
 
 
 @contextmanager
-def _cluster(args: argparse.Namespace) -> "Iterator[Cluster | None]":
-    """Yield the cluster to train on, if one was asked for."""
+def _cluster(
+    args: argparse.Namespace, load: "Callable[[bool], None]"
+) -> "Iterator[Cluster | None]":
+    """Yield the cluster to train on, if one was asked for; load the kernels, on workers too.
+
+    Threads of a worker that load one kernel at once may wait for each other for a second.
+    """
     if args.dask is None:
+        load(args.quiet)
         yield None
         return
-    from blocklinear.cluster.connect import connected
+    from blocklinear.cluster.connect import connected, run_on_workers
     from blocklinear.cluster.run import Cluster
 
-    with connected(args.dask) as client:
+    with connected(args.dask, partial(load, args.quiet)) as client:
+        run_on_workers(client, load, True)
         yield Cluster(client, args.parts)
 
 
@@ -390,12 +398,19 @@ def run(args: argparse.Namespace) -> int:
     _check_held_out(args, store.manifest.of_tables)
     others = {"evaluate"} if args.best_on else set()
     others |= {"text"} if args.format == "liblinear" else set()
-    load_for_training(store.manifest, options, args.quiet, bool(options.costs), others)
-    if args.best_on:
-        check_choice(args.best_on, store, text)
-    if args.format == "liblinear":
-        _check_liblinear(store, console)
+
+    load = partial(
+        load_for_training, store.manifest, options, several=bool(options.costs), others=others
+    )
     with ExitStack() as stack:
+        cluster = stack.enter_context(_cluster(args, load))
+        by = None if cluster is None else cluster.optimise
+        if cluster is not None and args.memory is None:
+            options = replace(options, memory_bytes=cluster.budget())
+        if args.best_on:
+            check_choice(args.best_on, store, text)
+        if args.format == "liblinear":
+            _check_liblinear(store, console)
         listeners: list[Listener] = [console]
         if log is not None:
             run_log = RunLog(log, options.gap, options.tolerance, [place.name for place in places])
@@ -420,13 +435,7 @@ def run(args: argparse.Namespace) -> int:
                 if options.costs:
                     train_grid(store, options, listen, stopper.asked, keep)
                 else:
-                    with _cluster(args) as cluster:
-                        by = None if cluster is None else cluster.optimise
-                        if cluster is not None and args.memory is None:
-                            options = replace(options, memory_bytes=cluster.budget())
-                        train(
-                            store, options, listen, stopper.asked, lambda model: keep([model]), by
-                        )
+                    train(store, options, listen, stopper.asked, lambda model: keep([model]), by)
             except StoppedError as stopped:
                 console.close()
                 print(f"blocklinear: {stopped}", file=sys.stderr)
