@@ -36,6 +36,24 @@ def _recording(history: RunHistory, options: TrainOptions, listener: Listener) -
     return hear
 
 
+def _with_cluster(
+    client: Any, parts: int | None, options: TrainOptions | None, settings: dict[str, Any], by: str
+) -> tuple[TrainOptions, "loop.Optimise | None"]:
+    """Return the options of a function, and what trains a task on a cluster if one is given."""
+    if client is None:
+        if parts is not None:
+            raise UsageError("parts are those of a cluster, and there is none", "give a client")
+        return options_of(TrainOptions, options, settings, by), None
+    from blocklinear.cluster.run import Cluster  # late: Dask belongs to an extra
+
+    cluster = Cluster(client, parts)
+    if options is None and not {"memory", "memory_bytes"} & settings.keys():
+        settings["memory_bytes"] = cluster.budget()
+    chosen = options_of(TrainOptions, options, settings, by)
+    cluster.check(chosen)
+    return chosen, cluster.optimise
+
+
 @takes(TrainOptions)
 def train(
     store: Store,
@@ -111,19 +129,7 @@ def train(
     >>> model
     LinearModel(L2R_L1LOSS_SVC_DUAL, classes 1 -1, 13 features, C 0.5)
     """
-    if parts is not None and client is None:
-        raise UsageError("parts are those of a cluster, and there is none", "give a client")
-    cluster = None
-    if client is not None:
-        from blocklinear.cluster.run import Cluster  # late: Dask belongs to an extra
-
-        cluster = Cluster(client, parts)
-        if options is None and not {"memory", "memory_bytes"} & settings.keys():
-            settings["memory_bytes"] = cluster.budget()
-    chosen = options_of(TrainOptions, options, settings, "train")
-    if cluster is not None:
-        cluster.check(chosen)
-    by = None if cluster is None else cluster.optimise
+    chosen, by = _with_cluster(client, parts, options, settings, "train")
     with telling(listener, verbose, chosen.gap) as tell:
         history = RunHistory(chosen.run)
         model = loop.train(store, chosen, _recording(history, chosen, tell), halt, keep, by)
@@ -138,6 +144,8 @@ def train_grid(
     halt: Halt = _never,
     keep: Callable[[list[LinearModel]], object] = lambda models: None,
     *,
+    client: Any = None,
+    parts: int | None = None,
     verbose: bool = False,
     **settings: Any,
 ) -> list[LinearModel]:
@@ -148,7 +156,7 @@ def train_grid(
     store : BlockStore or path
     options : TrainOptions
         Its `costs` are the grid.
-    listener, halt, verbose
+    listener, halt, client, parts, verbose
         As for `train`.
     keep : callable
         Called with the models, to write them, before the run counts as finished.
@@ -177,11 +185,11 @@ def train_grid(
     >>> [model.metadata["C"] for model in models]
     [0.1, 1, 10]
     """
-    chosen = options_of(TrainOptions, options, settings, "train_grid")
+    chosen, by = _with_cluster(client, parts, options, settings, "train_grid")
     with telling(listener, verbose, chosen.gap) as tell:
         history = RunHistory(chosen.run)
         hear = _recording(history, chosen, tell)
-        models = grid.train_grid(store, chosen, hear, halt, keep)
+        models = grid.train_grid(store, chosen, hear, halt, keep, by)
         return [replace(model, history=history) for model in models]
 
 
@@ -199,6 +207,8 @@ def cross_validate(
     positive: float | None = None,
     listener: Listener | None = None,
     halt: Halt = _never,
+    client: Any = None,
+    parts: int | None = None,
     verbose: bool = False,
     **settings: Any,
 ) -> CrossValidation:
@@ -224,8 +234,8 @@ def cross_validate(
         mean_squared_error or mean_absolute_error for regression.
     positive : float or None
         Which of two classes f1 is that of; None is the larger label.
-    listener, halt, verbose
-        As for `train`.
+    listener, halt, client, parts, verbose
+        As for `train`; the folds and the predictions are made here, in two passes over the data.
     **settings
         As for `train`.
 
@@ -253,7 +263,7 @@ def cross_validate(
     [0.01, 0.1, 1]
     >>> model = blocklinear.train(store, C=found.best_cost)
     """
-    chosen = options_of(TrainOptions, options, settings, "cross_validate")
+    chosen, by = _with_cluster(client, parts, options, settings, "cross_validate")
     if folds is not None and n_folds is not None:
         raise UsageError("folds and n_folds are the same option", "give one of them")
     number = folds if folds is not None else n_folds if n_folds is not None else 5
@@ -262,5 +272,6 @@ def cross_validate(
         found = cross_validation.cross_validate(
             store, chosen, n_folds=number, costs=costs, first_cost=first_cost, stratify=stratify,
             metric=metric, positive=positive, listener=_recording(history, chosen, tell), halt=halt,
+            by=by,
         )  # fmt: skip
         return replace(found, history=history)

@@ -12,7 +12,8 @@ follows what was seen: rare features are moved by few parts, and those that all 
 moved by all alike. Which step along the change is best is then found exactly.
 """
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,6 +35,7 @@ from blocklinear.objectives.certificate import (
     relative_gaps,
 )
 from blocklinear.objectives.models import Models
+from blocklinear.solvers.block_descent import check_dropped
 from blocklinear.solvers.columns import models_by_pass
 from blocklinear.solvers.pass_statistics import add_stats, middle, no_stats, rises, violations
 from blocklinear.solvers.protocol import Estimate
@@ -82,9 +84,9 @@ class DistributedDescent:
     outer : int               rounds done
     spent : Spent             in the last of them
     commit : callable         saves all that is known: what workers read from then on
+    dropped : bool            whether models were dropped since then
     """
 
-    costs: tuple[float, ...] = ()
     commit: Callable[[], None]
 
     def __init__(self, job: Job, manifest: Manifest, engine: Engine) -> None:
@@ -92,31 +94,53 @@ class DistributedDescent:
         self._job, self._engine = job, engine
         self._n_rows, self._n_blocks = manifest.n_rows, len(manifest.blocks)
         self.bias = max(job.options.bias, 0.0)
-        self.outer, self.spent = 0, Spent()
-        self._numbers = models_by_pass(len(task)) if isinstance(task, Models) else [np.arange(1)]
-        widths = [len(some) for some in self._numbers]
-        self.W = [aligned_zeros(n, width) for width in widths]
-        several = job.n_parts > 1
-        self.average = [np.zeros((n, width)) for width in widths] if several else []
-        self._curvature = np.full((n, 1), float(job.n_parts)) if several else np.zeros((0, 1))
-        self._terms = [np.zeros((width, kernels.N_TERMS)) for width in widths]
-        self._steps = [np.zeros(width) for width in widths]
-        self._stats = [np.zeros((3, width, kernels.N_STATS)) for width in widths]
+        self.outer, self.spent, self.dropped = 0, Spent(), False
+        self._models = task if isinstance(task, Models) else None
+        self._n, self._several = n, job.n_parts > 1
+        self._curvature = np.full((n, 1), float(job.n_parts)) if self._several else np.zeros((0, 1))
         self._entries = np.zeros(3)
-        self._gain = [np.zeros(width) for width in widths]
-        self._first = [np.zeros(width) for width in widths]
+        n_models = 0 if self._models is None else len(self._models)
+        self._allocate(models_by_pass(n_models) if n_models else [np.arange(1)])
+        self._written: list[int] = []  # models whose alpha the last round has written
+        self._taken = np.zeros(0)  # the step along the change of each
+        self._final = np.zeros((n if n_models else 0, n_models))  # as certified last
+        self._certificates: list[Certificate | None] = [None] * n_models
+        self._adopted = False
         self._passes = np.full(1, float(FIRST_PASSES))
         self._left: list[Floats] | None = None  # P - D of the candidates, as sampled
         self._proven: list[list[Certificate]] = []  # of each weight vectors
         self._futures: dict[str, Any] = {}  # of what workers have read from the last checkpoint
 
+    def _allocate(self, numbers: list[NDArray[np.int64]]) -> None:
+        """Make the arrays of weight vectors of these models, all zeros."""
+        n, widths = self._n, [len(some) for some in numbers]
+        self._training = numbers
+        self.W = [aligned_zeros(n, width) for width in widths]
+        self.average = [np.zeros((n, width)) for width in widths] if self._several else []
+        self._terms = [np.zeros((width, kernels.N_TERMS)) for width in widths]
+        self._stats = [np.zeros((3, width, kernels.N_STATS)) for width in widths]
+        self._gain = [np.zeros(width) for width in widths]
+        self._first = [np.zeros(width) for width in widths]
+
     def __len__(self) -> int:
-        return sum(len(some) for some in self._numbers)
+        return sum(len(some) for some in self._training)
+
+    @property
+    def costs(self) -> Sequence[float]:
+        """C of each of many models, as asked for; empty of one problem."""
+        return [] if self._models is None else list(map(float, self._models.asked))
 
     @property
     def state(self) -> dict[str, Any]:
         """What a checkpoint must know before it can fill `arrays`, as JSON."""
-        return {"labels": list(self._job.task.labels), "parts": self._job.n_parts}
+        state = {
+            "labels": list(self._job.task.labels), "parts": self._job.n_parts,
+            "trained": [some.tolist() for some in self._training], "written": self._written,
+        }  # fmt: skip
+        if self._models is None:
+            return state
+        found = [None if c is None else c.to_dict() for c in self._certificates]
+        return self._models.facts | state | {"certificates": found}
 
     @state.setter
     def state(self, state: dict[str, Any]) -> None:
@@ -125,17 +149,32 @@ class DistributedDescent:
                 f"the run had {state.get('parts')} parts, and is to have {self._job.n_parts}",
                 f"give --parts {state.get('parts')}, or --restart instead of --resume",
             )
+        trained, written = state["trained"], state["written"]
+        known = [number for some in trained for number in some]
+        possible = set(range(max(len(self._certificates), 1)))
+        if not set(known) <= set(written or known) <= possible or len({*known}) < len(known):
+            raise ValueError("the models of the state are not those of the run")
+        if self._models is not None:
+            check_dropped(state, self._job.options.gap)
+            if len(state["certificates"]) != len(self._certificates):
+                raise ValueError("there is a certificate too few, or too many")
+            self._certificates = [
+                None if found is None else Certificate(**found) for found in state["certificates"]
+            ]
+        self._allocate([np.array(some, np.int64) for some in trained])
+        self._written, self._taken = list(written), np.zeros(len(written))
 
     @property
     def arrays(self) -> dict[str, NDArray[Any]]:
         """All that a checkpoint must keep, by name."""
         numbered = {
-            "w": self.W, "average": self.average, "terms": self._terms, "steps": self._steps,
-            "stats": self._stats, "gain": self._gain, "first": self._first,
+            "w": self.W, "average": self.average, "terms": self._terms, "stats": self._stats,
+            "gain": self._gain, "first": self._first,
         }  # fmt: skip
         arrays = {f"{name}-{k}": a for name, of in numbered.items() for k, a in enumerate(of)}
         return arrays | {
-            "curvature-0": self._curvature, "entries": self._entries, "passes": self._passes
+            "curvature-0": self._curvature, "entries": self._entries, "passes": self._passes,
+            "taken": self._taken, "final": self._final,
         }  # fmt: skip
 
     @property
@@ -143,7 +182,8 @@ class DistributedDescent:
         """Where the run stands, as workers are to know it."""
         goal = (self._job.options.gap or 0.0) / self._job.n_parts
         goals = [goal * np.maximum(of, 0.0) for of in self._duals]
-        return Round(self.outer, np.concatenate(self._steps), int(self._passes[0]), goals)
+        trained = [some.tolist() for some in self._training]
+        return Round(self.outer, trained, self._written, self._taken, int(self._passes[0]), goals)
 
     @property
     def _duals(self) -> list[Floats]:
@@ -157,6 +197,8 @@ class DistributedDescent:
 
         With `anew` nothing is taken to be on the workers already.
         """
+        if self._adopted:
+            return self._engine.submit(worker.handed, self.W)
         if anew:
             self._futures.pop(name, None)
         if name not in self._futures:
@@ -188,7 +230,7 @@ class DistributedDescent:
         self.outer += 1
         self._left, self._futures = self._sampled(change.reports), {}
         self.commit()
-        job.alpha_files.remove_before(self.outer)
+        job.alpha_files(len(self._written)).remove_before(self.outer)
 
     def _take(self, change: sums.Change) -> None:
         """Move by what the parts have changed."""
@@ -199,12 +241,15 @@ class DistributedDescent:
             sum(report.solve_s for report in reports),
             sum(report.bytes_read for report in reports),
         )
+        taken = []
         for k, (W, moved) in enumerate(zip(self.W, change.weights, strict=True)):
             terms = np.sum([report.terms[k] for report in reports], axis=0)
-            self._steps[k][:], best = best_steps(W, moved, terms[..., kernels.DUAL])
+            steps, best = best_steps(W, moved, terms[..., kernels.DUAL])
             self._terms[k][:] = terms[best, np.arange(len(best))]
-            W += self._steps[k] * moved
+            W += steps * moved
+            taken.append(steps)
             self._stats[k][:] = _added_stats([report.stats[k] for report in reports])
+        self._written, self._taken = np.concatenate(self._training).tolist(), np.concatenate(taken)
         self._gain = [now - was for now, was in zip(self._duals, before, strict=True)]
         self._count(reports)
         for average, W in zip(self.average, self.W, strict=False):
@@ -233,22 +278,24 @@ class DistributedDescent:
         self._passes[0] = next_passes(int(self._passes[0]), *pairs[[FIRST, PASS]].tolist())
 
     def estimate(self) -> Estimate:
-        """Return what the round saw; `sample_gap` has looked at some rows since."""
+        """Return what the round saw; `sample_gap` has looked at some rows since.
+
+        Of models that were dropped it has what was certified.
+        """
         duals, stats = self._duals, self._stats
         lefts = [of[FIRST, :, kernels.EXCESS] for of in stats]
         if self._left is not None:
             lefts = [left.min(axis=0) for left in self._left]
         dual, left = np.concatenate(duals), np.concatenate(lefts)
         gaps = relative_gaps(dual, left)
-        regression = self._job.task.solver.regression
-        violation = [
-            violations(of[FIRST], regression, first)
-            for of, first in zip(stats, self._first, strict=True)
-        ]
+        kept = np.concatenate(self._training)
+        dropped = [c for k, c in enumerate(self._certificates) if c is not None and k not in kept]
+        of_all = np.array([math.inf if c is None else c.gap for c in self._certificates or [None]])
+        of_all[kept] = gaps
         return Estimate(
-            primal=float((dual + left).sum()),
-            dual=float(dual.sum()),
-            violation=float(np.concatenate(violation).max()),
+            primal=float((dual + left).sum()) + sum(c.primal for c in dropped),
+            dual=float(dual.sum()) + sum(c.dual for c in dropped),
+            violation=float(np.concatenate(self._violations()).max()),
             n_sv=int(sum(terms[:, kernels.N_SUPPORT].sum() for terms in self._terms)),
             steps=int(sum(of[:, :, kernels.STEPS].sum() for of in stats)),
             entries=int(self._entries.sum()),
@@ -256,13 +303,21 @@ class DistributedDescent:
             gap=float(gaps.max()),
             middle_gap=middle(gaps),
             rise=rises(np.concatenate(self._gain), dual),
-            gaps=tuple(gaps.tolist()),
+            gaps=tuple(of_all.tolist()),
         )
+
+    def _violations(self) -> list[Floats]:
+        """Return what LIBLINEAR's ``-e`` is compared with, of each weight vectors."""
+        regression = self._job.task.solver.regression
+        return [
+            violations(of[FIRST], regression, first)
+            for of, first in zip(self._stats, self._first, strict=True)
+        ]
 
     def _sampled(self, reports: tuple[sums.PartReport, ...]) -> list[Floats] | None:
         """Return what the only part has found out in its round, if that went all the way."""
         sample = reports[0].sample
-        if sample is None or any((steps != 1.0).any() for steps in self._steps):
+        if sample is None or (self._taken != 1.0).any():
             return None
         return [proof.remaining(self._n_rows) for proof in self._proofs([self.W], sample, True)]
 
@@ -277,7 +332,14 @@ class DistributedDescent:
         """Return the certificate, of several models the sums and the largest gap."""
         proofs = self._prove(self._candidates(self._left), False, halt)
         self._proven = [proof.certificates() for proof in proofs]
-        return joined([c for of in self._proven for c in of])
+        if self._models is None:
+            return self._proven[0][0]
+        for k, (numbers, of) in enumerate(zip(self._training, self._proven, strict=True)):
+            for j, (number, certificate) in enumerate(zip(numbers, of, strict=True)):
+                better = self.average[k] if certificate.average else self.W[k]
+                self._final[:, number] = better[:, j]
+                self._certificates[number] = certificate
+        return joined(self.proven())
 
     def _candidates(self, left: list[Floats] | None) -> dict[str, list[Floats]]:
         """Return w and its average, or the one that is better for all models, by name."""
@@ -322,43 +384,60 @@ class DistributedDescent:
         return proofs
 
     def drop_solved(self) -> bool:
-        """Drop nothing: all models are trained until the last one is good enough."""
-        return False
+        """Train no further those of many models of which the certificate is good enough."""
+        goal, tolerance = self._job.options.gap, self._job.options.tolerance
+        if goal is None or self._models is None:
+            return False
+        kept = []
+        for numbers, violation in zip(self._training, self._violations(), strict=True):
+            proofs = [self._certificates[number] for number in numbers]
+            above = np.array([proof is None or proof.gap > goal for proof in proofs], np.bool_)
+            kept.append(above | (tolerance is not None and violation > tolerance))
+        if all(some.all() for some in kept):
+            return False
+        self._drop(kept)
+        return True
+
+    def _drop(self, kept: list[NDArray[np.bool_]]) -> None:
+        """Go on with some models of each weight vectors, and only with those that have any."""
+        before = {
+            name: getattr(self, name)
+            for name in ("W", "average", "_terms", "_stats", "_gain", "_first")
+        }
+        left = [k for k, some in enumerate(kept) if some.any()]
+        self._allocate([self._training[k][kept[k]] for k in left])
+        for name, arrays in before.items():
+            axis = 0 if name in ("_terms", "_gain", "_first") else 1
+            for now, k in zip(getattr(self, name), left, strict=bool(arrays)):
+                now[:] = np.compress(kept[k], arrays[k], axis)
+        self._left, self._futures, self.dropped = None, {}, True
 
     def chosen(self, certificate: Certificate) -> Floats:
         """Return the weights that were certified, float64[n_features + 1, M]."""
-        better = [[c.average for c in of] for of in self._proven]
-        return self._in_order(
-            [
-                np.where(of, self.average[k], W) if any(of) else W
-                for k, (of, W) in enumerate(zip(better, self.W, strict=True))
-            ]
-        )
+        if self._models is not None:
+            return self._final
+        return self.average[0] if certificate.average else self.W[0]
 
     def proven(self) -> list[Certificate]:
         """Return the certificate of each of many models; nothing for one problem."""
-        if not isinstance(self._job.task, Models):
-            return []
-        numbers = np.concatenate(self._numbers)
-        found = [c for of in self._proven for c in of]
-        return [found[k] for k in np.argsort(numbers).tolist()] if found else []
+        return [found for found in self._certificates if found is not None]
 
     def current(self) -> Floats:
         """Return the weights as they are, float64[n_features + 1, M]."""
-        return self._in_order(self.W)
-
-    def _in_order(self, weights: list[Floats]) -> Floats:
-        if len(weights) == 1:
-            return weights[0]
-        order = np.argsort(np.concatenate(self._numbers))
-        return np.concatenate(weights, axis=1)[:, order]
+        if self._models is None:
+            return self.W[0]
+        weights = self._final.copy()
+        for W, numbers in zip(self.W, self._training, strict=True):
+            weights[:, numbers] = W
+        return weights
 
     def adopt(self, weights: Floats) -> None:
         """Make other weights, float64[n_features + 1, M], the only candidates."""
-        for k, some in enumerate(self._numbers):
-            self.W[k][:] = weights[:, some]
-            for average in self.average:
+        for k, some in enumerate(self._training):
+            self.W[k][:] = weights.reshape(self._n, -1)[:, some]
+            for average in self.average[k : k + 1]:
                 average[:] = self.W[k]
+        self._left, self._adopted = None, True
 
     def successor(self, enough_products: float) -> None:
         """Return None: nothing takes over."""

@@ -9,16 +9,19 @@ from numpy.typing import NDArray
 
 from blocklinear.cluster.alpha_files import AlphaFiles
 from blocklinear.cluster.parts import Blocks, parts_of_round
-from blocklinear.errors import MismatchError, UsageError
-from blocklinear.objectives.models import ALL_SOLVERS, CRAMMER_SINGER, Models
+from blocklinear.errors import MismatchError, StorageError, UsageError, storage_errors
+from blocklinear.objectives.models import ALL_SOLVERS, CRAMMER_SINGER
 from blocklinear.objectives.tasks import Task
 from blocklinear.options import TrainOptions
+from blocklinear.store.groups import first_positions
 from blocklinear.store.manifest import Manifest
 from blocklinear.store.store import BlockStore
 from blocklinear.training.memory_plan import MemoryPlan
 from blocklinear.training.permutations import sampled, some_blocks
 
 Floats = NDArray[np.float64]
+FOLDS = "folds.0"
+"""The file with the fold of each row, int32, in a run of cross-validation."""
 STEPS = np.arange(9) / 8
 """Steps along the change of a round that are compared. The dual is concave along it: the best of
 eighths loses at most 1/256 of the gain against the best of all, and what the losses contribute
@@ -35,10 +38,11 @@ class Job:
     folder : Path             of the store, on every worker
     fingerprint : str         of the store
     options : TrainOptions    memory and threads are those of each worker
-    task : Task
-    columns : int             of alpha
+    task : Task               without the folds of rows, which are in `FOLDS`
     n_parts : int
     plan : MemoryPlan         of a worker
+    run_folder : Path         where the run keeps its files
+    folded : bool             whether models leave out folds
     """
 
     name: str
@@ -46,19 +50,33 @@ class Job:
     fingerprint: str
     options: TrainOptions
     task: Task
-    columns: int
     n_parts: int
     plan: MemoryPlan
+    run_folder: Path
+    folded: bool = False
 
-    @property
-    def run_folder(self) -> Path:
-        """Where the run keeps its files."""
-        return self.folder / "runs" / self.options.run
+    def alpha_files(self, columns: int) -> AlphaFiles:
+        """Return the files of alpha of a round in which so many models were trained."""
+        return AlphaFiles(self.run_folder, columns)
 
-    @property
-    def alpha_files(self) -> AlphaFiles:
-        """The files of alpha."""
-        return AlphaFiles(self.run_folder, self.columns)
+    def folds(self, manifest: Manifest, blocks: Blocks) -> NDArray[np.int32]:
+        """Read the folds of the rows of some blocks, int32[n].
+
+        Raises
+        ------
+        StorageError
+            If there is no such file, or it ends early.
+        """
+        first, path = first_positions(manifest), self.run_folder / FOLDS
+        with storage_errors(path, "read"):
+            parts = [
+                np.fromfile(path, np.int32, int(first[b + 1] - first[b]), offset=4 * int(first[b]))
+                for b in blocks
+            ]
+        found = np.concatenate(parts)
+        if len(found) != sum(manifest.blocks[b].rows for b in blocks):
+            raise StorageError(f"{path}: ends early", "start the run anew")
+        return found
 
     def parts(self, manifest: Manifest, outer: int) -> list[Blocks]:
         """Return the blocks of each part in a round."""
@@ -90,31 +108,47 @@ class Round:
     Attributes
     ----------
     outer : int               rounds so far
-    steps : float64[columns]  that were taken along the change of alpha in the last of them
+    trained : list of lists   numbers of the models of each weight vectors, in the next round
+    written : list of int     those that were trained in the last round, whose alpha are in files
+    steps : float64[written]  that were taken along the change of their alpha
     passes : int              over the working set
     goals : list of float64[] what each part may add to P - D when it is solved, of each model
     """
 
     outer: int
+    trained: list[list[int]]
+    written: list[int]
     steps: Floats
     passes: int = 0
     goals: list[Floats] = field(default_factory=list)
 
+    @property
+    def columns(self) -> list[int]:
+        """The models of the columns of alpha in the next round."""
+        return [number for some in self.trained for number in some]
+
 
 def alpha_after(job: Job, manifest: Manifest, at: Round, blocks: Blocks) -> list[Floats]:
-    """Return alpha of blocks after the last round, float64[rows, columns] each."""
-    rows = [block.rows for block in manifest.blocks]
+    """Return alpha of blocks after the last round, float64[rows, columns] each.
+
+    The columns are those of the models still trained.
+    """
+    rows, columns = [block.rows for block in manifest.blocks], at.columns
     if at.outer == 0:
-        return [np.zeros((rows[block], job.columns)) for block in blocks]
-    wanted, found = set(blocks), dict[int, Floats]()
+        return [np.zeros((rows[block], len(columns))) for block in blocks]
+    files, wanted, found = job.alpha_files(len(at.written)), set(blocks), dict[int, Floats]()
+    places_of = [at.written.index(number) for number in columns]
     for number, of_part in enumerate(job.parts(manifest, at.outer)):
         places = [place for place, block in enumerate(of_part) if block in wanted]
         if not places:
             continue
         sizes = [rows[block] for block in of_part]
-        pairs = job.alpha_files.read(at.outer, number, sizes, places)
+        pairs = files.read(at.outer, number, sizes, places)
         for place, (before, after) in zip(places, pairs, strict=True):
-            found[of_part[place]] = stepped(before, after, at.steps)
+            now = stepped(before, after, at.steps)
+            if columns != at.written:
+                now = np.take(now, places_of, axis=1)  # in C order
+            found[of_part[place]] = now
     return [found[block] for block in blocks]
 
 
@@ -136,7 +170,6 @@ def check_supported(options: TrainOptions) -> None:
         (kind.l1, "L1 regularization", "give -s 1, 3 or 7"),
         (kind.one_class, "a one-class SVM", "train it on one machine"),
         (options.solver == CRAMMER_SINGER, "Crammer and Singer's problem", "give -s 1, 3 or 7"),
-        (options.costs, "a grid of C", "give one C at a time, each with its own --run NAME"),
         (
             options.method != "dual",
             f"the method {options.method}",
@@ -150,26 +183,11 @@ def check_supported(options: TrainOptions) -> None:
             f"--selection {options.selection}",
             "leave it out",
         ),
-        (options.evaluate is not None, "--eval", "score the model by blocklinear predict"),
         (options.warm_start, "--warm-start", "leave it out"),
         (options.checkpoint_s == math.inf, "training without checkpoints", "leave it out"),
     ):
         if given:
             raise UsageError(f"{what}: not for training on a cluster", instead)
-
-
-def check_one_model(task: Task) -> None:
-    """Refuse several models.
-
-    Raises
-    ------
-    UsageError
-    """
-    if isinstance(task, Models):
-        raise UsageError(
-            f"{len(task.labels)} classes: a cluster trains one model, for two classes or values",
-            "train on one machine, or one class against the others",
-        )
 
 
 def part_manifest(manifest: Manifest, blocks: Blocks) -> Manifest:

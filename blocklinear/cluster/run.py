@@ -5,11 +5,13 @@ import secrets
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from blocklinear.cluster import worker
 from blocklinear.cluster.connect import budget_of_worker
 from blocklinear.cluster.descent import DistributedDescent
 from blocklinear.cluster.engine import Engine
-from blocklinear.cluster.job import Job, check_one_model, check_supported
+from blocklinear.cluster.job import FOLDS, Job, check_supported
 from blocklinear.errors import MemoryBudgetError, UsageError
 from blocklinear.events import Listener, OuterIteration, ignore
 from blocklinear.memory import enough, format_size
@@ -19,10 +21,11 @@ from blocklinear.objectives.tasks import Task
 from blocklinear.options import TrainOptions
 from blocklinear.solvers.factory import columns_of
 from blocklinear.solvers.protocol import Estimate
-from blocklinear.store.files import make_folder
+from blocklinear.store.files import make_folder, write_whole
 from blocklinear.store.manifest import Manifest
 from blocklinear.store.store import BlockStore
 from blocklinear.training.checkpoint import discard
+from blocklinear.training.held_out import HeldOut
 from blocklinear.training.loop import converge, resumed, stopping
 from blocklinear.training.memory_plan import MemoryPlan, plan_memory, weight_bytes
 from blocklinear.training.outcome import Outcome
@@ -50,6 +53,8 @@ class DistributedRun(Run):
         As for `Run`.
     course : dict
         What cannot be changed when it is resumed.
+    held_out : HeldOut or None
+        As for `Run`.
     """
 
     solver: DistributedDescent
@@ -64,8 +69,9 @@ class DistributedRun(Run):
         listener: Listener,
         halt: Halt,
         course: dict[str, Any],
+        held_out: HeldOut | None = None,
     ) -> None:
-        super().__init__(manifest, options, memory, solver, None, folder, listener, halt)
+        super().__init__(manifest, options, memory, solver, held_out, folder, listener, halt)
         self._course = course
         solver.commit = self._commit
 
@@ -83,9 +89,11 @@ class DistributedRun(Run):
 
     def iterate(self) -> None:
         """Do a round."""
+        if self.outer == 0 or self.solver.dropped:  # workers read all weights from there
+            self.decided = self.outer > 0
+            self.save()
+            self.solver.dropped = False
         self.decided = False
-        if self.outer == 0:
-            self._commit()  # workers read all weights from there
         self.times = Times()
         self.solver.advance(self.overdue)
 
@@ -147,7 +155,6 @@ class Cluster:
     ) -> Outcome:
         """Train what a task asks for, as `training.loop.optimise` does; the store is locked."""
         self.check(options)
-        check_one_model(task)
         manifest, engine = store.manifest, Engine(self._client, secrets.token_hex(4))
         n_parts = min(self._parts or max(engine.n_workers, 1), len(manifest.blocks))
         course = options.course() | {"parts": n_parts}
@@ -162,14 +169,22 @@ class Cluster:
             discard(folder)
         else:
             plan = dataclasses.replace(plan, working_set_entries=facts["working_set_entries"])
-        columns = len(task) if isinstance(task, Models) else 1
+        held_out: HeldOut | None = None
+        if options.evaluate is not None:
+            held_out = HeldOut(options.evaluate, store, task, options, plan.spare_bytes)
+        folds = task.folds if isinstance(task, Models) else None
+        if isinstance(task, Models) and folds is not None:
+            write_whole(folder / FOLDS, [np.ascontiguousarray(folds.all, np.int32).data.cast("B")])
+            task = dataclasses.replace(task, folds=None)
         job = Job(
-            engine.name, store.folder.resolve(), manifest.fingerprint, options, task, columns,
-            n_parts, plan,
+            engine.name, store.folder.resolve(), manifest.fingerprint, options, task, n_parts,
+            plan, folder.resolve(), folds is not None,
         )  # fmt: skip
         engine.check_same_store(worker.can_read, job)
         solver = DistributedDescent(job, manifest, engine)
-        run = DistributedRun(solver, manifest, options, plan, folder, listener, halt, course)
+        run = DistributedRun(
+            solver, manifest, options, plan, folder, listener, halt, course, held_out
+        )
         try:
             with stopping(run):
                 if facts is not None:

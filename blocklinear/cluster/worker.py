@@ -9,7 +9,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -30,11 +30,14 @@ from blocklinear.cluster.sums import Change, PartReport, ProofSums
 from blocklinear.errors import BlocklinearError, DamagedError
 from blocklinear.kernels.curvature import scale_columns
 from blocklinear.objectives.certificate import Proof
+from blocklinear.objectives.models import Models
 from blocklinear.solvers.block_descent import SAMPLED_ROWS, SAMPLED_SHARE, BlockDescent
 from blocklinear.solvers.factory import make_descent
+from blocklinear.solvers.weight_vectors import WeightVectors
 from blocklinear.store.groups import Pins, RowView, first_positions
 from blocklinear.store.manifest import Manifest
 from blocklinear.store.prefetch import GroupLoader, Loaded
+from blocklinear.store.row_arrays import RowArray
 from blocklinear.store.store import BlockStore
 from blocklinear.training.checkpoint import Checkpoint
 
@@ -190,14 +193,22 @@ class Part:
         seed = seed_of_part(job.options.seed, outer, number)
         options = worker_options(job, seed, bias, session.place.threads)
         entries = job.plan.working_set_entries if len(self.groups) > 1 else 0
-        self.solver: BlockDescent = make_descent(self.manifest, options, job.task, folder, entries)
+        task = job.task
+        if isinstance(task, Models) and job.folded:
+            folds = RowArray(folder / "folds.work", self.manifest, np.int32)
+            folds.all[:] = job.folds(manifest, self.blocks)
+            task = replace(task, folds=folds)
+        self.solver: BlockDescent = make_descent(
+            self.manifest, options, task, folder, entries, at.trained
+        )
         self.alpha = np.concatenate(alpha_after(job, manifest, at, self.blocks))
         self._first = first_positions(self.manifest)
         columns = 0
-        for start, before in zip(self.solver.starts, weights, strict=True):
-            width = start.alpha.shape[1]
-            start.alpha[:] = self.alpha[:, columns : columns + width]
-            np.divide(before, 1.0 if factors is None else factors[:, None], out=start.W)
+        for vectors, before in zip(self.solver.vectors, weights, strict=True):
+            width = vectors.width
+            _alpha_of(vectors)[:] = self.alpha[:, columns : columns + width]
+            own = vectors.W[:, :width]
+            np.divide(before, 1.0 if factors is None else factors[:, None], out=own)
             columns += width
         self.labels = np.empty(self.manifest.n_rows)
         self.row_weights = np.empty(self.manifest.n_rows) if manifest.weighted else None
@@ -258,10 +269,10 @@ class Part:
     def change(self, weights: Sequence[Floats]) -> list[Floats]:
         """Return what the rows of this part have changed in the weights."""
         found = []
-        for start, before in zip(self.solver.starts, weights, strict=True):
+        for vectors, before in zip(self.solver.vectors, weights, strict=True):
             factors = 1.0 if self._factors is None else self._factors[:, None]
             changed = before / factors
-            np.subtract(start.W, changed, out=changed)
+            np.subtract(vectors.W[:, : vectors.width], changed, out=changed)
             changed /= factors
             found.append(changed)
         return found
@@ -296,7 +307,10 @@ class Part:
         return ProofSums(
             [proof.sums for proof in proofs],
             [proof.reach for proof in proofs],
-            [proof.recomputed for proof in proofs],
+            [
+                proof.recomputed[:, : vectors.width]
+                for vectors, proof in zip(self.solver.vectors, proofs, strict=True)
+            ],
             proofs[0].n,
             self.load_s,
             self.wait_s,
@@ -306,7 +320,7 @@ class Part:
     def dual_terms(self) -> list[Floats]:
         """Return what the rows contribute to the dual after each step, for each weight vectors."""
         found = [np.zeros((len(STEPS), *v.terms.shape)) for v in self.solver.vectors]
-        after = [start.alpha for start in self.solver.starts]
+        after = [_alpha_of(vectors) for vectors in self.solver.vectors]
         n, nothing = self.manifest.n_rows, np.zeros(0, np.int64)
         no_rows = np.zeros(n, np.int64)
         rows = RowView(
@@ -323,6 +337,12 @@ class Part:
                     terms[k] += vectors.dual_terms(part, alpha)
                 column += new.shape[1]
         return found
+
+
+def _alpha_of(vectors: WeightVectors) -> Floats:
+    """Return a view of alpha of all rows, float64[n_rows, width]."""
+    alpha: Floats = vectors.alpha.all.reshape(-1, vectors.width)
+    return alpha
 
 
 @contextlib.contextmanager
@@ -360,9 +380,10 @@ def descend(
     shared = None if curvature is None else curvature[0]
     with _located(), _opened(job, at, number, weights, shared) as part:
         part.descend()
-        after = np.concatenate([start.alpha for start in part.solver.starts], axis=1)
+        after = np.concatenate([_alpha_of(vectors) for vectors in part.solver.vectors], axis=1)
         sizes = [block.rows for block in part.manifest.blocks]
-        job.alpha_files.write(at.outer + 1, number, sizes, part.alpha, after)
+        files = job.alpha_files(after.shape[1])
+        files.write(at.outer + 1, number, sizes, part.alpha, after)
         change = part.change(weights)
         squares = np.zeros(0, np.float32)
         if shared is not None:
@@ -415,16 +436,25 @@ def load(job: Job, outer: int, name: str, shapes: Sequence[tuple[int, int]]) -> 
         until = time.monotonic() + SHOWS_UP_S
         while True:
             checkpoint = Checkpoint(job.run_folder)
+            late, damaged = time.monotonic() > until, None
             if checkpoint.facts is not None and checkpoint.facts.get("outer") == outer:
                 arrays = {f"{name}-{k}": np.empty(shape) for k, shape in enumerate(shapes)}
-                checkpoint.load(arrays)
-                return list(arrays.values())
-            if time.monotonic() > until:
-                raise DamagedError(
+                try:  # it may be the one before, of more models
+                    checkpoint.load(arrays)
+                    return list(arrays.values())
+                except DamagedError as error:
+                    damaged = error
+            if late:
+                raise damaged or DamagedError(
                     f"{job.run_folder}: has no checkpoint of round {outer}",
                     "all workers need the folder of the store, by the same path",
                 )
             time.sleep(0.1)
+
+
+def handed(weights: list[Floats]) -> list[Floats]:
+    """Return weights that come with the task: those that no checkpoint has."""
+    return weights
 
 
 def _never() -> bool:

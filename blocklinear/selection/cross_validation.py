@@ -5,7 +5,7 @@ import dataclasses
 import math
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blocklinear.arguments import check_options
-from blocklinear.errors import UsageError
+from blocklinear.errors import StoppedError, UsageError
 from blocklinear.events import Listener, Validated, Warned, ignore
 from blocklinear.figures.costs import plot_costs
 from blocklinear.ingest.provenance import label_places
@@ -39,7 +39,8 @@ from blocklinear.store.manifest import Manifest
 from blocklinear.store.prefetch import GroupLoader
 from blocklinear.store.row_arrays import RowArray
 from blocklinear.store.store import BlockStore
-from blocklinear.training.loop import optimise
+from blocklinear.training.checkpoint import discard
+from blocklinear.training.loop import Optimise, optimise
 from blocklinear.training.memory_plan import plan_memory
 from blocklinear.training.method import choose_method, with_choice
 from blocklinear.training.outcome import Outcome, announced
@@ -165,6 +166,7 @@ def cross_validate(
     assigned: NDArray[np.int32] | None = None,
     listener: Listener = ignore,
     halt: Halt = _never,
+    by: Optimise | None = None,
 ) -> CrossValidation:
     """Compare costs by cross-validation, out of core (Yu, 6.2).
 
@@ -191,6 +193,9 @@ def cross_validate(
         The fold of each row, from 0 to n_folds - 1, in the order of the input; instead of a hash.
     listener, halt : callable
         As for `train`.
+    by : callable or None
+        Trains models in place of `training.loop.optimise`. What it keeps in its folder meanwhile is
+        deleted.
 
     Raises
     ------
@@ -214,7 +219,7 @@ def cross_validate(
         resume=False,
         restart=False,
         warm_start=False,
-        checkpoint_s=math.inf,
+        checkpoint_s=math.inf if by is None else TrainOptions().checkpoint_s,
     )
     with Lock(store.folder / "lock"):
         store = BlockStore.open(store.folder)
@@ -233,7 +238,7 @@ def cross_validate(
                 listener(Warned(f"class {format_number(label)} has a weight, but no rows"))
         folder = store.folder / "runs" / f"{options.run}.cv"  # whose checkpoint is no matter here
         make_folder(folder, store.folder)
-        work = _Validation(store, options, labels, positive, n_folds, folder, listener, halt)
+        work = _Validation(store, options, labels, positive, n_folds, folder, listener, halt, by)
         try:
             with announced(listener, "cross-validation", store, options) as end:
                 work.assign_folds(stratify, assigned)
@@ -309,7 +314,9 @@ class _Validation:
         folder: Path,
         listener: Listener,
         halt: Halt,
+        train_elsewhere: Optimise | None = None,
     ) -> None:
+        self._train_elsewhere = train_elsewhere
         self._store, self._options, self._labels = store, options, labels
         self._positive, self._n_folds, self._folder = positive, n_folds, folder
         self._listener, self._halt = listener, halt
@@ -395,10 +402,34 @@ class _Validation:
             order = block_groups(seed, outcome.outer + 1, len(manifest.blocks), loader.group)
             predictions.collect(loader.stream(order), units, outcome.weights, bias)
 
+        if self._train_elsewhere is not None:
+            return self._trained_elsewhere(options, models, conclude)
         return optimise(
             self._store, options, models, self._folder, self._listener, self._halt,
             conclude=conclude,
         )  # fmt: skip
+
+    def _trained_elsewhere(
+        self,
+        options: TrainOptions,
+        models: Models,
+        conclude: Callable[[GroupLoader, Outcome], None],
+    ) -> Outcome:
+        """Train on a cluster, whose workers read checkpoints, and predict here."""
+        assert self._train_elsewhere is not None
+        discard(self._folder)  # of one that was killed
+        try:
+            outcome = self._train_elsewhere(
+                self._store, options, models, self._folder, self._listener, self._halt
+            )
+        except StoppedError:
+            raise StoppedError("stopped before there was anything to save") from None
+        finally:
+            discard(self._folder)
+        group = plan_memory(self._store.manifest, options, len(models)).group
+        with GroupLoader(self._store, group, options.threads) as loader:
+            conclude(loader, outcome)
+        return outcome
 
     def search(self, first_cost: float | None) -> None:
         """Double C from a small one, or the one given, until nothing changes any more."""

@@ -13,7 +13,7 @@ from blocklinear.objectives.tasks import Task
 from blocklinear.options import TrainOptions
 from blocklinear.store.manifest import Manifest
 from blocklinear.store.store import BlockStore
-from blocklinear.training.loop import train_task
+from blocklinear.training.loop import Optimise, train_task
 from blocklinear.training.outcome import Outcome
 from blocklinear.training.run import Halt
 
@@ -28,6 +28,7 @@ def train_grid(
     listener: Listener = ignore,
     halt: Halt = _never,
     keep: Callable[[list[LinearModel]], object] = lambda models: None,
+    optimise: Optimise | None = None,
 ) -> list[LinearModel]:
     """Train a model for each of several C, out of core, each to a certified optimum.
 
@@ -40,6 +41,8 @@ def train_grid(
         As for `train`.
     keep : callable
         Called with the models, to write them, before the run counts as finished.
+    optimise : callable or None
+        As for `train`.
 
     Returns
     -------
@@ -73,7 +76,7 @@ def train_grid(
         keep(models)
         return models
 
-    return train_task(store, options, listener, halt, finish)
+    return train_task(store, options, listener, halt, finish, optimise)
 
 
 def _part(outcome: Outcome, columns: slice) -> Outcome:

@@ -366,24 +366,13 @@ class BlockDescentOfMany(BlockDescent):
         known = all(np.isin(numbers, own).all() for own, numbers in pairs)
         if not known or len(state["certificates"]) != len(self._certificates):
             raise ValueError("the models of the state are not those of the run")
-        self._check_dropped(state)
+        check_dropped(state, self._options.gap)
         for k, (own, numbers) in enumerate(pairs):
             if len(numbers) < len(own):
                 self._drop(k, np.isin(own, numbers))
         self._certificates = [
             None if found is None else Certificate(**found) for found in state["certificates"]
         ]
-
-    def _check_dropped(self, state: dict[str, Any]) -> None:
-        """Refuse to go on to a smaller gap than that for which models were dropped."""
-        kept = {number for numbers in state["trained"] for number in numbers}
-        gaps = [found["gap"] for k, found in enumerate(state["certificates"]) if k not in kept]
-        if gaps and (self._options.gap is None or max(gaps) > self._options.gap):
-            raise MismatchError(
-                f"{len(gaps)} models were finished with gaps up to {max(gaps):.3g}, and are no "
-                "longer trained",
-                "ask for that --gap, or give --restart instead of --resume",
-            )
 
     def _drop(self, k: int, kept: NDArray[np.bool_]) -> None:
         self.vectors[k].drop(kept)
@@ -466,3 +455,27 @@ class BlockDescentOfMany(BlockDescent):
         for vectors, numbers in zip(self.vectors, self._training, strict=True):
             vectors.W[:, : vectors.width] = weights[:, numbers]
             vectors.forget_average()
+
+
+def check_dropped(state: dict[str, Any], goal: float | None) -> None:
+    """Refuse to go on to a smaller gap than that for which models were dropped.
+
+    Parameters
+    ----------
+    state : dict
+        Of a solver of many models, in a checkpoint.
+    goal : float or None
+        The gap asked for now.
+
+    Raises
+    ------
+    MismatchError
+    """
+    kept = {number for numbers in state["trained"] for number in numbers}
+    gaps = [found["gap"] for k, found in enumerate(state["certificates"]) if k not in kept]
+    if gaps and (goal is None or max(gaps) > goal):
+        raise MismatchError(
+            f"{len(gaps)} models were finished with gaps up to {max(gaps):.3g}, and are no "
+            "longer trained",
+            "ask for that --gap, or give --restart instead of --resume",
+        )

@@ -1,7 +1,11 @@
 """Which solver does a task."""
 
 import math
+from collections.abc import Sequence
 from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
 
 from blocklinear.objectives.models import CRAMMER_SINGER, Models
 from blocklinear.objectives.one_class import OneClass
@@ -60,7 +64,8 @@ def make_solver(
     if options.solver == CRAMMER_SINGER:
         all_classes = CrammerSinger(task, manifest, options, folder)
         return BlockDescent([all_classes], manifest, options, working_set_entries)
-    numbers, models = models_by_pass(len(task)), _models(manifest, options, task, folder)
+    numbers = models_by_pass(len(task))
+    models = _models(manifest, options, task, folder, numbers)
     return BlockDescentOfMany(task, models, numbers, manifest, options, working_set_entries)
 
 
@@ -70,6 +75,7 @@ def make_descent(
     task: Task,
     folder: Path,
     working_set_entries: int,
+    numbers: Sequence[Sequence[int]],
 ) -> BlockDescent:
     """Return the coordinate descent of a task whose models do not depend on each other.
 
@@ -79,19 +85,25 @@ def make_descent(
     ----------
     folder, working_set_entries
         As for `make_solver`.
+    numbers : sequence of sequences of int
+        The models of many that share each pass.
     """
     if isinstance(task, Problem):
         one = SingleModel(task, manifest, options, folder)
         return BlockDescent([one], manifest, options, working_set_entries)
-    models = _models(manifest, options, task, folder)
+    models = _models(manifest, options, task, folder, numbers)
     return BlockDescent(models, manifest, options, working_set_entries)
 
 
 def _models(
-    manifest: Manifest, options: TrainOptions, models: Models, folder: Path
+    manifest: Manifest,
+    options: TrainOptions,
+    models: Models,
+    folder: Path,
+    numbers: Sequence[Sequence[int] | NDArray[np.int64]],
 ) -> list[ManyModels]:
-    """Return the models of each pass, see `models_by_pass`."""
+    """Return the models of each pass."""
     return [
         ManyModels(models.some(some), manifest, options, folder, f"-{k}")
-        for k, some in enumerate(models_by_pass(len(models)))
+        for k, some in enumerate(numbers)
     ]

@@ -59,6 +59,7 @@ _METHOD = fields(
         "by_pass": items(items(count)), "certificates": items(maybe(_CERTIFICATE)),
         "models": items(row(maybe(number), shapes.integer(-1))),
         "newton": _NEWTON, "l1": _L1,
+        "parts": count, "written": items(count),  # of a cluster
     },
     more=True,
 )  # fmt: skip

@@ -147,7 +147,6 @@ def test_parts_as_many_as_workers_unless_given(three, store):
         ({"average": True}, "--average"),
         ({"epochs": None}, "--epochs auto"),
         ({"selection": "avsf"}, "--selection avsf"),
-        ({"evaluate": "rows.svm"}, "--eval"),
         ({"warm_start": True}, "--warm-start"),
         ({"checkpoint_s": float("inf")}, "checkpoints"),
     ],
@@ -156,13 +155,6 @@ def test_what_is_not_supported_is_refused(two, store, options, what):
     with pytest.raises(UsageError, match=what):
         blocklinear.train(store, client=two, memory=MEMORY_BYTES, run="refused", **options)
     assert not (store.folder / "runs" / "refused" / "checkpoint.json").exists()
-
-
-def test_several_classes_are_refused(two, tmp_path):
-    source = tmp_path / "rows.svm"
-    source.write_text("1 1:1\n2 1:2\n3 2:1\n")
-    with pytest.raises(UsageError, match="3 classes"):
-        blocklinear.train(blocklinear.split(source, tmp_path / "store"), client=two)
 
 
 @pytest.mark.parametrize("parts", [0, -1])

@@ -3,9 +3,11 @@
 import argparse
 import sys
 from contextlib import ExitStack
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from blocklinear.cli.ahead import load_for_training
+from blocklinear.cli.cluster_options import add_cluster, check_cluster, cluster_of
 from blocklinear.cli.common_options import (
     add_budget,
     add_cache,
@@ -28,8 +30,10 @@ from blocklinear.numerals import format_number
 
 if TYPE_CHECKING:
     from blocklinear.events import Event, Listener
+    from blocklinear.options import TrainOptions
     from blocklinear.outputs import Output
     from blocklinear.selection.cross_validation import CrossValidation
+    from blocklinear.store.manifest import Manifest
 
 
 def add_parser(commands: Any) -> None:
@@ -42,7 +46,7 @@ def add_parser(commands: Any) -> None:
         "folds; of equal ones the smallest is taken.",
         epilog="exit status: 0 ok, 2 usage, 3 labels do not fit the solver, 4 damaged store, "
         "5 the run of --refit was interrupted, 6 I/O or no space, 7 memory budget, 8 store busy, "
-        "130/143 stopped by a signal",
+        "9 the cluster is gone or missing, 130/143 stopped by a signal",
     )
     parser.add_argument("store", metavar="STORE", help="folder made by `split`, or LIBSVM text")
     parser.add_argument("-v", "--folds", type=int, default=5, metavar="V", help="folds (default 5)")
@@ -120,8 +124,16 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("-q", "--quiet", action="store_true", help="no progress")
     add_budget(parser)
     add_cache(parser)
+    add_cluster(parser)
     add_text_options(parser, "STORE")
     parser.set_defaults(run=run)
+
+
+def _load(manifest: "Manifest", options: "TrainOptions", refit: bool, quiet: bool) -> None:
+    """Load the kernels that all folds need, and those of the model that is trained in the end."""
+    load_for_training(manifest, options, quiet, several=True)
+    if refit:
+        load_for_training(manifest, options, quiet)
 
 
 def _write_predictions(output: "Output", result: "CrossValidation") -> None:
@@ -164,6 +176,7 @@ def run(args: argparse.Namespace) -> int:
         **solver_of(args.solver, args.method),
         **chosen,
     )
+    check_cluster(args, options)
     costs = None if args.search else costs_of(args.cost)
     # all that is written later is checked now, not after hours
     outputs = Outputs(args.store)
@@ -175,10 +188,13 @@ def run(args: argparse.Namespace) -> int:
     outputs.check_sources(store.manifest)
     if args.refit and not args.restart:
         check_finished(store.folder / "runs" / options.run, console, "`train --resume`")
-    load_for_training(store.manifest, options, args.quiet, several=True)
-    if args.refit:
-        load_for_training(store.manifest, options, args.quiet)
+
     with ExitStack() as stack:
+        load = partial(_load, store.manifest, options, bool(args.refit))
+        cluster = stack.enter_context(cluster_of(args, load))
+        by = None if cluster is None else cluster.optimise
+        if cluster is not None and args.memory is None:
+            options = replace(options, memory_bytes=cluster.budget())
         listeners: list[Listener] = [console]
         if log is not None:
             run_log = RunLog(
@@ -202,6 +218,7 @@ def run(args: argparse.Namespace) -> int:
                 positive=args.positive,
                 listener=listen,
                 halt=stopper.asked,
+                by=by,
             )
             console.close()
             try:  # what has been found goes out before what may fail
@@ -212,7 +229,7 @@ def run(args: argparse.Namespace) -> int:
                     _write_predictions(predictions, result)
             if model is not None:
                 refitted = replace(options, cost=result.report.best.cost)
-                train(store, refitted, listen, stopper.asked, keep=lambda found: found.save(model))
+                train(store, refitted, listen, stopper.asked, lambda found: found.save(model), by)
         except StoppedError as stopped:
             console.close()
             message = "stopped"

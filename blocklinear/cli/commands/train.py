@@ -4,13 +4,13 @@ import argparse
 import glob
 import os
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from blocklinear.cli.ahead import load_for_training
+from blocklinear.cli.cluster_options import add_cluster, check_cluster, cluster_of
 from blocklinear.cli.common_options import (
     add_budget,
     add_cache,
@@ -33,10 +33,8 @@ from blocklinear.numerals import format_number
 from blocklinear.report.table import COLUMNS_HELP, SEVERAL_MODELS
 
 if TYPE_CHECKING:
-    from blocklinear.cluster.run import Cluster
     from blocklinear.events import Event, Listener
     from blocklinear.model.linear import LinearModel
-    from blocklinear.options import TrainOptions
     from blocklinear.store import BlockStore
 
 _EPOCHS = {"shrink": 10, "avsf": 4}
@@ -66,7 +64,7 @@ def add_parser(commands: Any) -> None:
     _add_stops(parser.add_argument_group("when to stop"))
     _add_method(parser.add_argument_group("method"))
     _add_run(parser.add_argument_group("run and files"))
-    _add_cluster(parser.add_argument_group("several machines"))
+    add_cluster(parser)
     add_text_options(parser, "STORE, --eval and --best-on")
     parser.add_argument_group(
         "the table on stderr", f"A line for each outer iteration. Columns:\n\n{COLUMNS_HELP}"
@@ -242,56 +240,6 @@ def _add_run(group: Any) -> None:
     add_cache(group)
 
 
-def _add_cluster(group: Any) -> None:
-    group.add_argument(
-        "--dask",
-        metavar="ADDRESS",
-        help="train on the workers of the Dask scheduler at this address, all of which reach STORE "
-        "by the same path, or on local:N processes; --memory is that of each worker",
-    )
-    group.add_argument(
-        "--parts",
-        type=int,
-        metavar="K",
-        help="parts to work on side by side (default: one for each worker)",
-    )
-
-
-def _check_cluster(args: argparse.Namespace, options: "TrainOptions") -> None:
-    """Refuse what a cluster does not do before it is started."""
-    from blocklinear.errors import UsageError
-
-    if args.dask is None:
-        if args.parts is not None:
-            raise UsageError("--parts are those of a cluster", "give --dask")
-        return
-    from blocklinear.cluster.connect import n_local_workers
-    from blocklinear.cluster.job import check_supported
-
-    n_local_workers(args.dask)
-    check_supported(options)
-
-
-@contextmanager
-def _cluster(
-    args: argparse.Namespace, load: "Callable[[bool], None]"
-) -> "Iterator[Cluster | None]":
-    """Yield the cluster to train on, if one was asked for; load the kernels, on workers too.
-
-    Threads of a worker that load one kernel at once may wait for each other for a second.
-    """
-    if args.dask is None:
-        load(args.quiet)
-        yield None
-        return
-    from blocklinear.cluster.connect import connected, run_on_workers
-    from blocklinear.cluster.run import Cluster
-
-    with connected(args.dask, partial(load, args.quiet)) as client:
-        run_on_workers(client, load, True)
-        yield Cluster(client, args.parts)
-
-
 def _number_or(name: str, text: str | None, option: str) -> dict[str, int | None]:
     """Read an option that is a number, or a name that stands for None; nothing if not given."""
     from blocklinear.errors import UsageError, quoted
@@ -386,7 +334,7 @@ def run(args: argparse.Namespace) -> int:
     )
     if args.best_on is not None and not options.costs:
         raise UsageError("--best-on chooses from several costs", "give -c 0.1,1,10")
-    _check_cluster(args, options)
+    check_cluster(args, options)
     # all that is written or read later is checked now, not after hours
     outputs = Outputs(args.store, args.eval, args.best_on)
     places = outputs.add_models(args.model, () if args.best_on else options.costs)
@@ -403,7 +351,7 @@ def run(args: argparse.Namespace) -> int:
         load_for_training, store.manifest, options, several=bool(options.costs), others=others
     )
     with ExitStack() as stack:
-        cluster = stack.enter_context(_cluster(args, load))
+        cluster = stack.enter_context(cluster_of(args, load))
         by = None if cluster is None else cluster.optimise
         if cluster is not None and args.memory is None:
             options = replace(options, memory_bytes=cluster.budget())
@@ -433,7 +381,7 @@ def run(args: argparse.Namespace) -> int:
         with Stopper() as stopper:
             try:
                 if options.costs:
-                    train_grid(store, options, listen, stopper.asked, keep)
+                    train_grid(store, options, listen, stopper.asked, keep, by)
                 else:
                     train(store, options, listen, stopper.asked, lambda model: keep([model]), by)
             except StoppedError as stopped:

@@ -1,0 +1,63 @@
+"""Options of commands that can train on a cluster, and the cluster while a command lasts."""
+
+import argparse
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from blocklinear.cluster.run import Cluster
+    from blocklinear.options import TrainOptions
+
+
+def add_cluster(parser: Any) -> None:
+    """Add ``--dask`` and ``--parts`` in a group of their own."""
+    group = parser.add_argument_group("several machines")
+    group.add_argument(
+        "--dask",
+        metavar="ADDRESS",
+        help="train on the workers of the Dask scheduler at this address, all of which reach STORE "
+        "by the same path, or on local:N processes; --memory is that of each worker",
+    )
+    group.add_argument(
+        "--parts",
+        type=int,
+        metavar="K",
+        help="parts to work on side by side (default: one for each worker)",
+    )
+
+
+def check_cluster(args: argparse.Namespace, options: "TrainOptions") -> None:
+    """Refuse what a cluster does not do before it is started."""
+    from blocklinear.errors import UsageError
+
+    if args.dask is None:
+        if args.parts is not None:
+            raise UsageError("--parts are those of a cluster", "give --dask")
+        return
+    from blocklinear.cluster.connect import n_local_workers
+    from blocklinear.cluster.job import check_supported
+
+    n_local_workers(args.dask)
+    check_supported(options)
+
+
+@contextmanager
+def cluster_of(
+    args: argparse.Namespace, load: "Callable[[bool], None]"
+) -> "Iterator[Cluster | None]":
+    """Yield the cluster to train on, if one was asked for; load the kernels, on workers too.
+
+    Threads of a worker that load one kernel at once may wait for each other for a second.
+    """
+    if args.dask is None:
+        load(args.quiet)
+        yield None
+        return
+    from blocklinear.cluster.connect import connected, run_on_workers
+    from blocklinear.cluster.run import Cluster
+
+    with connected(args.dask, partial(load, args.quiet)) as client:
+        run_on_workers(client, load, True)
+        yield Cluster(client, args.parts)
