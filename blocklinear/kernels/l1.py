@@ -295,14 +295,15 @@ def descend(starts, jumps, values, chosen, order, penalty, ridge, v, h, w, d, st
 
 
 @kernel
-def gram(starts, jumps, values, chosen, state, out):
-    """Write sum_i h_i x_ij x_ik of chosen columns.
+def gram(starts, jumps, values, chosen, state, first, stride, out):
+    """Write sum_i h_i x_ij x_ik of chosen columns, the lower triangle of every so manieth row.
 
     Parameters
     ----------
     starts, jumps, values, chosen :     as for `pulls`
     state : float64[n_rows, 2]
-    out : float64[m, m]       written
+    first, stride : int       rows of `out` that are written
+    out : float64[m, m]
     """
     m, n_rows = chosen.shape[0], state.shape[0]
     dense = np.empty((_ROWS_AT_ONCE, m))
@@ -310,7 +311,7 @@ def gram(starts, jumps, values, chosen, state, out):
     for a in range(m):
         at[a] = starts[chosen[a]]
         row[a] = jumps[at[a]] if at[a] < starts[chosen[a] + 1] else n_rows
-    out[:] = 0.0
+    out[first::stride] = 0.0
     for begin in range(0, n_rows, _ROWS_AT_ONCE):
         end = min(begin + _ROWS_AT_ONCE, n_rows)
         dense[:] = 0.0
@@ -321,14 +322,13 @@ def gram(starts, jumps, values, chosen, state, out):
                 at[a] += 1
                 row[a] = row[a] + jumps[at[a]] if at[a] < stop else n_rows
         for i in range(begin, end):
-            for a in range(m):
+            for a in range(first, m, stride):
                 hx = state[i, CURVED] * dense[i - begin, a]
                 if hx != 0.0:
                     for b in range(a + 1):
                         out[a, b] += hx * dense[i - begin, b]
-    for a in range(m):
+    for a in range(first, m, stride):
         out[a, a] += _LEAST_CURVATURE
-        out[:a, a] = out[a, :a]
 
 
 @kernel(error_model="numpy")

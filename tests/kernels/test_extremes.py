@@ -237,10 +237,13 @@ def l1_columns(r):
         chosen = starts, *columns, every
         l1.derivatives(*chosen, step, state, v, h)
         with np.errstate(all="ignore"):  # training refuses what overflows
-            l1.descend(*chosen, order, np.ones(n), v, h, np.zeros(n), d, state)
+            costs = np.ones(n), np.full(n, 0.5)
+            l1.descend(*chosen, order, *costs, v, h, np.zeros(n), d, state)
             block, products = order[:5].copy(), np.full((len(order[:5]),) * 2, np.nan)
-            l1.gram(starts, *columns, block, state, products)
-            l1.descend_together(*chosen, block, products, np.ones(n), v, np.zeros(n), d, state)
+            for first in (0, 1):
+                l1.gram(starts, *columns, block, state, first, 2, products)
+            products = np.tril(products) + np.tril(products, -1).T
+            l1.descend_together(*chosen, block, products, *costs, v, np.zeros(n), d, state)
         l1.move_alpha(kind, r.y, r.cost, step, state, moved)
         l1.pulls(*chosen, moved, v)
         l1.total_loss(*rows, f, 0.5, state)
@@ -248,7 +251,8 @@ def l1_columns(r):
         assert np.isfinite(moved).all()
         seen = np.zeros(losses.N_SUMS)
         l1.certify_rows(*rows, f, step, 0.5, size, length, 0.0, seen)
-        l1.certify_weights(w, pull, 1.0, 0.5, 0.0)
+        for ridge, free in ((0.0, False), (0.5, True)):
+            l1.certify_weights(w, pull, 1.0, ridge, free, 0.5, 0.0)
     kept = every[::2].copy()
     l1.keep_columns(kept, starts, *columns)
     assert (np.diff(starts[: len(kept) + 1]) == counts[kept]).all()

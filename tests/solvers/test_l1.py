@@ -15,7 +15,7 @@ from blocklinear.events import OuterIteration, WarmStarted, Warned
 from blocklinear.kernels import l1 as kernels
 from blocklinear.selection.cross_validation import cross_validate
 from blocklinear.selection.grid import train_grid
-from blocklinear.solvers.l1 import iterate, penalty
+from blocklinear.solvers.l1 import columns, iterate, penalty
 from blocklinear.solvers.l1.columns import ColumnCache
 from blocklinear.solvers.l1.penalty import Penalty
 from blocklinear.store.groups import first_positions, rows_of
@@ -298,7 +298,7 @@ def test_a_cache_has_the_columns_that_were_wanted(tmp_path):
             dense[i, rows.indices[start:stop]] = rows.values[start:stop]
         dense[:, -1] = 2.0
         counts = (dense != 0).sum(axis=0)
-        cache = ColumnCache(manifest, 2.0, np.float64, int(counts[:60].sum()))
+        cache = ColumnCache(manifest, 2.0, np.float64, int(counts[:60].sum()), 1)
         cache.count(group)
         assert (cache.counts == counts).all()
         last = manifest.n_features
@@ -349,7 +349,9 @@ def test_products_of_columns_are_those_of_dense_ones():
     values = np.concatenate([dense[rows, j] for j, rows in enumerate(where)])
     state, chosen = rng.random((700, 2)), np.array([7, 0, 4, 8])
     products = np.empty((4, 4))
-    kernels.gram(starts, jumps, values, chosen, state, products)
+    for first in range(3):
+        kernels.gram(starts, jumps, values, chosen, state, first, 3, products)
+    products = np.tril(products) + np.tril(products, -1).T
     X = dense[:, chosen]
     assert products == pytest.approx(X.T @ (X * state[:, kernels.CURVED, None]), abs=1e-11)
 
@@ -359,6 +361,16 @@ def test_without_room_for_a_column_the_budget_is_refused(tmp_path):
     store = split_problem(tmp_path, problem, 3)
     with pytest.raises(MemoryBudgetError, match="too small"):
         train(store, problem.options(memory_bytes=100 << 20))
+
+
+def test_columns_are_shared_among_threads_to_the_bit(tmp_path, monkeypatch):
+    monkeypatch.setattr(columns, "_ENOUGH_ENTRIES", 50)
+    problem = sparse_problem()
+    store = split_problem(tmp_path, problem, 3)
+    one, *others = (train(store, problem.options(threads=t, gap=1e-6)) for t in (1, 2, 5))
+    for other in others:
+        assert (other.weights == one.weights).all()
+        assert other.metadata["certificate"] == one.metadata["certificate"]
 
 
 # -- Runs

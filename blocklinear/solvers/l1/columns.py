@@ -1,5 +1,8 @@
 """Columns of the data kept in memory: the features that descent works on."""
 
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -12,6 +15,8 @@ from blocklinear.store.manifest import Manifest
 
 Floats = NDArray[np.float64]
 
+Integers = NDArray[np.int64]
+_ENOUGH_ENTRIES = 1 << 17  # for a thread: fewer take less time than it does
 _PRECISE = 1e-5  # gaps below it need columns in double precision
 
 
@@ -40,6 +45,8 @@ class ColumnCache:
         Of values.
     capacity : int
         Entries that there is memory for.
+    threads : int
+        That share the work on many columns.
 
     Attributes
     ----------
@@ -51,7 +58,9 @@ class ColumnCache:
     slots : int32[n_features + 1]       number of the column of a feature; -1 for none
     """
 
-    def __init__(self, manifest: Manifest, bias: float, dtype: type, capacity: int) -> None:
+    def __init__(
+        self, manifest: Manifest, bias: float, dtype: type, capacity: int, threads: int
+    ) -> None:
         n = manifest.n_features
         self._bias, self._n_rows = bias, manifest.n_rows
         self.counts = np.zeros(n + 1, np.int32)
@@ -61,6 +70,7 @@ class ColumnCache:
         capacity += manifest.n_rows if bias > 0.0 else 0
         self.jumps = np.zeros(capacity, np.uint16)
         self.values: NDArray[Any] = np.zeros(capacity, dtype)
+        self._pool, self._threads = ThreadPoolExecutor(threads, "columns"), threads
         self._first = 0  # of those that are being collected
         self._fill = self._reached = np.zeros(0, np.int64)
         if bias > 0.0:
@@ -82,6 +92,64 @@ class ColumnCache:
         """Return which features have a column with all its entries, bool[m]."""
         slots = self.slots[features]
         return np.asarray((slots >= 0) & (slots < self._first))
+
+    @property
+    def arrays(self) -> tuple[Integers, NDArray[np.uint16], NDArray[Any]]:
+        """Starts, jumps and values, as kernels take them."""
+        return self.starts, self.jumps, self.values
+
+    def entries(self, chosen: Integers) -> Integers:
+        """Return how many entries chosen columns have; int64[m]."""
+        return self.starts[chosen + 1] - self.starts[chosen]
+
+    def derivatives(
+        self, chosen: Integers, step: Floats, state: Floats, v: Floats, h: Floats
+    ) -> None:
+        """Do as the kernel of this name does, in threads."""
+
+        def part(some: slice) -> None:
+            kernels.derivatives(*self.arrays, chosen[some], step, state, v[some], h[some])
+
+        self._share(chosen, part)
+
+    def pulls(self, chosen: Integers, step: Floats, v: Floats) -> None:
+        """Do as the kernel of this name does, in threads."""
+
+        def part(some: slice) -> None:
+            kernels.pulls(*self.arrays, chosen[some], step, v[some])
+
+        self._share(chosen, part)
+
+    def gram(self, chosen: Integers, state: Floats) -> Floats:
+        """Return sum_i h_i x_ij x_ik of chosen columns, float64[m, m], computed in threads."""
+        out = np.empty((len(chosen), len(chosen)))
+        parts = self._parts(int(self.entries(chosen).sum()))
+        self._run(lambda k: kernels.gram(*self.arrays, chosen, state, k, parts, out), range(parts))
+        upper = np.triu_indices(len(chosen), 1)
+        out[upper] = out.T[upper]
+        return out
+
+    def _share(self, chosen: Integers, work: Callable[[slice], None]) -> None:
+        """Work on parts of the chosen columns that have about as many entries."""
+        reached = np.cumsum(self.entries(chosen))
+        n_entries = int(reached[-1]) if len(reached) else 0
+        parts = self._parts(n_entries)
+        ends = np.searchsorted(reached, np.arange(1, parts) * n_entries / parts)
+        limits = [0, *ends.tolist(), len(chosen)]
+        self._run(work, [slice(*pair) for pair in pairwise(limits)])
+
+    def _parts(self, n_entries: int) -> int:
+        return max(min(self._threads, n_entries // _ENOUGH_ENTRIES), 1)
+
+    def _run(self, work: Callable[[Any], None], parts: Sequence[Any]) -> None:
+        others = [self._pool.submit(work, part) for part in parts[1:]]
+        work(parts[0])
+        for other in others:
+            other.result()
+
+    def close(self) -> None:
+        """End the threads."""
+        self._pool.shutdown()
 
     def want(self, features: NDArray[np.int64]) -> None:
         """Make room for columns of features; as many as fit, the first ones first.

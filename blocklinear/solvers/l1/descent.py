@@ -129,7 +129,7 @@ class Descent:
         halt: Callable[[], None],
     ) -> None:
         self._rows, self._goal, self._orders, self._halt = rows, goal, orders, halt
-        self._columns = columns.starts, columns.jumps, columns.values
+        self._columns = columns
         self._chosen = columns.slots[features].astype(np.int64)
         self.w, self.decision, self.forcing = w, decision, forcing
         self._penalty, self._ridge = penalty, ridge
@@ -158,7 +158,7 @@ class Descent:
     def _expand(self) -> None:
         """Expand the primal where it is: alpha, curvature, derivatives."""
         kernels.expand(*self._rows.loss, self.decision, self.step, self._state)
-        kernels.derivatives(*self._columns, self._chosen, self.step, self._state, self._v, self._h)
+        self._columns.derivatives(self._chosen, self.step, self._state, self._v, self._h)
         self._v -= self._ridge * self.w
         self._h += self._ridge
 
@@ -238,14 +238,11 @@ class Descent:
 
     def _solve_together(self, matter: NDArray[np.bool_]) -> None:
         """Solve for the most frequent of some features together: they depend on each other most."""
-        features, starts = np.flatnonzero(matter), self._columns[0]
-        chosen = self._chosen[features]
-        order = np.argsort(starts[chosen] - starts[chosen + 1], kind="stable")
+        features = np.flatnonzero(matter)
+        order = np.argsort(-self._columns.entries(self._chosen[features]), kind="stable")
         self._frequent = features[order[:_TOGETHER]]
-        size = len(self._frequent)
-        self._products = np.empty((size, size))
-        kernels.gram(*self._columns, self._chosen[self._frequent], self._state, self._products)
-        self._products[np.diag_indices(size)] += self._ridge[self._frequent]
+        self._products = self._columns.gram(self._chosen[self._frequent], self._state)
+        self._products[np.diag_indices(len(self._frequent))] += self._ridge[self._frequent]
 
     def _divided(self, matter: NDArray[np.bool_]) -> tuple[Integers, Block]:
         """Divide features into others and those to be solved for together, with their products."""
@@ -263,7 +260,7 @@ class Descent:
         float, float
             By how much the model has fallen, and the largest violation met.
         """
-        columns, state = (*self._columns, self._chosen), self._state
+        columns, state = (*self._columns.arrays, self._chosen), self._state
         penalty = self._penalty, self._ridge
         self._work += self._entries(order) + self._entries(block[0])
         fell, worst = kernels.descend(*columns, order, *penalty, self._v, self._h, w, d, state)
@@ -271,8 +268,7 @@ class Descent:
         return fell + more, max(worst, wrong)
 
     def _entries(self, features: Integers) -> int:
-        starts, chosen = self._columns[0], self._chosen[features]
-        return int((starts[chosen + 1] - starts[chosen]).sum())
+        return int(self._columns.entries(self._chosen[features]).sum())
 
     def pulled(self) -> Floats:
         """Return the best dual point found near that of the primal, s_i alpha_i; float64[n_rows].
@@ -311,7 +307,7 @@ class Descent:
                 if worst <= _FORCING * (top - 1.0):
                     break
             kernels.move_alpha(rows.kind, rows.target, rows.cost, self.step, self._state, moved)
-            kernels.pulls(*self._columns, self._chosen, moved, v)
+            self._columns.pulls(self._chosen, moved, v)
             top, step = self._top(v), moved
             left = self.value - self._dual(moved, top)
             if left < least:

@@ -76,7 +76,7 @@ class L1Regularized:
         self._weights = np.zeros(n_rows) if manifest.weighted else None
         self._lengths = np.zeros(n_rows, np.int32)
         dtype = column_type(manifest, options)
-        self._columns = ColumnCache(manifest, self.bias, dtype, capacity)
+        self._columns = ColumnCache(manifest, self.bias, dtype, capacity, options.threads)
         goal = 0.0 if options.gap is None or options.tolerance is not None else options.gap
         ratio = options.l1_ratio
         penalty = Penalty(ratio, 1.0 - ratio, not options.regularize_bias)
@@ -366,6 +366,7 @@ class L1Regularized:
     def discard(self) -> None:
         """Delete the scratch files."""
         self._threads.shutdown()
+        self._columns.close()
         for own in self._alpha:
             own.discard()
 
