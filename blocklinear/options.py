@@ -21,6 +21,7 @@ LINE_FACTOR = 2.5
 """So does a line of 1 MiB or more and its row: an entry takes 13 bytes, and is written in 8 or more
 where indices increase, since most of them have many digits then."""
 _SOLVERS, _PRIMAL = (0, 1, 2, 3, 4, 5, 6, 7, 11, 12, 13, 21), (0, 2, 5, 6, 11)
+_EITHER = (3, 13)  # by coordinate descent, or by Newton steps to proximal points
 PRIMAL_TWIN = {1: 2, 7: 0, 12: 11}
 """Solvers that work on a dual, and those of the same problem that work on the primal."""
 _TWICE = (*PRIMAL_TWIN, *PRIMAL_TWIN.values())
@@ -330,9 +331,10 @@ class TrainOptions:
         plus (1 - l1_ratio) / 2 times their squared norm (the elastic net).
     method : {"dual", "pegasos", "newton", "auto"}
         Dual coordinate descent (Yu, Algorithm 2), or Pegasos (Yu, Algorithm 3; hinge loss only).
-        Solvers 0, 2, 5, 6 and 11 have the method newton, and no others. With auto it follows from
-        the data which of two solvers of the same problem trains: 1 or 2, 7 or 0, 12 or 11,
-        whichever of them is given. Where there is one solver only, auto is its method.
+        Solvers 0, 2, 5, 6 and 11 have the method newton, and no others; 3 and 13 have it, too: a
+        proximal point method with Newton steps. With auto it follows from the data which of two
+        solvers of the same problem trains: 1 or 2, 7 or 0, 12 or 11, whichever of them is given.
+        Of any other solver auto is its first method: dual, or newton.
     cost : float
         C > 0.
     costs : tuple of float
@@ -457,10 +459,11 @@ class TrainOptions:
         methods = ("dual", "pegasos", "newton", "auto")
         _check("method", self.method, self.method in methods, f"one of {', '.join(methods)}")
         newton = self.method == "newton"
-        rule = "one of 0, 2, 5, 6 and 11 for newton, and no other"
+        rule = "one of 0, 2, 3, 5, 6, 11 and 13 for newton, and not 0, 2, 5, 6 or 11 for others"
         if newton and self.solver in _TWICE and not primal:
             rule += f"; {PRIMAL_TWIN[self.solver]} is the same problem"
-        _check("solver", self.solver, newton == primal or auto, rule)
+        either = self.solver in _EITHER
+        _check("solver", self.solver, newton == primal or either or auto, rule)
         pegasos = self.method == "pegasos"
         _check("solver", self.solver, self.solver == 3 or not pegasos, "3 for pegasos")
         _check("C", self.cost, finite(self.cost) and self.cost > 0, "finite and above 0")
@@ -524,9 +527,16 @@ class TrainOptions:
         _check(
             "solver",
             self.solver,
-            descent or not (primal or auto),
+            descent or not (newton or auto),
             "no primal one (0, 2, 5, 6, 11) and no automatic choice with "
             "--epochs, --selection or --average, which are for coordinate descent",
+        )
+        smooth = not (newton and either)
+        _check(
+            "tolerance",
+            self.tolerance,
+            smooth or self.tolerance is None,
+            "left out: by the method newton solvers 3 and 13 have no violation, give a gap",
         )
         if not self.regularize_bias:
             _check("bias", self.bias, self.bias > 0.0, "above 0 where its weight is free")

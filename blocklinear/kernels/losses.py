@@ -119,6 +119,25 @@ def curvature(kind, C, a):
 
 
 @inline
+def proximal_alpha(kind, epsilon, t, C, f, center, width):
+    """Return where g_i(alpha) - s_i alpha f - width / (2 C) (alpha - center)**2 is largest.
+
+    For HINGE and L1_SVR, without the bounds of alpha; `width` is above 0, and may be infinite.
+    """
+    sigma = C / width
+    if kind == HINGE:
+        return center + sigma * (1.0 - t * f)
+    a = center + sigma * (t - f)
+    return max(a - sigma * epsilon, 0.0) if a > 0.0 else min(a + sigma * epsilon, 0.0)
+
+
+@inline
+def proximal_curvature(C, a, width):
+    """Return the derivative of `proximal_alpha`, in its domain, by -s_i f; 0 at its ends."""
+    return C / width if a != 0.0 and abs(a) < C else 0.0
+
+
+@inline
 def regression_gap(kind, epsilon, C, r, a, q):
     """Return `row_gap` at r = f - t, for the losses of regression."""
     size, half, z = abs(a), abs(q), abs(r) - epsilon

@@ -7,12 +7,21 @@ r"""Passes over rows for Newton's method on the primal of smooth losses (Fan, ap
 These alpha_i are in their domain, and P(w) - D(alpha) = 1/2 |gradient|**2. What rounding may do to
 that is added as for `dual.certify_rows`. SQUARED_HINGE and L2_SVR have no second derivative at
 their kinks, where h_i is 0 or 2 C_i; either will do (Mangasarian 2002; Fan, appendix D).
+
+HINGE and L1_SVR have no gradient. For them these are passes of a proximal point method on the dual
+(Rockafellar 1976; Li, Sun and Toh 2018): P is made smooth around a `center` of alpha,
+
+    value = 1/2 w'w + sum_i max_a (g_i(a) - s_i a f_i - width / (2 C_i) (a - center_i)**2),
+
+and alpha_i is where that maximum is. Its gradient is that above, and h_i = C_i / width of alpha_i
+strictly inside their bounds.
 """
 
 import numpy as np
 
 from blocklinear.kernels.jit import kernel
 from blocklinear.kernels.losses import (
+    HINGE,
     L1_SVR,
     LOGISTIC,
     N_REACH,
@@ -22,15 +31,22 @@ from blocklinear.kernels.losses import (
     UNIT,
     add_candidate,
     curvature,
+    dual_term,
     entropy_of,
     feasible,
     primal_alpha,
+    proximal_alpha,
+    proximal_curvature,
     targets_and_costs,
 )
 from blocklinear.kernels.shared import gather, inline, row_dot, scatter
 
 N_SCRATCH = 5
 """Rows of numbers that kernels of many models need to write to."""
+VALUE, VALUE_LOW, MOVED, COSTS, TARGETS = 0, 1, 2, 3, 4
+N_VALUES = 5
+"""What is added up besides for a proximal point: the sum in `value`, which is the sum of the first
+two; of that what the distance of alpha from its center makes up; and sums of C_i and C_i |t_i|."""
 
 
 @inline
@@ -47,9 +63,38 @@ def _add_products(indices, values, start, stop, bias, h, hessian):
 
 
 @inline
-def _evaluate(kind, epsilon, t, C, f, gamma, size, norm, sums, reach):
+def _curvature(kind, C, a, width):
+    """Return h_i."""
+    if kind in (HINGE, L1_SVR):
+        return proximal_curvature(C, a, width)
+    return curvature(kind, C, a)
+
+
+@inline
+def _add_value(kind, epsilon, t, C, f, a, center, width, values):
+    """Add what a row contributes to `values`, and what that loses (Knuth)."""
+    moved = 0.5 * (a - center) * (a - center) / C * width if a != center else 0.0
+    own = dual_term(kind, epsilon, t, C, a) - (a if kind >= L1_SVR else t * a) * f - moved
+    before = values[VALUE]
+    after = before + own
+    added = after - before
+    values[VALUE] = after
+    values[VALUE_LOW] += (before - (after - added)) + (own - added)
+    values[MOVED] += moved
+    values[COSTS] += C
+    values[TARGETS] += C * abs(t)
+
+
+@inline
+def _evaluate(
+    kind, epsilon, t, C, f, gamma, size, norm, center, width, sums, reach, values
+):  # fmt: skip
     """Add what a row contributes to the certificate of its alpha_i; return that."""
-    a = feasible(kind, C, primal_alpha(kind, epsilon, t, C, f))
+    if kind in (HINGE, L1_SVR):
+        a = feasible(kind, C, proximal_alpha(kind, epsilon, t, C, f, center, width))
+        _add_value(kind, epsilon, t, C, f, a, feasible(kind, C, center), width, values)
+    else:
+        a = feasible(kind, C, primal_alpha(kind, epsilon, t, C, f))
     s = 1.0 if kind >= L1_SVR else t
     q = 0.5 * a / C
     entropy = entropy_of(2.0 * q) if kind == LOGISTIC else 0.0
@@ -63,8 +108,8 @@ def _evaluate(kind, epsilon, t, C, f, gamma, size, norm, sums, reach):
 
 @kernel(error_model="numpy")
 def gradient_rows(
-    starts, stops, indices, values, sq_norm, target, cost, kind, epsilon, bias, w, norm, alpha,
-    pull, diagonal, hessian, sums, reach,
+    starts, stops, indices, values, sq_norm, target, cost, kind, epsilon, bias, w, norm, center,
+    width, alpha, pull, diagonal, hessian, sums, reach, sums_of_values,
 ):  # fmt: skip
     """Add what the rows contribute to value, gradient, Hessian and certificate of the primal at w.
 
@@ -76,6 +121,8 @@ def gradient_rows(
         `dual.certify_rows`
     w : float64[n_features + 1]
     norm : float              |w|, or more
+    center : float64[n_rows]  for HINGE and L1_SVR; may be empty for others
+    width : float             likewise: above 0, and may be infinite
     alpha : float64[n_rows]   written; feasible, and optimal where `w` is
     pull : float64[n_features + 1]      added to: sum_i s_i alpha_i x_i
     diagonal : float64[n_features + 1]  added to: that of sum_i h_i x_i x_i'
@@ -83,8 +130,9 @@ def gradient_rows(
                               left out if empty
     sums : float64[N_SUMS]    added to: see `dual.certify_rows`
     reach : float64[N_REACHES]          added to: likewise
+    sums_of_values : float64[N_VALUES]  added to, for HINGE and L1_SVR
     """
-    last = w.shape[0] - 1
+    last, proximal = w.shape[0] - 1, kind in (HINGE, L1_SVR)
     for i in range(target.shape[0]):
         C, t = cost[i], target[i]
         alpha[i] = 0.0
@@ -93,11 +141,14 @@ def gradient_rows(
         start, stop = starts[i], stops[i]
         f = row_dot(indices, values, start, stop, w) + bias * w[last]
         size, gamma = np.sqrt(sq_norm[i] + bias * bias), 1.01 * (stop - start + 2.0) * UNIT
-        a = _evaluate(kind, epsilon, t, C, f, gamma, size, norm, sums, reach)
+        a = _evaluate(
+            kind, epsilon, t, C, f, gamma, size, norm, center[i] if proximal else 0.0, width, sums,
+            reach, sums_of_values,
+        )  # fmt: skip
         alpha[i] = a
         if a == 0.0:
             continue
-        step, h = a * (1.0 if kind >= L1_SVR else t), curvature(kind, C, a)
+        step, h = a * (1.0 if kind >= L1_SVR else t), _curvature(kind, C, a, width)
         for p in range(start, stop):
             v = values[p]
             pull[indices[p]] += step * v
@@ -109,19 +160,21 @@ def gradient_rows(
 
 
 @kernel(error_model="numpy")
-def hessian_rows(starts, stops, indices, values, cost, kind, bias, alpha, v, product):
+def hessian_rows(
+    starts, stops, indices, values, cost, kind, bias, width, alpha, v, product
+):  # fmt: skip
     """Add what the rows contribute to (Hessian - I) v: sum_i h_i x_i (x_i' v).
 
     Parameters
     ----------
-    starts, stops, indices, values, cost, kind, bias :  as for `gradient_rows`
+    starts, stops, indices, values, cost, kind, bias, width :           as for `gradient_rows`
     alpha : float64[n_rows]   as `gradient_rows` left it
     v : float64[n_features + 1]
     product : float64[n_features + 1]   added to
     """
     last = v.shape[0] - 1
     for i in range(cost.shape[0]):
-        h = curvature(kind, cost[i], alpha[i])
+        h = _curvature(kind, cost[i], alpha[i], width)
         if h == 0.0:
             continue
         start, stop = starts[i], stops[i]
@@ -134,7 +187,8 @@ def hessian_rows(starts, stops, indices, values, cost, kind, bias, alpha, v, pro
 @kernel(error_model="numpy")
 def newton_many(
     starts, stops, indices, values, sq_norm, target, code, fold, weight, positive, held_out, cost,
-    kind, epsilon, bias, evaluates, V, norms, alpha, out, diagonal, hessians, scratch, sums, reach,
+    kind, epsilon, bias, evaluates, V, norms, center, widths, alpha, out, diagonal, hessians,
+    scratch, sums, reach, sums_of_values,
 ):  # fmt: skip
     """Do for each model what `gradient_rows` does, or what `hessian_rows` does.
 
@@ -146,6 +200,8 @@ def newton_many(
                               vector to be multiplied by the Hessian
     V : float64[n_features + 1, P]      columns from M on are zeros
     norms : float64[M]        of the columns of `V`, or more
+    center : float64[n_rows, M]         for HINGE and L1_SVR; may be empty for others
+    widths : float64[M]       likewise, of each model
     alpha : float64[n_rows, M]          written where a model evaluates, read where it multiplies
     out, diagonal : float64[n_features + 1, P]  added to: sum of s_ij alpha_ij x_i, or product; and
                               diagonals, where a model evaluates
@@ -153,7 +209,9 @@ def newton_many(
     scratch : float64[N_SCRATCH, P]     overwritten
     sums : float64[M, N_SUMS]           added to where a model evaluates, as is `reach`
     reach : float64[M, N_REACHES]
+    sums_of_values : float64[M, N_VALUES]       added to, for HINGE and L1_SVR
     """
+    proximal = kind in (HINGE, L1_SVR)
     M, P = positive.shape[0], V.shape[1]
     t, C, f, step, h = scratch[0], scratch[1], scratch[2], scratch[3], scratch[4]
     step[:], h[:] = 0.0, 0.0
@@ -170,16 +228,19 @@ def newton_many(
             step[j] = h[j] = 0.0
             if not evaluates[j]:
                 if C[j] != 0.0:
-                    step[j] = curvature(kind, C[j], alpha[i, j]) * f[j]
+                    step[j] = _curvature(kind, C[j], alpha[i, j], widths[j]) * f[j]
                 continue
             alpha[i, j] = 0.0
             if C[j] == 0.0:
                 continue
-            a = _evaluate(kind, epsilon, t[j], C[j], f[j], gamma, size, norms[j], sums[j], reach[j])
+            a = _evaluate(
+                kind, epsilon, t[j], C[j], f[j], gamma, size, norms[j],
+                center[i, j] if proximal else 0.0, widths[j], sums[j], reach[j], sums_of_values[j],
+            )  # fmt: skip
             alpha[i, j] = a
             step[j] = a * (1.0 if kind >= L1_SVR else t[j])
             if a != 0.0:
-                h[j] = curvature(kind, C[j], a)
+                h[j] = _curvature(kind, C[j], a, widths[j])
                 curved = curved or h[j] != 0.0
         if not some:
             continue

@@ -18,7 +18,7 @@ from blocklinear.objectives.certificate import Certificate, joined
 from blocklinear.objectives.models import Models
 from blocklinear.options import TrainOptions
 from blocklinear.solvers.many import ManyModels
-from blocklinear.solvers.newton import successor_of
+from blocklinear.solvers.newton.solver import successor_of
 from blocklinear.solvers.pass_statistics import middle, rises
 from blocklinear.solvers.protocol import Abandoned, Estimate, Solver, Start
 from blocklinear.solvers.row_orders import parts_of_passes
@@ -439,9 +439,7 @@ class BlockDescentOfMany(BlockDescent):
         return weights
 
     def successor(self, enough_products: float) -> Solver | None:
-        """Return Newton's method, for smooth losses."""
-        if not self._models.solver.smooth:
-            return None
+        """Return Newton's method."""
         trained = set(np.concatenate(self._training).tolist())
         proven = [None if k in trained else c for k, c in enumerate(self._certificates)]
         alphas = [vectors.alpha for vectors in self.vectors]

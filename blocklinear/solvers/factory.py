@@ -17,7 +17,7 @@ from blocklinear.solvers.columns import models_by_pass, n_columns
 from blocklinear.solvers.crammer_singer import CrammerSinger
 from blocklinear.solvers.l1.solver import L1Regularized
 from blocklinear.solvers.many import ManyModels
-from blocklinear.solvers.newton import make_newton
+from blocklinear.solvers.newton.solver import make_newton
 from blocklinear.solvers.one_class import OneClassModel
 from blocklinear.solvers.pegasos import Pegasos
 from blocklinear.solvers.protocol import WarmSolver
@@ -51,7 +51,7 @@ def make_solver(
     """
     if task.solver.l1:
         return L1Regularized(task, manifest, options, folder, working_set_entries)
-    if task.solver.primal:
+    if options.method == "newton":
         return make_newton(manifest, options, task, folder, enough_products)
     if isinstance(task, OneClass):
         only = OneClassModel(task, manifest, options, folder)

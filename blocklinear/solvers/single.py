@@ -11,7 +11,7 @@ from blocklinear.objectives.certificate import Proof
 from blocklinear.objectives.feasible_sets import OneModel
 from blocklinear.objectives.problems import Problem
 from blocklinear.options import TrainOptions
-from blocklinear.solvers.newton import successor_of
+from blocklinear.solvers.newton.solver import successor_of
 from blocklinear.solvers.pass_statistics import add_stats, no_stats, threshold, violations, width
 from blocklinear.solvers.protocol import Solver
 from blocklinear.solvers.row_orders import drawn_rows, row_order, row_schedule
@@ -167,9 +167,7 @@ class SingleModel(WeightVectors):
         return self._with_bias(found, first if regression else None)
 
     def successor(self, own: Solver, enough_products: float) -> Solver | None:
-        """Return Newton's method, for smooth losses."""
-        if not self.problem.solver.smooth:
-            return None
+        """Return Newton's method."""
         return successor_of(
             own, self.problem, self.W, [self.alpha], [None], self._manifest, self._options,
             enough_products,

@@ -41,7 +41,7 @@ class RowArray:
     ) -> None:
         rows = [block.rows for block in manifest.blocks]
         self._starts = np.concatenate(([0], np.cumsum(rows))).astype(np.int64)
-        self._path = path
+        self._path, self._manifest = path, manifest
         self._keeps = columns > 0
         flat = _allocate(path, np.dtype(dtype), manifest.n_rows * columns)
         self.all: npt.NDArray[Any] = (
@@ -64,6 +64,16 @@ class RowArray:
             length = part.stop - part.start
             self.all[part] = lines[start : start + length]
             start += length
+
+    def another(self, name: str) -> "RowArray":
+        """Return one of the same shape, all zeros; `name` takes the place of the first word of its.
+
+        So ``alpha-1.work`` leads to ``center-1.work``.
+        """
+        _, dash, rest = self._path.stem.partition("-")
+        path = self._path.with_name(name + dash + rest + self._path.suffix)
+        columns = int(np.prod(self.all.shape[1:]))
+        return RowArray(path, self._manifest, self.all.dtype.type, columns)
 
     def shape_of(self, n_rows: int) -> tuple[int, ...]:
         """Return the shape that the lines of so many rows have here."""

@@ -31,7 +31,15 @@ _ITERATE = fields(
         "certificate": maybe(_CERTIFICATE), "n_sv": count, "first": number, "evaluates": flag,
         "direct": flag, "new": flag, "final": flag, "products": count, "in_all": count,
         "rho": number, "enough": number, "length": number, "slope": number,
-    }
+    },
+    {
+        "proximal": fields(
+            {
+                "recenters": flag, "width": maybe(number), "searching": flag, "scale": number,
+                "value": number, "trials": count, "steps": count, "idle": count, "last": number,
+            }
+        )
+    },
 )  # fmt: skip
 _NEWTON = items(
     fields({"active": items(count), "rows": count, "hessians": count, "models": items(_ITERATE)})

@@ -18,7 +18,7 @@ from blocklinear.objectives.models import Models
 from blocklinear.objectives.tasks import Task, make_task
 from blocklinear.options import TrainOptions
 from blocklinear.solvers.factory import columns_of, make_solver
-from blocklinear.solvers.newton_iterate import enough_products
+from blocklinear.solvers.newton.iterate import enough_products
 from blocklinear.solvers.protocol import Abandoned
 from blocklinear.store.features import read_features, read_names, to_input
 from blocklinear.store.files import Lock, make_folder
@@ -246,6 +246,7 @@ def optimise(
         held_out = HeldOut(options.evaluate, store, task, options, memory.spare_bytes)
     products = enough_products(manifest, memory.hessian)
     solver = make_solver(manifest, options, task, folder, memory.working_set_entries, products)
+    run: GroupRun | None = None
     try:
         with GroupLoader(store, memory.group, options.threads, memory.pin_bytes) as loader:
             run = GroupRun(
@@ -261,7 +262,7 @@ def optimise(
                 conclude(loader, outcome)
                 return outcome
     finally:
-        solver.discard()
+        (run.solver if run is not None else solver).discard()
 
 
 @contextlib.contextmanager
@@ -344,7 +345,7 @@ def converge(run: Run) -> Outcome:
                 stopping.learn(seen, certificate)
         run.listener(report)
         remaining = None if seen.exact else stopping.remaining(report)
-        direct = goes_over and run.memory.hessian
+        direct = goes_over and remaining is not None and run.is_direct(remaining)
         slow = remaining is not None and stopping.too_many(report, remaining, direct)
         if goes_over and (slow or stalled):
             run.go_over()

@@ -8,7 +8,7 @@ import numpy as np
 
 from blocklinear.errors import MemoryBudgetError
 from blocklinear.memory import PROCESS_BYTES, WEIGHT_VECTORS, enough, exact_size, format_size
-from blocklinear.objectives.models import ALL_SOLVERS
+from blocklinear.objectives.models import ALL_SOLVERS, CRAMMER_SINGER
 from blocklinear.objectives.problems import SolverType
 from blocklinear.options import TrainOptions
 from blocklinear.solvers.l1.columns import column_type
@@ -30,6 +30,11 @@ ENOUGH_BLOCKS = 16
 """Larger groups no longer converge in fewer outer iterations; memory pins blocks instead."""
 WORKING_SET_SHARE = 2
 """The working set has at most one in so many entries."""
+
+
+RARE_SHARE = 8
+"""What descent on a loss without a gradient, which is rarely slow, keeps for Hessians of Newton
+steps is at most one part in so many of what is left."""
 
 
 @dataclass(frozen=True)
@@ -123,12 +128,15 @@ def plan_memory(
     if model > options.memory_bytes:
         raise _no_room_for_model(manifest, options, width, kept)
     spare = options.memory_bytes - needed
-    primal = _solver(options).primal and not l1
-    newton_bytes = NEWTON_VECTORS * width * weight_bytes(manifest)
+    primal = options.method == "newton" and not l1
+    newton_bytes = _newton_vectors(options) * width * weight_bytes(manifest)
     newton = _may_go_over(options) and newton_bytes <= spare
     left = spare - newton_bytes if newton else spare
-    hessian = (newton or primal) and _hessian_bytes(manifest, width) <= left // 2
-    newton = newton and (hessian or width == 1)  # vectors of many models would take the rows' room
+    smooth = _solver(options).smooth
+    share = 2 if smooth or primal else RARE_SHARE
+    hessian = (newton or primal) and _hessian_bytes(manifest, width) <= left // share
+    # vectors of many models would take the rows' room, and proximal points many products
+    newton = newton and (hessian or (width == 1 and smooth))
     spare -= newton_bytes if newton else 0
     spare -= _hessian_bytes(manifest, width) if hessian else 0
     held_out = spare // 2 if options.evaluate is not None else 0
@@ -168,7 +176,7 @@ def plan_again(
         + kept * model_bytes(manifest)
         + _group_bytes(manifest, group, width)
     )
-    needed += NEWTON_VECTORS * width * weight_bytes(manifest) if newton else 0
+    needed += _newton_vectors(options) * width * weight_bytes(manifest) if newton else 0
     needed += _hessian_bytes(manifest, width) if hessian else 0
     needed += _l1_bytes(manifest, options, width) if _solver(options).l1 else 0
     needed += -(-entries * _copy_bytes(manifest, options, width) // max(manifest.nnz, 1))
@@ -227,8 +235,8 @@ def _vector_bytes(manifest: Manifest, options: TrainOptions, width: int) -> int:
     """
     vectors = WEIGHT_VECTORS + options.average + (width > 1)
     solver = _solver(options)
-    if solver.primal:
-        vectors = L1_VECTORS if solver.l1 else NEWTON_VECTORS + 1
+    if options.method == "newton":
+        vectors = L1_VECTORS if solver.l1 else _newton_vectors(options) + 1
     return (vectors + (options.patience is not None)) * width * weight_bytes(manifest)
 
 
@@ -239,7 +247,13 @@ def _solver(options: TrainOptions) -> SolverType:
 def _may_go_over(options: TrainOptions) -> bool:
     """Return whether Newton's method could go on where coordinate descent is slow."""
     solver = _solver(options)
-    return solver.smooth and not solver.primal and options.method == "dual" and not options.average
+    alone = not solver.one_class and options.solver != CRAMMER_SINGER
+    return alone and options.method == "dual" and not options.average
+
+
+def _newton_vectors(options: TrainOptions) -> int:
+    """Return what a model of Newton's method needs; one more where it steps to proximal points."""
+    return NEWTON_VECTORS + (not _solver(options).smooth)
 
 
 def _l1_bytes(manifest: Manifest, options: TrainOptions, width: int) -> int:

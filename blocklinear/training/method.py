@@ -21,7 +21,7 @@ from blocklinear.objectives.problems import SOLVERS
 from blocklinear.objectives.tasks import Task
 from blocklinear.options import PRIMAL_TWIN, TrainOptions
 from blocklinear.solvers.factory import columns_of
-from blocklinear.solvers.newton_iterate import enough_products
+from blocklinear.solvers.newton.iterate import enough_products
 from blocklinear.store.prefetch import GroupLoader
 from blocklinear.store.store import BlockStore
 from blocklinear.training.checkpoint import Checkpoint

@@ -17,8 +17,10 @@ from blocklinear.events import BlockStep, Listener, OuterIteration, SlowlyConver
 from blocklinear.memory import anonymous_bytes, peak_bytes
 from blocklinear.model.metrics import Score
 from blocklinear.objectives.certificate import Certificate
+from blocklinear.objectives.models import ALL_SOLVERS
 from blocklinear.options import TrainOptions
-from blocklinear.solvers.newton_iterate import enough_products
+from blocklinear.solvers.newton.iterate import enough_products
+from blocklinear.solvers.newton.proximal import COST_IN_OUTER
 from blocklinear.solvers.protocol import Abandoned, Estimate, Solver, Trainee
 from blocklinear.store.manifest import Manifest
 from blocklinear.store.prefetch import GroupLoader, Loaded
@@ -271,13 +273,24 @@ class Run(ABC):
         """Whether there is room for a successor of the solver, and none has taken over."""
         return self.memory.newton and self.descended is None
 
+    def is_direct(self, remaining: float) -> bool:
+        """Whether the successor takes few passes, as so many outer iterations are compared.
+
+        It does where it has the Hessian; steps to proximal points are more, see `newton.proximal`.
+        """
+        if not self.memory.hessian or ALL_SOLVERS[self.options.solver].smooth:
+            return self.memory.hessian
+        return remaining > COST_IN_OUTER * (1.0 + enough_products(self.manifest, True) / 16.0)
+
     def go_over(self) -> None:
         """Let the solver's successor go on."""
         self._succeed(self.outer)
+        smooth = ALL_SOLVERS[self.options.solver].smooth
+        how = "Newton's method on the primal" if smooth else "Newton steps to proximal points"
         self.listener(
             SlowlyConverging(
                 f"not converged after {self.outer} outer iterations of coordinate descent: "
-                "going on with Newton's method on the primal"
+                f"going on with {how}"
             )
         )
 

@@ -7,6 +7,7 @@ import importlib
 import inspect
 import pkgutil
 from dataclasses import dataclass
+from itertools import product
 
 import numpy as np
 import pytest
@@ -164,22 +165,26 @@ def pegasos_epochs(r):
 
 def newton(r):
     n = r.n_features + 1
-    for kind in (losses.SQUARED_HINGE, losses.LOGISTIC, losses.L2_SVR):
-        for hessian in (np.zeros((0, 0)), np.zeros((n, n))):
-            alpha, pull, diagonal = np.zeros(r.n), r.w(), r.w()
-            primal.gradient_rows(
-                *r.cut, r.sq_norm, r.y, r.cost, kind, 0.1, r.bias, r.w(), 0.0, alpha, pull,
-                diagonal, hessian, np.zeros(losses.N_SUMS), np.zeros(losses.N_REACHES),
+    for kind, hessian, width in product(
+        range(5), (np.zeros((0, 0)), np.zeros((n, n))), (1.0, np.inf)
+    ):
+        proximal = kind in (losses.HINGE, losses.L1_SVR)
+        alpha, pull, diagonal = np.zeros(r.n), r.w(), r.w()
+        primal.gradient_rows(
+                *r.cut, r.sq_norm, r.y, r.cost, kind, 0.1, r.bias, r.w(), 0.0,
+                np.zeros(r.n if proximal else 0), width, alpha, pull, diagonal, hessian,
+                np.zeros(losses.N_SUMS), np.zeros(losses.N_REACHES), np.zeros(primal.N_VALUES),
             )  # fmt: skip
-            primal.hessian_rows(*r.cut, r.cost, kind, r.bias, alpha, r.w(), r.w())
-            primal.solve(hessian + np.eye(len(hessian)), np.ones(len(hessian)))
-            assert np.isfinite(alpha).all()
-            assert np.isfinite(pull).all()
+        primal.hessian_rows(*r.cut, r.cost, kind, r.bias, width, alpha, r.w(), r.w())
+        primal.solve(hessian + np.eye(len(hessian)), np.ones(len(hessian)))
+        assert np.isfinite(alpha).all()
+        assert np.isfinite(pull).all()
 
 
 def newton_many(r):
     n = r.n_features + 1
-    for kind in (losses.SQUARED_HINGE, losses.LOGISTIC, losses.L2_SVR):
+    for kind in range(5):
+        proximal = kind in (losses.HINGE, losses.L1_SVR)
         for M in (1, 3, 8):
             code, fold = np.arange(r.n, dtype=np.int32) % 3, np.zeros(r.n, np.int32)
             positive, held_out = np.arange(M, dtype=np.int32) % 3, np.full(M, -1, np.int32)
@@ -188,9 +193,11 @@ def newton_many(r):
             for whole in (False, True):
                 primal.newton_many(
                     *r.cut, r.sq_norm, r.y, code, fold, r.cost, *models, r.bias,
-                    np.arange(M) % 2 == 0, r.w(M), np.zeros(M), alpha, out, r.w(M),
+                    np.arange(M) % 2 == 0, r.w(M), np.zeros(M),
+                    np.zeros((r.n, M) if proximal else (0, 0)), np.ones(M), alpha, out, r.w(M),
                     np.zeros((M, n, n) if whole else (0, 0, 0)), scratch,
                     np.zeros((M, losses.N_SUMS)), np.zeros((M, losses.N_REACHES)),
+                    np.zeros((M, primal.N_VALUES)),
                 )  # fmt: skip
             assert np.isfinite(alpha).all()
             assert np.isfinite(out).all()

@@ -8,15 +8,18 @@ from scipy.special import expit
 
 from blocklinear.kernels import primal
 from blocklinear.kernels.losses import N_REACHES, N_SUMS
-from blocklinear.kernels.primal import N_SCRATCH
+from blocklinear.kernels.primal import COSTS, MOVED, N_SCRATCH, N_VALUES, TARGETS, VALUE
 
 BIAS = 0.7
-KINDS = (reference.SQUARED_HINGE, reference.LOGISTIC, reference.L2_SVR)
+SMOOTH = (reference.SQUARED_HINGE, reference.LOGISTIC, reference.L2_SVR)
+PROXIMAL = (reference.HINGE, reference.L1_SVR)
+KINDS = SMOOTH + PROXIMAL
+WIDTH = 0.4
 EPSILON = 0.3
 
 
 class Rows:
-    """Rows of a smooth loss, sparse as the kernels take them, and dense with the bias feature."""
+    """Rows of any loss with a center of alpha, sparse as the kernels take them, and dense."""
 
     def __init__(self, kind, seed):
         rng = np.random.default_rng(seed)
@@ -25,11 +28,13 @@ class Rows:
         X = sparse.csr_array(full)
         self.kind, self.X = kind, np.hstack([full, np.full((30, 1), BIAS)])
         classes = np.where(rng.random(30) < 0.5, 1.0, -1.0)
-        self.target = rng.normal(size=30) if kind == reference.L2_SVR else classes
+        self.target = rng.normal(size=30) if kind >= reference.L1_SVR else classes
         self.cost = np.where(rng.random(30) < 0.8, rng.uniform(0.1, 3.0, 30), 0.0)
         pointers = X.indptr.astype(np.int64)
         self.entries = (pointers[:-1], pointers[1:], X.indices.astype(np.uint32), X.data)
         self.sq_norm, self.w = (full**2).sum(axis=1), rng.normal(size=9)
+        low = -1.0 if kind == reference.L1_SVR else 0.0
+        self.center, self.width = rng.uniform(low, 1.0, 30) * self.cost, WIDTH
 
     @property
     def f(self):
@@ -40,10 +45,35 @@ class Rows:
             return self.cost * expit(-self.target * self.f)
         if self.kind == reference.SQUARED_HINGE:
             return 2 * self.cost * np.maximum(0, 1 - self.target * self.f)
+        if self.kind in PROXIMAL:
+            return self.proximal_alpha()
         r = self.f - self.target
         return -2 * self.cost * np.sign(r) * np.maximum(0, abs(r) - EPSILON)
 
+    def proximal_alpha(self):
+        """Where g_i(alpha) - s_i alpha f_i - width / (2 C_i) (alpha - center_i)**2 is largest."""
+        sigma = self.cost / self.width
+        if self.kind == reference.HINGE:
+            return np.clip(self.center + sigma * (1 - self.target * self.f), 0, self.cost)
+        a = self.center + sigma * (self.target - self.f)
+        soft = np.sign(a) * np.maximum(np.abs(a) - sigma * EPSILON, 0)
+        return np.clip(soft, -self.cost, self.cost)
+
+    def value(self, w):
+        """The primal made smooth around the center."""
+        before, self.w = self.w, w
+        a, s = self.alpha(), reference.signs(self.target, self.kind)
+        g = a if self.kind == reference.HINGE else self.target * a - EPSILON * np.abs(a)
+        C = np.where(self.cost > 0, self.cost, 1.0)
+        moved = self.width / (2 * C) * (a - self.center) ** 2
+        total = 0.5 * w @ w + (g - s * a * self.f - moved).sum()
+        self.w = before
+        return total
+
     def curvature(self):
+        if self.kind in PROXIMAL:
+            a = self.alpha()
+            return np.where((a != 0) & (np.abs(a) < self.cost), self.cost / self.width, 0.0)
         if self.kind == reference.LOGISTIC:
             return self.cost * expit(self.f) * expit(-self.f)
         return 2 * self.cost * (self.alpha() != 0)
@@ -54,11 +84,11 @@ class Rows:
         found = {
             "alpha": np.full(30, 9.0), "pull": np.zeros(n), "diagonal": np.zeros(n),
             "hessian": np.zeros((n, n) if whole else (0, 0)), "sums": np.zeros(N_SUMS),
-            "reach": np.zeros(N_REACHES),
+            "reach": np.zeros(N_REACHES), "values": np.zeros(N_VALUES),
         }  # fmt: skip
         primal.gradient_rows(
             *self.entries, self.sq_norm, self.target, self.cost, self.kind, EPSILON, BIAS, self.w,
-            np.linalg.norm(self.w), *found.values(),
+            np.linalg.norm(self.w), self.center, self.width, *found.values(),
         )  # fmt: skip
         return found
 
@@ -76,7 +106,7 @@ def test_a_point(rows):
     np.testing.assert_allclose(found["diagonal"], h @ rows.X**2, rtol=1e-10)
     lower = np.tril(rows.X.T @ (h[:, None] * rows.X))
     np.testing.assert_allclose(found["hessian"], lower, rtol=1e-10, atol=1e-12)
-    loss, lost, above = found["sums"]
+    loss, lost, _ = found["sums"]
     total = reference.total_loss(rows.X, rows.target, rows.cost, rows.w, rows.kind, EPSILON)
     assert loss + lost == pytest.approx(total, rel=1e-13)
     sizes = np.linalg.norm(rows.X, axis=1)
@@ -86,12 +116,50 @@ def test_a_point(rows):
         np.maximum(-signed, 0).sum(),
     ]  # fmt: skip
     np.testing.assert_allclose(found["reach"], expected, rtol=1e-12)
-    # alpha is the best one for w: no row adds to the gap but by rounding, or by its square
-    rounding = 1e-12 if rows.kind == reference.LOGISTIC else 1e-25
-    assert 0.0 < above < rounding * rows.cost.sum()
 
 
-def test_the_gap_is_half_the_square_of_the_gradient(rows):
+@pytest.mark.parametrize("kind", SMOOTH)
+def test_alpha_of_a_smooth_loss_are_the_best_for_a_point(kind):
+    """No row adds to the gap but by rounding, or by its square."""
+    rows = Rows(kind, 7)
+    rounding = 1e-12 if kind == reference.LOGISTIC else 1e-25
+    assert 0.0 < rows.gradient()["sums"][2] < rounding * rows.cost.sum()
+
+
+@pytest.mark.parametrize("kind", PROXIMAL)
+def test_around_a_center(kind):
+    """Value, gradient and Hessian, and the gap of the alpha there."""
+    rows = Rows(kind, 7)
+    found, values = rows.gradient(), rows.gradient()["values"]
+    assert 0.5 * rows.w @ rows.w + values[VALUE] == pytest.approx(rows.value(rows.w), rel=1e-12)
+    C = np.where(rows.cost > 0, rows.cost, 1.0)
+    moved = (WIDTH / (2 * C) * (rows.alpha() - rows.center) ** 2).sum()
+    sums = [moved, rows.cost.sum(), rows.cost @ np.abs(rows.target)]
+    np.testing.assert_allclose(values[[MOVED, COSTS, TARGETS]], sums, rtol=1e-12)
+    free = rows.curvature() > 0
+    assert 0 < free.sum() < np.count_nonzero(rows.cost)
+    slope = [(rows.value(rows.w + e) - rows.value(rows.w - e)) / 2e-6 for e in 1e-6 * np.eye(9)]
+    np.testing.assert_allclose(rows.w - found["pull"], slope, rtol=1e-6, atol=1e-6)
+    p = rows.X, rows.target, rows.cost
+    value = reference.primal_value(*p, rows.w, kind, EPSILON)
+    gap = value - reference.dual_value(*p, found["alpha"], kind, EPSILON)
+    gradient = rows.w - found["pull"]
+    assert found["sums"][2] + 0.5 * gradient @ gradient == pytest.approx(gap, rel=1e-10)
+
+
+@pytest.mark.parametrize("kind", PROXIMAL)
+def test_of_infinite_width_alpha_are_the_center(kind):
+    rows = Rows(kind, 7)
+    rows.width = np.inf
+    found = rows.gradient()
+    np.testing.assert_array_equal(found["alpha"], rows.center)
+    assert not found["hessian"].any()
+    assert found["values"][MOVED] == 0.0
+
+
+@pytest.mark.parametrize("kind", SMOOTH)
+def test_the_gap_is_half_the_square_of_the_gradient(kind):
+    rows = Rows(kind, 7)
     found = rows.gradient()
     p, epsilon = (rows.X, rows.target, rows.cost), EPSILON
     value = reference.primal_value(*p, rows.w, rows.kind, epsilon)
@@ -119,7 +187,8 @@ def test_a_hessian_that_is_not_wanted_changes_nothing(rows):
 
 def test_a_product_is_that_of_the_hessian(rows):
     found, v, product = rows.gradient(), np.arange(9.0) - 4, np.zeros(9)
-    primal.hessian_rows(*rows.entries, rows.cost, rows.kind, BIAS, found["alpha"], v, product)
+    cost, alpha = rows.cost, found["alpha"]
+    primal.hessian_rows(*rows.entries, cost, rows.kind, BIAS, WIDTH, alpha, v, product)
     H = found["hessian"] + np.tril(found["hessian"], -1).T
     np.testing.assert_allclose(product, H @ v, rtol=1e-10, atol=1e-12)
 
@@ -130,9 +199,9 @@ def test_rows_of_no_cost_are_as_if_they_were_not_there(rows):
     starts, stops, indices, values = rows.entries
     rows.entries = (starts[kept], stops[kept], indices, values)
     rows.X, rows.target, rows.cost = rows.X[kept], rows.target[kept], rows.cost[kept]
-    rows.sq_norm = rows.sq_norm[kept]
+    rows.sq_norm, rows.center = rows.sq_norm[kept], rows.center[kept]
     alone = rows.gradient()
-    for name in ("pull", "diagonal", "hessian", "sums", "reach"):
+    for name in ("pull", "diagonal", "hessian", "sums", "reach", "values"):
         assert found[name].tobytes() == alone[name].tobytes(), name
 
 
@@ -151,22 +220,24 @@ def test_many_models_do_what_each_does(kind, whole):
     before = alpha.copy()
     out, diagonal, scratch = np.zeros((n, P)), np.zeros((n, P)), np.empty((N_SCRATCH, P))
     hessians = np.zeros((M, n, n) if whole else (0, 0, 0))
-    sums, reach = np.zeros((M, N_SUMS)), np.zeros((M, N_REACHES))
+    sums, reach, values = (np.zeros((M, n)) for n in (N_SUMS, N_REACHES, N_VALUES))
+    center, widths = rng.uniform(0, 0.2, (30, M)), np.array([0.3, 0.4, 0.5])
     primal.newton_many(
         *rows.entries, rows.sq_norm, rows.target, code, fold, weight, positive, held_out, cost,
-        kind, EPSILON, BIAS, evaluates, V, np.linalg.norm(V[:, :M], axis=0), alpha, out, diagonal,
-        hessians, scratch, sums, reach,
+        kind, EPSILON, BIAS, evaluates, V, np.linalg.norm(V[:, :M], axis=0), center, widths,
+        alpha, out, diagonal, hessians, scratch, sums, reach, values,
     )  # fmt: skip
     for j in range(M):
-        if kind != reference.L2_SVR:
+        if kind < reference.L1_SVR:
             rows.target = np.where(code == positive[j], 1.0, -1.0)
         C = weight * cost[j][(rows.target > 0).astype(int)]
         rows.cost, rows.w = np.where(fold == held_out[j], 0.0, C), V[:, j].copy()
+        rows.center, rows.width = center[:, j].copy(), widths[j]
         if evaluates[j]:
             one = rows.gradient(whole)
             found = {
                 "alpha": alpha[:, j], "pull": out[:, j], "diagonal": diagonal[:, j],
-                "sums": sums[j], "reach": reach[j],
+                "sums": sums[j], "reach": reach[j], "values": values[j],
             }  # fmt: skip
             if whole:
                 found["hessian"] = hessians[j]
@@ -175,7 +246,9 @@ def test_many_models_do_what_each_does(kind, whole):
         else:
             product = np.zeros(n)
             of = np.where(rows.cost > 0, before[:, j], 0.0)
-            primal.hessian_rows(*rows.entries, rows.cost, kind, BIAS, of, rows.w, product)
+            primal.hessian_rows(
+                *rows.entries, rows.cost, kind, BIAS, widths[j], of, rows.w, product
+            )
             np.testing.assert_allclose(out[:, j], product, rtol=1e-10, atol=1e-13)
             for left in (diagonal[:, j], sums[j], reach[j]):
                 assert not left.any()

@@ -14,7 +14,7 @@ from blocklinear.errors import StoppedError, UsageError
 from blocklinear.events import BlockStep, OuterIteration, WarmStarted, Warned
 from blocklinear.selection.cross_validation import cross_validate
 from blocklinear.selection.grid import train_grid
-from blocklinear.solvers import newton_iterate
+from blocklinear.solvers.newton import iterate as newton_iterate
 from blocklinear.training import loop, run
 from blocklinear.training.stopping import Stopping
 

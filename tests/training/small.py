@@ -176,8 +176,9 @@ class Heard(list):
 
 def without_pins(store, options):
     """The same options with just the memory that is needed: no block stays decoded."""
-    spare = plan_memory(store.manifest, options).pin_bytes
-    return replace(options, memory_bytes=options.memory_bytes - spare)
+    while spare := plan_memory(store.manifest, options).pin_bytes:
+        options = replace(options, memory_bytes=options.memory_bytes - spare)
+    return options
 
 
 def outcome(store, options, halt=lambda: False, listener=lambda event: None, heard=None):

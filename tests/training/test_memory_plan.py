@@ -66,7 +66,8 @@ def test_too_little_says_the_arithmetic_and_what_would_do(store):
 
 def bytes_of(manifest, options, plan):
     """What a plan takes, added up once more."""
-    vectors = 3 + (options.patience is not None) + options.average + NEWTON_VECTORS * plan.newton
+    vectors = 3 + (options.patience is not None) + options.average
+    vectors += (NEWTON_VECTORS + (options.solver == 3)) * plan.newton
     entry = 12 if manifest.dtype == "float64" else 8
     largest = max(manifest.blocks, key=lambda block: entry * block.nnz + 32 * block.rows)
     buffers = 1 if plan.group == len(manifest.blocks) else 2
@@ -110,7 +111,8 @@ def test_a_plan_fits_or_names_a_budget_that_does(large, memory, options, n_block
     assert 1 <= plan.group <= n_blocks
     assert min(plan.pin_bytes, plan.spare_bytes, plan.working_set_entries) >= 0
     assert bytes_of(manifest, options, plan) <= options.memory_bytes
-    assert plan.newton <= (options.solver == 1)
+    assert plan.newton <= (options.selection in ("active", "permute") and not options.average)
+    assert plan.newton <= (options.solver == 1 or plan.hessian)
     assert plan.working_set_entries <= manifest.nnz / WORKING_SET_SHARE
     if options.group is not None:
         assert plan.group == min(options.group, n_blocks)

@@ -136,7 +136,7 @@ def test_what_is_for_coordinate_descent_is_refused(option):
         TrainOptions(solver=1, method="auto", **option)
 
 
-@pytest.mark.parametrize(("solver", "twin"), [(1, "; 2 is"), (12, "; 11 is"), (3, "no other")])
+@pytest.mark.parametrize(("solver", "twin"), [(1, "; 2 is"), (12, "; 11 is"), (4, "others")])
 def test_newton_where_the_solver_is_another(solver, twin):
     with pytest.raises(UsageError, match=f"solver is {solver}, but must be.*{twin}"):
         TrainOptions(solver=solver, method="newton")

@@ -11,6 +11,7 @@ from blocklinear.errors import DamagedError, MismatchError, StoppedError
 from blocklinear.events import BlockStep, OuterIteration, Warned
 from blocklinear.store.store import BlockStore
 from blocklinear.training import run, train
+from blocklinear.training.memory_plan import plan_memory
 from training.small import (
     DUAL_SOLVERS,
     SELECTIONS,
@@ -21,7 +22,6 @@ from training.small import (
     newton_after,
     outcome,
     split_problem,
-    without_pins,
 )
 
 N_BLOCKS = 5
@@ -162,7 +162,9 @@ def test_memory_and_threads_may_change(store):
     breaks = Breaks(4)
     with pytest.raises(StoppedError):
         outcome(store, replace(options, run="other"), breaks.halt, breaks.listen)
-    options = replace(without_pins(store, options), threads=1, run="other", resume=True)
+    spare = plan_memory(store.manifest, options).pin_bytes
+    less = options.memory_bytes - spare
+    options = replace(options, memory_bytes=less, threads=1, run="other", resume=True)
     assert outcome(store, options)[0] == unbroken[0]
 
 

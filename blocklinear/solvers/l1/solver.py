@@ -24,7 +24,7 @@ from blocklinear.solvers.l1.columns import ColumnCache, column_type
 from blocklinear.solvers.l1.descent import Rows
 from blocklinear.solvers.l1.iterate import L1Iterate
 from blocklinear.solvers.l1.penalty import Penalty
-from blocklinear.solvers.newton import tolerance_scales
+from blocklinear.solvers.newton.solver import tolerance_scales
 from blocklinear.solvers.protocol import Abandoned, Estimate, Solver, Start
 from blocklinear.store.groups import Group, RowView, first_positions, rows_of
 from blocklinear.store.manifest import Manifest

@@ -8,8 +8,8 @@ the primal falls enough (Armijo).
 
 import math
 from collections.abc import Mapping
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,8 +20,6 @@ from blocklinear.objectives.certificate import Certificate, norms_above, prove
 from blocklinear.store.manifest import Manifest
 
 Floats = NDArray[np.float64]
-VECTORS = ("w", "trial", "search", "gradient", "diagonal", "direction", "residual")
-"""What is known of a model besides numbers."""
 _FORCING = 0.1  # how far conjugate gradients reduce the gradient before a step
 _SUFFICIENT = 1e-4  # Armijo
 _LEAST_STEP = 1e-6
@@ -41,13 +39,33 @@ def enough_products(manifest: Manifest, hessian: bool) -> float:
     return nnz / max(manifest.n_rows, 1) / 4.0 + n**3 / (48.0 * nnz)
 
 
+@dataclass(frozen=True)
+class PassSums:
+    """What a pass that evaluates a point leaves of it, as `primal.gradient_rows` does.
+
+    Attributes
+    ----------
+    pull, diagonal, hessian, sums, reach, values :
+        As there; `hessian` is overwritten.
+    n_rows : int
+    """
+
+    pull: Floats
+    diagonal: Floats
+    hessian: Floats
+    sums: Floats
+    reach: Floats
+    values: Floats
+    n_rows: int
+
+
 class NewtonIterate:
     """A point, its certificate, and what is to be tried next.
 
     Parameters
     ----------
     vectors : dict of float64[n]
-        One for each of `VECTORS`, zeros: they are kept by the caller, for checkpoints.
+        One for each of `vectors`, zeros: they are kept by the caller, for checkpoints.
     bias : float
         Value of the bias feature.
     regularizes_bias : bool
@@ -60,6 +78,10 @@ class NewtonIterate:
 
     Attributes
     ----------
+    vectors : tuple of str    what is known of a model besides numbers
+    centered : bool           whether a pass needs a center of alpha, see `kernels.primal`
+    recenters : bool          whether alpha is to become the center before the next pass
+    width : float             of the center
     w : float64[n]            the point reached
     trial, search : float64[n]          what is to be evaluated, and what is to be multiplied
     evaluates : bool          what the next pass does: evaluate `trial`, or multiply by `search`
@@ -71,6 +93,11 @@ class NewtonIterate:
     new : bool                whether the last pass led to another `w`
     final : bool              whether rounding hides what another step would gain
     """
+
+    vectors: ClassVar[tuple[str, ...]] = (
+        "w", "trial", "search", "gradient", "diagonal", "direction", "residual"
+    )  # fmt: skip
+    centered: ClassVar[bool] = False
 
     def __init__(
         self,
@@ -90,10 +117,18 @@ class NewtonIterate:
         self.evaluates, self.direct, self.new, self.final = True, False, False, False
         self._products, self._in_all, self._rho, self._enough = 0, 0, 0.0, 0.0
         self._length, self._slope = 1.0, 0.0  # of the step that is tried
+        self.recenters, self.width = False, 1.0
 
     @property
     def state(self) -> dict[str, Any]:
         """All but arrays, as JSON."""
+        return self._to_json()
+
+    @state.setter
+    def state(self, state: dict[str, Any]) -> None:
+        self._from_json(state)
+
+    def _to_json(self) -> dict[str, Any]:
         return {
             "certificate": self.certificate and self.certificate.to_dict(), "n_sv": self.n_sv,
             "first": self.first, "evaluates": self.evaluates, "direct": self.direct,
@@ -102,8 +137,7 @@ class NewtonIterate:
             "length": self._length, "slope": self._slope,
         }  # fmt: skip
 
-    @state.setter
-    def state(self, state: dict[str, Any]) -> None:
+    def _from_json(self, state: dict[str, Any]) -> None:
         self.certificate = state["certificate"] and Certificate(**state["certificate"])
         self.n_sv, self.first = state["n_sv"], state["first"]
         self.evaluates, self.direct = state["evaluates"], state["direct"]
@@ -122,40 +156,36 @@ class NewtonIterate:
         """|point|, or more."""
         return float(norms_above(dot(self.point, self.point)))
 
-    def evaluated(
-        self,
-        pull: Floats,
-        diagonal: Floats,
-        hessian: Floats,
-        sums: Floats,
-        reach: Floats,
-        n_rows: int,
-    ) -> None:
-        """Move to the trial if it is good enough, and look for a direction; else halve the step.
+    @property
+    def origin(self) -> Floats:
+        """Where steps begin."""
+        return self.w
 
-        Parameters
-        ----------
-        pull, diagonal, hessian, sums, reach :
-            As `primal.gradient_rows` leaves them; `hessian` is overwritten.
-        n_rows : int
-        """
-        found = self._prove(pull, sums, reach, n_rows)
-        if 1.0 < found.gap < math.inf:  # alpha = 0 proves more: D(0) = 0
-            found = replace(found, dual=0.0, gap=1.0)
+    def evaluated(self, found: PassSums) -> None:
+        """Move to the trial if it is good enough, and look for a direction; else halve the step."""
+        proof = self._prove(found)
         if self.certificate is not None:
             aim = self.certificate.primal + _SUFFICIENT * self._length * self._slope
-            if not found.primal <= aim:
+            if not proof.primal <= aim:
                 self.new = False
                 self._try(self._length / 2)
                 return
-        self.certificate, self.n_sv, self.new = found, int(reach[1]), True
+        self.certificate, self.n_sv, self.new = proof, int(found.reach[1]), True
         self.w[:] = self.trial
-        np.subtract(self.w, pull, out=self.gradient)
-        np.add(diagonal, 1.0, out=self._diagonal)
-        if not self._regularizes_bias:
-            self.gradient[-1] = -pull[-1]
-            self._diagonal[-1] = diagonal[-1] or 1.0
+        self._expand(found)
         self.first = self.first or math.sqrt(dot(self.gradient, self.gradient))
+        self._look(found.hessian)
+
+    def _expand(self, found: PassSums) -> None:
+        """Take over the gradient and the diagonal of the Hessian at the trial."""
+        np.subtract(self.trial, found.pull, out=self.gradient)
+        np.add(found.diagonal, 1.0, out=self._diagonal)
+        if not self._regularizes_bias:
+            self.gradient[-1] = -found.pull[-1]
+            self._diagonal[-1] = found.diagonal[-1] or 1.0
+
+    def _look(self, hessian: Floats) -> None:
+        """Solve for a direction, or begin with conjugate gradients."""
         if len(hessian) and self._solve(hessian):
             self._go()
             return
@@ -165,15 +195,18 @@ class NewtonIterate:
         self._rho = float(dot(self._residual, self.search))
         self._enough, self._products, self.evaluates = _FORCING**2 * self._rho, 0, False
 
-    def _prove(self, pull: Floats, sums: Floats, reach: Floats, n_rows: int) -> Certificate:
+    def _prove(self, found: PassSums) -> Certificate:
         """Return the certificate of the trial."""
-        v, of, free = self.trial, pull, None
+        v, of, free = self.trial, found.pull, None
         if not self._regularizes_bias:
             v, of, free = v[:-1], of[:-1], float(self.trial[-1] * self._bias)
-        return prove(
-            dot(v, v), squared_distance(v, of), sums, reach, n_rows, drift=0.0, average=False,
-            free_bias=free,
+        proof = prove(
+            dot(v, v), squared_distance(v, of), found.sums, found.reach, found.n_rows, drift=0.0,
+            average=False, free_bias=free,
         )  # fmt: skip
+        if 1.0 < proof.gap < math.inf:  # alpha = 0 proves more: D(0) = 0
+            proof = replace(proof, dual=0.0, gap=1.0)
+        return proof
 
     def _solve(self, hessian: Floats) -> bool:
         """Write the direction of the lower triangle of H - I; return whether rounding left one."""
@@ -224,7 +257,11 @@ class NewtonIterate:
 
     def _try(self, length: float) -> None:
         """Evaluate the point so many directions away next, unless rounding hides what it gains."""
-        self.evaluates = True
-        self._length, self.final = length, length < _LEAST_STEP
+        self._move(length)
+        self.final = length < _LEAST_STEP
+
+    def _move(self, length: float) -> None:
+        """Make the point so many directions away the trial."""
+        self.evaluates, self._length = True, length
         np.multiply(self._direction, length, out=self.trial)
-        self.trial += self.w
+        self.trial += self.origin

@@ -1,0 +1,301 @@
+"""What models on their way by Newton's method share in a pass over rows."""
+
+import math
+from abc import ABC, abstractmethod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from blocklinear.kernels import primal as kernels
+from blocklinear.kernels.losses import N_REACHES, N_SUMS
+from blocklinear.objectives.certificate import aligned_zeros
+from blocklinear.objectives.feasible_sets import EachClass, FeasibleSet, OneModel
+from blocklinear.objectives.models import Models
+from blocklinear.objectives.problems import Problem
+from blocklinear.options import TrainOptions
+from blocklinear.solvers.columns import padded
+from blocklinear.solvers.newton.iterate import NewtonIterate, PassSums
+from blocklinear.solvers.newton.proximal import ProximalIterate
+from blocklinear.store.groups import Group, RowView, rows_of
+from blocklinear.store.row_arrays import RowArray
+
+Floats = NDArray[np.float64]
+_NONE = np.zeros((0, 0))
+
+
+class NewtonPass(ABC):
+    """Models that share each pass over rows, a column for each.
+
+    Parameters
+    ----------
+    n : int
+        Weights of a model, that of the bias feature included.
+    width : int
+        Models.
+    options : TrainOptions
+    alpha : RowArray
+        float64, a column for each model.
+    enough_products : float
+        As for `NewtonIterate`.
+    smooth : bool
+        Whether the loss has a gradient, so that alpha follow from the point.
+
+    Attributes
+    ----------
+    center : RowArray or None what alpha may move from, see `kernels.primal`; None if `smooth`
+    models : list of NewtonIterate
+    V : float64[n, P]         what a pass works on, a column for each model that takes part
+    """
+
+    def __init__(
+        self,
+        n: int,
+        width: int,
+        options: TrainOptions,
+        alpha: RowArray,
+        enough_products: float,
+        smooth: bool,
+    ) -> None:
+        self.bias, self.alpha = max(options.bias, 0.0), alpha
+        kind = NewtonIterate if smooth else ProximalIterate
+        self.center = None if smooth else alpha.another("center")
+        self._vectors = {name: np.zeros((width, n)) for name in kind.vectors}
+        self.models = [
+            kind(
+                {name: rows[k] for name, rows in self._vectors.items()},
+                self.bias,
+                options.regularize_bias,
+                options.max_outer or math.inf,
+                enough_products,
+            )
+            for k in range(width)
+        ]
+        self._active = list(range(width))
+        self._n_rows = 0  # seen in the pass under way
+        self._prepared, self._begun = False, False
+        self._make_room()
+
+    def _make_room(self) -> None:
+        """Allocate what the models that take part in a pass need."""
+        n, width = len(self.models[0].w), len(self._active)
+        self.V = aligned_zeros(n, padded(width))
+        self._out, self._diagonal = (aligned_zeros(*self.V.shape) for _ in range(2))
+        self._sums, self._reach = np.zeros((width, N_SUMS)), np.zeros((width, N_REACHES))
+        self._values = np.zeros((width, kernels.N_VALUES))
+        self._scratch = aligned_zeros(kernels.N_SCRATCH, padded(width))
+        self._hessians = np.zeros((0, 0, 0))
+
+    @property
+    @abstractmethod
+    def feasible_set(self) -> FeasibleSet:
+        """Where alpha may be."""
+
+    @abstractmethod
+    def _pass_over(self, rows: RowView, center: Floats, alpha: Floats) -> None:
+        """Add what rows contribute for the models that take part; write or read their alpha."""
+
+    @property
+    def taking_part(self) -> list[NewtonIterate]:
+        """The models that take part in the pass, in the order of their columns."""
+        return [self.models[k] for k in self._active]
+
+    @property
+    def state(self) -> dict[str, Any]:
+        """What a checkpoint must know before it can fill `arrays`, as JSON."""
+        return {
+            "active": self._active, "rows": self._n_rows, "hessians": len(self._hessians),
+            "models": [model.state for model in self.models],
+        }  # fmt: skip
+
+    @state.setter
+    def state(self, state: dict[str, Any]) -> None:
+        if not set(state["active"]) <= set(range(len(self.models))):
+            raise ValueError("the models of the state are not those of the run")
+        for model, own in zip(self.models, state["models"], strict=True):
+            model.state = own
+        self._begun = True
+        self._active, self._n_rows = list(state["active"]), state["rows"]
+        self._make_room()
+        if state["hessians"]:
+            self._make_hessians()
+
+    def _make_hessians(self) -> None:
+        n = len(self.V)
+        self._hessians = np.zeros((len(self._active), n, n))
+
+    @property
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """All that a checkpoint must keep, by name."""
+        arrays: dict[str, NDArray[Any]] = {
+            "alpha": self.alpha.all, "out": self._out, "diagonals": self._diagonal,
+            "sums": self._sums, "reach": self._reach,
+        }  # fmt: skip
+        if self.center is not None:
+            arrays |= {"center": self.center.all, "values": self._values}
+        return (
+            arrays | self._vectors | ({"hessians": self._hessians} if len(self._hessians) else {})
+        )
+
+    def start_from(self, points: Floats) -> None:
+        """Begin at points, float64[n, M]."""
+        for k, model in enumerate(self.models):
+            model.trial[:] = points[:, k]
+        self._begun = True
+
+    def begin(self, active: list[int]) -> None:
+        """Start a pass for some of the models."""
+        if not self._begun:
+            self.start_from(self.V)  # where a warm start may have put them
+        if active != self._active:
+            self._active = active
+            self._make_room()
+        self._out[:] = self._diagonal[:] = 0.0
+        self._sums[:] = self._reach[:] = 0.0
+        self._values[:] = 0.0
+        self._n_rows = 0
+        wanted = any(model.evaluates and model.direct for model in self.taking_part)
+        if wanted and not len(self._hessians):
+            self._make_hessians()
+        self._hessians[:] = 0.0
+        self._prepare()
+
+    def _prepare(self) -> None:
+        for column, model in enumerate(self.taking_part):
+            self.V[:, column] = model.point
+        self._norms = np.array([model.magnitude for model in self.taking_part])
+        self._evaluates = np.array([model.evaluates for model in self.taking_part], np.bool_)
+        self._recenters = np.array([model.recenters for model in self.taking_part], np.bool_)
+        self._widths = np.array([model.width for model in self.taking_part])
+        self._prepared = True
+
+    def step(self, group: Group, first: NDArray[np.int64]) -> None:
+        """Add what a group contributes to the pass."""
+        if not self._active:
+            return
+        if not self._prepared:  # after a resume
+            self._prepare()
+        alpha = self.alpha.read(group.blocks).reshape(group.n_rows, -1)
+        mine = np.ascontiguousarray(alpha[:, self._active])
+        center = _NONE
+        if self.center is not None:
+            center = self._take_center(self.center, group, mine)
+        self._pass_over(rows_of(group, first), center, mine)
+        if self._evaluates.any():
+            alpha[:, self._active] = mine
+            self.alpha.write(group.blocks, alpha.reshape(self.alpha.shape_of(group.n_rows)))
+        self._n_rows += group.n_rows
+
+    def _take_center(self, center: RowArray, group: Group, alpha: Floats) -> Floats:
+        """Return the center of the rows of a group, as it is or as alpha make it."""
+        lines = center.read(group.blocks).reshape(group.n_rows, -1)
+        mine = np.ascontiguousarray(lines[:, self._active])
+        if self._recenters.any():
+            mine[:, self._recenters] = alpha[:, self._recenters]
+            lines[:, self._active] = mine
+            center.write(group.blocks, lines.reshape(center.shape_of(group.n_rows)))
+        return mine
+
+    def end(self, passes: int) -> None:
+        """Let each model that takes part draw its consequence."""
+        with np.errstate(all="ignore"):  # what overflows is noticed in certificates
+            for column, model in enumerate(self.taking_part):
+                of = np.ascontiguousarray(self._out[:, column])
+                if not model.evaluates:
+                    model.multiplied(of, passes)
+                    continue
+                whole = len(self._hessians) > 0 and model.direct
+                model.evaluated(
+                    PassSums(
+                        of, self._diagonal[:, column], self._hessians[column] if whole else _NONE,
+                        self._sums[column], self._reach[column], self._values[column],
+                        self._n_rows,
+                    )
+                )  # fmt: skip
+        for k, model in enumerate(self.models):
+            if k not in self._active:
+                model.new = False
+
+    def discard(self) -> None:
+        """Delete the scratch files."""
+        self.alpha.discard()
+        if self.center is not None:
+            self.center.discard()
+
+
+class OnePass(NewtonPass):
+    """One model.
+
+    Parameters
+    ----------
+    problem : Problem
+    n, options, alpha, enough_products :        as for `NewtonPass`
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        n: int,
+        options: TrainOptions,
+        alpha: RowArray,
+        enough_products: float,
+    ) -> None:
+        super().__init__(n, 1, options, alpha, enough_products, problem.solver.smooth)
+        self._problem = problem
+
+    @property
+    def feasible_set(self) -> OneModel:
+        """Where alpha may be."""
+        return OneModel(self._problem)
+
+    def _pass_over(self, rows: RowView, center: Floats, alpha: Floats) -> None:
+        problem, entries = self._problem, (rows.starts, rows.stops, rows.indices, rows.values)
+        cost, v, out = problem.costs(rows), self.V.reshape(-1), self._out.reshape(-1)
+        width = float(self._widths[0])
+        if not self._evaluates[0]:
+            kernels.hessian_rows(
+                *entries, cost, problem.kind, self.bias, width, alpha.reshape(-1), v, out
+            )
+            return
+        kernels.gradient_rows(
+            *entries, rows.sq_norm, problem.targets(rows.labels), cost, problem.kind,
+            problem.epsilon, self.bias, v, float(self._norms[0]), center.reshape(-1), width,
+            alpha.reshape(-1), out, self._diagonal.reshape(-1),
+            self._hessians[0] if len(self._hessians) else _NONE, self._sums[0], self._reach[0],
+            self._values[0],
+        )  # fmt: skip
+
+
+class ManyPass(NewtonPass):
+    """Several models.
+
+    Parameters
+    ----------
+    models : Models
+    n, options, alpha, enough_products :        as for `NewtonPass`
+    """
+
+    def __init__(
+        self,
+        models: Models,
+        n: int,
+        options: TrainOptions,
+        alpha: RowArray,
+        enough_products: float,
+    ) -> None:
+        super().__init__(n, len(models), options, alpha, enough_products, models.solver.smooth)
+        self._all = models
+
+    @property
+    def feasible_set(self) -> EachClass:
+        """Where alpha may be."""
+        return EachClass(self._all)
+
+    def _pass_over(self, rows: RowView, center: Floats, alpha: Floats) -> None:
+        models = self._all.some(np.array(self._active))
+        kernels.newton_many(
+            rows.starts, rows.stops, rows.indices, rows.values, rows.sq_norm, *models.data(rows),
+            models.positive, models.held_out, models.cost, models.kind, models.epsilon, self.bias,
+            self._evaluates, self.V, self._norms, center, self._widths, alpha, self._out,
+            self._diagonal, self._hessians, self._scratch, self._sums, self._reach, self._values,
+        )  # fmt: skip
