@@ -65,6 +65,25 @@ class RowArray:
             self.all[part] = lines[start : start + length]
             start += length
 
+    @property
+    def _table(self) -> npt.NDArray[Any]:
+        return self.all if self.all.ndim > 1 else self.all[:, None]
+
+    def read_columns(self, blocks: Sequence[int], columns: Sequence[int]) -> npt.NDArray[Any]:
+        """Return a copy of some columns of the lines of a group's rows."""
+        table = self._table
+        return np.concatenate([table[part][:, columns] for part in self._slices(blocks)])
+
+    def write_columns(
+        self, blocks: Sequence[int], columns: Sequence[int], lines: npt.NDArray[Any]
+    ) -> None:
+        """Replace some columns of the lines of a group's rows."""
+        table, start = self._table, 0
+        for part in self._slices(blocks):
+            length = part.stop - part.start
+            table[part, columns] = lines[start : start + length]
+            start += length
+
     def another(self, name: str) -> "RowArray":
         """Return one of the same shape, all zeros; `name` takes the place of the first word of its.
 

@@ -150,6 +150,19 @@ def test_no_scratch_file_is_left(tmp_path, monkeypatch):
     assert not list((store.folder / "runs").rglob("*.work"))
 
 
+def test_the_best_model_on_other_rows_is_certified_by_the_center(tmp_path):
+    problem = replace(classes(2), solver=3, cost=10.0)
+    store, heard = split_problem(tmp_path, problem, 3), Heard()
+    text, how = str(tmp_path / "store.svm"), {"gap": 1e-9, "method": "newton"}
+    model = train(store, problem.options(**how, evaluate=text, patience=15), heard)
+    *reports, last = heard.of(OuterIteration)
+    assert "without a better score" in model.metadata["stopped"]
+    best = max(report.accuracy for report in reports if report.accuracy is not None)
+    assert last.accuracy == best
+    assert last.gap < 0.5
+    assert last.primal - problem.optimum() <= last.gap * last.primal
+
+
 @pytest.mark.parametrize("changes", [{"selection": "permute"}, {"epochs": 2}, {"average": True}])
 def test_options_of_coordinate_descent_are_refused(changes):
     with pytest.raises(UsageError, match="for coordinate descent"):

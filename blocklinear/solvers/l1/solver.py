@@ -5,7 +5,6 @@ it in one pass over the rows, in which new columns are collected, too. The first
 w = 0; the second only collects.
 """
 
-import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -15,18 +14,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blocklinear.kernels import l1 as kernels
-from blocklinear.objectives.certificate import Certificate, joined
 from blocklinear.objectives.feasible_sets import EachClass, OneModel
 from blocklinear.objectives.problems import Problem
 from blocklinear.objectives.tasks import Task
 from blocklinear.options import TrainOptions
+from blocklinear.solvers.certified import CertifiedPasses
 from blocklinear.solvers.l1.columns import ColumnCache, column_type
 from blocklinear.solvers.l1.descent import Rows
 from blocklinear.solvers.l1.iterate import L1Iterate
 from blocklinear.solvers.l1.penalty import Penalty
-from blocklinear.solvers.newton.solver import tolerance_scales
-from blocklinear.solvers.protocol import Abandoned, Estimate, Solver, Start
-from blocklinear.store.groups import Group, RowView, first_positions, rows_of
+from blocklinear.solvers.protocol import Abandoned, Start
+from blocklinear.store.groups import Group, RowView, rows_of
 from blocklinear.store.manifest import Manifest
 from blocklinear.store.prefetch import Loaded
 from blocklinear.store.row_arrays import RowArray
@@ -36,7 +34,7 @@ FIRST, COLLECT, DESCEND = 0, 1, 2
 """What an outer iteration begins with: nothing, room for columns, or work on them."""
 
 
-class L1Regularized:
+class L1Regularized(CertifiedPasses):
     """Solves L1-regularised problems, one or many.
 
     Parameters
@@ -48,23 +46,14 @@ class L1Regularized:
         Where alpha is kept.
     capacity : int
         Entries of columns that there is memory for.
-
-    Attributes
-    ----------
-    bias : float              value of the bias feature, 0 for none
     """
 
     permutes = False  # so that columns are collected in the order of rows
-    starts_from_w = True
-    updates: Floats | None = None
-    first_violation: Floats | None = None
 
     def __init__(
         self, task: Task, manifest: Manifest, options: TrainOptions, folder: Path, capacity: int
     ) -> None:
-        self._task, self._options = task, options
-        self.bias = max(options.bias, 0.0)
-        self._first = first_positions(manifest)
+        super().__init__(task, manifest, options)
         width = 1 if isinstance(task, Problem) else len(task)
         n, n_rows = manifest.n_features + 1, manifest.n_rows
         self._W, self._pulls = np.zeros((width, n)), np.zeros((width, n))
@@ -87,10 +76,8 @@ class L1Regularized:
             )
             for k in range(width)
         ]  # fmt: skip
-        self._scales = tolerance_scales(task, manifest)
         self._phase, self._evaluates = FIRST, True
         self._active = list(range(width))
-        self._adopted: Floats | None = None
         self._resumed = np.zeros(0, np.uint32)  # features of columns to be collected anew
         self._threads = ThreadPoolExecutor(min(options.threads, width), "l1")
 
@@ -110,32 +97,18 @@ class L1Regularized:
             return task.targets(rows.labels), task.costs(rows)
         return task.of_model(k, rows)
 
-    def _unsolved(self) -> list[int]:
-        """Return which models are not as good as was asked for, and can become better."""
-        gap, tolerance = self._options.gap, self._options.tolerance
-        found = []
-        for k, model in enumerate(self._models):
-            certificate = model.certificate
-            wanting = certificate is None or (gap is not None and certificate.gap > gap)
-            if tolerance is not None:
-                wanting = wanting or self._violation(k) > tolerance
-            if wanting and not model.final:
-                found.append(k)
-        return found
-
-    def _violation(self, k: int) -> float:
-        """Return the violation of model k as LIBLINEAR's ``-e`` is compared with it."""
-        model = self._models[k]
-        first = model.first_violation * float(self._scales[k])
-        return model.violation / first if first > 0.0 else 0.0
-
-    def __len__(self) -> int:
-        return len(self._unsolved())
-
     @property
-    def costs(self) -> Sequence[float]:
-        """C of each of many models, as asked for; empty of one problem."""
-        return () if isinstance(self._task, Problem) else list(map(float, self._task.asked))
+    def _iterates(self) -> list[L1Iterate]:
+        """All models, in their order."""
+        return self._models
+
+    def _violations(self) -> Floats:
+        """Return the violations as LIBLINEAR's ``-e`` is compared with them, float64[M]."""
+        found = []
+        for model, scale in zip(self._models, self._scales.tolist(), strict=True):
+            first = model.first_violation * scale
+            found.append(model.violation / first if first > 0.0 else 0.0)
+        return np.array(found)
 
     @property
     def state(self) -> dict[str, Any]:
@@ -147,10 +120,7 @@ class L1Regularized:
                 "models": [model.state for model in self._models],
             },
         }  # fmt: skip
-        if isinstance(self._task, Problem):
-            return state | {"columns": 1}
-        numbers = [[k] for k in _upto(self._models)]
-        return state | {"by_pass": numbers, "trained": numbers, "columns": [1] * len(numbers)}
+        return state | self._shares([[k] for k in _upto(self._models)])
 
     @state.setter
     def state(self, state: dict[str, Any]) -> None:
@@ -181,11 +151,6 @@ class L1Regularized:
             name = "" if isinstance(self._task, Problem) else f"-{k}"
             arrays |= {"w" + name: w, "alpha" + name: own.all}
         return arrays
-
-    @property
-    def row_arrays(self) -> Mapping[str, RowArray]:
-        """Nothing: of rows only alpha is known."""
-        return {}
 
     @property
     def starts(self) -> list[Start]:
@@ -222,13 +187,13 @@ class L1Regularized:
         if self._phase == FIRST:
             self._note(group, rows.positions)
         if self._evaluates:
-            self._each(lambda k: self._evaluate(k, rows))
+            self._each(lambda k: self._add_rows(k, rows))
         if self._columns.collecting:
             self._columns.collect(rows)
         if number == steps - 1:
             self._conclude()
 
-    def _evaluate(self, k: int, rows: RowView) -> None:
+    def _add_rows(self, k: int, rows: RowView) -> None:
         """Add what rows contribute to what is known of model k."""
         entries = (rows.starts, rows.stops, rows.indices, rows.values, rows.positions)
         found = self._W[k], self._alpha[k].all, self._decisions[k], self._pulls[k]
@@ -259,7 +224,7 @@ class L1Regularized:
             self._active = list(_upto(self._models))
             self._pulls[:] = 0.0
             return
-        self._active = self._unsolved()
+        self._active = np.flatnonzero(self._unsolved()).tolist()
         columns, counts = self._columns, self._columns.counts
         wanted = {k: self._models[k].wanted(counts) for k in self._active}
         ahead = {k: self._models[k].ahead(wanted[k], counts) for k in self._active}
@@ -303,65 +268,18 @@ class L1Regularized:
             model.new = model.new and self._evaluates and k in self._active
         self._phase = min(self._phase + 1, DESCEND)
 
-    def sample_gap(self, group: Group) -> None:
-        """Sample nothing: P - D is known."""
-
-    def estimate(self) -> Estimate:
-        """Return the values of the weights, as certified."""
-        found = self._certificates()
-        gaps, unsolved = [certificate.gap for certificate in found], self._unsolved()
-        return Estimate(
-            primal=sum(certificate.primal for certificate in found),
-            dual=sum(certificate.dual for certificate in found),
-            violation=max(self._violation(k) for k in _upto(self._models)),
-            n_sv=sum(model.n_sv for model in self._models),
-            steps=0,
-            gap=max(gaps),
-            middle_gap=max(gaps),
-            rise=math.inf,
-            exact=True,
-            final=not unsolved and any(model.final for model in self._models),
-            new=any(model.new for model in self._models),
-            gaps=tuple(gaps),
-        )
-
-    def _certificates(self) -> list[Certificate]:
-        return [model.certificate for model in self._models if model.certificate is not None]
-
-    def certify(self, stream: Iterable[Loaded], enough: float | None = None) -> Certificate | float:
-        """Return the certificate of the weights; of adopted ones after a pass."""
-        if self._adopted is not None:
-            self._W[:], self._adopted = self._adopted.T, None
-            self._pulls[:], self._active = 0.0, list(_upto(self._models))
-            for loaded in stream:
-                rows = rows_of(loaded.group, self._first)
-                self._each(lambda k, rows=rows: self._evaluate(k, rows))  # type: ignore[misc]
-            self._each(lambda k: self._models[k].evaluated(self._rows(k)))
-        return joined(self._certificates())
-
-    def drop_solved(self) -> bool:
-        """Say that there is nothing to drop: solved models take no part in a pass."""
-        return False
-
-    def chosen(self, certificate: Certificate) -> Floats:
-        """Return the weights, float64[n_features + 1, M]."""
-        return self.current()
-
-    def proven(self) -> list[Certificate]:
-        """Return the certificate of each of many models; nothing for one problem."""
-        return [] if isinstance(self._task, Problem) else self._certificates()
+    def _evaluate(self, weights: Floats, stream: Iterable[Loaded]) -> None:
+        """Certify other weights, float64[n_features + 1, M], by a pass."""
+        self._W[:] = weights.T
+        self._pulls[:], self._active = 0.0, list(_upto(self._models))
+        for loaded in stream:
+            rows = rows_of(loaded.group, self._first)
+            self._each(lambda k, rows=rows: self._add_rows(k, rows))  # type: ignore[misc]
+        self._each(lambda k: self._models[k].evaluated(self._rows(k)))
 
     def current(self) -> Floats:
         """Return the weights, float64[n_features + 1, M]."""
         return np.ascontiguousarray(self._W.T)
-
-    def adopt(self, weights: Floats) -> None:
-        """Make other weights, float64[n_features + 1, M], the candidates."""
-        self._adopted = weights
-
-    def successor(self, enough_products: float) -> Solver | None:
-        """Return nothing: no solver goes on where this one does not converge."""
-        return None
 
     def discard(self) -> None:
         """Delete the scratch files."""

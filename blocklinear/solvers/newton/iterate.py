@@ -156,6 +156,10 @@ class NewtonIterate:
         """|point|, or more."""
         return float(norms_above(dot(self.point, self.point)))
 
+    def go_to(self, weights: Floats) -> None:
+        """Certify other weights, float64[n], in the next pass."""
+        self.trial[:], self.certificate, self.evaluates = weights, None, True
+
     @property
     def origin(self) -> Floats:
         """Where steps begin."""

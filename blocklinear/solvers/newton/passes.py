@@ -188,12 +188,10 @@ class NewtonPass(ABC):
 
     def _take_center(self, center: RowArray, group: Group, alpha: Floats) -> Floats:
         """Return the center of the rows of a group, as it is or as alpha make it."""
-        lines = center.read(group.blocks).reshape(group.n_rows, -1)
-        mine = np.ascontiguousarray(lines[:, self._active])
+        mine = np.ascontiguousarray(center.read_columns(group.blocks, self._active))
         if self._recenters.any():
             mine[:, self._recenters] = alpha[:, self._recenters]
-            lines[:, self._active] = mine
-            center.write(group.blocks, lines.reshape(center.shape_of(group.n_rows)))
+            center.write_columns(group.blocks, self._active, mine)
         return mine
 
     def end(self, passes: int) -> None:

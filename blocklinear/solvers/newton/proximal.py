@@ -89,6 +89,11 @@ class ProximalIterate(NewtonIterate):
         self._scale, self._value, self._trials = own["scale"], own["value"], own["trials"]
         self._steps, self._idle, self._last = own["steps"], own["idle"], own["last"]
 
+    def go_to(self, weights: Floats) -> None:
+        """Certify other weights, float64[n], in the next pass, by alpha of the center."""
+        super().go_to(weights)
+        self.recenters, self.width = False, math.inf
+
     @property
     def origin(self) -> Floats:
         """Where steps begin."""

@@ -8,7 +8,7 @@ w' = sum s_i alpha_i x_i from the same pass. What rounding may do to both is add
 """
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -17,15 +17,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blocklinear.kernels.sums import dot
-from blocklinear.objectives.certificate import Certificate, joined
+from blocklinear.objectives.certificate import Certificate
 from blocklinear.objectives.problems import Problem
 from blocklinear.objectives.tasks import Task
 from blocklinear.options import TrainOptions
+from blocklinear.solvers.certified import CertifiedPasses
 from blocklinear.solvers.columns import models_by_pass
 from blocklinear.solvers.newton.iterate import NewtonIterate
 from blocklinear.solvers.newton.passes import ManyPass, NewtonPass, OnePass
-from blocklinear.solvers.protocol import Estimate, Solver, Start
-from blocklinear.store.groups import Group, first_positions
+from blocklinear.solvers.protocol import Solver, Start
+from blocklinear.store.groups import Group
 from blocklinear.store.manifest import Manifest
 from blocklinear.store.prefetch import Loaded
 from blocklinear.store.row_arrays import RowArray
@@ -33,7 +34,7 @@ from blocklinear.store.row_arrays import RowArray
 Floats = NDArray[np.float64]
 
 
-class Newton:
+class Newton(CertifiedPasses):
     """Newton's method for a task.
 
     Parameters
@@ -47,15 +48,9 @@ class Newton:
     options : TrainOptions
     before : Solver or None
         What led here; its scratch files are deleted with these.
-
-    Attributes
-    ----------
-    bias : float              value of the bias feature, 0 for none
     """
 
     permutes = True
-    updates: Floats | None = None
-    first_violation: Floats | None = None
 
     def __init__(
         self,
@@ -66,16 +61,13 @@ class Newton:
         options: TrainOptions,
         before: Solver | None = None,
     ) -> None:
-        self._task, self._passes, self._numbers, self._before = task, passes, numbers, before
-        self._options, self.bias = options, passes[0].bias
+        super().__init__(task, manifest, options)
+        self._passes, self._numbers, self._before = passes, numbers, before
         self.starts_from_w = task.solver.smooth  # else from alpha, which do not follow from w
-        self._first = first_positions(manifest)
-        self._scales = tolerance_scales(task, manifest)
-        self._adopted: Floats | None = None
         self._threads = ThreadPoolExecutor(min(options.threads, len(passes)), "newton")
 
     @property
-    def _models(self) -> list[NewtonIterate]:
+    def _iterates(self) -> list[NewtonIterate]:
         """All models, in their order."""
         if isinstance(self._task, Problem):
             return self._passes[0].models
@@ -89,7 +81,7 @@ class Newton:
         """Begin at weights, float64[n, M]; work no more on the models that are proven."""
         for part, numbers in zip(self._passes, self._numbers, strict=True):
             part.start_from(weights[:, numbers])
-        for j, (model, certificate) in enumerate(zip(self._models, proven, strict=True)):
+        for j, (model, certificate) in enumerate(zip(self._iterates, proven, strict=True)):
             if certificate is not None:
                 model.w[:], model.certificate = weights[:, j], certificate
 
@@ -99,40 +91,16 @@ class Newton:
             math.sqrt(dot(model.gradient, model.gradient)) / (model.first * scale)
             if model.first * scale > 0.0
             else 0.0
-            for model, scale in zip(self._models, self._scales.tolist(), strict=True)
+            for model, scale in zip(self._iterates, self._scales.tolist(), strict=True)
         ]
         return np.array(found)
-
-    def _unsolved(self) -> NDArray[np.bool_]:
-        """Return which models are not as good as was asked for, and can become better; bool[M]."""
-        gap, tolerance = self._options.gap, self._options.tolerance
-        wanting = np.array(
-            [
-                model.certificate is None or (gap is not None and model.certificate.gap > gap)
-                for model in self._models
-            ]
-        )
-        if tolerance is not None:
-            wanting |= self._violations() > tolerance
-        return np.asarray(wanting & ~np.array([model.final for model in self._models]))
-
-    def __len__(self) -> int:
-        return int(self._unsolved().sum())
-
-    @property
-    def costs(self) -> Sequence[float]:
-        """C of each of many models, as asked for; empty of one problem."""
-        return () if isinstance(self._task, Problem) else list(map(float, self._task.asked))
 
     @property
     def state(self) -> dict[str, Any]:
         """What a checkpoint must know before it can fill `arrays`, as JSON."""
-        state = self._task.facts | {"newton": [part.state for part in self._passes]}
-        if isinstance(self._task, Problem):
-            return state | {"columns": 1}
-        numbers = [of.tolist() for of in self._numbers]
-        columns = [len(of) for of in numbers]
-        return state | {"by_pass": numbers, "trained": numbers, "columns": columns}
+        newton = [part.state for part in self._passes]
+        shares = self._shares([of.tolist() for of in self._numbers])
+        return self._task.facts | {"newton": newton} | shares
 
     @state.setter
     def state(self, state: dict[str, Any]) -> None:
@@ -149,11 +117,6 @@ class Newton:
             for k, part in enumerate(self._passes)
             for name, array in part.arrays.items()
         }
-
-    @property
-    def row_arrays(self) -> Mapping[str, RowArray]:
-        """Nothing: of rows only alpha is known."""
-        return {}
 
     @property
     def starts(self) -> list[Start]:
@@ -188,42 +151,9 @@ class Newton:
         if number == steps - 1:
             self._each(lambda part: part.end(outer))
 
-    def sample_gap(self, group: Group) -> None:
-        """Sample nothing: P - D is known."""
-
-    def estimate(self) -> Estimate:
-        """Return the values of the points reached, as certified."""
-        found, models = self._certificates(), self._models
-        gaps = [certificate.gap for certificate in found]
-        unsolved = self._unsolved()
-        return Estimate(
-            primal=sum(certificate.primal for certificate in found),
-            dual=sum(certificate.dual for certificate in found),
-            violation=float(self._violations().max()),
-            n_sv=sum(model.n_sv for model in models),
-            steps=0,
-            gap=max(gaps),
-            middle_gap=max(gaps),
-            rise=math.inf,
-            exact=True,
-            final=not unsolved.any() and any(model.final for model in models),
-            new=any(model.new for model in models),
-            gaps=tuple(gaps),
-        )
-
-    def _certificates(self) -> list[Certificate]:
-        return [model.certificate for model in self._models if model.certificate is not None]
-
-    def certify(self, stream: Iterable[Loaded], enough: float | None = None) -> Certificate | float:
-        """Return the certificate of the points reached; of adopted weights after a pass."""
-        if self._adopted is not None:
-            self._evaluate(self._adopted, stream)
-            self._adopted = None
-        return joined(self._certificates())
-
     def _evaluate(self, weights: Floats, stream: Iterable[Loaded]) -> None:
-        for j, model in enumerate(self._models):
-            model.trial[:], model.certificate, model.evaluates = weights[:, j], None, True
+        for j, model in enumerate(self._iterates):
+            model.go_to(weights[:, j])
         for part in self._passes:
             part.begin(list(range(len(part.models))))
         for loaded in stream:
@@ -231,32 +161,12 @@ class Newton:
             self._each(lambda part, group=group: part.step(group, self._first))  # type: ignore[misc]
         self._each(lambda part: part.end(0))
 
-    def drop_solved(self) -> bool:
-        """Say that there is nothing to drop: solved models take no part in a pass."""
-        return False
-
-    def chosen(self, certificate: Certificate) -> Floats:
-        """Return the weights of the points reached, float64[n_features + 1, M]."""
-        return self.current()
-
-    def proven(self) -> list[Certificate]:
-        """Return the certificate of each of many models; nothing for one problem."""
-        return [] if isinstance(self._task, Problem) else self._certificates()
-
     def current(self) -> Floats:
         """Return the weights of the points reached, float64[n_features + 1, M]."""
-        models = self._models
+        models = self._iterates
         if len(models) == 1:
             return models[0].w.reshape(-1, 1)
         return np.stack([model.w for model in models], axis=1)
-
-    def adopt(self, weights: Floats) -> None:
-        """Make other weights, float64[n_features + 1, M], the candidates."""
-        self._adopted = weights
-
-    def successor(self, enough_products: float) -> Solver | None:
-        """Return nothing: no solver goes on where this one does not converge."""
-        return None
 
     def discard(self) -> None:
         """Delete the scratch files."""
@@ -265,20 +175,6 @@ class Newton:
             part.discard()
         if self._before is not None:
             self._before.discard()
-
-
-def tolerance_scales(task: Task, manifest: Manifest) -> Floats:
-    """Return what LIBLINEAR multiplies ``-e`` by for its primal solvers, float64[M].
-
-    That is the share of rows of the smaller class; 1 for regression.
-    """
-    if task.solver.regression or manifest.labels is None:
-        return np.ones(1 if isinstance(task, Problem) else len(task))
-    counts = dict(zip(manifest.labels, manifest.label_counts, strict=True))
-    positive = [0] if isinstance(task, Problem) else task.positive.tolist()
-    n = manifest.n_rows
-    found = [max(min(counts[task.labels[k]], n - counts[task.labels[k]]), 1) / n for k in positive]
-    return np.array(found)
 
 
 def successor_of(

@@ -1,0 +1,178 @@
+"""What solvers have in common that certify each model in the passes they make anyway."""
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from blocklinear.objectives.certificate import Certificate, joined
+from blocklinear.objectives.problems import Problem
+from blocklinear.objectives.tasks import Task
+from blocklinear.options import TrainOptions
+from blocklinear.solvers.protocol import Estimate, Solver
+from blocklinear.store.groups import Group, first_positions
+from blocklinear.store.manifest import Manifest
+from blocklinear.store.prefetch import Loaded
+from blocklinear.store.row_arrays import RowArray
+
+Floats = NDArray[np.float64]
+
+
+class Iterate(Protocol):
+    """One model on its way.
+
+    Attributes
+    ----------
+    certificate : Certificate or None   of its weights
+    n_sv : int                rows with an alpha that is not 0
+    new, final : bool         whether the last pass led to other weights; whether rounding ends it
+    """
+
+    certificate: Certificate | None
+    n_sv: int
+    new: bool
+    final: bool
+
+
+class CertifiedPasses(ABC):
+    """A solver whose outer iteration is a pass, after which each model has a certificate.
+
+    Parameters
+    ----------
+    task : Task
+    manifest : Manifest
+    options : TrainOptions
+
+    Attributes
+    ----------
+    bias : float              value of the bias feature, 0 for none
+    """
+
+    starts_from_w = True
+    updates: Floats | None = None
+    first_violation: Floats | None = None
+
+    def __init__(self, task: Task, manifest: Manifest, options: TrainOptions) -> None:
+        self._task, self._options, self.bias = task, options, max(options.bias, 0.0)
+        self._first = first_positions(manifest)
+        self._scales = tolerance_scales(task, manifest)
+        self._adopted: Floats | None = None
+
+    @property
+    @abstractmethod
+    def _iterates(self) -> Sequence[Iterate]:
+        """All models, in their order."""
+
+    @abstractmethod
+    def _violations(self) -> Floats:
+        """Return what LIBLINEAR's ``-e`` is compared with, float64[M]."""
+
+    @abstractmethod
+    def current(self) -> Floats:
+        """Return the weights as they are, float64[n_features + 1, M]."""
+
+    @abstractmethod
+    def _evaluate(self, weights: Floats, stream: Iterable[Loaded]) -> None:
+        """Pass over all rows to certify other weights, float64[n_features + 1, M]."""
+
+    def _unsolved(self) -> NDArray[np.bool_]:
+        """Return which models are not as good as was asked for, and can become better; bool[M]."""
+        gap, tolerance, models = self._options.gap, self._options.tolerance, self._iterates
+        wanting = np.array(
+            [
+                model.certificate is None or (gap is not None and model.certificate.gap > gap)
+                for model in models
+            ]
+        )
+        if tolerance is not None:
+            wanting |= self._violations() > tolerance
+        return np.asarray(wanting & ~np.array([model.final for model in models]))
+
+    def __len__(self) -> int:
+        return int(self._unsolved().sum())
+
+    @property
+    def costs(self) -> Sequence[float]:
+        """C of each of many models, as asked for; empty of one problem."""
+        return () if isinstance(self._task, Problem) else list(map(float, self._task.asked))
+
+    @property
+    def row_arrays(self) -> Mapping[str, RowArray]:
+        """Nothing: of rows only alpha is known."""
+        return {}
+
+    def _shares(self, numbers: Sequence[Sequence[int]]) -> dict[str, Any]:
+        """Return what a checkpoint says of which models have their alpha in one array."""
+        if isinstance(self._task, Problem):
+            return {"columns": 1}
+        found = [list(of) for of in numbers]
+        return {"by_pass": found, "trained": found, "columns": [len(of) for of in found]}
+
+    def sample_gap(self, group: Group) -> None:  # noqa: B027
+        """Sample nothing: P - D is known."""
+
+    def estimate(self) -> Estimate:
+        """Return the values of the weights, as certified."""
+        found, models = self._certificates(), self._iterates
+        gaps = [certificate.gap for certificate in found]
+        return Estimate(
+            primal=sum(certificate.primal for certificate in found),
+            dual=sum(certificate.dual for certificate in found),
+            violation=float(self._violations().max()),
+            n_sv=sum(model.n_sv for model in models),
+            steps=0,
+            gap=max(gaps),
+            middle_gap=max(gaps),
+            rise=math.inf,
+            exact=True,
+            final=not self._unsolved().any() and any(model.final for model in models),
+            new=any(model.new for model in models),
+            gaps=tuple(gaps),
+        )
+
+    def _certificates(self) -> list[Certificate]:
+        return [model.certificate for model in self._iterates if model.certificate is not None]
+
+    def certify(self, stream: Iterable[Loaded], enough: float | None = None) -> Certificate | float:
+        """Return the certificate of the weights; of adopted ones after a pass."""
+        if self._adopted is not None:
+            self._evaluate(self._adopted, stream)
+            self._adopted = None
+        return joined(self._certificates())
+
+    def drop_solved(self) -> bool:
+        """Say that there is nothing to drop: solved models take no part in a pass."""
+        return False
+
+    def chosen(self, certificate: Certificate) -> Floats:
+        """Return the weights, float64[n_features + 1, M]."""
+        return self.current()
+
+    def proven(self) -> list[Certificate]:
+        """Return the certificate of each of many models; nothing for one problem."""
+        return [] if isinstance(self._task, Problem) else self._certificates()
+
+    def adopt(self, weights: Floats) -> None:
+        """Make other weights, float64[n_features + 1, M], the candidates."""
+        self._adopted = weights
+
+    def successor(self, enough_products: float) -> Solver | None:
+        """Return nothing: no solver goes on where this one does not converge."""
+        return None
+
+
+def tolerance_scales(task: Task, manifest: Manifest) -> Floats:
+    """Return what LIBLINEAR multiplies ``-e`` by for its primal solvers, float64[M].
+
+    That is the share of rows of the smaller class; 1 for regression.
+    """
+    if task.solver.regression or manifest.labels is None:
+        return np.ones(1 if isinstance(task, Problem) else len(task))
+    counts = dict(zip(manifest.labels, manifest.label_counts, strict=True))
+    positive = [0] if isinstance(task, Problem) else task.positive.tolist()
+    n = manifest.n_rows
+    found = [max(min(counts[task.labels[k]], n - counts[task.labels[k]]), 1) / n for k in positive]
+    return np.array(found)
