@@ -110,14 +110,21 @@ def _sum(m, e, x, m2, e2, x2, powers):
 
 
 @kernel
-def _is_merged(indices, mantissa):
-    """Say whether the indices of a row increase, and no mantissa has but zeros below its sign."""
-    wrong = np.int64(0)
+def _repeats(indices):
+    """Say whether an index of a sorted row is repeated."""
+    repeated = np.int64(0)
     for q in range(1, indices.shape[0]):
-        wrong |= np.int64(indices[q] <= indices[q - 1])
+        repeated |= np.int64(indices[q] <= indices[q - 1])
+    return repeated != 0
+
+
+@kernel
+def _count_zeros(mantissa):
+    """Count mantissas that have but zeros below their sign: numbers that are zero."""
+    n = np.int64(0)
     for q in range(mantissa.shape[0]):
-        wrong |= np.int64(mantissa[q] << 1 == 0)
-    return wrong == 0
+        n += np.int64(mantissa[q] << 1 == 0)
+    return n
 
 
 @kernel
@@ -141,11 +148,14 @@ def merge_rows(
     k = start = 0
     for i in range(indptr.shape[0] - 1):
         p, stop, first = start, indptr[i + 1], k
-        if _is_merged(indices[start:stop], mantissa[start:stop]):
-            if k < start:
-                while p < stop:
+        if not _repeats(indices[start:stop]):
+            n_zeros = _count_zeros(mantissa[start:stop])
+            if k < start or n_zeros > 0:
+                while p < stop:  # an entry is overwritten by the next one if it is zero
                     indices[k], mantissa[k], exponent[k] = indices[p], mantissa[p], exponent[p]
-                    k, p = k + 1, p + 1
+                    k += mantissa[p] << 1 != 0
+                    p += 1
+                zeros[i] = n_zeros
             else:
                 k = p = stop
         while p < stop and why[i] == 0:
