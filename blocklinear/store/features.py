@@ -151,7 +151,7 @@ def _read(path: Path, k: int, record: FeatureFile, out: Indices) -> None:
         raise damaged(str(error)) from error
 
 
-def _planes_of(indices: Indices, level: int | None) -> Iterator[bytes]:
+def _planes_of(indices: Indices, level: int | None) -> Iterator[bytes | memoryview]:
     """Yield the planes of the gaps between indices, compressed unless `level` is None."""
     for start in reversed(range(0, len(indices), _PIECE)):  # in place: what is before stays
         part = indices[start : start + _PIECE]
@@ -159,7 +159,7 @@ def _planes_of(indices: Indices, level: int | None) -> Iterator[bytes]:
         before[1:], before[:1] = part[:-1], indices[start - 1] if start else 0
         gaps = (part - before).view(np.int32)
         part[:] = ((gaps << 1) ^ (gaps >> 31)).view(np.uint32)
-    planes = ((indices >> np.uint32(8 * b)).astype(np.uint8).tobytes() for b in range(4))
+    planes = (_plane_of(indices, b) for b in range(4))
     if level is None:
         yield from planes
         return
@@ -167,6 +167,15 @@ def _planes_of(indices: Indices, level: int | None) -> Iterator[bytes]:
     for plane in planes:
         yield packer.compress(plane)
     yield packer.flush()
+
+
+def _plane_of(indices: Indices, b: int) -> memoryview:
+    """Return byte `b` of each number, with little scratch."""
+    plane = np.empty(len(indices), np.uint8)
+    for start in range(0, len(indices), _PIECE):
+        part = indices[start : start + _PIECE] >> np.uint32(8 * b)
+        plane[start : start + _PIECE] = part.astype(np.uint8)
+    return plane.data
 
 
 def _undo_planes(planes: IO[bytes], out: Indices) -> bool:

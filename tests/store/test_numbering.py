@@ -5,6 +5,7 @@ import hashlib
 import json
 import os
 import random
+import tracemalloc
 from collections import Counter
 from dataclasses import replace
 
@@ -373,3 +374,14 @@ def test_info_tells_it(tmp_path):
     assert "6 features occur, and are renumbered in the blocks" in store.summary()
     assert numbering.UNKNOWN == 2**32 - 1
     assert kernels.PAGE == 1024
+
+
+def test_writing_the_numbers_of_many_features_takes_little_memory(tmp_path):
+    indices = np.arange(1 << 21, dtype=np.uint32)
+    tracemalloc.start()
+    try:
+        write_features(tmp_path, 0, indices, 1)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 3 * len(indices)  # two planes of bytes; with four times that for one, 6
