@@ -301,10 +301,11 @@ def resumed(
         return None
     if options.group is None:  # it followed from the memory budget then
         facts["course"]["group"] = None
+    was = TrainOptions().course() | facts["course"]  # an option that is newer had its default
     differences = [
-        f"{name} was {facts['course'].get(name)!r} and is {course.get(name)!r}"
-        for name in sorted(course | facts["course"])
-        if facts["course"].get(name) != course.get(name)
+        f"{name} was {was.get(name)!r} and is {course.get(name)!r}"
+        for name in sorted(course | was)
+        if was.get(name) != course.get(name)
     ]
     if facts.get("warm_only") or facts["store"] != manifest.fingerprint:
         differences.append("the blocks of the store have changed")

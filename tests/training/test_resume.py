@@ -9,6 +9,7 @@ from effort import EXTENSIVE
 
 from blocklinear.errors import DamagedError, MismatchError, StoppedError
 from blocklinear.events import BlockStep, OuterIteration, Warned
+from blocklinear.options import TrainOptions
 from blocklinear.store.store import BlockStore
 from blocklinear.training import run, train
 from blocklinear.training.memory_plan import plan_memory
@@ -271,6 +272,20 @@ def test_other_options_are_refused(store, stopped, change, message):
         train(store, replace(stopped, **change))
     assert caught.value.exit_code == 5
     assert "--restart to delete what it reached" in caught.value.fix
+
+
+def test_an_option_that_was_not_known_yet_had_its_default(store, monkeypatch):
+    options, breaks = long_problem().options(gap=1e-6, group=2, run="older"), Breaks(4)
+    newer = TrainOptions.course
+    with monkeypatch.context() as older:
+        older.setattr(
+            TrainOptions,
+            "course",
+            lambda self: {k: v for k, v in newer(self).items() if k != "l1_ratio"},
+        )
+        with pytest.raises(StoppedError):
+            train(store, replace(options, restart=True), breaks.listen, breaks.halt)
+    assert train(store, replace(options, resume=True)).metadata["stopped"] == "converged"
 
 
 def test_another_store_is_refused(tmp_path):
