@@ -270,36 +270,41 @@ class Descent:
     def _entries(self, features: Integers) -> int:
         return int(self._columns.entries(self._chosen[features]).sum())
 
-    def pulled(self) -> Floats:
+    def pulled(self, effort: float) -> tuple[Floats, bool]:
         """Return the best dual point found near that of the primal, s_i alpha_i; float64[n_rows].
 
         With a ridge that is the primal's own. Cycles end once scaling costs no more than what is
-        not due to it, or as much work was done as for all steps.
+        not due to it, or `effort` times as much work was done as for all steps.
+
+        Returns
+        -------
+        float64[n_rows], bool
+            The point, and whether cycles did not end for want of effort.
         """
         if self._ridge.any():
-            return self.step
+            return self.step, True
         try:
-            return self._pulled()
+            return self._pulled(effort)
         finally:
             self._state[:, kernels.MOVED] = 0.0
 
-    def _pulled(self) -> Floats:
+    def _pulled(self, effort: float) -> tuple[Floats, bool]:
         if not len(self._frequent):
             self._solve_together((self.w != 0.0) | (np.abs(self._v) >= self._penalty))
         rows, best = self._rows, self.step
         u, moved = np.zeros(len(self.w)), np.empty(len(self.step))
         nothing = np.zeros(len(u))
         v, top = self._v.copy(), self._top(self._v)
-        least, enough = self.value - self._dual(self.step, top), 2 * self._work
+        least, enough = self.value - self._dual(self.step, top), (1.0 + effort) * self._work
         step = self.step
         while True:
             lost = self._dual(step, 1.0) - self._dual(step, top)
             if lost <= 0.5 * (self.value - self._dual(step, top)):
-                return best
+                return best, True
             limit = 1.0 + _FORCING * (top - 1.0)
             some = (np.abs(v) > limit * self._penalty) | (u != 0.0)
             if not some.any():
-                return best
+                return best, True
             others, block = self._divided(some)
             for _ in range(_CYCLE):
                 self._halt()
@@ -313,7 +318,7 @@ class Descent:
             if left < least:
                 best, least = moved.copy(), left
             if self._work > enough:
-                return best
+                return best, False
 
     def _top(self, v: Floats) -> float:
         return max(float((np.abs(v) * (self._penalty > 0.0)).max(initial=0.0)), 1.0)
