@@ -1,5 +1,6 @@
 """Warm starts: the same optimum as from scratch, from whatever an earlier run left."""
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -29,7 +30,8 @@ def store(tmp_path):
 
 @each_group
 @each_solver
-def test_rows_added_and_removed(tmp_path, solver, group):
+def test_rows_added_and_removed(tmp_path, monkeypatch, solver, group):
+    newton_after(monkeypatch, math.inf)  # not at all: it keeps no sum
     values = solver in (12, 13)
     store = split_text(tmp_path, rows(1, 150, values=values), 6)
     options = how(solver, group=group, bias=1.0)
