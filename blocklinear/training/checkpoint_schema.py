@@ -52,7 +52,7 @@ _L1 = fields(
                 {
                     "certificate": maybe(_CERTIFICATE), "n_sv": count, "violation": number,
                     "first": number, "new": flag, "final": flag, "dual": maybe(number),
-                    "orders": count, "idle": count, "forcing": number, "effort": number,
+                    "orders": count, "idle": count, "forcing": number, "work": count,
                 }
             )
         ),

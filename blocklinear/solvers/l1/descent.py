@@ -111,6 +111,7 @@ class Descent:
     value : float             P there
     step : float64[n_rows]    s_i alpha_i of the primal there
     forcing : float           for the next step
+    work : int                entries processed in descent
     """
 
     def __init__(
@@ -137,7 +138,7 @@ class Descent:
         n = len(decision)
         self.step, self._state = np.empty(n), np.empty((n, 2))
         self._v, self._h = np.empty(len(features)), np.empty(len(features))
-        self._work = 0  # entries processed in descent
+        self.work = 0
         self._frequent, self._products = np.zeros(0, np.int64), np.zeros((0, 0))
         self.value = self._value(0.0, w)
         self._expand()
@@ -262,7 +263,7 @@ class Descent:
         """
         columns, state = (*self._columns.arrays, self._chosen), self._state
         penalty = self._penalty, self._ridge
-        self._work += self._entries(order) + self._entries(block[0])
+        self.work += self._entries(order) + self._entries(block[0])
         fell, worst = kernels.descend(*columns, order, *penalty, self._v, self._h, w, d, state)
         more, wrong = kernels.descend_together(*columns, *block, *penalty, self._v, w, d, state)
         return fell + more, max(worst, wrong)
@@ -270,41 +271,36 @@ class Descent:
     def _entries(self, features: Integers) -> int:
         return int(self._columns.entries(self._chosen[features]).sum())
 
-    def pulled(self, effort: float) -> tuple[Floats, bool]:
+    def pulled(self, most: int) -> Floats:
         """Return the best dual point found near that of the primal, s_i alpha_i; float64[n_rows].
 
         With a ridge that is the primal's own. Cycles end once scaling costs no more than what is
-        not due to it, or `effort` times as much work was done as for all steps.
-
-        Returns
-        -------
-        float64[n_rows], bool
-            The point, and whether cycles did not end for want of effort.
+        not due to it, or so many entries were processed.
         """
         if self._ridge.any():
-            return self.step, True
+            return self.step
         try:
-            return self._pulled(effort)
+            return self._pulled(self.work + most)
         finally:
             self._state[:, kernels.MOVED] = 0.0
 
-    def _pulled(self, effort: float) -> tuple[Floats, bool]:
+    def _pulled(self, most: int) -> Floats:
         if not len(self._frequent):
             self._solve_together((self.w != 0.0) | (np.abs(self._v) >= self._penalty))
         rows, best = self._rows, self.step
         u, moved = np.zeros(len(self.w)), np.empty(len(self.step))
         nothing = np.zeros(len(u))
         v, top = self._v.copy(), self._top(self._v)
-        least, enough = self.value - self._dual(self.step, top), (1.0 + effort) * self._work
+        least = self.value - self._dual(self.step, top)
         step = self.step
         while True:
             lost = self._dual(step, 1.0) - self._dual(step, top)
             if lost <= 0.5 * (self.value - self._dual(step, top)):
-                return best, True
+                return best
             limit = 1.0 + _FORCING * (top - 1.0)
             some = (np.abs(v) > limit * self._penalty) | (u != 0.0)
             if not some.any():
-                return best, True
+                return best
             others, block = self._divided(some)
             for _ in range(_CYCLE):
                 self._halt()
@@ -317,8 +313,8 @@ class Descent:
             left = self.value - self._dual(moved, top)
             if left < least:
                 best, least = moved.copy(), left
-            if self._work > enough:
-                return best, False
+            if self.work > most:
+                return best
 
     def _top(self, v: Floats) -> float:
         return max(float((np.abs(v) * (self._penalty > 0.0)).max(initial=0.0)), 1.0)

@@ -67,9 +67,7 @@ class L1Iterate:
         self.n_sv, self.violation, self.first_violation = 0, 0.0, 0.0
         self.new, self.final = False, False
         self._dual, self._orders, self._idle, self._forcing = -math.inf, 0, 0, ROUGH
-        self._effort = (
-            1.0  # for dual points, of what steps take; twice as much where it is too little
-        )
+        self._work = 0  # entries processed for steps
 
     @property
     def state(self) -> dict[str, Any]:
@@ -79,7 +77,7 @@ class L1Iterate:
             "violation": self.violation, "first": self.first_violation, "new": self.new,
             "final": self.final, "dual": self._dual if self.certificate else None,
             "orders": self._orders, "idle": self._idle, "forcing": self._forcing,
-            "effort": self._effort,
+            "work": self._work,
         }  # fmt: skip
 
     @state.setter
@@ -89,7 +87,7 @@ class L1Iterate:
         self.violation, self.first_violation = state["violation"], state["first"]
         self._dual = -math.inf if state["dual"] is None else state["dual"]
         self._orders, self._idle = state["orders"], state["idle"]
-        self._forcing, self._effort = state["forcing"], state["effort"]
+        self._forcing, self._work = state["forcing"], state["work"]
 
     def _balance(self) -> None:
         """Make sum_i s_i alpha_i vanish, as a free bias asks, by less of the heavier side."""
@@ -243,9 +241,8 @@ class L1Iterate:
             if small and (missing or hidden or descent.lost <= 0.5 * self._goal * value):
                 break
         good = not missing and gain <= self._goal * descent.value
-        moved, enough = descent.step, True
-        if self._goal and good:
-            moved, enough = descent.pulled(self._effort)
+        work = self._work + descent.work  # a dual point may take as much as all steps so far
+        moved = descent.pulled(work) if self._goal and good else descent.step
 
         def adopt() -> None:
             gained = value - descent.value
@@ -254,7 +251,7 @@ class L1Iterate:
             self.w[features], self.decision[:] = descent.w, descent.decision
             self.step[:], self._orders, self.new = moved, orders.number, True
             self._forcing = descent.forcing
-            self._effort *= 1.0 if enough else 2.0
+            self._work = work
             self._balance()
 
         return adopt
