@@ -271,10 +271,10 @@ def as_table(X: Any) -> Table:
     InputError
         If it has no two dimensions, or has other things than numbers.
     """
-    from scipy.sparse import issparse
-
     if isinstance(X, Table):
         return X
+    from scipy.sparse import issparse  # takes a while, and tables do without
+
     pandas = sys.modules.get("pandas")
     if issparse(X):
         return _of_scipy(X)

@@ -18,7 +18,6 @@ from blocklinear.tables.infer import TableOptions, infer
 from blocklinear.tables.moments import Moments
 from blocklinear.tables.recipe import Recipe
 from blocklinear.tables.stream import Tables, read_ahead, reader_of
-from blocklinear.tables.values import numbers_of
 from blocklinear.text import Rows
 
 
@@ -193,8 +192,7 @@ def with_moments(recipe: Recipe, tables: Tables, memory_bytes: int) -> Recipe:
     moments = {name: Moments() for name in names}
     for part, _ in read_ahead(tables.parts(names, memory_bytes)):
         for name in names:
-            values, missing = numbers_of(part, name, part.columns[name])
-            moments[name].add(values, missing)
+            moments[name].add(part, name)
     columns = list(recipe.columns)
     for j in recipe.numbers:
         mean, scale = moments[columns[j].name].finish()

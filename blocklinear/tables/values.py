@@ -29,21 +29,14 @@ def numbers_of(part: Part, name: str, array: Any) -> tuple[Floats, Integers]:
     InputError
         If one is NaN, infinite, too large, or an integer that no float64 is equal to.
     """
-    pa = arrow()
     given = array.dictionary_decode() if hasattr(array, "dictionary") else array
-    if given.null_count == len(given):
+    plain = plain_numbers(given)
+    if plain is None:
         return np.zeros(len(given)), np.arange(len(given))
-    array, is_integer = given, given.type == pa.int64()
-    if pa.types.is_float16(given.type):  # which older versions of pyarrow do not cast
-        numbers = given.to_numpy(zero_copy_only=False).astype(np.float64)
-        array = pa.array(numbers, mask=np.asarray(given.is_null()))
-    elif not is_integer:
-        array = given.cast(pa.float64(), safe=False)
-    values, missing = np.empty(len(array)), np.empty(array.null_count, np.int64)
-    bitmap, data = _buffers_of(array, np.int64 if is_integer else np.float64)
-    if kernels.read_numbers(data, bitmap, array.offset, values, missing):
+    values, missing = np.empty(len(given)), np.empty(given.null_count, np.int64)
+    if kernels.read_numbers(*plain, values, missing):
         return values, missing
-    if pa.types.is_integer(given.type):
+    if arrow().types.is_integer(given.type):
         _refuse_inexact(part, name, np.asarray(given.fill_null(0)))
     if not -MOST_NUMBER < float(values.min()) <= float(values.max()) < MOST_NUMBER:
         row = int(np.flatnonzero(~(np.abs(values) < MOST_NUMBER))[0])
@@ -53,6 +46,29 @@ def numbers_of(part: Part, name: str, array: Any) -> tuple[Floats, Integers]:
             "write what is missing as null; values are below 1e154",
         )
     return values, missing
+
+
+def plain_numbers(array: Any) -> tuple[NDArray[Any], NDArray[np.uint8], int] | None:
+    """Return what kernels read of a column of numbers; None if all are missing.
+
+    Returns
+    -------
+    data : int64[n] or float64[n]       anything where a number is missing
+    bitmap : uint8[any]       empty if all are there
+    first : int               which bit of it is that of the first number
+    """
+    pa = arrow()
+    if hasattr(array, "dictionary"):
+        array = array.dictionary_decode()
+    if array.null_count == len(array):
+        return None
+    if pa.types.is_float16(array.type):  # which older versions of pyarrow do not cast
+        numbers = array.to_numpy(zero_copy_only=False).astype(np.float64)
+        array = pa.array(numbers, mask=np.asarray(array.is_null()))
+    elif array.type != pa.int64():
+        array = array.cast(pa.float64(), safe=False)
+    bitmap, data = _buffers_of(array, np.int64 if array.type == pa.int64() else np.float64)
+    return data, bitmap, array.offset
 
 
 def _buffers_of(array: Any, kind: type) -> tuple[NDArray[np.uint8], NDArray[Any]]:

@@ -75,25 +75,6 @@ def read_codes(data, bitmap, first, n_values, codes):
 
 
 @kernel
-def leave_out(values, missing, present):
-    """Write the numbers that are not missing, in order.
-
-    Parameters
-    ----------
-    values : float64[n]
-    missing : int64[m]        which numbers are missing, in ascending order
-    present : float64[n - m]  written
-    """
-    start = k = 0
-    for q in range(missing.shape[0] + 1):
-        stop = missing[q] if q < missing.shape[0] else values.shape[0]
-        for i in range(start, stop):
-            present[k] = values[i]
-            k += 1
-        start = stop + 1
-
-
-@kernel
 def put_numbers(numbers, missing, feature, if_missing, k, indices, values):
     """Write the features of numbers, or those of missing ones, as entry `k` of each row.
 
