@@ -1,7 +1,6 @@
 """Mean and deviation of numbers that come in pieces, whatever the pieces."""
 
 import math
-from typing import Any
 
 import numpy as np
 
