@@ -112,9 +112,12 @@ def _text(labels: tuple[int, ...], odd: bool = False) -> str:
 
 def _split(folder: Path, dtype: str) -> Iterator[str]:
     """Split as the program does; yield the name of each step when it is done."""
+    import numpy as np
+
     from blocklinear.ingest.add import add
     from blocklinear.ingest.split import split
     from blocklinear.kernels.blocks import features
+    from blocklinear.kernels.text.scan import count_lines
     from blocklinear.options import AddOptions, SplitOptions, TextOptions
 
     plain, odd, unsorted = folder / "plain.svm", folder / "odd.svm", folder / "unsorted.svm"
@@ -123,6 +126,7 @@ def _split(folder: Path, dtype: str) -> Iterator[str]:
     long = " ".join(f"{k}:1" for k in range(features.TILE + 1, 0, -1))
     unsorted.write_text(_text((3,), odd=True) + f"3 3:1 1:2 1:7\n3 {long}\n")
     few = SplitOptions(text=TextOptions(**_LITTLE), dtype=dtype, blocks=2)
+    count_lines(np.zeros(64, np.uint8), True)  # on clusters
     for k, order in enumerate(("random", "file")):
         store = split([plain, odd], folder / f"store{k}", replace(few, order=order))
         store.verify()

@@ -53,7 +53,18 @@ MAY_IMPORT = {
         "store",
         "kernels",
     },
-    "cluster": BASE | {"training", "solvers", "objectives", "model", "store", "kernels"},
+    "cluster": BASE
+    | {
+        "training",
+        "solvers",
+        "objectives",
+        "model",
+        "inputs",
+        "text",
+        "ingest",
+        "store",
+        "kernels",
+    },
     "selection": BASE
     | {"figures", "training", "objectives", "model", "ingest", "store", "kernels"},
     "tables": BASE

@@ -24,6 +24,7 @@ def split(
     options: SplitOptions | None = None,
     listener: Listener | None = None,
     *,
+    client: Any = None,
     verbose: bool = False,
     **settings: Any,
 ) -> BlockStore:
@@ -41,6 +42,10 @@ def split(
     options : SplitOptions
     listener : callable
         Called with `SplitProgress` and `Warned`; without one, a `Warned` is a Python warning.
+    client : distributed.Client or None
+        Of a Dask cluster whose workers are to split; they reach the inputs and the folder of the
+        store by the same paths. The store is the one that this machine would make with the same
+        memory, which is that of each worker then: by default half of what the least of them has.
     verbose : bool
         Show a progress bar.
     **settings
@@ -64,6 +69,8 @@ def split(
     MemoryBudgetError
         If training could not hold the weights of the features (see `TextOptions.max_features`), or
         the blocks asked for cannot all be open.
+    ClusterError
+        If a cluster cannot do the work, or is gone.
     StorageError
 
     Examples
@@ -73,8 +80,16 @@ def split(
     >>> store
     BlockStore('...store': 216 rows, 13 features, 4 blocks)
     """
+    if client is not None:
+        from blocklinear.cluster import connect  # late: Dask belongs to an extra
+        from blocklinear.cluster import split as on_cluster
+
+        if options is None and not {"memory", "memory_bytes"} & settings.keys():
+            settings["memory_bytes"] = connect.budget_of_worker(client)
     chosen = options_of(SplitOptions, options, settings, "split")
     with telling(listener, verbose) as tell:
+        if client is not None:
+            return on_cluster.split(client, inputs, store, chosen, tell)
         return splitting.split(inputs, store, chosen, tell)
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from blocklinear.cluster.run import Cluster
-    from blocklinear.options import TrainOptions
+    from blocklinear.options import SplitOptions, TrainOptions
 
 
 def add_cluster(parser: Any) -> None:
@@ -61,3 +61,44 @@ def cluster_of(
     with connected(args.dask, partial(load, args.quiet)) as client:
         run_on_workers(client, load, True)
         yield Cluster(client, args.parts)
+
+
+def add_split_cluster(parser: Any) -> None:
+    """Add ``--dask`` of a split."""
+    parser.add_argument(
+        "--dask",
+        metavar="ADDRESS",
+        help="split on the workers of the Dask scheduler at this address, all of which reach the "
+        "INPUTs and the folder of STORE by the same paths, or on local:N processes; --memory is "
+        "that of each worker",
+    )
+
+
+@contextmanager
+def split_client(
+    args: argparse.Namespace, options: "SplitOptions", tables: bool, load: "Callable[[bool], None]"
+) -> "Iterator[tuple[Any, int | None]]":
+    """Yield a client to split with and the memory of its workers, if a cluster was asked for.
+
+    The kernels are loaded, on workers too. What a cluster does not do is refused before.
+    """
+    if args.dask is None:
+        load(args.quiet)
+        yield None, None
+        return
+    from blocklinear.cluster.connect import (
+        budget_of_worker,
+        connected,
+        n_local_workers,
+        run_on_workers,
+    )
+    from blocklinear.cluster.split import check_supported
+    from blocklinear.errors import UsageError
+
+    n_local_workers(args.dask)
+    if tables:
+        raise UsageError("tables are not split on a cluster", "split them without --dask")
+    check_supported(args.inputs, options)
+    with connected(args.dask, partial(load, args.quiet), "blocklinear.cluster.assembly") as client:
+        run_on_workers(client, load, True)
+        yield client, budget_of_worker(client)

@@ -29,6 +29,25 @@ SHOWS_UP_S = 10.0
 """Seconds after which a file that another machine wrote is visible on a shared file system."""
 
 
+def opened_late(path: Path) -> FileIO:
+    """Open a file that may have been written on another machine a moment ago.
+
+    Raises
+    ------
+    DamagedError
+        If it is no regular file.
+    OSError
+    """
+    until = time.monotonic() + SHOWS_UP_S
+    while True:
+        try:
+            return opened(path)
+        except FileNotFoundError:
+            if time.monotonic() > until:
+                raise
+            time.sleep(0.1)
+
+
 class AlphaFiles:
     """The files of alpha in a run's folder.
 
@@ -87,7 +106,7 @@ class AlphaFiles:
         StorageError
         """
         path = self._path(outer, number)
-        with storage_errors(path, "read"), self._opened(path) as stream:
+        with storage_errors(path, "read"), opened_late(path) as stream:
             table = self._table(stream, path, outer, number, sizes)
             starts = np.concatenate(([0], np.cumsum(sizes))) * 16 * self._columns
             begin, found = 8 * (len(table) + 1), []
@@ -100,17 +119,6 @@ class AlphaFiles:
                     raise _damaged(path, "a checksum is wrong")
                 found.append((before, after))
             return found
-
-    def _opened(self, path: Path) -> FileIO:
-        """Open a file that may have been written on another machine a moment ago."""
-        until = time.monotonic() + SHOWS_UP_S
-        while True:
-            try:
-                return opened(path)
-            except FileNotFoundError:
-                if time.monotonic() > until:
-                    raise
-                time.sleep(0.1)
 
     def _table(
         self, stream: FileIO, path: Path, outer: int, number: int, sizes: Sequence[int]

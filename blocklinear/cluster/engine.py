@@ -4,7 +4,7 @@ import contextlib
 import inspect
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from concurrent.futures import CancelledError
 from typing import Any, TypeVar
 
@@ -18,6 +18,7 @@ NO_WORKERS_S = 40.0
 ATTEMPTS = 5
 """Times that a round is tried again where workers die: each costs a round at most."""
 T = TypeVar("T")
+_RESUME = "give the same command with --resume to go on from the last round"
 
 
 class Engine:
@@ -28,6 +29,8 @@ class Engine:
     client : distributed.Client
     name : str
         Of the run, in the names of tasks.
+    again : str
+        What to do where the cluster is gone.
 
     Attributes
     ----------
@@ -35,8 +38,8 @@ class Engine:
     n_workers : int           most workers seen so far
     """
 
-    def __init__(self, client: Any, name: str) -> None:
-        self._client, self.name, self._tasks = client, name, 0
+    def __init__(self, client: Any, name: str, again: str = _RESUME) -> None:
+        self._client, self.name, self._again, self._tasks = client, name, again, 0
         known = inspect.signature(client.scheduler_info).parameters
         self._all = {"n_workers": -1} if "n_workers" in known else {}  # newer ones list five
         self._workers = self._find_workers()
@@ -96,11 +99,11 @@ class Engine:
                 found: T = self._result(sums[0], halt)
                 return found
             except Exception as error:
-                if not self._is_of_cluster(error):
+                if not self.is_of_cluster(error):
                     raise
                 if attempt == ATTEMPTS or self._client.status != "running":
                     raise ClusterError(
-                        f"the cluster has lost the work of a round: {_text(error)}", _RESUME
+                        f"the cluster has lost the work of a round: {_text(error)}", self._again
                     ) from error
         raise AssertionError("every attempt returns or raises")
 
@@ -115,22 +118,42 @@ class Engine:
         """Wait for a task, as long as there is a cluster that can run it."""
         done = threading.Event()
         future.add_done_callback(lambda _: done.set())
-        seen = asked = time.monotonic()
+        watch = self.watch(halt)
         while not done.wait(POLL_S):
+            watch()
+        return future.result(timeout=NO_WORKERS_S)
+
+    def watch(self, halt: Callable[[], bool]) -> Callable[[], None]:
+        """Return what is to be called again and again, and raises an error if there is no hope.
+
+        Raises
+        ------
+        Abandoned
+            If `halt` returned true.
+        ClusterError
+            If the scheduler is gone, or there have been no workers for a while.
+        """
+        seen = asked = time.monotonic()
+
+        def look() -> None:
+            nonlocal seen, asked
             if halt():
                 raise Abandoned
             if self._client.status != "running":
-                raise ClusterError("the scheduler of the cluster is gone", _RESUME)
+                raise ClusterError("the scheduler of the cluster is gone", self._again)
             if time.monotonic() - asked < ASK_S:
-                continue
+                return
             asked = time.monotonic()
-            if self._find_workers():
+            self._workers = self._find_workers()
+            self.n_workers = max(self.n_workers, len(self._workers))
+            if self._workers:
                 seen = asked
             elif asked - seen > NO_WORKERS_S:
                 raise ClusterError(
-                    f"the cluster has had no workers for {NO_WORKERS_S:.0f} seconds", _RESUME
+                    f"the cluster has had no workers for {NO_WORKERS_S:.0f} seconds", self._again
                 )
-        return future.result(timeout=NO_WORKERS_S)
+
+        return look
 
     def check_same_store(self, check: Callable[..., Any], job: Any) -> None:
         """Refuse a cluster with a worker that cannot work on the store.
@@ -145,17 +168,25 @@ class Engine:
         ------
         ClusterError
         """
+        fix = "all workers need this version of blocklinear, and the store by the same path"
+        self.check_workers(fix, check, job)
+
+    def check_workers(self, fix: str, check: Callable[..., Any], *arguments: Any) -> None:
+        """Refuse a cluster with a worker on which `check` raises an error.
+
+        Raises
+        ------
+        ClusterError
+        """
         if not self._workers:
             self._wait_for_workers()
-        for address, error in sorted(self._on_each_worker(check, job).items()):
-            if error is not None and not self._is_of_cluster(error):  # which others make up for
+        for address, error in sorted(self._on_each_worker(check, *arguments).items()):
+            if error is not None and not self.is_of_cluster(error):  # which others make up for
                 raise ClusterError(
-                    f"worker {address} cannot work on the store: {_text(error)}",
-                    "all workers need this version of blocklinear, and the folder of the store by "
-                    "the same path",
+                    f"worker {address} cannot work on the store: {_text(error)}", fix
                 )
 
-    def _is_of_cluster(self, error: BaseException) -> bool:
+    def is_of_cluster(self, error: BaseException) -> bool:
         """Return whether an error is not one of the work, but of the cluster that did it."""
         from distributed import KilledWorker
         from distributed.comm.core import CommClosedError
@@ -181,17 +212,22 @@ class Engine:
         try:
             found: dict[str, Any] = self._client.run(function, *arguments, on_error="return")
         except (OSError, TimeoutError, CancelledError) as error:
-            raise ClusterError(f"the scheduler does not answer: {_text(error)}", _RESUME) from error
+            raise ClusterError(
+                f"the scheduler does not answer: {_text(error)}", self._again
+            ) from error
         return found
+
+    def cancel(self, futures: Collection[Any]) -> None:
+        """Take back tasks, as far as there is a cluster and they have not begun."""
+        if futures and self._client.status == "running":
+            with contextlib.suppress(Exception):
+                self._client.cancel(list(futures), force=True)
 
     def end(self, forget: Callable[..., Any], name: str) -> None:
         """Free what a run keeps on the workers, as far as there are any."""
         if self._client.status == "running":
             with contextlib.suppress(Exception):
                 self._client.run(forget, name, on_error="ignore")
-
-
-_RESUME = "give the same command with --resume to go on from the last round"
 
 
 def _text(error: BaseException) -> str:

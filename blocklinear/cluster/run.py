@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from blocklinear.cluster import worker
-from blocklinear.cluster.connect import budget_of_worker
+from blocklinear.cluster.connect import DASK_BYTES, budget_of_worker
 from blocklinear.cluster.descent import DistributedDescent
 from blocklinear.cluster.engine import Engine
 from blocklinear.cluster.job import FOLDS, Job, check_supported
@@ -33,8 +33,6 @@ from blocklinear.training.permutations import some_blocks
 from blocklinear.training.run import Halt, Run, Times
 from blocklinear.training.unfinished import check_finished
 
-DASK_BYTES = 90 << 20
-"""What a worker holds besides, before any data: Dask (measured)."""
 _MORE_VECTORS = 7
 """Weight vectors on a worker besides its own: w, average, curvature, a change, sums of two."""
 _PART_ROW_BYTES = 32

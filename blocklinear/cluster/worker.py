@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from blocklinear.cluster import place as places
 from blocklinear.cluster.alpha_files import SHOWS_UP_S
 from blocklinear.cluster.job import (
     STEPS,
@@ -26,6 +27,7 @@ from blocklinear.cluster.job import (
     worker_options,
 )
 from blocklinear.cluster.parts import Blocks, groups_of_part, seed_of_part
+from blocklinear.cluster.place import Place
 from blocklinear.cluster.sums import Change, PartReport, ProofSums
 from blocklinear.errors import BlocklinearError, DamagedError
 from blocklinear.kernels.curvature import scale_columns
@@ -43,30 +45,6 @@ from blocklinear.training.checkpoint import Checkpoint
 
 Floats = NDArray[np.float64]
 _ROWS_AT_ONCE = 1 << 16
-
-
-@dataclass(frozen=True)
-class Place:
-    """The worker that a task runs on.
-
-    Attributes
-    ----------
-    address : str
-    scratch : Path            a folder on its own disk
-    threads : int
-    """
-
-    address: str
-    scratch: Path
-    threads: int
-
-
-def here() -> Place:
-    """Return the worker that this task runs on."""
-    from distributed import get_worker  # late: it belongs to an extra
-
-    worker = get_worker()
-    return Place(worker.address, Path(worker.local_directory), worker.state.nthreads)
 
 
 @dataclass
@@ -110,7 +88,7 @@ _opening = threading.Lock()
 
 def _session(job: Job) -> Session:
     """Return the session of the worker that runs this task; of one run at a time."""
-    place = here()
+    place = places.here()
     with _opening:
         found = _sessions.get(place.address)
         if found is None or found.name != job.name:
@@ -146,7 +124,7 @@ def _located() -> Iterator[None]:
     try:
         yield
     except (BlocklinearError, OSError) as error:
-        place = here()
+        place = places.here()
         if not place.scratch.exists():
             raise ConnectionAbortedError(f"worker {place.address} is being closed") from error
         if isinstance(error, BlocklinearError):

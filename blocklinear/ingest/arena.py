@@ -77,6 +77,23 @@ class Arena:
         )  # fmt: skip
         return position
 
+    def append_numbered(
+        self, rows: Rows, numbers: NDArray[np.int64], b: int, start: int, stop: int
+    ) -> int:
+        """Append rows start..stop-1 to block `b` until one does not fit; return its position.
+
+        Parameters
+        ----------
+        rows : Rows
+        numbers : int64[n_rows]
+            Of the rows.
+        b, start, stop : int
+        """
+        slot, filled = int(self._slots[b]), int(self._fill[0][b])
+        position = self.append(rows, 0, np.full(rows.n_rows, b, np.int64), start, stop)
+        self._arrays[0][slot, filled : filled + position - start] = numbers[start:position]
+        return position
+
     def take(self, b: int) -> tuple[int, Chunk] | None:
         """Hand out what block `b` has gathered, and the slot it lies in; None if that is nothing.
 

@@ -64,6 +64,77 @@ class Batch:
         return entry if self.weights is None else entry | {"weights": [self.weights]}
 
 
+@dataclass(frozen=True)
+class Written:
+    """The blocks of a batch, and what was counted on the way.
+
+    Attributes
+    ----------
+    blocks : list[BlockRecord]
+    labels : list[float] or None
+    n_rows, nnz : int
+    max_index : int           largest index of the input, -1 if there is none
+    next_row, next_block : int
+    """
+
+    blocks: list[BlockRecord]
+    labels: list[float] | None
+    n_rows: int
+    nnz: int
+    max_index: int
+    next_row: int
+    next_block: int
+
+
+def batch_of(
+    name: str,
+    written: Written,
+    features: list[FeatureFile],
+    index_base: int,
+    sources: list[dict[str, Any]],
+    weights: dict[str, Any] | None,
+    options: SplitOptions,
+    listener: Listener,
+    classes: Classes | None = None,
+) -> Batch:
+    """Return what was read and written, and warn of what is odd about it.
+
+    Parameters
+    ----------
+    name : str
+    written : Written
+    features : list of FeatureFile
+        Of all batches.
+    index_base, sources, weights, classes
+        As for `Ingestion.finish`.
+    options : SplitOptions
+    listener : callable
+    """
+    dimension, labels = max(written.max_index - index_base + 1, 0), written.labels
+    if labels is not None and len(labels) == 1:
+        one = shown(labels[0], classes or {})
+        listener(Warned(f"all rows have the one label {one}"))
+    n_features = sum(file.features for file in features) if options.renumber else dimension
+    _warn_of_features(dimension, n_features, options, listener)
+    n_zeros = sum(block.weights.get("zeros", 0) for block in written.blocks)
+    if n_zeros:
+        listener(Warned(f"{n_zeros} rows have weight 0: they are stored, but not trained on"))
+    return Batch(
+        name=name,
+        blocks=written.blocks,
+        labels=labels,
+        n_rows=written.n_rows,
+        nnz=written.nnz,
+        dimension=dimension,
+        next_row=written.next_row,
+        next_block=written.next_block,
+        index_base=index_base,
+        sources=sources,
+        weights=weights,
+        features=features,
+    )
+
+
 class Ingestion:
     """Takes in the rows of one batch, and writes them to new, durable blocks.
 
@@ -160,34 +231,17 @@ class Ingestion:
         writer, numbering = self._writer, self._numbering
         writer.write_held()
         written = self._pool.submit(
-            _write_features, numbering, self.folder.parent, self._features, self._options
+            new_features, numbering, self.folder.parent, self._features, self._options
         )
         blocks, labels = writer.finish()
-        dimension = max(writer.max_index - index_base + 1, 0)
-        if labels is not None and len(labels) == 1:
-            one = shown(labels[0], classes or {})
-            self._listener(Warned(f"all rows have the one label {one}"))
-        n_features = dimension if numbering is None else len(numbering)
-        _warn_of_features(dimension, n_features, self._options, self._listener)
-        n_zeros = sum(block.weights.get("zeros", 0) for block in blocks)
-        if n_zeros:
-            self._listener(
-                Warned(f"{n_zeros} rows have weight 0: they are stored, but not trained on")
-            )
-        return Batch(
-            name=self.name,
-            blocks=blocks,
-            labels=labels,
-            n_rows=writer.n_rows,
-            nnz=writer.nnz,
-            dimension=dimension,
-            next_row=writer.next_row,
-            next_block=writer.next_block,
-            index_base=index_base,
-            sources=sources,
-            weights=weights,
-            features=written.result(),
-        )
+        found = Written(
+            blocks, labels, writer.n_rows, writer.nnz, writer.max_index, writer.next_row,
+            writer.next_block,
+        )  # fmt: skip
+        return batch_of(
+            self.name, found, written.result(), index_base, sources, weights, self._options,
+            self._listener, classes,
+        )  # fmt: skip
 
 
 def read_batch(
@@ -212,7 +266,7 @@ def read_batch(
         If there are too many features.
     StorageError
     """
-    skipped = _SkippedLines(ingestion.folder.with_name(skipped_name(ingestion.name)))
+    skipped = SkippedLines(ingestion.folder.with_name(skipped_name(ingestion.name)))
     text = replace(options.text, max_features=options.text.feature_limit)
     with skipped, _weights_of(inputs, options) as weights, ingestion:
         reader = RowReader(
@@ -226,25 +280,22 @@ def read_batch(
                 )
             )
         if ingestion.n_rows == 0:
-            names = ", ".join(os.fspath(path) for path in inputs)
-            raise InputError(
-                f"{names}: no rows: nothing but blank lines or comments", "check the input"
-            )
+            raise no_rows(inputs)
         for note in reader.notes:
             listener(Warned(note))
-        if reader.skipped:
-            listener(
-                Warned(
-                    f"{reader.skipped} lines were skipped; the first: {skipped.first}; "
-                    f"all are listed in {skipped.name} in the store"
-                )
-            )
+        skipped.tell(reader.skipped, listener)
         return ingestion.finish(
             reader.index_base, reader.provenance, None if weights is None else weights.provenance
         )
 
 
-def _write_features(
+def no_rows(inputs: Paths) -> InputError:
+    """Return the error for inputs that hold no row."""
+    names = ", ".join(os.fspath(path) for path in inputs)
+    return InputError(f"{names}: no rows: nothing but blank lines or comments", "check the input")
+
+
+def new_features(
     numbering: Numbering | None, store: Path, known: Sequence[FeatureFile], options: SplitOptions
 ) -> list[FeatureFile]:
     """Write the file of new features, if there are any; return the records of all."""
@@ -289,7 +340,7 @@ def total_bytes(inputs: Paths, options: SplitOptions) -> float | None:
     return float(sum(decoded_bytes(rows.n_rows, rows.nnz) for rows in reader))
 
 
-class _SkippedLines:
+class SkippedLines:
     """The refused lines, listed in a file as they come; there is none if none come."""
 
     def __init__(self, path: Path) -> None:
@@ -304,6 +355,16 @@ class _SkippedLines:
                 self._stream = open(self._path, "xb")  # noqa: SIM115
                 self.first = error.what
             self._stream.write(os.fsencode(error.what.replace("\n", "\\n")) + b"\n")
+
+    def tell(self, n: int, listener: Listener) -> None:
+        """Warn that `n` lines were skipped, if any were."""
+        if n:
+            listener(
+                Warned(
+                    f"{n} lines were skipped; the first: {self.first}; "
+                    f"all are listed in {self.name} in the store"
+                )
+            )
 
     def __enter__(self) -> Self:
         return self

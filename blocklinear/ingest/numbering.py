@@ -201,7 +201,7 @@ class Numbering:
             return
         indices = np.concatenate([rows.indices for rows in held])
         found, counts = np.unique(indices, return_counts=True)
-        self._extend(found[np.argsort(-counts, kind="stable")])
+        self.extend(found[np.argsort(-counts, kind="stable")])
         for rows in held:
             self._number(rows)
             yield rows
@@ -221,10 +221,27 @@ class Numbering:
         self._nnz += rows.nnz
         self._held.append(_copy(rows))
 
-    def _number(self, rows: Rows) -> None:
-        self._extend(rows.indices, rows.missing)
+    @property
+    def counted(self) -> bool:
+        """Whether the features of the first rows have been counted, and have numbers."""
+        return self._held is None
 
-    def _extend(self, indices: Indices, chosen: Indices | None = None) -> None:
+    def _number(self, rows: Rows) -> None:
+        self.extend(rows.indices, rows.missing)
+
+    def extend(self, indices: Indices, chosen: Indices | None = None) -> None:
+        """Replace indices by numbers, in place; features that have none get the next ones.
+
+        Parameters
+        ----------
+        indices : uint32[n]
+        chosen : uint32[k] or None
+            The positions to look at; None is all.
+
+        Raises
+        ------
+        MemoryBudgetError
+        """
         try:
             self._table.extend(indices, chosen)
         except TableFullError:

@@ -127,6 +127,14 @@ def make_plan(
     )
 
 
+def filled_blocks(n: int, generation_bytes: float, block_bytes: float) -> int:
+    """Return how many blocks the last `n` open ones make when joined: a divisor of their number."""
+    if not n or not block_bytes:
+        return n
+    wanted = max(math.ceil(generation_bytes / block_bytes), 1)
+    return next((m for m in range(wanted, n) if n % m == 0), n)
+
+
 class _Generation(NamedTuple):
     """Blocks that are open at a time: how many, and `Plan.generation_bytes`, `Plan.block_bytes`."""
 
@@ -164,7 +172,7 @@ def _too_many_open(
 
 
 @dataclass(frozen=True)
-class _Content:
+class Content:
     """What a chunk holds.
 
     Attributes
@@ -182,7 +190,7 @@ class _Content:
     weight_stats: WeightStats
 
     @classmethod
-    def of(cls, chunk: codec.Chunk, counted: bool) -> "_Content":
+    def of(cls, chunk: codec.Chunk, counted: bool) -> "Content":
         """Look at a chunk before it is encoded; labels are counted if `counted`."""
         counts, weight_stats, nnz = LabelCounts.none(), {}, len(chunk.indices)
         if counted:
@@ -195,18 +203,33 @@ class _Content:
         return cls(len(chunk.lengths), nnz, max_index, counts, weight_stats)
 
 
-class _OpenBlock:
-    """A block whose chunks are numbered as they are filled, and appended in that order."""
+class OpenBlock:
+    """A block whose chunks are numbered as they are filled, and appended in that order.
+
+    Parameters
+    ----------
+    folder : Path
+    number : int
+    weighted : bool
+        Whether rows have weights.
+
+    Attributes
+    ----------
+    writer : BlockWriter
+    counts : LabelCounts
+    weight_stats : WeightStats
+    n_chunks : int            that have a number
+    """
 
     def __init__(self, folder: Path, number: int, weighted: bool) -> None:
         self.writer = BlockWriter(folder, number)
         self.counts = LabelCounts.none()
         self.weight_stats: WeightStats = weigh(np.empty(0)) if weighted else {}
         self.n_chunks = self._n_appended = 0
-        self._waiting: dict[int, tuple[bytes, int, _Content]] = {}
+        self._waiting: dict[int, tuple[bytes, int, Content]] = {}
         self._turn = threading.Lock()
 
-    def put(self, number: int, data: bytes, content: _Content) -> None:
+    def put(self, number: int, data: bytes, content: Content) -> None:
         """Append chunk `number`, and those that waited for it; or let it wait for one before."""
         checksum = checksum_of(data)
         with self._turn:
@@ -216,18 +239,18 @@ class _OpenBlock:
                 self.writer.append(data, content.rows, content.nnz, content.max_index, checksum)
                 self._take_in(content)
 
-    def put_parts(self, parts: Sequence[bytes | memoryview], content: _Content) -> None:
+    def put_parts(self, parts: Sequence[bytes | memoryview], content: Content) -> None:
         """Append the next chunk; all before it have been."""
         self.writer.append_parts(parts, content.rows, content.nnz, content.max_index)
         self.n_chunks += 1
         self._take_in(content)
 
-    def _take_in(self, content: _Content) -> None:
+    def _take_in(self, content: Content) -> None:
         self._n_appended += 1
         self.weight_stats = together((self.weight_stats, content.weight_stats))
         self.counts = self.counts.plus(content.counts)
 
-    def join(self, other: "_OpenBlock") -> None:
+    def join(self, other: "OpenBlock") -> None:
         """Take over the chunks of another block; none of either are being encoded."""
         self.writer.extend(other.writer)
         self.n_chunks += other.n_chunks
@@ -241,13 +264,28 @@ class _OpenBlock:
             self.counts = LabelCounts.none()
 
 
-def _part(rows: Rows, start: int, stop: int) -> Rows:
+def some_rows(rows: Rows, start: int, stop: int) -> Rows:
     """Return some of the rows, with the entries of all."""
     return replace(
         rows,
         indptr=rows.indptr[start : stop + 1],
         label_decimals=rows.label_decimals[start:stop],
         weights=None if rows.weights is None else rows.weights[start:stop],
+    )
+
+
+def chunk_of_row(rows: Rows, i: int, number: int) -> codec.Chunk:
+    """Return the one row `i`, whose number is `number`, as a chunk: views of its memory."""
+    part = slice(int(rows.indptr[i]), int(rows.indptr[i + 1]))
+    return codec.Chunk(
+        np.array([number]),
+        np.array([part.stop - part.start]),
+        rows.label_decimals.mantissa[i : i + 1],
+        rows.label_decimals.exponent[i : i + 1],
+        rows.indices[part],
+        rows.decimals.mantissa[part],
+        rows.decimals.exponent[part],
+        None if rows.weights is None else rows.weights[i : i + 1],
     )
 
 
@@ -294,12 +332,12 @@ class BatchWriter:
         self.max_index = -1
         self._labels = LabelTable(None if labels is None else list(labels))
         self._sync = ThreadPoolExecutor(8, "sync")  # wait for the disk while rows go on
-        self._finished: list[tuple[Future[BlockRecord], _OpenBlock]] = []
+        self._finished: list[tuple[Future[BlockRecord], OpenBlock]] = []
         self._weighted = options.weights is not None
         self._arena = Arena(plan.open_blocks, SPARE_SLOTS, plan.chunk_entries, self._weighted)
         self._encoding_bytes = int(ENCODING_SHARE * spare_bytes(options.text.memory_bytes))
         self._encoding = ByteBudget(self._encoding_bytes)
-        self._open: list[_OpenBlock] = []
+        self._open: list[OpenBlock] = []
         self._generation_bytes = 0.0
 
     def __enter__(self) -> Self:
@@ -321,7 +359,7 @@ class BatchWriter:
 
     def _append_all(self, rows: Rows) -> None:
         for start in range(0, rows.n_rows, ROWS_AT_A_TIME):
-            self._append(_part(rows, start, min(start + ROWS_AT_A_TIME, rows.n_rows)))
+            self._append(some_rows(rows, start, min(start + ROWS_AT_A_TIME, rows.n_rows)))
         self.nnz += rows.nnz
 
     def _append(self, rows: Rows) -> None:
@@ -370,18 +408,8 @@ class BatchWriter:
         If it is so long that a copy takes too much, it is encoded where it lies, and alone: then
         that takes no more memory than its text did, which is no longer held.
         """
-        part = slice(int(rows.indptr[i]), int(rows.indptr[i + 1]))
-        n_entries = part.stop - part.start
-        chunk = codec.Chunk(
-            np.array([self.next_row + i]),
-            np.array([n_entries]),
-            rows.label_decimals.mantissa[i : i + 1],
-            rows.label_decimals.exponent[i : i + 1],
-            rows.indices[part],
-            rows.decimals.mantissa[part],
-            rows.decimals.exponent[part],
-            None if rows.weights is None else rows.weights[i : i + 1],
-        )
+        chunk = chunk_of_row(rows, i, self.next_row + i)
+        n_entries = len(chunk.indices)
         if 2 * COPIED_ENTRY_BYTES * n_entries <= self._encoding_bytes:
             self._encode(b, chunk.copy())
             return
@@ -389,7 +417,7 @@ class BatchWriter:
         if self._numbering is not None:
             ends = np.array([0, n_entries])
             reshape.sort(ends, chunk.indices, chunk.mantissa, chunk.exponent)  # takes least memory
-        content = _Content.of(chunk, self._labels.labels is not None)
+        content = Content.of(chunk, self._labels.labels is not None)
         self._open[b].put_parts(codec.encode_parts(chunk, self._level), content)
 
     def _flush(self, b: int) -> None:
@@ -408,13 +436,13 @@ class BatchWriter:
         self._drain(SPARE_SLOTS - 2)
 
     def _work(
-        self, block: _OpenBlock, number: int, chunk: codec.Chunk, slot: int | None, held: int
+        self, block: OpenBlock, number: int, chunk: codec.Chunk, slot: int | None, held: int
     ) -> None:
         """Encode a chunk and append it to its block (in a worker)."""
         try:
             if self._numbering is not None:
                 sort_rows(chunk.lengths, chunk.indices, chunk.mantissa, chunk.exponent)
-            content = _Content.of(chunk, self._labels.labels is not None)
+            content = Content.of(chunk, self._labels.labels is not None)
             data = codec.encode(chunk, self._level)
             if slot is not None:
                 self._arena.give_back(slot)
@@ -431,11 +459,13 @@ class BatchWriter:
             n_blocks = len(self._finished) + self._plan.open_blocks
             refuse_many(n_blocks, len(self._labels.labels or ()))
         numbers = range(self.next_block, self.next_block + self._plan.open_blocks)
-        self._open = [_OpenBlock(self._folder, number, self._weighted) for number in numbers]
+        self._open = [OpenBlock(self._folder, number, self._weighted) for number in numbers]
         self.next_block = numbers.stop
 
     def _close_generation(self, last: bool = False) -> None:
-        kept = self._filled_blocks() if last else len(self._open)
+        kept = len(self._open)
+        if last:
+            kept = filled_blocks(kept, self._generation_bytes, self._plan.block_bytes)
         if kept < len(self._open):
             self._join(kept)
         else:
@@ -449,14 +479,6 @@ class BatchWriter:
             self._finished.append((record, block))
         self._open = []
         self._generation_bytes = 0.0
-
-    def _filled_blocks(self) -> int:
-        """Return how many blocks the open ones make when joined: a divisor of their number."""
-        n, block_bytes = len(self._open), self._plan.block_bytes
-        if not n or not block_bytes:
-            return n
-        wanted = max(math.ceil(self._generation_bytes / block_bytes), 1)
-        return next((m for m in range(wanted, n) if n % m == 0), n)
 
     def _join(self, kept: int) -> None:
         """Join the open blocks to the first `kept` of them."""

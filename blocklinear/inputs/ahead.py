@@ -20,12 +20,15 @@ class ReadAhead:
     url : str
     ahead_bytes : int
         What may be held in memory of parts that were asked for.
+    start, stop : int
+        The bytes to read; a `stop` of None is the end.
 
     Attributes
     ----------
     name : str
     size : int
     mtime_ns : None
+    version : tuple           what changes when the file does
     memory_bytes : int        what reading takes in memory
 
     Raises
@@ -36,15 +39,17 @@ class ReadAhead:
 
     mtime_ns = None
 
-    def __init__(self, url: str, ahead_bytes: int) -> None:
+    def __init__(self, url: str, ahead_bytes: int, start: int = 0, stop: int | None = None) -> None:
         self._object = RemoteObject(url)
         self.name, self.size = self._object.name, self._object.size
+        self.version: tuple[object, ...] = self._object.version
+        self._stop = self.size if stop is None else stop
         part_bytes = ahead_bytes // (_REQUESTS + 1)  # one more is being handed out
         self._part_bytes = min(max(part_bytes, _LEAST_PART_BYTES), _MOST_PART_BYTES)
         self.memory_bytes = LIBRARY_BYTES + (_REQUESTS + 1) * self._part_bytes
-        if self.size > self._part_bytes:
+        if start or self._stop - start > self._part_bytes:
             self._object.require_parts()
-        self._asked = 0  # bytes
+        self._asked = start  # bytes
         self._coming: deque[Future[bytes]] = deque()
         self._pool = ThreadPoolExecutor(_REQUESTS, "fetch")
         self._part = memoryview(b"")
@@ -60,8 +65,8 @@ class ReadAhead:
         return n
 
     def _next_part(self) -> bytes:
-        while self._asked < self.size and len(self._coming) < _REQUESTS:
-            n_bytes = min(self._part_bytes, self.size - self._asked)
+        while self._asked < self._stop and len(self._coming) < _REQUESTS:
+            n_bytes = min(self._part_bytes, self._stop - self._asked)
             self._coming.append(self._pool.submit(self._object.read, self._asked, n_bytes))
             self._asked += n_bytes
         if not self._coming:

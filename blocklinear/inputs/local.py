@@ -17,12 +17,15 @@ class LocalFile:
     ----------
     path : str
         ``-`` is standard input.
+    start, stop : int
+        The bytes of a file to read; a `stop` of None is its end.
 
     Attributes
     ----------
     name : str
     size : int or None        None for a stream
     mtime_ns : int or None    None for a stream
+    version : tuple           what changes when the file does
     memory_bytes : int        what reading takes in memory
 
     Raises
@@ -35,7 +38,7 @@ class LocalFile:
 
     memory_bytes = 0
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, start: int = 0, stop: int | None = None) -> None:
         self.name = path
         self._stopped = False
         with storage_errors(path, "open"):
@@ -54,13 +57,21 @@ class LocalFile:
         regular = stat.S_ISREG(self._stat.st_mode)
         self.size = self._stat.st_size if regular else None
         self.mtime_ns = self._stat.st_mtime_ns if regular else None
+        self.version: tuple[object, ...] = (self.size, self.mtime_ns)
+        self._left = None if stop is None else stop - start
+        if start:
+            os.lseek(self._descriptor, start, os.SEEK_SET)
 
     def readinto(self, buffer: memoryview) -> int:
         """Fill `buffer` from the front; return the number of bytes, 0 at the end."""
         with storage_errors(self.name, "read"):
             if self.size is None:
                 self._await_data()
-            return os.readv(self._descriptor, [buffer])
+            if self._left is None:
+                return os.readv(self._descriptor, [buffer])
+            n = os.readv(self._descriptor, [buffer[: self._left]]) if self._left else 0
+            self._left -= n
+            return n
 
     def _await_data(self) -> None:
         """Wait until a pipe has something, but not past `stop`: its writer may never write."""

@@ -74,6 +74,7 @@ class RemoteObject:
     ----------
     name : str                without what gives access, for messages
     size : int
+    version : tuple           what changes when the file does
 
     Raises
     ------
@@ -97,7 +98,7 @@ class RemoteObject:
                 "fetch the file first, or pipe it in: `curl URL | `",
             )
         self.size = int(info["size"])
-        self._version = _version_of(info)
+        self.version = _version_of(info)
 
     def require_parts(self) -> None:
         """Refuse a server that would send the whole file for each part of it.
@@ -172,7 +173,7 @@ class RemoteObject:
     def _compare(self) -> None:
         """Raise StorageError if there is another file by now; whatever prevents that comes too."""
         self._system.invalidate_cache()
-        if _version_of(self._system.info(self._path)) != self._version:
+        if _version_of(self._system.info(self._path)) != self.version:
             raise StorageError(f"{self.name}: the file changed while it was read", "read it again")
 
     def stop(self) -> None:

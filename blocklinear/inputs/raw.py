@@ -6,7 +6,9 @@ from typing import Any
 
 import xxhash
 
+from blocklinear.errors import StorageError
 from blocklinear.inputs.ahead import ReadAhead
+from blocklinear.inputs.extents import Extent
 from blocklinear.inputs.local import LocalFile
 from blocklinear.inputs.objects import RemoteObject
 from blocklinear.inputs.urls import is_url
@@ -47,6 +49,8 @@ class RawFile:
         Take the SHA-256 too: it is ten times the work of XXH64.
     ahead_bytes : int
         What may be held in memory of a URL.
+    extent : Extent or None
+        Which lines of the file at `path` are to be read; None is all of them.
 
     Attributes
     ----------
@@ -63,8 +67,22 @@ class RawFile:
         If standard input is a terminal, or what reads URLs is not installed.
     """
 
-    def __init__(self, path: str, sha256: bool = False, ahead_bytes: int = _AHEAD_BYTES) -> None:
-        self._bytes = ReadAhead(path, ahead_bytes) if is_url(path) else LocalFile(path)
+    def __init__(
+        self,
+        path: str,
+        sha256: bool = False,
+        ahead_bytes: int = _AHEAD_BYTES,
+        extent: Extent | None = None,
+    ) -> None:
+        part = (0, None) if extent is None else (extent.start, extent.stop)
+        self._bytes: ReadAhead | LocalFile = (
+            ReadAhead(path, ahead_bytes, *part) if is_url(path) else LocalFile(path, *part)
+        )
+        if extent is not None:
+            self._bytes.name = extent.name
+            if self._bytes.version != extent.version:
+                self._bytes.close()
+                raise StorageError(f"{extent.name}: the file changed meanwhile", "read it again")
         self.path, self.size = self._bytes.name, self._bytes.size
         self.memory_bytes = self._bytes.memory_bytes
         self.bytes_read = 0

@@ -23,6 +23,10 @@ class _Level:
 
 
 _RUN = _Level(rf"checkpoint\.json|{_NAME}\.(0|1|work)|{_TEMPORARY}")
+_SHUFFLE = _Level(
+    rf"r[0-9]{{8}}\.(rows|entries|features|numbers)|probe|{_TEMPORARY}",
+    {r"block-[0-9a-f]+": _Level(r"b[0-9]{8}\.blk")},
+)
 _COLUMNS = _Level(r"columns\.json|norms\.f64|c[0-9]{8}\.blk|bucket[0-9]{6}\.tmp")
 _STORE = _Level(
     rf"{re.escape(manifest.NAME)}|{re.escape(manifest.RECIPE_NAME)}|{LOCK_NAME}|skipped(-{_NAME})?\.txt|{_TEMPORARY}",
@@ -30,6 +34,7 @@ _STORE = _Level(
         "blocks": _Level(r"b[0-9]{8}\.blk"),
         "features": _Level(r"f[0-9]{8}\.map|n[0-9]{8}\.zst"),
         r"columns(\.new)?": _COLUMNS,
+        r"shuffle(\.gone)?": _SHUFFLE,
         "runs": _Level(_TEMPORARY, {_NAME: _RUN}),
     },
 )

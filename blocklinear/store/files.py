@@ -245,6 +245,59 @@ def write_whole(path: Path, pieces: Iterable[bytes | memoryview]) -> None:
         os.fsync(stream.fileno())
 
 
+@contextlib.contextmanager
+def scratch_file(path: Path) -> Iterator[FileIO]:
+    """Open a file for writing that takes the name `path` when the block ends well, without a sync.
+
+    Several processes may write the same at a time: the last one has the name. What one that is
+    killed leaves goes with the folder.
+
+    Raises
+    ------
+    StorageError
+    """
+    temporary = path.with_name(f"{TEMPORARY_PREFIX}{secrets.token_hex(8)}")
+    try:
+        with storage_errors(path, "write"), created(temporary) as stream:
+            yield stream
+        move_file(temporary, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(temporary)
+        raise
+
+
+def write_all(stream: FileIO, data: memoryview) -> None:
+    """Write all of `data` to a stream without a buffer.
+
+    Raises
+    ------
+    OSError
+    """
+    done = 0
+    while done < len(data):
+        done += stream.write(data[done:]) or 0
+
+
+def move_file(source: Path, target: Path) -> None:
+    """Give a file another name, in place of what has it; what is lost by a power cut may be both.
+
+    Raises
+    ------
+    StorageError
+    """
+    with storage_errors(target, "rename"):
+        os.rename(source, target)
+
+
+def retire_folder(folder: Path, gone: Path) -> None:
+    """Delete a folder of ours into which others may still write: they do not find it any more."""
+    with contextlib.suppress(OSError):
+        os.rename(folder, gone)
+    remove_tree(gone)
+    remove_tree(folder)
+
+
 def place_folder(source: Path, target: Path) -> None:
     """Give a finished folder the name `target`, durably; what has that name gets that of `source`.
 

@@ -15,14 +15,18 @@ _COUNTS = {
 class InputCounts:
     """What the slabs of one input had.
 
+    Parameters
+    ----------
+    lines : int               of the input, before the first slab
+
     Attributes
     ----------
     lines : int
     final_newline : bool      whether the last line ended with one
     """
 
-    def __init__(self) -> None:
-        self.lines = 0
+    def __init__(self, lines: int = 0) -> None:
+        self.lines = lines
         self.final_newline = True
         self._totals = dict.fromkeys(("skipped", *_COUNTS), 0)
 
@@ -33,6 +37,12 @@ class InputCounts:
         self._totals["skipped"] += len(rows.faults)
         for name, count in _COUNTS.items():
             self._totals[name] += getattr(rows, count)
+
+    def follow(self, other: "InputCounts") -> None:
+        """Take in the counts of the lines that follow, whose `lines` began with those of these."""
+        self.lines, self.final_newline = other.lines, other.final_newline
+        for name, count in other._totals.items():
+            self._totals[name] += count
 
     def record(self, file: dict[str, Any]) -> dict[str, Any]:
         """Return the provenance of the input, of whose file `file` says path, size and digests."""

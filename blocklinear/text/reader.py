@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from blocklinear.errors import InputFormatError
+from blocklinear.inputs.extents import Extent
 from blocklinear.inputs.raw import name_of, size_of
 from blocklinear.inputs.urls import shown_name
 from blocklinear.options import TextOptions
@@ -41,6 +42,10 @@ class RowReader:
     look_up : callable or None
         Replaces indices of `Rows` by numbers of a store, in the threads that parse. Rows of a line
         that is longer than usual are left as they are: there is no memory for what is missing.
+    extent : Extent or None
+        Which lines of the only path are to be read; None is all of them.
+    lines_before : int
+        Lines of the input before these.
 
     Attributes
     ----------
@@ -52,6 +57,7 @@ class RowReader:
                                   final_newline
     notes : list[str]             after an input ends: what is odd about it, in a sentence each
     skipped : int                 refused lines, with ``on_error="skip"``
+    counts : InputCounts          of the input that was read last
 
     Raises
     ------
@@ -77,19 +83,23 @@ class RowReader:
         weights: WeightReader | None = None,
         dtype: str = "float64",
         look_up: Callable[[Rows], Rows] | None = None,
+        extent: Extent | None = None,
+        lines_before: int = 0,
     ) -> None:
         self._options, self._dtype = options, dtype
         self._fleeting, self._look_up = fleeting, look_up
         self._weights = weights
         self._paths = [name_of(path) for path in paths]
         self._names = [shown_name(path) for path in self._paths]
+        self._extent, self._lines_before = extent, lines_before
+        self.counts = InputCounts(lines_before)
         self._limits = Limits(self._paths, options, on_skip)
         self._done_bytes = 0
         self._source: Source | None = None
         self.provenance: list[dict[str, Any]] = []
         self.notes: list[str] = []
         self._min_index = 1 << 32
-        sizes = [size_of(path) for path in self._paths]
+        sizes = [extent.size] if extent else [size_of(path) for path in self._paths]
         self.bytes_total = None if None in sizes else sum(size or 0 for size in sizes)
 
     @property
@@ -120,8 +130,8 @@ class RowReader:
             self.notes += self._weights.notes
 
     def _read_one(self, path: str, pool: ThreadPoolExecutor) -> Iterator[Rows]:
-        counts = InputCounts()
-        with Source(path, self._options) as source:
+        self.counts = counts = InputCounts(self._lines_before)
+        with Source(path, self._options, self._extent) as source:
             self._source, path = source, source.raw.path
             parser = SlabParser(
                 source, pool, self._options, self._dtype, self._fleeting, self._look_up

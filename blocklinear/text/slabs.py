@@ -70,7 +70,7 @@ def slabs(
     """
     head = np.empty(len(_BOM) + 2, np.uint8)
     carried = head[: _fill(source, head, 0)[0]]
-    if carried.tobytes() == _BOM:
+    if source.at_start and carried.tobytes() == _BOM:
         carried = carried[:0]
     slab_bytes = max(slab_bytes, len(_BOM))
     while True:

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from blocklinear.errors import InputError, StorageError
+from blocklinear.inputs.extents import Extent
 from blocklinear.inputs.raw import READ_BYTES, RawFile
 from blocklinear.memory import format_size
 from blocklinear.options import TextOptions
@@ -234,22 +235,27 @@ class Source:
     path : str
     options : TextOptions
         Its `window_limit` and `max_decompressed` hold.
+    extent : Extent or None
+        The lines to read; text of which not all is read is plain.
 
     Attributes
     ----------
     raw : RawFile
+    at_start : bool   whether the first bytes are those of the input
     kind : str        "plain", "gz", "bz2", "xz" or "zst"
     notes : list[str]         what is odd about the input, though it can be read
     memory_bytes : int        what reading it takes: that of a URL, and what unpacking keeps of its
                               content, as far as its start tells
     """
 
-    def __init__(self, path: str, options: TextOptions) -> None:
-        self.raw = RawFile(path, options.takes_sha256, options.ahead_bytes)
+    def __init__(self, path: str, options: TextOptions, extent: Extent | None = None) -> None:
+        self.raw = RawFile(path, options.takes_sha256, options.ahead_bytes, extent)
+        self.at_start = extent is None or extent.start == 0
+        plain = extent is not None and not extent.whole
         self.notes: list[str] = []
         self._limit, self._unpacked = options.max_decompressed, 0
         try:
-            head = self.raw.peek(6)
+            head = b"" if plain else self.raw.peek(6)
             self.kind = next(
                 (kind for magic, kind in _MAGICS.items() if head.startswith(magic)),
                 "zst" if _is_skippable(head) else "plain",
@@ -262,7 +268,8 @@ class Source:
         self._content: Iterator[bytes] | None = None
         if self.kind != "plain":
             self._content = _decompressed(self.raw, self.kind, options.window_limit, self.notes)
-        self._compare_with_name()
+        if self.at_start:
+            self._compare_with_name()
         self._left = memoryview(b"")
 
     def _compare_with_name(self) -> None:

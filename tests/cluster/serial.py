@@ -3,7 +3,7 @@
 import inspect
 from pathlib import Path
 
-from blocklinear.cluster.worker import Place
+from blocklinear.cluster.place import Place
 
 
 class Future:
@@ -14,6 +14,9 @@ class Future:
 
     def add_done_callback(self, call):
         call(self)
+
+    def done(self):
+        return True
 
     def result(self, timeout=None):
         if self._error is not None:
@@ -42,7 +45,7 @@ class SerialClient:
         self._addresses = [f"tcp://here:{k}" for k in range(n_workers)]
         self._scratch, self._current = Path(scratch), self._addresses[0]
         self.before, self.ran = lambda name: None, []
-        monkeypatch.setattr("blocklinear.cluster.worker.here", self._here)
+        monkeypatch.setattr("blocklinear.cluster.place.here", self._here)
 
     def _here(self):
         return Place(self._current, self._scratch, 1)
@@ -50,7 +53,9 @@ class SerialClient:
     def scheduler_info(self):
         return {"workers": dict.fromkeys(self._addresses)}
 
-    def submit(self, function, *arguments, key, pure, workers=None, allow_other_workers=False):
+    def submit(
+        self, function, *arguments, key, pure, workers=None, allow_other_workers=False, priority=0
+    ):
         assert not pure
         assert list(inspect.signature(function).parameters)
         self._current = workers[0] if workers else self._addresses[0]
@@ -60,6 +65,9 @@ class SerialClient:
             return Future(function(*map(_resolved, arguments)))
         except Exception as error:
             return Future(error=error)
+
+    def cancel(self, futures, force=False):
+        pass
 
     def run(self, function, *arguments, on_error):
         found = {}

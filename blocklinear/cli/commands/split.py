@@ -2,9 +2,12 @@
 
 import argparse
 import time
-from typing import Any
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from blocklinear.cli.ahead import load_for_splitting, reshapes
+from blocklinear.cli.cluster_options import add_split_cluster, split_client
 from blocklinear.cli.common_options import add_budget, given
 from blocklinear.cli.console import Console
 from blocklinear.cli.table_options import add_table_options, table_options
@@ -18,6 +21,10 @@ from blocklinear.cli.text_options import (
     reading,
 )
 
+if TYPE_CHECKING:
+    from blocklinear.options import SplitOptions
+    from blocklinear.tables.infer import TableOptions
+
 
 def add_parser(commands: Any) -> None:
     """Add the command."""
@@ -29,7 +36,7 @@ def add_parser(commands: Any) -> None:
         "of a store.",
         epilog="exit status: 0 ok, 2 usage, 3 malformed input (nothing is left), 5 STORE exists, "
         "or --force would delete what is not part of a store, 6 I/O or no space, 7 memory budget, "
-        "8 another process is splitting to STORE",
+        "8 another process is splitting to STORE, 9 the cluster of --dask is gone",
     )
     parser.add_argument(
         "inputs", nargs="+", metavar="INPUT", help="LIBSVM text, or - for stdin; or tables"
@@ -88,6 +95,7 @@ def add_parser(commands: Any) -> None:
     )
     parser.add_argument("-q", "--quiet", action="store_true", help="no progress")
     add_budget(parser)
+    add_split_cluster(parser)
     add_sha256(parser)
     add_reading(parser)
     parser.set_defaults(run=run)
@@ -96,13 +104,23 @@ def add_parser(commands: Any) -> None:
 def run(args: argparse.Namespace) -> int:
     """Run the command."""
     from blocklinear.errors import UsageError
-    from blocklinear.ingest.split import split
-    from blocklinear.options import SplitOptions, TextOptions
 
     if args.store == "-":
         raise UsageError("a store is a folder: it cannot go to standard output", "name a folder")
+    options, table = _options(args), table_options(args)
+    reshaping = reshapes(options.text) or options.normalize != "none"
+    load = partial(load_for_splitting, args.dtype, reshaping=reshaping, tables=table is not None)
+    with split_client(args, options, table is not None, load) as (client, memory):
+        if args.memory is None and memory is not None:
+            options = replace(options, text=replace(options.text, memory_bytes=memory))
+        return _split(args, options, table, client)
+
+
+def _options(args: argparse.Namespace) -> "SplitOptions":
+    from blocklinear.options import SplitOptions, TextOptions
+
     text: Any = given(threads=args.threads, memory_bytes=args.memory)
-    options = SplitOptions(
+    return SplitOptions(
         text=TextOptions(
             index_base=args.index_base,
             on_error=args.on_error,
@@ -122,12 +140,23 @@ def run(args: argparse.Namespace) -> int:
         weights=args.weights,
         batch=args.batch,
     )
-    table = table_options(args)
-    reshaping = reshapes(options.text) or options.normalize != "none"
-    load_for_splitting(args.dtype, args.quiet, reshaping, table is not None)
+
+
+def _split(
+    args: argparse.Namespace,
+    options: "SplitOptions",
+    table: "TableOptions | None",
+    client: Any,
+) -> int:
     started = time.perf_counter()
     with Console(args.quiet) as console:
-        if table is None:
+        if client is not None:
+            from blocklinear.cluster.split import split as split_on_cluster
+
+            store = split_on_cluster(client, args.inputs, args.store, options, console)
+        elif table is None:
+            from blocklinear.ingest.split import split
+
             store = split(args.inputs, args.store, options, console)
         else:
             from blocklinear.tables.split import split_tables

@@ -4,7 +4,7 @@ import numpy as np
 
 from blocklinear.kernels.jit import kernel
 from blocklinear.kernels.shared import RAW
-from blocklinear.kernels.text.simd import address_of, marks_in_64
+from blocklinear.kernels.text.simd import address_of, marks_in_32, marks_in_64, trailing_zeros
 
 
 @kernel
@@ -19,6 +19,43 @@ def count_marks(buf):
         newlines += np.uint64(buf[p] == 10)
         colons += np.uint64(buf[p] == 58)
     return np.int64(newlines), np.int64(colons)
+
+
+@kernel
+def count_lines(buf, begins):
+    """Count the newlines of uint8[n] `buf`, and lines that may hold no row.
+
+    Parameters
+    ----------
+    buf : uint8[n]
+    begins : bool             whether a line begins with the first byte
+
+    Returns
+    -------
+    newlines : int
+    odd : int                 lines in it that do not begin with a visible character, or with ``#``
+    begins : bool             whether a line begins after the last byte
+    """
+    newlines = odd = np.int64(0)
+    n = buf.shape[0]
+    if n == 0:
+        return newlines, odd, begins
+    if begins:
+        odd += buf[0] <= 35 or buf[0] >= 127
+    text, whole = address_of(buf), (n - 1) // 32 * 32  # a byte follows each of these
+    for p in range(0, whole, 32):
+        marks = marks_in_32(text, np.uint64(p), 10)
+        while marks != 0:
+            first = buf[p + np.int64(trailing_zeros(marks)) + 1]
+            odd += first <= 35 or first >= 127
+            newlines += 1
+            marks &= marks - np.uint64(1)
+    for p in range(whole, n - 1):
+        if buf[p] == 10:
+            newlines += 1
+            odd += buf[p + 1] <= 35 or buf[p + 1] >= 127
+    newlines += buf[n - 1] == 10
+    return newlines, odd, buf[n - 1] == 10
 
 
 @kernel
