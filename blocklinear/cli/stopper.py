@@ -40,6 +40,11 @@ class Stopper:
         """Return whether a signal came."""
         return self._number != 0
 
+    def send_again(self) -> None:
+        """Send the signal that came to this process, now that it has its usual effect."""
+        if self._number:
+            signal.raise_signal(self._number)
+
     @property
     def status(self) -> int:
         """The exit status for the signal: 130 or 143."""

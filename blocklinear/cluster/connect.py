@@ -3,9 +3,12 @@
 import contextlib
 import os
 import re
+import signal
 import tempfile
+import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
+from multiprocessing import resource_tracker
 from typing import Any
 
 from blocklinear.errors import ClusterError, UsageError
@@ -115,6 +118,38 @@ def import_distributed() -> Any:
 
 
 @contextlib.contextmanager
+def _interrupts_blocked() -> Iterator[None]:
+    """Block SIGINT: Ctrl-C is for the command, which then ends its processes one after the other.
+
+    Otherwise it would end all processes of the terminal at once, and Dask wait for them.
+    """
+    resource_tracker.ensure_running()  # a process that would allow it again when it starts
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+@contextlib.contextmanager
+def _signals_put_off() -> Iterator[None]:
+    """Let signals that end the command wait: a client that is half made cannot be closed."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    came: list[int] = []
+    names = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    before = {name: signal.signal(name, lambda number, _: came.append(number)) for name in names}
+    try:
+        yield
+    finally:
+        for name, handler in before.items():
+            signal.signal(name, handler or signal.SIG_DFL)
+        for number in came[:1]:
+            signal.raise_signal(number)
+
+
+@contextlib.contextmanager
 def _local(distributed: Any, n_workers: int, preload: str) -> Iterator[Any]:
     """Start workers as processes that nobody reaches from outside; they end with the block.
 
@@ -135,20 +170,25 @@ def _local(distributed: Any, n_workers: int, preload: str) -> Iterator[Any]:
             )
         )
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="blocklinear-"))
-        cluster = stack.enter_context(
-            distributed.LocalCluster(
-                n_workers=0,
-                threads_per_worker=threads,
-                processes=True,
-                host="127.0.0.1",
-                dashboard_address=None,
-                memory_limit=None,
-                local_directory=folder,
-                silence_logs="CRITICAL",
-            )
-        )
-        cluster.scale(n_workers)
-        yield stack.enter_context(distributed.Client(cluster, set_as_default=False))
+        with _signals_put_off():
+            with (
+                _interrupts_blocked()
+            ):  # in threads that start here, and so in processes they start
+                cluster = stack.enter_context(
+                    distributed.LocalCluster(
+                        n_workers=0,
+                        threads_per_worker=threads,
+                        processes=True,
+                        host="127.0.0.1",
+                        dashboard_address=None,
+                        memory_limit=None,
+                        local_directory=folder,
+                        silence_logs="CRITICAL",
+                    )
+                )
+            cluster.scale(n_workers)
+            client = stack.enter_context(distributed.Client(cluster, set_as_default=False))
+        yield client
 
 
 def budget_of_worker(client: Any) -> int:

@@ -28,7 +28,13 @@ from blocklinear.cluster.engine import Engine
 from blocklinear.cluster.pieces import FOLDER, SLOT, path_of, read_column
 from blocklinear.cluster.ranges import RangeReport, SplitJob
 from blocklinear.cluster.tasks import Task, Tasks
-from blocklinear.errors import InputFormatError, MemoryBudgetError, StorageError, UsageError
+from blocklinear.errors import (
+    InputFormatError,
+    MemoryBudgetError,
+    StoppedError,
+    StorageError,
+    UsageError,
+)
 from blocklinear.events import Listener, SplitProgress, Warned, ignore
 from blocklinear.ingest.arena import SLOT_ENTRY_BYTES
 from blocklinear.ingest.generations import Generations, NewBlock
@@ -56,6 +62,7 @@ from blocklinear.inputs.extents import Extent, cut, whole
 from blocklinear.inputs.raw import name_of
 from blocklinear.memory import PROCESS_BYTES, enough, exact_size, format_size, spare_bytes
 from blocklinear.options import SplitOptions
+from blocklinear.solvers.protocol import Abandoned
 from blocklinear.store.changes import skipped_name
 from blocklinear.store.files import (
     make_folder,
@@ -101,6 +108,7 @@ def split(
     store: str | os.PathLike[str],
     options: SplitOptions | None = None,
     listener: Listener = ignore,
+    halt: Callable[[], bool] = lambda: False,
 ) -> BlockStore:
     """Split LIBSVM text on the workers of a client, as `ingest.split.split` does on one machine.
 
@@ -109,9 +117,13 @@ def split(
     client : distributed.Client
     inputs, store, options, listener
         As there; `options.text.memory_bytes` is the budget of each worker.
+    halt : callable
+        Asked all the time: if it returns true, the split ends, and nothing is left.
 
     Raises
     ------
+    StoppedError
+        If `halt` returned true.
     ClusterError
         If the cluster cannot do the work, or is gone.
     BlocklinearError
@@ -129,15 +141,18 @@ def split(
     with new_store(store, lambda target: check_new(target, options)) as staging:
         job = SplitJob(staging, options, plan.open_blocks, plan.chunk_entries, piece_entries)
         engine = Engine(client, secrets.token_hex(4), "give the same command again")
-        tasks = Tasks(engine)
+        tasks = Tasks(engine, halt)
         with _shuffling(job, tasks):
             engine.check_workers(
                 "all workers need this version of blocklinear, and the inputs and the folder of "
                 "the store by the same paths",
                 ranges.can_split, job, wholes[0],
             )  # fmt: skip
-            with _Split(job, plan, paths, wholes, tasks, engine, limits, listener) as run:
-                batch = run.finish()
+            try:
+                with _Split(job, plan, paths, wholes, tasks, engine, limits, listener) as run:
+                    batch = run.finish()
+            except Abandoned:
+                raise StoppedError("stopped: nothing is left of the split") from None
         save(staging, options, batch)
     return BlockStore.open(Path(store).absolute())
 

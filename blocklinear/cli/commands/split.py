@@ -10,6 +10,7 @@ from blocklinear.cli.ahead import load_for_splitting, reshapes
 from blocklinear.cli.cluster_options import add_split_cluster, split_client
 from blocklinear.cli.common_options import add_budget, given
 from blocklinear.cli.console import Console
+from blocklinear.cli.stopper import Stopper
 from blocklinear.cli.table_options import add_table_options, table_options
 from blocklinear.cli.text_options import (
     WEIGHTS_HELP,
@@ -23,6 +24,7 @@ from blocklinear.cli.text_options import (
 
 if TYPE_CHECKING:
     from blocklinear.options import SplitOptions
+    from blocklinear.store.store import BlockStore
     from blocklinear.tables.infer import TableOptions
 
 
@@ -151,9 +153,7 @@ def _split(
     started = time.perf_counter()
     with Console(args.quiet) as console:
         if client is not None:
-            from blocklinear.cluster.split import split as split_on_cluster
-
-            store = split_on_cluster(client, args.inputs, args.store, options, console)
+            store = _on_cluster(args, options, client, console)
         elif table is None:
             from blocklinear.ingest.split import split
 
@@ -164,3 +164,18 @@ def _split(
             store = split_tables(args.inputs, args.store, table, options, console)
     print(f"{store.summary()}\nsplit in {time.perf_counter() - started:.2f} s")
     return 0
+
+
+def _on_cluster(
+    args: argparse.Namespace, options: "SplitOptions", client: Any, console: Console
+) -> "BlockStore":
+    """Split on workers; a signal ends that where it can be ended, as Dask could swallow it."""
+    from blocklinear.cluster.split import split
+    from blocklinear.errors import StoppedError
+
+    with Stopper() as stopper:
+        try:
+            return split(client, args.inputs, args.store, options, console, stopper.asked)
+        except StoppedError:
+            stopper.send_again()
+            raise
