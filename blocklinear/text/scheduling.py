@@ -63,8 +63,9 @@ class SlabParser:
         self._held = 0  # bytes, for the slab that is being read
         self._free_pages, self._free_buffers = deque[Pages](), deque[ParseBuffers]()
         self._slabs = slabs(
-            source, options.slab_bytes, options.line_limit, self._free_pages, self._reserve
-        )
+            source, options.slab_bytes, options.line_limit, self._free_pages, self._reserve,
+            source.at_start,
+        )  # fmt: skip
 
     def __iter__(self) -> Iterator[tuple[Slab, Rows]]:
         """Yield slabs with their rows; a failure to read comes after what precedes it."""

@@ -51,6 +51,7 @@ def slabs(
     max_line_bytes: int,
     spare: deque[Pages] | None = None,
     reserve: Callable[[int], None] = lambda n_bytes: None,
+    at_start: bool = True,
 ) -> Iterator[Slab]:
     """Cut `source` at newlines into pieces of at most `slab_bytes`, a longer line alone.
 
@@ -62,6 +63,8 @@ def slabs(
         Memory of slabs that are not long, and are done with: it is used again.
     reserve : callable
         Called with the bytes that a line is going to take, before more than a slab is read for it.
+    at_start : bool
+        Whether the first bytes are those of the input, which may be a byte order mark.
 
     Raises
     ------
@@ -70,7 +73,7 @@ def slabs(
     """
     head = np.empty(len(_BOM) + 2, np.uint8)
     carried = head[: _fill(source, head, 0)[0]]
-    if source.at_start and carried.tobytes() == _BOM:
+    if at_start and carried.tobytes() == _BOM:
         carried = carried[:0]
     slab_bytes = max(slab_bytes, len(_BOM))
     while True:

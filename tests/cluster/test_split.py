@@ -387,3 +387,16 @@ def test_a_worker_that_is_killed(tmp_path, rows):
         blocklinear.split(rows, tmp_path / "one", **options())
     assert killed
     assert files_of(tmp_path / "one") == files_of(tmp_path / "many")
+
+
+@pytest.mark.parametrize("at", [0, 700])
+def test_byte_order_marks(tmp_path, two, at):
+    """One at the start is passed over, and one in the middle is refused, range or not."""
+    lines = text_of(14, odd=False).splitlines()
+    lines[at:] = (
+        ["\ufeff" + line for line in lines[at:]] if at else ["\ufeff" + lines[0], *lines[1:]]
+    )
+    (tmp_path / "rows.svm").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    one, many = both(tmp_path, two, str(tmp_path / "rows.svm"))
+    assert one == many
+    assert isinstance(one, tuple) == (at > 0)
