@@ -173,12 +173,12 @@ def _split_tables(folder: Path, hash_bits: int, options: Any, again: Any) -> Non
     columns = {
         "number": [None if k % 7 == 0 else k / 3 for k in range(n)],
         "few": [f"value {k % 3}" for k in range(n)],
-        "list": [["a"] * (k % 3) for k in range(n)],
+        "list": [["a" * 300] * (k % 3) for k in range(n)],
         "y": [k % 2 for k in range(n)],
     }
     many = pyarrow.array([f"{k * k:030}" for k in range(n)])
     table = pyarrow.table(columns).append_column("many", many)
-    pyarrow.parquet.write_table(table, path, use_dictionary=["few"])
+    pyarrow.parquet.write_table(table, path, use_dictionary=["few", "list.list.element"])
     crosses = (("few", "many"), ("many", "number")) if hash_bits else ()
     for standardize in (False, True):
         how = TableOptions("y", hash_bits=hash_bits, interactions=crosses, standardize=standardize)

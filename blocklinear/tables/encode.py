@@ -22,11 +22,11 @@ from blocklinear.tables.columns import (
     Numbers,
     row_of,
 )
-from blocklinear.tables.part import Part
 from blocklinear.tables.recipe import MISSING, MOST_VALUES, Recipe
 from blocklinear.tables.values import (
     Floats,
     Integers,
+    Part,
     codes_of,
     lengths_of,
     numbers_of,

@@ -5,8 +5,7 @@ import math
 import numpy as np
 
 from blocklinear.kernels.text import moments as kernels
-from blocklinear.tables.part import Part
-from blocklinear.tables.values import numbers_of, plain_numbers
+from blocklinear.tables.values import Part, numbers_of, plain_numbers
 
 
 class Moments:

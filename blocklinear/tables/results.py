@@ -11,8 +11,8 @@ from blocklinear.classes import shown
 from blocklinear.errors import InputError
 from blocklinear.model.linear import LinearModel
 from blocklinear.tables.arrow import arrow
-from blocklinear.tables.part import Part
 from blocklinear.tables.recipe import Recipe
+from blocklinear.tables.values import Part
 
 Floats = NDArray[np.float64]
 

@@ -14,8 +14,8 @@ from blocklinear.model.probability import probabilities
 from blocklinear.tables.arrow import arrow
 from blocklinear.tables.encode import Encoder
 from blocklinear.tables.infer import Differences
-from blocklinear.tables.part import Part
 from blocklinear.tables.recipe import recipe_of_model
+from blocklinear.tables.values import Part
 
 Row = Mapping[str, Any]
 Floats = NDArray[np.float64]

@@ -18,8 +18,8 @@ import numpy as np
 from blocklinear.errors import InputError, UsageError, storage_errors
 from blocklinear.inputs.urls import is_url, shown_name
 from blocklinear.tables.arrow import CELL_BYTES, arrow
-from blocklinear.tables.part import Part
-from blocklinear.tables.values import LONGEST_VALUE
+from blocklinear.tables.pages import UnknownPageError, read_dictionary
+from blocklinear.tables.values import LONGEST_VALUE, Part
 
 _CSV_BLOCK_BYTES = 1 << 20
 _PARQUET_BUFFER_BYTES = 1 << 16
@@ -63,9 +63,10 @@ class _Parquet(Source):
         with _as_input(path):
             metadata = pq.read_metadata(path)
             self.schema = metadata.schema.to_arrow_schema()
+            self._as_dictionaries = _with_dictionaries(metadata, self.schema)
             self._file = pq.ParquetFile(
                 path, metadata=metadata, pre_buffer=False, buffer_size=_PARQUET_BUFFER_BYTES,
-                memory_map=False, read_dictionary=_with_dictionaries(metadata, self.schema),
+                memory_map=False, read_dictionary=self._as_dictionaries,
             )  # fmt: skip
 
     def read(self, names: Sequence[str], n_rows: int) -> Iterator[Part]:
@@ -86,24 +87,61 @@ class _Parquet(Source):
     def _fitting(self, group: int, place: str, names: Sequence[str], n_rows: int) -> int:
         """Return how many rows of a group take what `n_rows` of short values do, or `n_rows`.
 
-        Text that is too long is refused before it is read: pages of it may take more than there is.
+        Text that is too long is refused before it is read: pages of it may take more than there is,
+        and a value of a dictionary may be in each row.
         """
-        metadata, n_bytes = self._file.metadata.row_group(group), 0
+        metadata, n_bytes, longest = self._file.metadata.row_group(group), 0, 0
+        part_bytes = n_rows * CELL_BYTES * len(names)
         for k in range(metadata.num_columns):
             chunk = metadata.column(k)
             name = chunk.path_in_schema
             if name not in names and name.partition(".")[0] not in names:
                 continue
             n_bytes += chunk.total_uncompressed_size
+            if chunk.physical_type != "BYTE_ARRAY":
+                continue
             average = chunk.total_uncompressed_size // max(chunk.num_values, 1)
-            if chunk.physical_type == "BYTE_ARRAY" and average > 2 * LONGEST_VALUE:
-                raise InputError(
-                    f"{place}, column {name}: values of {average} bytes on average, more than "
-                    f"{LONGEST_VALUE}",
-                    f"leave the column out with --drop {name}, or write lists of words",
+            if average > 2 * LONGEST_VALUE:
+                raise _too_long(f"{place}, column {name}", f"values of {average} bytes on average")
+            if chunk.has_dictionary_page and name not in self._as_dictionaries:
+                most, is_one = _longest_in_dictionary(
+                    self.path, chunk, n_rows, part_bytes, closely=group == 0
                 )
-        most: int = n_rows * CELL_BYTES * len(names) * metadata.num_rows // max(n_bytes, 1)
-        return max(min(n_rows, most), 1)
+                if is_one and most > LONGEST_VALUE:
+                    raise _too_long(f"{place}, column {name}", f"a value of {most} bytes")
+                longest += most * -(-chunk.num_values // max(metadata.num_rows, 1))
+        fitting: int = part_bytes * metadata.num_rows // max(n_bytes, 1)
+        return max(min(n_rows, fitting, part_bytes // max(longest, 1)), 1)
+
+
+def _too_long(place: str, what: str) -> InputError:
+    name = place.rpartition(" ")[2]
+    return InputError(
+        f"{place}: {what}, more than {LONGEST_VALUE}",
+        f"leave the column out with --drop {name}, or write lists of words",
+    )
+
+
+def _longest_in_dictionary(
+    path: str, chunk: Any, n_rows: int, part_bytes: int, closely: bool
+) -> tuple[int, bool]:
+    """Return at most how long a value of a dictionary is, and whether there is one as long.
+
+    To look at a page of 1 MB takes 2 ms. It is not done if any value fits into each row of a part;
+    or, unless `closely`, if values are short on average: then the average is returned.
+    """
+    start, n_bytes = chunk.dictionary_page_offset, chunk.total_compressed_size
+    try:
+        with open(path, "rb", buffering=0) as stream:
+            page = read_dictionary(stream, start or 0, n_bytes)
+            if page.most_bytes * n_rows <= part_bytes:
+                return page.most_bytes, False
+            average = -(-page.most_bytes // page.n_values)
+            if average <= CELL_BYTES and not closely:
+                return average, False
+            return page.longest(stream, chunk.compression), True
+    except UnknownPageError:
+        return chunk.total_uncompressed_size, False
 
 
 def _with_dictionaries(metadata: Any, schema: Any) -> list[str]:

@@ -17,10 +17,9 @@ from blocklinear.options import TextOptions
 from blocklinear.tables.arrow import CELL_BYTES, arrow, bytes_for_rows
 from blocklinear.tables.encode import EncodedTable, Encoder
 from blocklinear.tables.infer import Differences
-from blocklinear.tables.part import Part
 from blocklinear.tables.recipe import Recipe
 from blocklinear.tables.sources import Source, find_files, open_source
-from blocklinear.tables.values import Floats
+from blocklinear.tables.values import Floats, Part
 
 _LEAST_ROWS, _MOST_ROWS = 1 << 10, 1 << 16
 _MUCH_BYTES = 128 << 20

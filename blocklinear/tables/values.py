@@ -1,6 +1,7 @@
-"""Values of columns, as Arrow has them, to arrays: checked, with the place of what is wrong."""
+"""Rows of tables, as Arrow has them, to arrays: checked, with the place of what is wrong."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,6 @@ from blocklinear.batches.tables import MOST_EXACT
 from blocklinear.errors import InputError
 from blocklinear.kernels.text import columns as kernels
 from blocklinear.tables.arrow import arrow
-from blocklinear.tables.part import Part
 
 LONGEST_VALUE = 1 << 16
 """Bytes of a value."""
@@ -19,6 +19,32 @@ MOST_NUMBER = 1e154
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Part:
+    """Some rows of a file.
+
+    Attributes
+    ----------
+    place : str               the file, and which part of it the rows are counted in
+    first : int               number of the first row in it, counted from 1
+    unit : str                what rows are there: "row" or "line"
+    columns : dict of str to pyarrow Array
+    n_rows : int
+    bytes_read : int          of the file, about
+    """
+
+    place: str
+    first: int
+    unit: str
+    columns: dict[str, Any]
+    n_rows: int
+    bytes_read: int
+
+    def at(self, row: int) -> str:
+        """Return where a row is, for people; rows are counted from 0 here."""
+        return f"{self.place}, {self.unit} {self.first + row}"
 
 
 def numbers_of(part: Part, name: str, array: Any) -> tuple[Floats, Integers]:

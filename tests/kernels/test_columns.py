@@ -62,3 +62,14 @@ def test_features_of_numbers():
     kernels.put_numbers(given, missing, 4, 2**32 - 1, 1, indices, values)
     assert indices.tolist() == [[77, 4], [77, 2**32 - 1], [77, 4]]
     assert values.tolist() == [[0.25, 1.5], [0.25, 1.0], [0.25, -2.0]]
+
+
+def test_the_longest_value_of_a_page():
+    def page(*lengths):
+        data = b"".join(n.to_bytes(4, "little") + b"x" * n for n in lengths)
+        return np.frombuffer(data, np.uint8)
+
+    assert kernels.longest_of(page()) == 0
+    assert kernels.longest_of(page(3, 70_000, 0, 300)) == 70_000
+    assert kernels.longest_of(page(3, 5)[:-1]) == -1
+    assert kernels.longest_of(np.frombuffer(b"\xff\xff\xff\xffx", np.uint8)) == -1

@@ -5,7 +5,7 @@ import pytest
 
 from blocklinear.errors import InputError
 from blocklinear.tables.moments import Moments
-from blocklinear.tables.part import Part
+from blocklinear.tables.values import Part
 
 pa = pytest.importorskip("pyarrow")
 

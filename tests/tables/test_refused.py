@@ -11,7 +11,9 @@ from blocklinear.training.loop import train
 
 pa = pytest.importorskip("pyarrow")
 
+from blocklinear.tables import sources  # noqa: E402
 from blocklinear.tables.infer import TableOptions  # noqa: E402
+from blocklinear.tables.pages import UnknownPageError  # noqa: E402
 from blocklinear.tables.predict import predict_tables  # noqa: E402
 from blocklinear.tables.sources import Found, open_source  # noqa: E402
 from blocklinear.tables.split import add_tables  # noqa: E402
@@ -190,3 +192,42 @@ def test_long_text_is_not_read_as_a_dictionary(tmp_path):
         pa.parquet.write_table(table, path, compression="zstd")
         part = next(open_source(Found(str(path), {}), {}).read(["c"], 10))
         assert str(part.columns["c"].type).startswith(kind)
+
+
+def incompressible(n_bytes, seed=0):
+    return (
+        np.random.default_rng(seed).integers(33, 127, n_bytes).astype(np.uint8).tobytes().decode()
+    )
+
+
+@pytest.mark.parametrize("compression", ["none", "snappy", "zstd", "gzip", "lz4"])
+def test_a_long_value_of_a_dictionary_is_refused_before_it_is_repeated(tmp_path, compression):
+    text, path = ["a", incompressible(100_000)] * 500, tmp_path / "t.parquet"
+    table = pa.table({"c": text, "y": [0, 1] * 500})
+    pa.parquet.write_table(table, path, compression=compression)
+    message = "row group 0, column c: a value of 100000 bytes, more than 65536"
+    with pytest.raises(InputError, match=message):
+        split_tables([str(path)], tmp_path / "store", TableOptions("y"))
+
+
+def test_rows_are_read_as_many_at_a_time_as_long_values_of_a_dictionary_allow(tmp_path):
+    text, path = [incompressible(60_000, k) for k in range(2)], tmp_path / "t.parquet"
+    words = [["word"], ["word"]]
+    table = pa.table({"c": text * 1500, "w": words * 1500, "y": [0, 1] * 1500})
+    pa.parquet.write_table(table, path, row_group_size=1000)
+    source = open_source(Found(str(path), {}), {})
+    parts = [part.n_rows for part in source.read(["c", "w", "y"], 10_000)]
+    assert sum(parts) == 3000
+    assert max(parts) * 60_000 <= 10_000 * 3 * 32
+
+
+def test_a_dictionary_that_cannot_be_looked_into(tmp_path, monkeypatch):
+    def fail(*_):
+        raise UnknownPageError
+
+    monkeypatch.setattr(sources, "read_dictionary", fail)
+    text = [incompressible(600, k) for k in range(200)] * 5
+    path = write(pa.table({"c": text, "y": [0, 1] * 500}), tmp_path / "t.parquet", 1000)
+    parts = [part.n_rows for part in open_source(Found(str(path), {}), {}).read(["c"], 1000)]
+    assert sum(parts) == 1000
+    assert max(parts) == 1
