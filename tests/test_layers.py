@@ -26,6 +26,7 @@ MAY_IMPORT = {
     "options": {"arguments", "errors", "keywords", "memory", "numerals"},
     "pages": set(),
     "progress": {"events"},
+    "recipe": {"errors", "store"},
     # rows: text to blocks, arrays to arrays
     "kernels": set(),
     "inputs": BASE,
@@ -39,7 +40,7 @@ MAY_IMPORT = {
     "objectives": BASE | {"store", "kernels"},
     "solvers": BASE | {"columns", "objectives", "store", "kernels"},
     "figures": BASE | {"outputs"},
-    "model": BASE | {"figures", "text", "kernels", "outputs"},
+    "model": BASE | {"figures", "text", "kernels", "outputs", "recipe"},
     "training": BASE
     | {
         "columns",
@@ -68,11 +69,11 @@ MAY_IMPORT = {
     "selection": BASE
     | {"figures", "training", "objectives", "model", "ingest", "store", "kernels"},
     "tables": BASE
-    | {"batches", "inputs", "model", "outputs", "text", "ingest", "store", "kernels"},
+    | {"batches", "inputs", "model", "outputs", "recipe", "text", "ingest", "store", "kernels"},
     "planning": BASE
     | {"inputs", "text", "ingest", "store", "solvers", "objectives", "training", "kernels"},
     # people
-    "report": BASE | {"figures", "model", "outputs", "tables"},
+    "report": BASE | {"figures", "model", "outputs"},
     "api": BASE
     | {
         "keywords",
@@ -97,6 +98,7 @@ MAY_IMPORT = {
         "planning",
         "training",
         "model",
+        "recipe",
         "report",
         "tables",
         "text",

@@ -4,6 +4,7 @@ import math
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
@@ -20,6 +21,7 @@ from blocklinear.model.parameters import SOLVERS, Floats, ModelParameters, expec
 from blocklinear.model.top_weights import largest
 from blocklinear.numerals import format_number
 from blocklinear.outputs import Output
+from blocklinear.recipe import names_of_features
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -265,7 +267,8 @@ class LinearModel(ModelParameters):
             one column, weights above 0 are for the first of `labels`, or for the one given here.
         names : sequence of str, callable or None
             Of the features, counted from 0: the first ones if some have none, or what returns the
-            name of a number. By default `feature_names`.
+            name of a number. By default `feature_names`, or of a model of tables what its recipe
+            calls them, such as ``city=Rome``.
 
         Returns
         -------
@@ -310,8 +313,20 @@ class LinearModel(ModelParameters):
         found = self.name_or_index(number, names)
         return found if isinstance(found, str) else f"feature {found}"
 
+    @cached_property
+    def _name_in_table(self) -> Callable[[int], str] | None:
+        return names_of_features(self.metadata, self.n_features, "the model")
+
     def name_or_index(self, number: int, names: Sequence[str] | None = None) -> str | int:
-        """Return the name of a feature, counted from 0; if it has none, its index in text."""
+        """Return the name of a feature, counted from 0; if it has none, its index in text.
+
+        Raises
+        ------
+        MismatchError
+            If `names` is None, and the recipe of a model of tables is not that of its weights.
+        """
+        if names is None and self._name_in_table is not None:
+            return self._name_in_table(number)
         names = self.feature_names if names is None else names
         if names is not None and number < len(names):
             return str(names[number])

@@ -11,7 +11,6 @@ else the name of the feature, else its number in text, or `hash N`.
 """
 
 import json
-from collections.abc import Callable
 from typing import IO, Any
 
 import numpy as np
@@ -22,20 +21,15 @@ from blocklinear.model.parameters import Floats
 
 MAGIC = b'{"format": "blocklinear weights"'
 VERSION = 1
-Names = Callable[[int], str]
 
 
-def write_weights(
-    model: LinearModel, stream: IO[bytes], names: Names | None = None, most: int | None = None
-) -> None:
+def write_weights(model: LinearModel, stream: IO[bytes], most: int | None = None) -> None:
     """Write the weights that are not 0, by name.
 
     Parameters
     ----------
     model : LinearModel
     stream : binary file
-    names : callable, optional
-        Returns the name of a feature by its place; by default those that the model knows.
     most : int, optional
         How many of each class, those of the largest absolute values; None for all.
 
@@ -43,6 +37,8 @@ def write_weights(
     ------
     UsageError
         If `most` is below 1.
+    MismatchError
+        If the recipe of a model of tables is not that of its weights.
     """
     if most is not None and most < 1:
         raise UsageError(f"{most} weights are asked for", "give 1 or more, or none for all")
@@ -61,24 +57,17 @@ def write_weights(
         "certificate": model.metadata.get("certificate"),
         "recipe": _without_dictionary(model.metadata.get("recipe")),
     }
-    names_of = model.name_or_index if names is None else names
     stream.write(MAGIC)
     for name, value in facts.items():
         stream.write(f",\n {json.dumps(name)}: {json.dumps(value, allow_nan=False)}".encode())
     stream.write(b',\n "decisions": [')
     for k in range(model.n_columns):
         stream.write(b"," * (k > 0) + b"\n")
-        _write_column(model, k, stream, names_of, most)
+        _write_column(model, k, stream, most)
     stream.write(b"\n ]\n}\n")
 
 
-def _write_column(
-    model: LinearModel,
-    k: int,
-    stream: IO[bytes],
-    names: Callable[[int], str | int],
-    most: int | None,
-) -> None:
+def _write_column(model: LinearModel, k: int, stream: IO[bytes], most: int | None) -> None:
     """Write what one decision value is made of."""
     weights, bias = model.weights[:, k], None
     if model.bias >= 0:
@@ -90,7 +79,7 @@ def _write_column(
     for start in range(0, len(order), 10_000):
         places = order[start : start + 10_000]
         lines = [
-            json.dumps([names(j), w], allow_nan=False)
+            json.dumps([model.name_or_index(j), w], allow_nan=False)
             for j, w in zip(places.tolist(), weights[places].tolist(), strict=True)
         ]
         stream.write(b"," * (start > 0) + b"\n   " + ",\n   ".join(lines).encode())

@@ -22,7 +22,6 @@ from blocklinear.report import facts
 from blocklinear.report.pictures import MOST_IN_MATRIX, Pictures
 from blocklinear.report.records import RunRecords, is_number
 from blocklinear.report.style import style_sheet
-from blocklinear.tables.recipe import names_of_features
 
 _MOST_CLASSES = 20
 _MOST_WEIGHTS = 20
@@ -93,8 +92,7 @@ def page_of(subject: Subject) -> tuple[str, str]:
     if subject.evaluation is not None:
         parts.append(_evaluation(subject.evaluation, subject.test, pictures))
     if model is not None:
-        names = subject.names or names_of_features(model.metadata, model.n_features, "the model")
-        parts.append(_weights(model, names, pictures))
+        parts.append(_weights(model, subject.names, pictures))
     parts.append(_data(history, model))
     if history is not None:
         parts += [_warnings(history), _iterations(history)]

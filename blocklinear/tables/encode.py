@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from blocklinear.batches.tables import Table
 from blocklinear.errors import InputError
 from blocklinear.numerals import format_number
+from blocklinear.recipe import MISSING, MOST_VALUES, Recipe
 from blocklinear.tables import hashing
 from blocklinear.tables.columns import (
     Cross,
@@ -22,7 +23,6 @@ from blocklinear.tables.columns import (
     Numbers,
     row_of,
 )
-from blocklinear.tables.recipe import MISSING, MOST_VALUES, Recipe
 from blocklinear.tables.values import (
     Floats,
     Integers,

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from blocklinear.errors import InputError, UsageError, quoted
+from blocklinear.recipe import TARGET_KINDS, Column, Recipe, Target
 from blocklinear.tables.arrow import arrow
-from blocklinear.tables.recipe import TARGET_KINDS, Column, Recipe, Target
 
 _MOST_SHOWN = 10
 

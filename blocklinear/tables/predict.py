@@ -20,8 +20,8 @@ from blocklinear.model.predict import decisions_of, score_of
 from blocklinear.model.probability import probabilities
 from blocklinear.options import TextOptions
 from blocklinear.outputs import Output
+from blocklinear.recipe import recipe_of_model
 from blocklinear.tables.encode import Encoder
-from blocklinear.tables.recipe import recipe_of_model
 from blocklinear.tables.results import Outcomes, ResultWriter, kept
 from blocklinear.tables.stream import Tables, reader_of
 

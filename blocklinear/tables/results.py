@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from blocklinear.classes import shown
 from blocklinear.errors import InputError
 from blocklinear.model.linear import LinearModel
+from blocklinear.recipe import Recipe
 from blocklinear.tables.arrow import arrow
-from blocklinear.tables.recipe import Recipe
 from blocklinear.tables.values import Part
 
 Floats = NDArray[np.float64]

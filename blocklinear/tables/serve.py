@@ -11,10 +11,10 @@ from blocklinear.classes import as_given
 from blocklinear.errors import InputError, UsageError
 from blocklinear.model.linear import LinearModel
 from blocklinear.model.probability import probabilities
+from blocklinear.recipe import recipe_of_model
 from blocklinear.tables.arrow import arrow
 from blocklinear.tables.encode import Encoder
 from blocklinear.tables.infer import Differences
-from blocklinear.tables.recipe import recipe_of_model
 from blocklinear.tables.values import Part
 
 Row = Mapping[str, Any]

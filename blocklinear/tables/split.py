@@ -11,12 +11,12 @@ from blocklinear.errors import BusyError, DamagedError, MismatchError
 from blocklinear.events import Event, Listener, SplitProgress, Warned, ignore
 from blocklinear.ingest.add import is_present, refuse_known
 from blocklinear.options import AddOptions, SplitOptions, TextOptions
+from blocklinear.recipe import Recipe
 from blocklinear.store.store import BlockStore
 from blocklinear.tables.arrow import ARROW_BYTES, bytes_for_rows
 from blocklinear.tables.encode import Encoder
 from blocklinear.tables.infer import TableOptions, infer
 from blocklinear.tables.moments import Moments
-from blocklinear.tables.recipe import Recipe
 from blocklinear.tables.stream import Tables, read_ahead, reader_of
 from blocklinear.text import Rows
 

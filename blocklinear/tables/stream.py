@@ -14,10 +14,10 @@ from blocklinear.errors import InputError, StorageError, storage_errors
 from blocklinear.inputs.raw import digest_of
 from blocklinear.memory import spare_bytes
 from blocklinear.options import TextOptions
+from blocklinear.recipe import Recipe
 from blocklinear.tables.arrow import CELL_BYTES, arrow, bytes_for_rows
 from blocklinear.tables.encode import EncodedTable, Encoder
 from blocklinear.tables.infer import Differences
-from blocklinear.tables.recipe import Recipe
 from blocklinear.tables.sources import Source, find_files, open_source
 from blocklinear.tables.values import Floats, Part
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from blocklinear.recipe import Recipe, Target
 from blocklinear.store.store import BlockStore
-from blocklinear.tables.recipe import Recipe, Target
 
 from .build import all_rows, load, tree
 from .golden import make

@@ -17,9 +17,9 @@ from blocklinear.training.loop import train
 pa = pytest.importorskip("pyarrow")
 import pyarrow.parquet as pq  # noqa: E402
 
+from blocklinear.recipe import Recipe  # noqa: E402
 from blocklinear.tables.infer import TableOptions  # noqa: E402
 from blocklinear.tables.predict import predict_tables  # noqa: E402
-from blocklinear.tables.recipe import Recipe  # noqa: E402
 from blocklinear.tables.split import add_tables, split_tables  # noqa: E402
 
 from .build import make_table, write  # noqa: E402
@@ -287,3 +287,14 @@ def test_a_table_without_a_target_has_no_score(tmp_path):
     assert report.rows == 600
     with pytest.raises(InputError, match="no column y"):
         predict_tables(model, [str(path)], tmp_path / "out.csv", classes=True)
+
+
+def test_the_features_of_a_model_have_the_names_of_columns(tmp_path):
+    store = make_store(tmp_path, make_table())
+    model = train(store, TrainOptions(solver=7, memory_bytes=256 << 20))
+    names = [name for name, _ in model.top_weights(100)]
+    assert {"age", "age=missing", "city=Zürich", "city=missing", "member=true"} <= set(names)
+    assert model.top_weights(1, names=["x"] * model.n_features)[0][0] == "x"
+    pytest.importorskip("matplotlib")
+    drawn = model.plot_weights(top=5).axes[0].get_yticklabels()
+    assert [label.get_text() for label in drawn] == names[:5]

@@ -94,11 +94,6 @@ def _list_weights(args: argparse.Namespace) -> int:
                 "choose another name, or delete it first",
             )
     model = LinearModel.load(args.model)
-    names = None
-    if "recipe" in model.metadata:
-        from blocklinear.tables.recipe import names_of_features
-
-        names = names_of_features(model.metadata, model.n_features, args.model)
     with output.open() as stream:
-        write_weights(model, stream, names, args.top)
+        write_weights(model, stream, args.top)
     return 0

@@ -68,7 +68,7 @@ def _print_recipe(args: argparse.Namespace, recipe: Any) -> None:
     if recipe is None or args.json:
         return
     from blocklinear.errors import DamagedError, shown
-    from blocklinear.tables.recipe import Recipe
+    from blocklinear.recipe import Recipe
 
     try:
         lines = Recipe.of_json(recipe).summary().splitlines()
