@@ -12,15 +12,17 @@ import json
 import time
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 from distributed import Client, LocalCluster
 
 import blocklinear
+from blocklinear.cluster.descent import DistributedDescent
 from blocklinear.events import Event, OuterIteration
 from blocklinear.store.store import BlockStore
 
-RECEIVED, SENT, OF_A_PROOF = 8 + 8 + 8, 8 + 4, 8
-"""Bytes a feature: w, its average and curvatures; a change and its squares; recomputed weights."""
+RECEIVED, OF_A_PROOF = 8 + 8 + 8, 8
+"""Bytes a feature: w, its average and curvatures; recomputed weights, at most."""
 
 
 def main() -> None:
@@ -45,10 +47,12 @@ def main() -> None:
                 where = {} if parts is None else {"client": client, "parts": parts}
                 found = measured(args, solver, where)
                 features = manifest.n_features + 1
-                if parts is not None and parts > 1:
+                if parts is None or parts == 1:
+                    del found["sent"]
+                else:
                     found |= {
                         "received_a_round": RECEIVED * features,
-                        "sent_a_round": SENT * features,
+                        "sent_a_round": found.pop("sent") // (parts * found["rounds"]),
                         "sent_a_certificate": OF_A_PROOF * features,
                     }
                 print(json.dumps({"solver": solver, "parts": parts} | found), flush=True)
@@ -62,11 +66,18 @@ def measured(args: argparse.Namespace, solver: int, where: dict[str, Any]) -> di
         if isinstance(event, OuterIteration):
             seen.append(event)
 
+    sent, advance = [0], DistributedDescent.advance
+
+    def counting(self: DistributedDescent, halt: Any) -> None:
+        advance(self, halt)
+        sent[0] += self.spent.bytes_sent
+
     started = time.perf_counter()
-    model = blocklinear.train(
-        args.store, solver=solver, gap=args.gap, memory=args.memory, restart=True, run="bench",
-        listener=listen, **where,
-    )  # fmt: skip
+    with mock.patch.object(DistributedDescent, "advance", counting):
+        model = blocklinear.train(
+            args.store, solver=solver, gap=args.gap, memory=args.memory, restart=True,
+            run="bench", listener=listen, **where,
+        )  # fmt: skip
     certificate = model.metadata["certificate"]
     return {
         "rounds": len(seen),
@@ -76,6 +87,7 @@ def measured(args: argparse.Namespace, solver: int, where: dict[str, Any]) -> di
         "epochs": round(sum(e.entries for e in seen) / BlockStore.open(args.store).manifest.nnz, 1),
         "primal": certificate["primal"],
         "gap": certificate["gap"],
+        "sent": sent[0],
     }
 
 

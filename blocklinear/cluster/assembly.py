@@ -37,7 +37,7 @@ class Share:
     ----------
     number : int              of the range
     n_features : int          in its list of features
-    pieces : int64[n_pieces, 4]
+    pieces : int64[n_pieces, 6]
     """
 
     number: int

@@ -65,6 +65,7 @@ class Spent:
     wait_s: float = 0.0
     solve_s: float = 0.0
     bytes_read: int = 0
+    bytes_sent: int = 0
 
 
 class DistributedDescent:
@@ -240,9 +241,11 @@ class DistributedDescent:
             sum(report.wait_s for report in reports),
             sum(report.solve_s for report in reports),
             sum(report.bytes_read for report in reports),
+            sum(report.bytes_sent for report in reports),
         )
         taken = []
-        for k, (W, moved) in enumerate(zip(self.W, change.weights, strict=True)):
+        for k, (W, packed) in enumerate(zip(self.W, change.weights, strict=True)):
+            moved = packed.whole()
             terms = np.sum([report.terms[k] for report in reports], axis=0)
             steps, best = best_steps(W, moved, terms[..., kernels.DUAL])
             self._terms[k][:] = terms[best, np.arange(len(best))]
@@ -254,16 +257,17 @@ class DistributedDescent:
         self._count(reports)
         for average, W in zip(self.average, self.W, strict=False):
             average += (RECENT if self.outer else 1.0) * (W - average)
-        if len(change.squares):
+        if self._several:
             self._learn_curvature(change)
 
     def _learn_curvature(self, change: sums.Change) -> None:
         """Compare the curvature of the sum of all changes with those of the parts."""
-        together = np.zeros(len(change.squares), np.float32)
+        squares = sums.squares_of(change).whole()[:, 0]
+        together = np.zeros(len(squares), np.float32)
         for moved in change.weights:
-            together += np.square(moved).sum(axis=1).astype(np.float32)
-        apart = np.where(change.squares > 0.0, change.squares, 1.0)
-        seen = np.where(change.squares > 0.0, together / apart, 1.0)
+            together += np.square(moved.whole()).sum(axis=1).astype(np.float32)
+        apart = np.where(squares > 0.0, squares, 1.0)
+        seen = np.where(squares > 0.0, together / apart, 1.0)
         assumed = REMEMBERED * self._curvature[:, 0] + (1.0 - REMEMBERED) * CAUTION * seen
         np.clip(assumed, 1.0, self._job.n_parts, out=self._curvature[:, 0])
 
@@ -379,7 +383,7 @@ class DistributedDescent:
         for k, W in enumerate(self.W):
             pair = [of[k] for of in candidates]
             proof = Proof(W, pair, W.shape[1], False, not sampling)
-            proof.include(found.sums[k], found.reach[k], found.recomputed[k], found.n)
+            proof.include(found.sums[k], found.reach[k], found.recomputed[k].whole(), found.n)
             proofs.append(proof)
         return proofs
 

@@ -8,7 +8,8 @@ These are the files of range k, in the folder ``shuffle`` of the store that is b
 not synced: if the machine of one of them dies, the command starts again::
 
     r<k>.rows         the pieces: of each its row numbers, entries per row, labels (mantissas, then
-                      exponents), indices, values (mantissas, then exponents)
+                      exponents), indices, values (mantissas in as few bytes as the widest takes,
+                      then exponents, unless all are the same)
     r<k>.entries      uint32 entries of each row, in the order of the input
     r<k>.features     uint32 index of each feature, in order of appearance: in pieces, indices are
                       places in this list. Not there where features are not renumbered
@@ -35,8 +36,11 @@ from blocklinear.text import Rows
 from blocklinear.text.rows import ParseBuffers
 
 FOLDER = "shuffle"
-SLOT, ROWS, ENTRIES, OFFSET = range(4)
-"""Columns of a list of pieces, int64[n_pieces, 4]."""
+SLOT, ROWS, ENTRIES, OFFSET, WIDTH, EXPONENT = range(6)
+"""Columns of a list of pieces, int64[n_pieces, 6]: bytes of a mantissa, and the exponent of all
+values, or `_SEVERAL`."""
+_SEVERAL = -1
+_WIDTHS = (np.int8, np.int16, np.int32, np.int64)
 Indices = NDArray[np.uint32]
 
 
@@ -61,7 +65,7 @@ class PieceWriter:
         self._stream, self._seed, self._slots = stream, np.uint64(seed), slots
         self._arena = Arena(slots, 1, entries)
         self._next_row, self._offset = first_row, 0
-        self._pieces: list[tuple[int, int, int, int]] = []
+        self._pieces: list[tuple[int, ...]] = []
 
     def append(self, rows: Rows) -> None:
         """Take in the next rows; they are used up.
@@ -98,7 +102,7 @@ class PieceWriter:
         """
         for b in range(self._slots):
             self._flush(b)
-        return np.array(self._pieces, np.int64).reshape(-1, 4)
+        return np.array(self._pieces, np.int64).reshape(-1, 6)
 
     def _flush(self, b: int) -> None:
         taken = self._arena.take(b)
@@ -107,18 +111,27 @@ class PieceWriter:
             self._arena.give_back(taken[0])
 
     def _write(self, b: int, chunk: Chunk) -> None:
-        self._pieces.append((b, len(chunk.row_numbers), len(chunk.indices), self._offset))
-        for column in _columns(chunk):
-            data = np.ascontiguousarray(column).data.cast("B")
+        mantissa, exponent = _narrow(chunk.mantissa), _SEVERAL
+        if len(chunk.exponent) and (chunk.exponent == chunk.exponent[0]).all():
+            exponent = int(chunk.exponent[0])
+        n_rows, nnz = len(chunk.row_numbers), len(chunk.indices)
+        self._pieces.append((b, n_rows, nnz, self._offset, mantissa.itemsize, exponent))
+        columns: list[NDArray[Any]] = [
+            chunk.row_numbers, chunk.lengths, chunk.label_mantissa, chunk.label_exponent,
+            chunk.indices, mantissa,
+        ]  # fmt: skip
+        for column in columns + [chunk.exponent] * (exponent == _SEVERAL):
+            data = np.ascontiguousarray(column).data.cast("B") if len(column) else memoryview(b"")
             write_all(self._stream, data)
             self._offset += len(data)
 
 
-def _columns(chunk: Chunk) -> list[NDArray[Any]]:
-    return [
-        chunk.row_numbers, chunk.lengths, chunk.label_mantissa, chunk.label_exponent,
-        chunk.indices, chunk.mantissa, chunk.exponent,
-    ]  # fmt: skip
+def _narrow(numbers: NDArray[np.int64]) -> NDArray[Any]:
+    """Return numbers in the narrowest type that holds all of them."""
+    least, most = (int(numbers.min()), int(numbers.max())) if len(numbers) else (0, 0)
+    limits = ((kind, np.iinfo(kind)) for kind in _WIDTHS)
+    kind = next(kind for kind, of in limits if of.min <= least and most <= of.max)
+    return numbers.astype(kind, copy=False)
 
 
 class PieceReader:
@@ -131,7 +144,7 @@ class PieceReader:
 
     def __init__(self, folder: Path) -> None:
         self._folder, self._buffers = folder, ParseBuffers()
-        self._numbers = np.empty(0, np.int64)
+        self._numbers, self._narrow = np.empty(0, np.int64), np.empty(0, np.uint8)
 
     def read(
         self, number: int, pieces: NDArray[np.int64]
@@ -145,17 +158,23 @@ class PieceReader:
         """
         path = path_of(self._folder, number, "rows")
         with storage_errors(path, "read"), opened_late(path) as stream:
-            for _, n_rows, nnz, offset in pieces.tolist():
+            for _, n_rows, nnz, offset, width, exponent in pieces.tolist():
                 if len(self._numbers) < n_rows:
                     self._numbers = np.empty(2 * n_rows, np.int64)
                 numbers = self._numbers[:n_rows]
                 indptr, indices, values, labels = self._buffers.take(n_rows, nnz)
                 stream.seek(offset)
-                for column in (
-                    numbers, indptr[1:], labels.mantissa, labels.exponent, indices,
-                    values.mantissa, values.exponent,
-                ):  # fmt: skip
+                for column in (numbers, indptr[1:], labels.mantissa, labels.exponent, indices):
                     _fill(stream, column, path)
+                if len(self._narrow) < width * nnz:
+                    self._narrow = np.empty(2 * width * nnz, np.uint8)
+                narrow = self._narrow[: width * nnz]
+                _fill(stream, narrow, path)
+                values.mantissa[:] = narrow.view(f"i{width}")
+                if exponent == _SEVERAL:
+                    _fill(stream, values.exponent, path)
+                else:
+                    values.exponent[:] = exponent
                 indptr[0] = 0
                 np.cumsum(indptr[1:], out=indptr[1:])
                 yield numbers, Rows(indptr, indices, values, labels, -1)

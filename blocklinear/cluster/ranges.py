@@ -63,7 +63,7 @@ class RangeReport:
     max_index : int           of the input, explicit zeros included; -1 if there is none
     labels : list[float] or None        distinct, by appearance; None if too many
     n_features : int                    in ``features``
-    pieces : int64[n_pieces, 4]         see `pieces`
+    pieces : int64[n_pieces, 6]         see `pieces`
     counts : InputCounts
     skipped : list of InputFormatError
     notes : list[str]
@@ -77,7 +77,7 @@ class RangeReport:
     max_index: int = -1
     labels: list[float] | None = None
     n_features: int = 0
-    pieces: NDArray[np.int64] = field(default_factory=lambda: np.empty((0, 4), np.int64))
+    pieces: NDArray[np.int64] = field(default_factory=lambda: np.empty((0, 6), np.int64))
     counts: InputCounts = field(default_factory=InputCounts)
     skipped: list[InputFormatError] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)

@@ -1,11 +1,71 @@
 """What parts report of a round or of a certificate, and how it is added up: in order of number."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Packed:
+    """An array of a row for each feature, on its way: rows of zeros are left out if that is less.
+
+    The rows of a part have some of the features only. Nothing is rounded.
+
+    Attributes
+    ----------
+    n : int                   features
+    places : uint32[k] or None          of the rows that are here, increasing; None if all are
+    values : float[k or n, width]
+    """
+
+    n: int
+    places: NDArray[np.uint32] | None
+    values: Array
+
+    @classmethod
+    def of(cls, array: Array) -> "Packed":
+        """Pack float[n, width]."""
+        n, row_bytes = len(array), array.itemsize * array.shape[1]
+        there = array[:, 0] != 0.0 if array.shape[1] == 1 else array.any(axis=1)
+        if np.count_nonzero(there) * (4 + row_bytes) >= n * row_bytes:
+            return cls(n, None, array)
+        places = np.flatnonzero(there)
+        return cls(n, places.astype(np.uint32), array[places])
+
+    def plus(self, other: "Packed") -> "Packed":
+        """Return the sum with another array of this shape."""
+        places, row_bytes = None, self.values.itemsize * self.values.shape[1]
+        if self.places is not None and other.places is not None:
+            places = np.union1d(self.places, other.places)
+            if len(places) * (4 + row_bytes) >= self.n * row_bytes:
+                places = None
+        n_rows = self.n if places is None else len(places)
+        values = np.zeros((n_rows, self.values.shape[1]), self.values.dtype)
+        for part in (self, other):
+            if part.places is None:
+                values += part.values
+            else:
+                to = part.places if places is None else np.searchsorted(places, part.places)
+                values[to] += part.values
+        return Packed(self.n, places, values)
+
+    def whole(self) -> Array:
+        """Return all rows, float[n, width]."""
+        if self.places is None:
+            return self.values
+        found = np.zeros((self.n, self.values.shape[1]), self.values.dtype)
+        found[self.places] = self.values
+        return found
+
+    @property
+    def nbytes(self) -> int:
+        """What is sent."""
+        return self.values.nbytes + (0 if self.places is None else self.places.nbytes)
 
 
 @dataclass(frozen=True)
@@ -16,7 +76,7 @@ class ProofSums:
     ----------
     sums : list of float64[2, N_SUMS, n_problems]
     reach : list of float64[N_REACHES, n_problems]
-    recomputed : list of float64[n_features + 1 or 0, width]
+    recomputed : list of Packed         float64[n_features + 1 or 0, width]
     n : int                   rows
     load_s, wait_s : float
     bytes_read : int
@@ -24,7 +84,7 @@ class ProofSums:
 
     sums: list[Floats]
     reach: list[Floats]
-    recomputed: list[Floats]
+    recomputed: list[Packed]
     n: int
     load_s: float = 0.0
     wait_s: float = 0.0
@@ -43,7 +103,7 @@ class PartReport:
     stats : list of float64[3, n_problems, N_STATS]         as `WeightVectors` has them
     entries : list of float64[3]
     load_s, wait_s, solve_s : float
-    bytes_read : int
+    bytes_read, bytes_sent : int        of blocks, and of changes of weights
     sample : ProofSums or None          of some rows, after a step of 1, where one worker has all
     """
 
@@ -55,6 +115,7 @@ class PartReport:
     wait_s: float
     solve_s: float
     bytes_read: int
+    bytes_sent: int
     sample: ProofSums | None = None
 
 
@@ -64,23 +125,31 @@ class Change:
 
     Attributes
     ----------
-    weights : list of float64[n_features + 1, width]        sums over the parts, for each weight
+    weights : list of Packed  float64[n_features + 1, width]: sums over the parts, for each weight
                               vectors
-    squares : float32[n_features + 1]   sums over parts and models of their squares; empty for one
-                              part
+    squares : Packed or None  float32[n_features + 1, 1]: sums over parts and models of their
+                              squares; None for one part, whose weights tell them
     reports : tuple of PartReport       in order of number
     """
 
-    weights: list[Floats]
-    squares: NDArray[np.float32]
+    weights: list[Packed]
+    squares: Packed | None
     reports: tuple[PartReport, ...]
+
+
+def squares_of(change: Change) -> Packed:
+    """Return the squares of a change, which those who send it need not send."""
+    if change.squares is not None:
+        return change.squares
+    sums = np.sum([np.square(moved.whole()).sum(axis=1) for moved in change.weights], axis=0)
+    return Packed.of(sums.astype(np.float32)[:, None])
 
 
 def added(one: Change, other: Change) -> Change:
     """Return the change of two sets of parts together."""
     return Change(
-        [a + b for a, b in zip(one.weights, other.weights, strict=True)],
-        one.squares + other.squares,
+        [a.plus(b) for a, b in zip(one.weights, other.weights, strict=True)],
+        squares_of(one).plus(squares_of(other)),
         one.reports + other.reports,
     )
 
@@ -90,7 +159,7 @@ def added_proofs(one: ProofSums, other: ProofSums) -> ProofSums:
     return ProofSums(
         [a + b for a, b in zip(one.sums, other.sums, strict=True)],
         [a + b for a, b in zip(one.reach, other.reach, strict=True)],
-        [a + b for a, b in zip(one.recomputed, other.recomputed, strict=True)],
+        [a.plus(b) for a, b in zip(one.recomputed, other.recomputed, strict=True)],
         one.n + other.n,
         one.load_s + other.load_s,
         one.wait_s + other.wait_s,

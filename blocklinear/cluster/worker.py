@@ -28,7 +28,7 @@ from blocklinear.cluster.job import (
 )
 from blocklinear.cluster.parts import Blocks, groups_of_part, seed_of_part
 from blocklinear.cluster.place import Place
-from blocklinear.cluster.sums import Change, PartReport, ProofSums
+from blocklinear.cluster.sums import Change, Packed, PartReport, ProofSums
 from blocklinear.errors import BlocklinearError, DamagedError
 from blocklinear.kernels.curvature import scale_columns
 from blocklinear.objectives.certificate import Proof
@@ -286,7 +286,7 @@ class Part:
             [proof.sums for proof in proofs],
             [proof.reach for proof in proofs],
             [
-                proof.recomputed[:, : vectors.width]
+                Packed.of(np.ascontiguousarray(proof.recomputed[:, : vectors.width]))
                 for vectors, proof in zip(self.solver.vectors, proofs, strict=True)
             ],
             proofs[0].n,
@@ -363,9 +363,7 @@ def descend(
         files = job.alpha_files(after.shape[1])
         files.write(at.outer + 1, number, sizes, part.alpha, after)
         change = part.change(weights)
-        squares = np.zeros(0, np.float32)
-        if shared is not None:
-            squares = np.sum([np.square(c).sum(axis=1) for c in change], axis=0).astype(np.float32)
+        sent = [Packed.of(moved) for moved in change]
         report = PartReport(
             number,
             part.dual_terms(),
@@ -375,9 +373,10 @@ def descend(
             part.wait_s,
             part.solve_s,
             part.bytes_read,
+            sum(packed.nbytes for packed in sent),
             part.sample_after(weights, change) if job.options.gap is not None else None,
         )
-        return Change(change, squares, (report,))
+        return Change(sent, None, (report,))
 
 
 def certify(
