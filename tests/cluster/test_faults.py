@@ -10,7 +10,7 @@ import pytest
 from training.small import long_problem
 
 import blocklinear
-from blocklinear.cluster import alpha_files, engine, worker
+from blocklinear.cluster import alpha_files, engine, place, worker
 from blocklinear.errors import (
     ClusterError,
     DamagedError,
@@ -197,18 +197,18 @@ def test_a_worker_that_is_closed_while_it_works(serial, store, expected, monkeyp
     real = worker.make_descent
 
     def closing(*arguments):
-        place = worker.here()
+        at = place.here()
         if not closed:
-            closed.append(place.address)
+            closed.append(at.address)
             monkeypatch.setattr(
-                worker, "here", lambda: worker.Place(place.address, place.scratch / "gone", 1)
+                place, "here", lambda: place.Place(at.address, at.scratch / "gone", 1)
             )
             raise StorageError("no such folder")
         return real(*arguments)
 
-    here = worker.here
+    here = place.here
     monkeypatch.setattr(worker, "make_descent", closing)
-    client.before = lambda name: monkeypatch.setattr(worker, "here", here)
+    client.before = lambda name: monkeypatch.setattr(place, "here", here)
     assert bits(trained(store, client)) == expected
     assert closed
 
