@@ -78,8 +78,9 @@ from blocklinear.text.limits import Limits
 from blocklinear.text.provenance import InputCounts
 from blocklinear.text.sources import Source
 
-RANGE_BYTES = 32 << 20
-"""Text of a range."""
+RANGE_BYTES = 64 << 20
+"""Text of a range: 304 MB of blogs take 2.7, 2.0, 1.6, 1.4 and 1.4 seconds of processor time in all
+with 8, 16, 32, 64 and 128 MiB, as pieces are longer then."""
 _FIRST, _THEN, _LAST = 2, 1, 0
 """Priorities: blocks, so that pieces can go; counts, which reading waits for; reading."""
 

@@ -400,3 +400,18 @@ def test_byte_order_marks(tmp_path, two, at):
     one, many = both(tmp_path, two, str(tmp_path / "rows.svm"))
     assert one == many
     assert isinstance(one, tuple) == (at > 0)
+
+
+def test_files_on_urls(tmp_path, two):
+    fsspec = pytest.importorskip("fsspec")
+    files = fsspec.filesystem("memory")
+    files.pipe("/split/rows.svm", text_of(15).encode())
+    files.pipe("/split/more.svm.gz", gzip.compress(text_of(16, 100).encode()))
+    inputs = ["memory://split/rows.svm", "memory://split/more.svm.gz"]
+    assert_same(tmp_path, two, inputs)
+    files.pipe("/split/rows.svm", text_of(15).encode() + b"1 x:1\n")
+    for name in ("one", "many"):
+        shutil.rmtree(tmp_path / name)
+    one, many = both(tmp_path, two, inputs)
+    assert one == many
+    assert one[1].startswith("memory://split/rows.svm:")
