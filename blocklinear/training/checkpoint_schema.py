@@ -46,13 +46,14 @@ _NEWTON = items(
 )
 _L1 = fields(
     {
-        "phase": count, "evaluates": flag, "active": items(count), "features": items(count),
+        "noted": flag, "evaluates": flag, "active": items(count), "features": items(count),
         "models": items(
             fields(
                 {
                     "certificate": maybe(_CERTIFICATE), "n_sv": count, "violation": number,
                     "first": number, "new": flag, "final": flag, "dual": maybe(number),
                     "orders": count, "idle": count, "forcing": number, "work": count,
+                    "spent": count, "fall": number,
                 }
             )
         ),

@@ -15,7 +15,7 @@ from blocklinear.events import OuterIteration, WarmStarted, Warned
 from blocklinear.kernels import l1 as kernels
 from blocklinear.selection.cross_validation import cross_validate
 from blocklinear.selection.grid import train_grid
-from blocklinear.solvers.l1 import columns, iterate, penalty
+from blocklinear.solvers.l1 import columns, descent, iterate, penalty
 from blocklinear.solvers.l1.columns import ColumnCache
 from blocklinear.solvers.l1.penalty import Penalty
 from blocklinear.store.groups import first_positions, rows_of
@@ -251,6 +251,65 @@ def test_cross_validation_leaves_rows_out(tmp_path):
 
 
 # -- Columns in memory
+
+
+def test_a_loose_gap_is_reached_no_later_than_a_tight_one(tmp_path):
+    rng = np.random.default_rng(4)
+    X = (rng.normal(size=(600, 12)) * 10.0 ** rng.uniform(-1.0, 1.0, 12)).round(4)
+    labels = np.where(X @ rng.normal(size=12) + 3.0 * rng.normal(size=600) > 0.0, 1.0, -1.0)
+    problem = Problem(X, labels, 5, cost=100.0)
+    store = split_problem(tmp_path, problem, 2)
+    loose, tight = (train(store, problem.options(gap=gap)) for gap in (0.1, 1e-6))
+    assert loose.metadata["outer_iterations"] <= tight.metadata["outer_iterations"]
+
+
+def test_dual_points_take_no_more_work_than_steps(tmp_path, monkeypatch):
+    problem = sparse_problem(solver=5, n_rows=400, n_features=600, cost=30.0)
+    store, spent, allowed = split_problem(tmp_path, problem, 3), [], []
+    before = descent.Descent.pulled
+
+    def pulled(self, most):
+        stepped = self.work
+        allowed.append(most)
+        try:
+            return before(self, most)
+        finally:
+            spent.append(self.work - stepped)
+
+    monkeypatch.setattr(descent.Descent, "pulled", pulled)
+    models = []
+    adopted = iterate.L1Iterate.improved
+
+    def improved(self, *args):
+        models.append(self)
+        return adopted(self, *args)
+
+    monkeypatch.setattr(iterate.L1Iterate, "improved", improved)
+    train(store, problem.options(gap=1e-5))
+    assert len(spent) > 1
+    steps = models[0].work
+    assert all(most + sum(spent[:k]) <= steps for k, most in enumerate(allowed))
+
+
+def test_a_model_waits_for_columns_that_matter_more():
+    w, pull = np.array([1.0, 0.0, 0.0, 0.0]), np.array([1.5, -1.3, 0.9, 0.0])
+    model = iterate.L1Iterate(
+        w, pull, np.zeros(2), np.zeros(2), Penalty(1.0, 0.0, False), 1e-3, key=1
+    )
+
+    class Cache:
+        counts = np.ones(4, np.int32)
+
+        def __init__(self, *there):
+            self.there = there
+
+        def complete(self, features):
+            return np.isin(features, self.there)
+
+    assert not model.ready(Cache())
+    assert not model.ready(Cache(1, 2))
+    assert model.ready(Cache(0))
+    assert model.ready(Cache(0, 1))
 
 
 @each_solver

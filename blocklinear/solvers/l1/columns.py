@@ -88,6 +88,11 @@ class ColumnCache:
         """Count the entries of a group."""
         kernels.count_entries(group.indices, self.counts)
 
+    @property
+    def whole(self) -> bool:
+        """Whether every feature that occurs has its column."""
+        return bool(self.complete(np.flatnonzero(self.counts)).all())
+
     def complete(self, features: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Return which features have a column with all its entries, bool[m]."""
         slots = self.slots[features]

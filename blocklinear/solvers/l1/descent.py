@@ -208,8 +208,10 @@ class Descent:
         enough = 0.5 * self._goal * self.value
         if self._ridge.any():  # see `lost`
             return math.sqrt(2.0 * enough * float(self._ridge.max()) / len(self.w))
+        # scaled by 1/(1 + t), the dual value falls by about t |w| + t**2 P
         size = self._size(self.w) + self._elsewhere
-        return enough / _FORCING / size if size > 0.0 else 0.0
+        reach = size + math.sqrt(size**2 + 4.0 * enough * self.value)
+        return 2.0 * enough / reach if enough > 0.0 else 0.0
 
     def _model_step(self, enough: float) -> tuple[Floats, float]:
         """Minimise the quadratic model until no violation of its optimality is larger than enough.
@@ -274,8 +276,9 @@ class Descent:
     def pulled(self, most: int) -> Floats:
         """Return the best dual point found near that of the primal, s_i alpha_i; float64[n_rows].
 
-        With a ridge that is the primal's own. Cycles end once scaling costs no more than what is
-        not due to it, or so many entries were processed.
+        With a ridge that is the primal's own. Cycles end once the gap of these features is what is
+        asked for, scaling costs no more than what is not due to it, or so many entries were
+        processed.
         """
         if self._ridge.any():
             return self.step
@@ -293,14 +296,14 @@ class Descent:
         v, top = self._v.copy(), self._top(self._v)
         least = self.value - self._dual(self.step, top)
         step = self.step
-        while True:
+        while least > self._goal * self.value:
             lost = self._dual(step, 1.0) - self._dual(step, top)
             if lost <= 0.5 * (self.value - self._dual(step, top)):
-                return best
+                break
             limit = 1.0 + _FORCING * (top - 1.0)
             some = (np.abs(v) > limit * self._penalty) | (u != 0.0)
             if not some.any():
-                return best
+                break
             others, block = self._divided(some)
             for _ in range(_CYCLE):
                 self._halt()
@@ -314,7 +317,8 @@ class Descent:
             if left < least:
                 best, least = moved.copy(), left
             if self.work > most:
-                return best
+                break
+        return best
 
     def _top(self, v: Floats) -> float:
         return max(float((np.abs(v) * (self._penalty > 0.0)).max(initial=0.0)), 1.0)

@@ -49,6 +49,7 @@ class L1Iterate:
     n_sv : int                rows with an alpha that is not 0
     violation, first_violation : float  sum over all features, now and at first
     new, final : bool         whether the last pass saw other weights; whether rounding ends it
+    work : int                entries processed for steps so far
     """
 
     def __init__(
@@ -67,7 +68,8 @@ class L1Iterate:
         self.n_sv, self.violation, self.first_violation = 0, 0.0, 0.0
         self.new, self.final = False, False
         self._dual, self._orders, self._idle, self._forcing = -math.inf, 0, 0, ROUGH
-        self._work = 0  # entries processed for steps
+        self.work, self._spent = 0, 0  # the second for dual points
+        self._fall = 0.0  # of P in the last steps, relative to it
 
     @property
     def state(self) -> dict[str, Any]:
@@ -77,7 +79,7 @@ class L1Iterate:
             "violation": self.violation, "first": self.first_violation, "new": self.new,
             "final": self.final, "dual": self._dual if self.certificate else None,
             "orders": self._orders, "idle": self._idle, "forcing": self._forcing,
-            "work": self._work,
+            "work": self.work, "spent": self._spent, "fall": self._fall,
         }  # fmt: skip
 
     @state.setter
@@ -87,7 +89,8 @@ class L1Iterate:
         self.violation, self.first_violation = state["violation"], state["first"]
         self._dual = -math.inf if state["dual"] is None else state["dual"]
         self._orders, self._idle = state["orders"], state["idle"]
-        self._forcing, self._work = state["forcing"], state["work"]
+        self._forcing, self.work = state["forcing"], state["work"]
+        self._spent, self._fall = state["spent"], state["fall"]
 
     def _balance(self) -> None:
         """Make sum_i s_i alpha_i vanish, as a free bias asks, by less of the heavier side."""
@@ -155,6 +158,17 @@ class L1Iterate:
         needed[-1] |= penalty.free_bias
         return np.flatnonzero(needed & (counts > 0))
 
+    def _wrong(self, features: Integers) -> Floats:
+        """Return by how much features violate optimality."""
+        w, ridge = self.w[features], self._penalty.ridge
+        return violations(w, self.pull[features] - ridge * w, self._penalty.l1)
+
+    def ready(self, columns: ColumnCache) -> bool:
+        """Return whether features whose columns are there violate optimality most, in sum."""
+        needed = self.needed(columns.counts)
+        there, wrong = columns.complete(needed), self._wrong(needed)
+        return bool(wrong[there].sum() >= wrong[~there].sum())
+
     def wanted(self, counts: NDArray[np.int32]) -> Integers:
         """Return the features to work on, those that violate optimality most first.
 
@@ -163,9 +177,7 @@ class L1Iterate:
         """
         in_use = np.flatnonzero(self.w)
         needed = self.needed(counts)
-        w, ridge = self.w[needed], self._penalty.ridge
-        wrong = violations(w, self.pull[needed] - ridge * w, self._penalty.l1)
-        found = needed[np.argsort(-wrong, kind="stable")]
+        found = needed[np.argsort(-self._wrong(needed), kind="stable")]
         more = _GROWTH * len(in_use) - len(found)
         return np.concatenate([found, self._next(found, more, counts)]) if more > 0 else found
 
@@ -206,18 +218,20 @@ class L1Iterate:
         rows: Rows,
         columns: ColumnCache,
         features: Integers,
-        missing: bool,
         halt: Callable[[], None],
     ) -> Callable[[], None]:
         """Take Newton steps on features whose columns are in memory, and pull alpha after them.
+
+        Alpha are pulled where no other feature is expected to be worth a further step: the columns
+        of all are there; or of those that violated optimality, and P is about to fall by less than
+        the gap asked for, as it does if each outer iteration brings the same share of the last.
+        That takes no more entries, in all, than steps have.
 
         Parameters
         ----------
         rows : Rows
         columns : ColumnCache
         features : int64[m]
-        missing : bool
-            Whether others violate optimality: no dual point is to be improved then.
         halt : callable
             Called between passes over the columns, to raise what ends it.
 
@@ -232,6 +246,7 @@ class L1Iterate:
             rows, columns, features, w, self.decision.copy(), *of_each,
             costs.of(self.w), self._goal, self._forcing, orders, halt,
         )  # fmt: skip
+        missing = not columns.complete(self.needed(columns.counts)).all()
         value, gains = descent.value, []
         while True:
             gain = descent.newton_step()
@@ -240,9 +255,13 @@ class L1Iterate:
             hidden = gain <= _DIFFERENCE * value
             if small and (missing or hidden or descent.lost <= 0.5 * self._goal * value):
                 break
-        good = not missing and gain <= self._goal * descent.value
-        work = self._work + descent.work  # a dual point may take as much as all steps so far
-        moved = descent.pulled(work) if self._goal and good else descent.step
+        fall = (value - descent.value) / value
+        stable = columns.whole or (not missing and fall**2 <= self._goal * self._fall)
+        work = self.work + descent.work
+        moved, spent = descent.step, self._spent
+        if self._goal and stable and gain <= self._goal * descent.value:
+            moved = descent.pulled(work - spent)
+            spent += self.work + descent.work - work
 
         def adopt() -> None:
             gained = value - descent.value
@@ -251,7 +270,7 @@ class L1Iterate:
             self.w[features], self.decision[:] = descent.w, descent.decision
             self.step[:], self._orders, self.new = moved, orders.number, True
             self._forcing = descent.forcing
-            self._work = work
+            self.work, self._spent, self._fall = work, spent, fall
             self._balance()
 
         return adopt

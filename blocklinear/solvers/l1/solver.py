@@ -1,8 +1,8 @@
 """L1-regularised models trained together: they share the passes over rows, and the columns.
 
-An outer iteration works on the columns in memory (`L1Iterate.improve`), then evaluates what came of
-it in one pass over the rows, in which new columns are collected, too. The first one evaluates
-w = 0; the second only collects.
+An outer iteration works on the columns in memory (`L1Iterate.improved`), then evaluates what came
+of it in one pass over the rows, in which new columns are collected, too. The first one evaluates
+w = 0. A model waits while a pass collects its columns if those that are not there matter more.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -30,8 +30,6 @@ from blocklinear.store.prefetch import Loaded
 from blocklinear.store.row_arrays import RowArray
 
 Floats = NDArray[np.float64]
-FIRST, COLLECT, DESCEND = 0, 1, 2
-"""What an outer iteration begins with: nothing, room for columns, or work on them."""
 
 
 class L1Regularized(CertifiedPasses):
@@ -76,7 +74,7 @@ class L1Regularized(CertifiedPasses):
             )
             for k in range(width)
         ]  # fmt: skip
-        self._phase, self._evaluates = FIRST, True
+        self._noted, self._evaluates = False, True  # what is known of rows; pulls of active models
         self._active = list(range(width))
         self._resumed = np.zeros(0, np.uint32)  # features of columns to be collected anew
         self._threads = ThreadPoolExecutor(min(options.threads, width), "l1")
@@ -115,7 +113,7 @@ class L1Regularized(CertifiedPasses):
         """What a checkpoint must know before it can fill `arrays`, as JSON."""
         state = self._task.facts | {
             "l1": {
-                "phase": self._phase, "evaluates": self._evaluates, "active": self._active,
+                "noted": self._noted, "evaluates": self._evaluates, "active": self._active,
                 "features": self._columns.features.tolist(),
                 "models": [model.state for model in self._models],
             },
@@ -125,7 +123,7 @@ class L1Regularized(CertifiedPasses):
     @state.setter
     def state(self, state: dict[str, Any]) -> None:
         own = state["l1"]
-        self._phase, self._evaluates = own["phase"], own["evaluates"]
+        self._noted, self._evaluates = own["noted"], own["evaluates"]
         self._active = list(own["active"])
         if not set(self._active) <= set(_upto(self._models)):
             raise ValueError("the models of the state are not those of the run")
@@ -184,10 +182,10 @@ class L1Regularized(CertifiedPasses):
         if number == 0:
             self._prepare(halt)
         rows = rows_of(group, self._first)
-        if self._phase == FIRST:
+        if not self._noted:
             self._note(group, rows.positions)
         if self._evaluates:
-            self._each(lambda k: self._add_rows(k, rows))
+            self._each(lambda k: self._add_rows(k, rows), self._active)
         if self._columns.collecting:
             self._columns.collect(rows)
         if number == steps - 1:
@@ -197,7 +195,7 @@ class L1Regularized(CertifiedPasses):
         """Add what rows contribute to what is known of model k."""
         entries = (rows.starts, rows.stops, rows.indices, rows.values, rows.positions)
         found = self._W[k], self._alpha[k].all, self._decisions[k], self._pulls[k]
-        if self._phase != FIRST:
+        if self._noted:
             kernels.evaluate_rows(*entries, self.bias, *found)
             return
         task = self._task
@@ -213,28 +211,26 @@ class L1Regularized(CertifiedPasses):
         self._lengths[positions] = np.diff(group.indptr)
         self._columns.count(group)
 
-    def _each(self, work: Callable[[int], None]) -> None:
-        for future in [self._threads.submit(work, k) for k in self._active]:
+    def _each(self, work: Callable[[int], None], models: Iterable[int]) -> None:
+        for future in [self._threads.submit(work, k) for k in models]:
             future.result()
 
     def _prepare(self, halt: Callable[[], bool]) -> None:
         """Work on columns in memory, and choose those to be collected."""
-        self._evaluates = self._phase != COLLECT
-        if self._phase == FIRST:
-            self._active = list(_upto(self._models))
+        if not self._noted:
             self._pulls[:] = 0.0
             return
-        self._active = np.flatnonzero(self._unsolved()).tolist()
+        unsolved = np.flatnonzero(self._unsolved()).tolist()
+        waited = set(unsolved).difference(self._active)
         columns, counts = self._columns, self._columns.counts
-        wanted = {k: self._models[k].wanted(counts) for k in self._active}
-        ahead = {k: self._models[k].ahead(wanted[k], counts) for k in self._active}
-        if self._evaluates:
-            looked_at = {k: np.concatenate([wanted[k], ahead[k]]) for k in self._active}
-            self._improve(looked_at, halt)
+        active = [k for k in unsolved if k in waited or self._models[k].ready(columns)]
+        wanted = {k: self._models[k].wanted(counts) for k in unsolved}
+        ahead = {k: self._models[k].ahead(wanted[k], counts) for k in unsolved}
+        self._improve({k: np.concatenate([wanted[k], ahead[k]]) for k in active}, halt)
+        self._active, self._evaluates = active, bool(active)
         if any(not columns.complete(features).all() for features in wanted.values()):
             columns.want(_in_turn([*wanted.values(), *ahead.values()]))
-        if self._evaluates:
-            self._pulls[self._active] = 0.0
+        self._pulls[active] = 0.0
 
     def _improve(self, features: Mapping[int, NDArray[np.int64]], halt: Callable[[], bool]) -> None:
         """Work on features of models, as far as their columns are there."""
@@ -245,28 +241,22 @@ class L1Regularized(CertifiedPasses):
 
         def improve(k: int) -> None:
             there = features[k][self._columns.complete(features[k])]
-            missing = self._missing(k)
-            found[k] = self._models[k].improved(self._rows(k), self._columns, there, missing, check)
+            found[k] = self._models[k].improved(self._rows(k), self._columns, there, check)
 
         found: dict[int, Callable[[], None]] = {}
-        self._each(improve)
+        self._each(improve, sorted(features, key=lambda k: -self._models[k].work))
         for adopt in found.values():  # all or none: what is abandoned leaves all as they were
             adopt()
-
-    def _missing(self, k: int) -> bool:
-        """Return whether features that matter to model k have no columns yet."""
-        needed = self._models[k].needed(self._columns.counts)
-        return not self._columns.complete(needed).all()
 
     def _conclude(self) -> None:
         """Draw the consequences of a pass."""
         if self._columns.collecting:
             self._columns.finish()
         if self._evaluates:
-            self._each(lambda k: self._models[k].evaluated(self._rows(k)))
+            self._each(lambda k: self._models[k].evaluated(self._rows(k)), self._active)
         for k, model in enumerate(self._models):
             model.new = model.new and self._evaluates and k in self._active
-        self._phase = min(self._phase + 1, DESCEND)
+        self._noted = True
 
     def _evaluate(self, weights: Floats, stream: Iterable[Loaded]) -> None:
         """Certify other weights, float64[n_features + 1, M], by a pass."""
@@ -274,8 +264,8 @@ class L1Regularized(CertifiedPasses):
         self._pulls[:], self._active = 0.0, list(_upto(self._models))
         for loaded in stream:
             rows = rows_of(loaded.group, self._first)
-            self._each(lambda k, rows=rows: self._add_rows(k, rows))  # type: ignore[misc]
-        self._each(lambda k: self._models[k].evaluated(self._rows(k)))
+            self._each(lambda k, rows=rows: self._add_rows(k, rows), self._active)  # type: ignore[misc]
+        self._each(lambda k: self._models[k].evaluated(self._rows(k)), self._active)
 
     def current(self) -> Floats:
         """Return the weights, float64[n_features + 1, M]."""
