@@ -28,8 +28,10 @@ class Packed:
     values: Array
 
     @classmethod
-    def of(cls, array: Array) -> "Packed":
-        """Pack float[n, width]."""
+    def of(cls, array: Array, part: bool = True) -> "Packed":
+        """Pack float[n, width], of a `part` of the rows: all rows have all features."""
+        if not part:
+            return cls(len(array), None, array)
         n, row_bytes = len(array), array.itemsize * array.shape[1]
         there = array[:, 0] != 0.0 if array.shape[1] == 1 else array.any(axis=1)
         if np.count_nonzero(there) * (4 + row_bytes) >= n * row_bytes:

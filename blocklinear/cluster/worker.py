@@ -286,7 +286,7 @@ class Part:
             [proof.sums for proof in proofs],
             [proof.reach for proof in proofs],
             [
-                Packed.of(np.ascontiguousarray(proof.recomputed[:, : vectors.width]))
+                Packed.of(proof.recomputed[:, : vectors.width], self._job.n_parts > 1)
                 for vectors, proof in zip(self.solver.vectors, proofs, strict=True)
             ],
             proofs[0].n,
@@ -363,7 +363,7 @@ def descend(
         files = job.alpha_files(after.shape[1])
         files.write(at.outer + 1, number, sizes, part.alpha, after)
         change = part.change(weights)
-        sent = [Packed.of(moved) for moved in change]
+        sent = [Packed.of(moved, job.n_parts > 1) for moved in change]
         report = PartReport(
             number,
             part.dual_terms(),
