@@ -21,7 +21,7 @@ from blocklinear.planning.growth import Range
 from blocklinear.planning.machine import Machine
 from blocklinear.planning.report import PlanReport
 from blocklinear.planning.subject import LOOKUP_SHARE, Subject, of_store, of_text
-from blocklinear.planning.trials import Trend, pass_seconds, run_trials
+from blocklinear.planning.trials import PassTrial, Trend, run_trials
 from blocklinear.solvers.factory import columns_of
 from blocklinear.store.contents import is_store
 from blocklinear.store.manifest import Manifest
@@ -118,12 +118,12 @@ def _estimate(
             notes.append(f"no training on the sample converged within {_TRIAL_S:.0f} s")
     except MemoryBudgetError as error:
         notes.append(f"training: {error.what}")
-    times = subject.entries.likely / max(sample.manifest.nnz, 1)
-    pass_s = pass_seconds(sample, options.threads) * times
+    manifest = subject.manifest_for(options.memory_bytes)
+    trial = PassTrial.run(sample, subject.as_split, options.threads)
+    pass_s = trial.seconds(subject.entries.likely, len(manifest.blocks))
     if subject.store_bytes.likely > available_bytes():
         pass_s = max(pass_s, subject.store_bytes.likely / machine.read_bytes_s)
     least, advised = _memory(subject, options, width)
-    manifest = subject.manifest_for(options.memory_bytes)
     in_memory = _stays(manifest, options, width)
     train_s, outer = None, None
     if trend is not None:

@@ -9,6 +9,7 @@ from typing import Self
 from blocklinear.ingest.split import split
 from blocklinear.options import SplitOptions
 from blocklinear.planning.sample import TextSample
+from blocklinear.store.store import BlockStore
 
 _BYTES_A_DOUBLING = 0.1
 """Bytes of an entry that a doubling of the rows adds, times the exponent of Heaps' law: 0.07 on
@@ -29,11 +30,18 @@ class SplitTrial:
 
 @dataclass(frozen=True)
 class SplitTrials:
-    """Splits of a sixteenth, a half and all of a sample, with the options asked for."""
+    """Splits of a sixteenth, a half and all of a sample, with the options asked for.
+
+    Attributes
+    ----------
+    few, half, whole : SplitTrial
+    store : BlockStore or None      of all of the sample
+    """
 
     few: SplitTrial
     half: SplitTrial
     whole: SplitTrial
+    store: BlockStore | None = None
 
     @classmethod
     def run(cls, sample: TextSample, options: SplitOptions, place: Path) -> Self:
@@ -54,7 +62,8 @@ class SplitTrials:
                 part.stat().st_size, best, m.nnz, sum(block.bytes for block in m.blocks),
                 m.n_features, sum(file.bytes for file in m.features),
             ))  # fmt: skip
-        return cls(*trials)
+        few, half, whole = trials
+        return cls(few, half, whole, store)
 
     def seconds(self, text_bytes: float) -> float:
         """Return the seconds of a split of so many bytes: what starting takes, and as many a byte.

@@ -40,6 +40,7 @@ class Subject:
     Attributes
     ----------
     sample : BlockStore
+    as_split : BlockStore     the same rows in blocks as large as those of a split of all rows
     manifest_for : callable   a manifest as that of all rows, split with a budget
     facts : dict              `PlanReport.sample`
     rows, features, entries, store_bytes : Range
@@ -50,6 +51,7 @@ class Subject:
     """
 
     sample: BlockStore
+    as_split: BlockStore
     manifest_for: Callable[[int], Manifest]
     facts: dict[str, Any]
     rows: Range
@@ -115,6 +117,7 @@ def of_text(
     )
     return Subject(
         sample=store,
+        as_split=trials.store or store,
         manifest_for=lambda memory_bytes: _in_blocks(whole, options, memory_bytes),
         facts={"rows": m.n_rows, "bytes": sample.bytes, "share": 1.0 / sample.times},
         rows=rows,
@@ -152,6 +155,7 @@ def of_store(store: BlockStore, folder: Path) -> Subject:
     share = part.n_rows / max(m.n_rows, 1)
     return Subject(
         sample=sample,
+        as_split=sample,
         manifest_for=lambda memory_bytes: m,
         facts={"rows": part.n_rows, "blocks": len(part.blocks), "share": share},
         rows=Range.exactly(m.n_rows),

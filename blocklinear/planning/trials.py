@@ -8,6 +8,7 @@ import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Self
 
 import numpy as np
 
@@ -23,6 +24,8 @@ _LEAST_EXPONENT, _MOST_EXPONENT, _USUAL_EXPONENT = -0.1, 0.5, 0.1
 believed, and what is taken where there are too few trainings for one."""
 _EXPONENT_ERROR = 0.1
 _REPEATS = 2
+_LEAST_LOADERS, _PASSES_S = 2, 0.3
+"""The best of three passes of 5 ms differed by a factor of 1.5 from one time to the next."""
 _TIME_ERROR = 1.3
 """By what factor an entry may take more or less time than in the sample."""
 
@@ -154,13 +157,47 @@ class Trend:
         return Range(found(-_EXPONENT_ERROR, 1 / error), found(0, 1), found(_EXPONENT_ERROR, error))
 
 
+@dataclass(frozen=True)
+class PassTrial:
+    """What a pass over a sample takes, apart for its blocks and its entries.
+
+    Attributes
+    ----------
+    block_s, entry_s : float
+    """
+
+    block_s: float
+    entry_s: float
+
+    @classmethod
+    def run(cls, sample: BlockStore, as_split: BlockStore, threads: int) -> Self:
+        """Time passes over the same rows in other blocks: the difference is due to these."""
+        n_small, n_large = (len(store.manifest.blocks) for store in (sample, as_split))
+        small_s = pass_seconds(sample, threads) if n_small > n_large else 0.0
+        large_s = pass_seconds(as_split, threads)
+        block_s = max(small_s - large_s, 0.0) / max(n_small - n_large, 1)
+        entries_s = max(large_s - block_s * n_large, 0.0)
+        return cls(block_s, entries_s / max(as_split.manifest.nnz, 1))
+
+    def seconds(self, entries: float, blocks: int) -> float:
+        """Return what a pass over so many entries and blocks takes."""
+        return self.block_s * blocks + self.entry_s * entries
+
+
 def pass_seconds(store: BlockStore, threads: int) -> float:
-    """Return the seconds of loading and decoding all blocks, one ahead: the best of three."""
+    """Return the seconds of loading and decoding all blocks, one ahead: the best of several times.
+
+    Each loader passes over them twice: at first the system clears the memory that is decoded to.
+    Small stores are passed over until `_PASSES_S` are over.
+    """
     groups, best = [(b,) for b in range(len(store.manifest.blocks))], float("inf")
-    for _ in range(3):
-        with GroupLoader(store, 1, threads) as loader:  # it keeps an only block
-            started = time.perf_counter()
-            for _ in loader.stream(groups):
-                pass
-            best = min(best, time.perf_counter() - started)
+    n_loaders, began = 0, time.perf_counter()
+    while n_loaders < _LEAST_LOADERS or time.perf_counter() - began < _PASSES_S:
+        n_loaders += 1
+        with GroupLoader(store, 1, threads) as loader:
+            for _ in range(min(len(groups), 2)):  # it keeps an only block
+                started = time.perf_counter()
+                for _ in loader.stream(groups):
+                    pass
+                best = min(best, time.perf_counter() - started)
     return best

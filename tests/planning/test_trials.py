@@ -1,7 +1,11 @@
+from types import SimpleNamespace
+
 import pytest
 
 from blocklinear.options import TrainOptions
-from blocklinear.planning.trials import Trend, Trial, pass_seconds, run_trials
+from blocklinear.planning import trials as module
+from blocklinear.planning.sample import blocks_like
+from blocklinear.planning.trials import PassTrial, Trend, Trial, pass_seconds, run_trials
 
 
 def trial(nnz, entries, converged=True):
@@ -52,3 +56,17 @@ def test_a_fit_is_believed_within_bounds():
 
 def test_a_pass(store):
     assert pass_seconds(store, 2) > 0
+
+
+@pytest.mark.parametrize("n_small", [16, 2])
+def test_a_pass_takes_so_much_for_each_block_and_each_entry(store, monkeypatch, n_small):
+    def in_blocks(n):
+        return SimpleNamespace(manifest=blocks_like(store.manifest, n))
+
+    def fake(of, threads):
+        return (2e-3 if n_small > 2 else 0.0) * len(of.manifest.blocks) + 1e-8 * of.manifest.nnz
+
+    monkeypatch.setattr(module, "pass_seconds", fake)
+    found = PassTrial.run(in_blocks(n_small), in_blocks(2), 1)
+    expected = 7 * (2e-3 if n_small > 2 else 0.0) + 1e-8 * 10**9
+    assert found.seconds(10**9, 7) == pytest.approx(expected)
