@@ -7,6 +7,7 @@ import subprocess
 import sys
 
 import pytest
+from programs import GUARD_S
 
 from blocklinear.cli.main import main
 
@@ -61,7 +62,7 @@ def command(*arguments):
 def test_processes_of_this_machine(tmp_path, rows):
     for name, more in (("one", []), ("many", ["--dask", "local:2"])):
         arguments = ["split", rows, tmp_path / name, "--memory", "400M", "--blocks", "3", *more]
-        done = subprocess.run(command(*arguments), capture_output=True, text=True, timeout=300)
+        done = subprocess.run(command(*arguments), capture_output=True, text=True, timeout=GUARD_S)
         assert done.returncode == 0, done.stderr
         assert "500 rows, 9 features" in done.stdout
     blocks = [sorted((tmp_path / name / "blocks").iterdir()) for name in ("one", "many")]
@@ -69,7 +70,7 @@ def test_processes_of_this_machine(tmp_path, rows):
     bad = tmp_path / "bad.svm"
     bad.write_text(ROWS + "1 x\n")
     arguments = ["split", bad, tmp_path / "bad", "--memory", "400M", "--dask", "local:1"]
-    done = subprocess.run(command(*arguments), capture_output=True, text=True, timeout=300)
+    done = subprocess.run(command(*arguments), capture_output=True, text=True, timeout=GUARD_S)
     assert done.returncode == 3
     assert f"{bad}:501:3: no colon in 'x'" in done.stderr
     assert "Traceback" not in done.stderr
@@ -90,6 +91,6 @@ def test_a_signal_ends_it(tmp_path, number, status):
     while not (tmp_path / ".store.splitting" / "shuffle").exists():
         assert process.poll() is None
     os.killpg(process.pid, number) if number == signal.SIGINT else process.send_signal(number)
-    _, told = process.communicate(timeout=120)
+    _, told = process.communicate(timeout=GUARD_S)
     assert process.returncode == status, told
     assert sorted(os.listdir(tmp_path)) == ["rows.svm"]

@@ -140,7 +140,7 @@ def test_several_files_some_of_them_compressed(tmp_path, two):
     inputs = []
     for k, part in enumerate(parts):
         path = tmp_path / f"part{k}.svm"
-        path.write_bytes(gzip.compress(part.encode()) if k in (1, 4) else part.encode())
+        path.write_bytes(gzip.compress(part.encode(), mtime=0) if k in (1, 4) else part.encode())
         inputs.append(path)
     assert_same(tmp_path, two, inputs, expect_rows=None)
 
@@ -212,7 +212,7 @@ def test_no_rows(tmp_path, two, text):
 
 
 def test_a_compressed_input_that_is_cut(tmp_path, two):
-    (tmp_path / "rows.svm.gz").write_bytes(gzip.compress(text_of(12).encode())[:-40])
+    (tmp_path / "rows.svm.gz").write_bytes(gzip.compress(text_of(12).encode(), mtime=0)[:-40])
     one, many = both(tmp_path, two, str(tmp_path / "rows.svm.gz"))
     assert one == many
     assert one[0] is InputError
@@ -406,7 +406,7 @@ def test_files_on_urls(tmp_path, two):
     fsspec = pytest.importorskip("fsspec")
     files = fsspec.filesystem("memory")
     files.pipe("/split/rows.svm", text_of(15).encode())
-    files.pipe("/split/more.svm.gz", gzip.compress(text_of(16, 100).encode()))
+    files.pipe("/split/more.svm.gz", gzip.compress(text_of(16, 100).encode(), mtime=0))
     inputs = ["memory://split/rows.svm", "memory://split/more.svm.gz"]
     assert_same(tmp_path, two, inputs)
     files.pipe("/split/rows.svm", text_of(15).encode() + b"1 x:1\n")
