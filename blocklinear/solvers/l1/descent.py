@@ -288,8 +288,6 @@ class Descent:
             self._state[:, kernels.MOVED] = 0.0
 
     def _pulled(self, most: int) -> Floats:
-        if not len(self._frequent):
-            self._solve_together((self.w != 0.0) | (np.abs(self._v) >= self._penalty))
         rows, best = self._rows, self.step
         u, moved = np.zeros(len(self.w)), np.empty(len(self.step))
         nothing = np.zeros(len(u))
@@ -304,6 +302,8 @@ class Descent:
             some = (np.abs(v) > limit * self._penalty) | (u != 0.0)
             if not some.any():
                 break
+            if not len(self._frequent):
+                self._solve_together((self.w != 0.0) | (np.abs(self._v) >= self._penalty))
             others, block = self._divided(some)
             for _ in range(_CYCLE):
                 self._halt()
