@@ -215,6 +215,8 @@ class BatchReader:
         most_rows, most_entries = self._piece_bytes // 34, self._piece_bytes // 26
         while start < table.n_rows:
             stop = table.stop_of(start, most_rows, most_entries)
+            rest = table.n_rows - start
+            stop = start + -(-rest // -(-rest // (stop - start)))  # pieces of about equal size
             if table.n_entries(start, stop) > most_entries:  # one row
                 yield from self._finished(pending, 0)
                 yield self._counted(self._long_row(batch, start))

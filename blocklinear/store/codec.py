@@ -122,6 +122,8 @@ def _most_of_decimals(mantissa: NDArray[np.int64], exponent: NDArray[np.uint8]) 
         for w in range(8)
     ]
     width = int(np.argmin(costs))
+    if not wider[width]:
+        return int(np.iinfo(np.int64).max), 0
     return (1 << max(8 * width - 1, 0)) - 1, int(wider[width])
 
 

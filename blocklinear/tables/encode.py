@@ -10,19 +10,11 @@ from numpy.typing import NDArray
 
 from blocklinear.batches.tables import Table
 from blocklinear.errors import InputError
+from blocklinear.kernels.text import cells as kernels
 from blocklinear.numerals import format_number
 from blocklinear.recipe import MISSING, MOST_VALUES, Recipe
 from blocklinear.tables import hashing
-from blocklinear.tables.columns import (
-    Cross,
-    Entries,
-    Hashable,
-    Hashed,
-    HashedCodes,
-    Listed,
-    Numbers,
-    row_of,
-)
+from blocklinear.tables.columns import Cells, Features, Words, row_of
 from blocklinear.tables.values import (
     Floats,
     Integers,
@@ -30,8 +22,12 @@ from blocklinear.tables.values import (
     codes_of,
     lengths_of,
     numbers_of,
+    plain_codes,
+    plain_numbers,
+    refuse_codes,
     refuse_missing,
     strings_of,
+    text_of,
     without_missing_lists,
 )
 
@@ -44,14 +40,33 @@ class _Values:
     ----------
     dictionary : pyarrow Array
     texts : list of str       empty where values are hashed
-    features : int64[n]       of the recipe's dictionary, -1 for none; changed as values get some
+    known : int64[n]          features of the recipe's dictionary, -1 for none; changed as values
+                              get some; empty where values are hashed
     hashes : uint64[n]        empty where the recipe has a dictionary
+    features : uint32[n]      of the hashes
     """
 
     dictionary: Any
     texts: list[str]
-    features: Integers
+    known: Integers
     hashes: hashing.Hashes
+    features: Features
+
+
+@dataclass(frozen=True)
+class _Listed:
+    """The values of a part in a column whose features are those of a dictionary.
+
+    Attributes
+    ----------
+    codes : int32[any]        which value of a dictionary array each is
+    values : _Values          of that array
+    indptr : int64[n_rows + 1] or None
+    """
+
+    codes: NDArray[np.int32]
+    values: _Values
+    indptr: Integers | None
 
 
 class Encoder:
@@ -80,6 +95,13 @@ class Encoder:
             for i, j in recipe.interactions
         ]
         self._known: dict[int, _Values] = {}
+        kinds = [column.kind for column in recipe.columns]
+        self._single = [j for j, kind in enumerate(kinds) if kind != "words"]
+        self._crossed = {j for pair in recipe.interactions for j in pair}
+        valued = [*recipe.numbers, *(pair for pair in recipe.interactions)]
+        if not recipe.hash_bits:  # values that have no feature are 0
+            valued += [j for j in self._single if kinds[j] != "number"]
+        self._n_valued = len(valued)
         self.unseen: dict[str, int] = {}
 
     @property
@@ -94,67 +116,121 @@ class Encoder:
         return self._recipe.n_own + (1 << bits if bits else len(self._entries))
 
     def table(self, part: Part) -> "EncodedTable":
-        """Return the features of a part, worked out when they are asked for.
+        """Return the features of a part.
 
         Raises
         ------
         InputError
             If a value cannot be a feature: the message says where.
         """
-        columns: list[Entries] = []
-        listed: dict[int, Listed] = {}
-        for j, column in enumerate(self._recipe.columns):
+        recipe = self._recipe
+        cells = Cells(len(self._single) + len(self._crosses), self._n_valued, part.n_rows)
+        places = {j: k for k, j in enumerate(self._single)}
+        factors: dict[int, _Factor] = {}
+        listed: dict[int, _Listed] = {}
+        words: list[Words] = []
+        for j, column in enumerate(recipe.columns):
             array, indptr = part.columns[column.name], None
-            if column.kind == "number":
-                columns.append(self._numbers(part, j, array))
-                continue
             if column.kind == "words":
                 array = without_missing_lists(array)
                 indptr = np.concatenate(([0], np.cumsum(lengths_of(array), dtype=np.int64)))
                 array = array.flatten()
-            if self._recipe.hash_bits:
-                columns.append(self._hashed(part, j, array, indptr))
-            else:
+            if column.kind == "number":
+                factor = self._put_numbers(part, j, array, cells, places[j])
+            elif not recipe.hash_bits:
                 listed[j] = self._listed(part, j, array, indptr)
-                columns.append(listed[j])
+                continue
+            elif indptr is None:
+                factor = self._put_hashed(part, j, array, None, cells.features[places[j]])
+            else:
+                words.append(Words(indptr, np.empty(len(array), np.uint32), np.empty(0)))
+                self._put_hashed(part, j, array, indptr, words[-1].features)
+                continue
+            if factor is not None:
+                factors[j] = factor
         self._number_new_values(part, listed)
-        hashable = {j: found for j, found in enumerate(columns) if isinstance(found, Hashable)}
-        bits, first = self._recipe.hash_bits, self._recipe.n_own
-        crosses = [
-            Cross(hashable[i], hashable[j], seed, bits, first) for i, j, seed in self._crosses
-        ]
-        return EncodedTable(part, self.n_features, self._recipe.names, columns, crosses)
+        for j, found in listed.items():
+            features = found.values.known[found.codes]
+            has_feature, features = features >= 0, np.maximum(features, 0)
+            if found.indptr is not None:
+                words.append(
+                    Words(found.indptr, features.astype(np.uint32), has_feature.astype(np.float64))
+                )
+                continue
+            cells.features[places[j]] = features
+            if not has_feature.all():
+                cells.values_of(places[j])[:] = has_feature
+        for k, (i, j, seed) in enumerate(self._crosses, len(self._single)):
+            self._put_cross(factors[i], factors[j], seed, cells, k)
+        return EncodedTable(part, self.n_features, recipe.names, self._single, cells, words)
 
-    def _numbers(self, part: Part, j: int, array: Any) -> Numbers:
+    def _put_numbers(
+        self, part: Part, j: int, array: Any, cells: Cells, k: int
+    ) -> "_Factor | None":
+        """Write column `j`, of numbers, as column `k` of the cells."""
         recipe, column = self._recipe, self._recipe.columns[j]
-        values, missing = numbers_of(part, column.name, array)
-        if column.mean is not None and column.scale is not None:
-            values = (values - column.mean) / column.scale
-            values[missing] = 0.0
-        k = recipe.numbers.index(j)
-        return Numbers(values, missing, k, k + len(recipe.numbers), self._seeds[j])
+        at = recipe.numbers.index(j)
+        mean = 0.0 if column.mean is None else column.mean
+        scale = 1.0 if column.scale is None else column.scale
+        values = cells.values_of(k)
+        plain = plain_numbers(array)
+        if plain is None:
+            cells.features[k], values[:] = at + len(recipe.numbers), 1.0
+        elif not kernels.number_features(
+            *plain, mean, scale, at, at + len(recipe.numbers), cells.features[k], values
+        ):
+            numbers_of(part, column.name, array)  # refuses them, unless they are just large
+        if j not in self._crossed:
+            return None
+        there = cells.features[k] == at
+        return _Factor(np.full(part.n_rows, self._seeds[j]), np.where(there, values, 0.0))
 
-    def _hashed(self, part: Part, j: int, array: Any, indptr: Integers | None) -> Hashable:
-        seed, bits, first = self._seeds[j], self._recipe.hash_bits, self._recipe.n_own
+    def _put_hashed(
+        self, part: Part, j: int, array: Any, indptr: Integers | None, features: Features
+    ) -> "_Factor | None":
+        """Write the features of the values of column `j`, whose values are hashed."""
+        name, is_crossed = self._recipe.names[j], j in self._crossed
         if hasattr(array, "dictionary"):
             values = self._values_of(part, j, array, indptr)
-            codes = codes_of(part, self._recipe.names[j], array)
-            return HashedCodes(values.hashes, codes, indptr, bits, first)
-        strings = strings_of(part, self._recipe.names[j], array, partial(row_of, indptr))
-        return Hashed(strings, indptr, seed, MISSING, bits, first)
+            codes = plain_codes(array)
+            if codes is not None and not kernels.code_features(*codes, values.features, features):
+                refuse_codes(part, name)
+            return _Factor(values.hashes[codes_of(part, name, array)], None) if is_crossed else None
+        strings = strings_of(part, name, array, partial(row_of, indptr))
+        hashes = self._hashes(strings, j)
+        self._put_features(hashes, features)
+        return _Factor(hashes, None) if is_crossed else None
 
-    def _listed(self, part: Part, j: int, array: Any, indptr: Integers | None) -> Listed:
+    def _hashes(self, strings: Any, j: int) -> hashing.Hashes:
+        """Return the hashes of values of column `j`."""
+        return hashing.hash_values(*text_of(strings), strings.offset, MISSING, self._seeds[j])
+
+    def _put_features(self, hashes: hashing.Hashes, features: Features) -> None:
+        mask = np.uint64((1 << self._recipe.hash_bits) - 1)
+        kernels.hash_features(hashes, mask, self._recipe.n_own, features)
+
+    def _put_cross(
+        self, one: "_Factor", other: "_Factor", seed: np.uint64, cells: Cells, k: int
+    ) -> None:
+        """Write the features of pairs of values as column `k` of the cells."""
+        hashes = hashing.cross(seed, one.hashes, other.hashes)
+        self._put_features(hashes, cells.features[k])
+        factors = [factor.values for factor in (one, other) if factor.values is not None]
+        if factors:
+            cells.values_of(k)[:] = np.prod(factors, axis=0)
+
+    def _listed(self, part: Part, j: int, array: Any, indptr: Integers | None) -> _Listed:
         if not hasattr(array, "dictionary"):
             strings = strings_of(part, self._recipe.names[j], array, partial(row_of, indptr))
             array = strings.dictionary_encode()
         codes = codes_of(part, self._recipe.names[j], array)
-        return Listed(self._values_of(part, j, array, indptr).features, codes, indptr)
+        return _Listed(codes, self._values_of(part, j, array, indptr), indptr)
 
     def _values_of(self, part: Part, j: int, array: Any, indptr: Integers | None) -> _Values:
         """Look up the values of a dictionary array, once for all parts that share it."""
-        known = self._known.get(j)
-        if known is not None and known.dictionary.equals(array.dictionary):
-            return known
+        before = self._known.get(j)
+        if before is not None and before.dictionary.equals(array.dictionary):
+            return before
 
         def row_of_value(code: int) -> int | None:
             places = np.flatnonzero(codes_of(part, self._recipe.names[j], array) == code)
@@ -163,22 +239,24 @@ class Encoder:
         strings = strings_of(part, self._recipe.names[j], array.dictionary, row_of_value)
         texts: list[str] = []
         if self._recipe.hash_bits:
-            hashes = hashing.hash_strings(strings, self._seeds[j], MISSING)
+            hashes = self._hashes(strings, j)
             hashes = np.append(hashes, hashing.hash_text(MISSING, self._seeds[j]))
-            features = np.empty(0, np.int64)
+            known = np.empty(0, np.int64)
         else:
             texts = [MISSING if text is None else text for text in strings.to_pylist()] + [MISSING]
             ids, hashes = self._ids[j], np.empty(0, np.uint64)
-            features = np.array([ids.get(text, -1) for text in texts], np.int64)
-        self._known[j] = _Values(array.dictionary, texts, features, hashes)
+            known = np.array([ids.get(text, -1) for text in texts], np.int64)
+        features = np.empty(len(hashes), np.uint32)
+        self._put_features(hashes, features)
+        self._known[j] = _Values(array.dictionary, texts, known, hashes, features)
         return self._known[j]
 
-    def _number_new_values(self, part: Part, listed: dict[int, Listed]) -> None:
+    def _number_new_values(self, part: Part, listed: dict[int, _Listed]) -> None:
         """Give new values their features, row by row, then column by column; or count them."""
         new: list[tuple[int, int, int, int, str]] = []
         for j, column in listed.items():
-            codes, (texts, features) = column.codes, (self._known[j].texts, self._known[j].features)
-            places = np.flatnonzero(features[codes] < 0)
+            codes, texts = column.codes, column.values.texts
+            places = np.flatnonzero(column.values.known[codes] < 0)
             if not len(places):
                 continue
             if not self._growing:
@@ -189,17 +267,17 @@ class Encoder:
             for code, place in zip(found.tolist(), places[firsts].tolist(), strict=True):
                 new.append((row_of(column.indptr, place), j, place, code, texts[code]))
         for row, j, _, code, value in sorted(new):
-            known = self._ids[j]
-            if value not in known:
+            ids = self._ids[j]
+            if value not in ids:
                 if len(self._entries) == MOST_VALUES:
                     raise InputError(
                         f"{part.at(row)}, column {self._recipe.names[j]}: there are more than "
                         f"{MOST_VALUES} different values",
                         "give --hash-bits, as 22, or leave out columns of many values",
                     )
-                known[value] = self._recipe.n_own + len(self._entries)
+                ids[value] = self._recipe.n_own + len(self._entries)
                 self._entries.append((j, value))
-            self._known[j].features[code] = known[value]
+            listed[j].values.known[code] = ids[value]
 
     def labels(self, part: Part) -> NDArray[Any]:
         """Return the labels, float64[n_rows], or text as Python has it.
@@ -243,6 +321,20 @@ class Encoder:
         return weights
 
 
+@dataclass(frozen=True)
+class _Factor:
+    """What a column puts into crosses.
+
+    Attributes
+    ----------
+    hashes : uint64[n_rows]
+    values : float64[n_rows] or None    which the value of a cross is multiplied by
+    """
+
+    hashes: hashing.Hashes
+    values: Floats | None
+
+
 class EncodedTable(Table):
     """A part of a table as rows of features; a feature may be there several times in a row.
 
@@ -252,8 +344,12 @@ class EncodedTable(Table):
     n_features : int
     names : sequence of str
         Of the columns.
-    columns : sequence of Entries
-    crosses : sequence of Entries
+    single : sequence of int
+        Columns of which each row has one value.
+    cells : Cells
+        These columns, and crosses.
+    words : sequence of Words
+        The other columns.
     """
 
     def __init__(
@@ -261,29 +357,28 @@ class EncodedTable(Table):
         part: Part,
         n_features: int,
         names: Sequence[str],
-        columns: Sequence[Entries],
-        crosses: Sequence[Entries],
+        single: Sequence[int],
+        cells: Cells,
+        words: Sequence[Words],
     ) -> None:
         self.kind, self.n_rows, self.n_columns = "table", part.n_rows, n_features
         self.any_width = True  # a dictionary grows
         last = part.first + part.n_rows - 1
         self.place = f"{part.place}, {part.unit}s {part.first} to {last}"
-        one_a_row = [j for j, column in enumerate(columns) if column.indptr is None]
-        self._names = [names[j] for j in one_a_row]
-        self._single = [*(columns[j] for j in one_a_row), *crosses]
-        self._lists = [(column, column.indptr) for column in columns if column.indptr is not None]
-        self._n_single = len(self._single)
+        self._names = [names[j] for j in single]
+        self._cells, self._words = cells, words
+        self._n_single = len(cells.features)
 
     def _ends(self) -> Integers:
         """Return where rows would begin if all were written one after the other."""
         ends = np.arange(self.n_rows + 1, dtype=np.int64) * self._n_single
-        for _, indptr in self._lists:
-            ends += indptr
+        for words in self._words:
+            ends += words.indptr
         return ends
 
     def stop_of(self, start: int, most_rows: int, most_entries: int) -> int:
         """Return where a piece ends that begins at `start`."""
-        if not self._lists:
+        if not self._words:
             n = min(most_rows, most_entries // max(self._n_single, 1))
         else:
             ends = self._ends()[start : start + most_rows + 1]
@@ -293,7 +388,7 @@ class EncodedTable(Table):
     def n_entries(self, start: int, stop: int) -> int:
         """Return how many entries rows have, those of one feature each for itself."""
         n = (stop - start) * self._n_single
-        return n + sum(int(indptr[stop] - indptr[start]) for _, indptr in self._lists)
+        return n + sum(int(words.indptr[stop] - words.indptr[start]) for words in self._words)
 
     def put(
         self,
@@ -305,34 +400,13 @@ class EncodedTable(Table):
         values: NDArray[np.float64],
     ) -> None:
         """Write rows start..stop-1."""
-        shape = n, n_single = stop - start, self._n_single
-        if not self._lists:
-            indptr[:] = np.arange(n + 1, dtype=np.int64) * n_single
-            self._put_single(start, stop, base, indices.reshape(shape), values.reshape(shape))
-            return
-        ends = self._ends()
-        indptr[:] = ends[start : stop + 1] - ends[start]
-        single = np.empty(shape, np.uint32), np.empty(shape)
-        self._put_single(start, stop, base, *single)
-        at = indptr[:-1].copy()
-        for k in range(n_single):
-            indices[at + k], values[at + k] = single[0][:, k], single[1][:, k]
-        at += n_single
-        for column, ends in self._lists:
-            of = ends[start : stop + 1]
-            lengths, first, last = np.diff(of), int(of[0]), int(of[-1])
-            place = np.repeat(at - (of[:-1] - first), lengths) + np.arange(last - first)
-            words = np.empty((last - first, 1), np.uint32), np.empty((last - first, 1))
-            column.put(first, last, base, 0, *words)
-            indices[place], values[place] = words[0][:, 0], words[1][:, 0]
-            at += lengths
-
-    def _put_single(
-        self, start: int, stop: int, base: int, indices: NDArray[Any], values: NDArray[Any]
-    ) -> None:
-        """Write what each row has once: indices and values of shape (n_rows, n_single)."""
-        for k, column in enumerate(self._single):
-            column.put(start, stop, base, k, indices, values)
+        indptr[:] = np.arange(stop - start + 1, dtype=np.int64) * self._n_single
+        for words in self._words:
+            indptr += words.indptr[start : stop + 1] - words.indptr[start]
+        self._cells.put(start, stop, base, indptr, indices, values)
+        at = indptr[:-1] + self._n_single
+        for words in self._words:
+            words.put(start, stop, base, at, indices, values)
 
     def column_of(self, row: int, place: int) -> int:
         """Return the column of an entry of a row."""

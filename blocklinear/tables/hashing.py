@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from blocklinear.kernels.text import hashes as kernels
 
 Hashes = NDArray[np.uint64]
-_NONE = np.empty(0, np.uint8)
+_NONE = np.frombuffer(b"", np.uint8)
 
 
 def seed_of(name: str) -> np.uint64:
@@ -24,48 +24,33 @@ def seed_of(name: str) -> np.uint64:
     return np.uint64(int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "little"))
 
 
-def hash_bytes(data: NDArray[np.uint8], offsets: NDArray[Any], seed: np.uint64) -> Hashes:
+def hash_values(
+    data: NDArray[np.uint8],
+    ends: NDArray[Any],
+    bitmap: NDArray[np.uint8],
+    first: int,
+    missing: str,
+    seed: np.uint64,
+) -> Hashes:
     """Return the hash of each value.
 
     Parameters
     ----------
-    data : uint8[any]
-    offsets : int32[n + 1] or int64[n + 1]      value k is ``data[offsets[k]:offsets[k + 1]]``
+    data, ends, bitmap : read-only arrays
+        As `values.text_of` returns them.
+    first : int
+        Which bit of the bitmap is that of the first value.
+    missing : str
+        What missing values are hashed as.
     seed : uint64
 
     Returns
     -------
     uint64[n]
     """
-    return _hashes(data, offsets, _NONE, 0, np.uint64(0), seed)
-
-
-def hash_strings(strings: Any, seed: np.uint64, missing: str) -> Hashes:
-    """Return the hashes of Arrow strings, uint64[n]; missing ones are hashed as that text."""
-    n, (bitmap, offsets, data) = len(strings), strings.buffers()
-    width = np.int64 if str(strings.type) == "large_string" else np.int32
-    ends = np.frombuffer(offsets, width)[strings.offset : strings.offset + n + 1]
-    text = np.frombuffer(data, np.uint8) if data is not None else _NONE
-    if not strings.null_count:
-        return hash_bytes(text, ends, seed)
-    # the kernel reads the bitmap: numpy's view of an Arrow array takes pandas, where there is one
-    bits = np.frombuffer(bitmap, np.uint8)
-    return _hashes(text, ends, bits, strings.offset, hash_text(missing, seed), seed)
-
-
-def _hashes(
-    data: NDArray[np.uint8],
-    ends: NDArray[Any],
-    bitmap: NDArray[np.uint8],
-    first: int,
-    if_missing: np.uint64,
-    seed: np.uint64,
-) -> Hashes:
-    arrays = data.view(), ends.view(), bitmap.view()
-    for array in arrays:
-        array.flags.writeable = False  # of one type, whoever has made it
     hashes = np.empty(len(ends) - 1, np.uint64)
-    kernels.hash_values(*arrays, first, if_missing, seed, hashes)
+    if_missing = hash_text(missing, seed) if len(bitmap) else np.uint64(0)
+    kernels.hash_values(data, ends, bitmap, first, if_missing, seed, hashes)
     return hashes
 
 
@@ -79,4 +64,6 @@ def cross(seed: np.uint64, one: Hashes, other: Hashes) -> Hashes:
 def hash_text(text: str, seed: np.uint64) -> np.uint64:
     """Return the hash of one value."""
     data = np.frombuffer(text.encode(), np.uint8)
-    return np.uint64(hash_bytes(data, np.array([0, len(data)]), seed)[0])
+    ends = np.array([0, len(data)])
+    ends.flags.writeable = False
+    return np.uint64(hash_values(data, ends, _NONE, 0, "", seed)[0])

@@ -143,7 +143,7 @@ class Tables:
         keep: Sequence[str] = (),
         weighted: bool = False,
     ) -> Iterator[Encoded]:
-        """Return the rows, part by part; the next is read and encoded meanwhile.
+        """Return the rows, part by part; the next is encoded meanwhile, and one after it read.
 
         Parameters
         ----------
@@ -164,7 +164,7 @@ class Tables:
         names += [name for name in keep if name not in names]
 
         def rows() -> Iterator[Encoded]:
-            for part, done in self.parts(names, memory_bytes):
+            for part, done in read_ahead(self.parts(names, memory_bytes)):
                 labels = encoder.labels(part) if labelled else None
                 weights = encoder.weights(part) if weighted else None
                 yield Encoded(part, encoder.table(part), labels, weights, done)

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -158,7 +158,15 @@ def strings_of(
         if is_time:  # the same text for seconds and for nanoseconds
             array = pa.compute.replace_substring_regex(array, r"(\.\d*?)0+(Z?)$", r"\1\2")
             array = pa.compute.replace_substring_regex(array, r"\.(Z?)$", r"\1")
-    lengths = pa.compute.binary_length(array)
+    if kernels.longest_gap(text_of(array)[1]) > LONGEST_VALUE:  # where missing ones are, maybe
+        _refuse_long(part, name, array, row_of)
+    return array
+
+
+def _refuse_long(part: Part, name: str, strings: Any, row_of: Callable[[int], int | None]) -> None:
+    """Refuse the longest value if it is too long."""
+    pa = arrow()
+    lengths = pa.compute.binary_length(strings)
     longest = pa.compute.max(lengths).as_py() or 0
     if longest > LONGEST_VALUE:
         row = row_of(pa.compute.index(lengths, longest).as_py())
@@ -167,7 +175,43 @@ def strings_of(
             f"{place}, column {name}: a value of {longest} bytes, more than {LONGEST_VALUE}",
             f"leave the column out with --drop {name}, or write lists of words",
         )
-    return array
+
+
+def text_of(strings: Any) -> tuple[NDArray[np.uint8], NDArray[Any], NDArray[np.uint8]]:
+    """Return what kernels read of Arrow strings.
+
+    Returns
+    -------
+    data : uint8[any]
+    ends : int32[n + 1] or int64[n + 1]         value k is ``data[ends[k]:ends[k + 1]]``
+    bitmap : uint8[any]       as for `plain_numbers`; the first bit is that of `strings.offset`
+    """
+    bitmap, ends, data = strings.buffers()
+    width = np.int64 if str(strings.type) == "large_string" else np.int32
+    arrays = (
+        np.frombuffer(data or b"", np.uint8),
+        np.frombuffer(ends, width)[strings.offset : strings.offset + len(strings) + 1],
+        np.frombuffer(bitmap if strings.null_count else b"", np.uint8),
+    )
+    for array in arrays:
+        array.flags.writeable = False  # of one type, whoever has made it
+    return arrays
+
+
+def plain_codes(array: Any) -> tuple[NDArray[np.int32], NDArray[np.uint8], int] | None:
+    """Return what kernels read of the codes of a dictionary array; None if there are none.
+
+    Returns
+    -------
+    data : int32[n]           anything where a value is missing
+    bitmap, first :           as for `plain_numbers`
+    """
+    kind = arrow().int32()
+    indices = array.indices if array.indices.type == kind else array.indices.cast(kind)
+    if not len(indices):
+        return None
+    bitmap, data = _buffers_of(indices, np.int32)
+    return data, bitmap, indices.offset
 
 
 def codes_of(part: Part, name: str, array: Any) -> NDArray[np.int32]:
@@ -178,16 +222,18 @@ def codes_of(part: Part, name: str, array: Any) -> NDArray[np.int32]:
     InputError
         If one is of no value of the dictionary.
     """
-    kind, codes = arrow().int32(), np.empty(len(array), np.int32)
-    indices = array.indices if array.indices.type == kind else array.indices.cast(kind)
-    if len(codes):
-        bitmap, data = _buffers_of(indices, np.int32)
-        if not kernels.read_codes(data, bitmap, indices.offset, len(array.dictionary), codes):
-            raise InputError(
-                f"{part.place}, column {name}: a code of no value of the dictionary",
-                "write the file again, or leave it out",
-            )
+    codes, plain = np.empty(len(array), np.int32), plain_codes(array)
+    if plain is not None and not kernels.read_codes(*plain, len(array.dictionary), codes):
+        refuse_codes(part, name)
     return codes
+
+
+def refuse_codes(part: Part, name: str) -> NoReturn:
+    """Refuse a dictionary array with a code of no value."""
+    raise InputError(
+        f"{part.place}, column {name}: a code of no value of the dictionary",
+        "write the file again, or leave it out",
+    )
 
 
 def lengths_of(lists: Any) -> NDArray[Any]:

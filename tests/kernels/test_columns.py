@@ -56,12 +56,11 @@ def test_codes_of_no_value(code):
     assert not kernels.read_codes(data, bitmap, 0, 7, np.empty(3, np.int32))
 
 
-def test_features_of_numbers():
-    indices, values = np.full((3, 2), 77, np.uint32), np.full((3, 2), 0.25)
-    given, missing = np.array([1.5, 0.0, -2.0]), np.array([1])
-    kernels.put_numbers(given, missing, 4, 2**32 - 1, 1, indices, values)
-    assert indices.tolist() == [[77, 4], [77, 2**32 - 1], [77, 4]]
-    assert values.tolist() == [[0.25, 1.5], [0.25, 1.0], [0.25, -2.0]]
+@given(st.lists(st.integers(0, 2**40)))
+def test_the_longest_gap(ends):
+    given = np.array(sorted(ends), np.int64)
+    given.flags.writeable = False
+    assert kernels.longest_gap(given) == max(np.diff(given), default=0)
 
 
 def test_the_longest_value_of_a_page():

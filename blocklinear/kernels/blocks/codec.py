@@ -127,17 +127,18 @@ def take_doubles(mantissa, double, exponent, most, powers, doubles):
     -------
     n_doubles : int           count moved
     """
-    n_doubles, last = 0, powers.shape[0] - 1
+    if most < np.iinfo(np.int64).max:
+        for k in range(mantissa.shape[0]):
+            if abs(mantissa[k]) > most and exponent[k] != RAW:
+                double[k] = mantissa[k] / powers[exponent[k]]
+                exponent[k] = RAW
+    n_doubles = np.uint64(0)  # a place that may be negative is looked at twice
     for k in range(mantissa.shape[0]):  # without branches: nobody can foresee which it is
-        m, e = mantissa[k], exponent[k]
-        is_double = e == RAW
-        value = m / powers[min(np.int64(e), last)]
-        moved = is_double | (abs(m) > most)
-        doubles[n_doubles] = double[k] if is_double else value
-        n_doubles += moved
-        mantissa[k] = 0 if moved else m
-        exponent[k] = RAW if moved else e
-    return n_doubles
+        doubles[n_doubles] = double[k]
+        n_doubles += np.uint64(exponent[k] == RAW)
+    for k in range(mantissa.shape[0]):
+        mantissa[k] = 0 if exponent[k] == RAW else mantissa[k]
+    return np.int64(n_doubles)
 
 
 @kernel

@@ -75,23 +75,17 @@ def read_codes(data, bitmap, first, n_values, codes):
 
 
 @kernel
-def put_numbers(numbers, missing, feature, if_missing, k, indices, values):
-    """Write the features of numbers, or those of missing ones, as entry `k` of each row.
+def longest_gap(ends):
+    """Return the largest difference of numbers that follow each other, 0 if there are none.
 
     Parameters
     ----------
-    numbers : float64[n]
-    missing : int64[any]      which numbers are missing
-    feature, if_missing : int
-    k : int
-    indices, values : uint32[n, m], float64[n, m]       column `k` is written
+    ends : int32[n] or int64[n]         read-only
     """
-    for i in range(numbers.shape[0]):
-        indices[i, k] = np.uint32(feature)
-        values[i, k] = numbers[i]
-    for q in range(missing.shape[0]):
-        indices[missing[q], k] = np.uint32(if_missing)
-        values[missing[q], k] = 1.0
+    longest = np.int64(0)
+    for k in range(1, ends.shape[0]):
+        longest = max(longest, np.int64(ends[k] - ends[k - 1]))
+    return longest
 
 
 @kernel

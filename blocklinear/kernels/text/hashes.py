@@ -53,35 +53,3 @@ def cross_hashes(seed, one, other, hashes):
     """
     for k in range(hashes.shape[0]):
         hashes[k] = mix(mix(np.uint64(seed) ^ one[k]) ^ other[k])
-
-
-@kernel
-def put_features(hashes, mask, first, k, indices, values):
-    """Write the features of hashes, each with the value 1, as entry `k` of each row.
-
-    Parameters
-    ----------
-    hashes : uint64[n]
-    mask : uint64             of the bits that are kept
-    first : int               feature of the hash 0
-    k : int
-    indices, values : uint32[n, m], float64[n, m]       column `k` is written
-    """
-    for i in range(hashes.shape[0]):
-        indices[i, k] = np.uint32(hashes[i] & mask) + np.uint32(first)
-        values[i, k] = 1.0
-
-
-@kernel
-def put_coded_features(hashes, codes, mask, first, k, indices, values):
-    """Write the features of hashes that codes stand for; see `put_features`.
-
-    Parameters
-    ----------
-    hashes : uint64[m]
-    codes : int32[n]          each at least 0 and below m
-    mask, first, k, indices, values :   as for `put_features`
-    """
-    for i in range(codes.shape[0]):
-        indices[i, k] = np.uint32(hashes[codes[i]] & mask) + np.uint32(first)
-        values[i, k] = 1.0
