@@ -123,7 +123,7 @@ def _most_of_decimals(mantissa: NDArray[np.int64], exponent: NDArray[np.uint8]) 
     ]
     width = int(np.argmin(costs))
     if not wider[width]:
-        return int(np.iinfo(np.int64).max), 0
+        return kernels.MOST_INTEGER, 0
     return (1 << max(8 * width - 1, 0)) - 1, int(wider[width])
 
 
@@ -140,7 +140,7 @@ def _take_apart(
     `narrow` is set, few wide decimals may become doubles, too.
     """
     bits, negative, found = surveyed
-    doubles, most, n_doubles = np.empty(0), int(np.iinfo(np.int64).max), 0
+    doubles, most, n_doubles = np.empty(0), kernels.MOST_INTEGER, 0
     if narrow and int(bits).bit_length() + negative > 8 * MANY_PLANES:
         most, n_doubles = _most_of_decimals(mantissa, exponent)
     if found >> 63:

@@ -12,6 +12,8 @@ import numpy as np
 from blocklinear.kernels.jit import kernel
 from blocklinear.kernels.shared import RAW
 
+MOST_INTEGER = (1 << 63) - 1
+"""No mantissa is above."""
 TILE = 2048  # numbers decoded at a time: what is between their planes and them stays in the cache
 
 
@@ -119,7 +121,7 @@ def take_doubles(mantissa, double, exponent, most, powers, doubles):
     ----------
     mantissa, double : int64[n], float64[n]    the same memory; changed
     exponent : uint8[n]       changed to `RAW` where a decimal is moved
-    most : int
+    most : int                `MOST_INTEGER` to move float64 numbers alone
     powers : float64[23]      10**k
     doubles : float64[> n_doubles]      the first of it written, in order; one more is scratch
 
@@ -127,7 +129,7 @@ def take_doubles(mantissa, double, exponent, most, powers, doubles):
     -------
     n_doubles : int           count moved
     """
-    if most < np.iinfo(np.int64).max:
+    if most < MOST_INTEGER:
         for k in range(mantissa.shape[0]):
             if abs(mantissa[k]) > most and exponent[k] != RAW:
                 double[k] = mantissa[k] / powers[exponent[k]]
