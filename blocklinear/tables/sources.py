@@ -210,10 +210,12 @@ class _Stream(Source):
         import pyarrow.ipc as ipc
 
         with _as_input(self.path):
-            reader, k = ipc.open_stream(self.path), 0
-        with reader:
+            file, k = arrow().OSFile(self.path), 0
+            reader = ipc.open_stream(file)
+        with file, reader:
             while (batch := _next(reader, f"{self.path}, record batch {k}")) is not None:
-                yield from _cut(f"{self.path}, record batch {k}", batch, names, n_rows, self.size)
+                done = file.tell()
+                yield from _cut(f"{self.path}, record batch {k}", batch, names, n_rows, done)
                 k += 1
 
 
@@ -230,20 +232,26 @@ class _Csv(Source):
         self._delimiter = "\t" if tabs else ","
         self._kinds = kinds
         text = {n: _csv_type(kind) for n, kind in kinds.items() if kind in _CSV_TEXT}
-        with self._placed(), self._open([], text) as reader:
+        with self._placed(), self._open([], text)[0] as reader:
             self.schema = reader.schema
         for field in self.schema:
             if str(field.type) == "binary":
                 raise self._not_utf8(field.name)
 
-    def _open(self, names: Sequence[str], types: Mapping[str, Any]) -> Any:
-        """Open it for reading; of all columns if none are named; infer the other types."""
+    def _open(self, names: Sequence[str], types: Mapping[str, Any]) -> tuple[Any, Any]:
+        """Open it for reading; of all columns if none are named; infer the other types.
+
+        Returns
+        -------
+        reader : pyarrow CSVStreamingReader
+        file : pyarrow OSFile     it tells how far it was read
+        """
         import pyarrow as pa
         import pyarrow.csv as arrow_csv
 
-        stream = pa.input_stream(self.path, self._compression, 1 << 16)
-        return arrow_csv.open_csv(
-            stream,
+        file = pa.OSFile(self.path)
+        reader = arrow_csv.open_csv(
+            pa.input_stream(file, self._compression, 1 << 16),
             arrow_csv.ReadOptions(use_threads=True, block_size=_CSV_BLOCK_BYTES),
             arrow_csv.ParseOptions(delimiter=self._delimiter),
             arrow_csv.ConvertOptions(
@@ -254,6 +262,7 @@ class _Csv(Source):
                 quoted_strings_can_be_null=False,
             ),
         )
+        return reader, file
 
     def read(self, names: Sequence[str], n_rows: int) -> Iterator[Part]:
         """Yield the rows."""
@@ -269,14 +278,14 @@ class _Csv(Source):
         whole = {n for n in names if pa.types.is_integer(self.schema.field(n).type)}
         first = 2
         with self._placed():
-            reader = self._open(names, types)
+            reader, file = self._open(names, types)
         with reader:
             while True:
                 with self._placed():
                     batch = next(reader, None)
                 if batch is None:
                     break
-                for part in _cut(self.path, batch, names, n_rows, self.size):
+                for part in _cut(self.path, batch, names, n_rows, file.tell()):
                     yield Part(
                         self.path, first, "line", _whole_ones(part, whole, first), part.n_rows,
                         part.bytes_read,

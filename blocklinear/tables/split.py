@@ -190,7 +190,7 @@ def with_moments(recipe: Recipe, tables: Tables, memory_bytes: int) -> Recipe:
     if not names:
         return recipe
     moments = {name: Moments() for name in names}
-    for part, _ in read_ahead(tables.parts(names, memory_bytes)):
+    for _, part in read_ahead(tables.parts(names, memory_bytes)):
         for name in names:
             moments[name].add(part, name)
     columns = list(recipe.columns)
@@ -235,7 +235,7 @@ def _append(
     writer: StoreWriter, tables: Tables, encoder: Encoder, memory_bytes: int, progress: _Progress
 ) -> None:
     def batches() -> Iterator[tuple[Any, Any, Any]]:
-        for rows in tables.encoded(encoder, memory_bytes, labelled=True, weighted=True):
+        for rows in tables.encoded(encoder, memory_bytes, True, weighted=True, digested=True):
             progress.bytes_read = rows.bytes_read
             yield rows.table, rows.labels, rows.weights
 

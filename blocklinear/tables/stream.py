@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from blocklinear.batches.labels import LabelCoder
 from blocklinear.batches.reader import BatchReader
 from blocklinear.errors import InputError, StorageError, storage_errors
-from blocklinear.inputs.raw import digest_of
+from blocklinear.inputs.raw import READ_BYTES, RawFile, digest_of
 from blocklinear.memory import spare_bytes
 from blocklinear.options import TextOptions
 from blocklinear.recipe import Recipe
@@ -81,6 +81,7 @@ class Tables:
         self.sources: list[Source] = []
         self._before: list[os.stat_result] = []
         self._rows: list[int] = []
+        self._digests: dict[int, str] = {}
         self.bytes_total = 0
 
     def first_schema(self) -> tuple[str, Any]:
@@ -120,20 +121,19 @@ class Tables:
         differences.refuse(whose)
         self._rows = [0] * len(self.sources)
 
-    def parts(self, names: Sequence[str], memory_bytes: int) -> Iterator[tuple[Part, int]]:
-        """Yield parts of these columns, and how many bytes were read so far."""
+    def parts(self, names: Sequence[str], memory_bytes: int) -> Iterator[tuple[int, Part]]:
+        """Yield parts of these columns, each with the position of its file."""
         spare = spare_bytes(bytes_for_rows(memory_bytes))
         share = 8 if spare >= _MUCH_BYTES else 16
         fitting = spare // share // (CELL_BYTES * len(names))
-        n_rows, done = min(max(fitting, _LEAST_ROWS), _MOST_ROWS), 0
+        n_rows = min(max(fitting, _LEAST_ROWS), _MOST_ROWS)
         for k, source in enumerate(self.sources):
             self._rows[k] = 0
             with storage_errors(source.path, "read"):
                 for part in source.read(names, n_rows):
                     if part.n_rows:
                         self._rows[k] += part.n_rows
-                        yield part, done + part.bytes_read
-            done += source.size
+                        yield k, part
 
     def encoded(
         self,
@@ -142,6 +142,7 @@ class Tables:
         labelled: bool,
         keep: Sequence[str] = (),
         weighted: bool = False,
+        digested: bool = False,
     ) -> Iterator[Encoded]:
         """Return the rows, part by part; the next is encoded meanwhile, and one after it read.
 
@@ -154,6 +155,8 @@ class Tables:
             Whether labels are wanted, and weights where the recipe has them.
         keep : sequence of str
             Other columns to read.
+        digested : bool
+            Whether digests of the files are taken, for `provenance`.
         """
         recipe = encoder.recipe
         names = list(recipe.names)
@@ -164,12 +167,39 @@ class Tables:
         names += [name for name in keep if name not in names]
 
         def rows() -> Iterator[Encoded]:
-            for part, done in read_ahead(self.parts(names, memory_bytes)):
+            for k, part in self._digested(read_ahead(self.parts(names, memory_bytes)), digested):
                 labels = encoder.labels(part) if labelled else None
                 weights = encoder.weights(part) if weighted else None
+                done = sum(source.size for source in self.sources[:k]) + part.bytes_read
                 yield Encoded(part, encoder.table(part), labels, weights, done)
 
         return read_ahead(rows())
+
+    def _digested(
+        self, parts: Iterator[tuple[int, Part]], digested: bool
+    ) -> Iterator[tuple[int, Part]]:
+        """Yield parts, and digest their files as far as they were read: the page cache has that."""
+        of, raw = -1, None
+        buffer = memoryview(bytearray(READ_BYTES if digested else 0))
+        try:
+            for k, part in parts:
+                if digested and k != of:
+                    self._finish_digest(of, raw, buffer)
+                    of, raw = k, RawFile(self.sources[k].path)
+                while raw is not None and raw.bytes_read < part.bytes_read:
+                    if not raw.readinto(buffer):
+                        break
+                yield k, part
+            self._finish_digest(of, raw, buffer)
+        finally:
+            if raw is not None:
+                raw.close()
+
+    def _finish_digest(self, k: int, raw: RawFile | None, buffer: memoryview) -> None:
+        if raw is not None:
+            while raw.readinto(buffer):
+                pass
+            self._digests[k] = raw.finish()["xxh64"]
 
     def provenance(self) -> list[dict[str, Any]]:
         """Return what a manifest says of the files, all of which were read.
@@ -185,16 +215,17 @@ class Tables:
             names = ", ".join(self.paths[:10])
             raise InputError(f"{names}: no rows", "check the input")
         sources = []
-        for source, before, n_rows in zip(self.sources, self._before, self._rows, strict=True):
+        for k, (source, before) in enumerate(zip(self.sources, self._before, strict=True)):
             with storage_errors(source.path, "read"):
-                digest, now = digest_of(source.path, "xxh64"), os.stat(source.path)
+                digest = self._digests.get(k) or digest_of(source.path, "xxh64")
+                now = os.stat(source.path)
             if (now.st_size, now.st_mtime_ns) != (before.st_size, before.st_mtime_ns):
                 raise StorageError(f"{source.path}: changed while it was read", "split it again")
             sources.append(
                 {
                     "path": source.path, "size": now.st_size, "mtime_ns": now.st_mtime_ns,
-                    "sha256": None, "xxh64": digest, "rows": n_rows, "lines": n_rows, "blank": 0,
-                    "zeros": 0, "skipped": 0, "final_newline": True,
+                    "sha256": None, "xxh64": digest, "rows": self._rows[k], "lines": self._rows[k],
+                    "blank": 0, "zeros": 0, "skipped": 0, "final_newline": True,
                 }
             )  # fmt: skip
         return sources

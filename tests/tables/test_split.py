@@ -4,10 +4,12 @@ import hashlib
 
 import numpy as np
 import pytest
+import xxhash
 from scipy.sparse import csr_array
 
 from blocklinear.batches.writer import StoreWriter
 from blocklinear.errors import InputError, MemoryBudgetError, MismatchError, UsageError
+from blocklinear.events import SplitProgress
 from blocklinear.ingest.split import split
 from blocklinear.model.linear import LinearModel
 from blocklinear.options import AddOptions, SplitOptions, TextOptions, TrainOptions
@@ -51,6 +53,25 @@ def test_every_format_makes_the_same_store(tmp_path, how):
         assert files(store) == files(stores[0])
         assert store.recipe == stores[0].recipe
         assert store.manifest.fingerprint == stores[0].manifest.fingerprint
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_files_are_digested_as_they_are_read(tmp_path, name):
+    events, sizes, digests = [], [], []
+    for part in ("a", "b", "empty"):
+        path = tmp_path / "in" / f"{part}-{name}"
+        path.parent.mkdir(exist_ok=True)
+        write(make_table(seed=1).slice(0, 0 if part == "empty" else None), path)
+        sizes.append(path.stat().st_size)
+        digests.append(xxhash.xxh64_hexdigest(path.read_bytes()))
+    store = split_tables(
+        [str(tmp_path / "in")], tmp_path / "store", TableOptions(target="y"), OPTIONS, events.append
+    )
+    sources = store.manifest.batches[0]["sources"]
+    assert [source["xxh64"] for source in sources] == digests
+    seen = [event.bytes_read for event in events if isinstance(event, SplitProgress)]
+    assert seen == sorted(seen)
+    assert sizes[0] <= seen[-1] <= sum(sizes) == events[-1].bytes_total
 
 
 def test_numbers_make_the_store_that_arrays_frames_and_text_make(tmp_path):
