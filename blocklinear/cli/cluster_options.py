@@ -58,7 +58,8 @@ def cluster_of(
     from blocklinear.cluster.connect import connected, run_on_workers
     from blocklinear.cluster.run import Cluster
 
-    with connected(args.dask, partial(load, args.quiet)) as client:
+    one_part = args.parts in (None, 1)  # several would need memory for their sums besides
+    with connected(args.dask, partial(load, args.quiet), inside=one_part) as client:
         run_on_workers(client, load, True)
         yield Cluster(client, args.parts)
 
@@ -99,6 +100,7 @@ def split_client(
     if tables:
         raise UsageError("tables are not split on a cluster", "split them without --dask")
     check_supported(args.inputs, options)
-    with connected(args.dask, partial(load, args.quiet), "blocklinear.cluster.assembly") as client:
+    loaded, preload = partial(load, args.quiet), "blocklinear.cluster.assembly"
+    with connected(args.dask, loaded, preload, inside=False) as client:
         run_on_workers(client, load, True)
         yield client, budget_of_worker(client)

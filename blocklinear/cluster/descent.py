@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from blocklinear.cluster import sums, worker
 from blocklinear.cluster.engine import Engine
-from blocklinear.cluster.job import STEPS, Job, Round
+from blocklinear.cluster.job import Job, Round
 from blocklinear.errors import MismatchError
 from blocklinear.kernels import dual as kernels
 from blocklinear.kernels.sums import dot
@@ -235,7 +235,7 @@ class DistributedDescent:
 
     def _take(self, change: sums.Change) -> None:
         """Move by what the parts have changed."""
-        reports, before = change.reports, self._duals
+        job, reports, before = self._job, change.reports, self._duals
         self.spent = Spent(
             sum(report.load_s for report in reports),
             sum(report.wait_s for report in reports),
@@ -247,7 +247,7 @@ class DistributedDescent:
         for k, (W, packed) in enumerate(zip(self.W, change.weights, strict=True)):
             moved = packed.whole()
             terms = np.sum([report.terms[k] for report in reports], axis=0)
-            steps, best = best_steps(W, moved, terms[..., kernels.DUAL])
+            steps, best = best_steps(job.steps, W, moved, terms[..., kernels.DUAL])
             self._terms[k][:] = terms[best, np.arange(len(best))]
             W += steps * moved
             taken.append(steps)
@@ -319,9 +319,9 @@ class DistributedDescent:
         ]
 
     def _sampled(self, reports: tuple[sums.PartReport, ...]) -> list[Floats] | None:
-        """Return what the only part has found out in its round, if that went all the way."""
+        """Return what the only part has found out in its round."""
         sample = reports[0].sample
-        if sample is None or (self._taken != 1.0).any():
+        if sample is None:
             return None
         return [proof.remaining(self._n_rows) for proof in self._proofs([self.W], sample, True)]
 
@@ -447,15 +447,19 @@ class DistributedDescent:
         """Return None: nothing takes over."""
 
 
-def best_steps(W: Floats, moved: Floats, terms: Floats) -> tuple[Floats, NDArray[np.int64]]:
+def best_steps(
+    possible: Floats, W: Floats, moved: Floats, terms: Floats
+) -> tuple[Floats, NDArray[np.int64]]:
     """Return the step of each model along its change for which the dual is largest.
 
         D(step) = sum_i g_i(alpha_i + step a_i) - 1/2 |w + step v|**2
 
     Parameters
     ----------
+    possible : float64[n_steps]
+        `Job.steps`.
     W, moved : float64[n_features + 1, M]       w, and v of a step of 1
-    terms : float64[n_steps, M]         the sums, for each of `STEPS`
+    terms : float64[n_steps, M]         the sums, for each possible step
 
     Returns
     -------
@@ -466,8 +470,8 @@ def best_steps(W: Floats, moved: Floats, terms: Floats) -> tuple[Floats, NDArray
     for j in range(len(best)):
         w, v = np.ascontiguousarray(W[:, j]), np.ascontiguousarray(moved[:, j])
         along, length = dot(w, v), dot(v, v)
-        best[j] = int(np.argmax(terms[:, j] - STEPS * along - 0.5 * STEPS**2 * length))
-    return STEPS[best], best
+        best[j] = int(np.argmax(terms[:, j] - possible * along - 0.5 * possible**2 * length))
+    return possible[best], best
 
 
 def _added_stats(stats: list[Floats]) -> Floats:

@@ -92,12 +92,15 @@ class Engine:
             self.n_workers = max(self.n_workers, len(self._workers))
             try:
                 submit = begin(attempt > 1)
-                sums = [submit(number) for number in range(n_parts)]
+                parts = sums = [submit(number) for number in range(n_parts)]
                 while len(sums) > 1:
                     pairs = zip(sums[::2], sums[1::2], strict=False)
                     sums = [self.submit(add, *pair) for pair in pairs] + sums[len(sums) & ~1 :]
                 found: T = self._result(sums[0], halt)
                 return found
+            except Abandoned:
+                self.cancel(parts)  # those that have begun end when the run does
+                raise
             except Exception as error:
                 if not self.is_of_cluster(error):
                     raise
@@ -224,7 +227,7 @@ class Engine:
                 self._client.cancel(list(futures), force=True)
 
     def end(self, forget: Callable[..., Any], name: str) -> None:
-        """Free what a run keeps on the workers, as far as there are any."""
+        """End tasks of a run, and free what it keeps on the workers, as far as there are any."""
         if self._client.status == "running":
             with contextlib.suppress(Exception):
                 self._client.run(forget, name, on_error="ignore")

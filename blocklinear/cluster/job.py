@@ -55,6 +55,11 @@ class Job:
     run_folder: Path
     folded: bool = False
 
+    @property
+    def steps(self) -> Floats:
+        """The steps that are compared: a part that is alone goes all of its way."""
+        return STEPS if self.n_parts > 1 else STEPS[-1:]
+
     def alpha_files(self, columns: int) -> AlphaFiles:
         """Return the files of alpha of a round in which so many models were trained."""
         return AlphaFiles(self.run_folder, columns)

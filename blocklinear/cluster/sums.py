@@ -101,7 +101,7 @@ class PartReport:
     ----------
     number : int              of the part
     terms : list of float64[n_steps, n_problems, N_TERMS]   of each weight vectors: what the rows
-                              contribute to the dual after each of `job.STEPS`
+                              contribute to the dual after each of `Job.steps`
     stats : list of float64[3, n_problems, N_STATS]         as `WeightVectors` has them
     entries : list of float64[3]
     load_s, wait_s, solve_s : float

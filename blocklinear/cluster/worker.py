@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 from blocklinear.cluster import place as places
 from blocklinear.cluster.alpha_files import SHOWS_UP_S
 from blocklinear.cluster.job import (
-    STEPS,
     Job,
     Round,
     alpha_after,
@@ -35,6 +34,7 @@ from blocklinear.objectives.certificate import Proof
 from blocklinear.objectives.models import Models
 from blocklinear.solvers.block_descent import SAMPLED_ROWS, SAMPLED_SHARE, BlockDescent
 from blocklinear.solvers.factory import make_descent
+from blocklinear.solvers.protocol import Abandoned
 from blocklinear.solvers.weight_vectors import WeightVectors
 from blocklinear.store.groups import Pins, RowView, first_positions
 from blocklinear.store.manifest import Manifest
@@ -57,7 +57,8 @@ class Session:
     manifest : Manifest
     pins : Pins
     place : Place
-    lock : threading.Lock
+    lock : threading.Lock     held by the task that works on a part
+    ended : threading.Event   set when the run needs nothing more
     """
 
     name: str
@@ -65,6 +66,7 @@ class Session:
     pins: Pins
     place: Place
     lock: threading.Lock = field(default_factory=threading.Lock)
+    ended: threading.Event = field(default_factory=threading.Event)
     whole: GroupLoader | None = None
 
     def loader(self, job: Job, part: Manifest) -> contextlib.AbstractContextManager[GroupLoader]:
@@ -76,10 +78,19 @@ class Session:
             self.whole = GroupLoader(store, group, threads)
         return contextlib.nullcontext(self.whole)
 
-    def close(self) -> None:
-        """Free the blocks that are kept."""
-        if self.whole is not None:
-            self.whole.__exit__(None, None, None)
+    def end(self) -> None:
+        """Have the task that works on a part end soon, and free the blocks that are kept."""
+        self.ended.set()
+        self.free()
+
+    def free(self) -> None:
+        """Free the blocks that are kept if the run needs nothing more, once no task has them."""
+        if self.ended.is_set() and self.lock.acquire(blocking=False):
+            with contextlib.ExitStack() as stack:
+                stack.callback(self.lock.release)
+                if self.whole is not None:
+                    stack.push(self.whole)
+                    self.whole = None
 
 
 _sessions: dict[str, Session] = {}  # by worker: several may share a process
@@ -93,7 +104,7 @@ def _session(job: Job) -> Session:
         found = _sessions.get(place.address)
         if found is None or found.name != job.name:
             if found is not None:
-                found.close()
+                found.end()
             pins = Pins(job.plan.pin_bytes)
             found = Session(job.name, job.manifest(), pins, place)
             _sessions[place.address] = found
@@ -106,10 +117,10 @@ def can_read(job: Job) -> None:
 
 
 def forget(name: str) -> None:
-    """Free what a run keeps on the workers of this process."""
+    """End the tasks of a run on the workers of this process, and free what it keeps there."""
     with _opening:
         for worker in [key for key, session in _sessions.items() if session.name == name]:
-            _sessions.pop(worker).close()
+            _sessions.pop(worker).end()
 
 
 @contextlib.contextmanager
@@ -199,6 +210,8 @@ class Part:
             groups = self.groups
         with self._session.loader(self._job, self.manifest) as loader:
             for loaded in loader.stream(groups):
+                if self._session.ended.is_set():
+                    raise Abandoned
                 self.load_s += loaded.load_s
                 self.wait_s += loaded.wait_s
                 self.bytes_read += loaded.group.bytes_read if loaded.load_s else 0
@@ -241,7 +254,7 @@ class Part:
             if self._has_all:
                 for vectors in self.solver.vectors:
                     vectors.find_free(group)
-            self.solver.step(group, 1, place, len(self.groups), _never)
+            self.solver.step(group, 1, place, len(self.groups), self._session.ended.is_set)
             self.solve_s += time.perf_counter() - started
 
     def change(self, weights: Sequence[Floats]) -> list[Floats]:
@@ -297,7 +310,8 @@ class Part:
 
     def dual_terms(self) -> list[Floats]:
         """Return what the rows contribute to the dual after each step, for each weight vectors."""
-        found = [np.zeros((len(STEPS), *v.terms.shape)) for v in self.solver.vectors]
+        steps = self._job.steps
+        found = [np.zeros((len(steps), *v.terms.shape)) for v in self.solver.vectors]
         after = [_alpha_of(vectors) for vectors in self.solver.vectors]
         n, nothing = self.manifest.n_rows, np.zeros(0, np.int64)
         no_rows = np.zeros(n, np.int64)
@@ -310,7 +324,7 @@ class Part:
             part = rows.some(some)
             for vectors, new, terms in zip(self.solver.vectors, after, found, strict=True):
                 old = self.alpha[some, column : column + new.shape[1]]
-                for k, step in enumerate(STEPS):
+                for k, step in enumerate(steps):
                     alpha = stepped(old, new[some], np.full(new.shape[1], step))
                     terms[k] += vectors.dual_terms(part, alpha)
                 column += new.shape[1]
@@ -328,15 +342,18 @@ def _opened(
     job: Job, at: Round, number: int, weights: Sequence[Floats], curvature: Floats | None = None
 ) -> Iterator[Part]:
     session, factors = _session(job), None if curvature is None else np.sqrt(curvature[:, 0])
-    with (
-        session.lock,
-        tempfile.TemporaryDirectory(prefix="blocklinear-", dir=session.place.scratch) as folder,
-    ):
-        part = Part(job, session, at, number, weights, factors, Path(folder))
-        try:
-            yield part
-        finally:
-            part.solver.discard()
+    try:
+        with (
+            session.lock,
+            tempfile.TemporaryDirectory(prefix="blocklinear-", dir=session.place.scratch) as folder,
+        ):
+            part = Part(job, session, at, number, weights, factors, Path(folder))
+            try:
+                yield part
+            finally:
+                part.solver.discard()
+    finally:
+        session.free()
 
 
 def descend(
@@ -432,7 +449,3 @@ def load(job: Job, outer: int, name: str, shapes: Sequence[tuple[int, int]]) -> 
 def handed(weights: list[Floats]) -> list[Floats]:
     """Return weights that come with the task: those that no checkpoint has."""
     return weights
-
-
-def _never() -> bool:
-    return False

@@ -60,7 +60,7 @@ def test_the_best_step_is_that_of_the_dual():
     W, moved = rng.normal(size=(6, 3)), rng.normal(size=(6, 3))
     terms = STEPS[:, None] * [9.0, 1.0, -5.0] - STEPS[:, None] ** 2
     dual = terms - 0.5 * ((W + STEPS[:, None, None] * moved) ** 2).sum(axis=1)
-    steps, best = best_steps(W, moved, terms)
+    steps, best = best_steps(STEPS, W, moved, terms)
     np.testing.assert_array_equal(best, dual.argmax(axis=0))
     np.testing.assert_array_equal(steps, STEPS[best])
 
