@@ -9,8 +9,10 @@ from typing import Self
 from blocklinear.ingest.split import split
 from blocklinear.options import SplitOptions
 from blocklinear.planning.sample import TextSample
+from blocklinear.store.manifest import Manifest
 from blocklinear.store.store import BlockStore
 
+_REPEATS, _LEAST_SHARE = 5, 0.5
 _BYTES_A_DOUBLING = 0.1
 """Bytes of an entry that a doubling of the rows adds, times the exponent of Heaps' law: 0.07 on
 blog.svm and 0.10 on generated text, from 67 MB on."""
@@ -30,51 +32,53 @@ class SplitTrial:
 
 @dataclass(frozen=True)
 class SplitTrials:
-    """Splits of a sixteenth, a half and all of a sample, with the options asked for.
+    """Splits of a half and all of a sample, with the options asked for.
 
     Attributes
     ----------
-    few, half, whole : SplitTrial
+    half, whole : SplitTrial
     store : BlockStore or None      of all of the sample
     """
 
-    few: SplitTrial
     half: SplitTrial
     whole: SplitTrial
     store: BlockStore | None = None
 
     @classmethod
     def run(cls, sample: TextSample, options: SplitOptions, place: Path) -> Self:
-        """Split the parts, each three times; the least seconds count."""
+        """Split both in turn, `_REPEATS` times; the least seconds count."""
         text = sample.path.read_bytes()
-        trials = []
-        for share in (16, 2, 1):
-            stop = len(text) if share == 1 else text.find(b"\n", len(text) // share) + 1
-            part = place / "part.svm"
-            part.write_bytes(text[: stop or len(text)])
-            best = math.inf
-            for _ in range(3):
-                started = time.perf_counter()
-                store = split(part, place / "timed", options)
-                best = min(best, time.perf_counter() - started)
-            m = store.manifest
-            trials.append(SplitTrial(
-                part.stat().st_size, best, m.nnz, sum(block.bytes for block in m.blocks),
-                m.n_features, sum(file.bytes for file in m.features),
-            ))  # fmt: skip
-        few, half, whole = trials
-        return cls(few, half, whole, store)
+        stops = (text.find(b"\n", len(text) // 2) + 1 or len(text), len(text))
+        parts = [place / "half.svm", place / "whole.svm"]
+        for part, stop in zip(parts, stops, strict=True):
+            part.write_bytes(text[:stop])
+        del text
+        best, manifests = [math.inf, math.inf], dict[int, Manifest]()
+        for k in [0, 1] * _REPEATS:
+            started = time.perf_counter()
+            store = split(parts[k], place / "timed", options)
+            best[k] = min(best[k], time.perf_counter() - started)
+            manifests[k] = store.manifest
+        half, whole = (
+            SplitTrial(
+                stop, seconds, m.nnz, sum(block.bytes for block in m.blocks), m.n_features,
+                sum(file.bytes for file in m.features),
+            )
+            for stop, seconds, m in zip(stops, best, manifests.values(), strict=True)
+        )  # fmt: skip
+        return cls(half, whole, store)
 
     def seconds(self, text_bytes: float) -> float:
-        """Return the seconds of a split of so many bytes: what starting takes, and as many a byte.
+        """Return the seconds of a split of so many bytes.
 
-        Half of the time of the largest split at least is taken to be for its bytes.
+        Each takes what those of the second half of the sample did, and `_LEAST_SHARE` of the mean
+        at least. To begin takes longer: threads wait for the first rows, and most features are new.
         """
-        few, most = self.few, self.whole
-        more = max(most.text_bytes - few.text_bytes, 1)
-        a_byte = max((most.seconds - few.seconds) / more, 0.5 * most.seconds / most.text_bytes)
-        fixed = max(most.seconds - a_byte * most.text_bytes, 0.0)
-        return fixed + a_byte * text_bytes
+        half, whole = self.half, self.whole
+        more = max(whole.text_bytes - half.text_bytes, 1)
+        mean = whole.seconds / whole.text_bytes
+        a_byte = max((whole.seconds - half.seconds) / more, _LEAST_SHARE * mean)
+        return whole.seconds + a_byte * (text_bytes - whole.text_bytes)
 
     def entry_bytes(self, times: float, exponent: float) -> float:
         """Return the bytes of an entry in the blocks of `times` as many rows.

@@ -128,11 +128,20 @@ def test_the_bytes_of_entries_and_features_grow_as_in_the_last_doubling():
     whole = replace(
         half, text_bytes=100, nnz=2_000, block_bytes=4_400, features=150, feature_bytes=250
     )
-    trials = SplitTrials(half, half, whole)
+    trials = SplitTrials(half, whole)
     assert trials.entry_bytes(4.0, 0.5) == pytest.approx(2.2 + 2 * 0.2)
     assert trials.feature_bytes(250) == 250 + 100 * 3
-    flat = SplitTrials(half, half, replace(half, nnz=2_000, block_bytes=4_000))
+    flat = SplitTrials(half, replace(half, nnz=2_000, block_bytes=4_000))
     assert flat.entry_bytes(4.0, 0.5) == pytest.approx(2.0 + 2 * 0.05)
+
+
+def test_a_split_goes_on_as_in_the_last_doubling():
+    half = SplitTrial(50, 3.0, 1_000, 2_000, 100, 100)
+    whole = replace(half, text_bytes=100, seconds=5.0)
+    assert SplitTrials(half, whole).seconds(100) == 5.0
+    assert SplitTrials(half, whole).seconds(1_000) == pytest.approx(5.0 + 900 * 0.04)
+    disturbed = SplitTrials(replace(half, seconds=4.9), whole)
+    assert disturbed.seconds(1_000) == pytest.approx(5.0 + 900 * 0.025)
 
 
 def test_the_command(path, store, capsys):
