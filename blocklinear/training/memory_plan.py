@@ -11,7 +11,7 @@ from blocklinear.memory import PROCESS_BYTES, WEIGHT_VECTORS, enough, exact_size
 from blocklinear.objectives.models import ALL_SOLVERS, CRAMMER_SINGER
 from blocklinear.objectives.problems import SolverType
 from blocklinear.options import TrainOptions
-from blocklinear.solvers.l1.columns import column_type
+from blocklinear.solvers.l1.columns import PRODUCTS_BYTES, column_type
 from blocklinear.solvers.working_set import ROW_BYTES
 from blocklinear.store.manifest import Manifest
 from blocklinear.store.records import BlockRecord
@@ -142,7 +142,11 @@ def plan_memory(
     held_out = spare // 2 if options.evaluate is not None else 0
     spare -= held_out
     copied = min(spare, copied) if l1 or group < n_blocks else 0
-    entries = int(copied * manifest.nnz // max(whole, 1))
+    if l1:  # all columns are kept only with products of many of them
+        copied = (
+            whole + PRODUCTS_BYTES if spare >= whole + PRODUCTS_BYTES else min(spare, whole - 1)
+        )
+    entries = int(min(copied, whole) * manifest.nnz // max(whole, 1))
     return MemoryPlan(group, spare - copied, held_out, newton, hessian, entries)
 
 
@@ -180,6 +184,7 @@ def plan_again(
     needed += _hessian_bytes(manifest, width) if hessian else 0
     needed += _l1_bytes(manifest, options, width) if _solver(options).l1 else 0
     needed += -(-entries * _copy_bytes(manifest, options, width) // max(manifest.nnz, 1))
+    needed += PRODUCTS_BYTES if _solver(options).l1 and entries >= manifest.nnz else 0
     needed = max(needed, _making_bytes(manifest, width, kept)) + besides
     spare = options.memory_bytes - needed
     if spare < 0:

@@ -263,6 +263,14 @@ def test_a_loose_gap_is_reached_no_later_than_a_tight_one(tmp_path):
     assert loose.metadata["outer_iterations"] <= tight.metadata["outer_iterations"]
 
 
+def test_about_as_many_features_as_support_vectors_are_solved_for_together(tmp_path):
+    """The Hessian is nearly singular: with 128 of 225 together the gap stays at 6e-5."""
+    problem = sparse_problem(solver=5, n_features=900, cost=100.0)
+    model = train(split_problem(tmp_path, problem, 2), problem.options(gap=1e-7, max_outer=40))
+    assert np.count_nonzero(model.weights) > columns.TOGETHER
+    assert model.metadata["stopped"] == "converged"
+
+
 def test_dual_points_take_no_more_work_than_steps(tmp_path, monkeypatch):
     problem = sparse_problem(solver=5, n_rows=400, n_features=600, cost=30.0)
     store, spent, allowed = split_problem(tmp_path, problem, 3), [], []

@@ -262,6 +262,7 @@ class L1Iterate:
         if self._goal and stable and gain <= self._goal * descent.value:
             moved = descent.pulled(work - spent)
             spent += self.work + descent.work - work
+        descent.close()
 
         def adopt() -> None:
             gained = value - descent.value

@@ -19,7 +19,7 @@ from blocklinear.objectives.problems import Problem
 from blocklinear.objectives.tasks import Task
 from blocklinear.options import TrainOptions
 from blocklinear.solvers.certified import CertifiedPasses
-from blocklinear.solvers.l1.columns import ColumnCache, column_type
+from blocklinear.solvers.l1.columns import TOGETHER, ColumnCache, column_type, most_together
 from blocklinear.solvers.l1.descent import Rows
 from blocklinear.solvers.l1.iterate import L1Iterate
 from blocklinear.solvers.l1.penalty import Penalty
@@ -63,7 +63,8 @@ class L1Regularized(CertifiedPasses):
         self._weights = np.zeros(n_rows) if manifest.weighted else None
         self._lengths = np.zeros(n_rows, np.int32)
         dtype = column_type(manifest, options)
-        self._columns = ColumnCache(manifest, self.bias, dtype, capacity, options.threads)
+        together = most_together(width) if capacity >= manifest.nnz else TOGETHER
+        self._columns = ColumnCache(manifest, self.bias, dtype, capacity, options.threads, together)
         goal = 0.0 if options.gap is None or options.tolerance is not None else options.gap
         ratio = options.l1_ratio
         penalty = Penalty(ratio, 1.0 - ratio, not options.regularize_bias)
