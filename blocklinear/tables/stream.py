@@ -4,6 +4,7 @@ import os
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any, Literal, TypeVar
 
 from numpy.typing import NDArray
@@ -166,11 +167,13 @@ class Tables:
             names.append(recipe.weight)
         names += [name for name in keep if name not in names]
 
+        before = [0, *accumulate(source.size for source in self.sources)]
+
         def rows() -> Iterator[Encoded]:
             for k, part in self._digested(read_ahead(self.parts(names, memory_bytes)), digested):
                 labels = encoder.labels(part) if labelled else None
                 weights = encoder.weights(part) if weighted else None
-                done = sum(source.size for source in self.sources[:k]) + part.bytes_read
+                done = before[k] + part.bytes_read
                 yield Encoded(part, encoder.table(part), labels, weights, done)
 
         return read_ahead(rows())

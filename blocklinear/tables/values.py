@@ -188,6 +188,8 @@ def text_of(strings: Any) -> tuple[NDArray[np.uint8], NDArray[Any], NDArray[np.u
     """
     bitmap, ends, data = strings.buffers()
     width = np.int64 if str(strings.type) == "large_string" else np.int32
+    if not len(strings):  # then there need not be any
+        ends = bytes(np.dtype(width).itemsize * (strings.offset + 1))
     arrays = (
         np.frombuffer(data or b"", np.uint8),
         np.frombuffer(ends, width)[strings.offset : strings.offset + len(strings) + 1],

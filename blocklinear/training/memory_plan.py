@@ -141,11 +141,12 @@ def plan_memory(
     spare -= _hessian_bytes(manifest, width) if hessian else 0
     held_out = spare // 2 if options.evaluate is not None else 0
     spare -= held_out
-    copied = min(spare, copied) if l1 or group < n_blocks else 0
-    if l1:  # all columns are kept only with products of many of them
-        copied = (
-            whole + PRODUCTS_BYTES if spare >= whole + PRODUCTS_BYTES else min(spare, whole - 1)
-        )
+    if not l1:
+        copied = min(spare, copied) if group < n_blocks else 0
+    elif spare >= whole + PRODUCTS_BYTES:
+        copied = whole + PRODUCTS_BYTES
+    else:  # all columns are kept only with products of many of them
+        copied = max(min(spare, whole - 1), 0)
     entries = int(min(copied, whole) * manifest.nnz // max(whole, 1))
     return MemoryPlan(group, spare - copied, held_out, newton, hessian, entries)
 

@@ -37,6 +37,12 @@ def test_values_are_hashed(values, seed, first, kind):
     assert found.tolist() == expected
 
 
+def test_no_values_need_no_offsets():
+    pa = pytest.importorskip("pyarrow")
+    strings = pa.Array.from_buffers(pa.string(), 0, [None, pa.py_buffer(b""), pa.py_buffer(b"")])
+    assert [len(array) for array in text_of(strings)] == [0, 1, 0]
+
+
 def test_pairs_are_hashed():
     one, other = np.array([1, WORD], np.uint64), np.array([WORD, 7], np.uint64)
     found = hashing.cross(np.uint64(5), one, other).tolist()
