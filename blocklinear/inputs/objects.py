@@ -1,19 +1,21 @@
 """A file on a URL, whose parts are asked for one by one: fsspec's file systems, with repetition.
 
-A part that did not come, or came cut short, is asked for again, a few times; before that, the file
-is compared with what it was, since parts of two files make none.
+A request that brought no answer is made again, a few times: for the size of a file, and for its
+parts. A part that did not come, or came cut short, is asked for again in pieces; before that, the
+file is compared with what it was, since parts of two files make none.
 """
 
 import threading
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
-from blocklinear.errors import StorageError, UsageError
+from blocklinear.errors import BlocklinearError, StorageError, UsageError
 from blocklinear.inputs.urls import shown_name, without_secrets
 
 LIBRARY_BYTES = 48 << 20
 """What the libraries of a file system take: s3fs, the largest, 42 MB after its first request."""
 RETRY_AFTER_S = (0.2, 1.0, 5.0)
-"""How long to wait before a part is asked for again. Most libraries repeat requests themselves:
+"""How long to wait before a request is made again. Most libraries repeat requests themselves:
 this is for what they do not repeat, and for networks that are gone for some seconds."""
 _LEAST_PIECE_BYTES = 256 << 10
 """What is asked for again is not less, unless it was before."""
@@ -23,17 +25,18 @@ _VERSION_FIELDS = (
 )  # fmt: skip
 """What the file systems tell of a version of a file: those that are there are compared."""
 _LONGEST_REASON = 300  # characters
+T = TypeVar("T")
 
 
-def file_system(url: str) -> tuple[Any, str]:
+def _file_system(url: str) -> tuple[Any, str]:
     """Return the file system of fsspec for a URL, and the path in it.
 
     Raises
     ------
     UsageError
         If fsspec or the package for this kind of URL is not installed, or the kind is unknown.
-    StorageError
-        If the file system cannot be reached.
+    Exception
+        Of the library, if the file system cannot be reached.
     """
     name = shown_name(url)
     try:
@@ -54,13 +57,15 @@ def file_system(url: str) -> tuple[Any, str]:
         raise UsageError(
             f"{name}: {without_secrets(str(error))}", "write s3://, gs://, abfs:// or https://"
         ) from error
-    except Exception as error:
-        raise unreachable(name, error) from error
     return system, path
 
 
 class MissingError(StorageError):
     """There is no file at a URL."""
+
+
+class _CutShort(Exception):
+    """Fewer bytes came than were asked for."""
 
 
 class RemoteObject:
@@ -78,18 +83,17 @@ class RemoteObject:
 
     Raises
     ------
-    UsageError, StorageError
-        As `file_system` does; or if the file is not there, is a folder, or must not be read.
+    UsageError
+        If fsspec or the package for this kind of URL is not installed, or the kind is unknown.
+    StorageError
+        If the file cannot be reached, is not there, is a folder, or must not be read.
     """
 
     def __init__(self, url: str) -> None:
         self.name = shown_name(url)
-        self._system, self._path = file_system(url)
         self._stopped = threading.Event()
-        try:
-            info = self._system.info(self._path)
-        except Exception as error:
-            raise unreachable(self.name, error) from error
+        self._system, self._path = self._ask(lambda _: _file_system(url), "opening it failed")
+        info = self._ask(lambda _: self._system.info(self._path), "asking for its size failed")
         if info.get("type") == "directory":
             raise StorageError(f"{self.name}: is a folder", "name the files in it")
         if info.get("size") is None:
@@ -100,6 +104,43 @@ class RemoteObject:
         self.size = int(info["size"])
         self.version = _version_of(info)
 
+    def _ask(self, request: Callable[[int], T], what: str) -> T:
+        """Return what a request brings; one that brings no answer is made again, a few times.
+
+        That there is no such file, or that it must not be read, is an answer.
+
+        Parameters
+        ----------
+        request : callable
+            It is given how many times it has failed before.
+        what : str
+            What has failed, for a message.
+
+        Raises
+        ------
+        BlocklinearError
+            As `request` does.
+        StorageError
+            If the answer is a refusal, there is none, or `stop` was called.
+        """
+        failures = 0
+        while True:
+            try:
+                return request(failures)
+            except BlocklinearError:
+                raise
+            except Exception as error:  # each library has its own
+                if _is_refusal(error) or _is_missing(error):
+                    raise _refused(self.name, error) from error
+                if failures == len(RETRY_AFTER_S):
+                    raise StorageError(
+                        f"{self.name}: {what}, {failures + 1} times: {_reason(_cause_of(error))}",
+                        "check the network, the URL and the credentials, and do it again",
+                    ) from error
+            if self._stopped.wait(RETRY_AFTER_S[failures]):
+                raise StorageError(f"{self.name}: reading was stopped")
+            failures += 1
+
     def require_parts(self) -> None:
         """Refuse a server that would send the whole file for each part of it.
 
@@ -107,17 +148,19 @@ class RemoteObject:
         ------
         StorageError
         """
-        try:
-            with self._system.open(self._path, "rb") as stream:
-                stream.seek(self.size - 1)
-                stream.read(1)
-        except ValueError as error:
-            raise StorageError(
-                f"{self.name}: the server does not send parts of files",
-                "fetch the file first, or pipe it in: `curl URL | `",
-            ) from error
-        except Exception as error:
-            raise unreachable(self.name, error) from error
+
+        def request(failures: int) -> None:
+            try:
+                with self._system.open(self._path, "rb") as stream:
+                    stream.seek(self.size - 1)
+                    stream.read(1)
+            except ValueError as error:
+                raise StorageError(
+                    f"{self.name}: the server does not send parts of files",
+                    "fetch the file first, or pipe it in: `curl URL | `",
+                ) from error
+
+        self._ask(request, "asking for a part of it failed")
 
     def read(self, start: int, n_bytes: int) -> bytes:
         """Return a part of the file, asking again where it does not come whole.
@@ -130,45 +173,26 @@ class RemoteObject:
         StorageError
             If a piece does not come, or the file has changed.
         """
-        found, piece_bytes, failures, reason = bytearray(), n_bytes, 0, ""
+        found, piece_bytes = bytearray(), n_bytes
+
+        def request(failures: int) -> bytes:
+            nonlocal piece_bytes
+            if failures:
+                piece_bytes = max(piece_bytes // 4, min(piece_bytes, _LEAST_PIECE_BYTES))
+                self._compare()
+            first, asked = start + len(found), min(piece_bytes, n_bytes - len(found))
+            data: bytes = self._system.cat_file(self._path, start=first, end=first + asked)
+            if len(data) != asked:
+                raise _CutShort(f"{len(data)} bytes came where {asked} were asked for")
+            return data
+
         while len(found) < n_bytes:
-            asked = min(piece_bytes, n_bytes - len(found))
-            try:
-                if reason:
-                    self._wait(RETRY_AFTER_S[failures - 1])
-                    self._compare()
-                first = start + len(found)
-                data = self._system.cat_file(self._path, start=first, end=first + asked)
-            except StorageError:
-                raise
-            except (FileNotFoundError, PermissionError) as error:
-                raise unreachable(self.name, error) from error
-            except Exception as error:  # each library has its own
-                reason = _reason(error)
-            else:
-                if len(data) == asked:
-                    found += data
-                    failures, reason = 0, ""
-                    continue
-                reason = f"{len(data)} bytes came where {asked} were asked for"
-            failures += 1
-            if failures > len(RETRY_AFTER_S):
-                raise StorageError(
-                    f"{self.name}: reading failed at byte {start + len(found)}, {failures} times: "
-                    f"{reason}",
-                    "check the network, and do it again",
-                )
-            piece_bytes = max(piece_bytes // 4, min(piece_bytes, _LEAST_PIECE_BYTES))
+            found += self._ask(request, f"reading failed at byte {start + len(found)}")
         return bytes(found)
 
     def refuse_change(self) -> None:
         """Raise StorageError if there is another file by now, or that cannot be found out."""
-        try:
-            self._compare()
-        except StorageError:
-            raise
-        except Exception as error:
-            raise unreachable(self.name, error) from error
+        self._ask(lambda _: self._compare(), "comparing it with what was read failed")
 
     def _compare(self) -> None:
         """Raise StorageError if there is another file by now; whatever prevents that comes too."""
@@ -177,12 +201,8 @@ class RemoteObject:
             raise StorageError(f"{self.name}: the file changed while it was read", "read it again")
 
     def stop(self) -> None:
-        """Make a `read` in another thread that waits give up."""
+        """Make a request in another thread that waits give up."""
         self._stopped.set()
-
-    def _wait(self, seconds: float) -> None:
-        if self._stopped.wait(seconds):
-            raise StorageError(f"{self.name}: reading was stopped")
 
 
 def read_small(url: str, most_bytes: int) -> bytes:
@@ -199,22 +219,22 @@ def read_small(url: str, most_bytes: int) -> bytes:
     return found.read(0, found.size)
 
 
-def unreachable(name: str, error: BaseException) -> StorageError:
-    """Return the error for a file that is not there, or cannot be read."""
+def _refused(name: str, error: BaseException) -> StorageError:
+    """Return the error for a file that is not there, or must not be read."""
     if _is_refusal(error):
         return StorageError(
             f"{name}: no permission to read it: {_reason(error)}",
             "give credentials that may read it, as the library for such URLs takes them",
         )
-    if _is_missing(error):
-        return MissingError(
-            f"{name}: there is no such file: {_reason(error)}", "check the bucket and the name"
-        )
-    cause = error.__cause__ if isinstance(error, FileNotFoundError) else None
-    return StorageError(
-        f"{name}: cannot be read: {_reason(cause or error)}",
-        "check the URL, the network and the credentials",
+    return MissingError(
+        f"{name}: there is no such file: {_reason(error)}", "check the bucket and the name"
     )
+
+
+def _cause_of(error: BaseException) -> BaseException:
+    """Return the true failure where fsspec reports it as a missing file."""
+    cause = error.__cause__ if isinstance(error, FileNotFoundError) else None
+    return cause or error
 
 
 def _is_refusal(error: BaseException | None) -> bool:

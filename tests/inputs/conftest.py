@@ -22,12 +22,17 @@ def path(rows, tmp_path):
     return path
 
 
+@pytest.fixture(autouse=True)
+def soon_again(monkeypatch):
+    """Wait little before a request is made again."""
+    monkeypatch.setattr(objects, "RETRY_AFTER_S", (0.01, 0.01, 0.01))
+
+
 @pytest.fixture
 def small_parts(monkeypatch):
-    """Ask for 64 kB at a time, and wait little before it is asked again."""
+    """Ask for 64 kB at a time."""
     monkeypatch.setattr(ahead, "_MOST_PART_BYTES", 1 << 16)
     monkeypatch.setattr(ahead, "_LEAST_PART_BYTES", 1 << 16)
-    monkeypatch.setattr(objects, "RETRY_AFTER_S", (0.01, 0.01, 0.01))
 
 
 @pytest.fixture(scope="session")

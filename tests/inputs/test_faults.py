@@ -34,6 +34,69 @@ def test_a_connection_that_is_cut_is_taken_up_again(rows, path, s3, small_parts,
     assert blocks_of(store) == blocks_of(local)
 
 
+@pytest.mark.parametrize("times", [1, 2, 3])
+def test_a_connection_that_is_cut_while_a_file_is_opened(rows, path, s3, times, tmp_path):
+    """Before the first byte of an answer, which is the size of the file."""
+    s3.pipe_file("data/rows.svm", rows)
+    local = blocklinear.split(path, tmp_path / "local", blocks=4)
+    s3.proxy.cut(times=times, after_bytes=0)
+    store = blocklinear.split("s3://data/rows.svm", tmp_path / "store", blocks=4)
+    assert s3.proxy.made == times
+    assert blocks_of(store) == blocks_of(local)
+
+
+class Asked:
+    """Requests to a file system, of which one fails, and others if it is made again."""
+
+    def __init__(self, monkeypatch, system, names, at, times=1):
+        self.n, self._at, self._left = 0, at, times
+        for name in names:
+            monkeypatch.setattr(type(system), name, self._counted(getattr(type(system), name)))
+
+    def _counted(self, real):
+        def request(*given, **more):
+            self.n += 1
+            if self.n > self._at and self._left:
+                self._left -= 1
+                raise ConnectionResetError("cut")
+            return real(*given, **more)
+
+        return request
+
+
+REQUESTS = ("info", "open", "cat_file")
+
+
+@pytest.mark.parametrize("times", [1, 3])
+def test_any_request_is_made_again(rows, memory, small_parts, monkeypatch, times):
+    memory.pipe_file("/rows.svm", rows)
+    with monkeypatch.context() as patch:
+        asked = Asked(patch, memory, REQUESTS, 0, 0)
+        assert read_whole("memory://rows.svm") == rows
+    parts = -(-len(rows) // (1 << 16))
+    assert asked.n == 1 + 1 + parts + 1  # its size, whether there are parts, parts, its size
+    for at in range(asked.n):
+        with monkeypatch.context() as patch:
+            Asked(patch, memory, REQUESTS, at, times)
+            assert read_whole("memory://rows.svm") == rows, at
+
+
+def test_requests_that_fail_for_ever(rows, memory, small_parts, monkeypatch):
+    memory.pipe_file("/rows.svm", rows)
+    messages = set()
+    for at in range(3 + -(-len(rows) // (1 << 16))):
+        with monkeypatch.context() as patch:
+            Asked(patch, memory, REQUESTS, at, 1_000)
+            with pytest.raises(StorageError, match=r"failed[^:]*, 4 times: cut") as caught:
+                read_whole("memory://rows.svm")
+            messages.add(str(caught.value).split(", 4 times")[0].split("at byte")[0])
+    name = "memory://rows.svm: "
+    assert messages == {
+        f"{name}asking for its size failed", f"{name}asking for a part of it failed",
+        f"{name}reading failed ", f"{name}comparing it with what was read failed",
+    }  # fmt: skip
+
+
 def test_connections_that_are_cut_for_ever_end_in_an_error(rows, s3, small_parts, tmp_path):
     s3.pipe_file("data/rows.svm", rows)
     s3.proxy.cut(times=1_000, after_bytes=40_000)
@@ -46,6 +109,31 @@ def test_connections_that_are_cut_for_ever_end_in_an_error(rows, s3, small_parts
     assert not list(tmp_path.iterdir())
 
 
+def test_an_object_that_cannot_be_opened(rows, s3, tmp_path):
+    s3.pipe_file("data/rows.svm", rows)
+    s3.proxy.cut(times=1_000, after_bytes=0)
+    with pytest.raises(StorageError) as caught:
+        blocklinear.split("s3://data/rows.svm", tmp_path / "store", blocks=4)
+    assert "s3://data/rows.svm: asking for its size failed, 4 times: " in str(caught.value)
+    assert s3.proxy.made >= 4
+    assert not list(tmp_path.iterdir())
+
+
+def test_an_answer_is_not_asked_for_again(s3):
+    asked = []
+    real = type(s3).info
+
+    def info(self, path, **more):
+        asked.append(path)
+        return real(self, path, **more)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(type(s3), "info", info)
+        with pytest.raises(StorageError, match="there is no such file"):
+            blocklinear.check("s3://data/none.svm")
+    assert len(asked) == 1
+
+
 def test_no_such_object_or_bucket(s3, tmp_path):
     for url in ("s3://data/none.svm", "s3://nowhere/none.svm"):
         with pytest.raises(StorageError, match=f"{url}: there is no such file"):
@@ -55,7 +143,7 @@ def test_no_such_object_or_bucket(s3, tmp_path):
 
 def test_no_network(s3, tmp_path):
     s3.proxy.close()
-    with pytest.raises(StorageError, match=r"s3://data/rows\.svm: cannot be read: .*connect"):
+    with pytest.raises(StorageError, match=r"asking for its size failed, 4 times: .*connect"):
         blocklinear.check("s3://data/rows.svm")
 
 
@@ -79,7 +167,7 @@ def test_no_permission_shows_no_secret(status, http_files):
 def test_a_failing_server_is_not_a_missing_file(http_files):
     with http_files({"/rows.svm": b"1 1:1\n"}) as server:
         server.statuses["/rows.svm"] = 503
-        with pytest.raises(StorageError, match=r"rows\.svm: cannot be read: 503"):
+        with pytest.raises(StorageError, match=r"rows\.svm: asking for .* failed, 4 times: 503"):
             blocklinear.check(f"{server.url}/rows.svm")
         with pytest.raises(StorageError, match=r"none\.svm: there is no such file"):
             blocklinear.check(f"{server.url}/none.svm")

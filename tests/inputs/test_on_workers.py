@@ -60,10 +60,13 @@ def test_a_split_on_processes_of_this_machine(rows, s3, environment, local, tmp_
     assert blocks_of(blocklinear.BlockStore.open(store)) == blocks_of(local)
 
 
-def test_training_on_processes_of_this_machine(s3, environment, local, tmp_path, monkeypatch):
+@pytest.mark.parametrize("after", [0, 20_000])
+def test_training_on_processes_of_this_machine(
+    s3, environment, local, tmp_path, monkeypatch, after
+):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     s3.put(str(local.folder), "data/store", recursive=True)
-    s3.proxy.cut(times=2, after_bytes=20_000)
+    s3.proxy.cut(times=2, after_bytes=after)
     weights = []
     for place in ("s3://data/store", local.folder):
         model = tmp_path / "model"
@@ -74,7 +77,7 @@ def test_training_on_processes_of_this_machine(s3, environment, local, tmp_path,
     assert weights[0] == weights[1]
 
 
-@pytest.mark.parametrize("after", [2_000, 40_000, 250_000])
+@pytest.mark.parametrize("after", [0, 2_000, 40_000, 250_000])
 def test_connections_that_are_cut_are_taken_up_again(
     rows, s3, small_parts, local, tmp_path, monkeypatch, after
 ):
