@@ -1,4 +1,4 @@
-"""Sums over weight vectors: of rows, of squares and of products.
+"""Whole weight vectors: copies, means, and sums of rows, of squares and of products.
 
 Squares and products are added up 128 at a time, and what that gives by Neumaier's compensated sum
 (1974): the error is below 2**-45 of the sum of their sizes for vectors of any length, and the order
@@ -18,6 +18,37 @@ def add_to_mean(W, n, mean):
     for i in range(W.shape[0]):
         for m in range(W.shape[1]):
             mean[i, m] += (W[i, m] - mean[i, m]) / n
+
+
+@kernel
+def copy_columns(source, chosen, target, places):
+    """Make columns `places[k]` of `target` copies of columns `chosen[k]` of `source`.
+
+    Parameters
+    ----------
+    source, target : float64[n, any]
+    chosen, places : int64[K]           columns that there are
+    """
+    for i in range(source.shape[0]):
+        for k in range(chosen.shape[0]):
+            target[i, places[k]] = source[i, chosen[k]]
+
+
+@kernel
+def keep_columns(W, chosen, kept):
+    """Make the first columns of `kept` those columns of `W`, and the others zeros.
+
+    Parameters
+    ----------
+    W : float64[n, P]
+    chosen : int64[K]         columns that there are, ascending
+    kept : float64[n, Q]      K <= Q <= P; may begin where `W` does, which then is used up
+    """
+    for i in range(W.shape[0]):
+        for k in range(chosen.shape[0]):
+            kept[i, k] = W[i, chosen[k]]
+        for k in range(chosen.shape[0], kept.shape[1]):
+            kept[i, k] = 0.0
 
 
 @kernel

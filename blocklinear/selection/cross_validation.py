@@ -400,7 +400,9 @@ class _Validation:
 
         def conclude(loader: GroupLoader, outcome: Outcome) -> None:
             order = block_groups(seed, outcome.outer + 1, len(manifest.blocks), loader.group)
-            predictions.collect(loader.stream(order), units, outcome.weights, bias)
+            predictions.collect(
+                loader.stream(order), units, outcome.weights, bias, self._options.threads
+            )
 
         if self._train_elsewhere is not None:
             return self._trained_elsewhere(options, models, conclude)

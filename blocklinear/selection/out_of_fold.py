@@ -3,6 +3,7 @@
 import json
 import math
 from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -217,7 +218,12 @@ class Predictions:
         self.columns = len(labels) if len(labels) > 2 else 1
 
     def collect(
-        self, stream: Iterable[Loaded], units: Sequence[Unit], weights: Floats, bias: float
+        self,
+        stream: Iterable[Loaded],
+        units: Sequence[Unit],
+        weights: Floats,
+        bias: float,
+        threads: int = 1,
     ) -> None:
         """Pass over all groups once with the weights of some units.
 
@@ -229,18 +235,26 @@ class Predictions:
         weights : float64[n_features + 1, len(units) * columns]
         bias : float
             Value of the bias feature, 0 for none.
+        threads : int
         """
-        for loaded in stream:
-            group = loaded.group
-            lines = self._decisions.read(group.blocks).reshape(-1, self._n_costs)
-            fold = self._folds.read(group.blocks)
-            step = max(1, _VALUES_AT_A_TIME // weights.shape[1])
-            for start in range(0, group.n_rows, step):
-                part = slice(start, min(start + step, group.n_rows))
-                self._decide(group, part, fold[part], units, weights, bias, lines[part])
-            self._decisions.write(
-                group.blocks, lines.reshape(self._decisions.shape_of(group.n_rows))
-            )
+        step = max(1, _VALUES_AT_A_TIME // weights.shape[1])
+        with ThreadPoolExecutor(threads, "decide") as pool:
+            for loaded in stream:
+                group = loaded.group
+                lines = self._decisions.read(group.blocks).reshape(-1, self._n_costs)
+                fold = self._folds.read(group.blocks)
+                parts = [slice(start, start + step) for start in range(0, group.n_rows, step)]
+                jobs = [
+                    pool.submit(
+                        self._decide, group, part, fold[part], units, weights, bias, lines[part]
+                    )
+                    for part in parts
+                ]
+                for job in jobs:
+                    job.result()
+                self._decisions.write(
+                    group.blocks, lines.reshape(self._decisions.shape_of(group.n_rows))
+                )
 
     def _decide(
         self,
@@ -253,7 +267,7 @@ class Predictions:
         lines: Floats,
     ) -> None:
         out = np.empty((len(fold), weights.shape[1]))
-        indptr = group.indptr[part.start : part.stop + 1]
+        indptr = group.indptr[part.start : part.start + len(fold) + 1]
         decision_values(
             indptr, group.indices, group.values, 0, weights[:-1], bias * weights[-1], out
         )

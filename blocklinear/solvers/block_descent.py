@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blocklinear.errors import MismatchError
+from blocklinear.kernels.sums import copy_columns
 from blocklinear.objectives.certificate import Certificate, joined
 from blocklinear.objectives.models import Models
 from blocklinear.options import TrainOptions
@@ -193,7 +194,7 @@ class BlockDescent:
 
     def estimate(self) -> Estimate:
         """Return the sums over all problems; of those still trained the worst gap and violation."""
-        duals = [vectors.dual for vectors in self._trained]
+        duals = self._each(lambda v: v.dual)
         primals = [v.primal(dual) for v, dual in zip(self._trained, duals, strict=True)]
         for vectors, of in zip(self._trained, duals, strict=True):
             vectors.aim_at((self._options.gap or 0.0) * of)
@@ -201,7 +202,7 @@ class BlockDescent:
         violation = np.concatenate([vectors.violations() for vectors in self._trained])
         gain = np.concatenate([vectors.gain for vectors in self._trained])
         entries = np.sum([vectors.entries for vectors in self._trained], axis=0)
-        gaps = self._relative_gaps(primal - dual)
+        gaps = self._relative_gaps(duals, primal - dual)
         return Estimate(
             primal=float(primal.sum()),
             dual=float(dual.sum()),
@@ -216,11 +217,17 @@ class BlockDescent:
             gaps=tuple(gaps.tolist()),
         )
 
-    def _relative_gaps(self, left: Floats) -> Floats:
-        """Return the relative gaps of all problems, of estimates of P - D; float64[M] both."""
+    def _relative_gaps(self, duals: list[Floats], left: Floats) -> Floats:
+        """Return the relative gaps of all problems, float64[M].
+
+        Parameters
+        ----------
+        duals : list of float64[n_problems]
+            Of each of the vectors that are trained.
+        left : float64[M]         estimates of P - D
+        """
         found, at = [], 0
-        for vectors in self._trained:
-            dual = vectors.dual
+        for vectors, dual in zip(self._trained, duals, strict=True):
             found.append(vectors.relative_gaps(dual, left[at : at + len(dual)]))
             at += len(dual)
         return np.concatenate(found)
@@ -235,15 +242,16 @@ class BlockDescent:
         enough : float or None
             As soon as all gaps are known to be larger, an estimate of the middle one is returned.
         """
-        proofs = {id(vectors): vectors.proof() for vectors in self._trained}
+        trained, duals = self._trained, self._each(lambda v: v.dual)
+        proofs = dict(zip(map(id, trained), self._each(lambda v: v.proof()), strict=True))
         for loaded in stream:
             group = loaded.group
             self._each(lambda v, group=group: v.certify_group(group, proofs[id(v)]))  # type: ignore[misc]
             least = np.concatenate([proof.least() for proof in proofs.values()])
-            if enough is not None and self._relative_gaps(least).min() > enough:
+            if enough is not None and self._relative_gaps(duals, least).min() > enough:
                 left = [proof.remaining(self._n_rows).min(axis=0) for proof in proofs.values()]
-                return middle(self._relative_gaps(np.concatenate(left)))
-        return self._certified([v.certificates(proofs.pop(id(v))) for v in self._trained])
+                return middle(self._relative_gaps(duals, np.concatenate(left)))
+        return self._certified(self._each(lambda v: v.certificates(proofs.pop(id(v)))))
 
     def _certified(self, found: list[list[Certificate]]) -> Certificate:
         """Take note of certificates, of each of the vectors that are trained."""
@@ -367,16 +375,17 @@ class BlockDescentOfMany(BlockDescent):
         if not known or len(state["certificates"]) != len(self._certificates):
             raise ValueError("the models of the state are not those of the run")
         check_dropped(state, self._options.gap)
-        for k, (own, numbers) in enumerate(pairs):
-            if len(numbers) < len(own):
-                self._drop(k, np.isin(own, numbers))
+        self._drop([np.isin(own, numbers) for own, numbers in pairs])
         self._certificates = [
             None if found is None else Certificate(**found) for found in state["certificates"]
         ]
 
-    def _drop(self, k: int, kept: NDArray[np.bool_]) -> None:
-        self.vectors[k].drop(kept)
-        self._training[k] = self._training[k][kept]
+    def _drop(self, kept: list[NDArray[np.bool_]]) -> None:
+        """Go on with some of the models of each of the vectors."""
+        for vectors, own in zip(self.vectors, kept, strict=True):
+            if not own.all():
+                vectors.drop(own)
+        self._training = [numbers[own] for numbers, own in zip(self._training, kept, strict=True)]
 
     @property
     def arrays(self) -> dict[str, NDArray[Any]]:
@@ -402,10 +411,13 @@ class BlockDescentOfMany(BlockDescent):
         for (vectors, numbers), of in zip(
             [pair for pair in numbered if pair[0].width], found, strict=True
         ):
-            self._final[:, numbers] = vectors.W[:, : vectors.width]
-            for j, (number, certificate) in enumerate(zip(numbers, of, strict=True)):
-                if certificate.average:
-                    self._final[:, number] = vectors.average[:, j]
+            averaged = np.array([certificate.average for certificate in of])
+            for source, columns in (
+                (vectors.W, np.flatnonzero(~averaged)),
+                (vectors.average, np.flatnonzero(averaged)),
+            ):
+                copy_columns(source, columns, self._final, numbers[columns])
+            for number, certificate in zip(numbers, of, strict=True):
                 self._certificates[number] = certificate
         return joined(self.proven())
 
@@ -414,13 +426,13 @@ class BlockDescentOfMany(BlockDescent):
         goal, tolerance, before = self._options.gap, self._options.tolerance, len(self)
         if goal is None:
             return False
-        for k, vectors in enumerate(self.vectors):
-            proofs = [self._certificates[number] for number in self._training[k]]
-            kept = np.array([proof is None or proof.gap > goal for proof in proofs], np.bool_)
+        kept = []
+        for vectors, numbers in zip(self.vectors, self._training, strict=True):
+            proofs = [self._certificates[number] for number in numbers]
+            kept.append(np.array([p is None or p.gap > goal for p in proofs], np.bool_))
             if tolerance is not None:
-                kept |= vectors.violations() > tolerance
-            if not kept.all():
-                self._drop(k, kept)
+                kept[-1] |= vectors.violations() > tolerance
+        self._drop(kept)
         return len(self) < before
 
     def chosen(self, certificate: Certificate) -> Floats:

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blocklinear.kernels import dual
+from blocklinear.kernels.sums import copy_columns, keep_columns
 from blocklinear.objectives.certificate import Proof, aligned_zeros
 from blocklinear.objectives.feasible_sets import EachClass
 from blocklinear.objectives.models import Models
@@ -122,23 +123,34 @@ class ManyModels(WeightVectors):
         Alpha of the others stays where it is, and their weights are kept as they belong to it,
         which is not always what was certified: a warm start wants both.
         """
+        left, kept_columns = np.flatnonzero(~kept), np.flatnonzero(kept)
         before = np.setdiff1d(np.arange(self.width + self.dropped_weights.shape[1]), self.places)
-        order = np.argsort(np.concatenate([before, self.places[~kept]]))
-        dropped = self.W[:, np.flatnonzero(~kept)]
-        self.dropped_weights = np.hstack([self.dropped_weights, dropped])[:, order].copy()
+        dropped = np.sort(np.concatenate([before, self.places[left]]))
+        weights = np.empty((len(self.W), len(dropped)))
+        for source, columns, places in (
+            (self.dropped_weights, np.arange(len(before)), before),
+            (self.W, left, self.places[left]),
+        ):
+            copy_columns(source, columns, weights, np.searchsorted(dropped, places))
+        self.dropped_weights = weights
         self.places, self.width = self.places[kept], int(kept.sum())
-        average, self.W = self.average, self._some(self.W, kept)
-        self.average = self._some(average, kept) if self.averaged else aligned_zeros(*self.W.shape)
+        self.W = self._some(self.W, kept_columns)
+        self.average = (
+            self._some(self.average, kept_columns)
+            if self.averaged
+            else aligned_zeros(*self.W.shape)
+        )
         self._renumber(kept)
         self.models = self.models.some(kept)
         self.stats, self.terms = self.stats[:, kept].copy(), self.terms[kept]  # in C order
         self._remaining, self._goals = self._remaining[:, kept].copy(), self._goals[kept]
         self._make_room()
 
-    def _some(self, weights: Floats, kept: NDArray[np.bool_]) -> Floats:
-        some = aligned_zeros(len(weights), self.columns_of(self.width))
-        for column, before in enumerate(np.flatnonzero(kept)):
-            some[:, column] = weights[:, before]
+    def _some(self, weights: Floats, columns: NDArray[np.int64]) -> Floats:
+        """Return columns of weights, then zeros, in the same memory: new pages take longer."""
+        n, width = len(weights), self.columns_of(self.width)
+        some: Floats = weights.reshape(-1)[: n * width].reshape(n, width)
+        keep_columns(weights, columns, some)
         return some
 
     def _renumber(self, kept: NDArray[np.bool_]) -> None:

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from blocklinear.kernels.sums import add_to_mean
+from blocklinear.kernels.sums import add_to_mean, copy_columns
 from blocklinear.objectives.certificate import (
     Certificate,
     Proof,
@@ -409,7 +409,8 @@ class WeightVectors(ABC):
                 candidates = [self.W, self.average]
             elif better.any():
                 own = np.flatnonzero(~better)
-                self.average[:, own] = self.W[:, own]
+                if len(own):
+                    copy_columns(self.W, own, self.average, own)
                 candidates = [self.average]
         sides = None
         if self.free_bias:

@@ -290,6 +290,9 @@ def weight_vectors(r):
     sums.add_to_mean(r.w(2), 1.0, r.w(2))
     sums.add_squares(r.w(2), norms)
     sums.add_squared_distances(r.w(2), r.w(2), norms)
+    sums.copy_columns(r.w(2), np.array([1]), r.w(3), np.array([2]))
+    W = r.w(3)
+    sums.keep_columns(W, np.array([0, 2]), W.reshape(-1)[: 2 * len(W)].reshape(-1, 2))
     assert sums.squared_distance(out, out) == 0.0
     assert np.isfinite(sums.dot(out, out))
 
@@ -434,7 +437,9 @@ TRIED = {
             "add_to_mean",
             "add_squares",
             "add_squared_distances",
+            "copy_columns",
             "dot",
+            "keep_columns",
             "squared_distance",
         ],
     ),

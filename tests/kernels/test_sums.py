@@ -11,7 +11,9 @@ from blocklinear.kernels.sums import (
     add_squared_distances,
     add_squares,
     add_to_mean,
+    copy_columns,
     dot,
+    keep_columns,
     squared_distance,
 )
 
@@ -60,6 +62,26 @@ def test_squares_and_distances(n, m):
 def test_a_long_sum_of_squares_keeps_what_a_naive_one_loses():
     w = np.full(5_000_000, math.sqrt(0.1))
     assert dot(w, w) == pytest.approx(len(w) * w[0] ** 2, rel=2.0**-45)
+
+
+def test_columns_are_copied():
+    rng = np.random.default_rng(0)
+    W, target = rng.normal(size=(50, 4)), np.zeros((50, 3))
+    copy_columns(W, np.array([3, 0]), target, np.array([0, 2]))
+    np.testing.assert_array_equal(target, np.stack([W[:, 3], np.zeros(50), W[:, 0]], axis=1))
+
+
+@pytest.mark.parametrize(
+    ("chosen", "columns"),
+    [([], 3), ([0], 3), ([3], 1), ([0, 2], 2), ([0, 2], 4), ([1, 2, 3], 3), ([0, 1, 2, 3], 4)],
+)
+def test_columns_are_kept_in_the_memory_of_all(chosen, columns):
+    W = np.random.default_rng(0).normal(size=(50, 4))
+    expected = np.zeros((50, columns))
+    expected[:, : len(chosen)] = W[:, chosen]
+    kept = W.reshape(-1)[: 50 * columns].reshape(50, columns)
+    keep_columns(W, np.array(chosen, np.int64), kept)
+    np.testing.assert_array_equal(kept, expected)
 
 
 @pytest.mark.parametrize("shape", [(0, 2), (5, 1), (40, 3)])
