@@ -62,16 +62,26 @@ def ours(
 ) -> Rival:
     """Return our run from text to a model, of this version or another."""
     before = "before: " if version else ""
-    store, model = folder / f"store{gap:g}", folder / f"{before[:6]}model{gap:g}"
+    model = folder / f"{before[:6]}model{gap:g}"
+    store = folder / f"{text.name}{gap:g}.blocks"
     shared = ["-q"]
     shared += ["--memory", args.memory] if args.memory else []
     shared += ["--threads", str(args.threads)] if args.threads else []
-    train = ["train", str(store), str(model), "--gap", f"{gap:g}", "--log", f"{model}.jsonl"]
+    source = store
+    if args.direct:
+        source = store.with_suffix("")  # `train` makes its store as source.blocks
+        if not source.exists():
+            source.symlink_to(text.absolute())
+    train = ["train", str(source), str(model), "--gap", f"{gap:g}", "--log", f"{model}.jsonl"]
     train += ["--format", args.format, *problem(args), *args.option, *shared]
+    limit = None if args.no_cgroup else args.memory
+    if args.direct:
+        return Rival(
+            f"{before}train TEXT --gap {gap:g}", [*PROGRAM, *train], model, limit, gap, version
+        )
     program = shlex.join(PROGRAM)
     split = shlex.join(["split", str(text), str(store), *shared])
     script = f"{program} {split} && exec {program} {shlex.join(train)}"
-    limit = None if args.no_cgroup else args.memory
     name = f"{before}split + train --gap {gap:g}"
     return Rival(name, ["sh", "-c", script], model, limit, gap, version)
 
@@ -272,7 +282,7 @@ def total(args: argparse.Namespace) -> int:
         text = plain_text(args.source, folder, args.classes)
         rivals = [ours(args, text, folder, gap, v) for gap in args.gap for v in versions]
         rivals.append(theirs(args, text, folder / "liblinear", None))
-        results, logs = in_turn(rivals, args, lambda: folder.glob("store*"))
+        results, logs = in_turn(rivals, args, lambda: folder.glob("*.blocks"))
         written = [rival for rival in rivals if rival.model.exists()]
         primal = {rival.name: objectives(rival.model, text, args) for rival in written}
         known = list(primal.values())
@@ -419,6 +429,7 @@ def add_parsers(commands: Any, shared: argparse.ArgumentParser) -> None:
     whole.add_argument("--format", choices=("native", "liblinear"), default="native")
     whole.add_argument("--test", type=Path, metavar="FILE.svm", help="for the accuracy")
     whole.add_argument("--tolerance", type=float, default=1e-4, help="LIBLINEAR's -e, for P*")
+    whole.add_argument("--direct", action="store_true", help="`train TEXT`, one process of ours")
     whole.add_argument("--no-reference", action="store_true", help="P* is the least of these runs")
     whole.set_defaults(run=total)
     folds = commands.add_parser(
