@@ -9,8 +9,10 @@ Layout, all integers little-endian::
     header    24 bytes    magic "BLKFEATS", u32 version, u32 k, u64 features
     body      four byte planes of the gaps between indices: plane b has byte b of each, the lowest
               first. A gap is index - index before, modulo 2**32 (the first has 0 before it), folded
-              by zigzag: 0 -1 1 -2 -> 0 1 2 3. Stored as they are if their length is that of the
-              planes, else as a zstd frame
+              by zigzag: 0 -1 1 -2 -> 0 1 2 3. A zstd frame of the four planes, if it is shorter;
+              else as they are
+
+A frame of just the length of the planes, which earlier versions wrote, is read as what it is.
 """
 
 import hashlib
@@ -57,7 +59,7 @@ def write_features(store: Path, k: int, indices: Indices, level: int | None) -> 
     ------
     StorageError
     """
-    parts = list(_planes_of(indices, level))
+    parts = _planes_of(indices, level)
     header = _HEADER.pack(_MAGIC, VERSION, k, len(indices))
     digest = hashlib.sha256(header)
     for part in parts:
@@ -136,13 +138,7 @@ def _read(path: Path, k: int, record: FeatureFile, out: Indices) -> None:
         raise damaged("its header is not that of this file")
     body = memoryview(data)[_HEADER.size :]
     planes: IO[bytes] = BytesIO(body)
-    if len(body) != 4 * len(out):
-        try:
-            fits = zstandard.frame_content_size(body) == 4 * len(out)
-        except zstandard.ZstdError as error:
-            raise damaged(str(error)) from error
-        if not fits:
-            raise damaged("it has the wrong number of features")
+    if _is_frame(body, 4 * len(out)):
         planes = zstandard.ZstdDecompressor().stream_reader(body)
     try:
         if not _undo_planes(planes, out):
@@ -151,22 +147,28 @@ def _read(path: Path, k: int, record: FeatureFile, out: Indices) -> None:
         raise damaged(str(error)) from error
 
 
-def _planes_of(indices: Indices, level: int | None) -> Iterator[bytes | memoryview]:
-    """Yield the planes of the gaps between indices, compressed unless `level` is None."""
+def _is_frame(body: memoryview, n_bytes: int) -> bool:
+    """Return whether this is a zstd frame of so many bytes: its first four say so, and the size."""
+    try:
+        return bool(zstandard.frame_content_size(body) == n_bytes)
+    except zstandard.ZstdError:
+        return False
+
+
+def _planes_of(indices: Indices, level: int | None) -> list[bytes | memoryview]:
+    """Return the planes of the gaps between indices, as a frame if that is shorter."""
     for start in reversed(range(0, len(indices), _PIECE)):  # in place: what is before stays
         part = indices[start : start + _PIECE]
         before = np.empty_like(part)
         before[1:], before[:1] = part[:-1], indices[start - 1] if start else 0
         gaps = (part - before).view(np.int32)
         part[:] = ((gaps << 1) ^ (gaps >> 31)).view(np.uint32)
-    planes = (_plane_of(indices, b) for b in range(4))
-    if level is None:
-        yield from planes
-        return
-    packer = zstandard.ZstdCompressor(level=level).compressobj(size=4 * len(indices))
-    for plane in planes:
-        yield packer.compress(plane)
-    yield packer.flush()
+    if level is not None:
+        packer = zstandard.ZstdCompressor(level=level).compressobj(size=4 * len(indices))
+        frame = [packer.compress(_plane_of(indices, b)) for b in range(4)] + [packer.flush()]
+        if sum(map(len, frame)) < 4 * len(indices):
+            return list(frame)
+    return [_plane_of(indices, b) for b in range(4)]
 
 
 def _plane_of(indices: Indices, b: int) -> memoryview:

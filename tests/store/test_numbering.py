@@ -246,6 +246,40 @@ def test_a_file_reads_back(tmp_path, n, compression):
     assert read_features(store.folder, m).tolist() == indices.tolist()
 
 
+def test_a_frame_as_long_as_its_planes_is_not_taken_for_them(tmp_path):
+    """Two in three of these sets have frames of just 32 bytes."""
+    store, rng, lengths = make_store(tmp_path), np.random.default_rng(0), Counter()
+    for _ in range(1000):
+        indices = rng.choice(40_000, 8, replace=False).astype(np.uint32)
+        record = write_features(store.folder, 0, indices.copy(), 1)
+        m = replace(store.manifest, n_features=8, dimension=40_000, features=[record])
+        m = replace(m, index_base=0)
+        assert read_features(store.folder, m).tolist() == indices.tolist()
+        lengths[record.bytes] += 1
+    assert max(lengths) == 24 + 32  # no frame is longer than the planes
+
+
+def test_such_a_frame_of_an_earlier_version_is_read(tmp_path):
+    store, n_found = make_store(tmp_path), 0
+    rng = np.random.default_rng(0)
+    for _ in range(1000):
+        indices = rng.choice(40_000, 8, replace=False).astype(np.uint32)
+        record = write_features(store.folder, 0, indices.copy(), None)
+        path = store.folder / "features" / record.name
+        data = path.read_bytes()
+        packer = zstandard.ZstdCompressor(level=1).compressobj(size=32)
+        frame = b"".join(packer.compress(data[k : k + 8]) for k in range(24, 56, 8))
+        frame += packer.flush()
+        if len(frame) != 32:
+            continue
+        n_found += 1
+        path.write_bytes(data[:24] + frame)
+        record = replace(record, sha256=hashlib.sha256(path.read_bytes()).hexdigest())
+        m = replace(store.manifest, n_features=8, dimension=40_000, index_base=0, features=[record])
+        assert read_features(store.folder, m).tolist() == indices.tolist()
+    assert n_found > 0
+
+
 def refused(store, match):
     with pytest.raises(DamagedError, match=match) as caught:
         read_features(store.folder, store.manifest)
