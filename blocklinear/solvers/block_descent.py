@@ -141,8 +141,11 @@ class BlockDescent:
         kept[self._working_set.replace(group, chosen, first)] = True
         return kept
 
-    def begin(self, steps: int) -> None:
-        """Start an outer iteration of so many block steps."""
+    def begin(self, steps: int, learns: bool = True) -> None:
+        """Start an outer iteration of so many block steps.
+
+        Unless it `learns` from the last one, it has no fewer passes than that.
+        """
         gains = np.zeros((3, 2))  # of the dual, and entries worked on
         for vectors in self._trained:
             gains[:, 0] += vectors.stats[:, :, vectors.kernels.GAIN].sum(axis=1)
@@ -150,7 +153,8 @@ class BlockDescent:
             vectors.begin()
         if steps > 1:
             gains[FIRST, 1] *= LOADED
-        self._passes[0] = next_passes(int(self._passes[0]), *gains[[FIRST, PASS]].tolist())
+        following = next_passes(int(self._passes[0]), *gains[[FIRST, PASS]].tolist())
+        self._passes[0] = following if learns else max(following, self._passes[0])
 
     def step(
         self, group: Group, outer: int, number: int, steps: int, halt: Callable[[], bool]

@@ -153,8 +153,11 @@ class Solver(Trainee, Protocol):
     def restore(self, stream: Iterable[Loaded]) -> None:
         """Fetch what is kept in memory only, after `arrays` were filled from a checkpoint."""
 
-    def begin(self, steps: int) -> None:
-        """Start an outer iteration of so many block steps."""
+    def begin(self, steps: int, learns: bool = True) -> None:
+        """Start an outer iteration of so many block steps.
+
+        Unless it `learns`, what the last one gained says nothing of what this one should do.
+        """
 
     def step(
         self, group: Group, outer: int, number: int, steps: int, halt: Callable[[], bool]

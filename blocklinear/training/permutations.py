@@ -1,7 +1,7 @@
 """In which order blocks are loaded: pure functions of the seed (Yu, 5.2)."""
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +13,12 @@ from blocklinear.store.manifest import Manifest
 
 
 def block_groups(
-    seed: int, outer: int, n_blocks: int, group: int, permuted: bool = True
+    seed: int,
+    outer: int,
+    n_blocks: int,
+    group: int,
+    permuted: bool = True,
+    first: Collection[int] = (),
 ) -> list[tuple[int, ...]]:
     """Return the groups of an outer iteration, in order.
 
@@ -27,10 +32,15 @@ def block_groups(
         The order depends on these alone; `outer` counts from 1.
     n_blocks, group : int
         Blocks in the store, and at most so many in a group.
+    first : collection of int
+        Blocks that come before the others, where they are permuted.
     """
     if group >= n_blocks:
         return [tuple(range(n_blocks))]
-    order = block_order(seed, outer, n_blocks) if permuted else np.arange(n_blocks)
+    order = np.arange(n_blocks)
+    if permuted:
+        order = block_order(seed, outer, n_blocks)
+        order = order[np.argsort(~np.isin(order, list(first)), kind="stable")]
     parts = np.array_split(order, -(-n_blocks // group))
     return [tuple(part.tolist()) for part in parts]
 

@@ -353,6 +353,12 @@ class GroupRun(Run):
     loader : GroupLoader
     manifest, options, memory, solver, held_out, folder, listener, halt
         As for `Run`.
+
+    Attributes
+    ----------
+    new_blocks : list of int  with rows that a warm start knew nothing of: the first outer iteration
+                              begins with them, so that the others see what these have changed;
+                              what it gains says little of the next
     """
 
     solver: Solver
@@ -371,12 +377,17 @@ class GroupRun(Run):
     ) -> None:
         super().__init__(manifest, options, memory, solver, held_out, folder, listener, halt)
         self._loader = loader
+        self.new_blocks: list[int] = []
+
+    def _facts(self) -> dict[str, Any]:
+        return super()._facts() | {"new_blocks": self.new_blocks}
 
     def block_groups(self, outer: int) -> list[tuple[int, ...]]:
         """Return the groups of an outer iteration, in order."""
         n_blocks = len(self.manifest.blocks)
         seed, permutes = self.options.seed, self.solver.permutes
-        return block_groups(seed, outer, n_blocks, self.memory.group, permutes)
+        first = self.new_blocks if outer == 1 else []
+        return block_groups(seed, outer, n_blocks, self.memory.group, permutes, first)
 
     def pass_over(
         self, blocks: Collection[int] | None = None, last: bool = False
@@ -406,7 +417,8 @@ class GroupRun(Run):
         self.decided = False
         if self.finished:
             self.outer, self.done = self.outer + 1, 0
-            self.solver.begin(len(self.block_groups(self.outer)))
+            began_with_new = self.outer == 2 and bool(self.new_blocks)
+            self.solver.begin(len(self.block_groups(self.outer)), not began_with_new)
         self.times, self._begun = self._begun, Times()
         todo, following = self.block_groups(self.outer), self.block_groups(self.outer + 1)
         for loaded in self._loader.stream(todo[self.done :], following[0]):
@@ -443,6 +455,7 @@ class GroupRun(Run):
         DamagedError
             If it is not one of this method, or what was saved is not there.
         """
+        self.new_blocks = facts.get("new_blocks", [])
         super().resume(facts)
         self.solver.restore(self.pass_over())
 

@@ -61,6 +61,18 @@ def test_a_group_of_all_blocks_stays_in_place(group):
     assert [block_groups(0, outer, 7, group) for outer in (1, 2)] == [[tuple(range(7))]] * 2
 
 
+@pytest.mark.parametrize("group", [1, 3, 5])
+def test_some_blocks_come_first_in_an_order_of_their_own(group):
+    orders = [
+        [b for blocks in block_groups(seed, 1, 12, group, first=[10, 3, 11]) for b in blocks]
+        for seed in range(20)
+    ]
+    assert all(sorted(order) == list(range(12)) for order in orders)
+    assert {frozenset(order[:3]) for order in orders} == {frozenset({3, 10, 11})}
+    assert len({tuple(order[:3]) for order in orders}) > 1
+    assert block_groups(0, 1, 12, group, permuted=False, first=[11])[0][0] == 0
+
+
 def order(seed=1, outer=2, epoch=0, blocks=(3, 5), n_rows=30):
     out = np.empty(n_rows, np.int64)
     row_order(seed, outer, epoch, blocks, out)

@@ -183,6 +183,19 @@ def test_a_warm_run_broken_off_and_resumed_ends_with_the_same_bits(tmp_path, sol
     assert found == unbroken
 
 
+def test_blocks_with_new_rows_are_noted_for_the_first_outer_iteration(tmp_path):
+    store = split_text(tmp_path, rows(1, 100, 30), 6)
+    train(store, how(3, group=2))
+    facts = Checkpoint(store.folder / "runs" / "default").facts
+    assert facts["new_blocks"] == []
+    store = more(store, rows(2, 40, 30), "more", 2)
+    train(store, how(3, group=2, warm_start=True))
+    facts = Checkpoint(store.folder / "runs" / "default").facts
+    assert facts["new_blocks"] == [6, 7]
+    train(store, how(3, group=2, warm_start=True))
+    assert Checkpoint(store.folder / "runs" / "default").facts["new_blocks"] == []
+
+
 def test_stopped_before_anything_was_saved_the_old_checkpoint_is_left(tmp_path):
     store = split_text(tmp_path, rows(1, 100, 30), 6)
     train(store, how(3, cost=5.0))

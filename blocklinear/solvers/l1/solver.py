@@ -173,7 +173,7 @@ class L1Regularized(CertifiedPasses):
             self._columns.collect(rows_of(loaded.group, self._first))
         self._columns.finish()
 
-    def begin(self, steps: int) -> None:
+    def begin(self, steps: int, learns: bool = True) -> None:
         """Start a pass of so many groups: its work begins with the first of them."""
 
     def step(
