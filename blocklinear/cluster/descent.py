@@ -14,7 +14,7 @@ moved by all alike. Which step along the change is best is then found exactly.
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -42,6 +42,7 @@ from blocklinear.solvers.protocol import Estimate
 from blocklinear.solvers.weight_vectors import FIRST, PASS
 from blocklinear.solvers.working_set import FIRST_PASSES, LOADED, next_passes
 from blocklinear.store.manifest import Manifest
+from blocklinear.training.previous import Previous
 
 Floats = NDArray[np.float64]
 RECENT = 0.3
@@ -102,7 +103,9 @@ class DistributedDescent:
         self._entries = np.zeros(3)
         n_models = 0 if self._models is None else len(self._models)
         self._allocate(models_by_pass(n_models) if n_models else [np.arange(1)])
+        self.first = 0  # number of the files of what the first round starts from
         self._written: list[int] = []  # models whose alpha the last round has written
+        self._kept: list[list[Any]] = []  # rounds, models, steps: the last of models dropped since
         self._taken = np.zeros(0)  # the step along the change of each
         self._final = np.zeros((n if n_models else 0, n_models))  # as certified last
         self._certificates: list[Certificate | None] = [None] * n_models
@@ -137,9 +140,10 @@ class DistributedDescent:
         state = {
             "labels": list(self._job.task.labels), "parts": self._job.n_parts,
             "trained": [some.tolist() for some in self._training], "written": self._written,
+            "first": self.first, "kept": self._kept,
         }  # fmt: skip
         if self._models is None:
-            return state
+            return state | {"costs": self._job.task.pairs.tolist()}
         found = [None if c is None else c.to_dict() for c in self._certificates]
         return self._models.facts | state | {"certificates": found}
 
@@ -164,6 +168,7 @@ class DistributedDescent:
             ]
         self._allocate([np.array(some, np.int64) for some in trained])
         self._written, self._taken = list(written), np.zeros(len(written))
+        self.first, self._kept = state.get("first", 0), list(state.get("kept", []))
 
     @property
     def arrays(self) -> dict[str, NDArray[Any]]:
@@ -184,7 +189,8 @@ class DistributedDescent:
         goal = (self._job.options.gap or 0.0) / self._job.n_parts
         goals = [goal * np.maximum(of, 0.0) for of in self._duals]
         trained = [some.tolist() for some in self._training]
-        return Round(self.outer, trained, self._written, self._taken, int(self._passes[0]), goals)
+        passes = int(self._passes[0])
+        return Round(self.outer, trained, self._written, self._taken, self.first, passes, goals)
 
     @property
     def _duals(self) -> list[Floats]:
@@ -209,6 +215,44 @@ class DistributedDescent:
             )
         return self._futures[name]
 
+    def start(self, previous: Previous, checksum: str, halt: Callable[[], bool]) -> sums.Started:
+        """Start from the alpha of an earlier run: workers make it fit, and add up its weights.
+
+        Nothing of its weights is taken over, but for those of a bias that is free.
+
+        Parameters
+        ----------
+        previous : Previous
+        checksum : str
+            Of its checkpoint.
+        halt : callable
+
+        Raises
+        ------
+        Abandoned
+            If `halt` returned true meanwhile: then nothing has changed.
+        """
+        job, engine = self._job, self._engine
+        self.first = previous.next_round
+        at = replace(self._at, outer=-1)
+
+        def begin(anew: bool) -> Callable[[int], Any]:
+            return lambda number: engine.submit(
+                worker.start, job, at, number, checksum, **engine.placed(number)
+            )
+
+        found: sums.Started = engine.sum_of_parts(begin, job.n_parts, sums.added_starts, halt)
+        for W, packed, own, terms in zip(
+            self.W, found.weights, self._terms, found.terms, strict=True
+        ):
+            W[:], own[:] = packed.whole(), terms
+        self._written = np.concatenate(self._training).tolist()
+        self._taken = np.ones(len(self._written))
+        if self._models is None:
+            cost = float(self._job.task.pairs[0, 0])
+            self._first[0][:] = previous.first_violation(cost)
+        return found
+
     def advance(self, halt: Callable[[], bool]) -> None:
         """Do a round.
 
@@ -231,7 +275,6 @@ class DistributedDescent:
         self.outer += 1
         self._left, self._futures = self._sampled(change.reports), {}
         self.commit()
-        job.alpha_files(len(self._written)).remove_before(self.outer)
 
     def _take(self, change: sums.Change) -> None:
         """Move by what the parts have changed."""
@@ -403,7 +446,11 @@ class DistributedDescent:
         return True
 
     def _drop(self, kept: list[NDArray[np.bool_]]) -> None:
-        """Go on with some models of each weight vectors, and only with those that have any."""
+        """Go on with some models of each weight vectors, and only with those that have any.
+
+        The alpha of the others stays in the files of this round.
+        """
+        self._kept.append([self.outer, self._written, self._taken.tolist()])
         before = {
             name: getattr(self, name)
             for name in ("W", "average", "_terms", "_stats", "_gain", "_first")

@@ -7,8 +7,6 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from blocklinear.cluster.alpha_files import AlphaFiles
-from blocklinear.cluster.parts import Blocks, parts_of_round
 from blocklinear.errors import MismatchError, StorageError, UsageError, storage_errors
 from blocklinear.objectives.models import ALL_SOLVERS, CRAMMER_SINGER
 from blocklinear.objectives.tasks import Task
@@ -18,9 +16,11 @@ from blocklinear.store.manifest import Manifest
 from blocklinear.store.store import BlockStore
 from blocklinear.training.memory_plan import MemoryPlan
 from blocklinear.training.permutations import sampled, some_blocks
+from blocklinear.training.rounds.alpha import Blocks, RoundAlpha, parts_of_round
+from blocklinear.training.rounds.files import AlphaFiles
 
 Floats = NDArray[np.float64]
-FOLDS = "folds.0"
+FOLDS = "folds.work"
 """The file with the fold of each row, int32, in a run of cross-validation."""
 STEPS = np.arange(9) / 8
 """Steps along the change of a round that are compared. The dual is concave along it: the best of
@@ -42,6 +42,7 @@ class Job:
     n_parts : int
     plan : MemoryPlan         of a worker
     run_folder : Path         where the run keeps its files
+    n_weights : int           of a model: features and the bias
     folded : bool             whether models leave out folds
     """
 
@@ -53,6 +54,7 @@ class Job:
     n_parts: int
     plan: MemoryPlan
     run_folder: Path
+    n_weights: int
     folded: bool = False
 
     @property
@@ -114,8 +116,10 @@ class Round:
     ----------
     outer : int               rounds so far
     trained : list of lists   numbers of the models of each weight vectors, in the next round
-    written : list of int     those that were trained in the last round, whose alpha are in files
+    written : list of int     those that were trained in the last round, whose alpha are in files;
+                              none before the first round, unless the run started warm
     steps : float64[written]  that were taken along the change of their alpha
+    first : int               number of the files of what the first round starts from
     passes : int              over the working set
     goals : list of float64[] what each part may add to P - D when it is solved, of each model
     """
@@ -124,6 +128,7 @@ class Round:
     trained: list[list[int]]
     written: list[int]
     steps: Floats
+    first: int = 0
     passes: int = 0
     goals: list[Floats] = field(default_factory=list)
 
@@ -132,6 +137,11 @@ class Round:
         """The models of the columns of alpha in the next round."""
         return [number for some in self.trained for number in some]
 
+    @property
+    def file(self) -> int:
+        """The number of the files of the last round."""
+        return self.first + self.outer
+
 
 def alpha_after(job: Job, manifest: Manifest, at: Round, blocks: Blocks) -> list[Floats]:
     """Return alpha of blocks after the last round, float64[rows, columns] each.
@@ -139,28 +149,15 @@ def alpha_after(job: Job, manifest: Manifest, at: Round, blocks: Blocks) -> list
     The columns are those of the models still trained.
     """
     rows, columns = [block.rows for block in manifest.blocks], at.columns
-    if at.outer == 0:
+    if not at.written:
         return [np.zeros((rows[block], len(columns))) for block in blocks]
-    files, wanted, found = job.alpha_files(len(at.written)), set(blocks), dict[int, Floats]()
-    places_of = [at.written.index(number) for number in columns]
-    for number, of_part in enumerate(job.parts(manifest, at.outer)):
-        places = [place for place, block in enumerate(of_part) if block in wanted]
-        if not places:
-            continue
-        sizes = [rows[block] for block in of_part]
-        pairs = files.read(at.outer, number, sizes, places)
-        for place, (before, after) in zip(places, pairs, strict=True):
-            now = stepped(before, after, at.steps)
-            if columns != at.written:
-                now = np.take(now, places_of, axis=1)  # in C order
-            found[of_part[place]] = now
-    return [found[block] for block in blocks]
-
-
-def stepped(before: Floats, after: Floats, steps: Floats) -> Floats:
-    """Return alpha after a step of each column; one of 0 or 1 leaves no rounding errors."""
-    moved: Floats = before + steps * (after - before)
-    return np.where(steps == 1.0, after, moved)
+    parts = job.parts(manifest, at.outer)
+    written = RoundAlpha(job.run_folder, at.file, parts, rows, at.written, at.steps)
+    found = written.of_blocks(blocks)
+    if columns == at.written:
+        return found
+    places = [at.written.index(number) for number in columns]
+    return [np.take(alpha, places, axis=1) for alpha in found]  # in C order
 
 
 def check_supported(options: TrainOptions) -> None:
@@ -188,7 +185,6 @@ def check_supported(options: TrainOptions) -> None:
             f"--selection {options.selection}",
             "leave it out",
         ),
-        (options.warm_start, "--warm-start", "leave it out"),
         (options.checkpoint_s == math.inf, "training without checkpoints", "leave it out"),
     ):
         if given:

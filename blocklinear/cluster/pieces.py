@@ -25,7 +25,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from blocklinear.cluster.alpha_files import opened_late
 from blocklinear.errors import StorageError, storage_errors
 from blocklinear.ingest.arena import Arena
 from blocklinear.ingest.writer import ROWS_AT_A_TIME, chunk_of_row, some_rows
@@ -34,6 +33,7 @@ from blocklinear.store.codec import Chunk
 from blocklinear.store.files import write_all
 from blocklinear.text import Rows
 from blocklinear.text.rows import ParseBuffers
+from blocklinear.training.rounds.files import opened_late
 
 FOLDER = "shuffle"
 SLOT, ROWS, ENTRIES, OFFSET, WIDTH, EXPONENT = range(6)

@@ -30,8 +30,10 @@ from blocklinear.training.loop import converge, resumed, stopping
 from blocklinear.training.memory_plan import MemoryPlan, plan_memory, weight_bytes
 from blocklinear.training.outcome import Outcome
 from blocklinear.training.permutations import some_blocks
+from blocklinear.training.previous import Previous, find_previous
 from blocklinear.training.run import Halt, Run, Times
 from blocklinear.training.unfinished import check_finished
+from blocklinear.training.warm_start import warm_started
 
 _MORE_VECTORS = 7
 """Weight vectors on a worker besides its own: w, average, curvature, a change, sums of two."""
@@ -84,6 +86,26 @@ class DistributedRun(Run):
     def _commit(self) -> None:
         self.outer, self.done = self.solver.outer, 0
         self.save()
+
+    def save(self) -> None:
+        """Commit a checkpoint, and delete files of rounds that nobody needs from then on."""
+        super().save()
+        self._checkpoint.tidy(scratch=False)
+
+    def start(self, previous: Previous) -> None:
+        """Start from the alpha of an earlier run, whose checkpoint is still there.
+
+        Raises
+        ------
+        Abandoned
+            If a stop was asked for; what the earlier run left is intact then.
+        """
+        found = self.solver.start(previous, self._checkpoint.checksum, self.overdue)
+        self.listener(
+            warm_started(
+                previous, self.manifest, "recomputed", len(self.manifest.blocks), found.bytes_read
+            )
+        )
 
     def iterate(self) -> None:
         """Do a round."""
@@ -161,11 +183,12 @@ class Cluster:
         if facts is not None:
             options = dataclasses.replace(options, group=facts["group"])
         plan = plan_worker(manifest, options, task, n_parts)
-        if facts is None:
+        previous = find_previous(folder, options, listener) if options.warm_start else None
+        if facts is None and previous is None:
             if not options.resume:
                 check_finished(folder, ignore)
             discard(folder)
-        else:
+        elif facts is not None:
             plan = dataclasses.replace(plan, working_set_entries=facts["working_set_entries"])
         held_out: HeldOut | None = None
         if options.evaluate is not None:
@@ -176,7 +199,7 @@ class Cluster:
             task = dataclasses.replace(task, folds=None)
         job = Job(
             engine.name, store.folder.resolve(), manifest.fingerprint, options, task, n_parts,
-            plan, folder.resolve(), folds is not None,
+            plan, folder.resolve(), manifest.n_features + 1, folds is not None,
         )  # fmt: skip
         engine.check_same_store(worker.can_read, job)
         solver = DistributedDescent(job, manifest, engine)
@@ -187,6 +210,8 @@ class Cluster:
             with stopping(run):
                 if facts is not None:
                     run.resume(facts)
+                elif previous is not None:
+                    run.start(previous)
                 outcome = converge(run)
         finally:
             engine.end(worker.forget, job.name)

@@ -156,6 +156,31 @@ def added(one: Change, other: Change) -> Change:
     )
 
 
+@dataclass(frozen=True)
+class Started:
+    """What parts have made of the alpha of an earlier run, for each weight vectors.
+
+    Attributes
+    ----------
+    weights : list of Packed  float64[n_features + 1, width]
+    terms : list of float64[n_problems, N_TERMS]        what the rows contribute to the dual
+    bytes_read : int          of blocks
+    """
+
+    weights: list[Packed]
+    terms: list[Floats]
+    bytes_read: int
+
+
+def added_starts(one: Started, other: Started) -> Started:
+    """Return what two sets of parts have made together."""
+    return Started(
+        [a.plus(b) for a, b in zip(one.weights, other.weights, strict=True)],
+        [a + b for a, b in zip(one.terms, other.terms, strict=True)],
+        one.bytes_read + other.bytes_read,
+    )
+
+
 def added_proofs(one: ProofSums, other: ProofSums) -> ProofSums:
     """Return what two sets of rows contribute together."""
     return ProofSums(

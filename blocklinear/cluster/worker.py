@@ -16,18 +16,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blocklinear.cluster import place as places
-from blocklinear.cluster.alpha_files import SHOWS_UP_S
 from blocklinear.cluster.job import (
     Job,
     Round,
     alpha_after,
     part_manifest,
-    stepped,
     worker_options,
 )
-from blocklinear.cluster.parts import Blocks, groups_of_part, seed_of_part
+from blocklinear.cluster.parts import groups_of_part, seed_of_part
 from blocklinear.cluster.place import Place
-from blocklinear.cluster.sums import Change, Packed, PartReport, ProofSums
+from blocklinear.cluster.sums import Change, Packed, PartReport, ProofSums, Started
 from blocklinear.errors import BlocklinearError, DamagedError
 from blocklinear.kernels.curvature import scale_columns
 from blocklinear.objectives.certificate import Proof
@@ -36,12 +34,16 @@ from blocklinear.solvers.block_descent import SAMPLED_ROWS, SAMPLED_SHARE, Block
 from blocklinear.solvers.factory import make_descent
 from blocklinear.solvers.protocol import Abandoned
 from blocklinear.solvers.weight_vectors import WeightVectors
-from blocklinear.store.groups import Pins, RowView, first_positions
+from blocklinear.store.groups import Pins, RowView, first_positions, rows_of
 from blocklinear.store.manifest import Manifest
 from blocklinear.store.prefetch import GroupLoader, Loaded
 from blocklinear.store.row_arrays import RowArray
 from blocklinear.store.store import BlockStore
 from blocklinear.training.checkpoint import Checkpoint
+from blocklinear.training.previous import Previous
+from blocklinear.training.rounds.alpha import Blocks, stepped
+from blocklinear.training.rounds.files import SHOWS_UP_S
+from blocklinear.training.warm_start import warm_parts
 
 Floats = NDArray[np.float64]
 _ROWS_AT_ONCE = 1 << 16
@@ -59,6 +61,8 @@ class Session:
     place : Place
     lock : threading.Lock     held by the task that works on a part
     ended : threading.Event   set when the run needs nothing more
+    whole : GroupLoader or None         of all blocks, where a worker has them
+    previous : Previous or None         what the run starts from, until it has begun
     """
 
     name: str
@@ -68,6 +72,7 @@ class Session:
     lock: threading.Lock = field(default_factory=threading.Lock)
     ended: threading.Event = field(default_factory=threading.Event)
     whole: GroupLoader | None = None
+    previous: Previous | None = None
 
     def loader(self, job: Job, part: Manifest) -> contextlib.AbstractContextManager[GroupLoader]:
         """Return what loads the groups of a part; where that is all blocks, they stay loaded."""
@@ -160,6 +165,10 @@ class Part:
         By which columns are multiplied.
     folder : Path
         For scratch files.
+
+    Attributes
+    ----------
+    session : Session
     """
 
     def __init__(
@@ -173,7 +182,7 @@ class Part:
         folder: Path,
     ) -> None:
         manifest, outer = session.manifest, at.outer + 1
-        self._job, self._session, self._at, self.number = job, session, at, number
+        self._job, self.session, self._at, self.number = job, session, at, number
         self.blocks = job.parts(manifest, outer)[number]
         self.manifest = part_manifest(manifest, self.blocks)
         self.groups = groups_of_part(len(self.blocks), job.plan.group)
@@ -208,9 +217,9 @@ class Part:
         """Yield the groups of the part, or others, by the places of their blocks in it."""
         if groups is None or self._has_all:  # a loader of all blocks keeps what it has loaded first
             groups = self.groups
-        with self._session.loader(self._job, self.manifest) as loader:
+        with self.session.loader(self._job, self.manifest) as loader:
             for loaded in loader.stream(groups):
-                if self._session.ended.is_set():
+                if self.session.ended.is_set():
                     raise Abandoned
                 self.load_s += loaded.load_s
                 self.wait_s += loaded.wait_s
@@ -254,7 +263,7 @@ class Part:
             if self._has_all:
                 for vectors in self.solver.vectors:
                     vectors.find_free(group)
-            self.solver.step(group, 1, place, len(self.groups), self._session.ended.is_set)
+            self.solver.step(group, 1, place, len(self.groups), self.session.ended.is_set)
             self.solve_s += time.perf_counter() - started
 
     def change(self, weights: Sequence[Floats]) -> list[Floats]:
@@ -330,6 +339,25 @@ class Part:
                 column += new.shape[1]
         return found
 
+    def start(self, previous: Previous) -> None:
+        """Take over the alpha of an earlier run, made to fit, and add up the weights it makes."""
+        parts = list(warm_parts(self.solver.starts, previous))
+        place_of = {block: place for place, block in enumerate(self.blocks)}
+        for row_range in previous.row_ranges(self.session.manifest):
+            if row_range.block in place_of:
+                first = int(self._first[place_of[row_range.block]])
+                for part in parts:
+                    part.take_alpha(row_range, first)
+        for loaded in self.stream():
+            group, started = loaded.group, time.perf_counter()
+            rows = rows_of(group, self._first)
+            for part, vectors in zip(parts, self.solver.vectors, strict=True):
+                new = part.feasible_set.fit(group, vectors.lines(group))
+                vectors.alpha.write(group.blocks, new.reshape(vectors.alpha.shape_of(len(new))))
+                part.add_rows(group, new, self.solver.bias)
+                vectors.terms += vectors.dual_terms(rows, new)
+            self.solve_s += time.perf_counter() - started
+
 
 def _alpha_of(vectors: WeightVectors) -> Floats:
     """Return a view of alpha of all rows, float64[n_rows, width]."""
@@ -374,11 +402,12 @@ def descend(
     """
     shared = None if curvature is None else curvature[0]
     with _located(), _opened(job, at, number, weights, shared) as part:
+        part.session.previous = None
         part.descend()
         after = np.concatenate([_alpha_of(vectors) for vectors in part.solver.vectors], axis=1)
         sizes = [block.rows for block in part.manifest.blocks]
         files = job.alpha_files(after.shape[1])
-        files.write(at.outer + 1, number, sizes, part.alpha, after)
+        files.write(at.file + 1, number, sizes, part.alpha, after)
         change = part.change(weights)
         sent = [Packed.of(moved, job.n_parts > 1) for moved in change]
         report = PartReport(
@@ -416,6 +445,59 @@ def certify(
     """
     with _located(), _opened(job, at, number, candidates[0]) as part:
         return part.prove(candidates, sampling)
+
+
+def start(job: Job, at: Round, number: int, checksum: str) -> Started:
+    """Give the rows of one part of a round before the first what an earlier run left; write it.
+
+    Parameters
+    ----------
+    job : Job
+    at : Round
+        With -1 rounds.
+    number : int
+        Of the part.
+    checksum : str
+        Of the checkpoint of the earlier run, in the folder of this one.
+
+    Raises
+    ------
+    DamagedError
+        If it is not there, or what it left is not what was written.
+    """
+    nothing = [np.zeros((job.n_weights, len(some))) for some in at.trained]
+    with _located(), _opened(job, at, number, nothing) as part:
+        session = part.session
+        if session.previous is None:
+            session.previous = Previous(_checkpoint(job, checksum), job.options.cost)
+        part.start(session.previous)
+        alpha = np.concatenate([_alpha_of(vectors) for vectors in part.solver.vectors], axis=1)
+        sizes = [block.rows for block in part.manifest.blocks]
+        job.alpha_files(alpha.shape[1]).write(at.file + 1, number, sizes, alpha, alpha)
+        return Started(
+            [Packed.of(v.W[:, : v.width], job.n_parts > 1) for v in part.solver.vectors],
+            [vectors.terms for vectors in part.solver.vectors],
+            part.bytes_read,
+        )
+
+
+def _checkpoint(job: Job, checksum: str) -> Checkpoint:
+    """Return the checkpoint in the folder of the run once it is that of a checksum.
+
+    Raises
+    ------
+    DamagedError
+        If it does not show up.
+    """
+    until = time.monotonic() + SHOWS_UP_S
+    while (found := Checkpoint(job.run_folder)).checksum != checksum:
+        if time.monotonic() > until:
+            raise DamagedError(
+                f"{job.run_folder}: has not the checkpoint that the run is to start from",
+                "all workers need the folder of the store, by the same path",
+            )
+        time.sleep(0.1)
+    return found
 
 
 def load(job: Job, outer: int, name: str, shapes: Sequence[tuple[int, int]]) -> list[Floats]:

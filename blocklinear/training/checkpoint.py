@@ -32,6 +32,7 @@ from blocklinear.store.files import (
     write_whole,
 )
 from blocklinear.store.shapes import Shape
+from blocklinear.training.rounds.files import files_of_rounds
 
 FORMAT = 5
 NAME = "checkpoint.json"
@@ -51,8 +52,6 @@ _BODY = shapes.fields(
     }
 )  # fmt: skip
 
-ALPHA_FILES = "alpha.*.*"
-"""Alpha of runs on a cluster, by round and part."""
 LINES = {"alpha": np.float64, "preference": np.float32, "ranges": np.uint16}
 """Arrays, by the first word of their name, with a line for each row of ``facts["blocks"]``."""
 
@@ -66,8 +65,11 @@ class Checkpoint:
 
     Attributes
     ----------
+    folder : Path
     facts : dict or None
         Those given to the last `save`, None if there is no checkpoint.
+    checksum : str
+        Of all that it says, as it was read; "" if there was none.
 
     Raises
     ------
@@ -78,10 +80,11 @@ class Checkpoint:
     """
 
     def __init__(self, folder: Path) -> None:
-        self._folder = folder
+        self.folder = folder
         self._files: dict[str, Any] = {}
         self._generation = 1
         self.facts: dict[str, Any] | None = None
+        self.checksum = ""
         path = folder / NAME
         with storage_errors(path, "read"):
             try:
@@ -106,14 +109,14 @@ class Checkpoint:
             # they make names of files, which are to be in this folder
             if not all(map(_FILE.fullmatch, self._files)):
                 raise self.damaged("it names files that no run has")
-            self.facts = body["facts"]
+            self.facts, self.checksum = body["facts"], outer["checksum"]
         except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise self.damaged("it is not a checkpoint") from error
 
     def damaged(self, why: str) -> DamagedError:
         """Return the error that says what is wrong with this checkpoint."""
         return DamagedError(
-            f"{self._folder / NAME}: {why}", "train with --restart, which starts the run anew"
+            f"{self.folder / NAME}: {why}", "train with --restart, which starts the run anew"
         )
 
     def checked(self, shape: Shape) -> dict[str, Any] | None:
@@ -132,7 +135,7 @@ class Checkpoint:
         return self.facts
 
     def _path(self, name: str, generation: int) -> Path:
-        return self._folder / f"{name}.{generation}"
+        return self.folder / f"{name}.{generation}"
 
     def save(self, facts: dict[str, Any], arrays: Arrays) -> None:
         """Replace the checkpoint.
@@ -160,7 +163,7 @@ class Checkpoint:
     def _put(self, generation: int, files: dict[str, Any], facts: dict[str, Any]) -> None:
         """Replace ``checkpoint.json``; the files it names are there."""
         body = {"format": FORMAT, "generation": generation, "files": files, "facts": facts}
-        with atomic_write(self._folder / NAME) as stream:
+        with atomic_write(self.folder / NAME) as stream:
             stream.write(json.dumps({"checksum": _checksum(body), "checkpoint": body}).encode())
         self._generation, self._files, self.facts = generation, files, facts
 
@@ -250,11 +253,17 @@ class Checkpoint:
         """The arrays it holds."""
         return self._files.keys()
 
-    def keep_rows(self, blocks: Collection[str]) -> None:
+    def keep_rows(self, blocks: Collection[str], more: Arrays | None = None) -> None:
         """Forget all but the lines of rows of some of ``facts["blocks"]``.
 
         What depends on the other rows goes first, as w does. Alpha is left, from which another run
         may start; ``facts["warm_only"]`` says that this one cannot be resumed.
+
+        Parameters
+        ----------
+        blocks : collection of str
+        more : mapping of str to array, or None
+            Lines that it does not hold itself, as of a run on a cluster.
 
         Raises
         ------
@@ -279,7 +288,9 @@ class Checkpoint:
             if n_rows == 0 or array.size % n_rows:
                 raise self.damaged(f"its {name} does not have a line for each of {n_rows} rows")
             lines[name] = [array.reshape(n_rows, -1)[part] for part in kept]
-        if lines.keys() != self._files.keys():
+        for name, array in (more or {}).items():
+            lines[name] = [array[part] for part in kept]
+        if not more and lines.keys() != self._files.keys():
             # make room for them, on a disk that may be full
             facts |= {"warm_only": True}
             self._put(self._generation, {name: self._files[name] for name in lines}, facts)
@@ -314,26 +325,46 @@ class Checkpoint:
             raise self.damaged(f"its {name} is not what was written")
         return array
 
-    def tidy(self) -> None:
-        """Delete every file of the run that this checkpoint does not need."""
+    def tidy(self, scratch: bool = True) -> None:
+        """Delete every file of the run that this checkpoint does not need.
+
+        Parameters
+        ----------
+        scratch : bool
+            Those too that a run has while it works.
+        """
         needed = {NAME}
         for name, described in self._files.items():
             if isinstance(described, dict):
                 needed.add(self._path(name, self._generation).name)
-        remove_temporaries(self._folder)
-        remove_files(path for path in _files(self._folder) if path.name not in needed)
+        remove_temporaries(self.folder)
+        old = [path for path in _files(self.folder, scratch) if path.name not in needed]
+        rounds = rounds_of(self.facts or {})
+        old += [path for path, of in files_of_rounds(self.folder).items() if of not in rounds]
+        remove_files(old)
 
 
 def discard(folder: Path) -> None:
     """Delete the checkpoint in a run's folder, whatever its state, then its array files."""
     with storage_errors(folder, "clean"):
         (folder / NAME).unlink(missing_ok=True)
-        remove_files([*_files(folder), *folder.glob(ALPHA_FILES)])
+        remove_files([*_files(folder), *files_of_rounds(folder)])
 
 
-def _files(folder: Path) -> list[Path]:
+def rounds_of(facts: Mapping[str, Any]) -> set[int]:
+    """Return the rounds whose files of alpha a run on a cluster needs; none of any other run."""
+    state = facts.get("method", {})
+    if "parts" not in state or facts.get("warm_only"):
+        return set()
+    kept = [of_round for of_round, *_ in state.get("kept", [])]
+    return {state.get("first", 0) + of_round for of_round in (*kept, facts["outer"])}
+
+
+def _files(folder: Path, scratch: bool = True) -> list[Path]:
     """Return the files of arrays: of checkpoints of both generations, and scratch."""
-    return [path for kind in ("*.0", "*.1", "*.work") for path in folder.glob(kind)]
+    kinds = ("*.0", "*.1", "*.work") if scratch else ("*.0", "*.1")
+    found = {path for kind in kinds for path in folder.glob(kind)}
+    return sorted(found - files_of_rounds(folder).keys())
 
 
 def _bytes_of(array: npt.NDArray[Any]) -> memoryview:

@@ -68,7 +68,9 @@ _METHOD = fields(
         "by_pass": items(items(count)), "certificates": items(maybe(_CERTIFICATE)),
         "models": items(row(maybe(number), shapes.integer(-1))),
         "newton": _NEWTON, "l1": _L1,
-        "parts": count, "written": items(count),  # of a cluster
+        # of a cluster; `kept` are rounds, the models trained in them, and the steps taken
+        "parts": count, "written": items(count), "first": count,
+        "kept": items(row(count, items(count), items(number))),
     },
     more=True,
 )  # fmt: skip

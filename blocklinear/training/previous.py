@@ -16,8 +16,9 @@ from blocklinear.objectives.problems import SOLVERS
 from blocklinear.options import TrainOptions
 from blocklinear.store.manifest import Manifest
 from blocklinear.store.records import BlockRecord
-from blocklinear.training.checkpoint import LINES, Checkpoint, discard
+from blocklinear.training.checkpoint import LINES, Checkpoint, discard, rounds_of
 from blocklinear.training.checkpoint_schema import check_left
+from blocklinear.training.rounds.alpha import AlphaLeft, ModelAlpha
 
 Floats = NDArray[np.float64]
 
@@ -28,7 +29,7 @@ class Column:
 
     Attributes
     ----------
-    stored : float64[n_old]   alpha of each row it had, or s_i alpha_i
+    stored : float64[n_old] or ModelAlpha       alpha of each row it had, or s_i alpha_i
     signed : bool             whether it is s_i alpha_i, of classes
     w : float64[d_old + 1] or None      None where it went
     is_sum : bool             whether `w` is there, and the sum of s_i alpha_i x_i
@@ -36,7 +37,7 @@ class Column:
     sign : float              -1 where `w` belongs to the other one of two classes
     """
 
-    stored: Floats
+    stored: Floats | ModelAlpha
     signed: bool
     w: Floats | None
     is_sum: bool
@@ -49,7 +50,7 @@ class Column:
         return replace(self, costs=self.costs[::-1], sign=-self.sign)
 
     def alpha(self, rows: slice) -> Floats:
-        """Return the alpha of some rows, float64[n]."""
+        """Return the alpha of some rows of one of its blocks, float64[n]."""
         return np.abs(self.stored[rows]) if self.signed else self.stored[rows]
 
 
@@ -79,6 +80,8 @@ class RowRange:
 class Previous:
     """An earlier run, read from its checkpoint; its arrays stay mapped from their files.
 
+    The alpha of one on a cluster is read block by block when it is asked for.
+
     Of a grid of costs it has the models of the one that is nearest to `cost`, by their ratio.
 
     Attributes
@@ -89,6 +92,12 @@ class Previous:
     bounded : bool            whether C was a bound of its alpha
     has_w : bool              whether it has its weights still
     n_rows : int
+    next_round : int          what is larger than the numbers of all files of rounds it has
+
+    Parameters
+    ----------
+    checkpoint : Checkpoint
+    cost : float
     """
 
     def __init__(self, checkpoint: Checkpoint, cost: float) -> None:
@@ -104,12 +113,17 @@ class Previous:
         self.has_w = not facts.get("warm_only", False)
         self._newton, self._l1 = "newton" in self._state, "l1" in self._state
         self._is_sum = self.has_w and facts["descended"] is None and self.course["method"] == "dual"
-        if self.has_w and "models" not in self._state and "w" not in checkpoint.names:
-            raise KeyError("w")
+        self._of_cluster = "parts" in self._state
+        w = "w-0" if self._of_cluster else "w"
+        if self.has_w and "models" not in self._state and w not in checkpoint.names:
+            raise KeyError(w)
+        self.next_round = max(rounds_of(facts), default=-1) + 1
         self.columns: dict[float | None, Column] = dict(self._columns(cost))
 
     def _columns(self, cost: float) -> Iterator[tuple[float | None, Column]]:
-        if "models" in self._state:
+        if self._of_cluster:
+            yield from self._of_rounds(cost)
+        elif "models" in self._state:
             yield from self._of_models(cost)
         elif self.course["solver"] == CRAMMER_SINGER:
             numbers = range(len(self.labels))
@@ -138,6 +152,38 @@ class Previous:
                 label, fold = models[number]
                 if fold == NO_FOLD and asked[number] == nearest:
                     yield from self._of_both(label, column)
+
+    def _of_rounds(self, cost: float) -> Iterator[tuple[float | None, Column]]:
+        """Yield the columns of a run on a cluster."""
+        state = self._state
+        models = state.get("models", [[self.labels[0] if self.labels else None, NO_FOLD]])
+        asked = state.get("asked", [cost])
+        nearest, alpha = asked[_nearest(asked, cost)], self._alpha_of_rounds(len(models))
+        for number, (label, fold) in enumerate(models):
+            if fold != NO_FOLD or asked[number] != nearest:
+                continue
+            w, is_sum = self._weights_of(number, len(models)) if self.has_w else (None, False)
+            column = Column(alpha[number], False, w, is_sum, self._costs[number])
+            yield from self._of_both(label, column)
+
+    def _alpha_of_rounds(self, n_models: int) -> Sequence[Floats | ModelAlpha]:
+        """Return alpha of each model of a run on a cluster, whose removed rows may have gone."""
+        if "alpha" in self._checkpoint.names:
+            return list(self.lines("alpha").reshape(self.n_rows, n_models).T)
+        folder, facts = self._checkpoint.folder, self._checkpoint.facts or {}
+        left = AlphaLeft(folder, facts, self._mapped("taken"))
+        return [ModelAlpha(left, number) for number in range(n_models)]
+
+    def _weights_of(self, number: int, n_models: int) -> tuple[Floats, bool]:
+        """Return the weights of a model of a run on a cluster, and whether they are those of alpha.
+
+        Of a model that is trained no more there is what was certified.
+        """
+        for k, trained in enumerate(self._state["trained"]):
+            if number in trained:
+                W = self._mapped(f"w-{k}").reshape(-1, len(trained))
+                return W[:, trained.index(number)], True
+        return self._mapped("final").reshape(-1, n_models)[:, number], False
 
     def _side_by_side(
         self,
@@ -180,9 +226,9 @@ class Previous:
         Of a grid that of the model of the C nearest to `cost`, by their ratio.
         """
         if "models" not in self._state:
-            return self.number("first") or 0.0
+            return self.number("first-0" if self._of_cluster else "first") or 0.0
         nearest = _nearest(self._state["asked"], cost)
-        for k, shared in enumerate(self._state["by_pass"]):
+        for k, shared in enumerate(self._state["trained" if self._of_cluster else "by_pass"]):
             if nearest in shared and f"first-{k}" in self._checkpoint.names:
                 return float(self._mapped(f"first-{k}")[shared.index(nearest)])
         return 0.0

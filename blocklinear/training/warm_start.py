@@ -68,22 +68,28 @@ def start_warm(
         _carry(solver, previous, row_ranges, store.manifest, start.resident)
         blocks_read, bytes_read = start.blocks_read, start.bytes_read
     if how:
-        kept = sum(s.new.stop - s.first for s in row_ranges if s.block is not None)
-        run.listener(
-            WarmStarted(
-                rows_kept=kept,
-                rows_new=store.manifest.n_rows - kept,
-                rows_gone=previous.n_rows - kept,
-                how=how,
-                blocks_read=blocks_read,
-                bytes_read=bytes_read,
-            )
-        )
+        run.listener(warm_started(previous, store.manifest, how, blocks_read, bytes_read))
+
+
+def warm_started(
+    previous: Previous, manifest: Manifest, how: str, blocks_read: int, bytes_read: int
+) -> WarmStarted:
+    """Return the report of a warm start; what it counts is as in `WarmStarted`."""
+    row_ranges = previous.row_ranges(manifest)
+    kept = sum(s.new.stop - s.first for s in row_ranges if s.block is not None)
+    return WarmStarted(
+        rows_kept=kept,
+        rows_new=manifest.n_rows - kept,
+        rows_gone=previous.n_rows - kept,
+        how=how,
+        blocks_read=blocks_read,
+        bytes_read=bytes_read,
+    )
 
 
 def _go_on_from_w(run: GroupRun, solver: WarmSolver, previous: Previous) -> str:
     """Go on from w and the number of updates; nothing if the classes are other ones."""
-    parts = list(_parts(solver, previous))
+    parts = list(warm_parts(solver.starts, previous))
     if all(column is None for part in parts for column in part.old):
         run.listener(Warned("the classes are other ones now: training starts from the beginning"))
         return ""
@@ -103,7 +109,7 @@ def _squared_norm(array: Floats) -> float:
 
 
 @dataclass(frozen=True)
-class _Part(Start):
+class WarmPart(Start):
     """Weight vectors that start together.
 
     Attributes
@@ -122,15 +128,48 @@ class _Part(Start):
                 self.W[:n, j] = column.sign * column.w[:-1]
                 self.W[-1, j] = column.sign * column.w[-1]
 
+    def take_alpha(self, row_range: RowRange, first: int) -> None:
+        """Take over the alpha of some rows, which are in a block whose first row is `first`."""
+        lines = self.alpha[first + row_range.first : first + row_range.new.stop]
+        for j, column in enumerate(self.old):
+            if column is not None:
+                lines[:, j] = column.alpha(row_range.old)
 
-def _parts(solver: WarmSolver, previous: Previous) -> Iterator[_Part]:
-    for start in solver.starts:
+    def take_bias(self, same: bool) -> None:
+        """Begin with the weight that the bias had: where it is free, it is no sum over rows.
+
+        Parameters
+        ----------
+        same : bool
+            Whether the bias feature has the value it had.
+        """
+        self.W[-1] = 0.0
+        for j, column in enumerate(self.old if same else ()):
+            if column is not None and column.w is not None:
+                self.W[-1, j] = column.sign * column.w[-1]
+
+    def add_rows(self, group: Group, steps: Floats, bias: float) -> None:
+        """Add the rows of a group to the weights, times a change of alpha, float64[n, M]."""
+        steps = self.feasible_set.signs(group.labels) * steps
+        add_rows(group.indptr, group.indices, group.values, steps, bias, self.W)
+
+
+def warm_parts(starts: Sequence[Start], previous: Previous) -> Iterator[WarmPart]:
+    """Yield weight vectors that are to be filled, with the columns of an earlier run they follow.
+
+    Parameters
+    ----------
+    starts : sequence of Start
+        As `WarmSolver` has them.
+    previous : Previous
+    """
+    for start in starts:
         feasible_set = start.feasible_set
         old = [previous.columns.get(label) for label in feasible_set.labels]
         if old == [None] and len(feasible_set.classes) == 2:  # the same, seen from the second class
             second = previous.columns.get(feasible_set.classes[1])
             old = [second and second.opposite]
-        yield _Part(feasible_set, start.alpha, start.W, old)
+        yield WarmPart(feasible_set, start.alpha, start.W, old)
 
 
 class _Start:
@@ -155,26 +194,21 @@ class _Start:
         self._same_bias = max(previous.course["bias"], 0.0) == solver.bias
         sums = previous.course["regularize_bias"] or not run.options.regularize_bias
         self._keeps_w = self._same_bias and sums
-        self._parts = list(_parts(solver, previous))
+        self._parts = list(warm_parts(solver.starts, previous))
         ends = np.cumsum([0, *(block.rows for block in self._blocks)]).tolist()
         self._rows = [slice(*pair) for pair in pairwise(ends)]
         self.resident = len(run.block_groups(1)) == 1
         self.blocks_read = self.bytes_read = 0
-        for part in self._parts:
-            self._take_alpha(part)
+        for row_range in row_ranges:  # the outer loop: what an earlier run left is read once
+            if row_range.block is not None:
+                for part in self._parts:
+                    part.take_alpha(row_range, self._rows[row_range.block].start)
         self._used = {
             b
             for b, rows in enumerate(self._rows)
             if any(part.alpha[rows].any() for part in self._parts)
         }
         self._misfits = self._find_misfits(previous)
-
-    def _take_alpha(self, part: _Part) -> None:
-        for j, column in enumerate(part.old):
-            for row_range in self._row_ranges if column is not None else ():
-                if row_range.block is not None:
-                    lines = part.alpha[self._rows[row_range.block], j]
-                    lines[row_range.new] = column.alpha(row_range.old)  # type: ignore[union-attr]
 
     def _find_misfits(self, previous: Previous) -> set[int]:
         """Return the blocks in which, as far as can be known without labels, alpha must change."""
@@ -225,12 +259,9 @@ class _Start:
         return "recomputed"
 
     def take_bias(self) -> None:
-        """Begin with the weight that the bias had: where it is free, it is no sum over rows."""
+        """Begin with the weight that the bias had, which is free."""
         for part in self._parts:
-            part.W[-1] = 0.0
-            for j, column in enumerate(part.old if self._same_bias else ()):
-                if column is not None and column.w is not None:
-                    part.W[-1, j] = column.sign * column.w[-1]
+            part.take_bias(self._same_bias)
 
     def _gone(self) -> dict[str, tuple[BlockRecord, list[RowRange]]] | None:
         """Return the removed blocks that have a share in w; None if one cannot be read."""
@@ -277,7 +308,7 @@ class _Start:
                         for j, column in enumerate(part.old):
                             if column is not None:
                                 alpha[row_range.new, j] = column.alpha(row_range.old)
-                    self._add_rows(part, group, -alpha)
+                    part.add_rows(group, -alpha, self._bias)
                 if self._run.halt():
                     raise Abandoned
 
@@ -292,11 +323,7 @@ class _Start:
                 new = part.feasible_set.fit(group, old)
                 for rows, start in zip(lines, group.starts.tolist(), strict=False):
                     part.alpha[rows] = new[start : start + rows.stop - rows.start]
-                self._add_rows(part, group, new if anew else new - old)
-
-    def _add_rows(self, part: _Part, group: Group, steps: Floats) -> None:
-        steps = part.feasible_set.signs(group.labels) * steps
-        add_rows(group.indptr, group.indices, group.values, steps, self._bias, part.W)
+                part.add_rows(group, new if anew else new - old, self._bias)
 
     def _count(self, record: BlockRecord) -> None:
         self.blocks_read += 1

@@ -10,7 +10,7 @@ import pytest
 from training.small import long_problem
 
 import blocklinear
-from blocklinear.cluster import alpha_files, engine, place, worker
+from blocklinear.cluster import engine, place, worker
 from blocklinear.errors import (
     ClusterError,
     DamagedError,
@@ -19,6 +19,7 @@ from blocklinear.errors import (
     StorageError,
 )
 from blocklinear.events import OuterIteration
+from blocklinear.training.rounds import files as round_files
 
 from .conftest import cluster_of
 
@@ -170,7 +171,7 @@ def test_other_parts_are_not_resumed(serial, store):
 
 @pytest.mark.parametrize("change", ["damaged", "gone"])
 def test_alpha_that_is_lost(serial, store, monkeypatch, change):
-    monkeypatch.setattr(alpha_files, "SHOWS_UP_S", 0.0)
+    monkeypatch.setattr(round_files, "SHOWS_UP_S", 0.0)
     trained(store, serial(2), max_outer=2)
     for path in (store.folder / "runs" / "default").glob("alpha.*"):
         if change == "gone":

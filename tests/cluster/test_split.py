@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import blocklinear
-from blocklinear.cluster import alpha_files, ranges, split
+from blocklinear.cluster import ranges, split
 from blocklinear.errors import (
     BlocklinearError,
     ClusterError,
@@ -24,6 +24,7 @@ from blocklinear.errors import (
 )
 from blocklinear.events import SplitProgress, Warned
 from blocklinear.ingest import writer
+from blocklinear.training.rounds import files as round_files
 
 from .conftest import cluster_of
 
@@ -277,7 +278,7 @@ def interrupted(at):
 
 @pytest.mark.parametrize("at", range(3, N_TASKS, 15))
 def test_a_folder_that_vanishes(tmp_path, serial, rows, at, monkeypatch):
-    monkeypatch.setattr(alpha_files, "SHOWS_UP_S", 0.0)
+    monkeypatch.setattr(round_files, "SHOWS_UP_S", 0.0)
     client, tasks = serial(2), count()
 
     def before(name):

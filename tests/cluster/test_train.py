@@ -147,7 +147,6 @@ def test_parts_as_many_as_workers_unless_given(three, store):
         ({"average": True}, "--average"),
         ({"epochs": None}, "--epochs auto"),
         ({"selection": "avsf"}, "--selection avsf"),
-        ({"warm_start": True}, "--warm-start"),
         ({"checkpoint_s": float("inf")}, "checkpoints"),
     ],
 )

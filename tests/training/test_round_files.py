@@ -3,16 +3,16 @@
 import numpy as np
 import pytest
 
-from blocklinear.cluster import alpha_files
-from blocklinear.cluster.alpha_files import AlphaFiles
 from blocklinear.errors import DamagedError, StorageError
+from blocklinear.training.rounds import files as round_files
+from blocklinear.training.rounds.files import AlphaFiles, files_of_rounds
 
 SIZES = [3, 0, 5, 1]
 
 
 @pytest.fixture(autouse=True)
 def _no_waiting(monkeypatch):
-    monkeypatch.setattr(alpha_files, "SHOWS_UP_S", 0.0)
+    monkeypatch.setattr(round_files, "SHOWS_UP_S", 0.0)
 
 
 @pytest.fixture
@@ -75,8 +75,10 @@ def test_a_missing_file(files):
         files.read(7, 1, SIZES, [0])
 
 
-def test_old_rounds_are_removed(files, alpha, tmp_path):
-    for outer in (7, 9, 10):
+def test_files_of_rounds(files, alpha, tmp_path):
+    for outer in (7, 10):
         files.write(outer, 1, SIZES, *alpha)
-    files.remove_before(10)
-    assert [path.name for path in tmp_path.iterdir()] == ["alpha.10.1"]
+    for name in ("alpha.0", "alpha-1.0", "alpha.7.work", "alpha.x.1", "w.7.1"):
+        (tmp_path / name).touch()
+    found = {path.name: outer for path, outer in files_of_rounds(tmp_path).items()}
+    assert found == {"alpha.7.1": 7, "alpha.10.1": 10}

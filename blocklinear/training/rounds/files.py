@@ -1,14 +1,16 @@
 """Alpha between two rounds: what it was and what each part made of it, in files of the run.
 
-A part writes one file a round. Which step along the change is taken is known only when all parts
-have ended: readers take it. So nothing has to be written twice, and a part that is worked on again,
-on another worker, writes the same bits.
+A part writes one file a round; the alpha that a run starts warm from is there likewise, as that of
+a round before the first. Which step along the change is taken is known only when all parts have
+ended: readers take it. So nothing has to be written twice, and a part that is worked on again, on
+another worker, writes the same bits.
 
 A file has int64 numbers: a mark, the round, the number of the part, its blocks, the columns of
 alpha; then of each block its rows and the CRC-32 of its alpha before and after; then the CRC-32 of
 all these. The alpha of each block follows, before and after, float64[rows, columns] each.
 """
 
+import re
 import time
 import zlib
 from collections.abc import Sequence
@@ -20,11 +22,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blocklinear.errors import DamagedError, storage_errors
-from blocklinear.store.files import atomic_write, opened, remove_files
+from blocklinear.store.files import atomic_write, opened
 
 Floats = NDArray[np.float64]
 _MARK = int.from_bytes(b"BLalpha1", "little")
 _HEAD, _OF_BLOCK = 5, 3
+_NAME = re.compile(r"alpha\.(\d+)\.\d+$")
 SHOWS_UP_S = 10.0
 """Seconds after which a file that another machine wrote is visible on a shared file system."""
 
@@ -133,20 +136,16 @@ class AlphaFiles:
             raise _damaged(path, "it is of other blocks")
         return table
 
-    def remove_before(self, outer: int) -> None:
-        """Delete what the rounds before one have left."""
-        old = [path for path in self._folder.glob("alpha.*.*") if _round_of(path) < outer]
-        remove_files(old)
+
+def files_of_rounds(folder: Path) -> dict[Path, int]:
+    """Return the files of alpha in the folder of a run, and of which round each is."""
+    matches = ((path, _NAME.match(path.name)) for path in folder.glob("alpha.*.*"))
+    return {path: int(found[1]) for path, found in matches if found}
 
 
 def _crc(array: NDArray[Any]) -> int:
     """Return the CRC-32 of an array in C order."""
     return zlib.crc32(array.data)
-
-
-def _round_of(path: Path) -> int:
-    text = path.name.split(".")[1]
-    return int(text) if text.isdecimal() else 0
 
 
 def _exactly(stream: FileIO, n_bytes: int, path: Path) -> bytearray:
