@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from blocklinear.cluster import sums, worker
 from blocklinear.cluster.engine import Engine
-from blocklinear.cluster.job import Job, Round
+from blocklinear.cluster.job import FreeBias, Job, Round
 from blocklinear.errors import MismatchError
 from blocklinear.kernels import dual as kernels
 from blocklinear.kernels.sums import dot
@@ -37,7 +37,14 @@ from blocklinear.objectives.certificate import (
 from blocklinear.objectives.models import Models
 from blocklinear.solvers.block_descent import check_dropped
 from blocklinear.solvers.columns import models_by_pass
-from blocklinear.solvers.pass_statistics import add_stats, middle, no_stats, rises, violations
+from blocklinear.solvers.pass_statistics import (
+    add_stats,
+    middle,
+    no_stats,
+    rises,
+    violations,
+    with_free_bias,
+)
 from blocklinear.solvers.protocol import Estimate
 from blocklinear.solvers.weight_vectors import FIRST, PASS
 from blocklinear.solvers.working_set import FIRST_PASSES, LOADED, next_passes
@@ -189,11 +196,31 @@ class DistributedDescent:
         goal = (self._job.options.gap or 0.0) / self._job.n_parts
         goals = [goal * np.maximum(of, 0.0) for of in self._duals]
         trained = [some.tolist() for some in self._training]
-        passes = int(self._passes[0])
-        return Round(self.outer, trained, self._written, self._taken, self.first, passes, goals)
+        return Round(
+            self.outer, trained, self._written, self._taken, self.first, int(self._passes[0]),
+            goals, self._free_biases,
+        )  # fmt: skip
+
+    @property
+    def _free_biases(self) -> list[FreeBias]:
+        """Of each weight vectors; none if the bias is regularised."""
+        if self._job.options.regularize_bias:
+            return []
+        return [FreeBias.of(self.bias, terms) for terms in self._terms]
 
     @property
     def _duals(self) -> list[Floats]:
+        """The dual values; of the Lagrangian where the bias is free."""
+        if not self._free_biases:
+            return self._raised
+        return [
+            terms[:, kernels.DUAL] - 0.5 * column_norms(W[:-1]) - W[-1] * own.correction
+            for terms, W, own in zip(self._terms, self.W, self._free_biases, strict=True)
+        ]
+
+    @property
+    def _raised(self) -> list[Floats]:
+        """What rounds raise: the dual values, or the augmented Lagrangian but for a constant."""
         return [
             terms[:, kernels.DUAL] - 0.5 * column_norms(W)
             for terms, W in zip(self._terms, self.W, strict=True)
@@ -246,6 +273,8 @@ class DistributedDescent:
             self.W, found.weights, self._terms, found.terms, strict=True
         ):
             W[:], own[:] = packed.whole(), terms
+        for W, bias in zip(self.W, found.biases, strict=False):
+            W[-1] = bias
         self._written = np.concatenate(self._training).tolist()
         self._taken = np.ones(len(self._written))
         if self._models is None:
@@ -278,7 +307,10 @@ class DistributedDescent:
 
     def _take(self, change: sums.Change) -> None:
         """Move by what the parts have changed."""
-        job, reports, before = self._job, change.reports, self._duals
+        job, reports = self._job, change.reports
+        for W, own in zip(self.W, self._free_biases, strict=False):
+            W[-1] += own.correction  # as the parts have added it
+        before = self._raised
         self.spent = Spent(
             sum(report.load_s for report in reports),
             sum(report.wait_s for report in reports),
@@ -296,7 +328,7 @@ class DistributedDescent:
             taken.append(steps)
             self._stats[k][:] = _added_stats([report.stats[k] for report in reports])
         self._written, self._taken = np.concatenate(self._training).tolist(), np.concatenate(taken)
-        self._gain = [now - was for now, was in zip(self._duals, before, strict=True)]
+        self._gain = [now - was for now, was in zip(self._raised, before, strict=True)]
         self._count(reports)
         for average, W in zip(self.average, self.W, strict=False):
             average += (RECENT if self.outer else 1.0) * (W - average)
@@ -355,11 +387,15 @@ class DistributedDescent:
 
     def _violations(self) -> list[Floats]:
         """Return what LIBLINEAR's ``-e`` is compared with, of each weight vectors."""
-        regression = self._job.task.solver.regression
-        return [
+        regression, n = self._job.task.solver.regression, self._n_rows
+        found = [
             violations(of[FIRST], regression, first)
             for of, first in zip(self._stats, self._first, strict=True)
         ]
+        for k, own in enumerate(self._free_biases):
+            first = self._first[k] if regression else None
+            found[k] = with_free_bias(found[k], self.bias * own.correction, n, first)
+        return found
 
     def _sampled(self, reports: tuple[sums.PartReport, ...]) -> list[Floats] | None:
         """Return what the only part has found out in its round."""
@@ -422,10 +458,11 @@ class DistributedDescent:
         self, candidates: list[list[Floats]], found: sums.ProofSums, sampling: bool
     ) -> list[Proof]:
         """Return the proofs of each weight vectors, of what the rows contribute."""
-        proofs = []
+        proofs, free_biases = [], self._free_biases
         for k, W in enumerate(self.W):
             pair = [of[k] for of in candidates]
-            proof = Proof(W, pair, W.shape[1], False, not sampling)
+            sides = free_biases[k].balance if free_biases else None
+            proof = Proof(W, pair, W.shape[1], False, not sampling, self.bias, sides)
             proof.include(found.sums[k], found.reach[k], found.recomputed[k].whole(), found.n)
             proofs.append(proof)
         return proofs

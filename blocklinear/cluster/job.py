@@ -8,6 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blocklinear.errors import MismatchError, StorageError, UsageError, storage_errors
+from blocklinear.kernels import dual as kernels
+from blocklinear.objectives.certificate import balance
 from blocklinear.objectives.models import ALL_SOLVERS, CRAMMER_SINGER
 from blocklinear.objectives.tasks import Task
 from blocklinear.options import TrainOptions
@@ -42,7 +44,6 @@ class Job:
     n_parts : int
     plan : MemoryPlan         of a worker
     run_folder : Path         where the run keeps its files
-    n_weights : int           of a model: features and the bias
     folded : bool             whether models leave out folds
     """
 
@@ -54,7 +55,6 @@ class Job:
     n_parts: int
     plan: MemoryPlan
     run_folder: Path
-    n_weights: int
     folded: bool = False
 
     @property
@@ -122,6 +122,7 @@ class Round:
     first : int               number of the files of what the first round starts from
     passes : int              over the working set
     goals : list of float64[] what each part may add to P - D when it is solved, of each model
+    free_biases : list of FreeBias      of each weight vectors; none if it is regularised
     """
 
     outer: int
@@ -131,6 +132,7 @@ class Round:
     first: int = 0
     passes: int = 0
     goals: list[Floats] = field(default_factory=list)
+    free_biases: list["FreeBias"] = field(default_factory=list)
 
     @property
     def columns(self) -> list[int]:
@@ -141,6 +143,29 @@ class Round:
     def file(self) -> int:
         """The number of the files of the last round."""
         return self.first + self.outer
+
+
+@dataclass(frozen=True)
+class FreeBias:
+    """What parts must know of biases whose weights are not regularised.
+
+    Attributes
+    ----------
+    correction : float64[width]         what the next round adds to their weights at its beginning
+    balance : float64[2, width]         what alpha of either sign are multiplied by in certificates
+    """
+
+    correction: Floats
+    balance: Floats
+
+    @classmethod
+    def of(cls, bias: float, terms: Floats) -> "FreeBias":
+        """Return that of what all rows contribute to the dual, float64[width, N_TERMS].
+
+        See `WeightVectors.begin` for the first.
+        """
+        plus, minus = terms[:, kernels.PLUS], terms[:, kernels.MINUS]
+        return cls(bias * (plus - minus), balance(plus, minus))
 
 
 def alpha_after(job: Job, manifest: Manifest, at: Round, blocks: Blocks) -> list[Floats]:
@@ -177,7 +202,6 @@ def check_supported(options: TrainOptions) -> None:
             f"the method {options.method}",
             "give -s 1, 3, 7, 12 or 13, and no --method",
         ),
-        (not options.regularize_bias, "-R", "leave it out, or train on one machine"),
         (options.average, "--average", "leave it out"),
         (options.epochs is None, "--epochs auto", "give a number of epochs"),
         (

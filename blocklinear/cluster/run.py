@@ -199,7 +199,7 @@ class Cluster:
             task = dataclasses.replace(task, folds=None)
         job = Job(
             engine.name, store.folder.resolve(), manifest.fingerprint, options, task, n_parts,
-            plan, folder.resolve(), manifest.n_features + 1, folds is not None,
+            plan, folder.resolve(), folds is not None,
         )  # fmt: skip
         engine.check_same_store(worker.can_read, job)
         solver = DistributedDescent(job, manifest, engine)

@@ -164,11 +164,13 @@ class Started:
     ----------
     weights : list of Packed  float64[n_features + 1, width]
     terms : list of float64[n_problems, N_TERMS]        what the rows contribute to the dual
+    biases : list of float64[width]     weights that the bias had; none if it is regularised
     bytes_read : int          of blocks
     """
 
     weights: list[Packed]
     terms: list[Floats]
+    biases: list[Floats]
     bytes_read: int
 
 
@@ -177,6 +179,7 @@ def added_starts(one: Started, other: Started) -> Started:
     return Started(
         [a.plus(b) for a, b in zip(one.weights, other.weights, strict=True)],
         [a + b for a, b in zip(one.terms, other.terms, strict=True)],
+        one.biases,
         one.bytes_read + other.bytes_read,
     )
 

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from blocklinear.cluster import place as places
 from blocklinear.cluster.job import (
+    FreeBias,
     Job,
     Round,
     alpha_after,
@@ -159,8 +160,6 @@ class Part:
         The rounds before.
     number : int
         Of the part, in the next round.
-    weights : sequence of float64[n_features + 1, width]
-        Before the round.
     factors : float64[n_features + 1] or None
         By which columns are multiplied.
     folder : Path
@@ -177,7 +176,6 @@ class Part:
         session: Session,
         at: Round,
         number: int,
-        weights: Sequence[Floats],
         factors: Floats | None,
         folder: Path,
     ) -> None:
@@ -202,11 +200,9 @@ class Part:
         self.alpha = np.concatenate(alpha_after(job, manifest, at, self.blocks))
         self._first = first_positions(self.manifest)
         columns = 0
-        for vectors, before in zip(self.solver.vectors, weights, strict=True):
+        for vectors in self.solver.vectors:
             width = vectors.width
             _alpha_of(vectors)[:] = self.alpha[:, columns : columns + width]
-            own = vectors.W[:, :width]
-            np.divide(before, 1.0 if factors is None else factors[:, None], out=own)
             columns += width
         self.labels = np.empty(self.manifest.n_rows)
         self.row_weights = np.empty(self.manifest.n_rows) if manifest.weighted else None
@@ -242,8 +238,16 @@ class Part:
         """Blocks with enough rows for an estimate, by their places: they were drawn at random."""
         return self.groups[0][: -(-len(self.blocks) // SAMPLED_SHARE)]
 
-    def descend(self) -> None:
-        """Work on all rows once, and on the working set."""
+    def descend(self, weights: Sequence[Floats]) -> None:
+        """Work on all rows once, and on the working set.
+
+        Parameters
+        ----------
+        weights : sequence of float64[n_features + 1, width]
+            Before the round.
+        """
+        for k, (vectors, before) in enumerate(zip(self.solver.vectors, weights, strict=True)):
+            self._scaled(k, before, vectors.W[:, : vectors.width])
         self.solver.passes = self._at.passes
         for vectors, goals in zip(self.solver.vectors, self._at.goals, strict=True):
             vectors.aim_at(goals)
@@ -266,37 +270,61 @@ class Part:
             self.solver.step(group, 1, place, len(self.groups), self.session.ended.is_set)
             self.solve_s += time.perf_counter() - started
 
+    def _scaled(self, k: int, before: Floats, out: Floats | None = None) -> Floats:
+        """Return the weights that a round begins with, in the scale of its columns."""
+        factors = np.ones(1) if self._factors is None else self._factors
+        scaled: Floats = np.divide(before, factors[:, None], out=out)
+        if self._at.free_biases:
+            scaled[-1] = (before[-1] + self._at.free_biases[k].correction) / factors[-1]
+        return scaled
+
     def change(self, weights: Sequence[Floats]) -> list[Floats]:
         """Return what the rows of this part have changed in the weights."""
         found = []
-        for vectors, before in zip(self.solver.vectors, weights, strict=True):
-            factors = 1.0 if self._factors is None else self._factors[:, None]
-            changed = before / factors
+        for k, (vectors, before) in enumerate(zip(self.solver.vectors, weights, strict=True)):
+            changed = self._scaled(k, before)
             np.subtract(vectors.W[:, : vectors.width], changed, out=changed)
-            changed /= factors
+            changed /= 1.0 if self._factors is None else self._factors[:, None]
             found.append(changed)
         return found
 
-    def sample_after(self, weights: Sequence[Floats], change: Sequence[Floats]) -> ProofSums | None:
+    def sample_after(
+        self, weights: Sequence[Floats], change: Sequence[Floats], terms: Sequence[Floats]
+    ) -> ProofSums | None:
         """Return what some rows contribute to P - D after a step of 1, if all rows are here.
 
         It is what `certify` of the next round would find, bit by bit, and saves its task.
+
+        Parameters
+        ----------
+        weights, change : sequence of float64[n_features + 1, width]
+        terms : sequence of float64[n_steps, width, N_TERMS]
+            As `dual_terms` has them.
         """
         if not self._has_all:
             return None
-        for vectors, before, moved in zip(self.solver.vectors, weights, change, strict=True):
-            np.add(before, moved, out=vectors.W[:, : vectors.width])  # as the client rounds it
+        for k, (vectors, moved) in enumerate(zip(self.solver.vectors, change, strict=True)):
+            own = self._scaled(k, weights[k], vectors.W[:, : vectors.width])
+            own += moved  # as the client rounds it
+        if self._at.free_biases:
+            biases = [FreeBias.of(self.solver.bias, of[-1]) for of in terms]
+            self._at = replace(self._at, free_biases=biases)
         return self.prove([weights], True)
 
     def prove(self, candidates: Sequence[Sequence[Floats]], sampling: bool) -> ProofSums:
-        """Return what the rows contribute to certificates; arguments as for `certify`."""
+        """Return what the rows contribute to certificates; arguments as for `certify`.
+
+        The first candidate is what the weights are here.
+        """
         proofs = []
         for k, vectors in enumerate(self.solver.vectors):
             pair = [vectors.W]
             if len(candidates) > 1:
                 vectors.average[:, : vectors.width] = candidates[1][k]
                 pair = [vectors.W, vectors.average]
-            proof = Proof(vectors.W, pair, len(vectors.terms), vectors.coupled, not sampling)
+            sides = self._at.free_biases[k].balance if self._at.free_biases else None
+            n_problems, bias = len(vectors.terms), self.solver.bias
+            proof = Proof(vectors.W, pair, n_problems, vectors.coupled, not sampling, bias, sides)
             proofs.append(proof)
         for loaded in self.stream([self.sample] if sampling else None):
             share = SAMPLED_ROWS // self._job.n_parts
@@ -339,8 +367,14 @@ class Part:
                 column += new.shape[1]
         return found
 
-    def start(self, previous: Previous) -> None:
-        """Take over the alpha of an earlier run, made to fit, and add up the weights it makes."""
+    def start(self, previous: Previous) -> list[Floats]:
+        """Take over the alpha of an earlier run, made to fit, and add up the weights it makes.
+
+        Returns
+        -------
+        list of float64[width]
+            The weights that the bias had, if they are free.
+        """
         parts = list(warm_parts(self.solver.starts, previous))
         place_of = {block: place for place, block in enumerate(self.blocks)}
         for row_range in previous.row_ranges(self.session.manifest):
@@ -357,6 +391,12 @@ class Part:
                 part.add_rows(group, new, self.solver.bias)
                 vectors.terms += vectors.dual_terms(rows, new)
             self.solve_s += time.perf_counter() - started
+        same_bias = max(previous.course["bias"], 0.0) == self.solver.bias
+        if self._job.options.regularize_bias:
+            return []
+        for part in parts:
+            part.take_bias(same_bias)
+        return [part.W[-1].copy() for part in parts]
 
 
 def _alpha_of(vectors: WeightVectors) -> Floats:
@@ -366,16 +406,14 @@ def _alpha_of(vectors: WeightVectors) -> Floats:
 
 
 @contextlib.contextmanager
-def _opened(
-    job: Job, at: Round, number: int, weights: Sequence[Floats], curvature: Floats | None = None
-) -> Iterator[Part]:
+def _opened(job: Job, at: Round, number: int, curvature: Floats | None = None) -> Iterator[Part]:
     session, factors = _session(job), None if curvature is None else np.sqrt(curvature[:, 0])
     try:
         with (
             session.lock,
             tempfile.TemporaryDirectory(prefix="blocklinear-", dir=session.place.scratch) as folder,
         ):
-            part = Part(job, session, at, number, weights, factors, Path(folder))
+            part = Part(job, session, at, number, factors, Path(folder))
             try:
                 yield part
             finally:
@@ -395,24 +433,26 @@ def descend(
 
     Parameters
     ----------
-    job, at, number, weights
+    job, at, number
         As for `Part`.
+    weights : sequence of float64[n_features + 1, width]
+        Before the round.
     curvature : sequence of one float64[n_features + 1, 1], or None
         In the direction of each feature, to that of the rows of this part alone.
     """
     shared = None if curvature is None else curvature[0]
-    with _located(), _opened(job, at, number, weights, shared) as part:
+    with _located(), _opened(job, at, number, shared) as part:
         part.session.previous = None
-        part.descend()
+        part.descend(weights)
         after = np.concatenate([_alpha_of(vectors) for vectors in part.solver.vectors], axis=1)
         sizes = [block.rows for block in part.manifest.blocks]
         files = job.alpha_files(after.shape[1])
         files.write(at.file + 1, number, sizes, part.alpha, after)
-        change = part.change(weights)
+        change, terms = part.change(weights), part.dual_terms()
         sent = [Packed.of(moved, job.n_parts > 1) for moved in change]
         report = PartReport(
             number,
-            part.dual_terms(),
+            terms,
             [vectors.stats for vectors in part.solver.vectors],
             [vectors.entries for vectors in part.solver.vectors],
             part.load_s,
@@ -420,7 +460,7 @@ def descend(
             part.solve_s,
             part.bytes_read,
             sum(packed.nbytes for packed in sent),
-            part.sample_after(weights, change) if job.options.gap is not None else None,
+            part.sample_after(weights, change, terms) if job.options.gap is not None else None,
         )
         return Change(sent, None, (report,))
 
@@ -443,7 +483,9 @@ def certify(
     sampling : bool
         Take some rows only, and do not recompute the weights.
     """
-    with _located(), _opened(job, at, number, candidates[0]) as part:
+    with _located(), _opened(job, at, number) as part:
+        for vectors, weights in zip(part.solver.vectors, candidates[0], strict=True):
+            vectors.W[:, : vectors.width] = weights
         return part.prove(candidates, sampling)
 
 
@@ -465,18 +507,18 @@ def start(job: Job, at: Round, number: int, checksum: str) -> Started:
     DamagedError
         If it is not there, or what it left is not what was written.
     """
-    nothing = [np.zeros((job.n_weights, len(some))) for some in at.trained]
-    with _located(), _opened(job, at, number, nothing) as part:
+    with _located(), _opened(job, at, number) as part:
         session = part.session
         if session.previous is None:
             session.previous = Previous(_checkpoint(job, checksum), job.options.cost)
-        part.start(session.previous)
+        biases = part.start(session.previous)
         alpha = np.concatenate([_alpha_of(vectors) for vectors in part.solver.vectors], axis=1)
         sizes = [block.rows for block in part.manifest.blocks]
         job.alpha_files(alpha.shape[1]).write(at.file + 1, number, sizes, alpha, alpha)
         return Started(
             [Packed.of(v.W[:, : v.width], job.n_parts > 1) for v in part.solver.vectors],
             [vectors.terms for vectors in part.solver.vectors],
+            biases,
             part.bytes_read,
         )
 

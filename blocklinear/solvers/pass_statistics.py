@@ -48,6 +48,29 @@ def violations(
     return np.asarray(total / np.where(first != 0.0, first, 1.0))
 
 
+def with_free_bias(
+    violations: NDArray[np.float64],
+    added: NDArray[np.float64],
+    n_rows: int,
+    first: NDArray[np.float64] | None,
+) -> NDArray[np.float64]:
+    """Return violations, or what the next correction of a free bias adds, if that is more.
+
+    Parameters
+    ----------
+    violations : float64[M]
+    added : float64[M]
+        What the next correction adds to each decision value.
+    n_rows : int
+    first : float64[M] or None
+        What sums over rows are compared with; None where violations are no sums.
+    """
+    sizes = np.abs(added)
+    if first is not None:
+        sizes *= n_rows / np.where(first > 0.0, first, np.inf)
+    return np.maximum(violations, sizes)
+
+
 def middle(gaps: NDArray[np.float64]) -> float:
     """Return the middle one of some gaps, the smaller of two."""
     return float(np.sort(gaps)[(len(gaps) - 1) // 2])

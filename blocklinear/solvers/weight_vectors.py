@@ -22,6 +22,7 @@ from blocklinear.objectives.certificate import (
 )
 from blocklinear.objectives.feasible_sets import FeasibleSet
 from blocklinear.options import TrainOptions
+from blocklinear.solvers.pass_statistics import with_free_bias
 from blocklinear.solvers.protocol import Abandoned, Solver
 from blocklinear.solvers.row_orders import pass_order, row_order, rows_in_part
 from blocklinear.store.groups import Group, RowView, first_positions, rows_of
@@ -457,20 +458,11 @@ class WeightVectors(ABC):
         return values
 
     def _with_bias(self, violations: Floats, first: Floats | None = None) -> Floats:
-        """Return violations, or what the next correction of a free bias adds, if that is more.
-
-        Parameters
-        ----------
-        violations : float64[n_problems]
-        first : float64[n_problems] or None
-            What sums over rows are compared with; None where violations are no sums.
-        """
+        """Return violations as `with_free_bias` has them, if the bias is free."""
         if not self.free_bias:
             return violations
-        added = self.bias**2 * np.abs(self._imbalance)  # to each decision value
-        if first is not None:
-            added *= self._n_rows / np.where(first > 0.0, first, np.inf)
-        return np.maximum(violations, added)
+        added = self.bias**2 * self._imbalance
+        return with_free_bias(violations, added, self._n_rows, first)
 
     @property
     def gain(self) -> Floats:

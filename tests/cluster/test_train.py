@@ -142,7 +142,6 @@ def test_parts_as_many_as_workers_unless_given(three, store):
         ({"solver": 4}, "Crammer and Singer"),
         ({"solver": 2}, "newton"),
         ({"method": "auto", "solver": 1}, "the method auto"),
-        ({"bias": 1.0, "regularize_bias": False}, "-R"),
         ({"method": "pegasos"}, "pegasos"),
         ({"average": True}, "--average"),
         ({"epochs": None}, "--epochs auto"),
