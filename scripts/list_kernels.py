@@ -225,6 +225,9 @@ def _hurry_to_newton() -> None:
 
 def _train(folder: Path, dtype: str, part: str) -> Iterator[str]:
     """Train as a part of the program does; yield the name of each step when it is done."""
+    import numpy as np
+
+    from blocklinear.kernels.curvature import scale_columns
     from blocklinear.model import liblinear
     from blocklinear.options import TrainOptions
     from blocklinear.selection.cross_validation import cross_validate
@@ -241,6 +244,11 @@ def _train(folder: Path, dtype: str, part: str) -> Iterator[str]:
     common |= {"solver": 6} if part == "l1" else {}
     common |= {"solver": 21, "bias": -1.0} if part == "one-class" else {}
     least = 2 if part == "one-class" else 1  # blocks in a group
+    if part == "one":  # of several parts: all else is called on one machine, too
+        no_rows, ones = np.zeros(1, np.int64), np.ones(1)
+        nothing = np.zeros(0, np.uint32), np.zeros(0, dtype)
+        scale_columns(no_rows, *nothing, ones, np.zeros(0))
+        yield "cluster"
     for group in (least, 2, 3):
         steps = common | {"group": group}
         if part == "one":
