@@ -53,7 +53,7 @@ _L1 = fields(
                     "certificate": maybe(_CERTIFICATE), "n_sv": count, "violation": number,
                     "first": number, "new": flag, "final": flag, "dual": maybe(number),
                     "orders": count, "idle": count, "forcing": number, "work": count,
-                    "spent": count, "fall": number,
+                    "fall": number,
                 }
             )
         ),

@@ -1,5 +1,6 @@
 """L1 regularisation: the optimum and its proof, one model and many, columns that do not all fit."""
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -271,32 +272,38 @@ def test_about_as_many_features_as_support_vectors_are_solved_for_together(tmp_p
     assert model.metadata["stopped"] == "converged"
 
 
-def test_dual_points_take_no_more_work_than_steps(tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    ("trail", "rest"),
+    [
+        ([(0, 1.0), (10, 0.5), (20, 0.25), (40, 0.0625)], 40.0),  # halved by each 10 entries
+        ([(0, 1.0), (30, 0.25), (40, 0.125)], 200.0 / 3.0),
+        ([(0, 1.0), (10, 0.5), (20, 0.5)], math.inf),
+        ([(0, 1.0), (10, 2.0)], math.inf),
+    ],
+)
+def test_the_pace_of_the_last_half_tells_what_a_gap_takes(trail, rest):
+    assert descent._rest(trail, 2.0**-8, 0.0) == pytest.approx(rest)
+    moved = [(at, left + 3.0) for at, left in trail]
+    assert descent._rest(moved, 3.0 + 2.0**-8, 3.0) == pytest.approx(rest)
+
+
+def test_dual_points_that_are_expected_to_take_long_are_given_up(tmp_path, monkeypatch):
     problem = sparse_problem(solver=5, n_rows=400, n_features=600, cost=30.0)
-    store, spent, allowed = split_problem(tmp_path, problem, 3), [], []
+    store, tried = split_problem(tmp_path, problem, 3), []
     before = descent.Descent.pulled
 
     def pulled(self, most):
-        stepped = self.work
-        allowed.append(most)
-        try:
-            return before(self, most)
-        finally:
-            spent.append(self.work - stepped)
+        steps, cycle = self.work, 5 * int(np.diff(self._columns.starts).sum())
+        point = before(self, most)
+        tried.append((steps, cycle, most, self.work - steps))
+        return point
 
     monkeypatch.setattr(descent.Descent, "pulled", pulled)
-    models = []
-    adopted = iterate.L1Iterate.improved
-
-    def improved(self, *args):
-        models.append(self)
-        return adopted(self, *args)
-
-    monkeypatch.setattr(iterate.L1Iterate, "improved", improved)
-    train(store, problem.options(gap=1e-5))
-    assert len(spent) > 1
-    steps = models[0].work
-    assert all(most + sum(spent[:k]) <= steps for k, most in enumerate(allowed))
+    monkeypatch.setattr(descent, "_rest", lambda *_: math.inf)
+    model = train(store, problem.options(gap=1e-5))
+    assert model.metadata["stopped"] == "converged"
+    assert any(used > 0 for *_, used in tried)
+    assert all(steps <= most and used <= steps + cycle for steps, cycle, most, used in tried)
 
 
 def test_a_model_waits_for_columns_that_matter_more():

@@ -17,7 +17,7 @@ the square of the violation: Newton steps go on until that is little.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -297,26 +297,35 @@ class Descent:
         """Return the best dual point found near that of the primal, s_i alpha_i; float64[n_rows].
 
         With a ridge that is the primal's own. Cycles end once the gap of these features is what is
-        asked for, scaling costs no more than what is not due to it, or so many entries were
-        processed.
+        asked for; or once the gap of the point before it is scaled, which cycles raise as they
+        lower what scaling costs, is more than that, or half of what there is. They give up, having
+        processed more entries than the last steps, once what they are expected to take in all is
+        more than twice as many as so far, and more than all steps have taken.
+
+        Parameters
+        ----------
+        most : int
+            Entries that all steps of the run have processed.
         """
         if self._ridge.any():
             return self.step
         try:
-            return self._pulled(self.work + most)
+            return self._pulled(most)
         finally:
             self._state[:, kernels.MOVED] = 0.0
 
     def _pulled(self, most: int) -> Floats:
-        rows, best = self._rows, self.step
-        u, moved = np.zeros(len(self.w)), np.empty(len(self.step))
+        rows, best, enough = self._rows, self.step, self._goal * self.value
+        u, moved, before = np.zeros(len(self.w)), self.step.copy(), self.work
         nothing = np.zeros(len(u))
         v, top = self._v.copy(), self._top(self._v)
-        least = self.value - self._dual(self.step, top)
-        step = self.step
-        while least > self._goal * self.value:
-            lost = self._dual(step, 1.0) - self._dual(step, top)
-            if lost <= 0.5 * (self.value - self._dual(step, top)):
+        left = least = self.value - self._dual(moved, top)
+        trail = [(0, least)]
+        while least > enough:
+            unscaled, used = self.value - self._dual(moved, 1.0), self.work - before
+            if unscaled >= min(0.5 * left, enough):
+                break
+            if used > before and used + _rest(trail, enough, unscaled) > max(2 * used, most):
                 break
             limit = 1.0 + _FORCING * (top - 1.0)
             some = (np.abs(v) > limit * self._penalty) | (u != 0.0)
@@ -332,12 +341,11 @@ class Descent:
                     break
             kernels.move_alpha(rows.kind, rows.target, rows.cost, self.step, self._state, moved)
             self._columns.pulls(self._chosen, moved, v)
-            top, step = self._top(v), moved
+            top = self._top(v)
             left = self.value - self._dual(moved, top)
             if left < least:
                 best, least = moved.copy(), left
-            if self.work > most:
-                break
+            trail.append((self.work - before, left))
         return best
 
     def _top(self, v: Floats) -> float:
@@ -345,3 +353,21 @@ class Descent:
 
     def _dual(self, step: Floats, top: float) -> float:
         return float(kernels.dual_value(*self._rows.loss, step, 1.0 / top))
+
+
+def _rest(trail: Sequence[tuple[int, float]], enough: float, limit: float) -> float:
+    """Return how many more entries a gap is expected to take, at the pace of the last half of them.
+
+    Parameters
+    ----------
+    trail : sequence of (int, float)
+        Entries processed so far, from 0 on, and the gap then.
+    enough : float            the gap that is asked for
+    limit : float             what the gap is expected to approach, less than enough
+    """
+    used, left = trail[-1]
+    at, earlier = next(point for point in reversed(trail) if 2 * point[0] <= used)
+    if left >= earlier:
+        return math.inf
+    fallen = math.log((earlier - limit) / (left - limit))
+    return (used - at) * math.log((left - limit) / (enough - limit)) / fallen

@@ -68,7 +68,7 @@ class L1Iterate:
         self.n_sv, self.violation, self.first_violation = 0, 0.0, 0.0
         self.new, self.final = False, False
         self._dual, self._orders, self._idle, self._forcing = -math.inf, 0, 0, ROUGH
-        self.work, self._spent = 0, 0  # the second for dual points
+        self.work = 0
         self._fall = 0.0  # of P in the last steps, relative to it
 
     @property
@@ -79,7 +79,7 @@ class L1Iterate:
             "violation": self.violation, "first": self.first_violation, "new": self.new,
             "final": self.final, "dual": self._dual if self.certificate else None,
             "orders": self._orders, "idle": self._idle, "forcing": self._forcing,
-            "work": self.work, "spent": self._spent, "fall": self._fall,
+            "work": self.work, "fall": self._fall,
         }  # fmt: skip
 
     @state.setter
@@ -90,7 +90,7 @@ class L1Iterate:
         self._dual = -math.inf if state["dual"] is None else state["dual"]
         self._orders, self._idle = state["orders"], state["idle"]
         self._forcing, self.work = state["forcing"], state["work"]
-        self._spent, self._fall = state["spent"], state["fall"]
+        self._fall = state["fall"]
 
     def _balance(self) -> None:
         """Make sum_i s_i alpha_i vanish, as a free bias asks, by less of the heavier side."""
@@ -225,7 +225,6 @@ class L1Iterate:
         Alpha are pulled where no other feature is expected to be worth a further step: the columns
         of all are there; or of those that violated optimality, and P is about to fall by less than
         the gap asked for, as it does if each outer iteration brings the same share of the last.
-        That takes no more entries, in all, than steps have.
 
         Parameters
         ----------
@@ -258,10 +257,9 @@ class L1Iterate:
         fall = (value - descent.value) / value
         stable = columns.whole or (not missing and fall**2 <= self._goal * self._fall)
         work = self.work + descent.work
-        moved, spent = descent.step, self._spent
+        moved = descent.step
         if self._goal and stable and gain <= self._goal * descent.value:
-            moved = descent.pulled(work - spent)
-            spent += self.work + descent.work - work
+            moved = descent.pulled(work)
         descent.close()
 
         def adopt() -> None:
@@ -271,7 +269,7 @@ class L1Iterate:
             self.w[features], self.decision[:] = descent.w, descent.decision
             self.step[:], self._orders, self.new = moved, orders.number, True
             self._forcing = descent.forcing
-            self.work, self._spent, self._fall = work, spent, fall
+            self.work, self._fall = work, fall
             self._balance()
 
         return adopt
