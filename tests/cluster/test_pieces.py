@@ -6,9 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from blocklinear.cluster.descent import best_steps
-from blocklinear.cluster.job import STEPS, stepped
-from blocklinear.cluster.parts import groups_of_part, parts_of_round, seed_of_part
+from blocklinear.cluster.job import STEPS
+from blocklinear.cluster.parts import groups_of_part, seed_of_part
 from blocklinear.kernels.curvature import scale_columns
+from blocklinear.training.rounds.alpha import parts_of_round, stepped
 
 
 @given(st.integers(0, 1 << 40), st.integers(1, 1000), st.integers(1, 40), st.integers(1, 40))
