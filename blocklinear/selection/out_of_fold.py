@@ -21,7 +21,7 @@ from blocklinear.store.row_arrays import RowArray
 Floats = NDArray[np.float64]
 CLASS_METRICS: tuple[str, ...] = ("accuracy", "auc", "f1")
 VALUE_METRICS: tuple[str, ...] = ("mean_squared_error", "mean_absolute_error")
-_VALUES_AT_A_TIME = 1 << 18  # decision values
+_VALUES_AT_A_TIME = 1 << 18  # decision values, of all threads
 
 
 @dataclass(frozen=True)
@@ -237,7 +237,7 @@ class Predictions:
             Value of the bias feature, 0 for none.
         threads : int
         """
-        step = max(1, _VALUES_AT_A_TIME // weights.shape[1])
+        step = max(1, _VALUES_AT_A_TIME // (threads * weights.shape[1]))
         with ThreadPoolExecutor(threads, "decide") as pool:
             for loaded in stream:
                 group = loaded.group
