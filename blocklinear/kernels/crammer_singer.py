@@ -3,6 +3,7 @@
 import numpy as np
 
 from blocklinear.kernels.jit import kernel
+from blocklinear.kernels.shared import span
 
 VIOLATION, EXCESS, GAIN, STEPS = 0, 1, 2, 3
 N_STATS = 4
@@ -41,7 +42,7 @@ def _gather(indices, values, start, stop, bias, W, scores):
         w3, v3 = W[indices[p + 3]], values[p + 3]
         for m in range(K):
             scores[m] += (w0[m] * v0 + w1[m] * v1) + (w2[m] * v2 + w3[m] * v3)
-    for p in range(fours, stop):
+    for p in span(fours, stop):
         w, v = W[indices[p]], values[p]
         for m in range(K):
             scores[m] += w[m] * v
@@ -58,7 +59,7 @@ def _gather_active(indices, values, start, stop, bias, W, classes, n, full, scor
     last = W[W.shape[0] - 1]
     for q in range(n):
         scores[q] = last[classes[q]] * bias
-    for p in range(start, stop):
+    for p in span(start, stop):
         w, v = W[indices[p]], values[p]
         for q in range(n):
             scores[q] += w[classes[q]] * v
@@ -92,7 +93,7 @@ def _scatter(indices, values, start, stop, bias, step, moved, n_moved, W):
     last = W[W.shape[0] - 1]
     for c in range(n_moved):
         last[moved[c]] += step[moved[c]] * bias
-    for p in range(start, stop):
+    for p in span(start, stop):
         w, v = W[indices[p]], values[p]
         if dense:
             for m in range(K):
@@ -460,7 +461,7 @@ def _magnitude(indices, values, start, stop, bias, W):
     most = 0.0
     for m in range(W.shape[1]):
         total = abs(bias * W[W.shape[0] - 1, m])
-        for p in range(start, stop):
+        for p in span(start, stop):
             total += abs(W[indices[p], m] * values[p])
         most = max(most, total)
     return most

@@ -11,10 +11,8 @@ result does not depend on which thread works on which models.
 """
 
 import numpy as np
-from llvmlite import ir
-from numba import config, types
-from numba.extending import intrinsic
 
+from blocklinear.kernels.fetch import address_of, fetch
 from blocklinear.kernels.jit import kernel
 from blocklinear.kernels.losses import (
     L1_SVR,
@@ -36,7 +34,7 @@ from blocklinear.kernels.losses import (
     targets_and_costs,
     update,
 )
-from blocklinear.kernels.shared import LANES, gather, inline, row_dot, scatter
+from blocklinear.kernels.shared import LANES, gather, inline, row_dot, scatter, span
 
 PG_MAX, PG_MIN, PG_SUM, EXCESS, GAIN, STEPS = 0, 1, 2, 3, 4, 5
 N_STATS = 6
@@ -52,57 +50,11 @@ RATE = 0.2
 DUAL, N_SUPPORT, PLUS, MINUS = 0, 1, 2, 3
 N_TERMS = 4
 
-_CACHE_LINE = 64
-
 N_SCRATCH = 8
 """Rows of numbers that kernels of many models need to write to."""
 _LINE = 8  # numbers of a cache line
 _FAR = 3  # rows in random order: so many ahead their entries are asked for, and their weights last
 _CACHED = 1 << 20  # bytes of weights for which nobody has to wait
-
-
-@intrinsic
-def _address(typing, array):
-    """Return the address of the first element of an array."""
-
-    def generate(context, builder, signature, args):
-        data = context.make_array(signature.args[0])(context, builder, args[0]).data
-        return builder.ptrtoint(data, ir.IntType(64))
-
-    return types.int64(array), generate
-
-
-@intrinsic
-def _fetch(typing, address):
-    """Ask for the cache line at an address, without waiting for it, into the second level."""
-
-    def generate(context, builder, signature, args):
-        place, number = ir.IntType(8).as_pointer(), ir.IntType(32)
-        kind = ir.FunctionType(ir.VoidType(), [place, number, number, number])
-        ask = builder.module.declare_intrinsic("llvm.prefetch", [place], kind)
-        to_read, second_level, data = number(0), number(2), number(1)
-        builder.call(ask, [builder.inttoptr(args[0], place), to_read, second_level, data])
-        return context.get_dummy_value()
-
-    return types.void(types.int64), generate
-
-
-@kernel
-def _fetch_all(address, size, start, stop):
-    """Ask for elements start..stop-1, of `size` bytes, of the array at an address."""
-    for at in range(address + size * start, address + size * stop, _CACHE_LINE):
-        _fetch(at)
-
-
-if config.DISABLE_JIT:  # type: ignore[attr-defined]
-
-    def _address_of_nothing(array):
-        return 0
-
-    def _fetch_nothing(address, size, start, stop):
-        pass
-
-    _address, _fetch_all = _address_of_nothing, _fetch_nothing  # type: ignore[assignment]
 
 
 @kernel(error_model="numpy")
@@ -137,12 +89,12 @@ def dcd_epoch(
                               that there is none yet to compare with
     """
     last = w.shape[0] - 1
-    of_indices, of_values = _address(indices), _address(values)
+    of_indices, of_values = address_of(indices), address_of(values)
     for k in range(order.shape[0]):
         if k + 1 < order.shape[0]:  # rows in random order: memory is slow to guess the next one
             start, stop = starts[order[k + 1]], stops[order[k + 1]]
-            _fetch_all(of_indices, indices.itemsize, start, stop)
-            _fetch_all(of_values, values.itemsize, start, stop)
+            fetch(of_indices, indices.itemsize, start, stop)
+            fetch(of_values, values.itemsize, start, stop)
         i = order[k]
         C = cost[i]
         if C == 0.0:
@@ -168,7 +120,7 @@ def dcd_epoch(
         if new != old:
             alpha[i] = new
             step = (new - old) * (1.0 if kind >= L1_SVR else t)
-            for p in range(start, stop):
+            for p in span(start, stop):
                 w[indices[p]] += step * values[p]
             w[last] += step * bias
 
@@ -197,7 +149,7 @@ def add_dual_terms(target, cost, kind, epsilon, alpha, terms):
 def _magnitude(indices, values, start, stop, w):
     """Return the sum of |w_j x_ij| of the row that occupies start..stop-1."""
     total = 0.0
-    for p in range(start, stop):
+    for p in span(start, stop):
         total += abs(w[indices[p]] * values[p])
     return total
 
@@ -264,7 +216,7 @@ def certify_rows(
             reach[REACH] += abs(step) * size
             reach[N_REACH] += 1.0
             reach[OF_PLUS + side] += abs(step)
-            for p in range(start, stop):
+            for p in span(start, stop):
                 recomputed[indices[p]] += step * values[p]
             recomputed[last] += step * bias
 
@@ -273,9 +225,9 @@ def certify_rows(
 def _fetch_weights(indices, start, stop, ranges, of_W, W):
     """Ask for the weights of a row and its ranges, see `dcd_many`."""
     first, last = np.int64(ranges & 255), np.int64(ranges >> 8)
-    for p in range(start, stop):
+    for p in span(start, stop):
         place = np.int64(indices[p]) * W.shape[1]
-        _fetch_all(of_W, W.itemsize, place + (first & -_LINE), place + last)
+        fetch(of_W, W.itemsize, place + (first & -_LINE), place + last)
 
 
 @inline
@@ -348,12 +300,12 @@ def dcd_many(
     priority : float64[n_rows]   of these rows: gain of the dual, summed over models
     """
     t, C, f, step = scratch[0], scratch[1], scratch[2], scratch[3]
-    of_indices, of_values, of_W = _address(indices), _address(values), _address(W)
+    of_indices, of_values, of_W = address_of(indices), address_of(values), address_of(W)
     for k in range(order.shape[0]):
         if k + _FAR < order.shape[0]:
             start, stop = starts[order[k + _FAR]], stops[order[k + _FAR]]
-            _fetch_all(of_indices, indices.itemsize, start, stop)
-            _fetch_all(of_values, values.itemsize, start, stop)
+            fetch(of_indices, indices.itemsize, start, stop)
+            fetch(of_values, values.itemsize, start, stop)
         if k + 1 < order.shape[0] and W.nbytes > _CACHED:
             i = order[k + 1]
             _fetch_weights(indices, starts[i], stops[i], ranges[i], of_W, W)
@@ -436,7 +388,7 @@ def certify_many(
     t, C, f, step = scratch[0][:M], scratch[1][:M], scratch[2], scratch[3]
     entropy, above, a, q = scratch[4], scratch[5], scratch[6], scratch[7]
     step[M:] = 0.0
-    of_W, of_recomputed, whole = _address(W), _address(recomputed), W.shape[1] << 8
+    of_W, of_recomputed, whole = address_of(W), address_of(recomputed), W.shape[1] << 8
     for i in range(alpha.shape[0]):
         if i + 1 < alpha.shape[0] and W.nbytes > _CACHED:
             start, stop = starts[i + 1], stops[i + 1]

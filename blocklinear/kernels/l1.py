@@ -16,6 +16,7 @@ regression", JMLR 2012, Eq. 16 to 19), with alpha_i = -s_i C_i loss_i'(f_i) and 
 
 import numpy as np
 
+from blocklinear.kernels.fetch import address_of, fetch
 from blocklinear.kernels.jit import kernel
 from blocklinear.kernels.losses import (
     L1_SVR,
@@ -29,12 +30,15 @@ from blocklinear.kernels.losses import (
     loss,
     primal_alpha,
 )
-from blocklinear.kernels.shared import row_dot
+from blocklinear.kernels.shared import row_dot, span
 
 MOVED, CURVED = 0, 1
 """Columns of what descent knows of rows: x_i'd and h_i."""
 FARTHEST = 0xFFFF
 """Rows that one entry of a column may be after the one before; entries of 0 are in between."""
+_FAR, _BEGINNING = 2, 128
+"""In random order, so many columns ahead so many entries are asked for; what follows in memory is
+guessed. With 1 to 8 and 128 to 512, passes take 0.6 to 0.75 of the time on IMDB and blogs."""
 _ROWS_AT_ONCE = 256  # for which columns are made dense
 _MOST_PASSES, _ENOUGH = 1000, 0.01  # over the Gram matrix; what may be left of the violation
 _LEAST_CURVATURE = 1e-12  # of a feature: LIBLINEAR adds as much
@@ -62,7 +66,7 @@ def evaluate_rows(
         a = step[at]
         if a == 0.0:
             continue
-        for p in range(start, stop):
+        for p in span(start, stop):
             pull[indices[p]] += a * values[p]
         pull[last] += a * bias
 
@@ -92,7 +96,7 @@ def start_rows(
         step[at] = a
         if a == 0.0:
             continue
-        for p in range(start, stop):
+        for p in span(start, stop):
             pull[indices[p]] += a * values[p]
         pull[last] += a * bias
 
@@ -126,7 +130,7 @@ def collect_columns(
     jumps, column_values : uint16[], float64[] or float32[]       written
     """
     for i in range(positions.shape[0]):
-        for p in range(starts[i], stops[i]):
+        for p in span(starts[i], stops[i]):
             slot = slots[indices[p]]
             if slot < first:
                 continue
@@ -152,7 +156,7 @@ def keep_columns(kept, starts, jumps, values):
     for m in range(kept.shape[0]):
         start, stop = starts[kept[m]], starts[kept[m] + 1]
         starts[m] = at
-        for p in range(start, stop):
+        for p in span(start, stop):
             jumps[at], values[at] = jumps[p], values[p]
             at += 1
     starts[kept.shape[0]] = at
@@ -204,8 +208,8 @@ def pulls(starts, jumps, values, chosen, step, v):
     v : float64[m]            written
     """
     for m in range(chosen.shape[0]):
-        total, i = 0.0, 0
-        for p in range(starts[chosen[m]], starts[chosen[m] + 1]):
+        total, i = 0.0, np.uint64(0)
+        for p in span(starts[chosen[m]], starts[chosen[m] + 1]):
             i += jumps[p]
             total += step[i] * values[p]
         v[m] = total
@@ -222,8 +226,8 @@ def derivatives(starts, jumps, values, chosen, step, state, v, h):
     h : float64[m]            written
     """
     for m in range(chosen.shape[0]):
-        total, square, i = 0.0, 0.0, 0
-        for p in range(starts[chosen[m]], starts[chosen[m] + 1]):
+        total, square, i = 0.0, 0.0, np.uint64(0)
+        for p in span(starts[chosen[m]], starts[chosen[m] + 1]):
             i += jumps[p]
             x = values[p]
             total += step[i] * x
@@ -234,8 +238,8 @@ def derivatives(starts, jumps, values, chosen, step, state, v, h):
 @kernel(fastmath={"reassoc", "contract", "nsz"})
 def _descent(jumps, values, start, stop, state):
     """Return sum_i x_ij h_i x_i'd of one column."""
-    total, i = 0.0, 0
-    for p in range(start, stop):
+    total, i = 0.0, np.uint64(0)
+    for p in span(start, stop):
         i += jumps[p]
         total += values[p] * state[i, MOVED] * state[i, CURVED]
     return total
@@ -244,8 +248,8 @@ def _descent(jumps, values, start, stop, state):
 @kernel
 def _add_column(jumps, values, start, stop, factor, state):
     """Move x_i'd of all rows by a multiple of one column."""
-    i = 0
-    for p in range(start, stop):
+    i = np.uint64(0)
+    for p in span(start, stop):
         i += jumps[p]
         state[i, MOVED] += factor * values[p]
 
@@ -279,7 +283,14 @@ def descend(starts, jumps, values, chosen, order, penalty, ridge, v, h, w, d, st
         By how much the model has fallen; the largest violation of its optimality met, as of v.
     """
     fallen, worst = 0.0, 0.0
-    for m in order:
+    of_jumps, of_values = address_of(jumps), address_of(values)
+    for k in range(order.shape[0]):
+        if k + _FAR < order.shape[0]:
+            ahead = chosen[order[k + _FAR]]
+            start, stop = starts[ahead], min(starts[ahead + 1], starts[ahead] + _BEGINNING)
+            fetch(of_jumps, jumps.itemsize, start, stop)
+            fetch(of_values, values.itemsize, start, stop)
+        m = order[k]
         start, stop = starts[chosen[m]], starts[chosen[m] + 1]
         G = _descent(jumps, values, start, stop, state) + ridge[m] * d[m] - v[m]
         old, H, limit = w[m] + d[m], h[m], penalty[m]

@@ -29,7 +29,7 @@ own costs:
 
 import numpy as np
 
-from blocklinear.kernels.shared import inline
+from blocklinear.kernels.shared import inline, span
 
 HINGE, SQUARED_HINGE, LOGISTIC, L1_SVR, L2_SVR = 0, 1, 2, 3, 4
 
@@ -392,7 +392,7 @@ def refine_many(
             sums[GAP, j] = np.inf
         elif above[j] > 0.0 and kind in (HINGE, L1_SVR):
             total = abs(bias * W[W.shape[0] - 1, j])
-            for p in range(start, stop):
+            for p in span(start, stop):
                 total += abs(W[indices[p], j] * values[p])
             d = gamma * total + _LEAST * (3.0 + abs(f[j]) + abs(t[j]) + epsilon)
             tighter = row_gap(kind, epsilon, t[j], C[j], f[j], 0.0, a[j], 0.0, 0.0, d)

@@ -25,7 +25,7 @@ from blocklinear.kernels.dual import (
     STEPS,
 )
 from blocklinear.kernels.jit import kernel
-from blocklinear.kernels.shared import row_dot
+from blocklinear.kernels.shared import row_dot, span
 
 __all__ = ["DUAL", "EXCESS", "GAIN", "N_STATS", "N_SUPPORT", "N_TERMS", "PG_MAX", "PG_MIN", "STEPS"]
 
@@ -125,9 +125,9 @@ def exchange(
         stats[GAIN] += step * (slope - 0.5 * step * curvature)
         alpha[i] += step
         alpha[j] -= step
-        for p in range(starts[i], stops[i]):
+        for p in span(starts[i], stops[i]):
             w[indices[p]] += step * values[p]
-        for p in range(starts[j], stops[j]):
+        for p in span(starts[j], stops[j]):
             w[indices[p]] -= step * values[p]
         entries += 2 * size
     return entries
@@ -188,7 +188,7 @@ def certify_rows(
         if a != 0.0:
             seen[REACH] += a * size
             seen[N_REACH] += 1.0
-            for p in range(start, stop):
+            for p in span(start, stop):
                 recomputed[indices[p]] += a * values[p]
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 
 from blocklinear.kernels.jit import kernel
-from blocklinear.kernels.shared import row_dot
+from blocklinear.kernels.shared import row_dot, span
 
 LOSS, N_VIOLATORS = 0, 1
 N_STATS = 2
@@ -14,7 +14,7 @@ def _add_row(indices, values, start, stop, step, bias, v):
     """Add step * x_i to `v`; return by how much v'v grew."""
     last = v.shape[0] - 1
     grown = 0.0
-    for p in range(start, stop):
+    for p in span(start, stop):
         j = indices[p]
         old = v[j]
         v[j] = old + step * values[p]

@@ -39,7 +39,7 @@ from blocklinear.kernels.losses import (
     proximal_curvature,
     targets_and_costs,
 )
-from blocklinear.kernels.shared import gather, inline, row_dot, scatter
+from blocklinear.kernels.shared import gather, inline, row_dot, scatter, span
 
 N_SCRATCH = 5
 """Rows of numbers that kernels of many models need to write to."""
@@ -149,7 +149,7 @@ def gradient_rows(
         if a == 0.0:
             continue
         step, h = a * (1.0 if kind >= L1_SVR else t), _curvature(kind, C, a, width)
-        for p in range(start, stop):
+        for p in span(start, stop):
             v = values[p]
             pull[indices[p]] += step * v
             diagonal[indices[p]] += h * v * v
@@ -179,7 +179,7 @@ def hessian_rows(
             continue
         start, stop = starts[i], stops[i]
         step = h * (row_dot(indices, values, start, stop, v) + bias * v[last])
-        for p in range(start, stop):
+        for p in span(start, stop):
             product[indices[p]] += step * values[p]
         product[last] += step * bias
 
@@ -247,7 +247,7 @@ def newton_many(
         scatter(indices, values, start, stop, bias, step, 0, P, out)
         if not curved:
             continue
-        for p in range(start, stop):
+        for p in span(start, stop):
             d, square = diagonal[indices[p]], values[p] * values[p]
             for j in range(M):
                 d[j] += h[j] * square
