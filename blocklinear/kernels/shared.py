@@ -1,6 +1,7 @@
 """What kernels of several files call."""
 
 import numpy as np
+from numba.extending import register_jitable
 
 from blocklinear.kernels.jit import kernel
 
@@ -23,7 +24,7 @@ def mix(x):
 inline = kernel(error_model="numpy", forceinline=True)
 
 
-@inline
+@register_jitable
 def span(start, stop):
     """Return range(start, stop), of numbers without a sign.
 

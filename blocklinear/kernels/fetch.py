@@ -1,0 +1,56 @@
+"""Memory that is asked for before it is needed.
+
+Where rows or columns come in random order, the processor cannot guess which one is next.
+"""
+
+from llvmlite import ir
+from numba import config, types
+from numba.extending import intrinsic
+
+from blocklinear.kernels.jit import kernel
+
+_CACHE_LINE = 64
+
+
+@intrinsic
+def address_of(typing, array):
+    """Return the address of the first element of an array."""
+
+    def generate(context, builder, signature, args):
+        data = context.make_array(signature.args[0])(context, builder, args[0]).data
+        return builder.ptrtoint(data, ir.IntType(64))
+
+    return types.int64(array), generate
+
+
+@intrinsic
+def _fetch_line(typing, address):
+    """Ask for the cache line at an address, without waiting for it, into the second level."""
+
+    def generate(context, builder, signature, args):
+        place, number = ir.IntType(8).as_pointer(), ir.IntType(32)
+        kind = ir.FunctionType(ir.VoidType(), [place, number, number, number])
+        ask = builder.module.declare_intrinsic("llvm.prefetch", [place], kind)
+        to_read, second_level, data = number(0), number(2), number(1)
+        builder.call(ask, [builder.inttoptr(args[0], place), to_read, second_level, data])
+        return context.get_dummy_value()
+
+    return types.void(types.int64), generate
+
+
+@kernel
+def fetch(address, size, start, stop):
+    """Ask for elements start..stop-1, of `size` bytes, of the array at an address."""
+    for at in range(address + size * start, address + size * stop, _CACHE_LINE):
+        _fetch_line(at)
+
+
+if config.DISABLE_JIT:  # type: ignore[attr-defined]
+
+    def _no_address(array):
+        return 0
+
+    def _fetch_nothing(address, size, start, stop):
+        pass
+
+    address_of, fetch = _no_address, _fetch_nothing  # type: ignore[assignment]
