@@ -12,7 +12,7 @@ result does not depend on which thread works on which models.
 
 import numpy as np
 
-from blocklinear.kernels.fetch import address_of, fetch
+from blocklinear.kernels.fetch import address_of, fetch, fetch_item
 from blocklinear.kernels.jit import kernel
 from blocklinear.kernels.losses import (
     L1_SVR,
@@ -34,7 +34,8 @@ from blocklinear.kernels.losses import (
     targets_and_costs,
     update,
 )
-from blocklinear.kernels.shared import LANES, gather, inline, row_dot, scatter, span
+from blocklinear.kernels.registers import LANES
+from blocklinear.kernels.shared import gather, inline, row_dot, scatter, span
 
 PG_MAX, PG_MIN, PG_SUM, EXCESS, GAIN, STEPS = 0, 1, 2, 3, 4, 5
 N_STATS = 6
@@ -53,7 +54,8 @@ N_TERMS = 4
 N_SCRATCH = 8
 """Rows of numbers that kernels of many models need to write to."""
 _LINE = 8  # numbers of a cache line
-_FAR = 3  # rows in random order: so many ahead their entries are asked for, and their weights last
+_FAR = 3  # rows in random order: so many ahead their entries are asked for, and their weights last;
+# twice as many ahead what else is known of them: each array costs a cache miss
 _CACHED = 1 << 20  # bytes of weights for which nobody has to wait
 
 
@@ -231,6 +233,23 @@ def _fetch_weights(indices, start, stop, ranges, of_W, W):
 
 
 @inline
+def _fetch_facts(
+    starts, stops, sq_norm, target, code, fold, weight, alpha, ranges, priority, i
+):  # fmt: skip
+    """Ask for what arrays have of row i besides its entries, see `dcd_many`."""
+    fetch_item(starts, i)
+    fetch_item(stops, i)
+    fetch_item(sq_norm, i)
+    fetch_item(target, i)
+    fetch_item(code, i)
+    fetch_item(fold, i)
+    fetch_item(weight, i)
+    fetch_item(alpha, i)
+    fetch_item(ranges, i)
+    fetch_item(priority, i)
+
+
+@inline
 def _step_models(kind, epsilon, Q, first, last, t, C, f, alpha, step, stats):
     """Update alpha_ij of a row for models first to last - 1; write s_ij times its change to `step`.
 
@@ -302,6 +321,11 @@ def dcd_many(
     t, C, f, step = scratch[0], scratch[1], scratch[2], scratch[3]
     of_indices, of_values, of_W = address_of(indices), address_of(values), address_of(W)
     for k in range(order.shape[0]):
+        if k + 2 * _FAR < order.shape[0]:
+            _fetch_facts(
+                starts, stops, sq_norm, target, code, fold, weight, alpha, ranges, priority,
+                order[k + 2 * _FAR],
+            )  # fmt: skip
         if k + _FAR < order.shape[0]:
             start, stop = starts[order[k + _FAR]], stops[order[k + _FAR]]
             fetch(of_indices, indices.itemsize, start, stop)
@@ -321,10 +345,7 @@ def dcd_many(
         right = min((last + LANES - 1) & -LANES, W.shape[1])
         step[left:right] = 0.0
         start, stop = starts[i], stops[i]
-        if right - left == W.shape[1]:  # known to begin at 0, loops take two thirds of the time
-            gather(indices, values, start, stop, bias, 0, W.shape[1], W, f)
-        else:
-            gather(indices, values, start, stop, bias, left, right, W, f)
+        gather(indices, values, start, stop, bias, left, right, W, f)
         Q = sq_norm[i] + bias * bias
         some, ranges[i], priority[i] = _step_models(
             kind, epsilon, Q, first, last, t, C, f, alpha[i], step, stats

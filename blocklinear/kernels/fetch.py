@@ -45,6 +45,12 @@ def fetch(address, size, start, stop):
         _fetch_line(at)
 
 
+@kernel(forceinline=True)
+def fetch_item(array, i):
+    """Ask for what an array, one number after the other in memory, has of row i."""
+    fetch(address_of(array), array.strides[0], i, i + 1)
+
+
 if config.DISABLE_JIT:  # type: ignore[attr-defined]
 
     def _no_address(array):

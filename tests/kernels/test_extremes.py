@@ -444,7 +444,7 @@ TRIED = {
         ],
     ),
 }
-ELSEWHERE = {"codec", "features", "fetch", "jit", "losses", "shared", "text"}
+ELSEWHERE = {"codec", "features", "fetch", "jit", "losses", "registers", "shared", "text"}
 """Tried over extremes by tests of their own, or by those of what calls them."""
 
 
