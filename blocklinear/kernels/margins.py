@@ -2,7 +2,11 @@
 
 import numpy as np
 
+from blocklinear.kernels.fetch import address_of, fetch
 from blocklinear.kernels.jit import kernel
+from blocklinear.kernels.shared import span
+
+_CACHED = 1 << 20  # bytes of weights for which nobody has to wait
 
 
 @kernel
@@ -33,17 +37,22 @@ def decision_values(indptr, indices, values, index_base, weights, bias_term, out
     The caller has checked that indptr[-1] fits `indices` and `values`; indices may be anything.
     """
     n_features, n_columns = weights.shape
-    unknown = 0
-    for i in range(indptr.shape[0] - 1):
+    unknown, n_rows, of_weights = 0, indptr.shape[0] - 1, address_of(weights)
+    for i in range(n_rows):
+        if i + 1 < n_rows and weights.nbytes > _CACHED:  # half the time, with the weights of blogs
+            for p in span(indptr[i + 1], indptr[i + 2]):
+                place = (np.int64(indices[p]) - index_base) * n_columns
+                fetch(of_weights, weights.itemsize, place, place + n_columns)
         for c in range(n_columns):
             out[i, c] = 0.0
-        for p in range(indptr[i], indptr[i + 1]):
+        for p in span(indptr[i], indptr[i + 1]):
             j = np.int64(indices[p]) - index_base
             if j < 0 or j >= n_features:
                 unknown += 1
                 continue
+            w, v = weights[np.uint64(j)], values[p]
             for c in range(n_columns):
-                out[i, c] += weights[j, c] * values[p]
+                out[i, c] += w[c] * v
         for c in range(n_columns):
             out[i, c] += bias_term[c]
     return unknown
