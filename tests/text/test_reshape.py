@@ -108,6 +108,16 @@ def test_ordered_lines_are_read_as_ever(seed, way):
     assert (lenient.n_sorted, lenient.n_merged) == (0, 0)
 
 
+@pytest.mark.parametrize("way", [(False, True), (True, False), (True, True)])
+@pytest.mark.parametrize("entries", [b"0:0.5", b"3:0.5 0:0.5", b"3:0.5 3:0.5 0:0.5"])
+def test_indices_below_the_base_are_refused(way, entries):
+    rest = b" 4:0.5" * 10 if way[1] else b""
+    lines = [b"1 2:0.5 3:0.5" + rest, b"1 " + entries + rest, b"1 2:0.5 3:0.5" + b" " * 50]
+    found = parse(as_text(b"\n".join(lines) + b"\n"), 1, 9, Reshaping(*way))
+    assert [fault.line for fault in found.faults] == [1]
+    assert [len(row) for _, row in tokenized(found)] == [3 if rest else 2, 2]
+
+
 @pytest.mark.parametrize("seed", range(5))
 def test_shuffled_lines_are_read_as_the_sorted_ones(seed):
     rng = random.Random(seed)

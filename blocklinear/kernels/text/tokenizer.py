@@ -50,7 +50,8 @@ def _product(a, b):
     return p, ((a1 * b1 - p) + a1 * b2 + a2 * b1) + a2 * b2
 
 
-@kernel
+# A call counts the references of each array that it is given: what features need is inlined.
+@kernel(forceinline=True)
 def _nearest(mantissa, scale, powers_high, powers_low):
     """Return (double nearest to mantissa / 10**scale, whether that is certain), |scale| <= 250.
 
@@ -73,7 +74,7 @@ def _nearest(mantissa, scale, powers_high, powers_low):
     return high, high + (low + error) == high and high + (low - error) == high
 
 
-@kernel
+@kernel(forceinline=True)
 def _digits(buf, p, m, exact):
     """Append the digits at `p` to the mantissa `m`; return (next, m, whether no digit was lost)."""
     d = np.int64(buf[p]) - 48
@@ -127,7 +128,7 @@ def _magnitude(buf, p):
     return k
 
 
-@kernel
+@kernel(forceinline=True)
 def _number(buf, p, powers_high, powers_low):
     """Read the number at `p`: [+-] digits [. digits] [e [+-] digits].
 
@@ -214,7 +215,7 @@ def _label(buf, p, row, label_mantissa, label_double, label_exponent, powers_hig
     return q, 0
 
 
-@kernel
+@kernel(forceinline=True)
 def _feature(buf, p, base, previous, lenient, powers_high, powers_low):
     """Read ``index:value`` at `p`; return (next or fault offset, fault, index, m, e, double).
 
@@ -335,8 +336,13 @@ def parse_lines(
     """
     n = buf.shape[0] - 1
     text, tens = address_of(buf), address_of(powers)
-    p = row = k = line = blank = zeros = slow = n_faults = 0
+    p = row = line = blank = zeros = slow = n_faults = 0
+    k, one = np.uint64(0), np.uint64(1)
     max_index, least_zero = np.int64(-1), np.int64(1) << 32
+    below = np.int64(base) - 1
+    back = np.int64(lenient == REPEATS)  # an index is larger than the one before less this
+    if lenient == ANY_ORDER:
+        back = np.int64(1) << 32
     indptr[0] = 0
     while p < n:
         fault = row_zeros = 0
@@ -346,15 +352,16 @@ def parse_lines(
             p, fault = _label(
                 buf, p, row, label_mantissa, label_double, label_exponent, powers_high, powers_low
             )
-            index, row_least = np.int64(base) - 1, np.int64(1) << 32
+            index, row_least = below, np.int64(1) << 32
             while fault == 0:
                 if p + 48 < n:
-                    q, index, m, e = _plain_feature(text, np.uint64(p), index, tens)
+                    q, j, m, e = _plain_feature(text, np.uint64(p), max(index - back, below), tens)
                     if q != 0:
+                        index = j
                         indices[k] = index
                         mantissa[k] = m
                         exponent[k] = e
-                        k += 1
+                        k += one
                         p = np.int64(q)
                         continue
                 p, state = _next_token(buf, p)
@@ -375,13 +382,13 @@ def parse_lines(
                 if e == RAW:
                     double[k] = x
                 slow += e == SLOW
-                k += 1
+                k += one
         if fault == 0 and state == 2:
             fault = LINE_ENDING
         if fault != 0:
             faults[n_faults, 0], faults[n_faults, 1], faults[n_faults, 2] = fault, p, line
             n_faults += 1
-            k = indptr[row]
+            k = np.uint64(indptr[row])
             if n_faults == faults.shape[0]:
                 break
         elif is_row:
