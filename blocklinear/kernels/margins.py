@@ -43,6 +43,7 @@ def decision_values(indptr, indices, values, index_base, weights, bias_term, out
             for p in span(indptr[i + 1], indptr[i + 2]):
                 place = (np.int64(indices[p]) - index_base) * n_columns
                 fetch(of_weights, weights.itemsize, place, place + n_columns)
+        total = 0.0
         for c in range(n_columns):
             out[i, c] = 0.0
         for p in span(indptr[i], indptr[i + 1]):
@@ -51,8 +52,13 @@ def decision_values(indptr, indices, values, index_base, weights, bias_term, out
                 unknown += 1
                 continue
             w, v = weights[np.uint64(j)], values[p]
+            if n_columns == 1:  # a sum in memory takes twice as long as one in a register
+                total += w[0] * v
+                continue
             for c in range(n_columns):
                 out[i, c] += w[c] * v
+        if n_columns == 1:
+            out[i, 0] = total
         for c in range(n_columns):
             out[i, c] += bias_term[c]
     return unknown

@@ -5,21 +5,24 @@ import numpy as np
 from blocklinear.kernels.jit import kernel
 
 
-@kernel
+@kernel(error_model="numpy")
 def _scale(values):
     """Return the numbers that a row is divided by, one after the other; 1 and 1 if all are 0."""
-    largest = 0.0
+    largest, total = 0.0, 0.0
     for p in range(values.shape[0]):
-        largest = max(largest, abs(np.float64(values[p])))
-    unit = 1.0 if 1e-140 < largest < 1e140 or largest == 0.0 else largest
-    total = 0.0
-    for p in range(values.shape[0]):
-        x = np.float64(values[p]) / unit
+        x = np.float64(values[p])
+        largest = max(largest, abs(x))
         total += x * x
+    unit = 1.0 if 1e-140 < largest < 1e140 or largest == 0.0 else largest
+    if unit != 1.0:
+        total = 0.0
+        for p in range(values.shape[0]):
+            x = np.float64(values[p]) / unit
+            total += x * x
     return unit, np.sqrt(total) if largest > 0.0 else 1.0
 
 
-@kernel
+@kernel(error_model="numpy")
 def normalize_rows(lengths, values, sq_norm):
     r"""Divide each row by its Euclidean norm, in place.
 
@@ -35,18 +38,19 @@ def normalize_rows(lengths, values, sq_norm):
     """
     start = 0
     for i in range(lengths.shape[0]):
-        stop = start + lengths[i]
-        unit, norm = _scale(values[start:stop])
+        row = values[start : start + lengths[i]]
+        start += lengths[i]
+        unit, norm = _scale(row)
         total = 0.0
-        for p in range(start, stop):
-            values[p] = np.float64(values[p]) / unit / norm
-            x = np.float64(values[p])
+        for p in range(row.shape[0]):
+            row[p] = np.float64(row[p]) / unit / norm
+        for p in range(row.shape[0]):
+            x = np.float64(row[p])
             total += x * x
         sq_norm[i] = total
-        start = stop
 
 
-@kernel
+@kernel(error_model="numpy")
 def row_norms(lengths, values, units, norms):
     """Write what `normalize_rows` divides each row by: first its unit, then its norm.
 
@@ -63,7 +67,7 @@ def row_norms(lengths, values, units, norms):
         start = stop
 
 
-@kernel
+@kernel(error_model="numpy")
 def divide(rows, units, norms, values):
     """Divide values of columns by the unit and the norm of their rows, as `normalize_rows` does.
 
