@@ -1,6 +1,7 @@
 """Columns of rows in memory multiplied by factors."""
 
 from blocklinear.kernels.jit import kernel
+from blocklinear.kernels.shared import span
 
 
 @kernel
@@ -17,7 +18,7 @@ def scale_columns(indptr, indices, values, factors, sq_norm):
     """
     for i in range(sq_norm.shape[0]):
         total = 0.0
-        for p in range(indptr[i], indptr[i + 1]):
+        for p in span(indptr[i], indptr[i + 1]):
             values[p] = values[p] * factors[indices[p]]
             total += float(values[p]) * float(values[p])
         sq_norm[i] = total

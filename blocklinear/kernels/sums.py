@@ -8,6 +8,7 @@ does not depend on the machine.
 import numpy as np
 
 from blocklinear.kernels.jit import kernel
+from blocklinear.kernels.shared import span
 
 _PART = 128
 
@@ -72,7 +73,7 @@ def add_rows(indptr, indices, values, steps, bias, W):
             moves |= step[m] != 0.0
         if not moves:
             continue
-        for p in range(indptr[i], indptr[i + 1]):
+        for p in span(indptr[i], indptr[i + 1]):
             w, v = W[indices[p]], values[p]
             for m in range(M):
                 w[m] += step[m] * v

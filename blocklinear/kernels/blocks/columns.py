@@ -3,6 +3,7 @@
 import numpy as np
 
 from blocklinear.kernels.jit import kernel
+from blocklinear.kernels.shared import span
 
 
 @kernel
@@ -58,26 +59,26 @@ def scatter(
     at : uint32[n_columns]    where the next entry of each column goes; changed
     rows, column_mantissa, column_exponent : uint32[any], integer[any], uint8[any]    written
     """
-    stop = 0
+    stop, one = np.uint64(0), np.uint64(1)
     for i in range(lengths.shape[0]):
-        q, stop = stop, stop + lengths[i]
+        q, stop = stop, stop + np.uint64(lengths[i])
         if q < stop and indices[q] < low:  # the first that is not below: indices increase
             after = stop
             while q < after:
-                middle = (q + after) // 2
+                middle = (q + after) >> one
                 if indices[middle] < low:
-                    q = middle + 1
+                    q = middle + one
                 else:
                     after = middle
         number = np.uint32(numbers[i])
         while q < stop and indices[q] < high:
-            j = np.int64(indices[q]) - first
+            j = np.uint64(indices[q] - first)
             to = at[j]
             at[j] = to + np.uint32(1)
             rows[to] = number
             column_mantissa[to] = mantissa[q]
             column_exponent[to] = exponent[q]
-            q += 1
+            q += one
 
 
 @kernel
@@ -98,10 +99,10 @@ def find_range(stops, indices, high, cursors, lengths):
     """
     n = 0
     for i in range(stops.shape[0]):
-        p = cursors[i]
-        while p < stops[i] and np.int64(indices[p]) < high:
+        row, p = indices[cursors[i] : stops[i]], 0
+        while p < row.shape[0] and row[p] < high:
             p += 1
-        lengths[i] = p - cursors[i]
+        lengths[i] = p
         n += lengths[i]
     return n
 
@@ -119,11 +120,11 @@ def take_range(
     indices, mantissa, exponent : uint32[nnz], integer[nnz], uint8[nnz]
     taken, taken_mantissa, taken_exponent : uint32[n], int64[n], uint8[n]     written
     """
-    k = 0
+    k, one = np.uint64(0), np.uint64(1)
     for i in range(lengths.shape[0]):
-        for p in range(cursors[i], cursors[i] + lengths[i]):
+        for p in span(cursors[i], cursors[i] + lengths[i]):
             taken[k] = indices[p]
             taken_mantissa[k] = mantissa[p]
             taken_exponent[k] = exponent[p]
-            k += 1
+            k += one
         cursors[i] += lengths[i]

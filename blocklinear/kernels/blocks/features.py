@@ -9,6 +9,7 @@ meanwhile sees the one or the other.
 import numpy as np
 
 from blocklinear.kernels.jit import kernel
+from blocklinear.kernels.shared import span
 
 PAGE_BITS = 10
 PAGE = 1 << PAGE_BITS
@@ -39,7 +40,7 @@ def look_up(indices, table, missing):
     -------
     n_missing : int
     """
-    n = 0
+    n = np.uint64(0)
     some = np.empty(LOOKED_UP, np.uint32)
     for start in range(0, indices.shape[0], LOOKED_UP):
         part = indices[start : start + LOOKED_UP]
@@ -48,10 +49,10 @@ def look_up(indices, table, missing):
             found[p] = table[np.int64(part[p])]
         for p in range(part.shape[0]):
             missing[n] = start + p
-            n += found[p] == 0
+            n += np.uint64(found[p] == 0)
         for p in range(part.shape[0]):
             part[p] = part[p] if found[p] == 0 else np.uint32(found[p] - np.uint32(1))
-    return n
+    return np.int64(n)
 
 
 @kernel
@@ -115,10 +116,10 @@ def _count(indices, shift, counts):
     counts[:] = 0
     by, mask = np.uint32(shift), np.uint32(counts.shape[0] - 1)
     for q in range(indices.shape[0]):
-        counts[(indices[q] >> by) & mask] += 1
+        counts[(indices[q] >> by) & mask] += np.uint32(1)
     if counts[0] == indices.shape[0]:
         return False
-    at = 0
+    at = np.uint32(0)
     for digit in range(counts.shape[0]):
         n = counts[digit]
         counts[digit] = at
@@ -148,17 +149,17 @@ def _sort_tile(lengths, indices, mantissa, exponent, keys, other, m, e, at):
         m[q] = mantissa[q]
     for q in range(n):
         e[q] = exponent[q]
-    counts = np.empty(1 << DIGIT_BITS, np.int64)
+    counts = np.empty(1 << DIGIT_BITS, np.uint32)
     _count(indices, 0, counts)
     mask = np.uint32(counts.shape[0] - 1)
     p = 0
     for i in range(lengths.shape[0]):
         at[i] = p
         row = np.uint64(i) << np.uint64(16) if several else np.uint64(0)
-        for q in range(p, p + lengths[i]):
+        for q in span(p, p + lengths[i]):
             digit = indices[q] & mask
-            keys[counts[digit]] = (np.uint64(indices[q]) << np.uint64(32)) | row | np.uint64(q)
-            counts[digit] += 1
+            keys[counts[digit]] = (np.uint64(indices[q]) << np.uint64(32)) | row | q
+            counts[digit] += np.uint32(1)
         p += lengths[i]
     for shift in range(DIGIT_BITS, 32, DIGIT_BITS):
         if _count(indices, shift, counts):
@@ -166,14 +167,14 @@ def _sort_tile(lengths, indices, mantissa, exponent, keys, other, m, e, at):
             for k in range(n):
                 digit = (keys[k] >> by) & np.uint64(mask)
                 other[counts[digit]] = keys[k]
-                counts[digit] += 1
+                counts[digit] += np.uint32(1)
             keys, other = other, keys
     if several:
         for k in range(n):
             key = keys[k]
             i, place = (key >> np.uint64(16)) & np.uint64(0xFFFF), key & np.uint64(0xFFFF)
             to = at[i]
-            at[i] = to + 1
+            at[i] = to + np.uint32(1)
             indices[to] = np.uint32(key >> np.uint64(32))
             mantissa[to] = m[place]
             exponent[to] = e[place]
@@ -238,7 +239,7 @@ def sort_rows(lengths, indices, mantissa, exponent):
     size = min(max(longest, TILE), indices.shape[0])
     keys, other = np.empty(size, np.uint64), np.empty(size, np.uint64)
     m, e = np.empty(size, np.int64), np.empty(size, np.uint8)
-    at = np.empty(min(TILE, lengths.shape[0]), np.int64)
+    at = np.empty(min(TILE, lengths.shape[0]), np.uint32)
     i = stop = 0
     while i < lengths.shape[0]:
         first, start = i, stop

@@ -100,9 +100,9 @@ def gather_rows(
     """
     at = begin
     for k in range(starts.shape[0]):
+        start, stop = starts[k], stops[k]
         new_starts[k] = at
-        for p in range(starts[k], stops[k]):
-            out_indices[at] = indices[p]
-            out_values[at] = values[p]
-            at += 1
+        _copy(indices[start:stop], out_indices[at:])
+        _copy(values[start:stop], out_values[at:])
+        at += stop - start
         new_stops[k] = at

@@ -3,6 +3,7 @@
 import numpy as np
 
 from blocklinear.kernels.jit import kernel
+from blocklinear.kernels.shared import span
 from blocklinear.kernels.text.columns import MOST_EXACT, is_missing, read_codes
 
 TILE = 16
@@ -121,9 +122,9 @@ def put_words(features, values, indptr, base, at, indices, written):
     indices, written : uint32[any], float64[any]        changed there
     """
     for i in range(at.shape[0]):
-        p = at[i]
-        for q in range(indptr[i], indptr[i + 1]):
+        p = np.uint64(at[i])
+        for q in span(indptr[i], indptr[i + 1]):
             indices[p] = features[q] + np.uint32(base)
             written[p] = values[q] if values.shape[0] > 0 else 1.0
-            p += 1
+            p += np.uint64(1)
         at[i] = p

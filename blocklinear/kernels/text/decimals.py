@@ -3,7 +3,7 @@
 import numpy as np
 
 from blocklinear.kernels.jit import kernel
-from blocklinear.kernels.shared import RAW
+from blocklinear.kernels.shared import RAW, span
 
 NOT_FINITE, TOO_LARGE, ORDER, REPEATED = 1, 2, 3, 4
 """Why `take_rows` refuses a row."""
@@ -97,17 +97,17 @@ def take_rows(indptr, indices, mantissa, bits, exponent, strict, powers, found):
     known_mantissa, known_exponent = np.zeros_like(known), np.zeros(REMEMBERED, np.uint8)
     found[:] = 0
     found[LEAST_ZERO] = np.int64(1) << 32
-    k = start = 0
+    k, one, start = np.uint64(0), np.uint64(1), np.int64(0)
     for i in range(indptr.shape[0] - 1):
         stop, previous = indptr[i + 1], np.int64(-1)
-        for p in range(start, stop):
+        for p in span(start, stop):
             value, index, fault = bits[p], np.int64(indices[p]), 0
             if not abs(value) < 1e154:
                 fault = TOO_LARGE if abs(value) < np.inf else NOT_FINITE
             elif strict and index <= previous:
                 fault = REPEATED if index == previous else ORDER
             if fault != 0:
-                found[FAULT], found[ROW], found[PLACE] = fault, i, p - start
+                found[FAULT], found[ROW], found[PLACE] = fault, i, np.int64(p) - start
                 return
             previous = index
             if strict and value == 0.0:
@@ -123,6 +123,6 @@ def take_rows(indptr, indices, mantissa, bits, exponent, strict, powers, found):
                 _put(value, k, powers, mantissa, bits, exponent)
                 known[slot] = word
                 known_mantissa[slot], known_exponent[slot] = mantissa[k], exponent[k]
-            k += 1
+            k += one
         start = stop
         indptr[i + 1] = k

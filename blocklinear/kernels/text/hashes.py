@@ -26,19 +26,17 @@ def hash_values(data, ends, bitmap, first, if_missing, seed, hashes):
         if bitmap.shape[0] > 0 and is_missing(bitmap, first + k):
             hashes[k] = if_missing
             continue
-        p, stop, h = np.int64(ends[k]), np.int64(ends[k + 1]), np.uint64(seed)
-        length = np.uint64(stop - p)
-        while p < stop:
+        value, h = data[np.int64(ends[k]) : np.int64(ends[k + 1])], np.uint64(seed)
+        for p in range(0, value.shape[0], 8):
             word = np.uint64(0)
-            if p + 8 <= stop:  # one load of 8 bytes, when compiled
+            if p + 8 <= value.shape[0]:  # one load of 8 bytes, when compiled
                 for q in range(8):
-                    word |= np.uint64(data[p + q]) << np.uint64(8 * q)
+                    word |= np.uint64(value[p + q]) << np.uint64(8 * q)
             else:
-                for q in range(stop - p):
-                    word |= np.uint64(data[p + q]) << np.uint64(8 * q)
+                for q in range(value.shape[0] - p):
+                    word |= np.uint64(value[p + q]) << np.uint64(8 * q)
             h = mix(h ^ word)
-            p += 8
-        hashes[k] = mix(h ^ length)
+        hashes[k] = mix(h ^ np.uint64(value.shape[0]))
 
 
 @kernel

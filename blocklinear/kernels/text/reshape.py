@@ -35,11 +35,12 @@ def find_unsorted(indptr, indices, unsorted):
     """
     n = 0
     for i in range(indptr.shape[0] - 1):
-        for p in range(indptr[i] + 1, indptr[i + 1]):
-            if indices[p] < indices[p - 1]:
-                unsorted[i] = 1
-                n += 1
-                break
+        row, decreases = indices[indptr[i] : indptr[i + 1]], False
+        for p in range(1, row.shape[0]):
+            decreases |= row[p] < row[p - 1]
+        if decreases:
+            unsorted[i] = 1
+            n += 1
     return n
 
 
@@ -145,22 +146,22 @@ def merge_rows(
     why : uint8[n_rows]       written: 0, `REPEATED`, or `TOO_LARGE` for a sum of 1e154 or more
     index : uint32[n_rows]    written where the row was refused: the index at fault
     """
-    k = start = 0
+    k, start, one = np.uint64(0), np.uint64(0), np.uint64(1)
     for i in range(indptr.shape[0] - 1):
-        p, stop, first = start, indptr[i + 1], k
+        p, stop, first = start, np.uint64(indptr[i + 1]), k
         if not _repeats(indices[start:stop]):
             n_zeros = _count_zeros(mantissa[start:stop])
             if k < start or n_zeros > 0:
                 while p < stop:  # an entry is overwritten by the next one if it is zero
                     indices[k], mantissa[k], exponent[k] = indices[p], mantissa[p], exponent[p]
-                    k += mantissa[p] << 1 != 0
-                    p += 1
+                    k += np.uint64(mantissa[p] << 1 != 0)
+                    p += one
                 zeros[i] = n_zeros
             else:
                 k = p = stop
         while p < stop and why[i] == 0:
             at, m, e, x = indices[p], mantissa[p], np.int64(exponent[p]), double[p]
-            p += 1
+            p += one
             while p < stop and indices[p] == at and why[i] == 0:
                 m, e, x = _sum(m, e, x, mantissa[p], np.int64(exponent[p]), double[p], powers)
                 if not allowed:
@@ -169,7 +170,7 @@ def merge_rows(
                     why[i] = TOO_LARGE
                 index[i] = at
                 merged[i] += 1
-                p += 1
+                p += one
             if (x if e == RAW else m) == 0:
                 zeros[i] += 1
                 continue
@@ -178,7 +179,7 @@ def merge_rows(
                 double[k] = x
             else:
                 mantissa[k] = m
-            k += 1
+            k += one
         if why[i] != 0:
             k, merged[i], zeros[i] = first, 0, 0
         start = stop

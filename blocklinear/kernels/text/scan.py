@@ -3,7 +3,7 @@
 import numpy as np
 
 from blocklinear.kernels.jit import kernel
-from blocklinear.kernels.shared import RAW
+from blocklinear.kernels.shared import RAW, span
 from blocklinear.kernels.text.simd import address_of, marks_in_32, marks_in_64, trailing_zeros
 
 
@@ -110,6 +110,7 @@ def square_norms(indptr, values, norms):
     norms : float64[n_rows]   written
     """
     for i in range(norms.shape[0]):
-        norms[i] = 0.0
-        for p in range(indptr[i], indptr[i + 1]):
-            norms[i] += values[p] * values[p]
+        total = 0.0
+        for p in span(indptr[i], indptr[i + 1]):
+            total += values[p] * values[p]
+        norms[i] = total
