@@ -2,8 +2,9 @@
 
 import numpy as np
 
+from blocklinear.kernels.fetch import FAR, fetch_entries, fetch_facts, fetch_item
 from blocklinear.kernels.jit import kernel
-from blocklinear.kernels.shared import span
+from blocklinear.kernels.shared import gather, scatter, span
 
 VIOLATION, EXCESS, GAIN, STEPS = 0, 1, 2, 3
 N_STATS = 4
@@ -27,25 +28,10 @@ SOLVED = 1e-12  # a row whose violation is not above is left as it is, as in LIB
 TINY = 1e-300  # stands for x_i' x_i = 0
 
 
-@kernel(fastmath={"reassoc", "contract", "nsz"})
+@kernel
 def _gather(indices, values, start, stop, bias, W, scores):
     """Write W' x_i, float64[K], of the row that occupies start..stop-1."""
-    K = W.shape[1]
-    last = W[W.shape[0] - 1]
-    for m in range(K):
-        scores[m] = last[m] * bias
-    fours = start + (stop - start) // 4 * 4
-    for p in range(start, fours, 4):  # four features at once: `scores` is loaded a fourth as often
-        w0, v0 = W[indices[p]], values[p]
-        w1, v1 = W[indices[p + 1]], values[p + 1]
-        w2, v2 = W[indices[p + 2]], values[p + 2]
-        w3, v3 = W[indices[p + 3]], values[p + 3]
-        for m in range(K):
-            scores[m] += (w0[m] * v0 + w1[m] * v1) + (w2[m] * v2 + w3[m] * v3)
-    for p in span(fours, stop):
-        w, v = W[indices[p]], values[p]
-        for m in range(K):
-            scores[m] += w[m] * v
+    gather(indices, values, start, stop, bias, 0, W.shape[1], W, scores)
 
 
 @kernel
@@ -88,19 +74,16 @@ def _gradient(indices, values, start, stop, bias, W, classes, n, y, old, full, G
 @kernel
 def _scatter(indices, values, start, stop, bias, step, moved, n_moved, W):
     """Add step[m] x_i to w_m for the n_moved classes m in `moved`; step is 0 for all others."""
-    K = W.shape[1]
-    dense = 4 * n_moved > K
+    if 4 * n_moved > W.shape[1]:
+        scatter(indices, values, start, stop, bias, step, 0, W.shape[1], W)
+        return
     last = W[W.shape[0] - 1]
     for c in range(n_moved):
         last[moved[c]] += step[moved[c]] * bias
     for p in span(start, stop):
         w, v = W[indices[p]], values[p]
-        if dense:
-            for m in range(K):
-                w[m] += step[m] * v
-        else:
-            for c in range(n_moved):
-                w[moved[c]] += step[moved[c]] * v
+        for c in range(n_moved):
+            w[moved[c]] += step[moved[c]] * v
 
 
 @kernel
@@ -278,6 +261,11 @@ def cs_epoch(
     G, a, step = scratch[0], scratch[1], scratch[2]
     classes, moved = lists[0] if supported else lists[0][:0], lists[1]
     for k in range(order.shape[0]):
+        if k + FAR < order.shape[0]:
+            fetch_entries(starts, stops, indices, values, order[k + FAR])
+        later = order[min(k + 2 * FAR, order.shape[0] - 1)]
+        fetch_facts(starts, stops, sq_norm, label, alpha, later)
+        fetch_item(cost, later)
         i = order[k]
         C, y, n = cost[i], label[i], alpha.shape[1]
         if C == 0.0:

@@ -12,7 +12,14 @@ result does not depend on which thread works on which models.
 
 import numpy as np
 
-from blocklinear.kernels.fetch import address_of, fetch, fetch_item
+from blocklinear.kernels.fetch import (
+    FAR,
+    address_of,
+    fetch,
+    fetch_entries,
+    fetch_facts,
+    fetch_item,
+)
 from blocklinear.kernels.jit import kernel
 from blocklinear.kernels.losses import (
     L1_SVR,
@@ -54,29 +61,7 @@ N_TERMS = 4
 N_SCRATCH = 8
 """Rows of numbers that kernels of many models need to write to."""
 _LINE = 8  # numbers of a cache line
-_FAR = 3
-"""In random order, so many rows ahead their entries are asked for, and twice as many ahead the rest
-of what is known of them: each of those arrays costs a cache miss. That takes epochs of one model to
-0.6 of their time on IMDB and 0.8 on blogs, and weights are asked for one row ahead."""
 _CACHED = 1 << 20  # bytes of weights for which nobody has to wait
-
-
-@inline
-def _fetch_facts(starts, stops, sq_norm, target, alpha, i):
-    """Ask for what is known of row i besides its entries."""
-    fetch_item(starts, i)
-    fetch_item(stops, i)
-    fetch_item(sq_norm, i)
-    fetch_item(target, i)
-    fetch_item(alpha, i)
-
-
-@inline
-def _fetch_entries(starts, stops, indices, values, i):
-    """Ask for the entries of row i."""
-    start, stop = starts[i], stops[i]
-    fetch(address_of(indices), indices.itemsize, start, stop)
-    fetch(address_of(values), values.itemsize, start, stop)
 
 
 @kernel(error_model="numpy")
@@ -112,12 +97,12 @@ def dcd_epoch(
     """
     last = w.shape[0] - 1
     for k in range(order.shape[0]):
-        if k + 2 * _FAR < order.shape[0]:
-            i = order[k + 2 * _FAR]
-            _fetch_facts(starts, stops, sq_norm, target, alpha, i)
+        if k + 2 * FAR < order.shape[0]:
+            i = order[k + 2 * FAR]
+            fetch_facts(starts, stops, sq_norm, target, alpha, i)
             fetch_item(cost, i)
-        if k + _FAR < order.shape[0]:
-            _fetch_entries(starts, stops, indices, values, order[k + _FAR])
+        if k + FAR < order.shape[0]:
+            fetch_entries(starts, stops, indices, values, order[k + FAR])
         i = order[k]
         C = cost[i]
         if C == 0.0:
@@ -335,12 +320,12 @@ def dcd_many(
     t, C, f, step = scratch[0], scratch[1], scratch[2], scratch[3]
     of_W = address_of(W)
     for k in range(order.shape[0]):
-        if k + 2 * _FAR < order.shape[0]:
-            i = order[k + 2 * _FAR]
-            _fetch_facts(starts, stops, sq_norm, target, alpha, i)
+        if k + 2 * FAR < order.shape[0]:
+            i = order[k + 2 * FAR]
+            fetch_facts(starts, stops, sq_norm, target, alpha, i)
             _fetch_more_facts(code, fold, weight, ranges, priority, i)
-        if k + _FAR < order.shape[0]:
-            _fetch_entries(starts, stops, indices, values, order[k + _FAR])
+        if k + FAR < order.shape[0]:
+            fetch_entries(starts, stops, indices, values, order[k + FAR])
         if k + 1 < order.shape[0] and W.nbytes > _CACHED:
             i = order[k + 1]
             _fetch_weights(indices, starts[i], stops[i], ranges[i], of_W, W)
@@ -422,9 +407,9 @@ def certify_many(
     step[M:] = 0.0
     of_W, of_recomputed, whole = address_of(W), address_of(recomputed), W.shape[1] << 8
     for i in range(alpha.shape[0]):
-        if i + _FAR < alpha.shape[0]:  # of a sample, rows are not next to each other
-            _fetch_entries(starts, stops, indices, values, i + _FAR)
-            fetch_item(alpha, i + _FAR)
+        if i + FAR < alpha.shape[0]:  # of a sample, rows are not next to each other
+            fetch_entries(starts, stops, indices, values, i + FAR)
+            fetch_item(alpha, i + FAR)
         if i + 1 < alpha.shape[0] and W.nbytes > _CACHED:
             start, stop = starts[i + 1], stops[i + 1]
             _fetch_weights(indices, start, stop, whole, of_W, W)

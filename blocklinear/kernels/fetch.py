@@ -9,6 +9,10 @@ from numba.extending import intrinsic
 
 from blocklinear.kernels.jit import kernel
 
+FAR = 3
+"""In random order, so many rows ahead their entries are asked for, and twice as many ahead the rest
+of what is known of them: each of those arrays costs a cache miss. That takes epochs of one model to
+0.6 of their time on IMDB and 0.8 on blogs, and weights are asked for one row ahead."""
 _CACHE_LINE = 64
 
 
@@ -49,6 +53,24 @@ def fetch(address, size, start, stop):
 def fetch_item(array, i):
     """Ask for what an array, one number after the other in memory, has of row i."""
     fetch(address_of(array), array.strides[0], i, i + 1)
+
+
+@kernel(forceinline=True)
+def fetch_facts(starts, stops, sq_norm, target, alpha, i):
+    """Ask for what is known of row i besides its entries."""
+    fetch_item(starts, i)
+    fetch_item(stops, i)
+    fetch_item(sq_norm, i)
+    fetch_item(target, i)
+    fetch_item(alpha, i)
+
+
+@kernel(forceinline=True)
+def fetch_entries(starts, stops, indices, values, i):
+    """Ask for the entries of row i."""
+    start, stop = starts[i], stops[i]
+    fetch(address_of(indices), indices.itemsize, start, stop)
+    fetch(address_of(values), values.itemsize, start, stop)
 
 
 if config.DISABLE_JIT:  # type: ignore[attr-defined]
