@@ -24,8 +24,9 @@ TOGETHER = 128
 PRODUCT_BYTES = 32
 """What a product of two of them takes, while products are made and divided."""
 PRODUCTS_BYTES = 8 << 20
-"""What the products of all models may take, where these are of more features: only if all columns
-are kept. Blogs in 256 MB take 9 outer iterations instead of 7 if columns leave so much to them."""
+"""What the products of all models that are worked on at a time may take, where these are of more
+features: only if all columns are kept. Blogs in 256 MB take 9 outer iterations instead of 7 if
+columns leave so much to them."""
 
 
 def column_type(manifest: Manifest, options: TrainOptions) -> type:
@@ -37,9 +38,9 @@ def column_type(manifest: Manifest, options: TrainOptions) -> type:
     return np.float64 if precise and manifest.dtype == "float64" else np.float32
 
 
-def most_together(width: int) -> int:
-    """Return how many features may be solved for together, of each of so many models."""
-    return max(math.isqrt(PRODUCTS_BYTES // (PRODUCT_BYTES * width)), TOGETHER)
+def most_together(models: int) -> int:
+    """Return how many features may be solved for together, of so many models at a time."""
+    return max(math.isqrt(PRODUCTS_BYTES // (PRODUCT_BYTES * models)), TOGETHER)
 
 
 class ColumnCache:
@@ -147,11 +148,21 @@ class ColumnCache:
 
         self._share(chosen, part)
 
-    def gram(self, chosen: Integers, state: Floats) -> Floats:
-        """Return sum_i h_i x_ij x_ik of chosen columns, float64[m, m], computed in threads."""
-        out = np.empty((len(chosen), len(chosen)))
+    def gram(self, chosen: Integers, state: Floats, known: Floats) -> Floats:
+        """Return sum_i h_i x_ij x_ik of chosen columns, float64[m, m], computed in threads.
+
+        Parameters
+        ----------
+        chosen : int64[m]
+        state : float64[n_rows, 2]
+        known : float64[k, k]     those of the first ones, k <= m
+        """
+        out, first = np.empty((len(chosen), len(chosen))), len(known)
+        out[:first, :first] = known
         parts = self._parts(int(self.entries(chosen).sum()))
-        self._run(lambda k: kernels.gram(*self.arrays, chosen, state, k, parts, out), range(parts))
+        self._run(
+            lambda k: kernels.gram(*self.arrays, chosen, state, first + k, parts, out), range(parts)
+        )
         upper = np.triu_indices(len(chosen), 1)
         out[upper] = out.T[upper]
         return out

@@ -12,8 +12,10 @@ coordinate descent, again, on
 
     min_u  |u|_1 - v'u + 1/2 sum_i h_i (x_i'u)**2,     alpha_i - s_i h_i x_i'u
 
-the second of which is the point. With a ridge every alpha is feasible, and what it costs falls with
-the square of the violation: Newton steps go on until that is little.
+the second of which is the point. Where cycles of passes are slow, those features that still move
+most are solved for together, too: some dozens, and their products hold for all cycles. With a ridge
+every alpha is feasible, and what it costs falls with the square of the violation: Newton steps go
+on until that is little.
 """
 
 import math
@@ -39,6 +41,7 @@ _FORCING = 0.1  # no step needs less; nor does a pulled alpha
 _LAST_GAIN = 0.03  # passes over the columns go on while one gains so much of what all did
 _MOST_PASSES = 30
 _CYCLE = 5  # passes over the features that violate most, before all are looked at
+_MOVING = 0.1  # of the most that any moves
 _PRODUCT = 0.05  # of the time of an entry in a pass: 0.06 in a profile of imdb_uni
 _SUFFICIENT, _LEAST_STEP = 0.01, 1e-6  # of the line search
 
@@ -141,7 +144,7 @@ class Descent:
         self.step, self._state = np.empty(n), np.empty((n, 2))
         self._v, self._h = np.empty(len(features)), np.empty(len(features))
         self.work = 0
-        self._frequent, self._products = np.zeros(0, np.int64), np.zeros((0, 0))
+        self._together, self._products = np.zeros(0, np.int64), np.zeros((0, 0))
         self.value = self._value(0.0, w)
         self._expand()
 
@@ -226,7 +229,8 @@ class Descent:
             The step, and the largest violation left.
         """
         matter = (self.w != 0.0) | (np.abs(self._v) >= self._penalty)
-        self._frequent, left = self._frequent[:0], math.inf
+        self._together, self._products = self._together[:0], self._products[:0, :0]
+        left = math.inf
         others, block = self._divided(matter)
         d, fallen, before = np.zeros(len(self.w)), 0.0, self.work
         for _ in range(_MOST_PASSES):
@@ -236,8 +240,8 @@ class Descent:
             if worst <= enough or fell <= _LAST_GAIN * fallen:
                 break
             if worst > 0.5 * left and self._together_pays(matter, self.work - before):
-                size = min(2 * len(self._frequent), self._columns.together)
-                self._solve_together(matter, size or TOGETHER)
+                size = min(2 * len(self._together), self._columns.together)
+                self._join_frequent(matter, size or TOGETHER)
                 others, block = self._divided(matter)
             left = worst
         return d, worst
@@ -248,28 +252,63 @@ class Descent:
         The first ones at once; twice as many as before once the passes of this step, which has
         processed so many entries, have taken as long as their products will.
         """
-        size = min(2 * len(self._frequent), self._columns.together)
+        size = min(2 * len(self._together), self._columns.together)
         entries = self._columns.entries(self._chosen[matter])
-        if not size or min(len(entries), size) <= len(self._frequent):
+        if not size or min(len(entries), size) <= len(self._together):
             return not size
         largest = np.sort(entries)[::-1][:size]
         return bool(_PRODUCT * len(largest) * largest.sum() <= spent)
 
-    def _solve_together(self, matter: NDArray[np.bool_], size: int = TOGETHER) -> None:
+    def _join_frequent(self, matter: NDArray[np.bool_], size: int = TOGETHER) -> None:
         """Solve for the most frequent of some features together: they depend on each other most."""
         features = np.flatnonzero(matter)
         order = np.argsort(-self._columns.entries(self._chosen[features]), kind="stable")
-        self._frequent = features[order[:size]]
-        self._products = self._columns.gram(self._chosen[self._frequent], self._state)
-        self._products[np.diag_indices(len(self._frequent))] += self._ridge[self._frequent]
+        self._solve_together(features[order[:size]])
+
+    def _join_moving(self, moved: Floats, spent: float) -> float:
+        """Solve for those features together, too, that the last pass moved most.
+
+        If there is no room, those that joined first are given up.
+
+        Parameters
+        ----------
+        moved : float64[m]        by how much each moved
+        spent : float             entries that products may take the time of
+
+        Returns
+        -------
+        float
+            What they took; 0 if nothing has changed.
+        """
+        violation = np.abs(moved) * self._h
+        violation[self._together] = 0.0
+        moving = np.argsort(-violation, kind="stable")[:TOGETHER]
+        moving = moving[violation[moving] > _MOVING * violation.max()]
+        room = max(self._columns.together, 2 * TOGETHER) - TOGETHER - len(moving)
+        frequent, joined = np.split(self._together, [TOGETHER])
+        both = np.concatenate([frequent, joined[max(len(joined) - room, 0) :], moving])
+        takes = self._entries(both) + 2.0 * _PRODUCT * len(both) * self._entries(moving)
+        if not len(moving) or takes > spent:
+            return 0.0
+        self._solve_together(both)
+        return takes
+
+    def _solve_together(self, features: Integers) -> None:
+        """Solve for features together; of those for which that is so already, products are kept."""
+        kept = np.flatnonzero(np.isin(self._together, features))
+        known = self._products[kept][:, kept]
+        self._products = self._columns.gram(self._chosen[features], self._state, known)
+        new = np.arange(len(known), len(features))
+        self._products[new, new] += self._ridge[features[new]]
+        self._together = features
 
     def _divided(self, matter: NDArray[np.bool_]) -> tuple[Integers, Block]:
         """Divide features into others and those to be solved for together, with their products."""
-        among = np.flatnonzero(matter[self._frequent])
+        among = np.flatnonzero(matter[self._together])
         products = np.ascontiguousarray(self._products[among][:, among])
         others = matter.copy()
-        others[self._frequent] = False
-        return np.flatnonzero(others), (self._frequent[among], products)
+        others[self._together] = False
+        return np.flatnonzero(others), (self._together[among], products)
 
     def _descend(self, order: Integers, block: Block, w: Floats, d: Floats) -> tuple[float, float]:
         """Pass over some features once, over those of a block together.
@@ -317,7 +356,7 @@ class Descent:
     def _pulled(self, most: int) -> Floats:
         rows, best, enough = self._rows, self.step, self._goal * self.value
         u, moved, before = np.zeros(len(self.w)), self.step.copy(), self.work
-        nothing = np.zeros(len(u))
+        nothing, start, slow, products = np.zeros(len(u)), u, False, 0.0
         v, top = self._v.copy(), self._top(self._v)
         left = least = self.value - self._dual(moved, top)
         trail = [(0, least)]
@@ -327,18 +366,22 @@ class Descent:
                 break
             if used > before and used + _rest(trail, enough, unscaled) > max(2 * used, most):
                 break
-            limit = 1.0 + _FORCING * (top - 1.0)
-            some = (np.abs(v) > limit * self._penalty) | (u != 0.0)
+            small = _FORCING * (top - 1.0)
+            some = (np.abs(v) > (1.0 + small) * self._penalty) | (u != 0.0)
             if not some.any():
                 break
-            if not len(self._frequent):
-                self._solve_together((self.w != 0.0) | (np.abs(self._v) >= self._penalty))
+            if not len(self._together):
+                self._join_frequent((self.w != 0.0) | (np.abs(self._v) >= self._penalty))
+            elif slow:
+                products += self._join_moving(u - start, used - products)
             others, block = self._divided(some)
             for _ in range(_CYCLE):
                 self._halt()
+                start = u.copy()
                 _, worst = self._descend(others, block, nothing, u)
-                if worst <= _FORCING * (top - 1.0):
+                if worst <= small:
                     break
+            slow = worst > small
             kernels.move_alpha(rows.kind, rows.target, rows.cost, self.step, self._state, moved)
             self._columns.pulls(self._chosen, moved, v)
             top = self._top(v)

@@ -239,6 +239,7 @@ class L1Iterate:
         callable
             Takes over what was reached; before, nothing has changed.
         """
+        features = features[np.argsort(columns.slots[features])]  # as they are in memory
         costs, orders = self._penalty, Orders(self._key, self._orders)
         w, of_each = self.w[features], costs.of_features(features, len(self.w) - 1)
         descent = Descent(

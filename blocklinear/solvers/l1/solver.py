@@ -63,7 +63,9 @@ class L1Regularized(CertifiedPasses):
         self._weights = np.zeros(n_rows) if manifest.weighted else None
         self._lengths = np.zeros(n_rows, np.int32)
         dtype = column_type(manifest, options)
-        together = most_together(width) if capacity >= manifest.nnz else TOGETHER
+        together = (
+            most_together(min(options.threads, width)) if capacity >= manifest.nnz else TOGETHER
+        )
         self._columns = ColumnCache(manifest, self.bias, dtype, capacity, options.threads, together)
         goal = 0.0 if options.gap is None or options.tolerance is not None else options.gap
         ratio = options.l1_ratio
@@ -225,8 +227,14 @@ class L1Regularized(CertifiedPasses):
         waited = set(unsolved).difference(self._active)
         columns, counts = self._columns, self._columns.counts
         active = [k for k in unsolved if k in waited or self._models[k].ready(columns)]
-        wanted = {k: self._models[k].wanted(counts) for k in unsolved}
-        ahead = {k: self._models[k].ahead(wanted[k], counts) for k in unsolved}
+
+        def look(k: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+            wanted = self._models[k].wanted(counts)
+            return wanted, self._models[k].ahead(wanted, counts)
+
+        wanted, ahead = {}, {}
+        for k, found in zip(unsolved, self._threads.map(look, unsolved), strict=True):
+            wanted[k], ahead[k] = found
         self._improve({k: np.concatenate([wanted[k], ahead[k]]) for k in active}, halt)
         self._active, self._evaluates = active, bool(active)
         if any(not columns.complete(features).all() for features in wanted.values()):
