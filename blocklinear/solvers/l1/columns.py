@@ -60,7 +60,7 @@ class ColumnCache:
     capacity : int
         Entries that there is memory for.
     threads : int
-        That share the work on many columns.
+        That share the work on many columns at most.
     together : int
         Features that descent may solve for together.
 
@@ -72,6 +72,7 @@ class ColumnCache:
     jumps : uint16[capacity]  rows from one entry to the next
     values : float64[capacity] or float32[capacity]
     slots : int32[n_features + 1]       number of the column of a feature; -1 for none
+    threads : int             that share the work of one model now
     """
 
     def __init__(
@@ -93,7 +94,7 @@ class ColumnCache:
         capacity += manifest.n_rows if bias > 0.0 else 0
         self.jumps = np.zeros(capacity, np.uint16)
         self.values: NDArray[Any] = np.zeros(capacity, dtype)
-        self._pool, self._threads = ThreadPoolExecutor(threads, "columns"), threads
+        self._pool, self.threads = ThreadPoolExecutor(threads, "columns"), threads
         self._first = 0  # of those that are being collected
         self._fill = self._reached = np.zeros(0, np.int64)
         if bias > 0.0:
@@ -177,7 +178,7 @@ class ColumnCache:
         self._run(work, [slice(*pair) for pair in pairwise(limits)])
 
     def _parts(self, n_entries: int) -> int:
-        return max(min(self._threads, n_entries // _ENOUGH_ENTRIES), 1)
+        return max(min(self.threads, n_entries // _ENOUGH_ENTRIES), 1)
 
     def _run(self, work: Callable[[Any], None], parts: Sequence[Any]) -> None:
         others = [self._pool.submit(work, part) for part in parts[1:]]

@@ -80,6 +80,7 @@ class L1Regularized(CertifiedPasses):
         self._noted, self._evaluates = False, True  # what is known of rows; pulls of active models
         self._active = list(range(width))
         self._resumed = np.zeros(0, np.uint32)  # features of columns to be collected anew
+        self._n_threads = options.threads
         self._threads = ThreadPoolExecutor(min(options.threads, width), "l1")
 
     def _rows(self, k: int) -> Rows:
@@ -253,6 +254,7 @@ class L1Regularized(CertifiedPasses):
             found[k] = self._models[k].improved(self._rows(k), self._columns, there, check)
 
         found: dict[int, Callable[[], None]] = {}
+        self._columns.threads = max(self._n_threads // max(len(features), 1), 1)
         self._each(improve, sorted(features, key=lambda k: -self._models[k].work))
         for adopt in found.values():  # all or none: what is abandoned leaves all as they were
             adopt()
