@@ -227,15 +227,16 @@ class L1Regularized(CertifiedPasses):
         unsolved = np.flatnonzero(self._unsolved()).tolist()
         waited = set(unsolved).difference(self._active)
         columns, counts = self._columns, self._columns.counts
-        active = [k for k in unsolved if k in waited or self._models[k].ready(columns)]
 
-        def look(k: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        def look(k: int) -> tuple[bool, NDArray[np.int64], NDArray[np.int64]]:
             wanted = self._models[k].wanted(counts)
-            return wanted, self._models[k].ahead(wanted, counts)
+            ready = k in waited or self._models[k].ready(columns)
+            return ready, wanted, self._models[k].ahead(wanted, counts)
 
-        wanted, ahead = {}, {}
-        for k, found in zip(unsolved, self._threads.map(look, unsolved), strict=True):
-            wanted[k], ahead[k] = found
+        looked = dict(zip(unsolved, self._threads.map(look, unsolved), strict=True))
+        active = [k for k, (ready, _, _) in looked.items() if ready]
+        wanted = {k: features for k, (_, features, _) in looked.items()}
+        ahead = {k: features for k, (_, _, features) in looked.items()}
         self._improve({k: np.concatenate([wanted[k], ahead[k]]) for k in active}, halt)
         self._active, self._evaluates = active, bool(active)
         if any(not columns.complete(features).all() for features in wanted.values()):
