@@ -278,4 +278,5 @@ class L1Iterate:
 
 def _ranks(pull: Floats) -> NDArray[np.uint32]:
     """Return the leading bits of |pull| as float32, which are in the order of these; 0 of 0."""
-    return np.abs(pull).astype(np.float32).view(np.uint32) >> np.uint32(15)
+    with np.errstate(over="ignore"):  # what float32 cannot hold is infinite, and first
+        return np.abs(pull).astype(np.float32).view(np.uint32) >> np.uint32(15)
