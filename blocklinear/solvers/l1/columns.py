@@ -24,9 +24,8 @@ TOGETHER = 128
 PRODUCT_BYTES = 32
 """What a product of two of them takes, while products are made and divided."""
 PRODUCTS_BYTES = 8 << 20
-"""What the products of all models that are worked on at a time may take, where these are of more
-features: only if all columns are kept. Blogs in 256 MB take 9 outer iterations instead of 7 if
-columns leave so much to them."""
+"""What the products of all models may take, where these are of more features: only if all columns
+are kept. Blogs in 256 MB take 9 outer iterations instead of 7 if columns leave so much to them."""
 
 
 def column_type(manifest: Manifest, options: TrainOptions) -> type:
@@ -38,9 +37,9 @@ def column_type(manifest: Manifest, options: TrainOptions) -> type:
     return np.float64 if precise and manifest.dtype == "float64" else np.float32
 
 
-def most_together(models: int) -> int:
-    """Return how many features may be solved for together, of so many models at a time."""
-    return max(math.isqrt(PRODUCTS_BYTES // (PRODUCT_BYTES * models)), TOGETHER)
+def most_together(width: int) -> int:
+    """Return how many features may be solved for together, of each of so many models."""
+    return max(math.isqrt(PRODUCTS_BYTES // (PRODUCT_BYTES * width)), TOGETHER)
 
 
 class ColumnCache:
