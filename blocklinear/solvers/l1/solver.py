@@ -63,9 +63,7 @@ class L1Regularized(CertifiedPasses):
         self._weights = np.zeros(n_rows) if manifest.weighted else None
         self._lengths = np.zeros(n_rows, np.int32)
         dtype = column_type(manifest, options)
-        together = (
-            most_together(min(options.threads, width)) if capacity >= manifest.nnz else TOGETHER
-        )
+        together = most_together(width) if capacity >= manifest.nnz else TOGETHER
         self._columns = ColumnCache(manifest, self.bias, dtype, capacity, options.threads, together)
         goal = 0.0 if options.gap is None or options.tolerance is not None else options.gap
         ratio = options.l1_ratio
