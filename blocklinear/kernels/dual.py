@@ -14,7 +14,6 @@ import numpy as np
 
 from blocklinear.kernels.fetch import (
     FAR,
-    address_of,
     fetch,
     fetch_entries,
     fetch_facts,
@@ -230,12 +229,12 @@ def certify_rows(
 
 
 @inline
-def _fetch_weights(indices, start, stop, ranges, of_W, W):
+def _fetch_weights(indices, start, stop, ranges, W):
     """Ask for the weights of a row and its ranges, see `dcd_many`."""
     first, last = np.int64(ranges & 255), np.int64(ranges >> 8)
     for p in span(start, stop):
         place = np.int64(indices[p]) * W.shape[1]
-        fetch(of_W, W.itemsize, place + (first & -_LINE), place + last)
+        fetch(W, place + (first & -_LINE), place + last)
 
 
 @inline
@@ -287,7 +286,7 @@ def dcd_many(
     r"""Work on rows in the order given, once for each place there, updating all models.
 
     For each model this is what `dcd_epoch` does (Hsieh, Algorithm 1), but for rounding in the
-    order of a sum. The models do not stats each other.
+    order of a sum. The models do not affect each other.
 
     Parameters
     ----------
@@ -318,7 +317,6 @@ def dcd_many(
     priority : float64[n_rows]   of these rows: gain of the dual, summed over models
     """
     t, C, f, step = scratch[0], scratch[1], scratch[2], scratch[3]
-    of_W = address_of(W)
     for k in range(order.shape[0]):
         if k + 2 * FAR < order.shape[0]:
             i = order[k + 2 * FAR]
@@ -328,7 +326,7 @@ def dcd_many(
             fetch_entries(starts, stops, indices, values, order[k + FAR])
         if k + 1 < order.shape[0] and W.nbytes > _CACHED:
             i = order[k + 1]
-            _fetch_weights(indices, starts[i], stops[i], ranges[i], of_W, W)
+            _fetch_weights(indices, starts[i], stops[i], ranges[i], W)
         i = order[k]
         first, last = int(ranges[i]) & 255, int(ranges[i]) >> 8
         ranges[i], priority[i] = 0, 0.0
@@ -405,16 +403,16 @@ def certify_many(
     t, C, f, step = scratch[0][:M], scratch[1][:M], scratch[2], scratch[3]
     entropy, above, a, q = scratch[4], scratch[5], scratch[6], scratch[7]
     step[M:] = 0.0
-    of_W, of_recomputed, whole = address_of(W), address_of(recomputed), W.shape[1] << 8
+    whole = W.shape[1] << 8
     for i in range(alpha.shape[0]):
         if i + FAR < alpha.shape[0]:  # of a sample, rows are not next to each other
             fetch_entries(starts, stops, indices, values, i + FAR)
             fetch_item(alpha, i + FAR)
         if i + 1 < alpha.shape[0] and W.nbytes > _CACHED:
             start, stop = starts[i + 1], stops[i + 1]
-            _fetch_weights(indices, start, stop, whole, of_W, W)
+            _fetch_weights(indices, start, stop, whole, W)
             if recomputed.shape[0] > 0:
-                _fetch_weights(indices, start, stop, whole, of_recomputed, recomputed)
+                _fetch_weights(indices, start, stop, whole, recomputed)
         if not targets_and_costs(
             kind, target[i], code[i], fold[i], weight[i], positive, held_out, cost, 0, M, t, C
         ):

@@ -17,42 +17,38 @@ _CACHE_LINE = 64
 
 
 @intrinsic
-def address_of(typing, array):
-    """Return the address of the first element of an array."""
+def _fetch_line(typing, array, place):
+    """Ask for the cache line of a byte of an array, without waiting, into the second level."""
 
     def generate(context, builder, signature, args):
-        data = context.make_array(signature.args[0])(context, builder, args[0]).data
-        return builder.ptrtoint(data, ir.IntType(64))
-
-    return types.int64(array), generate
-
-
-@intrinsic
-def _fetch_line(typing, address):
-    """Ask for the cache line at an address, without waiting for it, into the second level."""
-
-    def generate(context, builder, signature, args):
-        place, number = ir.IntType(8).as_pointer(), ir.IntType(32)
-        kind = ir.FunctionType(ir.VoidType(), [place, number, number, number])
-        ask = builder.module.declare_intrinsic("llvm.prefetch", [place], kind)
+        byte, number = ir.IntType(8).as_pointer(), ir.IntType(32)
+        kind = ir.FunctionType(ir.VoidType(), [byte, number, number, number])
+        ask = builder.module.declare_intrinsic("llvm.prefetch", [byte], kind)
         to_read, second_level, data = number(0), number(2), number(1)
-        builder.call(ask, [builder.inttoptr(args[0], place), to_read, second_level, data])
+        first = context.make_array(signature.args[0])(context, builder, args[0]).data
+        line = builder.gep(builder.bitcast(first, byte), [args[1]])
+        builder.call(ask, [line, to_read, second_level, data])
         return context.get_dummy_value()
 
-    return types.void(types.int64), generate
+    return types.void(array, types.int64), generate
 
 
-@kernel
-def fetch(address, size, start, stop):
-    """Ask for elements start..stop-1, of `size` bytes, of the array at an address."""
-    for at in range(address + size * start, address + size * stop, _CACHE_LINE):
-        _fetch_line(at)
+@kernel(forceinline=True)
+def _fetch_bytes(array, start, stop):
+    for place in range(start, stop, _CACHE_LINE):
+        _fetch_line(array, place)
+
+
+@kernel(forceinline=True)
+def fetch(array, start, stop):
+    """Ask for numbers start..stop-1 of an array, counted as they lie in memory."""
+    _fetch_bytes(array, array.itemsize * start, array.itemsize * stop)
 
 
 @kernel(forceinline=True)
 def fetch_item(array, i):
     """Ask for what an array, one number after the other in memory, has of row i."""
-    fetch(address_of(array), array.strides[0], i, i + 1)
+    _fetch_bytes(array, array.strides[0] * i, array.strides[0] * (i + 1))
 
 
 @kernel(forceinline=True)
@@ -69,16 +65,13 @@ def fetch_facts(starts, stops, sq_norm, target, alpha, i):
 def fetch_entries(starts, stops, indices, values, i):
     """Ask for the entries of row i."""
     start, stop = starts[i], stops[i]
-    fetch(address_of(indices), indices.itemsize, start, stop)
-    fetch(address_of(values), values.itemsize, start, stop)
+    fetch(indices, start, stop)
+    fetch(values, start, stop)
 
 
 if config.DISABLE_JIT:  # type: ignore[attr-defined]
 
-    def _no_address(array):
-        return 0
-
-    def _fetch_nothing(address, size, start, stop):
+    def _fetch_nothing(array, place):
         pass
 
-    address_of, fetch = _no_address, _fetch_nothing  # type: ignore[assignment]
+    _fetch_line = _fetch_nothing  # type: ignore[assignment]

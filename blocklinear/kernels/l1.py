@@ -16,7 +16,7 @@ regression", JMLR 2012, Eq. 16 to 19), with alpha_i = -s_i C_i loss_i'(f_i) and 
 
 import numpy as np
 
-from blocklinear.kernels.fetch import address_of, fetch
+from blocklinear.kernels.fetch import fetch
 from blocklinear.kernels.jit import kernel
 from blocklinear.kernels.losses import (
     L1_SVR,
@@ -283,13 +283,12 @@ def descend(starts, jumps, values, chosen, order, penalty, ridge, v, h, w, d, st
         By how much the model has fallen; the largest violation of its optimality met, as of v.
     """
     fallen, worst = 0.0, 0.0
-    of_jumps, of_values = address_of(jumps), address_of(values)
     for k in range(order.shape[0]):
         if k + _FAR < order.shape[0]:
             ahead = chosen[order[k + _FAR]]
             start, stop = starts[ahead], min(starts[ahead + 1], starts[ahead] + _BEGINNING)
-            fetch(of_jumps, jumps.itemsize, start, stop)
-            fetch(of_values, values.itemsize, start, stop)
+            fetch(jumps, start, stop)
+            fetch(values, start, stop)
         m = order[k]
         start, stop = starts[chosen[m]], starts[chosen[m] + 1]
         G = _descent(jumps, values, start, stop, state) + ridge[m] * d[m] - v[m]

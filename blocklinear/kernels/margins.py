@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from blocklinear.kernels.fetch import address_of, fetch
+from blocklinear.kernels.fetch import fetch
 from blocklinear.kernels.jit import kernel
 from blocklinear.kernels.shared import span
 
@@ -37,12 +37,12 @@ def decision_values(indptr, indices, values, index_base, weights, bias_term, out
     The caller has checked that indptr[-1] fits `indices` and `values`; indices may be anything.
     """
     n_features, n_columns = weights.shape
-    unknown, n_rows, of_weights = 0, indptr.shape[0] - 1, address_of(weights)
+    unknown, n_rows = 0, indptr.shape[0] - 1
     for i in range(n_rows):
         if i + 1 < n_rows and weights.nbytes > _CACHED:  # half the time, with the weights of blogs
             for p in span(indptr[i + 1], indptr[i + 2]):
                 place = (np.int64(indices[p]) - index_base) * n_columns
-                fetch(of_weights, weights.itemsize, place, place + n_columns)
+                fetch(weights, place, place + n_columns)
         total = 0.0
         for c in range(n_columns):
             out[i, c] = 0.0

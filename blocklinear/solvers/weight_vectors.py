@@ -251,8 +251,12 @@ class WeightVectors(ABC):
         """Add what rows contribute to certificates."""
 
     def _free(self, rows: RowView, alpha: Floats) -> NDArray[np.bool_]:
-        """Return which alpha of rows are strictly inside their bounds, bool[n, width]."""
-        raise NotImplementedError
+        """Return which alpha of rows may be strictly inside their bounds, bool[n, width].
+
+        Here, for one range for all of a row: whether any of its alpha is not 0, bool[n, 1].
+        """
+        free: NDArray[np.bool_] = np.any(alpha != 0.0, axis=1, keepdims=True)
+        return free
 
     @abstractmethod
     def violations(self) -> Floats:

@@ -3,9 +3,6 @@
 Plain LLVM operations, which every target has; on the usual ones each is an instruction or two.
 They read memory by its address: an array handed from one compiled function to the next would have
 its references counted, atomically, at every call, which takes longer than reading a feature.
-
-Numba keeps a compiled kernel by the date of the kernel's own file: whoever changes something here
-must stats the files that use it.
 """
 
 import numpy as np
