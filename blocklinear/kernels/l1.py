@@ -304,7 +304,21 @@ def descend(starts, jumps, values, chosen, order, penalty, ridge, v, h, w, d, st
     return fallen, worst
 
 
-@kernel
+@kernel(fastmath={"contract"})
+def _add_products(those, hx, n, dense, out):
+    """Add some rows of `dense`, each times its hx: four at a time, so that sums are read less."""
+    whole = n // 4 * 4
+    for k in range(0, whole, 4):
+        p, q, r, s = dense[those[k]], dense[those[k + 1]], dense[those[k + 2]], dense[those[k + 3]]
+        for b in range(out.shape[0]):
+            out[b] += hx[k] * p[b] + hx[k + 1] * q[b] + hx[k + 2] * r[b] + hx[k + 3] * s[b]
+    for k in range(whole, n):
+        p = dense[those[k]]
+        for b in range(out.shape[0]):
+            out[b] += hx[k] * p[b]
+
+
+@kernel(fastmath={"contract"})
 def gram(starts, jumps, values, chosen, state, first, stride, out):
     """Write sum_i h_i x_ij x_ik of chosen columns, the lower triangle of every so manieth row.
 
@@ -318,6 +332,8 @@ def gram(starts, jumps, values, chosen, state, first, stride, out):
     m, n_rows = chosen.shape[0], state.shape[0]
     dense = np.empty((_ROWS_AT_ONCE, m))
     at, row = np.empty(m, np.int64), np.empty(m, np.int64)  # of the next entry of each column
+    those, n_those = np.empty((m, _ROWS_AT_ONCE), np.uint16), np.empty(m, np.int64)  # of a column
+    used, hx = np.empty(_ROWS_AT_ONCE, np.uint16), np.empty(_ROWS_AT_ONCE)
     for a in range(m):
         at[a] = starts[chosen[a]]
         row[a] = jumps[at[a]] if at[a] < starts[chosen[a] + 1] else n_rows
@@ -326,17 +342,23 @@ def gram(starts, jumps, values, chosen, state, first, stride, out):
         end = min(begin + _ROWS_AT_ONCE, n_rows)
         dense[:] = 0.0
         for a in range(m):
-            stop = starts[chosen[a] + 1]
+            stop, n_those[a] = starts[chosen[a] + 1], 0
             while row[a] < end:
-                dense[row[a] - begin, a] += values[at[a]]
+                if values[at[a]] != 0.0:
+                    dense[row[a] - begin, a] = values[at[a]]
+                    those[a, n_those[a]] = row[a] - begin
+                    n_those[a] += 1
                 at[a] += 1
                 row[a] = row[a] + jumps[at[a]] if at[a] < stop else n_rows
-        for i in range(begin, end):
-            for a in range(first, m, stride):
-                hx = state[i, CURVED] * dense[i - begin, a]
-                if hx != 0.0:
-                    for b in range(a + 1):
-                        out[a, b] += hx * dense[i - begin, b]
+        for a in range(first, m, stride):
+            n = 0
+            for k in range(n_those[a]):
+                i = those[a, k]
+                h = state[begin + i, CURVED]
+                if h != 0.0:
+                    used[n], hx[n] = i, h * dense[i, a]
+                    n += 1
+            _add_products(used, hx, n, dense, out[a, : a + 1])
     for a in range(first, m, stride):
         out[a, a] += _LEAST_CURVATURE
 

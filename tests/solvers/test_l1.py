@@ -313,18 +313,18 @@ def test_a_model_waits_for_columns_that_matter_more():
     )
 
     class Cache:
-        counts = np.ones(4, np.int32)
-
         def __init__(self, *there):
             self.there = there
 
         def complete(self, features):
             return np.isin(features, self.there)
 
-    assert not model.ready(Cache())
-    assert not model.ready(Cache(1, 2))
-    assert model.ready(Cache(0))
-    assert model.ready(Cache(0, 1))
+    wanted, ahead = model.wanted(np.ones(4, np.int32))
+    assert (wanted.tolist(), ahead.tolist()) == ([0, 1], [2])
+    assert not model.ready(wanted, Cache())
+    assert not model.ready(wanted, Cache(1, 2))
+    assert model.ready(wanted, Cache(0))
+    assert model.ready(wanted, Cache(0, 1))
 
 
 @each_solver
@@ -340,23 +340,30 @@ def test_columns_that_do_not_all_fit(tmp_path, little_room, solver, bias):
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_what_may_be_wanted_next_has_the_largest_pulls(monkeypatch, seed):
+@pytest.mark.parametrize("used", [0, 5, 30])
+def test_what_is_wanted_has_the_largest_pulls(monkeypatch, seed, used):
     monkeypatch.setattr(penalty, "_CHUNK", 7)
     rng, n = np.random.default_rng(seed), 100
     pull = rng.normal(size=n) * 10.0 ** rng.integers(-3, 3, n) * (rng.random(n) < 0.7)
     pull[rng.random(n) < 0.2] = 0.5
     counts = (rng.random(n) < 0.8).astype(np.int32)
-    none = np.zeros(5)
-    model = iterate.L1Iterate(np.zeros(n), pull, none, none, Penalty(1.0, 0.0, False), 0.0, 1)
-    for wanted in np.arange(0), np.arange(0, n, 9), np.arange(0, n, 2), np.arange(n):
-        ahead = model.ahead(wanted, counts)
-        others = np.setdiff1d(np.flatnonzero((counts > 0) & (pull != 0.0)), wanted)
-        assert len(np.unique(ahead)) == len(ahead) == min(len(wanted), len(others))
-        assert np.isin(ahead, others).all()
-        assert (np.diff(np.abs(pull[ahead])) <= 0.0).all()
-        left = np.abs(pull[np.setdiff1d(others, ahead)])
-        if len(ahead) and len(left):
-            assert np.abs(pull[ahead]).min() >= left.max() * (1.0 - 2.0**-7)
+    w, none = np.where(np.arange(n) < used, counts, 0.0), np.zeros(5)
+    model = iterate.L1Iterate(w, pull, none, none, Penalty(1.0, 0.0, False), 0.0, 1)
+    wanted, ahead = model.wanted(counts)
+    needed = (counts > 0) & ((w != 0.0) | (np.abs(pull) > 1.0))
+    others = np.flatnonzero((counts > 0) & (pull != 0.0) & ~needed)
+    size = max(2 * np.count_nonzero(w), np.count_nonzero(needed))
+    both = np.concatenate([wanted, ahead])
+    more = both[np.count_nonzero(needed) :]
+    assert len(np.unique(both)) == len(both)
+    assert np.isin(np.flatnonzero(needed), wanted).all()
+    assert len(wanted) == min(size, np.count_nonzero(needed) + len(others))
+    assert len(both) == min(2 * size, np.count_nonzero(needed) + len(others))
+    assert np.isin(more, others).all()
+    assert (np.diff(np.abs(pull[more])) <= 0.0).all()
+    left = np.abs(pull[np.setdiff1d(others, more)])
+    if len(more) and len(left):
+        assert np.abs(pull[more]).min() >= left.max() * (1.0 - 2.0**-7)
 
 
 def test_a_cache_has_the_columns_that_were_wanted(tmp_path):

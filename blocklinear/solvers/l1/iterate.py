@@ -163,54 +163,45 @@ class L1Iterate:
         w, ridge = self.w[features], self._penalty.ridge
         return violations(w, self.pull[features] - ridge * w, self._penalty.l1)
 
-    def ready(self, columns: ColumnCache) -> bool:
+    def ready(self, wanted: Integers, columns: ColumnCache) -> bool:
         """Return whether features whose columns are there violate optimality most, in sum."""
-        needed = self.needed(columns.counts)
-        there, wrong = columns.complete(needed), self._wrong(needed)
+        there, wrong = columns.complete(wanted), self._wrong(wanted)
         return bool(wrong[there].sum() >= wrong[~there].sum())
 
-    def wanted(self, counts: NDArray[np.int32]) -> Integers:
-        """Return the features to work on, those that violate optimality most first.
+    def wanted(self, counts: NDArray[np.int32]) -> tuple[Integers, Integers]:
+        """Return the features to work on, and as many that may be wanted next.
 
-        They are those in use and those that violate it; and so many more, with the largest pulls,
-        that there are twice as many as are in use.
+        The first are those in use and those that violate optimality, these in their order; and so
+        many more, with the largest pulls, that there are twice as many as are in use.
         """
-        in_use = np.flatnonzero(self.w)
         needed = self.needed(counts)
         found = needed[np.argsort(-self._wrong(needed), kind="stable")]
-        more = _GROWTH * len(in_use) - len(found)
-        return np.concatenate([found, self._next(found, more, counts)]) if more > 0 else found
-
-    def ahead(self, wanted: Integers, counts: NDArray[np.int32]) -> Integers:
-        """Return as many features as are wanted that may be wanted next."""
-        return self._next(wanted, (_GROWTH - 1) * len(wanted), counts)
+        size = max(_GROWTH * int(np.count_nonzero(self.w)), len(found))
+        more = size - len(found)
+        largest = self._next(found, more + (_GROWTH - 1) * size, counts)
+        return np.concatenate([found, largest[:more]]), largest[more:]
 
     def _next(self, found: Integers, more: int, counts: NDArray[np.int32]) -> Integers:
         """Return so many features with the largest pulls, but those found; the largest first.
 
-        Which ones they are is decided by the leading 16 bits of float32, so to 1 in 256: that takes
-        two passes over the pulls, where to sort them would take several copies of all.
+        Which ones they are is decided by the leading 16 bits of float32, so to 1 in 256: to sort
+        the pulls would take several copies of all.
         """
-        excluded = counts == 0
-        excluded[found] = True
-        bins = np.zeros(1 << 16, np.int64)
+        ranks, bins = np.zeros(len(self.pull), np.uint16), np.zeros(1 << 16, np.int64)
         for at, pull in in_chunks(self.pull):
-            ranks = _ranks(pull)[~excluded[at : at + len(pull)]]
-            bins += np.bincount(ranks, minlength=len(bins))
-        bins[0] = 0  # pulls of 0
+            ranks[at : at + len(pull)] = _ranks(pull)
+        ranks[counts == 0] = ranks[found] = 0
+        for _, some in in_chunks(ranks):
+            bins += np.bincount(some, minlength=len(bins))
+        bins[0] = 0
         at_least = np.cumsum(bins[::-1])[::-1]
         more = min(more, int(at_least[0]))
         if more <= 0:
             return np.zeros(0, np.int64)
         limit = int(np.flatnonzero(at_least >= more)[-1])
         last = more - int(at_least[limit] - bins[limit])  # of those at the limit, the first ones
-        parts = []
-        for at, pull in in_chunks(self.pull):
-            ranks = np.where(excluded[at : at + len(pull)], 0, _ranks(pull))
-            there = np.flatnonzero(ranks == limit)[:last]
-            last -= len(there)
-            parts.append(at + np.sort(np.concatenate([np.flatnonzero(ranks > limit), there])))
-        chosen = np.concatenate(parts)
+        at_limit = np.flatnonzero(ranks == limit)[:last]
+        chosen = np.sort(np.concatenate([np.flatnonzero(ranks > limit), at_limit]))
         return chosen[np.argsort(-np.abs(self.pull[chosen]), kind="stable")]
 
     def improved(
@@ -277,6 +268,6 @@ class L1Iterate:
 
 
 def _ranks(pull: Floats) -> NDArray[np.uint32]:
-    """Return the leading bits of |pull| as float32, which are in the order of these; 0 of 0."""
+    """Return the leading 16 bits of |pull| as float32, which are in the order of these."""
     with np.errstate(over="ignore"):  # what float32 cannot hold is infinite, and first
         return np.abs(pull).astype(np.float32).view(np.uint32) >> np.uint32(15)

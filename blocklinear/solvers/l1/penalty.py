@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -60,7 +61,7 @@ def violations(w: Floats, v: Floats, penalty: Floats | float) -> Floats:
     return np.where(w == 0.0, slack, np.abs(v - penalty * np.sign(w)))
 
 
-def in_chunks(values: Floats) -> Iterator[tuple[int, Floats]]:
+def in_chunks(values: NDArray[Any]) -> Iterator[tuple[int, NDArray[Any]]]:
     """Yield where a part of values starts, and the part."""
     for at in range(0, len(values), _CHUNK):
         yield at, values[at : at + _CHUNK]

@@ -220,16 +220,15 @@ class L1Regularized(CertifiedPasses):
     def _prepare(self, halt: Callable[[], bool]) -> None:
         """Work on columns in memory, and choose those to be collected."""
         if not self._noted:
-            self._pulls[:] = 0.0
+            self._each(lambda k: self._pulls[k].fill(0.0), range(len(self._models)))
             return
         unsolved = np.flatnonzero(self._unsolved()).tolist()
         waited = set(unsolved).difference(self._active)
         columns, counts = self._columns, self._columns.counts
 
         def look(k: int) -> tuple[bool, NDArray[np.int64], NDArray[np.int64]]:
-            wanted = self._models[k].wanted(counts)
-            ready = k in waited or self._models[k].ready(columns)
-            return ready, wanted, self._models[k].ahead(wanted, counts)
+            wanted, ahead = self._models[k].wanted(counts)
+            return k in waited or self._models[k].ready(wanted, columns), wanted, ahead
 
         looked = dict(zip(unsolved, self._threads.map(look, unsolved), strict=True))
         active = [k for k, (ready, _, _) in looked.items() if ready]
@@ -239,7 +238,7 @@ class L1Regularized(CertifiedPasses):
         self._active, self._evaluates = active, bool(active)
         if any(not columns.complete(features).all() for features in wanted.values()):
             columns.want(_in_turn([*wanted.values(), *ahead.values()]))
-        self._pulls[active] = 0.0
+        self._each(lambda k: self._pulls[k].fill(0.0), active)
 
     def _improve(self, features: Mapping[int, NDArray[np.int64]], halt: Callable[[], bool]) -> None:
         """Work on features of models, as far as their columns are there."""
@@ -255,8 +254,7 @@ class L1Regularized(CertifiedPasses):
         found: dict[int, Callable[[], None]] = {}
         self._columns.threads = max(self._n_threads // max(len(features), 1), 1)
         self._each(improve, sorted(features, key=lambda k: -self._models[k].work))
-        for adopt in found.values():  # all or none: what is abandoned leaves all as they were
-            adopt()
+        self._each(lambda k: found[k](), found)  # all or none, if it is not abandoned before
 
     def _conclude(self) -> None:
         """Draw the consequences of a pass."""
@@ -279,7 +277,11 @@ class L1Regularized(CertifiedPasses):
 
     def current(self) -> Floats:
         """Return the weights, float64[n_features + 1, M]."""
-        return np.ascontiguousarray(self._W.T)
+        weights = np.zeros(self._W.T.shape)  # takes memory only where features are in use
+        for w, of_model in zip(self._W, weights.T, strict=True):
+            used = np.flatnonzero(w)
+            of_model[used] = w[used]
+        return weights
 
     def discard(self) -> None:
         """Delete the scratch files."""
@@ -295,8 +297,12 @@ def _in_turn(lists: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
     table = np.full((longest, len(lists)), -1, np.int64)
     for j, of in enumerate(lists):
         table[: len(of), j] = of
-    found, at = np.unique(table[table >= 0], return_index=True)
-    return found[np.argsort(at, kind="stable")]
+    found = table[table >= 0]
+    places = np.arange(len(found))
+    first = np.zeros(int(found.max(initial=-1)) + 1, np.int64)
+    first[found[::-1]] = places[::-1]  # where one is named more than once, the last is kept
+    once: NDArray[np.int64] = found[first[found] == places]
+    return once
 
 
 def _upto(of: Sequence[Any]) -> range:
