@@ -23,7 +23,7 @@ maps 0, -1, 1, -2 to 0, 1, 2, 3.
 Frame 0 holds the numbers that each row has one of, plane after plane: row lengths; gaps between row
 numbers (number - previous - 1, 0 for the first); label mantissas; label exponents (one plane);
 label doubles (float64). Each further frame is one plane: of index gaps
-(`kernels.blocks.codec.gaps_of`), of mantissas, of doubles (eight, if there are any), and of the
+(see `kernels.blocks.codec`), of mantissas, of doubles (eight, if there are any), and of the
 codes of exponents. The last plane of each of these holds bits % 8 bits of a number, which are 1, 2
 or 4 (`kernels.blocks.codec.pack`).
 

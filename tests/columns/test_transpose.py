@@ -65,7 +65,8 @@ def test_what_is_there_is_not_made_again(store):
     before = (first.folder / "columns.json").stat()
     events = []
     assert transpose(store, MEMORY, 2, events.append).manifest == first.manifest
-    assert (first.folder / "columns.json").stat() == before
+    after = (first.folder / "columns.json").stat()
+    assert (after.st_ino, after.st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
     assert not events
     transpose(store, MEMORY, 2, events.append, force=True)
     assert (first.folder / "columns.json").stat().st_ino != before.st_ino

@@ -18,7 +18,7 @@ TILE = 2048  # numbers decoded at a time: what is between their planes and them 
 
 
 @kernel
-def gaps_of(lengths, indices, gaps):
+def _gaps_of(lengths, indices, gaps):
     """Write the gap before each index: index - previous - 1 within a row, the index itself first.
 
     Parameters
@@ -77,7 +77,7 @@ def measure(
     ----------
     row_numbers, lengths : int64[n_rows]      increasing; entries of each row
     label_mantissa, label_exponent, mantissa, exponent :      numbers, see `survey`
-    indices, gaps : uint32[nnz]       see `gaps_of`
+    indices, gaps : uint32[nnz]       see `_gaps_of`
     row_gaps : int64[n_rows]  written: gaps before the row numbers, 0 for the first
 
     Returns
@@ -90,7 +90,7 @@ def measure(
         row_gaps[i] = row_numbers[i] - row_numbers[i - 1] - 1 if i > 0 else 0
         row_gap_bits |= row_gaps[i]
         length_bits |= lengths[i]
-    gap_bits = gaps_of(lengths, indices, gaps)
+    gap_bits = _gaps_of(lengths, indices, gaps)
     labels, values = survey(label_mantissa, label_exponent), survey(mantissa, exponent)
     return length_bits, row_gap_bits, gap_bits, labels, values
 

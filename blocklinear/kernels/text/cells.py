@@ -3,8 +3,8 @@
 import numpy as np
 
 from blocklinear.kernels.jit import kernel
-from blocklinear.kernels.shared import span
-from blocklinear.kernels.text.columns import MOST_EXACT, is_missing, read_codes
+from blocklinear.kernels.shared import is_missing, span
+from blocklinear.kernels.text.columns import MOST_EXACT, read_codes
 
 TILE = 16
 """Rows written at a time: they stay in the cache while column after column goes into them."""

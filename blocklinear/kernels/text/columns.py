@@ -3,15 +3,10 @@
 import numpy as np
 
 from blocklinear.kernels.jit import kernel
+from blocklinear.kernels.shared import is_missing
 
 MOST_EXACT = 9007199254740992.0
 """2**53: integers below have a float64 of their own."""
-
-
-@kernel
-def is_missing(bitmap, place):
-    """Say whether the bit of a value is not set."""
-    return (bitmap[place >> 3] >> np.uint8(place & 7)) & np.uint8(1) == 0
 
 
 @kernel

@@ -3,8 +3,7 @@
 import numpy as np
 
 from blocklinear.kernels.jit import kernel
-from blocklinear.kernels.shared import mix
-from blocklinear.kernels.text.columns import is_missing
+from blocklinear.kernels.shared import is_missing, mix
 
 
 @kernel

@@ -3,7 +3,8 @@
 import numpy as np
 
 from blocklinear.kernels.jit import kernel
-from blocklinear.kernels.text.columns import MOST_EXACT, is_missing
+from blocklinear.kernels.shared import is_missing
+from blocklinear.kernels.text.columns import MOST_EXACT
 
 BLOCK = 8192
 LANES = 128
