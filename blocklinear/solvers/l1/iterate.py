@@ -189,10 +189,11 @@ class L1Iterate:
         """
         ranks, bins = np.zeros(len(self.pull), np.uint16), np.zeros(1 << 16, np.int64)
         for at, pull in in_chunks(self.pull):
-            ranks[at : at + len(pull)] = _ranks(pull)
-        ranks[counts == 0] = ranks[found] = 0
-        for _, some in in_chunks(ranks):
-            bins += np.bincount(some, minlength=len(bins))
+            some = slice(at, at + len(pull))
+            ranks[some] = np.where(counts[some] > 0, _ranks(pull), 0)
+        ranks[found] = 0
+        for _, part in in_chunks(ranks):
+            bins += np.bincount(part, minlength=len(bins))
         bins[0] = 0
         at_least = np.cumsum(bins[::-1])[::-1]
         more = min(more, int(at_least[0]))

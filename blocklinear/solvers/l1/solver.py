@@ -297,12 +297,8 @@ def _in_turn(lists: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
     table = np.full((longest, len(lists)), -1, np.int64)
     for j, of in enumerate(lists):
         table[: len(of), j] = of
-    found = table[table >= 0]
-    places = np.arange(len(found))
-    first = np.zeros(int(found.max(initial=-1)) + 1, np.int64)
-    first[found[::-1]] = places[::-1]  # where one is named more than once, the last is kept
-    once: NDArray[np.int64] = found[first[found] == places]
-    return once
+    found, at = np.unique(table[table >= 0], return_index=True)
+    return found[np.argsort(at, kind="stable")]
 
 
 def _upto(of: Sequence[Any]) -> range:
