@@ -277,11 +277,7 @@ class L1Regularized(CertifiedPasses):
 
     def current(self) -> Floats:
         """Return the weights, float64[n_features + 1, M]."""
-        weights = np.zeros(self._W.T.shape)  # takes memory only where features are in use
-        for w, of_model in zip(self._W, weights.T, strict=True):
-            used = np.flatnonzero(w)
-            of_model[used] = w[used]
-        return weights
+        return np.ascontiguousarray(self._W.T)
 
     def discard(self) -> None:
         """Delete the scratch files."""
