@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import math
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -346,8 +347,8 @@ def converge(run: Run) -> Outcome:
                 stopping.learn(seen, certificate)
         run.listener(report)
         remaining = None if seen.exact else stopping.remaining(report)
-        direct = goes_over and remaining is not None and run.is_direct(remaining)
-        slow = remaining is not None and stopping.too_many(report, remaining, direct)
+        instead = run.successor_takes(report) if goes_over else math.inf
+        slow = remaining is not None and stopping.too_many(report, remaining, instead)
         if goes_over and (slow or stalled):
             run.go_over()
         elif slow and (warning := stopping.too_slow(report)):

@@ -19,7 +19,7 @@ Measured on 655 runs of six sets (hinge, squared hinge and logistic loss): witho
 certificates in vain, 7 where samples of the gap are drawn anew; with it none, for 0.3 % more."""
 ADVICE = "scale the data, lower C, or try another solver"
 FORESIGHT = 32
-"""Outer iterations before their rate is taken to tell how many it will take; that only warns."""
+"""Outer iterations before their rate is taken to tell that the limit on them will come first."""
 
 
 @dataclass(frozen=True)
@@ -143,19 +143,20 @@ class Stopping:
             return None
         place, goal = (1, options.gap) if options.gap is not None else (2, options.tolerance or 0.0)
         before, now, self._halfway = self._halfway, self._best[place], self._best[place]
-        if k < FORESIGHT or now <= goal:
+        if k < 2 or now <= goal:
             return None
         return math.log(now / goal) / math.log(before / now) * k / 2 if now < before else math.inf
 
-    def too_many(self, report: OuterIteration, remaining: float, direct: bool = False) -> bool:
+    def too_many(self, report: OuterIteration, remaining: float, instead: float = math.inf) -> bool:
         """Say whether so many more outer iterations are too many for coordinate descent.
 
-        They are if the limit comes before. If a `direct` method is there, which takes few passes,
-        they are if they are more than there have been: then it costs at most twice the better way.
+        They are if the limit comes before; or if another method takes as long as `instead` of them,
+        and fewer than there have been: then both together take at most twice the better way.
         """
-        if direct and remaining > report.outer:
+        if instead < min(remaining, report.outer):
             return True
-        return report.outer + remaining > (self._options.max_outer or math.inf)
+        limit = self._options.max_outer or math.inf
+        return report.outer >= FORESIGHT and report.outer + remaining > limit
 
     def too_slow(self, report: OuterIteration) -> str:
         """Return a warning, the first time, that the limit will come before the goal."""

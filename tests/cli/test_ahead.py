@@ -26,7 +26,7 @@ for solver in (1, 3, 7, 12, 13):
 train(split(["rows"], "b", SplitOptions(dtype=dtype, normalize="l2")), TrainOptions(group=1))
 train(store, TrainOptions(solver=3, average=True))
 Stopping.remaining = lambda self, report: 1e9
-Stopping.too_many = lambda self, report, remaining, direct=False: True
+Stopping.too_many = lambda self, report, remaining, instead=0.0: True
 train(store, TrainOptions(solver=1, gap=1e-9))
 """,
 }

@@ -7,7 +7,14 @@ import numpy as np
 import pytest
 from training.classes import several_classes
 from training.free_bias import free_optimum, free_primal_of, free_problem
-from training.small import Heard, Problem, newton_after, random_problem, split_problem
+from training.small import (
+    Heard,
+    Problem,
+    descent_alone,
+    newton_after,
+    random_problem,
+    split_problem,
+)
 
 from blocklinear import TrainOptions, train
 from blocklinear.errors import UsageError
@@ -107,7 +114,8 @@ def test_a_resumed_run_has_the_same_bits(tmp_path, solver, several):
 
 
 @pytest.mark.parametrize("solver", [3, 7, 13])
-def test_a_warm_start_keeps_the_bias(tmp_path, solver):
+def test_a_warm_start_keeps_the_bias(tmp_path, monkeypatch, solver):
+    descent_alone(monkeypatch)
     problem = free_problem(solver, 2)
     store, heard = split_problem(tmp_path, problem, 3), Heard()
     options = problem.options(**FREE | {"gap": 1e-5})

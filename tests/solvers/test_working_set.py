@@ -4,7 +4,14 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import reference
-from training.small import DUAL_SOLVERS, SELECTIONS, Problem, long_problem, split_problem
+from training.small import (
+    DUAL_SOLVERS,
+    SELECTIONS,
+    Problem,
+    descent_alone,
+    long_problem,
+    split_problem,
+)
 
 from blocklinear.events import OuterIteration
 from blocklinear.kernels import dual
@@ -142,6 +149,7 @@ def seen_by(store, options, monkeypatch):
 @pytest.mark.parametrize("solver", DUAL_SOLVERS)
 @pytest.mark.parametrize("selection", [*SELECTIONS, "average"])
 def test_the_dual_value_is_exact_at_any_moment(tmp_path, monkeypatch, selection, solver, group):
+    descent_alone(monkeypatch)
     problem = long_problem(solver, 60, 9)
     if not problem.regression:
         problem = replace(problem, class_weights=((1.0, 2.0),))

@@ -15,6 +15,7 @@ from blocklinear.objectives.problems import SOLVERS
 from blocklinear.options import SplitOptions, TextOptions, TrainOptions
 from blocklinear.training import train
 from blocklinear.training.memory_plan import plan_memory
+from blocklinear.training.run import Run
 from blocklinear.training.stopping import Stopping
 
 MEMORY_BYTES = 1 << 30
@@ -106,8 +107,13 @@ def newton_after(monkeypatch, outer):
     """Let Newton's method go on after so many outer iterations of coordinate descent."""
     monkeypatch.setattr(Stopping, "remaining", lambda self, report: math.inf)
     monkeypatch.setattr(
-        Stopping, "too_many", lambda self, report, remaining, direct=False: report.outer >= outer
+        Stopping, "too_many", lambda self, report, remaining, instead=0.0: report.outer >= outer
     )
+
+
+def descent_alone(monkeypatch):
+    """Let no other method go on after coordinate descent."""
+    monkeypatch.setattr(Run, "may_go_over", False)
 
 
 def random_problem(seed, solver=None):

@@ -14,7 +14,14 @@ from blocklinear.selection.grid import train_grid
 from blocklinear.solvers.protocol import Estimate
 from blocklinear.training import train
 from blocklinear.training.stopping import Stopping
-from training.small import Heard, Problem, long_problem, outcome, split_problem
+from training.small import (
+    Heard,
+    Problem,
+    descent_alone,
+    long_problem,
+    outcome,
+    split_problem,
+)
 
 
 def gaussian(n_classes=2, scale=1.0):
@@ -129,8 +136,9 @@ def test_the_limit_is_a_thousand_outer_iterations():
         ),
     ],
 )
-def test_a_large_cost_ends_at_the_limit_with_advice(two, solver, advice):
+def test_a_large_cost_ends_at_the_limit_with_advice(two, monkeypatch, solver, advice):
     """It went on for 1,000,000 outer iterations without a word."""
+    descent_alone(monkeypatch)
     problem, store = two
     heard = Heard()
     options = problem.options(solver=solver, cost=1e4, gap=1e-6, max_outer=20)
@@ -145,7 +153,8 @@ def test_a_large_cost_ends_at_the_limit_with_advice(two, solver, advice):
 
 
 @pytest.mark.parametrize("how", ["several", "grid", "folds"])
-def test_many_models_of_unscaled_features_end_at_the_limit_with_advice(tmp_path, how):
+def test_many_models_of_unscaled_features_end_at_the_limit_with_advice(tmp_path, monkeypatch, how):
+    descent_alone(monkeypatch)
     problem = gaussian(3 if how == "several" else 2, SCALES)
     store, heard = split_problem(tmp_path, problem), Heard()
     options = problem.options(max_outer=20)
@@ -231,6 +240,16 @@ class Reports:
         remaining = self.stopping.remaining(report)
         late = remaining is not None and self.stopping.too_many(report, remaining)
         return self.stopping.too_slow(report) if late else ""
+
+
+def test_another_method_goes_on_once_descent_took_as_long_and_will_take_longer():
+    report = OuterIteration(4, 1.0, 0, 0, 0, 0, 1.0, 9.0, 0.9, False, 1.0, 1, 1, 1, 1)
+    too_many = Stopping(TrainOptions(max_outer=20)).too_many
+    assert too_many(report, 10.0, 3.0)
+    assert not too_many(report, 10.0, 5.0)
+    assert not too_many(report, 2.0, 3.0)
+    assert not too_many(report, 100.0)
+    assert too_many(replace(report, outer=32), 100.0)
 
 
 def test_a_run_is_stalled_when_half_of_it_has_brought_nothing():

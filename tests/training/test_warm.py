@@ -1,6 +1,5 @@
 """Warm starts: the same optimum as from scratch, from whatever an earlier run left."""
 
-import math
 from dataclasses import replace
 
 import pytest
@@ -14,7 +13,7 @@ from blocklinear.store.store import BlockStore
 from blocklinear.training import train
 from blocklinear.training.checkpoint import Checkpoint
 from blocklinear.training.garbage import collect_garbage
-from training.small import Heard, newton_after, outcome, split_text
+from training.small import Heard, descent_alone, newton_after, outcome, split_text
 from training.test_resume import broken_off
 from training.warm import DRIFT, check, how, more, rows, trained
 
@@ -31,7 +30,7 @@ def store(tmp_path):
 @each_group
 @each_solver
 def test_rows_added_and_removed(tmp_path, monkeypatch, solver, group):
-    newton_after(monkeypatch, math.inf)  # not at all: it keeps no sum
+    descent_alone(monkeypatch)  # Newton's method keeps no sum
     values = solver in (12, 13)
     store = split_text(tmp_path, rows(1, 150, values=values), 6)
     options = how(solver, group=group, bias=1.0)
@@ -60,7 +59,8 @@ def test_the_larger_part_removed_is_recomputed(store):
 @each_group
 @pytest.mark.parametrize("cost", [0.01, 0.3, 20.0])
 @each_solver
-def test_another_cost(tmp_path, solver, cost, group):
+def test_another_cost(tmp_path, monkeypatch, solver, cost, group):
+    descent_alone(monkeypatch)
     store = split_text(tmp_path, rows(1, values=solver in (12, 13)), 4)
     train(store, how(solver, group=group))
     found = check(store, how(solver, group=group, cost=cost, gap=1e-5))

@@ -98,6 +98,8 @@ class NewtonIterate:
         "w", "trial", "search", "gradient", "diagonal", "direction", "residual"
     )  # fmt: skip
     centered: ClassVar[bool] = False
+    usual_passes: ClassVar[int] = 16
+    """How many lead to a gap of 1e-3 with the Hessian, where coordinate descent is slow."""
 
     def __init__(
         self,

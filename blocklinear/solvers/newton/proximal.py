@@ -23,11 +23,6 @@ the gap at first.
 Measured with those below on 24 sets of 5000 rows, 20 or 100 features, condition 1e2 to 1e8, and on
 covtype, C = 1 to 1e4, to a gap of 1e-6: 40 to 280 passes, 84 in the mean. Ten times narrower from
 the first, with a factor of 10 between widths, 250 in the mean; always halved, 89."""
-COST_IN_OUTER = 32
-"""What this method takes at least, in outer iterations of coordinate descent: on those sets 100
-passes of 20 features took as long as 40 of them, each of which passes over the working set, too.
-With the Hessian of 100 features a pass took as long as 2, a tenth of what `enough_products` says.
-"""
 _FAST, _SLOW = 2, 6
 """Steps at a center: with so few the width is divided by 4, with more than so many by sqrt(2)."""
 _ENOUGH = 0.1
@@ -57,6 +52,7 @@ class ProximalIterate(NewtonIterate):
 
     vectors = (*NewtonIterate.vectors, "base")
     centered = True
+    usual_passes = 84
 
     def __init__(
         self,
