@@ -7,12 +7,14 @@ import numpy as np
 import pytest
 
 from blocklinear.errors import InputError
-from blocklinear.events import OuterIteration, Warned
+from blocklinear.events import OuterIteration, SlowlyConverging, Warned
 from blocklinear.options import TrainOptions
 from blocklinear.selection.cross_validation import cross_validate
 from blocklinear.selection.grid import train_grid
 from blocklinear.solvers.protocol import Estimate
 from blocklinear.training import train
+from blocklinear.training.memory_plan import plan_memory
+from blocklinear.training.run import GroupRun
 from blocklinear.training.stopping import Stopping
 from training.small import (
     Heard,
@@ -22,6 +24,7 @@ from training.small import (
     outcome,
     split_problem,
 )
+from training.test_resume import broken_off
 
 
 def gaussian(n_classes=2, scale=1.0):
@@ -219,6 +222,105 @@ def test_unscaled_features_are_told_of_early(tmp_path):
         assert not any("falls so slowly" in warned.message for warned in heard.of(Warned))
 
 
+# -- Another method goes on
+
+
+def after(outer, **counts):
+    """Report of an outer iteration, with the steps, entries and models that are given."""
+    report = OuterIteration(outer, 1.0, 0, 0, 0, 0, 1.0, 9.0, 0.9, False, 1.0, 1, 1, 1, 1)
+    return replace(report, **counts)
+
+
+def test_another_method_goes_on_once_descent_took_as_long_and_will_take_longer():
+    too_many = Stopping(TrainOptions(max_outer=20)).too_many
+    assert too_many(after(4), 10.0, 3.0)
+    assert not too_many(after(4), 10.0, 4.0)  # descent took no longer yet
+    assert not too_many(after(4), 3.0, 3.0)  # and will take no longer
+    assert not too_many(after(4), math.inf)
+
+
+def test_the_limit_counts_only_once_the_rate_is_known():
+    too_many = Stopping(TrainOptions(max_outer=40)).too_many
+    assert not too_many(after(31), 100.0)
+    assert too_many(after(32), 100.0)
+    assert not too_many(after(32), 8.0)
+
+
+def a_run(store, options, descended=None, **memory):
+    """A run of descent that has not begun, with a memory plan that is changed so."""
+    plan = replace(plan_memory(store.manifest, options), **memory)
+    folder = store.folder / "runs" / "none"
+    run = GroupRun(None, store.manifest, options, plan, None, None, folder, Heard(), lambda: False)
+    run.descended = descended
+    return run
+
+
+@pytest.mark.parametrize(("solver", "passes"), [(1, 16), (7, 16), (12, 16), (3, 84), (13, 84)])
+def test_what_follows_on_descent_takes_is_counted_in_its_outer_iterations(two, solver, passes):
+    problem, store = two
+    options = problem.options(solver=solver)
+    rows, nnz = store.manifest.n_rows, store.manifest.nnz
+    report = after(4, steps=3 * rows, entries=3 * nnz, n_models=1)
+    takes = a_run(store, options).successor_takes(report)
+    assert 0.0 < takes < passes  # three passes of descent are more work than one of these
+    # half of the work an outer iteration does: as long takes twice as many
+    assert a_run(store, options).successor_takes(
+        replace(report, steps=report.steps / 2, entries=report.entries / 2)
+    ) == pytest.approx(2.0 * takes)
+    # steps of all models are counted, and those of one compared
+    several = replace(report, steps=5 * report.steps, n_models=5)
+    assert a_run(store, options).successor_takes(several) == takes
+    # a pass reads all rows: where they are not in memory, that is what takes long
+    assert a_run(store, options, group=2).successor_takes(report) == passes
+    little = after(4, steps=1, entries=1, n_models=1)
+    in_memory = a_run(store, options).successor_takes(little)
+    assert a_run(store, options, group=2).successor_takes(little) == max(passes, in_memory)
+
+
+@pytest.mark.parametrize(("solver", "most"), [(1, 31), (7, 31), (3, math.inf), (13, math.inf)])
+def test_a_smooth_loss_with_a_large_hessian_is_left_after_32_outer_iterations(two, solver, most):
+    problem, store = two
+    run = a_run(store, problem.options(solver=solver))
+    run.manifest = replace(store.manifest, n_features=20_000)
+    report = after(32, steps=store.manifest.n_rows, entries=store.manifest.nnz)
+    assert min(run.successor_takes(report), 1000) == min(most, 1000)
+
+
+@pytest.mark.parametrize("solver", [1, 3])
+def test_nothing_is_known_of_what_cannot_follow(two, solver):
+    problem, store = two
+    options, report = problem.options(solver=solver), after(4, steps=10**9, entries=10**9)
+    assert a_run(store, options).successor_takes(report) < 1.0
+    for why in ({"hessian": False}, {"newton": False}, {"descended": 2}):
+        assert a_run(store, options, **why).successor_takes(report) == math.inf
+    for other in ({"average": True}, {"solver": 4}):
+        assert a_run(store, problem.options(**other)).successor_takes(report) == math.inf
+
+
+@pytest.mark.parametrize(("solver", "most"), [(1, 8), (7, 8), (3, 16)])
+def test_features_of_other_scales_are_left_early_and_resumed_alike(tmp_path, solver, most):
+    """Columns of size 1 to 100 and C = 100: descent went on for 32 outer iterations."""
+    problem = replace(gaussian(scale=np.linspace(1.0, 100.0, 10)), solver=solver, cost=100.0)
+    store, heard = split_problem(tmp_path, problem, 3), Heard()
+    options = problem.options(gap=1e-6, run="whole")
+    whole = outcome(store, options, listener=heard)
+    (over,) = heard.of(SlowlyConverging)
+    *_, last = heard.of(OuterIteration)
+    descended = [event.outer for event in heard.of(OuterIteration) if event.steps > 0]
+    assert over.message.startswith(f"not converged after {descended[-1]} outer iterations")
+    assert "going on with" in over.message
+    assert "'stopped': 'converged'" in whole[0][-1]
+    assert last.gap <= 1e-6
+    assert descended == list(range(1, len(descended) + 1))
+    assert 2 <= len(descended) <= most
+    optimum = problem.optimum()
+    assert last.primal - optimum <= 1e-6 * optimum
+    assert last.dual <= optimum
+    found, n_breaks = broken_off(store, replace(options, run="parts"), 1)
+    assert n_breaks >= last.outer - 1  # before the switch, at it, and after it
+    assert found == whole
+
+
 # -- Nothing moves
 
 
@@ -240,16 +342,6 @@ class Reports:
         remaining = self.stopping.remaining(report)
         late = remaining is not None and self.stopping.too_many(report, remaining)
         return self.stopping.too_slow(report) if late else ""
-
-
-def test_another_method_goes_on_once_descent_took_as_long_and_will_take_longer():
-    report = OuterIteration(4, 1.0, 0, 0, 0, 0, 1.0, 9.0, 0.9, False, 1.0, 1, 1, 1, 1)
-    too_many = Stopping(TrainOptions(max_outer=20)).too_many
-    assert too_many(report, 10.0, 3.0)
-    assert not too_many(report, 10.0, 5.0)
-    assert not too_many(report, 2.0, 3.0)
-    assert not too_many(report, 100.0)
-    assert too_many(replace(report, outer=32), 100.0)
 
 
 def test_a_run_is_stalled_when_half_of_it_has_brought_nothing():

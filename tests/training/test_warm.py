@@ -153,6 +153,17 @@ def test_what_newton_steps_left(store, monkeypatch):
     assert check(store, how(gap=1e-9)).started.how == "recomputed"
 
 
+@pytest.mark.parametrize("cost", [0.01, 20.0])
+@each_solver
+def test_another_cost_than_newton_steps_left(tmp_path, monkeypatch, solver, cost):
+    store = split_text(tmp_path, rows(1, values=solver in (12, 13)), 4)
+    with monkeypatch.context() as early:
+        newton_after(early, 2)
+        train(store, how(solver, group=None))
+    found = check(store, how(solver, group=None, cost=cost, gap=1e-5))
+    assert found.started.how == "recomputed"  # its w is no sum
+
+
 def test_a_sample_of_blocks(tmp_path):
     store = split_text(tmp_path, rows(1, 100), 10)
     train(store, how(sample_blocks=6))
