@@ -105,12 +105,10 @@ class MethodChosen:
 
     Attributes
     ----------
-    solver : int              LIBLINEAR's number
     method : {"dual", "newton"}
     why : str                 in a sentence
     """
 
-    solver: int
     method: str
     why: str
 
@@ -118,7 +116,7 @@ class MethodChosen:
     def message(self) -> str:
         """All of it in a sentence."""
         names = {"dual": "coordinate descent", "newton": "Newton's method"}
-        return f"-s {self.solver}, {names[self.method]}: {self.why}"
+        return f"{names[self.method]}: {self.why}"
 
 
 @dataclass(frozen=True)

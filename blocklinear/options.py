@@ -20,11 +20,9 @@ SLAB_FACTOR = 10
 LINE_FACTOR = 2.5
 """So does a line of 1 MiB or more and its row: an entry takes 13 bytes, and is written in 8 or more
 where indices increase, since most of them have many digits then."""
-_SOLVERS, _PRIMAL = (0, 1, 2, 3, 4, 5, 6, 7, 11, 12, 13, 21), (0, 2, 5, 6, 11)
-_EITHER = (3, 13)  # by coordinate descent, or by Newton steps to proximal points
-PRIMAL_TWIN = {1: 2, 7: 0, 12: 11}
-"""Solvers that work on a dual, and those of the same problem that work on the primal."""
-_TWICE = (*PRIMAL_TWIN, *PRIMAL_TWIN.values())
+_SOLVERS = (0, 1, 2, 3, 4, 5, 6, 7, 11, 12, 13, 21)
+_PRIMAL = (0, 2, 11)  # the problems of 7, 1 and 12
+_SMOOTH = (0, 1, 2, 7, 11, 12)
 _MOST_OUTER = 1000  # where more are needed, the data are badly scaled or C is too large
 _PEGASOS_OUTER = 50  # it converges sublinearly: small gaps are out of reach
 
@@ -330,11 +328,11 @@ class TrainOptions:
         Of solvers 5 and 6, above 0 and at most 1: weights cost l1_ratio times their absolute sum,
         plus (1 - l1_ratio) / 2 times their squared norm (the elastic net).
     method : {"dual", "pegasos", "newton", "auto"}
-        Dual coordinate descent (Yu, Algorithm 2), or Pegasos (Yu, Algorithm 3; hinge loss only).
-        Solvers 0, 2, 5, 6 and 11 have the method newton, and no others; 3 and 13 have it, too: a
-        proximal point method with Newton steps. With auto it follows from the data which of two
-        solvers of the same problem trains: 1 or 2, 7 or 0, 12 or 11, whichever of them is given.
-        Of any other solver auto is its first method: dual, or newton.
+        Dual coordinate descent (Yu, Algorithm 2); Pegasos (Yu, Algorithm 3; hinge loss only); or
+        Newton's method on the primal, which solvers 4 and 21 do not have: of 3 and 13 it takes
+        steps to proximal points, and 5 and 6 have no other. With auto it follows from the data, of
+        the solvers that have a smooth loss. By default 0, 2 and 11 have auto, unless a tolerance is
+        given, which is of the gradient then; 5 and 6 newton; and the others dual.
     cost : float
         C > 0.
     costs : tuple of float
@@ -416,7 +414,7 @@ class TrainOptions:
 
     solver: int = 3
     l1_ratio: float = 1.0
-    method: str = "dual"
+    method: str | None = None
     cost: float = 1.0
     costs: tuple[float, ...] = ()
     class_weights: tuple[tuple[float, float], ...] = ()
@@ -452,18 +450,15 @@ class TrainOptions:
         check_types(self)
         finite = _finite
         _check("solver", self.solver, self.solver in _SOLVERS, "0 to 7, 11 to 13, or 21")
-        primal = self.solver in _PRIMAL
-        auto = self.method == "auto" and self.solver in _TWICE
-        if not auto and self.method in ("dual", "auto"):
-            object.__setattr__(self, "method", "newton" if primal else "dual")
+        if self.method is None or (self.method == "auto" and self.solver not in _SMOOTH):
+            object.__setattr__(self, "method", self._usual_method())
         methods = ("dual", "pegasos", "newton", "auto")
         _check("method", self.method, self.method in methods, f"one of {', '.join(methods)}")
-        newton = self.method == "newton"
-        rule = "one of 0, 2, 3, 5, 6, 11 and 13 for newton, and not 0, 2, 5, 6 or 11 for others"
-        if newton and self.solver in _TWICE and not primal:
-            rule += f"; {PRIMAL_TWIN[self.solver]} is the same problem"
-        either = self.solver in _EITHER
-        _check("solver", self.solver, newton == primal or either or auto, rule)
+        newton, auto = self.method == "newton", self.method == "auto"
+        has_primal = not newton or self.solver not in (4, 21)
+        _check("method", self.method, has_primal, f"dual for solver {self.solver}")
+        has_dual = newton or self.solver not in (5, 6)
+        _check("method", self.method, has_dual, f"newton for solver {self.solver}")
         pegasos = self.method == "pegasos"
         _check("solver", self.solver, self.solver == 3 or not pegasos, "3 for pegasos")
         _check("C", self.cost, finite(self.cost) and self.cost > 0, "finite and above 0")
@@ -524,14 +519,9 @@ class TrainOptions:
         anew = not (self.restart and (self.warm_start or self.resume))
         _check("restart", self.restart, anew, "used without --resume and --warm-start")
         descent = (self.epochs, self.selection, self.average) == (1, "active", False)
-        _check(
-            "solver",
-            self.solver,
-            descent or not (newton or auto),
-            "no primal one (0, 2, 5, 6, 11) and no automatic choice with "
-            "--epochs, --selection or --average, which are for coordinate descent",
-        )
-        smooth = not (newton and either)
+        rule = "dual with --epochs, --selection or --average, which are for coordinate descent"
+        _check("method", self.method, descent or not (newton or auto), rule)
+        smooth = not (newton and self.solver in (3, 13))
         _check(
             "tolerance",
             self.tolerance,
@@ -549,6 +539,13 @@ class TrainOptions:
         _check("checkpoint-s", self.checkpoint_s, self.checkpoint_s > 0, "above 0")
         if self.solver == 21:
             self._check_one_class()
+
+    def _usual_method(self) -> str:
+        if self.solver in (5, 6):
+            return "newton"
+        if self.solver not in _PRIMAL:
+            return "dual"
+        return "auto" if self.tolerance is None else "newton"
 
     def _check_one_class(self) -> None:
         """Refuse what a one-class SVM does not have."""

@@ -32,11 +32,6 @@ def solver_of(solver: int | str | None, method: str | None) -> dict[str, Any]:
     UsageError
         If they contradict each other.
     """
-    if method == "dual" and solver in (0, 2, 5, 6, 11):
-        raise UsageError(
-            f"-s {solver} is a solver of the primal, and --method dual is given",
-            "leave it out; the dual solvers of -s 2, 0 and 11 are -s 1, 7 and 12",
-        )
     if solver != "auto":
         return given(solver=solver, method=method)
     if method not in (None, "auto"):

@@ -140,7 +140,7 @@ def test_parts_as_many_as_workers_unless_given(three, store):
         ({"solver": 5}, "L1 regularization"),
         ({"solver": 21}, "one-class"),
         ({"solver": 4}, "Crammer and Singer"),
-        ({"solver": 2}, "newton"),
+        ({"solver": 2}, "the method auto"),
         ({"method": "auto", "solver": 1}, "the method auto"),
         ({"method": "pegasos"}, "pegasos"),
         ({"average": True}, "--average"),

@@ -50,19 +50,19 @@ def chosen(folder, problem, run=train, **options):
 def test_it_follows_from_features_and_cost(tmp_path, solver, make, cost, newton):
     problem = make(solver, cost)
     model, choice = chosen(tmp_path, problem)
-    pair = next(pair for pair in ((1, 2), (7, 0), (12, 11)) if solver in pair)
-    assert (choice.solver, choice.method) == (pair[newton], "newton" if newton else "dual")
+    newton = solver in (0, 2, 11) or newton
+    assert choice.method == ("newton" if newton else "dual")
     assert "weights" in choice.why
     assert model.metadata["method_chosen"] == choice.why
     assert model.metadata["method"] == choice.method
-    # it is the model of that solver, and that of the other one
+    # it is the model of that method, and that of the other one
     (tmp_path / "own").mkdir()
-    own = train(split_problem(tmp_path / "own", problem), problem.options(solver=pair[newton]))
+    own = train(split_problem(tmp_path / "own", problem), problem.options(method=choice.method))
     assert np.array_equal(model.weights, own.weights)
     (tmp_path / "other").mkdir()
     other = train(
         split_problem(tmp_path / "other", problem),
-        problem.options(solver=pair[not newton], gap=1e-7, max_outer=5000),
+        problem.options(method="dual" if newton else "newton", gap=1e-7, max_outer=5000),
     )
     primals = [found.metadata["certificate"]["primal"] for found in (model, other)]
     np.testing.assert_allclose(*primals, rtol=1.1e-3)
@@ -79,20 +79,28 @@ def test_large_rows_and_their_weights_count_as_cost(tmp_path):
     assert chosen(tmp_path / "heavy", heavy)[1].method == "newton"
 
 
-def test_without_memory_for_the_hessian_it_is_the_dual(tmp_path):
-    problem, how = sparse(cost=1e6), {"max_outer": 3}
+@pytest.mark.parametrize("solver", [1, 2])
+def test_without_memory_for_the_hessian_it_is_the_dual(tmp_path, solver):
+    problem, how = sparse(solver, cost=1e6), {"max_outer": 3}
     assert chosen(tmp_path, problem, **how)[1].method == "newton"
     (tmp_path / "little").mkdir()
     how["memory_bytes"] = PROCESS_BYTES + (300 << 10)
-    _, choice = chosen(tmp_path / "little", problem, **how)
+    model, choice = chosen(tmp_path / "little", problem, **how)
     assert choice.method == "dual"
     assert "no memory" in choice.why
+    assert model.solver == ("L2R_L2LOSS_SVC_DUAL" if solver == 1 else "L2R_L2LOSS_SVC")
+    (tmp_path / "given").mkdir()
+    given = problem.options(method="dual", **how)
+    assert np.array_equal(
+        train(split_problem(tmp_path / "given", problem), given).weights, model.weights
+    )
 
 
-def test_a_run_that_is_resumed_keeps_its_method(tmp_path):
-    problem, calls = dense(cost=100.0), []
+@pytest.mark.parametrize(("solver", "memory"), [(1, 1 << 30), (2, PROCESS_BYTES + (300 << 10))])
+def test_a_run_that_is_resumed_keeps_its_method(tmp_path, solver, memory):
+    problem, calls = (dense if solver == 1 else sparse)(solver, cost=100.0), []
     store = split_problem(tmp_path, problem, 3)
-    options = problem.options(method="auto", gap=1e-9, group=1)
+    options = problem.options(method="auto", gap=1e-9, group=1, memory_bytes=memory)
 
     def halt():
         calls.append(1)
@@ -101,9 +109,11 @@ def test_a_run_that_is_resumed_keeps_its_method(tmp_path):
     with pytest.raises(StoppedError):
         train(store, options, halt=halt)
     heard = Heard()
-    # which C would lead to is no matter: the checkpoint has it
-    model = train(store, replace(options, resume=True), heard)
-    assert heard.of(MethodChosen)[0].why == "as the run that is resumed began"
+    # what C would lead to, or more memory, is no matter: the checkpoint has it
+    model = train(store, replace(options, resume=True, memory_bytes=1 << 30), heard)
+    (choice,) = heard.of(MethodChosen)
+    assert choice.method == ("newton" if solver == 1 else "dual")
+    assert choice.why.startswith("as the run that is resumed" if solver == 1 else "there is no")
     whole = train(store, replace(options, run="whole"))
     assert np.array_equal(model.weights, whole.weights)
 
@@ -111,7 +121,7 @@ def test_a_run_that_is_resumed_keeps_its_method(tmp_path):
 def test_many_models(tmp_path):
     problem = replace(several_classes(3, 7, 300, 5), cost=100.0)
     model, choice = chosen(tmp_path, problem)
-    assert (model.solver, choice.method) == ("L2R_LR", "newton")
+    assert (model.solver, choice.method) == ("L2R_LR_DUAL", "newton")
     (tmp_path / "grid").mkdir()
     models, choice = chosen(tmp_path / "grid", dense(), train_grid, costs=(1e-4, 100.0))
     assert choice.method == "newton"
@@ -132,20 +142,29 @@ def test_where_there_is_one_solver_it_is_that(solver, method):
 
 @pytest.mark.parametrize("option", [{"epochs": 2}, {"selection": "permute"}, {"average": True}])
 def test_what_is_for_coordinate_descent_is_refused(option):
-    with pytest.raises(UsageError, match="no automatic choice"):
+    with pytest.raises(UsageError, match="method is 'auto', but must be dual"):
         TrainOptions(solver=1, method="auto", **option)
 
 
-@pytest.mark.parametrize(("solver", "twin"), [(1, "; 2 is"), (12, "; 11 is"), (4, "others")])
-def test_newton_where_the_solver_is_another(solver, twin):
-    with pytest.raises(UsageError, match=f"solver is {solver}, but must be.*{twin}"):
-        TrainOptions(solver=solver, method="newton")
+@pytest.mark.parametrize(
+    ("solver", "method", "other"),
+    [(4, "newton", "dual"), (21, "newton", "dual"), (5, "dual", "newton"), (6, "dual", "newton")],
+)
+def test_a_method_that_a_solver_has_not_is_refused(solver, method, other):
+    with pytest.raises(UsageError, match=f"method is '{method}', but must be {other} for solver"):
+        TrainOptions(solver=solver, method=method)
+
+
+@pytest.mark.parametrize("solver", [0, 2, 11])
+def test_a_tolerance_is_of_the_gradient(solver):
+    assert TrainOptions(solver=solver).method == "auto"
+    assert TrainOptions(solver=solver, tolerance=0.1).method == "newton"
 
 
 @pytest.mark.parametrize(
     ("flags", "said"),
     [
-        (["-s", "2", "--method", "dual"], "-s 1, 7 and 12"),
+        (["-s", "5", "--method", "dual"], "newton for solver 5"),
         (["-s", "auto", "--method", "dual"], "leave one of them out"),
         (["-s", "one"], "is neither a number nor auto"),
     ],
@@ -167,10 +186,10 @@ def test_the_command_shows_and_logs_it(tmp_path, capsys):
     model, log = tmp_path / "model", tmp_path / "log"
     command = ["train", str(tmp_path / "store"), str(model), "-s", "auto", "-c", "100"]
     assert main([*command, "--log", str(log)]) == 0
-    assert "-s 2, Newton's method: with 11 weights" in capsys.readouterr().err
+    assert "Newton's method: with 11 weights" in capsys.readouterr().err
     line = next(json.loads(line) for line in log.read_text().splitlines() if '"method"' in line)
-    assert (line["event"], line["solver"], line["method"]) == ("method", 2, "newton")
+    assert (line["event"], line["method"]) == ("method", "newton")
     assert main([*command, "--method", "pegasos"]) == 2
     assert "leave one of them out" in capsys.readouterr().err
     assert main(["cv", str(tmp_path / "store"), "-s", "7", "--method", "auto", "-c", "100"]) == 0
-    assert "-s 0, Newton's method" in capsys.readouterr().err
+    assert "Newton's method: " in capsys.readouterr().err

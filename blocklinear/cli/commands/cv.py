@@ -73,7 +73,8 @@ def add_parser(commands: Any) -> None:
     parser.add_argument(
         "--method",
         choices=("dual", "newton", "auto"),
-        help="optimiser, as in train (default: what the solver says)",
+        help="optimiser, as in train (default: auto for -s 0, 2 and 11, newton for 5 and 6, dual "
+        "for the others)",
     )
     parser.add_argument(
         "-p", "--epsilon", type=float, metavar="EPS", help="epsilon of the regression losses"

@@ -82,8 +82,8 @@ def _add_problem(group: Any) -> None:
         metavar="N",
         help="1 squared hinge, 3 hinge (default), 4 Crammer-Singer, 7 logistic; regression: 12 "
         "squared epsilon-insensitive, 13 epsilon-insensitive; 21 one-class SVM; 2, 0, 11: as 1, 7, "
-        "12 by Newton's method on the primal, for few features or large C; 5, 6: as 1, 7 with L1 "
-        "regularization, which leaves most weights 0; auto: 1 or 2, as --method auto",
+        "12, by Newton's method on the primal where a Hessian fits into memory; 5, 6: as 1, 7 with "
+        "L1 regularization, which leaves most weights 0; auto: 1, with --method auto",
     )
     group.add_argument(
         "-c",
@@ -164,9 +164,9 @@ def _add_method(group: Any) -> None:
     group.add_argument(
         "--method",
         choices=("dual", "pegasos", "newton", "auto"),
-        help="optimiser (default: what the solver says). newton: -s 3 and 13 by Newton steps to "
-        "proximal points, for few features and a large C. auto: of -s 1 and 2, 7 and 0, 12 and 11, "
-        "which are two ways to the same model, the one that the data make the cheaper one",
+        help="optimiser (default: auto for -s 0, 2 and 11, newton for 5 and 6, dual for the "
+        "others). newton: for few features and a large C; with -s 3 and 13 to proximal points. "
+        "auto: newton if a Hessian fits into memory, and with -s 1, 7 and 12 is the cheaper one",
     )
     group.add_argument(
         "--epochs",
