@@ -5,9 +5,10 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from blocklinear.kernels.blocks import routing
+from blocklinear.pages import Pages
 from blocklinear.store.codec import Chunk
 from blocklinear.text import Rows
 
@@ -23,6 +24,9 @@ _NONE = np.empty(0)
 
 class Arena:
     """Slots of equal size, all allocated at once; chunks are handed out without copying.
+
+    Small text fills little of every slot, so memory comes in small pages, as slots are filled. In
+    large ones the first rows took all of it, which the system may have to gather from small ones.
 
     Parameters
     ----------
@@ -43,14 +47,14 @@ class Arena:
         self._free = deque(range(blocks, n))
         self._fill = (np.zeros(blocks, np.int64), np.zeros(blocks, np.int64))
         self._arrays: tuple[NDArray[Any], ...] = (
-            np.empty((n, rows), np.int64),  # row number
-            np.empty((n, rows), np.int64),  # entries of the row
-            np.empty((n, rows), np.int64),  # label mantissa
-            np.empty((n, rows), np.uint8),  # label exponent
-            np.empty((n, entries), np.uint32),
-            np.empty((n, entries), np.int64),
-            np.empty((n, entries), np.uint8),
-            np.empty((n, rows if weighted else 0)),
+            _paged(n, rows, np.int64),  # row number
+            _paged(n, rows, np.int64),  # entries of the row
+            _paged(n, rows, np.int64),  # label mantissa
+            _paged(n, rows, np.uint8),  # label exponent
+            _paged(n, entries, np.uint32),
+            _paged(n, entries, np.int64),
+            _paged(n, entries, np.uint8),
+            _paged(n, rows if weighted else 0, np.float64),
         )
         self._weighted = weighted
 
@@ -141,3 +145,8 @@ class Arena:
     def give_back(self, slot: int) -> None:
         """Say that the chunk in `slot` is encoded (from any thread)."""
         self._free.append(slot)
+
+
+def _paged(n: int, length: int, dtype: DTypeLike) -> NDArray[Any]:
+    size = n * length * np.dtype(dtype).itemsize
+    return Pages(size).array.view(dtype).reshape(n, length)
