@@ -1,14 +1,16 @@
-"""Memory for text on its way: whole pages from the system, and how many bytes may be held."""
+"""Memory in whole pages from the system, and how many bytes may be held."""
 
 import mmap
 import sys
 import threading
+from contextlib import suppress
 
 import numpy as np
 from numpy.typing import NDArray
 
 _LINUX_NORESERVE = 0x4000
 """MAP_NORESERVE, which Python does not name before 3.13."""
+_LARGE_BYTES = 4 << 20
 
 
 class Pages:
@@ -19,6 +21,8 @@ class Pages:
     n_bytes : int
     sparse : bool
         Most of them will never be written to: the system is not to reserve memory for them.
+    large : bool
+        Read at random places: large pages are asked for, whose addresses are found faster.
 
     Attributes
     ----------
@@ -30,11 +34,14 @@ class Pages:
         If the system does not give so many addresses.
     """
 
-    def __init__(self, n_bytes: int, sparse: bool = False) -> None:
+    def __init__(self, n_bytes: int, sparse: bool = False, large: bool = False) -> None:
         private = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
         if sparse and sys.platform == "linux":
             private |= _LINUX_NORESERVE
         self._map = mmap.mmap(-1, max(n_bytes, 1), flags=private)
+        if large and n_bytes >= _LARGE_BYTES and hasattr(mmap, "MADV_HUGEPAGE"):
+            with suppress(OSError):  # the system has none
+                self._map.madvise(mmap.MADV_HUGEPAGE)
         self.array: NDArray[np.uint8] = np.frombuffer(self._map, np.uint8, n_bytes)
 
     def discard(self) -> None:

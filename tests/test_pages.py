@@ -1,6 +1,9 @@
-"""Memory for text on its way."""
+"""Memory in whole pages from the system."""
 
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -20,6 +23,47 @@ def test_pages_hold_what_is_written_until_they_are_discarded(n_bytes):
     assert not part.any()
     pages.array[:] = 9  # it can be used again
     assert np.all(part == 9)
+
+
+def advised(address):
+    """Return what the system was told of the memory at an address."""
+    here = False
+    for line in Path("/proc/self/smaps").read_text().splitlines():
+        first, *words = line.split()
+        if not first.endswith(":"):
+            start, stop = (int(number, 16) for number in first.split("-"))
+            here = start <= address < stop
+        elif here and first == "VmFlags:":
+            return words
+    raise AssertionError(f"nothing is mapped at {address:x}")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="Linux tells of the memory of a process so")
+def test_large_pages_are_asked_for_where_there_is_room_for_some():
+    size = 8 << 20
+    small, large = Pages(size), Pages(size, large=True)
+    if Path("/sys/kernel/mm/transparent_hugepage").exists():
+        assert "hg" in advised(large.array.ctypes.data)
+        assert "hg" not in advised(small.array.ctypes.data)
+    assert "hg" not in advised(Pages(4096, large=True).array.ctypes.data)
+    large.array[:] = 3
+    assert large.array.sum() == 3 * size
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="Linux tells of the memory of a process so")
+def test_commands_have_numpy_ask_for_no_large_pages():
+    program = (
+        "from blocklinear.cli.compiling import start_lightly\n"
+        "start_lightly()\n"
+        "import numpy as np\n"
+        "from test_pages import advised\n"
+        "array = np.empty(1 << 21)\n"
+        "print('hg' in advised(array.ctypes.data + array.nbytes // 2))\n"
+    )
+    found = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, cwd=Path(__file__).parent
+    )
+    assert found.stdout == "False\n"
 
 
 def test_bytes_are_granted_up_to_the_capacity():

@@ -20,9 +20,12 @@ def start_lightly() -> None:
 
     OpenBLAS would start threads that spin, and Numba would import scipy.linalg (0.4 s, 25 MB) to
     compile matrix products, which no kernel here has. Garbage collections find nothing in the
-    hundreds of thousands of objects that imports leave behind, so they are made rare.
+    hundreds of thousands of objects that imports leave behind, so they are made rare. NumPy asks
+    for large pages, which the system may have to gather from small ones; what gains from them asks
+    for itself (`pages.Pages`).
     """
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    os.environ.setdefault("NUMPY_MADVISE_HUGEPAGE", "0")
     sys.modules.setdefault("scipy.linalg", None)  # type: ignore[arg-type]  # import: ImportError
     gc.set_threshold(400_000, 20, 20)
 

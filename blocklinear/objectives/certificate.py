@@ -33,13 +33,13 @@ from numpy.typing import NDArray
 
 from blocklinear.kernels import losses as kernels
 from blocklinear.kernels.sums import add_squared_distances, add_squares, dot, squared_distance
+from blocklinear.pages import Pages
 
 Floats = NDArray[np.float64]
 _OF_PRIMAL = 1e-9
 """Relative error granted to P, where the bound is divided by it."""
 _OF_NORMS = 2.0**-40
 """And to norms, which are computed with compensated sums, and to sums of a few terms."""
-_CACHE_LINE = 64
 
 
 @dataclass(frozen=True)
@@ -345,7 +345,5 @@ def column_distances(V: Floats, W: Floats) -> Floats:
 
 
 def aligned_zeros(n: int, m: int) -> Floats:
-    """Return zeros, float64[n, m], that begin with a cache line."""
-    buffer = np.zeros(n * m + _CACHE_LINE // 8)
-    start = -buffer.ctypes.data % _CACHE_LINE // 8
-    return buffer[start : start + n * m].reshape(n, m)
+    """Return zeros, float64[n, m], that begin with a cache line and are read at random places."""
+    return Pages(8 * n * m, large=True).array.view(np.float64).reshape(n, m)
