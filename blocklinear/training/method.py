@@ -1,11 +1,11 @@
 """Which method trains: coordinate descent on the dual, or Newton's method on the primal.
 
 Both come to the same optimum of a smooth loss. Newton's method needs memory for the Hessian: its
-conjugate gradients took as long as coordinate descent, or up to twenty times longer, on all text
-tried, with C from 0.01 to 100. Where it has that, solvers 0, 2 and 11 have it, whose names say so.
+conjugate gradients took as long as coordinate descent, or up to forty times longer, on all text
+tried, with C from 0.01 to 100.
 
-Of the others what both cost is compared in passes over the data, without what loading takes.
-Coordinate descent needs at most about
+What both cost is compared in passes over the data, without what loading takes. Coordinate descent
+needs at most about
 
     (1 + h |x|**2) log(1 / gap)
 
@@ -52,24 +52,23 @@ def choose_method(store: BlockStore, options: TrainOptions, task: Task) -> Metho
     DamagedError, StorageError
         If a block, or the checkpoint to go on from, cannot be read.
     """
-    began = _resumed(store, options)
-    primal = SOLVERS[options.solver].primal
-    if began and not primal:
-        return MethodChosen(began, "as the run that is resumed began")
-    n = store.manifest.n_features + 1
-    fits = began == "newton" if began else _hessian_fits(store.manifest, options, columns_of(task))
-    if not fits:
-        return MethodChosen("dual", f"there is no memory for a Hessian of {n} weights")
-    if primal:
-        return MethodChosen("newton", f"there is memory for a Hessian of {n} weights")
+    manifest = store.manifest
+    n = manifest.n_features + 1
     epochs = _condition(store, options) * math.log(1.0 / (options.gap or 1e-3))
-    passes = _NEWTON_PASSES * (1.0 + enough_products(store.manifest, True))
+    passes = _NEWTON_PASSES * (1.0 + enough_products(manifest, True))
+    cheaper = passes < epochs
+    method = _resumed(store, options)
+    if method is None:
+        newton = cheaper and _hessian_fits(manifest, options, columns_of(task))
+        method = "newton" if newton else "dual"
+    if cheaper and method == "dual":
+        return MethodChosen(method, f"there is no memory for a Hessian of {n} weights")
     why = (
         f"with {n} weights, steps by the Hessian cost as much as {format_number(round(passes))} "
         "passes over the data, and coordinate descent may need "
-        f"{format_number(math.ceil(epochs))}"
+        + (format_number(math.ceil(epochs)) if math.isfinite(epochs) else "any number")
     )
-    return MethodChosen("newton" if passes < epochs else "dual", why)
+    return MethodChosen(method, why)
 
 
 def _resumed(store: BlockStore, options: TrainOptions) -> str | None:

@@ -55,7 +55,7 @@ def classes(n_classes, n_rows=120, seed=3):
 def test_it_comes_to_the_optimum_and_proves_it(tmp_path, solver, seed):
     problem = replace(random_problem(seed, solver=solver), cost=10.0 ** (seed % 5 - 2))
     store, heard = split_problem(tmp_path, problem, 3), Heard()
-    model = train(store, problem.options(gap=1e-9), heard)
+    model = train(store, problem.options(method="newton", gap=1e-9), heard)
     proof, optimum = model.metadata["certificate"], problem.optimum()
     assert model.metadata["stopped"] == "converged"
     assert problem.primal_of(model) == pytest.approx(proof["primal"], rel=1e-12)
@@ -76,7 +76,7 @@ def test_few_features_of_any_condition_take_few_passes(tmp_path, solver, conditi
     value = X @ rng.normal(size=10) * condition**0.25 + rng.normal(size=300)
     labels = value if solver == 11 else np.where(value > 0, 1.0, -1.0)
     problem = Problem(X, labels, solver, cost, bias=1.0)
-    model = train(split_problem(tmp_path, problem, 2), problem.options(gap=1e-6))
+    model = train(split_problem(tmp_path, problem, 2), problem.options(method="newton", gap=1e-6))
     assert model.metadata["certificate"]["gap"] <= 1e-6
     assert model.metadata["outer_iterations"] <= 40
 
@@ -85,8 +85,10 @@ def test_few_features_of_any_condition_take_few_passes(tmp_path, solver, conditi
 def test_products_alone_come_to_the_same_optimum(tmp_path, solver, no_hessian):
     problem = replace(random_problem(4, solver=solver), cost=10.0)
     store = split_problem(tmp_path, problem, 3)
-    found = train(store, problem.options(gap=1e-9))
-    other = train(store, problem.options(gap=1e-9, solver=DUAL[solver], max_outer=20_000))
+    found = train(store, problem.options(method="newton", gap=1e-9))
+    other = train(
+        store, problem.options(method="newton", gap=1e-9, solver=DUAL[solver], max_outer=20_000)
+    )
     values = [model.metadata["certificate"]["primal"] for model in (found, other)]
     np.testing.assert_allclose(*values, rtol=2e-9)
 
@@ -95,14 +97,16 @@ def test_products_alone_come_to_the_same_optimum(tmp_path, solver, no_hessian):
 def test_each_class_against_the_rest(tmp_path, solver):
     problem = replace(classes(4), solver=solver, cost=5.0)
     store = split_problem(tmp_path, problem, 3)
-    found = train(store, problem.options(gap=1e-10))
+    found = train(store, problem.options(method="newton", gap=1e-10))
     assert len(found.metadata["certificates"]) == 4
     assert max(proof["gap"] for proof in found.metadata["certificates"]) <= 1e-10
     for j, label in enumerate(found.labels):
         labels = np.where(problem.labels == label, 1.0, -1.0)
         one = replace(problem, labels=labels)
         (tmp_path / str(j)).mkdir()
-        alone = train(split_problem(tmp_path / str(j), one, 2), one.options(gap=1e-10))
+        alone = train(
+            split_problem(tmp_path / str(j), one, 2), one.options(method="newton", gap=1e-10)
+        )
         sign = 1.0 if alone.labels[0] == 1.0 else -1.0
         np.testing.assert_allclose(
             found.weights[:, j], sign * alone.weights[:, 0], rtol=1e-4, atol=1e-6
@@ -113,9 +117,9 @@ def test_each_class_against_the_rest(tmp_path, solver):
 def test_a_grid_is_what_each_cost_makes(tmp_path, solver):
     problem = random_problem(6, solver=solver)
     store = split_problem(tmp_path, problem, 3)
-    models = train_grid(store, problem.options(costs=(0.1, 1.0, 10.0), gap=1e-10))
+    models = train_grid(store, problem.options(method="newton", costs=(0.1, 1.0, 10.0), gap=1e-10))
     for cost, model in zip((0.1, 1.0, 10.0), models, strict=True):
-        alone = train(store, problem.options(cost=cost, gap=1e-10, restart=True))
+        alone = train(store, problem.options(method="newton", cost=cost, gap=1e-10, restart=True))
         np.testing.assert_allclose(model.weights, alone.weights, rtol=1e-4, atol=1e-6)
         assert model.metadata["certificate"]["gap"] <= 1e-10
 
@@ -127,7 +131,12 @@ def test_cross_validation_predicts_what_the_dual_solver_predicts(tmp_path, solve
         problem = replace(problem, labels=problem.X[:, 0] * 2 + problem.X[:, 1])
     store = split_problem(tmp_path, problem, 3)
     found, expected = (
-        cross_validate(store, problem.options(solver=s, gap=1e-9), costs=[0.1, 10.0], n_folds=3)
+        cross_validate(
+            store,
+            problem.options(method="newton", solver=s, gap=1e-9),
+            costs=[0.1, 10.0],
+            n_folds=3,
+        )
         for s in (solver, DUAL[solver])
     )
     np.testing.assert_allclose(found.predicted, expected.predicted, rtol=1e-3, atol=1e-3)
@@ -161,19 +170,25 @@ def check_resumed(store, options):
 @pytest.mark.parametrize("group", [1, 3])
 def test_a_run_resumed_after_any_group_makes_the_same_bits(tmp_path, solver, group):
     problem = replace(random_problem(8, solver=solver), cost=10.0)
-    check_resumed(split_problem(tmp_path, problem, 3), problem.options(gap=1e-9, group=group))
+    check_resumed(
+        split_problem(tmp_path, problem, 3), problem.options(method="newton", gap=1e-9, group=group)
+    )
 
 
 @pytest.mark.parametrize("solver", [0, 2])
 def test_a_run_of_products_is_resumed_likewise(tmp_path, solver, no_hessian):
     problem = replace(random_problem(8, solver=solver), cost=10.0)
-    check_resumed(split_problem(tmp_path, problem, 2), problem.options(gap=1e-9, group=1))
+    check_resumed(
+        split_problem(tmp_path, problem, 2), problem.options(method="newton", gap=1e-9, group=1)
+    )
 
 
 @pytest.mark.parametrize("solver", [0, 2])
 def test_a_run_of_many_models_is_resumed_likewise(tmp_path, solver):
     problem = replace(classes(3), solver=solver)
-    check_resumed(split_problem(tmp_path, problem, 2), problem.options(gap=1e-9, group=1))
+    check_resumed(
+        split_problem(tmp_path, problem, 2), problem.options(method="newton", gap=1e-9, group=1)
+    )
 
 
 def test_a_resumed_run_may_ask_for_less_or_more(tmp_path):
@@ -181,8 +196,8 @@ def test_a_resumed_run_may_ask_for_less_or_more(tmp_path):
     store = split_problem(tmp_path, problem, 2)
     seen = []
     with pytest.raises(StoppedError):
-        train(store, problem.options(gap=1e-3), seen.append, lambda: len(seen) > 3)
-    model = train(store, problem.options(gap=1e-10, resume=True))
+        train(store, problem.options(method="newton", gap=1e-3), seen.append, lambda: len(seen) > 3)
+    model = train(store, problem.options(method="newton", gap=1e-10, resume=True))
     assert max(proof["gap"] for proof in model.metadata["certificates"]) <= 1e-10
 
 
@@ -190,7 +205,9 @@ def test_a_resumed_run_may_ask_for_less_or_more(tmp_path):
 def test_threads_make_no_difference(tmp_path, n_classes):
     problem = replace(classes(n_classes), cost=3.0)
     store = split_problem(tmp_path, problem, 3)
-    one, two = (outcome(store, problem.options(threads=n, restart=True)) for n in (1, 2))
+    one, two = (
+        outcome(store, problem.options(method="newton", threads=n, restart=True)) for n in (1, 2)
+    )
     assert one == two
 
 
@@ -198,7 +215,7 @@ def test_the_tolerance_is_that_of_liblinear(tmp_path):
     """|gradient| is compared with that at 0, times the share of rows of the smaller class."""
     problem = free_problem(2, 2)
     store, heard = split_problem(tmp_path, problem, 2), Heard()
-    model = train(store, problem.options(tolerance=0.01), heard)
+    model = train(store, problem.options(method="newton", tolerance=0.01), heard)
     assert model.metadata["stopped"] == "converged"
     last = heard.of(OuterIteration)[-1]
     first = 2 * problem.cost * problem.rows.T @ problem.labels
@@ -211,7 +228,7 @@ def test_the_tolerance_is_that_of_liblinear(tmp_path):
 def test_no_gap_is_above_that_of_alpha_at_zero(tmp_path):
     problem = replace(free_problem(2, 3), cost=1e4)
     store, heard = split_problem(tmp_path, problem, 2), Heard()
-    train(store, problem.options(), heard)
+    train(store, problem.options(method="newton"), heard)
     assert heard.of(OuterIteration)[0].gap == 1.0
     assert all(0.0 <= report.dual <= report.primal for report in heard.of(OuterIteration))
 
@@ -220,13 +237,13 @@ def test_no_gap_is_above_that_of_alpha_at_zero(tmp_path):
 def test_a_warm_start_begins_where_the_run_before_ended(tmp_path, solver):
     problem = random_problem(9, solver=solver)
     store, heard = split_problem(tmp_path, problem, 3), Heard()
-    first = train(store, problem.options(gap=1e-9))
-    again = train(store, problem.options(gap=1e-9, warm_start=True), heard)
+    first = train(store, problem.options(method="newton", gap=1e-9))
+    again = train(store, problem.options(method="newton", gap=1e-9, warm_start=True), heard)
     assert heard.of(WarmStarted)
     assert again.metadata["outer_iterations"] < first.metadata["outer_iterations"]
     # and the dual solver goes on from there
     heard = Heard()
-    options = problem.options(gap=1e-6, warm_start=True, solver=DUAL[solver])
+    options = problem.options(method="newton", gap=1e-6, warm_start=True, solver=DUAL[solver])
     other = train(store, options, heard)
     assert heard.of(WarmStarted)[0].rows_kept == store.manifest.n_rows
     values = [model.metadata["certificate"]["primal"] for model in (again, other)]
@@ -236,7 +253,7 @@ def test_a_warm_start_begins_where_the_run_before_ended(tmp_path, solver):
 def test_the_limit_ends_it_with_the_best_point(tmp_path, no_hessian):
     problem = replace(random_problem(8, solver=2), cost=100.0)
     store, heard = split_problem(tmp_path, problem, 3), Heard()
-    model = train(store, problem.options(gap=1e-12, max_outer=9), heard)
+    model = train(store, problem.options(method="newton", gap=1e-12, max_outer=9), heard)
     assert "not converged after 9 outer iterations" in heard.of(Warned)[-1].message
     reports = heard.of(OuterIteration)
     assert model.metadata["certificate"]["primal"] == min(report.primal for report in reports)
@@ -260,9 +277,12 @@ def test_a_budget_without_room_for_the_hessian_does_without(tmp_path, monkeypatc
         return whole(manifest, hessian)
 
     monkeypatch.setattr(loop, "enough_products", watched)
-    train(store, problem.options())
+    train(store, problem.options(method="newton"))
     manifest = replace(store.manifest, n_features=200_000)
-    assert loop.plan_memory(manifest, problem.options(memory_bytes=200 << 20)).hessian is False
+    assert (
+        loop.plan_memory(manifest, problem.options(method="newton", memory_bytes=200 << 20)).hessian
+        is False
+    )
     assert asked == [True]
     assert math.isinf(whole(store.manifest, False))
 
@@ -356,15 +376,15 @@ def test_models_that_descent_has_solved_stay_as_they_are(tmp_path, monkeypatch):
 def test_many_models_resumed_there_have_the_same_bits(tmp_path, monkeypatch, after, cost, gap):
     newton_after(monkeypatch, after)
     problem, store = hard_classes(tmp_path, cost=cost)
-    check_resumed(store, problem.options(gap=gap, group=1))
+    check_resumed(store, problem.options(method="newton", gap=gap, group=1))
 
 
 def test_a_warm_start_goes_on_from_there(tmp_path, monkeypatch):
     newton_after(monkeypatch, 2)
     problem, store = hard_classes(tmp_path)
-    train(store, problem.options(gap=1e-8))
+    train(store, problem.options(method="newton", gap=1e-8))
     heard = Heard()
-    train(store, problem.options(gap=1e-8, warm_start=True, solver=2), heard)
+    train(store, problem.options(method="newton", gap=1e-8, warm_start=True, solver=2), heard)
     assert heard.of(WarmStarted)[0].how == "kept"
     assert len(heard.of(OuterIteration)) == 1
 
@@ -376,7 +396,9 @@ def test_many_models_without_room_for_their_hessians_go_on(tmp_path, monkeypatch
     monkeypatch.setattr(
         loop, "plan_memory", lambda *of: replace(plan(*of), newton=False, hessian=False)
     )
-    _, _, heard = run_hard(store, monkeypatch, **vars(problem.options(gap=1e-8, max_outer=20)))
+    _, _, heard = run_hard(
+        store, monkeypatch, **vars(problem.options(method="newton", gap=1e-8, max_outer=20))
+    )
     assert not any(isinstance(e, Warned) and "Newton" in e.message for e in heard)
 
 

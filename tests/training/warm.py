@@ -37,6 +37,7 @@ def more(store, text, name, blocks=2):
 
 def how(solver=1, **options):
     own = {"solver": solver, "gap": 1e-7, "group": 2, "memory_bytes": MEMORY_BYTES, "threads": 2}
+    own |= {"method": "newton"} if solver in (0, 2, 11) else {}
     return TrainOptions(**(own | options))
 
 

@@ -82,7 +82,7 @@ def _add_problem(group: Any) -> None:
         metavar="N",
         help="1 squared hinge, 3 hinge (default), 4 Crammer-Singer, 7 logistic; regression: 12 "
         "squared epsilon-insensitive, 13 epsilon-insensitive; 21 one-class SVM; 2, 0, 11: as 1, 7, "
-        "12, by Newton's method on the primal where a Hessian fits into memory; 5, 6: as 1, 7 with "
+        "12, by Newton's method on the primal where that is cheaper; 5, 6: as 1, 7 with "
         "L1 regularization, which leaves most weights 0; auto: 1, with --method auto",
     )
     group.add_argument(
@@ -166,7 +166,7 @@ def _add_method(group: Any) -> None:
         choices=("dual", "pegasos", "newton", "auto"),
         help="optimiser (default: auto for -s 0, 2 and 11, newton for 5 and 6, dual for the "
         "others). newton: for few features and a large C; with -s 3 and 13 to proximal points. "
-        "auto: newton if a Hessian fits into memory, and with -s 1, 7 and 12 is the cheaper one",
+        "auto: dual or newton with -s 0, 1, 2, 7, 11 and 12, as the data make it cheaper",
     )
     group.add_argument(
         "--epochs",
