@@ -34,7 +34,7 @@ BITS = 22
 THREADS = 2
 NUMBERS = [f"i{k + 1}" for k in range(13)]
 CATEGORIES = [f"c{k + 1}" for k in range(len(CARDINALITIES))]
-PROGRAM = [sys.executable, "-P", "-m", "blocklinear.cli.main"]
+PROGRAM = [sys.executable, "-P", "-m", "blocklinear"]
 BATCH_ROWS = 1 << 14
 
 

@@ -11,7 +11,7 @@ import sys
 
 from blocklinear.cli.compiling import COMPILING, say_that_it_compiles
 
-COMMAND = [sys.executable, "-m", "blocklinear.cli.main"]
+COMMAND = [sys.executable, "-m", "blocklinear"]
 GUARD_S = 1800
 """A program that takes longer hangs: a thousand times what it takes on an idle machine."""
 

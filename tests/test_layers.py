@@ -106,6 +106,7 @@ MAY_IMPORT = {
         "store",
         "outputs",
     },
+    "__main__": {"cli"},
 }
 """Which package, or module at the top, may import which others. There is no circle in it."""
 

@@ -174,7 +174,3 @@ def _end_at_once(ended: list[int]) -> None:
             sys.stdout.flush()
             sys.stderr.flush()
             os._exit(ended[0])
-
-
-if __name__ == "__main__":
-    program()

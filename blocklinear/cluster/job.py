@@ -198,9 +198,9 @@ def check_supported(options: TrainOptions) -> None:
         (kind.one_class, "a one-class SVM", "train it on one machine"),
         (options.solver == CRAMMER_SINGER, "Crammer and Singer's problem", "give -s 1, 3 or 7"),
         (
-            options.method != "dual",
+            options.method not in ("dual", "auto"),
             f"the method {options.method}",
-            "give -s 1, 3, 7, 12 or 13, and no --method",
+            "leave it out",
         ),
         (options.average, "--average", "leave it out"),
         (options.epochs is None, "--epochs auto", "give a number of epochs"),

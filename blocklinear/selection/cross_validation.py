@@ -363,7 +363,9 @@ class _Validation:
         models = make_models(manifest, options, costs, folds)
         if options.method == "auto":
             asked = dataclasses.replace(options, cost=max(costs))
-            choice = choose_method(self._store, asked, models)
+            choice = choose_method(
+                self._store, asked, models, distributed=self._train_elsewhere is not None
+            )
             self._listener(choice)
             options = with_choice(options, choice)
             models = make_models(manifest, options, costs, folds)

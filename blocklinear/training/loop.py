@@ -153,7 +153,7 @@ def train_task(
             task = make_task(manifest, options)
             choice = None
             if options.method == "auto":
-                choice = choose_method(source, options, task)
+                choice = choose_method(source, options, task, distributed=by is not None)
                 options = with_choice(options, choice)
                 task = make_task(manifest, options)
                 listener(choice)

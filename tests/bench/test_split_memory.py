@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-SPLIT = [sys.executable, "-m", "blocklinear.cli.main", "split"]
+SPLIT = [sys.executable, "-m", "blocklinear", "split"]
 
 
 def long_lines(path):

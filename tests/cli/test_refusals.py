@@ -176,7 +176,7 @@ def test_rows_in_another_base(refused, model, tmp_path):
 def test_a_reader_of_predictions_that_went_away(model, tmp_path):
     path = tmp_path / "many.svm"
     path.write_text("1 1:1\n" * 200_000)
-    program = f"{sys.executable} -m blocklinear.cli.main predict {path} {model} -"
+    program = f"{sys.executable} -m blocklinear predict {path} {model} -"
     shell = f"{program} | head -1; echo ${{PIPESTATUS[0]}}"
     for unbuffered in ("", "1"):
         environment = os.environ | {"PYTHONUNBUFFERED": unbuffered}

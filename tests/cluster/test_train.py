@@ -15,7 +15,7 @@ from training.small import (
 
 import blocklinear
 from blocklinear.errors import ClusterError, MemoryBudgetError, MismatchError, UsageError
-from blocklinear.events import OuterIteration
+from blocklinear.events import MethodChosen, OuterIteration
 from blocklinear.store.store import BlockStore
 
 
@@ -85,6 +85,13 @@ def test_one_part_takes_the_rounds_of_one_machine(two, stores, solver):
     assert not any(loaded[1:])
 
 
+def test_a_method_left_to_the_data_is_coordinate_descent(two, store):
+    heard, problem = Heard(), long_problem(1)
+    model = trained(store, two, 2, problem, heard, solver=2)
+    assert [choice.method for choice in heard.of(MethodChosen)] == ["dual"]
+    assert problem.primal_of(model) <= problem.optimum() * 1.0101
+
+
 def test_groups_within_a_part(two, store):
     """Where the memory of a worker holds two of four blocks, with a working set of rows."""
     problem = long_problem(3)
@@ -140,8 +147,7 @@ def test_parts_as_many_as_workers_unless_given(three, store):
         ({"solver": 5}, "L1 regularization"),
         ({"solver": 21}, "one-class"),
         ({"solver": 4}, "Crammer and Singer"),
-        ({"solver": 2}, "the method auto"),
-        ({"method": "auto", "solver": 1}, "the method auto"),
+        ({"solver": 2, "method": "newton"}, "the method newton"),
         ({"method": "pegasos"}, "pegasos"),
         ({"average": True}, "--average"),
         ({"epochs": None}, "--epochs auto"),

@@ -228,7 +228,7 @@ def test_predict_leaves_no_output(tmp_path, capsys):
 
 
 def test_closed_standard_input(tmp_path):
-    command = f"{sys.executable} -m blocklinear.cli.main split - {tmp_path / 's'} <&-"
+    command = f"{sys.executable} -m blocklinear split - {tmp_path / 's'} <&-"
     done = programs.run(["sh", "-c", command])
     assert (done.returncode, "standard input is closed" in done.stderr) == (2, True)
     assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,5 @@
+"""`python -m blocklinear`, where the command is not on the path."""
+
+from blocklinear.cli.main import program
+
+program()
