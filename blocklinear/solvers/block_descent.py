@@ -126,11 +126,11 @@ class BlockDescent:
         """What is known of rows other than alpha, by the names of a checkpoint; it may all be 0."""
         return {name: lines for v in self.vectors for name, lines in v.row_arrays.items()}
 
-    def restore(self, stream: Iterable[Loaded]) -> None:
+    def restore(self, passes: Iterable[Iterable[Loaded]]) -> None:
         """Fetch what is kept in memory only, after `arrays` were filled from a checkpoint."""
         if not self._copies:
             return
-        for loaded in stream:
+        for loaded in next(iter(passes)):
             self._keep(loaded.group, [v.ranges(loaded.group) for v in self._trained])
 
     def _keep(self, group: Group, ranges: list[NDArray[np.uint16]], *priority: Floats) -> Any:

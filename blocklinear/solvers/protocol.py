@@ -150,8 +150,14 @@ class Solver(Trainee, Protocol):
     def row_arrays(self) -> Mapping[str, RowArray]:
         """What is known of rows other than alpha, by the names of a checkpoint; it may all be 0."""
 
-    def restore(self, stream: Iterable[Loaded]) -> None:
-        """Fetch what is kept in memory only, after `arrays` were filled from a checkpoint."""
+    def restore(self, passes: Iterable[Iterable[Loaded]]) -> None:
+        """Fetch what is kept in memory only, after `arrays` were filled from a checkpoint.
+
+        Parameters
+        ----------
+        passes : iterable of iterable of Loaded
+            Each has every block once; as many as are asked for.
+        """
 
     def begin(self, steps: int, learns: bool = True) -> None:
         """Start an outer iteration of so many block steps.

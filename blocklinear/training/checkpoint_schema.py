@@ -57,7 +57,8 @@ _L1 = fields(
                 }
             )
         ),
-    }
+    },
+    {"filed": flag},
 )  # fmt: skip
 _METHOD = fields(
     {"labels": items(number)},

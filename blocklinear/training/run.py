@@ -478,7 +478,7 @@ class GroupRun(Run):
         """
         self.new_blocks = facts.get("new_blocks", [])
         super().resume(facts)
-        self.solver.restore(self.pass_over())
+        self.solver.restore(iter(self.pass_over, None))
 
 
 def _largest_by_cost(

@@ -1,5 +1,6 @@
 """L1 regularisation: the optimum and its proof, one model and many, columns that do not all fit."""
 
+import errno
 import math
 from dataclasses import replace
 
@@ -11,14 +12,15 @@ from scipy.special import expit
 from training.small import Heard, Problem, outcome, random_problem, split_problem
 
 from blocklinear import TrainOptions, train
-from blocklinear.errors import MemoryBudgetError, UsageError
+from blocklinear.errors import MemoryBudgetError, StorageError, UsageError
 from blocklinear.events import OuterIteration, WarmStarted, Warned
 from blocklinear.kernels import l1 as kernels
 from blocklinear.selection.cross_validation import cross_validate
 from blocklinear.selection.grid import train_grid
-from blocklinear.solvers.l1 import columns, descent, iterate, penalty
+from blocklinear.solvers.l1 import columns, descent, iterate, penalty, scratch
 from blocklinear.solvers.l1.columns import ColumnCache
 from blocklinear.solvers.l1.penalty import Penalty
+from blocklinear.solvers.l1.scratch import ScratchArray
 from blocklinear.store.groups import first_positions, rows_of
 from blocklinear.store.prefetch import GroupLoader
 from blocklinear.training import loop
@@ -44,6 +46,16 @@ def little_room(monkeypatch):
 
     def plan(manifest, *args):
         return replace(plan_memory(manifest, *args), working_set_entries=manifest.nnz // 3)
+
+    monkeypatch.setattr(loop, "plan_memory", plan)
+
+
+@pytest.fixture
+def hardly_any_room(monkeypatch):
+    """Let the columns of one entry in thirty fit: not those of the features in use."""
+
+    def plan(manifest, *args):
+        return replace(plan_memory(manifest, *args), working_set_entries=manifest.nnz // 30)
 
     monkeypatch.setattr(loop, "plan_memory", plan)
 
@@ -339,6 +351,36 @@ def test_columns_that_do_not_all_fit(tmp_path, little_room, solver, bias):
     assert all(report.dual <= optimum * (1 + 1e-12) for report in heard.of(OuterIteration))
 
 
+@each_solver
+@pytest.mark.parametrize("bias", [-1.0, 1.0])
+@pytest.mark.parametrize("ratio", [1.0, 0.7])
+def test_columns_in_use_that_do_not_fit(tmp_path, hardly_any_room, solver, bias, ratio):
+    problem = sparse_problem(solver=solver, bias=bias, cost=10.0, n_rows=2000, l1_ratio=ratio)
+    store, filed = split_problem(tmp_path, problem, 4), []
+    with pytest.MonkeyPatch.context() as patch:
+        release = ScratchArray.release
+        patch.setattr(ScratchArray, "release", lambda self: (filed.append(self), release(self)))
+        model = train(store, problem.options(gap=1e-6, group=1))
+    proof = model.metadata["certificate"]
+    assert filed
+    assert model.metadata["stopped"] == "converged"
+    everything = train(store, problem.options(gap=1e-6, group=4, run="everything"))
+    assert proof["gap"] <= 1e-6
+    assert proof["dual"] <= everything.metadata["certificate"]["primal"] * (1.0 + 1e-12)
+    assert not list(store.folder.rglob("column-*"))
+
+
+def test_a_full_disk_is_told_of(tmp_path, hardly_any_room, monkeypatch):
+    def full(stream, data):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    problem = sparse_problem(cost=10.0)
+    store = split_problem(tmp_path, problem, 4)
+    monkeypatch.setattr(scratch, "write_all", full)
+    with pytest.raises(StorageError, match=r"column-jumps.*No space left"):
+        train(store, problem.options(gap=1e-2, group=1))
+
+
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("used", [0, 5, 30])
 def test_what_is_wanted_has_the_largest_pulls(monkeypatch, seed, used):
@@ -366,7 +408,9 @@ def test_what_is_wanted_has_the_largest_pulls(monkeypatch, seed, used):
         assert np.abs(pull[more]).min() >= left.max() * (1.0 - 2.0**-7)
 
 
-def test_a_cache_has_the_columns_that_were_wanted(tmp_path):
+@pytest.mark.parametrize("in_use", [0, 90])
+def test_a_cache_has_the_columns_that_were_wanted(tmp_path, in_use):
+    """If those in use do not fit, all that were ever wanted."""
     problem = sparse_problem(bias=2.0)
     store = split_problem(tmp_path, problem, 3)
     manifest = store.manifest
@@ -379,26 +423,35 @@ def test_a_cache_has_the_columns_that_were_wanted(tmp_path):
             dense[i, rows.indices[start:stop]] = rows.values[start:stop]
         dense[:, -1] = 2.0
         counts = (dense != 0).sum(axis=0)
-        cache = ColumnCache(manifest, 2.0, np.float64, int(counts[:60].sum()), 1)
+        cache = ColumnCache(manifest, 2.0, np.float64, int(counts[:60].sum()), tmp_path, 1)
+        used, ever = np.arange(in_use), set()
         cache.count(group)
         assert (cache.counts == counts).all()
         last = manifest.n_features
         for wanted in ([5, 2, last], [7, 2], np.arange(40, 90), np.arange(90)[::-1], [3]):
             wanted = np.array(wanted)
-            cache.want(wanted)
-            if cache.collecting:
+            cache.want(wanted, used)
+            while cache.collecting:
                 cache.collect(rows)
                 cache.finish()
-            fit = np.cumsum(counts[wanted]) <= len(cache.jumps)
-            assert cache.complete(wanted[fit]).all()
+                if cache.filed:
+                    cache.want(wanted, used)
+            fit = np.cumsum(counts[wanted]) <= cache.capacity
+            assert cache.complete(wanted if in_use else wanted[fit]).all()
+            ever.update(wanted.tolist() if in_use else ())
+            assert cache.complete(np.array(sorted(ever), np.int64)).all()
+            starts, jumps, values = cache.arrays
             for feature in cache.features.tolist():
                 slot = cache.slots[feature]
-                where = slice(cache.starts[slot], cache.starts[slot + 1])
+                where = slice(starts[slot], starts[slot + 1])
                 column = np.zeros(manifest.n_rows)
-                column[np.cumsum(cache.jumps[where], dtype=np.int64)] = cache.values[where]
-                assert (cache.jumps[where][1:] > 0).all()
+                column[np.cumsum(jumps[where], dtype=np.int64)] = values[where]
+                assert (jumps[where][1:] > 0).all()
                 assert (column == dense[:, feature]).all()
             assert (cache.slots >= 0).sum() == len(cache)
+        assert cache.filed == bool(in_use)
+        cache.close()
+    assert not list(tmp_path.glob("*.work"))
 
 
 def test_entries_of_a_column_may_be_far_apart():
@@ -468,6 +521,11 @@ def test_a_run_resumed_after_any_group_makes_the_same_bits(tmp_path, solver, n_c
 def test_a_run_with_little_room_is_resumed_likewise(tmp_path, little_room):
     problem = sparse_problem(n_rows=100, cost=2.0)
     check_resumed(split_problem(tmp_path, problem, 3), problem.options(gap=1e-2, group=1))
+
+
+def test_a_run_with_columns_in_a_file_is_resumed_likewise(tmp_path, hardly_any_room):
+    problem = sparse_problem(n_rows=100, cost=5.0)
+    check_resumed(split_problem(tmp_path, problem, 3), problem.options(gap=1e-4, group=1))
 
 
 @pytest.mark.parametrize("n_classes", [2, 3])

@@ -1,9 +1,10 @@
 """Columns of the data kept in memory: the features that descent works on."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from numpy.typing import NDArray
 
 from blocklinear.kernels import l1 as kernels
 from blocklinear.options import TrainOptions
+from blocklinear.solvers.l1.scratch import ScratchArray
 from blocklinear.store.groups import Group, RowView
 from blocklinear.store.manifest import Manifest
 
@@ -45,6 +47,10 @@ def most_together(width: int) -> int:
 class ColumnCache:
     """Columns of some features, collected in a pass over rows, and kept until others are wanted.
 
+    Where memory does not hold the columns of the features in use, all are kept in a file, to which each
+    pass appends what half of the memory holds. They are worked on part by part, as much as the
+    other half holds.
+
     Which ones they are is decided between passes. Rows come in their order, and so do the entries
     of a column: each says how many rows it is after the one before, in 2 bytes, which takes less
     memory and time than row numbers do. The bias feature is a column like others.
@@ -57,7 +63,9 @@ class ColumnCache:
     dtype : type
         Of values.
     capacity : int
-        Entries that there is memory for.
+        Entries that there is memory for, besides two columns of all rows.
+    folder : Path
+        Of the file.
     threads : int
         That share the work on many columns at most.
     together : int
@@ -68,8 +76,8 @@ class ColumnCache:
     counts : int32[n_features + 1]      entries of each feature; what `count` has seen so far
     features : uint32[k]      of the columns, in their order
     starts : int64[k + 1]
-    jumps : uint16[capacity]  rows from one entry to the next
-    values : float64[capacity] or float32[capacity]
+    jumps : uint16[]          rows from one entry to the next
+    values : float64[] or float32[]
     slots : int32[n_features + 1]       number of the column of a feature; -1 for none
     threads : int             that share the work of one model now
     """
@@ -80,6 +88,7 @@ class ColumnCache:
         bias: float,
         dtype: type,
         capacity: int,
+        folder: Path,
         threads: int,
         together: int = TOGETHER,
     ) -> None:
@@ -91,8 +100,10 @@ class ColumnCache:
         self.features = np.zeros(0, np.uint32)
         self.starts = np.zeros(1, np.int64)
         capacity += manifest.n_rows if bias > 0.0 else 0
-        self.jumps = np.zeros(capacity, np.uint16)
-        self.values: NDArray[Any] = np.zeros(capacity, dtype)
+        self.capacity, self._folder, self._dtype = capacity, folder, dtype
+        self._files: list[ScratchArray] = []
+        self._base = 0  # of those being collected: the entry that `jumps` begins with
+        self._make_room(capacity)
         self._pool, self.threads = ThreadPoolExecutor(threads, "columns"), threads
         self._first = 0  # of those that are being collected
         self._fill = self._reached = np.zeros(0, np.int64)
@@ -124,7 +135,58 @@ class ColumnCache:
     @property
     def arrays(self) -> tuple[Integers, NDArray[np.uint16], NDArray[Any]]:
         """Starts, jumps and values, as kernels take them."""
+        if self._files:
+            jumps, values = self._files
+            return self.starts, jumps.all, values.all
         return self.starts, self.jumps, self.values
+
+    @property
+    def filed(self) -> bool:
+        """Whether columns are in a file."""
+        return bool(self._files)
+
+    def holds(self, chosen: Integers) -> NDArray[np.bool_]:
+        """Return which chosen columns memory holds at once, if the first ones come first; bool[m]."""
+        return np.cumsum(self.entries(chosen)) <= (self._half if self.filed else self.starts[-1])
+
+    def parts(self, chosen: Integers, order: Integers) -> Iterator[Integers]:
+        """Yield an order of chosen columns in parts that memory holds, one after another.
+
+        Parts come in the order of their first columns; within one, columns keep theirs.
+        """
+        if not self.filed:
+            yield order
+            return
+        _, first, of = np.unique(
+            self.starts[chosen[order]] // self._half, return_index=True, return_inverse=True
+        )
+        sorted_ = np.argsort(first[of], kind="stable")
+        ends = np.flatnonzero(np.diff(first[of][sorted_])) + 1
+        for part in np.split(order[sorted_], ends):
+            yield part
+            self._release()
+
+    def _release(self) -> None:
+        for file in self._files:
+            file.release()
+
+    @property
+    def _half(self) -> int:
+        """Entries that may be collected in a pass, or worked on at once; those of any column are."""
+        return max(self.capacity // 2, self._longest)
+
+    @property
+    def _longest(self) -> int:
+        return self._n_rows + self._between
+
+    @property
+    def _between(self) -> int:
+        """Entries of 0 in a column, between others that are far apart, at most."""
+        return max(self._n_rows - 2, 0) // kernels.FARTHEST
+
+    def _make_room(self, size: int) -> None:
+        self.jumps = np.zeros(size, np.uint16)
+        self.values: NDArray[Any] = np.zeros(size, self._dtype)
 
     def entries(self, chosen: Integers) -> Integers:
         """Return how many entries chosen columns have; int64[m]."""
@@ -168,12 +230,19 @@ class ColumnCache:
         return out
 
     def _share(self, chosen: Integers, work: Callable[[slice], None]) -> None:
-        """Work on parts of the chosen columns that have about as many entries."""
-        reached = np.cumsum(self.entries(chosen))
-        n_entries = int(reached[-1]) if len(reached) else 0
+        """Work on parts of the chosen columns, ascending, that have about as many entries."""
+        for part in self.parts(chosen, np.arange(len(chosen))):
+            if len(part):
+                self._share_part(chosen, int(part[0]), int(part[-1]) + 1, work)
+
+    def _share_part(
+        self, chosen: Integers, first: int, last: int, work: Callable[[slice], None]
+    ) -> None:
+        reached = np.cumsum(self.entries(chosen[first:last]))
+        n_entries = int(reached[-1])
         parts = self._parts(n_entries)
-        ends = np.searchsorted(reached, np.arange(1, parts) * n_entries / parts)
-        limits = [0, *ends.tolist(), len(chosen)]
+        ends = first + np.searchsorted(reached, np.arange(1, parts) * n_entries / parts)
+        limits = [first, *ends.tolist(), last]
         self._run(work, [slice(*pair) for pair in pairwise(limits)])
 
     def _parts(self, n_entries: int) -> int:
@@ -186,34 +255,70 @@ class ColumnCache:
             other.result()
 
     def close(self) -> None:
-        """End the threads."""
+        """End the threads, and give up the file."""
         self._pool.shutdown()
+        for file in self._files:
+            file.close()
 
-    def want(self, features: NDArray[np.int64]) -> None:
+    def want(self, features: NDArray[np.int64], used: NDArray[np.int64]) -> None:
         """Make room for columns of features; as many as fit, the first ones first.
 
-        Others are dropped if their room is needed.
+        Others are dropped if their room is needed, unless they are in a file.
 
         Parameters
         ----------
-        features : int64[m]   each once
+        features, used : int64[]        each once; and those that are in use
         """
-        room = len(self.jumps) - np.cumsum(self._room(features))
-        features = features[room >= 0]
+        if not self.filed and self._room(used).sum() > self.capacity:
+            self._use_file()
+        if self.filed:
+            missing = features[self.slots[features] < 0]
+            self._add(missing[np.cumsum(self._room(missing)) <= self._half])
+            return
+        features = features[np.cumsum(self._room(features)) <= self.capacity]
         missing = features[self.slots[features] < 0]
-        if self.starts[-1] + self._room(missing).sum() > len(self.jumps):
+        if self.starts[-1] + self._room(missing).sum() > self.capacity:
             self._keep(np.sort(self.slots[features[self.slots[features] >= 0]]).astype(np.int64))
         self._add(missing)
 
-    def refill(self, features: NDArray[np.uint32]) -> None:
-        """Make room for the columns that an earlier process had, all to be collected."""
-        self._keep(np.zeros(0, np.int64))
-        self._add(features.astype(np.int64))
+    def _use_file(self) -> None:
+        """Keep columns in a file from now on."""
+        size = int(self.starts[-1])
+        jumps, values = self.jumps[:size], self.values[:size]
+        self._make_room(0)
+        types = {"jumps": np.uint16, "values": self._dtype}
+        self._files = [
+            ScratchArray(self._folder / f"column-{name}.work", dtype)
+            for name, dtype in types.items()
+        ]
+        for file, numbers in zip(self._files, (jumps, values), strict=True):
+            file.append(numbers)
+
+    def refill(self, features: NDArray[np.uint32], filed: bool) -> NDArray[np.uint32]:
+        """Make room for the columns that an earlier process had, all to be collected.
+
+        Parameters
+        ----------
+        features : uint32[k]
+        filed : bool              whether they were in a file
+
+        Returns
+        -------
+        uint32[]
+            Those for which there is no room in the next pass.
+        """
+        if not filed:
+            self._add(features.astype(np.int64))
+            return features[:0]
+        if not self.filed:
+            self._use_file()
+        fits = np.cumsum(self._room(features)) <= self._half
+        self._add(features[fits].astype(np.int64))
+        return features[~fits]
 
     def _room(self, features: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return how many entries columns may have, with those of 0 that are between others."""
-        between = max(self._n_rows - 2, 0) // kernels.FARTHEST
-        return self.counts[features].astype(np.int64) + between
+        return self.counts[features].astype(np.int64) + self._between
 
     def _keep(self, kept: NDArray[np.int64]) -> None:
         kernels.keep_columns(kept, self.starts, self.jumps, self.values)
@@ -228,10 +333,14 @@ class ColumnCache:
         self.slots[features] = slots
         self.features = np.concatenate([self.features, features.astype(np.uint32)])
         ends = self.starts[-1] + np.cumsum(self._room(features))
-        added = slice(self.starts[-1], ends[-1] if len(ends) else self.starts[-1])
-        self.jumps[added], self.values[added] = 0, 0.0
+        first, last = int(self.starts[-1]), int(ends[-1] if len(ends) else self.starts[-1])
+        if self.filed:
+            self._base = first
+            self._make_room(last - first)
+        else:
+            self.jumps[first:last], self.values[first:last] = 0, 0.0
         self.starts = np.concatenate([self.starts, ends])
-        self._fill, self._reached = self.starts[:-1].copy(), np.zeros(len(self), np.int64)
+        self._fill, self._reached = self.starts[:-1] - self._base, np.zeros(len(self), np.int64)
 
     def collect(self, rows: RowView) -> None:
         """Copy what rows have of the columns that wait for their entries."""
@@ -244,8 +353,12 @@ class ColumnCache:
         """Take note that all rows were there: nothing waits then."""
         slot = int(self.slots[-1])
         if slot >= self._first:
-            start = self.starts[slot]
+            start = self.starts[slot] - self._base
             of_bias = slice(start, start + self._n_rows)
             self.jumps[of_bias], self.values[of_bias] = 1, self._bias
             self.jumps[start] = 0
         self._first = len(self.features)
+        if self.filed:
+            for file, numbers in zip(self._files, (self.jumps, self.values), strict=True):
+                file.append(numbers)
+            self._make_room(0)

@@ -263,7 +263,8 @@ class Descent:
         """Solve for the most frequent of some features together: they depend on each other most."""
         features = np.flatnonzero(matter)
         order = np.argsort(-self._columns.entries(self._chosen[features]), kind="stable")
-        self._solve_together(features[order[:size]])
+        frequent = features[order[:size]]
+        self._solve_together(frequent[self._columns.holds(self._chosen[frequent])])
 
     def _join_moving(self, moved: Floats, spent: float) -> float:
         """Solve for those features together, too, that the last pass moved most.
@@ -288,7 +289,7 @@ class Descent:
         frequent, joined = np.split(self._together, [TOGETHER])
         both = np.concatenate([frequent, joined[max(len(joined) - room, 0) :], moving])
         takes = self._entries(both) + 2.0 * _PRODUCT * len(both) * self._entries(moving)
-        if not len(moving) or takes > spent:
+        if not len(moving) or takes > spent or not self._columns.holds(self._chosen[both]).all():
             return 0.0
         self._solve_together(both)
         return takes
@@ -321,9 +322,12 @@ class Descent:
         columns, state = (*self._columns.arrays, self._chosen), self._state
         penalty = self._penalty, self._ridge
         self.work += self._entries(order) + self._entries(block[0])
-        fell, worst = kernels.descend(*columns, order, *penalty, self._v, self._h, w, d, state)
-        more, wrong = kernels.descend_together(*columns, *block, *penalty, self._v, w, d, state)
-        return fell + more, max(worst, wrong)
+        fallen, violation = 0.0, 0.0
+        for part in self._columns.parts(self._chosen, order):
+            fell, worst = kernels.descend(*columns, part, *penalty, self._v, self._h, w, d, state)
+            fallen, violation = fallen + fell, max(violation, worst)
+        fell, worst = kernels.descend_together(*columns, *block, *penalty, self._v, w, d, state)
+        return fallen + fell, max(violation, worst)
 
     def _entries(self, features: Integers) -> int:
         return int(self._columns.entries(self._chosen[features]).sum())

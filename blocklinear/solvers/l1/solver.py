@@ -41,7 +41,7 @@ class L1Regularized(CertifiedPasses):
     manifest : Manifest
     options : TrainOptions
     folder : Path
-        Where alpha is kept.
+        Where alpha is kept, and columns that memory does not hold.
     capacity : int
         Entries of columns that there is memory for.
     """
@@ -64,7 +64,9 @@ class L1Regularized(CertifiedPasses):
         self._lengths = np.zeros(n_rows, np.int32)
         dtype = column_type(manifest, options)
         together = most_together(width) if capacity >= manifest.nnz else TOGETHER
-        self._columns = ColumnCache(manifest, self.bias, dtype, capacity, options.threads, together)
+        self._columns = ColumnCache(
+            manifest, self.bias, dtype, capacity, folder, options.threads, together
+        )
         goal = 0.0 if options.gap is None or options.tolerance is not None else options.gap
         ratio = options.l1_ratio
         penalty = Penalty(ratio, 1.0 - ratio, not options.regularize_bias)
@@ -78,6 +80,7 @@ class L1Regularized(CertifiedPasses):
         self._noted, self._evaluates = False, True  # what is known of rows; pulls of active models
         self._active = list(range(width))
         self._resumed = np.zeros(0, np.uint32)  # features of columns to be collected anew
+        self._filed = False  # whether they were in a file
         self._n_threads = options.threads
         self._threads = ThreadPoolExecutor(min(options.threads, width), "l1")
 
@@ -116,7 +119,7 @@ class L1Regularized(CertifiedPasses):
         state = self._task.facts | {
             "l1": {
                 "noted": self._noted, "evaluates": self._evaluates, "active": self._active,
-                "features": self._columns.features.tolist(),
+                "features": self._columns.features.tolist(), "filed": self._columns.filed,
                 "models": [model.state for model in self._models],
             },
         }  # fmt: skip
@@ -135,7 +138,7 @@ class L1Regularized(CertifiedPasses):
         known = len(features) == 0 or features.max() < len(self._columns.slots)
         if not known or len(np.unique(features)) < len(features):
             raise ValueError("a column is of no feature, or of one that has another")
-        self._resumed = features.astype(np.uint32)
+        self._resumed, self._filed = features.astype(np.uint32), bool(own.get("filed", False))
 
     @property
     def arrays(self) -> dict[str, NDArray[Any]]:
@@ -165,14 +168,15 @@ class L1Regularized(CertifiedPasses):
             for k, own in enumerate(self._alpha)
         ]
 
-    def restore(self, stream: Iterable[Loaded]) -> None:
-        """Collect the columns that were in memory."""
-        if not len(self._resumed):
-            return
-        self._columns.refill(self._resumed)
-        for loaded in stream:
-            self._columns.collect(rows_of(loaded.group, self._first))
-        self._columns.finish()
+    def restore(self, passes: Iterable[Iterable[Loaded]]) -> None:
+        """Collect the columns that there were."""
+        for stream in passes:
+            if not len(self._resumed):
+                break
+            self._resumed = self._columns.refill(self._resumed, self._filed)
+            for loaded in stream:
+                self._columns.collect(rows_of(loaded.group, self._first))
+            self._columns.finish()
 
     def begin(self, steps: int, learns: bool = True) -> None:
         """Start a pass of so many groups: its work begins with the first of them."""
@@ -237,7 +241,8 @@ class L1Regularized(CertifiedPasses):
         self._improve({k: np.concatenate([wanted[k], ahead[k]]) for k in active}, halt)
         self._active, self._evaluates = active, bool(active)
         if any(not columns.complete(features).all() for features in wanted.values()):
-            columns.want(_in_turn([*wanted.values(), *ahead.values()]))
+            used = np.flatnonzero((self._W[unsolved] != 0.0).any(axis=0) & (counts > 0))
+            columns.want(_in_turn([*wanted.values(), *ahead.values()]), used)
         self._each(lambda k: self._pulls[k].fill(0.0), active)
 
     def _improve(self, features: Mapping[int, NDArray[np.int64]], halt: Callable[[], bool]) -> None:

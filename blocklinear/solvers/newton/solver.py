@@ -130,7 +130,7 @@ class Newton(CertifiedPasses):
             for part in self._passes
         ]
 
-    def restore(self, stream: Iterable[Loaded]) -> None:
+    def restore(self, passes: Iterable[Iterable[Loaded]]) -> None:
         """Fetch what is kept in memory only: nothing."""
 
     def _each(self, work: Callable[[NewtonPass], None]) -> None:
