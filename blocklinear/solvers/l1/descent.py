@@ -44,6 +44,12 @@ _CYCLE = 5  # passes over the features that violate most, before all are looked 
 _MOVING = 0.1  # of the most that any moves
 _PRODUCT = 0.05  # of the time of an entry in a pass: 0.06 in a profile of imdb_uni
 _SUFFICIENT, _LEAST_STEP = 0.01, 1e-6  # of the line search
+_SHORTER = 1e-3
+"""A weight's next try after a step of which no part lowers the primal, to the longest of that one.
+
+Rows far on the wrong side have next to no curvature (logistic): a weight that only these matter to
+went 2e10 far, 60,000 blogs in 248 MB, C = 10, and took all others with it.
+"""
 
 
 @dataclass(frozen=True)
@@ -181,7 +187,27 @@ class Descent:
             By how much it fell.
         """
         wrong = self._wrong()
-        d, left = self._model_step(max(self.forcing * wrong, self._tolerable()))
+        gain, longest, left = self._step(max(self.forcing * wrong, self._tolerable()))
+        while longest > 0.0 and gain == 0.0:  # it has no meaning so far away
+            self._expand()
+            each = violations(self.w, self._v, self._penalty)
+            np.maximum(self._h, each / (_SHORTER * longest), out=self._h)
+            gain, longest, left = self._step(max(self.forcing * wrong, self._tolerable()))
+        self._expand()
+        off = abs(self._wrong() - left) / wrong if wrong > 0.0 else 1.0
+        self.forcing = min(max(off, _FORCING), ROUGH)
+        return gain
+
+    def _step(self, enough: float) -> tuple[float, float, float]:
+        """Minimise the quadratic model, and go as far along as the primal falls enough.
+
+        Returns
+        -------
+        float, float, float
+            By how much it fell, the largest change of a weight by the whole step, and the largest
+            violation that it left in the model.
+        """
+        d, left = self._model_step(enough)
         slope = -float(dot(self._v, d)) + self._size(self.w + d) - self._size(self.w)
         length, gain = 1.0, 0.0
         while length >= _LEAST_STEP:
@@ -193,10 +219,7 @@ class Descent:
                 self.decision += length * self._state[:, kernels.MOVED]
                 break
             length /= 2.0
-        self._expand()
-        off = abs(self._wrong() - left) / wrong if wrong > 0.0 else 1.0
-        self.forcing = min(max(off, _FORCING), ROUGH)
-        return gain
+        return gain, float(np.abs(d).max(initial=0.0)) if slope < 0.0 else 0.0, left
 
     @property
     def lost(self) -> float:
