@@ -47,9 +47,9 @@ def most_together(width: int) -> int:
 class ColumnCache:
     """Columns of some features, collected in a pass over rows, and kept until others are wanted.
 
-    Where memory does not hold the columns of the features in use, all are kept in a file, to which each
-    pass appends what half of the memory holds. They are worked on part by part, as much as the
-    other half holds.
+    Where memory does not hold the columns of the features in use, all are kept in a file, to which
+    each pass appends what half of the memory holds. They are worked on part by part, as much as
+    the other half holds.
 
     Which ones they are is decided between passes. Rows come in their order, and so do the entries
     of a column: each says how many rows it is after the one before, in 2 bytes, which takes less
@@ -146,8 +146,9 @@ class ColumnCache:
         return bool(self._files)
 
     def holds(self, chosen: Integers) -> NDArray[np.bool_]:
-        """Return which chosen columns memory holds at once, if the first ones come first; bool[m]."""
-        return np.cumsum(self.entries(chosen)) <= (self._half if self.filed else self.starts[-1])
+        """Return which chosen columns memory holds at once, the first ones first; bool[m]."""
+        room = self._half if self.filed else int(self.starts[-1])
+        return np.asarray(np.cumsum(self.entries(chosen)) <= room)
 
     def parts(self, chosen: Integers, order: Integers) -> Iterator[Integers]:
         """Yield an order of chosen columns in parts that memory holds, one after another.
@@ -172,7 +173,7 @@ class ColumnCache:
 
     @property
     def _half(self) -> int:
-        """Entries that may be collected in a pass, or worked on at once; those of any column are."""
+        """Entries that may be collected in a pass, or worked on at once: of any column, all."""
         return max(self.capacity // 2, self._longest)
 
     @property
@@ -312,7 +313,7 @@ class ColumnCache:
             return features[:0]
         if not self.filed:
             self._use_file()
-        fits = np.cumsum(self._room(features)) <= self._half
+        fits = np.cumsum(self._room(features.astype(np.int64))) <= self._half
         self._add(features[fits].astype(np.int64))
         return features[~fits]
 

@@ -46,7 +46,7 @@ class ScratchArray:
             return
         size = len(self.all) + len(numbers)
         with storage_errors(self._path, "write"):
-            write_all(self._stream, memoryview(numbers).cast("B"))
+            write_all(self._stream, numbers.data.cast("B"))
             # as if it could be written to, as kernels know no other arrays
             length = size * self.all.itemsize
             self._map = mmap.mmap(self._stream.fileno(), length, access=mmap.ACCESS_COPY)
