@@ -174,3 +174,7 @@ def _end_at_once(ended: list[int]) -> None:
             sys.stdout.flush()
             sys.stderr.flush()
             os._exit(ended[0])
+
+
+if __name__ == "__main__":  # as versions before `python -m blocklinear` are run, by benchmarks
+    program()
