@@ -35,6 +35,8 @@ Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 Block = tuple[Integers, Floats]
 """Features to be solved for together, and sum_i h_i x_ij x_ik of these."""
+DIFFERENCE = 1e-12
+"""What rounding may do to a difference of two values of P, over P."""
 ROUGH = 0.5
 """A step is good enough once at most so much of the violation is left."""
 _FORCING = 0.1  # no step needs less; nor does a pulled alpha
@@ -187,25 +189,28 @@ class Descent:
             By how much it fell.
         """
         wrong = self._wrong()
-        gain, longest, left = self._step(max(self.forcing * wrong, self._tolerable()))
-        while longest > 0.0 and gain == 0.0:  # it has no meaning so far away
+        enough, before = max(self.forcing * wrong, self._tolerable()), math.inf
+        gain, promised, longest, left = self._step(enough)
+        while gain == 0.0 and promised > DIFFERENCE * self.value and longest <= 0.5 * before:
+            before = longest  # the model means nothing so far away
             self._expand()
             each = violations(self.w, self._v, self._penalty)
             np.maximum(self._h, each / (_SHORTER * longest), out=self._h)
-            gain, longest, left = self._step(max(self.forcing * wrong, self._tolerable()))
+            gain, promised, longest, left = self._step(enough)
         self._expand()
         off = abs(self._wrong() - left) / wrong if wrong > 0.0 else 1.0
         self.forcing = min(max(off, _FORCING), ROUGH)
         return gain
 
-    def _step(self, enough: float) -> tuple[float, float, float]:
+    def _step(self, enough: float) -> tuple[float, float, float, float]:
         """Minimise the quadratic model, and go as far along as the primal falls enough.
 
         Returns
         -------
-        float, float, float
-            By how much it fell, the largest change of a weight by the whole step, and the largest
-            violation that it left in the model.
+        float, float, float, float
+            By how much it fell, by how much it would have at its first slope all along the whole
+            step, the largest change of a weight by that, and the largest violation that it left in
+            the model.
         """
         d, left = self._model_step(enough)
         slope = -float(dot(self._v, d)) + self._size(self.w + d) - self._size(self.w)
@@ -219,7 +224,7 @@ class Descent:
                 self.decision += length * self._state[:, kernels.MOVED]
                 break
             length /= 2.0
-        return gain, float(np.abs(d).max(initial=0.0)) if slope < 0.0 else 0.0, left
+        return gain, -slope, float(np.abs(d).max(initial=0.0)), left
 
     @property
     def lost(self) -> float:

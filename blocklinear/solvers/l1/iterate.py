@@ -18,7 +18,7 @@ from blocklinear.kernels.losses import N_SUMS, UNIT
 from blocklinear.kernels.sums import dot
 from blocklinear.objectives.certificate import Certificate, bound, norms_above
 from blocklinear.solvers.l1.columns import ColumnCache
-from blocklinear.solvers.l1.descent import ROUGH, Descent, Orders, Rows
+from blocklinear.solvers.l1.descent import DIFFERENCE, ROUGH, Descent, Orders, Rows
 from blocklinear.solvers.l1.penalty import Penalty, in_chunks, violations
 
 Floats = NDArray[np.float64]
@@ -27,7 +27,6 @@ _GROWTH = 2  # the working set has so many times the features in use (Massias et
 _LAST_GAIN = (
     0.1  # steps go on while one gains so much of what the first did, or of the gap asked for
 )
-_DIFFERENCE = 1e-12  # of P, what rounding may do to a difference of two values
 
 
 class L1Iterate:
@@ -133,7 +132,7 @@ class L1Iterate:
 
     def _improved(self, found: Certificate) -> Certificate:
         """Return the certificate with the best dual value seen; D(0) = 0, too, is one."""
-        dual = max(self._dual, 0.0) - _DIFFERENCE * found.primal
+        dual = max(self._dual, 0.0) - DIFFERENCE * found.primal
         if not dual > found.dual or not math.isfinite(found.primal):
             return found
         gap = (found.primal - dual) / found.primal * (1.0 + 1e-9)
@@ -244,7 +243,7 @@ class L1Iterate:
             gain = descent.newton_step()
             gains.append(gain)
             small = gain <= _LAST_GAIN * max(gains[0], self._goal * value)
-            hidden = gain <= _DIFFERENCE * value
+            hidden = gain <= DIFFERENCE * value
             if small and (missing or hidden or descent.lost <= 0.5 * self._goal * value):
                 break
         fall = (value - descent.value) / value

@@ -241,8 +241,11 @@ class L1Regularized(CertifiedPasses):
         self._improve({k: np.concatenate([wanted[k], ahead[k]]) for k in active}, halt)
         self._active, self._evaluates = active, bool(active)
         if any(not columns.complete(features).all() for features in wanted.values()):
-            used = np.flatnonzero((self._W[unsolved] != 0.0).any(axis=0) & (counts > 0))
-            columns.want(_in_turn([*wanted.values(), *ahead.values()]), used)
+            used = np.zeros(len(counts), np.bool_)
+            for k in unsolved:
+                used |= self._W[k] != 0.0
+            used &= counts > 0
+            columns.want(_in_turn([*wanted.values(), *ahead.values()]), np.flatnonzero(used))
         self._each(lambda k: self._pulls[k].fill(0.0), active)
 
     def _improve(self, features: Mapping[int, NDArray[np.int64]], halt: Callable[[], bool]) -> None:
