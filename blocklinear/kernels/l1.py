@@ -305,17 +305,18 @@ def descend(starts, jumps, values, chosen, order, penalty, ridge, v, h, w, d, st
 
 
 @kernel(fastmath={"contract"})
-def _add_products(those, hx, n, dense, out):
-    """Add some rows of `dense`, each times its hx: four at a time, so that sums are read less."""
+def _add_products(rows, factors, n, dense, out):
+    """Add some rows of `dense`, each times a factor: four at a time, so that sums are read less."""
     whole = n // 4 * 4
     for k in range(0, whole, 4):
-        p, q, r, s = dense[those[k]], dense[those[k + 1]], dense[those[k + 2]], dense[those[k + 3]]
+        p, q, r, s = dense[rows[k]], dense[rows[k + 1]], dense[rows[k + 2]], dense[rows[k + 3]]
+        P, Q, R, S = factors[k], factors[k + 1], factors[k + 2], factors[k + 3]
         for b in range(out.shape[0]):
-            out[b] += hx[k] * p[b] + hx[k + 1] * q[b] + hx[k + 2] * r[b] + hx[k + 3] * s[b]
+            out[b] += P * p[b] + Q * q[b] + R * r[b] + S * s[b]
     for k in range(whole, n):
-        p = dense[those[k]]
+        p = dense[rows[k]]
         for b in range(out.shape[0]):
-            out[b] += hx[k] * p[b]
+            out[b] += factors[k] * p[b]
 
 
 @kernel(fastmath={"contract"})
@@ -330,10 +331,11 @@ def gram(starts, jumps, values, chosen, state, first, stride, out):
     out : float64[m, m]
     """
     m, n_rows = chosen.shape[0], state.shape[0]
-    dense = np.empty((_ROWS_AT_ONCE, m))
+    dense = np.empty((_ROWS_AT_ONCE, m), values.dtype)
     at, row = np.empty(m, np.int64), np.empty(m, np.int64)  # of the next entry of each column
-    those, n_those = np.empty((m, _ROWS_AT_ONCE), np.uint16), np.empty(m, np.int64)  # of a column
-    used, hx = np.empty(_ROWS_AT_ONCE, np.uint16), np.empty(_ROWS_AT_ONCE)
+    # of each column, rows in `dense` where h_i x_ij is not 0, and these
+    those, n_those = np.empty((m, _ROWS_AT_ONCE), np.uint16), np.empty(m, np.int64)
+    hx = np.empty((m, _ROWS_AT_ONCE))
     for a in range(m):
         at[a] = starts[chosen[a]]
         row[a] = jumps[at[a]] if at[a] < starts[chosen[a] + 1] else n_rows
@@ -342,23 +344,16 @@ def gram(starts, jumps, values, chosen, state, first, stride, out):
         end = min(begin + _ROWS_AT_ONCE, n_rows)
         dense[:] = 0.0
         for a in range(m):
-            stop, n_those[a] = starts[chosen[a] + 1], 0
-            while row[a] < end:
-                if values[at[a]] != 0.0:
-                    dense[row[a] - begin, a] = values[at[a]]
-                    those[a, n_those[a]] = row[a] - begin
-                    n_those[a] += 1
-                at[a] += 1
-                row[a] = row[a] + jumps[at[a]] if at[a] < stop else n_rows
+            p, i, stop, n = at[a], row[a], starts[chosen[a] + 1], 0
+            while i < end:
+                dense[i - begin, a] = values[p]
+                those[a, n], hx[a, n] = i - begin, state[i, CURVED] * values[p]
+                n += hx[a, n] != 0.0
+                p += 1
+                i = i + np.int64(jumps[p]) if p < stop else n_rows
+            at[a], row[a], n_those[a] = p, i, n
         for a in range(first, m, stride):
-            n = 0
-            for k in range(n_those[a]):
-                i = those[a, k]
-                h = state[begin + i, CURVED]
-                if h != 0.0:
-                    used[n], hx[n] = i, h * dense[i, a]
-                    n += 1
-            _add_products(used, hx, n, dense, out[a, : a + 1])
+            _add_products(those[a], hx[a], n_those[a], dense, out[a, : a + 1])
     for a in range(first, m, stride):
         out[a, a] += _LEAST_CURVATURE
 
