@@ -369,7 +369,7 @@ class Descent:
 
         With a ridge that is the primal's own. Cycles end once the gap of these features is what is
         asked for; or once the gap of the point before it is scaled, which cycles raise as they
-        lower what scaling costs, is more than that, or half of what there is. They give up, having
+        lower what scaling costs, is more than that. They give up, having
         processed more entries than the last steps, once what they are expected to take in all is
         more than twice as many as so far, and more than all steps have taken.
 
@@ -394,7 +394,7 @@ class Descent:
         trail = [(0, least)]
         while least > enough:
             unscaled, used = self.value - self._dual(moved, 1.0), self.work - before
-            if unscaled >= min(0.5 * left, enough):
+            if unscaled >= enough:
                 break
             if used > before and used + _rest(trail, enough, unscaled) > max(2 * used, most):
                 break

@@ -7,6 +7,7 @@ w = 0. A model waits while a pass collects its columns if those that are not the
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blocklinear.kernels import l1 as kernels
+from blocklinear.objectives.certificate import aligned_zeros
 from blocklinear.objectives.feasible_sets import EachClass, OneModel
 from blocklinear.objectives.problems import Problem
 from blocklinear.objectives.tasks import Task
@@ -54,7 +56,7 @@ class L1Regularized(CertifiedPasses):
         super().__init__(task, manifest, options)
         width = 1 if isinstance(task, Problem) else len(task)
         n, n_rows = manifest.n_features + 1, manifest.n_rows
-        self._W, self._pulls = np.zeros((width, n)), np.zeros((width, n))
+        self._W, self._pulls = aligned_zeros(width, n), aligned_zeros(width, n)
         self._decisions = np.zeros((width, n_rows))
         self._alpha = [
             RowArray(folder / f"alpha-{k}.work", manifest, np.float64) for k in range(width)
@@ -191,7 +193,8 @@ class L1Regularized(CertifiedPasses):
         if not self._noted:
             self._note(group, rows.positions)
         if self._evaluates:
-            self._each(lambda k: self._add_rows(k, rows), self._active)
+            active = self._active if self._noted else sorted(set(self._first_alike))
+            self._each(lambda k: self._add_rows(k, rows), active)
         if self._columns.collecting:
             self._columns.collect(rows)
         if number == steps - 1:
@@ -264,8 +267,37 @@ class L1Regularized(CertifiedPasses):
         self._each(improve, sorted(features, key=lambda k: -self._models[k].work))
         self._each(lambda k: found[k](), found)  # all or none, if it is not abandoned before
 
+    @cached_property
+    def _first_alike(self) -> list[int]:
+        """Of each model, the first one that begins at the same w = 0 and differs in C alone.
+
+        There alpha_i is C_i times what depends on the target alone: one pass serves them all.
+        """
+        task = self._task
+        if isinstance(task, Problem):
+            return [0]
+        first: dict[tuple[int, int], int] = {}
+        purposes = zip(task.positive.tolist(), task.held_out.tolist(), strict=True)
+        return [
+            k if self._W[k].any() else first.setdefault(purpose, k)
+            for k, purpose in enumerate(purposes)
+        ]
+
+    def _start_from_alike(self) -> None:
+        """Give all models alpha and pulls at their beginning."""
+        if isinstance(self._task, Problem):
+            return
+        asked = self._task.asked
+        for k, first in enumerate(self._first_alike):
+            if k != first:
+                ratio = float(asked[k] / asked[first])
+                np.multiply(self._pulls[first], ratio, out=self._pulls[k])
+                np.multiply(self._alpha[first].all, ratio, out=self._alpha[k].all)
+
     def _conclude(self) -> None:
         """Draw the consequences of a pass."""
+        if not self._noted:
+            self._start_from_alike()
         if self._columns.collecting:
             self._columns.finish()
         if self._evaluates:
