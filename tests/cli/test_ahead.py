@@ -175,6 +175,15 @@ def test_warmup(cold):
     assert programs.blocklinear("warmup", "--quiet", cwd=cold).stderr == ""
 
 
+def test_warmup_writes_bytecode_where_python_does_not(cold, monkeypatch):
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+    assert programs.blocklinear("warmup", "--quiet", cwd=cold).returncode == 0
+    package = cold / "package" / "blocklinear"
+    modules = {path.relative_to(package).with_suffix("") for path in package.rglob("*.py")}
+    kept = [path.relative_to(package) for path in package.rglob("*.pyc")]
+    assert modules == {path.parents[1] / path.name.split(".")[0] for path in kept}
+
+
 def test_warmup_whose_processes_end_early(cold):
     wrong = "kernels.blocks.codec.zigzag(float64) # x\n"
     (cold / "package/blocklinear/cli/kernels.txt").write_text(wrong)
