@@ -332,6 +332,14 @@ def test_dual_points_that_are_expected_to_take_long_are_given_up(tmp_path, monke
     assert all(steps <= most and used <= steps + cycle for steps, cycle, most, used in tried)
 
 
+@pytest.mark.parametrize("promised", [1e-20, 1.0])
+def test_steps_that_lower_nothing_are_not_tried_for_ever(tmp_path, monkeypatch, promised):
+    monkeypatch.setattr(descent.Descent, "_step", lambda self, enough: (0.0, promised, 1.0, 0.0))
+    problem, heard = sparse_problem(), Heard()
+    model = train(split_problem(tmp_path, problem, 3), problem.options(gap=1e-3), heard)
+    assert "where rounding ends it" in model.metadata["stopped"]
+
+
 def test_a_model_waits_for_columns_that_matter_more():
     w, pull = np.array([1.0, 0.0, 0.0, 0.0]), np.array([1.5, -1.3, 0.9, 0.0])
     model = iterate.L1Iterate(
