@@ -127,6 +127,11 @@ class ColumnCache:
         """Whether every feature that occurs has its column."""
         return bool(self.complete(np.flatnonzero(self.counts)).all())
 
+    @property
+    def roomy(self) -> bool:
+        """Whether memory holds the columns of all features that occur."""
+        return int(self.counts.sum()) + self._between * len(self.counts) <= self.capacity
+
     def complete(self, features: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Return which features have a column with all its entries, bool[m]."""
         slots = self.slots[features]
@@ -268,7 +273,8 @@ class ColumnCache:
 
         Parameters
         ----------
-        features, used : int64[]        each once; and those that are in use
+        features, used : int64[]        each once, in any order where there is room for all; and
+                              those that are in use
         """
         if not self.filed and self._room(used).sum() > self.capacity:
             self._use_file()

@@ -145,6 +145,7 @@ class Descent:
         self._rows, self._goal, self._orders, self._halt = rows, goal, orders, halt
         self._columns = columns
         self._chosen = columns.slots[features].astype(np.int64)
+        self._lengths = columns.entries(self._chosen)
         self.w, self.decision, self.forcing = w, decision, forcing
         self._penalty, self._ridge = penalty, ridge
         self._elsewhere = max(cost - self._cost(w), 0.0)
@@ -281,7 +282,7 @@ class Descent:
         processed so many entries, have taken as long as their products will.
         """
         size = min(2 * len(self._together), self._columns.together)
-        entries = self._columns.entries(self._chosen[matter])
+        entries = self._lengths[matter]
         if not size or min(len(entries), size) <= len(self._together):
             return not size
         largest = np.sort(entries)[::-1][:size]
@@ -290,7 +291,7 @@ class Descent:
     def _join_frequent(self, matter: NDArray[np.bool_], size: int = TOGETHER) -> None:
         """Solve for the most frequent of some features together: they depend on each other most."""
         features = np.flatnonzero(matter)
-        order = np.argsort(-self._columns.entries(self._chosen[features]), kind="stable")
+        order = np.argsort(-self._lengths[features], kind="stable")
         frequent = features[order[:size]]
         self._solve_together(frequent[self._columns.holds(self._chosen[frequent])])
 
@@ -358,7 +359,7 @@ class Descent:
         return fallen + fell, max(violation, worst)
 
     def _entries(self, features: Integers) -> int:
-        return int(self._columns.entries(self._chosen[features]).sum())
+        return int(self._lengths[features].sum())
 
     def close(self) -> None:
         """Free what only descent needs."""

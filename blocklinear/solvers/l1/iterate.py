@@ -167,14 +167,21 @@ class L1Iterate:
         there, wrong = columns.complete(wanted), self._wrong(wanted)
         return bool(wrong[there].sum() >= wrong[~there].sum())
 
-    def wanted(self, counts: NDArray[np.int32]) -> tuple[Integers, Integers]:
+    def wanted(self, counts: NDArray[np.int32], in_turn: bool = True) -> tuple[Integers, Integers]:
         """Return the features to work on, and as many that may be wanted next.
 
-        The first are those in use and those that violate optimality, these in their order; and so
-        many more, with the largest pulls, that there are twice as many as are in use.
+        The first are those in use and those that violate optimality; and so many more, with the
+        largest pulls, that there are twice as many as are in use.
+
+        Parameters
+        ----------
+        counts : int32[n_features + 1]      entries of each
+        in_turn : bool
+            Whether those that violate optimality most are to be first.
         """
-        needed = self.needed(counts)
-        found = needed[np.argsort(-self._wrong(needed), kind="stable")]
+        found = self.needed(counts)
+        if in_turn:
+            found = found[np.argsort(-self._wrong(found), kind="stable")]
         size = max(_GROWTH * int(np.count_nonzero(self.w)), len(found))
         more = size - len(found)
         largest = self._next(found, more + (_GROWTH - 1) * size, counts)
@@ -230,7 +237,8 @@ class L1Iterate:
         callable
             Takes over what was reached; before, nothing has changed.
         """
-        features = features[np.argsort(columns.slots[features])]  # as they are in memory
+        slots = np.sort(columns.slots[features])
+        features = columns.features[slots].astype(np.int64)  # as they are in memory
         costs, orders = self._penalty, Orders(self._key, self._orders)
         w, of_each = self.w[features], costs.of_features(features, len(self.w) - 1)
         descent = Descent(

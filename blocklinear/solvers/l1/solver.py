@@ -234,7 +234,7 @@ class L1Regularized(CertifiedPasses):
         columns, counts = self._columns, self._columns.counts
 
         def look(k: int) -> tuple[bool, NDArray[np.int64], NDArray[np.int64]]:
-            wanted, ahead = self._models[k].wanted(counts)
+            wanted, ahead = self._models[k].wanted(counts, in_turn=not columns.roomy)
             return k in waited or self._models[k].ready(wanted, columns), wanted, ahead
 
         looked = dict(zip(unsolved, self._threads.map(look, unsolved), strict=True))
@@ -248,7 +248,9 @@ class L1Regularized(CertifiedPasses):
             for k in unsolved:
                 used |= self._W[k] != 0.0
             used &= counts > 0
-            columns.want(_in_turn([*wanted.values(), *ahead.values()]), np.flatnonzero(used))
+            lists = [*wanted.values(), *ahead.values()]
+            chosen = _any_of(lists, len(counts)) if columns.roomy else _in_turn(lists)
+            columns.want(chosen, np.flatnonzero(used))
         self._each(lambda k: self._pulls[k].fill(0.0), active)
 
     def _improve(self, features: Mapping[int, NDArray[np.int64]], halt: Callable[[], bool]) -> None:
@@ -325,6 +327,14 @@ class L1Regularized(CertifiedPasses):
         self._columns.close()
         for own in self._alpha:
             own.discard()
+
+
+def _any_of(lists: Sequence[NDArray[np.int64]], n: int) -> NDArray[np.int64]:
+    """Return what any list of numbers below n has, once."""
+    found = np.zeros(n, np.bool_)
+    for of in lists:
+        found[of] = True
+    return np.flatnonzero(found)
 
 
 def _in_turn(lists: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
