@@ -214,10 +214,10 @@ def transpose(
     force: bool = False,
     verbose: bool = False,
 ) -> ColumnStore:
-    """Make the columns of a store: its entries by feature, for solvers that work on features.
+    """Make the columns of a store: its entries by feature, for programs that read it so.
 
     They are a cache in the folder of the store. What is there already is returned, unless rows
-    have changed since; such solvers make it themselves where it is missing.
+    have changed since. Training does without: it collects the columns that it works on from rows.
 
     Parameters
     ----------

@@ -245,16 +245,6 @@ class Selection:
         self.nnz = self._total("nnz")
         self.bytes = self._total("bytes")
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Selection) and self._key == other._key
-
-    def __hash__(self) -> int:
-        return hash(self._key)
-
-    @property
-    def _key(self) -> tuple[tuple[int, bytes], ...]:
-        return tuple((part.block, part.chunks.tobytes()) for part in self.parts)
-
     def _total(self, name: str) -> int:
         return sum(
             int(part.table.entries[name][part.chunks].sum(dtype=np.int64)) for part in self.parts

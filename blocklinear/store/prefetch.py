@@ -1,12 +1,11 @@
 """Data loaded ahead: the next group is read and decoded while the solver works on this one."""
 
 import time
-from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Generic, Self, TypeVar
+from typing import Self
 
 import numpy as np
 
@@ -18,10 +17,6 @@ _MOST_SQUARED = 1.6e308
 """What x'x of a row is below in training: B**2 comes on top. Text is refused a little earlier."""
 
 
-Request = TypeVar("Request")
-Item = TypeVar("Item")
-
-
 @dataclass(frozen=True)
 class Loaded:
     """A group, with the seconds that loading it took and that the caller waited for it."""
@@ -31,101 +26,11 @@ class Loaded:
     wait_s: float
 
 
-class LoaderAhead(ABC, Generic[Request, Item]):
-    """Loads what is asked for, one request ahead of the one in use, by turns into two buffers.
-
-    With a single buffer nothing is loaded ahead, and what is in it is kept.
-
-    Parameters
-    ----------
-    n_buffers : {1, 2}
-    threads : int
-        Threads that `_load` may use.
-    """
-
-    def __init__(self, n_buffers: int, threads: int) -> None:
-        self._n_buffers = n_buffers
-        self._ahead = ThreadPoolExecutor(1, "load")
-        self._decoders = ThreadPoolExecutor(threads, "decode")
-        self._current: tuple[Request, Item] | None = None  # last yielded, still whole
-        self._used = 0  # the buffer that holds it
-        self._expected: tuple[Request, Future[tuple[Item, float]]] | None = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        tb: TracebackType | None,
-    ) -> None:
-        self._ahead.shutdown(cancel_futures=True)
-        self._decoders.shutdown(cancel_futures=True)
-
-    @property
-    def _free(self) -> int:
-        """Which buffer is not in use."""
-        return (self._used + 1) % self._n_buffers
-
-    @abstractmethod
-    def _load(self, request: Request) -> tuple[Item, float]:
-        """Load what is asked for into the free buffer; return it, and the seconds it took."""
-
-    def _stream(
-        self, requests: Sequence[Request], following: Request | None
-    ) -> Iterator[tuple[Item, float, float]]:
-        """Yield what each request asks for, with the seconds of loading it and of waiting for it.
-
-        It is valid until the next is asked for. Where the last stream was left at a request, one
-        that begins with it does not load it again.
-
-        Parameters
-        ----------
-        requests : sequence
-        following : request
-            The first of the next stream, to be loaded while the last of this one is used.
-        """
-        if not requests:
-            return
-        upcoming = (*requests[1:], following)
-        if self._current is not None and self._current[0] == requests[0]:
-            self._expect(upcoming[0])
-            yield self._current[1], 0.0, 0.0
-            requests, upcoming = requests[1:], upcoming[1:]
-        for request, ahead in zip(requests, upcoming, strict=True):
-            self._expect(request, now=True)
-            asked = time.perf_counter()
-            assert self._expected is not None
-            item, load_s = self._expected[1].result()
-            wait_s = time.perf_counter() - asked
-            self._expected, self._current = None, (request, item)
-            self._used = self._free
-            self._expect(ahead)
-            yield item, load_s, wait_s
-
-    def _expect(self, request: Request | None, now: bool = False) -> None:
-        """Have something loaded into the buffer that is not in use, unless it is already.
-
-        With a single buffer only what is needed `now` is loaded.
-        """
-        if request is None or not (now or self._n_buffers > 1):
-            return
-        if self._expected is None or self._expected[0] != request:
-            self._forget()
-            self._expected = request, self._ahead.submit(self._load, request)
-
-    def _forget(self) -> None:
-        """Wait for something that was loaded in vain."""
-        if self._expected is not None:
-            self._expected[1].result()
-            self._expected = None
-
-
-class GroupLoader(LoaderAhead[tuple[int, ...], Group]):
+class GroupLoader:
     """Loads groups of at most `group` blocks of a store, one ahead of the one in use.
 
-    When one group holds the whole store it is loaded once, into one buffer, and kept.
+    It loads into two buffers by turns. When one group holds the whole store it is loaded once, into
+    one buffer, and kept.
 
     Parameters
     ----------
@@ -160,7 +65,28 @@ class GroupLoader(LoaderAhead[tuple[int, ...], Group]):
         kind = store.manifest.dtype, store.manifest.weighted
         self._buffers = [GroupBuffer(rows, nnz, *kind) for _ in range(n_buffers)]
         self.pins = Pins(pin_bytes if n_buffers == 2 else 0) if pins is None else pins
-        super().__init__(n_buffers, threads)
+        self._ahead = ThreadPoolExecutor(1, "load")
+        self._decoders = ThreadPoolExecutor(threads, "decode")
+        self._current: Group | None = None  # last yielded, still whole
+        self._used = 0  # the buffer that holds it
+        self._expected: tuple[tuple[int, ...], Future[tuple[Group, float]]] | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        tb: TracebackType | None,
+    ) -> None:
+        self._ahead.shutdown(cancel_futures=True)
+        self._decoders.shutdown(cancel_futures=True)
+
+    @property
+    def _free(self) -> int:
+        """Which buffer is not in use."""
+        return (self._used + 1) % len(self._buffers)
 
     def _load(self, blocks: tuple[int, ...]) -> tuple[Group, float]:
         started = time.perf_counter()
@@ -197,7 +123,32 @@ class GroupLoader(LoaderAhead[tuple[int, ...], Group]):
             The first group of the next stream, to be loaded while the last of this one is used.
         """
         if len(self._buffers) == 1 and self._current is not None:  # whatever the order of blocks
-            yield Loaded(self._current[1], 0.0, 0.0)
+            yield Loaded(self._current, 0.0, 0.0)
             return
-        for group, load_s, wait_s in self._stream(groups, following):
+        upcoming = (*groups[1:], following)
+        if groups and self._current is not None and self._current.blocks == groups[0]:
+            self._expect(upcoming[0])
+            yield Loaded(self._current, 0.0, 0.0)
+            groups, upcoming = groups[1:], upcoming[1:]
+        for blocks, ahead in zip(groups, upcoming, strict=bool(groups)):
+            self._expect(blocks, now=True)
+            asked = time.perf_counter()
+            assert self._expected is not None
+            group, load_s = self._expected[1].result()
+            wait_s = time.perf_counter() - asked
+            self._expected, self._current = None, group
+            self._used = self._free
+            self._expect(ahead)
             yield Loaded(group, load_s, wait_s)
+
+    def _expect(self, blocks: tuple[int, ...] | None, now: bool = False) -> None:
+        """Have a group loaded into the buffer that is not in use, unless it is already.
+
+        With a single buffer only what is needed `now` is loaded.
+        """
+        if blocks is None or not (now or len(self._buffers) > 1):
+            return
+        if self._expected is None or self._expected[0] != blocks:
+            if self._expected is not None:  # in vain
+                self._expected[1].result()
+            self._expected = blocks, self._ahead.submit(self._load, blocks)

@@ -9,7 +9,6 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
@@ -546,12 +545,3 @@ def _as_input(place: str) -> Iterator[None]:
         text = " ".join(str(error).split())
         text = text if len(text) <= 400 else f"{text[:400]}..."
         raise InputError(f"{place}: {text}", "write the file again, or leave it out") from error
-
-
-def is_table(path: str | Path) -> bool:
-    """Say whether a file is a table by its first bytes or its name."""
-    with contextlib.suppress(OSError), open(path, "rb") as stream:
-        head = stream.read(8)
-        if any(head.startswith(magic) for magic, _ in _READERS):
-            return True
-    return re.search(r"\.(csv|tsv)(\.gz|\.bz2|\.zst)?$", str(path)) is not None

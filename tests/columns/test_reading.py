@@ -1,9 +1,8 @@
-"""Columns that are asked for, and no others, are read; ahead of their use, too."""
+"""Columns that are asked for, and no others, are read."""
 
 import numpy as np
 import pytest
 
-from blocklinear.columns.loader import ColumnLoader
 from blocklinear.columns.store import open_columns
 from blocklinear.columns.transpose import transpose
 from blocklinear.errors import UsageError
@@ -56,55 +55,6 @@ def test_numbers_and_a_mask_ask_for_the_same(columns):
 def test_features_that_there_are_not_are_refused(columns, wanted):
     with pytest.raises(UsageError):
         columns.read(0, wanted)
-
-
-@pytest.mark.parametrize("threads", [1, 3])
-@pytest.mark.parametrize("group", [1, 2, 100])
-def test_columns_loaded_ahead_are_those_read_one_by_one(columns, group, threads):
-    rng = np.random.default_rng(group)
-    n = len(columns.blocks)
-    with ColumnLoader(columns, group, threads) as loader:
-        for wanted in (None, rng.random(columns.n_features) < 0.05, None):
-            order = rng.permutation(n).tolist()
-            groups = [order[k : k + group] for k in range(0, n, group)]
-            seen = []
-            for asked, loaded in zip(groups, loader.stream(groups, wanted), strict=True):
-                loader._ahead.submit(int).result()  # the next are in memory
-                parts = [columns.read(block, wanted) for block in asked]
-                block = loaded.block
-                assert block.blocks == tuple(asked)
-                assert block.features.tolist() == [f for p in parts for f in p.features.tolist()]
-                assert block.values.tolist() == [v for p in parts for v in p.values.tolist()]
-                assert block.rows.tolist() == [i for p in parts for i in p.rows.tolist()]
-                lengths = [n for p in parts for n in np.diff(p.starts).tolist()]
-                assert np.diff(block.starts).tolist() == lengths
-                assert block.bytes_read == sum(p.bytes_read for p in parts)
-                seen += asked
-            assert sorted(seen) == list(range(n))
-
-
-def test_what_is_in_memory_is_not_loaded_again(columns, monkeypatch):
-    loads, original = [], ColumnLoader._load
-    monkeypatch.setattr(
-        ColumnLoader, "_load", lambda self, what: loads.append(what) or original(self, what)
-    )
-    some = np.arange(columns.n_features) % 7 == 0
-    n = len(columns.blocks)
-    with ColumnLoader(columns, n, 2) as loader:
-        for _ in range(3):
-            (loaded,) = loader.stream([range(n)])
-            assert loaded.block.n_columns == columns.n_features
-        assert len(loads) == 1
-        (loaded,) = loader.stream([range(n)], some)
-        assert loaded.block.n_columns < columns.n_features
-        assert len(loads) == 2
-    loads.clear()
-    with ColumnLoader(columns, 1, 2) as loader:
-        for _ in loader.stream([(0,), (1,)], some, following=(2,)):
-            pass
-        for _ in loader.stream([(2,), (0,)], some):
-            pass
-    assert len(loads) == 4
 
 
 def test_columns_are_those_of_the_rows_they_are_opened_with(tmp_path):

@@ -5,7 +5,6 @@ import pytest
 
 from blocklinear.columns import transpose as transposing
 from blocklinear.columns.buckets import Bucket
-from blocklinear.columns.loader import ColumnLoader
 from blocklinear.columns.store import open_columns
 from blocklinear.columns.transpose import transpose
 from blocklinear.errors import MemoryBudgetError, StoppedError
@@ -102,8 +101,6 @@ def test_rows_without_entries(tmp_path):
     assert (columns.n_features, columns.n_rows, columns.blocks) == (0, 3, [])
     assert columns.verify() == []
     assert open_columns(store) is not None
-    with ColumnLoader(columns, 1, 1) as loader:
-        assert list(loader.stream([])) == []
     one = store_of(tmp_path, "1 7:2\n-1\n", "one", blocks=2)
     assert triplets_of_columns(transpose(one, MEMORY, 2)) == triplets_of_rows(one)
 

@@ -13,10 +13,11 @@ def add_parser(commands: Any) -> None:
     """Add the command."""
     parser = commands.add_parser(
         "transpose",
-        help="make the columns of a store, for solvers that work on features",
+        help="make the columns of a store, to read it by feature",
         description="Make the columns of a store: its entries by feature, in its folder `columns`, "
-        "for solvers that work on features. These make them at their first need, too. They are a "
-        "cache that is deleted when rows change.",
+        "for programs that read it so (in Python, `transpose` returns them). Training does "
+        "without: -s 5 and 6 collect the columns that they work on while they pass over rows. They "
+        "are a cache that is deleted when rows change.",
         epilog="exit status: 0 ok, 2 usage, 4 damaged store, 6 I/O or no space, 7 memory budget, 8 "
         "another process writes to the store or trains on it, 130 or 143 stopped by a signal",
     )
