@@ -259,7 +259,7 @@ def test_a_grid_is_what_each_cost_makes(tmp_path, solver):
 def test_models_of_a_grid_begin_as_each_does_alone(tmp_path, solver):
     problem = sparse_problem(solver=solver, class_weights=((1.0, 3.0), (-1.0, 0.5)))
     problem = replace(problem, weights=np.random.default_rng(1).integers(0, 4, 300).astype(float))
-    store, heard, costs = split_problem(tmp_path, problem, 4), Heard(), (0.3, 3.0, 7.0)
+    store, heard, costs = split_problem(tmp_path, problem, 4), Heard(), (1e-300, 0.3, 3.0, 1e9)
     train_grid(store, problem.options(costs=costs, group=1, max_outer=2), heard)
     together = {report.outer: dict(report.gaps) for report in heard.of(OuterIteration)}
     for cost in costs:

@@ -32,6 +32,8 @@ from blocklinear.store.prefetch import Loaded
 from blocklinear.store.row_arrays import RowArray
 
 Floats = NDArray[np.float64]
+_FARTHEST_COSTS = 2.0**100
+"""Multiples of C by which alpha may be multiplied: what rounding leaves of tiny ones stays tiny."""
 
 
 class L1Regularized(CertifiedPasses):
@@ -279,11 +281,14 @@ class L1Regularized(CertifiedPasses):
         if isinstance(task, Problem):
             return [0]
         first: dict[tuple[int, int], int] = {}
-        purposes = zip(task.positive.tolist(), task.held_out.tolist(), strict=True)
-        return [
-            k if self._W[k].any() else first.setdefault(purpose, k)
-            for k, purpose in enumerate(purposes)
-        ]
+        found = []
+        for k, purpose in enumerate(
+            zip(task.positive.tolist(), task.held_out.tolist(), strict=True)
+        ):
+            alike = k if self._W[k].any() else first.setdefault(purpose, k)
+            ratio = task.asked[k] / task.asked[alike]
+            found.append(alike if 1.0 / _FARTHEST_COSTS <= ratio <= _FARTHEST_COSTS else k)
+        return found
 
     def _start_from_alike(self) -> None:
         """Give all models alpha and pulls at their beginning."""
