@@ -125,12 +125,14 @@ class GroupLoader:
         if len(self._buffers) == 1 and self._current is not None:  # whatever the order of blocks
             yield Loaded(self._current, 0.0, 0.0)
             return
+        if not groups:
+            return
         upcoming = (*groups[1:], following)
-        if groups and self._current is not None and self._current.blocks == groups[0]:
+        if self._current is not None and self._current.blocks == groups[0]:
             self._expect(upcoming[0])
             yield Loaded(self._current, 0.0, 0.0)
             groups, upcoming = groups[1:], upcoming[1:]
-        for blocks, ahead in zip(groups, upcoming, strict=bool(groups)):
+        for blocks, ahead in zip(groups, upcoming, strict=True):
             self._expect(blocks, now=True)
             asked = time.perf_counter()
             assert self._expected is not None

@@ -1,9 +1,11 @@
 """Columns that are asked for, and no others, are read."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 
-from blocklinear.columns.store import open_columns
+from blocklinear.columns.store import ColumnBuffer, open_columns
 from blocklinear.columns.transpose import transpose
 from blocklinear.errors import UsageError
 
@@ -55,6 +57,24 @@ def test_numbers_and_a_mask_ask_for_the_same(columns):
 def test_features_that_there_are_not_are_refused(columns, wanted):
     with pytest.raises(UsageError):
         columns.read(0, wanted)
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_blocks_read_together_are_those_read_one_by_one(columns, threads):
+    rng = np.random.default_rng(threads)
+    for wanted in (None, rng.random(columns.n_features) < 0.05, None):
+        order = rng.permutation(len(columns.blocks)).tolist()
+        selection = columns.select(order, wanted)
+        with ThreadPoolExecutor(threads) as pool:
+            block = ColumnBuffer(columns, selection.features, selection.nnz).load(selection, pool)
+        parts = [columns.read(one, wanted) for one in order]
+        assert block.blocks == tuple(order)
+        assert block.features.tolist() == [f for p in parts for f in p.features.tolist()]
+        assert block.values.tolist() == [v for p in parts for v in p.values.tolist()]
+        assert block.rows.tolist() == [i for p in parts for i in p.rows.tolist()]
+        lengths = [n for p in parts for n in np.diff(p.starts).tolist()]
+        assert np.diff(block.starts).tolist() == lengths
+        assert block.bytes_read == sum(p.bytes_read for p in parts)
 
 
 def test_columns_are_those_of_the_rows_they_are_opened_with(tmp_path):

@@ -370,9 +370,9 @@ class Descent:
 
         With a ridge that is the primal's own. Cycles end once the gap of these features is what is
         asked for; or once the gap of the point before it is scaled, which cycles raise as they
-        lower what scaling costs, is more than that. They give up, having
-        processed more entries than the last steps, once what they are expected to take in all is
-        more than twice as many as so far, and more than all steps have taken.
+        lower what scaling costs, is more than that. They give up, having processed more entries
+        than the last steps, once what they are expected to take in all is more than twice as many
+        as so far, and more than all steps have taken.
 
         Parameters
         ----------

@@ -15,7 +15,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blocklinear.kernels import l1 as kernels
-from blocklinear.objectives.certificate import aligned_zeros
 from blocklinear.objectives.feasible_sets import EachClass, OneModel
 from blocklinear.objectives.problems import Problem
 from blocklinear.objectives.tasks import Task
@@ -58,7 +57,7 @@ class L1Regularized(CertifiedPasses):
         super().__init__(task, manifest, options)
         width = 1 if isinstance(task, Problem) else len(task)
         n, n_rows = manifest.n_features + 1, manifest.n_rows
-        self._W, self._pulls = aligned_zeros(width, n), aligned_zeros(width, n)
+        self._W, self._pulls = np.zeros((width, n)), np.zeros((width, n))
         self._decisions = np.zeros((width, n_rows))
         self._alpha = [
             RowArray(folder / f"alpha-{k}.work", manifest, np.float64) for k in range(width)
@@ -233,10 +232,10 @@ class L1Regularized(CertifiedPasses):
             return
         unsolved = np.flatnonzero(self._unsolved()).tolist()
         waited = set(unsolved).difference(self._active)
-        columns, counts = self._columns, self._columns.counts
+        columns, counts, roomy = self._columns, self._columns.counts, self._columns.roomy
 
         def look(k: int) -> tuple[bool, NDArray[np.int64], NDArray[np.int64]]:
-            wanted, ahead = self._models[k].wanted(counts, in_turn=not columns.roomy)
+            wanted, ahead = self._models[k].wanted(counts, in_turn=not roomy)
             return k in waited or self._models[k].ready(wanted, columns), wanted, ahead
 
         looked = dict(zip(unsolved, self._threads.map(look, unsolved), strict=True))
@@ -251,7 +250,7 @@ class L1Regularized(CertifiedPasses):
                 used |= self._W[k] != 0.0
             used &= counts > 0
             lists = [*wanted.values(), *ahead.values()]
-            chosen = _any_of(lists, len(counts)) if columns.roomy else _in_turn(lists)
+            chosen = _any_of(lists, len(counts)) if roomy else _in_turn(lists)
             columns.want(chosen, np.flatnonzero(used))
         self._each(lambda k: self._pulls[k].fill(0.0), active)
 
