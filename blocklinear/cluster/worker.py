@@ -31,7 +31,8 @@ from blocklinear.errors import BlocklinearError, DamagedError
 from blocklinear.kernels.curvature import scale_columns
 from blocklinear.objectives.certificate import Proof
 from blocklinear.objectives.models import Models
-from blocklinear.solvers.block_descent import SAMPLED_ROWS, SAMPLED_SHARE, BlockDescent
+from blocklinear.solvers.block_descent import BlockDescent
+from blocklinear.solvers.weight_vectors import SAMPLED_ROWS, SAMPLED_SHARE
 from blocklinear.solvers.factory import make_descent
 from blocklinear.solvers.protocol import Abandoned
 from blocklinear.solvers.weight_vectors import WeightVectors

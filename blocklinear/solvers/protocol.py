@@ -136,8 +136,8 @@ class Trainee(Protocol):
 class Solver(Trainee, Protocol):
     """What is trained, and how, on one group of rows after another.
 
-    An outer iteration is `begin`, then `step` for each group, then `sample_gap`, if a gap is asked
-    for; `estimate` returns what came of it.
+    An outer iteration is `begin`, then `step` for each group, until one has `reached` what is asked
+    for; then `sample_gap`, if that is a gap; `estimate` returns what came of it.
 
     Attributes
     ----------
@@ -175,6 +175,9 @@ class Solver(Trainee, Protocol):
         Abandoned
             If `halt` returned true between two parts of it.
         """
+
+    def reached(self) -> bool:
+        """Return whether the outer iteration need not go on, asked after each block step."""
 
     def sample_gap(self, group: Group) -> None:
         """Estimate from rows of a group what all rows contribute to P - D."""

@@ -111,7 +111,6 @@ class SingleModel(WeightVectors):
     def _epoch(self, step: BlockStep, epoch: int, order: NDArray[np.int64]) -> None:
         self._seen[:] = no_stats()
         super()._epoch(step, epoch, order)
-        add_stats(self._seen, self.stats[AGAIN if epoch else FIRST, 0])
         if self._selection == dual.AVSF and self._adapt[dual.MEAN_GAIN] == 0.0:
             self._adapt[dual.MEAN_GAIN] = self._seen[dual.GAIN] / max(len(order), 1)
         self._adapt[dual.THRESHOLD] = threshold(self._seen)
@@ -130,14 +129,15 @@ class SingleModel(WeightVectors):
     ) -> None:
         rows, problem, alpha = step.rows, self.problem, step.alpha.reshape(-1)
         target, cost = step.data
-        before = alpha[order]
+        before, seen = alpha[order], no_stats()
         dual.dcd_epoch(
             rows.starts, rows.stops, rows.indices, rows.values, rows.sq_norm, target, cost, order,
             problem.kind, problem.epsilon, self.bias, alpha, self.W.reshape(-1),
-            self.stats[PASS, 0] if why == PASS else self._seen,
-            self._selection, self._preference, self._adapt,
+            seen, self._selection, self._preference, self._adapt,
         )  # fmt: skip
+        add_stats(seen, self.stats[why, 0])
         if why != PASS:
+            add_stats(seen, self._seen)
             after = alpha[order]
             free = after != 0.0
             if problem.bounded:

@@ -38,6 +38,9 @@ LONGEST_PART = 1 << 25
 """Entries worked on before a request to stop is looked at again, a quarter of a second."""
 AVERAGED_POINTS = 8
 """The running average of w has at least so many points in an outer iteration, where w is short."""
+SAMPLED_SHARE, SAMPLED_ROWS = 8, 1024
+"""One row in so many, but at least so many rows, tell what all add to P - D. Measured, how far off:
+up to a third for 2,500 of 60,000 blogs, and less where the gap is large."""
 WORK_A_POINT = 8
 """Entries worked on, for each weight, between two points of the average: one costs 2 % of that."""
 MOST_EPOCHS = 100
@@ -145,6 +148,8 @@ class WeightVectors(ABC):
             (2, n_problems), np.nan
         )  # P - D of both candidates, as sampled last
         self._goals = np.zeros(n_problems)  # what it is to fall to
+        self._told = np.zeros(n_problems)  # what rows first worked on added to it, when asked last
+        self._since = np.array([0.0, 1.0])  # such rows since; by how much they may tell too little
 
     @staticmethod
     def columns_of(width: int) -> int:
@@ -163,7 +168,7 @@ class WeightVectors(ABC):
             "w": self.W, "average": self.average, "alpha": self.alpha.all,
             "ranges": self._ranges.all, "points": self._points, "stats": self.stats,
             "terms": self.terms, "entries": self.entries, "remaining": self._remaining,
-            "goals": self._goals,
+            "goals": self._goals, "told": self._told, "since": self._since,
         } | ({"dropped": self.dropped_weights} if self.dropped_weights.size else {})  # fmt: skip
 
     @property
@@ -207,6 +212,8 @@ class WeightVectors(ABC):
         self.stats[:] = self.entries[:] = 0.0
         self._forget_violation(self.stats)
         self._remaining[:] = np.nan
+        self._told[:] = 0.0
+        self._since[0] = 0.0
 
     @property
     def _imbalance(self) -> Floats:
@@ -321,6 +328,8 @@ class WeightVectors(ABC):
             self._count(step.rows, part, AGAIN if epoch else FIRST)
             for again in range(number * step.passes // parts, (number + 1) * step.passes // parts):
                 self._pass_over_group(step, epoch, again)
+            if step.steps == 1 and step.outer > 1 and self.reached():
+                break
 
     def _pass_over_group(self, step: BlockStep, epoch: int, number: int) -> None:
         """Pass over the working set of a group that holds all rows."""
@@ -357,9 +366,34 @@ class WeightVectors(ABC):
         """Count what was worked on; take a point of the average if enough was since the last."""
         entries = int(rows.lengths[order].sum())
         self.entries[why] += entries
+        self._since[0] += len(order) * (why == FIRST)
         self._points[1] += entries
         if self._points[1] >= WORK_A_POINT * len(self.W):
             self._take_point()
+
+    def reached(self) -> bool:
+        """Return whether P - D is as small as it is to be, as the last rows tell of all.
+
+        Those are the rows first worked on since it was asked last: drawn at random, and as many as
+        a sample has. Then the others need not be worked on, unless a violation is asked for, which
+        is one of all rows. Each time that was in vain, the next rows must tell of half as much.
+        """
+        rows, times = self._since
+        enough = max(self._n_rows / SAMPLED_SHARE, SAMPLED_ROWS)
+        if rows < enough or self._options.tolerance is not None:
+            return False
+        excess = self.stats[FIRST, :, self.kernels.EXCESS]
+        left = (excess - self._told) * (self._n_rows / rows)
+        self._told[:] = excess
+        reached = bool((times * left <= self._goals).all())
+        self._since[0] = 0.0
+        if reached:
+            self.doubt()
+        return reached
+
+    def doubt(self) -> None:
+        """Let rows tell of half as much before it is believed again."""
+        self._since[1] *= 2.0
 
     def _take_point(self) -> None:
         self._points += 1.0, -self._points[1]

@@ -450,6 +450,9 @@ class GroupRun(Run):
             self.done += 1
             self.listener(BlockStep(self.outer, self.done, len(todo)))
             if self.done < len(todo):
+                if self.solver.reached():
+                    self.done = len(todo)
+                    break
                 self.rest()
         if self.options.gap is not None:  # any group tells of all: they are drawn at random
             for loaded in self._loader.stream(

@@ -10,6 +10,7 @@ from effort import EXTENSIVE
 from blocklinear.errors import DamagedError, MismatchError, StoppedError
 from blocklinear.events import BlockStep, OuterIteration, Warned
 from blocklinear.options import TrainOptions
+from blocklinear.solvers import weight_vectors
 from blocklinear.store.store import BlockStore
 from blocklinear.training import run, train
 from blocklinear.training.memory_plan import plan_memory
@@ -130,6 +131,20 @@ def test_each_solver_and_selection(stores, solver, selection):
 def test_other_options(store, changes):
     options = {"group": 2, "max_outer": 6, "gap": 1e-9, "run": "whole"} | changes
     check(store, long_problem().options(**options))
+
+
+@pytest.mark.parametrize("group", [1, N_BLOCKS])
+def test_an_outer_iteration_that_ends_before_all_rows(store, monkeypatch, group):
+    monkeypatch.setattr(weight_vectors, "SAMPLED_ROWS", 1)
+    first = set()
+    for number, gap in enumerate(np.geomspace(0.05, 1e-4, 6).tolist()):
+        options = long_problem().options(group=group, gap=gap, max_outer=100, run=f"whole{number}")
+        heard = Heard()
+        model = train(store, replace(options, run="heard", restart=True), heard)
+        assert model.metadata["certificate"]["gap"] <= gap
+        first |= {event.entries - event.pass_entries for event in heard.of(OuterIteration)}
+        check(store, options)
+    assert max(first) == store.manifest.nnz > min(first)
 
 
 @pytest.mark.parametrize("patience", [None, 1, 3])
