@@ -107,12 +107,23 @@ def read_features(store: Path, manifest: Manifest) -> Indices | None:
     for k, record in enumerate(manifest.features):
         _read(folder / record.name, k, record, found[start : start + record.features])
         start += record.features
-    base, ordered = manifest.index_base, np.sort(found)
-    if len(found) and not base <= int(ordered[0]) <= int(ordered[-1]) < base + manifest.dimension:
+    base = manifest.index_base
+    if len(found) and not base <= int(found.min()) <= int(found.max()) < base + manifest.dimension:
         raise DamagedError(f"{folder}: damaged: a feature is out of range", _FIX)
-    if (ordered[1:] == ordered[:-1]).any():
+    if any_twice(found, base, manifest.dimension):
         raise DamagedError(f"{folder}: damaged: a feature has two numbers", _FIX)
     return found
+
+
+def any_twice(indices: Indices, base: int, dimension: int) -> bool:
+    """Return whether an index comes twice, in no more memory than a sorted copy takes."""
+    if dimension > indices.nbytes:
+        ordered = np.sort(indices)
+        return bool((ordered[1:] == ordered[:-1]).any())
+    marks = np.zeros(dimension, np.bool_)
+    for start in range(0, len(indices), _PIECE):  # NumPy makes positions of 8 bytes of indices
+        marks[indices[start : start + _PIECE] - np.uint32(base)] = True
+    return int(np.count_nonzero(marks)) < len(indices)
 
 
 _FIX = "restore the folder, or split the data again"
@@ -224,7 +235,7 @@ def to_input(weights: NDArray[np.float64], store: Path, manifest: Manifest) -> N
     if indices is None:
         return weights
     found = np.zeros((manifest.dimension + 1, weights.shape[1]))
-    for start in range(0, len(indices), _PIECE):  # NumPy makes positions of 8 bytes of indices
+    for start in range(0, len(indices), _PIECE):  # in pieces, as above
         part = indices[start : start + _PIECE]
         found[part - np.uint32(manifest.index_base)] = weights[start : start + len(part)]
     found[-1] = weights[-1]

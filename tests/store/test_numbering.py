@@ -21,7 +21,7 @@ from blocklinear.ingest.split import split
 from blocklinear.ingest.writer import Plan
 from blocklinear.kernels.blocks import features as kernels
 from blocklinear.options import SplitOptions
-from blocklinear.store.features import read_features, write_features
+from blocklinear.store.features import any_twice, read_features, write_features
 from blocklinear.store.store import BlockStore
 from blocklinear.training import train
 
@@ -340,6 +340,18 @@ def sealed(store, indices, **changes):
     content["n_features"] = changes.get("features", record.features)
     seal(store.folder, content)
     return BlockStore.open(store.folder)
+
+
+@pytest.mark.parametrize("base", [0, 1])
+@pytest.mark.parametrize("dimension", [1, 50, 400, 401, 10**9])
+def test_an_index_that_comes_twice(dimension, base):
+    rng = random.Random(dimension)
+    for n in range(min(dimension, 100) + 1):
+        indices = base + np.array(rng.sample(range(dimension), n), np.uint32)
+        assert not any_twice(indices.astype(np.uint32), base, dimension)
+        if n > 1:
+            indices[rng.randrange(n - 1)] = indices[-1]
+            assert any_twice(indices.astype(np.uint32), base, dimension)
 
 
 def test_features_that_cannot_be(store):
