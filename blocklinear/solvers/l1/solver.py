@@ -267,7 +267,8 @@ class L1Regularized(CertifiedPasses):
 
         found: dict[int, Callable[[], None]] = {}
         self._columns.threads = max(self._n_threads // max(len(features), 1), 1)
-        self._each(improve, sorted(features, key=lambda k: -self._models[k].work))
+        costs = self.costs or (0.0,)
+        self._each(improve, sorted(features, key=lambda k: (-self._models[k].work, -costs[k])))
         self._each(lambda k: found[k](), found)  # all or none, if it is not abandoned before
 
     @cached_property
