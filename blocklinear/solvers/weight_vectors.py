@@ -376,11 +376,12 @@ class WeightVectors(ABC):
 
         Those are the rows first worked on since it was asked last: drawn at random, and as many as
         a sample has. Then the others need not be worked on, unless a violation is asked for, which
-        is one of all rows. Each time that was in vain, the next rows must tell of half as much.
+        is one of all rows, or the bias is free, as no row tells of the imbalance of alpha. Each
+        time that was in vain, the next rows must tell of half as much.
         """
         rows, times = self._since
         enough = max(self._n_rows / SAMPLED_SHARE, SAMPLED_ROWS)
-        if rows < enough or self._options.tolerance is not None:
+        if rows < enough or self._options.tolerance is not None or self.free_bias:
             return False
         excess = self.stats[FIRST, :, self.kernels.EXCESS]
         left = (excess - self._told) * (self._n_rows / rows)
