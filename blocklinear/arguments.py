@@ -2,7 +2,7 @@
 
 import os
 import types
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import fields, is_dataclass
 from numbers import Integral, Real
 from typing import Any, get_args, get_origin, get_type_hints
@@ -81,7 +81,9 @@ def check_options(options: object, kind: type) -> None:
 
 
 def check_types(options: Any) -> None:
-    """Compare the fields of a dataclass of options with their annotations.
+    """Make the fields of a dataclass of options what their annotations say.
+
+    Numbers of any kind, as NumPy's, become Python's, which JSON takes; lists and arrays tuples.
 
     Raises
     ------
@@ -90,11 +92,14 @@ def check_types(options: Any) -> None:
     """
     for name, hint in _hints(type(options)).items():
         value = getattr(options, name)
-        if not _fits(value, hint):
+        try:
+            taken = _taken(value, hint)
+        except TypeError:
             raise WrongTypeError(
                 f"{name} is {_shown(value)} of type {type(value).__name__}, "
                 f"but must be {_rule(hint)}"
-            )
+            ) from None
+        object.__setattr__(options, name, taken)
 
 
 def _hints(kind: type) -> dict[str, Any]:
@@ -107,24 +112,44 @@ def _choices(hint: Any) -> tuple[Any, ...]:
     return get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
 
 
-def _fits(value: object, hint: Any) -> bool:
+def _taken(value: Any, hint: Any) -> Any:
+    """Return a value as one of the types of a hint; TypeError if it is of none."""
     for kind in _choices(hint):
         if get_origin(kind) is tuple:
-            if isinstance(value, tuple | list):
-                return True
+            items = value if isinstance(value, tuple | list) else _listed(value)
+            if items is not None:
+                return _items(items, get_args(kind))
             continue
         accepted = _RULES[kind][0] if kind in _RULES else kind
         counted = isinstance(value, bool) and kind is not bool  # True is an int for Python
         if isinstance(value, accepted) and not counted:
-            return True
-    return False
+            number: Any = value
+            if kind in (int, float) and type(value) not in (int, float):
+                return int(number) if isinstance(value, Integral) else float(number)
+            return value
+    raise TypeError
+
+
+def _listed(value: Any) -> list[Any] | None:
+    """Return the items of an array of one dimension; None of anything else."""
+    return value.tolist() if len(getattr(value, "shape", ())) == 1 else None
+
+
+def _items(values: Sequence[Any], kinds: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return the items of a tuple as their types say, of which the last may be an ellipsis."""
+    if kinds[-1] is Ellipsis:
+        kinds = kinds[:1] * len(values)
+    if len(values) != len(kinds):
+        raise TypeError
+    return tuple(map(_taken, values, kinds))
 
 
 def _rule(hint: Any) -> str:
     rules = []
     for kind in _choices(hint):
         if get_origin(kind) is tuple:
-            rules.append("a tuple")
+            items = ["..." if item is Ellipsis else _rule(item) for item in get_args(kind)]
+            rules.append(f"a tuple ({', '.join(items)})")
         elif kind in _RULES:
             rules.append(_RULES[kind][1])
         else:

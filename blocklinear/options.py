@@ -470,8 +470,9 @@ class TrainOptions:
         _check("warm-start", self.warm_start, cold, "used with one C")
         alone = not (self.balanced and self.class_weights)
         _check("balanced", self.balanced, alone, "used without weights of classes")
-        classes = not (self.balanced and self.solver in (11, 12, 13))
-        _check("balanced", self.balanced, classes, "used with classes, not for a regression")
+        regression, rule = self.solver in (11, 12, 13), "used with classes, not for a regression"
+        _check("balanced", self.balanced, not (self.balanced and regression), rule)
+        _check("class-weight", self.class_weights, not (self.class_weights and regression), rule)
         for label, weight in self.class_weights:
             _check("class", label, finite(label), "finite")
             name = f"weight of class {format_number(label)}"

@@ -144,6 +144,22 @@ def test_options_of_another_kind_are_refused(call, store):
         (TrainOptions, {"group": 2.0}, "group is 2.0 of type float, but must be an integer or No"),
         (TrainOptions, {"seed": True}, "seed is True of type bool, but must be an integer"),
         (TrainOptions, {"costs": 1.0}, "costs is 1.0 of type float, but must be a tuple"),
+        (TrainOptions, {"costs": X}, r"costs is array.* but must be a tuple \(a number, ...\)"),
+        (
+            TrainOptions,
+            {"class_weights": {"1": 2}},
+            r"but must be a tuple \(a tuple \(a number, a n",
+        ),
+        (
+            TrainOptions,
+            {"class_weights": {1: None}},
+            r"but must be a tuple \(a tuple \(a number, a n",
+        ),
+        (
+            TrainOptions,
+            {"class_weights": ((1, 2, 3),)},
+            r"but must be a tuple \(a tuple \(a number",
+        ),
         (TrainOptions, {"resume": "no"}, "resume is 'no' of type str, but must be True or False"),
         (TrainOptions, {"evaluate": X}, "evaluate is array.* must be a str or None"),
         (SplitOptions, {"text": {}}, r"text is {} of type dict, but must be TextOptions\(...\)"),
@@ -157,9 +173,18 @@ def test_an_option_of_the_wrong_type_is_refused(kind, given, problem):
         kind(**given)
 
 
-def test_numbers_of_numpy_are_numbers():
+def test_numbers_of_numpy_are_numbers(store):
     options = TrainOptions(cost=np.float64(2), seed=np.int64(3), gap=1, costs=[1, 2.5])
     assert (options.cost, options.seed, options.gap) == (2.0, 3, 1)
+    given = {
+        "cost": np.int64(2), "solver": np.int64(3), "seed": np.int32(3), "bias": np.float32(0.5),
+        "group": np.int64(1), "class_weights": {np.int64(1): np.float32(2)},
+    }  # fmt: skip
+    plain = {"cost": 2, "solver": 3, "seed": 3, "bias": 0.5, "group": 1, "class_weights": {1: 2.0}}
+    found, expected = (blocklinear.train(store, restart=True, **how) for how in (given, plain))
+    assert found.weights.tobytes() == expected.weights.tobytes()
+    models = blocklinear.train_grid(store, costs=np.logspace(-1, 1, 3), restart=True)
+    assert len(models) == 3
 
 
 @pytest.mark.parametrize("wrong", ["rows.svm", [["a", "b"]], [[1, 2], [3]], object()])

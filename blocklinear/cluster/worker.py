@@ -32,10 +32,9 @@ from blocklinear.kernels.curvature import scale_columns
 from blocklinear.objectives.certificate import Proof
 from blocklinear.objectives.models import Models
 from blocklinear.solvers.block_descent import BlockDescent
-from blocklinear.solvers.weight_vectors import SAMPLED_ROWS, SAMPLED_SHARE
 from blocklinear.solvers.factory import make_descent
 from blocklinear.solvers.protocol import Abandoned
-from blocklinear.solvers.weight_vectors import WeightVectors
+from blocklinear.solvers.weight_vectors import SAMPLED_ROWS, SAMPLED_SHARE, WeightVectors
 from blocklinear.store.groups import Pins, RowView, first_positions, rows_of
 from blocklinear.store.manifest import Manifest
 from blocklinear.store.prefetch import GroupLoader, Loaded

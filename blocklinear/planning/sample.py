@@ -81,6 +81,8 @@ def sample_text(
     sizes = []
     for name in names:
         size = size_of(name)
+        if os.path.isdir(name):
+            raise UsageError(f"{name}: is a folder", "name files of text, or one store alone")
         if size is None and (name == "-" or os.path.exists(name)):
             raise UsageError(f"{name}: a stream cannot be read twice", "name a file")
         sizes.append(size or 0)

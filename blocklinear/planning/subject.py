@@ -7,9 +7,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from blocklinear.errors import InputError, InputFormatError
 from blocklinear.ingest.split import split
 from blocklinear.ingest.writer import decoded_bytes, make_plan
-from blocklinear.inputs.urls import is_url
+from blocklinear.inputs.urls import is_url, shown_name
 from blocklinear.memory import available_bytes
 from blocklinear.options import SplitOptions, TrainOptions
 from blocklinear.planning.growth import Range
@@ -81,10 +82,14 @@ def of_text(
     text = replace(options.text, memory_bytes=train.memory_bytes, threads=train.threads)
     options = replace(options, text=text, force=True)
     sample = sample_text(inputs, text, SAMPLE_BYTES, folder / "sample.svm")
-    trials = SplitTrials.run(sample, options, folder)
     blocks = min(_SAMPLE_BLOCKS, sample.rows)
-    store = split(sample.path, folder / "store", replace(options, blocks=blocks))
+    try:
+        trials = SplitTrials.run(sample, options, folder)
+        store = split(sample.path, folder / "store", replace(options, blocks=blocks))
+    except InputFormatError as found:
+        raise _of_inputs(found, inputs, sample.whole) from None
     m = store.manifest
+    _refuse_empty(m)
     error = _STANDARD_ERRORS * sample.row_error
     rows = Range(1 - error, 1.0, 1 + error).times(m.n_rows * sample.times)
     entries = rows.times(m.nnz / m.n_rows)
@@ -131,6 +136,24 @@ def of_text(
     )
 
 
+def _refuse_empty(manifest: Manifest) -> None:
+    if not manifest.nnz:
+        raise InputError("no row has a feature: there is nothing to estimate", "check the input")
+
+
+def _of_inputs(
+    error: InputFormatError, inputs: Sequence[Path | str | os.PathLike[str]], whole: bool
+) -> InputError:
+    """Return what is wrong with a line of a sample as an error of the inputs."""
+    names = [shown_name(os.fspath(name)) for name in inputs]
+    if whole and len(names) == 1:
+        return InputFormatError(names[0], error.line, error.column, error.problem, error.fix)
+    return InputError(
+        f"{', '.join(names)}: a line of a sample cannot be read: {error.problem}",
+        f"{error.fix}; `blocklinear check` says which line it is",
+    )
+
+
 def _in_blocks(whole: Manifest, options: SplitOptions, memory_bytes: int) -> Manifest:
     """Return a manifest of the same totals in as many blocks as a split with a budget makes."""
     text = replace(options.text, memory_bytes=memory_bytes)
@@ -146,9 +169,12 @@ def of_store(store: BlockStore, folder: Path) -> Subject:
 
     Raises
     ------
+    InputError
+        If it has no entry.
     DamagedError, StorageError
     """
     m = store.manifest
+    _refuse_empty(m)
     sample = sample_store(store, SAMPLE_ENTRIES, folder / "store")
     size = sum(block.bytes for block in m.blocks) + sum(file.bytes for file in m.features)
     part = sample.manifest

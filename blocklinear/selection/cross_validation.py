@@ -21,7 +21,7 @@ from blocklinear.ingest.provenance import label_places
 from blocklinear.model.scores import positive_class
 from blocklinear.numerals import format_number
 from blocklinear.objectives.certificate import column_norms
-from blocklinear.objectives.models import CRAMMER_SINGER, Models, make_models
+from blocklinear.objectives.models import ALL_SOLVERS, CRAMMER_SINGER, Models, make_models
 from blocklinear.objectives.one_class import ONE_CLASS
 from blocklinear.objectives.tasks import check_shared
 from blocklinear.options import TrainOptions
@@ -226,7 +226,7 @@ def cross_validate(
         manifest = store.manifest
         with label_places(store):
             labels = make_models(manifest, options).labels
-        _check(options, labels, metric, n_folds)
+        _check(options, labels, metric, n_folds, stratify)
         _check_search(costs, first_cost)
         _check_assigned(assigned, manifest.n_rows, n_folds)
         positive = positive_class(labels, positive)
@@ -259,7 +259,11 @@ def cross_validate(
 
 
 def _check(
-    options: TrainOptions, labels: tuple[float, ...], metric: str | None, n_folds: int
+    options: TrainOptions,
+    labels: tuple[float, ...],
+    metric: str | None,
+    n_folds: int,
+    stratify: bool,
 ) -> None:
     known = VALUE_METRICS if not labels else CLASS_METRICS
     if len(labels) > 2:
@@ -273,6 +277,7 @@ def _check(
         (options.solver == CRAMMER_SINGER, "-s 4"),
         (options.evaluate is not None, "--eval"),
         (options.sample_blocks is not None, "--sample-blocks"),
+        (stratify and not labels, "--stratify of a regression, which has no classes"),
     ):
         if given:
             raise UsageError(f"cross-validation does not know {flag}", "leave it out")
@@ -289,6 +294,8 @@ def _check_assigned(assigned: NDArray[np.int32] | None, n_rows: int, n_folds: in
 
 
 def _check_search(costs: Sequence[float] | None, first_cost: float | None) -> None:
+    if costs is not None and not len(costs):
+        raise UsageError("there are no costs", "give some, or none at all to search them")
     if first_cost is None:
         return
     if costs is not None:
@@ -349,7 +356,7 @@ class _Validation:
             rows.folds.all[:] = assigned[rows.numbers.all]
         elif self._n_folds == manifest.n_rows:
             one_row_a_fold(rows.folds, rows.numbers, self._options.seed)
-        elif stratify and self._labels:
+        elif stratify:
             stratify_folds(rows.folds, rows.numbers, rows.labels, self._n_folds, self._options.seed)
         counts = np.bincount(rows.folds.all, minlength=self._n_folds)
         empty = np.flatnonzero(counts == 0)
@@ -468,10 +475,12 @@ class _Validation:
         """Return how many steps in a row, at the end, changed nothing that matters.
 
         Predictions alone do not tell: while C is so small that all rows are at their bounds, they
-        stay as they are and the weights double.
+        stay as they are and the weights double; or by L1 regularisation all weights are 0.
         """
+        may_begin = ALL_SOLVERS[self._options.solver].l1 and self._rows.largest_norm > 0.0
         for count, c in enumerate(range(len(self._kept) - 1, 0, -1)):
-            if not _alike(self._norms[c - 1], self._norms[c]):
+            zero = may_begin and not self._norms[c - 1].any()
+            if zero or not _alike(self._norms[c - 1], self._norms[c]):
                 return count
             before, after = (kept.labels_of(k) for kept, k in self._kept[c - 1 : c + 1])
             same = np.array_equal(before, after) if self._labels else _alike(before, after)

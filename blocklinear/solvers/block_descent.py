@@ -194,7 +194,7 @@ class BlockDescent:
             self._each(pass_over)
 
     def reached(self) -> bool:
-        """Return whether P - D of all problems is as small as it is to be, as the last rows tell."""
+        """Return whether P - D of all is as small as it is to be, as the last rows tell."""
         return all([vectors.reached() for vectors in self._trained])
 
     def sample_gap(self, group: Group) -> None:

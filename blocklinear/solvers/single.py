@@ -15,7 +15,7 @@ from blocklinear.solvers.newton.solver import successor_of
 from blocklinear.solvers.pass_statistics import add_stats, no_stats, threshold, violations, width
 from blocklinear.solvers.protocol import Solver
 from blocklinear.solvers.row_orders import drawn_rows, row_order, row_schedule
-from blocklinear.solvers.weight_vectors import AGAIN, FIRST, PASS, BlockStep, WeightVectors
+from blocklinear.solvers.weight_vectors import FIRST, PASS, BlockStep, WeightVectors
 from blocklinear.store.groups import RowView
 from blocklinear.store.manifest import Manifest
 from blocklinear.store.row_arrays import RowArray

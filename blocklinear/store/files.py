@@ -349,7 +349,8 @@ def recover_name(target: Path) -> Path | None:
 
 def aside_name(target: Path) -> Path:
     """Return the name that `target` has while names are exchanged one by one."""
-    return target.with_name(f".{target.name}.replaced")
+    target = target.absolute()  # "." and "/" have no name of their own
+    return target.parent / f".{target.name}.replaced"
 
 
 def _exchange(source: Path, target: Path) -> None:

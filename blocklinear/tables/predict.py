@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from blocklinear.batches.labels import LabelCoder
 from blocklinear.batches.reader import BatchReader
-from blocklinear.errors import InputError, UsageError
+from blocklinear.errors import InputError, UsageError, shown
 from blocklinear.events import Listener, TextProgress, ignore
 from blocklinear.model.confusion import Confusion
 from blocklinear.model.evaluation import Evaluation
@@ -67,6 +67,7 @@ def predict_tables(
     decision: bool = False,
     probability: bool = False,
     keep: Sequence[str] = (),
+    strict: bool = False,
     classes: bool = False,
     positive: float | None = None,
     listener: Listener = ignore,
@@ -89,6 +90,8 @@ def predict_tables(
         Write decision values, or probabilities, too.
     keep : sequence of str
         Columns of the input that are written, too, before those of the results.
+    strict : bool
+        Refuse values that the model does not know instead of leaving them out.
     classes : bool
         Count which classes are taken for which.
     positive : float, optional
@@ -102,7 +105,7 @@ def predict_tables(
         If the model cannot give what is asked for, or pyarrow is missing.
     InputError
         If the columns do not fit the recipe, with a list of the differences; or a value cannot be
-        a feature.
+        a feature, or with `strict` the model does not know it.
     MismatchError
         If the model was not trained on tables.
     StorageError
@@ -149,6 +152,8 @@ def predict_tables(
         writer = ResultWriter(stream, place.name)
         try:
             for found in tables.encoded(encoder, options.memory_bytes, labelled, keep):
+                if strict and encoder.unseen:
+                    raise _unknown_values(encoder.unseen)
                 start = 0
                 labels = found.labels
                 if labels is None:  # any that are known
@@ -188,6 +193,14 @@ def predict_tables(
         raise InputError(f"{', '.join(inputs)}: no rows", "check the input")
     return TableReport(
         n_rows, encoder.unseen, unknown_labels, score if labelled else None, confusion
+    )
+
+
+def _unknown_values(unseen: Mapping[str, int]) -> InputError:
+    counts = ", ".join(f"{shown(name)} {n}" for name, n in unseen.items())
+    return InputError(
+        f"the table has values that the model does not know: {counts}",
+        "predict data like that of the training, or leave out --strict to ignore such values",
     )
 
 

@@ -107,6 +107,9 @@ def number(printed, name):
         "train -c 10 -w1 2 -w2 5 -w3 2 four_class_data_file",
         "train -c 10 -w3 1 -w2 5 two_class_data_file",
         "train -s 4 four_class_data_file its.model",
+        "train -s 5 data_file",
+        "train -s 6 -B 1 data_file",
+        "train -s 6 four_class_data_file",
     ],
 )
 def test_training(both, line):
@@ -121,6 +124,8 @@ def test_training(both, line):
     assert np.all(found <= expected + 1e-3 * abs(expected))  # both minimise it
     assert np.all(found >= expected - 0.02 * abs(expected))  # to a tolerance of 0.1
     assert ("\nnSV = " in ours.out) == ("\nnSV = " in theirs.out and len(expected) == 1)
+    nonzeros = re.compile(r"^#nonzeros/#features = [0-9]+/([0-9]+)$", re.M)
+    assert nonzeros.findall(ours.out) == nonzeros.findall(theirs.out)
 
 
 @pytest.mark.parametrize("solver", [1, 3, 4, 7, 12, 13])
@@ -212,6 +217,8 @@ train -c 4
 train -x 3 data_file
 train -c4 data_file
 train -C -s 3 data_file
+train -C -s 5 data_file
+train -C -s 6 data_file
 train -v 1 data_file
 train -c 0 data_file
 train -e -1 data_file

@@ -46,6 +46,18 @@ def test_a_store_is_a_folder(refused, rows, tmp_path, monkeypatch):
     assert not os.path.exists("-")
 
 
+@pytest.mark.parametrize("name", [".", "/", ".."])
+def test_a_folder_without_a_name_is_no_store(refused, tmp_path, monkeypatch, name):
+    (tmp_path / "empty" / "inside").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path / "empty" / "inside")
+    assert "not a store: it has no manifest.json" in refused(4, "info", name)
+
+
+def test_a_store_is_the_current_folder(cli, store, monkeypatch):
+    monkeypatch.chdir(store)
+    assert cli("info", ".").status == 0
+
+
 # logs
 
 

@@ -67,7 +67,9 @@ def test_another_model_is_not_taken_for_that_of_the_run(cli, report, run, store,
     assert cli("train", store, other, "-q", "--run", "other", "-c", 3).status == 0
     shutil.copy(other, tmp_path / "model")
     assert "Largest weights" not in report(run).headings
-    assert "Largest weights" in report(other, run).headings
+    done = cli("report", other, run, "-o", tmp_path / "page.html")
+    assert done.status == 5
+    assert "the model is not that of the run in the log" in done.err
 
 
 @needs_matplotlib

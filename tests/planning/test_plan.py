@@ -149,6 +149,8 @@ def test_the_command(path, store, capsys):
     out = capsys.readouterr().out
     assert "with --memory 256M: rows stay in memory" in out
     assert "split" in out
+    assert main(["plan", str(path), "-s", "auto"]) == 0
+    capsys.readouterr()
     assert main(["plan", str(store.folder), "--json", "--workers", "2"]) == 0
     facts = json.loads(capsys.readouterr().out)
     assert facts["rows"] == {"low": 8000.0, "likely": 8000.0, "high": 8000.0}
@@ -161,8 +163,16 @@ def test_refusals(path, store, capsys, tmp_path):
     with pytest.raises(blocklinear.BlocklinearError, match="not a store"):
         blocklinear.plan(tmp_path)
     (tmp_path / "bad.svm").write_text("1 1:1\n1 2:x\n")
-    with pytest.raises(InputError, match=r"line 2|:2:"):
+    with pytest.raises(InputError, match=r"bad\.svm:2:5: value 'x'"):
         blocklinear.plan(tmp_path / "bad.svm")
+    (tmp_path / "good.svm").write_text("1 1:1\n-1 2:1\n")
+    with pytest.raises(InputError, match=r"good\.svm, .*bad\.svm: a line of a sample cannot be"):
+        blocklinear.plan([tmp_path / "good.svm", tmp_path / "bad.svm"])
+    with pytest.raises(UsageError, match="is a folder"):
+        blocklinear.plan([store.folder, tmp_path / "good.svm"])
+    (tmp_path / "none.svm").write_text("1\n-1\n1\n")
+    with pytest.raises(InputError, match="no row has a feature"):
+        blocklinear.plan(tmp_path / "none.svm")
     shutil.rmtree(store.folder / "blocks")
     assert main(["plan", str(store.folder)]) == 4
     assert main(["plan", "-c", "1,2", str(path)]) == 2

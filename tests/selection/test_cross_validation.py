@@ -383,6 +383,20 @@ def test_a_search_ends_where_nothing_changes(tmp_path):
     assert found.report.best.mean("accuracy") > 0.9
 
 
+@pytest.mark.parametrize("solver", [5, 6])
+def test_a_search_goes_on_while_all_weights_are_0(tmp_path, solver):
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(60, 5)).round(2)
+    problem = Problem(X, np.where(X[:, 0] + 0.3 * X[:, 1] > 0, 1.0, -1.0), solver, bias=-1.0)
+    store = split_problem(tmp_path, problem)
+    found = cross_validate(store, problem.options(gap=1e-3), n_folds=3)
+    assert found.report.scores[0].mean("auc") == 0.5
+    assert found.report.best.mean("accuracy") > 0.9
+    (tmp_path / "empty").mkdir()
+    empty = split_problem(tmp_path / "empty", Problem(0.0 * X, problem.labels, solver, bias=-1.0))
+    assert len(cross_validate(empty, problem.options(), n_folds=2).report.scores) < 20
+
+
 def test_a_search_ends_at_the_largest_cost(two):
     problem, store = two
     heard = Heard()
@@ -431,6 +445,7 @@ def test_rare_positive_rows_do_not_end_a_search(tmp_path):
         ({"n_folds": 1}, "1 folds are not from 2 to 1000"),
         ({"metric": "mean_squared_error"}, "is not one of accuracy, auc, f1"),
         ({"costs": [0.0]}, r"C is 0\.0"),
+        ({"costs": []}, "there are no costs"),
         ({"costs": [float("nan")]}, "C is nan"),
     ],
     ids=str,

@@ -106,6 +106,22 @@ def test_from_table_to_predictions(run, tmp_path):
     assert len(json.loads((tmp_path / "w.json").read_text())["decisions"][0]["weights"]) == 3
 
 
+def test_values_that_the_model_does_not_know_are_left_out_or_refused(run, tmp_path):
+    assert run("train s m -s 7 -q --memory 256M")[0] == 0
+    table = make_table(seed=3).slice(0, 20)
+    cities = pa.array(["Atlantis"] * table.num_rows)
+    write(table.set_column(table.schema.names.index("city"), "city", cities), tmp_path / "c.csv")
+    status, _, err = run("predict c.csv m out.csv --memory 256M")
+    assert status == 0
+    assert "values that the model does not know, left out: city 20" in err
+    (tmp_path / "out.csv").unlink()
+    status, _, err = run("predict c.csv m out.csv --strict --memory 256M")
+    assert status == 3
+    assert "has values that the model does not know: city 20" in err
+    assert not (tmp_path / "out.csv").exists()
+    assert run("predict b.csv m out.csv --strict --memory 256M")[0] == 0
+
+
 def test_a_table_without_weights_is_scored_by_a_recipe_with_weights(run, tmp_path):
     assert run("split a.parquet w --target y --weight code -q --memory 256M")[0] == 0
     write(make_table(seed=5).drop(["code"]), tmp_path / "held.parquet")

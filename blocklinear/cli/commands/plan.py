@@ -3,7 +3,13 @@
 import argparse
 from typing import Any
 
-from blocklinear.cli.common_options import add_budget, costs_of, given
+from blocklinear.cli.common_options import (
+    add_budget,
+    costs_of,
+    given,
+    solver_number,
+    solver_of,
+)
 from blocklinear.cli.text_options import add_index_base, add_reading, add_row_options, reading
 
 
@@ -22,7 +28,7 @@ def add_parser(commands: Any) -> None:
         "inputs", nargs="+", metavar="INPUT|STORE", help="LIBSVM text or a store; also URLs"
     )
     parser.add_argument(
-        "-s", dest="solver", type=int, default=3, metavar="TYPE",
+        "-s", dest="solver", type=solver_number, default=3, metavar="TYPE",
         help="what is to be trained, as for `train` (default 3)",
     )  # fmt: skip
     parser.add_argument(
@@ -55,7 +61,7 @@ def run(args: argparse.Namespace) -> int:
     if more:
         raise UsageError("a plan is for one cost", "give one, as -c 1")
     some: Any = given(memory_bytes=args.memory, threads=args.threads, gap=args.gap)
-    train = TrainOptions(solver=args.solver, cost=cost, **some)
+    train = TrainOptions(cost=cost, **solver_of(args.solver, None), **some)
     text = TextOptions(index_base=args.index_base, **reading(args))
     inputs = args.inputs if len(args.inputs) > 1 else args.inputs[0]
     report = plan(inputs, train, SplitOptions(text=text), args.workers, args.recalibrate)

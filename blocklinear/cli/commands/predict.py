@@ -154,6 +154,7 @@ def _predict_table(args: argparse.Namespace, model: "LinearModel", output: "Outp
             decision=args.decision,
             probability=bool(args.probability),
             keep=tuple(name for name in (args.keep or "").split(",") if name),
+            strict=args.strict,
             classes=args.report,
             positive=args.positive,
             listener=console,

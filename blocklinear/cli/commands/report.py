@@ -52,7 +52,7 @@ def add_parser(commands: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run the command."""
-    from blocklinear.errors import UsageError, shown
+    from blocklinear.errors import MismatchError, UsageError, shown
     from blocklinear.outputs import Output
     from blocklinear.report.page import Subject, write_page
 
@@ -61,6 +61,11 @@ def run(args: argparse.Namespace) -> int:
     history, model = _read(args.subjects)
     if model is None and history is not None:
         model = _model_of(history)
+    elif model is not None and history is not None and _of_another_run(model, history):
+        raise MismatchError(
+            "the model is not that of the run in the log: their certificates differ",
+            "name the model that this run wrote, or one of the two alone",
+        )
     evaluation = None
     if args.test is not None:
         if model is None:
@@ -122,11 +127,16 @@ def _model_of(history: "RunRecords") -> "LinearModel | None":
         model = LinearModel.load(names[0])
     except BlocklinearError:  # not there any more
         return None
-    certificate = model.metadata.get("certificate")
-    if not isinstance(certificate, dict):
-        return None
-    same = all(certificate.get(name) == ended.get(name) for name in ("primal", "dual", "gap"))
-    return model if same else None
+    known = isinstance(model.metadata.get("certificate"), dict)
+    return model if known and not _of_another_run(model, history) else None
+
+
+def _of_another_run(model: "LinearModel", history: "RunRecords") -> bool:
+    """Return whether a model and the only one that a run wrote have other certificates."""
+    ended, certificate = history.ended or {}, model.metadata.get("certificate")
+    if not isinstance(certificate, dict) or len(ended.get("models") or ()) != 1:
+        return False
+    return any(certificate.get(name) != ended.get(name) for name in ("primal", "dual", "gap"))
 
 
 def _evaluated(model: "LinearModel", args: argparse.Namespace) -> "Evaluation":

@@ -15,7 +15,9 @@ ONE_CLASS = 21
 _SOLVERS = (0, 1, 2, 3, 4, 5, 6, 7, 11, 12, 13, 21)
 _TOLERANCES = {0: 0.01, 2: 0.01, 5: 0.01, 6: 0.01, 11: 0.0001, 21: 0.01}
 _DUAL_TOLERANCE = 0.1
-PRIMAL = (0, 2, 5, 6, 11)
+L1 = (5, 6)
+PRIMAL = (0, 2, *L1, 11)
+_SEARCHED = (0, 2, 11)
 
 TRAIN_USAGE = """\
 Usage: blocklinear liblinear train [options] training_set_file [model_file]
@@ -43,7 +45,9 @@ options:
 \t-s 1, 3, 4 and 7: largest violation of the dual (default 0.1)
 \t-s 21: largest violation of the dual (default 0.01)
 \t-s 12 and 13: sum of the violations, as a part of the first one (default 0.1)
-\t-s 0, 2, 5, 6 and 11: 10 times the certified relative duality gap (default 0.01; 0.0001 for 11)
+\t-s 0, 2 and 11: size of the gradient, as a part of the first one (default 0.01; 0.0001 for 11)
+\t-s 5 and 6: sum of the violations, as a part of the first one (default 0.01)
+\t-s 0, 2, 5 and 6: of that part, the share of the rows that the smaller class has
 -B bias : if bias >= 0, append a feature of this value to each instance (default -1)
 -wi weight : multiply C of class i
 -v n : n-fold cross validation
@@ -140,7 +144,7 @@ def read_train(arguments: Sequence[str]) -> TrainArguments:
     if searches and "s" not in values:
         notes.append("Solver not specified. Using -s 2")
         solver = 2
-    elif searches and solver not in PRIMAL:
+    elif searches and solver not in _SEARCHED:
         raise RefusedArguments(
             "Warm-start parameter search only available for -s 0, -s 2 and -s 11", TRAIN_USAGE
         )

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from blocklinear.cli.ahead import load_for_splitting, load_for_training
-from blocklinear.cli.liblinear.arguments import ONE_CLASS, REGRESSION, TrainArguments
+from blocklinear.cli.liblinear.arguments import L1, ONE_CLASS, REGRESSION, TrainArguments
 from blocklinear.errors import BlocklinearError, MismatchError, StorageError, shown
 from blocklinear.events import Event, OuterIteration, Warned
 from blocklinear.numerals import format_number
@@ -174,10 +174,14 @@ def _train(
         return
     n_iterations = model.metadata["outer_iterations"]
     proofs = model.metadata.get("certificates") or [model.metadata["certificate"]]
-    for proof in proofs:
+    l1 = arguments.solver in L1
+    for k, proof in enumerate(proofs):
         print(f"\noptimization finished, #iter = {n_iterations}")
-        print(f"Objective value = {-proof['dual']:f}")
-        if len(proofs) == 1 and arguments.solver not in (0, 7):
+        print(f"Objective value = {proof['primal'] if l1 else -proof['dual']:f}")
+        if l1:
+            used = int((model.weights[:, k] != 0.0).sum()) + int(model.bias_weights[k] != 0.0)
+            print(f"#nonzeros/#features = {used}/{len(model.weights) + (arguments.bias >= 0)}")
+        elif len(proofs) == 1 and arguments.solver not in (0, 7):
             print(f"nSV = {progress.n_sv}")
         if arguments.solver == ONE_CLASS:
             print(f"rho = {model.rho:f}")
