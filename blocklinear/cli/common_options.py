@@ -1,11 +1,16 @@
 """Arguments that several commands take: their types, and the options of the same name."""
 
 import argparse
-from typing import Any
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
-from blocklinear.errors import UsageError, quoted
+from blocklinear.errors import UsageError, quoted, shown
 from blocklinear.memory import parse_size
 from blocklinear.numerals import parse_label
+
+if TYPE_CHECKING:
+    from blocklinear.classes import Classes
 
 
 def size(text: str) -> int:
@@ -119,32 +124,57 @@ def add_class_weights(parser: Any) -> None:
     )
 
 
-def _label(text: str) -> float:
-    """Read a LABEL argument."""
+def label_of(text: str, classes: "Classes") -> float:
+    """Return the number that a LABEL argument has in blocks and models.
+
+    Raises
+    ------
+    UsageError
+        If it is neither a label as it was given nor a number.
+    """
+    for number, label in classes.items():
+        if text == str(label):
+            return number
     try:
         return parse_label(text)
-    except UsageError as error:
-        raise argparse.ArgumentTypeError(error.what) from error
+    except UsageError:
+        if not classes:
+            raise
+        known = ", ".join(shown(label) for label in map(str, classes.values()))
+        raise UsageError(f"no class is {quoted(text)}", f"write one of {known}") from None
 
 
 def add_positive(parser: argparse.ArgumentParser) -> None:
     """Add ``--positive``."""
     parser.add_argument(
         "--positive",
-        type=_label,
         metavar="LABEL",
         help="with two classes, the one that F1 is computed for (default: the larger label)",
     )
 
 
-def class_weight(text: str) -> tuple[float, float]:
+def class_weight(text: str) -> tuple[str, float]:
     """Read ``LABEL=W``."""
-    label, _, weight = text.partition("=")
+    label, equals, weight = text.rpartition("=")
     try:
-        times = float(weight)
+        times = float(weight if equals else "")
     except ValueError:
         raise UsageError(f"class weight {text!r} is not LABEL=W", "write -w1 5") from None
-    return parse_label(label), times
+    if not 0.0 < times < math.inf:
+        raise UsageError(f"weight of class {label} is {weight}, but must be finite and above 0")
+    return label, times
+
+
+def of_any_labels(weights: Sequence[tuple[str, float]]) -> tuple[tuple[float, float], ...]:
+    """Return weights of classes to be checked before it is known which number a label has."""
+    return tuple((float(number), weight) for number, (_, weight) in enumerate(weights))
+
+
+def of_labels(
+    weights: Sequence[tuple[str, float]], classes: "Classes"
+) -> tuple[tuple[float, float], ...]:
+    """Return weights of classes by the numbers that labels have in blocks."""
+    return tuple((label_of(label, classes), weight) for label, weight in weights)
 
 
 def costs_of(text: str) -> tuple[float, ...]:

@@ -106,6 +106,41 @@ def test_from_table_to_predictions(run, tmp_path):
     assert len(json.loads((tmp_path / "w.json").read_text())["decisions"][0]["weights"]) == 3
 
 
+def test_classes_are_named_as_in_the_table(run, tmp_path):
+    names = pa.array(["yes" if k % 3 else "no" for k in range(600)])
+    table = make_table()
+    write(table.set_column(table.schema.names.index("y"), "y", names), tmp_path / "named.parquet")
+    assert run("split named.parquet n --target y -q --memory 256M")[0] == 0
+    line = "train n m --restart -q --memory 256M --format liblinear --class-weight"
+    models = []
+    for weight in ("no=3", "0=3"):
+        assert run(f"{line} {weight}")[0] == 0
+        models.append((tmp_path / "m").read_bytes())
+    assert models[0] == models[1]
+    for weight, said in (
+        ("nay=3", "no class is 'nay'\n  fix: write one of no, yes"),
+        ("no=0", "weight of class no is 0, but must be finite and above 0"),
+        ("no=x", "class weight 'no=x' is not LABEL=W"),
+    ):
+        status, _, err = run(f"{line} {weight}")
+        assert (status, said in err) == (2, True), err
+    assert run("train n m -s 7 --restart -q --memory 256M")[0] == 0
+    lines = {
+        "cv n -v 2 -c 1 -q --json --memory 256M": lambda found: found["positive"],
+        "predict named.parquet m out.csv --report --json --memory 256M": lambda found: found[
+            "positive"
+        ],
+    }
+    for line, positive in lines.items():
+        found = [
+            positive(json.loads(run(f"{line} --positive {name}")[1])) for name in ("no", "yes")
+        ]
+        assert found[0] != found[1]
+        (tmp_path / "out.csv").unlink(missing_ok=True)
+    assert run("report m -o page.html --test named.parquet --positive no")[0] == 0
+    assert run("report m -o other.html --test named.parquet --positive nay")[0] == 2
+
+
 def test_values_that_the_model_does_not_know_are_left_out_or_refused(run, tmp_path):
     assert run("train s m -s 7 -q --memory 256M")[0] == 0
     table = make_table(seed=3).slice(0, 20)

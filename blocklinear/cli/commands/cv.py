@@ -19,6 +19,9 @@ from blocklinear.cli.common_options import (
     class_weight,
     costs_of,
     given,
+    label_of,
+    of_any_labels,
+    of_labels,
     solver_number,
     solver_of,
 )
@@ -171,8 +174,9 @@ def run(args: argparse.Namespace) -> int:
         threads=args.threads,
         memory_bytes=args.memory,
     )
+    weights = tuple(map(class_weight, args.class_weight))
     options = TrainOptions(
-        class_weights=tuple(map(class_weight, args.class_weight)),
+        class_weights=of_any_labels(weights),
         balanced=args.balanced,
         **solver_of(args.solver, args.method),
         **chosen,
@@ -186,6 +190,9 @@ def run(args: argparse.Namespace) -> int:
     log = outputs.add(args.log, check_log) if args.log else None
     console = Console(args.quiet)
     store = open_store(args, console)
+    classes = store.manifest.given
+    options = replace(options, class_weights=of_labels(weights, classes))
+    positive = None if args.positive is None else label_of(args.positive, classes)
     outputs.check_sources(store.manifest)
     if args.refit and not args.restart:
         check_finished(store.folder / "runs" / options.run, console, "`train --resume`")
@@ -216,7 +223,7 @@ def run(args: argparse.Namespace) -> int:
                 costs=costs,
                 stratify=args.stratify,
                 metric=args.metric,
-                positive=args.positive,
+                positive=positive,
                 listener=listen,
                 halt=stopper.asked,
                 by=by,

@@ -5,7 +5,7 @@ import os
 import sys
 from typing import TYPE_CHECKING, Any
 
-from blocklinear.cli.common_options import add_positive
+from blocklinear.cli.common_options import add_positive, label_of
 from blocklinear.cli.text_options import add_reading, add_row_options, reading
 
 if TYPE_CHECKING:
@@ -140,12 +140,14 @@ def _of_another_run(model: "LinearModel", history: "RunRecords") -> bool:
 
 
 def _evaluated(model: "LinearModel", args: argparse.Namespace) -> "Evaluation":
+    """Compare the rows of --test with a model."""
     from blocklinear.model.predict import evaluate_text
     from blocklinear.options import TextOptions
 
+    positive = None if args.positive is None else label_of(args.positive, model.classes)
     if "recipe" in model.metadata:
         from blocklinear.tables.predict import evaluate_tables
 
-        return evaluate_tables(model, [args.test], name="the model", positive=args.positive)
+        return evaluate_tables(model, [args.test], name="the model", positive=positive)
     options = TextOptions(index_base=model.index_base, base_of="the model", **reading(args))
-    return evaluate_text(model, [args.test], text_options=options, positive=args.positive)
+    return evaluate_text(model, [args.test], text_options=options, positive=positive)

@@ -21,6 +21,8 @@ from blocklinear.cli.common_options import (
     class_weight,
     costs_of,
     given,
+    of_any_labels,
+    of_labels,
     solver_number,
     solver_of,
 )
@@ -322,12 +324,12 @@ def run(args: argparse.Namespace) -> int:
         chosen["evaluate_text"] = TextOptions(**text)
     chosen |= _number_or("auto", args.epochs, "epochs")
     chosen |= _number_or("block", args.pegasos_batch, "pegasos_batch")
-    costs = costs_of(args.cost)
+    costs, weights = costs_of(args.cost), tuple(map(class_weight, args.class_weight))
     options = TrainOptions(
         **solver_of(args.solver, args.method),
         cost=costs[0],
         costs=costs if len(costs) > 1 else (),
-        class_weights=tuple(map(class_weight, args.class_weight)),
+        class_weights=of_any_labels(weights),
         balanced=args.balanced,
         bias=args.bias,
         regularize_bias=args.regularize_bias,
@@ -343,6 +345,7 @@ def run(args: argparse.Namespace) -> int:
     _check_held_out(args, of_tables=None)
     console = Console(args.quiet)
     store = open_store(args, console)
+    options = replace(options, class_weights=of_labels(weights, store.manifest.given))
     outputs.check_sources(store.manifest)
     _check_held_out(args, store.manifest.of_tables)
     others = {"evaluate"} if args.best_on else set()
