@@ -100,13 +100,14 @@ def make_store(
     ------
     As `split` does.
     """
+    place = Path(store).absolute()  # it may be the current folder, which is another one then
     with new_store(store, check) as staging:
         plan = make_plan(options, total_bytes(inputs, options))
         batch = read_batch(
             list(inputs), ingestion_of(staging, options, plan, listener), options, listener
         )
         save(staging, options, batch)
-    return BlockStore.open(Path(store).absolute())
+    return BlockStore.open(place)
 
 
 @contextlib.contextmanager
