@@ -18,6 +18,7 @@ from blocklinear.errors import StoppedError, UsageError
 from blocklinear.events import Listener, Validated, Warned, ignore
 from blocklinear.figures.costs import plot_costs
 from blocklinear.ingest.provenance import label_places
+from blocklinear.kernels.losses import LOGISTIC
 from blocklinear.model.scores import positive_class
 from blocklinear.numerals import format_number
 from blocklinear.objectives.certificate import column_norms
@@ -462,13 +463,15 @@ class _Validation:
     def _first_exponent(self, last: int) -> int:
         """Return e, at most `last`, such that 2**e <= 1 / (2 n max x'x): all rows are at bound.
 
-        Where all rows are empty one C is as good as another.
+        By logistic loss, which has no bound, LIBLINEAR begins at twice that. Where all rows are
+        empty one C is as good as another.
         """
         total, bias = self._store.manifest.weights["total"], max(self._options.bias, 0.0)
         largest = self._rows.largest_norm + bias * bias
         if total == 0.0 or largest == 0.0:
             return 0
-        exponent = -1.0 - math.log2(total) - math.log2(largest)  # the product may overflow
+        times = 1.0 if ALL_SOLVERS[self._options.solver].kind == LOGISTIC else 2.0
+        exponent = -math.log2(times * total) - math.log2(largest)  # the product may overflow
         return math.floor(min(max(exponent, _LEAST_EXPONENT), last))
 
     def _unchanged(self) -> int:

@@ -18,6 +18,7 @@ from blocklinear.inputs.urls import shown_name
 from blocklinear.memory import peak_bytes
 from blocklinear.model.linear import LinearModel
 from blocklinear.objectives.certificate import Certificate
+from blocklinear.objectives.models import ALL_SOLVERS
 from blocklinear.objectives.tasks import Task
 from blocklinear.options import TrainOptions
 from blocklinear.store.manifest import Manifest
@@ -132,7 +133,9 @@ def announced(
     options : TrainOptions
     """
     started, end = time.perf_counter(), Announced()
-    listener(RunStarted(task, _store_facts(store), _settings(options), __version__))
+    loss = ALL_SOLVERS[options.solver]
+    facts = _store_facts(store, classes=not (loss.regression or loss.one_class))
+    listener(RunStarted(task, facts, _settings(options), __version__))
     try:
         yield end
     except BaseException as error:
@@ -144,10 +147,11 @@ def announced(
     listener(RunEnded(seconds=seconds, peak_bytes=peak_bytes(), **end.facts))
 
 
-def _store_facts(store: BlockStore) -> dict[str, Any]:
-    """Return what `RunStarted` has of a store."""
+def _store_facts(store: BlockStore, classes: bool) -> dict[str, Any]:
+    """Return what `RunStarted` has of a store, with the classes if it is trained on for them."""
     m = store.manifest
-    counts = None if m.labels is None else zip(m.labels, m.label_counts, strict=True)
+    known = classes and m.labels is not None
+    counts = zip(m.labels or (), m.label_counts, strict=True) if known else None
     labels = [] if counts is None else [(m.given.get(code, code), n) for code, n in counts if n]
     most = sorted(labels, key=lambda found: -found[1])[:MOST_LABELS]
     return {

@@ -177,6 +177,12 @@ def test_a_search(both):
     assert objectives(ours.out) == pytest.approx(objectives(theirs.out), rel=0.02)
 
 
+def test_a_search_with_logistic_loss_begins_at_twice_the_cost(both):
+    theirs, ours = both("train -C -s 0 -v 2 data_file")
+    first = [re.search(r"^log2c= *(\S+)\t", ran.out, re.M)[1] for ran in (ours, theirs)]
+    assert first[0] == first[1]
+
+
 def test_a_search_from_a_cost(both):
     theirs, ours = both("train -C -s 0 -v 3 -c 0.5 -e 0.0001 data_file")
     assert "search with 3-fold cross validation.\nlog2c=  -1.00\t" in ours.out

@@ -9,6 +9,7 @@ import pytest
 from report.pages import Page
 
 from blocklinear.model.linear import LinearModel
+from blocklinear.report import facts
 
 needs_matplotlib = pytest.mark.skipif(
     importlib.util.find_spec("matplotlib") is None, reason="matplotlib is not installed"
@@ -70,6 +71,17 @@ def test_another_model_is_not_taken_for_that_of_the_run(cli, report, run, store,
     done = cli("report", other, run, "-o", tmp_path / "page.html")
     assert done.status == 5
     assert "the model is not that of the run in the log" in done.err
+
+
+@needs_matplotlib
+def test_a_regression_has_no_classes(cli, report, store, tmp_path):
+    log = tmp_path / "regression.jsonl"
+    assert (
+        cli("train", store, tmp_path / "r", "-q", "--restart", "-s", 12, "--log", log).status == 0
+    )
+    page = report(log)
+    assert page.facts()["classes"] == facts.NONE
+    assert ["class", "rows", "share"] not in [table[0] for table in page.tables]
 
 
 @needs_matplotlib
