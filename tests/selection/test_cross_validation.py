@@ -397,6 +397,23 @@ def test_a_search_goes_on_while_all_weights_are_0(tmp_path, solver):
     assert len(cross_validate(empty, problem.options(), n_folds=2).report.scores) < 20
 
 
+@pytest.mark.parametrize("solver", [5, 6])
+@pytest.mark.parametrize("bias", [0.5, 3.0])
+def test_a_free_bias_takes_all_losses_away_where_a_class_has_no_rows(tmp_path, solver, bias):
+    rng = np.random.default_rng(3)
+    X = rng.normal(size=(60, 4)).round(2)
+    labels = np.where(X[:, 0] > 0, 1.0, 2.0)
+    labels[7] = 3.0  # in one fold, so that others learn it and this one cannot
+    problem = Problem(X, labels, solver, cost=0.3, bias=bias)
+    store, heard = split_problem(tmp_path, problem), Heard()
+    options = problem.options(gap=1e-6, regularize_bias=False)
+    found = cross_validate(store, options, costs=[0.3], n_folds=4, listener=heard)
+    assert found.report.outer_iterations < 50
+    assert found.report.best.gap <= 1e-6
+    assert not heard.of(Warned)
+    assert 3.0 not in found.predicted.tolist()
+
+
 def test_a_search_ends_at_the_largest_cost(two):
     problem, store = two
     heard = Heard()

@@ -31,6 +31,8 @@ from blocklinear.store.prefetch import Loaded
 from blocklinear.store.row_arrays import RowArray
 
 Floats = NDArray[np.float64]
+_LOSSLESS = 800.0
+"""A decision value whose logistic loss, log(1 + exp(-800)), is 0 in float64."""
 _FARTHEST_COSTS = 2.0**100
 """Multiples of C by which alpha may be multiplied: what rounding leaves of tiny ones stays tiny."""
 
@@ -231,6 +233,8 @@ class L1Regularized(CertifiedPasses):
             self._each(lambda k: self._pulls[k].fill(0.0), range(len(self._models)))
             return
         unsolved = np.flatnonzero(self._unsolved()).tolist()
+        by_bias = [k for k in unsolved if self._solved_by_bias(k)]
+        unsolved = [k for k in unsolved if k not in by_bias]
         waited = set(unsolved).difference(self._active)
         columns, counts, roomy = self._columns, self._columns.counts, self._columns.roomy
 
@@ -243,6 +247,7 @@ class L1Regularized(CertifiedPasses):
         wanted = {k: features for k, (_, features, _) in looked.items()}
         ahead = {k: features for k, (_, _, features) in looked.items()}
         self._improve({k: np.concatenate([wanted[k], ahead[k]]) for k in active}, halt)
+        active = sorted(active + by_bias)
         self._active, self._evaluates = active, bool(active)
         if any(not columns.complete(features).all() for features in wanted.values()):
             used = np.zeros(len(counts), np.bool_)
@@ -253,6 +258,22 @@ class L1Regularized(CertifiedPasses):
             chosen = _any_of(lists, len(counts)) if roomy else _in_turn(lists)
             columns.want(chosen, np.flatnonzero(used))
         self._each(lambda k: self._pulls[k].fill(0.0), active)
+
+    def _solved_by_bias(self, k: int) -> bool:
+        """Let a free bias alone take all losses of model k away, if it can; say if so.
+
+        It can where all rows that count are of one class, as a fold may leave them: P can be as
+        small as one likes, and is 0 in float64 from some bias on.
+        """
+        if self._options.regularize_bias or self._W[k].any():
+            return False
+        rows = self._rows(k)
+        signs = rows.target[rows.cost > 0.0]
+        if not len(signs) or signs.min() < signs.max():
+            return False
+        self._W[k, -1], self._alpha[k].all[:] = signs[0] * _LOSSLESS / self.bias, 0.0
+        self._models[k].new = True
+        return True
 
     def _improve(self, features: Mapping[int, NDArray[np.int64]], halt: Callable[[], bool]) -> None:
         """Work on features of models, as far as their columns are there."""
