@@ -470,9 +470,8 @@ class TrainOptions:
         _check("warm-start", self.warm_start, cold, "used with one C")
         alone = not (self.balanced and self.class_weights)
         _check("balanced", self.balanced, alone, "used without weights of classes")
-        regression, rule = self.solver in (11, 12, 13), "used with classes, not for a regression"
-        _check("balanced", self.balanced, not (self.balanced and regression), rule)
-        _check("class-weight", self.class_weights, not (self.class_weights and regression), rule)
+        classes = not (self.balanced and self.solver in (11, 12, 13))
+        _check("balanced", self.balanced, classes, "used with classes, not for a regression")
         for label, weight in self.class_weights:
             _check("class", label, finite(label), "finite")
             name = f"weight of class {format_number(label)}"

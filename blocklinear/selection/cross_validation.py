@@ -44,7 +44,7 @@ from blocklinear.training.checkpoint import discard
 from blocklinear.training.loop import Optimise, optimise
 from blocklinear.training.memory_plan import plan_memory
 from blocklinear.training.method import choose_method, with_choice
-from blocklinear.training.outcome import Outcome, announced
+from blocklinear.training.outcome import Outcome, announced, warn_of_weights
 from blocklinear.training.parts import split_to_fit
 from blocklinear.training.permutations import block_groups
 from blocklinear.training.run import Halt
@@ -234,9 +234,7 @@ def cross_validate(
         if n_folds > manifest.n_rows:
             listener(Warned(f"{n_folds} folds of {manifest.n_rows} rows: each row is a fold"))
             n_folds = manifest.n_rows
-        for label in dict(options.class_weights):
-            if label not in labels:
-                listener(Warned(f"class {format_number(label)} has a weight, but no rows"))
+        warn_of_weights(options, labels, manifest, listener)
         folder = store.folder / "runs" / f"{options.run}.cv"  # whose checkpoint is no matter here
         make_folder(folder, store.folder)
         work = _Validation(store, options, labels, positive, n_folds, folder, listener, halt, by)

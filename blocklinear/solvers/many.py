@@ -144,7 +144,7 @@ class ManyModels(WeightVectors):
         self.models = self.models.some(kept)
         self.stats, self.terms = self.stats[:, kept].copy(), self.terms[kept]  # in C order
         self._remaining, self._goals = self._remaining[:, kept].copy(), self._goals[kept]
-        self._told = self._told[kept]
+        self._reported = self._reported[kept]
         self._make_room()
 
     def _some(self, weights: Floats, columns: NDArray[np.int64]) -> Floats:

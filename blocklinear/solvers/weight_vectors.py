@@ -148,7 +148,7 @@ class WeightVectors(ABC):
             (2, n_problems), np.nan
         )  # P - D of both candidates, as sampled last
         self._goals = np.zeros(n_problems)  # what it is to fall to
-        self._told = np.zeros(n_problems)  # what rows first worked on added to it, when asked last
+        self._reported = np.zeros(n_problems)  # what rows first worked on added to it before
         self._since = np.array([0.0, 1.0])  # such rows since; by how much they may tell too little
 
     @staticmethod
@@ -168,7 +168,7 @@ class WeightVectors(ABC):
             "w": self.W, "average": self.average, "alpha": self.alpha.all,
             "ranges": self._ranges.all, "points": self._points, "stats": self.stats,
             "terms": self.terms, "entries": self.entries, "remaining": self._remaining,
-            "goals": self._goals, "told": self._told, "since": self._since,
+            "goals": self._goals, "reported": self._reported, "since": self._since,
         } | ({"dropped": self.dropped_weights} if self.dropped_weights.size else {})  # fmt: skip
 
     @property
@@ -212,7 +212,7 @@ class WeightVectors(ABC):
         self.stats[:] = self.entries[:] = 0.0
         self._forget_violation(self.stats)
         self._remaining[:] = np.nan
-        self._told[:] = 0.0
+        self._reported[:] = 0.0
         self._since[0] = 0.0
 
     @property
@@ -384,8 +384,8 @@ class WeightVectors(ABC):
         if rows < enough or self._options.tolerance is not None or self.free_bias:
             return False
         excess = self.stats[FIRST, :, self.kernels.EXCESS]
-        left = (excess - self._told) * (self._n_rows / rows)
-        self._told[:] = excess
+        left = (excess - self._reported) * (self._n_rows / rows)
+        self._reported[:] = excess
         reached = bool((times * left <= self._goals).all())
         self._since[0] = 0.0
         if reached:

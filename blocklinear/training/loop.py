@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from blocklinear.arguments import check_options
-from blocklinear.classes import shown
 from blocklinear.errors import MismatchError, StorageError, UsageError
 from blocklinear.events import Listener, OuterIteration, SlowlyConverging, Warned, ignore
 from blocklinear.ingest.provenance import label_places
@@ -31,7 +30,7 @@ from blocklinear.training.checkpoint_schema import check_resumed
 from blocklinear.training.held_out import HeldOut
 from blocklinear.training.memory_plan import plan_again, plan_memory
 from blocklinear.training.method import choose_method, with_choice
-from blocklinear.training.outcome import Outcome, announced
+from blocklinear.training.outcome import Outcome, announced, warn_of_weights
 from blocklinear.training.parts import train_in_parts
 from blocklinear.training.permutations import sampled
 from blocklinear.training.previous import find_previous
@@ -157,10 +156,7 @@ def train_task(
                 options = with_choice(options, choice)
                 task = make_task(manifest, options)
                 listener(choice)
-        for label in dict(options.class_weights):
-            if label not in task.labels:
-                listener(Warned(f"class {shown(label, manifest.given)} has a weight, but no rows"))
-
+        warn_of_weights(options, task.labels, manifest, listener)
         if options.restart:
             for own in folders_of(folder):
                 discard(own)

@@ -4,16 +4,16 @@ import contextlib
 import dataclasses
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from blocklinear import __version__
-from blocklinear.classes import Class
+from blocklinear.classes import Class, shown
 from blocklinear.errors import BlocklinearError
-from blocklinear.events import Listener, MethodChosen, RunEnded, RunStarted
+from blocklinear.events import Listener, MethodChosen, RunEnded, RunStarted, Warned
 from blocklinear.inputs.urls import shown_name
 from blocklinear.memory import peak_bytes
 from blocklinear.model.linear import LinearModel
@@ -145,6 +145,18 @@ def announced(
         raise
     seconds = time.perf_counter() - started
     listener(RunEnded(seconds=seconds, peak_bytes=peak_bytes(), **end.facts))
+
+
+def warn_of_weights(
+    options: TrainOptions, labels: Collection[float], manifest: Manifest, listener: Listener
+) -> None:
+    """Warn of weights of classes that change nothing."""
+    if options.class_weights and ALL_SOLVERS[options.solver].regression:
+        listener(Warned("weights of classes have no effect on a regression"))
+        return
+    for label, _ in options.class_weights:
+        if label not in labels:
+            listener(Warned(f"class {shown(label, manifest.given)} has a weight, but no rows"))
 
 
 def _store_facts(store: BlockStore, classes: bool) -> dict[str, Any]:

@@ -134,7 +134,6 @@ def test_balanced(cli, classes, refused):
         (["--metric", "mean_squared_error"], "is not one of accuracy, auc, f1"),
         (["-s", 4], "does not know -s 4"),
         (["-s", 12, "--stratify"], "does not know --stratify of a regression"),
-        (["-s", 12, "-w1", 2], "must be used with classes, not for a regression"),
     ],
     ids=str,
 )

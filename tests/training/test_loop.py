@@ -64,6 +64,17 @@ def test_another_seed_takes_another_way(store, problem):
     assert first.weights.tobytes() != second.weights.tobytes()
 
 
+def test_weights_of_classes_have_no_effect_on_a_regression(store, problem):
+    weights = ((1.0, 3.0), (-1.0, 0.5))
+    options = replace(problem, solver=13).options(group=2, max_outer=2, gap=1e-9)
+    plain, weighted = (
+        trained(store, replace(options, class_weights=some)) for some in ((), weights)
+    )
+    assert plain[0].weights.tobytes() == weighted[0].weights.tobytes()
+    said = [warned.message for warned in weighted[2]]
+    assert said[0] == "weights of classes have no effect on a regression"
+
+
 def test_every_block_is_read_once_an_outer_iteration(store, problem):
     total = sum(block.bytes for block in store.manifest.blocks)
     options = problem.options(group=2, max_outer=4, gap=1e-9)
