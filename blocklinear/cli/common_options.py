@@ -153,6 +153,11 @@ def add_positive(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def positive_of(args: argparse.Namespace, classes: "Classes") -> float | None:
+    """Return the number of the class of ``--positive``, None if none is named."""
+    return None if args.positive is None else label_of(args.positive, classes)
+
+
 def class_weight(text: str) -> tuple[str, float]:
     """Read ``LABEL=W``."""
     label, equals, weight = text.rpartition("=")

@@ -19,9 +19,9 @@ from blocklinear.cli.common_options import (
     class_weight,
     costs_of,
     given,
-    label_of,
     of_any_labels,
     of_labels,
+    positive_of,
     solver_number,
     solver_of,
 )
@@ -192,7 +192,7 @@ def run(args: argparse.Namespace) -> int:
     store = open_store(args, console)
     classes = store.manifest.given
     options = replace(options, class_weights=of_labels(weights, classes))
-    positive = None if args.positive is None else label_of(args.positive, classes)
+    positive = positive_of(args, classes)
     outputs.check_sources(store.manifest)
     if args.refit and not args.restart:
         check_finished(store.folder / "runs" / options.run, console, "`train --resume`")

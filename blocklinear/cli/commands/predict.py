@@ -4,7 +4,7 @@ import argparse
 import sys
 from typing import TYPE_CHECKING, Any
 
-from blocklinear.cli.common_options import add_positive, given, label_of
+from blocklinear.cli.common_options import add_positive, given, positive_of
 from blocklinear.cli.console import Console
 from blocklinear.cli.text_options import add_reading, add_row_options, reading
 from blocklinear.errors import UsageError, shown
@@ -123,7 +123,7 @@ def run(args: argparse.Namespace) -> int:
             probability=bool(args.probability),
             strict=args.strict,
             classes=args.report,
-            positive=_positive(args, model),
+            positive=positive_of(args, model.classes),
             listener=console,
         )
     remarks = [f"warning: {shown(note)}" for note in report.notes]
@@ -132,10 +132,6 @@ def run(args: argparse.Namespace) -> int:
         remarks.append(f"blocklinear: {values} that the model does not know: ignored")
     _print_report(args, output, report, remarks)
     return 0
-
-
-def _positive(args: argparse.Namespace, model: "LinearModel") -> float | None:
-    return None if args.positive is None else label_of(args.positive, model.classes)
 
 
 def _predict_table(args: argparse.Namespace, model: "LinearModel", output: "Output") -> int:
@@ -160,7 +156,7 @@ def _predict_table(args: argparse.Namespace, model: "LinearModel", output: "Outp
             keep=tuple(name for name in (args.keep or "").split(",") if name),
             strict=args.strict,
             classes=args.report,
-            positive=_positive(args, model),
+            positive=positive_of(args, model.classes),
             listener=console,
         )
     remarks = []

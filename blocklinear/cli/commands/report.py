@@ -5,7 +5,7 @@ import os
 import sys
 from typing import TYPE_CHECKING, Any
 
-from blocklinear.cli.common_options import add_positive, label_of
+from blocklinear.cli.common_options import add_positive, positive_of
 from blocklinear.cli.text_options import add_reading, add_row_options, reading
 
 if TYPE_CHECKING:
@@ -144,7 +144,7 @@ def _evaluated(model: "LinearModel", args: argparse.Namespace) -> "Evaluation":
     from blocklinear.model.predict import evaluate_text
     from blocklinear.options import TextOptions
 
-    positive = None if args.positive is None else label_of(args.positive, model.classes)
+    positive = positive_of(args, model.classes)
     if "recipe" in model.metadata:
         from blocklinear.tables.predict import evaluate_tables
 
