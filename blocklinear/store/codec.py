@@ -314,14 +314,17 @@ class _Frames:
     def put(self, out: NDArray[np.uint8]) -> None:
         """Write the content of the next frame, which must fill `out`."""
         frame = next(self._parts)
-        content: memoryview | bytes = frame
-        if len(frame) != len(out):
-            if zstandard.frame_content_size(frame) != len(out):
+        if len(frame) == len(out):
+            out[:] = np.frombuffer(frame, np.uint8)
+            return
+        if zstandard.frame_content_size(frame) != len(out):
+            raise DamagedError("a frame has the wrong size")
+        if not hasattr(_local, "decompressor"):
+            _local.decompressor = zstandard.ZstdDecompressor()
+        # straight to its place: new memory and a copy would take twice as long as decompressing
+        with _local.decompressor.stream_reader(frame, read_across_frames=True) as content:
+            if content.readinto(out) < len(out) or content.read(1):
                 raise DamagedError("a frame has the wrong size")
-            if not hasattr(_local, "decompressor"):
-                _local.decompressor = zstandard.ZstdDecompressor()
-            content = _local.decompressor.decompress(frame, allow_extra_data=False)
-        out[:] = np.frombuffer(content, np.uint8)
 
     def planes(self, bits: int, n: int, spare: int = 0) -> NDArray[np.uint8]:
         """Return the next planes, uint8[width + spare, n] in reused memory, a packed one last."""

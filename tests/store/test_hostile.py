@@ -329,3 +329,21 @@ def test_a_newer_store_is_not_called_damaged(tmp_path):
     assert manifest.format == FORMAT + 1
     with pytest.raises(MismatchError, match=f"format {FORMAT + 1}"):
         Manifest.load(tmp_path / "s")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda frame: frame + b"x",
+        lambda frame: frame + bytes(16),
+        lambda frame: frame + frame,
+        lambda frame: frame[:-1],
+    ],
+    ids=["byte_after", "zeros_after", "frame_after", "cut"],
+)
+def test_a_frame_must_be_whole_and_alone(tmp_path, change):
+    chunk, compress = HandMadeChunk(), zstandard.ZstdCompressor(level=1).compress  # as stored
+    chunk.pack = lambda frame: change(compress(frame)) if frame == chunk.mantissas[0] else frame
+    manifest = store_of_chunk(tmp_path / "s", bytes(chunk), compression="zstd:1")
+    with pytest.raises(DamagedError, match=r"b00000000\.blk: damaged: "):
+        load(tmp_path / "s", manifest, [0])
