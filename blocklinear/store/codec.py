@@ -317,13 +317,18 @@ class _Frames:
         if len(frame) == len(out):
             out[:] = np.frombuffer(frame, np.uint8)
             return
-        if zstandard.frame_content_size(frame) != len(out):
+        header = zstandard.get_frame_parameters(frame)
+        if header.content_size != len(out):
             raise DamagedError("a frame has the wrong size")
         if not hasattr(_local, "decompressor"):
             _local.decompressor = zstandard.ZstdDecompressor()
+        if header.has_checksum:  # a reader does not miss one that is cut off; chunks have their own
+            content = _local.decompressor.decompress(frame, allow_extra_data=False)
+            out[:] = np.frombuffer(content, np.uint8)
+            return
         # straight to its place: new memory and a copy would take twice as long as decompressing
-        with _local.decompressor.stream_reader(frame, read_across_frames=True) as content:
-            if content.readinto(out) < len(out) or content.read(1):
+        with _local.decompressor.stream_reader(frame, read_across_frames=True) as reader:
+            if reader.readinto(out) < len(out) or reader.read(1):
                 raise DamagedError("a frame has the wrong size")
 
     def planes(self, bits: int, n: int, spare: int = 0) -> NDArray[np.uint8]:

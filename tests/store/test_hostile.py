@@ -331,6 +331,7 @@ def test_a_newer_store_is_not_called_damaged(tmp_path):
         Manifest.load(tmp_path / "s")
 
 
+@pytest.mark.parametrize("checksum", [False, True])
 @pytest.mark.parametrize(
     "change",
     [
@@ -338,12 +339,22 @@ def test_a_newer_store_is_not_called_damaged(tmp_path):
         lambda frame: frame + bytes(16),
         lambda frame: frame + frame,
         lambda frame: frame[:-1],
+        lambda frame: frame[:-5],
     ],
-    ids=["byte_after", "zeros_after", "frame_after", "cut"],
+    ids=["byte_after", "zeros_after", "frame_after", "cut", "cut_further"],
 )
-def test_a_frame_must_be_whole_and_alone(tmp_path, change):
-    chunk, compress = HandMadeChunk(), zstandard.ZstdCompressor(level=1).compress  # as stored
-    chunk.pack = lambda frame: change(compress(frame)) if frame == chunk.mantissas[0] else frame
-    manifest = store_of_chunk(tmp_path / "s", bytes(chunk), compression="zstd:1")
-    with pytest.raises(DamagedError, match=r"b00000000\.blk: damaged: "):
-        load(tmp_path / "s", manifest, [0])
+def test_a_frame_must_be_whole_and_alone(tmp_path, change, checksum):
+    chunk = HandMadeChunk()
+    compress = zstandard.ZstdCompressor(level=1, write_checksum=checksum).compress
+
+    def packed(made):
+        return lambda frame: made(compress(frame)) if frame == chunk.mantissas[0] else frame
+
+    for name, made in (("whole", bytes), ("changed", change)):
+        chunk.pack = packed(made)
+        manifest = store_of_chunk(tmp_path / name, bytes(chunk), compression="zstd:1")
+        if made is bytes:
+            assert load(tmp_path / name, manifest, [0]).n_rows == 3
+        else:
+            with pytest.raises(DamagedError, match=r"b00000000\.blk: damaged: "):
+                load(tmp_path / name, manifest, [0])

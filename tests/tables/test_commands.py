@@ -125,15 +125,12 @@ def test_classes_are_named_as_in_the_table(run, tmp_path):
         status, _, err = run(f"{line} {weight}")
         assert (status, said in err) == (2, True), err
     assert run("train n m -s 7 --restart -q --memory 256M")[0] == 0
-    lines = {
-        "cv n -v 2 -c 1 -q --json --memory 256M": lambda found: found["positive"],
-        "predict named.parquet m out.csv --report --json --memory 256M": lambda found: found[
-            "positive"
-        ],
-    }
-    for line, positive in lines.items():
+    for line in (
+        "cv n -v 2 -c 1 -q --json --memory 256M",
+        "predict named.parquet m out.csv --report --json --memory 256M",
+    ):
         found = [
-            positive(json.loads(run(f"{line} --positive {name}")[1])) for name in ("no", "yes")
+            json.loads(run(f"{line} --positive {name}")[1])["positive"] for name in ("no", "yes")
         ]
         assert found[0] != found[1]
         (tmp_path / "out.csv").unlink(missing_ok=True)
