@@ -47,7 +47,7 @@ from blocklinear.solvers.pass_statistics import (
 )
 from blocklinear.solvers.protocol import Estimate
 from blocklinear.solvers.weight_vectors import FIRST, PASS
-from blocklinear.solvers.working_set import FIRST_PASSES, LOADED, next_passes
+from blocklinear.solvers.working_set import FIRST_PASSES, next_passes
 from blocklinear.store.manifest import Manifest
 from blocklinear.training.previous import Previous
 
@@ -101,7 +101,7 @@ class DistributedDescent:
     def __init__(self, job: Job, manifest: Manifest, engine: Engine) -> None:
         task, n = job.task, manifest.n_features + 1
         self._job, self._engine = job, engine
-        self._n_rows, self._n_blocks = manifest.n_rows, len(manifest.blocks)
+        self._n_rows = manifest.n_rows
         self.bias = max(job.options.bias, 0.0)
         self.outer, self.spent, self.dropped = 0, Spent(), False
         self._models = task if isinstance(task, Models) else None
@@ -350,10 +350,7 @@ class DistributedDescent:
         """Count what was worked on, and say how often the working set is to be passed over."""
         self._entries[:] = np.sum([entries for r in reports for entries in r.entries], axis=0)
         gains = np.sum([stats[:, :, kernels.GAIN].sum(axis=1) for stats in self._stats], axis=0)
-        costs = self._entries.copy()
-        if self._job.plan.group * self._job.n_parts < self._n_blocks:
-            costs[FIRST] *= LOADED
-        pairs = np.stack([gains, costs], axis=1)
+        pairs = np.stack([gains, self._entries], axis=1)
         self._passes[0] = next_passes(int(self._passes[0]), *pairs[[FIRST, PASS]].tolist())
 
     def estimate(self) -> Estimate:

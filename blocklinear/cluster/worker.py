@@ -251,7 +251,7 @@ class Part:
         self.solver.passes = self._at.passes
         for vectors, goals in zip(self.solver.vectors, self._at.goals, strict=True):
             vectors.aim_at(goals)
-        self.solver.begin(len(self.groups))
+        self.solver.begin()
         for place, loaded in enumerate(self.stream()):
             group, started = loaded.group, time.perf_counter()
             if self._factors is not None:

@@ -10,12 +10,18 @@ _ONE = 2.0**30
 
 
 @kernel
-def _seed(key):
+def key_state(key):
     """Return the first state of the generator whose words are `mix(state)`."""
     state = np.uint64(0)
     for word in key:
         state = mix(state ^ word)
     return state
+
+
+@kernel
+def uniform(bits):
+    """Return a number from 0 to below 1, of 64 bits that are mixed."""
+    return np.float64(bits >> np.uint64(11)) * 2.0**-53
 
 
 @kernel
@@ -39,7 +45,7 @@ def permutation(key, out):
     """
     for i in range(out.shape[0]):
         out[i] = i
-    _shuffle(_seed(key), out)
+    _shuffle(key_state(key), out)
 
 
 @kernel
@@ -86,7 +92,7 @@ def schedule(key, preference, out):
     for x in preference:
         rest += _weight(x, top)
 
-    state = _seed(key)
+    state = key_state(key)
     j = 0
     for i in range(n):
         weight = _weight(preference[i], top)
@@ -96,35 +102,12 @@ def schedule(key, preference, out):
         count, remainder = share // rest, share % rest
         if remainder > 0:
             state += np.uint64(0x9E3779B97F4A7C15)
-            uniform = np.float64(mix(state) >> np.uint64(11)) * 2.0**-53
-            count += uniform * rest < remainder
+            count += uniform(mix(state)) * rest < remainder
         for _ in range(count):
             out[j] = i
             j += 1
         rest -= weight
     _shuffle(state, out)
-
-
-@kernel
-def turns(key, positions, first, last, out):
-    """Write which rows have their turn from `first` to before `last`, and return their number.
-
-    Each row has one turn, a number from 0 to 1 that depends on the key and its position alone.
-
-    Parameters
-    ----------
-    key : uint64[n_words]
-    positions : int64[n]      of rows in the store
-    first, last : float       from 0 to 1
-    out : int64[n]            written from its beginning: places in `positions`, ascending
-    """
-    state, count = _seed(key), 0
-    for i in range(positions.shape[0]):
-        turn = np.float64(mix(state ^ np.uint64(positions[i])) >> np.uint64(11)) * 2.0**-53
-        if first <= turn < last:
-            out[count] = i
-            count += 1
-    return count
 
 
 @kernel
@@ -136,7 +119,7 @@ def draws(key, out):
     key : uint64[n_words]     what they depend on
     out : int64[n]            written
     """
-    state, n = _seed(key), np.uint64(out.shape[0])
+    state, n = key_state(key), np.uint64(out.shape[0])
     for i in range(out.shape[0]):
         state += np.uint64(0x9E3779B97F4A7C15)
         out[i] = np.int64(((mix(state) >> np.uint64(32)) * n) >> np.uint64(32))

@@ -31,7 +31,7 @@ from blocklinear.solvers.weight_vectors import (
     Floats,
     WeightVectors,
 )
-from blocklinear.solvers.working_set import FIRST_PASSES, LOADED, WorkingSet, next_passes
+from blocklinear.solvers.working_set import FIRST_PASSES, WorkingSet, next_passes
 from blocklinear.store.groups import Group, first_positions, rows_of
 from blocklinear.store.manifest import Manifest
 from blocklinear.store.prefetch import Loaded
@@ -137,16 +137,16 @@ class BlockDescent:
         for loaded in next(iter(passes)):
             self._keep(loaded.group, [v.ranges(loaded.group) for v in self._trained])
 
-    def _keep(self, group: Group, ranges: list[NDArray[np.uint16]], *priority: Floats) -> Any:
+    def _keep(
+        self, group: Group, ranges: list[NDArray[np.uint16]], *priority: Floats
+    ) -> NDArray[np.bool_]:
         """Replace the working set's rows of a group; return whether each row is one, bool[n]."""
         chosen = np.flatnonzero(np.any(ranges, axis=0))
         first = np.sum(priority, axis=0)[chosen] if priority else np.zeros(len(chosen))
-        kept = np.zeros(group.n_rows, np.bool_)
-        kept[self._working_set.replace(group, chosen, first)] = True
-        return kept
+        return self._working_set.replace(group, chosen, first)
 
-    def begin(self, steps: int, learns: bool = True) -> None:
-        """Start an outer iteration of so many block steps.
+    def begin(self, learns: bool = True) -> None:
+        """Start an outer iteration.
 
         Unless it `learns` from the last one, it has no fewer passes than that.
         """
@@ -155,8 +155,6 @@ class BlockDescent:
             gains[:, 0] += vectors.stats[:, :, vectors.kernels.GAIN].sum(axis=1)
             gains[:, 1] += vectors.entries
             vectors.begin()
-        if steps > 1:
-            gains[FIRST, 1] *= LOADED
         following = next_passes(int(self._passes[0]), *gains[[FIRST, PASS]].tolist())
         self._passes[0] = following if learns else max(following, self._passes[0])
 
@@ -180,18 +178,18 @@ class BlockDescent:
             moving = self._keep(group, [s for s, _ in found], *(p for _, p in found))
         for vectors, (ranges, _) in zip(self._trained, found, strict=True):
             vectors.set_ranges(group, np.where(moving, ranges, np.uint16(0)))
-        rows = self._working_set.rows()
-        if rows is not None:
-            parts = parts_of_passes(passes, number, steps)
+        if not self._copies:
+            return
+        parts = parts_of_passes(passes, number, steps)
 
-            def pass_over(vectors: WeightVectors) -> None:
-                for part in parts:
-                    if vectors.pass_over(rows, outer, *part):
-                        break
-                    if halt():
-                        raise Abandoned
+        def pass_over(vectors: WeightVectors) -> None:
+            for part in parts:
+                if vectors.pass_over(self._working_set, outer, *part):
+                    break
+                if halt():
+                    raise Abandoned
 
-            self._each(pass_over)
+        self._each(pass_over)
 
     def reached(self) -> bool:
         """Return whether P - D of all is as small as it is to be, as the last rows tell."""

@@ -159,8 +159,8 @@ class Solver(Trainee, Protocol):
             Each has every block once; as many as are asked for.
         """
 
-    def begin(self, steps: int, learns: bool = True) -> None:
-        """Start an outer iteration of so many block steps.
+    def begin(self, learns: bool = True) -> None:
+        """Start an outer iteration.
 
         Unless it `learns`, what the last one gained says nothing of what this one should do.
         """

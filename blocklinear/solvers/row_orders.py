@@ -51,16 +51,9 @@ def pass_order(seed: int, outer: int, epoch: int, number: int, n: int) -> NDArra
     return order
 
 
-def rows_in_part(
-    seed: int, outer: int, number: int, positions: NDArray[np.int64], first: float, last: float
-) -> NDArray[np.int64]:
-    """Return the places of rows that have their turn in a part of a pass, ascending.
-
-    Over all parts, from 0 to 1, each row has it once, whatever other rows come and go meanwhile.
-    """
-    places = np.empty(len(positions), np.int64)
-    turns = key(seed, _TURNS, outer, number)
-    return places[: orders.turns(turns, positions, first, last, places)]
+def turns(seed: int, outer: int, number: int) -> NDArray[np.uint64]:
+    """Return the key of the turns that rows have in a pass over the working set."""
+    return key(seed, _TURNS, outer, number)
 
 
 def parts_of_passes(total: int, number: int, steps: int) -> list[tuple[int, float, float]]:

@@ -24,7 +24,8 @@ from blocklinear.objectives.feasible_sets import FeasibleSet
 from blocklinear.options import TrainOptions
 from blocklinear.solvers.pass_statistics import with_free_bias
 from blocklinear.solvers.protocol import Abandoned, Solver
-from blocklinear.solvers.row_orders import pass_order, row_order, rows_in_part
+from blocklinear.solvers.row_orders import pass_order, row_order, turns
+from blocklinear.solvers.working_set import WorkingSet
 from blocklinear.store.groups import Group, RowView, first_positions, rows_of
 from blocklinear.store.manifest import Manifest
 from blocklinear.store.row_arrays import RowArray
@@ -338,29 +339,34 @@ class WeightVectors(ABC):
         self._descend(step, order, PASS, number)
         self._count(step.rows, order, PASS)
 
-    def pass_over(self, rows: RowView, outer: int, number: int, first: float, last: float) -> bool:
+    def pass_over(
+        self, working_set: WorkingSet, outer: int, number: int, first: float, last: float
+    ) -> bool:
         """Work on those rows of the working set that have their turn in a part of a pass.
 
         Return whether the working set is solved: whether it added little enough to the gap.
         """
-        turn = rows_in_part(self._options.seed, outer, number, rows.positions, first, last)
-        ranges: ModelRanges = self._ranges.all[rows.positions[turn]]
-        rows, ranges = rows.some(turn[ranges > 0]), ranges[ranges > 0]
-        if not len(rows):  # of the others nothing is known
+        seed, before = self._options.seed, self.stats[PASS, :, self.kernels.EXCESS].copy()
+        which = working_set.in_part(turns(seed, outer, number), self._ranges.all, first, last)
+        if not len(which):  # of the others nothing is known
             return False
-        alpha, data, n = self._own(self.alpha.all[rows.positions]), self._data(rows), len(rows)
+        for rows in working_set.rows(which[pass_order(seed, outer, 0, number, len(which))]):
+            self._pass_over_rows(rows, outer, number)
+        added = self.stats[PASS, :, self.kernels.EXCESS] - before
+        return bool((added <= (last - first) * SOLVED * self._goals).all())
+
+    def _pass_over_rows(self, rows: RowView, outer: int, number: int) -> None:
+        """Work on rows of the working set in their order."""
+        alpha, ranges = self._own(self.alpha.all[rows.positions]), self._ranges.all[rows.positions]
+        data, order = self._data(rows), np.arange(len(rows))
         self.terms -= self._terms_of(data, alpha)
-        step = BlockStep(rows, data, (), alpha, ranges, np.empty(n), outer, 0, 0, _never)
-        order = pass_order(self._options.seed, outer, 0, number, n)
-        before = self.stats[PASS, :, self.kernels.EXCESS].copy()
+        step = BlockStep(rows, data, (), alpha, ranges, np.empty(0), outer, 0, 0, _never)
         self._descend(step, order, PASS, number)
         self._count(rows, order, PASS)
         self.terms += self._terms_of(data, alpha)
         self._ranges.all[rows.positions] = ranges
         lines = self.alpha.all.reshape(-1, self.width + self.dropped_weights.shape[1])
         lines[rows.positions[:, None], self.places] = alpha
-        added = self.stats[PASS, :, self.kernels.EXCESS] - before
-        return bool((added <= (last - first) * SOLVED * self._goals).all())
 
     def _count(self, rows: RowView, order: NDArray[np.int64], why: int) -> None:
         """Count what was worked on; take a point of the average if enough was since the last."""

@@ -6,26 +6,26 @@ Chang and Roth, KDD 2011; dual cached loops, Matsushima et al., KDD 2012). To ke
 has changed takes up to twice the work (60,000 blogs to 2e-4: 13.5 epochs and not 9.6).
 """
 
+import threading
+from collections.abc import Iterator
+
 import numpy as np
 from numpy.typing import NDArray
 
-from blocklinear.kernels.blocks.routing import gather_rows
+from blocklinear.kernels.blocks import packed_rows
 from blocklinear.store.groups import Group, RowView, first_positions, rows_of
 from blocklinear.store.manifest import Manifest
 
 Floats = NDArray[np.float64]
-ROW_BYTES = 176
-"""What a row of the working set takes but for its entries: its numbers here, and in a pass."""
+_WORD = 8
+ROW_BYTES = _WORD * (packed_rows.TABLE + packed_rows.HEADER + 1)
+"""What a row of the working set takes but for its entries, at most."""
+ENTRIES_AT_ONCE = 1 << 17
+"""Unpacked for a thread at a time: small enough for caches, and many to a call from Python."""
 FIRST_PASSES = 4
 """Passes over the working set in the first outer iteration."""
 MOST_PASSES = 64
 """Where the data are badly scaled, passes may be all that pays: outer iterations come to an end."""
-LOADED = 2.0
-"""What an entry costs that must be read and decoded first, to one that is in memory.
-
-Measured, epochs of work and block steps, where it counts twice and once: blogs to 1e-2 4.2 in 72
-and 5.0 in 96, to 1e-3 8.2 in 90 and 8.0 in 108, to 2e-4 13.3 in 168 and 11.6 in 192; film reviews
-to 1e-3 9.8 in 70 and 8.9 in 84."""
 
 
 def next_passes(number: int, first: tuple[float, float], passes: tuple[float, float]) -> int:
@@ -54,7 +54,7 @@ def next_passes(number: int, first: tuple[float, float], passes: tuple[float, fl
 
 
 class WorkingSet:
-    """Rows copied out of the groups that pass.
+    """Rows copied out of the groups that pass, packed without loss.
 
     Every block has a region of its own, in proportion to its entries; what does not fit there is
     left out, the rows of the lowest priority first. So what is kept never depends on other blocks.
@@ -63,22 +63,29 @@ class WorkingSet:
     ----------
     manifest : Manifest
     capacity : int
-        Entries kept at most.
+        Entries for which there is memory as they are loaded; packed, up to twice as many fit.
     """
 
     def __init__(self, manifest: Manifest, capacity: int) -> None:
-        sizes = np.array([block.nnz for block in manifest.blocks], np.float64)
-        ends = np.cumsum(np.floor(sizes * capacity / max(sizes.sum(), 1.0)))
-        self._bounds = np.concatenate(([0], ends)).astype(np.int64)
+        share = capacity / max(manifest.nnz, 1)
+        sizes = [_most_bytes(manifest, block.rows, block.nnz) for block in manifest.blocks]
+        words = np.floor(np.array(sizes, np.float64) * (share / _WORD))
+        self._bounds = np.concatenate(([0], np.cumsum(words))).astype(np.int64)
+        self._counts = np.zeros(len(sizes), np.int64)  # of rows in each region
+        memory = np.empty(self._bounds[-1])
+        self._memory = (
+            memory,
+            *(memory.view(kind) for kind in (np.int64, np.int32, np.uint16, np.uint8)),
+        )
+        self._planes = sum(manifest.n_features > 1 << bits for bits in (16, 24))
         self._first = first_positions(manifest)
-        self._indices = np.empty(capacity, np.uint32)
-        self._values = np.empty(capacity, manifest.dtype)
-        self._kept = [np.zeros((5 + manifest.weighted, 0))] * len(manifest.blocks)
+        self._dtype, self._weighted = np.dtype(manifest.dtype), manifest.weighted
+        self._own = threading.local()
 
     def replace(
         self, group: Group, chosen: NDArray[np.int64], priority: Floats
-    ) -> NDArray[np.int64]:
-        """Make the rows `chosen` of a group those kept of its blocks; return those that fit.
+    ) -> NDArray[np.bool_]:
+        """Make rows of a group those kept of its blocks; return which of all fit, bool[n_rows].
 
         Parameters
         ----------
@@ -86,42 +93,85 @@ class WorkingSet:
         chosen : int64[k]     rows of the group, ascending
         priority : float64[k] which to prefer where there is no room for all, for their length
         """
-        cuts, rows = np.searchsorted(chosen, group.starts), rows_of(group, self._first).some(chosen)
-        kept = []
-        for place, block in enumerate(group.blocks):
-            part = np.arange(cuts[place], cuts[place + 1])
-            begin, end = int(self._bounds[block]), int(self._bounds[block + 1])
-            part = part[fitting(rows.lengths[part], priority[part], end - begin)]
-            self._put(block, begin, rows.some(part))
-            kept.append(chosen[part])
-        return np.concatenate(kept)
+        rows, kept = rows_of(group, self._first), np.zeros(group.n_rows, np.bool_)
+        worth = -priority / np.maximum(rows.lengths[chosen], 1)
+        mantissas = np.empty(int(rows.lengths.max(initial=0)), np.int32)
+        weights = np.empty(0) if rows.weights is None else rows.weights
+        cuts = np.searchsorted(chosen, group.starts)
+        for block, start, stop in zip(group.blocks, cuts[:-1], cuts[1:], strict=True):
+            order = chosen[start + np.argsort(worth[start:stop], kind="stable")]
+            begin, end = self._bounds[block : block + 2].tolist()
+            n = self._counts[block] = packed_rows.pack_rows(
+                order, begin, end, rows.positions, rows.starts, rows.stops, rows.indices,
+                rows.values, rows.sq_norm, rows.labels, weights, mantissas, self._planes,
+                *self._memory, kept,
+            )  # fmt: skip
+            table = self._memory[1][begin : begin + packed_rows.TABLE * n]
+            table = table.reshape(-1, packed_rows.TABLE)
+            table[:] = table[np.argsort(table[:, 0])]  # by position, whatever the priorities were
+        return kept
 
-    def _put(self, block: int, begin: int, rows: RowView) -> None:
-        starts, stops = np.empty(len(rows), np.int64), np.empty(len(rows), np.int64)
-        gather_rows(
-            rows.starts, rows.stops, rows.indices, rows.values, begin, self._indices,
-            self._values, starts, stops,
-        )  # fmt: skip
-        numbers = [rows.positions, starts, stops, rows.sq_norm, rows.labels]
-        if rows.weights is not None:
-            numbers.append(rows.weights)
-        self._kept[block] = np.stack([np.asarray(x, np.float64) for x in numbers])
+    def in_part(
+        self, key: NDArray[np.uint64], ranges: NDArray[np.uint16], first: float, last: float
+    ) -> NDArray[np.int64]:
+        """Return the rows that have their turn in a part of a pass, as `rows` takes them.
 
-    def rows(self) -> RowView | None:
-        """Return all rows of the working set, None if there are none."""
-        numbers = np.concatenate(self._kept, axis=1)
-        if not numbers.shape[1]:
-            return None
-        positions, starts, stops = (line.astype(np.int64) for line in numbers[:3])
-        weights = numbers[5] if len(numbers) > 5 else None
-        return RowView(
-            positions, starts, stops, numbers[3], numbers[4], self._indices, self._values, weights
+        Over all parts, from 0 to 1, each row has it once, whatever other rows come and go.
+
+        Parameters
+        ----------
+        key : uint64[n_words]     of the pass
+        ranges : uint16[n_rows]   of all rows of the store; those that have 0 are left out
+        first, last : float
+        """
+        places = np.empty(int(self._counts.sum()), np.int64)
+        n = packed_rows.rows_in_part(
+            key, self._bounds, self._counts, self._memory[1], ranges, first, last, places
         )
+        return places[:n]
+
+    def rows(self, which: NDArray[np.int64]) -> Iterator[RowView]:
+        """Yield rows in the order given, some at a time, in memory that is used again."""
+        lengths = self._memory[1][which + 2] >> 8
+        indices, values = self._room(int(lengths.max(initial=0)))
+        while len(which):
+            facts = np.empty((packed_rows.HEADER, len(which)))
+            positions, starts, stops = np.empty((3, len(which)), np.int64)
+            n = packed_rows.unpack_rows(
+                which, self._planes, *self._memory, facts, positions, starts, stops, indices,
+                values,
+            )  # fmt: skip
+            sq_norm, labels, weights = facts[:, :n]
+            yield RowView(
+                positions[:n], starts[:n], stops[:n], sq_norm, labels, indices, values,
+                weights if self._weighted else None,
+            )  # fmt: skip
+            which = which[n:]
+
+    def _room(self, entries: int) -> tuple[NDArray[np.uint32], NDArray[np.floating]]:
+        """Return memory of this thread for so many entries, or more, the same at every call."""
+        room: tuple[NDArray[np.uint32], NDArray[np.floating]] | None
+        room = getattr(self._own, "room", None)
+        if room is None or len(room[0]) < entries:
+            size = max(entries, ENTRIES_AT_ONCE)
+            room = self._own.room = np.empty(size, np.uint32), np.empty(size, self._dtype)
+        return room
 
 
-def fitting(lengths: NDArray[np.int64], priority: Floats, room: float) -> NDArray[np.int64]:
-    """Return which rows fit into room for so many entries, by priority an entry; ascending."""
-    if lengths.sum() <= room:
-        return np.arange(len(lengths))
-    best = np.argsort(-priority / np.maximum(lengths, 1), kind="stable")
-    return np.sort(best[np.cumsum(lengths[best]) <= room])
+def working_set_bytes(manifest: Manifest) -> int:
+    """Return what all rows take as a working set, at most."""
+    return _most_bytes(manifest, manifest.n_rows, manifest.nnz)
+
+
+def _most_bytes(manifest: Manifest, rows: int, nnz: int) -> int:
+    """Return what rows of a store take, packed, at most."""
+    return _entry_bytes(manifest) * nnz + ROW_BYTES * rows
+
+
+def unpacked_bytes(manifest: Manifest, threads: int) -> int:
+    """Return what the rows take that so many threads have unpacked at a time."""
+    return threads * _entry_bytes(manifest) * ENTRIES_AT_ONCE
+
+
+def _entry_bytes(manifest: Manifest) -> int:
+    return 4 + np.dtype(manifest.dtype).itemsize

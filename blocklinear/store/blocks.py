@@ -21,6 +21,7 @@ import struct
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from mmap import mmap
 from pathlib import Path
 
 import numpy as np
@@ -28,7 +29,7 @@ import xxhash
 from numpy.typing import NDArray
 
 from blocklinear.errors import DamagedError, StorageError, storage_errors
-from blocklinear.store.files import open_regular, remove_files, sync_file
+from blocklinear.store.files import open_regular, read_past_cache, remove_files, sync_file
 from blocklinear.store.records import BlockRecord, ChunkFile
 from blocklinear.store.remote.mirror import fetched
 
@@ -183,6 +184,8 @@ class BlockFile:
     record : BlockRecord
     allocate : callable
         Gives memory for at least so many bytes; the block is valid until that is used again.
+    past_cache : bool
+        Read past the page cache, where memory begins with a page and the file system can.
 
     Raises
     ------
@@ -193,11 +196,18 @@ class BlockFile:
     """
 
     def __init__(
-        self, folder: Path, record: ChunkFile, allocate: Callable[[int], bytearray] = bytearray
+        self,
+        folder: Path,
+        record: ChunkFile,
+        allocate: Callable[[int], bytearray | mmap] = bytearray,
+        past_cache: bool = False,
     ) -> None:
         self.path, self.record = folder / record.name, record
+        memory = memoryview(allocate(record.bytes))
         with opened_block(self.path, record) as descriptor:
-            self.data = read_part(descriptor, self.path, 0, record.bytes, allocate(record.bytes))
+            done = read_past_cache(descriptor, memory) if past_cache else 0
+            read_part(descriptor, self.path, done, record.bytes - done, memory[done:])
+        self.data = memory[: record.bytes].toreadonly()
         self._table = table_of(
             self.path, record, self.data[:HEADER_BYTES], self.data[HEADER_BYTES:]
         )

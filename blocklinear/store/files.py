@@ -18,6 +18,7 @@ import stat
 import zlib
 from collections.abc import Iterable, Iterator
 from io import FileIO
+from mmap import PAGESIZE
 from pathlib import Path
 from typing import IO
 
@@ -56,6 +57,27 @@ def open_regular(path: Path, how: int = os.O_RDONLY) -> int:
         os.close(descriptor)
         raise _not_regular(path)
     return descriptor
+
+
+def read_past_cache(descriptor: int, memory: memoryview) -> int:
+    """Read the front of a file without the page cache; return how many bytes.
+
+    0 where the file system cannot, or on an error, which is left to be found by who reads the rest.
+
+    Parameters
+    ----------
+    descriptor : int
+        Of a file that is open for reading.
+    memory : memoryview
+        Begins with a page; as many whole pages as it has are read at most.
+    """
+    try:
+        fcntl.fcntl(descriptor, fcntl.F_SETFL, os.O_DIRECT)
+        return os.preadv(descriptor, [memory[: len(memory) & -PAGESIZE]], 0)
+    except OSError:
+        return 0
+    finally:
+        fcntl.fcntl(descriptor, fcntl.F_SETFL, 0)
 
 
 def _not_regular(path: Path) -> DamagedError:

@@ -4,6 +4,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from mmap import PAGESIZE, mmap
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +21,11 @@ from blocklinear.store.records import BlockRecord
 _local = threading.local()
 
 
-def _room(size: int) -> bytearray:
-    """Return memory of this thread for a block of `size` bytes, the same at every call."""
+def _room(size: int) -> mmap:
+    """Return whole pages of this thread for a block of `size` bytes, the same at every call."""
     if len(getattr(_local, "block", b"")) < size:
-        _local.block = bytearray(size)
-    block: bytearray = _local.block
+        _local.block = mmap(-1, (size + PAGESIZE - 1) & -PAGESIZE)
+    block: mmap = _local.block
     return block
 
 
@@ -116,9 +117,15 @@ class Pins:
 
 
 class GroupBuffer:
-    """Memory for one group of at most `rows` rows, with weights or not, and `nnz` entries."""
+    """Memory for one group of at most `rows` rows, with weights or not, and `nnz` entries.
 
-    def __init__(self, rows: int, nnz: int, dtype: str, weighted: bool = False) -> None:
+    Blocks are read into it `past_cache`, or through the page cache.
+    """
+
+    def __init__(
+        self, rows: int, nnz: int, dtype: str, weighted: bool = False, past_cache: bool = False
+    ) -> None:
+        self._past_cache = past_cache
         self._indptr = np.zeros(rows + 1, np.int64)
         self._indices = np.empty(nnz, np.uint32)
         self._values = np.empty(nnz, dtype)
@@ -215,7 +222,8 @@ class GroupBuffer:
         entry: int,
         pins: Pins | None,
     ) -> None:
-        block, first_row, first_entry = BlockFile(folder, record, _room), row, entry
+        block = BlockFile(folder, record, _room, self._past_cache)
+        first_row, first_entry = row, entry
         normalized = manifest.normalize == "l2"
         for chunk in block.chunks():
             rows = slice(row, row + chunk.rows)

@@ -245,7 +245,13 @@ def optimise(
     solver = make_solver(manifest, options, task, folder, memory.working_set_entries, products)
     run: GroupRun | None = None
     try:
-        with GroupLoader(store, memory.group, options.threads, memory.pin_bytes) as loader:
+        with GroupLoader(
+            store,
+            memory.group,
+            options.threads,
+            memory.pin_bytes,
+            memory_bytes=options.memory_bytes,
+        ) as loader:
             run = GroupRun(
                 loader, manifest, options, memory, solver, held_out, folder, listener, halt
             )

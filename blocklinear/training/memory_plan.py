@@ -12,7 +12,7 @@ from blocklinear.objectives.models import ALL_SOLVERS, CRAMMER_SINGER
 from blocklinear.objectives.problems import SolverType
 from blocklinear.options import TrainOptions
 from blocklinear.solvers.l1.columns import PRODUCTS_BYTES, column_type
-from blocklinear.solvers.working_set import ROW_BYTES
+from blocklinear.solvers.working_set import unpacked_bytes, working_set_bytes
 from blocklinear.store.manifest import Manifest
 from blocklinear.store.records import BlockRecord
 
@@ -142,7 +142,9 @@ def plan_memory(
     held_out = spare // 2 if options.evaluate is not None else 0
     spare -= held_out
     if not l1:
-        copied = min(spare, copied) if group < n_blocks else 0
+        unpacked = unpacked_bytes(manifest, options.threads if width > 1 else 1)
+        copied = max(min(spare - unpacked, copied), 0) if group < n_blocks else 0
+        spare -= unpacked if copied else 0
     elif spare >= whole + PRODUCTS_BYTES:
         copied = whole + PRODUCTS_BYTES
     else:  # all columns are kept only with products of many of them
@@ -185,7 +187,10 @@ def plan_again(
     needed += _hessian_bytes(manifest, width) if hessian else 0
     needed += _l1_bytes(manifest, options, width) if _solver(options).l1 else 0
     needed += -(-entries * _copy_bytes(manifest, options, width) // max(manifest.nnz, 1))
-    needed += PRODUCTS_BYTES if _solver(options).l1 and entries >= manifest.nnz else 0
+    if _solver(options).l1:
+        needed += PRODUCTS_BYTES if entries >= manifest.nnz else 0
+    elif entries:
+        needed += unpacked_bytes(manifest, options.threads if width > 1 else 1)
     needed = max(needed, _making_bytes(manifest, width, kept)) + besides
     spare = options.memory_bytes - needed
     if spare < 0:
@@ -273,13 +278,6 @@ def _hessian_bytes(manifest: Manifest, width: int) -> int:
     return 8 * (manifest.n_features + 1) ** 2 * width
 
 
-def _loaded_bytes(manifest: Manifest, width: int) -> int:
-    """Return what all rows take as a working set, with alpha in a pass over it."""
-    alpha_bytes = 16 * width if width > 1 else 0  # all threads may pass over it at once
-    row_bytes = ROW_BYTES + alpha_bytes + 2 * manifest.weighted * _WEIGHT_BYTES
-    return _entry_bytes(manifest) * manifest.nnz + row_bytes * manifest.n_rows
-
-
 def _has_passes(options: TrainOptions) -> bool:
     """Return whether rows are copied for passes over the working set."""
     return options.selection == "active" and options.method == "dual" and not options.average
@@ -292,7 +290,7 @@ def _copy_bytes(manifest: Manifest, options: TrainOptions, width: int) -> int:
     """
     if _solver(options).l1:
         return _column_entry_bytes(manifest, options) * manifest.nnz
-    return _loaded_bytes(manifest, width)
+    return working_set_bytes(manifest)
 
 
 def _entry_bytes(manifest: Manifest) -> int:

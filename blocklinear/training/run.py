@@ -439,7 +439,7 @@ class GroupRun(Run):
             self.outer, self.done = self.outer + 1, 0
             steps = len(self.block_groups(self.outer))
             began_with_new = self.outer == 2 and steps > 1 and bool(self.new_blocks)
-            self.solver.begin(steps, not began_with_new)
+            self.solver.begin(not began_with_new)
         self.times, self._begun = self._begun, Times()
         todo, following = self.block_groups(self.outer), self.block_groups(self.outer + 1)
         for loaded in self._loader.stream(todo[self.done :], following[0]):

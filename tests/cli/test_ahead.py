@@ -170,7 +170,7 @@ def test_warmup(cold):
     assert first.stdout.startswith("compiled 2 kernels in ")
     assert (second.stdout, second.stderr) == ("all is compiled\n", "")
     assert {path.name.split("-")[0] for path in cold.glob("cache/*/*")} == {
-        "codec.zigzag", "orders._seed", "orders.draws", "shared.mix",
+        "codec.zigzag", "orders.draws", "orders.key_state", "shared.mix",
     }  # fmt: skip
     assert programs.blocklinear("warmup", "--quiet", cwd=cold).stderr == ""
 

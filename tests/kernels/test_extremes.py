@@ -27,7 +27,7 @@ from blocklinear.kernels import (
     sums,
 )
 from blocklinear.kernels.blocks import columns as columns_kernels
-from blocklinear.kernels.blocks import routing, scaling
+from blocklinear.kernels.blocks import packed_rows, routing, scaling
 
 LARGE, SMALL = 9.9e153, 5e-324
 """The largest value that a row can have, and the smallest."""
@@ -304,19 +304,29 @@ def scaled_columns(r):
     assert np.isfinite(sq_norm).all()
 
 
-def gather_rows(r):
-    begin, picked = 2, np.arange(r.n)[::-1].copy()
-    starts, stops = r.starts[picked], r.stops[picked]
-    indices = np.zeros(begin + len(r.indices), np.uint32)
-    values = np.zeros(len(indices), r.dtype)
-    new_starts, new_stops = np.full(r.n, -1), np.full(r.n, -1)
-    routing.gather_rows(
-        starts, stops, r.indices, r.values, begin, indices, values, new_starts, new_stops
-    )
-    for k, i in enumerate(picked):
-        row = slice(new_starts[k], new_stops[k])
-        assert values[row].tolist() == r.values[r.starts[i] : r.stops[i]].tolist()
-        assert indices[row].tolist() == r.indices[r.starts[i] : r.stops[i]].tolist()
+def packed(r):
+    picked = np.arange(r.n)[::-1].copy()
+    for planes, room, size in product((0, 1, 2), (0, 10, 200), (17, 1000)):
+        words, kept = np.empty(2 + room), np.zeros(r.n, np.bool_)
+        kinds = np.float64, np.int64, np.int32, np.uint16, np.uint8
+        memory = [words.view(kind) for kind in kinds]
+        n = packed_rows.pack_rows(
+            picked, 2, 2 + room, np.arange(r.n), r.starts, r.stops, r.indices, r.values,
+            np.ones(r.n), np.ones(r.n), np.empty(0), np.empty(17, np.int32), planes, *memory, kept,
+        )  # fmt: skip
+        assert kept[picked].tolist() == [k < n for k in range(r.n)]
+        which, ranges = np.empty(n, np.int64), np.ones(r.n, np.uint16)
+        region = np.array([2, 2 + room]), np.array([n])
+        for first, last in ((0.3, 0.3), (0.0, 0.5), (0.0, 1.0)):
+            found = packed_rows.rows_in_part(KEY, *region, memory[1], ranges, first, last, which)
+            assert 0 <= found <= n
+        facts, numbers = np.empty((packed_rows.HEADER, n)), np.empty((3, n), np.int64)
+        indices, values = np.empty(size, np.uint32), np.empty(size, r.dtype)
+        done = packed_rows.unpack_rows(which, planes, *memory, facts, *numbers, indices, values)
+        assert 0 < done <= n or not n
+        for i, start, stop in numbers[:, :done].T.tolist():
+            assert values[start:stop].tolist() == r.values[r.starts[i] : r.stops[i]].tolist()
+            assert indices[start:stop].tolist() == r.indices[r.starts[i] : r.stops[i]].tolist()
 
 
 def random_orders(r):
@@ -325,8 +335,6 @@ def random_orders(r):
     assert sorted(out.tolist()) == list(range(r.n))
     orders.draws(KEY, out)
     assert ((out >= 0) & (out < r.n)).all()
-    for first, last in ((0.0, 1.0), (0.3, 0.3), (0.0, 0.5)):
-        assert 0 <= orders.turns(KEY, np.arange(r.n), first, last, out) <= r.n
     for preference in (0.0, dual.MAX_PREFERENCE, dual.SHRUNK, np.nan, np.inf, -np.inf):
         out[:] = -1
         orders.schedule(KEY, np.full(r.n, preference, np.float32), out)
@@ -417,13 +425,13 @@ TRIED = {
         ],
     ),
     "many models": (many, ["dcd_many", "add_many_dual_terms", "certify_many"]),
-    "gather": (gather_rows, ["gather_rows"]),
+    "packed": (packed, ["pack_rows", "rows_in_part", "unpack_rows"]),
     "margins": (decision_values, ["decision_values"]),
     "one class": (
         one_class_pairs,
         ["exchange", "excess", "certify_rows", "add_losses"],
     ),
-    "orders": (random_orders, ["permutation", "schedule", "turns", "draws"]),
+    "orders": (random_orders, ["key_state", "permutation", "schedule", "uniform", "draws"]),
     "pegasos": (pegasos_epochs, ["pegasos_epoch"]),
     "primal": (newton, ["gradient_rows", "hessian_rows", "solve"]),
     "many primal": (newton_many, ["newton_many"]),

@@ -5,13 +5,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from blocklinear.kernels.blocks import packed_rows
 from blocklinear.solvers.row_orders import (
     drawn_rows,
     parts_of_passes,
     pass_order,
     row_order,
     row_schedule,
-    rows_in_part,
+    turns,
 )
 from blocklinear.training.permutations import block_groups, block_order
 
@@ -151,23 +152,35 @@ def test_passes_fall_to_block_steps_in_equal_parts(total, n_visits):
         assert all(one[1] == other[0] for one, other in pairwise(borders))
 
 
+def rows_in_part(seed, which_pass, positions, first, last):
+    """The places of rows, all in one region, that have their turn in a part of a pass."""
+    table = np.zeros((len(positions), packed_rows.TABLE), np.int64)
+    table[:, 0] = positions
+    ranges, found = np.ones(10_000, np.uint16), np.empty(len(positions), np.int64)
+    n = packed_rows.rows_in_part(
+        turns(seed, 3, which_pass), np.zeros(2, np.int64), np.array([len(positions)]),
+        table.reshape(-1), ranges, first, last, found,
+    )  # fmt: skip
+    return found[:n] // packed_rows.TABLE
+
+
 @settings(max_examples=100, deadline=None)
 @given(seed=SEEDS, which_pass=st.integers(0, 100), n=st.integers(0, 300), number=st.integers(2, 50))
 def test_every_row_has_one_turn_in_a_pass(seed, which_pass, n, number):
     positions = np.random.default_rng(n).permutation(1000)[:n].astype(np.int64)
     borders = np.linspace(0.0, 1.0, number)
-    found = [rows_in_part(seed, 3, which_pass, positions, a, b) for a, b in pairwise(borders)]
+    found = [rows_in_part(seed, which_pass, positions, a, b) for a, b in pairwise(borders)]
     assert all((np.diff(places) > 0).all() for places in found)
     assert sorted(np.concatenate(found)) == list(range(n))
     some = positions[: n // 2]  # a turn does not depend on the other rows
-    again = [rows_in_part(seed, 3, which_pass, some, a, b) for a, b in pairwise(borders)]
+    again = [rows_in_part(seed, which_pass, some, a, b) for a, b in pairwise(borders)]
     for places, all_places in zip(again, found, strict=True):
         assert places.tolist() == [place for place in all_places if place < n // 2]
 
 
 def test_turns_are_spread_evenly_and_differ_between_passes():
     positions = np.arange(10_000)
-    counts = [len(rows_in_part(1, 1, 0, positions, k / 10, (k + 1) / 10)) for k in range(10)]
+    counts = [len(rows_in_part(1, 0, positions, k / 10, (k + 1) / 10)) for k in range(10)]
     assert max(abs(count - 1000) for count in counts) < 150  # five deviations
-    first, second = (set(rows_in_part(1, 1, k, positions, 0.0, 0.5).tolist()) for k in (0, 1))
+    first, second = (set(rows_in_part(1, k, positions, 0.0, 0.5).tolist()) for k in (0, 1))
     assert 2200 < len(first & second) < 2800

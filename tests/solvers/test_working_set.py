@@ -11,10 +11,13 @@ from training.small import (
     descent_alone,
     long_problem,
     split_problem,
+    split_text,
 )
 
 from blocklinear.events import OuterIteration
 from blocklinear.kernels import dual
+from blocklinear.solvers import working_set as working_sets
+from blocklinear.solvers.row_orders import turns
 from blocklinear.solvers.working_set import (
     FIRST_PASSES,
     MOST_PASSES,
@@ -44,14 +47,19 @@ def entries(group, row):
     return group.indices[part].tolist(), group.values[part].tolist()
 
 
-def kept_entries(rows):
-    """What is kept of each row, by its position in the store."""
+def rows_of(working_set, n_rows):
+    """What is kept of each row, by its position in the store: entries, label and norm."""
+    which = working_set.in_part(turns(1, 1, 0), np.ones(n_rows, np.uint16), 0.0, 1.0)
     return {
-        position: (rows.indices[start:stop].tolist(), rows.values[start:stop].tolist())
-        for position, start, stop in zip(
-            rows.positions.tolist(), rows.starts.tolist(), rows.stops.tolist(), strict=True
+        position: (
+            rows.indices[start:stop].tolist(), rows.values[start:stop].tolist(), label, sq_norm,
         )
-    }
+        for rows in working_set.rows(which)
+        for position, start, stop, label, sq_norm in zip(
+            rows.positions.tolist(), rows.starts.tolist(), rows.stops.tolist(),
+            rows.labels.tolist(), rows.sq_norm.tolist(), strict=True,
+        )
+    }  # fmt: skip
 
 
 def starts(store):
@@ -59,65 +67,90 @@ def starts(store):
 
 
 @pytest.mark.parametrize("share", [0.0, 0.1, 0.3, 0.6, 1.0])
-def test_rows_are_kept_whole_and_never_more_than_fit(store, groups, share):
+@pytest.mark.parametrize("at_once", [1, 100, 1 << 18])
+def test_rows_are_kept_whole_and_in_their_own_region(store, groups, monkeypatch, share, at_once):
+    monkeypatch.setattr(working_sets, "ENTRIES_AT_ONCE", at_once)
     capacity, rng = int(share * store.manifest.nnz), np.random.default_rng(1)
     working_set, expected = WorkingSet(store.manifest, capacity), {}
     for blocks in [(3, 1), (0,), (5, 2, 4), (1, 4), (0, 3)]:
         group = groups(*blocks)
         chosen = np.flatnonzero(rng.random(group.n_rows) < 0.5)
-        priority = rng.random(len(chosen)).round(1)
-        kept = working_set.replace(group, chosen, priority)
+        kept = working_set.replace(group, chosen, rng.random(len(chosen)).round(1))
 
-        assert kept.tolist() == sorted(set(kept.tolist()) & set(chosen.tolist()))
+        assert set(np.flatnonzero(kept)) <= set(chosen)
         for place, block in enumerate(blocks):
             first = starts(store)[block]
             last = first + store.manifest.blocks[block].rows
             expected = {k: row for k, row in expected.items() if not first <= k < last}
-            rows = kept[(kept >= group.starts[place]) & (kept < group.starts[place + 1])]
-            for row in rows.tolist():
-                expected[row - group.starts[place] + first] = entries(group, row)
-        rows = working_set.rows()
-        if rows is None:
-            assert not expected
-            continue
-        assert rows.positions.tolist() == sorted(expected)
-        assert kept_entries(rows) == expected
-        assert (rows.stops - rows.starts).sum() <= capacity
-        assert rows.stops.max() <= len(rows.indices) == len(rows.values) == capacity
+            for row in range(group.starts[place], group.starts[place + 1]):
+                if kept[row]:
+                    facts = group.labels[row], group.sq_norm[row]
+                    expected[row - group.starts[place] + first] = (*entries(group, row), *facts)
+        assert rows_of(working_set, store.manifest.n_rows) == expected
+    assert (len(expected) > 0) == (share > 0.0)
 
 
-def test_labels_and_norms_go_along(store, groups):
-    working_set, group = WorkingSet(store.manifest, store.manifest.nnz), groups(4, 2)
-    working_set.replace(group, np.arange(group.n_rows), np.ones(group.n_rows))
-    rows = working_set.rows()
-    middle = store.manifest.blocks[4].rows
-    for name in ("labels", "sq_norm"):
-        own = getattr(group, name)
-        assert getattr(rows, name).tolist() == [*own[middle:], *own[:middle]]  # as in the store
+def test_rows_that_are_left_out_are_not_yielded(store, groups):
+    working_set, group = WorkingSet(store.manifest, store.manifest.nnz), groups(0)
+    assert working_set.replace(group, np.arange(group.n_rows), np.ones(group.n_rows)).all()
+    ranges = np.zeros(store.manifest.n_rows, np.uint16)
+    ranges[:7] = 1
+    which = working_set.in_part(turns(1, 1, 0), ranges, 0.0, 1.0)
+    (rows,) = working_set.rows(which)
+    assert sorted(rows.positions.tolist()) == list(range(7))
 
 
 def test_rows_of_the_lowest_priority_are_dropped_first(store, groups):
     group, rng = groups(0), np.random.default_rng(2)
     priority, lengths = rng.random(group.n_rows), np.diff(group.indptr)
-    for share in (0.2, 0.5, 0.9):
+    n_kept = []
+    for share in (0.05, 0.1, 0.2):
         working_set = WorkingSet(store.manifest, int(share * store.manifest.nnz))
         kept = working_set.replace(group, np.arange(group.n_rows), priority)
-        left = np.setdiff1d(np.arange(group.n_rows), kept)
-        assert 0 < len(kept) < group.n_rows
+        assert 0 < kept.sum() < group.n_rows
         density = priority / lengths
-        assert density[kept].min() > density[left].max()
-        best = left[np.argmax(density[left])]  # it would not have fitted
-        room = share * store.manifest.blocks[0].nnz
-        assert lengths[kept].sum() + lengths[best] > room - 2
+        assert density[kept].min() > density[~kept].max()
+        n_kept.append(kept.sum())
+    assert n_kept == sorted(set(n_kept))
+
+
+@pytest.mark.parametrize(("digits", "least"), [(6, 1.6), (16, 0.9)])
+def test_decimal_numbers_take_half_the_memory(tmp_path, digits, least):
+    """Others take no more than as they are loaded."""
+    rng = np.random.default_rng(4)
+    text = "".join(
+        "1 " + " ".join(f"{j}:{x:.{digits}g}" for j, x in enumerate(rng.random(300), 1)) + "\n"
+        for _ in range(100)
+    )
+    store = split_text(tmp_path, text, blocks=1)
+    capacity = store.manifest.nnz // 3
+    with GroupLoader(store, 1, 1) as loader:
+        group = next(iter(loader.stream([(0,)]))).group
+        kept = WorkingSet(store.manifest, capacity).replace(group, np.arange(100), np.ones(100))
+    assert kept.sum() * 300 > least * capacity
+
+
+def test_weights_of_rows_go_along(tmp_path):
+    problem = replace(long_problem(3, 40, 9), weights=0.5 + np.arange(40))
+    store = split_problem(tmp_path, problem)
+    working_set = WorkingSet(store.manifest, store.manifest.nnz)
+    with GroupLoader(store, 1, 1) as loader:
+        for loaded in loader.stream([(0,), (1,)]):
+            n = loaded.group.n_rows
+            assert working_set.replace(loaded.group, np.arange(n), np.ones(n)).all()
+    which = working_set.in_part(turns(1, 1, 0), np.ones(40, np.uint16), 0.0, 1.0)
+    (rows,) = working_set.rows(which)
+    assert sorted(rows.weights.tolist()) == (0.5 + np.arange(40)).tolist()
 
 
 def test_there_may_be_none(store, groups):
     working_set, group = WorkingSet(store.manifest, 1000), groups(0, 1)
-    assert working_set.rows() is None
+    n_rows = store.manifest.n_rows
+    assert not rows_of(working_set, n_rows)
     working_set.replace(group, np.arange(5), np.ones(5))
-    assert working_set.rows() is not None
-    assert len(working_set.replace(group, np.zeros(0, np.int64), np.zeros(0))) == 0
-    assert working_set.rows() is None
+    assert rows_of(working_set, n_rows)
+    assert not working_set.replace(group, np.zeros(0, np.int64), np.zeros(0)).any()
+    assert not rows_of(working_set, n_rows)
 
 
 def state(descent):

@@ -1,5 +1,10 @@
+import errno
+import fcntl
+import os
 import zlib
+from mmap import PAGESIZE, mmap
 
+import numpy as np
 import pytest
 
 from blocklinear.errors import DamagedError, StorageError
@@ -22,6 +27,42 @@ def test_chunks_come_back(tmp_path):
     block.check_digest()
     stored = [(bytes(chunk.data), chunk.rows, chunk.nnz) for chunk in block.chunks()]
     assert stored == [(b"one", 1, 0), (b"", 2, 10), (b"three", 3, 20)]
+
+
+def pages(size):
+    return mmap(-1, -(-size // PAGESIZE) * PAGESIZE)
+
+
+def no_direct_io(descriptor, buffers, offset, original=os.preadv):
+    if fcntl.fcntl(descriptor, fcntl.F_GETFL) & os.O_DIRECT:
+        raise OSError(errno.EINVAL, "the file system cannot")
+    return original(descriptor, buffers, offset)
+
+
+def a_page_at_a_time(descriptor, buffers, offset, original=os.preadv):
+    return original(descriptor, [buffers[0][:PAGESIZE]], offset)
+
+
+@pytest.mark.parametrize("size", [0, 1, PAGESIZE - 100, PAGESIZE, 100_000])
+@pytest.mark.parametrize("allocate", [pages, bytearray])
+@pytest.mark.parametrize("preadv", [os.preadv, no_direct_io, a_page_at_a_time])
+def test_past_the_page_cache_a_block_is_the_same(tmp_path, monkeypatch, size, allocate, preadv):
+    content = np.random.default_rng(size).bytes(size)
+    record = write(tmp_path, 12, content, b"two")
+    monkeypatch.setattr(os, "preadv", preadv)
+    block = BlockFile(tmp_path, record, allocate, past_cache=True)
+    assert bytes(block.data) == (tmp_path / record.name).read_bytes()
+    assert [bytes(chunk.data) for chunk in block.chunks()] == [content, b"two"]
+
+
+def test_past_the_page_cache_a_block_that_cannot_be_read_is_reported(tmp_path, monkeypatch):
+    def broken(descriptor, buffers, offset):
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    record = write(tmp_path, 12, b"one")
+    monkeypatch.setattr(os, "preadv", broken)
+    with pytest.raises(StorageError, match=r"b00000012\.blk: read failed"):
+        BlockFile(tmp_path, record, pages, past_cache=True)
 
 
 def test_checksums_are_the_published_xxh64():

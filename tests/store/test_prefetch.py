@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 
 from blocklinear.errors import DamagedError, InputError
+from blocklinear.store import blocks, prefetch
 from blocklinear.store.prefetch import GroupLoader
 from blocklinear.text import norms
 
@@ -34,6 +35,23 @@ def test_groups_hold_the_rows_of_their_blocks(store, group, threads, pin_bytes):
                 before = visit
                 seen |= rows
             assert seen == all_rows(store.folder, store.manifest)
+
+
+@pytest.mark.parametrize(("beyond", "expected"), [(-1, True), (0.4, True), (0.6, False)])
+def test_blocks_that_the_page_cache_cannot_hold_are_read_past_it(
+    store, monkeypatch, beyond, expected
+):
+    n_bytes = sum(block.bytes for block in store.manifest.blocks)
+    monkeypatch.setattr(prefetch, "available_bytes", lambda: 1000 + int(beyond * n_bytes))
+    read, original = [], blocks.read_past_cache
+    monkeypatch.setattr(blocks, "read_past_cache", lambda *a: read.append(a) or original(*a))
+    for memory_bytes in (1000, None):
+        read.clear()
+        with GroupLoader(store, 2, 1, memory_bytes=memory_bytes) as loader:
+            for loaded in loader.stream([(0, 1), (2, 3)]):
+                rows = rows_in(of_input(store, loaded.group))
+                assert rows == rows_in(load(store.folder, store.manifest, loaded.group.blocks))
+        assert len(read) == 4 * (expected and memory_bytes is not None)
 
 
 def test_a_group_stays_whole_while_the_next_is_loaded(store):

@@ -137,10 +137,10 @@ def test_entries_are_the_nonzeros_worked_on(store, problem, group, solver):
 
 def test_certificates_that_are_given_up_are_counted(store, problem, monkeypatch):
     monkeypatch.setattr(Stopping, "wants_certificate", lambda self, report, seen: True)
-    options = problem.options(group=2, max_outer=9, gap=1e-9)
+    options = problem.options(group=2, max_outer=5, gap=1e-9)
     _, events, _ = trained(store, options)
-    assert [event.certificates for event in events] == [1] * 9
-    assert [event.certified for event in events] == [False] * 8 + [True]
+    assert [event.certificates for event in events] == [1] * 5
+    assert [event.certified for event in events] == [False] * 4 + [True]
 
 
 def test_a_run_tries_few_certificates(store, problem):

@@ -242,14 +242,16 @@ def test_the_message():
 
 
 @pytest.mark.parametrize("solver", [1, 3, 7])
-def test_a_warm_start_takes_fewer_outer_iterations_than_a_cold_one(tmp_path, solver):
-    store = split_text(tmp_path, rows(1, 400, 30), 12)
-    options = how(solver, gap=1e-3)
-    train(store, options)
-    more(store, rows(2, 40, 30), "more", 2)
+def test_warm_starts_take_fewer_outer_iterations_than_cold_ones(tmp_path, solver):
     warm, cold = Heard(), Heard()
-    train(store, replace(options, warm_start=True), warm)
-    train(store, replace(options, run="cold"), cold)
-    assert warm.of(OuterIteration)[-1].certified
-    fewest = 0 if solver == 1 else 1  # where most alpha have no bound, most rows move again
-    assert len(warm.of(OuterIteration)) + fewest <= len(cold.of(OuterIteration))
+    options = how(solver, gap=1e-3)
+    for seed in (1, 11, 21):  # one alone may be lucky
+        folder = tmp_path / str(seed)
+        folder.mkdir()
+        store = split_text(folder, rows(seed, 2000, 30), 12)
+        train(store, options)
+        more(store, rows(seed + 1, 200, 30), "more", 2)
+        train(store, replace(options, warm_start=True), warm)
+        assert warm.of(OuterIteration)[-1].certified
+        train(store, replace(options, run="cold"), cold)
+    assert len(warm.of(OuterIteration)) < len(cold.of(OuterIteration))

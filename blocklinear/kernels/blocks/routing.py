@@ -1,4 +1,4 @@
-"""Which block a row goes to (Yu, Algorithm 4), and rows copied: to their blocks, out of a group."""
+"""Which block a row goes to (Yu, Algorithm 4), and rows copied to their blocks."""
 
 import numpy as np
 
@@ -81,28 +81,3 @@ def scatter(
         n_rows[b] = r + 1
         nnz[b] = k + length
     return stop
-
-
-@kernel
-def gather_rows(
-    starts, stops, indices, values, begin, out_indices, out_values, new_starts, new_stops
-):  # fmt: skip
-    """Copy rows one after the other.
-
-    Parameters
-    ----------
-    starts, stops : int64[k]  where the entries of each row are
-    indices : uint32[nnz]
-    values : float64[nnz] or float32[nnz]
-    begin : int               where the first goes
-    out_indices, out_values : written from `begin` on; the caller made sure that there is room
-    new_starts, new_stops : int64[k]    written: where each row is now
-    """
-    at = begin
-    for k in range(starts.shape[0]):
-        start, stop = starts[k], stops[k]
-        new_starts[k] = at
-        _copy(indices[start:stop], out_indices[at:])
-        _copy(values[start:stop], out_values[at:])
-        at += stop - start
-        new_stops[k] = at

@@ -183,8 +183,8 @@ class L1Regularized(CertifiedPasses):
                 self._columns.collect(rows_of(loaded.group, self._first))
             self._columns.finish()
 
-    def begin(self, steps: int, learns: bool = True) -> None:
-        """Start a pass of so many groups: its work begins with the first of them."""
+    def begin(self, learns: bool = True) -> None:
+        """Start a pass: its work begins with the first of them."""
 
     def step(
         self, group: Group, outer: int, number: int, steps: int, halt: Callable[[], bool]

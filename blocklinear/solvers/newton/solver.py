@@ -137,8 +137,8 @@ class Newton(CertifiedPasses):
         for future in [self._threads.submit(work, part) for part in self._passes]:
             future.result()
 
-    def begin(self, steps: int, learns: bool = True) -> None:
-        """Start a pass of so many groups, for the models that are not solved."""
+    def begin(self, learns: bool = True) -> None:
+        """Start a pass, for the models that are not solved."""
         unsolved = self._unsolved()
         for part, numbers in zip(self._passes, self._numbers, strict=True):
             part.begin(np.flatnonzero(unsolved[numbers]).tolist())
