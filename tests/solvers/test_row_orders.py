@@ -134,9 +134,24 @@ def test_rows_preferred_come_more_often():
 
 
 @settings(max_examples=50, deadline=None)
-@given(seed=SEEDS, outer=st.integers(0, 10**6), n_blocks=st.integers(1, 50))
+@given(seed=SEEDS, outer=st.integers(1, 10**6), n_blocks=st.integers(1, 50))
 def test_blocks_are_permuted(seed, outer, n_blocks):
     assert sorted(block_order(seed, outer, n_blocks).tolist()) == list(range(n_blocks))
+
+
+def test_blocks_wait_about_as_long_as_each_other():
+    n_outer, n_blocks = 200, 60
+    places = [np.argsort(block_order(7, outer, n_blocks)) for outer in range(1, n_outer)]
+    waits = (np.diff(places, axis=0) + n_blocks) / n_blocks  # of independent orders 0.41 from 1
+    assert 0.25 < waits.std() < 0.32
+    assert abs(np.corrcoef(places[0], places[2])[0, 1]) < 0.3  # any two may meet again
+
+
+@pytest.mark.parametrize("place", [0, 11])
+def test_every_block_comes_first_and_last_about_as_often(place):
+    found = np.bincount([block_order(3, outer, 12)[place] for outer in range(1, 1201)])
+    assert found.min() > 60
+    assert found.max() < 140
 
 
 @settings(max_examples=200, deadline=None)
