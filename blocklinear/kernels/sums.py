@@ -15,10 +15,13 @@ _PART = 128
 
 @kernel
 def add_to_mean(W, n, mean):
-    """Make the mean of n - 1 arrays that of n; float64[d, M] both, n at least 1."""
+    """Make the mean of n - 1 arrays that of n; float64[d, M] both.
+
+    The mean of one is a copy, whatever was there before.
+    """
     for i in range(W.shape[0]):
         for m in range(W.shape[1]):
-            mean[i, m] += (W[i, m] - mean[i, m]) / n
+            mean[i, m] = mean[i, m] + (W[i, m] - mean[i, m]) / n if n > 1.0 else W[i, m]
 
 
 @kernel

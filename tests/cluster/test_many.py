@@ -161,7 +161,7 @@ def test_models_that_were_dropped_are_not_trained_further(serial, store):
             n_models.append(event.n_models)
 
     with pytest.raises(StoppedError):
-        grid(store, client, listen, lambda: bool(n_models) and n_models[-1] < len(COSTS))
+        grid(store, client, listen, lambda: bool(n_models) and n_models[-1] < len(COSTS) - 1)
     with pytest.raises(MismatchError, match="were finished with gaps up to"):
         grid(store, client, resume=True, gap=1e-7)
 

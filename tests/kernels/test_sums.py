@@ -89,4 +89,6 @@ def test_the_mean_of_arrays(shape):
     arrays, mean = np.random.default_rng(0).normal(size=(6, *shape)), np.full(shape, 7.0)
     for n, array in enumerate(arrays, 1):
         add_to_mean(array, float(n), mean)
+        if n == 1:
+            np.testing.assert_array_equal(mean, array)  # whatever was there before
     np.testing.assert_allclose(mean, arrays.mean(axis=0), rtol=1e-12, atol=1e-12)
