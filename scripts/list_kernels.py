@@ -6,6 +6,7 @@ Run it when the arguments of a kernel, or the kernels that a command calls, have
 Every part of the program goes through its motions on a few rows, in a process of its own.
 """
 
+import contextlib
 import gc
 import json
 import math
@@ -218,6 +219,19 @@ def _make_stores(folder: Path, dtype: str, part: str) -> None:
     add(split([source], folder / "store", few), [source], again)
 
 
+@contextlib.contextmanager
+def _without_newton() -> Iterator[None]:
+    """Let Newton's method not take over until the end of the block, however slow descent is."""
+    from blocklinear.training.run import Run
+
+    may_go_over = Run.may_go_over
+    Run.may_go_over = property(lambda self: False)  # type: ignore[method-assign, assignment]
+    try:
+        yield
+    finally:
+        Run.may_go_over = may_go_over  # type: ignore[method-assign]
+
+
 def _hurry_to_newton() -> None:
     """Let Newton's method take over after two outer iterations, whatever their rate."""
     from blocklinear.training.stopping import Stopping
@@ -232,6 +246,7 @@ def _train(folder: Path, dtype: str, part: str) -> Iterator[str]:
     """Train as a part of the program does; yield the name of each step when it is done."""
     import numpy as np
 
+    from blocklinear.kernels import l1
     from blocklinear.kernels.curvature import scale_columns
     from blocklinear.model import liblinear
     from blocklinear.options import TrainOptions
@@ -254,11 +269,16 @@ def _train(folder: Path, dtype: str, part: str) -> Iterator[str]:
         nothing = np.zeros(0, np.uint32), np.zeros(0, dtype)
         scale_columns(no_rows, *nothing, ones, np.zeros(0))
         yield "cluster"
+    if part == "l1":  # where columns have to make room for others
+        for kind in {np.float32, np.dtype(dtype).type}:
+            none = np.zeros(0, np.int64), np.zeros(1, np.int64), np.zeros(0, np.uint16)
+            l1.keep_columns(*none, np.zeros(0, kind))
     for group in (least, 2, 3):
         steps = common | {"group": group}
         if part == "one":
             for rows, solver in product((store, *others), _DUAL_SOLVERS):  # left to a warm start
-                loop.train(rows, TrainOptions(solver=solver, **steps))
+                with _without_newton():
+                    loop.train(rows, TrainOptions(solver=solver, **steps))
             for selection in ("avsf", "online"):
                 loop.train(store, TrainOptions(selection=selection, epochs=2, **steps))
             loop.train(store, TrainOptions(average=True, group=group, **_LITTLE))

@@ -12,7 +12,7 @@ from blocklinear.objectives.models import ALL_SOLVERS, CRAMMER_SINGER
 from blocklinear.objectives.problems import SolverType
 from blocklinear.options import TrainOptions
 from blocklinear.solvers.l1.columns import PRODUCTS_BYTES, column_type
-from blocklinear.solvers.working_set import unpacked_bytes, working_set_bytes
+from blocklinear.solvers.working_set import entry_bytes, unpacked_bytes, working_set_bytes
 from blocklinear.store.manifest import Manifest
 from blocklinear.store.records import BlockRecord
 
@@ -100,7 +100,7 @@ def plan_memory(
     model = _making_bytes(manifest, width, kept) + besides
     l1 = _solver(options).l1
     fixed += _l1_bytes(manifest, options, width) if l1 else 0
-    whole = _copy_bytes(manifest, options, width)
+    whole = _copy_bytes(manifest, options)
     copied = whole if l1 else whole // WORKING_SET_SHARE if _has_passes(options) else 0
     if options.group is not None:
         group = min(options.group, n_blocks)
@@ -142,7 +142,7 @@ def plan_memory(
     held_out = spare // 2 if options.evaluate is not None else 0
     spare -= held_out
     if not l1:
-        unpacked = unpacked_bytes(manifest, options.threads if width > 1 else 1)
+        unpacked = _unpacked_bytes(manifest, options, width)
         copied = max(min(spare - unpacked, copied), 0) if group < n_blocks else 0
         spare -= unpacked if copied else 0
     elif spare >= whole + PRODUCTS_BYTES:
@@ -186,11 +186,11 @@ def plan_again(
     needed += _newton_vectors(options) * width * weight_bytes(manifest) if newton else 0
     needed += _hessian_bytes(manifest, width) if hessian else 0
     needed += _l1_bytes(manifest, options, width) if _solver(options).l1 else 0
-    needed += -(-entries * _copy_bytes(manifest, options, width) // max(manifest.nnz, 1))
+    needed += -(-entries * _copy_bytes(manifest, options) // max(manifest.nnz, 1))
     if _solver(options).l1:
         needed += PRODUCTS_BYTES if entries >= manifest.nnz else 0
     elif entries:
-        needed += unpacked_bytes(manifest, options.threads if width > 1 else 1)
+        needed += _unpacked_bytes(manifest, options, width)
     needed = max(needed, _making_bytes(manifest, width, kept)) + besides
     spare = options.memory_bytes - needed
     if spare < 0:
@@ -283,7 +283,7 @@ def _has_passes(options: TrainOptions) -> bool:
     return options.selection == "active" and options.method == "dual" and not options.average
 
 
-def _copy_bytes(manifest: Manifest, options: TrainOptions, width: int) -> int:
+def _copy_bytes(manifest: Manifest, options: TrainOptions) -> int:
     """Return what a copy of all rows takes; for L1 regularisation, of all columns.
 
     A working set rarely has more than one row in `WORKING_SET_SHARE`.
@@ -293,8 +293,9 @@ def _copy_bytes(manifest: Manifest, options: TrainOptions, width: int) -> int:
     return working_set_bytes(manifest)
 
 
-def _entry_bytes(manifest: Manifest) -> int:
-    return 4 + (8 if manifest.dtype == "float64" else 4)
+def _unpacked_bytes(manifest: Manifest, options: TrainOptions, width: int) -> int:
+    """Return what rows of the working set take that are unpacked: those of several threads."""
+    return unpacked_bytes(manifest, options.threads if width > 1 else 1)
 
 
 def _column_entry_bytes(manifest: Manifest, options: TrainOptions) -> int:
@@ -306,7 +307,7 @@ def _group_bytes(manifest: Manifest, group: int, width: int) -> int:
     loaded_row_bytes = _LOADED_ROW_BYTES + manifest.weighted * _WEIGHT_BYTES
 
     def loaded(block: BlockRecord) -> int:
-        return _entry_bytes(manifest) * block.nnz + loaded_row_bytes * block.rows
+        return entry_bytes(manifest) * block.nnz + loaded_row_bytes * block.rows
 
     largest = sorted(manifest.blocks, key=loaded, reverse=True)[:group]
     buffers = 1 if group >= len(manifest.blocks) else 2

@@ -254,4 +254,5 @@ def test_warm_starts_take_fewer_outer_iterations_than_cold_ones(tmp_path, solver
         train(store, replace(options, warm_start=True), warm)
         assert warm.of(OuterIteration)[-1].certified
         train(store, replace(options, run="cold"), cold)
-    assert len(warm.of(OuterIteration)) < len(cold.of(OuterIteration))
+    fewest = 6 if solver == 7 else 1
+    assert len(warm.of(OuterIteration)) + fewest <= len(cold.of(OuterIteration))
