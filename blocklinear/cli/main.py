@@ -31,6 +31,7 @@ from blocklinear.cli.commands import (
 )
 from blocklinear.cli.commands import gc as collect
 from blocklinear.cli.compiling import compiling, start_lightly
+from blocklinear.cli.imports import asked_for
 from blocklinear.cli.liblinear import command as liblinear
 from blocklinear.errors import BlocklinearError, MemoryBudgetError, StorageError, shown
 
@@ -122,9 +123,10 @@ def _run(args: argparse.Namespace) -> int:
     """Run the command."""
     compiles = args.command not in _NOTHING_COMPILED
     quiet = getattr(args, "quiet", False)
-    with compiling(quiet) if compiles else contextlib.nullcontext():
-        status: int = args.run(args)
-        return status
+    if not compiles:
+        return int(args.run(args))
+    with asked_for(args.command), compiling(quiet):
+        return int(args.run(args))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

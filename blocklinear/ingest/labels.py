@@ -97,8 +97,10 @@ class LabelTable:
         if self.labels is None:
             return
         known = set(self.labels)
-        if len(known) <= 2 and np.isin(values, self.labels).all():  # a shortcut for two classes
-            return
+        if len(known) <= 2:  # a shortcut for two classes
+            among = [values == label for label in self.labels]
+            if among and np.logical_or(among[0], among[-1]).all():
+                return
         found, first = np.unique(values, return_index=True)
         new = [(i, float(v)) for v, i in zip(found, first, strict=True) if float(v) not in known]
         self.labels = self.labels + [value for _, value in sorted(new)]
