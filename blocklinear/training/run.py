@@ -376,9 +376,8 @@ class GroupRun(Run):
 
     Attributes
     ----------
-    new_blocks : list of int  with rows that a warm start knew nothing of: the first outer iteration
-                              begins with them, so that the others see what these have changed;
-                              what it gains says little of the next
+    new_blocks : list of int  with rows that a warm start knew nothing of, see `block_groups`: what
+                              the first outer iteration gains from them says little of the next
     """
 
     solver: Solver
@@ -406,8 +405,7 @@ class GroupRun(Run):
         """Return the groups of an outer iteration, in order."""
         n_blocks = len(self.manifest.blocks)
         seed, permutes = self.options.seed, self.solver.permutes
-        first = self.new_blocks if outer == 1 else []
-        return block_groups(seed, outer, n_blocks, self.memory.group, permutes, first)
+        return block_groups(seed, outer, n_blocks, self.memory.group, permutes, self.new_blocks)
 
     def pass_over(
         self, blocks: Collection[int] | None = None, last: bool = False
