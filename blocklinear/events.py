@@ -18,6 +18,11 @@ class SlowlyConverging(Warned):
 
 
 @dataclass(frozen=True)
+class OneLabel(Warned):
+    """All rows have one label."""
+
+
+@dataclass(frozen=True)
 class TextProgress:
     """How much text was read.
 

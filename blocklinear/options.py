@@ -501,6 +501,8 @@ class TrainOptions:
         epochs = self.epochs
         _check("epochs", epochs, epochs is None or 1 <= epochs <= 10_000, "from 1 to 10000")
         _check("inner-tol", self.inner_tolerance, self.inner_tolerance > 0, "above 0")
+        ends = epochs is None or self.inner_tolerance == TrainOptions.inner_tolerance
+        _check("inner-tol", self.inner_tolerance, ends, "used with --epochs auto, which it ends")
         known = ("active", "permute", "shrink", "avsf", "online")
         _check("selection", self.selection, self.selection in known, f"one of {', '.join(known)}")
         _check("group", self.group, self.group is None or self.group >= 1, "at least 1")
@@ -509,6 +511,7 @@ class TrainOptions:
         _check("sample-blocks", sample, sample is None or sample >= 1, "at least 1")
         batch = self.pegasos_batch
         _check("pegasos-batch", batch, batch is None or batch >= 1, "at least 1, or block")
+        _check("pegasos-batch", batch, pegasos or batch == 1, "used with --method pegasos")
         _check("seed", self.seed, 0 <= self.seed < 1 << 63, "from 0 to 2**63 - 1")
         _check("threads", self.threads, 1 <= self.threads <= 256, "from 1 to 256")
         _check("memory", self.memory_bytes, self.memory_bytes >= 1 << 20, "at least 1M")

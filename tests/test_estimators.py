@@ -103,6 +103,17 @@ def test_objectives_are_those_of_scikit_learn(ours, theirs, loss, n_classes):
         assert ours.dual_gap_ <= 1e-7
 
 
+@pytest.mark.filterwarnings("error")
+def test_one_class_models_do_not_warn_of_labels_that_nobody_gave():
+    BlockLinearOneClassSVM(nu=0.5).fit(ROWS)
+
+
+@pytest.mark.parametrize("one", ["spam", 3])
+def test_a_single_class_is_shown_as_it_was_given(one):
+    with pytest.raises(ValueError, match=f"here is the one class {one!r}$"):
+        BlockLinearSVC().fit(ROWS, [one] * len(ROWS))
+
+
 @pytest.mark.parametrize(
     ("loss", "name"), [("epsilon_insensitive", "e"), ("squared_epsilon_insensitive", "e2")]
 )

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy.sparse import csr_matrix
 
 import blocklinear
 from blocklinear import AddOptions, LinearModel, SplitOptions, TextOptions, TrainOptions
@@ -187,11 +188,17 @@ def test_numbers_of_numpy_are_numbers(store):
     assert len(models) == 3
 
 
-@pytest.mark.parametrize("wrong", ["rows.svm", [["a", "b"]], [[1, 2], [3]], object()])
+NO_MATRICES = [
+    "rows.svm", [["a", "b"]], [["1", "2"]], [[1, 2], [3]], object(), [[1j, 2.0]],
+    csr_matrix([[1j, 2.0]]), np.array([["2026-01-01"]], "datetime64[s]"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("wrong", NO_MATRICES)
 def test_what_is_no_matrix_cannot_be_predicted(store, wrong):
     model = blocklinear.train(store)
     assert isinstance(model, LinearModel)
-    with pytest.raises(InputError, match="must be a SciPy matrix or an array of numbers"):
+    with pytest.raises(InputError, match="must be a SciPy matrix or an array of real numbers"):
         model.predict(wrong)
 
 

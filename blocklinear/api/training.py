@@ -218,7 +218,7 @@ def cross_validate(
     ----------
     store : BlockStore or path
     options : TrainOptions
-        Of all models; `costs` stand for its `cost`.
+        Of all models; `costs` stand for its `cost`, which is not used.
     costs : sequence of float or None
         The grid of C. None searches, as LIBLINEAR's ``-C``: from a C so small that all rows are
         support vectors, doubled until neither predictions nor norms of weights change any more.
@@ -237,7 +237,7 @@ def cross_validate(
     listener, halt, client, parts, verbose
         As for `train`; the folds and the predictions are made here, in two passes over the data.
     **settings
-        As for `train`.
+        As for `train`, but for C.
 
     Returns
     -------
@@ -263,6 +263,11 @@ def cross_validate(
     [0.01, 0.1, 1]
     >>> model = blocklinear.train(store, C=found.best_cost)
     """
+    for name in {"C", "cost"} & settings.keys():
+        raise UsageError(
+            f"{name} is {settings[name]}, but costs are what is compared",
+            f"give costs=[{settings[name]}], or no C at all to search for one",
+        )
     chosen, by = _with_cluster(client, parts, options, settings, "cross_validate")
     if folds is not None and n_folds is not None:
         raise UsageError("folds and n_folds are the same option", "give one of them")

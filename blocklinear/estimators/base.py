@@ -115,7 +115,7 @@ class BlockLinear(BaseEstimator, ABC):  # type: ignore[misc]
             SplitOptions(
                 text=text, compression=compression, renumber=renumber, force=True, blocks=blocks
             ),
-            _heard,
+            self._heard,
         )
 
     def _fit_rows(
@@ -178,7 +178,7 @@ class BlockLinear(BaseEstimator, ABC):  # type: ignore[misc]
     def _train(self, store: BlockStore, options: dict[str, Any]) -> LinearModel | None:
         """Train a store; keep what there is to tell of the run. None if that is not wanted."""
         how = self._train_options(**options)
-        with telling(_heard, bool(self.verbose), how.gap) as tell:
+        with telling(self._heard, bool(self.verbose), how.gap) as tell:
             model = train(store, how, tell)
         self.n_iter_ = int(model.metadata["outer_iterations"])
         self.dual_gap_ = float(model.metadata["certificate"]["gap"] or 0.0)
@@ -249,6 +249,11 @@ class BlockLinear(BaseEstimator, ABC):  # type: ignore[misc]
                     writer.append(*batch)
             return self.fit_store(writer.store)
 
+    def _heard(self, event: Event) -> None:
+        """Give a warning as one of Python's; what is said of convergence, `_train` gives."""
+        if isinstance(event, Warned) and not isinstance(event, SlowlyConverging):
+            warn_caller(event.message, BlocklinearWarning)
+
     @abstractmethod
     def fit_store(self, store: AnyStore) -> Self:
         """Fit to the rows of a store."""
@@ -257,12 +262,6 @@ class BlockLinear(BaseEstimator, ABC):  # type: ignore[misc]
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         return tags
-
-
-def _heard(event: Event) -> None:
-    """Give a warning of ours as one of Python's; what is said of convergence, another gives."""
-    if isinstance(event, Warned) and not isinstance(event, SlowlyConverging):
-        warn_caller(event.message, BlocklinearWarning)
 
 
 def checked_weights(sample_weight: Any, X: Any) -> NDArray[np.float64]:

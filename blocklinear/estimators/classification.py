@@ -50,7 +50,7 @@ class BlockLinearClassifier(ClassifierMixin, BlockLinear):  # type: ignore[misc]
         if len(classes) < 2:
             raise ValueError(
                 f"{type(self).__name__} needs rows of 2 classes at least; here is the one class "
-                f"{classes[0]!r}"
+                f"{classes[:1].tolist()[0]!r}"
             )
         labels = 2.0 * codes - 1.0 if len(classes) == 2 else codes.astype(np.float64)
         numbers = [-1.0, 1.0] if len(classes) == 2 else np.arange(float(len(classes))).tolist()

@@ -10,7 +10,7 @@ from typing import IO, Any, Self
 
 from blocklinear.classes import Classes, shown
 from blocklinear.errors import InputError, InputFormatError, UsageError, storage_errors
-from blocklinear.events import Listener, SplitProgress, Warned
+from blocklinear.events import Listener, OneLabel, SplitProgress, Warned
 from blocklinear.ingest.numbering import Numbering
 from blocklinear.ingest.writer import BatchWriter, Plan, decoded_bytes
 from blocklinear.inputs.raw import name_of, size_of
@@ -113,7 +113,7 @@ def batch_of(
     dimension, labels = max(written.max_index - index_base + 1, 0), written.labels
     if labels is not None and len(labels) == 1:
         one = shown(labels[0], classes or {})
-        listener(Warned(f"all rows have the one label {one}"))
+        listener(OneLabel(f"all rows have the one label {one}"))
     n_features = sum(file.features for file in features) if options.renumber else dimension
     _warn_of_features(dimension, n_features, options, listener)
     n_zeros = sum(block.weights.get("zeros", 0) for block in written.blocks)

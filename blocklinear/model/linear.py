@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 Names = Sequence[str] | Callable[[int], str]
 MAX_FEATURES = 1 << 32  # indices in the text are below this
+_REAL = "biufO"  # kinds of NumPy arrays that hold real numbers, or objects that may be
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -144,6 +145,8 @@ class LinearModel(ModelParameters):
         """
         from scipy.sparse import issparse  # late: `info` does without scipy
 
+        if issparse(X) and X.dtype.kind not in _REAL:
+            raise _no_numbers(X)
         rows = X.tocsr() if issparse(X) else _dense(X)
         if rows.ndim != 2:
             raise InputError(f"X has shape {rows.shape}", "give it two dimensions: rows, features")
@@ -599,12 +602,19 @@ def _label(value: float) -> float:
 def _dense(X: Any) -> Floats:
     """Return rows given as an array, or as what becomes one."""
     try:
-        return np.asarray(X, dtype=np.float64)
+        given = np.asarray(X)
+        if given.dtype.kind in _REAL:
+            return np.asarray(given, dtype=np.float64)
     except (TypeError, ValueError) as error:
-        raise InputError(
-            f"X is {described(X)}, but must be a SciPy matrix or an array of numbers",
-            "rows in a file are predicted by the command blocklinear predict",
-        ) from error
+        raise _no_numbers(X) from error
+    raise _no_numbers(X)
+
+
+def _no_numbers(X: Any) -> InputError:
+    return InputError(
+        f"X is {described(X)}, but must be a SciPy matrix or an array of real numbers",
+        "rows in a file are predicted by the command blocklinear predict",
+    )
 
 
 def _check_finite(rows: Any) -> None:

@@ -13,6 +13,7 @@ from blocklinear.errors import InputError, storage_errors
 from blocklinear.events import (
     Event,
     MethodChosen,
+    OneLabel,
     OuterIteration,
     RunEnded,
     RunStarted,
@@ -25,7 +26,8 @@ from blocklinear.events import (
 Points = tuple[list[float], list[float]]
 SCORES = ("accuracy", "mean_squared_error")
 NAMES: dict[type, str] = {
-    OuterIteration: "outer", Warned: "warning", SlowlyConverging: "warning",
+    OuterIteration: "outer",
+    Warned: "warning", SlowlyConverging: "warning", OneLabel: "warning",
     MethodChosen: "method", WarmStarted: "warm_start", RunStarted: "start", RunEnded: "end",
     Validated: "cross_validation",
 }  # fmt: skip

@@ -113,6 +113,14 @@ def test_two_names_of_one_option(store):
         blocklinear.cross_validate(store, first_cost=2000.0)
 
 
+@pytest.mark.parametrize("name", ["C", "cost"])
+def test_cross_validation_takes_no_single_cost(store, name):
+    with pytest.raises(UsageError, match=rf"{name} is 3, but costs.*\n  fix: give costs=\[3\]"):
+        blocklinear.cross_validate(store, costs=[1.0], **{name: 3})
+    with pytest.raises(UsageError, match=f"{name} is 3"):
+        blocklinear.cross_validate(store, **{name: 3})
+
+
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_signatures_list_every_option(name):
     parameters = inspect.signature(getattr(blocklinear, name)).parameters
