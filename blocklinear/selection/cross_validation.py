@@ -56,8 +56,8 @@ if TYPE_CHECKING:
 MOST_FOLDS = 1000
 SEARCHED_TOGETHER = 6
 """Costs whose models a search trains in the same passes."""
-LARGEST_SEARCHED = 1024.0
-"""Where a search ends, LIBLINEAR's limit."""
+LARGEST_SEARCHED, LARGEST_OF_REGRESSION = 2.0**10, 2.0**20
+"""Where a search ends, LIBLINEAR's limits."""
 _LEAST_EXPONENT = sys.float_info.min_exp - 1
 """Of the smallest number that is not denormal."""
 UNCHANGED = 5
@@ -228,7 +228,7 @@ def cross_validate(
         with label_places(store):
             labels = make_models(manifest, options).labels
         _check(options, labels, metric, n_folds, stratify)
-        _check_search(costs, first_cost)
+        _check_search(options, costs, first_cost)
         _check_assigned(assigned, manifest.n_rows, n_folds)
         positive = positive_class(labels, positive)
         if n_folds > manifest.n_rows:
@@ -292,17 +292,26 @@ def _check_assigned(assigned: NDArray[np.int32] | None, n_rows: int, n_folds: in
         )
 
 
-def _check_search(costs: Sequence[float] | None, first_cost: float | None) -> None:
+def _largest_searched(options: TrainOptions) -> float:
+    """Return where a search for C ends, as LIBLINEAR's does."""
+    regression = ALL_SOLVERS[options.solver].regression
+    return LARGEST_OF_REGRESSION if regression else LARGEST_SEARCHED
+
+
+def _check_search(
+    options: TrainOptions, costs: Sequence[float] | None, first_cost: float | None
+) -> None:
     if costs is not None and not len(costs):
         raise UsageError("there are no costs", "give some, or none at all to search them")
     if first_cost is None:
         return
     if costs is not None:
         raise UsageError("costs and the first cost of a search are both given", "give one of them")
-    if not 0.0 < first_cost <= LARGEST_SEARCHED:
+    largest = _largest_searched(options)
+    if not 0.0 < first_cost <= largest:
         raise UsageError(
             f"the first cost of a search is {format_number(first_cost)}, but must be above 0 and "
-            f"at most {format_number(LARGEST_SEARCHED)}",
+            f"at most {format_number(largest)}",
             "give a smaller one, or costs",
         )
 
@@ -443,20 +452,19 @@ class _Validation:
 
     def search(self, first_cost: float | None) -> None:
         """Double C from a small one, or the one given, until nothing changes any more."""
-        unit, last = 1.0, int(math.log2(LARGEST_SEARCHED))
+        largest = _largest_searched(self._options)
+        unit, last = 1.0, int(math.log2(largest))
         exponent = self._first_exponent(last)
         if first_cost is not None:
             unit, exponent = first_cost, 0
-            last = math.floor(math.log2(LARGEST_SEARCHED / first_cost))
+            last = math.floor(math.log2(largest / first_cost))
         while exponent <= last:
             some = range(exponent, min(exponent + SEARCHED_TOGETHER, last + 1))
             self.run([math.ldexp(unit, k) for k in some])
             exponent += SEARCHED_TOGETHER
             if self._unchanged() >= UNCHANGED:
                 return
-        self._listener(
-            Warned(f"the search ended at the largest C, {format_number(LARGEST_SEARCHED)}")
-        )
+        self._listener(Warned(f"the search ended at the largest C, {format_number(largest)}"))
 
     def _first_exponent(self, last: int) -> int:
         """Return e, at most `last`, such that 2**e <= 1 / (2 n max x'x): all rows are at bound.
