@@ -48,7 +48,8 @@ def _ask_for_all(noted: Path) -> None:
 def _note(modules: list[str], noted: Path) -> None:
     """List the files that modules were read from, in this order."""
     specs = [getattr(sys.modules[name], "__spec__", None) for name in modules]
-    files = [spec.cached or spec.origin for spec in specs if spec is not None and spec.has_location]
+    pairs = [(spec.cached, spec.origin) for spec in specs if spec is not None and spec.has_location]
+    files = [code if code and os.path.exists(code) else source for code, source in pairs]
     with contextlib.suppress(OSError):
         own = Path(f"{noted}.{os.getpid()}")
         own.write_text("\n".join(files))
