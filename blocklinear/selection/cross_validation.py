@@ -340,10 +340,13 @@ class _Validation:
         self._scores: list[Scores] = []
         self._kept: list[tuple[Predictions, int]] = []  # of each C
         self._norms: list[NDArray[np.float64]] = []  # of its weight vectors
+        self._whole: GroupLoader | None = None  # keeps all blocks from one run to the next
+        self._opened = contextlib.ExitStack()
         self._outer = 0
 
     def discard(self) -> None:
-        """Delete the scratch files."""
+        """Delete the scratch files; forget the blocks in memory."""
+        self._opened.close()
         self._rows.discard()
         for predictions, _ in self._kept:
             predictions.discard()
@@ -353,13 +356,17 @@ class _Validation:
         manifest, rows = self._store.manifest, self._rows
         memory = plan_memory(manifest, self._options)
         order = block_groups(self._options.seed, 1, len(manifest.blocks), memory.group)
-        with GroupLoader(self._store, memory.group, self._options.threads) as loader:
+        with contextlib.ExitStack() as opened:
+            loader = GroupLoader(self._store, memory.group, self._options.threads)
+            opened.enter_context(loader)
             for loaded in assign(
                 loader.stream(order), rows.folds, rows.numbers, rows.labels, self._n_folds,
                 self._options.seed,
             ):  # fmt: skip
                 largest = float(loaded.group.sq_norm.max(initial=0.0))
                 rows.largest_norm = max(rows.largest_norm, largest)
+            if loader.whole and self._train_elsewhere is None:
+                self._whole, self._opened = loader, opened.pop_all()
         if assigned is not None:
             rows.folds.all[:] = assigned[rows.numbers.all]
         elif self._n_folds == manifest.n_rows:
@@ -425,7 +432,7 @@ class _Validation:
             return self._trained_elsewhere(options, models, conclude)
         return optimise(
             self._store, options, models, self._folder, self._listener, self._halt,
-            conclude=conclude,
+            conclude=conclude, whole=self._whole,
         )  # fmt: skip
 
     def _trained_elsewhere(

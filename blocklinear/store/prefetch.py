@@ -4,6 +4,7 @@ import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from types import TracebackType
 from typing import Self
 
@@ -53,6 +54,7 @@ class GroupLoader:
     Attributes
     ----------
     group : int
+    whole : bool              whether one group holds all blocks
     pins : Pins
     """
 
@@ -68,13 +70,14 @@ class GroupLoader:
         self._store, blocks, self.group = store, store.manifest.blocks, group
         rows = sum(sorted((b.rows for b in blocks), reverse=True)[:group])
         nnz = sum(sorted((b.nnz for b in blocks), reverse=True)[:group])
-        n_buffers = 1 if group >= len(blocks) else 2
+        self.whole = group >= len(blocks)
         past_cache = memory_bytes is not None and (
             2 * (available_bytes() - memory_bytes) < sum(block.bytes for block in blocks)
         )
         kind = store.manifest.dtype, store.manifest.weighted, past_cache
-        self._buffers = [GroupBuffer(rows, nnz, *kind) for _ in range(n_buffers)]
-        self.pins = Pins(pin_bytes if n_buffers == 2 else 0) if pins is None else pins
+        self._new_buffer = partial(GroupBuffer, rows, nnz, *kind)
+        self._buffers = [self._new_buffer() for _ in range(1 if self.whole else 2)]
+        self.pins = Pins(0 if self.whole else pin_bytes) if pins is None else pins
         self._ahead = ThreadPoolExecutor(1, "load")
         self._decoders = ThreadPoolExecutor(threads, "decode")
         self._current: Group | None = None  # last yielded, still whole
@@ -92,6 +95,10 @@ class GroupLoader:
     ) -> None:
         self._ahead.shutdown(cancel_futures=True)
         self._decoders.shutdown(cancel_futures=True)
+
+    def empty(self) -> None:
+        """Give back the memory of a loader of all blocks; it loads them again when asked to."""
+        self._current, self._buffers = None, [self._new_buffer()]
 
     @property
     def _free(self) -> int:
@@ -132,7 +139,7 @@ class GroupLoader:
         following : tuple of int
             The first group of the next stream, to be loaded while the last of this one is used.
         """
-        if len(self._buffers) == 1 and self._current is not None:  # whatever the order of blocks
+        if self.whole and self._current is not None:  # whatever the order of blocks
             yield Loaded(self._current, 0.0, 0.0)
             return
         if not groups:
@@ -158,7 +165,7 @@ class GroupLoader:
 
         With a single buffer only what is needed `now` is loaded.
         """
-        if blocks is None or not (now or len(self._buffers) > 1):
+        if blocks is None or (self.whole and not now):
             return
         if self._expected is None or self._expected[0] != blocks:
             if self._expected is not None:  # in vain

@@ -28,7 +28,7 @@ from blocklinear.store.store import BlockStore
 from blocklinear.training.checkpoint import Checkpoint, discard
 from blocklinear.training.checkpoint_schema import check_resumed
 from blocklinear.training.held_out import HeldOut
-from blocklinear.training.memory_plan import plan_again, plan_memory
+from blocklinear.training.memory_plan import MemoryPlan, plan_again, plan_memory
 from blocklinear.training.method import choose_method, with_choice
 from blocklinear.training.outcome import Outcome, announced, warn_of_weights
 from blocklinear.training.parts import train_in_parts
@@ -204,6 +204,7 @@ def optimise(
     prepare: Callable[[GroupLoader], None] = lambda loader: None,
     conclude: Callable[[GroupLoader, Outcome], None] = lambda loader, outcome: None,
     kept: int = 0,
+    whole: GroupLoader | None = None,
 ) -> Outcome:
     """Train what a task asks for; the store is locked by the caller.
 
@@ -220,6 +221,9 @@ def optimise(
         Called before and after, to pass over the data.
     kept : int
         Weight vectors that the caller keeps meanwhile.
+    whole : GroupLoader or None
+        Loads all blocks at once, and may have done so: it is used where there is room for them, and
+        else emptied.
 
     Raises
     ------
@@ -245,13 +249,7 @@ def optimise(
     solver = make_solver(manifest, options, task, folder, memory.working_set_entries, products)
     run: GroupRun | None = None
     try:
-        with GroupLoader(
-            store,
-            memory.group,
-            options.threads,
-            memory.pin_bytes,
-            memory_bytes=options.memory_bytes,
-        ) as loader:
+        with _loading(store, options, memory, whole) as loader:
             run = GroupRun(
                 loader, manifest, options, memory, solver, held_out, folder, listener, halt
             )
@@ -266,6 +264,19 @@ def optimise(
                 return outcome
     finally:
         (run.solver if run is not None else solver).discard()
+
+
+def _loading(
+    store: BlockStore, options: TrainOptions, memory: MemoryPlan, whole: GroupLoader | None
+) -> contextlib.AbstractContextManager[GroupLoader]:
+    """Return what loads groups as the plan has them: `whole`, if it does."""
+    if whole is not None and memory.group >= whole.group:
+        return contextlib.nullcontext(whole)
+    if whole is not None:
+        whole.empty()
+    return GroupLoader(
+        store, memory.group, options.threads, memory.pin_bytes, memory_bytes=options.memory_bytes
+    )
 
 
 @contextlib.contextmanager

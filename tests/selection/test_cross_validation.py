@@ -17,6 +17,9 @@ from blocklinear.selection import cross_validation
 from blocklinear.selection.cross_validation import cross_validate
 from blocklinear.selection.folds import hashes
 from blocklinear.store.features import to_input
+from blocklinear.store.groups import GroupBuffer
+from blocklinear.store.prefetch import GroupLoader
+from blocklinear.training import loop
 from blocklinear.training.memory_plan import plan_memory
 
 N_BLOCKS = 4
@@ -496,3 +499,46 @@ def test_no_auc_of_several_classes(tmp_path):
     store = split_problem(tmp_path, problem)
     with pytest.raises(UsageError, match="is not one of accuracy, f1"):
         cross_validate(store, problem.options(), metric="auc")
+
+
+@pytest.fixture
+def loads(monkeypatch):
+    """Blocks that were read and decoded, one name for each time."""
+    names, before = [], GroupBuffer._load_block
+
+    def spy(self, folder, manifest, record, *rest):
+        names.append(record.name)
+        before(self, folder, manifest, record, *rest)
+
+    monkeypatch.setattr(GroupBuffer, "_load_block", spy)
+    return names
+
+
+def test_blocks_that_fit_in_memory_are_loaded_once(two, loads):
+    problem, store = two
+    found = cross_validate(store, problem.options(gap=0.1), n_folds=2)
+    assert len(found.report.scores) > cross_validation.SEARCHED_TOGETHER  # of several runs
+    assert sorted(loads) == sorted(block.name for block in store.manifest.blocks)
+
+
+def test_blocks_that_fit_for_folds_alone_are_given_back(two, loads, monkeypatch):
+    """The models of all folds may leave no room for what one model has room for."""
+    problem, store = two
+    options = problem.options(gap=1e-9)
+    expected = cross_validate(store, options, costs=[1.0], n_folds=3)
+    loads.clear()
+    plan, plans = cross_validation.plan_memory, []
+
+    def planned(manifest, options, *rest):
+        found = plan(manifest, options, *rest)
+        plans.append(found if not plans else replace(found, group=1, pin_bytes=0))
+        return plans[-1]
+
+    emptied, before = [], GroupLoader.empty
+    monkeypatch.setattr(GroupLoader, "empty", lambda self: emptied.append(before(self)))
+    monkeypatch.setattr(loop, "plan_memory", planned)
+    monkeypatch.setattr(cross_validation, "plan_memory", planned)
+    found = cross_validate(store, options, costs=[1.0], n_folds=3)
+    assert len(emptied) == 1
+    assert len(loads) > 2 * N_BLOCKS
+    assert found.report.scores[0].folds == expected.report.scores[0].folds
