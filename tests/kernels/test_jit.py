@@ -108,3 +108,44 @@ def test_what_an_image_has_is_read(package):
     assert [*folder.glob("__pycache__/orders.permutation*.nbc")]
     assert run() == [image[0], "1\n"]
     assert not [*folder.parents[1].glob("cache/*/orders.permutation*")]
+
+
+def test_what_was_loaded_is_inlined_by_what_is_compiled_later(tmp_path, monkeypatch):
+    monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path))
+    assert kernel(twice)(3) == 6
+    loaded = kernel(twice)
+    assert loaded(3) == 6
+    library = next(iter(loaded.overloads.values())).library
+    assert library._bitcode
+    assert numba.njit(lambda x: loaded(loaded(x)))(3) == 12
+    assert library._bitcode is None  # parsed, once
+
+
+def refuse(x):
+    if x > 3:
+        raise ValueError("too large")
+    return x
+
+
+def test_what_was_loaded_raises_what_it_did(tmp_path, monkeypatch):
+    monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path))
+    for function in (kernel(refuse), kernel(refuse), kernel(refuse)):
+        assert function(3) == 3
+        with pytest.raises(ValueError, match="too large"):
+            function(4)
+    assert sum(function.stats.cache_hits.values()) == 1
+
+
+LOAD = """
+import sys
+from blocklinear.cli import overloads
+print(overloads.load(overloads.listed({"one", "split"}, "float64")))
+print("numba.np.arrayobj" in sys.modules)
+"""
+
+
+def test_loading_imports_nothing_that_only_compiling_needs(tmp_path):
+    environment = os.environ | {"NUMBA_CACHE_DIR": ""}
+    done = programs.run([sys.executable, "-c", LOAD], cwd=tmp_path, env=environment)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "[]\nFalse\n"
