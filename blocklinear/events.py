@@ -250,6 +250,7 @@ class OuterIteration:
 Event = (
     Warned
     | SlowlyConverging
+    | OneLabel
     | TextProgress
     | BlockProgress
     | TransposeProgress

@@ -10,7 +10,6 @@ import contextlib
 import functools
 import inspect
 import os
-import pickle
 import sys
 from hashlib import sha256
 from pathlib import Path
@@ -94,23 +93,27 @@ class _Files(caching.IndexDataCacheFile):
         found = self.find(key)
         with contextlib.suppress(OSError):  # it may be gone by now
             if found:
-                with open(found, "rb") as file:
-                    return _Unpickler(file).load()
+                with _replaced(environment, "_rebuild_env", _environment):
+                    return self._load_data(os.path.abspath(found))
         return None
 
 
-class _Unpickler(pickle.Unpickler):
-    """Reads what Numba wrote without importing the modules that compiled functions were from."""
-
-    def find_class(self, module, name):
-        """Return what has a name in a module."""
-        if (module, name) == ("numba.core.environment", "_rebuild_env"):
-            return _environment
-        return super().find_class(module, name)
+@contextlib.contextmanager
+def _replaced(place, name, value):
+    """Replace an attribute for a while: Numba's lock is held."""
+    usual = getattr(place, name)
+    setattr(place, name, value)
+    try:
+        yield
+    finally:
+        setattr(place, name, usual)
 
 
 def _environment(module, constants, name):
-    """Return what compiled code holds of Python's objects: its constants, as it uses no globals."""
+    """Return what compiled code holds of Python's objects: its constants, as it uses no globals.
+
+    Numba imports the module that the code was compiled from, and so much of itself.
+    """
     found = environment.lookup_environment(name)
     if found is None:
         imported = sys.modules.get(module)
@@ -166,13 +169,9 @@ class _Overloads(caching.CompileResultCacheImpl):
     _locator_classes = [*caching.CompileResultCacheImpl._locator_classes, _Folder]  # noqa: RUF012
 
     def rebuild(self, target_context, payload):
-        """Return an overload as it was when it was kept. Numba's lock is held."""
-        generator = target_context.codegen()
-        usual, generator._library_class = generator._library_class, _Library
-        try:
+        """Return an overload as it was when it was kept."""
+        with _replaced(target_context.codegen(), "_library_class", _Library):
             return super().rebuild(target_context, payload)
-        finally:
-            generator._library_class = usual
 
 
 class _KernelCache(caching.FunctionCache):
