@@ -17,7 +17,8 @@ are, of all passes over the data or over a part of it:
 The guard fails when a count is 10 % above the expected one, or at all above one that is expected to
 be 0. Such a change is to be made in the same commit, by `--update` with the reason, which the file
 of the expected counts (`bench/guard.json`) keeps. A count 10 % below is reported; `--update` has
-the guard hold it from then on.
+the guard hold it from then on. Processors round differently, so that a run may take an outer
+iteration more on one: of counts found on several, the largest are the expected ones.
 """
 
 import argparse
