@@ -384,6 +384,8 @@ class _Validation:
         options, folds = self._options, range(self._n_folds)
         models = make_models(manifest, options, costs, folds)
         if options.method == "auto":
+            if self._whole is not None:  # the choice loads a block, which no plan has room for
+                self._whole.empty()
             asked = dataclasses.replace(options, cost=max(costs))
             choice = choose_method(
                 self._store, asked, models, distributed=self._train_elsewhere is not None
