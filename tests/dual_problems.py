@@ -13,6 +13,7 @@ KINDS = [losses.HINGE, losses.SQUARED_HINGE, losses.LOGISTIC, losses.L1_SVR, los
 NAMES = ["hinge", "squared_hinge", "logistic", "l1_svr", "l2_svr"]
 every_loss = pytest.mark.parametrize("kind", KINDS, ids=NAMES)
 NONE = np.empty(0, np.float32)
+UNTRACKED = np.empty(0, np.uint16), np.empty(0)
 
 
 @dataclass(frozen=True)
@@ -101,7 +102,7 @@ def run(p, order, alpha, w, selection=dual.PERMUTE, preference=NONE, adapt=None,
     dual.dcd_epoch(
         indptr[:-1], indptr[1:], indices, values, p.sq_norm, p.target, p.cost,
         np.array(order, np.int64), *p.loss, p.bias, alpha, w, touch, selection, preference,
-        np.zeros(2) if adapt is None else adapt,
+        np.zeros(2) if adapt is None else adapt, *UNTRACKED,
     )  # fmt: skip
     return touch
 

@@ -107,6 +107,7 @@ class OnePass:
                 indptr[:-1], indptr[1:], indices, values, sq_norm, target, cost, order,
                 solver.kind, options.epsilon, bias, alpha, self.weights[k], stats,
                 dual.PERMUTE, np.zeros(0, np.float32), np.zeros(dual.N_ADAPT),
+                np.zeros(0, np.uint16), np.zeros(0),
             )  # fmt: skip
             lag = before * alpha * (1.0 if solver.regression else target)
             self._lag[k, :-1] += np.bincount(indices, values * lag[owner], self._lag.shape[1] - 1)

@@ -57,6 +57,8 @@ RATE = 0.2
 DUAL, N_SUPPORT, PLUS, MINUS = 0, 1, 2, 3
 N_TERMS = 4
 
+ONE_MODEL = 1 << 8
+"""The range of models of a row that has one, see `dcd_many`."""
 N_SCRATCH = 8
 """Rows of numbers that kernels of many models need to write to."""
 _LINE = 8  # numbers of a cache line
@@ -66,7 +68,7 @@ _CACHED = 1 << 20  # bytes of weights for which nobody has to wait
 @kernel(error_model="numpy")
 def dcd_epoch(
     starts, stops, indices, values, sq_norm, target, cost, order, kind, epsilon, bias, alpha, w,
-    stats, selection, preference, adapt,
+    stats, selection, preference, adapt, ranges, priority,
 ):  # fmt: skip
     r"""Work on rows in the order given, once for each place there, updating `alpha` and `w`.
 
@@ -93,8 +95,12 @@ def dcd_epoch(
     preference : float32[n_rows]        empty for PERMUTE
     adapt : float64[N_ADAPT]  threshold of SHRINK; fading mean of the gain for AVSF, where 0 means
                               that there is none yet to compare with
+    ranges : uint16[n_rows]   of these rows, updated: `ONE_MODEL` if alpha_i is strictly inside its
+                              bounds, else 0; empty for nothing of that
+    priority : float64[n_rows]          of these rows, updated: how far the step moved w, squared
     """
     last = w.shape[0] - 1
+    kept, bounded = ranges.shape[0] > 0, kind not in (SQUARED_HINGE, L2_SVR)
     for k in range(order.shape[0]):
         if k + 2 * FAR < order.shape[0]:
             i = order[k + 2 * FAR]
@@ -104,6 +110,8 @@ def dcd_epoch(
             fetch_entries(starts, stops, indices, values, order[k + FAR])
         i = order[k]
         C = cost[i]
+        if kept:
+            ranges[i], priority[i] = 0, 0.0
         if C == 0.0:
             continue
         start, stop = starts[i], stops[i]
@@ -124,12 +132,32 @@ def dcd_epoch(
             h = RATE * (gain / adapt[MEAN_GAIN] - 1.0)
             preference[i] = min(max(preference[i] + h, -MAX_PREFERENCE), MAX_PREFERENCE)
             adapt[MEAN_GAIN] += (gain - adapt[MEAN_GAIN]) / preference.shape[0]
+        if kept and new != 0.0 and not (bounded and abs(new) == C):
+            ranges[i] = ONE_MODEL
         if new != old:
             alpha[i] = new
             step = (new - old) * (1.0 if kind >= L1_SVR else t)
             for p in span(start, stop):
                 w[indices[p]] += step * values[p]
             w[last] += step * bias
+            if kept:
+                priority[i] = step * step * sq_norm[i]
+
+
+@kernel
+def class_targets(labels, positive, costs, target, cost):
+    """Write t_i and C_i of rows of two classes.
+
+    Parameters
+    ----------
+    labels : float64[n]
+    positive : float          the label of the class that is +1
+    costs : (float, float)    C of its rows, and of the others
+    target, cost : float64[n] written
+    """
+    for i in range(labels.shape[0]):
+        target[i] = 1.0 if labels[i] == positive else -1.0
+        cost[i] = costs[0] if labels[i] == positive else costs[1]
 
 
 @kernel

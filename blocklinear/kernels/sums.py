@@ -1,8 +1,8 @@
 """Whole weight vectors: copies, means, and sums of rows, of squares and of products.
 
-Squares and products are added up 128 at a time, and what that gives by Neumaier's compensated sum
-(1974): the error is below 2**-45 of the sum of their sizes for vectors of any length, and the order
-does not depend on the machine.
+Squares and products are added up 128 at a time, in four sums side by side, and what that gives by
+Neumaier's compensated sum (1974): the error is below 2**-45 of the sum of their sizes for vectors
+of any length, and the order does not depend on the machine.
 """
 
 import numpy as np
@@ -13,15 +13,15 @@ from blocklinear.kernels.shared import span
 _PART = 128
 
 
-@kernel
+@kernel(error_model="numpy")
 def add_to_mean(W, n, mean):
     """Make the mean of n - 1 arrays that of n; float64[d, M] both.
 
     The mean of one is a copy, whatever was there before.
     """
-    for i in range(W.shape[0]):
-        for m in range(W.shape[1]):
-            mean[i, m] = mean[i, m] + (W[i, m] - mean[i, m]) / n if n > 1.0 else W[i, m]
+    numbers, means = W.reshape(W.size), mean.reshape(W.size)
+    for i in range(numbers.shape[0]):
+        means[i] = means[i] + (numbers[i] - means[i]) / n if n > 1.0 else numbers[i]
 
 
 @kernel
@@ -89,9 +89,17 @@ def squared_distance(v, w):
     """Return |v - w|**2 for float64[n] each; without that difference."""
     total, low = 0.0, 0.0
     for start in range(0, w.shape[0], _PART):
-        part = 0.0
-        for j in range(start, min(start + _PART, w.shape[0])):
-            part += (v[j] - w[j]) * (v[j] - w[j])
+        x, y = v[start : start + _PART], w[start : start + _PART]
+        a = b = c = d = 0.0
+        whole = x.shape[0] // 4 * 4
+        for i in range(0, whole, 4):
+            a += (x[i] - y[i]) * (x[i] - y[i])
+            b += (x[i + 1] - y[i + 1]) * (x[i + 1] - y[i + 1])
+            c += (x[i + 2] - y[i + 2]) * (x[i + 2] - y[i + 2])
+            d += (x[i + 3] - y[i + 3]) * (x[i + 3] - y[i + 3])
+        for i in range(whole, x.shape[0]):
+            a += (x[i] - y[i]) * (x[i] - y[i])
+        part = (a + b) + (c + d)
         before, total = total, total + part
         low += (before - total) + part if before >= part else (part - total) + before
     return total + low
@@ -142,9 +150,17 @@ def dot(x, y):
     """
     total, low = 0.0, 0.0
     for start in range(0, x.shape[0], _PART):
-        part = 0.0
-        for i in range(start, min(start + _PART, x.shape[0])):
-            part += x[i] * y[i]
+        v, w = x[start : start + _PART], y[start : start + _PART]
+        a = b = c = d = 0.0
+        whole = v.shape[0] // 4 * 4
+        for i in range(0, whole, 4):
+            a += v[i] * w[i]
+            b += v[i + 1] * w[i + 1]
+            c += v[i + 2] * w[i + 2]
+            d += v[i + 3] * w[i + 3]
+        for i in range(whole, v.shape[0]):
+            a += v[i] * w[i]
+        part = (a + b) + (c + d)
         before, total = total, total + part
         low += (before - total) + part if abs(before) >= abs(part) else (part - total) + before
     return total + low

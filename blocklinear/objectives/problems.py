@@ -137,6 +137,15 @@ class Problem:
         positive, negative = self.class_costs
         return weighted(np.where(rows.labels == self.labels[0], positive, negative), rows)
 
+    def targets_and_costs(self, rows: LabelledRows) -> tuple[Floats, Floats]:
+        """Return `targets` and `costs` of rows."""
+        if self.solver.regression:
+            return rows.labels, self.costs(rows)
+        target, cost = np.empty((2, len(rows.labels)))
+        positive, negative = self.class_costs
+        dual.class_targets(rows.labels, self.labels[0], (positive, negative), target, cost)
+        return target, weighted(cost, rows)
+
     def dual_terms(self, target: Floats, cost: Floats, alpha: Floats) -> Floats:
         """Return what rows contribute to the dual value, float64[N_TERMS] of the kernels."""
         terms = np.zeros(dual.N_TERMS)

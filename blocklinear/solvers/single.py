@@ -22,6 +22,8 @@ from blocklinear.store.row_arrays import RowArray
 
 Floats = NDArray[np.float64]
 _SELECTIONS = {"shrink": dual.SHRINK, "avsf": dual.AVSF}
+_AS_THEY_ARE = np.empty(0, np.uint16)
+"""Ranges that a pass over the working set leaves alone."""
 
 
 class SingleModel(WeightVectors):
@@ -73,7 +75,7 @@ class SingleModel(WeightVectors):
 
     def _data(self, rows: RowView) -> tuple[Floats, Floats]:
         """Return t_i and C_i."""
-        return self.problem.targets(rows.labels), self.problem.costs(rows)
+        return self.problem.targets_and_costs(rows)
 
     def _free(self, rows: RowView, alpha: Floats) -> NDArray[np.bool_]:
         free: NDArray[np.bool_] = alpha != 0.0
@@ -129,21 +131,16 @@ class SingleModel(WeightVectors):
     ) -> None:
         rows, problem, alpha = step.rows, self.problem, step.alpha.reshape(-1)
         target, cost = step.data
-        before, seen = alpha[order], no_stats()
+        seen = no_stats()
         dual.dcd_epoch(
             rows.starts, rows.stops, rows.indices, rows.values, rows.sq_norm, target, cost, order,
             problem.kind, problem.epsilon, self.bias, alpha, self.W.reshape(-1),
             seen, self._selection, self._preference, self._adapt,
+            step.ranges if why != PASS else _AS_THEY_ARE, step.priority,
         )  # fmt: skip
         add_stats(seen, self.stats[why, 0])
         if why != PASS:
             add_stats(seen, self._seen)
-            after = alpha[order]
-            free = after != 0.0
-            if problem.bounded:
-                free &= np.abs(after) != cost[order]
-            step.ranges[order] = np.where(free, self.all_models, 0)
-            step.priority[order] = (after - before) ** 2 * rows.sq_norm[order]
 
     def _terms_of(self, data: tuple[Floats, Floats], alpha: Floats) -> Floats:
         return self.problem.dual_terms(*data, alpha.reshape(-1))[None]

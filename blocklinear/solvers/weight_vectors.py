@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from blocklinear.kernels.dual import ONE_MODEL
 from blocklinear.kernels.sums import add_to_mean, copy_columns
 from blocklinear.objectives.certificate import (
     Certificate,
@@ -180,7 +181,7 @@ class WeightVectors(ABC):
     @property
     def all_models(self) -> int:
         """The range of all weight vectors; of any, where there is one range for all."""
-        return 1 << 8
+        return ONE_MODEL
 
     def ranges(self, group: Group) -> ModelRanges:
         """Return the ranges of the rows of a group, uint16[n_rows]."""

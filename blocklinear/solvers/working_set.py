@@ -94,22 +94,46 @@ class WorkingSet:
         priority : float64[k] which to prefer where there is no room for all, for their length
         """
         rows, kept = rows_of(group, self._first), np.zeros(group.n_rows, np.bool_)
-        worth = -priority / np.maximum(rows.lengths[chosen], 1)
-        mantissas = np.empty(int(rows.lengths.max(initial=0)), np.int32)
-        weights = np.empty(0) if rows.weights is None else rows.weights
+        lengths = rows.lengths
+        mantissas = np.empty(int(lengths.max(initial=0)), np.int32)
         cuts = np.searchsorted(chosen, group.starts)
         for block, start, stop in zip(group.blocks, cuts[:-1], cuts[1:], strict=True):
-            order = chosen[start + np.argsort(worth[start:stop], kind="stable")]
-            begin, end = self._bounds[block : block + 2].tolist()
-            n = self._counts[block] = packed_rows.pack_rows(
-                order, begin, end, rows.positions, rows.starts, rows.stops, rows.indices,
-                rows.values, rows.sq_norm, rows.labels, weights, mantissas, self._planes,
-                *self._memory, kept,
-            )  # fmt: skip
-            table = self._memory[1][begin : begin + packed_rows.TABLE * n]
+            own = chosen[start:stop]
+            if self._may_hold(block, lengths[own]):
+                if self._pack(block, rows, own, mantissas, kept) == len(own):
+                    continue
+                kept[own] = False
+            worth = priority[start:stop] / np.maximum(lengths[own], 1)
+            best = own[np.argsort(-worth, kind="stable")]
+            n = self._pack(block, rows, best, mantissas, kept)
+            table = self._memory[1][self._bounds[block] :][: packed_rows.TABLE * n]
             table = table.reshape(-1, packed_rows.TABLE)
-            table[:] = table[np.argsort(table[:, 0])]  # by position, whatever the priorities were
+            table[:] = table[np.argsort(table[:, 0])]  # by position, as where all fit
         return kept
+
+    def _may_hold(self, block: int, lengths: NDArray[np.int64]) -> bool:
+        """Say whether a region has room for rows of so many entries, at 4 bytes a value."""
+        begin, end = self._bounds[block : block + 2].tolist()
+        least = (4 + 2 + self._planes) * int(lengths.sum())
+        return least + (ROW_BYTES - _WORD) * len(lengths) <= _WORD * (end - begin)
+
+    def _pack(
+        self,
+        block: int,
+        rows: RowView,
+        order: NDArray[np.int64],
+        mantissas: NDArray[np.int32],
+        kept: NDArray[np.bool_],
+    ) -> int:
+        """Pack rows of a block, the first ones as long as there is room; return how many."""
+        begin, end = self._bounds[block : block + 2].tolist()
+        weights = np.empty(0) if rows.weights is None else rows.weights
+        n: int = packed_rows.pack_rows(
+            order, begin, end, rows.positions, rows.starts, rows.stops, rows.indices, rows.values,
+            rows.sq_norm, rows.labels, weights, mantissas, self._planes, *self._memory, kept,
+        )  # fmt: skip
+        self._counts[block] = n
+        return n
 
     def in_part(
         self, key: NDArray[np.uint64], ranges: NDArray[np.uint16], first: float, last: float

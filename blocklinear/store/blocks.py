@@ -297,15 +297,14 @@ def table_of(
     if f"{crc:08x}" != record.table:
         raise damaged(path, "it is not the block that the manifest names")
     table = np.frombuffer(content, _ENTRY)
-    ends = table["offset"] + table["bytes"]
-    begin = np.concatenate(([HEADER_BYTES], ends[:-1])) if len(table) else np.empty(0)
-    body = record.bytes - TRAILER_BYTES - len(content)
-    if len(table) and (np.any(begin != table["offset"]) or ends[-1] != body):
+    place, rows, nnz = HEADER_BYTES, 0, 0
+    for offset, size, chunk_rows, chunk_nnz, _ in table.tolist():
+        if offset != place:
+            raise damaged(path, "its table does not fit the file")
+        place, rows, nnz = place + size, rows + chunk_rows, nnz + chunk_nnz
+    if place != record.bytes - TRAILER_BYTES - len(content):
         raise damaged(path, "its table does not fit the file")
-    if (table["rows"].sum(dtype=np.int64), table["nnz"].sum(dtype=np.int64)) != (
-        record.rows,
-        record.nnz,
-    ):
+    if (rows, nnz) != (record.rows, record.nnz):
         raise damaged(path, "its table does not fit the manifest")
     return table
 

@@ -1,5 +1,6 @@
 """Chunks encoded and decoded, to the layout of `store.layout`."""
 
+import functools
 import re
 import struct
 import threading
@@ -315,7 +316,7 @@ class _Frames:
         """Write the content of the next frame, which must fill `out`."""
         frame = next(self._parts)
         if len(frame) == len(out):
-            out[:] = np.frombuffer(frame, np.uint8)
+            out.data[:] = frame  # which takes less than giving Python's lock away meanwhile
             return
         header = zstandard.get_frame_parameters(frame)
         if header.content_size != len(out):
@@ -491,14 +492,19 @@ def _value_planes(frames: _Frames, layout: Layout) -> tuple[NDArray[np.uint8], N
 
 def _decode_values(frames: _Frames, layout: Layout, values: NDArray[np.floating]) -> None:
     planes, doubles = _value_planes(frames, layout)
-    divisors = np.ones(256)
-    for code, exponent in enumerate(layout.exponents):
-        divisors[code] = POWERS[exponent] if exponent < len(POWERS) else 1.0
-    marker = layout.exponents.find(RAW)
     if not kernels.to_values(
-        planes, layout.bits[1], layout.bits[2], layout.folded, divisors, len(layout.exponents),
-        marker, doubles.view(np.float64), values,
+        planes, layout.bits[1], layout.bits[2], layout.folded, _divisors(layout.exponents),
+        len(layout.exponents), layout.exponents.find(RAW), doubles.view(np.float64), values,
     ):  # fmt: skip
         raise DamagedError("a value is impossible")
     if values.itemsize == 4 and not np.isfinite(values).all():
         raise DamagedError("a value is too large for float32")
+
+
+@functools.cache
+def _divisors(exponents: bytes) -> NDArray[np.float64]:
+    """Return what a mantissa is divided by for each code there may be, float64[256]."""
+    divisors = np.ones(256)
+    for code, exponent in enumerate(exponents):
+        divisors[code] = POWERS[exponent] if exponent < len(POWERS) else 1.0
+    return divisors

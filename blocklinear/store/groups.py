@@ -2,9 +2,8 @@
 
 import threading
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Executor, ThreadPoolExecutor
+from concurrent.futures import Executor, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
-from mmap import PAGESIZE, mmap
 from pathlib import Path
 from typing import Any
 
@@ -16,18 +15,8 @@ from blocklinear.errors import DamagedError
 from blocklinear.store import codec
 from blocklinear.store.blocks import BlockFile
 from blocklinear.store.manifest import Manifest
+from blocklinear.store.reader import BlockReader
 from blocklinear.store.records import BlockRecord
-
-_local = threading.local()
-
-
-def _room(size: int) -> mmap:
-    """Return whole pages of this thread for a block of `size` bytes, the same at every call."""
-    if len(getattr(_local, "block", b"")) < size:
-        _local.block = mmap(-1, (size + PAGESIZE - 1) & -PAGESIZE)
-    block: mmap = _local.block
-    return block
-
 
 @dataclass(frozen=True)
 class Group:
@@ -99,6 +88,9 @@ class Pins:
     def __len__(self) -> int:
         return len(self._blocks)
 
+    def __contains__(self, name: str) -> bool:
+        return name in self._blocks
+
     def get(self, name: str) -> _Pinned | None:
         """Return the block, if it is here."""
         found = self._blocks.get(name)
@@ -117,15 +109,9 @@ class Pins:
 
 
 class GroupBuffer:
-    """Memory for one group of at most `rows` rows, with weights or not, and `nnz` entries.
+    """Memory for one group of at most `rows` rows, with weights or not, and `nnz` entries."""
 
-    Blocks are read into it `past_cache`, or through the page cache.
-    """
-
-    def __init__(
-        self, rows: int, nnz: int, dtype: str, weighted: bool = False, past_cache: bool = False
-    ) -> None:
-        self._past_cache = past_cache
+    def __init__(self, rows: int, nnz: int, dtype: str, weighted: bool = False) -> None:
         self._indptr = np.zeros(rows + 1, np.int64)
         self._indices = np.empty(nnz, np.uint32)
         self._values = np.empty(nnz, dtype)
@@ -135,24 +121,27 @@ class GroupBuffer:
 
     def load(
         self,
-        folder: Path,
+        reader: BlockReader,
         manifest: Manifest,
         blocks: Sequence[int],
         pool: Executor,
         pins: Pins | None = None,
+        following: Sequence[int] = (),
     ) -> Group:
-        """Read, check and decode `blocks` (positions in the manifest) into this memory.
+        """Check and decode `blocks` (positions in the manifest) into this memory.
 
         Parameters
         ----------
-        folder : Path
-            Where the block files are.
+        reader : BlockReader
+            Reads them, of nobody else meanwhile.
         manifest : Manifest
         blocks : sequence of int
         pool : Executor
-            Loads several blocks at a time.
+            Decodes several blocks at a time.
         pins : Pins
             Blocks that need not be read; takes those read while it has room.
+        following : sequence of int
+            What is going to be loaded next: it is read ahead.
 
         Raises
         ------
@@ -164,17 +153,21 @@ class GroupBuffer:
         records = [manifest.blocks[b] for b in blocks]
         starts = np.concatenate(([0], np.cumsum([record.rows for record in records])))
         entries = np.concatenate(([0], np.cumsum([record.nnz for record in records])))
-        missing, bytes_read = [], 0
+        missing = []
         for record, row, entry in zip(records, starts.tolist(), entries.tolist(), strict=False):
             pinned = pins.get(record.name) if pins is not None else None
             if pinned is not None:
                 self._copy_block(pinned, row, entry)
             else:
-                missing.append(
-                    pool.submit(self._load_block, folder, manifest, record, row, entry, pins)
-                )
-                bytes_read += record.bytes
-        for job in missing:
+                missing.append((record, row, entry))
+        later = [manifest.blocks[b] for b in following]
+        reader.expect(
+            [record for record, _, _ in missing]
+            + [record for record in later if pins is None or record.name not in pins]
+        )
+        jobs = [pool.submit(self._load_block, reader, manifest, *job, pins) for job in missing]
+        wait(jobs)  # for all of them, also where one fails
+        for job in jobs:
             job.result()
         n, nnz = int(starts[-1]), int(entries[-1])
         return Group(
@@ -186,7 +179,7 @@ class GroupBuffer:
             labels=self._labels[:n],
             sq_norm=self._sq_norm[:n],
             row_numbers=self._row_numbers[:n],
-            bytes_read=bytes_read,
+            bytes_read=sum(record.bytes for record, _, _ in missing),
             weights=self._weights[:n] if manifest.weighted else None,
         )
 
@@ -215,15 +208,19 @@ class GroupBuffer:
 
     def _load_block(
         self,
-        folder: Path,
+        reader: BlockReader,
         manifest: Manifest,
         record: BlockRecord,
         row: int,
         entry: int,
         pins: Pins | None,
     ) -> None:
-        block = BlockFile(folder, record, _room, self._past_cache)
-        first_row, first_entry = row, entry
+        with reader.block(record) as block:
+            self._decode(block, manifest, row, entry)
+        if pins is not None:
+            pins.offer(record.name, self._block_at(record, row, entry))
+
+    def _decode(self, block: BlockFile, manifest: Manifest, row: int, entry: int) -> None:
         normalized = manifest.normalize == "l2"
         for chunk in block.chunks():
             rows = slice(row, row + chunk.rows)
@@ -244,12 +241,10 @@ class GroupBuffer:
                 )
             except (DamagedError, ValueError, *codec.DECODING_ERRORS) as error:
                 raise block.damaged(str(error)) from error
-            numbers = buffers.row_numbers
-            if chunk.rows and not 0 <= numbers.min() <= numbers.max() < manifest.next_row:
+            numbers = buffers.row_numbers  # not negative, and they increase
+            if chunk.rows and numbers[-1] >= manifest.next_row:
                 raise block.damaged(f"a row number is not below {manifest.next_row}")
             row, entry = rows.stop, entries.stop
-        if pins is not None:
-            pins.offer(record.name, self._block_at(record, first_row, first_entry))
 
 
 def iter_csr(
@@ -280,10 +275,11 @@ def iter_csr(
         n_waiting -= len(y)
         return X, as_given(y, given), weights
 
-    with ThreadPoolExecutor(1) as pool:
+    with BlockReader(folder / "blocks", 1) as reader, ThreadPoolExecutor(1) as pool:
         for position, record in enumerate(manifest.blocks):
             buffer = GroupBuffer(record.rows, record.nnz, "float64", manifest.weighted)
-            group = buffer.load(folder / "blocks", as_written, [position], pool)
+            following = range(position + 1, len(manifest.blocks))[:1]
+            group = buffer.load(reader, as_written, [position], pool, following=following)
             columns = group.indices
             if features is not None:
                 columns = features[columns] - np.uint32(manifest.index_base)

@@ -13,6 +13,7 @@ import numpy as np
 from blocklinear.errors import InputError
 from blocklinear.memory import available_bytes
 from blocklinear.store.groups import Group, GroupBuffer, Pins
+from blocklinear.store.reader import BlockReader
 from blocklinear.store.store import BlockStore
 
 _MOST_SQUARED = 1.6e308
@@ -74,10 +75,11 @@ class GroupLoader:
         past_cache = memory_bytes is not None and (
             2 * (available_bytes() - memory_bytes) < sum(block.bytes for block in blocks)
         )
-        kind = store.manifest.dtype, store.manifest.weighted, past_cache
+        kind = store.manifest.dtype, store.manifest.weighted
         self._new_buffer = partial(GroupBuffer, rows, nnz, *kind)
         self._buffers = [self._new_buffer() for _ in range(1 if self.whole else 2)]
         self.pins = Pins(0 if self.whole else pin_bytes) if pins is None else pins
+        self._reader = BlockReader(store.blocks_folder, threads, past_cache)
         self._ahead = ThreadPoolExecutor(1, "load")
         self._decoders = ThreadPoolExecutor(threads, "decode")
         self._current: Group | None = None  # last yielded, still whole
@@ -95,6 +97,7 @@ class GroupLoader:
     ) -> None:
         self._ahead.shutdown(cancel_futures=True)
         self._decoders.shutdown(cancel_futures=True)
+        self._reader.close()
 
     def empty(self) -> None:
         """Give back the memory of a loader of all blocks; it loads them again when asked to."""
@@ -105,10 +108,11 @@ class GroupLoader:
         """Which buffer is not in use."""
         return (self._used + 1) % len(self._buffers)
 
-    def _load(self, blocks: tuple[int, ...]) -> tuple[Group, float]:
-        started = time.perf_counter()
-        buffer, store = self._buffers[self._free], self._store
-        group = buffer.load(store.blocks_folder, store.manifest, blocks, self._decoders, self.pins)
+    def _load(self, blocks: tuple[int, ...], following: tuple[int, ...]) -> tuple[Group, float]:
+        started, manifest = time.perf_counter(), self._store.manifest
+        group = self._buffers[self._free].load(
+            self._reader, manifest, blocks, self._decoders, self.pins, following
+        )
         self._refuse_too_large(group)
         return group, time.perf_counter() - started
 
@@ -144,30 +148,33 @@ class GroupLoader:
             return
         if not groups:
             return
-        upcoming = (*groups[1:], following)
+        order = (*groups, *(() if following is None else (following,)))
+        first = 0
         if self._current is not None and self._current.blocks == groups[0]:
-            self._expect(upcoming[0])
+            self._expect(order[1:])
             yield Loaded(self._current, 0.0, 0.0)
-            groups, upcoming = groups[1:], upcoming[1:]
-        for blocks, ahead in zip(groups, upcoming, strict=True):
-            self._expect(blocks, now=True)
+            first = 1
+        for place in range(first, len(groups)):
+            self._expect(order[place:], now=True)
             asked = time.perf_counter()
             assert self._expected is not None
             group, load_s = self._expected[1].result()
             wait_s = time.perf_counter() - asked
             self._expected, self._current = None, group
             self._used = self._free
-            self._expect(ahead)
+            self._expect(order[place + 1 :])
             yield Loaded(group, load_s, wait_s)
 
-    def _expect(self, blocks: tuple[int, ...] | None, now: bool = False) -> None:
-        """Have a group loaded into the buffer that is not in use, unless it is already.
+    def _expect(self, order: Sequence[tuple[int, ...]], now: bool = False) -> None:
+        """Have the first of some groups loaded into the buffer that is not in use.
 
-        With a single buffer only what is needed `now` is loaded.
+        Unless it is already; with a single buffer, only if it is needed `now`. Of the second one
+        blocks are read.
         """
-        if blocks is None or (self.whole and not now):
+        if not order or (self.whole and not now):
             return
-        if self._expected is None or self._expected[0] != blocks:
+        if self._expected is None or self._expected[0] != order[0]:
             if self._expected is not None:  # in vain
                 self._expected[1].result()
-            self._expected = blocks, self._ahead.submit(self._load, blocks)
+            following = order[1] if len(order) > 1 and not self.whole else ()
+            self._expected = order[0], self._ahead.submit(self._load, order[0], following)

@@ -344,6 +344,7 @@ class BlockStore:
         from blocklinear.store.blocks import BlockFile
         from blocklinear.store.features import read_features, read_names, unnamed
         from blocklinear.store.groups import GroupBuffer
+        from blocklinear.store.reader import BlockReader
 
         m, report = self.manifest, VerifyReport(blocks=len(self.manifest.blocks))
         labels = np.array(m.labels if m.labels is not None else [])
@@ -353,13 +354,13 @@ class BlockStore:
             m.read_recipe(self.folder)
         except (DamagedError, StorageError) as error:
             report.faults.append(str(error))
-        with ThreadPoolExecutor(1) as pool:
+        with BlockReader(self.blocks_folder, 1) as reader, ThreadPoolExecutor(1) as pool:
             for position, record in enumerate(m.blocks):
                 listener(BlockProgress(position, len(m.blocks)))
                 try:
                     BlockFile(self.blocks_folder, record).check_digest()
                     buffer = GroupBuffer(record.rows, record.nnz, m.dtype, m.weighted)
-                    group = buffer.load(self.blocks_folder, m, [position], pool)
+                    group = buffer.load(reader, m, [position], pool)
                     counts = [int(np.count_nonzero(group.labels == label)) for label in labels]
                     if counts != record.label_counts:
                         raise DamagedError(f"{record.name}: its labels are not those counted")

@@ -10,6 +10,7 @@ from dual_problems import (
     KINDS,
     NAMES,
     NONE,
+    UNTRACKED,
     Problem,
     close,
     every_loss,
@@ -236,7 +237,7 @@ def test_rows_may_lie_anywhere():
     alpha, w, touch = p.alpha.copy(), p.w, no_stats()
     dual.dcd_epoch(
         starts, starts + counts, *apart, p.sq_norm, p.target, p.cost, np.arange(9), *p.loss,
-        p.bias, alpha, w, touch, dual.PERMUTE, NONE, np.zeros(2),
+        p.bias, alpha, w, touch, dual.PERMUTE, NONE, np.zeros(2), *UNTRACKED,
     )  # fmt: skip
     expected_alpha, expected_w = p.alpha.copy(), p.w
     expected = run(p, range(9), expected_alpha, expected_w)

@@ -79,6 +79,8 @@ class Rows:
 
 
 def dcd_epoch(r):
+    target, cost = np.empty((2, r.n))
+    dual.class_targets(r.y, 1.0, (2.0, 3.0), target, cost)
     for kind in range(5):
         for selection in (dual.PERMUTE, dual.SHRINK, dual.AVSF):
             alpha, w = np.zeros(r.n), r.w()
@@ -86,7 +88,7 @@ def dcd_epoch(r):
             preference = np.zeros(r.n if selection else 0, np.float32)
             dual.dcd_epoch(
                 *r.cut, r.sq_norm, r.y, r.cost, r.order, kind, 0.1, r.bias, alpha, w, touch,
-                selection, preference, adapt,
+                selection, preference, adapt, np.zeros(r.n, np.uint16), np.zeros(r.n),
             )  # fmt: skip
             assert np.isfinite(alpha).all()
             assert np.isfinite(w).all()
@@ -401,7 +403,7 @@ TRIED = {
             "cs_certify_rows",
         ],
     ),
-    "dual": (dcd_epoch, ["dcd_epoch"]),
+    "dual": (dcd_epoch, ["class_targets", "dcd_epoch"]),
     "dual certificates": (dual_certificates, ["add_dual_terms", "certify_rows"]),
     "l1": (
         l1_columns,

@@ -155,6 +155,7 @@ def alone(p, j, orders, alpha, w, touch):
         dual.dcd_epoch(
             *p.entries, p.targets(j), p.costs(j), np.array(order, np.int64), p.kind, p.epsilon,
             p.bias, alpha, w, touch, dual.PERMUTE, np.empty(0, np.float32), np.zeros(2),
+            np.empty(0, np.uint16), np.empty(0),
         )  # fmt: skip
 
 

@@ -347,15 +347,20 @@ def to_columns(planes, bits, lengths, n_features, base, first, indptr, indices):
     return True
 
 
-@kernel
-def _divide(bits, folded, codes, one_exponent, divisors, out):
+@kernel(error_model="numpy")
+def _divide(bits, folded, codes, code_bits, divisors, out):
     """Write mantissa / divisor; `bits` are mantissas as stored, changed if `folded`."""
     if folded:
         for k in range(out.shape[0]):
             bits[k] = (bits[k] >> 1) ^ -(bits[k] & 1)
-    if not one_exponent:
+    if code_bits > 2:
         for k in range(out.shape[0]):
             out[k] = np.float64(bits[k]) / divisors[codes[k]]
+    elif code_bits > 0:  # a choice among four is faster than a look into memory
+        a, b, c, d = divisors[0], divisors[1], divisors[2], divisors[3]
+        for k in range(out.shape[0]):
+            even, odd = c if codes[k] & 2 else a, d if codes[k] & 2 else b
+            out[k] = np.float64(bits[k]) / (odd if codes[k] & 1 else even)
     elif divisors[0] != 1.0:
         divisor = divisors[0]
         for k in range(out.shape[0]):
@@ -398,10 +403,10 @@ def to_values(planes, bits, code_bits, folded, divisors, n_codes, raw, doubles, 
         some, out = codes[start:stop], values[start:stop]
         if bits < 32:
             _join(planes, width, start, stop, narrow[: stop - start])
-            _divide(narrow, folded, some, code_bits == 0, divisors, out)
+            _divide(narrow, folded, some, code_bits, divisors, out)
         else:
             _join(planes, width, start, stop, wide[: stop - start])
-            _divide(wide, folded, some, code_bits == 0, divisors, out)
+            _divide(wide, folded, some, code_bits, divisors, out)
     used = 0
     if raw >= 0:
         for k in range(n):

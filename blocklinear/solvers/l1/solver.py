@@ -102,7 +102,7 @@ class L1Regularized(CertifiedPasses):
     def _targets_and_costs(self, k: int, rows: RowView) -> tuple[Floats, Floats]:
         task = self._task
         if isinstance(task, Problem):
-            return task.targets(rows.labels), task.costs(rows)
+            return task.targets_and_costs(rows)
         return task.of_model(k, rows)
 
     @property
