@@ -95,14 +95,17 @@ def no_stats():
     return np.array([-np.inf, np.inf, 0.0, 0.0, 0.0, 0.0])
 
 
-def run(p, order, alpha, w, selection=dual.PERMUTE, preference=NONE, adapt=None, touch=None):
+def run(
+    p, order, alpha, w, selection=dual.PERMUTE, preference=NONE, adapt=None, touch=None,
+    tracked=UNTRACKED,
+):  # fmt: skip
     """Visit rows, updating alpha and w; return what was seen."""
     touch = no_stats() if touch is None else touch
     indptr, indices, values = p.csr
     dual.dcd_epoch(
         indptr[:-1], indptr[1:], indices, values, p.sq_norm, p.target, p.cost,
         np.array(order, np.int64), *p.loss, p.bias, alpha, w, touch, selection, preference,
-        np.zeros(2) if adapt is None else adapt, *UNTRACKED,
+        np.zeros(2) if adapt is None else adapt, *tracked,
     )  # fmt: skip
     return touch
 

@@ -114,8 +114,8 @@ class WorkingSet:
     def _may_hold(self, block: int, lengths: NDArray[np.int64]) -> bool:
         """Say whether a region has room for rows of so many entries, at 4 bytes a value."""
         begin, end = self._bounds[block : block + 2].tolist()
-        least = (4 + 2 + self._planes) * int(lengths.sum())
-        return least + (ROW_BYTES - _WORD) * len(lengths) <= _WORD * (end - begin)
+        least = (4 + 2 + self._planes) * int(lengths.sum()) + (ROW_BYTES - _WORD) * len(lengths)
+        return bool(least <= _WORD * (end - begin))
 
     def _pack(
         self,

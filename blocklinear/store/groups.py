@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 from blocklinear.classes import as_given
 from blocklinear.errors import DamagedError
 from blocklinear.store import codec
-from blocklinear.store.blocks import BlockFile
+from blocklinear.store.blocks import BlockFile, BlockReader
 from blocklinear.store.manifest import Manifest
-from blocklinear.store.reader import BlockReader
 from blocklinear.store.records import BlockRecord
+
 
 @dataclass(frozen=True)
 class Group:

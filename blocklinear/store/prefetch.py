@@ -12,8 +12,8 @@ import numpy as np
 
 from blocklinear.errors import InputError
 from blocklinear.memory import available_bytes
+from blocklinear.store.blocks import BlockReader
 from blocklinear.store.groups import Group, GroupBuffer, Pins
-from blocklinear.store.reader import BlockReader
 from blocklinear.store.store import BlockStore
 
 _MOST_SQUARED = 1.6e308
@@ -79,7 +79,7 @@ class GroupLoader:
         self._new_buffer = partial(GroupBuffer, rows, nnz, *kind)
         self._buffers = [self._new_buffer() for _ in range(1 if self.whole else 2)]
         self.pins = Pins(0 if self.whole else pin_bytes) if pins is None else pins
-        self._reader = BlockReader(store.blocks_folder, threads, past_cache)
+        self._reader = BlockReader(store.blocks_folder, min(threads, group), past_cache)
         self._ahead = ThreadPoolExecutor(1, "load")
         self._decoders = ThreadPoolExecutor(threads, "decode")
         self._current: Group | None = None  # last yielded, still whole

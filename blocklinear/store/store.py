@@ -341,10 +341,9 @@ class BlockStore:
         BusyError
             If blocks of this generation of the store were deleted meanwhile.
         """
-        from blocklinear.store.blocks import BlockFile
+        from blocklinear.store.blocks import BlockFile, BlockReader
         from blocklinear.store.features import read_features, read_names, unnamed
         from blocklinear.store.groups import GroupBuffer
-        from blocklinear.store.reader import BlockReader
 
         m, report = self.manifest, VerifyReport(blocks=len(self.manifest.blocks))
         labels = np.array(m.labels if m.labels is not None else [])

@@ -312,7 +312,7 @@ def _group_bytes(manifest: Manifest, group: int, width: int) -> int:
     largest = sorted(manifest.blocks, key=loaded, reverse=True)[:group]
     buffers = 1 if group >= len(manifest.blocks) else 2
     in_buffers = buffers * sum(map(loaded, largest))
-    reading = max((block.bytes for block in largest), default=0)
+    reading = 2 * max((block.bytes for block in largest), default=0)  # one is read ahead
     row_bytes = _SOLVED_ROW_BYTES + _MODEL_ROW_BYTES * (width - 1)
     return in_buffers + row_bytes * sum(block.rows for block in largest) + reading
 

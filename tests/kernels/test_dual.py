@@ -182,6 +182,32 @@ def test_the_gradient_at_an_end_is_finite_and_points_inside(start, sign):
 
 @examples(50)
 @given(p=problems, data=st.data())
+def test_an_epoch_tells_which_rows_are_free_and_how_far_they_moved_w(p, data):
+    order = data.draw(st.permutations(range(len(p))))[: data.draw(st.integers(0, len(p)))]
+    p.cost[data.draw(st.integers(0, len(p) - 1))] = 0.0
+    alpha, w = p.alpha.copy(), p.w
+    ranges, priority = np.full(len(p), 7, np.uint16), np.full(len(p), 7.0)
+    run(p, order, alpha, w, tracked=(ranges, priority))
+    bound = np.inf if p.kind in (losses.SQUARED_HINGE, losses.L2_SVR) else p.cost
+    free = (alpha != 0.0) & (np.abs(alpha) != bound) & (p.cost > 0.0)
+    worked = np.isin(np.arange(len(p)), order)
+    assert (ranges == np.where(worked, free * dual.ONE_MODEL, 7)).all()
+    moved = (alpha - p.alpha) ** 2 * p.sq_norm
+    close(priority, np.where(worked, moved, 7.0))
+    again, w = p.alpha.copy(), p.w
+    run(p, order, again, w)
+    assert again.tobytes() == alpha.tobytes()  # whether it is told or not
+
+
+def test_targets_and_costs_of_two_classes():
+    target, cost = np.empty((2, 4))
+    dual.class_targets(np.array([3.0, -1.0, 2.0, 3.0]), 3.0, (0.5, 4.0), target, cost)
+    assert target.tolist() == [1.0, -1.0, -1.0, 1.0]
+    assert cost.tolist() == [0.5, 4.0, 4.0, 0.5]
+
+
+@examples(50)
+@given(p=problems, data=st.data())
 def test_an_epoch_is_its_visits_one_by_one(p, data):
     order = data.draw(st.lists(st.integers(0, len(p) - 1), max_size=3 * len(p)))
     alpha, w = p.alpha.copy(), p.w

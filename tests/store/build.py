@@ -9,7 +9,7 @@ import numpy as np
 from blocklinear.ingest.split import split
 from blocklinear.ingest.writer import BatchWriter
 from blocklinear.options import SplitOptions, TextOptions
-from blocklinear.store.blocks import BlockWriter
+from blocklinear.store.blocks import BlockReader, BlockWriter
 from blocklinear.store.features import read_features, write_features
 from blocklinear.store.groups import GroupBuffer
 from blocklinear.store.manifest import Manifest
@@ -94,7 +94,8 @@ def load(folder, manifest, blocks):
     records = [manifest.blocks[b] for b in blocks]
     rows, nnz = sum(r.rows for r in records), sum(r.nnz for r in records)
     buffer = GroupBuffer(rows, nnz, manifest.dtype, manifest.weighted)
-    return in_input(folder, manifest, buffer.load(folder / "blocks", manifest, blocks, _POOL))
+    with BlockReader(folder / "blocks", 1) as reader:
+        return in_input(folder, manifest, buffer.load(reader, manifest, blocks, _POOL))
 
 
 def in_input(folder, manifest, group):

@@ -66,7 +66,9 @@ def test_a_group_stays_whole_while_the_next_is_loaded(store):
 def test_the_first_of_the_next_stream_is_loaded_while_the_last_is_used(store, monkeypatch):
     loads, original = [], GroupLoader._load
     monkeypatch.setattr(
-        GroupLoader, "_load", lambda self, blocks: loads.append(blocks) or original(self, blocks)
+        GroupLoader,
+        "_load",
+        lambda self, blocks, *a: loads.append(blocks) or original(self, blocks, *a),
     )
     first, second = [(0, 1), (2, 3), (4, 5)], [(5, 2), (0, 3), (1, 4)]
     with GroupLoader(store, 2, 2) as loader:
@@ -81,7 +83,9 @@ def test_the_first_of_the_next_stream_is_loaded_while_the_last_is_used(store, mo
 def test_where_a_stream_was_left_the_next_goes_on(store, monkeypatch):
     loads, original = [], GroupLoader._load
     monkeypatch.setattr(
-        GroupLoader, "_load", lambda self, blocks: loads.append(blocks) or original(self, blocks)
+        GroupLoader,
+        "_load",
+        lambda self, blocks, *a: loads.append(blocks) or original(self, blocks, *a),
     )
     visits = [(0, 1), (2, 3), (4, 5)]
     with GroupLoader(store, 2, 2) as loader:
