@@ -170,10 +170,10 @@ class _Assembly:
         if self._job.options.renumber:
             sort_rows(chunk.lengths, chunk.indices, chunk.mantissa, chunk.exponent)
         content = Content.of(chunk, self._counted)
-        data = codec.encode(chunk, self._level)
+        parts = codec.encode_parts(chunk, self._level)
         if slot is not None:
             self._arena.give_back(slot)
-        self._block.put(number, data, content)
+        self._block.put(number, parts, content)
         if len(self._block.counts.labels) > MAX_LABELS:
             self._counted = False
             self._block.forget_labels()

@@ -562,7 +562,7 @@ class _ColumnWriter:
             self._first = int(self._features[self._chunk])
             self._writer = BlockWriter(self._folder, len(self._finished), COLUMNS)
         features = int(self._features[self._chunk + 1] - self._features[self._chunk])
-        self._writer.append(data, features, int(self._nnz[self._chunk]), -1, checksum)
+        self._writer.append([data], features, int(self._nnz[self._chunk]), -1, checksum)
         self._chunk += 1
         if self._chunk == self._ends[len(self._finished)]:
             self._finished.append(self._sync.submit(_finished, self._writer, self._first))

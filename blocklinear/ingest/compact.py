@@ -188,7 +188,7 @@ def merge(
     rows = _Rows.joined([read_block(BlockFile(folder, record), manifest) for record in records])
     for chunk in rows.chunks():
         nnz = len(chunk.indices)
-        writer.append(codec.encode(chunk, level), len(chunk.lengths), nnz, -1)
+        writer.append(codec.encode_parts(chunk, level), len(chunk.lengths), nnz, -1)
     record = writer.finish(records[0].batch)
     counts = zip(*(block.label_counts for block in records), strict=True)
     return replace(

@@ -58,6 +58,9 @@ class LabelCounts:
         """Return the counts of the rows of both."""
         if not len(self.labels) or not len(other.labels):
             return other if len(other.labels) else self
+        if np.array_equal(self.labels, other.labels):
+            rows, weights = self.rows + other.rows, self.weights + other.weights
+            return LabelCounts(self.labels, rows, weights)
         labels = np.union1d(self.labels, other.labels)
         rows, weights = np.zeros(len(labels), np.int64), np.zeros(len(labels))
         for part in (self, other):

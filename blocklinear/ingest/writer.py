@@ -198,8 +198,7 @@ class Content:
             counts = LabelCounts.of(labels, chunk.weights)
         if chunk.weights is not None:
             weight_stats = weigh(chunk.weights)
-        last = np.cumsum(chunk.lengths)[chunk.lengths > 0] - 1  # of each row, and its largest
-        max_index = int(chunk.indices[last].max()) if nnz else -1
+        max_index = int(chunk.indices.max()) if nnz else -1
         return cls(len(chunk.lengths), nnz, max_index, counts, weight_stats)
 
 
@@ -229,21 +228,21 @@ class OpenBlock:
         self._waiting: dict[int, tuple[bytes, int, Content]] = {}
         self._turn = threading.Lock()
 
-    def put(self, number: int, data: bytes, content: Content) -> None:
-        """Append chunk `number`, and those that waited for it; or let it wait for one before."""
-        checksum = checksum_of(data)
+    def put(
+        self, number: int, parts: Sequence[bytes | memoryview], content: Content
+    ) -> None:
+        """Append chunk `number`, and those that waited for it; or copy it, if one before lacks."""
+        checksum = checksum_of(*parts)
         with self._turn:
-            self._waiting[number] = data, checksum, content
-            while (following := self._waiting.pop(self._n_appended, None)) is not None:
-                data, checksum, content = following
-                self.writer.append(data, content.rows, content.nnz, content.max_index, checksum)
+            if number != self._n_appended:
+                self._waiting[number] = b"".join(parts), checksum, content
+                return
+            while True:
+                self.writer.append(parts, content.rows, content.nnz, content.max_index, checksum)
                 self._take_in(content)
-
-    def put_parts(self, parts: Sequence[bytes | memoryview], content: Content) -> None:
-        """Append the next chunk; all before it have been."""
-        self.writer.append_parts(parts, content.rows, content.nnz, content.max_index)
-        self.n_chunks += 1
-        self._take_in(content)
+                if (following := self._waiting.pop(self._n_appended, None)) is None:
+                    return
+                parts, (checksum, content) = following[:1], following[1:]
 
     def _take_in(self, content: Content) -> None:
         self._n_appended += 1
@@ -364,21 +363,28 @@ class BatchWriter:
 
     def _append(self, rows: Rows) -> None:
         self._note_labels(rows)
-        cost = ROW_BYTES + ENTRY_BYTES * np.diff(rows.indptr)
         start = 0
         while start < rows.n_rows:
             if self._generation_bytes >= self._plan.generation_bytes:
                 self._close_generation()
             if not self._open:
                 self._open_generation()
-            filled = self._generation_bytes + np.cumsum(cost[start:])
-            within = int(np.searchsorted(filled, self._plan.generation_bytes)) + 1
-            stop = min(start + within, rows.n_rows)
+            stop = self._within_generation(rows, start)
             self._route(rows, start, stop)
-            self._generation_bytes = float(filled[stop - start - 1])
+            nnz = int(rows.indptr[stop] - rows.indptr[start])
+            self._generation_bytes += decoded_bytes(stop - start, nnz)
             start = stop
         self.n_rows += rows.n_rows
         self.next_row += rows.n_rows
+
+    def _within_generation(self, rows: Rows, start: int) -> int:
+        """Return after which row the open blocks are full, or all rows are in them."""
+        left = self._plan.generation_bytes - self._generation_bytes
+        lengths = rows.indptr[start:] - rows.indptr[start]
+        if decoded_bytes(len(lengths) - 1, int(lengths[-1])) <= left:
+            return rows.n_rows
+        filled = ROW_BYTES * np.arange(len(lengths)) + ENTRY_BYTES * lengths
+        return start + int(np.searchsorted(filled, left))
 
     def _note_labels(self, rows: Rows) -> None:
         """Take in labels; once there are too many, drop what was counted of each."""
@@ -417,8 +423,9 @@ class BatchWriter:
         if self._numbering is not None:
             ends = np.array([0, n_entries])
             reshape.sort(ends, chunk.indices, chunk.mantissa, chunk.exponent)  # takes least memory
-        content = Content.of(chunk, self._labels.labels is not None)
-        self._open[b].put_parts(codec.encode_parts(chunk, self._level), content)
+        content, block = Content.of(chunk, self._labels.labels is not None), self._open[b]
+        block.put(block.n_chunks, codec.encode_parts(chunk, self._level), content)
+        block.n_chunks += 1
 
     def _flush(self, b: int) -> None:
         """Send what block `b` has gathered to be encoded."""
@@ -443,10 +450,10 @@ class BatchWriter:
             if self._numbering is not None:
                 sort_rows(chunk.lengths, chunk.indices, chunk.mantissa, chunk.exponent)
             content = Content.of(chunk, self._labels.labels is not None)
-            data = codec.encode(chunk, self._level)
+            parts = codec.encode_parts(chunk, self._level)
             if slot is not None:
                 self._arena.give_back(slot)
-            block.put(number, data, content)
+            block.put(number, parts, content)
         finally:
             self._encoding.release(held)
 

@@ -51,9 +51,14 @@ def _sealed(data: bytes) -> bytes:
     return data + _CRC.pack(zlib.crc32(data))
 
 
-def checksum_of(chunk: bytes | memoryview) -> int:
-    """Return the checksum of an encoded chunk."""
-    return xxhash.xxh64_intdigest(chunk)
+def checksum_of(*parts: bytes | memoryview) -> int:
+    """Return the checksum of an encoded chunk, which may come in parts."""
+    if len(parts) == 1:
+        return xxhash.xxh64_intdigest(parts[0])
+    digest = xxhash.xxh64()
+    for part in parts:
+        digest.update(part)
+    return digest.intdigest()
 
 
 ROWS, COLUMNS = "b", "c"
@@ -86,42 +91,36 @@ class BlockWriter:
     def _begin(self) -> None:
         """Write the header, if there is none yet."""
         if not self._bytes:
-            self._append(_header(self.path.name), os.O_CREAT | os.O_EXCL)
+            self._append(_header(self.path.name), how=os.O_CREAT | os.O_EXCL)
 
-    def _append(self, data: bytes | memoryview, how: int = os.O_APPEND) -> None:
+    def _append(self, *parts: bytes | memoryview, how: int = os.O_APPEND) -> None:
+        left = [memoryview(part) for part in parts if len(part)]
+        self._bytes += sum(map(len, left))
         with storage_errors(self.path, "write"):
             descriptor = open_regular(self.path, os.O_WRONLY | how)
             try:
-                done = os.write(descriptor, data)
-                while done < len(data):
-                    done += os.write(descriptor, memoryview(data)[done:])
+                while left:
+                    done = os.writev(descriptor, left)
+                    while left and done >= len(left[0]):
+                        done -= len(left.pop(0))
+                    left[:1] = [part[done:] for part in left[:1]]
             finally:
                 os.close(descriptor)
-        self._bytes += len(data)
 
     def append(
-        self, chunk: bytes, rows: int, nnz: int, max_index: int, checksum: int | None = None
+        self,
+        parts: Sequence[bytes | memoryview],
+        rows: int,
+        nnz: int,
+        max_index: int,
+        checksum: int | None = None,
     ) -> None:
-        """Add an encoded chunk; `checksum` is its `checksum_of`, if that is known."""
+        """Add an encoded chunk that comes in parts; `checksum` is its `checksum_of`, if known."""
         self._begin()
-        checksum = checksum_of(chunk) if checksum is None else checksum
-        self._entries.append((self._bytes, len(chunk), rows, nnz, checksum))
+        checksum = checksum_of(*parts) if checksum is None else checksum
+        self._entries.append((self._bytes, sum(map(len, parts)), rows, nnz, checksum))
         self.max_index = max(self.max_index, max_index)
-        self._append(chunk)
-
-    def append_parts(
-        self, parts: Sequence[bytes | memoryview], rows: int, nnz: int, max_index: int
-    ) -> None:
-        """Add an encoded chunk that comes in parts, one after the other."""
-        self._begin()
-        digest = xxhash.xxh64()
-        for part in parts:
-            digest.update(part)
-        size, checksum = sum(map(len, parts)), digest.intdigest()
-        self._entries.append((self._bytes, size, rows, nnz, checksum))
-        self.max_index = max(self.max_index, max_index)
-        for part in parts:
-            self._append(part)
+        self._append(*parts)
 
     def extend(self, other: "BlockWriter") -> None:
         """Append the chunks of another block that is not finished, and delete its file."""

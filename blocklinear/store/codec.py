@@ -21,7 +21,6 @@ from blocklinear.kernels.text.powers import INTEGER_POWERS, POWERS
 from blocklinear.pages import Pages
 from blocklinear.store.layout import Layout, plane_bytes, stored_bits
 
-_AS_IS = np.arange(256, dtype=np.uint8)
 SAMPLE_BYTES = 4096
 LEAST_SAVED_BITS = 1.5
 """What zstd must save a number, or three quarters of a plane: it takes longer than all else."""
@@ -173,7 +172,7 @@ def _rows(
     columns = chunk.lengths, row_gaps, chunk.label_mantissa
     for numbers, width in zip(columns, widths, strict=True):
         if width:
-            kernels.pack(numbers, _AS_IS, 8 * width, planes[start : start + width * n])
+            kernels.pack(numbers, 8 * width, planes[start : start + width * n])
         start += width * n
     frame = b"".join((planes.data, chunk.label_exponent.tobytes(), labels.doubles.tobytes()))
     return frame, widths
@@ -181,27 +180,23 @@ def _rows(
 
 def _entries(
     chunk: Chunk, gaps: NDArray[np.uint32], gap_bits: int, values: _Numbers
-) -> tuple[list[memoryview], list[int]]:
+) -> tuple[list[memoryview], tuple[int, int, int]]:
     """Return the planes of entries (valid until the next call), and their bits."""
     gap_bits = stored_bits(gap_bits)
     codes = np.zeros(256, np.uint8)
     codes[values.exponents] = np.arange(len(values.exponents))
     code_bits = stored_bits(max(len(values.exponents) - 1, 0).bit_length())
-    bits = [gap_bits, stored_bits(values.bits), code_bits]
-    columns: list[tuple[NDArray[np.generic], NDArray[np.uint8], int]] = [
-        (gaps, _AS_IS, gap_bits),
-        (chunk.mantissa, _AS_IS, bits[1]),
-        (values.doubles.view(np.int64), _AS_IS, 64 if len(values.doubles) else 0),
-        (chunk.exponent, codes, code_bits),
-    ]
-    sizes = [plane_bytes(width, len(numbers)) for numbers, _, width in columns]
-    room, start, planes = _scratch("planes", sum(map(sum, sizes))), 0, []
-    for (numbers, table, width), parts in zip(columns, sizes, strict=True):
-        if parts:
-            kernels.pack(numbers, table, width, room[start : start + sum(parts)])
-        for size in parts:
-            planes.append(room[start : start + size].data)
-            start += size
+    bits = (gap_bits, stored_bits(values.bits), code_bits)
+    n, double_bits = len(gaps), 64 if len(values.doubles) else 0
+    sizes = (
+        *plane_bytes(bits[0], n), *plane_bytes(bits[1], n),
+        *plane_bytes(double_bits, len(values.doubles)), *plane_bytes(bits[2], n),
+    )  # fmt: skip
+    room = _scratch("planes", sum(sizes))
+    doubles = values.doubles.view(np.int64)
+    kernels.pack_entries(gaps, chunk.mantissa, doubles, chunk.exponent, codes, bits, room)
+    ends = np.cumsum(sizes).tolist()
+    planes = [room[end - size : end].data for end, size in zip(ends, sizes, strict=True)]
     return planes, bits
 
 
@@ -241,7 +236,7 @@ def encode_parts(
             frames[-1] = _smaller(frames[-1], compressor)
     layout = Layout(
         len(chunk.lengths), len(chunk.indices), len(values.doubles), len(labels.doubles),
-        int(chunk.row_numbers[0]), tuple(widths), tuple(bits), values.folded, labels.folded,
+        int(chunk.row_numbers[0]), tuple(widths), bits, values.folded, labels.folded,
         chunk.weights is not None, bytes(values.exponents), tuple(map(len, frames)),
     )  # fmt: skip
     return [bytes(layout), *frames]

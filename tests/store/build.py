@@ -197,7 +197,7 @@ def store_of_chunk(folder, data, rows=3, nnz=3, **changes):
     """Make a store of one chunk, every checksum right."""
     (folder / "blocks").mkdir(parents=True)
     writer = BlockWriter(folder / "blocks", 0)
-    writer.append(data, rows, nnz, max_index=3)
+    writer.append([data], rows, nnz, max_index=3)
     record = writer.finish("b1")
     facts = {
         "format": 1, "generation": 1, "written_by": "0.1.0", "seed": 0, "order": "random",

@@ -14,7 +14,7 @@ from blocklinear.store.blocks import BlockFile, BlockWriter, checksum_of
 def write(folder, number, *chunks):
     writer = BlockWriter(folder, number)
     for k, chunk in enumerate(chunks):
-        writer.append(chunk, rows=k + 1, nnz=10 * k, max_index=7 - k)
+        writer.append([chunk], rows=k + 1, nnz=10 * k, max_index=7 - k)
     return writer.finish("b1")
 
 
@@ -73,8 +73,8 @@ def test_checksums_are_the_published_xxh64():
 
 def test_parts_have_the_checksum_of_the_whole(tmp_path):
     writer = BlockWriter(tmp_path, 1)
-    writer.append_parts([b"one", memoryview(b"two"), b""], 1, 0, 0)
-    writer.append(b"onetwo", 1, 0, 0)
+    writer.append([b"one", memoryview(b"two"), b""], 1, 0, 0)
+    writer.append([b"onetwo"], 1, 0, 0)
     block = BlockFile(tmp_path, writer.finish("b1"))
     block.check_digest()
     assert [bytes(chunk.data) for chunk in block.chunks()] == [b"onetwo"] * 2
@@ -89,16 +89,16 @@ def test_a_block_may_be_empty(tmp_path):
 def test_a_number_is_used_once(tmp_path):
     write(tmp_path, 3)
     with pytest.raises(StorageError, match=r"b00000003\.blk"):
-        BlockWriter(tmp_path, 3).append(b"one", 1, 0, -1)
+        BlockWriter(tmp_path, 3).append([b"one"], 1, 0, -1)
     with pytest.raises(StorageError, match=r"b00000003\.blk"):
         BlockWriter(tmp_path, 3).finish("b1")
 
 
 def test_a_block_takes_over_the_chunks_of_another(tmp_path):
     writers = [BlockWriter(tmp_path, number) for number in range(4)]
-    writers[0].append(b"one", 1, 2, 7)
-    writers[1].append(b"three", 3, 4, 9)
-    writers[1].append(b"4" * (3 << 20), 5, 6, 5)
+    writers[0].append([b"one"], 1, 2, 7)
+    writers[1].append([b"three"], 3, 4, 9)
+    writers[1].append([b"4" * (3 << 20)], 5, 6, 5)
     for other in (1, 2):
         writers[0].extend(writers[other])
     writers[3].extend(writers[0])

@@ -183,37 +183,58 @@ def zigzag(x):
 
 
 @kernel
-def pack(x, table, bits, out):
+def pack(x, bits, out):
     """Write the planes of the low `bits` bits of each number, one plane after the other.
 
     Parameters
     ----------
     x : integer[n]            not negative
-    table : uint8[256]        what stands for a byte of the last plane, 0..255 for the byte itself,
-                              as it must be for more than 8 bits
     bits : int                0..64; bits % 8 is 0, 1, 2 or 4
-    out : uint8[size]         written: bits // 8 planes of n bytes, then, if bits % 8 is not 0, one
-                              that has the numbers ``j s .. (j + 1) s - 1`` at bit j (bits % 8) of
-                              its s bytes
+    out : uint8[any]          its front is written: bits // 8 planes of n bytes, then, if bits % 8
+                              is not 0, one that has the numbers ``j s .. (j + 1) s - 1`` at bit
+                              j (bits % 8) of its s bytes
+
+    Returns
+    -------
+    size : int                bytes written
     """
     n = x.shape[0]
     for b in range(bits // 8):
         plane, shift = out[b * n : (b + 1) * n], 8 * b
         for k in range(n):
             plane[k] = np.uint8((x[k] >> shift) & 255)
-    left, shift = bits % 8, bits - bits % 8
-    if bits == 8:
-        for k in range(n):
-            out[k] = table[out[k]]
-    if left:
-        step = -(-n // (8 // left))
-        plane = out[bits // 8 * n : bits // 8 * n + step]
-        plane[:] = 0
-        for j in range(8 // left):
-            part = x[j * step : min((j + 1) * step, n)]
-            for k in range(part.shape[0]):
-                last = table[np.uint8((part[k] >> shift) & 255)]
-                plane[k] |= np.uint8(last << np.uint8(j * left))
+    size, left, shift = bits // 8 * n, bits % 8, bits - bits % 8
+    if left == 0:
+        return size
+    step, mask = -(-n // (8 // left)), (1 << left) - 1
+    plane = out[size : size + step]
+    plane[:] = 0
+    for j in range(8 // left):
+        part, at = x[j * step : min((j + 1) * step, n)], np.uint8(j * left)
+        for k in range(part.shape[0]):
+            plane[k] |= np.uint8(np.uint8((part[k] >> shift) & mask) << at)
+    return size + step
+
+
+@kernel
+def pack_entries(gaps, mantissa, doubles, exponent, codes, bits, out):
+    """Write the planes of gaps, mantissas, doubles and the codes of exponents, see `pack`.
+
+    Parameters
+    ----------
+    gaps, mantissa : uint32[n], int64[n]
+    doubles : int64[m]        their bits; all 64 are written
+    exponent : uint8[n]       replaced by its code
+    codes : uint8[256]        of each exponent
+    bits : (int, int, int)    of a gap, of a mantissa, of a code
+    out : uint8[size]         written
+    """
+    for k in range(exponent.shape[0]):
+        exponent[k] = codes[exponent[k]]
+    at = pack(gaps, bits[0], out)
+    at += pack(mantissa, bits[1], out[at:])
+    at += pack(doubles, 64, out[at:])
+    pack(exponent, bits[2], out[at:])
 
 
 @kernel

@@ -15,11 +15,11 @@ PAGE_BITS = 10
 PAGE = 1 << PAGE_BITS
 """Entries of a page of the system."""
 LOOKED_UP = 1024  # entries looked up at a time
-TILE = 16384  # entries sorted at a time: what that takes stays in the second-level cache
+TILE = 4096  # entries sorted at a time: what that takes stays in the second-level cache
 SHORT = (
     64  # rows of up to so many entries are sorted by comparing each with all, a vector at a time
 )
-DIGIT_BITS = 11
+DIGIT_BITS, DIGITS = 11, 3  # of an index
 PAGES, FEATURES = 0, 1
 """The state of a table: pages written to, features that have a number."""
 N_STATE = 2
@@ -111,20 +111,37 @@ def numbered(table, written, first, out):
 
 
 @kernel
-def _count(indices, shift, counts):
-    """Write how many indices have each digit; return whether there is any but 0."""
+def _places(indices, counts):
+    """Write where the first index of each value of each of its digits goes, by this digit alone.
+
+    Parameters
+    ----------
+    indices : uint32[n]
+    counts : uint32[DIGITS, 1 << DIGIT_BITS]         written
+
+    Returns
+    -------
+    digits : int              the others are 0 in all indices
+    """
     counts[:] = 0
-    by, mask = np.uint32(shift), np.uint32(counts.shape[0] - 1)
+    by, mask = np.uint32(DIGIT_BITS), np.uint32((1 << DIGIT_BITS) - 1)
+    every = np.uint32(0)
     for q in range(indices.shape[0]):
-        counts[(indices[q] >> by) & mask] += np.uint32(1)
-    if counts[0] == indices.shape[0]:
-        return False
-    at = np.uint32(0)
-    for digit in range(counts.shape[0]):
-        n = counts[digit]
-        counts[digit] = at
-        at += n
-    return True
+        index = indices[q]
+        every |= index
+        counts[0, index & mask] += np.uint32(1)
+        counts[1, (index >> by) & mask] += np.uint32(1)
+    digits = 1 if every >> by == 0 else 2 if every >> (by + by) == 0 else DIGITS
+    if digits == DIGITS:
+        for q in range(indices.shape[0]):
+            counts[2, indices[q] >> (by + by)] += np.uint32(1)
+    for digit in range(digits):
+        at = np.uint32(0)
+        for value in range(counts.shape[1]):
+            n = counts[digit, value]
+            counts[digit, value] = at
+            at += n
+    return digits
 
 
 @kernel
@@ -149,26 +166,25 @@ def _sort_tile(lengths, indices, mantissa, exponent, keys, other, m, e, at):
         m[q] = mantissa[q]
     for q in range(n):
         e[q] = exponent[q]
-    counts = np.empty(1 << DIGIT_BITS, np.uint32)
-    _count(indices, 0, counts)
-    mask = np.uint32(counts.shape[0] - 1)
+    counts = np.empty((DIGITS, 1 << DIGIT_BITS), np.uint32)
+    digits = _places(indices, counts)
+    first, mask = counts[0], np.uint32(counts.shape[1] - 1)
     p = 0
     for i in range(lengths.shape[0]):
         at[i] = p
         row = np.uint64(i) << np.uint64(16) if several else np.uint64(0)
         for q in span(p, p + lengths[i]):
-            digit = indices[q] & mask
-            keys[counts[digit]] = (np.uint64(indices[q]) << np.uint64(32)) | row | q
-            counts[digit] += np.uint32(1)
+            value = indices[q] & mask
+            keys[first[value]] = (np.uint64(indices[q]) << np.uint64(32)) | row | q
+            first[value] += np.uint32(1)
         p += lengths[i]
-    for shift in range(DIGIT_BITS, 32, DIGIT_BITS):
-        if _count(indices, shift, counts):
-            by = np.uint64(32 + shift)
-            for k in range(n):
-                digit = (keys[k] >> by) & np.uint64(mask)
-                other[counts[digit]] = keys[k]
-                counts[digit] += np.uint32(1)
-            keys, other = other, keys
+    for digit in range(1, digits):
+        places, by = counts[digit], np.uint64(32 + DIGIT_BITS * digit)
+        for k in range(n):
+            value = (keys[k] >> by) & np.uint64(mask)
+            other[places[value]] = keys[k]
+            places[value] += np.uint32(1)
+        keys, other = other, keys
     if several:
         for k in range(n):
             key = keys[k]
