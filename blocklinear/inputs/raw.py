@@ -13,7 +13,7 @@ from blocklinear.inputs.local import LocalFile
 from blocklinear.inputs.objects import RemoteObject
 from blocklinear.inputs.urls import is_url
 
-READ_BYTES = 1 << 20
+READ_BYTES = 2 << 20
 _AHEAD_BYTES = 40 << 20
 
 Path = str | os.PathLike[str]
