@@ -228,9 +228,7 @@ class OpenBlock:
         self._waiting: dict[int, tuple[bytes, int, Content]] = {}
         self._turn = threading.Lock()
 
-    def put(
-        self, number: int, parts: Sequence[bytes | memoryview], content: Content
-    ) -> None:
+    def put(self, number: int, parts: Sequence[bytes | memoryview], content: Content) -> None:
         """Append chunk `number`, and those that waited for it; or copy it, if one before lacks."""
         checksum = checksum_of(*parts)
         with self._turn:
