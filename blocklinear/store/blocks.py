@@ -19,13 +19,13 @@ import os
 import stat
 import struct
 import zlib
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from mmap import PAGESIZE, mmap
 from pathlib import Path
-from queue import LifoQueue
-from threading import Lock
+from threading import RLock
 from typing import Self
 
 import numpy as np
@@ -35,7 +35,7 @@ from numpy.typing import NDArray
 from blocklinear.errors import DamagedError, StorageError, storage_errors
 from blocklinear.store.files import open_regular, read_past_cache, remove_files, sync_file
 from blocklinear.store.records import BlockRecord, ChunkFile
-from blocklinear.store.remote.mirror import fetched
+from blocklinear.store.remote.mirror import FETCHES, Mirror, fetched
 
 VERSION = 1
 _HEADER = struct.Struct("<8sIIQI")
@@ -248,8 +248,8 @@ class _Room:
 class BlockReader:
     """Reads blocks in the order in which they will be decoded, in a thread of its own.
 
-    So that who decodes them does not wait for the disk, which reads one file at a time. Used with
-    `with`.
+    So that who decodes them does not wait for the disk, which reads one file at a time; of a URL
+    several are fetched at a time. Used with `with`.
 
     Parameters
     ----------
@@ -265,11 +265,11 @@ class BlockReader:
         self._folder, self._past_cache = folder, past_cache
         self._names: list[str] = []  # expected, in this order
         self._files: list[Future[tuple[BlockFile, _Room]]] = []
-        self._lock = Lock()
-        self._rooms = LifoQueue[_Room]()  # those used last first: others take no memory yet
-        for _ in range(threads + 1):
-            self._rooms.put(_Room())
-        self._thread = ThreadPoolExecutor(1, "read")
+        self._waiting = deque[tuple[BlockRecord, Future[tuple[BlockFile, _Room]]]]()  # for a room
+        self._rooms = [_Room() for _ in range(threads + 1)]
+        self._lock = RLock()
+        at_a_time = 1 if Mirror.at(folder.parent) is None else FETCHES
+        self._threads = ThreadPoolExecutor(at_a_time, "read")
 
     def __enter__(self) -> Self:
         return self
@@ -280,34 +280,52 @@ class BlockReader:
     def close(self) -> None:
         """End the thread."""
         self.expect(())
-        self._thread.shutdown(cancel_futures=True)
+        self._threads.shutdown()
 
     def expect(self, records: Sequence[BlockRecord]) -> None:
         """Begin to read these blocks, which must be asked for in this order, and no others.
 
         What has been read of others is forgotten. Nobody may have a block, or wait for one.
         """
-        names = [record.name for record in records]
-        kept = 0
+        names, kept = [record.name for record in records], 0
         while self._names[kept : kept + 1] == names[kept : kept + 1] != []:
             kept += 1
-        for file in self._files[kept:]:
-            if not file.cancel():
-                file.add_done_callback(self._forget)
-        self._names[kept:] = names[kept:]
-        self._files[kept:] = [self._thread.submit(self._read, record) for record in records[kept:]]
+        with self._lock:
+            for file in self._files[kept:]:
+                if not file.cancel():
+                    file.add_done_callback(self._forget)
+            self._names[kept:] = names[kept:]
+            self._files[kept:] = [Future() for _ in records[kept:]]
+            pairs = zip(records, self._files, strict=True)
+            self._waiting = deque(p for p in pairs if not (p[1].running() or p[1].done()))
+            self._begin()
 
-    def _read(self, record: BlockRecord) -> tuple[BlockFile, _Room]:
-        room = self._rooms.get()
+    def _begin(self) -> None:
+        """Have the next blocks read for which there is room."""
+        while self._waiting and self._rooms:
+            record, file = self._waiting.popleft()
+            file.set_running_or_notify_cancel()
+            self._threads.submit(self._read, record, file, self._rooms.pop())
+
+    def _read(
+        self, record: BlockRecord, file: Future[tuple[BlockFile, _Room]], room: _Room
+    ) -> None:
         try:
-            return BlockFile(self._folder, record, room.of, self._past_cache), room
-        except BaseException:
-            self._rooms.put(room)
-            raise
+            found = BlockFile(self._folder, record, room.of, self._past_cache)
+        except BaseException as error:
+            self._give_back(room)
+            file.set_exception(error)
+        else:
+            file.set_result((found, room))
 
     def _forget(self, file: Future[tuple[BlockFile, _Room]]) -> None:
         if file.exception() is None:
-            self._rooms.put(file.result()[1])
+            self._give_back(file.result()[1])
+
+    def _give_back(self, room: _Room) -> None:
+        with self._lock:
+            self._rooms.append(room)  # and used first: others take no memory yet
+            self._begin()
 
     @contextlib.contextmanager
     def block(self, record: BlockRecord) -> Iterator[BlockFile]:
@@ -328,7 +346,7 @@ class BlockReader:
         try:
             yield file
         finally:
-            self._rooms.put(room)
+            self._give_back(room)
 
 
 def damaged(path: Path, what: str) -> DamagedError:

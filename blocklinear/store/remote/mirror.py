@@ -24,10 +24,11 @@ NOTE = "origin.json"
 _MOST_NOTE_BYTES = 1 << 16
 _COPY_BYTES = 1 << 20
 _AHEAD_BYTES = 20 << 20
-_FETCHES = 2
-FETCHING_BYTES = LIBRARY_BYTES + _FETCHES * _AHEAD_BYTES
+FETCHES = 2
+"""Files that may be fetched at a time."""
+FETCHING_BYTES = LIBRARY_BYTES + FETCHES * _AHEAD_BYTES
 """What it takes in memory that files may be fetched at any time."""
-_fetching = threading.BoundedSemaphore(_FETCHES)
+_fetching = threading.BoundedSemaphore(FETCHES)
 _IN_USE = 8
 """So many blocks that came last are kept in any case: they may be about to be read."""
 
