@@ -6,6 +6,7 @@ import pytest
 from blocklinear.columns import transpose as transposing
 from blocklinear.ingest.split import split
 from blocklinear.options import SplitOptions, TextOptions
+from blocklinear.store.blocks import BlockReader
 from blocklinear.store.groups import GroupBuffer, first_positions
 
 MEMORY = 1 << 30
@@ -66,10 +67,10 @@ def triplets_of_rows(store):
 
     m, found = store.manifest, {}
     first = first_positions(m)
-    with ThreadPoolExecutor(1) as pool:
+    with BlockReader(store.blocks_folder, 1) as reader, ThreadPoolExecutor(1) as pool:
         for position, record in enumerate(m.blocks):
             buffer = GroupBuffer(record.rows, record.nnz, m.dtype, m.weighted)
-            group = buffer.load(store.blocks_folder, m, [position], pool)
+            group = buffer.load(reader, m, [position], pool)
             for i in range(group.n_rows):
                 for p in range(group.indptr[i], group.indptr[i + 1]):
                     key = int(first[position] + i), int(group.indices[p])

@@ -58,16 +58,20 @@ def test_a_full_disk(tmp_path):
 def test_whichever_write_fails(tmp_path, monkeypatch, small_chunks, passes):
     store = store_of(tmp_path, text_of(100), normalize="l2")
     names = {path.name for path in store.folder.iterdir()}
-    real, count = os.write, [0]
+    count = [0]
 
-    def write(descriptor, data):
-        count[0] -= 1
-        if count[0] == 0:
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        return real(descriptor, data)
+    def failing(real):
+        def write(descriptor, data):
+            count[0] -= 1
+            if count[0] == 0:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            return real(descriptor, data)
+
+        return write
 
     in_parts(monkeypatch, 100, passes)
-    monkeypatch.setattr(os, "write", write)
+    for name in ("write", "writev"):
+        monkeypatch.setattr(os, name, failing(getattr(os, name)))
     transpose(store, MEMORY, 1)
     n_writes, n_tried = -count[0], 0
     remove_tree(store.folder / "columns")
