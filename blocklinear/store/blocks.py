@@ -245,6 +245,9 @@ class _Room:
         return self._pages
 
 
+_Reading = Future[tuple[BlockFile, _Room]]
+
+
 class BlockReader:
     """Reads blocks in the order in which they will be decoded, in a thread of its own.
 
@@ -264,8 +267,8 @@ class BlockReader:
     def __init__(self, folder: Path, threads: int, past_cache: bool = False) -> None:
         self._folder, self._past_cache = folder, past_cache
         self._names: list[str] = []  # expected, in this order
-        self._files: list[Future[tuple[BlockFile, _Room]]] = []
-        self._waiting = deque[tuple[BlockRecord, Future[tuple[BlockFile, _Room]]]]()  # for a room
+        self._files: list[_Reading] = []
+        self._waiting = deque[tuple[BlockRecord, _Reading]]()  # for a room
         self._rooms = [_Room() for _ in range(threads + 1)]
         self._lock = RLock()
         at_a_time = 1 if Mirror.at(folder.parent) is None else FETCHES
@@ -307,9 +310,7 @@ class BlockReader:
             file.set_running_or_notify_cancel()
             self._threads.submit(self._read, record, file, self._rooms.pop())
 
-    def _read(
-        self, record: BlockRecord, file: Future[tuple[BlockFile, _Room]], room: _Room
-    ) -> None:
+    def _read(self, record: BlockRecord, file: _Reading, room: _Room) -> None:
         try:
             found = BlockFile(self._folder, record, room.of, self._past_cache)
         except BaseException as error:
@@ -318,7 +319,7 @@ class BlockReader:
         else:
             file.set_result((found, room))
 
-    def _forget(self, file: Future[tuple[BlockFile, _Room]]) -> None:
+    def _forget(self, file: _Reading) -> None:
         if file.exception() is None:
             self._give_back(file.result()[1])
 

@@ -29,8 +29,11 @@ FETCHES = 2
 FETCHING_BYTES = LIBRARY_BYTES + FETCHES * _AHEAD_BYTES
 """What it takes in memory that files may be fetched at any time."""
 _fetching = threading.BoundedSemaphore(FETCHES)
+_coming: dict[Path, int] = {}
+"""Files that are being fetched, and their bytes; changed under a lock."""
+_counting = threading.Lock()
 _IN_USE = 8
-"""So many blocks that came last are kept in any case: they may be about to be read."""
+"""So many blocks that come or came last are kept in any case: they may be about to be read."""
 
 
 @dataclass(frozen=True)
@@ -104,9 +107,13 @@ class Mirror:
         with _fetching:
             file = ReadAhead(url, _AHEAD_BYTES)
             try:
-                self._make_room(file.size)
+                with _counting:
+                    _coming[path] = file.size
+                    self._make_room()
                 self._copy(file, path)
             finally:
+                with _counting:
+                    _coming.pop(path, None)
                 file.close()
         try:
             check()
@@ -121,8 +128,8 @@ class Mirror:
                 stream.write(buffer[:n])
             file.refuse_change()
 
-    def _make_room(self, n_bytes: int) -> None:
-        """Delete blocks until there is room for a file.
+    def _make_room(self) -> None:
+        """Delete blocks until there is room for the files that are being fetched.
 
         The last that came go first: passes read all blocks, in another order each time, so that
         those that came first are needed as soon as any.
@@ -130,12 +137,15 @@ class Mirror:
         if self.limit is None:
             return
         found = []
-        for path in (self.folder / "blocks").iterdir():
+        for path in (self.folder / "blocks").glob("*.blk"):  # and nothing half written
+            if path in _coming:
+                continue
             with contextlib.suppress(FileNotFoundError):  # deleted meanwhile
                 state = path.stat()
                 found.append((state.st_mtime_ns, path, state.st_size))
-        n_bytes += sum(size for _, _, size in found)
-        for _, path, size in sorted(found, reverse=True)[_IN_USE:]:
+        coming = [size for path, size in _coming.items() if self.folder in path.parents]
+        n_bytes = sum(coming) + sum(size for _, _, size in found)
+        for _, path, size in sorted(found, reverse=True)[max(_IN_USE - len(coming), 0) :]:
             if n_bytes <= self.limit:
                 break
             path.unlink(missing_ok=True)
