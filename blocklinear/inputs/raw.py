@@ -13,7 +13,8 @@ from blocklinear.inputs.local import LocalFile
 from blocklinear.inputs.objects import RemoteObject
 from blocklinear.inputs.urls import is_url
 
-READ_BYTES = 2 << 20
+READ_BYTES = 1 << 20
+_SLAB_BYTES = 2 << 20  # as much as a slab under usual budgets, in one piece
 _AHEAD_BYTES = 40 << 20
 
 Path = str | os.PathLike[str]
@@ -98,7 +99,7 @@ class RawFile:
             self._pushed_back = self._pushed_back[n:]
             return n
         # no more than the processor's cache holds: it is digested there
-        n = self._bytes.readinto(buffer[:READ_BYTES])
+        n = self._bytes.readinto(buffer[:_SLAB_BYTES])
         self._xxh64.update(buffer[:n])
         if self._sha256 is not None:
             self._sha256.update(buffer[:n])
