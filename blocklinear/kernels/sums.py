@@ -112,8 +112,9 @@ def add_squares(W, norms):
     for start in range(0, W.shape[0], _PART):
         parts[:] = 0.0
         for i in range(start, min(start + _PART, W.shape[0])):
-            for m in range(W.shape[1]):
-                parts[m] += W[i, m] * W[i, m]
+            row = W[i]
+            for m in range(row.shape[0]):
+                parts[m] += row[m] * row[m]
         _add_parts(parts, norms, low)
     for m in range(W.shape[1]):
         norms[m] += low[m]
@@ -126,8 +127,9 @@ def add_squared_distances(V, W, norms):
     for start in range(0, W.shape[0], _PART):
         parts[:] = 0.0
         for i in range(start, min(start + _PART, W.shape[0])):
-            for m in range(W.shape[1]):
-                parts[m] += (V[i, m] - W[i, m]) * (V[i, m] - W[i, m])
+            v, w = V[i], W[i]
+            for m in range(w.shape[0]):
+                parts[m] += (v[m] - w[m]) * (v[m] - w[m])
         _add_parts(parts, norms, low)
     for m in range(W.shape[1]):
         norms[m] += low[m]

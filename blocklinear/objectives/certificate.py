@@ -315,6 +315,8 @@ class Proof:
         return [min(of, key=attrgetter("primal")) for of in zip(*found, strict=True)]
 
     def _distances(self, V: Floats, W: Floats) -> Floats:
+        if V is W:
+            return np.zeros(V.shape[1])
         return column_distances(self._penalised(V), self._penalised(W))
 
     def _of_problems(self, of_columns: Floats) -> Floats:

@@ -12,11 +12,18 @@ _FEWEST_PADDED = 7
 def models_by_pass(n_models: int) -> list[NDArray[np.int64]]:
     """Return the numbers of the models that share each pass; two threads have something to do.
 
-    They take turns: the models of a small C are next to each other and are dropped first, and the
-    others should be spread over the threads.
+    Whole registers are shared out, so that one part at most has models left over. Parts take turns,
+    as often as they are large: the models of a small C are next to each other and are dropped
+    first, and the others should be spread over the threads.
     """
-    n_parts = min(n_models, max(2, -(-n_models // MODELS_SHARING)))
-    return [np.arange(first, n_models, n_parts) for first in range(n_parts)]
+    together = _LANES if n_models > _LANES else 1
+    n_registers = -(-n_models // together)
+    n_parts = min(n_registers, max(2, -(-n_models // MODELS_SHARING)))
+    sizes = [together * len(part) for part in np.array_split(np.arange(n_registers), n_parts)]
+    sizes[-1] -= sum(sizes) - n_models
+    turns = np.concatenate([(np.arange(size) + 0.5) / size for size in sizes])
+    numbers = np.argsort(np.argsort(turns, kind="stable"))
+    return np.split(numbers, np.cumsum(sizes[:-1]))
 
 
 def padded(width: int) -> int:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from blocklinear.errors import InputError, StoppedError
+from blocklinear.errors import InputError, MismatchError, StoppedError
 from blocklinear.events import BlockStep, Listener, OuterIteration, SlowlyConverging
 from blocklinear.kernels.losses import LOGISTIC
 from blocklinear.memory import anonymous_bytes, peak_bytes
@@ -226,11 +226,18 @@ class Run(ABC):
         ------
         DamagedError
             If it is not one of this method, or what was saved is not there.
+        MismatchError
+            If models shared passes otherwise, as in an earlier version.
         """
         if self.options.patience and facts["best"]:
             self._best_at, self._best_score = facts["best"]
         if facts["descended"] is not None:
             self._succeed(facts["descended"])
+        if facts["method"].get("by_pass") != self.solver.state.get("by_pass"):
+            raise MismatchError(
+                "the checkpoint is of a version in which other models shared a pass",
+                "give --warm-start instead of --resume to go on from its alpha",
+            )
         try:
             self.solver.state = facts["method"]
         except (LookupError, ValueError) as error:  # numbers that contradict each other

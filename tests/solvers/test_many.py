@@ -225,6 +225,10 @@ def test_models_are_dealt_by_their_number_alone():
         assert len(dealt) >= min(n, 2)
         for numbers in dealt:
             assert len(numbers) <= padded(len(numbers)) <= 1.2 * len(numbers)
+        assert n <= 4 or sum(len(numbers) % 4 > 0 for numbers in dealt) <= 1
+        for some in range(0, n, 16):  # of models next to each other each part has its share
+            shares = [np.sum((some <= part) & (part < some + 16)) / len(part) for part in dealt]
+            assert max(shares) - min(shares) <= 2 / min(map(len, dealt))
         assert n <= room_for(n) <= 1.2 * n
 
 

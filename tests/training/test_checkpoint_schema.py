@@ -90,8 +90,8 @@ def test_a_field_of_any_other_kind_is_refused_or_does_no_harm(run, tmp_path):
             again(store, TrainOptions(**how, max_outer=1, warm_start=True))
 
 
-@pytest.mark.parametrize("state", [{"trained": [[99]]}, {"trained": []}, {"certificates": []}])
-def test_a_state_that_contradicts_itself(tmp_path, state):
+def with_state(tmp_path, state):
+    """A store with a checkpoint of three models, its state changed; how it was made."""
     (tmp_path / "x.svm").write_bytes(ROWS % 2)
     text = TextOptions(threads=1, memory_bytes=1 << 29)
     store = split([tmp_path / "x.svm"], tmp_path / "store", SplitOptions(text, blocks=3))
@@ -100,5 +100,19 @@ def test_a_state_that_contradicts_itself(tmp_path, state):
     body = json.loads((at(store) / "checkpoint.json").read_bytes())["checkpoint"]
     body["facts"]["method"] |= state
     seal(store, body)
+    return store, how
+
+
+@pytest.mark.parametrize("state", [{"trained": [[99]]}, {"trained": []}, {"certificates": []}])
+def test_a_state_that_contradicts_itself(tmp_path, state):
+    store, how = with_state(tmp_path, state)
     with pytest.raises(DamagedError, match="the state of the method is impossible"):
         again(store, TrainOptions(**how, max_outer=3, resume=True))
+
+
+def test_models_that_shared_passes_otherwise_go_on_by_a_warm_start(tmp_path):
+    store, how = with_state(tmp_path, {"by_pass": [[0, 1], [2]]})
+    with pytest.raises(MismatchError, match="other models shared a pass") as caught:
+        again(store, TrainOptions(**how, max_outer=3, resume=True))
+    assert "--warm-start" in caught.value.fix
+    again(store, TrainOptions(**how, max_outer=3, warm_start=True))
