@@ -4,6 +4,7 @@ import re
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import islice
 from typing import overload
 
@@ -140,15 +141,18 @@ class Faults(Sequence[Fault]):
         self, text: NDArray[np.uint8], found: NDArray[np.int64], explained: Sequence[Fault] = ()
     ) -> None:
         self._text, self._found, self._explained = text, found, explained
-        lines = np.array([fault.line for fault in explained], np.int64)
-        self._order = np.argsort(np.concatenate((found[:, 2], lines)), kind="stable")
+
+    @cached_property
+    def _order(self) -> NDArray[np.intp]:
+        lines = np.array([fault.line for fault in self._explained], np.int64)
+        return np.argsort(np.concatenate((self._found[:, 2], lines)), kind="stable")
 
     def plus(self, explained: Sequence[Fault]) -> "Faults":
         """Return these and others."""
         return Faults(self._text, self._found, (*self._explained, *explained))
 
     def __len__(self) -> int:
-        return len(self._order)
+        return len(self._found) + len(self._explained)
 
     @overload
     def __getitem__(self, at: int) -> Fault: ...

@@ -21,7 +21,7 @@ def too_large(
 ) -> NDArray[np.intp]:
     """Return the positions of the rows whose x'x is not below the limit of `dtype`.
 
-    Nearly always the largest value and the longest row tell that there is none.
+    Nearly always the largest value and the number of all tell that there is none.
 
     Parameters
     ----------
@@ -31,8 +31,7 @@ def too_large(
     """
     largest_bits = np.int64(largest_double(mantissa, exponent))
     largest = max(float(largest_bits.view(np.float64)), _MOST_DECIMAL)
-    longest = int(np.diff(indptr).max(initial=0))
-    if longest * largest * largest < LIMITS[dtype]:
+    if len(mantissa) * largest * largest < LIMITS[dtype]:
         return np.empty(0, np.intp)
     values, norms = np.empty(len(mantissa)), np.empty(len(indptr) - 1)
     to_doubles(mantissa, mantissa.view(np.float64), exponent, POWERS, values)

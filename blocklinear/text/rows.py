@@ -125,8 +125,7 @@ class Rows:
         """Smallest index seen, explicit zeros included; 2**32 if there is none."""
         if self.missing is not None:
             return self.least_zero
-        first = self.indices[self.indptr[:-1][np.diff(self.indptr) > 0]]
-        return min(self.least_zero, int(first.min())) if len(first) else self.least_zero
+        return min(self.least_zero, int(self.indices.min())) if self.nnz else self.least_zero
 
     def values(self) -> NDArray[np.float64]:
         """Return the exact values, float64[nnz]."""
@@ -206,7 +205,7 @@ def parse(
         text = _without_lines(text, [fault.line for fault in found])
         rows = _parse(text, index_base, max_faults, reshaping, buffers)
         rows = replace(rows, n_blank=rows.n_blank - len(found), faults=rows.faults.plus(found))
-    return replace(rows, n_qids=n_qids)
+    return replace(rows, n_qids=n_qids) if n_qids else rows
 
 
 def _parse(
