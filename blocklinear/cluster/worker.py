@@ -81,7 +81,7 @@ class Session:
         if job.n_parts > 1 or group < len(part.blocks):
             return GroupLoader(store, group, threads, pins=self.pins)
         if self.whole is None:
-            self.whole = GroupLoader(store, group, threads)
+            self.whole = GroupLoader(store, group, threads, job.plan.pin_bytes)
         return contextlib.nullcontext(self.whole)
 
     def end(self) -> None:

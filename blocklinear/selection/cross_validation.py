@@ -357,7 +357,8 @@ class _Validation:
         memory = plan_memory(manifest, self._options)
         order = block_groups(self._options.seed, 1, len(manifest.blocks), memory.group)
         with contextlib.ExitStack() as opened:
-            loader = GroupLoader(self._store, memory.group, self._options.threads)
+            spare = memory.pin_bytes if memory.group == len(manifest.blocks) else 0
+            loader = GroupLoader(self._store, memory.group, self._options.threads, spare)
             opened.enter_context(loader)
             for loaded in assign(
                 loader.stream(order), rows.folds, rows.numbers, rows.labels, self._n_folds,

@@ -16,6 +16,8 @@ from blocklinear.store.blocks import BlockReader
 from blocklinear.store.groups import Group, GroupBuffer, Pins
 from blocklinear.store.store import BlockStore
 
+DECODED_AT_ONCE = 2
+"""Blocks that a group is decoded from at a time, where nothing says that there is room for more."""
 _MOST_SQUARED = 1.6e308
 """What x'x of a row is below in training: B**2 comes on top. Text is refused a little earlier."""
 
@@ -41,9 +43,10 @@ class GroupLoader:
     group : int
         Blocks in a group at most.
     threads : int
-        Threads that read and decode blocks.
+        Threads that decode blocks, at most.
     pin_bytes : int
-        Memory that may keep decoded blocks.
+        Memory for what more threads than `DECODED_AT_ONCE` decode from, and for decoded blocks that
+        are kept.
     pins : Pins or None
         Decoded blocks of this store that other loaders have kept, too, instead.
     memory_bytes : int or None
@@ -78,8 +81,11 @@ class GroupLoader:
         kind = store.manifest.dtype, store.manifest.weighted
         self._new_buffer = partial(GroupBuffer, rows, nnz, *kind)
         self._buffers = [self._new_buffer() for _ in range(1 if self.whole else 2)]
-        self.pins = Pins(0 if self.whole else pin_bytes) if pins is None else pins
-        self._reader = BlockReader(store.blocks_folder, min(threads, group), past_cache)
+        stored = max((block.bytes for block in blocks), default=1)
+        threads = min(threads, group, DECODED_AT_ONCE + pin_bytes // stored)
+        left = pin_bytes - max(threads - DECODED_AT_ONCE, 0) * stored
+        self.pins = Pins(0 if self.whole else left) if pins is None else pins
+        self._reader = BlockReader(store.blocks_folder, threads, past_cache)
         self._ahead = ThreadPoolExecutor(1, "load")
         self._decoders = ThreadPoolExecutor(threads, "decode")
         self._current: Group | None = None  # last yielded, still whole

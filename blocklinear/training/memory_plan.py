@@ -14,6 +14,7 @@ from blocklinear.options import TrainOptions
 from blocklinear.solvers.l1.columns import PRODUCTS_BYTES, column_type
 from blocklinear.solvers.working_set import entry_bytes, unpacked_bytes, working_set_bytes
 from blocklinear.store.manifest import Manifest
+from blocklinear.store.prefetch import DECODED_AT_ONCE
 from blocklinear.store.records import BlockRecord
 
 NEWTON_VECTORS = 10
@@ -312,7 +313,8 @@ def _group_bytes(manifest: Manifest, group: int, width: int) -> int:
     largest = sorted(manifest.blocks, key=loaded, reverse=True)[:group]
     buffers = 1 if group >= len(manifest.blocks) else 2
     in_buffers = buffers * sum(map(loaded, largest))
-    reading = 2 * max((block.bytes for block in largest), default=0)  # one is read ahead
+    stored = max((block.bytes for block in largest), default=0)
+    reading = (min(group, DECODED_AT_ONCE) + 1) * stored  # one is read ahead
     row_bytes = _SOLVED_ROW_BYTES + _MODEL_ROW_BYTES * (width - 1)
     return in_buffers + row_bytes * sum(block.rows for block in largest) + reading
 

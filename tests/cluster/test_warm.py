@@ -187,7 +187,7 @@ def skewed(store, client, **options):
 @pytest.mark.parametrize("after", ["cluster", "one machine", "gc"])
 def test_models_that_had_left_start_warm_too(two, tmp_path, after):
     """Files of the rounds that they were trained in last are kept."""
-    store = split_text(tmp_path, rows(1, 300, classes=CLASSES), 6)
+    store = split_text(tmp_path, rows(1, 300, classes=CLASSES), 12)
     _, _, cold = skewed(store, two)
     folder = store.folder / "runs" / "default"
     facts = Checkpoint(folder).facts

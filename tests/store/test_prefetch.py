@@ -1,3 +1,5 @@
+import time
+
 import numpy as np
 import pytest
 
@@ -52,6 +54,30 @@ def test_blocks_that_the_page_cache_cannot_hold_are_read_past_it(
                 rows = rows_in(of_input(store, loaded.group))
                 assert rows == rows_in(load(store.folder, store.manifest, loaded.group.blocks))
         assert len(read) == 4 * (expected and memory_bytes is not None)
+
+
+@pytest.mark.parametrize(("room", "at_once"), [(0, 2), (1, 3), (9, 4)])
+def test_no_more_blocks_are_read_at_a_time_than_there_is_room_for(
+    store, monkeypatch, room, at_once
+):
+    """By eight threads, of which four could decode; one more block is read ahead."""
+    memory, read, decode = set(), blocks.BlockFile.chunks, prefetch.GroupBuffer._decode
+
+    def chunks(block):
+        memory.add(id(block.data.obj))
+        return read(block)
+
+    def slowly(*given):
+        time.sleep(0.02)
+        decode(*given)
+
+    monkeypatch.setattr(blocks.BlockFile, "chunks", chunks)
+    monkeypatch.setattr(prefetch.GroupBuffer, "_decode", slowly)
+    largest = max(block.bytes for block in store.manifest.blocks)
+    with GroupLoader(store, 4, 8, room * largest) as loader:
+        for _ in loader.stream([(0, 1, 2, 3), (4, 5), (1, 2, 3, 0)]):
+            pass
+    assert len(memory) == at_once + 1
 
 
 def test_a_group_stays_whole_while_the_next_is_loaded(store):
