@@ -201,8 +201,8 @@ class TextOptions:
 
     @property
     def slab_bytes(self) -> int:
-        """Size of the pieces parsed in parallel; half of `reading_bytes` holds all in flight."""
-        wanted = self.reading_bytes // (2 * SLAB_FACTOR * (self.threads + 2))
+        """Size of the pieces parsed in parallel; `reading_bytes` holds all in flight."""
+        wanted = self.reading_bytes // (SLAB_FACTOR * (self.threads + 2))
         return min(4 << 20, max(_LEAST_SLAB_BYTES, wanted), self.line_limit)
 
 
