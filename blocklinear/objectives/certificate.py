@@ -295,11 +295,13 @@ class Proof:
             As for `prove`.
         """
         norms = np.sqrt(self._of_problems(column_norms(self._penalised(self.recomputed))))
-        drift = np.sqrt(self._of_problems(self._distances(self._W, self.recomputed)))
-        drift /= np.where(norms > 0.0, norms, np.inf)
+        drifted = self._of_problems(self._distances(self._W, self.recomputed))
+        drift = np.sqrt(drifted) / np.where(norms > 0.0, norms, np.inf)
         found: list[list[Certificate]] = []
         for k, v in enumerate(self.candidates):
-            distances = self._of_problems(self._distances(v, self.recomputed))
+            distances = (
+                drifted if v is self._W else self._of_problems(self._distances(v, self.recomputed))
+            )
             squares = self._of_problems(self.squares[k])
             free = (v[-1] * self._bias).tolist() if self._free else [None] * v.shape[1]
             found.append(
