@@ -51,57 +51,40 @@ class FeasibleSet(ABC):
         """Return what has a bound, float64[n, M]."""
         return np.abs(alpha)
 
+    def inside(self, rows: LabelledRows, alpha: Floats) -> NDArray[np.bool_]:
+        """Return which alpha may be strictly inside their bounds, bool[n, M]."""
+        return np.asarray(alpha != 0.0)
+
     @abstractmethod
     def fit(self, rows: LabelledRows, alpha: Floats) -> Floats:
         """Return the point of the set closest to alpha, or one nearby, float64[n, M]."""
 
 
-class OneModel(FeasibleSet):
-    """The set of one model: [0, C_i], or [-C_i, C_i] for values; unbounded if squared."""
+class Separate(FeasibleSet):
+    """Models that do not depend on each other: [0, C_i], or [-C_i, C_i]; unbounded if squared."""
 
-    def __init__(self, problem: Problem) -> None:
-        self._problem, self.classes = problem, problem.labels
-        self.labels = (problem.labels[0] if problem.labels else None,)
-        self.costs, self.bounded = problem.pairs, problem.bounded
-
-    def signs(self, labels: Floats) -> Floats:
-        """Return s_i."""
-        if self._problem.solver.regression:
-            return np.ones((len(labels), 1))
-        return self._problem.targets(labels)[:, None]
-
-    def fit(self, rows: LabelledRows, alpha: Floats) -> Floats:
-        """Return alpha, clipped."""
-        if not self._problem.bounded:
-            return alpha
-        bound = self._problem.costs(rows)[:, None]
-        fitted: Floats = np.clip(alpha, -bound, bound)  # that of classes is not negative
-        return fitted
-
-
-class EachClass(FeasibleSet):
-    """The set of a model for each class."""
-
-    def __init__(self, models: Models) -> None:
-        self._cost, self.classes = models.cost, models.labels
-        self._positive = np.array(models.labels, np.float64)[models.positive]
-        self.labels = tuple(self._positive.tolist())
-        self.costs, self.bounded = models.pairs, models.solver.bounded
-
-    def _own(self, labels: Floats) -> NDArray[np.bool_]:
-        own: NDArray[np.bool_] = labels[:, None] == self._positive
-        return own
+    def __init__(self, task: Problem | Models) -> None:
+        self._task, self.classes = task, task.labels
+        own = [task.labels[k] for k in task.positive] if task.labels else [None] * len(task)
+        self.labels, self.costs, self.bounded = tuple(own), task.pairs, task.solver.bounded
 
     def signs(self, labels: Floats) -> Floats:
-        """Return s_i."""
-        return np.where(self._own(labels), 1.0, -1.0)
+        """Return s_i: 1 where w is the sum of alpha_i x_i."""
+        if not self.classes:
+            return np.ones((len(labels), len(self.labels)))
+        return np.where(labels[:, None] == np.array(self.labels, np.float64), 1.0, -1.0)
+
+    def inside(self, rows: LabelledRows, alpha: Floats) -> NDArray[np.bool_]:
+        """Return which alpha are strictly inside their bounds, bool[n, M]."""
+        free: NDArray[np.bool_] = alpha != 0.0
+        return free & (np.abs(alpha) != self._task.bounds(rows)) if self.bounded else free
 
     def fit(self, rows: LabelledRows, alpha: Floats) -> Floats:
         """Return alpha, clipped."""
         if not self.bounded:
             return alpha
-        bound = np.where(self._own(rows.labels), self._cost[:, 1], self._cost[:, 0])
-        fitted: Floats = np.minimum(alpha, weighted(bound, rows))
+        bound = self._task.bounds(rows)
+        fitted: Floats = np.clip(alpha, -bound, bound)  # that of classes is not negative
         return fitted
 
 

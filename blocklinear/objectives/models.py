@@ -10,7 +10,14 @@ from numpy.typing import NDArray
 
 from blocklinear.errors import UsageError
 from blocklinear.kernels import losses
-from blocklinear.objectives.problems import SOLVERS, SolverType, checked_cost, weights_of_classes
+from blocklinear.objectives.problems import (
+    SOLVERS,
+    LabelledRows,
+    SolverType,
+    checked_cost,
+    weighted,
+    weights_of_classes,
+)
 from blocklinear.options import TrainOptions
 from blocklinear.store.groups import RowView
 from blocklinear.store.manifest import Manifest
@@ -101,12 +108,10 @@ class Models:
         cost = weights * np.where(target > 0.0, self.cost[j, 1], self.cost[j, 0])
         return target, np.where(fold == self.held_out[j], 0.0, cost)
 
-    def bounds(self, rows: RowView) -> Floats:
+    def bounds(self, rows: LabelledRows) -> Floats:
         """Return C_i of each row and model, float64[n, M]; of a row that is left out, too."""
-        _, code, _, weights = self.data(rows)
-        own = code[:, None] == self.positive if self.labels else np.ones((len(rows), 1), np.bool_)
-        found: Floats = weights[:, None] * np.where(own, self.cost[:, 1], self.cost[:, 0])
-        return found
+        own = self.codes(rows.labels)[:, None] == self.positive  # of values 0, as all `positive`
+        return weighted(np.where(own, self.cost[:, 1], self.cost[:, 0]), rows)
 
     def codes(self, labels: Floats) -> NDArray[np.int32]:
         """Return the number of the class of each row, int32[n]; 0 for regression.

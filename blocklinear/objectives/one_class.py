@@ -31,7 +31,6 @@ from numpy.typing import NDArray
 from blocklinear.errors import InputError
 from blocklinear.kernels import one_class as kernels
 from blocklinear.objectives.certificate import Certificate
-from blocklinear.objectives.feasible_sets import OneModel
 from blocklinear.objectives.problems import SOLVERS, LabelledRows, Problem
 from blocklinear.options import TrainOptions
 from blocklinear.store.manifest import Manifest
@@ -74,14 +73,6 @@ class OneClass(Problem):
         """Return numbers rounded down to multiples of the quantum."""
         found: Floats = np.floor(alpha / self.quantum) * self.quantum
         return found
-
-
-class OneClassSet(OneModel):
-    """Where the alpha of the one-class SVM may be, but for their sum."""
-
-    def signs(self, labels: Floats) -> Floats:
-        """Return 1: w is the sum of alpha_i x_i."""
-        return np.ones((len(labels), 1))
 
 
 def make_one_class(manifest: Manifest, options: TrainOptions) -> OneClass:

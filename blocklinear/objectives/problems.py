@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -104,15 +104,20 @@ class Problem:
     labels: tuple[float, ...]
     class_costs: tuple[float, ...]
 
+    positive: ClassVar = np.zeros(1, np.int32)
+    """As many models have it: the number of the class that is +1."""
+
+    def __len__(self) -> int:
+        return 1
+
+    def some(self, which: Any) -> "Problem":
+        """Return it, the only model."""
+        return self
+
     @property
     def kind(self) -> int:
         """The loss, as the kernels number it."""
         return self.solver.kind
-
-    @property
-    def bounded(self) -> bool:
-        """Whether C_i bounds the size of alpha_i."""
-        return self.solver.bounded
 
     @property
     def pairs(self) -> Floats:
@@ -136,6 +141,14 @@ class Problem:
             return weighted(np.full(len(rows.labels), self.class_costs[0]), rows)
         positive, negative = self.class_costs
         return weighted(np.where(rows.labels == self.labels[0], positive, negative), rows)
+
+    def bounds(self, rows: LabelledRows) -> Floats:
+        """Return C_i of rows, as of many models; float64[n, 1]."""
+        return self.costs(rows)[:, None]
+
+    def of_model(self, j: int, rows: LabelledRows) -> tuple[Floats, Floats]:
+        """Return `targets_and_costs`, as of many models."""
+        return self.targets_and_costs(rows)
 
     def targets_and_costs(self, rows: LabelledRows) -> tuple[Floats, Floats]:
         """Return `targets` and `costs` of rows."""

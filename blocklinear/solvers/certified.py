@@ -174,9 +174,8 @@ def tolerance_scales(task: Task, manifest: Manifest) -> Floats:
     That is the share of rows of the smaller class; 1 for regression.
     """
     if task.solver.regression or manifest.labels is None:
-        return np.ones(1 if isinstance(task, Problem) else len(task))
+        return np.ones(len(task))
     counts = dict(zip(manifest.labels, manifest.label_counts, strict=True))
-    positive = [0] if isinstance(task, Problem) else task.positive.tolist()
-    n = manifest.n_rows
-    found = [max(min(counts[task.labels[k]], n - counts[task.labels[k]]), 1) / n for k in positive]
+    n, own = manifest.n_rows, [counts[task.labels[k]] for k in task.positive]
+    found = [max(min(count, n - count), 1) / n for count in own]
     return np.array(found)

@@ -27,7 +27,7 @@ from blocklinear.store.manifest import Manifest
 
 def columns_of(task: Task) -> int:
     """Return how many columns the weights of a task take, as memory is planned for."""
-    return 1 if isinstance(task, Problem) else n_columns(len(task))
+    return n_columns(len(task))
 
 
 def make_solver(

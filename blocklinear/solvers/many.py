@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from blocklinear.kernels import dual
 from blocklinear.kernels.sums import copy_columns, keep_columns
 from blocklinear.objectives.certificate import Proof, aligned_zeros
-from blocklinear.objectives.feasible_sets import EachClass
+from blocklinear.objectives.feasible_sets import Separate
 from blocklinear.objectives.models import Models
 from blocklinear.options import TrainOptions
 from blocklinear.solvers.columns import padded
@@ -53,9 +53,9 @@ class ManyModels(WeightVectors):
         self._scratch = aligned_zeros(dual.N_SCRATCH, columns)
 
     @property
-    def feasible_set(self) -> EachClass:
+    def feasible_set(self) -> Separate:
         """Where alpha may be."""
-        return EachClass(self.models)
+        return Separate(self.models)
 
     @property
     def arrays(self) -> dict[str, NDArray[Any]]:
@@ -77,12 +77,6 @@ class ManyModels(WeightVectors):
 
     def _data(self, rows: RowView) -> _Data:
         return self.models.data(rows)
-
-    def _free(self, rows: RowView, alpha: Floats) -> NDArray[np.bool_]:
-        free: NDArray[np.bool_] = alpha != 0.0
-        if self.models.solver.bounded:
-            free &= np.abs(alpha) != self.models.bounds(rows)
-        return free
 
     def _descend(
         self, step: BlockStep, order: NDArray[np.int64], why: int, number: int = 0

@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 from blocklinear.kernels import one_class as kernels
 from blocklinear.kernels.sums import add_rows, dot, squared_distance
 from blocklinear.objectives.certificate import Certificate, Proof, norms_above
+from blocklinear.objectives.feasible_sets import Separate
 from blocklinear.objectives.one_class import (
     OneClass,
-    OneClassSet,
     prove,
     quantile,
     relative_gap,
@@ -67,9 +67,9 @@ class OneClassModel(WeightVectors):
         self._found = RowArray(folder / "decisions.work", manifest, np.float64, columns)
 
     @property
-    def feasible_set(self) -> OneClassSet:
+    def feasible_set(self) -> Separate:
         """Where alpha may be, but for their sum."""
-        return OneClassSet(self.problem)
+        return Separate(self.problem)
 
     @property
     def arrays(self) -> dict[str, NDArray[Any]]:

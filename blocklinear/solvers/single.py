@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from blocklinear.kernels import dual
 from blocklinear.objectives.certificate import Proof
-from blocklinear.objectives.feasible_sets import OneModel
+from blocklinear.objectives.feasible_sets import Separate
 from blocklinear.objectives.problems import Problem
 from blocklinear.options import TrainOptions
 from blocklinear.solvers.newton.solver import successor_of
@@ -53,9 +53,9 @@ class SingleModel(WeightVectors):
             self.first_violation = self._first_violation
 
     @property
-    def feasible_set(self) -> OneModel:
+    def feasible_set(self) -> Separate:
         """Where alpha may be."""
-        return OneModel(self.problem)
+        return Separate(self.problem)
 
     @property
     def arrays(self) -> dict[str, NDArray[Any]]:
@@ -76,12 +76,6 @@ class SingleModel(WeightVectors):
     def _data(self, rows: RowView) -> tuple[Floats, Floats]:
         """Return t_i and C_i."""
         return self.problem.targets_and_costs(rows)
-
-    def _free(self, rows: RowView, alpha: Floats) -> NDArray[np.bool_]:
-        free: NDArray[np.bool_] = alpha != 0.0
-        if self.problem.bounded:
-            free &= np.abs(alpha) != self.problem.costs(rows)[:, None]
-        return free
 
     def _epochs(self, step: BlockStep) -> None:
         if self._selection == dual.SHRINK:  # it lasts as long as the block step

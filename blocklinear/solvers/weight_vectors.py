@@ -192,12 +192,13 @@ class WeightVectors(ABC):
         self._ranges.write(group.blocks, ranges)
 
     def find_free(self, group: Group) -> None:
-        """Set the ranges of the rows of a group from their alpha: those strictly inside bounds."""
+        """Mark the rows of a group that have an alpha strictly inside its bounds."""
         rows, alpha = rows_of(group, self._first), self.lines(group)
         ranges = np.zeros(len(rows), np.uint16)
         for start in range(0, len(rows), _ROWS_AT_ONCE):
             some = slice(start, start + _ROWS_AT_ONCE)
-            ranges[some] = ranges_of(self._free(rows.some(some), alpha[some]))
+            free = self.feasible_set.inside(rows.some(some), alpha[some])
+            ranges[some] = np.where(free.any(axis=1), self.all_models, 0)
         self.set_ranges(group, ranges)
 
     def begin(self) -> None:
@@ -258,14 +259,6 @@ class WeightVectors(ABC):
     @abstractmethod
     def _certify(self, rows: RowView, data: Any, alpha: Floats, proof: Proof) -> None:
         """Add what rows contribute to certificates."""
-
-    def _free(self, rows: RowView, alpha: Floats) -> NDArray[np.bool_]:
-        """Return which alpha of rows may be strictly inside their bounds, bool[n, width].
-
-        Here, for one range for all of a row: whether any of its alpha is not 0, bool[n, 1].
-        """
-        free: NDArray[np.bool_] = np.any(alpha != 0.0, axis=1, keepdims=True)
-        return free
 
     @abstractmethod
     def violations(self) -> Floats:
@@ -550,18 +543,6 @@ class WeightVectors(ABC):
         """Delete the scratch files."""
         self.alpha.discard()
         self._ranges.discard()
-
-
-def ranges_of(free: NDArray[np.bool_]) -> ModelRanges:
-    """Return the range of each row from its first free weight vector to its last, uint16[n].
-
-    Parameters
-    ----------
-    free : bool[n, width]
-    """
-    first = np.argmax(free, axis=1)
-    stop = free.shape[1] - np.argmax(free[:, ::-1], axis=1)
-    return np.where(free.any(axis=1), stop << 8 | first, 0).astype(np.uint16)
 
 
 def _never() -> bool:

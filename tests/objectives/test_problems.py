@@ -90,7 +90,7 @@ def test_a_label_without_rows_is_no_class(tmp_path):
 def test_classes(problem, solver, name, kind, bounded):
     weights = ((7.0, 5.0), (2.0, 0.5))
     found = problem([7, 2], solver=solver, cost=2.0, class_weights=weights, epsilon=0.3)
-    assert (found.solver.name, found.kind, found.bounded) == (name, kind, bounded)
+    assert (found.solver.name, found.kind, found.solver.bounded) == (name, kind, bounded)
     assert found.costs(rows([2.0, 7.0, 2.0])).tolist() == [1.0, 10.0, 1.0]
     assert found.costs(rows([2.0, 7.0, 2.0], [3.0, 0.5, 0.0])).tolist() == [3.0, 5.0, 0.0]
     assert found.epsilon == 0.0
@@ -105,7 +105,7 @@ def test_classes(problem, solver, name, kind, bounded):
 )
 def test_values(problem, solver, name, kind, bounded):
     found = problem([0.5, 1, 1], solver=solver, cost=2.0, epsilon=0.3, class_weights=((1.0, 9.0),))
-    assert (found.solver.name, found.kind, found.bounded) == (name, kind, bounded)
+    assert (found.solver.name, found.kind, found.solver.bounded) == (name, kind, bounded)
     assert (found.labels, found.epsilon) == ((), 0.3)
     values = np.array([0.5, -3.25])
     assert found.targets(values).tolist() == [0.5, -3.25]

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blocklinear.kernels import l1 as kernels
-from blocklinear.objectives.feasible_sets import EachClass, OneModel
+from blocklinear.objectives.feasible_sets import Separate
 from blocklinear.objectives.problems import Problem
 from blocklinear.objectives.tasks import Task
 from blocklinear.options import TrainOptions
@@ -57,8 +57,7 @@ class L1Regularized(CertifiedPasses):
         self, task: Task, manifest: Manifest, options: TrainOptions, folder: Path, capacity: int
     ) -> None:
         super().__init__(task, manifest, options)
-        width = 1 if isinstance(task, Problem) else len(task)
-        n, n_rows = manifest.n_features + 1, manifest.n_rows
+        width, n, n_rows = len(task), manifest.n_features + 1, manifest.n_rows
         self._W, self._pulls = np.zeros((width, n)), np.zeros((width, n))
         self._decisions = np.zeros((width, n_rows))
         self._alpha = [
@@ -96,14 +95,8 @@ class L1Regularized(CertifiedPasses):
             np.arange(len(self._labels)), nothing, nothing, self._sizes, self._labels,
             nothing.astype(np.uint32), np.zeros(0), self._weights,
         )  # fmt: skip
-        target, cost = self._targets_and_costs(k, rows)
+        target, cost = self._task.of_model(k, rows)
         return Rows(self._task.kind, self._task.epsilon, target, cost, self._sizes, self._lengths)
-
-    def _targets_and_costs(self, k: int, rows: RowView) -> tuple[Floats, Floats]:
-        task = self._task
-        if isinstance(task, Problem):
-            return task.targets_and_costs(rows)
-        return task.of_model(k, rows)
 
     @property
     def _iterates(self) -> list[L1Iterate]:
@@ -163,14 +156,9 @@ class L1Regularized(CertifiedPasses):
     @property
     def starts(self) -> list[Start]:
         """What a warm start is to fill."""
-        task = self._task
         return [
-            Start(
-                OneModel(task) if isinstance(task, Problem) else EachClass(task.some([k])),
-                own.all.reshape(-1, 1),
-                self._W[k].reshape(-1, 1),
-            )
-            for k, own in enumerate(self._alpha)
+            Start(Separate(self._task.some([k])), own.all.reshape(-1, 1), w.reshape(-1, 1))
+            for k, (own, w) in enumerate(zip(self._alpha, self._W, strict=True))
         ]
 
     def restore(self, passes: Iterable[Iterable[Loaded]]) -> None:
@@ -211,7 +199,7 @@ class L1Regularized(CertifiedPasses):
             kernels.evaluate_rows(*entries, self.bias, *found)
             return
         task = self._task
-        target, cost = self._targets_and_costs(k, rows)
+        target, cost = task.of_model(k, rows)
         kernels.start_rows(*entries, task.kind, task.epsilon, target, cost, self.bias, *found)
 
     def _note(self, group: Group, positions: NDArray[np.int64]) -> None:

@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 from blocklinear.kernels import primal as kernels
 from blocklinear.kernels.losses import N_REACHES, N_SUMS
 from blocklinear.objectives.certificate import aligned_zeros
-from blocklinear.objectives.feasible_sets import EachClass, FeasibleSet, OneModel
 from blocklinear.objectives.models import Models
 from blocklinear.objectives.problems import Problem
+from blocklinear.objectives.tasks import Task
 from blocklinear.options import TrainOptions
 from blocklinear.solvers.columns import padded
 from blocklinear.solvers.newton.iterate import NewtonIterate, PassSums
@@ -29,35 +29,28 @@ class NewtonPass(ABC):
 
     Parameters
     ----------
+    task : Task
     n : int
         Weights of a model, that of the bias feature included.
-    width : int
-        Models.
     options : TrainOptions
     alpha : RowArray
         float64, a column for each model.
     enough_products : float
         As for `NewtonIterate`.
-    smooth : bool
-        Whether the loss has a gradient, so that alpha follow from the point.
 
     Attributes
     ----------
-    center : RowArray or None what alpha may move from, see `kernels.primal`; None if `smooth`
+    center : RowArray or None what alpha may move from, see `kernels.primal`; None if the loss is
+                              smooth
     models : list of NewtonIterate
     V : float64[n, P]         what a pass works on, a column for each model that takes part
     """
 
     def __init__(
-        self,
-        n: int,
-        width: int,
-        options: TrainOptions,
-        alpha: RowArray,
-        enough_products: float,
-        smooth: bool,
+        self, task: Task, n: int, options: TrainOptions, alpha: RowArray, enough_products: float
     ) -> None:
-        self.bias, self.alpha = max(options.bias, 0.0), alpha
+        self.task, self.bias, self.alpha = task, max(options.bias, 0.0), alpha
+        smooth, width = task.solver.smooth, len(task)
         kind = NewtonIterate if smooth else ProximalIterate
         self.center = None if smooth else alpha.another("center")
         self._vectors = {name: np.zeros((width, n)) for name in kind.vectors}
@@ -85,11 +78,6 @@ class NewtonPass(ABC):
         self._values = np.zeros((width, kernels.N_VALUES))
         self._scratch = aligned_zeros(kernels.N_SCRATCH, padded(width))
         self._hessians = np.zeros((0, 0, 0))
-
-    @property
-    @abstractmethod
-    def feasible_set(self) -> FeasibleSet:
-        """Where alpha may be."""
 
     @abstractmethod
     def _pass_over(self, rows: RowView, center: Floats, alpha: Floats) -> None:
@@ -175,15 +163,13 @@ class NewtonPass(ABC):
             return
         if not self._prepared:  # after a resume
             self._prepare()
-        alpha = self.alpha.read(group.blocks).reshape(group.n_rows, -1)
-        mine = np.ascontiguousarray(alpha[:, self._active])
+        mine = np.ascontiguousarray(self.alpha.read_columns(group.blocks, self._active))
         center = _NONE
         if self.center is not None:
             center = self._take_center(self.center, group, mine)
         self._pass_over(rows_of(group, first), center, mine)
         if self._evaluates.any():
-            alpha[:, self._active] = mine
-            self.alpha.write(group.blocks, alpha.reshape(self.alpha.shape_of(group.n_rows)))
+            self.alpha.write_columns(group.blocks, self._active, mine)
         self._n_rows += group.n_rows
 
     def _take_center(self, center: RowArray, group: Group, alpha: Floats) -> Floats:
@@ -222,32 +208,12 @@ class NewtonPass(ABC):
 
 
 class OnePass(NewtonPass):
-    """One model.
+    """One model."""
 
-    Parameters
-    ----------
-    problem : Problem
-    n, options, alpha, enough_products :        as for `NewtonPass`
-    """
-
-    def __init__(
-        self,
-        problem: Problem,
-        n: int,
-        options: TrainOptions,
-        alpha: RowArray,
-        enough_products: float,
-    ) -> None:
-        super().__init__(n, 1, options, alpha, enough_products, problem.solver.smooth)
-        self._problem = problem
-
-    @property
-    def feasible_set(self) -> OneModel:
-        """Where alpha may be."""
-        return OneModel(self._problem)
+    task: Problem
 
     def _pass_over(self, rows: RowView, center: Floats, alpha: Floats) -> None:
-        problem, entries = self._problem, (rows.starts, rows.stops, rows.indices, rows.values)
+        problem, entries = self.task, (rows.starts, rows.stops, rows.indices, rows.values)
         cost, v, out = problem.costs(rows), self.V.reshape(-1), self._out.reshape(-1)
         width = float(self._widths[0])
         if not self._evaluates[0]:
@@ -265,35 +231,20 @@ class OnePass(NewtonPass):
 
 
 class ManyPass(NewtonPass):
-    """Several models.
+    """Several models."""
 
-    Parameters
-    ----------
-    models : Models
-    n, options, alpha, enough_products :        as for `NewtonPass`
-    """
-
-    def __init__(
-        self,
-        models: Models,
-        n: int,
-        options: TrainOptions,
-        alpha: RowArray,
-        enough_products: float,
-    ) -> None:
-        super().__init__(n, len(models), options, alpha, enough_products, models.solver.smooth)
-        self._all = models
-
-    @property
-    def feasible_set(self) -> EachClass:
-        """Where alpha may be."""
-        return EachClass(self._all)
+    task: Models
 
     def _pass_over(self, rows: RowView, center: Floats, alpha: Floats) -> None:
-        models = self._all.some(np.array(self._active))
+        models = self.task.some(np.array(self._active))
         kernels.newton_many(
             rows.starts, rows.stops, rows.indices, rows.values, rows.sq_norm, *models.data(rows),
             models.positive, models.held_out, models.cost, models.kind, models.epsilon, self.bias,
             self._evaluates, self.V, self._norms, center, self._widths, alpha, self._out,
             self._diagonal, self._hessians, self._scratch, self._sums, self._reach, self._values,
         )  # fmt: skip
+
+
+def pass_of(task: Task, *more: Any) -> NewtonPass:
+    """Return the pass over rows of a task; arguments as for `NewtonPass`."""
+    return (OnePass if isinstance(task, Problem) else ManyPass)(task, *more)

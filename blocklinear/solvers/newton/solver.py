@@ -18,13 +18,14 @@ from numpy.typing import NDArray
 
 from blocklinear.kernels.sums import dot
 from blocklinear.objectives.certificate import Certificate
+from blocklinear.objectives.feasible_sets import Separate
 from blocklinear.objectives.problems import Problem
 from blocklinear.objectives.tasks import Task
 from blocklinear.options import TrainOptions
 from blocklinear.solvers.certified import CertifiedPasses
 from blocklinear.solvers.columns import models_by_pass
 from blocklinear.solvers.newton.iterate import NewtonIterate
-from blocklinear.solvers.newton.passes import ManyPass, NewtonPass, OnePass
+from blocklinear.solvers.newton.passes import NewtonPass, pass_of
 from blocklinear.solvers.protocol import Solver, Start
 from blocklinear.store.groups import Group
 from blocklinear.store.manifest import Manifest
@@ -40,12 +41,12 @@ class Newton(CertifiedPasses):
     Parameters
     ----------
     task : Task
-    passes : sequence of NewtonPass
-        Each is worked on by one thread.
-    numbers : list of int64[]
-        Of the models of each; not used of one problem.
+    alphas : sequence of RowArray
+        Of the models of each pass.
     manifest : Manifest
     options : TrainOptions
+    enough_products : float
+        As for `NewtonIterate`.
     before : Solver or None
         What led here; its scratch files are deleted with these.
     """
@@ -55,16 +56,20 @@ class Newton(CertifiedPasses):
     def __init__(
         self,
         task: Task,
-        passes: Sequence[NewtonPass],
-        numbers: Sequence[NDArray[np.int64]],
+        alphas: Sequence[RowArray],
         manifest: Manifest,
         options: TrainOptions,
+        enough_products: float,
         before: Solver | None = None,
     ) -> None:
         super().__init__(task, manifest, options)
-        self._passes, self._numbers, self._before = passes, numbers, before
+        self._numbers, self._before = models_by_pass(len(task)), before
+        self._passes = [
+            pass_of(task.some(some), manifest.n_features + 1, options, alpha, enough_products)
+            for some, alpha in zip(self._numbers, alphas, strict=True)
+        ]
         self.starts_from_w = task.solver.smooth  # else from alpha, which do not follow from w
-        self._threads = ThreadPoolExecutor(min(options.threads, len(passes)), "newton")
+        self._threads = ThreadPoolExecutor(min(options.threads, len(alphas)), "newton")
 
     @property
     def _iterates(self) -> list[NewtonIterate]:
@@ -123,7 +128,7 @@ class Newton(CertifiedPasses):
         """What a warm start is to fill."""
         return [
             Start(
-                part.feasible_set,
+                Separate(part.task),
                 part.alpha.all.reshape(-1, len(part.models)),
                 part.V[:, : len(part.models)],
             )
@@ -196,13 +201,13 @@ def successor_of(
     weights : float64[n_features + 1, M]
         Its weights.
     alphas : sequence of RowArray
-        Its alpha, as `_make` takes them.
+        Its alpha.
     proven : sequence of Certificate or None
         Of each model, what it was dropped with; None where it goes on.
     enough_products : float
         As for `NewtonIterate`.
     """
-    newton = _make(task, alphas, len(weights), manifest, options, enough_products, before)
+    newton = Newton(task, alphas, manifest, options, enough_products, before)
     newton.start_from(weights, proven)
     return newton
 
@@ -230,25 +235,4 @@ def make_newton(
             RowArray(folder / f"alpha-{k}.work", manifest, np.float64, len(some))
             for k, some in enumerate(models_by_pass(len(task)))
         ]
-    return _make(task, alphas, manifest.n_features + 1, manifest, options, enough_products)
-
-
-def _make(
-    task: Task,
-    alphas: Sequence[RowArray],
-    n: int,
-    manifest: Manifest,
-    options: TrainOptions,
-    enough_products: float,
-    before: Solver | None = None,
-) -> Newton:
-    """Return Newton's method for n weights a model, and for the models of each pass its alpha."""
-    if isinstance(task, Problem):
-        one = OnePass(task, n, options, alphas[0], enough_products)
-        return Newton(task, [one], [np.zeros(1, np.int64)], manifest, options, before)
-    numbers = models_by_pass(len(task))
-    passes = [
-        ManyPass(task.some(some), n, options, alpha, enough_products)
-        for some, alpha in zip(numbers, alphas, strict=True)
-    ]
-    return Newton(task, passes, numbers, manifest, options, before)
+    return Newton(task, alphas, manifest, options, enough_products)
