@@ -45,7 +45,7 @@ from blocklinear.solvers.pass_statistics import (
     violations,
     with_free_bias,
 )
-from blocklinear.solvers.protocol import Estimate
+from blocklinear.solvers.protocol import Estimate, Trainee
 from blocklinear.solvers.weight_vectors import FIRST, PASS
 from blocklinear.solvers.working_set import FIRST_PASSES, next_passes
 from blocklinear.store.manifest import Manifest
@@ -76,7 +76,7 @@ class Spent:
     bytes_sent: int = 0
 
 
-class DistributedDescent:
+class DistributedDescent(Trainee):
     """The weights of a run and what is known of its alpha; the workers do the rest.
 
     ``len()`` is the number of models.
@@ -523,10 +523,6 @@ class DistributedDescent:
             for average in self.average[k : k + 1]:
                 average[:] = self.W[k]
         self._left, self._adopted = None, True
-
-    def successor(self, enough_products: float) -> None:
-        """Return None: nothing takes over."""
-
 
 def best_steps(
     possible: Floats, W: Floats, moved: Floats, terms: Floats

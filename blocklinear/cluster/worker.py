@@ -248,7 +248,7 @@ class Part:
         """
         for k, (vectors, before) in enumerate(zip(self.solver.vectors, weights, strict=True)):
             self._scaled(k, before, vectors.W[:, : vectors.width])
-        self.solver.passes = self._at.passes
+        self.solver.passes[0] = self._at.passes
         for vectors, goals in zip(self.solver.vectors, self._at.goals, strict=True):
             vectors.aim_at(goals)
         self.solver.begin()

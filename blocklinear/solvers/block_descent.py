@@ -39,7 +39,7 @@ from blocklinear.store.prefetch import Loaded
 T = TypeVar("T")
 
 
-class BlockDescent:
+class BlockDescent(Solver):
     """The weight vectors of a run, and the rows kept in memory for all of them.
 
     ``len()`` is the problems still trained.
@@ -57,9 +57,8 @@ class BlockDescent:
     Attributes
     ----------
     bias : float              value of the bias feature, 0 for none
+    passes : float64[1]       over the working set in the next outer iteration
     """
-
-    permutes = True
 
     def __init__(
         self,
@@ -69,30 +68,18 @@ class BlockDescent:
         working_set_entries: int = 0,
     ) -> None:
         self.vectors, self._options = vectors, options
-        self.bias = vectors[0].bias
+        self.bias, self.first_violation = vectors[0].bias, vectors[0].first_violation
+        self.updates = vectors[0].updates
+        self.starts_from_w = self.updates is not None
         uses = options.selection == "active" and options.method == "dual" and not options.average
         self._uses_working_set, self._copies = uses, uses and working_set_entries > 0
         self._working_set = WorkingSet(manifest, working_set_entries if uses else 0)
-        self._passes = np.full(1, float(FIRST_PASSES))
+        self.passes = np.full(1, float(FIRST_PASSES))
         self._first, self._n_rows = first_positions(manifest), manifest.n_rows
         self._threads = ThreadPoolExecutor(min(options.threads, len(vectors)), "descent")
 
     def __len__(self) -> int:
         return sum(len(vectors.terms) for vectors in self.vectors)
-
-    @property
-    def costs(self) -> Sequence[float]:
-        """C of each of many models, as asked for; empty of one problem."""
-        return ()
-
-    @property
-    def passes(self) -> int:
-        """Passes over the working set in the next outer iteration, where it is the first."""
-        return int(self._passes[0])
-
-    @passes.setter
-    def passes(self, number: int) -> None:
-        self._passes[0] = number
 
     @property
     def _trained(self) -> Sequence[WeightVectors]:
@@ -123,7 +110,7 @@ class BlockDescent:
     @property
     def arrays(self) -> dict[str, NDArray[Any]]:
         """All that a checkpoint must keep, by name."""
-        return {"passes": self._passes} | self.vectors[0].arrays
+        return {"passes": self.passes} | self.vectors[0].arrays
 
     @property
     def row_arrays(self) -> dict[str, Any]:
@@ -155,8 +142,8 @@ class BlockDescent:
             gains[:, 0] += vectors.stats[:, :, vectors.kernels.GAIN].sum(axis=1)
             gains[:, 1] += vectors.entries
             vectors.begin()
-        following = next_passes(int(self._passes[0]), *gains[[FIRST, PASS]].tolist())
-        self._passes[0] = following if learns else max(following, self._passes[0])
+        following = next_passes(int(self.passes[0]), *gains[[FIRST, PASS]].tolist())
+        self.passes[0] = following if learns else max(following, self.passes[0])
 
     def step(
         self, group: Group, outer: int, number: int, steps: int, halt: Callable[[], bool]
@@ -168,7 +155,7 @@ class BlockDescent:
         Abandoned
             If `halt` returned true between two parts of it.
         """
-        passes = int(self._passes[0]) if self._uses_working_set else 0
+        passes = int(self.passes[0]) if self._uses_working_set else 0
         resident = steps == 1
         found = self._each(
             lambda vectors: vectors.work(group, outer, steps, passes if resident else 0, halt)
@@ -269,21 +256,10 @@ class BlockDescent:
         ((certificate,),) = found
         return certificate
 
-    def drop_solved(self) -> bool:
-        """Train no further what the last certificate has shown to be good enough; say if any was.
-
-        Of one problem none is: training would have ended.
-        """
-        return False
-
     def chosen(self, certificate: Certificate) -> Floats:
         """Return the weights that a certificate is about, float64[n_features + 1, M]."""
         (vectors,) = self.vectors
         return vectors.candidate(certificate)
-
-    def proven(self) -> list[Certificate]:
-        """Return the certificate of each of many models; nothing for one problem."""
-        return []
 
     def current(self) -> Floats:
         """Return the weights as they are, float64[n_features + 1, M]."""
@@ -301,21 +277,6 @@ class BlockDescent:
             Start(v.feasible_set, v.alpha.all.reshape(-1, v.width), v.W[:, : v.width])
             for v in self.vectors
         ]
-
-    @property
-    def first_violation(self) -> Floats | None:
-        """What violations of a regression are compared with, float64[1]; None of other problems."""
-        return self.vectors[0].first_violation if len(self) == 1 else None
-
-    @property
-    def updates(self) -> Floats | None:
-        """How many updates of w were done, float64[1], if the next ones depend on it."""
-        return self.vectors[0].updates
-
-    @property
-    def starts_from_w(self) -> bool:
-        """Whether a warm start is from w, and not from alpha."""
-        return self.updates is not None
 
     def successor(self, enough_products: float) -> Solver | None:
         """Return the solver that goes on from here where this one is slow, if there is one."""
@@ -401,7 +362,7 @@ class BlockDescentOfMany(BlockDescent):
     @property
     def arrays(self) -> dict[str, NDArray[Any]]:
         """All that a checkpoint must keep, by name."""
-        arrays = {"passes": self._passes, "final": self._final}
+        arrays = {"passes": self.passes, "final": self._final}
         for k, vectors in enumerate(self.vectors):
             arrays |= {f"{name}-{k}": array for name, array in vectors.arrays.items()}
         return arrays

@@ -1,8 +1,8 @@
 """What solvers have in common that certify each model in the passes they make anyway."""
 
 import math
-from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from abc import abstractmethod
+from collections.abc import Iterable, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -13,10 +13,9 @@ from blocklinear.objectives.problems import Problem
 from blocklinear.objectives.tasks import Task
 from blocklinear.options import TrainOptions
 from blocklinear.solvers.protocol import Estimate, Solver
-from blocklinear.store.groups import Group, first_positions
+from blocklinear.store.groups import first_positions
 from blocklinear.store.manifest import Manifest
 from blocklinear.store.prefetch import Loaded
-from blocklinear.store.row_arrays import RowArray
 
 Floats = NDArray[np.float64]
 
@@ -37,7 +36,7 @@ class Iterate(Protocol):
     final: bool
 
 
-class CertifiedPasses(ABC):
+class CertifiedPasses(Solver):
     """A solver whose outer iteration is a pass, after which each model has a certificate.
 
     Parameters
@@ -50,10 +49,6 @@ class CertifiedPasses(ABC):
     ----------
     bias : float              value of the bias feature, 0 for none
     """
-
-    starts_from_w = True
-    updates: Floats | None = None
-    first_violation: Floats | None = None
 
     def __init__(self, task: Task, manifest: Manifest, options: TrainOptions) -> None:
         self._task, self._options, self.bias = task, options, max(options.bias, 0.0)
@@ -69,10 +64,6 @@ class CertifiedPasses(ABC):
     @abstractmethod
     def _violations(self) -> Floats:
         """Return what LIBLINEAR's ``-e`` is compared with, float64[M]."""
-
-    @abstractmethod
-    def current(self) -> Floats:
-        """Return the weights as they are, float64[n_features + 1, M]."""
 
     @abstractmethod
     def _evaluate(self, weights: Floats, stream: Iterable[Loaded]) -> None:
@@ -99,24 +90,12 @@ class CertifiedPasses(ABC):
         """C of each of many models, as asked for; empty of one problem."""
         return () if isinstance(self._task, Problem) else list(map(float, self._task.asked))
 
-    @property
-    def row_arrays(self) -> Mapping[str, RowArray]:
-        """Nothing: of rows only alpha is known."""
-        return {}
-
     def _shares(self, numbers: Sequence[Sequence[int]]) -> dict[str, Any]:
         """Return what a checkpoint says of which models have their alpha in one array."""
         if isinstance(self._task, Problem):
             return {"columns": 1}
         found = [list(of) for of in numbers]
         return {"by_pass": found, "trained": found, "columns": [len(of) for of in found]}
-
-    def reached(self) -> bool:
-        """Say that each outer iteration takes all rows: it is a pass."""
-        return False
-
-    def sample_gap(self, group: Group) -> None:  # noqa: B027
-        """Sample nothing: P - D is known."""
 
     def estimate(self) -> Estimate:
         """Return the values of the weights, as certified."""
@@ -147,10 +126,6 @@ class CertifiedPasses(ABC):
             self._adopted = None
         return joined(self._certificates())
 
-    def drop_solved(self) -> bool:
-        """Say that there is nothing to drop: solved models take no part in a pass."""
-        return False
-
     def chosen(self, certificate: Certificate) -> Floats:
         """Return the weights, float64[n_features + 1, M]."""
         return self.current()
@@ -162,10 +137,6 @@ class CertifiedPasses(ABC):
     def adopt(self, weights: Floats) -> None:
         """Make other weights, float64[n_features + 1, M], the candidates."""
         self._adopted = weights
-
-    def successor(self, enough_products: float) -> Solver | None:
-        """Return nothing: no solver goes on where this one does not converge."""
-        return None
 
 
 def tolerance_scales(task: Task, manifest: Manifest) -> Floats:

@@ -20,7 +20,7 @@ from blocklinear.solvers.many import ManyModels
 from blocklinear.solvers.newton.solver import make_newton
 from blocklinear.solvers.one_class import OneClassModel
 from blocklinear.solvers.pegasos import Pegasos
-from blocklinear.solvers.protocol import WarmSolver
+from blocklinear.solvers.protocol import Solver
 from blocklinear.solvers.single import AveragedBlocks, SingleModel
 from blocklinear.store.manifest import Manifest
 
@@ -37,7 +37,7 @@ def make_solver(
     folder: Path,
     working_set_entries: int,
     enough_products: float = math.inf,
-) -> WarmSolver:
+) -> Solver:
     """Return what does a task.
 
     Parameters

@@ -1,8 +1,9 @@
 """What the outer loop asks of a solver, whatever it does on the rows of a group."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -76,7 +77,7 @@ class Start:
     W: Floats
 
 
-class Trainee(Protocol):
+class Trainee(ABC):
     """What is trained, as the outer loop sees it, however an outer iteration is run.
 
     ``len()`` is the number of problems still trained.
@@ -84,42 +85,46 @@ class Trainee(Protocol):
     Attributes
     ----------
     bias : float              value of the bias feature, 0 for none
+    state : dict              what a checkpoint must know before it can fill `arrays`, as JSON
     """
 
     bias: float
+    state: Any
 
+    @abstractmethod
     def __len__(self) -> int: ...
 
     @property
     def costs(self) -> Sequence[float]:
         """C of each of many models, as asked for; empty of one problem."""
+        return ()
 
     @property
-    def state(self) -> dict[str, Any]:
-        """What a checkpoint must know before it can fill `arrays`, as JSON."""
-
-    @state.setter
-    def state(self, state: dict[str, Any]) -> None: ...
-
-    @property
+    @abstractmethod
     def arrays(self) -> dict[str, NDArray[Any]]:
         """All that a checkpoint must keep, by name."""
 
+    @abstractmethod
     def estimate(self) -> Estimate:
         """Return what the outer iteration saw."""
 
     def drop_solved(self) -> bool:
         """Train no further what the last certificate shows to be good enough; say if any was."""
+        return False
 
+    @abstractmethod
     def chosen(self, certificate: Certificate) -> Floats:
         """Return the weights that a certificate is about, float64[n_features + 1, M]."""
 
     def proven(self) -> list[Certificate]:
         """Return the certificate of each of many models; nothing for one problem."""
+        return []
 
+    @abstractmethod
     def current(self) -> Floats:
         """Return the weights as they are, float64[n_features + 1, M]."""
 
+    @abstractmethod
     def adopt(self, weights: Floats) -> None:
         """Make other weights, float64[n_features + 1, M], the candidates."""
 
@@ -131,9 +136,10 @@ class Trainee(Protocol):
         enough_products : float
             As for `NewtonIterate`.
         """
+        return None
 
 
-class Solver(Trainee, Protocol):
+class Solver(Trainee):
     """What is trained, and how, on one group of rows after another.
 
     An outer iteration is `begin`, then `step` for each group, until one has `reached` what is asked
@@ -142,13 +148,25 @@ class Solver(Trainee, Protocol):
     Attributes
     ----------
     permutes : bool           whether blocks are to come in another order in each outer iteration
+    starts_from_w : bool      whether a warm start is from w, if there is one, and not from alpha
+    updates : float64[1] or None        updates of w done, if the next ones depend on it
+    first_violation : float64[] or None         what violations of a regression are compared with
     """
 
-    permutes: bool
+    permutes = True
+    starts_from_w = True
+    updates: Floats | None = None
+    first_violation: Floats | None = None
 
     @property
     def row_arrays(self) -> Mapping[str, RowArray]:
         """What is known of rows other than alpha, by the names of a checkpoint; it may all be 0."""
+        return {}
+
+    @property
+    @abstractmethod
+    def starts(self) -> Sequence[Start]:
+        """What a warm start is to fill."""
 
     def restore(self, passes: Iterable[Iterable[Loaded]]) -> None:
         """Fetch what is kept in memory only, after `arrays` were filled from a checkpoint.
@@ -165,6 +183,7 @@ class Solver(Trainee, Protocol):
         Unless it `learns`, what the last one gained says nothing of what this one should do.
         """
 
+    @abstractmethod
     def step(
         self, group: Group, outer: int, number: int, steps: int, halt: Callable[[], bool]
     ) -> None:
@@ -178,10 +197,12 @@ class Solver(Trainee, Protocol):
 
     def reached(self) -> bool:
         """Return whether the outer iteration need not go on, asked after each block step."""
+        return False
 
     def sample_gap(self, group: Group) -> None:
-        """Estimate from rows of a group what all rows contribute to P - D."""
+        """Estimate from rows of a group what all rows contribute to P - D, unless it is known."""
 
+    @abstractmethod
     def certify(self, stream: Iterable[Loaded], enough: float | None = None) -> Certificate | float:
         """Return the certificate, of several problems the sums and the largest gap.
 
@@ -193,25 +214,6 @@ class Solver(Trainee, Protocol):
             As soon as all gaps are known to be larger, an estimate of the middle one is returned.
         """
 
+    @abstractmethod
     def discard(self) -> None:
         """Delete the scratch files."""
-
-
-class WarmSolver(Solver, Protocol):
-    """A solver that a warm start can fill before its first outer iteration."""
-
-    @property
-    def starts_from_w(self) -> bool:
-        """Whether it starts from w, if there is one, and not from alpha."""
-
-    @property
-    def starts(self) -> Sequence[Start]:
-        """What is to be filled."""
-
-    @property
-    def updates(self) -> Floats | None:
-        """How many updates of w were done, float64[1], if the next ones depend on it."""
-
-    @property
-    def first_violation(self) -> Floats | None:
-        """What violations of a regression are compared with, float64[1]; None of other problems."""

@@ -201,7 +201,6 @@ def optimise(
     folder: Path,
     listener: Listener,
     halt: Halt,
-    prepare: Callable[[GroupLoader], None] = lambda loader: None,
     conclude: Callable[[GroupLoader, Outcome], None] = lambda loader, outcome: None,
     kept: int = 0,
     whole: GroupLoader | None = None,
@@ -217,8 +216,8 @@ def optimise(
         Where the run keeps its files.
     listener, halt : callable
         As for `train`.
-    prepare, conclude : callable
-        Called before and after, to pass over the data.
+    conclude : callable
+        Called at the end, to pass over the data.
     kept : int
         Weight vectors that the caller keeps meanwhile.
     whole : GroupLoader or None
@@ -254,11 +253,10 @@ def optimise(
                 loader, manifest, options, memory, solver, held_out, folder, listener, halt
             )
             with stopping(run):
-                prepare(loader)
                 if facts is not None:
                     run.resume(facts)
                 elif previous is not None:
-                    start_warm(run, solver, previous, store, loader)
+                    start_warm(run, previous, store)
                 outcome = converge(run)
                 conclude(loader, outcome)
                 return outcome

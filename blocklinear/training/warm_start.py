@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from blocklinear.events import WarmStarted, Warned
 from blocklinear.kernels.sums import add_rows, dot
-from blocklinear.solvers.protocol import Abandoned, Start, WarmSolver
+from blocklinear.solvers.protocol import Abandoned, Solver, Start
 from blocklinear.store.groups import Group
 from blocklinear.store.manifest import Manifest
 from blocklinear.store.prefetch import GroupLoader, Loaded
@@ -31,21 +31,15 @@ CANCELLED = 1e-8
 """Of the square of |w|: with less left after Eq. (16), rounding could show, and w is recomputed."""
 
 
-def start_warm(
-    run: GroupRun, solver: WarmSolver, previous: Previous, store: BlockStore, loader: GroupLoader
-) -> None:
+def start_warm(run: GroupRun, previous: Previous, store: BlockStore) -> None:
     """Give a run, before its first outer iteration, what an earlier one left.
 
     Parameters
     ----------
     run : GroupRun
-    solver : WarmSolver
-        Of the run.
     previous : Previous
     store : BlockStore
         What the run trains on; its manifest tells where the rows of the earlier run went.
-    loader : GroupLoader
-        Of the run.
 
     Raises
     ------
@@ -55,14 +49,14 @@ def start_warm(
         If a block, or what the earlier run left, is not what was written.
     StorageError
     """
-    row_ranges = list(previous.row_ranges(store.manifest))
+    row_ranges, solver = list(previous.row_ranges(store.manifest)), run.solver
     if solver.starts_from_w and previous.has_w:
-        how = _go_on_from_w(run, solver, previous)
+        how = _go_on_from_w(run, previous)
         blocks_read = bytes_read = 0
     else:
         run.new_blocks = _new_blocks(row_ranges, store.manifest)
-        start = _Start(run, solver, previous, row_ranges, store)
-        how = start.find_w(loader)
+        start = _Start(run, previous, row_ranges, store)
+        how = start.find_w()
         if not run.options.regularize_bias:
             start.take_bias()
         _carry(solver, previous, row_ranges, store.manifest, start.resident)
@@ -87,8 +81,9 @@ def warm_started(
     )
 
 
-def _go_on_from_w(run: GroupRun, solver: WarmSolver, previous: Previous) -> str:
+def _go_on_from_w(run: GroupRun, previous: Previous) -> str:
     """Go on from w and the number of updates; nothing if the classes are other ones."""
+    solver = run.solver
     parts = list(warm_parts(solver.starts, previous))
     if all(column is None for part in parts for column in part.old):
         run.listener(Warned("the classes are other ones now: training starts from the beginning"))
@@ -160,7 +155,7 @@ def warm_parts(starts: Sequence[Start], previous: Previous) -> Iterator[WarmPart
     Parameters
     ----------
     starts : sequence of Start
-        As `WarmSolver` has them.
+        As `Solver` has them.
     previous : Previous
     """
     for start in starts:
@@ -182,14 +177,9 @@ class _Start:
     """
 
     def __init__(
-        self,
-        run: GroupRun,
-        solver: WarmSolver,
-        previous: Previous,
-        row_ranges: list[RowRange],
-        store: BlockStore,
+        self, run: GroupRun, previous: Previous, row_ranges: list[RowRange], store: BlockStore
     ) -> None:
-        self._run, self._store, self._row_ranges = run, store, row_ranges
+        self._run, self._store, self._row_ranges, solver = run, store, row_ranges, run.solver
         self._bias, self._blocks = solver.bias, store.manifest.blocks
         self._same_bias = max(previous.course["bias"], 0.0) == solver.bias
         sums = previous.course["regularize_bias"] or not run.options.regularize_bias
@@ -235,7 +225,7 @@ class _Start:
                 }
         return found
 
-    def find_w(self, loader: GroupLoader) -> str:
+    def find_w(self) -> str:
         """Make alpha fit, and the weights those of alpha; say how.
 
         Returns
@@ -249,13 +239,13 @@ class _Start:
                 part.take_w()
             before = [_squared_norm(part.W) for part in self._parts]
             self._take_out(gone)
-            self._add(loader, self._misfits, anew=False)
+            self._add(self._misfits, anew=False)
             left = [_squared_norm(part.W) for part in self._parts]
             if all(new >= CANCELLED * old for old, new in zip(before, left, strict=True)):
                 return "changed" if gone or self._misfits else "kept"
         for part in self._parts:
             part.W[:] = 0.0
-        self._add(loader, self._used, anew=True)
+        self._add(self._used, anew=True)
         return "recomputed"
 
     def take_bias(self) -> None:
@@ -312,7 +302,7 @@ class _Start:
                 if self._run.halt():
                     raise Abandoned
 
-    def _add(self, loader: GroupLoader, blocks: set[int], anew: bool) -> None:
+    def _add(self, blocks: set[int], anew: bool) -> None:
         """Make alpha fit in some blocks; add the rows, or their changes, to the weights."""
         for loaded in self._run.pass_over(blocks):
             group = loaded.group
@@ -350,7 +340,7 @@ def _new_blocks(row_ranges: Sequence[RowRange], manifest: Manifest) -> list[int]
 
 
 def _carry(
-    solver: WarmSolver,
+    solver: Solver,
     previous: Previous,
     row_ranges: Sequence[RowRange],
     manifest: Manifest,

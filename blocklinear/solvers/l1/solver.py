@@ -171,9 +171,6 @@ class L1Regularized(CertifiedPasses):
                 self._columns.collect(rows_of(loaded.group, self._first))
             self._columns.finish()
 
-    def begin(self, learns: bool = True) -> None:
-        """Start a pass: its work begins with the first group."""
-
     def step(
         self, group: Group, outer: int, number: int, steps: int, halt: Callable[[], bool]
     ) -> None:

@@ -51,8 +51,6 @@ class Newton(CertifiedPasses):
         What led here; its scratch files are deleted with these.
     """
 
-    permutes = True
-
     def __init__(
         self,
         task: Task,
@@ -134,9 +132,6 @@ class Newton(CertifiedPasses):
             )
             for part in self._passes
         ]
-
-    def restore(self, passes: Iterable[Iterable[Loaded]]) -> None:
-        """Fetch what is kept in memory only: nothing."""
 
     def _each(self, work: Callable[[NewtonPass], None]) -> None:
         for future in [self._threads.submit(work, part) for part in self._passes]:
