@@ -324,7 +324,7 @@ class Part:
                 pair = [vectors.W, vectors.average]
             sides = self._at.free_biases[k].balance if self._at.free_biases else None
             n_problems, bias = len(vectors.terms), self.solver.bias
-            proof = Proof(vectors.W, pair, n_problems, vectors.coupled, not sampling, bias, sides)
+            proof = Proof(vectors.W, pair, n_problems, not sampling, bias, sides)
             proofs.append(proof)
         for loaded in self.stream([self.sample] if sampling else None):
             share = SAMPLED_ROWS // self._job.n_parts

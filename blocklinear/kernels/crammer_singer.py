@@ -2,27 +2,13 @@
 
 import numpy as np
 
+from blocklinear.kernels.dual import DUAL, EXCESS, GAIN, N_SUPPORT, PG_MAX, STEPS
 from blocklinear.kernels.fetch import FAR, fetch_entries, fetch_facts, fetch_item
 from blocklinear.kernels.jit import kernel
+from blocklinear.kernels.losses import GAP, LEAST, LOSS, LOW, N_REACH, REACH, UNIT, WORTH
 from blocklinear.kernels.shared import gather, scatter, span
 
-VIOLATION, EXCESS, GAIN, STEPS = 0, 1, 2, 3
-N_STATS = 4
-
-DUAL, N_SUPPORT = 0, 1
-N_TERMS = 2
-
-LOSS, LOW, GAP = 0, 1, 2
-N_SUMS = 3
-REACH, N_REACH = 0, 1
-N_REACHES = 2
-
 N_SCRATCH, N_LISTS = 3, 2
-
-UNIT = 2.0**-53
-"""Largest relative error of one operation on float64."""
-_LEAST = 4.0 * UNIT  # what the arithmetic of one row may lose of its terms
-_WORTH = 1.001  # a bound is refined if that can make it so many times smaller
 
 SOLVED = 1e-12  # a row whose violation is not above is left as it is, as in LIBLINEAR
 TINY = 1e-300  # stands for x_i' x_i = 0
@@ -277,7 +263,7 @@ def cs_epoch(
         start, stop = starts[i], stops[i]
         _gradient(indices, values, start, stop, bias, W, classes, n, y, alpha[i], step, G, a)
         low, high = _extremes(G, a, n, y, C)
-        stats[VIOLATION] = max(stats[VIOLATION], high - low)
+        stats[PG_MAX] = max(stats[PG_MAX], high - low)
         excess = C * (high - G[y])
         for q in range(n):
             excess += a[q] * G[q]
@@ -475,11 +461,11 @@ def _add_candidate(C, y, scores, a, wrong, sums):
     added = after - before
     sums[LOSS] = after
     sums[LOW] += (before - (after - added)) + (C * lost - added)
-    rounding, least = _LEAST * (K + 2.0) * a[y], _LEAST * (1.0 + highest)
+    rounding, least = LEAST * (K + 2.0) * a[y], LEAST * (1.0 + highest)
     above = _bound(clear, total, free, at_best, spread, rounding, 2.0 * wrong + least)
     sums[GAP] += above
     exact = _bound(clear, total, free, at_best, spread, rounding, least)
-    return above if above > _WORTH * exact else 0.0
+    return above if above > WORTH * exact else 0.0
 
 
 @kernel
@@ -489,7 +475,7 @@ def _refine(C, y, scores, a, wrong, above, sums):
     for m in range(K):
         highest = max(highest, abs(scores[m]))
     _, clear, total, free, at_best, spread = _row_gap(C, y, scores, a)
-    rounding, least = _LEAST * (K + 2.0) * a[y], _LEAST * (1.0 + highest)
+    rounding, least = LEAST * (K + 2.0) * a[y], LEAST * (1.0 + highest)
     below = _bound(clear, total, free, at_best, spread, rounding, 2.0 * wrong + least)
     sums[GAP] -= max(above - below, 0.0)
 

@@ -40,8 +40,8 @@ N_REACHES = 4
 
 UNIT = 2.0**-53
 """Largest relative error of one operation on float64."""
-_LEAST = 4.0 * UNIT  # what the arithmetic of one row may lose of its terms
-_WORTH = 1.001  # a bound is refined if that can make it so many times smaller
+LEAST = 4.0 * UNIT  # what the arithmetic of one row may lose of its terms
+WORTH = 1.001  # a bound is refined if that can make it so many times smaller
 
 _NEWTON_STEPS = 100
 _NEWTON_TOLERANCE = 1e-8
@@ -301,19 +301,19 @@ def add_candidate(kind, epsilon, t, C, f, a, q, entropy, wrong, sums):
     if not abs(f) < np.inf:
         sums[GAP] = np.inf
         return 0.0
-    least = _LEAST * (1.0 + abs(f) + abs(t) + epsilon + 2.0 * abs(q))
+    least = LEAST * (1.0 + abs(f) + abs(t) + epsilon + 2.0 * abs(q))
     above = row_gap(kind, epsilon, t, C, f, lost, a, q, entropy, wrong + least)
     sums[GAP] += above
     if kind in (HINGE, L1_SVR):
         exact = row_gap(kind, epsilon, t, C, f, lost, a, q, entropy, least)
-        return above if above > _WORTH * exact else 0.0
+        return above if above > WORTH * exact else 0.0
     return 0.0
 
 
 @inline
 def refine(kind, epsilon, t, C, f, a, wrong, above, sums):
     """Put a bound for a smaller `wrong` in the place of the one that `add_candidate` returned."""
-    least = _LEAST * (3.0 + abs(f) + abs(t) + epsilon)
+    least = LEAST * (3.0 + abs(f) + abs(t) + epsilon)
     below = row_gap(kind, epsilon, t, C, f, 0.0, a, 0.0, 0.0, wrong + least)
     sums[GAP] -= max(above - below, 0.0)
 
@@ -333,12 +333,12 @@ def add_hinge(t, C, f, a, gamma, size, norms, above, sums):
     """As `add_others`, for HINGE, side by side; return if any bound can be refined or is none."""
     odd = 0
     for j in range(C.shape[0]):
-        z, least = 1.0 - t[j] * f[j], _LEAST * (3.0 + abs(f[j]))
+        z, least = 1.0 - t[j] * f[j], LEAST * (3.0 + abs(f[j]))
         d = gamma * size * norms[j] + least
         add_loss(C[j] * max(z, 0.0), j, sums)
         above[j] = max((C[j] - a[j]) * max(z + d, 0.0), a[j] * max(d - z, 0.0))
         exact = max((C[j] - a[j]) * max(z + least, 0.0), a[j] * max(least - z, 0.0))
-        odd += not (above[j] <= _WORTH * exact and abs(f[j]) < np.inf)
+        odd += not (above[j] <= WORTH * exact and abs(f[j]) < np.inf)
         sums[GAP, j] += above[j]
     return odd > 0
 
@@ -348,7 +348,7 @@ def add_squared_hinge(t, C, f, a, q, gamma, size, norms, above, sums):
     """As `add_others`, for SQUARED_HINGE, side by side; return if any bound is none."""
     odd = 0
     for j in range(C.shape[0]):
-        z, least = 1.0 - t[j] * f[j], _LEAST * (2.0 + abs(f[j]) + 2.0 * q[j])
+        z, least = 1.0 - t[j] * f[j], LEAST * (2.0 + abs(f[j]) + 2.0 * q[j])
         d = gamma * size * norms[j] + least
         add_loss(C[j] * (max(z, 0.0) * max(z, 0.0)), j, sums)
         low, high = max(z - d, 0.0) - q[j], max(z + d, 0.0) - q[j]
@@ -369,12 +369,12 @@ def add_others(kind, epsilon, t, C, f, a, q, entropy, gamma, size, norms, above,
             continue
         lost = loss(kind, epsilon, t[j], f[j])
         add_loss(C[j] * lost, j, sums)
-        least = _LEAST * (1.0 + abs(f[j]) + abs(t[j]) + epsilon + 2.0 * abs(q[j]))
+        least = LEAST * (1.0 + abs(f[j]) + abs(t[j]) + epsilon + 2.0 * abs(q[j]))
         d = gamma * size * norms[j] + least
         above[j] = row_gap(kind, epsilon, t[j], C[j], f[j], lost, a[j], q[j], entropy[j], d)
         if kind == L1_SVR and above[j] > 0.0:
             exact = row_gap(kind, epsilon, t[j], C[j], f[j], lost, a[j], q[j], entropy[j], least)
-            odd += above[j] > _WORTH * exact
+            odd += above[j] > WORTH * exact
         odd += not abs(f[j]) < np.inf
         sums[GAP, j] += above[j]
     return odd > 0
@@ -394,7 +394,7 @@ def refine_many(
             total = abs(bias * W[W.shape[0] - 1, j])
             for p in span(start, stop):
                 total += abs(W[indices[p], j] * values[p])
-            d = gamma * total + _LEAST * (3.0 + abs(f[j]) + abs(t[j]) + epsilon)
+            d = gamma * total + LEAST * (3.0 + abs(f[j]) + abs(t[j]) + epsilon)
             tighter = row_gap(kind, epsilon, t[j], C[j], f[j], 0.0, a[j], 0.0, 0.0, d)
             sums[GAP, j] += min(tighter - above[j], 0.0)
 

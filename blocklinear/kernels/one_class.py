@@ -13,23 +13,10 @@ U_i and all alpha are multiples of a power of two, which is at least 2**-52 of t
 
 import numpy as np
 
-from blocklinear.kernels.dual import (
-    DUAL,
-    EXCESS,
-    GAIN,
-    N_STATS,
-    N_SUPPORT,
-    N_TERMS,
-    PG_MAX,
-    PG_MIN,
-    STEPS,
-)
+from blocklinear.kernels.dual import GAIN
 from blocklinear.kernels.jit import kernel
+from blocklinear.kernels.losses import UNIT
 from blocklinear.kernels.shared import row_dot, span
-
-__all__ = ["DUAL", "EXCESS", "GAIN", "N_STATS", "N_SUPPORT", "N_TERMS", "PG_MAX", "PG_MIN", "STEPS"]
-
-UNIT = 2.0**-53
 
 REACH, N_REACH, WHOLE, WRONG, MASS, MASS_LOW, TOTAL, TOTAL_LOW = 0, 1, 2, 3, 4, 5, 6, 7
 N_SEEN = 8

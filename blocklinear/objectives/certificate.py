@@ -36,9 +36,9 @@ from blocklinear.kernels.sums import add_squared_distances, add_squares, dot, sq
 from blocklinear.pages import Pages
 
 Floats = NDArray[np.float64]
-_OF_PRIMAL = 1e-9
+OF_PRIMAL = 1e-9
 """Relative error granted to P, where the bound is divided by it."""
-_OF_NORMS = 2.0**-40
+OF_NORMS = 2.0**-40
 """And to norms, which are computed with compensated sums, and to sums of a few terms."""
 
 
@@ -69,7 +69,7 @@ class Certificate:
     def of_zero(self) -> bool:
         """Whether the optimum of a one-class SVM is 0, as far as numbers tell."""
         size = max(abs(self.primal), abs(self.dual))
-        measured = (1.01 * self.gap + _OF_PRIMAL) * size
+        measured = (1.01 * self.gap + OF_PRIMAL) * size
         return self.rho is not None and self.primal - self.dual > measured
 
     def to_dict(self) -> dict[str, Any]:
@@ -86,7 +86,7 @@ def relative_gaps(dual: Floats, left: Floats) -> Floats:
 
 def norms_above(squares: Floats | float) -> Floats:
     """Return norms, or a little more, of their squares, float64[...]."""
-    norms: Floats = np.sqrt(squares) * (1.0 + _OF_NORMS)
+    norms: Floats = np.sqrt(squares) * (1.0 + OF_NORMS)
     return norms
 
 
@@ -158,8 +158,8 @@ def bound(
     if primal == 0.0:  # no row has a loss and w = 0: that is the optimum
         return Certificate(0.0, 0.0, 0.0, drift, average)
     rows = gaps * (1.0 + 2.0 * kernels.UNIT * n)
-    left = (rows + left) * (1.0 + _OF_NORMS)
-    gap = left / primal * (1.0 + _OF_PRIMAL) + 4.0 * kernels.UNIT
+    left = (rows + left) * (1.0 + OF_NORMS)
+    gap = left / primal * (1.0 + OF_PRIMAL) + 4.0 * kernels.UNIT
     if not (math.isfinite(primal) and math.isfinite(left)):
         gap = math.inf
     return Certificate(primal, primal - left, gap, drift, average)
@@ -215,8 +215,6 @@ class Proof:
         As above.
     n_problems : int
         Problems that the weight vectors are of: one for each, or one for all.
-    coupled : bool
-        Whether all weight vectors are of one problem.
     recompute : bool
         Whether the weights are to be recomputed; without them there are no certificates.
     bias : float
@@ -230,7 +228,6 @@ class Proof:
         W: Floats,
         candidates: list[Floats],
         n_problems: int,
-        coupled: bool,
         recompute: bool = True,
         bias: float = 0.0,
         balance: Floats | None = None,
@@ -238,7 +235,7 @@ class Proof:
         shape = W.shape
         self._bias, self._free = bias, balance is not None
         self.balance = np.ones((2, n_problems)) if balance is None else balance
-        self._W, self.candidates, self._coupled = W, candidates, coupled
+        self._W, self.candidates = W, candidates
         self.squares = np.zeros((2, shape[1]))
         for k, v in enumerate(candidates):
             self.squares[k] = column_norms(v)
@@ -322,12 +319,12 @@ class Proof:
         return column_distances(self._penalised(V), self._penalised(W))
 
     def _of_problems(self, of_columns: Floats) -> Floats:
-        return of_problems(of_columns, self.sums.shape[2], self._coupled)
+        return of_problems(of_columns, self.sums.shape[2])
 
 
-def of_problems(of_columns: Floats, n_problems: int, coupled: bool) -> Floats:
-    """Return what columns have in all, or what each of the first ones has, float64[n_problems]."""
-    return np.array([math.fsum(of_columns)]) if coupled else of_columns[:n_problems]
+def of_problems(of_columns: Floats, n_problems: int) -> Floats:
+    """Return the sum over columns for one problem, else each column's, float64[n_problems]."""
+    return np.array([math.fsum(of_columns)]) if n_problems == 1 else of_columns[:n_problems]
 
 
 def column_norms(W: Floats) -> Floats:

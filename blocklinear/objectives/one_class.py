@@ -28,10 +28,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from blocklinear.errors import InputError
 from blocklinear.kernels import one_class as kernels
-from blocklinear.objectives.certificate import Certificate
-from blocklinear.objectives.problems import SOLVERS, LabelledRows, Problem
+from blocklinear.kernels.losses import UNIT
+from blocklinear.objectives.certificate import OF_NORMS, OF_PRIMAL, Certificate
+from blocklinear.objectives.problems import SOLVERS, LabelledRows, Problem, refuse_weightless
 from blocklinear.options import TrainOptions
 from blocklinear.store.manifest import Manifest
 
@@ -41,7 +41,6 @@ ZERO = 1e-9
 """Relative to 1/2 (nu sum U_i |x_i|)**2: an objective of that size is none."""
 BITS = 52
 """Alpha are multiples of 2**-BITS of the power of two next to the largest U."""
-_OF_PRIMAL, _OF_NORMS = 1e-9, 2.0**-40  # as in `objectives.certificate`
 _CHUNK = 1 << 16  # rows
 _DIGIT = 16  # bits
 
@@ -84,8 +83,7 @@ def make_one_class(manifest: Manifest, options: TrainOptions) -> OneClass:
         If all rows have weight 0.
     """
     largest = manifest.weights["largest"]
-    if manifest.n_rows and manifest.weights["zeros"] == manifest.n_rows:
-        raise InputError("all rows have weight 0: there is nothing to learn", "check the weights")
+    refuse_weightless(manifest)
     quantum = 2.0 ** (math.ceil(math.log2(largest)) - BITS) if largest > 0.0 else 2.0**-BITS
     return OneClass(SOLVERS[ONE_CLASS], 0.0, (), (1.0,), options.nu, quantum)
 
@@ -184,14 +182,13 @@ def prove(
     drift : float
         As in `Certificate`.
     """
-    unit = kernels.UNIT
     square, recomputed, distance = squares
     loss = float(sums[kernels.LOSS] + sums[kernels.LOSS_LOW])
     reach, terms = float(seen[kernels.REACH]), float(seen[kernels.N_REACH])
     whole = float(seen[kernels.TOTAL] + seen[kernels.TOTAL_LOW])
     total = float(seen[kernels.MASS] + seen[kernels.MASS_LOW])
     rows = float(sums[kernels.GAP])
-    shift = 1.01 * unit * (terms + 4.0) * reach  # how far w' may be from that of a feasible point
+    shift = 1.01 * UNIT * (terms + 4.0) * reach  # how far w' may be from that of a feasible point
     if off > 0.0:
         t = off / total
         rows += t * loss
@@ -200,15 +197,15 @@ def prove(
         t = -off / (whole - total) if whole > total else math.inf
         rows += t * float(sums[kernels.ABOVE])
         shift += t * (math.sqrt(recomputed) + float(seen[kernels.WHOLE])) * 1.01
-    rows = (rows + float(seen[kernels.WRONG])) * (1.0 + 2.0 * unit * (n + 8.0))
+    rows = (rows + float(seen[kernels.WRONG])) * (1.0 + 2.0 * UNIT * (n + 8.0))
     apart = math.sqrt(distance) + shift
-    dual = -0.5 * (math.sqrt(recomputed) + shift) ** 2 * (1.0 + _OF_NORMS)
-    left = (rows + 0.5 * apart * apart) * (1.0 + _OF_NORMS)
+    dual = -0.5 * (math.sqrt(recomputed) + shift) ** 2 * (1.0 + OF_NORMS)
+    left = (rows + 0.5 * apart * apart) * (1.0 + OF_NORMS)
     primal = 0.5 * square - rho * mass + loss
     if 0.0 <= primal < math.inf:  # w = 0 and rho = 0 are not worse
         primal, rho, left = 0.0, 0.0, -dual
     length = mass * float(seen[kernels.WHOLE]) / whole if whole > 0.0 else 0.0
-    gap = relative_gap(primal, dual, left, length) * (1.0 + _OF_PRIMAL) + 4.0 * unit
+    gap = relative_gap(primal, dual, left, length) * (1.0 + OF_PRIMAL) + 4.0 * UNIT
     if not (math.isfinite(primal) and math.isfinite(left)):
         gap = math.inf
     return Certificate(primal, dual, gap, drift, False, rho)

@@ -215,7 +215,7 @@ def checked_cost(cost: float, name: str, manifest: Manifest) -> float:
         If no row has a weight.
     UsageError
     """
-    _refuse_weightless(manifest)
+    refuse_weightless(manifest)
     weights = manifest.weights
     for weight in (weights["least"], weights["largest"]):
         if not 1e-308 <= cost * weight < math.inf:  # below, 1 / (2 C) overflows
@@ -228,7 +228,8 @@ def checked_cost(cost: float, name: str, manifest: Manifest) -> float:
     return cost
 
 
-def _refuse_weightless(manifest: Manifest) -> None:
+def refuse_weightless(manifest: Manifest) -> None:
+    """Refuse a store whose rows all have weight 0."""
     if manifest.n_rows and manifest.weights["zeros"] == manifest.n_rows:
         raise InputError("all rows have weight 0: there is nothing to learn", "check the weights")
 
@@ -269,7 +270,7 @@ def class_labels(manifest: Manifest) -> list[float]:
             "check the labels of the input, or train a regression with -s 12 or -s 13",
             None,
         )
-    _refuse_weightless(manifest)
+    refuse_weightless(manifest)
     found = zip(labels, manifest.weights["sums"], strict=True)
     present = label_order([label for label, weight in found if weight])
     broken = next((label for label in present if label != int(label)), None)

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blocklinear.errors import MismatchError
+from blocklinear.kernels.dual import GAIN
 from blocklinear.kernels.sums import copy_columns
 from blocklinear.objectives.certificate import Certificate, joined
 from blocklinear.objectives.models import Models
@@ -139,7 +140,7 @@ class BlockDescent(Solver):
         """
         gains = np.zeros((3, 2))  # of the dual, and entries worked on
         for vectors in self._trained:
-            gains[:, 0] += vectors.stats[:, :, vectors.kernels.GAIN].sum(axis=1)
+            gains[:, 0] += vectors.stats[:, :, GAIN].sum(axis=1)
             gains[:, 1] += vectors.entries
             vectors.begin()
         following = next_passes(int(self.passes[0]), *gains[[FIRST, PASS]].tolist())
@@ -191,7 +192,7 @@ class BlockDescent(Solver):
 
     def estimate(self) -> Estimate:
         """Return the sums over all problems; of those still trained the worst gap and violation."""
-        duals = self._each(lambda v: v.dual)
+        duals = self._each(lambda v: v.duals)
         primals = [v.primal(dual) for v, dual in zip(self._trained, duals, strict=True)]
         for vectors, of in zip(self._trained, duals, strict=True):
             vectors.aim_at((self._options.gap or 0.0) * of)
@@ -239,7 +240,7 @@ class BlockDescent(Solver):
         enough : float or None
             As soon as all gaps are known to be larger, an estimate of the middle one is returned.
         """
-        trained, duals = self._trained, self._each(lambda v: v.dual)
+        trained, duals = self._trained, self._each(lambda v: v.duals)
         proofs = dict(zip(map(id, trained), self._each(lambda v: v.proof()), strict=True))
         for loaded in stream:
             group = loaded.group

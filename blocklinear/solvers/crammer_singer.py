@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from blocklinear.kernels import crammer_singer
+from blocklinear.kernels import crammer_singer, dual
 from blocklinear.kernels.sums import dot
 from blocklinear.objectives.certificate import Certificate, Proof
 from blocklinear.objectives.feasible_sets import AllClasses
@@ -13,7 +13,7 @@ from blocklinear.objectives.models import Models
 from blocklinear.objectives.problems import weighted
 from blocklinear.options import TrainOptions
 from blocklinear.solvers.protocol import Abandoned
-from blocklinear.solvers.weight_vectors import FIRST, PASS, BlockStep, Floats, WeightVectors
+from blocklinear.solvers.weight_vectors import PASS, BlockStep, Floats, WeightVectors
 from blocklinear.store.groups import RowView
 from blocklinear.store.manifest import Manifest
 
@@ -38,9 +38,6 @@ class CrammerSinger(WeightVectors):
     manifest, options, folder :         as for `WeightVectors`
     """
 
-    kernels = crammer_singer
-    coupled = True
-
     def __init__(
         self, models: Models, manifest: Manifest, options: TrainOptions, folder: Path
     ) -> None:
@@ -54,9 +51,6 @@ class CrammerSinger(WeightVectors):
     def feasible_set(self) -> AllClasses:
         """Where alpha may be."""
         return AllClasses(self._models)
-
-    def _forget_violation(self, stats: Floats) -> None:
-        stats[..., crammer_singer.VIOLATION] = -np.inf
 
     def _data(self, rows: RowView) -> _Data:
         code = self._models.codes(rows.labels)
@@ -103,7 +97,7 @@ class CrammerSinger(WeightVectors):
         rows, alpha, (code, cost) = step.rows, step.alpha, step.data
         way = self._terms_of(step.data, alpha) - self._terms_of(step.data, d)
         np.subtract(self.W, V, out=V)
-        factor = self._best_step(float(way[0, crammer_singer.DUAL]), V)
+        factor = self._best_step(float(way[0, dual.DUAL]), V)
         if factor <= 0.0:
             return
         V *= factor
@@ -142,7 +136,3 @@ class CrammerSinger(WeightVectors):
     def certificates(self, proof: Proof) -> list[Certificate]:
         """Return the certificate of the problem, once all groups were added."""
         return proof.certificates(n_classes=self.width)
-
-    def violations(self) -> Floats:
-        """Return the largest violation, float64[1]."""
-        return np.maximum(self.stats[FIRST, :, crammer_singer.VIOLATION], 0.0)

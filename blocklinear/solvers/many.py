@@ -1,7 +1,6 @@
 """Several models that share every pass: classes, folds, costs."""
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,8 +12,7 @@ from blocklinear.objectives.feasible_sets import Separate
 from blocklinear.objectives.models import Models
 from blocklinear.options import TrainOptions
 from blocklinear.solvers.columns import padded
-from blocklinear.solvers.pass_statistics import violations
-from blocklinear.solvers.weight_vectors import FIRST, PASS, BlockStep, WeightVectors
+from blocklinear.solvers.weight_vectors import PASS, BlockStep, WeightVectors
 from blocklinear.store.groups import RowView
 from blocklinear.store.manifest import Manifest
 
@@ -33,24 +31,12 @@ class ManyModels(WeightVectors):
     manifest, options, folder, name :   as for `WeightVectors`
     """
 
-    kernels = dual
-
     def __init__(
         self, models: Models, manifest: Manifest, options: TrainOptions, folder: Path, name: str
     ) -> None:
-        super().__init__(len(models), len(models), manifest, options, folder, name)
-        self.models = models
-        self._first_violation = np.zeros(len(models))  # as for one; also of those that were dropped
-        self._make_room()
-
-    @staticmethod
-    def columns_of(width: int) -> int:
-        """Return how many columns so many weight vectors take."""
-        return padded(width)
-
-    def _make_room(self) -> None:
-        columns = self.columns_of(self.width)
-        self._scratch = aligned_zeros(dual.N_SCRATCH, columns)
+        n = len(models)
+        super().__init__(n, n, manifest, options, folder, name, padded(n))
+        self.models, self._scratch = models, aligned_zeros(dual.N_SCRATCH, padded(n))
 
     @property
     def feasible_set(self) -> Separate:
@@ -58,17 +44,9 @@ class ManyModels(WeightVectors):
         return Separate(self.models)
 
     @property
-    def arrays(self) -> dict[str, NDArray[Any]]:
-        """All that a checkpoint must keep, by name."""
-        return super().arrays | {"first": self._first_violation}
-
-    @property
     def all_models(self) -> int:
         """The range of all models."""
         return self.width << 8
-
-    def _forget_violation(self, stats: Floats) -> None:
-        stats[..., dual.PG_MAX], stats[..., dual.PG_MIN] = -np.inf, np.inf
 
     @property
     def _problem(self) -> tuple[NDArray[np.int32], NDArray[np.int32], Floats, int, float]:
@@ -104,13 +82,6 @@ class ManyModels(WeightVectors):
             proof.reach,
         )  # fmt: skip
 
-    def violations(self) -> Floats:
-        """Return what LIBLINEAR's ``-e`` is compared with, float64[M]."""
-        regression, first = self.models.solver.regression, self._first_violation[self.places]
-        found = violations(self.stats[FIRST], regression, first)
-        self._first_violation[self.places] = first
-        return self._with_bias(found, first if regression else None)
-
     def drop(self, kept: NDArray[np.bool_]) -> None:
         """Go on with some of the models only.
 
@@ -139,11 +110,11 @@ class ManyModels(WeightVectors):
         self.stats, self.terms = self.stats[:, kept].copy(), self.terms[kept]  # in C order
         self._remaining, self._goals = self._remaining[:, kept].copy(), self._goals[kept]
         self._reported = self._reported[kept]
-        self._make_room()
+        self._scratch = aligned_zeros(dual.N_SCRATCH, padded(self.width))
 
     def _some(self, weights: Floats, columns: NDArray[np.int64]) -> Floats:
         """Return columns of weights, then zeros, in the same memory: new pages take longer."""
-        n, width = len(weights), self.columns_of(self.width)
+        n, width = len(weights), padded(self.width)
         some: Floats = weights.reshape(-1)[: n * width].reshape(n, width)
         keep_columns(weights, columns, some)
         return some

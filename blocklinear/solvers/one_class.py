@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from blocklinear.kernels import dual
 from blocklinear.kernels import one_class as kernels
 from blocklinear.kernels.sums import add_rows, dot, squared_distance
 from blocklinear.objectives.certificate import Certificate, Proof, norms_above
@@ -52,8 +53,6 @@ class OneClassModel(WeightVectors):
     problem : OneClass
     manifest, options, folder :         as for `WeightVectors`
     """
-
-    kernels = kernels
 
     def __init__(
         self, problem: OneClass, manifest: Manifest, options: TrainOptions, folder: Path
@@ -137,9 +136,6 @@ class OneClassModel(WeightVectors):
         alpha[:full] = upper[:full]
         return alpha
 
-    def _forget_violation(self, stats: Floats) -> None:
-        stats[..., kernels.PG_MAX], stats[..., kernels.PG_MIN] = -np.inf, np.inf
-
     def _data(self, rows: RowView) -> Floats:
         """Return U_i."""
         return self.problem.costs(rows)
@@ -180,12 +176,12 @@ class OneClassModel(WeightVectors):
         most = len(order) if why == PASS else max(len(order) // PAIRED, 1)
         rising = np.flatnonzero(before < bound)[:most].copy()
         falling = np.flatnonzero(before > 0.0)[::-1][:most].copy()
-        stats[kernels.STEPS] += len(order)
+        stats[dual.STEPS] += len(order)
         if len(rising) and len(falling):
-            stats[kernels.PG_MAX] = max(stats[kernels.PG_MAX], f[falling[0]])
-            stats[kernels.PG_MIN] = min(stats[kernels.PG_MIN], f[rising[0]])
+            stats[dual.PG_MAX] = max(stats[dual.PG_MAX], f[falling[0]])
+            stats[dual.PG_MIN] = min(stats[dual.PG_MIN], f[rising[0]])
             rho = _at(f, np.cumsum(bound), before.sum())
-            stats[kernels.EXCESS] += kernels.excess(f, bound, before, rho)
+            stats[dual.EXCESS] += kernels.excess(f, bound, before, rho)
             n = min(len(rising), len(falling))
             violating = f[rising[:n]] < f[falling[:n]]
             self.entries[why] += kernels.exchange(
@@ -203,8 +199,8 @@ class OneClassModel(WeightVectors):
             step.priority[order] = (after - before) ** 2 * rows.sq_norm[order]
 
     def _terms_of(self, data: Floats, alpha: Floats) -> Floats:
-        terms = np.zeros((1, kernels.N_TERMS))
-        terms[0, kernels.N_SUPPORT] = np.count_nonzero(alpha)
+        terms = np.zeros((1, dual.N_TERMS))
+        terms[0, dual.N_SUPPORT] = np.count_nonzero(alpha)
         return terms
 
     def _certify(self, rows: RowView, data: Any, alpha: Floats, proof: Proof) -> None:
@@ -228,7 +224,7 @@ class OneClassModel(WeightVectors):
         kernels.decision_values(rows.starts, rows.stops, rows.indices, rows.values, order, w, f)
         rho = quantile(f, upper if rows.weights is not None else None, float(alpha.sum()))
         times = n_rows / max(len(rows), 1)
-        most = -float(self.dual[0])  # P - D of w = 0
+        most = -float(self.duals[0])  # P - D of w = 0
         self._remaining[0] = min(times * kernels.excess(f, upper, alpha, rho), most)
         self._length[0] = times * self.problem.nu * float((upper * np.sqrt(rows.sq_norm)).sum())
 
@@ -286,7 +282,7 @@ class OneClassModel(WeightVectors):
     def violations(self) -> Floats:
         """Return the largest f of a row that has an alpha, less the smallest of one below U."""
         stats = self.stats[FIRST]
-        found: Floats = np.maximum(stats[:, kernels.PG_MAX] - stats[:, kernels.PG_MIN], 0.0)
+        found: Floats = np.maximum(stats[:, dual.PG_MAX] - stats[:, dual.PG_MIN], 0.0)
         return found
 
     def discard(self) -> None:
@@ -305,7 +301,7 @@ class OneClassProof(Proof):
     """
 
     def __init__(self, W: Floats) -> None:
-        super().__init__(W, [W], 1, False)
+        super().__init__(W, [W], 1)
         self.length = float(norms_above(dot(W.reshape(-1), W.reshape(-1))))
         self.seen = np.zeros(kernels.N_SEEN)
 

@@ -12,10 +12,10 @@ from blocklinear.objectives.feasible_sets import Separate
 from blocklinear.objectives.problems import Problem
 from blocklinear.options import TrainOptions
 from blocklinear.solvers.newton.solver import successor_of
-from blocklinear.solvers.pass_statistics import add_stats, no_stats, threshold, violations, width
+from blocklinear.solvers.pass_statistics import add_stats, no_stats, threshold, width
 from blocklinear.solvers.protocol import Solver
 from blocklinear.solvers.row_orders import drawn_rows, row_order, row_schedule
-from blocklinear.solvers.weight_vectors import FIRST, PASS, BlockStep, WeightVectors
+from blocklinear.solvers.weight_vectors import PASS, BlockStep, WeightVectors
 from blocklinear.store.groups import RowView
 from blocklinear.store.manifest import Manifest
 from blocklinear.store.row_arrays import RowArray
@@ -35,8 +35,6 @@ class SingleModel(WeightVectors):
     manifest, options, folder :         as for `WeightVectors`
     """
 
-    kernels = dual
-
     def __init__(
         self, problem: Problem, manifest: Manifest, options: TrainOptions, folder: Path
     ) -> None:
@@ -48,9 +46,6 @@ class SingleModel(WeightVectors):
         self._preference = np.zeros(0, np.float32)  # of the rows of a group, while it is worked on
         self._adapt = np.zeros(dual.N_ADAPT)
         self._seen = no_stats()  # in an epoch
-        self._first_violation = np.zeros(1)
-        if problem.solver.regression:  # LIBLINEAR's measure is relative to it
-            self.first_violation = self._first_violation
 
     @property
     def feasible_set(self) -> Separate:
@@ -62,16 +57,12 @@ class SingleModel(WeightVectors):
         """All that a checkpoint must keep, by name."""
         return super().arrays | {
             "preference": self._preferences.all, "adapt": self._adapt,
-            "first": self._first_violation,
         }  # fmt: skip
 
     @property
     def row_arrays(self) -> dict[str, RowArray]:
         """What is known of rows other than alpha, by the names of a checkpoint; it may all be 0."""
         return super().row_arrays | {"preference": self._preferences}
-
-    def _forget_violation(self, stats: Floats) -> None:
-        stats[..., dual.PG_MAX], stats[..., dual.PG_MIN] = -np.inf, np.inf
 
     def _data(self, rows: RowView) -> tuple[Floats, Floats]:
         """Return t_i and C_i."""
@@ -150,12 +141,6 @@ class SingleModel(WeightVectors):
             len(proof.candidates) > 1, proof.norms[:, 0], proof.recomputed.reshape(-1),
             proof.sums[:, :, 0], proof.reach[:, 0],
         )  # fmt: skip
-
-    def violations(self) -> Floats:
-        """Return what LIBLINEAR's ``-e`` is compared with, float64[1]."""
-        first, regression = self._first_violation, self.problem.solver.regression
-        found = violations(self.stats[FIRST], regression, first)
-        return self._with_bias(found, first if regression else None)
 
     def successor(self, own: Solver, enough_products: float) -> Solver | None:
         """Return Newton's method."""

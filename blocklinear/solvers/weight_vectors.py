@@ -4,13 +4,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import ModuleType
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from blocklinear.kernels.dual import ONE_MODEL
+from blocklinear.kernels import dual
 from blocklinear.kernels.sums import add_to_mean, copy_columns
 from blocklinear.objectives.certificate import (
     Certificate,
@@ -22,8 +21,9 @@ from blocklinear.objectives.certificate import (
     relative_gaps,
 )
 from blocklinear.objectives.feasible_sets import FeasibleSet
+from blocklinear.objectives.models import ALL_SOLVERS
 from blocklinear.options import TrainOptions
-from blocklinear.solvers.pass_statistics import with_free_bias
+from blocklinear.solvers.pass_statistics import no_stats, violations, with_free_bias
 from blocklinear.solvers.protocol import Abandoned, Solver
 from blocklinear.solvers.row_orders import pass_order, row_order, turns
 from blocklinear.solvers.working_set import WorkingSet
@@ -111,14 +111,10 @@ class WeightVectors(ABC):
     stats : float64[3, n_problems, N_STATS]     statistics of steps, by why rows were worked on
     entries : float64[3]      worked on, likewise
     terms : float64[n_problems, N_TERMS]        what all rows contribute to the dual values
+    first_violation : float64[n_problems]       what violations of a regression are compared with;
+                              also of those that were dropped
     """
 
-    kernels: ModuleType
-    """The functions that work on these rows, and the indices of their statistics."""
-    coupled: ClassVar[bool] = False
-    """Whether all weight vectors are of one problem."""
-    first_violation: Floats | None = None
-    """What violations of regressions are compared with, float64[n_problems]."""
     updates: Floats | None = None
     """Updates of w done, float64[1], where the next ones depend on it: a warm start is from w."""
 
@@ -130,11 +126,12 @@ class WeightVectors(ABC):
         options: TrainOptions,
         folder: Path,
         name: str = "",
+        columns: int | None = None,
     ) -> None:
         self._options = options
         self.bias, self.free_bias = max(options.bias, 0.0), not options.regularize_bias
         self.width = width
-        self.W = aligned_zeros(manifest.n_features + 1, self.columns_of(width))
+        self.W = aligned_zeros(manifest.n_features + 1, columns or width)
         self.average = aligned_zeros(*self.W.shape)  # no pages until it is written to
         self.alpha = RowArray(folder / f"alpha{name}.work", manifest, np.float64, width)
         self.places = np.arange(width)
@@ -143,20 +140,16 @@ class WeightVectors(ABC):
         self._ranges = RowArray(folder / f"ranges{name}.work", manifest, np.uint16)
         self._first, self._n_rows = first_positions(manifest), manifest.n_rows
         self._points = np.zeros(2)  # points of the average so far; entries worked on since
-        self.stats = np.zeros((3, n_problems, self.kernels.N_STATS))
-        self.terms = np.zeros((n_problems, self.kernels.N_TERMS))
+        self.stats = np.zeros((3, n_problems, dual.N_STATS))
+        self.terms = np.zeros((n_problems, dual.N_TERMS))
         self.entries = np.zeros(3)
+        self.first_violation = np.zeros(n_problems)
         self._remaining = np.full(
             (2, n_problems), np.nan
         )  # P - D of both candidates, as sampled last
         self._goals = np.zeros(n_problems)  # what it is to fall to
         self._reported = np.zeros(n_problems)  # what rows first worked on added to it before
         self._since = np.array([0.0, 1.0])  # such rows since; by how much they may tell too little
-
-    @staticmethod
-    def columns_of(width: int) -> int:
-        """Return how many columns so many weight vectors take."""
-        return width
 
     @property
     @abstractmethod
@@ -171,6 +164,7 @@ class WeightVectors(ABC):
             "ranges": self._ranges.all, "points": self._points, "stats": self.stats,
             "terms": self.terms, "entries": self.entries, "remaining": self._remaining,
             "goals": self._goals, "reported": self._reported, "since": self._since,
+            "first": self.first_violation,
         } | ({"dropped": self.dropped_weights} if self.dropped_weights.size else {})  # fmt: skip
 
     @property
@@ -181,7 +175,7 @@ class WeightVectors(ABC):
     @property
     def all_models(self) -> int:
         """The range of all weight vectors; of any, where there is one range for all."""
-        return ONE_MODEL
+        return dual.ONE_MODEL
 
     def ranges(self, group: Group) -> ModelRanges:
         """Return the ranges of the rows of a group, uint16[n_rows]."""
@@ -212,8 +206,7 @@ class WeightVectors(ABC):
         if self.free_bias:
             self.W[-1, : self.width] += self.bias * self._imbalance
         self.forget_average()
-        self.stats[:] = self.entries[:] = 0.0
-        self._forget_violation(self.stats)
+        self.stats[:], self.entries[:] = no_stats(), 0.0
         self._remaining[:] = np.nan
         self._reported[:] = 0.0
         self._since[0] = 0.0
@@ -221,11 +214,7 @@ class WeightVectors(ABC):
     @property
     def _imbalance(self) -> Floats:
         """The sums of s_i alpha_i, float64[n_problems]."""
-        return np.asarray(self.terms[:, self.kernels.PLUS] - self.terms[:, self.kernels.MINUS])
-
-    @abstractmethod
-    def _forget_violation(self, stats: Floats) -> None:
-        """Set the violations in statistics, float64[..., N_STATS], to those of no rows."""
+        return np.asarray(self.terms[:, dual.PLUS] - self.terms[:, dual.MINUS])
 
     @abstractmethod
     def _data(self, rows: RowView) -> Any:
@@ -260,9 +249,14 @@ class WeightVectors(ABC):
     def _certify(self, rows: RowView, data: Any, alpha: Floats, proof: Proof) -> None:
         """Add what rows contribute to certificates."""
 
-    @abstractmethod
     def violations(self) -> Floats:
         """Return what LIBLINEAR's ``-e`` is compared with, float64[n_problems]."""
+        regression = ALL_SOLVERS[self._options.solver].regression
+        own = self.places[: len(self.terms)]
+        first = self.first_violation[own]
+        found = violations(self.stats[FIRST], regression, first)
+        self.first_violation[own] = first
+        return self._with_bias(found, first if regression else None)
 
     def work(
         self, group: Group, outer: int, steps: int, passes: int, halt: Callable[[], bool]
@@ -340,13 +334,13 @@ class WeightVectors(ABC):
 
         Return whether the working set is solved: whether it added little enough to the gap.
         """
-        seed, before = self._options.seed, self.stats[PASS, :, self.kernels.EXCESS].copy()
+        seed, before = self._options.seed, self.stats[PASS, :, dual.EXCESS].copy()
         which = working_set.in_part(turns(seed, outer, number), self._ranges.all, first, last)
         if not len(which):  # of the others nothing is known
             return False
         for rows in working_set.rows(which[pass_order(seed, outer, 0, number, len(which))]):
             self._pass_over_rows(rows, outer, number)
-        added = self.stats[PASS, :, self.kernels.EXCESS] - before
+        added = self.stats[PASS, :, dual.EXCESS] - before
         return bool((added <= (last - first) * SOLVED * self._goals).all())
 
     def _pass_over_rows(self, rows: RowView, outer: int, number: int) -> None:
@@ -383,7 +377,7 @@ class WeightVectors(ABC):
         enough = max(self._n_rows / SAMPLED_SHARE, SAMPLED_ROWS)
         if rows < enough or self._options.tolerance is not None or self.free_bias:
             return False
-        excess = self.stats[FIRST, :, self.kernels.EXCESS]
+        excess = self.stats[FIRST, :, dual.EXCESS]
         left = (excess - self._reported) * (self._n_rows / rows)
         self._reported[:] = excess
         reached = bool((times * left <= self._goals).all())
@@ -454,8 +448,8 @@ class WeightVectors(ABC):
                 candidates = [self.average]
         sides = None
         if self.free_bias:
-            sides = balance(self.terms[:, self.kernels.PLUS], self.terms[:, self.kernels.MINUS])
-        return Proof(self.W, candidates, len(self.terms), self.coupled, recompute, self.bias, sides)
+            sides = balance(self.terms[:, dual.PLUS], self.terms[:, dual.MINUS])
+        return Proof(self.W, candidates, len(self.terms), recompute, self.bias, sides)
 
     def certify_group(self, group: Group, proof: Proof, every: int = 1) -> None:
         """Add what a group contributes to certificates, or one row in so many of it."""
@@ -487,11 +481,11 @@ class WeightVectors(ABC):
         return self.average if certificate.average else self.W
 
     @property
-    def dual(self) -> Floats:
+    def duals(self) -> Floats:
         """The dual values, float64[n_problems]; of the Lagrangian where the bias is free."""
         W = self.W[:-1] if self.free_bias else self.W
-        norms = of_problems(column_norms(W), len(self.terms), self.coupled)
-        values = np.asarray(self.terms[:, self.kernels.DUAL] - 0.5 * norms)
+        norms = of_problems(column_norms(W), len(self.terms))
+        values = np.asarray(self.terms[:, dual.DUAL] - 0.5 * norms)
         if self.free_bias:
             values -= self.bias * self.W[-1, : self.width] * self._imbalance
         return values
@@ -506,26 +500,26 @@ class WeightVectors(ABC):
     @property
     def gain(self) -> Floats:
         """What the work of an outer iteration added to the dual values, float64[n_problems]."""
-        return np.asarray(self.stats[:, :, self.kernels.GAIN].sum(axis=0))
+        return np.asarray(self.stats[:, :, dual.GAIN].sum(axis=0))
 
     @property
     def n_sv(self) -> int:
         """Rows with an alpha that is not 0, summed over problems."""
-        return int(self.terms[:, self.kernels.N_SUPPORT].sum())
+        return int(self.terms[:, dual.N_SUPPORT].sum())
 
     @property
     def steps(self) -> int:
         """Rows worked on, for each problem."""
-        return int(self.stats[:, :, self.kernels.STEPS].sum())
+        return int(self.stats[:, :, dual.STEPS].sum())
 
-    def primal(self, dual: Floats) -> Floats:
+    def primal(self, duals: Floats) -> Floats:
         """Return estimates of the primal values, float64[n_problems].
 
         They are those of the last sample; without one, sums over rows as they were when first
         worked on, which are larger than at the end of the outer iteration.
         """
-        first = self.stats[FIRST, :, self.kernels.EXCESS]
-        return dual + np.where(np.isnan(self._remaining[0]), first, np.fmin(*self._remaining))
+        first = self.stats[FIRST, :, dual.EXCESS]
+        return duals + np.where(np.isnan(self._remaining[0]), first, np.fmin(*self._remaining))
 
     def relative_gaps(self, dual: Floats, left: Floats) -> Floats:
         """Return the relative gaps that estimates of D and P - D make, float64[n_problems] all."""

@@ -5,13 +5,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from blocklinear.events import OuterIteration
+from blocklinear.kernels.losses import UNIT
 from blocklinear.numerals import format_number
 from blocklinear.objectives.certificate import Certificate
 from blocklinear.options import TrainOptions
 from blocklinear.solvers.protocol import Estimate
 
-UNIT = 2.0**-53
-"""Largest relative error of rounding: a dual that rises by less does not rise."""
 DOUBT = 1.1
 """By so much, or by as much again as an estimate was too small, the next one may be too small too.
 

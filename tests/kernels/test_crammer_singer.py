@@ -193,7 +193,7 @@ def solve(p, epochs, every=1, tolerance=0.0, factor=1.0):
     for epoch in range(epochs):
         some = epoch % every > 0
         touch = p.epoch(rng.permutation(len(p.label)), alpha, W, some, factor if some else 1.0)
-        if not some and touch[cs.VIOLATION] <= tolerance:
+        if not some and touch[cs.PG_MAX] <= tolerance:
             break
     return alpha, W, touch, epoch
 
@@ -212,7 +212,7 @@ def test_the_gap_closes(K, bias, dtype, every, factor):
     np.testing.assert_allclose(W, recomputed, rtol=0, atol=1e-10)
     gap = p.gap(W, recomputed, alpha)
     assert -1e-12 <= gap <= 1e-8
-    assert touch[cs.VIOLATION] <= 1e-9
+    assert touch[cs.PG_MAX] <= 1e-9
     assert abs(touch[cs.EXCESS]) <= 1e-6  # all classes were active
 
 

@@ -144,10 +144,3 @@ def test_patience_keeps_the_best(store):
     options = several_classes(4, 4).options(evaluate=source, patience=2, gap=1e-12, run="patient")
     model = train(store, options)
     assert "without a better score" in model.metadata["stopped"]
-
-
-def test_rows_with_any_alpha_may_move_again():
-    """Where a row has one range for all its weight vectors, it has one mark."""
-    alpha = np.array([[0.0, 0.0, 0.0], [0.5, -0.5, 0.0], [0.0, 0.0, -1e-300]])
-    free = CrammerSinger._free(SimpleNamespace(), None, alpha)
-    assert np.ravel(free).tolist() == [False, True, True]
