@@ -524,6 +524,7 @@ class DistributedDescent(Trainee):
                 average[:] = self.W[k]
         self._left, self._adopted = None, True
 
+
 def best_steps(
     possible: Floats, W: Floats, moved: Floats, terms: Floats
 ) -> tuple[Floats, NDArray[np.int64]]:

@@ -43,7 +43,7 @@ from blocklinear.store.store import BlockStore
 from blocklinear.training.checkpoint import discard
 from blocklinear.training.loop import Optimise, optimise
 from blocklinear.training.memory_plan import plan_memory
-from blocklinear.training.method import choose_method, with_choice
+from blocklinear.training.method import choose_method
 from blocklinear.training.outcome import Outcome, announced, warn_of_weights
 from blocklinear.training.parts import split_to_fit
 from blocklinear.training.permutations import block_groups
@@ -249,7 +249,7 @@ def cross_validate(
                 report = result.report
                 listener(Validated(report.as_dict()))
                 gap = max(found.gap for found in report.scores)
-                end.facts = {"stopped": "ended", "outer": report.outer_iterations, "gap": gap}
+                end.update(stopped="ended", outer=report.outer_iterations, gap=gap)
             return result
         finally:
             work.discard()
@@ -392,7 +392,7 @@ class _Validation:
                 self._store, asked, models, distributed=self._train_elsewhere is not None
             )
             self._listener(choice)
-            options = with_choice(options, choice)
+            options = dataclasses.replace(options, method=choice.method)
             models = make_models(manifest, options, costs, folds)
         models = dataclasses.replace(models, folds=rows.folds)
         units = [Unit(c, fold) for c in range(len(costs)) for fold in range(self._n_folds)]

@@ -32,7 +32,7 @@ from blocklinear.solvers.weight_vectors import (
     Floats,
     WeightVectors,
 )
-from blocklinear.solvers.working_set import FIRST_PASSES, WorkingSet, next_passes
+from blocklinear.solvers.working_set import FIRST_PASSES, WorkingSet, has_passes, next_passes
 from blocklinear.store.groups import Group, first_positions, rows_of
 from blocklinear.store.manifest import Manifest
 from blocklinear.store.prefetch import Loaded
@@ -72,7 +72,7 @@ class BlockDescent(Solver):
         self.bias, self.first_violation = vectors[0].bias, vectors[0].first_violation
         self.updates = vectors[0].updates
         self.starts_from_w = self.updates is not None
-        uses = options.selection == "active" and options.method == "dual" and not options.average
+        uses = has_passes(options)
         self._uses_working_set, self._copies = uses, uses and working_set_entries > 0
         self._working_set = WorkingSet(manifest, working_set_entries if uses else 0)
         self.passes = np.full(1, float(FIRST_PASSES))
@@ -224,11 +224,9 @@ class BlockDescent(Solver):
             Of each of the vectors that are trained.
         left : float64[M]         estimates of P - D
         """
-        found, at = [], 0
-        for vectors, dual in zip(self._trained, duals, strict=True):
-            found.append(vectors.relative_gaps(dual, left[at : at + len(dual)]))
-            at += len(dual)
-        return np.concatenate(found)
+        lefts = np.split(left, np.cumsum([len(of) for of in duals])[:-1])
+        parts = zip(self._trained, duals, lefts, strict=True)
+        return np.concatenate([vectors.relative_gaps(*of) for vectors, *of in parts])
 
     def certify(self, stream: Iterable[Loaded], enough: float | None = None) -> Certificate | float:
         """Pass over the data once; return the sums over all problems, and the largest gap.

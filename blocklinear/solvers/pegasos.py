@@ -64,10 +64,10 @@ class Pegasos(SingleModel):
             If a stop was asked for between two parts of it.
         """
         data: tuple[Floats, Floats] = step.data
-        rows, options, order = step.rows, self._options, np.empty(len(step.rows), np.int64)
+        rows, options = step.rows, self._options
         batch = min(options.pegasos_batch or len(rows), len(rows)) or 1  # no row at all
         for epoch in range(options.epochs or 1):
-            row_order(options.seed, step.outer, epoch, step.blocks, order)
+            order = row_order(len(rows), options.seed, step.outer, epoch, step.blocks)
             for k, part in enumerate(_parts(order, batch, step.steps, len(rows.indices))):
                 if (epoch or k) and step.halt():
                     raise Abandoned

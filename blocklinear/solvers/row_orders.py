@@ -15,40 +15,44 @@ def key(*words: int) -> NDArray[np.uint64]:
     return np.array(words, np.uint64)
 
 
+def permuted(n: int, *words: int) -> NDArray[np.int64]:
+    """Return a permutation of 0..n-1 that follows from the words of a key, int64[n]."""
+    order = np.empty(n, np.int64)
+    orders.permutation(key(*words), order)
+    return order
+
+
 def row_order(
-    seed: int, outer: int, epoch: int, blocks: Sequence[int], out: NDArray[np.int64]
-) -> None:
-    """Write the order in which the rows of a group are worked on, int64[n_rows].
+    n: int, seed: int, outer: int, epoch: int, blocks: Sequence[int]
+) -> NDArray[np.int64]:
+    """Return the order in which the `n` rows of a group are worked on, int64[n].
 
     It depends on the seed, the outer iteration, the epoch (from 0) and the blocks of the group.
     """
-    orders.permutation(key(seed, _ROWS, outer, epoch, *blocks), out)
+    return permuted(n, seed, _ROWS, outer, epoch, *blocks)
 
 
 def drawn_rows(
-    seed: int, outer: int, epoch: int, blocks: Sequence[int], out: NDArray[np.int64]
-) -> None:
-    """Write rows drawn with replacement, int64[n_rows] (Hsieh, Algorithm 2)."""
-    orders.draws(key(seed, _DRAWS, outer, epoch, *blocks), out)
+    n: int, seed: int, outer: int, epoch: int, blocks: Sequence[int]
+) -> NDArray[np.int64]:
+    """Return rows drawn with replacement, int64[n] (Hsieh, Algorithm 2)."""
+    order = np.empty(n, np.int64)
+    orders.draws(key(seed, _DRAWS, outer, epoch, *blocks), order)
+    return order
 
 
 def row_schedule(
-    seed: int,
-    outer: int,
-    epoch: int,
-    blocks: Sequence[int],
-    preference: NDArray[np.float32],
-    out: NDArray[np.int64],
-) -> None:
-    """Write rows in numbers that follow float32[n_rows] log preferences (AVSF, Algorithm 4)."""
-    orders.schedule(key(seed, _SCHEDULE, outer, epoch, *blocks), preference, out)
-
-
-def pass_order(seed: int, outer: int, epoch: int, number: int, n: int) -> NDArray[np.int64]:
-    """Return the order of `n` rows in a pass over the working set."""
-    order = np.empty(n, np.int64)
-    orders.permutation(key(seed, _ACTIVE, outer, epoch, number), order)
+    preference: NDArray[np.float32], seed: int, outer: int, epoch: int, blocks: Sequence[int]
+) -> NDArray[np.int64]:
+    """Return rows in numbers that follow float32[n] log preferences (AVSF, Algorithm 4)."""
+    order = np.empty(len(preference), np.int64)
+    orders.schedule(key(seed, _SCHEDULE, outer, epoch, *blocks), preference, order)
     return order
+
+
+def pass_order(n: int, seed: int, outer: int, epoch: int, number: int) -> NDArray[np.int64]:
+    """Return the order of `n` rows in a pass over the working set."""
+    return permuted(n, seed, _ACTIVE, outer, epoch, number)
 
 
 def turns(seed: int, outer: int, number: int) -> NDArray[np.uint64]:

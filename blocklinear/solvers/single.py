@@ -83,17 +83,12 @@ class SingleModel(WeightVectors):
         key = (self._options.seed, step.outer, epoch, step.blocks)
         if self._options.selection == "shrink" and epoch:
             remaining = np.flatnonzero(self._preference == 0.0)
-            order = np.empty(len(remaining), np.int64)
-            row_order(*key, order)
-            return remaining[order]
-        order = np.empty(len(step.rows), np.int64)
+            return remaining[row_order(len(remaining), *key)]
         if self._options.selection == "online":
-            drawn_rows(*key, order)
-        elif self._options.selection == "avsf" and epoch:
-            row_schedule(*key, self._preference, order)
-        else:
-            row_order(*key, order)
-        return order
+            return drawn_rows(len(step.rows), *key)
+        if self._options.selection == "avsf" and epoch:
+            return row_schedule(self._preference, *key)
+        return row_order(len(step.rows), *key)
 
     def _epoch(self, step: BlockStep, epoch: int, order: NDArray[np.int64]) -> None:
         self._seen[:] = no_stats()

@@ -296,9 +296,7 @@ class WeightVectors(ABC):
                 break
 
     def _order(self, step: BlockStep, epoch: int) -> NDArray[np.int64]:
-        order = np.empty(len(step.rows), np.int64)
-        row_order(self._options.seed, step.outer, epoch, step.blocks, order)
-        return order
+        return row_order(len(step.rows), self._options.seed, step.outer, epoch, step.blocks)
 
     def _enough_epochs(self, step: BlockStep, epoch: int, order: NDArray[np.int64]) -> bool:
         """Return whether a block step may end before its last epoch."""
@@ -323,7 +321,7 @@ class WeightVectors(ABC):
     def _pass_over_group(self, step: BlockStep, epoch: int, number: int) -> None:
         """Pass over the working set of a group that holds all rows."""
         order = np.flatnonzero(step.ranges)
-        order = order[pass_order(self._options.seed, step.outer, epoch, number, len(order))]
+        order = order[pass_order(len(order), self._options.seed, step.outer, epoch, number)]
         self._descend(step, order, PASS, number)
         self._count(step.rows, order, PASS)
 
@@ -338,7 +336,7 @@ class WeightVectors(ABC):
         which = working_set.in_part(turns(seed, outer, number), self._ranges.all, first, last)
         if not len(which):  # of the others nothing is known
             return False
-        for rows in working_set.rows(which[pass_order(seed, outer, 0, number, len(which))]):
+        for rows in working_set.rows(which[pass_order(len(which), seed, outer, 0, number)]):
             self._pass_over_rows(rows, outer, number)
         added = self.stats[PASS, :, dual.EXCESS] - before
         return bool((added <= (last - first) * SOLVED * self._goals).all())
@@ -348,7 +346,7 @@ class WeightVectors(ABC):
         alpha, ranges = self._own(self.alpha.all[rows.positions]), self._ranges.all[rows.positions]
         data, order = self._data(rows), np.arange(len(rows))
         self.terms -= self._terms_of(data, alpha)
-        step = BlockStep(rows, data, (), alpha, ranges, np.empty(0), outer, 0, 0, _never)
+        step = BlockStep(rows, data, (), alpha, ranges, np.empty(0), outer, 0, 0, bool)
         self._descend(step, order, PASS, number)
         self._count(rows, order, PASS)
         self.terms += self._terms_of(data, alpha)
@@ -537,7 +535,3 @@ class WeightVectors(ABC):
         """Delete the scratch files."""
         self.alpha.discard()
         self._ranges.discard()
-
-
-def _never() -> bool:
-    return False

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blocklinear.kernels.blocks import packed_rows
+from blocklinear.options import TrainOptions
 from blocklinear.store.groups import Group, RowView, first_positions, rows_of
 from blocklinear.store.manifest import Manifest
 
@@ -51,6 +52,11 @@ def next_passes(number: int, first: tuple[float, float], passes: tuple[float, fl
     if pass_gain * cost > gain * pass_cost:
         return min(2 * number, MOST_PASSES)
     return max(number // 2, 1)
+
+
+def has_passes(options: TrainOptions) -> bool:
+    """Return whether there are passes over a working set."""
+    return options.selection == "active" and options.method == "dual" and not options.average
 
 
 class WorkingSet:

@@ -32,7 +32,7 @@ from blocklinear.store.files import (
     write_whole,
 )
 from blocklinear.store.shapes import Shape
-from blocklinear.training.rounds.files import files_of_rounds
+from blocklinear.training.rounds.files import damaged, files_of_rounds
 
 FORMAT = 5
 NAME = "checkpoint.json"
@@ -115,9 +115,7 @@ class Checkpoint:
 
     def damaged(self, why: str) -> DamagedError:
         """Return the error that says what is wrong with this checkpoint."""
-        return DamagedError(
-            f"{self.folder / NAME}: {why}", "train with --restart, which starts the run anew"
-        )
+        return damaged(self.folder / NAME, why)
 
     def checked(self, shape: Shape) -> dict[str, Any] | None:
         """Return the facts, None if there is no checkpoint.
@@ -137,14 +135,14 @@ class Checkpoint:
     def _path(self, name: str, generation: int) -> Path:
         return self.folder / f"{name}.{generation}"
 
-    def save(self, facts: dict[str, Any], arrays: Arrays) -> None:
+    def save(self, facts: dict[str, Any], arrays: Arrays | Parts) -> None:
         """Replace the checkpoint.
 
         Parameters
         ----------
         facts : dict
             JSON.
-        arrays : mapping of str to array
+        arrays : mapping of str to array, or to a list of its parts
             In C order; each may be a map of a file.
 
         Raises
@@ -152,12 +150,10 @@ class Checkpoint:
         StorageError
             If it cannot be written; the one before is intact then.
         """
-        self._commit(facts, {name: [array] for name, array in arrays.items()})
-
-    def _commit(self, facts: dict[str, Any], arrays: Parts) -> None:
-        """Replace the checkpoint; each array may come in parts."""
-        generation = 1 - self._generation
-        files = {name: self._write(name, generation, parts) for name, parts in arrays.items()}
+        generation, files = 1 - self._generation, {}
+        for name, array in arrays.items():
+            parts = [array] if isinstance(array, np.ndarray) else array
+            files[name] = self._write(name, generation, parts)
         self._put(generation, files, facts)
 
     def _put(self, generation: int, files: dict[str, Any], facts: dict[str, Any]) -> None:
@@ -182,13 +178,11 @@ class Checkpoint:
         """Write an array, and return what the checkpoint is to say of it."""
         if sum(part.size for part in parts) <= _SHORT:
             return [float(x).hex() for part in parts for x in part.flat]
-        raw = map(_bytes_of, parts)
-        pieces = [part[at : at + _PIECE] for part in raw for at in range(0, len(part), _PIECE)]
-        write_whole(self._path(name, generation), pieces)
-        crc = 0
-        for piece in pieces:
+        raw, crc = [_bytes_of(part) for part in parts], 0
+        write_whole(self._path(name, generation), _pieces(*raw))
+        for piece in _pieces(*raw):
             crc = zlib.crc32(piece, crc)
-        return {"bytes": sum(map(len, pieces)), "crc": crc}
+        return {"bytes": sum(map(len, raw)), "crc": crc}
 
     def load(self, arrays: Arrays) -> None:
         """Fill arrays with what the checkpoint holds under their names.
@@ -210,27 +204,20 @@ class Checkpoint:
                 continue
             if not isinstance(expected, dict) or expected["bytes"] != array.nbytes:
                 raise self.damaged(f"its {name} does not have {array.nbytes} bytes")
-            raw, crc = _bytes_of(array), 0
+            crc = 0
             with self._opened(name, array.nbytes) as stream:
-                for at in range(0, len(raw), _PIECE):
-                    piece = raw[at : at + _PIECE]
+                for piece in _pieces(_bytes_of(array)):
                     if stream.readinto(piece) != len(piece):
                         raise DamagedError(f"{path}: became shorter while it was read")
                     crc = zlib.crc32(piece, crc)
             if crc != expected["crc"]:
-                raise DamagedError(
-                    f"{path}: its checksum is wrong",
-                    "train with --restart, which starts the run anew",
-                )
+                raise damaged(path, "its checksum is wrong")
 
     @contextlib.contextmanager
     def _opened(self, name: str, n_bytes: int) -> Iterator[FileIO]:
         """Open the file of an array that has so many bytes."""
         path = self._path(name, self._generation)
-        missing = DamagedError(
-            f"{path}: is missing or not a regular file of {n_bytes} bytes",
-            "train with --restart, which starts the run anew",
-        )
+        missing = damaged(path, f"is missing or not a regular file of {n_bytes} bytes")
         with storage_errors(path, "read"):
             try:
                 stream = opened(path)
@@ -296,7 +283,7 @@ class Checkpoint:
             self._put(self._generation, {name: self._files[name] for name in lines}, facts)
             self.tidy()
         left = [[name, rows] for name, rows in facts["blocks"] if name in blocks]
-        self._commit(facts | {"blocks": left, "warm_only": True}, lines)
+        self.save(facts | {"blocks": left, "warm_only": True}, lines)
 
     def mapped(self, name: str, dtype: np.dtype[Any]) -> Array:
         """Return an array of the checkpoint, flat, mapped from its file if it has one.
@@ -319,8 +306,8 @@ class Checkpoint:
             if described["bytes"]:
                 array = np.memmap(stream, dtype, "r")
         crc, raw = 0, _bytes_of(array)
-        for at in range(0, len(raw), _PIECE):
-            crc = zlib.crc32(raw[at : at + _PIECE], crc)
+        for piece in _pieces(raw):
+            crc = zlib.crc32(piece, crc)
         if (len(raw), crc) != (described["bytes"], described["crc"]):
             raise self.damaged(f"its {name} is not what was written")
         return array
@@ -370,6 +357,12 @@ def _files(folder: Path, scratch: bool = True) -> list[Path]:
 def _bytes_of(array: npt.NDArray[Any]) -> memoryview:
     """Return a view of the memory of an array in C order."""
     return array.reshape(-1).view(np.uint8).data
+
+
+def _pieces(*parts: memoryview) -> Iterator[memoryview]:
+    """Yield parts of memory, some at a time."""
+    for raw in parts:
+        yield from (raw[at : at + _PIECE] for at in range(0, len(raw), _PIECE))
 
 
 def _checksum(body: Any) -> str:

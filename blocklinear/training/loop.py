@@ -29,7 +29,7 @@ from blocklinear.training.checkpoint import Checkpoint, discard
 from blocklinear.training.checkpoint_schema import check_resumed
 from blocklinear.training.held_out import HeldOut
 from blocklinear.training.memory_plan import MemoryPlan, plan_again, plan_memory
-from blocklinear.training.method import choose_method, with_choice
+from blocklinear.training.method import choose_method
 from blocklinear.training.outcome import Outcome, announced, warn_of_weights
 from blocklinear.training.parts import train_in_parts
 from blocklinear.training.permutations import sampled
@@ -40,15 +40,11 @@ from blocklinear.training.unfinished import check_finished, folders_of
 from blocklinear.training.warm_start import start_warm
 
 
-def _never() -> bool:
-    return False
-
-
 def train(
     store: BlockStore | str | os.PathLike[str],
     options: TrainOptions | None = None,
     listener: Listener = ignore,
-    halt: Halt = _never,
+    halt: Halt = lambda: False,
     keep: Callable[[LinearModel], object] = lambda model: None,
     optimise: "Optimise | None" = None,
 ) -> LinearModel:
@@ -153,7 +149,7 @@ def train_task(
             choice = None
             if options.method == "auto":
                 choice = choose_method(source, options, task, distributed=by is not None)
-                options = with_choice(options, choice)
+                options = dataclasses.replace(options, method=choice.method)
                 task = make_task(manifest, options)
                 listener(choice)
         warn_of_weights(options, task.labels, manifest, listener)
@@ -185,7 +181,11 @@ def train_task(
                 outcome, feature_names=names, recipe=recipe, choice=choice
             )
             result = finish(manifest, options, task, outcome)
-            end.result(outcome)
+            proof = outcome.certificate
+            end.update(
+                stopped=outcome.stopped, outer=outcome.outer, primal=proof.primal,
+                dual=proof.dual, gap=proof.gap,
+            )  # fmt: skip
         try:
             for own in used:
                 Checkpoint(own).finish()
@@ -341,7 +341,8 @@ def converge(run: Run) -> Outcome:
         if seen.new and run.out_of_patience:
             return _finish_with_best(run, report)
         ending, stalled = stopping.exhausted(report), stopping.stalled(report, seen)
-        goes_over = stopping.by_gap_alone and run.may_go_over
+        # violations are a matter of the dual
+        goes_over = run.options.tolerance is None and run.may_go_over
         ending = ending or (None if goes_over else stalled)
         if ending or stopping.wants_certificate(report, seen):
             with run.saving():

@@ -12,7 +12,12 @@ from blocklinear.objectives.models import ALL_SOLVERS, CRAMMER_SINGER
 from blocklinear.objectives.problems import SolverType
 from blocklinear.options import TrainOptions
 from blocklinear.solvers.l1.columns import PRODUCTS_BYTES, column_type
-from blocklinear.solvers.working_set import entry_bytes, unpacked_bytes, working_set_bytes
+from blocklinear.solvers.working_set import (
+    entry_bytes,
+    has_passes,
+    unpacked_bytes,
+    working_set_bytes,
+)
 from blocklinear.store.manifest import Manifest
 from blocklinear.store.prefetch import DECODED_AT_ONCE
 from blocklinear.store.records import BlockRecord
@@ -102,7 +107,7 @@ def plan_memory(
     l1 = _solver(options).l1
     fixed += _l1_bytes(manifest, options, width) if l1 else 0
     whole = _copy_bytes(manifest, options)
-    copied = whole if l1 else whole // WORKING_SET_SHARE if _has_passes(options) else 0
+    copied = whole if l1 else whole // WORKING_SET_SHARE if has_passes(options) else 0
     if options.group is not None:
         group = min(options.group, n_blocks)
     else:
@@ -277,11 +282,6 @@ def _l1_bytes(manifest: Manifest, options: TrainOptions, width: int) -> int:
 
 def _hessian_bytes(manifest: Manifest, width: int) -> int:
     return 8 * (manifest.n_features + 1) ** 2 * width
-
-
-def _has_passes(options: TrainOptions) -> bool:
-    """Return whether rows are copied for passes over the working set."""
-    return options.selection == "active" and options.method == "dual" and not options.average
 
 
 def _copy_bytes(manifest: Manifest, options: TrainOptions) -> int:

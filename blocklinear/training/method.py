@@ -94,11 +94,6 @@ def _hessian_fits(manifest: Manifest, options: TrainOptions, n_columns: int) -> 
         return False
 
 
-def with_choice(options: TrainOptions, choice: MethodChosen) -> TrainOptions:
-    """Return options with the method that was chosen."""
-    return replace(options, method=choice.method)
-
-
 def _condition(store: BlockStore, options: TrainOptions) -> float:
     """Return 1 + h |x|**2, of the mean over the rows of a block."""
     manifest = store.manifest

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blocklinear import __version__
-from blocklinear.classes import Class, shown
+from blocklinear.classes import shown
 from blocklinear.errors import BlocklinearError
 from blocklinear.events import Listener, MethodChosen, RunEnded, RunStarted, Warned
 from blocklinear.inputs.urls import shown_name
@@ -98,31 +98,18 @@ class Outcome:
             index_base=manifest.index_base,
             metadata=metadata,
             rho=self.certificate.rho or 0.0,
-            classes={} if task.solver.regression else _classes(manifest, task),
+            classes={code: name for code, name in manifest.given.items() if code in task.labels},
             feature_names=self.feature_names,
         )
-
-
-class Announced:
-    """What the end of a run is to be reported with; unchanged, the run came to no model."""
-
-    def __init__(self) -> None:
-        self.facts: dict[str, Any] = {"stopped": "ended without a model"}
-
-    def result(self, outcome: Outcome) -> None:
-        """Report the run with what training ended with."""
-        certificate = outcome.certificate
-        self.facts = {
-            "stopped": outcome.stopped, "outer": outcome.outer, "primal": certificate.primal,
-            "dual": certificate.dual, "gap": certificate.gap,
-        }  # fmt: skip
 
 
 @contextlib.contextmanager
 def announced(
     listener: Listener, task: str, store: BlockStore, options: TrainOptions
-) -> Iterator[Announced]:
+) -> Iterator[dict[str, Any]]:
     """Report that a run starts, and that it ended: also why, if an exception ends it.
+
+    Yields what its end is to be reported with; unchanged, the run came to no model.
 
     Parameters
     ----------
@@ -132,7 +119,8 @@ def announced(
     store : BlockStore
     options : TrainOptions
     """
-    started, end = time.perf_counter(), Announced()
+    started = time.perf_counter()
+    end: dict[str, Any] = {"stopped": "ended without a model"}
     loss = ALL_SOLVERS[options.solver]
     facts = _store_facts(store, classes=not (loss.regression or loss.one_class))
     listener(RunStarted(task, facts, _settings(options), __version__))
@@ -144,7 +132,7 @@ def announced(
             listener(RunEnded(why, time.perf_counter() - started, peak_bytes=peak_bytes()))
         raise
     seconds = time.perf_counter() - started
-    listener(RunEnded(seconds=seconds, peak_bytes=peak_bytes(), **end.facts))
+    listener(RunEnded(seconds=seconds, peak_bytes=peak_bytes(), **end))
 
 
 def warn_of_weights(
@@ -198,8 +186,3 @@ def _settings(options: TrainOptions) -> dict[str, Any]:
         elif isinstance(value, tuple):
             settings[name] = [list(v) if isinstance(v, tuple) else v for v in value]
     return settings
-
-
-def _classes(manifest: Manifest, task: Task) -> dict[float, Class]:
-    """Return the labels that are trained, as they were given, where these are others."""
-    return {code: name for code, name in manifest.given.items() if code in task.labels}

@@ -1,8 +1,9 @@
 """What an earlier run left: alpha of each row, w, and where the rows are now."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from blocklinear.store.manifest import Manifest
 from blocklinear.store.records import BlockRecord
 from blocklinear.training.checkpoint import LINES, Checkpoint, discard, rounds_of
 from blocklinear.training.checkpoint_schema import check_left
-from blocklinear.training.rounds.alpha import AlphaLeft, ModelAlpha
+from blocklinear.training.rounds.alpha import AlphaLeft
 
 Floats = NDArray[np.float64]
 
@@ -29,16 +30,14 @@ class Column:
 
     Attributes
     ----------
-    stored : float64[n_old] or ModelAlpha       alpha of each row it had, or s_i alpha_i
-    signed : bool             whether it is s_i alpha_i, of classes
+    alpha : callable          returns the alpha of some rows of one of its blocks, float64[n]
     w : float64[d_old + 1] or None      None where it went
     is_sum : bool             whether `w` is there, and the sum of s_i alpha_i x_i
     costs : (float, float)    C that rows of weight 1 had: of the class that was +1, and of others
     sign : float              -1 where `w` belongs to the other one of two classes
     """
 
-    stored: Floats | ModelAlpha
-    signed: bool
+    alpha: Callable[[slice], Floats]
     w: Floats | None
     is_sum: bool
     costs: tuple[float, float]
@@ -48,10 +47,6 @@ class Column:
     def opposite(self) -> "Column":
         """The same alpha, which tells the other class from this one."""
         return replace(self, costs=self.costs[::-1], sign=-self.sign)
-
-    def alpha(self, rows: slice) -> Floats:
-        """Return the alpha of some rows of one of its blocks, float64[n]."""
-        return np.abs(self.stored[rows]) if self.signed else self.stored[rows]
 
 
 @dataclass(frozen=True)
@@ -163,16 +158,17 @@ class Previous:
             if fold != NO_FOLD or asked[number] != nearest:
                 continue
             w, is_sum = self._weights_of(number, len(models)) if self.has_w else (None, False)
-            column = Column(alpha[number], False, w, is_sum, self._costs[number])
+            column = Column(alpha[number], w, is_sum, self._costs[number])
             yield from self._of_both(label, column)
 
-    def _alpha_of_rounds(self, n_models: int) -> Sequence[Floats | ModelAlpha]:
+    def _alpha_of_rounds(self, n_models: int) -> Sequence[Callable[[slice], Floats]]:
         """Return alpha of each model of a run on a cluster, whose removed rows may have gone."""
         if "alpha" in self._checkpoint.names:
-            return list(self.lines("alpha").reshape(self.n_rows, n_models).T)
+            columns = self.lines("alpha").reshape(self.n_rows, n_models).T
+            return [column.__getitem__ for column in columns]
         folder, facts = self._checkpoint.folder, self._checkpoint.facts or {}
         left = AlphaLeft(folder, facts, self._mapped("taken"))
-        return [ModelAlpha(left, number) for number in range(n_models)]
+        return [partial(left.of_model, number) for number in range(n_models)]
 
     def _weights_of(self, number: int, n_models: int) -> tuple[Floats, bool]:
         """Return the weights of a model of a run on a cluster, and whether they are those of alpha.
@@ -209,7 +205,8 @@ class Previous:
                 for j, place in enumerate(np.flatnonzero(which)):
                     w[place] = W[:, j]
         for j, number in enumerate(numbers):
-            yield Column(alpha[:, j], self._l1, w[j], self._is_sum, self._costs[number])
+            own = partial(_sizes, alpha[:, j]) if self._l1 else alpha[:, j].__getitem__
+            yield Column(own, w[j], self._is_sum, self._costs[number])
 
     def _mapped(self, name: str) -> NDArray[Any]:
         if name not in self._checkpoint.names:
@@ -250,6 +247,11 @@ class Previous:
             old = slice(start, start + rows)
             yield RowRange(old, position.get(now), removed.get(now), first)
             start += rows
+
+
+def _sizes(alpha: Floats, rows: slice) -> Floats:
+    """Return alpha of classes, which were kept as s_i alpha_i."""
+    return np.abs(alpha[rows])
 
 
 def _nearest(costs: Sequence[float], cost: float) -> int:

@@ -83,11 +83,6 @@ class Stopping:
         scale = 1.0 if seen.exact else self._scale
         return gap is None or scale * seen.middle_gap <= gap
 
-    @property
-    def by_gap_alone(self) -> bool:
-        """Whether nothing but the gap was asked for; violations are a matter of the dual."""
-        return self._options.tolerance is None
-
     def holds(self, report: OuterIteration, found: Certificate | float) -> bool:
         """Say whether a certified gap is small enough; one that was not certified never is."""
         gap, tolerance = self._options.gap, self._options.tolerance

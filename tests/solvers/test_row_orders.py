@@ -91,9 +91,7 @@ def test_new_blocks_come_early_in_the_second_outer_iteration_too(seed, group):
 
 
 def order(seed=1, outer=2, epoch=0, blocks=(3, 5), n_rows=30):
-    out = np.empty(n_rows, np.int64)
-    row_order(seed, outer, epoch, blocks, out)
-    return out.tolist()
+    return row_order(n_rows, seed, outer, epoch, blocks).tolist()
 
 
 @settings(max_examples=50, deadline=None)
@@ -112,11 +110,9 @@ def test_the_order_of_rows_depends_on_all_it_should():
 def draws(how, seed=1, outer=2, epoch=0, last=(3, 5), n_rows=30):
     """An order, whose last word is the blocks of a group, or the number of a pass."""
     if how is pass_order:
-        return pass_order(seed, outer, epoch, sum(last), n_rows).tolist()
-    out = np.empty(n_rows, np.int64)
-    preference = (np.zeros(n_rows, np.float32),) if how is row_schedule else ()
-    how(seed, outer, epoch, last, *preference, out)
-    return out.tolist()
+        return pass_order(n_rows, seed, outer, epoch, sum(last)).tolist()
+    first = np.zeros(n_rows, np.float32) if how is row_schedule else n_rows
+    return how(first, seed, outer, epoch, last).tolist()
 
 
 @pytest.mark.parametrize("how", [row_order, drawn_rows, row_schedule, pass_order])
@@ -143,9 +139,9 @@ def test_drawn_rows_repeat():
 
 
 def test_rows_preferred_come_more_often():
-    preference, out = np.zeros(100, np.float32), np.empty(100, np.int64)
+    preference = np.zeros(100, np.float32)
     preference[:10] = np.log(20)
-    row_schedule(1, 2, 3, (7,), preference, out)
+    out = row_schedule(preference, 1, 2, 3, (7,))
     assert np.count_nonzero(out < 10) > 60
 
 

@@ -26,10 +26,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blocklinear.kernels import l1 as kernels
-from blocklinear.kernels.orders import permutation
 from blocklinear.kernels.sums import dot
 from blocklinear.solvers.l1.columns import TOGETHER, ColumnCache
 from blocklinear.solvers.l1.penalty import violations
+from blocklinear.solvers.row_orders import permuted
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -94,10 +94,8 @@ class Orders:
 
     def shuffled(self, features: Integers) -> Integers:
         """Return features in the next order."""
-        order = np.empty(len(features), np.int64)
-        permutation(np.array([self._key, self.number], np.uint64), order)
         self.number += 1
-        return features[order]
+        return features[permuted(len(features), self._key, self.number - 1)]
 
 
 class Descent:

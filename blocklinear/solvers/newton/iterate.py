@@ -79,10 +79,10 @@ class NewtonIterate:
     Attributes
     ----------
     vectors : tuple of str    what is known of a model besides numbers
-    centered : bool           whether a pass needs a center of alpha, see `kernels.primal`
     recenters : bool          whether alpha is to become the center before the next pass
     width : float             of the center
     w : float64[n]            the point reached
+    origin : float64[n]       where steps begin
     trial, search : float64[n]          what is to be evaluated, and what is to be multiplied
     evaluates : bool          what the next pass does: evaluate `trial`, or multiply by `search`
     direct : bool             whether a pass that evaluates adds up the Hessian, too
@@ -97,7 +97,6 @@ class NewtonIterate:
     vectors: ClassVar[tuple[str, ...]] = (
         "w", "trial", "search", "gradient", "diagonal", "direction", "residual"
     )  # fmt: skip
-    centered: ClassVar[bool] = False
     usual_passes: ClassVar[int] = 16
     """How many lead to a gap of 1e-3 with the Hessian, where coordinate descent is slow."""
 
@@ -112,6 +111,7 @@ class NewtonIterate:
         self._bias, self._regularizes_bias = bias, regularizes_bias
         self._most_passes, self._enough_products = most_passes, enough_products
         self.w, self.trial, self.search = vectors["w"], vectors["trial"], vectors["search"]
+        self.origin = self.w
         self.gradient, self._diagonal = vectors["gradient"], vectors["diagonal"]
         self._direction, self._residual = vectors["direction"], vectors["residual"]
         self.certificate: Certificate | None = None
@@ -121,16 +121,8 @@ class NewtonIterate:
         self._length, self._slope = 1.0, 0.0  # of the step that is tried
         self.recenters, self.width = False, 1.0
 
-    @property
-    def state(self) -> dict[str, Any]:
-        """All but arrays, as JSON."""
-        return self._to_json()
-
-    @state.setter
-    def state(self, state: dict[str, Any]) -> None:
-        self._from_json(state)
-
-    def _to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
+        """Return all but arrays."""
         return {
             "certificate": self.certificate and self.certificate.to_dict(), "n_sv": self.n_sv,
             "first": self.first, "evaluates": self.evaluates, "direct": self.direct,
@@ -139,7 +131,8 @@ class NewtonIterate:
             "length": self._length, "slope": self._slope,
         }  # fmt: skip
 
-    def _from_json(self, state: dict[str, Any]) -> None:
+    def from_json(self, state: dict[str, Any]) -> None:
+        """Take over what `to_json` returned."""
         self.certificate = state["certificate"] and Certificate(**state["certificate"])
         self.n_sv, self.first = state["n_sv"], state["first"]
         self.evaluates, self.direct = state["evaluates"], state["direct"]
@@ -161,11 +154,6 @@ class NewtonIterate:
     def go_to(self, weights: Floats) -> None:
         """Certify other weights, float64[n], in the next pass."""
         self.trial[:], self.certificate, self.evaluates = weights, None, True
-
-    @property
-    def origin(self) -> Floats:
-        """Where steps begin."""
-        return self.w
 
     def evaluated(self, found: PassSums) -> None:
         """Move to the trial if it is good enough, and look for a direction; else halve the step."""

@@ -47,11 +47,9 @@ class ProximalIterate(NewtonIterate):
     Attributes
     ----------
     w, certificate : float64[n], Certificate    of the pass with the smallest gap
-    base : float64[n]         where steps begin
     """
 
     vectors = (*NewtonIterate.vectors, "base")
-    centered = True
     usual_passes = 84
 
     def __init__(
@@ -63,22 +61,24 @@ class ProximalIterate(NewtonIterate):
         enough_products: float,
     ) -> None:
         super().__init__(vectors, bias, regularizes_bias, most_passes, enough_products)
-        self.base = vectors["base"]
+        self.origin = vectors["base"]
         # the first pass certifies what is there: alpha do not move
         self.recenters, self.width = True, math.inf
         self._searching, self._scale, self._value = False, 1.0, 0.0
         self._trials, self._steps, self._idle, self._last = 0, 0, 0, 1.0
 
-    def _to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
+        """Return all but arrays."""
         own = {
             "recenters": self.recenters, "width": None if self.width == math.inf else self.width,
             "searching": self._searching, "scale": self._scale, "value": self._value,
             "trials": self._trials, "steps": self._steps, "idle": self._idle, "last": self._last,
         }  # fmt: skip
-        return super()._to_json() | {"proximal": own}
+        return super().to_json() | {"proximal": own}
 
-    def _from_json(self, state: dict[str, Any]) -> None:
-        super()._from_json(state)
+    def from_json(self, state: dict[str, Any]) -> None:
+        """Take over what `to_json` returned."""
+        super().from_json(state)
         own = state["proximal"]
         self.recenters, self._searching = own["recenters"], own["searching"]
         self.width = math.inf if own["width"] is None else own["width"]
@@ -89,11 +89,6 @@ class ProximalIterate(NewtonIterate):
         """Certify other weights, float64[n], in the next pass, by alpha of the center."""
         super().go_to(weights)
         self.recenters, self.width = False, math.inf
-
-    @property
-    def origin(self) -> Floats:
-        """Where steps begin."""
-        return self.base
 
     def evaluated(self, found: PassSums) -> None:
         """Go on with the step, or end it: with a direction from there, or with another center."""
@@ -106,12 +101,12 @@ class ProximalIterate(NewtonIterate):
         if self.width == math.inf:
             costs, targets = found.values[COSTS], found.values[TARGETS]
             self._scale = float(targets / costs) if targets > 0.0 else 1.0
-            self.base[:] = self.trial
+            self.origin[:] = self.trial
             self._recenter(_FIRST_WIDTH * self._scale * math.sqrt(min(1.0, proof.gap)))
             return
         if self._searching and not self._ends(found, proof):
             return
-        self.base[:] = self.trial
+        self.origin[:] = self.trial
         self._value = self._value_of(found)
         self._expand(found)
         self.first = self.first or math.sqrt(dot(self.gradient, self.gradient))
@@ -155,7 +150,7 @@ class ProximalIterate(NewtonIterate):
         self.recenters, self.width = True, width
         self._searching, self._steps, self._last = False, 0, 1.0
         self.evaluates = True
-        self.trial[:] = self.base
+        self.trial[:] = self.origin
 
     def _go(self) -> None:
         """Try the direction next, as far as the step before went, or farther."""

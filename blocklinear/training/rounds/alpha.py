@@ -148,20 +148,3 @@ class AlphaLeft:
             self._held = block, columns
         start = self._starts[block]
         return self._held[1][model][rows.start - start : rows.stop - start]
-
-
-@dataclass(frozen=True)
-class ModelAlpha:
-    """Alpha of a model, by slices of rows, each of one block; as an array has it.
-
-    Attributes
-    ----------
-    left : AlphaLeft
-    model : int
-    """
-
-    left: AlphaLeft
-    model: int
-
-    def __getitem__(self, rows: slice) -> Floats:
-        return self.left.of_model(self.model, rows)

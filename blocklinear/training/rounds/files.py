@@ -119,7 +119,7 @@ class AlphaFiles:
                 before, after = np.frombuffer(raw).reshape(2, sizes[place], self._columns)
                 crcs = table[_HEAD + _OF_BLOCK * place :][1:3].tolist()
                 if [_crc(before), _crc(after)] != crcs:
-                    raise _damaged(path, "a checksum is wrong")
+                    raise damaged(path, "a checksum is wrong")
                 found.append((before, after))
             return found
 
@@ -131,9 +131,9 @@ class AlphaFiles:
         raw = np.frombuffer(_exactly(stream, 8 * (length + 1), path), np.int64)
         table, expected = raw[:-1], [_MARK, outer, number, len(sizes), self._columns]
         if _crc(table) != raw[-1] or table[:_HEAD].tolist() != expected:
-            raise _damaged(path, "it is not of this part of this round")
+            raise damaged(path, "it is not of this part of this round")
         if table[_HEAD::_OF_BLOCK].tolist() != list(sizes):
-            raise _damaged(path, "it is of other blocks")
+            raise damaged(path, "it is of other blocks")
         return table
 
 
@@ -155,10 +155,11 @@ def _exactly(stream: FileIO, n_bytes: int, path: Path) -> bytearray:
     while done < n_bytes:
         n = stream.readinto(view[done:])
         if not n:
-            raise _damaged(path, "it ends early")
+            raise damaged(path, "it ends early")
         done += n
     return raw
 
 
-def _damaged(path: Path, why: str) -> DamagedError:
+def damaged(path: Path, why: str) -> DamagedError:
+    """Return the error that says what is wrong with a file of a run."""
     return DamagedError(f"{path}: {why}", "train with --restart, which starts the run anew")
