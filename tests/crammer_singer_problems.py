@@ -10,6 +10,8 @@ import numpy as np
 from hypothesis import strategies as st
 
 from blocklinear.kernels import crammer_singer as cs
+from blocklinear.kernels import dual as dual_kernels
+from blocklinear.kernels import losses as loss_kernels
 
 
 def unlike(label, K):
@@ -110,7 +112,7 @@ class Problem:
 
     def epoch(self, order, alpha, W, supported=False, factor=1.0):
         """Run the kernel, which must stay inside what it may write."""
-        touch = np.array([-np.inf, 0.0, 0.0, 0.0])
+        touch = np.array([-np.inf, np.inf, 0.0, 0.0, 0.0, 0.0])
         sq_norm = (self.rows.astype(float) ** 2).sum(1)
         indptr, *entries = self.csr
         cs.cs_epoch(
@@ -118,21 +120,21 @@ class Problem:
             np.asarray(order, np.int64), self.bias, alpha, W, supported, factor,
             *self.scratch, touch,
         )  # fmt: skip
-        return touch
+        return touch[[0, 3, 4, 5]]
 
     def gap(self, W, average, alpha):
         """Return the relative gap by the kernels alone, and check it against the formulas."""
-        recomputed, terms = np.zeros_like(W), np.zeros(cs.N_TERMS)
-        sums, reach = np.zeros((2, cs.N_SUMS)), np.zeros(cs.N_REACHES)
+        recomputed, terms = np.zeros_like(W), np.zeros(dual_kernels.N_TERMS)
+        sums, reach = np.zeros((2, loss_kernels.N_SUMS)), np.zeros(loss_kernels.N_REACHES)
         cs.cs_certify_rows(
             *self.cut, (self.rows.astype(float) ** 2).sum(1), self.label, self.cost, self.bias,
             alpha, W, average, True, np.linalg.norm([W, average], axis=1).max(axis=1), recomputed,
             *self.scratch, sums, reach,
         )  # fmt: skip
         cs.cs_add_dual_terms(self.label, self.cost, alpha, self.scratch[0], terms)
-        dual = terms[cs.DUAL] - 0.5 * (recomputed**2).sum()
-        primal = 0.5 * (W**2).sum() + sums[0, cs.LOSS] + sums[0, cs.LOW]
-        left = sums[0, cs.GAP] + 0.5 * ((W - recomputed) ** 2).sum()
+        dual = terms[dual_kernels.DUAL] - 0.5 * (recomputed**2).sum()
+        primal = 0.5 * (W**2).sum() + sums[0, loss_kernels.LOSS] + sums[0, loss_kernels.LOW]
+        left = sums[0, loss_kernels.GAP] + 0.5 * ((W - recomputed) ** 2).sum()
         np.testing.assert_allclose(left, primal - dual, rtol=1e-6, atol=1e-11 * primal)
         close(dual, dual_value(self.X, self.label, alpha))
         close(primal, primal_value(self.X, self.label, self.cost, W))

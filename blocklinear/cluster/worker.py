@@ -28,14 +28,14 @@ from blocklinear.cluster.parts import groups_of_part, seed_of_part
 from blocklinear.cluster.place import Place
 from blocklinear.cluster.sums import Change, Packed, PartReport, ProofSums, Started
 from blocklinear.errors import BlocklinearError, DamagedError
-from blocklinear.kernels.curvature import scale_columns
+from blocklinear.kernels.blocks.scaling import scale_columns
 from blocklinear.objectives.certificate import Proof
 from blocklinear.objectives.models import Models
 from blocklinear.solvers.block_descent import BlockDescent
 from blocklinear.solvers.factory import make_descent
 from blocklinear.solvers.protocol import Abandoned
 from blocklinear.solvers.weight_vectors import SAMPLED_ROWS, SAMPLED_SHARE, WeightVectors
-from blocklinear.store.groups import Pins, RowView, first_positions, rows_of
+from blocklinear.store.groups import Pins, first_positions, rows_of, rows_without_entries
 from blocklinear.store.manifest import Manifest
 from blocklinear.store.prefetch import GroupLoader, Loaded
 from blocklinear.store.row_arrays import RowArray
@@ -350,12 +350,7 @@ class Part:
         steps = self._job.steps
         found = [np.zeros((len(steps), *v.terms.shape)) for v in self.solver.vectors]
         after = [_alpha_of(vectors) for vectors in self.solver.vectors]
-        n, nothing = self.manifest.n_rows, np.zeros(0, np.int64)
-        no_rows = np.zeros(n, np.int64)
-        rows = RowView(
-            np.arange(n), no_rows, no_rows, self.labels, self.labels,
-            nothing.astype(np.uint32), np.zeros(0), self.row_weights,
-        )  # fmt: skip
+        n, rows = self.manifest.n_rows, rows_without_entries(self.labels, self.row_weights)
         for start in range(0, n, _ROWS_AT_ONCE):
             some, column = slice(start, start + _ROWS_AT_ONCE), 0
             part = rows.some(some)
@@ -387,7 +382,7 @@ class Part:
             rows = rows_of(group, self._first)
             for part, vectors in zip(parts, self.solver.vectors, strict=True):
                 new = part.feasible_set.fit(group, vectors.lines(group))
-                vectors.alpha.write(group.blocks, new.reshape(vectors.alpha.shape_of(len(new))))
+                vectors.alpha.write(group.blocks, new)
                 part.add_rows(group, new, self.solver.bias)
                 vectors.terms += vectors.dual_terms(rows, new)
             self.solve_s += time.perf_counter() - started

@@ -6,7 +6,7 @@ from blocklinear.kernels.dual import DUAL, EXCESS, GAIN, N_SUPPORT, PG_MAX, STEP
 from blocklinear.kernels.fetch import FAR, fetch_entries, fetch_facts, fetch_item
 from blocklinear.kernels.jit import kernel
 from blocklinear.kernels.losses import GAP, LEAST, LOSS, LOW, N_REACH, REACH, UNIT, WORTH
-from blocklinear.kernels.shared import gather, scatter, span
+from blocklinear.kernels.shared import exact_sum, gather, scatter, span
 
 N_SCRATCH, N_LISTS = 3, 2
 
@@ -456,11 +456,8 @@ def _add_candidate(C, y, scores, a, wrong, sums):
         sums[LOSS] = sums[GAP] = np.inf
         return 0.0
     lost, clear, total, free, at_best, spread = _row_gap(C, y, scores, a)
-    before = sums[LOSS]
-    after = before + C * lost  # and what that loses (Knuth)
-    added = after - before
-    sums[LOSS] = after
-    sums[LOW] += (before - (after - added)) + (C * lost - added)
+    sums[LOSS], low = exact_sum(sums[LOSS], C * lost)
+    sums[LOW] += low
     rounding, least = LEAST * (K + 2.0) * a[y], LEAST * (1.0 + highest)
     above = _bound(clear, total, free, at_best, spread, rounding, 2.0 * wrong + least)
     sums[GAP] += above

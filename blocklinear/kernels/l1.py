@@ -4,8 +4,9 @@ r"""Kernels for L1-regularised problems: rows evaluate, columns are descended on
     D(alpha) = sum_i g_i(alpha_i) - sum_j max(|v_j| - p_j, 0)**2 / (2 r_j)
     v = sum_i s_i alpha_i x_i
 
-with losses, g_i and domains as in `kernels.losses`; without a ridge, r_j = 0, |v_j| <= p_j has to
-hold; with one, this is the elastic net (Zou and Hastie, JRSS B 2005). A Newton step solves
+with losses of classes, g_i and domains as in `kernels.losses`; without a ridge, r_j = 0,
+|v_j| <= p_j has to hold; with one, this is the elastic net (Zou and Hastie, JRSS B 2005). A Newton
+step solves
 
     min_d  sum_j (p_j (|w_j + d_j| - |w_j|) + r_j/2 d_j**2 - (v_j - r_j w_j) d_j)
            + 1/2 sum_i h_i (x_i'd)**2
@@ -19,7 +20,6 @@ import numpy as np
 from blocklinear.kernels.fetch import fetch
 from blocklinear.kernels.jit import kernel
 from blocklinear.kernels.losses import (
-    L1_SVR,
     LOGISTIC,
     UNIT,
     add_candidate,
@@ -78,14 +78,14 @@ def evaluate_rows(
 
 @kernel(error_model="numpy")
 def start_rows(
-    starts, stops, indices, values, positions, kind, epsilon, target, cost, bias, w, step, decision,
+    starts, stops, indices, values, positions, kind, target, cost, bias, w, step, decision,
     pull,
 ):  # fmt: skip
     """Write the decision values of rows and s_i alpha_i of the primal there; add s_i alpha_i x_i.
 
     Parameters
     ----------
-    kind, epsilon : int, float
+    kind : int
     target, cost : float64[n]           t_i and C_i
     others :                  as for `evaluate_rows`; `step` is written, too
     """
@@ -96,27 +96,13 @@ def start_rows(
         decision[at], step[at] = f, 0.0
         if cost[i] == 0.0:
             continue
-        a = feasible(kind, cost[i], primal_alpha(kind, epsilon, target[i], cost[i], f))
-        a *= 1.0 if kind >= L1_SVR else target[i]
+        a = target[i] * feasible(kind, cost[i], primal_alpha(kind, 0.0, target[i], cost[i], f))
         step[at] = a
         if a == 0.0:
             continue
         for p in span(start, stop):
             pull[indices[p]] += a * values[p]
         pull[last] += a * bias
-
-
-@kernel
-def count_entries(indices, counts):
-    """Add how many entries each feature has.
-
-    Parameters
-    ----------
-    indices : uint32[nnz]
-    counts : int32[n_features + 1]      added to
-    """
-    for p in range(indices.shape[0]):
-        counts[indices[p]] += 1
 
 
 @kernel
@@ -168,12 +154,12 @@ def keep_columns(kept, starts, jumps, values):
 
 
 @kernel(error_model="numpy")
-def expand(kind, epsilon, target, cost, decision, step, state):
+def expand(kind, target, cost, decision, step, state):
     """Write s_i alpha_i and h_i of the primal at decision values, and that nothing has moved.
 
     Parameters
     ----------
-    kind, epsilon : int, float
+    kind : int
     target, cost, decision : float64[n_rows]
     step : float64[n_rows]    written
     state : float64[n_rows, 2]          written
@@ -183,19 +169,19 @@ def expand(kind, epsilon, target, cost, decision, step, state):
         step[i] = state[i, MOVED] = state[i, CURVED] = 0.0
         if C == 0.0:
             continue
-        a = feasible(kind, C, primal_alpha(kind, epsilon, t, C, decision[i]))
-        step[i] = a * (1.0 if kind >= L1_SVR else t)
+        a = feasible(kind, C, primal_alpha(kind, 0.0, t, C, decision[i]))
+        step[i] = a * t
         state[i, CURVED] = curvature(kind, C, a)
 
 
 @kernel(error_model="numpy")
-def total_loss(kind, epsilon, target, cost, decision, length, state):
+def total_loss(kind, target, cost, decision, length, state):
     """Return sum_i C_i loss_i, at decision values moved by `length` times what has moved."""
     total = 0.0
     for i in range(target.shape[0]):
         if cost[i] != 0.0:
             f = decision[i] + length * state[i, MOVED]
-            total += cost[i] * loss(kind, epsilon, target[i], f)
+            total += cost[i] * loss(kind, 0.0, target[i], f)
     return total
 
 
@@ -426,32 +412,30 @@ def move_alpha(kind, target, cost, step, state, moved):
     moved : float64[n_rows]   written
     """
     for i in range(target.shape[0]):
-        s = 1.0 if kind >= L1_SVR else target[i]
-        change = s * (step[i] - state[i, CURVED] * state[i, MOVED])
-        moved[i] = s * feasible(kind, cost[i], change) if cost[i] != 0.0 else 0.0
+        change = target[i] * (step[i] - state[i, CURVED] * state[i, MOVED])
+        moved[i] = target[i] * feasible(kind, cost[i], change) if cost[i] != 0.0 else 0.0
 
 
 @kernel(error_model="numpy")
-def dual_value(kind, epsilon, target, cost, step, scale):
+def dual_value(kind, target, cost, step, scale):
     """Return sum_i g_i at `scale` times s_i alpha_i."""
     total = 0.0
     for i in range(target.shape[0]):
         if cost[i] != 0.0:
-            s = 1.0 if kind >= L1_SVR else target[i]
-            a = feasible(kind, cost[i], s * step[i] * scale)
-            total += dual_term(kind, epsilon, target[i], cost[i], a)
+            a = feasible(kind, cost[i], target[i] * step[i] * scale)
+            total += dual_term(kind, 0.0, target[i], cost[i], a)
     return total
 
 
 @kernel(error_model="numpy")
 def certify_rows(
-    kind, epsilon, target, cost, decision, step, scale, size, length, norm, sums
+    kind, target, cost, decision, step, scale, size, length, norm, sums
 ):  # fmt: skip
     """Add what all rows contribute to the certificate of `scale` times s_i alpha_i.
 
     Parameters
     ----------
-    kind, epsilon, target, cost, decision, step, scale :          as above
+    kind, target, cost, decision, step, scale :          as above
     size : float64[n_rows]    |x_i|, the bias feature included
     length : int32[n_rows]    entries
     norm : float              |w|, or more
@@ -461,12 +445,11 @@ def certify_rows(
         C, t = cost[i], target[i]
         if C == 0.0:
             continue
-        s = 1.0 if kind >= L1_SVR else t
-        a = feasible(kind, C, s * step[i] * scale)
+        a = feasible(kind, C, t * step[i] * scale)
         q = 0.5 * a / C
         entropy = entropy_of(2.0 * q) if kind == LOGISTIC else 0.0
         wrong = 1.01 * (length[i] + 2.0) * UNIT * size[i] * norm
-        add_candidate(kind, epsilon, t, C, decision[i], a, q, entropy, wrong, sums)
+        add_candidate(kind, 0.0, t, C, decision[i], a, q, entropy, wrong, sums)
 
 
 @kernel(error_model="numpy")

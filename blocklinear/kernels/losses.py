@@ -29,7 +29,7 @@ own costs:
 
 import numpy as np
 
-from blocklinear.kernels.shared import inline, span
+from blocklinear.kernels.shared import exact_sum, inline, span
 
 HINGE, SQUARED_HINGE, LOGISTIC, L1_SVR, L2_SVR = 0, 1, 2, 3, 4
 
@@ -293,11 +293,8 @@ def add_candidate(kind, epsilon, t, C, f, a, q, entropy, wrong, sums):
     is so at the kinks of losses. Otherwise 0.
     """
     lost = loss(kind, epsilon, t, f)
-    before = sums[LOSS]
-    after = before + C * lost  # and what that loses (Knuth)
-    added = after - before
-    sums[LOSS] = after
-    sums[LOW] += (before - (after - added)) + (C * lost - added)
+    sums[LOSS], low = exact_sum(sums[LOSS], C * lost)
+    sums[LOW] += low
     if not abs(f) < np.inf:
         sums[GAP] = np.inf
         return 0.0
@@ -320,12 +317,9 @@ def refine(kind, epsilon, t, C, f, a, wrong, above, sums):
 
 @inline
 def add_loss(lost, j, sums):
-    """Add a loss to those of model j, and what that loses to rounding (Knuth)."""
-    before = sums[LOSS, j]
-    after = before + lost
-    added = after - before
-    sums[LOSS, j] = after
-    sums[LOW, j] += (before - (after - added)) + (lost - added)
+    """Add a loss to those of model j, and what that loses to rounding."""
+    sums[LOSS, j], low = exact_sum(sums[LOSS, j], lost)
+    sums[LOW, j] += low
 
 
 @inline

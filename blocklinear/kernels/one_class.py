@@ -16,7 +16,7 @@ import numpy as np
 from blocklinear.kernels.dual import GAIN
 from blocklinear.kernels.jit import kernel
 from blocklinear.kernels.losses import UNIT
-from blocklinear.kernels.shared import row_dot, span
+from blocklinear.kernels.shared import exact_sum, row_dot, span
 
 REACH, N_REACH, WHOLE, WRONG, MASS, MASS_LOW, TOTAL, TOTAL_LOW = 0, 1, 2, 3, 4, 5, 6, 7
 N_SEEN = 8
@@ -122,12 +122,9 @@ def exchange(
 
 @kernel
 def _add(x, sums, place):
-    """Add x to a sum, and what is lost in that to the one after it (Neumaier)."""
-    before = sums[place]
-    sums[place] = before + x
-    sums[place + 1] += (
-        (before - sums[place]) + x if abs(before) >= abs(x) else (x - sums[place]) + before
-    )
+    """Add x to a sum, and what is lost in that to the one after it."""
+    sums[place], low = exact_sum(sums[place], x)
+    sums[place + 1] += low
 
 
 @kernel

@@ -39,7 +39,7 @@ from blocklinear.kernels.losses import (
     proximal_curvature,
     targets_and_costs,
 )
-from blocklinear.kernels.shared import gather, inline, row_dot, scatter, span
+from blocklinear.kernels.shared import exact_sum, gather, inline, row_dot, scatter, span
 
 N_SCRATCH = 5
 """Rows of numbers that kernels of many models need to write to."""
@@ -72,14 +72,11 @@ def _curvature(kind, C, a, width):
 
 @inline
 def _add_value(kind, epsilon, t, C, f, a, center, width, values):
-    """Add what a row contributes to `values`, and what that loses (Knuth)."""
+    """Add what a row contributes to `values`, and what that loses."""
     moved = 0.5 * (a - center) * (a - center) / C * width if a != center else 0.0
     own = dual_term(kind, epsilon, t, C, a) - (a if kind >= L1_SVR else t * a) * f - moved
-    before = values[VALUE]
-    after = before + own
-    added = after - before
-    values[VALUE] = after
-    values[VALUE_LOW] += (before - (after - added)) + (own - added)
+    values[VALUE], low = exact_sum(values[VALUE], own)
+    values[VALUE_LOW] += low
     values[MOVED] += moved
     values[COSTS] += C
     values[TARGETS] += C * abs(t)

@@ -29,6 +29,14 @@ def is_missing(bitmap, place):
 inline = kernel(error_model="numpy", forceinline=True)
 
 
+@inline
+def exact_sum(total, x):
+    """Return total + x, and what that loses to rounding (Knuth)."""
+    after = total + x
+    added = after - total
+    return after, (total - (after - added)) + (x - added)
+
+
 @register_jitable
 def span(start, stop):
     """Return range(start, stop), of numbers without a sign.

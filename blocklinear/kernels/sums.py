@@ -8,7 +8,7 @@ of any length, and the order does not depend on the machine.
 import numpy as np
 
 from blocklinear.kernels.jit import kernel
-from blocklinear.kernels.shared import span
+from blocklinear.kernels.shared import exact_sum, span
 
 _PART = 128
 
@@ -100,8 +100,8 @@ def squared_distance(v, w):
         for i in range(whole, x.shape[0]):
             a += (x[i] - y[i]) * (x[i] - y[i])
         part = (a + b) + (c + d)
-        before, total = total, total + part
-        low += (before - total) + part if before >= part else (part - total) + before
+        total, lost = exact_sum(total, part)
+        low += lost
     return total + low
 
 
@@ -139,9 +139,8 @@ def add_squared_distances(V, W, norms):
 def _add_parts(parts, totals, low):
     """Add `parts` to `totals`, and what is lost in that to `low`, float64[P] each."""
     for m in range(parts.shape[0]):
-        before, part = totals[m], parts[m]
-        totals[m] = before + part
-        low[m] += (before - totals[m]) + part if before >= part else (part - totals[m]) + before
+        totals[m], lost = exact_sum(totals[m], parts[m])
+        low[m] += lost
 
 
 @kernel
@@ -163,6 +162,6 @@ def dot(x, y):
         for i in range(whole, v.shape[0]):
             a += v[i] * w[i]
         part = (a + b) + (c + d)
-        before, total = total, total + part
-        low += (before - total) + part if abs(before) >= abs(part) else (part - total) + before
+        total, lost = exact_sum(total, part)
+        low += lost
     return total + low

@@ -25,7 +25,6 @@ class SolverType:
     name : str                there
     kind : int                the loss
     regression : bool
-    primal : bool             whether it is solved by Newton's method on the primal
     one_class : bool          whether it is the one-class SVM, which knows no labels
     l1 : bool                 whether the sum of |w_j| takes the place of 1/2 w'w
     """
@@ -33,7 +32,6 @@ class SolverType:
     name: str
     kind: int
     regression: bool = False
-    primal: bool = False
     one_class: bool = False
     l1: bool = False
 
@@ -48,18 +46,17 @@ class SolverType:
         return self.kind not in (losses.SQUARED_HINGE, losses.L2_SVR)
 
 
-SQUARED_HINGE, HINGE = 1, 3
 SOLVERS = {
-    SQUARED_HINGE: SolverType("L2R_L2LOSS_SVC_DUAL", losses.SQUARED_HINGE),
-    HINGE: SolverType("L2R_L1LOSS_SVC_DUAL", losses.HINGE),
-    5: SolverType("L1R_L2LOSS_SVC", losses.SQUARED_HINGE, primal=True, l1=True),
-    6: SolverType("L1R_LR", losses.LOGISTIC, primal=True, l1=True),
+    1: SolverType("L2R_L2LOSS_SVC_DUAL", losses.SQUARED_HINGE),
+    3: SolverType("L2R_L1LOSS_SVC_DUAL", losses.HINGE),
+    5: SolverType("L1R_L2LOSS_SVC", losses.SQUARED_HINGE, l1=True),
+    6: SolverType("L1R_LR", losses.LOGISTIC, l1=True),
     7: SolverType("L2R_LR_DUAL", losses.LOGISTIC),
     12: SolverType("L2R_L2LOSS_SVR_DUAL", losses.L2_SVR, regression=True),
     13: SolverType("L2R_L1LOSS_SVR_DUAL", losses.L1_SVR, regression=True),
-    0: SolverType("L2R_LR", losses.LOGISTIC, primal=True),
-    2: SolverType("L2R_L2LOSS_SVC", losses.SQUARED_HINGE, primal=True),
-    11: SolverType("L2R_L2LOSS_SVR", losses.L2_SVR, regression=True, primal=True),
+    0: SolverType("L2R_LR", losses.LOGISTIC),
+    2: SolverType("L2R_L2LOSS_SVC", losses.SQUARED_HINGE),
+    11: SolverType("L2R_L2LOSS_SVR", losses.L2_SVR, regression=True),
     21: SolverType("ONECLASS_SVM", losses.HINGE, one_class=True),
 }
 

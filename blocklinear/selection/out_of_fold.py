@@ -252,9 +252,7 @@ class Predictions:
                 ]
                 for job in jobs:
                     job.result()
-                self._decisions.write(
-                    group.blocks, lines.reshape(self._decisions.shape_of(group.n_rows))
-                )
+                self._decisions.write(group.blocks, lines)
 
     def _decide(
         self,

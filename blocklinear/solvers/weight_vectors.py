@@ -415,10 +415,9 @@ class WeightVectors(ABC):
 
     def _write(self, blocks: tuple[int, ...], alpha: Floats) -> None:
         if self.dropped_weights.size:
-            lines: Floats = self.alpha.read(blocks)
-            lines[:, self.places] = alpha
-            alpha = lines
-        self.alpha.write(blocks, alpha.reshape(self.alpha.shape_of(len(alpha))))
+            self.alpha.write_columns(blocks, self.places, alpha)
+        else:
+            self.alpha.write(blocks, alpha)
 
     def sample_gap(self, rows: RowView, n_rows: int) -> None:
         """Estimate from a sample of rows what all `n_rows` contribute to P - D."""

@@ -337,6 +337,15 @@ class RowView:
         )  # fmt: skip
 
 
+def rows_without_entries(
+    labels: NDArray[np.float64], weights: NDArray[np.float64] | None
+) -> RowView:
+    """Return all rows of a store, of which no more is known."""
+    none = np.zeros(len(labels), np.int64)
+    entries = np.zeros(0, np.uint32), np.zeros(0)
+    return RowView(np.arange(len(labels)), none, none, labels, labels, *entries, weights)
+
+
 def first_positions(manifest: Manifest) -> NDArray[np.int64]:
     """Return the position in the store of the first row of each block, and the number of rows."""
     rows = [block.rows for block in manifest.blocks]

@@ -58,8 +58,8 @@ class RowArray:
         return np.concatenate([self.all[part] for part in self._slices(blocks)])
 
     def write(self, blocks: Sequence[int], lines: npt.NDArray[Any]) -> None:
-        """Replace the lines of a group's rows."""
-        start = 0
+        """Replace the lines of a group's rows; a single column may be lines of one number."""
+        start, lines = 0, lines.reshape(len(lines), *self.all.shape[1:])
         for part in self._slices(blocks) if self._keeps else ():
             length = part.stop - part.start
             self.all[part] = lines[start : start + length]
@@ -75,7 +75,10 @@ class RowArray:
         return np.concatenate([table[part][:, columns] for part in self._slices(blocks)])
 
     def write_columns(
-        self, blocks: Sequence[int], columns: Sequence[int], lines: npt.NDArray[Any]
+        self,
+        blocks: Sequence[int],
+        columns: Sequence[int] | npt.NDArray[np.int64],
+        lines: npt.NDArray[Any],
     ) -> None:
         """Replace some columns of the lines of a group's rows."""
         table, start = self._table, 0
@@ -93,10 +96,6 @@ class RowArray:
         path = self._path.with_name(name + dash + rest + self._path.suffix)
         columns = int(np.prod(self.all.shape[1:]))
         return RowArray(path, self._manifest, self.all.dtype.type, columns)
-
-    def shape_of(self, n_rows: int) -> tuple[int, ...]:
-        """Return the shape that the lines of so many rows have here."""
-        return (n_rows, *self.all.shape[1:])
 
     def rename(self, path: Path) -> None:
         """Give the scratch file the place of another one."""

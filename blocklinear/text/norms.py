@@ -3,8 +3,9 @@
 import numpy as np
 from numpy.typing import NDArray
 
+from blocklinear.kernels.blocks.codec import square_norms
 from blocklinear.kernels.text.powers import POWERS
-from blocklinear.kernels.text.scan import largest_double, square_norms, to_doubles
+from blocklinear.kernels.text.scan import largest_double, to_doubles
 
 LIMITS = {"float64": 1.5e308, "float32": 3e38}
 """What x'x must be below: a little less than the largest number, as B**2 and rounding come on top.
@@ -35,5 +36,5 @@ def too_large(
         return np.empty(0, np.intp)
     values, norms = np.empty(len(mantissa)), np.empty(len(indptr) - 1)
     to_doubles(mantissa, mantissa.view(np.float64), exponent, POWERS, values)
-    square_norms(indptr, values, norms)
+    square_norms(np.diff(indptr), values, norms)
     return np.flatnonzero(norms >= LIMITS[dtype])

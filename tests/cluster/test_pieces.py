@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from blocklinear.cluster.descent import best_steps
 from blocklinear.cluster.job import STEPS
 from blocklinear.cluster.parts import groups_of_part, seed_of_part
-from blocklinear.kernels.curvature import scale_columns
+from blocklinear.kernels.blocks.scaling import scale_columns
 from blocklinear.training.rounds.alpha import parts_of_round, stepped
 
 

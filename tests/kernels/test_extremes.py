@@ -15,7 +15,7 @@ import pytest
 import blocklinear.kernels
 from blocklinear.kernels import crammer_singer as cs
 from blocklinear.kernels import (
-    curvature,
+
     dual,
     l1,
     losses,
@@ -140,14 +140,14 @@ def crammer_singer(r):
         for supported in (False, True):
             cs.cs_epoch(
                 *r.cut, r.sq_norm, label, r.cost, r.order, r.bias, alpha, W, supported, 1.0,
-                scratch, lists, np.zeros(cs.N_STATS),
+                scratch, lists, np.zeros(dual.N_STATS),
             )  # fmt: skip
         assert np.isfinite(alpha).all()
-        cs.cs_add_dual_terms(label, r.cost, alpha, scratch, np.zeros(cs.N_TERMS))
+        cs.cs_add_dual_terms(label, r.cost, alpha, scratch, np.zeros(dual.N_TERMS))
         cs.cs_slope(label, alpha)
         cs.cs_certify_rows(
             *r.cut, r.sq_norm, label, r.cost, r.bias, alpha, W, r.w(K), True, np.zeros(2), r.w(K),
-            scratch, lists, np.zeros((2, cs.N_SUMS)), np.zeros(cs.N_REACHES),
+            scratch, lists, np.zeros((2, losses.N_SUMS)), np.zeros(losses.N_REACHES),
         )  # fmt: skip
         cs.cs_extrapolate(
             *r.cut, label, r.cost, r.bias, 1.0, alpha, np.zeros_like(alpha), r.w(K), scratch, lists
@@ -209,7 +209,7 @@ def one_class_pairs(r):
     upper = np.ones(r.n)
     for quantum in (2.0**-52, 2.0**-1074, 1.0):
         alpha, w, f = np.arange(r.n) % 2 * 1.0, r.w(), np.full(r.n, np.nan)
-        stats = np.zeros(one_class.N_STATS)
+        stats = np.zeros(dual.N_STATS)
         for _ in range(3):
             one_class.decision_values(*r.cut, r.order, w, f)
             one_class.exchange(
@@ -228,7 +228,7 @@ def one_class_pairs(r):
 def l1_columns(r):
     n, positions = r.n_features + 1, np.arange(r.n)
     counts, slots = np.zeros(n, np.int32), np.arange(n, dtype=np.int32)
-    l1.count_entries(r.indices, counts)
+    columns_kernels.count(r.indices, counts)
     starts = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
     columns = np.zeros(starts[-1], np.uint16), np.zeros(starts[-1], r.values.dtype)
     reached = np.zeros(n, np.int64)
@@ -236,8 +236,8 @@ def l1_columns(r):
     assert ((reached >= 0) & (reached < max(r.n, 1))).all()
     every, order = np.arange(n), np.arange(n)[::-1].copy()
     size, length = np.sqrt(r.sq_norm + r.bias**2), r.lengths.astype(np.int32)
-    for kind in (losses.SQUARED_HINGE, losses.LOGISTIC, losses.L2_SVR):
-        rows = kind, 0.1, r.y, r.cost
+    for kind in (losses.SQUARED_HINGE, losses.LOGISTIC):
+        rows = kind, r.y, r.cost
         step, f, w, pull = np.full(r.n, np.nan), np.full(r.n, np.nan), r.w(), r.w()
         l1.start_rows(*r.cut, positions, *rows, r.bias, w, step, f, pull)
         l1.evaluate_rows(*r.cut, positions, r.bias, w, step, f, pull)
@@ -301,7 +301,7 @@ def weight_vectors(r):
 
 def scaled_columns(r):
     values, sq_norm = r.values.copy(), np.full(r.n, np.nan)
-    curvature.scale_columns(r.whole[0], r.indices, values, 0.5 * np.ones(len(r.w())), sq_norm)
+    scaling.scale_columns(r.whole[0], r.indices, values, 0.5 * np.ones(len(r.w())), sq_norm)
     np.testing.assert_array_equal(values, (0.5 * r.values).astype(r.dtype))
     assert np.isfinite(sq_norm).all()
 
@@ -410,7 +410,6 @@ TRIED = {
         [
             "start_rows",
             "evaluate_rows",
-            "count_entries",
             "collect_columns",
             "keep_columns",
             "gram",
@@ -439,7 +438,8 @@ TRIED = {
     "many primal": (newton_many, ["newton_many"]),
     "routing": (route, ["assign", "hash_rows", "scatter"]),
     "scaling": (normalize_rows, ["normalize_rows", "row_norms", "divide"]),
-    "curvature": (scaled_columns, ["scale_columns"]),
+    "columns scaled": (scaled_columns, ["scale_columns"]),
+
     "sums": (
         weight_vectors,
         [

@@ -32,7 +32,7 @@ class Rows:
         self.order = rng.permutation(n)
 
     def exchange(self, rising, falling):
-        stats = np.zeros(kernels.N_STATS)
+        stats = np.zeros(6)
         pairs = np.array(rising, np.int64), np.array(falling, np.int64)
         kernels.exchange(
             *self.csr, self.sq_norm, self.upper, QUANTUM, *pairs, self.alpha, self.w, stats

@@ -87,7 +87,7 @@ def test_every_term_is_that_of_the_dense_formula(tmp_path, seed, better):
 
     with GroupLoader(store, 3, 1) as loader:
         model.W[:, 0], model.average[:, 0], model._points[0] = w, average, 2.0
-        proof = Proof(model.W, [model.W, model.average], 1, coupled=False)
+        proof = Proof(model.W, [model.W, model.average], 1)
         for loaded in loader.stream(passed):
             model.certify_group(loaded.group, proof)
     (found,), recomputed = model.certificates(proof), proof.recomputed[:, 0]

@@ -6,6 +6,7 @@ from effort import examples
 from hypothesis import given
 from hypothesis import strategies as st
 
+from blocklinear.kernels.blocks import codec
 from blocklinear.kernels.shared import RAW
 from blocklinear.kernels.text import scan
 from blocklinear.text import norms
@@ -118,5 +119,5 @@ def test_square_norms_of_no_rows_and_of_empty_ones():
         == 0
     )
     out = np.full(3, np.nan)
-    scan.square_norms(np.array([0, 0, 2, 2]), np.array([1e200, 2.0]), out)
+    codec.square_norms(np.array([0, 2, 0]), np.array([1e200, 2.0]), out)
     assert out.tolist() == [0.0, np.inf, 0.0]

@@ -20,7 +20,7 @@ from blocklinear.training.stopping import Stopping
 
 MEMORY_BYTES = 1 << 30
 WITH_COST = [number for number, solver in SOLVERS.items() if not solver.one_class]
-DUAL_SOLVERS = [number for number in WITH_COST if not SOLVERS[number].primal]
+DUAL_SOLVERS = [number for number in WITH_COST if SOLVERS[number].name.endswith("DUAL")]
 SELECTIONS = ("active", "permute", "shrink", "avsf", "online")
 _SEEN = ("outer", "dual", "primal", "gap", "certified", "violation", "n_sv", "steps", "accuracy")
 

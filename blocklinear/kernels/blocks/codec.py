@@ -392,6 +392,20 @@ def _divide(bits, folded, codes, code_bits, divisors, out):
 
 
 @kernel
+def _unpack(planes, bits, code_bits):
+    """Undo the packing of planes, see `to_values`; return width, codes and the largest."""
+    width = (bits + 7) // 8
+    if bits % 8:
+        _expand(planes[width - 1], bits % 8)
+    codes, worst = planes[width], np.uint8(0)
+    if code_bits:
+        _expand(codes, code_bits)
+        for k in range(codes.shape[0]):
+            worst = max(worst, codes[k])
+    return width, codes, worst
+
+
+@kernel
 def to_values(planes, bits, code_bits, folded, divisors, n_codes, raw, doubles, values):
     """Decode numbers: mantissa / 10**exponent, exactly, or the next of `doubles`.
 
@@ -410,14 +424,8 @@ def to_values(planes, bits, code_bits, folded, divisors, n_codes, raw, doubles, 
     -------
     ok : bool                 whether all codes and doubles are possible, and all doubles used
     """
-    n, width = values.shape[0], (bits + 7) // 8
-    if bits % 8:
-        _expand(planes[width - 1], bits % 8)
-    codes, worst = planes[width], np.uint8(0)
-    if code_bits:
-        _expand(codes, code_bits)
-        for k in range(n):
-            worst = max(worst, codes[k])
+    n = values.shape[0]
+    width, codes, worst = _unpack(planes, bits, code_bits)
     narrow, wide = np.empty(TILE, np.int32), np.empty(TILE, np.int64)
     for start in range(0, n, TILE):
         stop = min(start + TILE, n)
@@ -458,14 +466,9 @@ def to_mantissas(
     -------
     ok : bool                 as `to_values`
     """
-    n, width = mantissa.shape[0], (bits + 7) // 8
-    if bits % 8:
-        _expand(planes[width - 1], bits % 8)
-    codes, worst = planes[width], np.uint8(0)
+    n = mantissa.shape[0]
+    width, codes, worst = _unpack(planes, bits, code_bits)
     if code_bits:
-        _expand(codes, code_bits)
-        for k in range(n):
-            worst = max(worst, codes[k])
         for k in range(n):
             exponent[k] = meanings[codes[k]]
     else:

@@ -8,9 +8,9 @@ from blocklinear.kernels.shared import span
 
 @kernel
 def count(indices, counts):
-    """Add the entries of each feature to uint32[n_features] `counts`; `indices` are below that."""
+    """Add the entries of each feature to uint32[] or int32[] `counts`; `indices` are below."""
     for p in range(indices.shape[0]):
-        counts[indices[p]] += np.uint32(1)
+        counts[indices[p]] += 1
 
 
 @kernel

@@ -21,12 +21,12 @@ from blocklinear.kernels.fetch import FAR, fetch, fetch_entries
 from blocklinear.kernels.jit import kernel
 from blocklinear.kernels.orders import key_state, uniform
 from blocklinear.kernels.shared import inline, mix, span
+from blocklinear.kernels.text.powers import POWERS
 
 TABLE, HEADER = 3, 3
 """Words of a row in the table, and before its values."""
 SINGLE, DOUBLE = 254, 255
 """Forms: values as they are, in 4 or 8 bytes."""
-_POWERS = np.array([float(f"1e{k}") for k in range(23)])  # those that are exact
 _MOST = 2.0**31 - 1.0
 _ROUNDING = 1.5 * 2.0**52
 """Added to a number of less than 2**31 and subtracted again, it leaves the nearest integer."""
@@ -47,12 +47,12 @@ def _to_decimals(values, mantissas):
 
     If any power of ten does, so does the largest one that keeps the mantissas below 2**31.
     """
-    largest, form = _largest(values), _POWERS.shape[0] - 1
-    while form >= 0 and largest * _POWERS[form] > _MOST:
+    largest, form = _largest(values), POWERS.shape[0] - 1
+    while form >= 0 and largest * POWERS[form] > _MOST:
         form -= 1
     if form < 0:
         return DOUBLE
-    power, others = _POWERS[form], 0
+    power, others = POWERS[form], 0
     for p in span(0, values.shape[0]):
         nearest = (values[p] * power + _ROUNDING) - _ROUNDING
         others += nearest / power != values[p]
@@ -200,7 +200,7 @@ def unpack_rows(
             for p in range(n):
                 values[at + p] = bits[p]
         else:
-            power = _POWERS[form]
+            power = POWERS[form]
             for p in range(n):
                 values[at + p] = singles[np.uint64(2) * source + p] / power
         octet = np.uint64(8) * source + n * np.uint64(8 if form == DOUBLE else 4)

@@ -22,15 +22,18 @@ def _split(a):
 
 
 @kernel
-def _nearest_integer(a, b):
-    """Return the integer nearest to the exact product a * b, which is below 2**53 or so.
-
-    The product is rounded to p, and p + rest is exact (Dekker).
-    """
+def exact_product(a, b):
+    """Return a * b exactly as the sum of two doubles (Dekker)."""
     p = a * b
     a1, a2 = _split(a)
     b1, b2 = _split(b)
-    rest = ((a1 * b1 - p) + a1 * b2 + a2 * b1) + a2 * b2
+    return p, ((a1 * b1 - p) + a1 * b2 + a2 * b1) + a2 * b2
+
+
+@kernel
+def _nearest_integer(a, b):
+    """Return the integer nearest to the exact product a * b, which is below 2**53 or so."""
+    p, rest = exact_product(a, b)
     nearest = np.rint(p)
     beyond = (p - nearest) + rest
     if beyond > 0.5:

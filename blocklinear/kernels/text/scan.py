@@ -3,7 +3,7 @@
 import numpy as np
 
 from blocklinear.kernels.jit import kernel
-from blocklinear.kernels.shared import RAW, span
+from blocklinear.kernels.shared import RAW
 from blocklinear.kernels.text.simd import address_of, marks_in_32, marks_in_64, trailing_zeros
 
 
@@ -97,20 +97,3 @@ def largest_double(mantissa, exponent):
         bits = mantissa[k] & np.int64(0x7FFFFFFFFFFFFFFF)
         most = max(most, bits if exponent[k] == RAW else np.int64(0))
     return most
-
-
-@kernel
-def square_norms(indptr, values, norms):
-    """Write x_i' x_i of each row, float64[n_rows]; what overflows is inf.
-
-    Parameters
-    ----------
-    indptr : int64[n_rows + 1]
-    values : float64[nnz]
-    norms : float64[n_rows]   written
-    """
-    for i in range(norms.shape[0]):
-        total = 0.0
-        for p in span(indptr[i], indptr[i + 1]):
-            total += values[p] * values[p]
-        norms[i] = total

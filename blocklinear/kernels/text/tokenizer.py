@@ -11,6 +11,7 @@ import numpy as np
 from blocklinear.kernels import shared
 from blocklinear.kernels.jit import kernel
 from blocklinear.kernels.text import scan
+from blocklinear.kernels.text.decimals import exact_product
 from blocklinear.kernels.text.simd import (
     address_of,
     byte_at,
@@ -33,23 +34,6 @@ STRICT, REPEATS, ANY_ORDER = 0, 1, 2
 """Which indices may follow one another in a row: larger ones, equal ones too, or any."""
 
 
-@kernel
-def _split(a):
-    """Return a = high + low with at most 26 bits each (Veltkamp)."""
-    t = 134217729.0 * a
-    high = t - (t - a)
-    return high, a - high
-
-
-@kernel
-def _product(a, b):
-    """Return a * b exactly as the sum of two doubles (Dekker)."""
-    p = a * b
-    a1, a2 = _split(a)
-    b1, b2 = _split(b)
-    return p, ((a1 * b1 - p) + a1 * b2 + a2 * b1) + a2 * b2
-
-
 # A call counts the references of each array that it is given: what features need is inlined.
 @kernel(forceinline=True)
 def _nearest(mantissa, scale, powers_high, powers_low):
@@ -63,10 +47,10 @@ def _nearest(mantissa, scale, powers_high, powers_low):
     p1, p2 = powers_high[abs(scale)], powers_low[abs(scale)]
     if scale > 0:
         first = m1 / p1
-        t1, t2 = _product(first, p1)
+        t1, t2 = exact_product(first, p1)
         second = ((m1 - t1) - t2 + m2 - first * p2) / p1
     else:
-        first, second = _product(m1, p1)
+        first, second = exact_product(m1, p1)
         second += m1 * p2 + m2 * p1
     high = first + second
     low = second - (high - first)

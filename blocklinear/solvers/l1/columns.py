@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blocklinear.kernels import l1 as kernels
+from blocklinear.kernels.blocks.columns import count
 from blocklinear.options import TrainOptions
 from blocklinear.solvers.l1.scratch import ScratchArray
 from blocklinear.store.groups import Group, RowView
@@ -120,7 +121,7 @@ class ColumnCache:
 
     def count(self, group: Group) -> None:
         """Count the entries of a group."""
-        kernels.count_entries(group.indices, self.counts)
+        count(group.indices, self.counts)
 
     @property
     def whole(self) -> bool:

@@ -61,23 +61,21 @@ class Rows:
     Attributes
     ----------
     kind : int                the loss, as kernels number it
-    epsilon : float
     target, cost : float64[n_rows]      t_i and C_i
     size : float64[n_rows]    |x_i|, the bias feature included
     length : int32[n_rows]    entries
     """
 
     kind: int
-    epsilon: float
     target: Floats
     cost: Floats
     size: Floats
     length: NDArray[np.int32]
 
     @property
-    def loss(self) -> tuple[int, float, Floats, Floats]:
+    def loss(self) -> tuple[int, Floats, Floats]:
         """What kernels need for values of the loss."""
-        return self.kind, self.epsilon, self.target, self.cost
+        return self.kind, self.target, self.cost
 
 
 class Orders:

@@ -25,7 +25,7 @@ from blocklinear.solvers.l1.descent import Rows
 from blocklinear.solvers.l1.iterate import L1Iterate
 from blocklinear.solvers.l1.penalty import Penalty
 from blocklinear.solvers.protocol import Abandoned, Start
-from blocklinear.store.groups import Group, RowView, rows_of
+from blocklinear.store.groups import Group, RowView, rows_of, rows_without_entries
 from blocklinear.store.manifest import Manifest
 from blocklinear.store.prefetch import Loaded
 from blocklinear.store.row_arrays import RowArray
@@ -90,13 +90,9 @@ class L1Regularized(CertifiedPasses):
 
     def _rows(self, k: int) -> Rows:
         """Return what model k needs of all rows."""
-        nothing = np.zeros(0, np.int64)
-        rows = RowView(
-            np.arange(len(self._labels)), nothing, nothing, self._sizes, self._labels,
-            nothing.astype(np.uint32), np.zeros(0), self._weights,
-        )  # fmt: skip
+        rows = rows_without_entries(self._labels, self._weights)
         target, cost = self._task.of_model(k, rows)
-        return Rows(self._task.kind, self._task.epsilon, target, cost, self._sizes, self._lengths)
+        return Rows(self._task.kind, target, cost, self._sizes, self._lengths)
 
     @property
     def _iterates(self) -> list[L1Iterate]:
@@ -195,9 +191,8 @@ class L1Regularized(CertifiedPasses):
         if self._noted:
             kernels.evaluate_rows(*entries, self.bias, *found)
             return
-        task = self._task
-        target, cost = task.of_model(k, rows)
-        kernels.start_rows(*entries, task.kind, task.epsilon, target, cost, self.bias, *found)
+        target, cost = self._task.of_model(k, rows)
+        kernels.start_rows(*entries, self._task.kind, target, cost, self.bias, *found)
 
     def _note(self, group: Group, positions: NDArray[np.int64]) -> None:
         """Remember of rows what is needed when their entries are not in memory."""
