@@ -41,6 +41,7 @@ _PART_ROW_BYTES = 32
 """A row of a part: label, alpha before and after, once more while it is written."""
 
 
+@dataclasses.dataclass(eq=False)
 class DistributedRun(Run):
     """A run whose outer iterations are rounds of a cluster.
 
@@ -48,32 +49,16 @@ class DistributedRun(Run):
 
     Parameters
     ----------
-    solver : DistributedDescent
-    manifest, options, memory, folder, listener, halt
-        As for `Run`.
     course : dict
-        What cannot be changed when it is resumed.
-    held_out : HeldOut or None
-        As for `Run`.
+        What cannot be changed when it is resumed; the others are as for `Run`.
     """
 
     solver: DistributedDescent
+    course: dict[str, Any]
 
-    def __init__(
-        self,
-        solver: DistributedDescent,
-        manifest: Manifest,
-        options: TrainOptions,
-        memory: MemoryPlan,
-        folder: Path,
-        listener: Listener,
-        halt: Halt,
-        course: dict[str, Any],
-        held_out: HeldOut | None = None,
-    ) -> None:
-        super().__init__(manifest, options, memory, solver, held_out, folder, listener, halt)
-        self._course = course
-        solver.commit = self._commit
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.solver.commit = self._commit
 
     @property
     def finished(self) -> bool:
@@ -81,7 +66,7 @@ class DistributedRun(Run):
         return True
 
     def _facts(self) -> dict[str, Any]:
-        return super()._facts() | {"course": self._course}
+        return super()._facts() | {"course": self.course}
 
     def _commit(self) -> None:
         self.outer, self.done = self.solver.outer, 0
@@ -204,7 +189,7 @@ class Cluster:
         engine.check_same_store(worker.can_read, job)
         solver = DistributedDescent(job, manifest, engine)
         run = DistributedRun(
-            solver, manifest, options, plan, folder, listener, halt, course, held_out
+            manifest, options, plan, solver, held_out, folder, listener, halt, course
         )
         try:
             with stopping(run):

@@ -250,7 +250,7 @@ def optimise(
     try:
         with _loading(store, options, memory, whole) as loader:
             run = GroupRun(
-                loader, manifest, options, memory, solver, held_out, folder, listener, halt
+                manifest, options, memory, solver, held_out, folder, listener, halt, loader
             )
             with stopping(run):
                 if facts is not None:

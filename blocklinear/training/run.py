@@ -70,6 +70,7 @@ class Times:
         self.bytes_read += loaded.group.bytes_read if loaded.load_s else 0
 
 
+@dataclasses.dataclass(eq=False)
 class Run(ABC):
     """One training run: where it stands, and what it has learned.
 
@@ -95,28 +96,24 @@ class Run(ABC):
     descended : int or None   outer iterations before the solver's successor took over
     """
 
-    def __init__(
-        self,
-        manifest: Manifest,
-        options: TrainOptions,
-        memory: MemoryPlan,
-        solver: Trainee,
-        held_out: HeldOut | None,
-        folder: Path,
-        listener: Listener,
-        halt: Halt,
-    ) -> None:
-        self.manifest, self.options, self.memory = manifest, options, memory
-        self.solver, self.held_out = solver, held_out
-        self.listener, self.halt = listener, halt
-        self.stopping = Stopping(options)
-        self._best = solver.current().copy() if options.patience else np.zeros(0)
+    manifest: Manifest
+    options: TrainOptions
+    memory: MemoryPlan
+    solver: Trainee
+    held_out: HeldOut | None
+    folder: Path
+    listener: Listener
+    halt: Halt
+
+    def __post_init__(self) -> None:
+        self.stopping = Stopping(self.options)
+        self._best = self.solver.current().copy() if self.options.patience else np.zeros(0)
         self._best_at, self._best_score = 0, -math.inf
-        self._checkpoint, self._saved = Checkpoint(folder), False
+        self._checkpoint, self._saved = Checkpoint(self.folder), False
         self._saved_at = time.monotonic()
         self._asked_at: float | None = None
         self._started = time.perf_counter()
-        self.outer = self.done = 0  # the outer iteration, and how many of its block steps are done
+        self.outer = self.done = 0
         self.decided = False
         self.descended: int | None = None
         self.times = Times()
@@ -372,14 +369,14 @@ class Run(ABC):
         return certificate
 
 
+@dataclasses.dataclass(eq=False)
 class GroupRun(Run):
     """A run that loads group after group and works on it.
 
     Parameters
     ----------
     loader : GroupLoader
-    manifest, options, memory, solver, held_out, folder, listener, halt
-        As for `Run`.
+        Of the groups; the others are as for `Run`.
 
     Attributes
     ----------
@@ -388,22 +385,8 @@ class GroupRun(Run):
     """
 
     solver: Solver
-
-    def __init__(
-        self,
-        loader: GroupLoader,
-        manifest: Manifest,
-        options: TrainOptions,
-        memory: MemoryPlan,
-        solver: Solver,
-        held_out: HeldOut | None,
-        folder: Path,
-        listener: Listener,
-        halt: Halt,
-    ) -> None:
-        super().__init__(manifest, options, memory, solver, held_out, folder, listener, halt)
-        self._loader = loader
-        self.new_blocks: list[int] = []
+    loader: GroupLoader
+    new_blocks: list[int] = dataclasses.field(default_factory=list)
 
     def _facts(self) -> dict[str, Any]:
         return super()._facts() | {"new_blocks": self.new_blocks}
@@ -432,7 +415,7 @@ class GroupRun(Run):
         if blocks is not None and len(order) > 1:
             order = [tuple(b for b in group if b in blocks) for group in order]
         order = [group for group in order if group] if blocks is None or blocks else []
-        for number, loaded in enumerate(self._loader.stream(order, first) if order else ()):
+        for number, loaded in enumerate(self.loader.stream(order, first) if order else ()):
             if number and self.halt():
                 raise Abandoned
             yield loaded
@@ -447,10 +430,9 @@ class GroupRun(Run):
             self.solver.begin(not began_with_new)
         self.times, self._begun = self._begun, Times()
         todo, following = self.block_groups(self.outer), self.block_groups(self.outer + 1)
-        for loaded in self._loader.stream(todo[self.done :], following[0]):
-            started = time.perf_counter()
-            self.solver.step(loaded.group, self.outer, self.done, len(todo), self.overdue)
-            self.times.solve_s += time.perf_counter() - started
+        for loaded in self.loader.stream(todo[self.done :], following[0]):
+            with self.times.counting("solve_s"):
+                self.solver.step(loaded.group, self.outer, self.done, len(todo), self.overdue)
             self.times.add(loaded)
             self.done += 1
             self.listener(BlockStep(self.outer, self.done, len(todo)))
@@ -460,12 +442,11 @@ class GroupRun(Run):
                     break
                 self.rest()
         if self.options.gap is not None:  # any group tells of all: they are drawn at random
-            for loaded in self._loader.stream(
+            for loaded in self.loader.stream(
                 following[:1], following[1] if len(following) > 1 else None
             ):
-                started = time.perf_counter()
-                self.solver.sample_gap(loaded.group)
-                self.times.solve_s += time.perf_counter() - started
+                with self.times.counting("solve_s"):
+                    self.solver.sample_gap(loaded.group)
                 self._begun.add(loaded)
 
     @property
@@ -477,13 +458,7 @@ class GroupRun(Run):
         return self.solver.certify(self.pass_over(last=True), enough)
 
     def resume(self, facts: dict[str, Any]) -> None:
-        """Go back to where a checkpoint was saved.
-
-        Raises
-        ------
-        DamagedError
-            If it is not one of this method, or what was saved is not there.
-        """
+        """Go back to where a checkpoint was saved."""
         self.new_blocks = facts.get("new_blocks", [])
         super().resume(facts)
         self.solver.restore(iter(self.pass_over, None))

@@ -250,7 +250,7 @@ def a_run(store, options, descended=None, **memory):
     """A run of descent that has not begun, with a memory plan that is changed so."""
     plan = replace(plan_memory(store.manifest, options), **memory)
     folder = store.folder / "runs" / "none"
-    run = GroupRun(None, store.manifest, options, plan, None, None, folder, Heard(), lambda: False)
+    run = GroupRun(store.manifest, options, plan, None, None, folder, Heard(), lambda: False, None)
     run.descended = descended
     return run
 
