@@ -247,7 +247,7 @@ def _train(folder: Path, dtype: str, part: str) -> Iterator[str]:
     import numpy as np
 
     from blocklinear.kernels import l1
-    from blocklinear.kernels.curvature import scale_columns
+    from blocklinear.kernels.blocks.scaling import scale_columns
     from blocklinear.model import liblinear
     from blocklinear.options import TrainOptions
     from blocklinear.selection.cross_validation import cross_validate

@@ -12,6 +12,11 @@ from hypothesis import strategies as st
 from blocklinear.kernels import crammer_singer as cs
 from blocklinear.kernels import dual as dual_kernels
 from blocklinear.kernels import losses as loss_kernels
+from blocklinear.solvers.pass_statistics import no_stats
+
+VIOLATION, EXCESS, GAIN, STEPS = range(4)
+SEEN = [dual_kernels.PG_MAX, dual_kernels.EXCESS, dual_kernels.GAIN, dual_kernels.STEPS]
+"""What kernels of this problem see, by these places in what `Problem.epoch` returns."""
 
 
 def unlike(label, K):
@@ -112,7 +117,7 @@ class Problem:
 
     def epoch(self, order, alpha, W, supported=False, factor=1.0):
         """Run the kernel, which must stay inside what it may write."""
-        touch = np.array([-np.inf, np.inf, 0.0, 0.0, 0.0, 0.0])
+        touch = no_stats()
         sq_norm = (self.rows.astype(float) ** 2).sum(1)
         indptr, *entries = self.csr
         cs.cs_epoch(
@@ -120,7 +125,7 @@ class Problem:
             np.asarray(order, np.int64), self.bias, alpha, W, supported, factor,
             *self.scratch, touch,
         )  # fmt: skip
-        return touch[[0, 3, 4, 5]]
+        return touch[SEEN]
 
     def gap(self, W, average, alpha):
         """Return the relative gap by the kernels alone, and check it against the formulas."""

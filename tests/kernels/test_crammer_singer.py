@@ -5,6 +5,8 @@ import numba
 import numpy as np
 import pytest
 from crammer_singer_problems import (
+    EXCESS,
+    VIOLATION,
     Problem,
     assert_feasible,
     bounds,
@@ -193,7 +195,7 @@ def solve(p, epochs, every=1, tolerance=0.0, factor=1.0):
     for epoch in range(epochs):
         some = epoch % every > 0
         touch = p.epoch(rng.permutation(len(p.label)), alpha, W, some, factor if some else 1.0)
-        if not some and touch[cs.PG_MAX] <= tolerance:
+        if not some and touch[VIOLATION] <= tolerance:
             break
     return alpha, W, touch, epoch
 
@@ -212,8 +214,8 @@ def test_the_gap_closes(K, bias, dtype, every, factor):
     np.testing.assert_allclose(W, recomputed, rtol=0, atol=1e-10)
     gap = p.gap(W, recomputed, alpha)
     assert -1e-12 <= gap <= 1e-8
-    assert touch[cs.PG_MAX] <= 1e-9
-    assert abs(touch[1]) <= 1e-6  # all classes were active
+    assert touch[VIOLATION] <= 1e-9
+    assert abs(touch[EXCESS]) <= 1e-6  # all classes were active
 
 
 def test_empty_rows_alone():

@@ -15,7 +15,6 @@ import pytest
 import blocklinear.kernels
 from blocklinear.kernels import crammer_singer as cs
 from blocklinear.kernels import (
-
     dual,
     l1,
     losses,
@@ -439,7 +438,6 @@ TRIED = {
     "routing": (route, ["assign", "hash_rows", "scatter"]),
     "scaling": (normalize_rows, ["normalize_rows", "row_norms", "divide"]),
     "columns scaled": (scaled_columns, ["scale_columns"]),
-
     "sums": (
         weight_vectors,
         [

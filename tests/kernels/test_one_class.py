@@ -6,6 +6,7 @@ from effort import examples
 from hypothesis import given
 from hypothesis import strategies as st
 
+from blocklinear.kernels import dual
 from blocklinear.kernels import one_class as kernels
 
 QUANTUM = 2.0**-52
@@ -32,7 +33,7 @@ class Rows:
         self.order = rng.permutation(n)
 
     def exchange(self, rising, falling):
-        stats = np.zeros(6)
+        stats = np.zeros(dual.N_STATS)
         pairs = np.array(rising, np.int64), np.array(falling, np.int64)
         kernels.exchange(
             *self.csr, self.sq_norm, self.upper, QUANTUM, *pairs, self.alpha, self.w, stats
