@@ -20,10 +20,6 @@ from blocklinear.training.run import Halt
 Store = BlockStore | str | os.PathLike[str]
 
 
-def _never() -> bool:
-    return False
-
-
 def _recording(history: RunHistory, options: TrainOptions, listener: Listener) -> Listener:
     """Return a listener that keeps what it hears, too."""
     goals = {"gap_goal": options.gap, "violation_goal": options.tolerance}
@@ -59,7 +55,7 @@ def train(
     store: Store,
     options: TrainOptions | None = None,
     listener: Listener | None = None,
-    halt: Halt = _never,
+    halt: Halt = lambda: False,
     keep: Callable[[LinearModel], object] = lambda model: None,
     *,
     client: Any = None,
@@ -141,7 +137,7 @@ def train_grid(
     store: Store,
     options: TrainOptions | None = None,
     listener: Listener | None = None,
-    halt: Halt = _never,
+    halt: Halt = lambda: False,
     keep: Callable[[list[LinearModel]], object] = lambda models: None,
     *,
     client: Any = None,
@@ -206,7 +202,7 @@ def cross_validate(
     metric: str | None = None,
     positive: float | None = None,
     listener: Listener | None = None,
-    halt: Halt = _never,
+    halt: Halt = lambda: False,
     client: Any = None,
     parts: int | None = None,
     verbose: bool = False,

@@ -78,16 +78,12 @@ Job = TypeVar("Job")
 Result = TypeVar("Result")
 
 
-def _never() -> bool:
-    return False
-
-
 def transpose(
     store: BlockStore,
     memory_bytes: int,
     threads: int,
     listener: Listener = ignore,
-    halt: Callable[[], bool] = _never,
+    halt: Callable[[], bool] = lambda: False,
     force: bool = False,
 ) -> ColumnStore:
     """Return the column store of a store, made now if there is none; the caller locked the store.

@@ -13,6 +13,7 @@ result does not depend on which thread works on which models.
 import numpy as np
 
 from blocklinear.kernels.fetch import (
+    CACHED,
     FAR,
     fetch,
     fetch_entries,
@@ -40,7 +41,7 @@ from blocklinear.kernels.losses import (
     targets_and_costs,
     update,
 )
-from blocklinear.kernels.registers import LANES
+from blocklinear.kernels.registers import LANES, WIDE
 from blocklinear.kernels.shared import gather, inline, row_dot, scatter, span
 
 PG_MAX, PG_MIN, PG_SUM, EXCESS, GAIN, STEPS = 0, 1, 2, 3, 4, 5
@@ -61,8 +62,6 @@ ONE_MODEL = 1 << 8
 """The range of models of a row that has one, see `dcd_many`."""
 N_SCRATCH = 8
 """Rows of numbers that kernels of many models need to write to."""
-_LINE = 8  # numbers of a cache line
-_CACHED = 1 << 20  # bytes of weights for which nobody has to wait
 
 
 @kernel(error_model="numpy")
@@ -262,7 +261,7 @@ def _fetch_weights(indices, start, stop, ranges, W):
     first, last = np.int64(ranges & 255), np.int64(ranges >> 8)
     for p in span(start, stop):
         place = np.int64(indices[p]) * W.shape[1]
-        fetch(W, place + (first & -_LINE), place + last)
+        fetch(W, place + (first & -WIDE), place + last)
 
 
 @inline
@@ -352,7 +351,7 @@ def dcd_many(
             _fetch_more_facts(code, fold, weight, ranges, priority, i)
         if k + FAR < order.shape[0]:
             fetch_entries(starts, stops, indices, values, order[k + FAR])
-        if k + 1 < order.shape[0] and W.nbytes > _CACHED:
+        if k + 1 < order.shape[0] and W.nbytes > CACHED:
             i = order[k + 1]
             _fetch_weights(indices, starts[i], stops[i], ranges[i], W)
         i = order[k]
@@ -436,7 +435,7 @@ def certify_many(
         if i + FAR < alpha.shape[0]:  # of a sample, rows are not next to each other
             fetch_entries(starts, stops, indices, values, i + FAR)
             fetch_item(alpha, i + FAR)
-        if i + 1 < alpha.shape[0] and W.nbytes > _CACHED:
+        if i + 1 < alpha.shape[0] and W.nbytes > CACHED:
             start, stop = starts[i + 1], stops[i + 1]
             _fetch_weights(indices, start, stop, whole, W)
             if recomputed.shape[0] > 0:

@@ -2,11 +2,9 @@
 
 import numpy as np
 
-from blocklinear.kernels.fetch import fetch
+from blocklinear.kernels.fetch import CACHED, fetch
 from blocklinear.kernels.jit import kernel
 from blocklinear.kernels.shared import span
-
-_CACHED = 1 << 20  # bytes of weights for which nobody has to wait
 
 
 @kernel
@@ -39,7 +37,7 @@ def decision_values(indptr, indices, values, index_base, weights, bias_term, out
     n_features, n_columns = weights.shape
     unknown, n_rows = 0, indptr.shape[0] - 1
     for i in range(n_rows):
-        if i + 1 < n_rows and weights.nbytes > _CACHED:  # half the time, with the weights of blogs
+        if i + 1 < n_rows and weights.nbytes > CACHED:  # half the time, with the weights of blogs
             for p in span(indptr[i + 1], indptr[i + 2]):
                 place = (np.int64(indices[p]) - index_base) * n_columns
                 fetch(weights, place, place + n_columns)

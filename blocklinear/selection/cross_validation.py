@@ -66,10 +66,6 @@ ALIKE = 0.01
 """Relative difference, of norms of weights and of predicted values, that does not matter."""
 
 
-def _never() -> bool:
-    return False
-
-
 @dataclass(frozen=True, repr=False)
 class CrossValidation:
     """What came of a cross-validation: a table with a row for each C, and predictions.
@@ -166,7 +162,7 @@ def cross_validate(
     positive: float | None = None,
     assigned: NDArray[np.int32] | None = None,
     listener: Listener = ignore,
-    halt: Halt = _never,
+    halt: Halt = lambda: False,
     by: Optimise | None = None,
 ) -> CrossValidation:
     """Compare costs by cross-validation, out of core (Yu, 6.2).

@@ -18,15 +18,11 @@ from blocklinear.training.outcome import Outcome
 from blocklinear.training.run import Halt
 
 
-def _never() -> bool:
-    return False
-
-
 def train_grid(
     store: BlockStore | str | os.PathLike[str],
     options: TrainOptions,
     listener: Listener = ignore,
-    halt: Halt = _never,
+    halt: Halt = lambda: False,
     keep: Callable[[list[LinearModel]], object] = lambda models: None,
     optimise: Optimise | None = None,
 ) -> list[LinearModel]:

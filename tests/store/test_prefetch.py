@@ -1,7 +1,8 @@
-import time
+import threading
 
 import numpy as np
 import pytest
+from programs import GUARD_S
 
 from blocklinear.errors import DamagedError, InputError
 from blocklinear.store import blocks, prefetch
@@ -61,23 +62,27 @@ def test_no_more_blocks_are_read_at_a_time_than_there_is_room_for(
     store, monkeypatch, room, at_once
 ):
     """By eight threads, of which four could decode; one more block is read ahead."""
-    memory, read, decode = set(), blocks.BlockFile.chunks, prefetch.GroupBuffer._decode
+    used, reading = set(), threading.Condition()
+    take, decode = blocks._Room.of, prefetch.GroupBuffer._decode
 
-    def chunks(block):
-        memory.add(id(block.data.obj))
-        return read(block)
+    def taken(part, size):
+        with reading:
+            used.add(part)
+            reading.notify_all()
+        return take(part, size)
 
-    def slowly(*given):
-        time.sleep(0.02)
+    def once_all_is_read(*given):
+        with reading:
+            assert reading.wait_for(lambda: len(used) > at_once, timeout=GUARD_S)
         decode(*given)
 
-    monkeypatch.setattr(blocks.BlockFile, "chunks", chunks)
-    monkeypatch.setattr(prefetch.GroupBuffer, "_decode", slowly)
+    monkeypatch.setattr(blocks._Room, "of", taken)
+    monkeypatch.setattr(prefetch.GroupBuffer, "_decode", once_all_is_read)
     largest = max(block.bytes for block in store.manifest.blocks)
     with GroupLoader(store, 4, 8, room * largest) as loader:
         for _ in loader.stream([(0, 1, 2, 3), (4, 5), (1, 2, 3, 0)]):
             pass
-    assert len(memory) == at_once + 1
+    assert len(used) == at_once + 1
 
 
 def test_a_group_stays_whole_while_the_next_is_loaded(store):
