@@ -340,10 +340,10 @@ class RowView:
 def rows_without_entries(
     labels: NDArray[np.float64], weights: NDArray[np.float64] | None
 ) -> RowView:
-    """Return all rows of a store, of which no more is known."""
-    none = np.zeros(len(labels), np.int64)
+    """Return all rows of a store, of which no more is known: x_i' x_i are no numbers."""
+    none, unknown = np.zeros(len(labels), np.int64), np.full(len(labels), np.nan)
     entries = np.zeros(0, np.uint32), np.zeros(0)
-    return RowView(np.arange(len(labels)), none, none, labels, labels, *entries, weights)
+    return RowView(np.arange(len(labels)), none, none, unknown, labels, *entries, weights)
 
 
 def first_positions(manifest: Manifest) -> NDArray[np.int64]:

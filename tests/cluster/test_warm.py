@@ -184,10 +184,10 @@ def skewed(store, client, **options):
     return trained(store, client, how(3, gap=2e-3, class_weights=weights, **options))
 
 
-@pytest.mark.parametrize("after", ["cluster", "one machine", "gc"])
-def test_models_that_had_left_start_warm_too(two, tmp_path, after):
+@pytest.mark.parametrize(("after", "blocks"), [("cluster", 6), ("one machine", 6), ("gc", 12)])
+def test_models_that_had_left_start_warm_too(two, tmp_path, after, blocks):
     """Files of the rounds that they were trained in last are kept."""
-    store = split_text(tmp_path, rows(1, 300, classes=CLASSES), 12)
+    store = split_text(tmp_path, rows(1, 300, classes=CLASSES), blocks)
     _, _, cold = skewed(store, two)
     folder = store.folder / "runs" / "default"
     facts = Checkpoint(folder).facts
