@@ -73,6 +73,8 @@ class BatchReader:
         Knows the labels of earlier batches.
     look_up : callable or None
         As for `RowReader`.
+    pool : ThreadPoolExecutor or None
+        Threads that convert; its own ones if None.
 
     Attributes
     ----------
@@ -87,6 +89,7 @@ class BatchReader:
         dtype: str,
         coder: LabelCoder,
         look_up: Callable[[Rows], Rows] | None = None,
+        pool: ThreadPoolExecutor | None = None,
     ) -> None:
         if options.on_error != "fail":
             raise UsageError(
@@ -98,7 +101,8 @@ class BatchReader:
                 f"{options.hash_bits} hash bits", -1, 1 << options.hash_bits, options
             )
         self._options, self._dtype, self._coder, self._look_up = options, dtype, coder, look_up
-        self._pool = ThreadPoolExecutor(options.threads, "take in")
+        self._owns_pool = pool is None
+        self._pool = pool or ThreadPoolExecutor(options.threads, "convert")
         self._free_buffers: deque[ParseBuffers] = deque()
         piece_bytes = options.reading_bytes // (4 * (options.threads + 2))
         self._piece_bytes = min(max(piece_bytes, LEAST_PIECE_BYTES), MOST_PIECE_BYTES)
@@ -109,8 +113,9 @@ class BatchReader:
         self._width: int | None = None
 
     def close(self) -> None:
-        """Wait for the threads to end."""
-        self._pool.shutdown(cancel_futures=True)
+        """Wait for its own threads to end."""
+        if self._owns_pool:
+            self._pool.shutdown(cancel_futures=True)
 
     @property
     def index_base(self) -> int:

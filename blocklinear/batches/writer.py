@@ -241,7 +241,10 @@ class StoreWriter:
             memory_bytes=options.text.memory_bytes - self.reserved_bytes,
         )
         self._coder = LabelCoder(*self._place.labels())
-        self._reader = BatchReader(text, options.dtype, self._coder, self._ingestion.look_up)
+        ingestion = self._ingestion
+        self._reader = BatchReader(
+            text, options.dtype, self._coder, ingestion.look_up, ingestion.pool
+        )
         self._reader.names = self._place.names()
         self._stack.callback(self._reader.close)
 

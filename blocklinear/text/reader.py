@@ -1,5 +1,6 @@
 """Rows of one or more inputs, parsed in parallel, delivered in order."""
 
+import contextlib
 import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -46,6 +47,8 @@ class RowReader:
         Which lines of the only path are to be read; None is all of them.
     lines_before : int
         Lines of the input before these.
+    pool : ThreadPoolExecutor or None
+        Threads that parse; its own ones if None.
 
     Attributes
     ----------
@@ -85,10 +88,11 @@ class RowReader:
         look_up: Callable[[Rows], Rows] | None = None,
         extent: Extent | None = None,
         lines_before: int = 0,
+        pool: ThreadPoolExecutor | None = None,
     ) -> None:
         self._options, self._dtype = options, dtype
         self._fleeting, self._look_up = fleeting, look_up
-        self._weights = weights
+        self._weights, self._pool = weights, pool
         self._paths = [name_of(path) for path in paths]
         self._names = [shown_name(path) for path in self._paths]
         self._extent, self._lines_before = extent, lines_before
@@ -120,7 +124,10 @@ class RowReader:
         return self._options.smallest_index
 
     def __iter__(self) -> Iterator[Rows]:
-        with ThreadPoolExecutor(self._options.threads, "parse") as pool:
+        with contextlib.ExitStack() as stack:
+            pool = self._pool or stack.enter_context(
+                ThreadPoolExecutor(self._options.threads, "parse")
+            )
             for path in self._paths:
                 yield from self._read_one(path, pool)
         found = sum(source["rows"] + source["skipped"] for source in self.provenance)
