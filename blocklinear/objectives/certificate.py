@@ -221,6 +221,8 @@ class Proof:
         Value of the bias feature.
     balance : float64[2, n_problems] or None
         As above, where the weight of the bias is free; None where it is not.
+    room : float64[n_features + 1, columns] or None
+        Zeros in which `recomputed` is added up; new memory if None.
     """
 
     def __init__(
@@ -231,6 +233,7 @@ class Proof:
         recompute: bool = True,
         bias: float = 0.0,
         balance: Floats | None = None,
+        room: Floats | None = None,
     ) -> None:
         shape = W.shape
         self._bias, self._free = bias, balance is not None
@@ -242,7 +245,9 @@ class Proof:
         self.norms = norms_above(self.squares)
         if self._free:
             self.squares = np.array([column_norms(self._penalised(v)) for v in self.pair])
-        self.recomputed = aligned_zeros(*(shape if recompute else (0, shape[1])))
+        self.recomputed = aligned_zeros(*(shape if recompute and room is None else (0, shape[1])))
+        if room is not None:
+            self.recomputed = room
         self.sums = np.zeros((2, kernels.N_SUMS, n_problems))
         self.reach, self.n = np.zeros((kernels.N_REACHES, n_problems)), 0
 

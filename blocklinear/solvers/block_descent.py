@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from blocklinear.errors import MismatchError
 from blocklinear.kernels.dual import GAIN
 from blocklinear.kernels.sums import copy_columns
-from blocklinear.objectives.certificate import Certificate, joined
+from blocklinear.objectives.certificate import Certificate, aligned_zeros, joined
 from blocklinear.objectives.models import Models
 from blocklinear.options import TrainOptions
 from blocklinear.solvers.many import ManyModels
@@ -317,7 +317,7 @@ class BlockDescentOfMany(BlockDescent):
         super().__init__(vectors, manifest, options, working_set_entries)
         self._models, self._by_pass, self._training = models, numbers, list(numbers)
         self._manifest = manifest
-        self._final = np.zeros((manifest.n_features + 1, len(models)))  # as certified last
+        self._final = aligned_zeros(manifest.n_features + 1, len(models))  # as certified last
         self._certificates: list[Certificate | None] = [None] * len(models)
 
     @property
@@ -346,16 +346,21 @@ class BlockDescentOfMany(BlockDescent):
         if not known or len(state["certificates"]) != len(self._certificates):
             raise ValueError("the models of the state are not those of the run")
         check_dropped(state, self._options.gap)
-        self._drop([np.isin(own, numbers) for own, numbers in pairs])
         self._certificates = [
             None if found is None else Certificate(**found) for found in state["certificates"]
         ]
+        self._drop([np.isin(own, numbers) for own, numbers in pairs])
+
+    def _averaged(self, numbers: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Return of which of some models the average was certified."""
+        found = [self._certificates[number] for number in numbers]
+        return np.array([c is not None and c.average for c in found], np.bool_)
 
     def _drop(self, kept: list[NDArray[np.bool_]]) -> None:
         """Go on with some of the models of each of the vectors."""
-        for vectors, own in zip(self.vectors, kept, strict=True):
+        for vectors, numbers, own in zip(self.vectors, self._training, kept, strict=True):
             if not own.all():
-                vectors.drop(own)
+                vectors.drop(own, self._averaged(numbers))
         self._training = [numbers[own] for numbers, own in zip(self._training, kept, strict=True)]
 
     @property
@@ -378,19 +383,19 @@ class BlockDescentOfMany(BlockDescent):
         )
 
     def _certified(self, found: list[list[Certificate]]) -> Certificate:
-        numbered = zip(self.vectors, self._training, strict=True)
-        for (vectors, numbers), of in zip(
-            [pair for pair in numbered if pair[0].width], found, strict=True
-        ):
-            averaged = np.array([certificate.average for certificate in of])
-            for source, columns in (
-                (vectors.W, np.flatnonzero(~averaged)),
-                (vectors.average, np.flatnonzero(averaged)),
-            ):
-                copy_columns(source, columns, self._final, numbers[columns])
+        trained = [numbers for numbers in self._training if len(numbers)]
+        for numbers, of in zip(trained, found, strict=True):
             for number, certificate in zip(numbers, of, strict=True):
                 self._certificates[number] = certificate
         return joined(self.proven())
+
+    def _keep_certified(self, chosen: list[NDArray[np.bool_]]) -> None:
+        """Keep the weights that the last certificates of some models are about."""
+        for vectors, numbers, own in zip(self.vectors, self._training, chosen, strict=True):
+            averaged = self._averaged(numbers)
+            for source, which in ((vectors.W, ~averaged), (vectors.average, averaged)):
+                columns = np.flatnonzero(own & which)
+                copy_columns(source, columns, self._final, numbers[columns])
 
     def drop_solved(self) -> bool:
         """Train no further those models of which the last certificate is good enough."""
@@ -403,11 +408,13 @@ class BlockDescentOfMany(BlockDescent):
             kept.append(np.array([p is None or p.gap > goal for p in proofs], np.bool_))
             if tolerance is not None:
                 kept[-1] |= vectors.violations() > tolerance
+        self._keep_certified([~own for own in kept])
         self._drop(kept)
         return len(self) < before
 
     def chosen(self, certificate: Certificate) -> Floats:
         """Return the weights that were certified."""
+        self._keep_certified([np.ones(len(numbers), np.bool_) for numbers in self._training])
         return self._final
 
     def proven(self) -> list[Certificate]:

@@ -82,29 +82,28 @@ class ManyModels(WeightVectors):
             proof.reach,
         )  # fmt: skip
 
-    def drop(self, kept: NDArray[np.bool_]) -> None:
+    def drop(self, kept: NDArray[np.bool_], averaged: NDArray[np.bool_]) -> None:
         """Go on with some of the models only.
 
-        Alpha of the others stays where it is, and their weights are kept as they belong to it,
-        which is not always what was certified: a warm start wants both.
+        Alpha of the others stays where it is. A warm start wants the weights that belong to it,
+        too: they are kept where those that were certified are the average.
         """
-        left, kept_columns = np.flatnonzero(~kept), np.flatnonzero(kept)
-        before = np.setdiff1d(np.arange(self.width + self.dropped_weights.shape[1]), self.places)
-        dropped = np.sort(np.concatenate([before, self.places[left]]))
-        weights = np.empty((len(self.W), len(dropped)))
+        left, kept_columns = np.flatnonzero(~kept & averaged), np.flatnonzero(kept)
+        before = self._averaged_places
+        self._averaged_places = np.sort(np.concatenate([before, self.places[left]]))
+        weights = aligned_zeros(len(self.W), len(self._averaged_places))
         for source, columns, places in (
             (self.dropped_weights, np.arange(len(before)), before),
             (self.W, left, self.places[left]),
         ):
-            copy_columns(source, columns, weights, np.searchsorted(dropped, places))
+            copy_columns(source, columns, weights, np.searchsorted(self._averaged_places, places))
         self.dropped_weights = weights
         self.places, self.width = self.places[kept], int(kept.sum())
         self.W = self._some(self.W, kept_columns)
-        self.average = (
-            self._some(self.average, kept_columns)
-            if self.averaged
-            else aligned_zeros(*self.W.shape)
-        )
+        if self.averaged:
+            self.average = self._some(self.average, kept_columns)
+        else:
+            self.average = self._front(self.average)
         self._renumber(kept)
         self.models = self.models.some(kept)
         self.stats, self.terms = self.stats[:, kept].copy(), self.terms[kept]  # in C order
@@ -114,10 +113,14 @@ class ManyModels(WeightVectors):
 
     def _some(self, weights: Floats, columns: NDArray[np.int64]) -> Floats:
         """Return columns of weights, then zeros, in the same memory: new pages take longer."""
-        n, width = len(weights), padded(self.width)
-        some: Floats = weights.reshape(-1)[: n * width].reshape(n, width)
+        some = self._front(weights)
         keep_columns(weights, columns, some)
         return some
+
+    def _front(self, weights: Floats) -> Floats:
+        """Return as much of the memory of weights as is needed now."""
+        n, width = len(weights), padded(self.width)
+        return weights.reshape(-1)[: n * width].reshape(n, width)
 
     def _renumber(self, kept: NDArray[np.bool_]) -> None:
         """Renumber the ranges for the models that are kept."""

@@ -106,8 +106,8 @@ class WeightVectors(ABC):
     bias : float              value of the bias feature, 0 for none
     free_bias : bool          whether its weight is not regularised
     places : int64[width]     the columns of alpha of those still trained
-    dropped_weights : float64[n_features + 1, M - width]    of those that were dropped, in the order
-                              of their columns of alpha
+    dropped_weights : float64[n_features + 1, k]    W of those that were dropped and of which the
+                              average was certified, in the order of their columns of alpha
     stats : float64[3, n_problems, N_STATS]     statistics of steps, by why rows were worked on
     entries : float64[3]      worked on, likewise
     terms : float64[n_problems, N_TERMS]        what all rows contribute to the dual values
@@ -136,6 +136,8 @@ class WeightVectors(ABC):
         self.alpha = RowArray(folder / f"alpha{name}.work", manifest, np.float64, width)
         self.places = np.arange(width)
         self.dropped_weights = np.zeros((len(self.W), 0))
+        self._averaged_places = np.zeros(0, np.int64)  # their columns of alpha
+        self._n_columns = width  # of alpha
         self._name = name
         self._ranges = RowArray(folder / f"ranges{name}.work", manifest, np.uint16)
         self._first, self._n_rows = first_positions(manifest), manifest.n_rows
@@ -147,6 +149,7 @@ class WeightVectors(ABC):
         self._remaining = np.full(
             (2, n_problems), np.nan
         )  # P - D of both candidates, as sampled last
+        self._squares: Floats | None = None  # of the columns of W, if it is as it was sampled
         self._goals = np.zeros(n_problems)  # what it is to fall to
         self._reported = np.zeros(n_problems)  # what rows first worked on added to it before
         self._since = np.array([0.0, 1.0])  # such rows since; by how much they may tell too little
@@ -165,7 +168,7 @@ class WeightVectors(ABC):
             "terms": self.terms, "entries": self.entries, "remaining": self._remaining,
             "goals": self._goals, "reported": self._reported, "since": self._since,
             "first": self.first_violation,
-        } | ({"dropped": self.dropped_weights} if self.dropped_weights.size else {})  # fmt: skip
+        } | ({"apart": self.dropped_weights} if self.dropped_weights.size else {})  # fmt: skip
 
     @property
     def row_arrays(self) -> dict[str, RowArray]:
@@ -351,7 +354,7 @@ class WeightVectors(ABC):
         self._count(rows, order, PASS)
         self.terms += self._terms_of(data, alpha)
         self._ranges.all[rows.positions] = ranges
-        lines = self.alpha.all.reshape(-1, self.width + self.dropped_weights.shape[1])
+        lines = self.alpha.all.reshape(-1, self._n_columns)
         lines[rows.positions[:, None], self.places] = alpha
 
     def _count(self, rows: RowView, order: NDArray[np.int64], why: int) -> None:
@@ -400,6 +403,7 @@ class WeightVectors(ABC):
     def forget_average(self) -> None:
         """Let `W` stand for its average."""
         self._points[:] = 0.0
+        self._squares = None
 
     def lines(self, group: Group) -> Floats:
         """Return a copy of the alpha of a group, float64[n_rows, width]."""
@@ -407,14 +411,14 @@ class WeightVectors(ABC):
 
     def _own(self, stored: Floats) -> Floats:
         """Return the columns of `alpha` of the weight vectors still trained, float64[n, width]."""
-        lines = stored.reshape(-1, self.width + self.dropped_weights.shape[1])
-        if not self.dropped_weights.size:
+        lines = stored.reshape(-1, self._n_columns)
+        if self.width == self._n_columns:
             return lines
         own: Floats = np.take(lines, self.places, axis=1)  # in C order, unlike lines[:, places]
         return own
 
     def _write(self, blocks: tuple[int, ...], alpha: Floats) -> None:
-        if self.dropped_weights.size:
+        if self.width < self._n_columns:
             self.alpha.write_columns(blocks, self.places, alpha)
         else:
             self.alpha.write(blocks, alpha)
@@ -425,13 +429,16 @@ class WeightVectors(ABC):
         proof = self.proof(recompute=False)
         self._certify(rows, self._data(rows), self._own(self.alpha.all[rows.positions]), proof)
         proof.n += len(rows)
+        self._squares = proof.squares[0]
         self._remaining[: len(proof.candidates)] = proof.remaining(n_rows)
 
     def proof(self, recompute: bool = True) -> Proof:
         """Return certificates to be, before any row was added.
 
         Each problem has the candidate that is better in the last sample; both where there was none.
-        Where problems share a pass, W is copied to the average of those for which W is better.
+        Where problems share a pass, W is copied to the average of those for which W is better. An
+        average that is no candidate is forgotten: W is recomputed in its memory, as new pages take
+        longer.
         """
         candidates = [self.W]
         if self.averaged:
@@ -443,10 +450,15 @@ class WeightVectors(ABC):
                 if len(own):
                     copy_columns(self.W, own, self.average, own)
                 candidates = [self.average]
+        room = None
+        if recompute and candidates[-1] is self.W:
+            self.forget_average()
+            room = self.average
+            room[:] = 0.0
         sides = None
         if self.free_bias:
             sides = balance(self.terms[:, dual.PLUS], self.terms[:, dual.MINUS])
-        return Proof(self.W, candidates, len(self.terms), recompute, self.bias, sides)
+        return Proof(self.W, candidates, len(self.terms), recompute, self.bias, sides, room)
 
     def certify_group(self, group: Group, proof: Proof, every: int = 1) -> None:
         """Add what a group contributes to certificates, or one row in so many of it."""
@@ -480,8 +492,10 @@ class WeightVectors(ABC):
     @property
     def duals(self) -> Floats:
         """The dual values, float64[n_problems]; of the Lagrangian where the bias is free."""
-        W = self.W[:-1] if self.free_bias else self.W
-        norms = of_problems(column_norms(W), len(self.terms))
+        squares = self._squares
+        if squares is None:
+            squares = column_norms(self.W[:-1] if self.free_bias else self.W)
+        norms = of_problems(squares, len(self.terms))
         values = np.asarray(self.terms[:, dual.DUAL] - 0.5 * norms)
         if self.free_bias:
             values -= self.bias * self.W[-1, : self.width] * self._imbalance

@@ -190,23 +190,52 @@ class Previous:
     ) -> Iterator[Column]:
         """Yield weight vectors, of models with these numbers, whose alpha were kept together.
 
-        Weights of those that stayed stand side by side, `stored` columns with what was left free;
-        those that had left stand apart. Newton's method has them one after the other.
+        Weights of those that stayed stand side by side, `stored` columns with what was left free.
+        Newton's method has them one after the other.
         """
         width = len(numbers)
         alpha = self.lines(f"alpha{name}").reshape(self.n_rows, width)
         kept = np.ones(width, np.bool_) if staying is None else staying
         w: list[Floats | None] = [None] * width
-        parts = (("w", kept, stored), ("dropped", ~kept, int(np.sum(~kept))))
-        for part, which, columns in parts if self.has_w else ():
-            if which.any():
-                W = self._mapped(part + name)
-                W = W.reshape(columns, -1).T if self._newton else W.reshape(-1, columns)
-                for j, place in enumerate(np.flatnonzero(which)):
-                    w[place] = W[:, j]
+        for part, places, columns, stored_as in self._parts(name, numbers, kept, stored):
+            W = self._mapped(part)
+            W = W.reshape(stored_as, -1).T if self._newton else W.reshape(-1, stored_as)
+            for place, column in zip(places, columns, strict=True):
+                w[place] = W[:, column]
         for j, number in enumerate(numbers):
             own = partial(_sizes, alpha[:, j]) if self._l1 else alpha[:, j].__getitem__
             yield Column(own, w[j], self._is_sum, self._costs[number])
+
+    def _parts(
+        self, name: str, numbers: Sequence[int], kept: NDArray[np.bool_], stored: int
+    ) -> Iterator[tuple[str, Sequence[int], Sequence[int], int]]:
+        """Say where the weights are that belong to the alpha of models.
+
+        Of those that had left they are what was certified; where that is an average they stand
+        apart, as those of all did in an earlier version.
+
+        Yields
+        ------
+        name of an array, places of models, their columns in it, and how many columns it has
+        """
+        if not self.has_w:
+            return
+        if kept.any():
+            yield "w" + name, np.flatnonzero(kept).tolist(), range(int(kept.sum())), stored
+        array, apart, certified = "dropped" + name, np.flatnonzero(~kept).tolist(), list[int]()
+        if array not in self._checkpoint.names:
+            array, left, proofs = (
+                "apart" + name,
+                apart,
+                self._state["certificates"] if apart else [],
+            )
+            apart = [place for place in left if proofs[numbers[place]]["average"]]
+            certified = [place for place in left if place not in apart]
+        if apart:
+            yield array, apart, range(len(apart)), len(apart)
+        if certified:
+            columns = [numbers[place] for place in certified]
+            yield "final", certified, columns, len(self._state["certificates"])
 
     def _mapped(self, name: str) -> NDArray[Any]:
         if name not in self._checkpoint.names:

@@ -230,9 +230,12 @@ class Run(ABC):
             self._best_at, self._best_score = facts["best"]
         if facts["descended"] is not None:
             self._succeed(facts["descended"])
-        if facts["method"].get("by_pass") != self.solver.state.get("by_pass"):
+        by_pass = self.solver.state.get("by_pass", [])
+        older = any(f"dropped-{k}" in self._checkpoint.names for k in range(len(by_pass)))
+        if older or facts["method"].get("by_pass", []) != by_pass:
             raise MismatchError(
-                "the checkpoint is of a version in which other models shared a pass",
+                "the checkpoint is of a version in which other models shared a pass, or other "
+                "weights were kept",
                 "give --warm-start instead of --resume to go on from its alpha",
             )
         try:

@@ -3,8 +3,12 @@
 import math
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
+from blocklinear.errors import MismatchError
+from blocklinear.solvers.many import ManyModels
+from blocklinear.solvers.weight_vectors import WeightVectors
 from blocklinear.store.changes import remove
 from blocklinear.training import train
 from blocklinear.training.checkpoint import Checkpoint
@@ -60,14 +64,65 @@ def test_from_two_classes_to_three_and_back(tmp_path, solver):
     assert found.started.rows_kept == 50
 
 
-def test_models_that_had_left_start_warm_too(tmp_path):
-    """Their alpha and w are those they left with, which the certified w need not be."""
-    store = split_text(tmp_path, rows(1, 300, classes=(1.0, 2.0, 3.0, 4.0, 5.0)), 6)
-    options = how(3, gap=2e-3, class_weights=((1.0, 1e-3), (2.0, 30.0)))
-    first = train(store, options)
-    facts = Checkpoint(store.folder / "runs" / "default").facts
-    assert any(map(len, facts["method"]["trained"])) < 5
-    found = trained(store, replace(options, warm_start=True))
+LEAVING = how(3, gap=2e-3, class_weights=((1.0, 1e-3), (2.0, 30.0)))
+"""Options with which models of five classes leave one by one."""
+
+
+def of_five_classes(tmp_path):
+    return split_text(tmp_path, rows(1, 300, classes=(1.0, 2.0, 3.0, 4.0, 5.0)), 6)
+
+
+def state_of(store):
+    return Checkpoint(store.folder / "runs" / "default").facts["method"]
+
+
+def check_warm(store, first):
+    found = trained(store, replace(LEAVING, warm_start=True))
     assert found.started.how == "kept"
     assert found.model.metadata["outer_iterations"] < first.metadata["outer_iterations"]
     assert max(c["drift"] for c in found.model.metadata["certificates"]) <= DRIFT
+
+
+@pytest.mark.parametrize("averaged", [[], [0, 1, 2, 3, 4], [1, 3]], ids=str)
+def test_models_that_had_left_start_warm_too(tmp_path, monkeypatch, averaged):
+    """Their alpha and w are those they left with, which the certified w need not be."""
+    sample = WeightVectors.sample_gap
+
+    def sample_and_set(self, rows, n_rows):
+        sample(self, rows, n_rows)
+        assert self.averaged
+        better = np.isin(self.models.positive, averaged)
+        self._remaining[1] = np.where(better, self._remaining.min(axis=0) / 2, np.inf)
+        self._remaining[0] = np.where(better, np.inf, self._remaining[0])
+
+    monkeypatch.setattr(WeightVectors, "sample_gap", sample_and_set)
+    store = of_five_classes(tmp_path)
+    first = train(store, LEAVING)
+    monkeypatch.undo()
+    state = state_of(store)
+    left = set(range(5)) - {number for numbers in state["trained"] for number in numbers}
+    assert 0 < len(left) < 5
+    for number, proof in enumerate(first.metadata["certificates"]):
+        assert proof["average"] == (number in averaged)
+    check_warm(store, first)
+
+
+def test_weights_of_models_that_had_left_as_earlier_versions_kept_them(tmp_path, monkeypatch):
+    """Those of all stood apart: a warm start finds them, and a run does not go on."""
+    drop, arrays = ManyModels.drop, WeightVectors.arrays.fget
+
+    def drop_all_apart(self, kept, averaged):
+        drop(self, kept, np.ones(len(kept), np.bool_))
+
+    def renamed(self):
+        return {"dropped" if name == "apart" else name: a for name, a in arrays(self).items()}
+
+    monkeypatch.setattr(ManyModels, "drop", drop_all_apart)
+    monkeypatch.setattr(WeightVectors, "arrays", property(renamed))
+    store = of_five_classes(tmp_path)
+    first = train(store, LEAVING)
+    monkeypatch.undo()
+    with pytest.raises(MismatchError, match="other weights were kept") as caught:
+        train(store, replace(LEAVING, resume=True))
+    assert "--warm-start" in caught.value.fix
+    check_warm(store, first)
