@@ -12,7 +12,6 @@ follows what was seen: rare features are moved by few parts, and those that all 
 moved by all alike. Which step along the change is best is then found exactly.
 """
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -35,7 +34,6 @@ from blocklinear.objectives.certificate import (
     relative_gaps,
 )
 from blocklinear.objectives.models import Models
-from blocklinear.solvers.block_descent import check_dropped
 from blocklinear.solvers.columns import models_by_pass
 from blocklinear.solvers.pass_statistics import (
     add_stats,
@@ -46,6 +44,7 @@ from blocklinear.solvers.pass_statistics import (
     with_free_bias,
 )
 from blocklinear.solvers.protocol import Estimate, Trainee
+from blocklinear.solvers.proven_models import ProvenModels
 from blocklinear.solvers.weight_vectors import FIRST, PASS
 from blocklinear.solvers.working_set import FIRST_PASSES, next_passes
 from blocklinear.store.manifest import Manifest
@@ -109,23 +108,21 @@ class DistributedDescent(Trainee):
         self._curvature = np.full((n, 1), float(job.n_parts)) if self._several else np.zeros((0, 1))
         self._entries = np.zeros(3)
         n_models = 0 if self._models is None else len(self._models)
-        self._allocate(models_by_pass(n_models) if n_models else [np.arange(1)])
+        self._proven = ProvenModels(models_by_pass(n_models) if n_models else [np.arange(1)])
+        self._allocate()
         self.first = 0  # number of the files of what the first round starts from
         self._written: list[int] = []  # models whose alpha the last round has written
         self._kept: list[list[Any]] = []  # rounds, models, steps: the last of models dropped since
         self._taken = np.zeros(0)  # the step along the change of each
         self._final = np.zeros((n if n_models else 0, n_models))  # as certified last
-        self._certificates: list[Certificate | None] = [None] * n_models
         self._adopted = False
         self._passes = np.full(1, float(FIRST_PASSES))
         self._left: list[Floats] | None = None  # P - D of the candidates, as sampled
-        self._proven: list[list[Certificate]] = []  # of each weight vectors
         self._futures: dict[str, Any] = {}  # of what workers have read from the last checkpoint
 
-    def _allocate(self, numbers: list[NDArray[np.int64]]) -> None:
-        """Make the arrays of weight vectors of these models, all zeros."""
-        n, widths = self._n, [len(some) for some in numbers]
-        self._training = numbers
+    def _allocate(self) -> None:
+        """Make the arrays of the weight vectors that are trained, all zeros."""
+        n, widths = self._n, [len(some) for some in self._proven.trained]
         self.W = [aligned_zeros(n, width) for width in widths]
         self.average = [np.zeros((n, width)) for width in widths] if self._several else []
         self._terms = [np.zeros((width, kernels.N_TERMS)) for width in widths]
@@ -134,7 +131,7 @@ class DistributedDescent(Trainee):
         self._first = [np.zeros(width) for width in widths]
 
     def __len__(self) -> int:
-        return sum(len(some) for some in self._training)
+        return sum(len(some) for some in self._proven.trained)
 
     @property
     def costs(self) -> Sequence[float]:
@@ -146,13 +143,12 @@ class DistributedDescent(Trainee):
         """What a checkpoint must know before it can fill `arrays`, as JSON."""
         state = {
             "labels": list(self._job.task.labels), "parts": self._job.n_parts,
-            "trained": [some.tolist() for some in self._training], "written": self._written,
-            "first": self.first, "kept": self._kept,
+            "written": self._written, "first": self.first, "kept": self._kept,
         }  # fmt: skip
         if self._models is None:
-            return state | {"costs": self._job.task.pairs.tolist()}
-        found = [None if c is None else c.to_dict() for c in self._certificates]
-        return self._models.facts | state | {"certificates": found}
+            costs = self._job.task.pairs.tolist()
+            return state | {"trained": self._proven.state["trained"], "costs": costs}
+        return self._models.facts | state | self._proven.state
 
     @state.setter
     def state(self, state: dict[str, Any]) -> None:
@@ -163,17 +159,13 @@ class DistributedDescent(Trainee):
             )
         trained, written = state["trained"], state["written"]
         known = [number for some in trained for number in some]
-        possible = set(range(max(len(self._certificates), 1)))
+        possible = set(range(len(self._proven.certificates)))
         if not set(known) <= set(written or known) <= possible or len({*known}) < len(known):
             raise ValueError("the models of the state are not those of the run")
         if self._models is not None:
-            check_dropped(state, self._job.options.gap)
-            if len(state["certificates"]) != len(self._certificates):
-                raise ValueError("there is a certificate too few, or too many")
-            self._certificates = [
-                None if found is None else Certificate(**found) for found in state["certificates"]
-            ]
-        self._allocate([np.array(some, np.int64) for some in trained])
+            self._proven.take_certificates(state, self._job.options.gap)
+        self._proven.trained = [np.array(some, np.int64) for some in trained]
+        self._allocate()
         self._written, self._taken = list(written), np.zeros(len(written))
         self.first, self._kept = state.get("first", 0), list(state.get("kept", []))
 
@@ -195,7 +187,7 @@ class DistributedDescent(Trainee):
         """Where the run stands, as workers are to know it."""
         goal = (self._job.options.gap or 0.0) / self._job.n_parts
         goals = [goal * np.maximum(of, 0.0) for of in self._duals]
-        trained = [some.tolist() for some in self._training]
+        trained = self._proven.state["trained"]
         return Round(
             self.outer, trained, self._written, self._taken, self.first, int(self._passes[0]),
             goals, self._free_biases,
@@ -275,7 +267,7 @@ class DistributedDescent(Trainee):
             W[:], own[:] = packed.whole(), terms
         for W, bias in zip(self.W, found.biases, strict=False):
             W[-1] = bias
-        self._written = np.concatenate(self._training).tolist()
+        self._written = np.concatenate(self._proven.trained).tolist()
         self._taken = np.ones(len(self._written))
         if self._models is None:
             cost = float(self._job.task.pairs[0, 0])
@@ -327,7 +319,8 @@ class DistributedDescent(Trainee):
             W += steps * moved
             taken.append(steps)
             self._stats[k][:] = _added_stats([report.stats[k] for report in reports])
-        self._written, self._taken = np.concatenate(self._training).tolist(), np.concatenate(taken)
+        self._written = np.concatenate(self._proven.trained).tolist()
+        self._taken = np.concatenate(taken)
         self._gain = [now - was for now, was in zip(self._raised, before, strict=True)]
         self._count(reports)
         for average, W in zip(self.average, self.W, strict=False):
@@ -364,13 +357,9 @@ class DistributedDescent(Trainee):
             lefts = [left.min(axis=0) for left in self._left]
         dual, left = np.concatenate(duals), np.concatenate(lefts)
         gaps = relative_gaps(dual, left)
-        kept = np.concatenate(self._training)
-        dropped = [c for k, c in enumerate(self._certificates) if c is not None and k not in kept]
-        of_all = np.array([math.inf if c is None else c.gap for c in self._certificates or [None]])
-        of_all[kept] = gaps
-        return Estimate(
-            primal=float((dual + left).sum()) + sum(c.primal for c in dropped),
-            dual=float(dual.sum()) + sum(c.dual for c in dropped),
+        seen = Estimate(
+            primal=float((dual + left).sum()),
+            dual=float(dual.sum()),
             violation=float(np.concatenate(self._violations()).max()),
             n_sv=int(sum(terms[:, kernels.N_SUPPORT].sum() for terms in self._terms)),
             steps=int(sum(of[:, :, kernels.STEPS].sum() for of in stats)),
@@ -379,8 +368,9 @@ class DistributedDescent(Trainee):
             gap=float(gaps.max()),
             middle_gap=middle(gaps),
             rise=rises(np.concatenate(self._gain), dual),
-            gaps=tuple(of_all.tolist()),
+            gaps=tuple(gaps.tolist()),
         )
+        return self._proven.with_those_that_left(seen)
 
     def _violations(self) -> list[Floats]:
         """Return what LIBLINEAR's ``-e`` is compared with, of each weight vectors."""
@@ -411,14 +401,14 @@ class DistributedDescent(Trainee):
     def certify(self, halt: Callable[[], bool]) -> Certificate:
         """Return the certificate, of several models the sums and the largest gap."""
         proofs = self._prove(self._candidates(self._left), False, halt)
-        self._proven = [proof.certificates() for proof in proofs]
+        found = [proof.certificates() for proof in proofs]
         if self._models is None:
-            return self._proven[0][0]
-        for k, (numbers, of) in enumerate(zip(self._training, self._proven, strict=True)):
+            return found[0][0]
+        self._proven.note(found)
+        for k, (numbers, of) in enumerate(zip(self._proven.trained, found, strict=True)):
             for j, (number, certificate) in enumerate(zip(numbers, of, strict=True)):
                 better = self.average[k] if certificate.average else self.W[k]
                 self._final[:, number] = better[:, j]
-                self._certificates[number] = certificate
         return joined(self.proven())
 
     def _candidates(self, left: list[Floats] | None) -> dict[str, list[Floats]]:
@@ -466,14 +456,10 @@ class DistributedDescent(Trainee):
 
     def drop_solved(self) -> bool:
         """Train no further those of many models of which the certificate is good enough."""
-        goal, tolerance = self._job.options.gap, self._job.options.tolerance
+        goal = self._job.options.gap
         if goal is None or self._models is None:
             return False
-        kept = []
-        for numbers, violation in zip(self._training, self._violations(), strict=True):
-            proofs = [self._certificates[number] for number in numbers]
-            above = np.array([proof is None or proof.gap > goal for proof in proofs], np.bool_)
-            kept.append(above | (tolerance is not None and violation > tolerance))
+        kept = self._proven.unsolved(goal, self._job.options.tolerance, self._violations())
         if all(some.all() for some in kept):
             return False
         self._drop(kept)
@@ -490,7 +476,8 @@ class DistributedDescent(Trainee):
             for name in ("W", "average", "_terms", "_stats", "_gain", "_first")
         }
         left = [k for k, some in enumerate(kept) if some.any()]
-        self._allocate([self._training[k][kept[k]] for k in left])
+        self._proven.trained = [self._proven.trained[k][kept[k]] for k in left]
+        self._allocate()
         for name, arrays in before.items():
             axis = 0 if name in ("_terms", "_gain", "_first") else 1
             for now, k in zip(getattr(self, name), left, strict=bool(arrays)):
@@ -505,20 +492,20 @@ class DistributedDescent(Trainee):
 
     def proven(self) -> list[Certificate]:
         """Return the certificate of each of many models; nothing for one problem."""
-        return [found for found in self._certificates if found is not None]
+        return self._proven.proven
 
     def current(self) -> Floats:
         """Return the weights as they are, float64[n_features + 1, M]."""
         if self._models is None:
             return self.W[0]
         weights = self._final.copy()
-        for W, numbers in zip(self.W, self._training, strict=True):
+        for W, numbers in zip(self.W, self._proven.trained, strict=True):
             weights[:, numbers] = W
         return weights
 
     def adopt(self, weights: Floats) -> None:
         """Make other weights, float64[n_features + 1, M], the only candidates."""
-        for k, some in enumerate(self._training):
+        for k, some in enumerate(self._proven.trained):
             self.W[k][:] = weights.reshape(self._n, -1)[:, some]
             for average in self.average[k : k + 1]:
                 average[:] = self.W[k]

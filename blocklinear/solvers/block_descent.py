@@ -4,8 +4,6 @@ Each group is loaded once for all models, and each row gathered once for those t
 Which models share `WeightVectors` depends on their number alone, so no result depends on threads.
 """
 
-import dataclasses
-import math
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from typing import Any, TypeVar
@@ -13,7 +11,6 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from blocklinear.errors import MismatchError
 from blocklinear.kernels.dual import GAIN
 from blocklinear.kernels.sums import copy_columns
 from blocklinear.objectives.certificate import Certificate, aligned_zeros, joined
@@ -23,6 +20,7 @@ from blocklinear.solvers.many import ManyModels
 from blocklinear.solvers.newton.solver import successor_of
 from blocklinear.solvers.pass_statistics import middle, rises
 from blocklinear.solvers.protocol import Abandoned, Estimate, Solver, Start
+from blocklinear.solvers.proven_models import ProvenModels
 from blocklinear.solvers.row_orders import parts_of_passes
 from blocklinear.solvers.weight_vectors import (
     FIRST,
@@ -315,10 +313,9 @@ class BlockDescentOfMany(BlockDescent):
         working_set_entries: int = 0,
     ) -> None:
         super().__init__(vectors, manifest, options, working_set_entries)
-        self._models, self._by_pass, self._training = models, numbers, list(numbers)
-        self._manifest = manifest
+        self._models, self._by_pass, self._manifest = models, numbers, manifest
+        self._proven = ProvenModels(numbers)
         self._final = aligned_zeros(manifest.n_features + 1, len(models))  # as certified last
-        self._certificates: list[Certificate | None] = [None] * len(models)
 
     @property
     def costs(self) -> Sequence[float]:
@@ -332,36 +329,26 @@ class BlockDescentOfMany(BlockDescent):
     @property
     def state(self) -> dict[str, Any]:
         """What a checkpoint must know before it can fill `arrays`, as JSON."""
-        return self._models.facts | {
-            "trained": [numbers.tolist() for numbers in self._training],
+        return self._models.facts | self._proven.state | {
             "columns": [vectors.W.shape[1] for vectors in self.vectors],
-            "certificates": [None if c is None else c.to_dict() for c in self._certificates],
             "by_pass": [numbers.tolist() for numbers in self._by_pass],
-        }
+        }  # fmt: skip
 
     @state.setter
     def state(self, state: dict[str, Any]) -> None:
-        pairs = list(zip(self._training, state["trained"], strict=True))
-        known = all(np.isin(numbers, own).all() for own, numbers in pairs)
-        if not known or len(state["certificates"]) != len(self._certificates):
+        pairs = list(zip(self._proven.trained, state["trained"], strict=True))
+        if not all(np.isin(numbers, own).all() for own, numbers in pairs):
             raise ValueError("the models of the state are not those of the run")
-        check_dropped(state, self._options.gap)
-        self._certificates = [
-            None if found is None else Certificate(**found) for found in state["certificates"]
-        ]
+        self._proven.take_certificates(state, self._options.gap)
         self._drop([np.isin(own, numbers) for own, numbers in pairs])
-
-    def _averaged(self, numbers: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Return of which of some models the average was certified."""
-        found = [self._certificates[number] for number in numbers]
-        return np.array([c is not None and c.average for c in found], np.bool_)
 
     def _drop(self, kept: list[NDArray[np.bool_]]) -> None:
         """Go on with some of the models of each of the vectors."""
-        for vectors, numbers, own in zip(self.vectors, self._training, kept, strict=True):
+        trained = self._proven.trained
+        for vectors, numbers, own in zip(self.vectors, trained, kept, strict=True):
             if not own.all():
-                vectors.drop(own, self._averaged(numbers))
-        self._training = [numbers[own] for numbers, own in zip(self._training, kept, strict=True)]
+                vectors.drop(own, self._proven.averaged(numbers))
+        self._proven.trained = [of[own] for of, own in zip(trained, kept, strict=True)]
 
     @property
     def arrays(self) -> dict[str, NDArray[Any]]:
@@ -373,65 +360,52 @@ class BlockDescentOfMany(BlockDescent):
 
     def estimate(self) -> Estimate:
         """Return the sums over all models; of those still trained the worst gap and violation."""
-        seen, kept = super().estimate(), np.concatenate(self._training)
-        dropped = [c for k, c in enumerate(self._certificates) if c is not None and k not in kept]
-        primal, dual = sum(c.primal for c in dropped), sum(c.dual for c in dropped)
-        gaps = np.array([math.inf if c is None else c.gap for c in self._certificates])
-        gaps[kept] = seen.gaps
-        return dataclasses.replace(
-            seen, primal=seen.primal + primal, dual=seen.dual + dual, gaps=tuple(gaps.tolist())
-        )
+        return self._proven.with_those_that_left(super().estimate())
 
     def _certified(self, found: list[list[Certificate]]) -> Certificate:
-        trained = [numbers for numbers in self._training if len(numbers)]
-        for numbers, of in zip(trained, found, strict=True):
-            for number, certificate in zip(numbers, of, strict=True):
-                self._certificates[number] = certificate
+        self._proven.note(found)
         return joined(self.proven())
 
     def _keep_certified(self, chosen: list[NDArray[np.bool_]]) -> None:
         """Keep the weights that the last certificates of some models are about."""
-        for vectors, numbers, own in zip(self.vectors, self._training, chosen, strict=True):
-            averaged = self._averaged(numbers)
+        trained = self._proven.trained
+        for vectors, numbers, own in zip(self.vectors, trained, chosen, strict=True):
+            averaged = self._proven.averaged(numbers)
             for source, which in ((vectors.W, ~averaged), (vectors.average, averaged)):
                 columns = np.flatnonzero(own & which)
                 copy_columns(source, columns, self._final, numbers[columns])
 
     def drop_solved(self) -> bool:
         """Train no further those models of which the last certificate is good enough."""
-        goal, tolerance, before = self._options.gap, self._options.tolerance, len(self)
+        goal, before = self._options.gap, len(self)
         if goal is None:
             return False
-        kept = []
-        for vectors, numbers in zip(self.vectors, self._training, strict=True):
-            proofs = [self._certificates[number] for number in numbers]
-            kept.append(np.array([p is None or p.gap > goal for p in proofs], np.bool_))
-            if tolerance is not None:
-                kept[-1] |= vectors.violations() > tolerance
+        violations = [vectors.violations() for vectors in self.vectors]
+        kept = self._proven.unsolved(goal, self._options.tolerance, violations)
         self._keep_certified([~own for own in kept])
         self._drop(kept)
         return len(self) < before
 
     def chosen(self, certificate: Certificate) -> Floats:
         """Return the weights that were certified."""
-        self._keep_certified([np.ones(len(numbers), np.bool_) for numbers in self._training])
+        self._keep_certified([np.ones(len(of), np.bool_) for of in self._proven.trained])
         return self._final
 
     def proven(self) -> list[Certificate]:
         """Return the certificate of each model."""
-        return [found for found in self._certificates if found is not None]
+        return self._proven.proven
 
     def current(self) -> Floats:
         """Return the weights as they are, float64[n_features + 1, M]."""
         weights = self._final.copy()
-        for vectors, numbers in zip(self.vectors, self._training, strict=True):
+        for vectors, numbers in zip(self.vectors, self._proven.trained, strict=True):
             weights[:, numbers] = vectors.W[:, : vectors.width]
         return weights
 
     def successor(self, enough_products: float) -> Solver | None:
         """Return Newton's method."""
-        trained = set(np.concatenate(self._training).tolist())
-        proven = [None if k in trained else c for k, c in enumerate(self._certificates)]
+        trained, found = np.concatenate(self._proven.trained), self._proven.certificates
+        proven = [None if k in trained else c for k, c in enumerate(found)]
         alphas = [vectors.alpha for vectors in self.vectors]
         return successor_of(
             self, self._models, self.current(), alphas, proven, self._manifest, self._options,
@@ -440,30 +414,6 @@ class BlockDescentOfMany(BlockDescent):
 
     def adopt(self, weights: Floats) -> None:
         """Make other weights the candidates of the models still trained."""
-        for vectors, numbers in zip(self.vectors, self._training, strict=True):
+        for vectors, numbers in zip(self.vectors, self._proven.trained, strict=True):
             vectors.W[:, : vectors.width] = weights[:, numbers]
             vectors.forget_average()
-
-
-def check_dropped(state: dict[str, Any], goal: float | None) -> None:
-    """Refuse to go on to a smaller gap than that for which models were dropped.
-
-    Parameters
-    ----------
-    state : dict
-        Of a solver of many models, in a checkpoint.
-    goal : float or None
-        The gap asked for now.
-
-    Raises
-    ------
-    MismatchError
-    """
-    kept = {number for numbers in state["trained"] for number in numbers}
-    gaps = [found["gap"] for k, found in enumerate(state["certificates"]) if k not in kept]
-    if gaps and (goal is None or max(gaps) > goal):
-        raise MismatchError(
-            f"{len(gaps)} models were finished with gaps up to {max(gaps):.3g}, and are no "
-            "longer trained",
-            "ask for that --gap, or give --restart instead of --resume",
-        )
