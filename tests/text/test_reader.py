@@ -4,8 +4,9 @@ import io
 import os
 import random
 import re
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from threading import Lock
+from threading import Lock, current_thread
 
 import pytest
 import zstandard
@@ -188,16 +189,38 @@ def test_no_descriptor_stays_open(tmp_path):
     assert len(os.listdir("/proc/self/fd")) == before
 
 
-@pytest.mark.parametrize("threads", [1, 3])
-def test_fleeting_rows_are_those_of_their_turn(threads, tmp_path):
+@pytest.fixture
+def mixed_rows(tmp_path):
+    """A file of 395 rows and some blank lines, and its rows."""
     path = tmp_path / "data"
     lines = [f"{k % 5} {k + 1}:{k / 8}" + f" {k + 9}:1" * (k % 7 > 3) for k in range(400)]
     path.write_text("\n".join(line if k % 90 else "" for k, line in enumerate(lines)) + "\n")
-    options = SmallSlabs(threads=threads, piece=300)
-    expected = all_rows([path, path], options)
+    expected = all_rows([path], TextOptions(threads=1))
+    assert len(expected) == 395
+    return path, expected
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_fleeting_rows_are_those_of_their_turn(threads, mixed_rows):
+    path, expected = mixed_rows
     reader = RowReader([path, path], SmallSlabs(threads=threads, piece=300), fleeting=True)
-    assert [row for rows in reader for row in tokenized(rows)] == expected
-    assert len(expected) == 2 * 395
+    assert [row for rows in reader for row in tokenized(rows)] == 2 * expected
+
+
+def test_rows_are_parsed_by_the_threads_given_and_these_go_on(mixed_rows):
+    path, expected = mixed_rows
+    with ThreadPoolExecutor(2, "given") as pool:
+        names = set()
+
+        def note(rows):
+            names.add(current_thread().name.partition("_")[0])
+            return rows
+
+        for _ in range(2):
+            reader = RowReader([path, path], SmallSlabs(piece=300), look_up=note, pool=pool)
+            assert [row for rows in reader for row in tokenized(rows)] == 2 * expected
+        assert names == {"given"}
+        assert pool.submit(int).result() == 0
 
 
 def test_rows_that_are_too_large_are_skipped(tmp_path):
