@@ -492,7 +492,7 @@ class DistributedDescent(Trainee):
 
     def proven(self) -> list[Certificate]:
         """Return the certificate of each of many models; nothing for one problem."""
-        return self._proven.proven
+        return self._proven.given
 
     def current(self) -> Floats:
         """Return the weights as they are, float64[n_features + 1, M]."""

@@ -393,7 +393,7 @@ class BlockDescentOfMany(BlockDescent):
 
     def proven(self) -> list[Certificate]:
         """Return the certificate of each model."""
-        return self._proven.proven
+        return self._proven.given
 
     def current(self) -> Floats:
         """Return the weights as they are, float64[n_features + 1, M]."""

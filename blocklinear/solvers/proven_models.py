@@ -73,7 +73,7 @@ class ProvenModels:
                 self.certificates[number] = certificate
 
     @property
-    def proven(self) -> list[Certificate]:
+    def given(self) -> list[Certificate]:
         """The certificates that there are."""
         return [found for found in self.certificates if found is not None]
 
