@@ -449,7 +449,8 @@ class DistributedDescent(Trainee):
         for k, W in enumerate(self.W):
             pair = [of[k] for of in candidates]
             sides = free_biases[k].balance if free_biases else None
-            proof = Proof(W, pair, W.shape[1], not sampling, self.bias, sides)
+            recomputed = W[:0] if sampling else None
+            proof = Proof(W, pair, W.shape[1], recomputed, self.bias, sides)
             proof.include(found.sums[k], found.reach[k], found.recomputed[k].whole(), found.n)
             proofs.append(proof)
         return proofs

@@ -324,8 +324,8 @@ class Part:
                 pair = [vectors.W, vectors.average]
             sides = self._at.free_biases[k].balance if self._at.free_biases else None
             n_problems, bias = len(vectors.terms), self.solver.bias
-            proof = Proof(vectors.W, pair, n_problems, not sampling, bias, sides)
-            proofs.append(proof)
+            recomputed = vectors.W[:0] if sampling else None
+            proofs.append(Proof(vectors.W, pair, n_problems, recomputed, bias, sides))
         for loaded in self.stream([self.sample] if sampling else None):
             share = SAMPLED_ROWS // self._job.n_parts
             enough = max(self.manifest.n_rows // SAMPLED_SHARE, share)

@@ -215,14 +215,13 @@ class Proof:
         As above.
     n_problems : int
         Problems that the weight vectors are of: one for each, or one for all.
-    recompute : bool
-        Whether the weights are to be recomputed; without them there are no certificates.
+    recomputed : float64[n_features + 1 or 0, columns] or None
+        As above, to be added to: zeros of new memory if None. Without any rows it is left out, and
+        there are no certificates.
     bias : float
         Value of the bias feature.
     balance : float64[2, n_problems] or None
         As above, where the weight of the bias is free; None where it is not.
-    room : float64[n_features + 1, columns] or None
-        Zeros in which `recomputed` is added up; new memory if None.
     """
 
     def __init__(
@@ -230,24 +229,20 @@ class Proof:
         W: Floats,
         candidates: list[Floats],
         n_problems: int,
-        recompute: bool = True,
+        recomputed: Floats | None = None,
         bias: float = 0.0,
         balance: Floats | None = None,
-        room: Floats | None = None,
     ) -> None:
-        shape = W.shape
         self._bias, self._free = bias, balance is not None
         self.balance = np.ones((2, n_problems)) if balance is None else balance
         self._W, self.candidates = W, candidates
-        self.squares = np.zeros((2, shape[1]))
+        self.squares = np.zeros((2, W.shape[1]))
         for k, v in enumerate(candidates):
             self.squares[k] = column_norms(v)
         self.norms = norms_above(self.squares)
         if self._free:
             self.squares = np.array([column_norms(self._penalised(v)) for v in self.pair])
-        self.recomputed = aligned_zeros(*(shape if recompute and room is None else (0, shape[1])))
-        if room is not None:
-            self.recomputed = room
+        self.recomputed = aligned_zeros(*W.shape) if recomputed is None else recomputed
         self.sums = np.zeros((2, kernels.N_SUMS, n_problems))
         self.reach, self.n = np.zeros((kernels.N_REACHES, n_problems)), 0
 

@@ -89,15 +89,8 @@ class ManyModels(WeightVectors):
         too: they are kept where those that were certified are the average.
         """
         left, kept_columns = np.flatnonzero(~kept & averaged), np.flatnonzero(kept)
-        before = self._averaged_places
-        self._averaged_places = np.sort(np.concatenate([before, self.places[left]]))
-        weights = aligned_zeros(len(self.W), len(self._averaged_places))
-        for source, columns, places in (
-            (self.dropped_weights, np.arange(len(before)), before),
-            (self.W, left, self.places[left]),
-        ):
-            copy_columns(source, columns, weights, np.searchsorted(self._averaged_places, places))
-        self.dropped_weights = weights
+        if len(left):
+            self._keep_apart(left)
         self.places, self.width = self.places[kept], int(kept.sum())
         self.W = self._some(self.W, kept_columns)
         if self.averaged:
@@ -110,6 +103,17 @@ class ManyModels(WeightVectors):
         self._remaining, self._goals = self._remaining[:, kept].copy(), self._goals[kept]
         self._reported = self._reported[kept]
         self._scratch = aligned_zeros(dual.N_SCRATCH, padded(self.width))
+
+    def _keep_apart(self, left: NDArray[np.int64]) -> None:
+        """Keep columns of W next to those that were kept before, in the order of alpha."""
+        before, new = self._averaged_places, self.places[left]
+        places = self._averaged_places = np.sort(np.concatenate([before, new]))
+        weights = aligned_zeros(len(self.W), len(places))
+        copy_columns(
+            self.dropped_weights, np.arange(len(before)), weights, np.searchsorted(places, before)
+        )
+        copy_columns(self.W, left, weights, np.searchsorted(places, new))
+        self.dropped_weights = weights
 
     def _some(self, weights: Floats, columns: NDArray[np.int64]) -> Floats:
         """Return columns of weights, then zeros, in the same memory: new pages take longer."""

@@ -450,15 +450,15 @@ class WeightVectors(ABC):
                 if len(own):
                     copy_columns(self.W, own, self.average, own)
                 candidates = [self.average]
-        room = None
+        recomputed = None if recompute else self.W[:0]
         if recompute and candidates[-1] is self.W:
             self.forget_average()
-            room = self.average
-            room[:] = 0.0
+            recomputed = self.average
+            recomputed[:] = 0.0
         sides = None
         if self.free_bias:
             sides = balance(self.terms[:, dual.PLUS], self.terms[:, dual.MINUS])
-        return Proof(self.W, candidates, len(self.terms), recompute, self.bias, sides, room)
+        return Proof(self.W, candidates, len(self.terms), recomputed, self.bias, sides)
 
     def certify_group(self, group: Group, proof: Proof, every: int = 1) -> None:
         """Add what a group contributes to certificates, or one row in so many of it."""
