@@ -148,15 +148,15 @@ class OneClassModel(WeightVectors):
             if (number or epoch) and step.halt():
                 raise Abandoned
             self._descend(step, part, why)
-            self._count(step.rows, part, why)
+            self._count(step.rows.entries(part), len(part), why)
         for number in range(step.passes):
             if step.halt():
                 raise Abandoned
             self._pass_over_group(step, epoch, number)
 
-    def _count(self, rows: RowView, order: NDArray[np.int64], why: int) -> None:
+    def _count(self, entries: int, n_rows: int, why: int) -> None:
         """Count what was worked on; there is no average."""
-        self.entries[why] += int(rows.lengths[order].sum())
+        self.entries[why] += entries
 
     def _descend(
         self, step: BlockStep, order: NDArray[np.int64], why: int, number: int = 0

@@ -315,7 +315,7 @@ class WeightVectors(ABC):
                 raise Abandoned
             step.ranges[part] = self.all_models
             self._descend(step, part, AGAIN if epoch else FIRST)
-            self._count(step.rows, part, AGAIN if epoch else FIRST)
+            self._count(step.rows.entries(part), len(part), AGAIN if epoch else FIRST)
             for again in range(number * step.passes // parts, (number + 1) * step.passes // parts):
                 self._pass_over_group(step, epoch, again)
             if step.steps == 1 and step.outer > 1 and self.reached():
@@ -326,7 +326,7 @@ class WeightVectors(ABC):
         order = np.flatnonzero(step.ranges)
         order = order[pass_order(len(order), self._options.seed, step.outer, epoch, number)]
         self._descend(step, order, PASS, number)
-        self._count(step.rows, order, PASS)
+        self._count(step.rows.entries(order), len(order), PASS)
 
     def pass_over(
         self, working_set: WorkingSet, outer: int, number: int, first: float, last: float
@@ -351,17 +351,16 @@ class WeightVectors(ABC):
         self.terms -= self._terms_of(data, alpha)
         step = BlockStep(rows, data, (), alpha, ranges, np.empty(0), outer, 0, 0, bool)
         self._descend(step, order, PASS, number)
-        self._count(rows, order, PASS)
+        self._count(int(rows.stops[-1]), len(rows), PASS)
         self.terms += self._terms_of(data, alpha)
         self._ranges.all[rows.positions] = ranges
         lines = self.alpha.all.reshape(-1, self._n_columns)
         lines[rows.positions[:, None], self.places] = alpha
 
-    def _count(self, rows: RowView, order: NDArray[np.int64], why: int) -> None:
+    def _count(self, entries: int, n_rows: int, why: int) -> None:
         """Count what was worked on; take a point of the average if enough was since the last."""
-        entries = int(rows.lengths[order].sum())
         self.entries[why] += entries
-        self._since[0] += len(order) * (why == FIRST)
+        self._since[0] += n_rows * (why == FIRST)
         self._points[1] += entries
         if self._points[1] >= WORK_A_POINT * len(self.W):
             self._take_point()

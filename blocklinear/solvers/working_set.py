@@ -161,7 +161,7 @@ class WorkingSet:
         return places[:n]
 
     def rows(self, which: NDArray[np.int64]) -> Iterator[RowView]:
-        """Yield rows in the order given, some at a time, in memory that is used again."""
+        """Yield rows in the order given, some at a time, without gaps, in memory used again."""
         lengths = self._memory[1][which + 2] >> 8
         indices, values = self._room(int(lengths.max(initial=0)))
         while len(which):

@@ -328,6 +328,10 @@ class RowView:
         """Entries of each row, int64[n]."""
         return self.stops - self.starts
 
+    def entries(self, which: NDArray[np.int64]) -> int:
+        """Return how many entries some of the rows have."""
+        return int((self.stops[which] - self.starts[which]).sum())
+
     def some(self, which: NDArray[np.bool_] | NDArray[np.int64] | slice) -> "RowView":
         """Return some of the rows."""
         weights = None if self.weights is None else self.weights[which]
