@@ -1,7 +1,7 @@
 """Weight vectors that share each pass over rows, and their alpha: what is done on a block step."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -339,19 +339,23 @@ class WeightVectors(ABC):
         which = working_set.in_part(turns(seed, outer, number), self._ranges.all, first, last)
         if not len(which):  # of the others nothing is known
             return False
-        for rows in working_set.rows(which[pass_order(len(which), seed, outer, 0, number)]):
-            self._pass_over_rows(rows, outer, number)
+        which = which[pass_order(len(which), seed, outer, 0, number)]
+        for rows, runs in working_set.rows(which):
+            self._pass_over_rows(rows, runs, outer, number)
         added = self.stats[PASS, :, dual.EXCESS] - before
         return bool((added <= (last - first) * SOLVED * self._goals).all())
 
-    def _pass_over_rows(self, rows: RowView, outer: int, number: int) -> None:
-        """Work on rows of the working set in their order."""
+    def _pass_over_rows(
+        self, rows: RowView, runs: Iterable[NDArray[np.int64]], outer: int, number: int
+    ) -> None:
+        """Work on rows of the working set, one run of them after the other."""
         alpha, ranges = self._own(self.alpha.all[rows.positions]), self._ranges.all[rows.positions]
-        data, order = self._data(rows), np.arange(len(rows))
+        data = self._data(rows)
         self.terms -= self._terms_of(data, alpha)
         step = BlockStep(rows, data, (), alpha, ranges, np.empty(0), outer, 0, 0, bool)
-        self._descend(step, order, PASS, number)
-        self._count(int(rows.stops[-1]), len(rows), PASS)
+        for run in runs:
+            self._descend(step, run, PASS, number)
+        self._count(int(rows.lengths.sum()), len(rows), PASS)
         self.terms += self._terms_of(data, alpha)
         self._ranges.all[rows.positions] = ranges
         lines = self.alpha.all.reshape(-1, self._n_columns)

@@ -21,8 +21,8 @@ Floats = NDArray[np.float64]
 _WORD = 8
 ROW_BYTES = _WORD * (packed_rows.TABLE + packed_rows.HEADER + 1)
 """What a row of the working set takes but for its entries, at most."""
-ENTRIES_AT_ONCE = 1 << 17
-"""Unpacked for a thread at a time: small enough for caches, and many to a call from Python."""
+ROWS_AT_ONCE, ENTRIES_AT_ONCE = 1 << 12, 1 << 15
+"""Looked up, and unpacked, for a thread at a time: few enough for caches, and many to a call."""
 FIRST_PASSES = 4
 """Passes over the working set in the first outer iteration."""
 MOST_PASSES = 64
@@ -160,23 +160,36 @@ class WorkingSet:
         )
         return places[:n]
 
-    def rows(self, which: NDArray[np.int64]) -> Iterator[RowView]:
-        """Yield rows in the order given, some at a time, without gaps, in memory used again."""
-        lengths = self._memory[1][which + 2] >> 8
-        indices, values = self._room(int(lengths.max(initial=0)))
-        while len(which):
-            facts = np.empty((packed_rows.HEADER, len(which)))
-            positions, starts, stops = np.empty((3, len(which)), np.int64)
-            n = packed_rows.unpack_rows(
-                which, self._planes, *self._memory, facts, positions, starts, stops, indices,
-                values,
-            )  # fmt: skip
-            sq_norm, labels, weights = facts[:, :n]
-            yield RowView(
-                positions[:n], starts[:n], stops[:n], sq_norm, labels, indices, values,
+    def rows(
+        self, which: NDArray[np.int64]
+    ) -> Iterator[tuple[RowView, Iterator[NDArray[np.int64]]]]:
+        """Yield rows in the order given, some at a time, each with runs of them, int64[].
+
+        The entries of a run are there until the next one, in memory that is used again.
+        """
+        words, integers = self._memory[:2]
+        for start in range(0, len(which), ROWS_AT_ONCE):
+            some = which[start : start + ROWS_AT_ONCE]
+            first, lengths = integers[some + 1], integers[some + 2] >> 8
+            sq_norm, labels, weights = words[first + np.arange(packed_rows.HEADER)[:, None]]
+            starts, stops = np.empty((2, len(some)), np.int64)
+            indices, values = self._room(int(lengths.max()))
+            rows = RowView(
+                integers[some], starts, stops, sq_norm, labels, indices, values,
                 weights if self._weighted else None,
             )  # fmt: skip
-            which = which[n:]
+            yield rows, self._unpacked(some, rows)
+
+    def _unpacked(self, which: NDArray[np.int64], rows: RowView) -> Iterator[NDArray[np.int64]]:
+        """Unpack entries of rows, as many as there is room for at a time; yield which these are."""
+        done = 0
+        while done < len(which):
+            n = packed_rows.unpack_rows(
+                which[done:], self._planes, *self._memory, rows.starts[done:], rows.stops[done:],
+                rows.indices, rows.values,
+            )  # fmt: skip
+            yield np.arange(done, done + n)
+            done += n
 
     def _room(self, entries: int) -> tuple[NDArray[np.uint32], NDArray[np.floating]]:
         """Return memory of this thread for so many entries, or more, the same at every call."""

@@ -321,11 +321,12 @@ def packed(r):
         for first, last in ((0.3, 0.3), (0.0, 0.5), (0.0, 1.0)):
             found = packed_rows.rows_in_part(KEY, *region, memory[1], ranges, first, last, which)
             assert 0 <= found <= n
-        facts, numbers = np.empty((packed_rows.HEADER, n)), np.empty((3, n), np.int64)
+        starts, stops = np.empty((2, n), np.int64)
         indices, values = np.empty(size, np.uint32), np.empty(size, r.dtype)
-        done = packed_rows.unpack_rows(which, planes, *memory, facts, *numbers, indices, values)
+        done = packed_rows.unpack_rows(which, planes, *memory, starts, stops, indices, values)
         assert 0 < done <= n or not n
-        for i, start, stop in numbers[:, :done].T.tolist():
+        places = memory[1][which[:done]], starts, stops
+        for i, start, stop in zip(*(of[:done].tolist() for of in places), strict=True):
             assert values[start:stop].tolist() == r.values[r.starts[i] : r.stops[i]].tolist()
             assert indices[start:stop].tolist() == r.indices[r.starts[i] : r.stops[i]].tolist()
 

@@ -51,14 +51,14 @@ def rows_of(working_set, n_rows):
     """What is kept of each row, by its position in the store: entries, label and norm."""
     which = working_set.in_part(turns(1, 1, 0), np.ones(n_rows, np.uint16), 0.0, 1.0)
     return {
-        position: (
-            rows.indices[start:stop].tolist(), rows.values[start:stop].tolist(), label, sq_norm,
+        int(rows.positions[i]): (
+            rows.indices[rows.starts[i] : rows.stops[i]].tolist(),
+            rows.values[rows.starts[i] : rows.stops[i]].tolist(),
+            rows.labels[i], rows.sq_norm[i],
         )
-        for rows in working_set.rows(which)
-        for position, start, stop, label, sq_norm in zip(
-            rows.positions.tolist(), rows.starts.tolist(), rows.stops.tolist(),
-            rows.labels.tolist(), rows.sq_norm.tolist(), strict=True,
-        )
+        for rows, runs in working_set.rows(which)
+        for run in runs
+        for i in run
     }  # fmt: skip
 
 
@@ -96,7 +96,7 @@ def test_rows_that_are_left_out_are_not_yielded(store, groups):
     ranges = np.zeros(store.manifest.n_rows, np.uint16)
     ranges[:7] = 1
     which = working_set.in_part(turns(1, 1, 0), ranges, 0.0, 1.0)
-    (rows,) = working_set.rows(which)
+    ((rows, _),) = working_set.rows(which)
     assert sorted(rows.positions.tolist()) == list(range(7))
 
 
@@ -139,7 +139,7 @@ def test_weights_of_rows_go_along(tmp_path):
             n = loaded.group.n_rows
             assert working_set.replace(loaded.group, np.arange(n), np.ones(n)).all()
     which = working_set.in_part(turns(1, 1, 0), np.ones(40, np.uint16), 0.0, 1.0)
-    (rows,) = working_set.rows(which)
+    ((rows, _),) = working_set.rows(which)
     assert sorted(rows.weights.tolist()) == (0.5 + np.arange(40)).tolist()
 
 

@@ -162,17 +162,15 @@ def rows_in_part(key, begins, counts, integers, ranges, first, last, out):
 
 @kernel(error_model="numpy")
 def unpack_rows(
-    which, planes, words, integers, singles, halves, octets, facts, positions, starts, stops,
-    indices, values,
+    which, planes, words, integers, singles, halves, octets, starts, stops, indices, values
 ):  # fmt: skip
-    """Unpack rows one after the other, as many as there is room for; return how many.
+    """Unpack entries of rows one after the other, as many as there is room for; return how many.
 
     Parameters
     ----------
     which : int64[k]          where the rows are in the tables, in the order wanted
     planes, words, integers, singles, halves, octets :  as for `pack_rows`
-    facts : float64[HEADER, k]          written: the headers
-    positions, starts, stops : int64[k] written: where the entries of each row are
+    starts, stops : int64[k]  written: where the entries of each row are
     indices, values : uint32[size], float64[size] or float32[size]      written
     """
     at = np.uint64(0)
@@ -188,8 +186,6 @@ def unpack_rows(
         form = integers[place + np.uint64(2)] & 255
         if at + n > np.uint64(indices.shape[0]):
             return k
-        for fact in range(HEADER):
-            facts[fact, k] = words[source + np.uint64(fact)]
         source += np.uint64(HEADER)
         if form == DOUBLE:
             for p in range(n):
@@ -212,7 +208,7 @@ def unpack_rows(
             for p in range(n):
                 indices[at + p] |= np.uint32(octets[octet + p]) << shift
             octet += n
-        positions[k], starts[k] = integers[place], at
+        starts[k] = at
         at += n
         stops[k] = at
     return which.shape[0]
