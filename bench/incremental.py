@@ -36,7 +36,7 @@ from blocklinear.events import Event, WarmStarted
 from blocklinear.store.groups import GroupBuffer
 
 PARTS = 10
-ASKED = 0.4
+ASKED = 0.5
 """Of the blocks that a cold run reads, what a warm run may read."""
 
 
