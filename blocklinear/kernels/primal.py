@@ -46,7 +46,8 @@ N_SCRATCH = 5
 VALUE, VALUE_LOW, MOVED, COSTS, TARGETS = 0, 1, 2, 3, 4
 N_VALUES = 5
 """What is added up besides for a proximal point: the sum in `value`, which is the sum of the first
-two; of that what the distance of alpha from its center makes up; and sums of C_i and C_i |t_i|."""
+two; of that what the distance of alpha from its center makes up; and sums of C_i and C_i |t_i|, for
+regression C_i |t_i - b|, where b is what the bias adds to f_i."""
 
 
 @inline
@@ -71,7 +72,7 @@ def _curvature(kind, C, a, width):
 
 
 @inline
-def _add_value(kind, epsilon, t, C, f, a, center, width, values):
+def _add_value(kind, epsilon, t, C, b, f, a, center, width, values):
     """Add what a row contributes to `values`, and what that loses."""
     moved = 0.5 * (a - center) * (a - center) / C * width if a != center else 0.0
     own = dual_term(kind, epsilon, t, C, a) - (a if kind >= L1_SVR else t * a) * f - moved
@@ -79,17 +80,17 @@ def _add_value(kind, epsilon, t, C, f, a, center, width, values):
     values[VALUE_LOW] += low
     values[MOVED] += moved
     values[COSTS] += C
-    values[TARGETS] += C * abs(t)
+    values[TARGETS] += C * abs(t - b if kind == L1_SVR else t)
 
 
 @inline
 def _evaluate(
-    kind, epsilon, t, C, f, gamma, size, norm, center, width, sums, reach, values
+    kind, epsilon, t, C, b, f, gamma, size, norm, center, width, sums, reach, values
 ):  # fmt: skip
     """Add what a row contributes to the certificate of its alpha_i; return that."""
     if kind in (HINGE, L1_SVR):
         a = feasible(kind, C, proximal_alpha(kind, epsilon, t, C, f, center, width))
-        _add_value(kind, epsilon, t, C, f, a, feasible(kind, C, center), width, values)
+        _add_value(kind, epsilon, t, C, b, f, a, feasible(kind, C, center), width, values)
     else:
         a = feasible(kind, C, primal_alpha(kind, epsilon, t, C, f))
     s = 1.0 if kind >= L1_SVR else t
@@ -136,11 +137,12 @@ def gradient_rows(
         if C == 0.0:
             continue
         start, stop = starts[i], stops[i]
-        f = row_dot(indices, values, start, stop, w) + bias * w[last]
+        b = bias * w[last]
+        f = row_dot(indices, values, start, stop, w) + b
         size, gamma = np.sqrt(sq_norm[i] + bias * bias), 1.01 * (stop - start + 2.0) * UNIT
         a = _evaluate(
-            kind, epsilon, t, C, f, gamma, size, norm, center[i] if proximal else 0.0, width, sums,
-            reach, sums_of_values,
+            kind, epsilon, t, C, b, f, gamma, size, norm, center[i] if proximal else 0.0, width,
+            sums, reach, sums_of_values,
         )  # fmt: skip
         alpha[i] = a
         if a == 0.0:
@@ -231,7 +233,7 @@ def newton_many(
             if C[j] == 0.0:
                 continue
             a = _evaluate(
-                kind, epsilon, t[j], C[j], f[j], gamma, size, norms[j],
+                kind, epsilon, t[j], C[j], bias * V[V.shape[0] - 1, j], f[j], gamma, size, norms[j],
                 center[i, j] if proximal else 0.0, widths[j], sums[j], reach[j], sums_of_values[j],
             )  # fmt: skip
             alpha[i, j] = a

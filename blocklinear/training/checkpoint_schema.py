@@ -33,6 +33,7 @@ _ITERATE = fields(
         "rho": number, "enough": number, "length": number, "slope": number,
     },
     {
+        "ridge": number,
         "proximal": fields(
             {
                 "recenters": flag, "width": maybe(number), "searching": flag, "scale": number,

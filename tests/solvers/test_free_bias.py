@@ -107,6 +107,30 @@ def test_of_regressions_of_a_grid_and_of_folds(tmp_path):
     assert max(errors) < np.var(problem.labels)
 
 
+@pytest.mark.parametrize("method", ["dual", "newton"])
+@pytest.mark.parametrize(
+    ("solver", "cost", "offset", "share"),
+    [
+        (3, 1e-4, 0, 0.54), (3, 1e-4, 0, 0.03), (3, 1e-5, 0, 0.24),
+        (13, 1e-2, 1e3, 0), (13, 1e-3, 1e5, 0), (13, 1.0, 1e5, 0), (13, 100.0, -1e5, 0),
+    ],
+)  # fmt: skip
+def test_a_bias_is_found_where_all_alpha_are_at_a_bound(
+    tmp_path, solver, cost, offset, share, method
+):
+    """The Hessian says nothing of the bias there, and the size of targets nothing of the rest."""
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(200, 10))
+    value = X @ rng.normal(size=10) + rng.normal(size=200)
+    classes = np.where(value > np.quantile(value, 1 - share), 1.0, -1.0)
+    problem = Problem(X, value + offset if solver == 13 else classes, solver, cost, bias=1.0)
+    store, heard = split_problem(tmp_path, problem, 2), Heard()
+    model = train(store, problem.options(**FREE | {"gap": 1e-3, "method": method}), heard)
+    assert model.metadata["stopped"] == "converged"
+    assert model.metadata["certificate"]["gap"] <= 1e-3
+    assert heard.of(OuterIteration)[-1].outer <= 300
+
+
 @pytest.mark.parametrize("solver", [3, 12])
 @pytest.mark.parametrize("several", [False, True])
 def test_a_resumed_run_has_the_same_bits(tmp_path, solver, several):

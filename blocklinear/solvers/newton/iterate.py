@@ -119,6 +119,7 @@ class NewtonIterate:
         self.evaluates, self.direct, self.new, self.final = True, False, False, False
         self._products, self._in_all, self._rho, self._enough = 0, 0, 0.0, 0.0
         self._length, self._slope = 1.0, 0.0  # of the step that is tried
+        self._ridge = 1.0  # what is added to the Hessian for the bias, as 1 is for other weights
         self.recenters, self.width = False, 1.0
 
     def to_json(self) -> dict[str, Any]:
@@ -128,7 +129,7 @@ class NewtonIterate:
             "first": self.first, "evaluates": self.evaluates, "direct": self.direct,
             "new": self.new, "final": self.final, "products": self._products,
             "in_all": self._in_all, "rho": self._rho, "enough": self._enough,
-            "length": self._length, "slope": self._slope,
+            "length": self._length, "slope": self._slope, "ridge": self._ridge,
         }  # fmt: skip
 
     def from_json(self, state: dict[str, Any]) -> None:
@@ -140,6 +141,7 @@ class NewtonIterate:
         self._products, self._in_all = state["products"], state["in_all"]
         self._rho, self._enough = state["rho"], state["enough"]
         self._length, self._slope = state["length"], state["slope"]
+        self._ridge = state.get("ridge", float(self._regularizes_bias))  # as it was
 
     @property
     def point(self) -> Floats:
@@ -176,7 +178,12 @@ class NewtonIterate:
         np.add(found.diagonal, 1.0, out=self._diagonal)
         if not self._regularizes_bias:
             self.gradient[-1] = -found.pull[-1]
-            self._diagonal[-1] = found.diagonal[-1] or 1.0
+            self._ridge = self._ridge_of_free_bias(float(found.diagonal[-1]))
+            self._diagonal[-1] = found.diagonal[-1] + self._ridge
+
+    def _ridge_of_free_bias(self, curvature: float) -> float:
+        """Return what must be added to the Hessian for a bias that is not regularised."""
+        return 0.0 if curvature > 0.0 else 1.0
 
     def _look(self, hessian: Floats) -> None:
         """Solve for a direction, or begin with conjugate gradients."""
@@ -204,9 +211,8 @@ class NewtonIterate:
 
     def _solve(self, hessian: Floats) -> bool:
         """Write the direction of the lower triangle of H - I; return whether rounding left one."""
-        hessian.flat[:: len(hessian) + 1] += 1.0
-        if not self._regularizes_bias:
-            hessian[-1, -1] = self._diagonal[-1]
+        hessian.flat[: -1 : len(hessian) + 1] += 1.0
+        hessian[-1, -1] += self._ridge
         np.negative(self.gradient, out=self._direction)
         return bool(solve(hessian, self._direction))
 
@@ -223,10 +229,8 @@ class NewtonIterate:
         self.new = False
         self._products += 1
         self._in_all += 1
-        if self._regularizes_bias:
-            product += self.search
-        else:
-            product[:-1] += self.search[:-1]
+        product[:-1] += self.search[:-1]
+        product[-1] += self._ridge * self.search[-1]
         curvature = float(dot(self.search, product))
         if curvature > 0.0:  # else rounding has left nothing of it
             length = self._rho / curvature

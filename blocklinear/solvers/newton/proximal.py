@@ -64,7 +64,8 @@ class ProximalIterate(NewtonIterate):
         self.origin = vectors["base"]
         # the first pass certifies what is there: alpha do not move
         self.recenters, self.width = True, math.inf
-        self._searching, self._scale, self._value = False, 1.0, 0.0
+        self._searching, self._value = False, 0.0
+        self._scale = 0.0  # of targets, the least that a pass has found; 0 before the first
         self._trials, self._steps, self._idle, self._last = 0, 0, 0, 1.0
 
     def to_json(self) -> dict[str, Any]:
@@ -98,9 +99,8 @@ class ProximalIterate(NewtonIterate):
             self.certificate, self.n_sv, self._idle = proof, int(found.reach[1]), 0
             self.w[:] = self.trial
         self.recenters = False
+        self._measure(found)
         if self.width == math.inf:
-            costs, targets = found.values[COSTS], found.values[TARGETS]
-            self._scale = float(targets / costs) if targets > 0.0 else 1.0
             self.origin[:] = self.trial
             self._recenter(_FIRST_WIDTH * self._scale * math.sqrt(min(1.0, proof.gap)))
             return
@@ -111,10 +111,26 @@ class ProximalIterate(NewtonIterate):
         self._expand(found)
         self.first = self.first or math.sqrt(dot(self.gradient, self.gradient))
         done = 0.5 * dot(self.gradient, self.gradient) <= _ENOUGH * found.values[MOVED]
+        done = done or self.width > _FIRST_WIDTH * self._scale
         if self._searching and (done or self._trials >= _MOST_TRIALS):
             self._narrow()
             return
         self._look(found.hessian)
+
+    def _measure(self, found: PassSums) -> None:
+        """Take note of the mean size of targets, for regression without what the bias explains."""
+        costs, targets = found.values[COSTS], found.values[TARGETS]
+        scale = float(targets / costs) if targets > 0.0 else 1.0
+        self._scale = min(self._scale or scale, scale)
+
+    def _ridge_of_free_bias(self, curvature: float) -> float:
+        """Return what keeps a step of the bias from going farther than targets of mean size reach.
+
+        Where all alpha are at a bound nothing else does; near the optimum it vanishes with the
+        gradient, and steps are Newton's (Li, Fukushima, Qi and Yamashita 2004).
+        """
+        ridge = abs(float(self.gradient[-1])) * self._bias / self._scale
+        return ridge if ridge > 0.0 else super()._ridge_of_free_bias(curvature)
 
     def _value_of(self, found: PassSums) -> float:
         v = self.trial if self._regularizes_bias else self.trial[:-1]
@@ -147,7 +163,7 @@ class ProximalIterate(NewtonIterate):
         self.final = self._idle >= _MOST_IDLE
 
     def _recenter(self, width: float) -> None:
-        self.recenters, self.width = True, width
+        self.recenters, self.width = True, min(width, _FIRST_WIDTH * self._scale)
         self._searching, self._steps, self._last = False, 0, 1.0
         self.evaluates = True
         self.trial[:] = self.origin
