@@ -58,8 +58,13 @@ def _gradient(indices, values, start, stop, bias, W, classes, n, y, old, full, G
 
 
 @kernel
-def _scatter(indices, values, start, stop, bias, step, moved, n_moved, W):
-    """Add step[m] x_i to w_m for the n_moved classes m in `moved`; step is 0 for all others."""
+def _scatter(indices, values, start, stop, bias, step, moved, W):
+    """Add step[m] x_i to w_m, float64[K] all; `moved`, int64[K], is scratch."""
+    n_moved = 0
+    for m in range(step.shape[0]):
+        if step[m] != 0.0:
+            moved[n_moved] = m
+            n_moved += 1
     if 4 * n_moved > W.shape[1]:
         scatter(indices, values, start, stop, bias, step, 0, W.shape[1], W)
         return
@@ -182,21 +187,16 @@ def _gain(A, C, y, n, D, old, classes, a):
 
 
 @kernel
-def _replace(a, classes, n, old, step, moved):
-    """Put `a` into `old`, the differences into step, float64[K], and return how many there are.
+def _replace(a, classes, n, old, step):
+    """Put `a` into `old`, and the differences into step, float64[K].
 
-    Their classes go into `moved`. a[q] belongs to classes[q], or to q where there are none.
+    a[q] belongs to classes[q], or to q where there are none.
     """
-    n_moved = 0
     step[:] = 0.0
     for q in range(n):
         m = q if classes.shape[0] == 0 else classes[q]
-        if a[q] != old[m]:
-            step[m] = a[q] - old[m]
-            old[m] = a[q]
-            moved[n_moved] = m
-            n_moved += 1
-    return n_moved
+        step[m] = a[q] - old[m]
+        old[m] = a[q]
 
 
 @kernel
@@ -276,8 +276,8 @@ def cs_epoch(
         if factor > 1.0:
             _lengthen(C, y, n, alpha[i], classes, factor, a)
         stats[GAIN] += _gain(A, C, y, n, G, alpha[i], classes, a)
-        n_moved = _replace(a, classes, n, alpha[i], step, moved)
-        _scatter(indices, values, start, stop, bias, step, moved, n_moved, W)
+        _replace(a, classes, n, alpha[i], step)
+        _scatter(indices, values, start, stop, bias, step, moved, W)
 
 
 @kernel
@@ -306,15 +306,10 @@ def cs_extrapolate(
             if d > room:
                 limit = min(limit, room / d)
             step[m] = d
-        n_moved = 0
         for m in range(K):
             earlier[i, m] = limit * step[m]
             step[m] *= limit - 1.0
-            if step[m] != 0.0:
-                moved[n_moved] = m
-                n_moved += 1
-        if n_moved > 0:
-            _scatter(indices, values, starts[i], stops[i], bias, step, moved, n_moved, V)
+        _scatter(indices, values, starts[i], stops[i], bias, step, moved, V)
 
 
 @kernel
@@ -518,23 +513,14 @@ def cs_certify_rows(
         total = _feasible(C, y, alpha[i], step)
         gamma = 1.01 * (stop - start + 2.0) * UNIT
         wrong = gamma * size  # times |w_m|: by Cauchy and Schwarz, of gamma |w_m|'|x_i|
-        _gather(indices, values, start, stop, bias, W, scores)
-        above = _add_candidate(C, y, scores, step, wrong * norms[0], sums[0])
-        if above > 0.0:
-            most = _magnitude(indices, values, start, stop, bias, W)
-            _refine(C, y, scores, step, gamma * most, above, sums[0])
-        if averaged:
-            _gather(indices, values, start, stop, bias, average, scores)
-            above = _add_candidate(C, y, scores, step, wrong * norms[1], sums[1])
+        for k in range(2 if averaged else 1):
+            V = average if k else W
+            _gather(indices, values, start, stop, bias, V, scores)
+            above = _add_candidate(C, y, scores, step, wrong * norms[k], sums[k])
             if above > 0.0:
-                most = _magnitude(indices, values, start, stop, bias, average)
-                _refine(C, y, scores, step, gamma * most, above, sums[1])
+                most = _magnitude(indices, values, start, stop, bias, V)
+                _refine(C, y, scores, step, gamma * most, above, sums[k])
         if total > 0.0 and recomputed.shape[0] > 0:
             reach[REACH] += 2.0 * total * size
             reach[N_REACH] += 1.0
-            n_moved = 0
-            for m in range(step.shape[0]):
-                if step[m] != 0.0:
-                    moved[n_moved] = m
-                    n_moved += 1
-            _scatter(indices, values, start, stop, bias, step, moved, n_moved, recomputed)
+            _scatter(indices, values, start, stop, bias, step, moved, recomputed)
