@@ -5,8 +5,8 @@ import numpy as np
 from blocklinear.kernels.dual import DUAL, EXCESS, GAIN, N_SUPPORT, PG_MAX, STEPS
 from blocklinear.kernels.fetch import FAR, fetch_entries, fetch_facts, fetch_item
 from blocklinear.kernels.jit import kernel
-from blocklinear.kernels.losses import GAP, LEAST, LOSS, LOW, N_REACH, REACH, UNIT, WORTH
-from blocklinear.kernels.shared import exact_sum, gather, scatter, span
+from blocklinear.kernels.losses import GAP, LEAST, LOSS, N_REACH, REACH, UNIT, WORTH
+from blocklinear.kernels.shared import add_exactly, gather, scatter, span
 
 N_SCRATCH, N_LISTS = 3, 2
 
@@ -451,8 +451,7 @@ def _add_candidate(C, y, scores, a, wrong, sums):
         sums[LOSS] = sums[GAP] = np.inf
         return 0.0
     lost, clear, total, free, at_best, spread = _row_gap(C, y, scores, a)
-    sums[LOSS], low = exact_sum(sums[LOSS], C * lost)
-    sums[LOW] += low
+    add_exactly(C * lost, sums, LOSS)
     rounding, least = LEAST * (K + 2.0) * a[y], LEAST * (1.0 + highest)
     above = _bound(clear, total, free, at_best, spread, rounding, 2.0 * wrong + least)
     sums[GAP] += above

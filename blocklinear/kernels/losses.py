@@ -29,7 +29,7 @@ own costs:
 
 import numpy as np
 
-from blocklinear.kernels.shared import exact_sum, inline, span
+from blocklinear.kernels.shared import add_exactly, exact_sum, inline, span
 
 HINGE, SQUARED_HINGE, LOGISTIC, L1_SVR, L2_SVR = 0, 1, 2, 3, 4
 
@@ -293,8 +293,7 @@ def add_candidate(kind, epsilon, t, C, f, a, q, entropy, wrong, sums):
     is so at the kinks of losses. Otherwise 0.
     """
     lost = loss(kind, epsilon, t, f)
-    sums[LOSS], low = exact_sum(sums[LOSS], C * lost)
-    sums[LOW] += low
+    add_exactly(C * lost, sums, LOSS)
     if not abs(f) < np.inf:
         sums[GAP] = np.inf
         return 0.0
@@ -400,12 +399,10 @@ def add_candidates(kind, epsilon, t, C, f, a, q, entropy, gamma, size, norms, ab
     Return whether `refine_many` has something to do.
     """
     if kind == HINGE:
-        odd = add_hinge(t, C, f, a, gamma, size, norms, above, sums)
-    elif kind == SQUARED_HINGE:
-        odd = add_squared_hinge(t, C, f, a, q, gamma, size, norms, above, sums)
-    else:
-        odd = add_others(kind, epsilon, t, C, f, a, q, entropy, gamma, size, norms, above, sums)
-    return odd
+        return add_hinge(t, C, f, a, gamma, size, norms, above, sums)
+    if kind == SQUARED_HINGE:
+        return add_squared_hinge(t, C, f, a, q, gamma, size, norms, above, sums)
+    return add_others(kind, epsilon, t, C, f, a, q, entropy, gamma, size, norms, above, sums)
 
 
 @inline

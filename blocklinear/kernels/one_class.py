@@ -16,7 +16,7 @@ import numpy as np
 from blocklinear.kernels.dual import GAIN
 from blocklinear.kernels.jit import kernel
 from blocklinear.kernels.losses import UNIT
-from blocklinear.kernels.shared import exact_sum, row_dot, span
+from blocklinear.kernels.shared import add_exactly, row_dot, span
 
 REACH, N_REACH, WHOLE, WRONG, MASS, MASS_LOW, TOTAL, TOTAL_LOW = 0, 1, 2, 3, 4, 5, 6, 7
 N_SEEN = 8
@@ -121,13 +121,6 @@ def exchange(
 
 
 @kernel
-def _add(x, sums, place):
-    """Add x to a sum, and what is lost in that to the one after it."""
-    sums[place], low = exact_sum(sums[place], x)
-    sums[place + 1] += low
-
-
-@kernel
 def excess(f, upper, alpha, rho):
     """Return sum_i (U_i - alpha_i) max(0, rho - f_i) + alpha_i max(0, f_i - rho), float64[n] each.
 
@@ -167,8 +160,8 @@ def certify_rows(
         wrong = 1.01 * (stop - start + 2.0) * UNIT * size * norm
         seen[WRONG] += wrong * max(a, upper[i] - a)
         seen[WHOLE] += upper[i] * size
-        _add(a, seen, MASS)
-        _add(upper[i], seen, TOTAL)
+        add_exactly(a, seen, MASS)
+        add_exactly(upper[i], seen, TOTAL)
         if a != 0.0:
             seen[REACH] += a * size
             seen[N_REACH] += 1.0
@@ -192,7 +185,7 @@ def add_losses(f, upper, alpha, rho, sums):
         below = rho - f[i]
         a = min(max(alpha[i], 0.0), upper[i])
         if below > 0.0:
-            _add(upper[i] * below, sums, LOSS)
+            add_exactly(upper[i] * below, sums, LOSS)
             sums[GAP] += (upper[i] - a) * below
         else:
             sums[GAP] -= a * below

@@ -39,7 +39,7 @@ from blocklinear.kernels.losses import (
     proximal_curvature,
     targets_and_costs,
 )
-from blocklinear.kernels.shared import exact_sum, gather, inline, row_dot, scatter, span
+from blocklinear.kernels.shared import add_exactly, gather, inline, row_dot, scatter, span
 
 N_SCRATCH = 5
 """Rows of numbers that kernels of many models need to write to."""
@@ -76,8 +76,7 @@ def _add_value(kind, epsilon, t, C, b, f, a, center, width, values):
     """Add what a row contributes to `values`, and what that loses."""
     moved = 0.5 * (a - center) * (a - center) / C * width if a != center else 0.0
     own = dual_term(kind, epsilon, t, C, a) - (a if kind >= L1_SVR else t * a) * f - moved
-    values[VALUE], low = exact_sum(values[VALUE], own)
-    values[VALUE_LOW] += low
+    add_exactly(own, values, VALUE)
     values[MOVED] += moved
     values[COSTS] += C
     values[TARGETS] += C * abs(t - b if kind == L1_SVR else t)

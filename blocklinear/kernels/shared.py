@@ -37,6 +37,13 @@ def exact_sum(total, x):
     return after, (total - (after - added)) + (x - added)
 
 
+@inline
+def add_exactly(x, sums, place):
+    """Add x to a number of `sums`, and to the next one what that loses to rounding."""
+    sums[place], low = exact_sum(sums[place], x)
+    sums[place + 1] += low
+
+
 @register_jitable
 def span(start, stop):
     """Return range(start, stop), of numbers without a sign.

@@ -15,24 +15,12 @@ they are off by, and how many numbers wait in `held`."""
 
 
 @kernel
-def _mean_of(numbers):
+def _sum_of(numbers):
     parts, total = np.zeros(LANES), 0.0
     for start in range(0, numbers.shape[0], LANES):
         piece = numbers[start : start + LANES]
         for j in range(piece.shape[0]):
             parts[j] += piece[j]
-    for j in range(LANES):
-        total += parts[j]
-    return total / numbers.shape[0]
-
-
-@kernel
-def _squares_of(numbers, mean):
-    parts, total = np.zeros(LANES), 0.0
-    for start in range(0, numbers.shape[0], LANES):
-        piece = numbers[start : start + LANES]
-        for j in range(piece.shape[0]):
-            parts[j] += (piece[j] - mean) * (piece[j] - mean)
     for j in range(LANES):
         total += parts[j]
     return total
@@ -44,16 +32,18 @@ def join_held(held, state):
 
     Parameters
     ----------
-    held : float64[BLOCK]
+    held : float64[BLOCK]     used up
     state : float64[N_STATE]  changed
     """
     n_held = np.int64(state[HELD])
     if n_held == 0:
         return
     numbers = held[:n_held]
-    mean, n = _mean_of(numbers), state[COUNT]
+    mean, n = _sum_of(numbers) / n_held, state[COUNT]
     total, off = n + n_held, mean - state[MEAN]
-    state[SQUARES] += _squares_of(numbers, mean) + off * off * n * n_held / total
+    for j in range(n_held):
+        numbers[j] = (numbers[j] - mean) * (numbers[j] - mean)
+    state[SQUARES] += _sum_of(numbers) + off * off * n * n_held / total
     state[MEAN] += off * n_held / total
     state[COUNT], state[HELD] = total, 0.0
 
