@@ -225,14 +225,9 @@ def cs_epoch(
 
     Parameters
     ----------
-    starts, stops : int64[n_rows]       row i has the entries starts[i] to stops[i] - 1
-    indices : uint32[]        columns, each < n_features (checked when the block was loaded)
-    values : float64[] or float32[]
-    sq_norm : float64[n_rows] x_i' x_i without the bias
+    starts, stops, indices, values, sq_norm, order, bias :      as for `dual.dcd_epoch`
     label : int32[n_rows]     y_i, 0 <= y_i < K
     cost : float64[n_rows]    C_i; a row of cost 0 is left out, and its alpha must be 0
-    order : int64[n_order]    rows to work on
-    bias : float              value of the extra feature, 0 for none
     alpha : float64[n_rows, K]          feasible; updated
     W : float64[n_features + 1, K]      updated; the last row belongs to the extra feature
     supported : bool          which classes are worked on

@@ -317,21 +317,14 @@ def dcd_many(
 
     Parameters
     ----------
-    starts, stops : int64[n_rows]       row i has the entries starts[i] to stops[i] - 1
-    indices : uint32[]        columns, each < n_features (checked when the block was loaded)
-    values : float64[] or float32[]
-    sq_norm : float64[n_rows] x_i' x_i without the bias
+    starts, stops, indices, values, sq_norm, order, kind, epsilon, bias :       as for `dcd_epoch`
     target : float64[n_rows]  the values of regression; not used for classes
     code : int32[n_rows]      number of the class of the row; not used for regression
     fold : int32[n_rows]      fold of the row, not negative
     weight : float64[n_rows]  of the row
-    order : int64[n_order]   rows to work on
     positive : int32[M]       number of the class that is +1; not used for regression
     held_out : int32[M]       fold whose rows are left out, -1 for none
     cost : float64[M, 2]      C of rows with t_ij <= 0, and of those with t_ij > 0
-    kind : int                the loss
-    epsilon : float           of the losses for regression
-    bias : float              value of one more feature that every row has, 0 for none
     alpha : float64[n_rows, M]          updated
     W : float64[n_features + 1, P]      updated; the last row belongs to the extra feature; columns
                               from M on are zeros, and stay so. Fastest when P is a multiple of 4

@@ -55,9 +55,8 @@ def evaluate_rows(
 
     Parameters
     ----------
-    starts, stops, indices, values : int64[n], int64[n], uint32[], float64[] or float32[]
+    starts, stops, indices, values, bias :      as for `dual.dcd_epoch`
     positions : int64[n]      of the rows in the store
-    bias : float
     w : float64[n_features + 1]
     step, decision : float64[n_rows]    of all rows of the store; `decision` is written
     pull : float64[n_features + 1]      added to

@@ -31,9 +31,7 @@ def decision_values(starts, stops, indices, values, order, w, f):
 
     Parameters
     ----------
-    starts, stops : int64[n_rows]       row i has the entries starts[i] to stops[i] - 1
-    indices : uint32[]        columns, each < n_features (checked when the block was loaded)
-    values : float64[] or float32[]
+    starts, stops, indices, values :    as for `dual.dcd_epoch`
     order : int64[n]
     w : float64[n_features + 1]
     f : float64[n]            written

@@ -59,17 +59,13 @@ def pegasos_epoch(
 
     Parameters
     ----------
-    starts, stops : int64[n_rows]       row i has the entries starts[i] to stops[i] - 1
-    indices : uint32[nnz]     columns, each < n_features (checked when the block was loaded)
-    values : float64[nnz] or float32[nnz]
+    starts, stops, indices, values, order, bias :       as for `dual.dcd_epoch`
     y : float64[n_rows]       +1 or -1
     cost : float64[n_rows]    C_i; rows with 0 are left out, as if they were not in `order`
-    order : int64[n_order]   rows to work on
     batch : int               rows an update, at least 1; the last update takes what remains. 1 is
                               Yu's BLOCK-P-I; n_order or more, one update in all, BLOCK-P-B
     total_rows : int          l: rows of the whole store with C_i > 0
     radius_sq : float         R**2; inf for no projection
-    bias : float              value of one more feature that every row has, 0 for none
     t : int                   updates done before this call, 0 in the first
     w : float64[n_features + 1]         updated; the last entry belongs to the extra feature
     stats : float64[N_STATS]  added to: sum of C_i times the loss, and number of rows with a loss,

@@ -8,7 +8,8 @@ from functools import cached_property, partial
 import numpy as np
 from numpy.typing import NDArray
 
-from blocklinear.kernels.text import powers, tokenizer
+from blocklinear.kernels.shared import RAW
+from blocklinear.kernels.text import powers, scan, tokenizer
 from blocklinear.kernels.text.reshape import hash_indices
 from blocklinear.pages import Pages
 from blocklinear.text import norms, reshape
@@ -31,7 +32,7 @@ class Decimals:
     Attributes
     ----------
     mantissa : int64[n]
-    exponent : uint8[n]       0..22 or `tokenizer.RAW` (then `mantissa` holds the double's bits)
+    exponent : uint8[n]       0..22 or `RAW` (then `mantissa` holds the double's bits)
     """
 
     mantissa: NDArray[np.int64]
@@ -50,7 +51,7 @@ class Decimals:
     def to_doubles(self) -> NDArray[np.float64]:
         """Return the exact values, float64[n]."""
         out = np.empty(len(self.mantissa))
-        tokenizer.to_doubles(self.mantissa, self.double, self.exponent, powers.POWERS, out)
+        scan.to_doubles(self.mantissa, self.double, self.exponent, powers.POWERS, out)
         return out
 
     def __getitem__(self, part: slice) -> "Decimals":
@@ -64,7 +65,7 @@ class Decimals:
             if len(token) == 4096:  # a monster: take the whole of it
                 token = text[start:].tobytes().split(None, 1)[0]
             self.double[k] = float(token.split(b"#", 1)[0]) + 0.0  # -0.0 becomes 0.0
-            self.exponent[k] = tokenizer.RAW
+            self.exponent[k] = RAW
 
 
 @dataclass(frozen=True)
@@ -216,7 +217,7 @@ def _parse(
     buffers: ParseBuffers | None,
 ) -> Rows:
     """Read whole lines without query numbers; rows may be too large."""
-    n_lines, n_colons = tokenizer.count_marks(text)
+    n_lines, n_colons = scan.count_marks(text)
     indptr, indices, decimals, labels = (buffers or ParseBuffers()).take(n_lines, n_colons)
     faults = np.zeros((min(max_faults, n_lines), 3), np.int64)
     counts = np.zeros(tokenizer.N_COUNTS, np.int64)
@@ -272,7 +273,7 @@ def _without_lines(text: NDArray[np.uint8], lines: list[int]) -> NDArray[np.uint
 def _without_underflows(rows: Rows) -> Rows:
     """Drop the values that were not written as zero, but are."""
     decimals = rows.decimals
-    gone = np.flatnonzero((decimals.exponent == tokenizer.RAW) & (decimals.double == 0.0))
+    gone = np.flatnonzero((decimals.exponent == RAW) & (decimals.double == 0.0))
     if not len(gone):
         return rows
     least = min(rows.least_zero, int(rows.indices[gone].min()))

@@ -8,9 +8,8 @@ PLDI 1990). Every other number is a double already (`RAW`) or left to Python's `
 
 import numpy as np
 
-from blocklinear.kernels import shared
 from blocklinear.kernels.jit import kernel
-from blocklinear.kernels.text import scan
+from blocklinear.kernels.shared import RAW
 from blocklinear.kernels.text.decimals import exact_product
 from blocklinear.kernels.text.simd import (
     address_of,
@@ -20,9 +19,8 @@ from blocklinear.kernels.text.simd import (
     trailing_zeros,
 )
 
-count_marks, line_start, to_doubles = scan.count_marks, scan.line_start, scan.to_doubles
-RAW, SLOW = shared.RAW, 254
-"""Exponents that mark a mantissa holding a float64, and the offset of a token left to ``float``."""
+SLOW = 254
+"""The exponent that marks a mantissa holding the offset of a token left to ``float``."""
 
 LABEL_SYNTAX, INDEX_SYNTAX, INDEX_RANGE, INDEX_BELOW_BASE, INDEX_ORDER = 1, 2, 3, 4, 5
 INDEX_DUPLICATE, VALUE_SYNTAX, VALUE_RANGE, LABEL_RANGE, LINE_ENDING = 6, 7, 8, 9, 10
