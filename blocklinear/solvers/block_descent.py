@@ -17,7 +17,7 @@ from blocklinear.objectives.certificate import Certificate, aligned_zeros, joine
 from blocklinear.objectives.models import Models
 from blocklinear.options import TrainOptions
 from blocklinear.solvers.many import ManyModels
-from blocklinear.solvers.newton.solver import successor_of
+from blocklinear.solvers.newton.solver import Newton
 from blocklinear.solvers.pass_statistics import middle, rises
 from blocklinear.solvers.protocol import Abandoned, Estimate, Solver, Start
 from blocklinear.solvers.proven_models import ProvenModels
@@ -407,10 +407,9 @@ class BlockDescentOfMany(BlockDescent):
         trained, found = np.concatenate(self._proven.trained), self._proven.certificates
         proven = [None if k in trained else c for k, c in enumerate(found)]
         alphas = [vectors.alpha for vectors in self.vectors]
-        return successor_of(
-            self, self._models, self.current(), alphas, proven, self._manifest, self._options,
-            enough_products,
-        )  # fmt: skip
+        newton = Newton(self._models, alphas, self._manifest, self._options, enough_products, self)
+        newton.start_from(self.current(), proven)
+        return newton
 
     def adopt(self, weights: Floats) -> None:
         """Make other weights the candidates of the models still trained."""

@@ -17,12 +17,13 @@ from blocklinear.solvers.columns import models_by_pass, n_columns
 from blocklinear.solvers.crammer_singer import CrammerSinger
 from blocklinear.solvers.l1.solver import L1Regularized
 from blocklinear.solvers.many import ManyModels
-from blocklinear.solvers.newton.solver import make_newton
+from blocklinear.solvers.newton.solver import Newton
 from blocklinear.solvers.one_class import OneClassModel
 from blocklinear.solvers.pegasos import Pegasos
 from blocklinear.solvers.protocol import Solver
 from blocklinear.solvers.single import AveragedBlocks, SingleModel
 from blocklinear.store.manifest import Manifest
+from blocklinear.store.row_arrays import RowArray
 
 
 def columns_of(task: Task) -> int:
@@ -52,7 +53,11 @@ def make_solver(
     if task.solver.l1:
         return L1Regularized(task, manifest, options, folder, working_set_entries)
     if options.method == "newton":
-        return make_newton(manifest, options, task, folder, enough_products)
+        alphas = [
+            RowArray(folder / f"alpha-{k}.work", manifest, np.float64, len(some))
+            for k, some in enumerate(models_by_pass(len(task)))
+        ]
+        return Newton(task, alphas, manifest, options, enough_products)
     if isinstance(task, OneClass):
         only = OneClassModel(task, manifest, options, folder)
         return BlockDescent([only], manifest, options, working_set_entries)

@@ -11,7 +11,7 @@ from blocklinear.objectives.certificate import Proof
 from blocklinear.objectives.feasible_sets import Separate
 from blocklinear.objectives.problems import Problem
 from blocklinear.options import TrainOptions
-from blocklinear.solvers.newton.solver import successor_of
+from blocklinear.solvers.newton.solver import Newton
 from blocklinear.solvers.pass_statistics import add_stats, no_stats, threshold, width
 from blocklinear.solvers.protocol import Solver
 from blocklinear.solvers.row_orders import drawn_rows, row_order, row_schedule
@@ -139,10 +139,11 @@ class SingleModel(WeightVectors):
 
     def successor(self, own: Solver, enough_products: float) -> Solver | None:
         """Return Newton's method."""
-        return successor_of(
-            own, self.problem, self.W, [self.alpha], [None], self._manifest, self._options,
-            enough_products,
-        )  # fmt: skip
+        newton = Newton(
+            self.problem, [self.alpha], self._manifest, self._options, enough_products, own
+        )
+        newton.start_from(self.W, [None])
+        return newton
 
     def discard(self) -> None:
         """Delete the scratch files."""

@@ -52,15 +52,8 @@ class ProximalIterate(NewtonIterate):
     vectors = (*NewtonIterate.vectors, "base")
     usual_passes = 84
 
-    def __init__(
-        self,
-        vectors: Mapping[str, Floats],
-        bias: float,
-        regularizes_bias: bool,
-        most_passes: float,
-        enough_products: float,
-    ) -> None:
-        super().__init__(vectors, bias, regularizes_bias, most_passes, enough_products)
+    def __init__(self, vectors: Mapping[str, Floats], *limits: Any) -> None:
+        super().__init__(vectors, *limits)
         self.origin = vectors["base"]
         # the first pass certifies what is there: alpha do not move
         self.recenters, self.width = True, math.inf

@@ -10,7 +10,6 @@ w' = sum s_i alpha_i x_i from the same pass. What rounding may do to both is add
 import math
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -72,8 +71,6 @@ class Newton(CertifiedPasses):
     @property
     def _iterates(self) -> list[NewtonIterate]:
         """All models, in their order."""
-        if isinstance(self._task, Problem):
-            return self._passes[0].models
         found: list[Any] = [None] * len(self._task)
         for part, numbers in zip(self._passes, self._numbers, strict=True):
             for number, model in zip(numbers.tolist(), part.models, strict=True):
@@ -81,7 +78,14 @@ class Newton(CertifiedPasses):
         return found
 
     def start_from(self, weights: Floats, proven: Sequence[Certificate | None]) -> None:
-        """Begin at weights, float64[n, M]; work no more on the models that are proven."""
+        """Begin where another solver stands, but work no more on the models that are proven.
+
+        Parameters
+        ----------
+        weights : float64[n_features + 1, M]
+        proven : sequence of Certificate or None
+            Of each model, what it was dropped with; None where it goes on.
+        """
         for part, numbers in zip(self._passes, self._numbers, strict=True):
             part.start_from(weights[:, numbers])
         for j, (model, certificate) in enumerate(zip(self._iterates, proven, strict=True)):
@@ -175,59 +179,3 @@ class Newton(CertifiedPasses):
             part.discard()
         if self._before is not None:
             self._before.discard()
-
-
-def successor_of(
-    before: Solver,
-    task: Task,
-    weights: Floats,
-    alphas: Sequence[RowArray],
-    proven: Sequence[Certificate | None],
-    manifest: Manifest,
-    options: TrainOptions,
-    enough_products: float,
-) -> Newton:
-    """Return Newton's method from where another solver stands.
-
-    Parameters
-    ----------
-    before : Solver
-    task : Task
-    weights : float64[n_features + 1, M]
-        Its weights.
-    alphas : sequence of RowArray
-        Its alpha.
-    proven : sequence of Certificate or None
-        Of each model, what it was dropped with; None where it goes on.
-    enough_products : float
-        As for `NewtonIterate`.
-    """
-    newton = Newton(task, alphas, manifest, options, enough_products, before)
-    newton.start_from(weights, proven)
-    return newton
-
-
-def make_newton(
-    manifest: Manifest,
-    options: TrainOptions,
-    task: Task,
-    folder: Path,
-    enough_products: float,
-) -> Newton:
-    """Return Newton's method from w = 0.
-
-    Parameters
-    ----------
-    folder : Path
-        Where alpha is kept.
-    enough_products : float
-        As for `NewtonIterate`.
-    """
-    if isinstance(task, Problem):
-        alphas = [RowArray(folder / "alpha.work", manifest, np.float64)]
-    else:
-        alphas = [
-            RowArray(folder / f"alpha-{k}.work", manifest, np.float64, len(some))
-            for k, some in enumerate(models_by_pass(len(task)))
-        ]
-    return Newton(task, alphas, manifest, options, enough_products)
