@@ -147,13 +147,7 @@ class BlockDescent(Solver):
     def step(
         self, group: Group, outer: int, number: int, steps: int, halt: Callable[[], bool]
     ) -> None:
-        """Work on one group, block step `number` (from 0) of `steps`; then on the working set.
-
-        Raises
-        ------
-        Abandoned
-            If `halt` returned true between two parts of it.
-        """
+        """Work on one group, block step `number` (from 0) of `steps`; then on the working set."""
         passes = int(self.passes[0]) if self._uses_working_set else 0
         resident = steps == 1
         found = self._each(
@@ -227,15 +221,7 @@ class BlockDescent(Solver):
         return np.concatenate([vectors.relative_gaps(*of) for vectors, *of in parts])
 
     def certify(self, stream: Iterable[Loaded], enough: float | None = None) -> Certificate | float:
-        """Pass over the data once; return the sums over all problems, and the largest gap.
-
-        Parameters
-        ----------
-        stream : iterable of Loaded
-            Every block once.
-        enough : float or None
-            As soon as all gaps are known to be larger, an estimate of the middle one is returned.
-        """
+        """Pass over the data once; return the sums over all problems, and the largest gap."""
         trained, duals = self._trained, self._each(lambda v: v.duals)
         proofs = dict(zip(map(id, trained), self._each(lambda v: v.proof()), strict=True))
         for loaded in stream:

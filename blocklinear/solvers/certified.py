@@ -2,8 +2,9 @@
 
 import math
 from abc import abstractmethod
-from collections.abc import Iterable, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +19,7 @@ from blocklinear.store.manifest import Manifest
 from blocklinear.store.prefetch import Loaded
 
 Floats = NDArray[np.float64]
+T = TypeVar("T")
 
 
 class Iterate(Protocol):
@@ -44,17 +46,25 @@ class CertifiedPasses(Solver):
     task : Task
     manifest : Manifest
     options : TrainOptions
+    n_parts : int
+        Into how many parts the work on a pass is divided.
 
     Attributes
     ----------
     bias : float              value of the bias feature, 0 for none
     """
 
-    def __init__(self, task: Task, manifest: Manifest, options: TrainOptions) -> None:
+    def __init__(self, task: Task, manifest: Manifest, options: TrainOptions, n_parts: int) -> None:
         self._task, self._options, self.bias = task, options, max(options.bias, 0.0)
         self._first = first_positions(manifest)
         self._scales = tolerance_scales(task, manifest)
         self._adopted: Floats | None = None
+        self._threads = ThreadPoolExecutor(min(options.threads, n_parts), "passes")
+
+    def _each(self, work: Callable[[T], None], parts: Iterable[T]) -> None:
+        """Do some work on each of some parts."""
+        for future in [self._threads.submit(work, part) for part in parts]:
+            future.result()
 
     @property
     @abstractmethod

@@ -112,10 +112,8 @@ class OneClassModel(WeightVectors):
         """Give the alpha of each block the sum that it is to have."""
         alpha, upper = self.lines(group).reshape(-1), self.problem.costs(group)
         before = alpha.copy()
-        for block, start, stop in zip(
-            group.blocks, group.starts[:-1].tolist(), group.starts[1:].tolist(), strict=True
-        ):
-            rows = slice(start, stop)
+        for block, ends in zip(group.blocks, pairwise(group.starts.tolist()), strict=True):
+            rows = slice(*ends)
             alpha[rows] = self._with_sum(alpha[rows], upper[rows], self._targets[block])
         self._write(group.blocks, alpha[:, None])
         steps = (alpha - before)[:, None]

@@ -21,9 +21,10 @@ def add_stats(seen: NDArray[np.float64], into: NDArray[np.float64]) -> None:
     into[kernels.PG_MAX], into[kernels.PG_MIN] = largest, smallest
 
 
-def width(stats: NDArray[np.float64]) -> float:
+def width(stats: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return the largest minus the smallest projected gradient, either counted as 0 if better."""
-    return float(max(stats[kernels.PG_MAX], 0.0) - min(stats[kernels.PG_MIN], 0.0))
+    low, high = stats[..., kernels.PG_MIN], stats[..., kernels.PG_MAX]
+    return np.asarray(np.maximum(high, 0.0) - np.minimum(low, 0.0))
 
 
 def violations(
@@ -41,8 +42,7 @@ def violations(
     first : float64[M]        the first sum of each model; 0 before, then written
     """
     if not regression:
-        low, high = stats[:, kernels.PG_MIN], stats[:, kernels.PG_MAX]
-        return np.asarray(np.maximum(high, 0.0) - np.minimum(low, 0.0))
+        return width(stats)
     total = stats[:, kernels.PG_SUM]
     first[first == 0.0] = total[first == 0.0]
     return np.asarray(total / np.where(first != 0.0, first, 1.0))

@@ -56,13 +56,7 @@ class Pegasos(SingleModel):
         self._lost[:] = 0.0
 
     def _epochs(self, step: BlockStep) -> None:
-        """Go over the rows of a group, in batches.
-
-        Raises
-        ------
-        Abandoned
-            If a stop was asked for between two parts of it.
-        """
+        """Go over the rows of a group, in batches."""
         data: tuple[Floats, Floats] = step.data
         rows, options = step.rows, self._options
         batch = min(options.pegasos_batch or len(rows), len(rows)) or 1  # no row at all

@@ -259,7 +259,10 @@ class WeightVectors(ABC):
         first = self.first_violation[own]
         found = violations(self.stats[FIRST], regression, first)
         self.first_violation[own] = first
-        return self._with_bias(found, first if regression else None)
+        if not self.free_bias:
+            return found
+        added = self.bias**2 * self._imbalance
+        return with_free_bias(found, added, self._n_rows, first if regression else None)
 
     def work(
         self, group: Group, outer: int, steps: int, passes: int, halt: Callable[[], bool]
@@ -503,13 +506,6 @@ class WeightVectors(ABC):
         if self.free_bias:
             values -= self.bias * self.W[-1, : self.width] * self._imbalance
         return values
-
-    def _with_bias(self, violations: Floats, first: Floats | None = None) -> Floats:
-        """Return violations as `with_free_bias` has them, if the bias is free."""
-        if not self.free_bias:
-            return violations
-        added = self.bias**2 * self._imbalance
-        return with_free_bias(violations, added, self._n_rows, first)
 
     @property
     def gain(self) -> Floats:

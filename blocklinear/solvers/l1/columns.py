@@ -171,20 +171,13 @@ class ColumnCache:
         ends = np.flatnonzero(np.diff(first[of][sorted_])) + 1
         for part in np.split(order[sorted_], ends):
             yield part
-            self._release()
-
-    def _release(self) -> None:
-        for file in self._files:
-            file.release()
+            for file in self._files:
+                file.release()
 
     @property
     def _half(self) -> int:
         """Entries that may be collected in a pass, or worked on at once: of any column, all."""
-        return max(self.capacity // 2, self._longest)
-
-    @property
-    def _longest(self) -> int:
-        return self._n_rows + self._between
+        return max(self.capacity // 2, self._n_rows + self._between)
 
     @property
     def _between(self) -> int:
@@ -211,11 +204,7 @@ class ColumnCache:
 
     def pulls(self, chosen: Integers, step: Floats, v: Floats) -> None:
         """Do as the kernel of this name does, in threads."""
-
-        def part(some: slice) -> None:
-            kernels.pulls(*self.arrays, chosen[some], step, v[some])
-
-        self._share(chosen, part)
+        self._share(chosen, lambda some: kernels.pulls(*self.arrays, chosen[some], step, v[some]))
 
     def gram(self, chosen: Integers, state: Floats, known: Floats) -> Floats:
         """Return sum_i h_i x_ij x_ik of chosen columns, float64[m, m], computed in threads.
@@ -238,19 +227,15 @@ class ColumnCache:
 
     def _share(self, chosen: Integers, work: Callable[[slice], None]) -> None:
         """Work on parts of the chosen columns, ascending, that have about as many entries."""
-        for part in self.parts(chosen, np.arange(len(chosen))):
-            if len(part):
-                self._share_part(chosen, int(part[0]), int(part[-1]) + 1, work)
-
-    def _share_part(
-        self, chosen: Integers, first: int, last: int, work: Callable[[slice], None]
-    ) -> None:
-        reached = np.cumsum(self.entries(chosen[first:last]))
-        n_entries = int(reached[-1])
-        parts = self._parts(n_entries)
-        ends = first + np.searchsorted(reached, np.arange(1, parts) * n_entries / parts)
-        limits = [first, *ends.tolist(), last]
-        self._run(work, [slice(*pair) for pair in pairwise(limits)])
+        for some in self.parts(chosen, np.arange(len(chosen))):
+            if not len(some):
+                continue
+            first, reached = int(some[0]), np.cumsum(self.entries(chosen[some]))
+            n_entries = int(reached[-1])
+            parts = self._parts(n_entries)
+            ends = first + np.searchsorted(reached, np.arange(1, parts) * n_entries / parts)
+            limits = [first, *ends.tolist(), int(some[-1]) + 1]
+            self._run(work, [slice(*pair) for pair in pairwise(limits)])
 
     def _parts(self, n_entries: int) -> int:
         return max(min(self.threads, n_entries // _ENOUGH_ENTRIES), 1)

@@ -6,7 +6,6 @@ w = 0. A model waits while a pass collects its columns if those that are not the
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -56,7 +55,7 @@ class L1Regularized(CertifiedPasses):
     def __init__(
         self, task: Task, manifest: Manifest, options: TrainOptions, folder: Path, capacity: int
     ) -> None:
-        super().__init__(task, manifest, options)
+        super().__init__(task, manifest, options, len(task))
         width, n, n_rows = len(task), manifest.n_features + 1, manifest.n_rows
         self._W, self._pulls = np.zeros((width, n)), np.zeros((width, n))
         self._decisions = np.zeros((width, n_rows))
@@ -86,7 +85,6 @@ class L1Regularized(CertifiedPasses):
         self._resumed = np.zeros(0, np.uint32)  # features of columns to be collected anew
         self._filed = False  # whether they were in a file
         self._n_threads = options.threads
-        self._threads = ThreadPoolExecutor(min(options.threads, width), "l1")
 
     def _rows(self, k: int) -> Rows:
         """Return what model k needs of all rows."""
@@ -117,14 +115,14 @@ class L1Regularized(CertifiedPasses):
                 "models": [model.state for model in self._models],
             },
         }  # fmt: skip
-        return state | self._shares([[k] for k in _upto(self._models)])
+        return state | self._shares([[k] for k in range(len(self._models))])
 
     @state.setter
     def state(self, state: dict[str, Any]) -> None:
         own = state["l1"]
         self._noted, self._evaluates = own["noted"], own["evaluates"]
         self._active = list(own["active"])
-        if not set(self._active) <= set(_upto(self._models)):
+        if not set(self._active) <= set(range(len(self._models))):
             raise ValueError("the models of the state are not those of the run")
         for model, of in zip(self._models, own["models"], strict=True):
             model.state = of
@@ -202,10 +200,6 @@ class L1Regularized(CertifiedPasses):
         self._sizes[positions] = np.sqrt(group.sq_norm + self.bias**2) * (1.0 + 2.0**-50)
         self._lengths[positions] = np.diff(group.indptr)
         self._columns.count(group)
-
-    def _each(self, work: Callable[[int], None], models: Iterable[int]) -> None:
-        for future in [self._threads.submit(work, k) for k in models]:
-            future.result()
 
     def _prepare(self, halt: Callable[[], bool]) -> None:
         """Work on columns in memory, and choose those to be collected."""
@@ -317,7 +311,7 @@ class L1Regularized(CertifiedPasses):
     def _evaluate(self, weights: Floats, stream: Iterable[Loaded]) -> None:
         """Certify other weights, float64[n_features + 1, M], by a pass."""
         self._W[:] = weights.T
-        self._pulls[:], self._active = 0.0, list(_upto(self._models))
+        self._pulls[:], self._active = 0.0, list(range(len(self._models)))
         for loaded in stream:
             rows = rows_of(loaded.group, self._first)
             self._each(lambda k, rows=rows: self._add_rows(k, rows), self._active)  # type: ignore[misc]
@@ -351,7 +345,3 @@ def _in_turn(lists: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
         table[: len(of), j] = of
     found, at = np.unique(table[table >= 0], return_index=True)
     return found[np.argsort(at, kind="stable")]
-
-
-def _upto(of: Sequence[Any]) -> range:
-    return range(len(of))

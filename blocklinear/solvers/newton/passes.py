@@ -243,8 +243,3 @@ class ManyPass(NewtonPass):
             self._evaluates, self.V, self._norms, center, self._widths, alpha, self._out,
             self._diagonal, self._hessians, self._scratch, self._sums, self._reach, self._values,
         )  # fmt: skip
-
-
-def pass_of(task: Task, *more: Any) -> NewtonPass:
-    """Return the pass over rows of a task; arguments as for `NewtonPass`."""
-    return (OnePass if isinstance(task, Problem) else ManyPass)(task, *more)

@@ -9,7 +9,7 @@ w' = sum s_i alpha_i x_i from the same pass. What rounding may do to both is add
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -24,7 +24,7 @@ from blocklinear.options import TrainOptions
 from blocklinear.solvers.certified import CertifiedPasses
 from blocklinear.solvers.columns import models_by_pass
 from blocklinear.solvers.newton.iterate import NewtonIterate
-from blocklinear.solvers.newton.passes import NewtonPass, pass_of
+from blocklinear.solvers.newton.passes import ManyPass, NewtonPass, OnePass
 from blocklinear.solvers.protocol import Solver, Start
 from blocklinear.store.groups import Group
 from blocklinear.store.manifest import Manifest
@@ -59,14 +59,14 @@ class Newton(CertifiedPasses):
         enough_products: float,
         before: Solver | None = None,
     ) -> None:
-        super().__init__(task, manifest, options)
+        super().__init__(task, manifest, options, len(alphas))
         self._numbers, self._before = models_by_pass(len(task)), before
+        kind: type[NewtonPass] = OnePass if isinstance(task, Problem) else ManyPass
         self._passes = [
-            pass_of(task.some(some), manifest.n_features + 1, options, alpha, enough_products)
+            kind(task.some(some), manifest.n_features + 1, options, alpha, enough_products)
             for some, alpha in zip(self._numbers, alphas, strict=True)
         ]
         self.starts_from_w = task.solver.smooth  # else from alpha, which do not follow from w
-        self._threads = ThreadPoolExecutor(min(options.threads, len(alphas)), "newton")
 
     @property
     def _iterates(self) -> list[NewtonIterate]:
@@ -137,10 +137,6 @@ class Newton(CertifiedPasses):
             for part in self._passes
         ]
 
-    def _each(self, work: Callable[[NewtonPass], None]) -> None:
-        for future in [self._threads.submit(work, part) for part in self._passes]:
-            future.result()
-
     def begin(self, learns: bool = True) -> None:
         """Start a pass, for the models that are not solved."""
         unsolved = self._unsolved()
@@ -151,9 +147,9 @@ class Newton(CertifiedPasses):
         self, group: Group, outer: int, number: int, steps: int, halt: Callable[[], bool]
     ) -> None:
         """Add what a group contributes to the pass; after the last one take its consequence."""
-        self._each(lambda part: part.step(group, self._first))
+        self._each(lambda part: part.step(group, self._first), self._passes)
         if number == steps - 1:
-            self._each(lambda part: part.end(outer))
+            self._each(lambda part: part.end(outer), self._passes)
 
     def _evaluate(self, weights: Floats, stream: Iterable[Loaded]) -> None:
         for j, model in enumerate(self._iterates):
@@ -161,9 +157,9 @@ class Newton(CertifiedPasses):
         for part in self._passes:
             part.begin(list(range(len(part.models))))
         for loaded in stream:
-            group = loaded.group
-            self._each(lambda part, group=group: part.step(group, self._first))  # type: ignore[misc]
-        self._each(lambda part: part.end(0))
+            work = partial(NewtonPass.step, group=loaded.group, first=self._first)
+            self._each(work, self._passes)
+        self._each(lambda part: part.end(0), self._passes)
 
     def current(self) -> Floats:
         """Return the weights of the points reached, float64[n_features + 1, M]."""
