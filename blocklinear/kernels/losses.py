@@ -132,12 +132,6 @@ def proximal_alpha(kind, epsilon, t, C, f, center, width):
 
 
 @inline
-def proximal_curvature(C, a, width):
-    """Return the derivative of `proximal_alpha`, in its domain, by -s_i f; 0 at its ends."""
-    return C / width if a != 0.0 and abs(a) < C else 0.0
-
-
-@inline
 def regression_gap(kind, epsilon, C, r, a, q):
     """Return `row_gap` at r = f - t, for the losses of regression."""
     size, half, z = abs(a), abs(q), abs(r) - epsilon

@@ -119,19 +119,6 @@ def exchange(
 
 
 @kernel
-def excess(f, upper, alpha, rho):
-    """Return sum_i (U_i - alpha_i) max(0, rho - f_i) + alpha_i max(0, f_i - rho), float64[n] each.
-
-    With w = sum alpha_i x_i of all rows and the sum of all alpha T, that of all is P - D.
-    """
-    total = 0.0
-    for i in range(f.shape[0]):
-        below = rho - f[i]
-        total += (upper[i] - alpha[i]) * below if below > 0.0 else -alpha[i] * below
-    return total
-
-
-@kernel
 def certify_rows(
     starts, stops, indices, values, sq_norm, upper, alpha, v, norm, recomputed, f, seen
 ):
@@ -146,7 +133,7 @@ def certify_rows(
     recomputed : float64[n_features + 1]        added to: sum_i alpha_i x_i
     f : float64[n_rows]       written: v'x_i
     seen : float64[N_SEEN]    added to: sum_i alpha_i |x_i|; number of alpha_i that are not 0; sum_i
-                              U_i |x_i|; what rounding of f can add to `excess`; and, in two parts
+                              U_i |x_i|; what rounding of f can add to P - D; and, in two parts
                               each, of which the second is what the first has lost to rounding, sum
                               of alpha_i and of U_i
     """
@@ -171,13 +158,17 @@ def certify_rows(
 def add_losses(f, upper, alpha, rho, sums):
     """Add what rows contribute to P and to P - D, once their f and rho are known.
 
+    With w = sum alpha_i x_i of all rows and the sum of all alpha T, P - D is
+
+        sum_i (U_i - alpha_i) max(0, rho - f_i) + alpha_i max(0, f_i - rho).
+
     Parameters
     ----------
     f, upper, alpha : float64[n]        as `certify_rows` leaves and takes them
     rho : float
     sums : float64[N_SUMS]    added to: sum_i U_i max(0, rho - f_i), in two parts, of which the
-                              second is what the first has lost to rounding; `excess`; sum_i U_i
-                              max(0, f_i - rho)
+                              second is what the first has lost to rounding; the sum above; sum_i
+                              U_i max(0, f_i - rho)
     """
     for i in range(f.shape[0]):
         below = rho - f[i]

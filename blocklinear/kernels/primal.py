@@ -36,7 +36,6 @@ from blocklinear.kernels.losses import (
     feasible,
     primal_alpha,
     proximal_alpha,
-    proximal_curvature,
     targets_and_costs,
 )
 from blocklinear.kernels.shared import add_exactly, gather, inline, row_dot, scatter, span
@@ -65,9 +64,9 @@ def _add_products(indices, values, start, stop, bias, h, hessian):
 
 @inline
 def _curvature(kind, C, a, width):
-    """Return h_i."""
+    """Return h_i: the derivative of alpha_i, in its domain, by -s_i f_i; 0 at its ends."""
     if kind in (HINGE, L1_SVR):
-        return proximal_curvature(C, a, width)
+        return C / width if a != 0.0 and abs(a) < C else 0.0
     return curvature(kind, C, a)
 
 

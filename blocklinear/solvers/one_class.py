@@ -179,7 +179,7 @@ class OneClassModel(WeightVectors):
             stats[dual.PG_MAX] = max(stats[dual.PG_MAX], f[falling[0]])
             stats[dual.PG_MIN] = min(stats[dual.PG_MIN], f[rising[0]])
             rho = _at(f, np.cumsum(bound), before.sum())
-            stats[dual.EXCESS] += kernels.excess(f, bound, before, rho)
+            stats[dual.EXCESS] += _excess(f, bound, before, rho)
             n = min(len(rising), len(falling))
             violating = f[rising[:n]] < f[falling[:n]]
             self.entries[why] += kernels.exchange(
@@ -223,7 +223,7 @@ class OneClassModel(WeightVectors):
         rho = quantile(f, upper if rows.weights is not None else None, float(alpha.sum()))
         times = n_rows / max(len(rows), 1)
         most = -float(self.duals[0])  # P - D of w = 0
-        self._remaining[0] = min(times * kernels.excess(f, upper, alpha, rho), most)
+        self._remaining[0] = min(times * _excess(f, upper, alpha, rho), most)
         self._length[0] = times * self.problem.nu * float((upper * np.sqrt(rows.sq_norm)).sum())
 
     def relative_gaps(self, dual: Floats, left: Floats) -> Floats:
@@ -302,6 +302,13 @@ class OneClassProof(Proof):
         super().__init__(W, [W], 1)
         self.length = float(norms_above(dot(W.reshape(-1), W.reshape(-1))))
         self.seen = np.zeros(kernels.N_SEEN)
+
+
+def _excess(f: Floats, upper: Floats, alpha: Floats, rho: float) -> float:
+    """Return what rows add to P - D."""
+    sums = np.zeros(kernels.N_SUMS)
+    kernels.add_losses(f, upper, alpha, rho, sums)
+    return float(sums[kernels.GAP])
 
 
 def _at(f: Floats, upto: Floats, mass: float) -> float:

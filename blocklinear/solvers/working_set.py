@@ -74,7 +74,7 @@ class WorkingSet:
 
     def __init__(self, manifest: Manifest, capacity: int) -> None:
         share = capacity / max(manifest.nnz, 1)
-        sizes = [_most_bytes(manifest, block.rows, block.nnz) for block in manifest.blocks]
+        sizes = [working_set_bytes(manifest, of.rows, of.nnz) for of in manifest.blocks]
         words = np.floor(np.array(sizes, np.float64) * (share / _WORD))
         self._bounds = np.concatenate(([0], np.cumsum(words))).astype(np.int64)
         self._counts = np.zeros(len(sizes), np.int64)  # of rows in each region
@@ -201,13 +201,8 @@ class WorkingSet:
         return room
 
 
-def working_set_bytes(manifest: Manifest) -> int:
-    """Return what all rows take as a working set, at most."""
-    return _most_bytes(manifest, manifest.n_rows, manifest.nnz)
-
-
-def _most_bytes(manifest: Manifest, rows: int, nnz: int) -> int:
-    """Return what rows of a store take, packed, at most."""
+def working_set_bytes(manifest: Manifest, rows: int, nnz: int) -> int:
+    """Return what rows of a store take as a working set, packed, at most."""
     return entry_bytes(manifest) * nnz + ROW_BYTES * rows
 
 

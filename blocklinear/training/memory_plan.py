@@ -291,7 +291,7 @@ def _copy_bytes(manifest: Manifest, options: TrainOptions) -> int:
     """
     if _solver(options).l1:
         return _column_entry_bytes(manifest, options) * manifest.nnz
-    return working_set_bytes(manifest)
+    return working_set_bytes(manifest, manifest.n_rows, manifest.nnz)
 
 
 def _unpacked_bytes(manifest: Manifest, options: TrainOptions, width: int) -> int:
