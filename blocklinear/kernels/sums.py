@@ -106,41 +106,27 @@ def squared_distance(v, w):
 
 
 @kernel
-def add_squares(W, norms):
-    """Add the squared norm of each column of W, float64[n, P], to `norms`, float64[P], zeros."""
-    parts, low = np.zeros(W.shape[1]), np.zeros(W.shape[1])
-    for start in range(0, W.shape[0], _PART):
-        parts[:] = 0.0
-        for i in range(start, min(start + _PART, W.shape[0])):
-            row = W[i]
-            for m in range(row.shape[0]):
-                parts[m] += row[m] * row[m]
-        _add_parts(parts, norms, low)
-    for m in range(W.shape[1]):
-        norms[m] += low[m]
-
-
-@kernel
 def add_squared_distances(V, W, norms):
-    """Add the squared norm of each column of V - W, float64[n, P] each, to `norms`, as above."""
+    """Add the squared norm of each column of V - W to `norms`.
+
+    Parameters
+    ----------
+    V : float64[n, P], or float64[1, P] for the same row everywhere
+    W : float64[n, P]
+    norms : float64[P]        zeros; written
+    """
     parts, low = np.zeros(W.shape[1]), np.zeros(W.shape[1])
     for start in range(0, W.shape[0], _PART):
         parts[:] = 0.0
         for i in range(start, min(start + _PART, W.shape[0])):
-            v, w = V[i], W[i]
+            v, w = V[i if V.shape[0] > 1 else 0], W[i]
             for m in range(w.shape[0]):
                 parts[m] += (v[m] - w[m]) * (v[m] - w[m])
-        _add_parts(parts, norms, low)
+        for m in range(parts.shape[0]):
+            norms[m], lost = exact_sum(norms[m], parts[m])
+            low[m] += lost
     for m in range(W.shape[1]):
         norms[m] += low[m]
-
-
-@kernel
-def _add_parts(parts, totals, low):
-    """Add `parts` to `totals`, and what is lost in that to `low`, float64[P] each."""
-    for m in range(parts.shape[0]):
-        totals[m], lost = exact_sum(totals[m], parts[m])
-        low[m] += lost
 
 
 @kernel

@@ -288,7 +288,7 @@ def weight_vectors(r):
     sums.add_rows(*r.whole, steps, r.bias, r.w(3))
     out, norms = np.ones(r.n), np.zeros(2)
     sums.add_to_mean(r.w(2), 1.0, r.w(2))
-    sums.add_squares(r.w(2), norms)
+    sums.add_squared_distances(r.w(2)[:1], r.w(2), norms)
     sums.add_squared_distances(r.w(2), r.w(2), norms)
     sums.copy_columns(r.w(2), np.array([1]), r.w(3), np.array([2]))
     W = r.w(3)
@@ -443,7 +443,6 @@ TRIED = {
         [
             "add_rows",
             "add_to_mean",
-            "add_squares",
             "add_squared_distances",
             "copy_columns",
             "dot",

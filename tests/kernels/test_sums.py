@@ -9,7 +9,6 @@ from scipy import sparse
 from blocklinear.kernels.sums import (
     add_rows,
     add_squared_distances,
-    add_squares,
     add_to_mean,
     copy_columns,
     dot,
@@ -50,7 +49,7 @@ def test_squares_and_distances(n, m):
     rng = np.random.default_rng(n)
     V, W = rng.normal(size=(2, n, m)) * 10.0 ** rng.integers(-6, 6, size=(2, n, m))
     squares, distances = np.zeros(m), np.zeros(m)
-    add_squares(W, squares)
+    add_squared_distances(np.zeros((1, m)), W, squares)
     add_squared_distances(V, W, distances)
     for j in range(m):
         v, w = V[:, j].copy(), W[:, j].copy()
