@@ -120,7 +120,7 @@ def measured(args: argparse.Namespace, solver: int, where: dict[str, Any]) -> di
 
     def counting(self: DistributedDescent, halt: Any) -> None:
         advance(self, halt)
-        sent[0] += self.spent.bytes_sent
+        sent[0] += self.bytes_sent
 
     started = time.perf_counter()
     with mock.patch.object(DistributedDescent, "advance", counting):

@@ -13,7 +13,8 @@ moved by all alike. Which step along the change is best is then found exactly.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -49,6 +50,7 @@ from blocklinear.solvers.weight_vectors import FIRST, PASS
 from blocklinear.solvers.working_set import FIRST_PASSES, next_passes
 from blocklinear.store.manifest import Manifest
 from blocklinear.training.previous import Previous
+from blocklinear.training.run import Times
 
 Floats = NDArray[np.float64]
 RECENT = 0.3
@@ -62,17 +64,6 @@ CAUTION, REMEMBERED = 1.5, 0.5
 Rounds to a gap of 1e-3 (hinge loss, 64 blocks in 4, 8 and 16 parts): film reviews 16, 26, 45, with
 1 for 1.5 16, 30, 53; blogs in 4 and 8 parts 11, 17. With the same for all features, K / 2 or K:
 film reviews 23, 39, 72 or 27, 60 and more; blogs 15, 27 or 21, 46."""
-
-
-@dataclass
-class Spent:
-    """What the workers have spent on an outer iteration."""
-
-    load_s: float = 0.0
-    wait_s: float = 0.0
-    solve_s: float = 0.0
-    bytes_read: int = 0
-    bytes_sent: int = 0
 
 
 class DistributedDescent(Trainee):
@@ -90,7 +81,8 @@ class DistributedDescent(Trainee):
     ----------
     bias : float              value of the bias feature, 0 for none
     outer : int               rounds done
-    spent : Spent             in the last of them
+    spent : Times             by all workers in the last of them
+    bytes_sent : int          in it, of changes of weights
     commit : callable         saves all that is known: what workers read from then on
     dropped : bool            whether models were dropped since then
     """
@@ -102,7 +94,8 @@ class DistributedDescent(Trainee):
         self._job, self._engine = job, engine
         self._n_rows = manifest.n_rows
         self.bias = max(job.options.bias, 0.0)
-        self.outer, self.spent, self.dropped = 0, Spent(), False
+        self.outer, self.dropped = 0, False
+        self.spent, self.bytes_sent = Times(), 0
         self._models = task if isinstance(task, Models) else None
         self._n, self._several = n, job.n_parts > 1
         self._curvature = np.full((n, 1), float(job.n_parts)) if self._several else np.zeros((0, 1))
@@ -303,13 +296,8 @@ class DistributedDescent(Trainee):
         for W, own in zip(self.W, self._free_biases, strict=False):
             W[-1] += own.correction  # as the parts have added it
         before = self._raised
-        self.spent = Spent(
-            sum(report.load_s for report in reports),
-            sum(report.wait_s for report in reports),
-            sum(report.solve_s for report in reports),
-            sum(report.bytes_read for report in reports),
-            sum(report.bytes_sent for report in reports),
-        )
+        self.spent = reduce(Times.plus, (report.times for report in reports))
+        self.bytes_sent = sum(report.bytes_sent for report in reports)
         taken = []
         for k, (W, packed) in enumerate(zip(self.W, change.weights, strict=True)):
             moved = packed.whole()
@@ -436,9 +424,7 @@ class DistributedDescent(Trainee):
             )
 
         found: sums.ProofSums = engine.sum_of_parts(begin, job.n_parts, sums.added_proofs, halt)
-        self.spent.load_s += found.load_s
-        self.spent.wait_s += found.wait_s
-        self.spent.bytes_read += found.bytes_read
+        self.spent = self.spent.plus(found.times)
         return self._proofs([*candidates.values()], found, sampling)
 
     def _proofs(

@@ -106,9 +106,7 @@ class DistributedRun(Run):
         """Return the report of the round and its estimate; times are sums over workers."""
         if self.options.gap is not None:
             self.solver.sample_gap(self.overdue)
-        spent = self.solver.spent
-        self.times.load_s, self.times.wait_s = spent.load_s, spent.wait_s
-        self.times.solve_s, self.times.bytes_read = spent.solve_s, spent.bytes_read
+        self.times = self.times.plus(self.solver.spent)
         return super().report()
 
     def _prove(self, enough: float | None) -> Certificate:

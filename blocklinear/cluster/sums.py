@@ -6,6 +6,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from blocklinear.training.run import Times
+
 Floats = NDArray[np.float64]
 Array = NDArray[Any]
 
@@ -80,17 +82,14 @@ class ProofSums:
     reach : list of float64[N_REACHES, n_problems]
     recomputed : list of Packed         float64[n_features + 1 or 0, width]
     n : int                   rows
-    load_s, wait_s : float
-    bytes_read : int
+    times : Times
     """
 
     sums: list[Floats]
     reach: list[Floats]
     recomputed: list[Packed]
     n: int
-    load_s: float = 0.0
-    wait_s: float = 0.0
-    bytes_read: int = 0
+    times: Times
 
 
 @dataclass(frozen=True)
@@ -99,24 +98,19 @@ class PartReport:
 
     Attributes
     ----------
-    number : int              of the part
     terms : list of float64[n_steps, n_problems, N_TERMS]   of each weight vectors: what the rows
                               contribute to the dual after each of `Job.steps`
     stats : list of float64[3, n_problems, N_STATS]         as `WeightVectors` has them
     entries : list of float64[3]
-    load_s, wait_s, solve_s : float
-    bytes_read, bytes_sent : int        of blocks, and of changes of weights
+    times : Times
+    bytes_sent : int          of changes of weights
     sample : ProofSums or None          of some rows, after a step of 1, where one worker has all
     """
 
-    number: int
     terms: list[Floats]
     stats: list[Floats]
     entries: list[Floats]
-    load_s: float
-    wait_s: float
-    solve_s: float
-    bytes_read: int
+    times: Times
     bytes_sent: int
     sample: ProofSums | None = None
 
@@ -191,7 +185,5 @@ def added_proofs(one: ProofSums, other: ProofSums) -> ProofSums:
         [a + b for a, b in zip(one.reach, other.reach, strict=True)],
         [a.plus(b) for a, b in zip(one.recomputed, other.recomputed, strict=True)],
         one.n + other.n,
-        one.load_s + other.load_s,
-        one.wait_s + other.wait_s,
-        one.bytes_read + other.bytes_read,
+        one.times.plus(other.times),
     )

@@ -35,7 +35,7 @@ from blocklinear.solvers.block_descent import BlockDescent
 from blocklinear.solvers.factory import make_descent
 from blocklinear.solvers.protocol import Abandoned
 from blocklinear.solvers.weight_vectors import SAMPLED_ROWS, SAMPLED_SHARE, WeightVectors
-from blocklinear.store.groups import Pins, first_positions, rows_of, rows_without_entries
+from blocklinear.store.groups import Group, Pins, first_positions, rows_of, rows_without_entries
 from blocklinear.store.manifest import Manifest
 from blocklinear.store.prefetch import GroupLoader, Loaded
 from blocklinear.store.row_arrays import RowArray
@@ -44,6 +44,7 @@ from blocklinear.training.checkpoint import Checkpoint
 from blocklinear.training.previous import Previous
 from blocklinear.training.rounds.alpha import Blocks, stepped
 from blocklinear.training.rounds.files import SHOWS_UP_S
+from blocklinear.training.run import Times
 from blocklinear.training.warm_start import warm_parts
 
 Floats = NDArray[np.float64]
@@ -206,8 +207,7 @@ class Part:
             columns += width
         self.labels = np.empty(self.manifest.n_rows)
         self.row_weights = np.empty(self.manifest.n_rows) if manifest.weighted else None
-        self.load_s = self.wait_s = self.solve_s = 0.0
-        self.bytes_read = 0
+        self.times = Times()
 
     def stream(self, groups: Sequence[Blocks] | None = None) -> Iterator[Loaded]:
         """Yield the groups of the part, or others, by the places of their blocks in it."""
@@ -217,9 +217,7 @@ class Part:
             for loaded in loader.stream(groups):
                 if self.session.ended.is_set():
                     raise Abandoned
-                self.load_s += loaded.load_s
-                self.wait_s += loaded.wait_s
-                self.bytes_read += loaded.group.bytes_read if loaded.load_s else 0
+                self.times.add(loaded)
                 yield loaded
 
     @property
@@ -253,22 +251,23 @@ class Part:
             vectors.aim_at(goals)
         self.solver.begin()
         for place, loaded in enumerate(self.stream()):
-            group, started = loaded.group, time.perf_counter()
-            if self._factors is not None:
-                scale_columns(
-                    group.indptr, group.indices, group.values, self._factors, group.sq_norm
-                )
-            for block, row in zip(group.blocks, group.starts.tolist(), strict=False):
-                own = slice(self._first[block], self._first[block + 1])
-                rows = slice(row, row + self.manifest.blocks[block].rows)
-                self.labels[own] = group.labels[rows]
-                if self.row_weights is not None and group.weights is not None:
-                    self.row_weights[own] = group.weights[rows]
-            if self._has_all:
-                for vectors in self.solver.vectors:
-                    vectors.find_free(group)
-            self.solver.step(group, 1, place, len(self.groups), self.session.ended.is_set)
-            self.solve_s += time.perf_counter() - started
+            with self.times.counting("solve_s"):
+                self._step(loaded.group, place)
+
+    def _step(self, group: Group, place: int) -> None:
+        """Work on a group, of this place among the groups; note its labels."""
+        if self._factors is not None:
+            scale_columns(group.indptr, group.indices, group.values, self._factors, group.sq_norm)
+        for block, row in zip(group.blocks, group.starts.tolist(), strict=False):
+            own = slice(self._first[block], self._first[block + 1])
+            rows = slice(row, row + self.manifest.blocks[block].rows)
+            self.labels[own] = group.labels[rows]
+            if self.row_weights is not None and group.weights is not None:
+                self.row_weights[own] = group.weights[rows]
+        if self._has_all:
+            for vectors in self.solver.vectors:
+                vectors.find_free(group)
+        self.solver.step(group, 1, place, len(self.groups), self.session.ended.is_set)
 
     def _scaled(self, k: int, before: Floats, out: Floats | None = None) -> Floats:
         """Return the weights that a round begins with, in the scale of its columns."""
@@ -340,9 +339,7 @@ class Part:
                 for vectors, proof in zip(self.solver.vectors, proofs, strict=True)
             ],
             proofs[0].n,
-            self.load_s,
-            self.wait_s,
-            self.bytes_read,
+            self.times,
         )
 
     def dual_terms(self) -> list[Floats]:
@@ -378,14 +375,13 @@ class Part:
                 for part in parts:
                     part.take_alpha(row_range, first)
         for loaded in self.stream():
-            group, started = loaded.group, time.perf_counter()
+            group = loaded.group
             rows = rows_of(group, self._first)
             for part, vectors in zip(parts, self.solver.vectors, strict=True):
                 new = part.feasible_set.fit(group, vectors.lines(group))
                 vectors.alpha.write(group.blocks, new)
                 part.add_rows(group, new, self.solver.bias)
                 vectors.terms += vectors.dual_terms(rows, new)
-            self.solve_s += time.perf_counter() - started
         same_bias = max(previous.course["bias"], 0.0) == self.solver.bias
         if self._job.options.regularize_bias:
             return []
@@ -446,14 +442,10 @@ def descend(
         change, terms = part.change(weights), part.dual_terms()
         sent = [Packed.of(moved, job.n_parts > 1) for moved in change]
         report = PartReport(
-            number,
             terms,
             [vectors.stats for vectors in part.solver.vectors],
             [vectors.entries for vectors in part.solver.vectors],
-            part.load_s,
-            part.wait_s,
-            part.solve_s,
-            part.bytes_read,
+            replace(part.times),
             sum(packed.nbytes for packed in sent),
             part.sample_after(weights, change, terms) if job.options.gap is not None else None,
         )
@@ -514,7 +506,7 @@ def start(job: Job, at: Round, number: int, checksum: str) -> Started:
             [Packed.of(v.W[:, : v.width], job.n_parts > 1) for v in part.solver.vectors],
             [vectors.terms for vectors in part.solver.vectors],
             biases,
-            part.bytes_read,
+            part.times.bytes_read,
         )
 
 

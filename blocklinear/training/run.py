@@ -63,6 +63,11 @@ class Times:
         finally:
             setattr(self, name, getattr(self, name) + time.perf_counter() - started)
 
+    def plus(self, other: "Times") -> "Times":
+        """Return the sums of both."""
+        both = zip(dataclasses.astuple(self), dataclasses.astuple(other), strict=True)
+        return Times(*map(sum, both))
+
     def add(self, loaded: Loaded) -> None:
         """Add what loading a group took, if it had to be loaded."""
         self.load_s += loaded.load_s
