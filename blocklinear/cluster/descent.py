@@ -287,7 +287,7 @@ class DistributedDescent(Trainee):
         change: sums.Change = engine.sum_of_parts(begin, job.n_parts, sums.added, halt)
         self._take(change)
         self.outer += 1
-        self._left, self._futures = self._sampled(change.reports), {}
+        self._left, self._futures = None, {}
         self.commit()
 
     def _take(self, change: sums.Change) -> None:
@@ -372,17 +372,8 @@ class DistributedDescent(Trainee):
             found[k] = with_free_bias(found[k], self.bias * own.correction, n, first)
         return found
 
-    def _sampled(self, reports: tuple[sums.PartReport, ...]) -> list[Floats] | None:
-        """Return what the only part has found out in its round."""
-        sample = reports[0].sample
-        if sample is None:
-            return None
-        return [proof.remaining(self._n_rows) for proof in self._proofs([self.W], sample, True)]
-
     def sample_gap(self, halt: Callable[[], bool]) -> None:
         """Estimate from some rows what all contribute to P - D of each candidate."""
-        if self._left is not None:
-            return
         proofs = self._prove(self._candidates(None), True, halt)
         self._left = [proof.remaining(self._n_rows) for proof in proofs]
 

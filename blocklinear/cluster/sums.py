@@ -104,7 +104,6 @@ class PartReport:
     entries : list of float64[3]
     times : Times
     bytes_sent : int          of changes of weights
-    sample : ProofSums or None          of some rows, after a step of 1, where one worker has all
     """
 
     terms: list[Floats]
@@ -112,7 +111,6 @@ class PartReport:
     entries: list[Floats]
     times: Times
     bytes_sent: int
-    sample: ProofSums | None = None
 
 
 @dataclass(frozen=True)

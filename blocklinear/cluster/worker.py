@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 
 from blocklinear.cluster import place as places
 from blocklinear.cluster.job import (
-    FreeBias,
     Job,
     Round,
     alpha_after,
@@ -287,29 +286,6 @@ class Part:
             found.append(changed)
         return found
 
-    def sample_after(
-        self, weights: Sequence[Floats], change: Sequence[Floats], terms: Sequence[Floats]
-    ) -> ProofSums | None:
-        """Return what some rows contribute to P - D after a step of 1, if all rows are here.
-
-        It is what `certify` of the next round would find, bit by bit, and saves its task.
-
-        Parameters
-        ----------
-        weights, change : sequence of float64[n_features + 1, width]
-        terms : sequence of float64[n_steps, width, N_TERMS]
-            As `dual_terms` has them.
-        """
-        if not self._has_all:
-            return None
-        for k, (vectors, moved) in enumerate(zip(self.solver.vectors, change, strict=True)):
-            own = self._scaled(k, weights[k], vectors.W[:, : vectors.width])
-            own += moved  # as the client rounds it
-        if self._at.free_biases:
-            biases = [FreeBias.of(self.solver.bias, of[-1]) for of in terms]
-            self._at = replace(self._at, free_biases=biases)
-        return self.prove([weights], True)
-
     def prove(self, candidates: Sequence[Sequence[Floats]], sampling: bool) -> ProofSums:
         """Return what the rows contribute to certificates; arguments as for `certify`.
 
@@ -439,15 +415,13 @@ def descend(
         sizes = [block.rows for block in part.manifest.blocks]
         files = job.alpha_files(after.shape[1])
         files.write(at.file + 1, number, sizes, part.alpha, after)
-        change, terms = part.change(weights), part.dual_terms()
-        sent = [Packed.of(moved, job.n_parts > 1) for moved in change]
+        sent = [Packed.of(moved, job.n_parts > 1) for moved in part.change(weights)]
         report = PartReport(
-            terms,
+            part.dual_terms(),
             [vectors.stats for vectors in part.solver.vectors],
             [vectors.entries for vectors in part.solver.vectors],
-            replace(part.times),
+            part.times,
             sum(packed.nbytes for packed in sent),
-            part.sample_after(weights, change, terms) if job.options.gap is not None else None,
         )
         return Change(sent, None, (report,))
 

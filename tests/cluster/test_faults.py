@@ -72,9 +72,8 @@ def test_a_client_that_dies_anywhere(serial, store, expected, at):
     assert bits(trained(store, serial(1), resume=True)) == expected
 
 
-@pytest.mark.parametrize("at", range(1 + ROUNDS * 2 + 1))
+@pytest.mark.parametrize("at", range(1 + ROUNDS * 3 + 1))
 def test_a_client_that_dies_anywhere_with_one_part(serial, store, at):
-    """Its worker samples the gap in the same task, a resumed run in one of its own."""
     expected = bits(trained(store, serial(2), parts=1))
     client = serial(2)
     client.before = failing_once(at, Broken("at a task"))
