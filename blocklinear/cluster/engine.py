@@ -158,24 +158,10 @@ class Engine:
 
         return look
 
-    def check_same_store(self, check: Callable[..., Any], job: Any) -> None:
-        """Refuse a cluster with a worker that cannot work on the store.
-
-        Parameters
-        ----------
-        check : callable
-            Raises an error on a worker that cannot, given the job. One that dies meanwhile is left
-            out.
-
-        Raises
-        ------
-        ClusterError
-        """
-        fix = "all workers need this version of blocklinear, and the store by the same path"
-        self.check_workers(fix, check, job)
-
     def check_workers(self, fix: str, check: Callable[..., Any], *arguments: Any) -> None:
         """Refuse a cluster with a worker on which `check` raises an error.
+
+        One that dies meanwhile is left out.
 
         Raises
         ------

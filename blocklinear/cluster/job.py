@@ -1,7 +1,8 @@
 """What all tasks of a run have in common."""
 
+import hashlib
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +18,7 @@ from blocklinear.store.groups import first_positions
 from blocklinear.store.manifest import Manifest
 from blocklinear.store.store import BlockStore
 from blocklinear.training.memory_plan import MemoryPlan
-from blocklinear.training.permutations import sampled, some_blocks
+from blocklinear.training.permutations import sampled
 from blocklinear.training.rounds.alpha import Blocks, RoundAlpha, parts_of_round
 from blocklinear.training.rounds.files import AlphaFiles
 
@@ -215,12 +216,7 @@ def check_supported(options: TrainOptions) -> None:
             raise UsageError(f"{what}: not for training on a cluster", instead)
 
 
-def part_manifest(manifest: Manifest, blocks: Blocks) -> Manifest:
-    """Return the manifest of the blocks of a part, in this order."""
-    return some_blocks(manifest, blocks)
-
-
-def worker_options(job: Job, seed: int, bias: float, threads: int) -> TrainOptions:
-    """Return the options that a part is worked on by."""
-    bias = bias if job.options.bias > 0.0 else job.options.bias
-    return replace(job.options, seed=seed, bias=bias, threads=threads)
+def seed_of_part(seed: int, outer: int, number: int) -> int:
+    """Return the seed of the orders of rows in a part."""
+    digest = hashlib.sha256(f"{seed} {outer} {number}".encode()).digest()
+    return int.from_bytes(digest[:8], "little") >> 1

@@ -184,7 +184,10 @@ class Cluster:
             engine.name, store.folder.resolve(), manifest.fingerprint, options, task, n_parts,
             plan, folder.resolve(), folds is not None,
         )  # fmt: skip
-        engine.check_same_store(worker.can_read, job)
+        engine.check_workers(
+            "all workers need this version of blocklinear, and the store by the same path",
+            worker.can_read, job,
+        )  # fmt: skip
         solver = DistributedDescent(job, manifest, engine)
         run = DistributedRun(
             manifest, options, plan, solver, held_out, folder, listener, halt, course

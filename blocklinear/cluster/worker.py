@@ -20,10 +20,8 @@ from blocklinear.cluster.job import (
     Job,
     Round,
     alpha_after,
-    part_manifest,
-    worker_options,
+    seed_of_part,
 )
-from blocklinear.cluster.parts import groups_of_part, seed_of_part
 from blocklinear.cluster.place import Place
 from blocklinear.cluster.sums import Change, Packed, PartReport, ProofSums, Started
 from blocklinear.errors import BlocklinearError, DamagedError
@@ -40,6 +38,7 @@ from blocklinear.store.prefetch import GroupLoader, Loaded
 from blocklinear.store.row_arrays import RowArray
 from blocklinear.store.store import BlockStore
 from blocklinear.training.checkpoint import Checkpoint
+from blocklinear.training.permutations import block_groups, some_blocks
 from blocklinear.training.previous import Previous
 from blocklinear.training.rounds.alpha import Blocks, stepped
 from blocklinear.training.rounds.files import SHOWS_UP_S
@@ -182,12 +181,13 @@ class Part:
         manifest, outer = session.manifest, at.outer + 1
         self._job, self.session, self._at, self.number = job, session, at, number
         self.blocks = job.parts(manifest, outer)[number]
-        self.manifest = part_manifest(manifest, self.blocks)
-        self.groups = groups_of_part(len(self.blocks), job.plan.group)
-        self._factors = factors
-        bias = job.options.bias if factors is None else job.options.bias * float(factors[-1])
+        self.manifest = some_blocks(manifest, self.blocks)
+        self._factors, bias = factors, job.options.bias
+        if factors is not None and bias > 0.0:
+            bias *= float(factors[-1])
         seed = seed_of_part(job.options.seed, outer, number)
-        options = worker_options(job, seed, bias, session.place.threads)
+        self.groups = block_groups(seed, outer, len(self.blocks), job.plan.group, permuted=False)
+        options = replace(job.options, seed=seed, bias=bias, threads=session.place.threads)
         entries = job.plan.working_set_entries if len(self.groups) > 1 else 0
         task = job.task
         if isinstance(task, Models) and job.folded:
@@ -204,8 +204,10 @@ class Part:
             width = vectors.width
             _alpha_of(vectors)[:] = self.alpha[:, columns : columns + width]
             columns += width
-        self.labels = np.empty(self.manifest.n_rows)
-        self.row_weights = np.empty(self.manifest.n_rows) if manifest.weighted else None
+        self.labels = RowArray(folder / "labels.work", self.manifest)
+        self.row_weights: RowArray | None = None
+        if manifest.weighted:
+            self.row_weights = RowArray(folder / "weights.work", self.manifest)
         self.times = Times()
 
     def stream(self, groups: Sequence[Blocks] | None = None) -> Iterator[Loaded]:
@@ -257,12 +259,9 @@ class Part:
         """Work on a group, of this place among the groups; note its labels."""
         if self._factors is not None:
             scale_columns(group.indptr, group.indices, group.values, self._factors, group.sq_norm)
-        for block, row in zip(group.blocks, group.starts.tolist(), strict=False):
-            own = slice(self._first[block], self._first[block + 1])
-            rows = slice(row, row + self.manifest.blocks[block].rows)
-            self.labels[own] = group.labels[rows]
-            if self.row_weights is not None and group.weights is not None:
-                self.row_weights[own] = group.weights[rows]
+        self.labels.write(group.blocks, group.labels)
+        if self.row_weights is not None and group.weights is not None:
+            self.row_weights.write(group.blocks, group.weights)
         if self._has_all:
             for vectors in self.solver.vectors:
                 vectors.find_free(group)
@@ -323,7 +322,8 @@ class Part:
         steps = self._job.steps
         found = [np.zeros((len(steps), *v.terms.shape)) for v in self.solver.vectors]
         after = [_alpha_of(vectors) for vectors in self.solver.vectors]
-        n, rows = self.manifest.n_rows, rows_without_entries(self.labels, self.row_weights)
+        weights = None if self.row_weights is None else self.row_weights.all
+        n, rows = self.manifest.n_rows, rows_without_entries(self.labels.all, weights)
         for start in range(0, n, _ROWS_AT_ONCE):
             some, column = slice(start, start + _ROWS_AT_ONCE), 0
             part = rows.some(some)

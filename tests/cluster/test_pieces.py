@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from blocklinear.cluster.descent import best_steps
-from blocklinear.cluster.job import STEPS
-from blocklinear.cluster.parts import groups_of_part, seed_of_part
+from blocklinear.cluster.job import STEPS, seed_of_part
 from blocklinear.kernels.blocks.scaling import scale_columns
+from blocklinear.training.permutations import block_groups
 from blocklinear.training.rounds.alpha import parts_of_round, stepped
 
 
@@ -30,7 +30,7 @@ def test_parts_are_drawn_anew():
 
 @given(st.integers(1, 50), st.integers(1, 60))
 def test_groups_have_every_place_once(n_blocks, group):
-    groups = groups_of_part(n_blocks, group)
+    groups = block_groups(1, 1, n_blocks, group, permuted=False)
     assert [place for some in groups for place in some] == list(range(n_blocks))
     assert max(map(len, groups)) <= group
 
