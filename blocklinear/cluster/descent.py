@@ -306,7 +306,9 @@ class DistributedDescent(Trainee):
             self._terms[k][:] = terms[best, np.arange(len(best))]
             W += steps * moved
             taken.append(steps)
-            self._stats[k][:] = _added_stats([report.stats[k] for report in reports])
+            self._stats[k][:] = no_stats()
+            for report in reports:
+                add_stats(report.stats[k], self._stats[k])
         self._written = np.concatenate(self._proven.trained).tolist()
         self._taken = np.concatenate(taken)
         self._gain = [now - was for now, was in zip(self._raised, before, strict=True)]
@@ -515,13 +517,3 @@ def best_steps(
         along, length = dot(w, v), dot(v, v)
         best[j] = int(np.argmax(terms[:, j] - possible * along - 0.5 * possible**2 * length))
     return possible[best], best
-
-
-def _added_stats(stats: list[Floats]) -> Floats:
-    """Return the statistics of all parts, of each its own float64[3, n_problems, N_STATS]."""
-    total = np.broadcast_to(no_stats(), stats[0].shape).copy()
-    for of_part in stats:
-        for why in range(len(total)):
-            for j in range(total.shape[1]):
-                add_stats(of_part[why, j], total[why, j])
-    return total

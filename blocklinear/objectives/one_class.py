@@ -58,10 +58,6 @@ class OneClass(Problem):
     nu: float = 0.5
     quantum: float = 2.0**-BITS
 
-    def targets(self, labels: Floats) -> Floats:
-        """Return +1 for all rows, float64[n]."""
-        return np.ones(len(labels))
-
     def costs(self, rows: LabelledRows) -> Floats:
         """Return U_i of rows, float64[n]."""
         if rows.weights is None:

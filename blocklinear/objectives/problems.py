@@ -126,31 +126,21 @@ class Problem:
         """What a checkpoint says of it, as JSON."""
         return {"labels": list(self.labels), "costs": self.pairs.tolist()}
 
-    def targets(self, labels: Floats) -> Floats:
-        """Return +1 for rows of the positive class and -1 for others, or the value; float64[n]."""
-        if self.solver.regression:
-            return labels
-        return np.where(labels == self.labels[0], 1.0, -1.0)
-
     def costs(self, rows: LabelledRows) -> Floats:
         """Return C_i of rows, float64[n]."""
-        if self.solver.regression:
-            return weighted(np.full(len(rows.labels), self.class_costs[0]), rows)
-        positive, negative = self.class_costs
-        return weighted(np.where(rows.labels == self.labels[0], positive, negative), rows)
+        return self.of_model(0, rows)[1]
 
     def bounds(self, rows: LabelledRows) -> Floats:
         """Return C_i of rows, as of many models; float64[n, 1]."""
         return self.costs(rows)[:, None]
 
     def of_model(self, j: int, rows: LabelledRows) -> tuple[Floats, Floats]:
-        """Return `targets_and_costs`, as of many models."""
-        return self.targets_and_costs(rows)
+        """Return target and C_i of rows, float64[n] both, as of many models.
 
-    def targets_and_costs(self, rows: LabelledRows) -> tuple[Floats, Floats]:
-        """Return `targets` and `costs` of rows."""
+        The target is +1 for rows of the positive class and -1 for others, or the value.
+        """
         if self.solver.regression:
-            return rows.labels, self.costs(rows)
+            return rows.labels, weighted(np.full(len(rows.labels), self.class_costs[0]), rows)
         target, cost = np.empty((2, len(rows.labels)))
         positive, negative = self.class_costs
         dual.class_targets(rows.labels, self.labels[0], (positive, negative), target, cost)

@@ -26,7 +26,7 @@ from blocklinear.objectives.models import ALL_SOLVERS, CRAMMER_SINGER, Models, m
 from blocklinear.objectives.one_class import ONE_CLASS
 from blocklinear.objectives.tasks import check_shared
 from blocklinear.options import TrainOptions
-from blocklinear.selection.folds import assign, one_row_a_fold, stratify_folds
+from blocklinear.selection.folds import hashes, stratify_folds
 from blocklinear.selection.out_of_fold import (
     CLASS_METRICS,
     VALUE_METRICS,
@@ -356,20 +356,22 @@ class _Validation:
             spare = memory.pin_bytes if memory.group == len(manifest.blocks) else 0
             loader = GroupLoader(self._store, memory.group, self._options.threads, spare)
             opened.enter_context(loader)
-            for loaded in assign(
-                loader.stream(order), rows.folds, rows.numbers, rows.labels, self._n_folds,
-                self._options.seed,
-            ):  # fmt: skip
-                largest = float(loaded.group.sq_norm.max(initial=0.0))
+            for loaded in loader.stream(order):
+                group = loaded.group
+                drawn = hashes(self._options.seed, group.row_numbers) % np.uint64(self._n_folds)
+                rows.folds.write(group.blocks, drawn.astype(np.int32))
+                rows.numbers.write(group.blocks, group.row_numbers)
+                rows.labels.write(group.blocks, group.labels)
+                largest = float(group.sq_norm.max(initial=0.0))
                 rows.largest_norm = max(rows.largest_norm, largest)
             if loader.whole and self._train_elsewhere is None:
                 self._whole, self._opened = loader, opened.pop_all()
         if assigned is not None:
             rows.folds.all[:] = assigned[rows.numbers.all]
-        elif self._n_folds == manifest.n_rows:
-            one_row_a_fold(rows.folds, rows.numbers, self._options.seed)
-        elif stratify:
-            stratify_folds(rows.folds, rows.numbers, rows.labels, self._n_folds, self._options.seed)
+        elif stratify or self._n_folds == manifest.n_rows:  # then each row is a fold
+            n = manifest.n_rows
+            classes = rows.labels.all if self._n_folds < n else np.zeros(n)
+            stratify_folds(rows.folds, rows.numbers, classes, self._n_folds, self._options.seed)
         counts = np.bincount(rows.folds.all, minlength=self._n_folds)
         empty = np.flatnonzero(counts == 0)
         if len(empty):

@@ -14,11 +14,11 @@ def no_stats() -> NDArray[np.float64]:
 
 
 def add_stats(seen: NDArray[np.float64], into: NDArray[np.float64]) -> None:
-    """Add statistics of some rows, float64[N_STATS], to those of others."""
-    largest = max(seen[kernels.PG_MAX], into[kernels.PG_MAX])
-    smallest = min(seen[kernels.PG_MIN], into[kernels.PG_MIN])
-    into[kernels.PG_SUM :] += seen[kernels.PG_SUM :]  # a NaN stays one, and is noticed
-    into[kernels.PG_MAX], into[kernels.PG_MIN] = largest, smallest
+    """Add statistics of some rows, float64[..., N_STATS], to those of others."""
+    largest = np.maximum(seen[..., kernels.PG_MAX], into[..., kernels.PG_MAX])
+    smallest = np.minimum(seen[..., kernels.PG_MIN], into[..., kernels.PG_MIN])
+    into[..., kernels.PG_SUM :] += seen[..., kernels.PG_SUM :]  # a NaN stays one, and is noticed
+    into[..., kernels.PG_MAX], into[..., kernels.PG_MIN] = largest, smallest
 
 
 def width(stats: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -66,7 +66,7 @@ class SingleModel(WeightVectors):
 
     def _data(self, rows: RowView) -> tuple[Floats, Floats]:
         """Return t_i and C_i."""
-        return self.problem.targets_and_costs(rows)
+        return self.problem.of_model(0, rows)
 
     def _epochs(self, step: BlockStep) -> None:
         if self._selection == dual.SHRINK:  # it lasts as long as the block step

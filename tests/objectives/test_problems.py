@@ -45,7 +45,7 @@ def problem(tmp_path):
 def test_labels_in_the_order_of_liblinear(problem, labels, expected):
     found = problem(labels)
     assert found.labels == expected
-    signs = found.targets(np.array([expected[0], expected[1], expected[0]], float))
+    signs, _ = found.of_model(0, rows([expected[0], expected[1], expected[0]]))
     assert signs.tolist() == [1.0, -1.0, 1.0]
 
 
@@ -109,7 +109,7 @@ def test_values(problem, solver, name, kind, bounded):
     assert (found.solver.name, found.kind, found.solver.bounded) == (name, kind, bounded)
     assert (found.labels, found.epsilon) == ((), 0.3)
     values = np.array([0.5, -3.25])
-    assert found.targets(values).tolist() == [0.5, -3.25]
+    assert found.of_model(0, rows(values))[0].tolist() == [0.5, -3.25]
     assert found.costs(rows(values)).tolist() == [2.0, 2.0]
     assert found.costs(rows(values, [0.0, 3.0])).tolist() == [0.0, 6.0]
 

@@ -214,7 +214,8 @@ class OnePass(NewtonPass):
 
     def _pass_over(self, rows: RowView, center: Floats, alpha: Floats) -> None:
         problem, entries = self.task, (rows.starts, rows.stops, rows.indices, rows.values)
-        cost, v, out = problem.costs(rows), self.V.reshape(-1), self._out.reshape(-1)
+        target, cost = problem.of_model(0, rows)
+        v, out = self.V.reshape(-1), self._out.reshape(-1)
         width = float(self._widths[0])
         if not self._evaluates[0]:
             kernels.hessian_rows(
@@ -222,7 +223,7 @@ class OnePass(NewtonPass):
             )
             return
         kernels.gradient_rows(
-            *entries, rows.sq_norm, problem.targets(rows.labels), cost, problem.kind,
+            *entries, rows.sq_norm, target, cost, problem.kind,
             problem.epsilon, self.bias, v, float(self._norms[0]), center.reshape(-1), width,
             alpha.reshape(-1), out, self._diagonal.reshape(-1),
             self._hessians[0] if len(self._hessians) else _NONE, self._sums[0], self._reach[0],
