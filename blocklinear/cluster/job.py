@@ -20,7 +20,6 @@ from blocklinear.store.store import BlockStore
 from blocklinear.training.memory_plan import MemoryPlan
 from blocklinear.training.permutations import sampled
 from blocklinear.training.rounds.alpha import Blocks, RoundAlpha, parts_of_round
-from blocklinear.training.rounds.files import AlphaFiles
 
 Floats = NDArray[np.float64]
 FOLDS = "folds.work"
@@ -62,10 +61,6 @@ class Job:
     def steps(self) -> Floats:
         """The steps that are compared: a part that is alone goes all of its way."""
         return STEPS if self.n_parts > 1 else STEPS[-1:]
-
-    def alpha_files(self, columns: int) -> AlphaFiles:
-        """Return the files of alpha of a round in which so many models were trained."""
-        return AlphaFiles(self.run_folder, columns)
 
     def folds(self, manifest: Manifest, blocks: Blocks) -> NDArray[np.int32]:
         """Read the folds of the rows of some blocks, int32[n].

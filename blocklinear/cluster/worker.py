@@ -31,7 +31,7 @@ from blocklinear.objectives.models import Models
 from blocklinear.solvers.block_descent import BlockDescent
 from blocklinear.solvers.factory import make_descent
 from blocklinear.solvers.protocol import Abandoned
-from blocklinear.solvers.weight_vectors import SAMPLED_ROWS, SAMPLED_SHARE, WeightVectors
+from blocklinear.solvers.weight_vectors import SAMPLED_ROWS, SAMPLED_SHARE
 from blocklinear.store.groups import Group, Pins, first_positions, rows_of, rows_without_entries
 from blocklinear.store.manifest import Manifest
 from blocklinear.store.prefetch import GroupLoader, Loaded
@@ -41,7 +41,7 @@ from blocklinear.training.checkpoint import Checkpoint
 from blocklinear.training.permutations import block_groups, some_blocks
 from blocklinear.training.previous import Previous
 from blocklinear.training.rounds.alpha import Blocks, stepped
-from blocklinear.training.rounds.files import SHOWS_UP_S
+from blocklinear.training.rounds.files import SHOWS_UP_S, AlphaFiles
 from blocklinear.training.run import Times
 from blocklinear.training.warm_start import warm_parts
 
@@ -199,11 +199,10 @@ class Part:
         )
         self.alpha = np.concatenate(alpha_after(job, manifest, at, self.blocks))
         self._first = first_positions(self.manifest)
-        columns = 0
-        for vectors in self.solver.vectors:
-            width = vectors.width
-            _alpha_of(vectors)[:] = self.alpha[:, columns : columns + width]
-            columns += width
+        ends = np.cumsum([vectors.width for vectors in self.solver.vectors])[:-1]
+        self._before = np.split(self.alpha, ends, axis=1)
+        for start, own in zip(self.solver.starts, self._before, strict=True):
+            start.alpha[:] = own
         self.labels = RowArray(folder / "labels.work", self.manifest)
         self.row_weights: RowArray | None = None
         if manifest.weighted:
@@ -245,8 +244,8 @@ class Part:
         weights : sequence of float64[n_features + 1, width]
             Before the round.
         """
-        for k, (vectors, before) in enumerate(zip(self.solver.vectors, weights, strict=True)):
-            self._scaled(k, before, vectors.W[:, : vectors.width])
+        for k, (start, before) in enumerate(zip(self.solver.starts, weights, strict=True)):
+            self._scaled(k, before, start.W)
         self.solver.passes[0] = self._at.passes
         for vectors, goals in zip(self.solver.vectors, self._at.goals, strict=True):
             vectors.aim_at(goals)
@@ -278,9 +277,9 @@ class Part:
     def change(self, weights: Sequence[Floats]) -> list[Floats]:
         """Return what the rows of this part have changed in the weights."""
         found = []
-        for k, (vectors, before) in enumerate(zip(self.solver.vectors, weights, strict=True)):
+        for k, (start, before) in enumerate(zip(self.solver.starts, weights, strict=True)):
             changed = self._scaled(k, before)
-            np.subtract(vectors.W[:, : vectors.width], changed, out=changed)
+            np.subtract(start.W, changed, out=changed)
             changed /= 1.0 if self._factors is None else self._factors[:, None]
             found.append(changed)
         return found
@@ -321,22 +320,34 @@ class Part:
         """Return what the rows contribute to the dual after each step, for each weight vectors."""
         steps = self._job.steps
         found = [np.zeros((len(steps), *v.terms.shape)) for v in self.solver.vectors]
-        after = [_alpha_of(vectors) for vectors in self.solver.vectors]
         weights = None if self.row_weights is None else self.row_weights.all
         n, rows = self.manifest.n_rows, rows_without_entries(self.labels.all, weights)
         for start in range(0, n, _ROWS_AT_ONCE):
-            some, column = slice(start, start + _ROWS_AT_ONCE), 0
+            some = slice(start, start + _ROWS_AT_ONCE)
             part = rows.some(some)
-            for vectors, new, terms in zip(self.solver.vectors, after, found, strict=True):
-                old = self.alpha[some, column : column + new.shape[1]]
+            for vectors, old, new, terms in zip(
+                self.solver.vectors, self._before, self._after, found, strict=True
+            ):
                 for k, step in enumerate(steps):
-                    alpha = stepped(old, new[some], np.full(new.shape[1], step))
+                    alpha = stepped(old[some], new[some], np.full(vectors.width, step))
                     terms[k] += vectors.dual_terms(part, alpha)
-                column += new.shape[1]
         return found
+
+    @property
+    def _after(self) -> list[Floats]:
+        """Alpha of all rows as it is now, float64[n_rows, width] of each weight vectors."""
+        return [start.alpha for start in self.solver.starts]
+
+    def write(self) -> None:
+        """Write alpha as it was and as it is now."""
+        files = AlphaFiles(self._job.run_folder, self.alpha.shape[1])
+        sizes, after = [b.rows for b in self.manifest.blocks], np.concatenate(self._after, axis=1)
+        files.write(self._at.file + 1, self.number, sizes, self.alpha, after)
 
     def start(self, previous: Previous) -> list[Floats]:
         """Take over the alpha of an earlier run, made to fit, and add up the weights it makes.
+
+        That alpha is then what there was before, too.
 
         Returns
         -------
@@ -358,18 +369,13 @@ class Part:
                 vectors.alpha.write(group.blocks, new)
                 part.add_rows(group, new, self.solver.bias)
                 vectors.terms += vectors.dual_terms(rows, new)
+        self.alpha[:] = np.concatenate(self._after, axis=1)
         same_bias = max(previous.course["bias"], 0.0) == self.solver.bias
         if self._job.options.regularize_bias:
             return []
         for part in parts:
             part.take_bias(same_bias)
         return [part.W[-1].copy() for part in parts]
-
-
-def _alpha_of(vectors: WeightVectors) -> Floats:
-    """Return a view of alpha of all rows, float64[n_rows, width]."""
-    alpha: Floats = vectors.alpha.all.reshape(-1, vectors.width)
-    return alpha
 
 
 @contextlib.contextmanager
@@ -411,10 +417,7 @@ def descend(
     with _located(), _opened(job, at, number, shared) as part:
         part.session.previous = None
         part.descend(weights)
-        after = np.concatenate([_alpha_of(vectors) for vectors in part.solver.vectors], axis=1)
-        sizes = [block.rows for block in part.manifest.blocks]
-        files = job.alpha_files(after.shape[1])
-        files.write(at.file + 1, number, sizes, part.alpha, after)
+        part.write()
         sent = [Packed.of(moved, job.n_parts > 1) for moved in part.change(weights)]
         report = PartReport(
             part.dual_terms(),
@@ -445,8 +448,8 @@ def certify(
         Take some rows only, and do not recompute the weights.
     """
     with _located(), _opened(job, at, number) as part:
-        for vectors, weights in zip(part.solver.vectors, candidates[0], strict=True):
-            vectors.W[:, : vectors.width] = weights
+        for start, weights in zip(part.solver.starts, candidates[0], strict=True):
+            start.W[:] = weights
         return part.prove(candidates, sampling)
 
 
@@ -473,11 +476,9 @@ def start(job: Job, at: Round, number: int, checksum: str) -> Started:
         if session.previous is None:
             session.previous = Previous(_checkpoint(job, checksum), job.options.cost)
         biases = part.start(session.previous)
-        alpha = np.concatenate([_alpha_of(vectors) for vectors in part.solver.vectors], axis=1)
-        sizes = [block.rows for block in part.manifest.blocks]
-        job.alpha_files(alpha.shape[1]).write(at.file + 1, number, sizes, alpha, alpha)
+        part.write()
         return Started(
-            [Packed.of(v.W[:, : v.width], job.n_parts > 1) for v in part.solver.vectors],
+            [Packed.of(start.W, job.n_parts > 1) for start in part.solver.starts],
             [vectors.terms for vectors in part.solver.vectors],
             biases,
             part.times.bytes_read,

@@ -36,7 +36,6 @@ from blocklinear.selection.out_of_fold import (
     ValidationReport,
 )
 from blocklinear.store.files import Lock, make_folder
-from blocklinear.store.manifest import Manifest
 from blocklinear.store.prefetch import GroupLoader
 from blocklinear.store.row_arrays import RowArray
 from blocklinear.store.store import BlockStore
@@ -134,20 +133,6 @@ class CrossValidation:
 
     def _repr_html_(self) -> str:
         return self.report._repr_html_()
-
-
-class _Rows:
-    """What must be known of every row: fold, number and label."""
-
-    def __init__(self, folder: Path, manifest: Manifest) -> None:
-        self.folds = RowArray(folder / "folds.work", manifest, np.int32)
-        self.numbers = RowArray(folder / "numbers.work", manifest, np.int64)
-        self.labels = RowArray(folder / "labels.work", manifest)
-        self.largest_norm = 0.0
-
-    def discard(self) -> None:
-        for lines in (self.folds, self.numbers, self.labels):
-            lines.discard()
 
 
 def cross_validate(
@@ -312,95 +297,100 @@ def _check_search(
         )
 
 
+@dataclass(eq=False)
 class _Validation:
     """A cross-validation in progress."""
 
-    def __init__(
-        self,
-        store: BlockStore,
-        options: TrainOptions,
-        labels: tuple[float, ...],
-        positive: float | None,
-        n_folds: int,
-        folder: Path,
-        listener: Listener,
-        halt: Halt,
-        train_elsewhere: Optimise | None = None,
-    ) -> None:
-        self._train_elsewhere = train_elsewhere
-        self._store, self._options, self._labels = store, options, labels
-        self._positive, self._n_folds, self._folder = positive, n_folds, folder
-        self._listener, self._halt = listener, halt
-        self._rows = _Rows(folder, store.manifest)
-        self._width = len(labels) if len(labels) > 2 else 1
+    store: BlockStore
+    options: TrainOptions
+    labels: tuple[float, ...]
+    positive: float | None
+    n_folds: int
+    folder: Path
+    listener: Listener
+    halt: Halt
+    train_elsewhere: Optimise | None
+
+    def __post_init__(self) -> None:
+        self._opened = contextlib.ExitStack()
+        self._folds = self._row_array("folds", np.int32)
+        self._numbers = self._row_array("numbers", np.int64)
+        self._row_labels = self._row_array("labels")
+        self._largest_norm = 0.0
+        self._width = len(self.labels) if len(self.labels) > 2 else 1
         self._scores: list[Scores] = []
         self._kept: list[tuple[Predictions, int]] = []  # of each C
         self._norms: list[NDArray[np.float64]] = []  # of its weight vectors
         self._whole: GroupLoader | None = None  # keeps all blocks from one run to the next
-        self._opened = contextlib.ExitStack()
         self._outer = 0
+
+    def _row_array(
+        self, name: str, dtype: type[np.number] = np.float64, columns: int = 1
+    ) -> RowArray:
+        """Return a scratch file with a line for each row."""
+        array = RowArray(self.folder / f"{name}.work", self.store.manifest, dtype, columns)
+        self._opened.callback(array.discard)
+        return array
 
     def discard(self) -> None:
         """Delete the scratch files; forget the blocks in memory."""
         self._opened.close()
-        self._rows.discard()
-        for predictions, _ in self._kept:
-            predictions.discard()
 
     def assign_folds(self, stratify: bool, assigned: NDArray[np.int32] | None) -> None:
         """Pass over the data once, and say in which fold each row is."""
-        manifest, rows = self._store.manifest, self._rows
-        memory = plan_memory(manifest, self._options)
-        order = block_groups(self._options.seed, 1, len(manifest.blocks), memory.group)
+        manifest, seed = self.store.manifest, self.options.seed
+        memory = plan_memory(manifest, self.options)
+        order = block_groups(seed, 1, len(manifest.blocks), memory.group)
         with contextlib.ExitStack() as opened:
             spare = memory.pin_bytes if memory.group == len(manifest.blocks) else 0
-            loader = GroupLoader(self._store, memory.group, self._options.threads, spare)
+            loader = GroupLoader(self.store, memory.group, self.options.threads, spare)
             opened.enter_context(loader)
             for loaded in loader.stream(order):
                 group = loaded.group
-                drawn = hashes(self._options.seed, group.row_numbers) % np.uint64(self._n_folds)
-                rows.folds.write(group.blocks, drawn.astype(np.int32))
-                rows.numbers.write(group.blocks, group.row_numbers)
-                rows.labels.write(group.blocks, group.labels)
+                drawn = hashes(seed, group.row_numbers) % np.uint64(self.n_folds)
+                self._folds.write(group.blocks, drawn.astype(np.int32))
+                self._numbers.write(group.blocks, group.row_numbers)
+                self._row_labels.write(group.blocks, group.labels)
                 largest = float(group.sq_norm.max(initial=0.0))
-                rows.largest_norm = max(rows.largest_norm, largest)
-            if loader.whole and self._train_elsewhere is None:
-                self._whole, self._opened = loader, opened.pop_all()
+                self._largest_norm = max(self._largest_norm, largest)
+            if loader.whole and self.train_elsewhere is None:
+                self._whole = loader
+                self._opened.push(opened.pop_all())
         if assigned is not None:
-            rows.folds.all[:] = assigned[rows.numbers.all]
-        elif stratify or self._n_folds == manifest.n_rows:  # then each row is a fold
+            self._folds.all[:] = assigned[self._numbers.all]
+        elif stratify or self.n_folds == manifest.n_rows:  # then each row is a fold
             n = manifest.n_rows
-            classes = rows.labels.all if self._n_folds < n else np.zeros(n)
-            stratify_folds(rows.folds, rows.numbers, classes, self._n_folds, self._options.seed)
-        counts = np.bincount(rows.folds.all, minlength=self._n_folds)
+            classes = self._row_labels.all if self.n_folds < n else np.zeros(n)
+            stratify_folds(self._folds, self._numbers, classes, self.n_folds, seed)
+        counts = np.bincount(self._folds.all, minlength=self.n_folds)
         empty = np.flatnonzero(counts == 0)
         if len(empty):
-            self._listener(Warned(f"{len(empty)} of {self._n_folds} folds have no rows"))
+            self.listener(Warned(f"{len(empty)} of {self.n_folds} folds have no rows"))
 
     def run(self, costs: Sequence[float]) -> None:
         """Train the models of all folds and these costs, and score them."""
-        manifest, rows = self._store.manifest, self._rows
-        options, folds = self._options, range(self._n_folds)
+        manifest = self.store.manifest
+        options, folds = self.options, range(self.n_folds)
         models = make_models(manifest, options, costs, folds)
         if options.method == "auto":
             if self._whole is not None:  # the choice loads a block, which no plan has room for
                 self._whole.empty()
             asked = dataclasses.replace(options, cost=max(costs))
             choice = choose_method(
-                self._store, asked, models, distributed=self._train_elsewhere is not None
+                self.store, asked, models, distributed=self.train_elsewhere is not None
             )
-            self._listener(choice)
+            self.listener(choice)
             options = dataclasses.replace(options, method=choice.method)
             models = make_models(manifest, options, costs, folds)
-        models = dataclasses.replace(models, folds=rows.folds)
-        units = [Unit(c, fold) for c in range(len(costs)) for fold in range(self._n_folds)]
-        decisions = RowArray(self._folder / "decisions.work", manifest, np.float64, len(costs))
+        models = dataclasses.replace(models, folds=self._folds)
+        units = [Unit(c, fold) for c in range(len(costs)) for fold in range(self.n_folds)]
+        decisions = self._row_array("decisions", columns=len(costs))
         predictions = Predictions(
-            self._labels, len(costs), self._n_folds, rows.folds, decisions, self._positive
+            self.labels, len(costs), self.n_folds, self._folds, decisions, self.positive
         )
         self._kept += [(predictions, c) for c in range(len(costs))]
         gaps, norms = np.zeros(len(costs)), np.zeros((len(units), self._width))
-        for part in split_to_fit(manifest, options, len(units), self._listener, self._width):
+        for part in split_to_fit(manifest, options, len(units), self.listener, self._width):
             some = models.some(slice(part.start * self._width, part.stop * self._width))
             outcome = self._train(options, some, units[part], predictions)
             self._outer += outcome.outer
@@ -409,9 +399,9 @@ class _Validation:
                 place = units[part][k // self._width].cost
                 gaps[place] = max(gaps[place], certificate.gap)
         for c, cost in enumerate(costs):
-            found = Scores(cost, predictions.scores(c, rows.labels.all), float(gaps[c]))
+            found = Scores(cost, predictions.scores(c, self._row_labels.all), float(gaps[c]))
             self._scores.append(found)
-            self._norms.append(norms[c * self._n_folds : (c + 1) * self._n_folds])
+            self._norms.append(norms[c * self.n_folds : (c + 1) * self.n_folds])
 
     def _train(
         self,
@@ -420,19 +410,19 @@ class _Validation:
         units: Sequence[Unit],
         predictions: Predictions,
     ) -> Outcome:
-        bias, seed = max(self._options.bias, 0.0), self._options.seed
-        manifest = self._store.manifest
+        bias, seed = max(self.options.bias, 0.0), self.options.seed
+        manifest = self.store.manifest
 
         def conclude(loader: GroupLoader, outcome: Outcome) -> None:
             order = block_groups(seed, outcome.outer + 1, len(manifest.blocks), loader.group)
             predictions.collect(
-                loader.stream(order), units, outcome.weights, bias, self._options.threads
+                loader.stream(order), units, outcome.weights, bias, self.options.threads
             )
 
-        if self._train_elsewhere is not None:
+        if self.train_elsewhere is not None:
             return self._trained_elsewhere(options, models, conclude)
         return optimise(
-            self._store, options, models, self._folder, self._listener, self._halt,
+            self.store, options, models, self.folder, self.listener, self.halt,
             conclude=conclude, whole=self._whole,
         )  # fmt: skip
 
@@ -443,24 +433,24 @@ class _Validation:
         conclude: Callable[[GroupLoader, Outcome], None],
     ) -> Outcome:
         """Train on a cluster, whose workers read checkpoints, and predict here."""
-        assert self._train_elsewhere is not None
-        discard(self._folder)  # of one that was killed
+        assert self.train_elsewhere is not None
+        discard(self.folder)  # of one that was killed
         try:
-            outcome = self._train_elsewhere(
-                self._store, options, models, self._folder, self._listener, self._halt
+            outcome = self.train_elsewhere(
+                self.store, options, models, self.folder, self.listener, self.halt
             )
         except StoppedError:
             raise StoppedError("stopped before there was anything to save") from None
         finally:
-            discard(self._folder)
-        group = plan_memory(self._store.manifest, options, len(models)).group
-        with GroupLoader(self._store, group, options.threads) as loader:
+            discard(self.folder)
+        group = plan_memory(self.store.manifest, options, len(models)).group
+        with GroupLoader(self.store, group, options.threads) as loader:
             conclude(loader, outcome)
         return outcome
 
     def search(self, first_cost: float | None) -> None:
         """Double C from a small one, or the one given, until nothing changes any more."""
-        largest = _largest_searched(self._options)
+        largest = _largest_searched(self.options)
         unit, last = 1.0, int(math.log2(largest))
         exponent = self._first_exponent(last)
         if first_cost is not None:
@@ -472,7 +462,7 @@ class _Validation:
             exponent += SEARCHED_TOGETHER
             if self._unchanged() >= UNCHANGED:
                 return
-        self._listener(Warned(f"the search ended at the largest C, {format_number(largest)}"))
+        self.listener(Warned(f"the search ended at the largest C, {format_number(largest)}"))
 
     def _first_exponent(self, last: int) -> int:
         """Return e, at most `last`, such that 2**e <= 1 / (2 n max x'x): all rows are at bound.
@@ -480,11 +470,11 @@ class _Validation:
         By logistic loss, which has no bound, LIBLINEAR begins at twice that. Where all rows are
         empty one C is as good as another.
         """
-        total, bias = self._store.manifest.weights["total"], max(self._options.bias, 0.0)
-        largest = self._rows.largest_norm + bias * bias
+        total, bias = self.store.manifest.weights["total"], max(self.options.bias, 0.0)
+        largest = self._largest_norm + bias * bias
         if total == 0.0 or largest == 0.0:
             return 0
-        times = 1.0 if ALL_SOLVERS[self._options.solver].kind == LOGISTIC else 2.0
+        times = 1.0 if ALL_SOLVERS[self.options.solver].kind == LOGISTIC else 2.0
         exponent = -math.log2(times * total) - math.log2(largest)  # the product may overflow
         return math.floor(min(max(exponent, _LEAST_EXPONENT), last))
 
@@ -494,13 +484,13 @@ class _Validation:
         Predictions alone do not tell: while C is so small that all rows are at their bounds, they
         stay as they are and the weights double; or by L1 regularisation all weights are 0.
         """
-        may_begin = ALL_SOLVERS[self._options.solver].l1 and self._rows.largest_norm > 0.0
+        may_begin = ALL_SOLVERS[self.options.solver].l1 and self._largest_norm > 0.0
         for count, c in enumerate(range(len(self._kept) - 1, 0, -1)):
             zero = may_begin and not self._norms[c - 1].any()
             if zero or not _alike(self._norms[c - 1], self._norms[c]):
                 return count
             before, after = (kept.labels_of(k) for kept, k in self._kept[c - 1 : c + 1])
-            same = np.array_equal(before, after) if self._labels else _alike(before, after)
+            same = np.array_equal(before, after) if self.labels else _alike(before, after)
             if not same:
                 return count
         return len(self._kept) - 1
@@ -510,14 +500,14 @@ class _Validation:
         report = ValidationReport(
             metric,
             self._scores,
-            self._store.manifest.n_rows,
-            self._n_folds,
+            self.store.manifest.n_rows,
+            self.n_folds,
             self._outer,
-            self._positive,
+            self.positive,
         )
         predictions, best = self._kept[self._scores.index(report.best)]
-        order = np.argsort(self._rows.numbers.all, kind="stable")
-        labels = self._rows.labels.all[order]
+        order = np.argsort(self._numbers.all, kind="stable")
+        labels = self._row_labels.all[order]
         return CrossValidation(report, predictions.labels_of(best)[order], labels)
 
 

@@ -274,10 +274,6 @@ class Predictions:
             own = out[rows, k * self.columns : (k + 1) * self.columns]
             lines[rows, unit.cost] = own[:, 0] if self.columns == 1 else own.argmax(axis=1)
 
-    def discard(self) -> None:
-        """Delete the scratch file."""
-        self._decisions.discard()
-
     def labels_of(self, cost: int) -> Floats:
         """Return what is predicted of each row of the store for one C."""
         found = self._decisions_of(cost)
