@@ -305,10 +305,8 @@ class Checkpoint:
         with self._opened(name, described["bytes"]) as stream:
             if described["bytes"]:
                 array = np.memmap(stream, dtype, "r")
-        crc, raw = 0, _bytes_of(array)
-        for piece in _pieces(raw):
-            crc = zlib.crc32(piece, crc)
-        if (len(raw), crc) != (described["bytes"], described["crc"]):
+        raw = _bytes_of(array)
+        if (len(raw), zlib.crc32(raw)) != (described["bytes"], described["crc"]):
             raise self.damaged(f"its {name} is not what was written")
         return array
 

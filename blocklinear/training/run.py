@@ -16,7 +16,6 @@ from blocklinear.errors import InputError, MismatchError, StoppedError
 from blocklinear.events import BlockStep, Listener, OuterIteration, SlowlyConverging
 from blocklinear.kernels.losses import LOGISTIC
 from blocklinear.memory import anonymous_bytes, peak_bytes
-from blocklinear.model.metrics import Score
 from blocklinear.objectives.certificate import Certificate
 from blocklinear.objectives.models import ALL_SOLVERS
 from blocklinear.options import TrainOptions
@@ -277,8 +276,12 @@ class Run(ABC):
             pass_entries=seen.pass_entries,
             gaps=_largest_by_cost(self.solver.costs, seen.gaps),
         )
-        if seen.new:
-            report = self._scored(report)
+        if seen.new and self.held_out is not None:
+            weights = self.solver.current()
+            report, value = self._scored(report, self.held_out, weights)
+            if self.options.patience and (not self._best_at or value > self._best_score):
+                self._best_score, self._best_at = value, self.outer
+                self._best[:] = weights
         return self.timed(report), seen
 
     def timed(self, report: OuterIteration) -> OuterIteration:
@@ -332,19 +335,19 @@ class Run(ABC):
             raise self._checkpoint.damaged("nothing follows on its solver")
         self.solver, self.descended = successor, outer
 
-    def _scored(self, report: OuterIteration) -> OuterIteration:
-        if self.held_out is None:
-            return report
-        score = self._score(self.held_out, self.solver.current())
-        value = score.rank_value
-        if self.options.patience and (not self._best_at or value > self._best_score):
-            self._best_score, self._best_at = value, self.outer
-            self._best[:] = self.solver.current()
-        return _with_score(report, score)
-
-    def _score(self, held_out: HeldOut, weights: Floats) -> Score:
+    def _scored(
+        self, report: OuterIteration, held_out: HeldOut, weights: Floats
+    ) -> tuple[OuterIteration, float]:
+        """Return the report with the score of weights, and a number that is larger for better."""
         with self.times.counting("score_s"):
-            return held_out.score(weights, self.solver.bias)
+            score = held_out.score(weights, self.solver.bias)
+        found = score.as_dict()
+        scored = dataclasses.replace(
+            report,
+            accuracy=found.get("accuracy"),
+            mean_squared_error=found.get("mean_squared_error"),
+        )
+        return scored, score.rank_value
 
     def certified(self, report: OuterIteration, certificate: Certificate) -> OuterIteration:
         """Return the report with the estimates replaced by what was proven, of the candidate."""
@@ -357,10 +360,9 @@ class Run(ABC):
             seconds=self.seconds,
             gaps=_largest_by_cost(self.solver.costs, [c.gap for c in self.solver.proven()]),
         )
-        if self.held_out is None:
-            return self.timed(report)
-        score = self._score(self.held_out, self.solver.chosen(certificate))
-        return self.timed(_with_score(report, score))
+        if self.held_out is not None:
+            report, _ = self._scored(report, self.held_out, self.solver.chosen(certificate))
+        return self.timed(report)
 
     @property
     def out_of_patience(self) -> bool:
@@ -480,15 +482,6 @@ def _largest_by_cost(
     for cost, gap in zip(costs, gaps, strict=bool(costs)):
         largest[cost] = max(gap, largest.get(cost, 0.0))
     return tuple(largest.items()) if len(largest) > 1 else ()
-
-
-def _with_score(report: OuterIteration, score: Score) -> OuterIteration:
-    found = score.as_dict()
-    return dataclasses.replace(
-        report,
-        accuracy=found.get("accuracy"),
-        mean_squared_error=found.get("mean_squared_error"),
-    )
 
 
 def check_finite(*numbers: float | Floats) -> None:
