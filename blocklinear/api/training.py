@@ -40,13 +40,14 @@ def _with_cluster(
         if parts is not None:
             raise UsageError("parts are those of a cluster, and there is none", "give a client")
         return options_of(TrainOptions, options, settings, by), None
-    from blocklinear.cluster.run import Cluster  # late: Dask belongs to an extra
+    from blocklinear.cluster.job import check_supported  # late: Dask belongs to an extra
+    from blocklinear.cluster.run import Cluster
 
     cluster = Cluster(client, parts)
     if options is None and not {"memory", "memory_bytes"} & settings.keys():
         settings["memory_bytes"] = cluster.budget()
     chosen = options_of(TrainOptions, options, settings, by)
-    cluster.check(chosen)
+    check_supported(chosen)
     return chosen, cluster.optimise
 
 

@@ -83,11 +83,8 @@ class DistributedDescent(Trainee):
     outer : int               rounds done
     spent : Times             by all workers in the last of them
     bytes_sent : int          in it, of changes of weights
-    commit : callable         saves all that is known: what workers read from then on
-    dropped : bool            whether models were dropped since then
+    dropped : bool            whether models were dropped since all that is known was saved
     """
-
-    commit: Callable[[], None]
 
     def __init__(self, job: Job, manifest: Manifest, engine: Engine) -> None:
         task, n = job.task, manifest.n_features + 1
@@ -127,6 +124,11 @@ class DistributedDescent(Trainee):
         return sum(len(some) for some in self._proven.trained)
 
     @property
+    def course(self) -> dict[str, Any]:
+        """What cannot be changed when a run is resumed, besides options."""
+        return {"parts": self._job.n_parts}
+
+    @property
     def costs(self) -> Sequence[float]:
         """C of each of many models, as asked for; empty of one problem."""
         return [] if self._models is None else list(map(float, self._models.asked))
@@ -134,14 +136,10 @@ class DistributedDescent(Trainee):
     @property
     def state(self) -> dict[str, Any]:
         """What a checkpoint must know before it can fill `arrays`, as JSON."""
-        state = {
-            "labels": list(self._job.task.labels), "parts": self._job.n_parts,
-            "written": self._written, "first": self.first, "kept": self._kept,
+        return self._job.task.facts | self._proven.state | {
+            "parts": self._job.n_parts, "written": self._written, "first": self.first,
+            "kept": self._kept,
         }  # fmt: skip
-        if self._models is None:
-            costs = self._job.task.pairs.tolist()
-            return state | {"trained": self._proven.state["trained"], "costs": costs}
-        return self._models.facts | state | self._proven.state
 
     @state.setter
     def state(self, state: dict[str, Any]) -> None:
@@ -288,7 +286,6 @@ class DistributedDescent(Trainee):
         self._take(change)
         self.outer += 1
         self._left, self._futures = None, {}
-        self.commit()
 
     def _take(self, change: sums.Change) -> None:
         """Move by what the parts have changed."""
@@ -418,15 +415,9 @@ class DistributedDescent(Trainee):
 
         found: sums.ProofSums = engine.sum_of_parts(begin, job.n_parts, sums.added_proofs, halt)
         self.spent = self.spent.plus(found.times)
-        return self._proofs([*candidates.values()], found, sampling)
-
-    def _proofs(
-        self, candidates: list[list[Floats]], found: sums.ProofSums, sampling: bool
-    ) -> list[Proof]:
-        """Return the proofs of each weight vectors, of what the rows contribute."""
         proofs, free_biases = [], self._free_biases
         for k, W in enumerate(self.W):
-            pair = [of[k] for of in candidates]
+            pair = [of[k] for of in candidates.values()]
             sides = free_biases[k].balance if free_biases else None
             recomputed = W[:0] if sampling else None
             proof = Proof(W, pair, W.shape[1], recomputed, self.bias, sides)

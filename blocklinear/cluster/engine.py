@@ -42,15 +42,15 @@ class Engine:
         self._client, self.name, self._again, self._tasks = client, name, again, 0
         known = inspect.signature(client.scheduler_info).parameters
         self._all = {"n_workers": -1} if "n_workers" in known else {}  # newer ones list five
-        self._workers = self._find_workers()
-        self.n_workers = len(self._workers)
+        self.n_workers = 0
+        self._find_workers()
 
-    def _find_workers(self) -> list[str]:
-        """Return the addresses of the workers, in a fixed order; none if nobody answers."""
-        try:
-            return sorted(self._client.scheduler_info(**self._all)["workers"])
-        except (OSError, TimeoutError):
-            return []
+    def _find_workers(self) -> None:
+        """Note the addresses of the workers, in a fixed order; none if nobody answers."""
+        self._workers: list[str] = []
+        with contextlib.suppress(OSError, TimeoutError):
+            self._workers = sorted(self._client.scheduler_info(**self._all)["workers"])
+        self.n_workers = max(self.n_workers, len(self._workers))
 
     def submit(self, function: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
         """Return the future of a task, which runs once more if its worker dies."""
@@ -88,8 +88,7 @@ class Engine:
             Whatever a task has raised.
         """
         for attempt in range(1, ATTEMPTS + 1):
-            self._workers = self._find_workers()
-            self.n_workers = max(self.n_workers, len(self._workers))
+            self._find_workers()
             try:
                 submit = begin(attempt > 1)
                 parts = sums = [submit(number) for number in range(n_parts)]
@@ -147,8 +146,7 @@ class Engine:
             if time.monotonic() - asked < ASK_S:
                 return
             asked = time.monotonic()
-            self._workers = self._find_workers()
-            self.n_workers = max(self.n_workers, len(self._workers))
+            self._find_workers()
             if self._workers:
                 seen = asked
             elif asked - seen > NO_WORKERS_S:

@@ -46,19 +46,9 @@ class DistributedRun(Run):
     """A run whose outer iterations are rounds of a cluster.
 
     Each is committed before anything follows from it.
-
-    Parameters
-    ----------
-    course : dict
-        What cannot be changed when it is resumed; the others are as for `Run`.
     """
 
     solver: DistributedDescent
-    course: dict[str, Any]
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.solver.commit = self._commit
 
     @property
     def finished(self) -> bool:
@@ -66,11 +56,9 @@ class DistributedRun(Run):
         return True
 
     def _facts(self) -> dict[str, Any]:
-        return super()._facts() | {"course": self.course}
-
-    def _commit(self) -> None:
-        self.outer, self.done = self.solver.outer, 0
-        self.save()
+        facts = super()._facts()
+        facts["course"] |= self.solver.course
+        return facts
 
     def save(self) -> None:
         """Commit a checkpoint, and delete files of rounds that nobody needs from then on."""
@@ -101,6 +89,8 @@ class DistributedRun(Run):
         self.decided = False
         self.times = Times()
         self.solver.advance(self.overdue)
+        self.outer = self.solver.outer
+        self.save()  # workers read it from there
 
     def report(self) -> tuple[OuterIteration, Estimate]:
         """Return the report of the round and its estimate; times are sums over workers."""
@@ -137,15 +127,6 @@ class Cluster:
         """Return the memory that a worker may take where nothing else is said, in bytes."""
         return budget_of_worker(self._client)
 
-    def check(self, options: TrainOptions) -> None:
-        """Refuse options of what is not trained on a cluster.
-
-        Raises
-        ------
-        UsageError
-        """
-        check_supported(options)
-
     def optimise(
         self,
         store: BlockStore,
@@ -157,11 +138,11 @@ class Cluster:
         kept: int = 0,
     ) -> Outcome:
         """Train what a task asks for, as `training.loop.optimise` does; the store is locked."""
-        self.check(options)
+        check_supported(options)
         manifest, engine = store.manifest, Engine(self._client, secrets.token_hex(4))
         n_parts = min(self._parts or max(engine.n_workers, 1), len(manifest.blocks))
-        course = options.course() | {"parts": n_parts}
         make_folder(folder, store.folder)
+        course = options.course() | {"parts": n_parts}
         facts = resumed(folder, manifest, options, listener, course)
         if facts is not None:
             options = dataclasses.replace(options, group=facts["group"])
@@ -189,9 +170,7 @@ class Cluster:
             worker.can_read, job,
         )  # fmt: skip
         solver = DistributedDescent(job, manifest, engine)
-        run = DistributedRun(
-            manifest, options, plan, solver, held_out, folder, listener, halt, course
-        )
+        run = DistributedRun(manifest, options, plan, solver, held_out, folder, listener, halt)
         try:
             with stopping(run):
                 if facts is not None:

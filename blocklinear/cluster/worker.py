@@ -7,7 +7,6 @@ anywhere. Between tasks a worker keeps decoded blocks, as far as the memory give
 import contextlib
 import tempfile
 import threading
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -41,7 +40,7 @@ from blocklinear.training.checkpoint import Checkpoint
 from blocklinear.training.permutations import block_groups, some_blocks
 from blocklinear.training.previous import Previous
 from blocklinear.training.rounds.alpha import Blocks, stepped
-from blocklinear.training.rounds.files import SHOWS_UP_S, AlphaFiles
+from blocklinear.training.rounds.files import AlphaFiles, once_there
 from blocklinear.training.run import Times
 from blocklinear.training.warm_start import warm_parts
 
@@ -203,11 +202,7 @@ class Part:
         self._before = np.split(self.alpha, ends, axis=1)
         for start, own in zip(self.solver.starts, self._before, strict=True):
             start.alpha[:] = own
-        self.labels = RowArray(folder / "labels.work", self.manifest)
-        self.row_weights: RowArray | None = None
-        if manifest.weighted:
-            self.row_weights = RowArray(folder / "weights.work", self.manifest)
-        self.times = Times()
+        self._folder, self.times = folder, Times()
 
     def stream(self, groups: Sequence[Blocks] | None = None) -> Iterator[Loaded]:
         """Yield the groups of the part, or others, by the places of their blocks in it."""
@@ -249,6 +244,10 @@ class Part:
         self.solver.passes[0] = self._at.passes
         for vectors, goals in zip(self.solver.vectors, self._at.goals, strict=True):
             vectors.aim_at(goals)
+        self.labels = RowArray(self._folder / "labels.work", self.manifest)
+        self.row_weights: RowArray | None = None
+        if self.manifest.weighted:
+            self.row_weights = RowArray(self._folder / "weights.work", self.manifest)
         self.solver.begin()
         for place, loaded in enumerate(self.stream()):
             with self.times.counting("solve_s"):
@@ -493,15 +492,21 @@ def _checkpoint(job: Job, checksum: str) -> Checkpoint:
     DamagedError
         If it does not show up.
     """
-    until = time.monotonic() + SHOWS_UP_S
-    while (found := Checkpoint(job.run_folder)).checksum != checksum:
-        if time.monotonic() > until:
-            raise DamagedError(
-                f"{job.run_folder}: has not the checkpoint that the run is to start from",
-                "all workers need the folder of the store, by the same path",
-            )
-        time.sleep(0.1)
-    return found
+
+    def read() -> Checkpoint:
+        found = Checkpoint(job.run_folder)
+        if found.checksum != checksum:
+            raise _missing(job, "not the checkpoint that the run is to start from")
+        return found
+
+    return once_there(read, DamagedError)
+
+
+def _missing(job: Job, what: str) -> DamagedError:
+    return DamagedError(
+        f"{job.run_folder}: has {what}",
+        "all workers need the folder of the store, by the same path",
+    )
 
 
 def load(job: Job, outer: int, name: str, shapes: Sequence[tuple[int, int]]) -> list[Floats]:
@@ -512,24 +517,17 @@ def load(job: Job, outer: int, name: str, shapes: Sequence[tuple[int, int]]) -> 
     DamagedError
         If they do not show up.
     """
+
+    def read() -> list[Floats]:
+        checkpoint = Checkpoint(job.run_folder)
+        if checkpoint.facts is None or checkpoint.facts.get("outer") != outer:
+            raise _missing(job, f"no checkpoint of round {outer}")
+        arrays = {f"{name}-{k}": np.empty(shape) for k, shape in enumerate(shapes)}
+        checkpoint.load(arrays)  # it may be the one before, of more models
+        return list(arrays.values())
+
     with _located():
-        until = time.monotonic() + SHOWS_UP_S
-        while True:
-            checkpoint = Checkpoint(job.run_folder)
-            late, damaged = time.monotonic() > until, None
-            if checkpoint.facts is not None and checkpoint.facts.get("outer") == outer:
-                arrays = {f"{name}-{k}": np.empty(shape) for k, shape in enumerate(shapes)}
-                try:  # it may be the one before, of more models
-                    checkpoint.load(arrays)
-                    return list(arrays.values())
-                except DamagedError as error:
-                    damaged = error
-            if late:
-                raise damaged or DamagedError(
-                    f"{job.run_folder}: has no checkpoint of round {outer}",
-                    "all workers need the folder of the store, by the same path",
-                )
-            time.sleep(0.1)
+        return once_there(read, DamagedError)
 
 
 def handed(weights: list[Floats]) -> list[Floats]:

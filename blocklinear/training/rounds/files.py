@@ -13,10 +13,10 @@ all these. The alpha of each block follows, before and after, float64[rows, colu
 import re
 import time
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from io import FileIO
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,11 +25,31 @@ from blocklinear.errors import DamagedError, storage_errors
 from blocklinear.store.files import atomic_write, opened
 
 Floats = NDArray[np.float64]
+T = TypeVar("T")
 _MARK = int.from_bytes(b"BLalpha1", "little")
 _HEAD, _OF_BLOCK = 5, 3
 _NAME = re.compile(r"alpha\.(\d+)\.\d+$")
 SHOWS_UP_S = 10.0
 """Seconds after which a file that another machine wrote is visible on a shared file system."""
+
+
+def once_there(read: Callable[[], T], missing: type[Exception]) -> T:
+    """Return what was written, maybe on another machine a moment ago.
+
+    Parameters
+    ----------
+    read : callable
+        Returns it; called again, for a while, if it raises an error of type `missing`.
+    """
+    until = time.monotonic() + SHOWS_UP_S
+    while True:
+        late = time.monotonic() > until
+        try:
+            return read()
+        except missing:
+            if late:
+                raise
+            time.sleep(0.1)
 
 
 def opened_late(path: Path) -> FileIO:
@@ -41,14 +61,7 @@ def opened_late(path: Path) -> FileIO:
         If it is no regular file.
     OSError
     """
-    until = time.monotonic() + SHOWS_UP_S
-    while True:
-        try:
-            return opened(path)
-        except FileNotFoundError:
-            if time.monotonic() > until:
-                raise
-            time.sleep(0.1)
+    return once_there(lambda: opened(path), FileNotFoundError)
 
 
 class AlphaFiles:
