@@ -152,6 +152,8 @@ def cross_validate(
 ) -> CrossValidation:
     """Compare costs by cross-validation, out of core (Yu, 6.2).
 
+    See `blocklinear.cross_validate` for what is not said here, and for the errors.
+
     Parameters
     ----------
     store : BlockStore or path
@@ -159,34 +161,13 @@ def cross_validate(
         For all models; `costs` replaces its `cost`.
     n_folds : int
         A row is in fold hash(seed, row number) mod n_folds.
-    costs : sequence of float or None
-        The values of C. None searches, as LIBLINEAR's ``-C``: C is doubled, from a value so small
-        that all rows are support vectors, until neither predictions nor norms of weights change.
-    first_cost : float or None
-        C from which a search begins instead.
-    stratify : bool
-        Distribute the rows of every class evenly over the folds.
-    metric : str or None
-        Chooses the best C: accuracy (default), auc or f1; for regression mean_squared_error
-        (default) or mean_absolute_error.
-    positive : float or None
-        With two classes, the one that f1 is computed for; None is the larger label.
     assigned : int32[n_rows] or None
         The fold of each row, from 0 to n_folds - 1, in the order of the input; instead of a hash.
     listener, halt : callable
-        As for `train`.
+        As for `training.loop.train`.
     by : callable or None
         Trains models in place of `training.loop.optimise`. What it keeps in its folder meanwhile is
         deleted.
-
-    Raises
-    ------
-    WrongTypeError
-        If an argument is of the wrong type.
-    UsageError
-        If the folds, costs, metric or positive class do not fit the data.
-    InputError, MemoryBudgetError, BusyError, StoppedError, DamagedError, StorageError
-        As `train` does.
     """
     store, options = BlockStore.of(store), options or TrainOptions()
     check_options(options, TrainOptions)

@@ -28,31 +28,16 @@ def train_grid(
 ) -> list[LinearModel]:
     """Train a model for each of several C, out of core, each to a certified optimum.
 
+    See `blocklinear.train_grid` for what is not said here, and for the errors.
+
     Parameters
     ----------
     store : BlockStore or path
     options : TrainOptions
         Its `costs` are the grid.
-    listener, halt : callable
-        As for `train`.
+    listener, halt, optimise : callable
+        As for `training.loop.train`.
     keep : callable
-        Called with the models, to write them, before the run counts as finished.
-    optimise : callable or None
-        As for `train`.
-
-    Returns
-    -------
-    list of LinearModel
-        In the order of `costs`.
-
-    Raises
-    ------
-    WrongTypeError
-        If an argument is of the wrong type.
-    UsageError
-        If there is no grid, or an option does not fit one.
-    BlocklinearError
-        As `train` does.
     """
     store = BlockStore.of(store)
     check_options(options, TrainOptions)

@@ -50,6 +50,8 @@ def train(
 ) -> LinearModel:
     """Train a linear model on a store, out of core, to a certified optimum.
 
+    See `blocklinear.train` for what is not said here, and for the errors.
+
     Parameters
     ----------
     store : BlockStore or path
@@ -57,37 +59,9 @@ def train(
     listener : callable
         Called with an `OuterIteration` event after each outer iteration, with a `BlockStep` after
         each block step, and with `Warned` events.
-    halt : callable
-        Called between block steps, and within long ones; when it returns true, the run is saved
-        and ends with `StoppedError`.
-    keep : callable
-        Called with the model, to write it, before the run counts as finished: if that fails or the
-        process ends, `resume` produces the same model.
+    halt, keep : callable
     optimise : callable or None
         Trains a task in place of `optimise` of this module.
-
-    Returns
-    -------
-    LinearModel
-        ``metadata["certificate"]`` bounds its distance from the optimum, also if training did not
-        converge.
-
-    Raises
-    ------
-    WrongTypeError
-        If an argument is of the wrong type.
-    InputError
-        If the labels do not fit the solver, or the numbers overflow.
-    MemoryBudgetError
-        If the budget is too small.
-    MismatchError
-        If the run to resume had other options or another store; or if a run of this name was
-        interrupted, and none of `resume`, `restart` and `warm_start` is set.
-    BusyError
-        If another process works on the store.
-    StoppedError
-        If `halt` said so.
-    DamagedError, StorageError
     """
     store, options = BlockStore.of(store), options or TrainOptions()
     check_options(options, TrainOptions)
