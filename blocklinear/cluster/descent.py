@@ -391,7 +391,9 @@ class DistributedDescent(Trainee):
 
     def _candidates(self, left: list[Floats] | None) -> dict[str, list[Floats]]:
         """Return w and its average, or the one that is better for all models, by name."""
-        names = {"w": self.W} | ({"average": self.average} if self.average else {})
+        names = {"w": self.W}
+        if self.average and not self._adopted:
+            names["average"] = self.average
         if left is None or len(names) == 1:
             return names
         better = np.concatenate([of[1] < of[0] for of in left])
@@ -478,8 +480,6 @@ class DistributedDescent(Trainee):
         """Make other weights, float64[n_features + 1, M], the only candidates."""
         for k, some in enumerate(self._proven.trained):
             self.W[k][:] = weights.reshape(self._n, -1)[:, some]
-            for average in self.average[k : k + 1]:
-                average[:] = self.W[k]
         self._left, self._adopted = None, True
 
 
