@@ -18,6 +18,11 @@ class SlowlyConverging(Warned):
 
 
 @dataclass(frozen=True)
+class GoesOver(SlowlyConverging):
+    """Newton's method goes on where coordinate descent converged slowly."""
+
+
+@dataclass(frozen=True)
 class OneLabel(Warned):
     """All rows have one label."""
 
@@ -250,6 +255,7 @@ class OuterIteration:
 Event = (
     Warned
     | SlowlyConverging
+    | GoesOver
     | OneLabel
     | TextProgress
     | BlockProgress

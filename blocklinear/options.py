@@ -3,7 +3,7 @@
 import math
 import os
 import re
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from blocklinear.arguments import check_types
@@ -23,6 +23,7 @@ where indices increase, since most of them have many digits then."""
 _SOLVERS = (0, 1, 2, 3, 4, 5, 6, 7, 11, 12, 13, 21)
 _PRIMAL = (0, 2, 11)  # the problems of 7, 1 and 12
 _SMOOTH = (0, 1, 2, 7, 11, 12)
+_GAP, _LEAST_GAP = 1e-3, 1e-12  # by default; rounding hides what is smaller
 _MOST_OUTER = 1000  # where more are needed, the data are badly scaled or C is too large
 _PEGASOS_OUTER = 50  # it converges sublinearly: small gaps are out of reach
 
@@ -359,7 +360,8 @@ class TrainOptions:
         Stop when the violation of every model is at most this (LIBLINEAR's ``-e``): the largest
         minus the smallest projected gradient; for regression the sum of their absolute values,
         relative to that of the first outer iteration. If both are given, both must hold; with
-        neither, `gap` is 0.001.
+        neither, `gap` is 0.001. Where coordinate descent is slow and Newton's method goes on, the
+        gap decides: if none was given, this number or 0.001, whichever is smaller.
     max_outer : int or None
         Largest number of outer iterations. None is 1000; 50 for pegasos, 1 for averages.
     time_limit_s : float
@@ -485,10 +487,10 @@ class TrainOptions:
         _check("bias", self.bias, small, "finite and below 1e153: its square is added to a row's")
         for name, limit in (("gap", self.gap), ("tolerance", self.tolerance)):
             _check(name, limit, limit is None or (finite(limit) and limit > 0), "above 0")
-        provable = self.gap is None or self.gap >= 1e-12
+        provable = self.gap is None or self.gap >= _LEAST_GAP
         _check("gap", self.gap, provable, "at least 1e-12: rounding hides what is smaller")
         if self.gap is None and self.tolerance is None:
-            object.__setattr__(self, "gap", 0.001)
+            object.__setattr__(self, "gap", _GAP)
         if self.max_outer is None:
             most = 1 if self.average else _PEGASOS_OUTER if pegasos else _MOST_OUTER
             object.__setattr__(self, "max_outer", most)
@@ -568,6 +570,13 @@ class TrainOptions:
         ):
             if given:
                 raise UsageError(f"a one-class SVM does not take {flag}: {why}", "leave it out")
+
+    def after_descent(self) -> "TrainOptions":
+        """Return the options of Newton's method where it goes on: violations are of the dual."""
+        if self.tolerance is None:
+            return self
+        smaller = max(min(self.tolerance, _GAP), _LEAST_GAP)
+        return replace(self, gap=self.gap or smaller, tolerance=None)
 
     def course(self) -> dict[str, Any]:
         """Return, as JSON, the options that a run cannot change when it is resumed."""

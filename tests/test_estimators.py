@@ -133,6 +133,33 @@ def test_weights_of_classes_are_those_of_scikit_learn(class_weight):
     np.testing.assert_allclose(ours.coef_, theirs.coef_, rtol=1e-3, atol=1e-4)
 
 
+@pytest.mark.parametrize("ours", [BlockLinearSVC, BlockLogisticRegression])
+def test_classes_are_balanced_by_the_weights_of_their_rows(tmp_path, ours):
+    """However the rows come, and as in scikit-learn."""
+    rows = Y < 2
+    weights = np.random.default_rng(0).choice([0.0, 1.0, 2.5], rows.sum())
+    with StoreWriter(tmp_path / "store") as writer:
+        writer.append(X[rows], Y[rows], weights)
+    model = ours(class_weight="balanced", **TIGHT)
+    coef = model.fit(X[rows], Y[rows], sample_weight=weights).coef_
+    np.testing.assert_allclose(model.fit_store(tmp_path / "store").coef_, coef, atol=1e-4)
+    sums = np.array([weights[Y[rows] == label].sum() for label in (0, 1)])
+    factors = (sums.sum() / (2 * sums))[Y[rows].astype(int)]
+    alone = ours(**TIGHT).fit(X[rows], Y[rows], sample_weight=weights * factors)
+    np.testing.assert_allclose(alone.coef_, coef, atol=1e-4)
+
+
+def test_a_violation_that_descent_does_not_reach_is_left_to_newton():
+    X, y = make_classification(400, 10, n_informative=6, random_state=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for model in (BlockLinearSVC(C=1e3), BlockLinearSVC(C=1e3, loss="hinge")):
+            assert model.fit(X, y).n_iter_ <= 100
+            assert model.dual_gap_ <= model.tol
+        grid = BlockLinearSVCCV(Cs=[1.0, 1e3], cv=3).fit(X, y)
+        assert grid.n_iter_ <= 100
+
+
 def test_parameters_that_are_refused():
     with pytest.raises(ValueError, match="loss is 'log', but must be one of squared_hinge, hinge"):
         BlockLinearSVC(loss="log").fit(X, Y)

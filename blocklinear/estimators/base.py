@@ -39,7 +39,8 @@ _FEW = 1 << 16
 
 PARAMETERS = """
     tol : float
-        Stop when the violation is at most this, LIBLINEAR's ``-e``; unless `gap` is given.
+        Stop when the violation is at most this, LIBLINEAR's ``-e``; unless `gap` is given. Where
+        coordinate descent is slow and Newton's method goes on, at a gap of this size.
     fit_intercept : bool
     intercept_scaling : float
         Value of the feature whose weight is the intercept; that is regularised.

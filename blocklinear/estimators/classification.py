@@ -73,7 +73,7 @@ class BlockLinearClassifier(ClassifierMixin, BlockLinear):  # type: ignore[misc]
         if self.class_weight not in (None, "balanced"):
             raise ValueError("class_weight of a store is None or 'balanced'")
         self._take_names(store)
-        model = self._train(store, {"balanced": self.class_weight == "balanced"})
+        model = self._train(store, self._balanced())
         labels = class_labels(store.manifest)
         given = as_given(np.array(labels), store.manifest.given)
         order = np.argsort(given, kind="stable")
@@ -81,11 +81,14 @@ class BlockLinearClassifier(ClassifierMixin, BlockLinear):  # type: ignore[misc]
         self._take(model, given[order], places)
         return self
 
+    def _balanced(self) -> dict[str, Any]:
+        return {"balanced": self.class_weight is not None}
+
     def _class_weights(
         self, classes: NDArray[Any], y: NDArray[Any], numbers: list[float]
     ) -> dict[str, Any]:
-        if self.class_weight is None:
-            return {}
+        if self.class_weight is None or self.class_weight == "balanced":
+            return self._balanced()
         weights = compute_class_weight(self.class_weight, classes=classes, y=y)
         return {"class_weights": tuple(zip(numbers, map(float, weights), strict=True))}
 

@@ -139,9 +139,8 @@ class SingleModel(WeightVectors):
 
     def successor(self, own: Solver, enough_products: float) -> Solver | None:
         """Return Newton's method."""
-        newton = Newton(
-            self.problem, [self.alpha], self._manifest, self._options, enough_products, own
-        )
+        options = self._options.after_descent()
+        newton = Newton(self.problem, [self.alpha], self._manifest, options, enough_products, own)
         newton.start_from(self.W, [None])
         return newton
 

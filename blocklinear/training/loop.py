@@ -315,8 +315,7 @@ def converge(run: Run) -> Outcome:
         if seen.new and run.out_of_patience:
             return _finish_with_best(run, report)
         ending, stalled = stopping.exhausted(report), stopping.stalled(report, seen)
-        # violations are a matter of the dual
-        goes_over = run.options.tolerance is None and run.may_go_over
+        goes_over = run.may_go_over
         ending = ending or (None if goes_over else stalled)
         if ending or stopping.wants_certificate(report, seen):
             with run.saving():

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blocklinear.errors import InputError, MismatchError, StoppedError
-from blocklinear.events import BlockStep, Listener, OuterIteration, SlowlyConverging
+from blocklinear.events import BlockStep, GoesOver, Listener, OuterIteration
 from blocklinear.kernels.losses import LOGISTIC
 from blocklinear.memory import anonymous_bytes, peak_bytes
 from blocklinear.objectives.certificate import Certificate
@@ -323,7 +323,7 @@ class Run(ABC):
         smooth = ALL_SOLVERS[self.options.solver].smooth
         how = "Newton's method on the primal" if smooth else "Newton steps to proximal points"
         self.listener(
-            SlowlyConverging(
+            GoesOver(
                 f"not converged after {self.outer} outer iterations of coordinate descent: "
                 f"going on with {how}"
             )
@@ -334,6 +334,7 @@ class Run(ABC):
         if successor is None:
             raise self._checkpoint.damaged("nothing follows on its solver")
         self.solver, self.descended = successor, outer
+        self.options = self.stopping.options = self.options.after_descent()
 
     def _scored(
         self, report: OuterIteration, held_out: HeldOut, weights: Floats

@@ -50,10 +50,14 @@ class Stopping:
 
     A certificate is tried when the gap that some rows tell of is small enough. From one that was in
     vain it is learned how many times larger the gap was, and taken to be so again.
+
+    Attributes
+    ----------
+    options : TrainOptions    what is asked for
     """
 
     def __init__(self, options: TrainOptions) -> None:
-        self._options = options
+        self.options = options
         self._scale = 1.0  # of gaps, to what some rows tell
         self._moved, self._best = 0, [math.inf] * 3  # the last iteration that brought anything
         self._halfway, self._warned = math.inf, False
@@ -77,7 +81,7 @@ class Stopping:
 
         Of several models the middle gap decides: those that are proven need no more work.
         """
-        gap, tolerance = self._options.gap, self._options.tolerance
+        gap, tolerance = self.options.gap, self.options.tolerance
         if tolerance is not None and report.violation > tolerance:
             return False
         scale = 1.0 if seen.exact else self._scale
@@ -85,7 +89,7 @@ class Stopping:
 
     def holds(self, report: OuterIteration, found: Certificate | float) -> bool:
         """Say whether a certified gap is small enough; one that was not certified never is."""
-        gap, tolerance = self._options.gap, self._options.tolerance
+        gap, tolerance = self.options.gap, self.options.tolerance
         if tolerance is not None and report.violation > tolerance:
             return False
         return isinstance(found, Certificate) and (gap is None or found.gap <= gap)
@@ -99,7 +103,7 @@ class Stopping:
         found : Certificate or float
             The middle gap for which it was given up; else it was just above the one asked for.
         """
-        gap = found if isinstance(found, float) else self._options.gap or 0.0
+        gap = found if isinstance(found, float) else self.options.gap or 0.0
         most = 2.0 * self._scale
         if seen.middle_gap > 0.0:
             wrong = max(gap / seen.middle_gap / self._scale, 1.0)
@@ -108,15 +112,15 @@ class Stopping:
 
     def exhausted(self, report: OuterIteration) -> Ending | None:
         """Return why training must end unconverged, if it must."""
-        if self._options.max_outer is not None and report.outer >= self._options.max_outer:
+        if self.options.max_outer is not None and report.outer >= self.options.max_outer:
             why = f"{report.outer} outer iterations"
             return Ending(why, limit=True, advice=self._how_to_converge())
-        if report.seconds >= self._options.time_limit_s:
-            return Ending(f"{format_number(self._options.time_limit_s)} seconds")
+        if report.seconds >= self.options.time_limit_s:
+            return Ending(f"{format_number(self.options.time_limit_s)} seconds")
         return None
 
     def _how_to_converge(self) -> str:
-        options = self._options
+        options = self.options
         if options.average:  # one outer iteration is all it has
             return ""
         if options.method == "pegasos":
@@ -132,7 +136,7 @@ class Stopping:
         divided the gap, or the violation where no gap was asked for: what is left would take as
         many more halves as it takes to divide it so to the goal. In between, and at first, None.
         """
-        options, k = self._options, report.outer
+        options, k = self.options, report.outer
         if options.method == "pegasos" or k & (k - 1):
             return None
         place, goal = (1, options.gap) if options.gap is not None else (2, options.tolerance or 0.0)
@@ -149,7 +153,7 @@ class Stopping:
         """
         if instead < min(remaining, report.outer):
             return True
-        limit = self._options.max_outer or math.inf
+        limit = self.options.max_outer or math.inf
         return report.outer >= FORESIGHT and report.outer + remaining > limit
 
     def too_slow(self, report: OuterIteration) -> str:
@@ -157,7 +161,7 @@ class Stopping:
         if self._warned:
             return ""
         self._warned = True
-        options = self._options
+        options = self.options
         what, place, goal = "gap", 1, options.gap
         if goal is None:
             what, place, goal = "violation", 2, options.tolerance

@@ -11,7 +11,7 @@ from training.small import Heard, Problem, newton_after, outcome, random_problem
 
 from blocklinear import SplitOptions, TrainOptions, split, train
 from blocklinear.errors import StoppedError, UsageError
-from blocklinear.events import BlockStep, OuterIteration, WarmStarted, Warned
+from blocklinear.events import BlockStep, GoesOver, OuterIteration, WarmStarted, Warned
 from blocklinear.selection.cross_validation import cross_validate
 from blocklinear.selection.grid import train_grid
 from blocklinear.solvers.newton import iterate as newton_iterate
@@ -409,9 +409,25 @@ def test_it_stops_at_the_limit(heart, monkeypatch, no_hessian):
     assert reports[-1].certified
 
 
-def test_violations_are_left_to_descent(heart, monkeypatch):
-    _, _, heard = run_hard(heart, monkeypatch, gap=None, tolerance=0.1, max_outer=20)
-    assert not any(isinstance(e, Warned) and "Newton" in e.message for e in heard)
+@pytest.mark.parametrize(
+    ("asked", "goal"),
+    [
+        ({"gap": None, "tolerance": 0.1}, 1e-3), ({"gap": None, "tolerance": 1e-6}, 1e-6),
+        ({"gap": 1e-2, "tolerance": 1e-6}, 1e-2),
+    ],
+)  # fmt: skip
+def test_where_a_violation_is_asked_for_a_gap_ends_it(heart, monkeypatch, asked, goal):
+    """Violations are a matter of the dual."""
+    model, _, heard = run_hard(heart, monkeypatch, max_outer=100, **asked)
+    assert [type(event) for event in heard if isinstance(event, Warned)] == [GoesOver]
+    assert model.metadata["stopped"] == "converged"
+    assert model.metadata["certificate"]["gap"] <= goal
+
+
+def test_a_run_that_asks_for_a_violation_is_resumed_likewise(heart, monkeypatch):
+    newton_after(monkeypatch, 5)
+    changes = {"gap": None, "tolerance": 1e-5, "group": 2, "max_outer": 100}
+    check_resumed(heart, TrainOptions(**{**HARD, **changes}))
 
 
 def test_a_certificate_that_fails_does_not_put_it_off(heart, monkeypatch):

@@ -209,10 +209,12 @@ def test_what_comes_slowly_at_first_may_come_in_time():
     assert "the violation is 1, and" in slowing([0.1] * 32, tolerance=0.01)[0]
 
 
-def test_unscaled_features_are_told_of_early(tmp_path):
+def test_unscaled_features_are_told_of_early(tmp_path, monkeypatch):
     problem = gaussian(scale=SCALES)
     store, heard = split_problem(tmp_path, problem), Heard()
-    train(store, problem.options(max_outer=40, tolerance=1e-3), heard)
+    with monkeypatch.context() as alone:
+        descent_alone(alone)
+        train(store, problem.options(max_outer=40, tolerance=1e-3), heard)
     (at,) = (
         k for k, event in enumerate(heard) if "falls so slowly" in getattr(event, "message", "")
     )
@@ -383,8 +385,9 @@ def test_the_state_of_a_stalled_run_is_kept():
     [*((solver, how) for solver in (3, 7, 13) for how in ("alone", "grid", "resumed")),
      (4, "alone"), (4, "resumed")],
 )  # fmt: skip
-def test_a_run_whose_dual_does_not_rise_beyond_rounding_ends(tmp_path, solver, how):
+def test_a_run_whose_dual_does_not_rise_beyond_rounding_ends(tmp_path, monkeypatch, solver, how):
     """An empty row of large weight makes P and D so large that what others add is lost."""
+    descent_alone(monkeypatch)
     problem = gaussian()
     X, weights = problem.X[:60].copy(), np.ones(60)
     X[0], weights[0] = 0.0, 1e18
