@@ -26,7 +26,7 @@ MAY_IMPORT = {
     "options": {"arguments", "errors", "keywords", "memory", "numerals"},
     "pages": set(),
     "progress": {"events"},
-    "recipe": {"errors", "store"},
+    "recipe": {"classes", "errors", "store"},
     # rows: text to blocks, arrays to arrays
     "kernels": set(),
     "inputs": BASE,

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from blocklinear.classes import shown
 from blocklinear.errors import InputError
 from blocklinear.model.linear import LinearModel
-from blocklinear.recipe import Recipe
+from blocklinear.recipe import Recipe, named_labels
 from blocklinear.tables.arrow import arrow
 from blocklinear.tables.values import Part
 
@@ -93,7 +93,8 @@ class Outcomes:
 
     def __init__(self, recipe: Recipe, model: LinearModel) -> None:
         pa, labels = arrow(), [model.classes.get(label, label) for label in model.outcomes]
-        self.names = [shown(label, model.classes) for label in model.outcomes]
+        named = named_labels(model.metadata["recipe"], model.classes)
+        self.names = [shown(label, named) for label in model.outcomes]
         if recipe.target.kind == "boolean":
             labels = [label != 0 for label in labels]
         elif not model.classes and all(float(label).is_integer() for label in model.outcomes):

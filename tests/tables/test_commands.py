@@ -51,6 +51,24 @@ def test_a_batch_with_weights_in_a_column(run):
     assert (status, out) == (0, "batch b1 is in the store already, which has 600 rows\n")
 
 
+def test_boolean_classes_are_named_as_in_the_table(run, tmp_path):
+    x = [0.5, -1.0, 2.0, -0.25] * 20
+    write(pa.table({"x": x, "y": [value > 0 for value in x]}), tmp_path / "c.parquet")
+    assert run("split c.parquet c --target y -q")[0] == 0
+    for name in ("true", "1"):
+        assert run(f"train c m -s 7 --class-weight {name}=2 -q --restart")[0] == 0
+    assert run("cv c -c 1 --positive false -q")[0] == 0
+    status, out, _ = run("predict c.parquet m o.csv --positive false --report -b 1")
+    assert status == 0
+    assert "(positive class false)" in out
+    header, first = (tmp_path / "o.csv").read_text().splitlines()[:2]
+    assert header == '"prediction","probability_true","probability_false"'
+    assert first.startswith("true,")
+    status, _, err = run("train c m --class-weight yes=2 -q")
+    assert status == 2
+    assert "no class is 'yes'\n  fix: write one of false, true" in err
+
+
 @pytest.mark.parametrize("solver", [7, 3])
 def test_held_out_tables_are_scored_as_predict_scores_them(run, tmp_path, solver):
     write(make_table(seed=5), tmp_path / "held.parquet", rows_a_group=64)

@@ -154,6 +154,7 @@ def run(args: argparse.Namespace) -> int:
     from blocklinear.cli.outputs import Outputs
     from blocklinear.errors import StoppedError
     from blocklinear.options import TrainOptions
+    from blocklinear.recipe import named_labels
     from blocklinear.report.runlog import RunLog, check_log
     from blocklinear.selection.cross_validation import cross_validate
     from blocklinear.training.loop import train
@@ -190,9 +191,9 @@ def run(args: argparse.Namespace) -> int:
     log = outputs.add(args.log, check_log) if args.log else None
     console = Console(args.quiet)
     store = open_store(args, console)
-    classes = store.manifest.given
-    options = replace(options, class_weights=of_labels(weights, classes))
-    positive = positive_of(args, classes)
+    labels = named_labels(store.recipe, store.manifest.given)
+    options = replace(options, class_weights=of_labels(weights, labels))
+    positive = positive_of(args, labels)
     outputs.check_sources(store.manifest)
     if args.refit and not args.restart:
         check_finished(store.folder / "runs" / options.run, console, "`train --resume`")
