@@ -204,7 +204,9 @@ def test_a_store_is_kept_and_trained_again(tmp_path):
     for other in (fitted, in_batches):
         assert other.classes_.tolist() == kept.classes_.tolist() == ["a", "b", "c"]
         np.testing.assert_allclose(other.coef_, kept.coef_, rtol=1e-3, atol=1e-4)
+    assert in_batches.classes_.dtype == y.dtype
     two = BlockLinearSVC(**TIGHT).fit_batches([(X, Y == 0)])
+    assert two.classes_.tolist() == [False, True]
     np.testing.assert_allclose(
         two.coef_, BlockLinearSVC(**TIGHT).fit(X, Y == 0).coef_, rtol=1e-3, atol=1e-4
     )

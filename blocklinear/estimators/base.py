@@ -84,6 +84,8 @@ class BlockLinear(BaseEstimator, ABC):  # type: ignore[misc]
         budget = default_budget() if memory is None else memory
         size = budget if isinstance(budget, int) else parse_size(budget)
         jobs: dict[str, Any] = {} if self.n_jobs in (None, -1) else {"threads": int(self.n_jobs)}
+        if jobs and jobs["threads"] < 1:
+            raise ValueError(f"n_jobs is {self.n_jobs}, but must be None, -1, or at least 1")
         return TextOptions(memory_bytes=size, unsorted="sort", duplicates="sum", **jobs)
 
     @contextlib.contextmanager

@@ -1,6 +1,7 @@
 """Classifiers: support vectors and logistic regression."""
 
 import os
+from collections.abc import Iterable, Iterator
 from typing import Any, Self
 
 import numpy as np
@@ -25,6 +26,8 @@ from blocklinear.store.store import BlockStore
 
 class BlockLinearClassifier(ClassifierMixin, BlockLinear):  # type: ignore[misc]
     """A classifier; of two classes the second is the positive one."""
+
+    classes_: NDArray[Any]
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Fit to rows in memory.
@@ -79,6 +82,20 @@ class BlockLinearClassifier(ClassifierMixin, BlockLinear):  # type: ignore[misc]
         order = np.argsort(given, kind="stable")
         places = {labels[k]: place for place, k in enumerate(order.tolist())}
         self._take(model, given[order], places)
+        return self
+
+    def fit_batches(self, batches: Iterable[tuple[Any, ...]]) -> Self:
+        """Fit to batches of rows: (X, y) or (X, y, sample_weight) each, as for `StoreWriter`."""
+        kinds = set()
+
+        def noted() -> Iterator[tuple[Any, ...]]:
+            for batch in batches:
+                kinds.add(np.asarray(batch[1]).dtype)
+                yield batch
+
+        super().fit_batches(noted())
+        if self.classes_.dtype.kind == "f" and all(kind.kind in "biu" for kind in kinds):
+            self.classes_ = self.classes_.astype(np.result_type(*kinds))
         return self
 
     def _balanced(self) -> dict[str, Any]:

@@ -62,7 +62,7 @@ def bins(blocks: Sequence[BlockRecord], block_bytes: float) -> list[list[BlockRe
 def compact(
     store: AnyStore,
     block_bytes: int | None = None,
-    merge_batches: tuple[str, Sequence[str]] | None = None,
+    merge_batches: tuple[str, str | Sequence[str]] | None = None,
     listener: Listener = ignore,
 ) -> BlockStore:
     """Merge the small blocks of each batch of a store.
@@ -75,7 +75,7 @@ def compact(
     block_bytes : int or None
         Decoded size of the blocks to make; blocks of less than half of it are small. None takes the
         size of the blocks that hold most of the data, at least 1 MiB.
-    merge_batches : (str, sequence of str) or None
+    merge_batches : (str, str or sequence of str) or None
         A name, and the batches to merge into one batch of that name first.
     listener : callable
         Called with a `BlockProgress` event before the blocks that become one are read.
@@ -112,9 +112,10 @@ def compact(
             )
 
 
-def _one_batch(manifest: Manifest, name: str, parts: Sequence[str]) -> Manifest:
+def _one_batch(manifest: Manifest, name: str, parts: str | Sequence[str]) -> Manifest:
     """Return the manifest with one batch in place of several; it is as old as the newest."""
     check_batch_name(name)
+    parts = [parts] if isinstance(parts, str) else parts
     known = [batch["name"] for batch in manifest.batches]
     for part in parts:
         if part not in known:

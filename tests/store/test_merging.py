@@ -74,7 +74,7 @@ def test_batches_are_merged_when_named(tmp_path):
     assert intact(store)
     store = remove(store, ["week"])
     assert store.manifest.n_rows == 27
-    same = compact(store, merge_batches=("b1", ["b1"]))
+    same = compact(store, merge_batches=("b1", "b1"))  # one name is no list of letters
     assert [batch["name"] for batch in same.manifest.batches] == ["b1", "day2"]
     refused(UsageError, 2, compact, store, merge_batches=("x", ["b9"]), match="no batch")
     refused(UsageError, 2, compact, store, merge_batches=("day2", ["b1"]), match="already")
