@@ -355,13 +355,13 @@ def decode(
         raise DamagedError("its rows have weights and the store has none, or the other way round")
     frames = _Frames(data, layout)
     lengths = _decode_indices(frames, layout, buffers, n_features, index_base)
-    _decode_values(frames, layout, buffers.values)
+    _decode_values(
+        frames, layout, buffers.values, lengths[: 0 if normalized else None], buffers.sq_norm
+    )
     if layout.weighted:
         _decode_weights(frames, buffers.weights)
     if normalized:
         scaling.normalize_rows(lengths, buffers.values, buffers.sq_norm)
-    else:
-        kernels.square_norms(lengths, buffers.values, buffers.sq_norm)
 
 
 def decode_decimals(
@@ -485,11 +485,19 @@ def _value_planes(frames: _Frames, layout: Layout) -> tuple[NDArray[np.uint8], N
     return planes, doubles
 
 
-def _decode_values(frames: _Frames, layout: Layout, values: NDArray[np.floating]) -> None:
+def _decode_values(
+    frames: _Frames,
+    layout: Layout,
+    values: NDArray[np.floating],
+    lengths: NDArray[np.int64],
+    sq_norm: NDArray[np.float64],
+) -> None:
+    """Decode values, and the norms of rows of these lengths."""
     planes, doubles = _value_planes(frames, layout)
     if not kernels.to_values(
         planes, layout.bits[1], layout.bits[2], layout.folded, _divisors(layout.exponents),
         len(layout.exponents), layout.exponents.find(RAW), doubles.view(np.float64), values,
+        lengths, sq_norm,
     ):  # fmt: skip
         raise DamagedError("a value is impossible")
     if values.itemsize == 4 and not np.isfinite(values).all():

@@ -112,6 +112,20 @@ def test_indices_come_back_from_their_gaps(rows, base, first):
     assert ends.tolist() == (first + indptr[1:]).tolist()
 
 
+@pytest.mark.parametrize("bits", [4, 12, 20])
+def test_rows_longer_than_what_is_decoded_at_a_time(bits):
+    lengths = np.array([3, codec.TILE - 1, 0, 3 * codec.TILE, 1, codec.TILE // 2, 0])
+    rng, n = np.random.default_rng(bits), int(lengths.sum())
+    rows = [rng.integers(0, 1 << bits, length) for length in lengths]
+    expected = np.concatenate([np.cumsum(row + 1) - 1 for row in rows])
+    ends, out = np.zeros(len(lengths), np.int64), np.zeros(n, np.uint32)
+    planes = planes_of(np.concatenate(rows).astype(np.uint32), bits, spare=1)
+    n_features = int(expected.max()) + 1
+    assert codec.to_columns(planes, bits, lengths, n_features, 0, 0, ends, out)
+    assert out.tolist() == expected.tolist()
+    assert ends.tolist() == np.cumsum(lengths).tolist()
+
+
 @pytest.mark.parametrize(
     ("gaps", "n_features", "base"),
     [
@@ -255,6 +269,9 @@ def test_zigzag_folds_small_magnitudes_to_small_numbers(x):
     assert folded.tolist() == [2 * n if n >= 0 else -2 * n - 1 for n in x]
 
 
+NO_ROWS = np.empty(0, np.int64), np.empty(0)
+
+
 def divisors_of(exponents):
     return np.array([POWERS[e] if e < 23 else 1.0 for e in exponents] + [1.0] * 256)[:256]
 
@@ -265,11 +282,17 @@ def decode(mantissa, bits, folded, exponent, doubles, dtype=np.float64):
     planes = planes_of(mantissa, bits, spare=1)
     planes[-1] = [exponents.index(e) for e in exponent.tolist()]
     raw = exponents.index(255) if 255 in exponents else -1
-    out = np.full(len(mantissa), 7.0, dtype)
+    n, out, norms = len(mantissa), np.full(len(mantissa), 7.0, dtype), np.full((2, 4), np.nan)
+    lengths = np.array([n // 3, 0, n - n // 3, 0])
     ok = codec.to_values(
-        planes, bits, 8, folded, divisors_of(exponents), len(exponents), raw, doubles, out
-    )
-    return out if ok else None
+        planes, bits, 8, folded, divisors_of(exponents), len(exponents), raw, doubles, out,
+        lengths, norms[0],
+    )  # fmt: skip
+    if not ok:
+        return None
+    codec.square_norms(lengths, out, norms[1])
+    np.testing.assert_array_equal(*norms)
+    return out
 
 
 @quick
@@ -309,7 +332,8 @@ def test_one_exponent_needs_no_codes(exponent, bits):
     mantissa = np.arange(5000, dtype=np.int64) * 7919 % 2**bits
     out = np.empty(5000)
     planes = planes_of(mantissa, bits, spare=1)
-    assert codec.to_values(planes, bits, 0, False, divisors_of([exponent]), 1, -1, np.empty(0), out)
+    divisors = divisors_of([exponent])
+    assert codec.to_values(planes, bits, 0, False, divisors, 1, -1, np.empty(0), out, *NO_ROWS)
     assert out.tobytes() == (mantissa / POWERS[exponent]).tobytes()
 
 
@@ -324,8 +348,8 @@ def test_a_code_without_exponent_is_refused():
     planes = np.array([[5, 6, 7], [0, 2, 1]], np.uint8)
     out = np.empty(3)
     args = 8, 8, False, divisors_of([0, 1])
-    assert not codec.to_values(planes, *args, 2, -1, np.empty(0), out)
-    assert codec.to_values(planes, *args, 3, -1, np.empty(0), out)
+    assert not codec.to_values(planes, *args, 2, -1, np.empty(0), out, *NO_ROWS)
+    assert codec.to_values(planes, *args, 3, -1, np.empty(0), out, *NO_ROWS)
 
 
 @quick

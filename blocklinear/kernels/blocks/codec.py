@@ -351,9 +351,11 @@ def to_columns(planes, bits, lengths, n_features, base, first, indptr, indices):
     width = (bits + 7) // 8
     if bits % 8:
         _expand(planes[width - 1], bits % 8)
-    _join(planes, width, 0, indices.shape[0], indices)
-    p = 0
+    p = joined = 0
     for i in range(lengths.shape[0]):
+        if p + lengths[i] > joined:
+            start, joined = joined, min(max(p + lengths[i], joined + TILE), indices.shape[0])
+            _join(planes, width, start, joined, indices[start:joined])
         row = indices[p : p + lengths[i]]
         column = np.int64(-base - 1)
         if row.shape[0] > 0 and row[0] < base:
@@ -406,7 +408,38 @@ def _unpack(planes, bits, code_bits):
 
 
 @kernel
-def to_values(planes, bits, code_bits, folded, divisors, n_codes, raw, doubles, values):
+def _norms_upto(lengths, values, i, p, stop, sq_norm):
+    """Write x_i' x_i of the rows that end by `stop`, from row i on, which begins at p.
+
+    They are added up four terms at a time. Return the first row that is left, and where it begins.
+    """
+    while i < lengths.shape[0] and p + lengths[i] <= stop:
+        row = values[p : p + lengths[i]]
+        whole = row.shape[0] // 4 * 4
+        a = b = c = d = 0.0
+        for q in range(0, whole, 4):
+            a += np.float64(row[q]) * row[q]
+            b += np.float64(row[q + 1]) * row[q + 1]
+            c += np.float64(row[q + 2]) * row[q + 2]
+            d += np.float64(row[q + 3]) * row[q + 3]
+        for q in range(whole, row.shape[0]):
+            a += np.float64(row[q]) * row[q]
+        sq_norm[i] = (a + b) + (c + d)
+        p += lengths[i]
+        i += 1
+    return i, p
+
+
+@kernel
+def square_norms(lengths, values, sq_norm):
+    """Write x_i' x_i of each row, float64[n_rows]."""
+    _norms_upto(lengths, values, 0, 0, values.shape[0], sq_norm)
+
+
+@kernel
+def to_values(
+    planes, bits, code_bits, folded, divisors, n_codes, raw, doubles, values, lengths, sq_norm
+):  # fmt: skip
     """Decode numbers: mantissa / 10**exponent, exactly, or the next of `doubles`.
 
     Parameters
@@ -419,6 +452,8 @@ def to_values(planes, bits, code_bits, folded, divisors, n_codes, raw, doubles, 
     n_codes, raw : int        codes there may be; the one that marks a float64, -1 if none does
     doubles : float64[m]      these numbers, in order
     values : float64[n] or float32[n]      written
+    lengths : int64[n_rows]   of the rows whose norms are wanted
+    sq_norm : float64[n_rows] written: x_i' x_i of these, while their values are in the cache
 
     Returns
     -------
@@ -427,6 +462,7 @@ def to_values(planes, bits, code_bits, folded, divisors, n_codes, raw, doubles, 
     n = values.shape[0]
     width, codes, worst = _unpack(planes, bits, code_bits)
     narrow, wide = np.empty(TILE, np.int32), np.empty(TILE, np.int64)
+    i = p = 0
     for start in range(0, n, TILE):
         stop = min(start + TILE, n)
         some, out = codes[start:stop], values[start:stop]
@@ -436,6 +472,8 @@ def to_values(planes, bits, code_bits, folded, divisors, n_codes, raw, doubles, 
         else:
             _join(planes, width, start, stop, wide[: stop - start])
             _divide(wide, folded, some, code_bits, divisors, out)
+        if raw < 0:
+            i, p = _norms_upto(lengths, values, i, p, stop, sq_norm)
     used = 0
     if raw >= 0:
         for k in range(n):
@@ -444,6 +482,7 @@ def to_values(planes, bits, code_bits, folded, divisors, n_codes, raw, doubles, 
                     return False
                 values[k] = doubles[used]
                 used += 1
+    _norms_upto(lengths, values, i, p, n, sq_norm)
     return used == doubles.shape[0] and worst < max(n_codes, 1)
 
 
@@ -486,22 +525,3 @@ def to_mantissas(
                 mantissa[k] = doubles[used]
                 used += 1
     return used == doubles.shape[0] and worst < max(n_codes, 1)
-
-
-@kernel
-def square_norms(lengths, values, sq_norm):
-    """Write x_i' x_i of each row, float64[n_rows], added up four terms at a time."""
-    p = 0
-    for i in range(lengths.shape[0]):
-        row = values[p : p + lengths[i]]
-        whole = row.shape[0] // 4 * 4
-        a = b = c = d = 0.0
-        for q in range(0, whole, 4):
-            a += np.float64(row[q]) * row[q]
-            b += np.float64(row[q + 1]) * row[q + 1]
-            c += np.float64(row[q + 2]) * row[q + 2]
-            d += np.float64(row[q + 3]) * row[q + 3]
-        for q in range(whole, row.shape[0]):
-            a += np.float64(row[q]) * row[q]
-        sq_norm[i] = (a + b) + (c + d)
-        p += lengths[i]
