@@ -516,11 +516,8 @@ def _read(path: Path) -> bytes:
             f"{path.parent}: is not there: a killed split left it as {aside.name}",
             f"give that split again, or rename {aside.name} to {path.parent.name}",
         )
-    if not path.parent.exists():
-        raise DamagedError(f"{path.parent}: there is no such store, or text", "check the path")
-    raise DamagedError(
-        f"{path.parent}: not a store: it has no {NAME}", "make one with `blocklinear split`"
-    )
+    what = f"it has no {NAME}" if path.parent.exists() else "there is no such file or folder"
+    raise DamagedError(f"{path.parent}: not a store: {what}", "make one with `blocklinear split`")
 
 
 def _fields(cls: type, content: Any, absent: Collection[str] = ()) -> dict[str, Any]:
