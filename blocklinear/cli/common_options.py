@@ -115,7 +115,7 @@ def add_class_weights(parser: Any) -> None:
         action="append",
         default=[],
         metavar="LABEL=W",
-        help="multiply C for rows of a class; also written -wLABEL W",
+        help="multiply C for rows of a class; of a label that is a number also written -wLABEL W",
     )
     parser.add_argument(
         "--balanced",
@@ -164,7 +164,7 @@ def class_weight(text: str) -> tuple[str, float]:
     try:
         times = float(weight if equals else "")
     except ValueError:
-        raise UsageError(f"class weight {text!r} is not LABEL=W", "write -w1 5") from None
+        raise UsageError(f"class weight {text!r} is not LABEL=W", "write 1=5, or spam=5") from None
     if not 0.0 < times < math.inf:
         raise UsageError(f"weight of class {label} is {weight}, but must be finite and above 0")
     return label, times

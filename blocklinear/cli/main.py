@@ -3,6 +3,7 @@
 import argparse
 import atexit
 import contextlib
+import io
 import os
 import re
 import signal
@@ -107,7 +108,8 @@ def _fail(text: str, code: int) -> int:
 def _open_streams() -> None:
     """Open the null device where the caller closed stdout or stderr: printing would fail.
 
-    Descriptors 1 and 2 are occupied too, so that no file opened later gets them.
+    Descriptors 1 and 2 are occupied too, so that no file opened later gets them. What the encoding
+    of stdout lacks is written in its place as stderr has it: a label need not be ASCII.
     """
     for name, number in (("stdout", 1), ("stderr", 2)):
         if getattr(sys, name) is None:
@@ -117,6 +119,8 @@ def _open_streams() -> None:
                 os.close(null)
             stream = open(number, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
             setattr(sys, name, stream)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
 
 
 def _run(args: argparse.Namespace) -> int:

@@ -43,10 +43,10 @@ class LocalFile:
         self._stopped = False
         with storage_errors(path, "open"):
             if path == "-":
-                if sys.stdin is None:
-                    raise UsageError("standard input is closed", "pipe the data in: `cat F | `")
-                if sys.stdin.isatty():
-                    raise UsageError("standard input is a terminal", "pipe the data in: `cat F | `")
+                if sys.stdin is None or sys.stdin.isatty():
+                    what = "closed" if sys.stdin is None else "a terminal"
+                    fix = "pipe the data in: `cat FILE | blocklinear ...`"
+                    raise UsageError(f"standard input is {what}", fix)
                 self._descriptor = os.dup(sys.stdin.fileno())
             else:
                 self._descriptor = os.open(path, os.O_RDONLY)

@@ -99,7 +99,7 @@ class RemoteObject:
         if info.get("size") is None:
             raise StorageError(
                 f"{self.name}: the server does not tell the size of the file",
-                "fetch the file first, or pipe it in: `curl URL | `",
+                "fetch the file first, or pipe it in: `curl URL | blocklinear split - STORE`",
             )
         self.size = int(info["size"])
         self.version = _version_of(info)
@@ -157,7 +157,7 @@ class RemoteObject:
             except ValueError as error:
                 raise StorageError(
                     f"{self.name}: the server does not send parts of files",
-                    "fetch the file first, or pipe it in: `curl URL | `",
+                    "fetch the file first, or pipe it in: `curl URL | blocklinear split - STORE`",
                 ) from error
 
         self._ask(request, "asking for a part of it failed")

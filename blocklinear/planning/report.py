@@ -62,7 +62,7 @@ class PlanReport:
     def summary(self) -> str:
         """Return the report in lines for people."""
         lines = [
-            f"from {self.sample['share']:.2g} of the rows, in {self.seconds:.1f} s "
+            f"from {_share(self.sample['share'])} rows, in {self.seconds:.1f} s "
             "(in brackets: from where to where)",
             f"rows            {_count(self.rows)}",
             f"features        {_count(self.features)}",
@@ -86,6 +86,10 @@ class PlanReport:
 
     def _repr_html_(self) -> str:
         return text_html(self.summary())
+
+
+def _share(share: float) -> str:
+    return "all" if share == 1.0 else f"{100 * share:.2g} % of the"
 
 
 def _times(indent: str, split_s: Range | None, pass_s: Range, train_s: Range | None) -> list[str]:

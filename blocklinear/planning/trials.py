@@ -12,6 +12,7 @@ from typing import Self
 
 import numpy as np
 
+from blocklinear.errors import InputError
 from blocklinear.events import Event, OuterIteration, RunEnded
 from blocklinear.options import TrainOptions
 from blocklinear.planning.growth import Range
@@ -58,7 +59,8 @@ class Trial:
 def run_trials(store: BlockStore, options: TrainOptions, limit_s: float) -> list[Trial]:
     """Train on an eighth, a quarter, a half and all blocks of a sample, smallest first.
 
-    A training that does not converge within `limit_s` is the last.
+    A part that has no rows, or lacks a class, is left out. A training that does not converge within
+    `limit_s` is the last.
 
     Raises
     ------
@@ -66,9 +68,14 @@ def run_trials(store: BlockStore, options: TrainOptions, limit_s: float) -> list
     """
     n, trials = len(store.manifest.blocks), list[Trial]()
     sizes = sorted({max(n >> k, 1) for k in range(4)})
-    _train(store, replace(options, max_outer=1), sizes[0], limit_s)  # loads what is compiled
+    _train(store, replace(options, max_outer=1), sizes[-1], limit_s)  # loads what is compiled
     for blocks in sizes:
-        trials.append(_train(store, options, blocks, limit_s))
+        try:
+            trials.append(_train(store, options, blocks, limit_s))
+        except InputError:
+            if blocks == n:
+                raise
+            continue
         if not trials[-1].converged:
             return trials
     for _ in range(_REPEATS):  # other processes slow one down: the least seconds count

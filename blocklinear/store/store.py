@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,6 +31,8 @@ from blocklinear.store.manifest import Manifest
 from blocklinear.store.remote.mirror import FETCHING_BYTES, Mirror
 from blocklinear.store.remote.opening import mirrored
 from blocklinear.store.weight_stats import agree, weight_stats_by_label
+
+T = TypeVar("T")
 
 
 @dataclass
@@ -305,6 +307,8 @@ class BlockStore:
             If a block is not what was written.
         StorageError
             If it cannot be read.
+        BusyError
+            If another process changed the store meanwhile, and deleted a block.
         """
         if type(rows) is not int or rows < 1:
             raise UsageError(f"rows is {rows!r}, but must be an integer, at least 1")
@@ -312,7 +316,8 @@ class BlockStore:
         from blocklinear.store.groups import iter_csr
 
         features = read_features(self.folder, self.manifest)
-        return iter_csr(self.folder, self.manifest, features, rows)
+        found = iter_csr(self.folder, self.manifest, features, rows)
+        return self._unless_past(found)
 
     def feature_names(self) -> tuple[str, ...] | None:
         """Return the names of the features, the first ones if some have none; None without any.
@@ -375,15 +380,26 @@ class BlockStore:
                 report.nnz += record.nnz
                 report.bytes += record.bytes
         if report.faults and self._is_past():
-            raise BusyError(
-                f"{self.folder}: another process changed it, and deleted what was read",
-                "do it again",
-            )
+            raise self._changed()
         known = {record.name for record in (*m.blocks, *m.removed)} | set(m.moved)
         names = os.listdir(self.blocks_folder) if self.blocks_folder.is_dir() else []
         unused = [path.name for path in unnamed(self.folder, m)]
         report.unused_files = sorted({*names} - known) + unused
         return report
+
+    def _unless_past(self, found: Iterator[T]) -> Iterator[T]:
+        """Yield what is read of this store, unless another process deletes it meanwhile."""
+        try:
+            yield from found
+        except (DamagedError, StorageError):
+            if self._is_past():
+                raise self._changed() from None
+            raise
+
+    def _changed(self) -> BusyError:
+        return BusyError(
+            f"{self.folder}: another process changed it, and deleted what was read", "do it again"
+        )
 
     def _is_past(self) -> bool:
         """Say whether the store on disk is of another generation by now."""

@@ -6,6 +6,7 @@ from collections.abc import Collection, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from blocklinear.errors import InputError
 from blocklinear.options import TrainOptions
 from blocklinear.solvers.row_orders import BLOCKS, permuted
 from blocklinear.store.manifest import Manifest
@@ -67,11 +68,22 @@ def sampled(manifest: Manifest, options: TrainOptions) -> Manifest:
     """Return the manifest of as many blocks, drawn at random, as the options ask for (Yu, 7.1).
 
     The order in which blocks stand in the manifest is kept.
+
+    Raises
+    ------
+    InputError
+        If they have no rows.
     """
     if options.sample_blocks is None or options.sample_blocks >= len(manifest.blocks):
         return manifest
     drawn = block_order(options.seed, 0, len(manifest.blocks))[: options.sample_blocks]
-    return some_blocks(manifest, np.sort(drawn).tolist())
+    found = some_blocks(manifest, np.sort(drawn).tolist())
+    if not found.n_rows:
+        raise InputError(
+            f"the blocks that were drawn, {len(drawn)} of {len(manifest.blocks)}, have no rows",
+            "give a larger --sample-blocks, or another --seed",
+        )
+    return found
 
 
 def some_blocks(manifest: Manifest, places: Sequence[int]) -> Manifest:

@@ -124,6 +124,9 @@ def test_what_is_no_run_and_no_model(refused, cli, run, rows, store, tmp_path):
     assert "--positive is used with --test" in refused(
         2, "report", model, "--positive", 1, "-o", page
     )
+    before = model.read_bytes()
+    assert "both input and output" in refused(2, "report", run, "-o", model)
+    assert model.read_bytes() == before
     model.unlink()
     assert "name the model, too" in refused(2, "report", run, "--test", rows, "-o", page)
     assert "both input and output" in refused(2, "report", run, "-o", run)

@@ -55,6 +55,14 @@ def test_a_large_file_is_estimated_from_a_part(path, lines, store, monkeypatch):
     assert "training grows as entries^" in report.summary()
 
 
+@pytest.mark.parametrize("text", ["1 1:1\n-1 1:2\n" * 4, "1 1:1 2:0.5\n" * 20_000 + "-1 1:1\n"])
+def test_a_part_of_the_sample_may_have_no_rows_or_one_class(tmp_path, text):
+    (tmp_path / "rows.svm").write_text(text)
+    report = blocklinear.plan(tmp_path / "rows.svm", memory_bytes=MEMORY)
+    assert report.train_s is not None
+    assert report.summary().startswith("from all rows, in ")
+
+
 def test_a_store_is_known_but_for_times(store, monkeypatch):
     monkeypatch.setattr(subject, "SAMPLE_ENTRIES", store.manifest.nnz // 4)
     before = sorted(path.name for path in store.folder.rglob("*"))

@@ -170,6 +170,16 @@ def test_one_who_verifies_what_is_collected_meanwhile(tmp_path):
     assert len(new.verify().faults) == 1
 
 
+def test_one_who_reads_rows_that_are_collected_meanwhile(tmp_path):
+    store = split_text(tmp_path, blocks=4)
+    read = BlockStore.open(store.folder).iter_csr(rows=1)
+    next(read)
+    store = remove(store, blocks=[3])
+    collect_garbage(store)
+    with pytest.raises(BusyError, match="another process changed it"):
+        list(read)
+
+
 def test_dates(tmp_path, monkeypatch):
     monkeypatch.delenv("SOURCE_DATE_EPOCH")
     monkeypatch.setattr("time.time", lambda: 1_700_000_000.5)

@@ -61,6 +61,7 @@ def run(args: argparse.Namespace) -> int:
     history, model = _read(args.subjects)
     if model is None and history is not None:
         model = _model_of(history)
+        Output(args.output, [*inputs, *_models_of(history)])  # it is an input, too
     elif model is not None and history is not None and _of_another_run(model, history):
         raise MismatchError(
             "the model is not that of the run in the log: their certificates differ",
@@ -119,9 +120,8 @@ def _model_of(history: "RunRecords") -> "LinearModel | None":
     from blocklinear.errors import BlocklinearError
     from blocklinear.model.linear import LinearModel
 
-    ended = history.ended or {}
-    names = ended.get("models")
-    if not (isinstance(names, list) and len(names) == 1 and isinstance(names[0], str)):
+    names = _models_of(history)
+    if len(names) != 1:
         return None
     try:
         model = LinearModel.load(names[0])
@@ -129,6 +129,12 @@ def _model_of(history: "RunRecords") -> "LinearModel | None":
         return None
     known = isinstance(model.metadata.get("certificate"), dict)
     return model if known and not _of_another_run(model, history) else None
+
+
+def _models_of(history: "RunRecords") -> list[str]:
+    """Return the names of the models that a run wrote."""
+    names = (history.ended or {}).get("models")
+    return [name for name in names if isinstance(name, str)] if isinstance(names, list) else []
 
 
 def _of_another_run(model: "LinearModel", history: "RunRecords") -> bool:

@@ -64,4 +64,9 @@ def run(args: argparse.Namespace) -> int:
         options = "; the options are those of `blocklinear split`" if "--" in error.fix else ""
         print(f"{error}{options}", file=sys.stderr)
         return 1
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        print(f"{error.filename or 'standard output'}: {error.strerror}", file=sys.stderr)
+        return 1
     return 0
