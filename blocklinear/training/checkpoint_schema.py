@@ -33,7 +33,8 @@ _ITERATE = fields(
         "rho": number, "enough": number, "length": number, "slope": number,
     },
     {
-        "ridge": number,
+        "ridge": number, "low": row(number, number), "high": maybe(row(number, number)),
+        "tried": count,
         "proximal": fields(
             {
                 "recenters": flag, "width": maybe(number), "searching": flag, "scale": number,
@@ -80,7 +81,8 @@ _STOPPING = fields(
     {
         "scale": number, "moved": count, "best": row(number, number, number), "halfway": number,
         "warned": flag,
-    }
+    },
+    {"believed": number},
 )  # fmt: skip
 _BLOCKS: dict[str, Shape] = {"blocks": items(row(text, count))}
 _LEFT: dict[str, Shape] = {

@@ -61,13 +61,14 @@ class Stopping:
         self._scale = 1.0  # of gaps, to what some rows tell
         self._moved, self._best = 0, [math.inf] * 3  # the last iteration that brought anything
         self._halfway, self._warned = math.inf, False
+        self._believed = math.inf  # the smallest gap that no certificate has refuted
 
     @property
     def state(self) -> dict[str, Any]:
         """What was learned, as JSON."""
         return {
             "scale": self._scale, "moved": self._moved, "best": self._best,
-            "halfway": self._halfway, "warned": self._warned,
+            "halfway": self._halfway, "warned": self._warned, "believed": self._believed,
         }  # fmt: skip
 
     @state.setter
@@ -75,6 +76,7 @@ class Stopping:
         self._scale = state["scale"]
         self._moved, self._best = state["moved"], list(state["best"])
         self._halfway, self._warned = state["halfway"], state["warned"]
+        self._believed = state.get("believed", self._best[1])
 
     def wants_certificate(self, report: OuterIteration, seen: Estimate) -> bool:
         """Say whether the estimates of an outer iteration are good enough to prove them.
@@ -104,6 +106,7 @@ class Stopping:
             The middle gap for which it was given up; else it was just above the one asked for.
         """
         gap = found if isinstance(found, float) else self.options.gap or 0.0
+        self._believed = max(self._believed, found if isinstance(found, float) else found.gap)
         most = 2.0 * self._scale
         if seen.middle_gap > 0.0:
             wrong = max(gap / seen.middle_gap / self._scale, 1.0)
@@ -136,11 +139,11 @@ class Stopping:
         divided the gap, or the violation where no gap was asked for: what is left would take as
         many more halves as it takes to divide it so to the goal. In between, and at first, None.
         """
-        options, k = self.options, report.outer
+        options, k, seen = self.options, report.outer, [0.0, self._believed, self._best[2]]
         if options.method == "pegasos" or k & (k - 1):
             return None
         place, goal = (1, options.gap) if options.gap is not None else (2, options.tolerance or 0.0)
-        before, now, self._halfway = self._halfway, self._best[place], self._best[place]
+        before, now, self._halfway = self._halfway, seen[place], seen[place]
         if k < 2 or now <= goal:
             return None
         return math.log(now / goal) / math.log(before / now) * k / 2 if now < before else math.inf
@@ -183,6 +186,8 @@ class Stopping:
         if seen.rise > UNIT or any(x < best for x, best in zip(found, self._best, strict=True)):
             self._moved = report.outer
         self._best = [min(both) for both in zip(found, self._best, strict=True)]
+        scale = 1.0 if seen.exact else self._scale
+        self._believed = min(self._believed, scale * report.gap)
         if seen.final:
             return Ending(f"{report.outer} outer iterations, where rounding ends it", advice=ADVICE)
         if report.outer < 2 * self._moved:

@@ -177,6 +177,7 @@ def newton(r):
                 np.zeros(losses.N_SUMS), np.zeros(losses.N_REACHES), np.zeros(primal.N_VALUES),
             )  # fmt: skip
         primal.hessian_rows(*r.cut, r.cost, kind, r.bias, width, alpha, r.w(), r.w())
+        primal.curvature_along(hessian, np.ones(len(hessian)))
         primal.solve(hessian + np.eye(len(hessian)), np.ones(len(hessian)))
         assert np.isfinite(alpha).all()
         assert np.isfinite(pull).all()
@@ -433,7 +434,7 @@ TRIED = {
     ),
     "orders": (random_orders, ["key_state", "permutation", "schedule", "uniform", "draws"]),
     "pegasos": (pegasos_epochs, ["pegasos_epoch"]),
-    "primal": (newton, ["gradient_rows", "hessian_rows", "solve"]),
+    "primal": (newton, ["curvature_along", "gradient_rows", "hessian_rows", "solve"]),
     "many primal": (newton_many, ["newton_many"]),
     "routing": (route, ["assign", "hash_rows", "scatter"]),
     "scaling": (normalize_rows, ["normalize_rows", "row_norms", "divide"]),

@@ -264,6 +264,7 @@ def test_a_system_is_solved_from_its_lower_triangle(n):
     A = rng.normal(size=(n + 3, n))
     H, x = A.T @ A + np.eye(n), rng.normal(size=n)
     lower, found = np.tril(H) + np.triu(np.full((n, n), np.nan), 1), x.copy()
+    assert primal.curvature_along(lower, x) == pytest.approx(x @ H @ x)
     assert primal.solve(lower, found)
     np.testing.assert_allclose(H @ found, x, rtol=1e-9, atol=1e-9)
 

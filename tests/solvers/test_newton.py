@@ -402,6 +402,33 @@ def test_many_models_without_room_for_their_hessians_go_on(tmp_path, monkeypatch
     assert not any(isinstance(e, Warned) and "Newton" in e.message for e in heard)
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_steps_go_past_a_kink_that_is_close(tmp_path, seed):
+    """Equal rows of either class, whose margins are the kinks of very steep losses."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(27, 54)) + 3.0
+    X[rng.integers(27, size=13)] = X[0]
+    problem = Problem(X, np.sign(rng.normal(size=27)), 1, 1e6)
+    options = problem.options(method="newton", gap=1e-6)
+    model = train(split_problem(tmp_path, problem, 2), options)
+    assert model.metadata["stopped"] == "converged"
+    assert model.metadata["outer_iterations"] <= 200
+
+
+@pytest.mark.parametrize("solver", [0, 7])
+def test_a_fold_of_one_class_lets_a_free_bias_go(tmp_path, solver):
+    """P is the nearer to 0, the larger the bias is: Newton's method takes 710 steps of 1."""
+    rng = np.random.default_rng(0)
+    problem = Problem(
+        rng.normal(size=(60, 5)), np.where(np.arange(60) == 7, -1.0, 1.0), solver, 1.0
+    )
+    store, heard = split_problem(tmp_path, problem, 2), Heard()
+    options = replace(problem, bias=1.0).options(regularize_bias=False, gap=1e-3)
+    cross_validate(store, options, n_folds=5, costs=[1.0], listener=heard)
+    assert heard.of(OuterIteration)[-1].outer <= 40
+    assert heard.of(OuterIteration)[-1].gap <= 1e-3
+
+
 def test_it_stops_at_the_limit(heart, monkeypatch, no_hessian):
     model, reports, heard = run_hard(heart, monkeypatch, max_outer=8)
     assert model.metadata["outer_iterations"] <= 9

@@ -2,8 +2,8 @@
 
 A pass evaluates a point, or multiplies the Hessian by a vector. Directions are found by conjugate
 gradients on H s = -g, preconditioned by the diagonal, in as many products as they need (Fan,
-appendices C and D); or from the whole Hessian, once that is the cheaper way. A step is halved until
-the primal falls enough (Armijo).
+appendices C and D); or from the whole Hessian, once that is the cheaper way. A whole step is taken
+if the primal falls enough (Armijo); else one that ends where little is left of the slope along it.
 """
 
 import math
@@ -14,7 +14,8 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from blocklinear.kernels.primal import solve
+from blocklinear.kernels.losses import OF_MINUS, OF_PLUS
+from blocklinear.kernels.primal import curvature_along, solve
 from blocklinear.kernels.sums import dot, squared_distance
 from blocklinear.objectives.certificate import Certificate, norms_above, prove
 from blocklinear.store.manifest import Manifest
@@ -22,7 +23,10 @@ from blocklinear.store.manifest import Manifest
 Floats = NDArray[np.float64]
 _FORCING = 0.1  # how far conjugate gradients reduce the gradient before a step
 _SUFFICIENT = 1e-4  # Armijo
-_LEAST_STEP = 1e-6
+_FLAT = 0.9  # what may be left of the slope where a step ends that had to be shorter
+_INSIDE = 1e-3  # of the lengths left, from either end
+_MOST_TRIALS = 40  # of lengths
+_ROUNDING = 1e-13  # of P: values that close are the same
 _MORE_PASSES = 50  # of conjugate gradients than there are weights, which rounding may need
 
 
@@ -92,6 +96,8 @@ class NewtonIterate:
     first : float             |gradient| of the first point
     new : bool                whether the last pass led to another `w`
     final : bool              whether rounding hides what another step would gain
+    unbounded : bool          whether the optimum may be at an infinite bias: it is free, and the
+                              loss logistic
     """
 
     vectors: ClassVar[tuple[str, ...]] = (
@@ -117,8 +123,11 @@ class NewtonIterate:
         self.certificate: Certificate | None = None
         self.n_sv, self.first = 0, 0.0
         self.evaluates, self.direct, self.new, self.final = True, False, False, False
+        self.unbounded = False
         self._products, self._in_all, self._rho, self._enough = 0, 0, 0.0, 0.0
         self._length, self._slope = 1.0, 0.0  # of the step that is tried
+        # the lengths between which it ends, and the slopes there; how many were tried
+        self._low, self._high, self._trials = (0.0, 0.0), (math.inf, 0.0), 0
         self._ridge = 1.0  # what is added to the Hessian for the bias, as 1 is for other weights
         self.recenters, self.width = False, 1.0
 
@@ -130,6 +139,8 @@ class NewtonIterate:
             "new": self.new, "final": self.final, "products": self._products,
             "in_all": self._in_all, "rho": self._rho, "enough": self._enough,
             "length": self._length, "slope": self._slope, "ridge": self._ridge,
+            "low": self._low, "high": None if self._high[0] == math.inf else self._high,
+            "tried": self._trials,
         }  # fmt: skip
 
     def from_json(self, state: dict[str, Any]) -> None:
@@ -141,7 +152,11 @@ class NewtonIterate:
         self._products, self._in_all = state["products"], state["in_all"]
         self._rho, self._enough = state["rho"], state["enough"]
         self._length, self._slope = state["length"], state["slope"]
-        self._ridge = state.get("ridge", float(self._regularizes_bias))  # as it was
+        # checkpoints of versions before have none of these
+        self._ridge = state.get("ridge", float(self._regularizes_bias))
+        self._low = tuple(state.get("low", (0.0, self._slope)))
+        self._high = tuple(state.get("high") or (math.inf, 0.0))
+        self._trials = state.get("tried", 0)
 
     @property
     def point(self) -> Floats:
@@ -158,19 +173,83 @@ class NewtonIterate:
         self.trial[:], self.certificate, self.evaluates = weights, None, True
 
     def evaluated(self, found: PassSums) -> None:
-        """Move to the trial if it is good enough, and look for a direction; else halve the step."""
+        """Move to the trial if the step ends there, and look for a direction; else try another."""
         proof = self._prove(found)
-        if self.certificate is not None:
-            aim = self.certificate.primal + _SUFFICIENT * self._length * self._slope
-            if not proof.primal <= aim:
-                self.new = False
-                self._try(self._length / 2)
-                return
+        if self.certificate is not None and not self._ends(found, proof, self.certificate.primal):
+            self.new = False
+            return
         self.certificate, self.n_sv, self.new = proof, int(found.reach[1]), True
         self.w[:] = self.trial
         self._expand(found)
         self.first = self.first or math.sqrt(dot(self.gradient, self.gradient))
-        self._look(found.hessian)
+        if self.unbounded and found.reach[OF_PLUS : OF_MINUS + 1].min() == 0.0:
+            self._double_the_bias()
+        else:
+            self._look(found.hessian)
+
+    def _double_the_bias(self) -> None:
+        """Try a bias twice as large, and w = 0: where all alpha have one sign nothing holds it.
+
+        With one class the losses vanish with it, as those of logistic regression do at 700; a step
+        of Newton's method is 1 there.
+        """
+        np.negative(self.w, out=self._direction)
+        step = max(abs(float(self.w[-1])), 1.0 / self._bias)
+        self._direction[-1] = -math.copysign(step, float(self.gradient[-1]))
+        self._go()
+
+    def _ends(self, found: PassSums, proof: Certificate, before: float) -> bool:
+        """Return whether the step ends at the trial; if not, try another length.
+
+        P is convex: the slope rises along the step. To halve it until P has fallen enough would end
+        before a kink that is close, behind which P rises steeply; and so would all steps from there
+        on, as no Hessian has the rows of the kink. So it is to end near where the slope is 0.
+
+        Parameters
+        ----------
+        before : float
+            P where the step begins.
+        """
+        self._trials += 1
+        fallen = proof.primal <= before + _SUFFICIENT * self._length * self._slope
+        if fallen and self._high[0] == math.inf:
+            return True
+        slope = self._slope_at(found)
+        if abs(slope) <= -_FLAT * self._slope and proof.primal <= before * (1.0 + _ROUNDING):
+            return True
+        if slope < 0.0:
+            self._low, self._high = (self._length, slope), (self._high[0], self._high[1] / 2.0)
+        else:  # the slope of an end that stays is halved (Illinois)
+            stays = 2.0 if self._low[0] > 0.0 else 1.0
+            self._low, self._high = (self._low[0], self._low[1] / stays), (self._length, slope)
+        if self._high[0] == math.inf or self._trials >= _MOST_TRIALS:
+            self.final = not (fallen or slope < 0.0)
+            return not self.final
+        self._move(self._between(found.hessian, slope))
+        return False
+
+    def _between(self, hessian: Floats, slope: float) -> float:
+        """Return the length to try next: by Newton's method on the slope, or where it is even."""
+        (low, at_low), (high, at_high) = self._low, self._high
+        if not math.isfinite(slope):
+            return 0.5 * (low + self._length)
+        if len(hessian):
+            ridges = dot(self._direction[:-1], self._direction[:-1])
+            ridges += self._ridge * self._direction[-1] ** 2
+            length = self._length - slope / (curvature_along(hessian, self._direction) + ridges)
+            if low < length < high:
+                return float(length)
+        if 0.0 < 4.0 * low < high:  # nothing is known of its size
+            return math.sqrt(low * high)
+        share = at_low / (at_low - at_high)
+        return low + min(max(share, _INSIDE), 1.0 - _INSIDE) * (high - low)
+
+    def _slope_at(self, found: PassSums) -> float:
+        """Return the slope along the step at the trial."""
+        v = self.trial - found.pull
+        if not self._regularizes_bias:
+            v[-1] = -found.pull[-1]
+        return float(dot(v, self._direction))
 
     def _expand(self, found: PassSums) -> None:
         """Take over the gradient and the diagonal of the Hessian at the trial."""
@@ -251,12 +330,9 @@ class NewtonIterate:
     def _go(self) -> None:
         """Try the whole direction next."""
         self._slope = float(dot(self.gradient, self._direction))
-        self._try(1.0 if self._slope < 0.0 else 0.0)
-
-    def _try(self, length: float) -> None:
-        """Evaluate the point so many directions away next, unless rounding hides what it gains."""
-        self._move(length)
-        self.final = length < _LEAST_STEP
+        self._low, self._high, self._trials = (0.0, self._slope), (math.inf, 0.0), 0
+        self._move(1.0)
+        self.final = not self._slope < 0.0  # rounding hides what it gains
 
     def _move(self, length: float) -> None:
         """Make the point so many directions away the trial."""

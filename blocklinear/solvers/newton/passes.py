@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blocklinear.kernels import primal as kernels
-from blocklinear.kernels.losses import N_REACHES, N_SUMS
+from blocklinear.kernels.losses import LOGISTIC, N_REACHES, N_SUMS
 from blocklinear.objectives.certificate import aligned_zeros
 from blocklinear.objectives.models import Models
 from blocklinear.objectives.problems import Problem
@@ -64,6 +64,8 @@ class NewtonPass(ABC):
             )
             for k in range(width)
         ]
+        for model in self.models:
+            model.unbounded = task.solver.kind == LOGISTIC and not options.regularize_bias
         self._active = list(range(width))
         self._n_rows = 0  # seen in the pass under way
         self._prepared, self._begun = False, False

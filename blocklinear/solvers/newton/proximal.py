@@ -97,7 +97,7 @@ class ProximalIterate(NewtonIterate):
             self.origin[:] = self.trial
             self._recenter(_FIRST_WIDTH * self._scale * math.sqrt(min(1.0, proof.gap)))
             return
-        if self._searching and not self._ends(found, proof):
+        if self._searching and not self._ends(found, proof, self._value):
             return
         self.origin[:] = self.trial
         self._value = self._value_of(found)
@@ -129,18 +129,20 @@ class ProximalIterate(NewtonIterate):
         v = self.trial if self._regularizes_bias else self.trial[:-1]
         return float(0.5 * dot(v, v) + (found.values[VALUE] + found.values[VALUE_LOW]))
 
-    def _ends(self, found: PassSums, proof: Certificate) -> bool:
+    def _ends(self, found: PassSums, proof: Certificate, before: float) -> bool:
         """Return whether the trial ends the step; if not, make it shorter.
 
         The value is convex along the step: where its slope is not above 0 it has fallen.
+
+        Parameters
+        ----------
+        before : float
+            The value where the step begins.
         """
         self._trials += 1
-        v = self.trial - found.pull
-        if not self._regularizes_bias:
-            v[-1] = -found.pull[-1]
-        slope = float(dot(v, self._direction))
+        slope = self._slope_at(found)
         flat = slope <= -_FLAT * self._slope
-        lower = self._value_of(found) <= self._value + _ROUNDING * abs(proof.primal)
+        lower = self._value_of(found) <= before + _ROUNDING * abs(proof.primal)
         if slope <= 0.0 or (flat and lower) or self._trials >= _MOST_TRIALS:
             self._steps, self._last = self._steps + 1, self._length
             return True
