@@ -16,6 +16,7 @@ from training.small import (
     SELECTIONS,
     WITH_COST,
     Heard,
+    descent_alone,
     outcome,
     random_problem,
     split_problem,
@@ -45,12 +46,12 @@ def trained(store, options):
 @pytest.mark.parametrize("solver", DUAL_SOLVERS)
 @pytest.mark.parametrize("selection", SELECTIONS)
 def test_the_same_bits_whatever_the_threads_and_the_memory(
-    store, problem, solver, group, selection
+    store, problem, monkeypatch, solver, group, selection
 ):
+    descent_alone(monkeypatch)  # less memory may have no room for Newton steps
     options = replace(problem, solver=solver).options(
-        group=group, max_outer=6, gap=1e-9, seed=3, selection=selection, epochs=2,
-        tolerance=1e-12,  # so that no Newton steps follow, for which less memory may have no room
-    )  # fmt: skip
+        group=group, max_outer=6, gap=1e-9, seed=3, selection=selection, epochs=2, tolerance=1e-12
+    )
     results = set()
     for threads, pinned in ((1, True), (2, False), (4, True)):
         chosen = options if pinned else without_pins(store, options)
