@@ -139,11 +139,13 @@ class Stopping:
         divided the gap, or the violation where no gap was asked for: what is left would take as
         many more halves as it takes to divide it so to the goal. In between, and at first, None.
         """
-        options, k, seen = self.options, report.outer, [0.0, self._believed, self._best[2]]
+        options, k = self.options, report.outer
         if options.method == "pegasos" or k & (k - 1):
             return None
-        place, goal = (1, options.gap) if options.gap is not None else (2, options.tolerance or 0.0)
-        before, now, self._halfway = self._halfway, seen[place], seen[place]
+        now, goal = self._believed, options.gap
+        if goal is None:
+            now, goal = self._best[2], options.tolerance or 0.0
+        before, self._halfway = self._halfway, now
         if k < 2 or now <= goal:
             return None
         return math.log(now / goal) / math.log(before / now) * k / 2 if now < before else math.inf
