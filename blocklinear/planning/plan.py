@@ -11,7 +11,14 @@ from typing import Any
 
 from blocklinear.arguments import Path as AnyPath
 from blocklinear.arguments import path_list
-from blocklinear.errors import DamagedError, MemoryBudgetError, StorageError, UsageError
+from blocklinear.errors import (
+    DamagedError,
+    InputError,
+    LabelError,
+    MemoryBudgetError,
+    StorageError,
+    UsageError,
+)
 from blocklinear.inputs.objects import MissingError
 from blocklinear.inputs.urls import is_url
 from blocklinear.memory import available_bytes, default_budget
@@ -118,6 +125,12 @@ def _estimate(
             notes.append(f"no training on the sample converged within {_TRIAL_S:.0f} s")
     except MemoryBudgetError as error:
         notes.append(f"training: {error.what}")
+    except LabelError:
+        raise
+    except InputError as error:  # of all rows it is the user's, of some of them the sample's
+        if subject.facts["share"] == 1.0:
+            raise
+        notes.append(f"training on the sample: {error.what}")
     manifest = subject.manifest_for(options.memory_bytes)
     trial = PassTrial.run(sample, subject.as_split, options.threads)
     pass_s = trial.seconds(subject.entries.likely, len(manifest.blocks))

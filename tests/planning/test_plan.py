@@ -63,6 +63,17 @@ def test_a_part_of_the_sample_may_have_no_rows_or_one_class(tmp_path, text):
     assert report.summary().startswith("from all rows, in ")
 
 
+def test_a_sample_of_one_class_says_nothing_of_training(tmp_path, monkeypatch):
+    lines = ["1 1:1 2:0.5\n"] * 20_000
+    lines[15_000] = "-1 1:1\n"
+    (tmp_path / "rows.svm").write_text("".join(lines))
+    monkeypatch.setattr(subject, "SAMPLE_BYTES", 12_000)
+    report = blocklinear.plan(tmp_path / "rows.svm", memory_bytes=MEMORY)
+    assert report.sample["share"] < 0.2
+    assert report.train_s is None
+    assert "note: training on the sample: all rows have the one label 1" in report.summary()
+
+
 def test_a_store_is_known_but_for_times(store, monkeypatch):
     monkeypatch.setattr(subject, "SAMPLE_ENTRIES", store.manifest.nnz // 4)
     before = sorted(path.name for path in store.folder.rglob("*"))

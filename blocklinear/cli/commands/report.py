@@ -57,11 +57,12 @@ def run(args: argparse.Namespace) -> int:
     from blocklinear.report.page import Subject, write_page
 
     inputs = [*args.subjects, *([args.test] if args.test else [])]
-    output = Output(args.output, inputs)
+    Output(args.output, inputs)  # refused before anything is read
     history, model = _read(args.subjects)
+    models = [] if history is None else _models_of(history)
+    output = Output(args.output, [*inputs, *models])
     if model is None and history is not None:
         model = _model_of(history)
-        Output(args.output, [*inputs, *_models_of(history)])  # it is an input, too
     elif model is not None and history is not None and _of_another_run(model, history):
         raise MismatchError(
             "the model is not that of the run in the log: their certificates differ",
