@@ -571,8 +571,8 @@ class TrainOptions:
             if given:
                 raise UsageError(f"a one-class SVM does not take {flag}: {why}", "leave it out")
 
-    def after_descent(self) -> "TrainOptions":
-        """Return the options of Newton's method where it goes on: violations are of the dual."""
+    def without_violation(self) -> "TrainOptions":
+        """Return the options of Newton's method in place of descent: violations are of the dual."""
         if self.tolerance is None:
             return self
         smaller = max(min(self.tolerance, _GAP), _LEAST_GAP)

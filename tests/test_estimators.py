@@ -160,6 +160,15 @@ def test_a_violation_that_descent_does_not_reach_is_left_to_newton():
         assert grid.n_iter_ <= 100
 
 
+def test_dense_rows_are_fitted_by_newton():
+    rng = np.random.default_rng(0)
+    X = rng.normal(1.0, 1.0, size=(2000, 20))
+    y = X @ rng.normal(size=20) + 3.0 * rng.normal(size=2000) > 5.0
+    model = BlockLogisticRegression(C=100.0).fit(X, y)
+    assert model.n_iter_ <= 15  # coordinate descent takes 22
+    assert model.dual_gap_ <= model.tol
+
+
 def test_parameters_that_are_refused():
     with pytest.raises(ValueError, match="loss is 'log', but must be one of squared_hinge, hinge"):
         BlockLinearSVC(loss="log").fit(X, Y)

@@ -39,8 +39,8 @@ _FEW = 1 << 16
 
 PARAMETERS = """
     tol : float
-        Stop when the violation is at most this, LIBLINEAR's ``-e``; unless `gap` is given. Where
-        coordinate descent is slow and Newton's method goes on, at a gap of this size.
+        Stop when the violation is at most this, LIBLINEAR's ``-e``; unless `gap` is given. Newton's
+        method, where that is cheaper or coordinate descent is slow, ends at a gap of this size.
     fit_intercept : bool
     intercept_scaling : float
         Value of the feature whose weight is the intercept; that is regularised.
@@ -155,6 +155,7 @@ class BlockLinear(BaseEstimator, ABC):  # type: ignore[misc]
         )
         shared: dict[str, Any] = {
             "solver": self._solver(),
+            "method": "auto",
             "bias": scaling if self.fit_intercept else -1.0,
             "max_outer": int(self.max_iter),
             "seed": self._seed(),

@@ -51,13 +51,12 @@ regression C_i |t_i - b|, where b is what the bias adds to f_i."""
 
 @inline
 def _add_products(indices, values, start, stop, bias, h, hessian):
-    """Add h x_i x_i' to the lower triangle of a matrix."""
+    """Add h x_i x_i' to the lower triangle of a matrix; the indices of a row increase."""
     last = hessian.shape[0] - 1
     for p in range(start, stop):
         row, hv = np.int64(indices[p]), h * values[p]
         for q in range(start, p + 1):
-            column = np.int64(indices[q])
-            hessian[max(row, column), min(row, column)] += hv * values[q]
+            hessian[row, np.uint64(indices[q])] += hv * values[q]
         hessian[last, row] += hv * bias
     hessian[last, last] += h * bias * bias
 

@@ -393,7 +393,7 @@ class BlockDescentOfMany(BlockDescent):
         trained, found = np.concatenate(self._proven.trained), self._proven.certificates
         proven = [None if k in trained else c for k, c in enumerate(found)]
         alphas = [vectors.alpha for vectors in self.vectors]
-        options = self._options.after_descent()
+        options = self._options.without_violation()
         newton = Newton(self._models, alphas, self._manifest, options, enough_products, self)
         newton.start_from(self.current(), proven)
         return newton

@@ -139,7 +139,7 @@ class SingleModel(WeightVectors):
 
     def successor(self, own: Solver, enough_products: float) -> Solver | None:
         """Return Newton's method."""
-        options = self._options.after_descent()
+        options = self._options.without_violation()
         newton = Newton(self.problem, [self.alpha], self._manifest, options, enough_products, own)
         newton.start_from(self.W, [None])
         return newton

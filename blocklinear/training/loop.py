@@ -18,7 +18,7 @@ from blocklinear.objectives.models import Models
 from blocklinear.objectives.tasks import Task, make_task
 from blocklinear.options import TrainOptions
 from blocklinear.solvers.factory import columns_of, make_solver
-from blocklinear.solvers.newton.iterate import enough_products
+from blocklinear.solvers.newton.costs import enough_products
 from blocklinear.solvers.protocol import Abandoned
 from blocklinear.store.features import read_features, read_names, to_input
 from blocklinear.store.files import Lock, make_folder
@@ -124,6 +124,8 @@ def train_task(
             if options.method == "auto":
                 choice = choose_method(source, options, task, distributed=by is not None)
                 options = dataclasses.replace(options, method=choice.method)
+                if choice.method == "newton":
+                    options = options.without_violation()
                 task = make_task(manifest, options)
                 listener(choice)
         warn_of_weights(options, task.labels, manifest, listener)

@@ -10,8 +10,9 @@ needs at most about
     (1 + h |x|**2) log(1 / gap)
 
 of them, h being the largest second derivative of C times the loss (1 + h |x|**2 is the condition of
-its dual; Beck and Tetruashvili 2013). Newton's method needs few steps, whatever the condition, but
-a pass that adds the Hessian up costs more.
+its dual; Beck and Tetruashvili 2013), and each of its steps takes as long as some entries more.
+Newton's method needs few passes, whatever the condition, but one that adds the Hessian up costs
+more.
 """
 
 import math
@@ -25,16 +26,13 @@ from blocklinear.objectives.problems import SOLVERS
 from blocklinear.objectives.tasks import Task
 from blocklinear.options import TrainOptions
 from blocklinear.solvers.factory import columns_of
-from blocklinear.solvers.newton.iterate import enough_products
+from blocklinear.solvers.newton.costs import descent_work, newton_work
 from blocklinear.store.manifest import Manifest
 from blocklinear.store.prefetch import GroupLoader
 from blocklinear.store.store import BlockStore
 from blocklinear.training.checkpoint import Checkpoint
 from blocklinear.training.checkpoint_schema import check_resumed
 from blocklinear.training.memory_plan import plan_memory
-
-_NEWTON_PASSES = 12
-"""Measured on six sets of 13 to 123 features, C from 0.01 to 100: 8 to 20 to a gap of 1e-3."""
 
 
 def choose_method(
@@ -59,10 +57,11 @@ def choose_method(
     if distributed:
         return MethodChosen("dual", "a cluster trains by it")
     manifest = store.manifest
-    n = manifest.n_features + 1
+    n, solver, nnz = manifest.n_features + 1, options.solver, max(manifest.nnz, 1)
+    passes = newton_work(solver, manifest) / nnz
     epochs = _condition(store, options) * math.log(1.0 / (options.gap or 1e-3))
-    passes = _NEWTON_PASSES * (1.0 + enough_products(manifest, True))
-    cheaper = passes < epochs
+    descent = descent_work(solver, epochs, epochs * manifest.n_rows / nnz)
+    cheaper = passes < descent
     method = _resumed(store, options)
     if method is None:
         newton = cheaper and _hessian_fits(manifest, options, columns_of(task))
@@ -71,8 +70,8 @@ def choose_method(
         return MethodChosen(method, f"there is no memory for a Hessian of {n} weights")
     why = (
         f"with {n} weights, steps by the Hessian cost as much as {format_number(round(passes))} "
-        "passes over the data, and coordinate descent may need "
-        + (format_number(math.ceil(epochs)) if math.isfinite(epochs) else "any number")
+        "passes over the data, and coordinate descent as much as "
+        + (format_number(math.ceil(descent)) if math.isfinite(descent) else "any number")
     )
     return MethodChosen(method, why)
 

@@ -14,13 +14,16 @@ from numpy.typing import NDArray
 
 from blocklinear.errors import InputError, MismatchError, StoppedError
 from blocklinear.events import BlockStep, GoesOver, Listener, OuterIteration
-from blocklinear.kernels.losses import LOGISTIC
 from blocklinear.memory import anonymous_bytes, peak_bytes
 from blocklinear.objectives.certificate import Certificate
 from blocklinear.objectives.models import ALL_SOLVERS
 from blocklinear.options import TrainOptions
-from blocklinear.solvers.newton.iterate import NewtonIterate, enough_products
-from blocklinear.solvers.newton.proximal import ProximalIterate
+from blocklinear.solvers.newton.costs import (
+    descent_work,
+    enough_products,
+    newton_passes,
+    newton_work,
+)
 from blocklinear.solvers.protocol import Abandoned, Estimate, Solver, Trainee
 from blocklinear.store.manifest import Manifest
 from blocklinear.store.prefetch import GroupLoader, Loaded
@@ -34,11 +37,6 @@ Floats = NDArray[np.float64]
 Halt = Callable[[], bool]
 GRACE_S = 1.0
 """Seconds that a block step may go on for after a stop was asked for."""
-STEP, LOGISTIC_STEP = 25.0, 150.0
-"""What a step of coordinate descent on a row takes besides its entries, as so many of these.
-
-Measured, C = 100, nanoseconds a step: of 12 entries (covtype) 48 to 67, of 14 (a9a) 73 to 145, of
-139 (film reviews) 250 to 300; of logistic regression 310, 365 and 480."""
 
 
 @dataclasses.dataclass
@@ -306,16 +304,13 @@ class Run(ABC):
         """
         if not (self.may_go_over and self.memory.hessian):
             return math.inf
-        loss = ALL_SOLVERS[self.options.solver]
-        passes = (NewtonIterate if loss.smooth else ProximalIterate).usual_passes
-        entries = passes * (1.0 + enough_products(self.manifest, True)) * self.manifest.nnz
-        step = LOGISTIC_STEP if loss.kind == LOGISTIC else STEP
-        steps = report.steps / max(report.n_models, 1) * step
-        found = entries / max(report.entries + steps, 1.0)
-        if loss.smooth:
+        solver = self.options.solver
+        done = descent_work(solver, report.entries, report.steps / max(report.n_models, 1))
+        found = newton_work(solver, self.manifest) / max(done, 1.0)
+        if ALL_SOLVERS[solver].smooth:
             found = min(found, FORESIGHT - 1)
         resident = self.memory.group >= len(self.manifest.blocks)
-        return found if resident else max(found, passes)
+        return found if resident else max(found, newton_passes(solver))
 
     def go_over(self) -> None:
         """Let the solver's successor go on."""
@@ -334,7 +329,7 @@ class Run(ABC):
         if successor is None:
             raise self._checkpoint.damaged("nothing follows on its solver")
         self.solver, self.descended = successor, outer
-        self.options = self.stopping.options = self.options.after_descent()
+        self.options = self.stopping.options = self.options.without_violation()
 
     def _scored(
         self, report: OuterIteration, held_out: HeldOut, weights: Floats

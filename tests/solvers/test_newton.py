@@ -14,7 +14,7 @@ from blocklinear.errors import StoppedError, UsageError
 from blocklinear.events import BlockStep, GoesOver, OuterIteration, WarmStarted, Warned
 from blocklinear.selection.cross_validation import cross_validate
 from blocklinear.selection.grid import train_grid
-from blocklinear.solvers.newton import iterate as newton_iterate
+from blocklinear.solvers.newton import costs
 from blocklinear.training import loop, run
 from blocklinear.training.stopping import Stopping
 
@@ -270,7 +270,7 @@ def test_a_budget_without_room_for_the_hessian_does_without(tmp_path, monkeypatc
     """The plan says whether there is any; the run asks nothing else."""
     problem = replace(random_problem(8, solver=2), cost=10.0)
     store, asked = split_problem(tmp_path, problem, 3), []
-    whole = newton_iterate.enough_products
+    whole = costs.enough_products
 
     def watched(manifest, hessian):
         asked.append(hessian)

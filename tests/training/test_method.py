@@ -18,13 +18,18 @@ from training.classes import several_classes
 from training.small import Heard, Problem, split_problem
 
 
-def dense(solver=1, cost=1.0):
+def dense(solver=1, cost=1.0, features=10):
     """Rows of few features, all of which they have."""
     rng = np.random.default_rng(1)
-    X = rng.normal(size=(400, 10)).round(2)
-    value = X @ rng.normal(size=10) + rng.normal(size=400)
+    X = rng.normal(size=(400, features)).round(2)
+    value = X @ rng.normal(size=features) + rng.normal(size=400)
     labels = value.round(1) if solver > 10 else np.where(value > 0, 1.0, -1.0)
     return Problem(X, labels, solver, cost)
+
+
+def wide(solver=1, cost=1.0):
+    """Rows of so many features that a Hessian costs much."""
+    return dense(solver, cost, 60)
 
 
 def sparse(solver=1, cost=1.0):
@@ -45,7 +50,7 @@ def chosen(folder, problem, run=train, **options):
 
 @pytest.mark.parametrize("solver", [1, 2, 7, 0, 12, 11])
 @pytest.mark.parametrize(
-    ("make", "cost", "newton"), [(dense, 100.0, True), (dense, 1e-3, False), (sparse, 100.0, False)]
+    ("make", "cost", "newton"), [(dense, 100.0, True), (wide, 1e-3, False), (sparse, 100.0, False)]
 )
 def test_it_follows_from_features_and_cost(tmp_path, solver, make, cost, newton):
     problem = make(solver, cost)
@@ -65,6 +70,14 @@ def test_it_follows_from_features_and_cost(tmp_path, solver, make, cost, newton)
     )
     primals = [found.metadata["certificate"]["primal"] for found in (model, other)]
     np.testing.assert_allclose(*primals, rtol=1.1e-3)
+
+
+@pytest.mark.parametrize("solver", [1, 7, 12])
+def test_instead_of_a_violation_newton_ends_at_a_gap(tmp_path, solver):
+    """Gradients may be small, relative to the first one, far from the optimum."""
+    model, choice = chosen(tmp_path, dense(solver, cost=1e4), gap=None, tolerance=1e-3)
+    assert choice.method == "newton"
+    assert model.metadata["certificate"]["gap"] <= 1e-3
 
 
 def test_large_rows_and_their_weights_count_as_cost(tmp_path):
@@ -128,7 +141,7 @@ def test_many_models(tmp_path):
     (tmp_path / "cv").mkdir()
     heard = Heard()
     cross_validate(
-        split_problem(tmp_path / "cv", dense()), dense().options(method="auto"), costs=[1e-4, 1e-3],
+        split_problem(tmp_path / "cv", wide()), wide().options(method="auto"), costs=[1e-4, 1e-3],
         n_folds=3, listener=heard,
     )  # fmt: skip
     assert heard.of(MethodChosen)[0].method == "dual"

@@ -18,7 +18,6 @@ from blocklinear.kernels.losses import OF_MINUS, OF_PLUS
 from blocklinear.kernels.primal import curvature_along, solve
 from blocklinear.kernels.sums import dot, squared_distance
 from blocklinear.objectives.certificate import Certificate, norms_above, prove
-from blocklinear.store.manifest import Manifest
 
 Floats = NDArray[np.float64]
 _FORCING = 0.1  # how far conjugate gradients reduce the gradient before a step
@@ -28,19 +27,6 @@ _INSIDE = 1e-3  # of the lengths left, from either end
 _MOST_TRIALS = 40  # of lengths
 _ROUNDING = 1e-13  # of P: values that close are the same
 _MORE_PASSES = 50  # of conjugate gradients than there are weights, which rounding may need
-
-
-def enough_products(manifest: Manifest, hessian: bool) -> float:
-    """Return after how many products it would have been cheaper to add the Hessian up.
-
-    A product takes two operations an entry; adding up, half the square of each row's length; and
-    Cholesky's factor a sixth of the cube of the features, four in a register. Without memory for a
-    `hessian` the number is infinite.
-    """
-    if not hessian:
-        return math.inf
-    n, nnz = manifest.n_features + 1.0, max(manifest.nnz, 1)
-    return nnz / max(manifest.n_rows, 1) / 4.0 + n**3 / (48.0 * nnz)
 
 
 @dataclass(frozen=True)
@@ -103,8 +89,6 @@ class NewtonIterate:
     vectors: ClassVar[tuple[str, ...]] = (
         "w", "trial", "search", "gradient", "diagonal", "direction", "residual"
     )  # fmt: skip
-    usual_passes: ClassVar[int] = 16
-    """How many lead to a gap of 1e-3 with the Hessian, where coordinate descent is slow."""
 
     def __init__(
         self,

@@ -50,7 +50,6 @@ class ProximalIterate(NewtonIterate):
     """
 
     vectors = (*NewtonIterate.vectors, "base")
-    usual_passes = 84
 
     def __init__(self, vectors: Mapping[str, Floats], *limits: Any) -> None:
         super().__init__(vectors, *limits)
