@@ -3,7 +3,7 @@
 import numpy as np
 
 from blocklinear.kernels.dual import DUAL, EXCESS, GAIN, N_SUPPORT, PG_MAX, STEPS
-from blocklinear.kernels.fetch import FAR, fetch_entries, fetch_facts, fetch_item
+from blocklinear.kernels.fetch import FAR, fetch_entries, fetch_item, fetch_items
 from blocklinear.kernels.jit import kernel
 from blocklinear.kernels.losses import GAP, LEAST, LOSS, N_REACH, REACH, UNIT, WORTH
 from blocklinear.kernels.shared import add_exactly, gather, scatter, span
@@ -245,7 +245,7 @@ def cs_epoch(
         if k + FAR < order.shape[0]:
             fetch_entries(starts, stops, indices, values, order[k + FAR])
         later = order[min(k + 2 * FAR, order.shape[0] - 1)]
-        fetch_facts(starts, stops, sq_norm, label, alpha, later)
+        fetch_items(later, starts, stops, sq_norm, label, alpha)
         fetch_item(cost, later)
         i = order[k]
         C, y, n = cost[i], label[i], alpha.shape[1]
@@ -431,39 +431,31 @@ def _magnitude(indices, values, start, stop, bias, W):
     return most
 
 
-@kernel
-def _add_candidate(C, y, scores, a, wrong, sums):
+@kernel(forceinline=True)
+def _add_candidate(indices, values, start, stop, bias, V, C, y, a, wrong, gamma, scores, sums):
     """Add to `sums` what a row contributes under one candidate, see `cs_certify_rows`.
 
-    Scores are wrong by at most `wrong`. Return the bound of what the row adds to P - D, if less of
-    that would make it smaller, otherwise 0.
+    Scores, which are written, are wrong by at most `wrong`; and by `gamma` times sums of sizes,
+    which are computed where the bound of what the row adds to P - D may become smaller by that.
     """
+    _gather(indices, values, start, stop, bias, V, scores)
     sizes, highest, K = 0.0, 0.0, scores.shape[0]
     for m in range(K):
         sizes += abs(scores[m])  # unlike a maximum this is no number if one of them is none
         highest = max(highest, abs(scores[m]))
     if not sizes < np.inf:
         sums[LOSS] = sums[GAP] = np.inf
-        return 0.0
+        return
     lost, clear, total, free, at_best, spread = _row_gap(C, y, scores, a)
     add_exactly(C * lost, sums, LOSS)
     rounding, least = LEAST * (K + 2.0) * a[y], LEAST * (1.0 + highest)
     above = _bound(clear, total, free, at_best, spread, rounding, 2.0 * wrong + least)
     sums[GAP] += above
     exact = _bound(clear, total, free, at_best, spread, rounding, least)
-    return above if above > WORTH * exact else 0.0
-
-
-@kernel
-def _refine(C, y, scores, a, wrong, above, sums):
-    """Put a bound for a smaller `wrong` in the place of the one that `_add_candidate` returned."""
-    highest, K = 0.0, scores.shape[0]
-    for m in range(K):
-        highest = max(highest, abs(scores[m]))
-    _, clear, total, free, at_best, spread = _row_gap(C, y, scores, a)
-    rounding, least = LEAST * (K + 2.0) * a[y], LEAST * (1.0 + highest)
-    below = _bound(clear, total, free, at_best, spread, rounding, 2.0 * wrong + least)
-    sums[GAP] -= max(above - below, 0.0)
+    if above > max(WORTH * exact, 0.0):
+        most = gamma * _magnitude(indices, values, start, stop, bias, V)
+        below = _bound(clear, total, free, at_best, spread, rounding, 2.0 * most + least)
+        sums[GAP] -= max(above - below, 0.0)
 
 
 @kernel
@@ -508,12 +500,10 @@ def cs_certify_rows(
         gamma = 1.01 * (stop - start + 2.0) * UNIT
         wrong = gamma * size  # times |w_m|: by Cauchy and Schwarz, of gamma |w_m|'|x_i|
         for k in range(2 if averaged else 1):
-            V = average if k else W
-            _gather(indices, values, start, stop, bias, V, scores)
-            above = _add_candidate(C, y, scores, step, wrong * norms[k], sums[k])
-            if above > 0.0:
-                most = _magnitude(indices, values, start, stop, bias, V)
-                _refine(C, y, scores, step, gamma * most, above, sums[k])
+            _add_candidate(
+                indices, values, start, stop, bias, average if k else W, C, y, step,
+                wrong * norms[k], gamma, scores, sums[k],
+            )  # fmt: skip
         if total > 0.0 and recomputed.shape[0] > 0:
             reach[REACH] += 2.0 * total * size
             reach[N_REACH] += 1.0

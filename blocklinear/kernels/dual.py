@@ -12,14 +12,7 @@ result does not depend on which thread works on which models.
 
 import numpy as np
 
-from blocklinear.kernels.fetch import (
-    CACHED,
-    FAR,
-    fetch,
-    fetch_entries,
-    fetch_facts,
-    fetch_item,
-)
+from blocklinear.kernels.fetch import CACHED, FAR, fetch, fetch_entries, fetch_item, fetch_items
 from blocklinear.kernels.jit import kernel
 from blocklinear.kernels.losses import (
     L1_SVR,
@@ -103,7 +96,7 @@ def dcd_epoch(
     for k in range(order.shape[0]):
         if k + 2 * FAR < order.shape[0]:
             i = order[k + 2 * FAR]
-            fetch_facts(starts, stops, sq_norm, target, alpha, i)
+            fetch_items(i, starts, stops, sq_norm, target, alpha)
             fetch_item(cost, i)
         if k + FAR < order.shape[0]:
             fetch_entries(starts, stops, indices, values, order[k + FAR])
@@ -265,16 +258,6 @@ def _fetch_weights(indices, start, stop, ranges, W):
 
 
 @inline
-def _fetch_more_facts(code, fold, weight, ranges, priority, i):
-    """Ask for what many models must know of row i, too."""
-    fetch_item(code, i)
-    fetch_item(fold, i)
-    fetch_item(weight, i)
-    fetch_item(ranges, i)
-    fetch_item(priority, i)
-
-
-@inline
 def _step_models(kind, epsilon, Q, first, last, t, C, f, alpha, step, stats):
     """Update alpha_ij of a row for models first to last - 1; write s_ij times its change to `step`.
 
@@ -340,8 +323,8 @@ def dcd_many(
     for k in range(order.shape[0]):
         if k + 2 * FAR < order.shape[0]:
             i = order[k + 2 * FAR]
-            fetch_facts(starts, stops, sq_norm, target, alpha, i)
-            _fetch_more_facts(code, fold, weight, ranges, priority, i)
+            fetch_items(i, starts, stops, sq_norm, target, alpha)
+            fetch_items(i, code, fold, weight, ranges, priority)
         if k + FAR < order.shape[0]:
             fetch_entries(starts, stops, indices, values, order[k + FAR])
         if k + 1 < order.shape[0] and W.nbytes > CACHED:
@@ -455,22 +438,15 @@ def certify_many(
                 reach[REACH, j] += abs(a[j]) * size
                 reach[N_REACH, j] += 1.0
                 reach[OF_PLUS + side, j] += abs(a[j])
-        gather(indices, values, start, stop, bias, 0, W.shape[1], W, f)
-        if add_candidates(
-            kind, epsilon, t, C, f, a, q, entropy, gamma, size, norms[0], above, sums[0]
-        ):
-            refine_many(
-                kind, epsilon, t, C, f, a, gamma, above, indices, values, start, stop, bias, W,
-                sums[0],
-            )  # fmt: skip
-        if averaged:
-            gather(indices, values, start, stop, bias, 0, W.shape[1], average, f)
+        for k in range(2 if averaged else 1):
+            V = average if k else W
+            gather(indices, values, start, stop, bias, 0, W.shape[1], V, f)
             if add_candidates(
-                kind, epsilon, t, C, f, a, q, entropy, gamma, size, norms[1], above, sums[1]
+                kind, epsilon, t, C, f, a, q, entropy, gamma, size, norms[k], above, sums[k]
             ):
                 refine_many(
-                    kind, epsilon, t, C, f, a, gamma, above, indices, values, start, stop, bias,
-                    average, sums[1],
+                    kind, epsilon, t, C, f, a, gamma, above, indices, values, start, stop, bias, V,
+                    sums[k],
                 )  # fmt: skip
         if recomputed.shape[0] > 0:
             scatter(indices, values, start, stop, bias, step, 0, W.shape[1], recomputed)

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blocklinear.kernels import dual
-from blocklinear.kernels.sums import copy_columns, keep_columns
+from blocklinear.kernels.sums import copy_columns
 from blocklinear.objectives.certificate import Proof, aligned_zeros
 from blocklinear.objectives.feasible_sets import Separate
 from blocklinear.objectives.models import Models
@@ -23,13 +23,7 @@ _Data = tuple[Floats, NDArray[np.int32], NDArray[np.int32], Floats]
 
 
 class ManyModels(WeightVectors):
-    """Models with a weight vector each.
-
-    Parameters
-    ----------
-    models : Models
-    manifest, options, folder, name :   as for `WeightVectors`
-    """
+    """Models with a weight vector each."""
 
     def __init__(
         self, models: Models, manifest: Manifest, options: TrainOptions, folder: Path, name: str
@@ -118,7 +112,8 @@ class ManyModels(WeightVectors):
     def _some(self, weights: Floats, columns: NDArray[np.int64]) -> Floats:
         """Return columns of weights, then zeros, in the same memory: new pages take longer."""
         some = self._front(weights)
-        keep_columns(weights, columns, some)
+        copy_columns(weights, columns, some, np.arange(len(columns)))
+        some[:, len(columns) :] = 0.0
         return some
 
     def _front(self, weights: Floats) -> Floats:

@@ -293,7 +293,8 @@ def weight_vectors(r):
     sums.add_squared_distances(r.w(2), r.w(2), norms)
     sums.copy_columns(r.w(2), np.array([1]), r.w(3), np.array([2]))
     W = r.w(3)
-    sums.keep_columns(W, np.array([0, 2]), W.reshape(-1)[: 2 * len(W)].reshape(-1, 2))
+    front = W.reshape(-1)[: 2 * len(W)].reshape(-1, 2)
+    sums.copy_columns(W, np.array([0, 2]), front, np.arange(2))
     assert sums.squared_distance(out, out) == 0.0
     assert np.isfinite(sums.dot(out, out))
 
@@ -309,23 +310,22 @@ def packed(r):
     picked = np.arange(r.n)[::-1].copy()
     for planes, room, size in product((0, 1, 2), (0, 10, 200), (17, 1000)):
         words, kept = np.empty(2 + room), np.zeros(r.n, np.bool_)
-        kinds = np.float64, np.int64, np.int32, np.uint16, np.uint8
-        memory = [words.view(kind) for kind in kinds]
+        integers = words.view(np.int64)
         n = packed_rows.pack_rows(
             picked, 2, 2 + room, np.arange(r.n), r.starts, r.stops, r.indices, r.values,
-            np.ones(r.n), np.ones(r.n), np.empty(0), np.empty(17, np.int32), planes, *memory, kept,
+            np.ones(r.n), np.ones(r.n), np.empty(0), np.empty(17, np.int32), planes, words, kept,
         )  # fmt: skip
         assert kept[picked].tolist() == [k < n for k in range(r.n)]
         which, ranges = np.empty(n, np.int64), np.ones(r.n, np.uint16)
         region = np.array([2, 2 + room]), np.array([n])
         for first, last in ((0.3, 0.3), (0.0, 0.5), (0.0, 1.0)):
-            found = packed_rows.rows_in_part(KEY, *region, memory[1], ranges, first, last, which)
+            found = packed_rows.rows_in_part(KEY, *region, integers, ranges, first, last, which)
             assert 0 <= found <= n
         starts, stops = np.empty((2, n), np.int64)
         indices, values = np.empty(size, np.uint32), np.empty(size, r.dtype)
-        done = packed_rows.unpack_rows(which, planes, *memory, starts, stops, indices, values)
+        done = packed_rows.unpack_rows(which, planes, words, starts, stops, indices, values)
         assert 0 < done <= n or not n
-        places = memory[1][which[:done]], starts, stops
+        places = integers[which[:done]], starts, stops
         for i, start, stop in zip(*(of[:done].tolist() for of in places), strict=True):
             assert values[start:stop].tolist() == r.values[r.starts[i] : r.stops[i]].tolist()
             assert indices[start:stop].tolist() == r.indices[r.starts[i] : r.stops[i]].tolist()
@@ -447,7 +447,6 @@ TRIED = {
             "add_squared_distances",
             "copy_columns",
             "dot",
-            "keep_columns",
             "squared_distance",
         ],
     ),
