@@ -35,7 +35,6 @@ class CrammerSinger(WeightVectors):
     ----------
     models : Models
         One for each class; the weight of a class multiplies C for its rows.
-    manifest, options, folder :         as for `WeightVectors`
     """
 
     def __init__(
