@@ -8,8 +8,6 @@ from blocklinear.kernels.jit import kernel
 from blocklinear.kernels.losses import GAP, LEAST, LOSS, N_REACH, REACH, UNIT, WORTH
 from blocklinear.kernels.shared import add_exactly, gather, scatter, span
 
-N_SCRATCH, N_LISTS = 3, 2
-
 SOLVED = 1e-12  # a row whose violation is not above is left as it is, as in LIBLINEAR
 TINY = 1e-300  # stands for x_i' x_i = 0
 
@@ -202,7 +200,7 @@ def _replace(a, classes, n, old, step):
 @kernel
 def cs_epoch(
     starts, stops, indices, values, sq_norm, label, cost, order, bias,
-    alpha, W, supported, factor, scratch, lists, stats,
+    alpha, W, supported, factor, stats,
 ):  # fmt: skip
     r"""Work on rows once, in the order given, updating `alpha` and `W` in place.
 
@@ -232,15 +230,14 @@ def cs_epoch(
     W : float64[n_features + 1, K]      updated; the last row belongs to the extra feature
     supported : bool          which classes are worked on
     factor : float            of the length of steps, from 1 to below 2
-    scratch : float64[N_SCRATCH, K]     overwritten
-    lists : int64[N_LISTS, K] overwritten
     stats : float64[N_STATS]  updated: largest violation maxG - minG (Eq. 35), and the sum of what
                               rows add to P - D, C_i loss_i + sum_m alpha_i^m G_i^m, each seen when
                               a row was worked on, over its classes; gain of the dual; rows
                               worked on
     """
-    G, a, step = scratch[0], scratch[1], scratch[2]
-    classes, moved = lists[0] if supported else lists[0][:0], lists[1]
+    K = alpha.shape[1]
+    G, a, step, moved = np.zeros(K), np.zeros(K), np.zeros(K), np.zeros(K, np.int64)
+    classes = np.zeros(K if supported else 0, np.int64)
     for k in range(order.shape[0]):
         if k + FAR < order.shape[0]:
             fetch_entries(starts, stops, indices, values, order[k + FAR])
@@ -248,7 +245,7 @@ def cs_epoch(
         fetch_items(later, starts, stops, sq_norm, label, alpha)
         fetch_item(cost, later)
         i = order[k]
-        C, y, n = cost[i], label[i], alpha.shape[1]
+        C, y, n = cost[i], label[i], K
         if C == 0.0:
             continue
         if supported:
@@ -277,22 +274,22 @@ def cs_epoch(
 
 @kernel
 def cs_extrapolate(
-    starts, stops, indices, values, label, cost, bias, factor, alpha, earlier, V, scratch, lists
+    starts, stops, indices, values, label, cost, bias, factor, alpha, earlier, V
 ):  # fmt: skip
     """Lengthen the way alpha went by `factor`, each row as far as its bounds allow.
 
     Parameters
     ----------
-    starts, stops, indices, values, label, cost, bias, alpha, scratch, lists :
-                              as for `cs_epoch`; alpha is only read
+    starts, stops, indices, values, label, cost, bias, alpha :          as for `cs_epoch`; alpha is
+                              only read
     factor : float            how many times as far, > 0
     earlier : float64[n_rows, K]        an earlier alpha; overwritten by steps d such that
                               alpha + t d is feasible for 0 <= t <= 1
     V : float64[n_features + 1, K]      `factor` times what W changed since; updated to
                               v_m = sum_i d_i^m x_i
     """
-    step, moved = scratch[2], lists[1]
     K = alpha.shape[1]
+    step, moved = np.zeros(K), np.zeros(K, np.int64)
     for i in range(alpha.shape[0]):
         limit, y = 1.0, label[i]
         for m in range(K):
@@ -339,7 +336,7 @@ def _feasible(C, y, alpha, a):
 
 
 @kernel
-def cs_add_dual_terms(label, cost, alpha, scratch, terms):
+def cs_add_dual_terms(label, cost, alpha, terms):
     """Add what the rows contribute to the dual value.
 
     D(alpha) = - 1/2 sum_m w_m' w_m - sum_i sum_m e_i^m alpha_i^m, Fan, Eq. 15 negated: the
@@ -357,13 +354,13 @@ def cs_add_dual_terms(label, cost, alpha, scratch, terms):
     label : int32[n_rows]
     cost : float64[n_rows]    C_i; a row of cost 0 is left out
     alpha : float64[n_rows, K]          what counts is a feasible point next to it
-    scratch : float64[N_SCRATCH, K]     overwritten
     terms : float64[N_TERMS]  added to: - sum_i sum_m e_i^m alpha_i^m, and the number of rows with
                               a non-zero alpha
     """
+    feasible = np.zeros(alpha.shape[1])
     for i in range(alpha.shape[0]):
         if cost[i] > 0.0:
-            total = _feasible(cost[i], label[i], alpha[i], scratch[0])
+            total = _feasible(cost[i], label[i], alpha[i], feasible)
             terms[DUAL] += total
             terms[N_SUPPORT] += total > 0.0
 
@@ -461,7 +458,7 @@ def _add_candidate(indices, values, start, stop, bias, V, C, y, a, wrong, gamma,
 @kernel
 def cs_certify_rows(
     starts, stops, indices, values, sq_norm, label, cost, bias, alpha, W, average, averaged,
-    norms, recomputed, scratch, lists, sums, reach,
+    norms, recomputed, sums, reach,
 ):  # fmt: skip
     """Add what the rows contribute to a certificate.
 
@@ -474,9 +471,9 @@ def cs_certify_rows(
 
     Parameters
     ----------
-    starts, stops, indices, values, sq_norm, label, cost, bias, alpha, scratch, lists :     as for
-        `cs_epoch`; alpha is only read, and need not be feasible: what counts is a point next to it
-        that is
+    starts, stops, indices, values, sq_norm, label, cost, bias, alpha : as for `cs_epoch`; alpha is
+                              only read, and need not be feasible: what counts is a point next to it
+                              that is
     W, average : float64[n_features + 1, K]   two candidates for the primal
     averaged : bool           whether there is an average
     norms : float64[2]        the largest |w_m| of `W` and of `average`, or more
@@ -489,7 +486,8 @@ def cs_certify_rows(
     reach : float64[N_REACHES]          added to: sum_i sum_m |alpha_i^m| |x_i|, number of rows with
                               an alpha other than 0
     """
-    scores, step, moved = scratch[0], scratch[1], lists[0]
+    K = alpha.shape[1]
+    scores, step, moved = np.zeros(K), np.zeros(K), np.zeros(K, np.int64)
     for i in range(label.shape[0]):
         C, y = cost[i], label[i]
         if C == 0.0:

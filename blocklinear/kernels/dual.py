@@ -53,8 +53,6 @@ N_TERMS = 4
 
 ONE_MODEL = 1 << 8
 """The range of models of a row that has one, see `dcd_many`."""
-N_SCRATCH = 8
-"""Rows of numbers that kernels of many models need to write to."""
 
 
 @kernel(error_model="numpy")
@@ -291,7 +289,7 @@ def _step_models(kind, epsilon, Q, first, last, t, C, f, alpha, step, stats):
 @kernel(error_model="numpy")
 def dcd_many(
     starts, stops, indices, values, sq_norm, target, code, fold, weight, order,
-    positive, held_out, cost, kind, epsilon, bias, alpha, W, scratch, stats, ranges, priority,
+    positive, held_out, cost, kind, epsilon, bias, alpha, W, stats, ranges, priority,
 ):  # fmt: skip
     r"""Work on rows in the order given, once for each place there, updating all models.
 
@@ -312,13 +310,13 @@ def dcd_many(
     W : float64[n_features + 1, P]      updated; the last row belongs to the extra feature; columns
                               from M on are zeros, and stay so. Fastest when P is a multiple of 4
                               and `W` begins with a cache line
-    scratch : float64[N_SCRATCH, P]     overwritten
     stats : float64[M, N_STATS]         updated; each model has what `dcd_epoch` keeps
     ranges : uint16[n_rows]     of these rows, updated: the first model that is to be updated, and
                               256 times one past the last, at most 255; then those for which
                               alpha_ij changed, and is now neither 0 nor at a bound, or 0 if none
     priority : float64[n_rows]   of these rows: gain of the dual, summed over models
     """
+    scratch = np.zeros((4, W.shape[1]))
     t, C, f, step = scratch[0], scratch[1], scratch[2], scratch[3]
     for k in range(order.shape[0]):
         if k + 2 * FAR < order.shape[0]:
@@ -353,18 +351,18 @@ def dcd_many(
 
 @kernel(error_model="numpy")
 def add_many_dual_terms(
-    target, code, fold, weight, positive, held_out, cost, kind, epsilon, alpha, scratch, terms
+    target, code, fold, weight, positive, held_out, cost, kind, epsilon, alpha, terms
 ):
     """Add what the rows contribute to the dual value of each model: sum_i g_i(alpha_ij).
 
     Parameters
     ----------
-    target, code, fold, weight, positive, held_out, cost, kind, epsilon, alpha, scratch :
+    target, code, fold, weight, positive, held_out, cost, kind, epsilon, alpha :
                               as for `dcd_many`; alpha is only read
     terms : float64[M, N_TERMS]         added to, as in `add_dual_terms`
     """
     M = positive.shape[0]
-    t, C = scratch[0], scratch[1]
+    t, C = np.zeros(M), np.zeros(M)
     for i in range(alpha.shape[0]):
         targets_and_costs(
             kind, target[i], code[i], fold[i], weight[i], positive, held_out, cost, 0, M, t, C
@@ -381,15 +379,14 @@ def add_many_dual_terms(
 @kernel(error_model="numpy")
 def certify_many(
     starts, stops, indices, values, sq_norm, target, code, fold, weight, positive, held_out, cost,
-    kind, epsilon, bias, alpha, balance, W, average, averaged, norms, recomputed, scratch, sums,
-    reach,
+    kind, epsilon, bias, alpha, balance, W, average, averaged, norms, recomputed, sums, reach,
 ):  # fmt: skip
     """Add what the rows contribute to a certificate of each model; see `certify_rows`.
 
     Parameters
     ----------
     starts, stops, indices, values, sq_norm, target, code, fold, weight, positive, held_out, cost,
-    kind, epsilon, bias, alpha, scratch :               as for `dcd_many`; alpha is only read, and
+    kind, epsilon, bias, alpha :                        as for `dcd_many`; alpha is only read, and
                               need not be feasible: what counts is the point next to it that is,
                               times `balance`
     balance : float64[2, M]   as for `certify_rows`
@@ -403,9 +400,9 @@ def certify_many(
     reach : float64[N_REACHES, M]       added to: so are they
     """
     M = positive.shape[0]
+    scratch = np.zeros((8, W.shape[1]))
     t, C, f, step = scratch[0][:M], scratch[1][:M], scratch[2], scratch[3]
     entropy, above, a, q = scratch[4], scratch[5], scratch[6], scratch[7]
-    step[M:] = 0.0
     whole = W.shape[1] << 8
     for i in range(alpha.shape[0]):
         if i + FAR < alpha.shape[0]:  # of a sample, rows are not next to each other

@@ -114,17 +114,16 @@ def many(r):
             positive, held_out = np.arange(M, dtype=np.int32) % 3, np.full(M, -1, np.int32)
             models = positive, held_out, np.ones((M, 2)), kind, 0.1
             alpha, W = np.zeros((r.n, M)), r.w(M)
-            scratch = np.zeros((dual.N_SCRATCH, M))
             spans = np.full(r.n, M << 8, np.uint16)
             dual.dcd_many(
-                *r.cut, r.sq_norm, *about, r.order, *models, r.bias, alpha, W, scratch,
+                *r.cut, r.sq_norm, *about, r.order, *models, r.bias, alpha, W,
                 np.zeros((M, dual.N_STATS)), spans, np.zeros(r.n),
             )  # fmt: skip
             terms = np.zeros((M, dual.N_TERMS))
-            dual.add_many_dual_terms(*about, *models, alpha, scratch, terms)
+            dual.add_many_dual_terms(*about, *models, alpha, terms)
             dual.certify_many(
                 *r.cut, r.sq_norm, *about, *models, r.bias, alpha, np.ones((2, M)), W,
-                r.w(M), True, np.zeros((2, M)), r.w(M), scratch, np.zeros((2, losses.N_SUMS, M)),
+                r.w(M), True, np.zeros((2, M)), r.w(M), np.zeros((2, losses.N_SUMS, M)),
                 np.zeros((losses.N_REACHES, M)),
             )  # fmt: skip
             assert np.isfinite(alpha).all()
@@ -135,22 +134,19 @@ def crammer_singer(r):
     for K in (2, 3, 40):
         label = (np.arange(r.n) % K).astype(np.int32)
         alpha, W = np.zeros((r.n, K)), r.w(K)
-        scratch, lists = np.zeros((cs.N_SCRATCH, K)), np.zeros((cs.N_LISTS, K), np.int64)
         for supported in (False, True):
             cs.cs_epoch(
                 *r.cut, r.sq_norm, label, r.cost, r.order, r.bias, alpha, W, supported, 1.0,
-                scratch, lists, np.zeros(dual.N_STATS),
+                np.zeros(dual.N_STATS),
             )  # fmt: skip
         assert np.isfinite(alpha).all()
-        cs.cs_add_dual_terms(label, r.cost, alpha, scratch, np.zeros(dual.N_TERMS))
+        cs.cs_add_dual_terms(label, r.cost, alpha, np.zeros(dual.N_TERMS))
         cs.cs_slope(label, alpha)
         cs.cs_certify_rows(
             *r.cut, r.sq_norm, label, r.cost, r.bias, alpha, W, r.w(K), True, np.zeros(2), r.w(K),
-            scratch, lists, np.zeros((2, losses.N_SUMS)), np.zeros(losses.N_REACHES),
+            np.zeros((2, losses.N_SUMS)), np.zeros(losses.N_REACHES),
         )  # fmt: skip
-        cs.cs_extrapolate(
-            *r.cut, label, r.cost, r.bias, 1.0, alpha, np.zeros_like(alpha), r.w(K), scratch, lists
-        )
+        cs.cs_extrapolate(*r.cut, label, r.cost, r.bias, 1.0, alpha, np.zeros_like(alpha), r.w(K))
 
 
 def pegasos_epochs(r):
@@ -191,13 +187,13 @@ def newton_many(r):
             code, fold = np.arange(r.n, dtype=np.int32) % 3, np.zeros(r.n, np.int32)
             positive, held_out = np.arange(M, dtype=np.int32) % 3, np.full(M, -1, np.int32)
             models = positive, held_out, np.ones((M, 2)), kind, 0.1
-            alpha, out, scratch = np.zeros((r.n, M)), r.w(M), np.zeros((primal.N_SCRATCH, M))
+            alpha, out = np.zeros((r.n, M)), r.w(M)
             for whole in (False, True):
                 primal.newton_many(
                     *r.cut, r.sq_norm, r.y, code, fold, r.cost, *models, r.bias,
                     np.arange(M) % 2 == 0, r.w(M), np.zeros(M),
                     np.zeros((r.n, M) if proximal else (0, 0)), np.ones(M), alpha, out, r.w(M),
-                    np.zeros((M, n, n) if whole else (0, 0, 0)), scratch,
+                    np.zeros((M, n, n) if whole else (0, 0, 0)),
                     np.zeros((M, losses.N_SUMS)), np.zeros((M, losses.N_REACHES)),
                     np.zeros((M, primal.N_VALUES)),
                 )  # fmt: skip

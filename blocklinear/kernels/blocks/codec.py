@@ -22,15 +22,13 @@ TILE = 2048  # numbers decoded at a time: what is between their planes and them 
 def _gaps_of(lengths, indices, gaps):
     """Write the gap before each index: index - previous - 1 within a row, the index itself first.
 
+    Return all gaps or-ed together.
+
     Parameters
     ----------
     lengths : int64[n_rows]
     indices : uint32[nnz]     strictly increasing in each row
     gaps : uint32[nnz]        written
-
-    Returns
-    -------
-    bits : uint32             all gaps or-ed together
     """
     if indices.shape[0] > 0:  # Numba takes 2 s to compile an assignment of slices
         gaps[0] = indices[0]

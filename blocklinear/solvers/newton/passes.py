@@ -74,7 +74,6 @@ class NewtonPass:
         self._out, self._diagonal = (aligned_zeros(*self.V.shape) for _ in range(2))
         self._sums, self._reach = np.zeros((width, N_SUMS)), np.zeros((width, N_REACHES))
         self._values = np.zeros((width, kernels.N_VALUES))
-        self._scratch = aligned_zeros(kernels.N_SCRATCH, padded(width))
         self._hessians = np.zeros((0, 0, 0))
 
     @property
@@ -209,7 +208,7 @@ class NewtonPass:
                 *entries, rows.sq_norm, *models.data(rows),
                 models.positive, models.held_out, models.cost, models.kind, models.epsilon,
                 self.bias, self._evaluates, self.V, self._norms, center, self._widths, alpha,
-                self._out, self._diagonal, self._hessians, self._scratch, self._sums, self._reach,
+                self._out, self._diagonal, self._hessians, self._sums, self._reach,
                 self._values,
             )  # fmt: skip
             return
