@@ -71,8 +71,10 @@ class CertifiedPasses(Solver):
     def _violations(self) -> Floats:
         """Return what LIBLINEAR's ``-e`` is compared with, float64[M]."""
         found = np.array([model.violation for model in self._models])
-        first = np.array([model.first_violation for model in self._models]) * self._scales
-        return np.asarray(np.divide(found, first, out=np.zeros(len(found)), where=first > 0.0))
+        first = np.array([model.first_violation for model in self._models])
+        with np.errstate(all="ignore"):  # what overflows is noticed in certificates
+            first *= self._scales
+            return np.asarray(np.divide(found, first, out=np.zeros(len(found)), where=first > 0.0))
 
     @abstractmethod
     def _evaluate(self, weights: Floats, stream: Iterable[Loaded]) -> None:

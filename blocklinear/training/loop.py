@@ -55,12 +55,9 @@ def train(
 
     Parameters
     ----------
-    store : BlockStore or path
-    options : TrainOptions
     listener : callable
         Called with an `OuterIteration` event after each outer iteration, with a `BlockStep` after
         each block step, and with `Warned` events.
-    halt, keep : callable
     optimise : callable or None
         Trains a task in place of `optimise` of this module.
     """
