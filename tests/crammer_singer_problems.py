@@ -98,10 +98,6 @@ class Problem:
         indptr, indices, values = self.csr
         return indptr[:-1], indptr[1:], indices, values
 
-    @property
-    def scratch(self):
-        return np.full((cs.N_SCRATCH, self.K), np.nan), np.full((cs.N_LISTS, self.K), -1)
-
     def feasible(self, rng):
         """Return an alpha with all kinds of rows: zero, at the upper bound, between."""
         n, y = len(self.label), np.arange(len(self.label))
@@ -123,7 +119,7 @@ class Problem:
         cs.cs_epoch(
             indptr[:-1], indptr[1:], *entries, sq_norm, self.label, self.cost,
             np.asarray(order, np.int64), self.bias, alpha, W, supported, factor,
-            *self.scratch, touch,
+            touch,
         )  # fmt: skip
         return touch[SEEN]
 
@@ -134,9 +130,9 @@ class Problem:
         cs.cs_certify_rows(
             *self.cut, (self.rows.astype(float) ** 2).sum(1), self.label, self.cost, self.bias,
             alpha, W, average, True, np.linalg.norm([W, average], axis=1).max(axis=1), recomputed,
-            *self.scratch, sums, reach,
+            sums, reach,
         )  # fmt: skip
-        cs.cs_add_dual_terms(self.label, self.cost, alpha, self.scratch[0], terms)
+        cs.cs_add_dual_terms(self.label, self.cost, alpha, terms)
         dual = terms[dual_kernels.DUAL] - 0.5 * (recomputed**2).sum()
         primal = 0.5 * (W**2).sum() + sums[0, loss_kernels.LOSS] + sums[0, loss_kernels.LOW]
         left = sums[0, loss_kernels.GAP] + 0.5 * ((W - recomputed) ** 2).sum()

@@ -15,7 +15,6 @@ from blocklinear.batches.tables import Table, as_table
 from blocklinear.errors import InputError, UsageError
 from blocklinear.kernels.text import decimals as kernels
 from blocklinear.kernels.text import reshape
-from blocklinear.kernels.text.powers import POWERS
 from blocklinear.memory import PROCESS_BYTES, enough, format_size
 from blocklinear.numerals import format_number
 from blocklinear.options import TextOptions
@@ -274,15 +273,14 @@ class BatchReader:
         lenient = options.unsorted == "sort" or options.duplicates == "sum"
         found = np.zeros(kernels.N_FOUND, np.int64)
         kernels.take_rows(
-            indptr, indices, values.mantissa, values.double, values.exponent, not lenient, POWERS,
-            found,
+            indptr, indices, values.mantissa, values.exponent, not lenient, found,
         )  # fmt: skip
         if found[kernels.FAULT]:
             row = start + int(found[kernels.ROW])
             _refuse_entry(batch, int(found[kernels.FAULT]), row, int(found[kernels.PLACE]))
         nnz = int(indptr[-1])
         given = batch.labels[start:stop]
-        kernels.to_decimals(given, POWERS, labels.mantissa, labels.double, labels.exponent)
+        kernels.to_decimals(given, labels.mantissa, labels.exponent)
         rows = Rows(
             indptr,
             indices[:nnz],

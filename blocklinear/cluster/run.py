@@ -19,7 +19,7 @@ from blocklinear.objectives.certificate import Certificate
 from blocklinear.objectives.models import Models
 from blocklinear.objectives.tasks import Task
 from blocklinear.options import TrainOptions
-from blocklinear.solvers.factory import columns_of
+from blocklinear.solvers.columns import n_columns
 from blocklinear.solvers.protocol import Estimate
 from blocklinear.store.files import make_folder, write_whole
 from blocklinear.store.manifest import Manifest
@@ -191,7 +191,7 @@ def plan_worker(manifest: Manifest, options: TrainOptions, task: Task, n_parts: 
     ------
     MemoryBudgetError
     """
-    width = columns_of(task)
+    width = n_columns(len(task))
     largest = sorted(range(len(manifest.blocks)), key=lambda b: -manifest.blocks[b].nnz)
     part = some_blocks(manifest, largest[: -(-len(largest) // n_parts)])
     more = DASK_BYTES + _MORE_VECTORS * width * weight_bytes(manifest)

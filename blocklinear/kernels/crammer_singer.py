@@ -3,12 +3,10 @@
 import numpy as np
 
 from blocklinear.kernels.dual import DUAL, EXCESS, GAIN, N_SUPPORT, PG_MAX, STEPS
-from blocklinear.kernels.fetch import FAR, fetch_entries, fetch_facts, fetch_item
+from blocklinear.kernels.fetch import FAR, fetch_entries, fetch_item, fetch_items
 from blocklinear.kernels.jit import kernel
 from blocklinear.kernels.losses import GAP, LEAST, LOSS, N_REACH, REACH, UNIT, WORTH
 from blocklinear.kernels.shared import add_exactly, gather, scatter, span
-
-N_SCRATCH, N_LISTS = 3, 2
 
 SOLVED = 1e-12  # a row whose violation is not above is left as it is, as in LIBLINEAR
 TINY = 1e-300  # stands for x_i' x_i = 0
@@ -202,7 +200,7 @@ def _replace(a, classes, n, old, step):
 @kernel
 def cs_epoch(
     starts, stops, indices, values, sq_norm, label, cost, order, bias,
-    alpha, W, supported, factor, scratch, lists, stats,
+    alpha, W, supported, factor, stats,
 ):  # fmt: skip
     r"""Work on rows once, in the order given, updating `alpha` and `W` in place.
 
@@ -232,23 +230,22 @@ def cs_epoch(
     W : float64[n_features + 1, K]      updated; the last row belongs to the extra feature
     supported : bool          which classes are worked on
     factor : float            of the length of steps, from 1 to below 2
-    scratch : float64[N_SCRATCH, K]     overwritten
-    lists : int64[N_LISTS, K] overwritten
     stats : float64[N_STATS]  updated: largest violation maxG - minG (Eq. 35), and the sum of what
                               rows add to P - D, C_i loss_i + sum_m alpha_i^m G_i^m, each seen when
                               a row was worked on, over its classes; gain of the dual; rows
                               worked on
     """
-    G, a, step = scratch[0], scratch[1], scratch[2]
-    classes, moved = lists[0] if supported else lists[0][:0], lists[1]
+    K = alpha.shape[1]
+    G, a, step, moved = np.zeros(K), np.zeros(K), np.zeros(K), np.zeros(K, np.int64)
+    classes = np.zeros(K if supported else 0, np.int64)
     for k in range(order.shape[0]):
         if k + FAR < order.shape[0]:
             fetch_entries(starts, stops, indices, values, order[k + FAR])
         later = order[min(k + 2 * FAR, order.shape[0] - 1)]
-        fetch_facts(starts, stops, sq_norm, label, alpha, later)
+        fetch_items(later, starts, stops, sq_norm, label, alpha)
         fetch_item(cost, later)
         i = order[k]
-        C, y, n = cost[i], label[i], alpha.shape[1]
+        C, y, n = cost[i], label[i], K
         if C == 0.0:
             continue
         if supported:
@@ -277,22 +274,22 @@ def cs_epoch(
 
 @kernel
 def cs_extrapolate(
-    starts, stops, indices, values, label, cost, bias, factor, alpha, earlier, V, scratch, lists
+    starts, stops, indices, values, label, cost, bias, factor, alpha, earlier, V
 ):  # fmt: skip
     """Lengthen the way alpha went by `factor`, each row as far as its bounds allow.
 
     Parameters
     ----------
-    starts, stops, indices, values, label, cost, bias, alpha, scratch, lists :
-                              as for `cs_epoch`; alpha is only read
+    starts, stops, indices, values, label, cost, bias, alpha :          as for `cs_epoch`; alpha is
+                              only read
     factor : float            how many times as far, > 0
     earlier : float64[n_rows, K]        an earlier alpha; overwritten by steps d such that
                               alpha + t d is feasible for 0 <= t <= 1
     V : float64[n_features + 1, K]      `factor` times what W changed since; updated to
                               v_m = sum_i d_i^m x_i
     """
-    step, moved = scratch[2], lists[1]
     K = alpha.shape[1]
+    step, moved = np.zeros(K), np.zeros(K, np.int64)
     for i in range(alpha.shape[0]):
         limit, y = 1.0, label[i]
         for m in range(K):
@@ -339,7 +336,7 @@ def _feasible(C, y, alpha, a):
 
 
 @kernel
-def cs_add_dual_terms(label, cost, alpha, scratch, terms):
+def cs_add_dual_terms(label, cost, alpha, terms):
     """Add what the rows contribute to the dual value.
 
     D(alpha) = - 1/2 sum_m w_m' w_m - sum_i sum_m e_i^m alpha_i^m, Fan, Eq. 15 negated: the
@@ -357,13 +354,13 @@ def cs_add_dual_terms(label, cost, alpha, scratch, terms):
     label : int32[n_rows]
     cost : float64[n_rows]    C_i; a row of cost 0 is left out
     alpha : float64[n_rows, K]          what counts is a feasible point next to it
-    scratch : float64[N_SCRATCH, K]     overwritten
     terms : float64[N_TERMS]  added to: - sum_i sum_m e_i^m alpha_i^m, and the number of rows with
                               a non-zero alpha
     """
+    feasible = np.zeros(alpha.shape[1])
     for i in range(alpha.shape[0]):
         if cost[i] > 0.0:
-            total = _feasible(cost[i], label[i], alpha[i], scratch[0])
+            total = _feasible(cost[i], label[i], alpha[i], feasible)
             terms[DUAL] += total
             terms[N_SUPPORT] += total > 0.0
 
@@ -431,45 +428,37 @@ def _magnitude(indices, values, start, stop, bias, W):
     return most
 
 
-@kernel
-def _add_candidate(C, y, scores, a, wrong, sums):
+@kernel(forceinline=True)
+def _add_candidate(indices, values, start, stop, bias, V, C, y, a, wrong, gamma, scores, sums):
     """Add to `sums` what a row contributes under one candidate, see `cs_certify_rows`.
 
-    Scores are wrong by at most `wrong`. Return the bound of what the row adds to P - D, if less of
-    that would make it smaller, otherwise 0.
+    Scores, which are written, are wrong by at most `wrong`; and by `gamma` times sums of sizes,
+    which are computed where the bound of what the row adds to P - D may become smaller by that.
     """
+    _gather(indices, values, start, stop, bias, V, scores)
     sizes, highest, K = 0.0, 0.0, scores.shape[0]
     for m in range(K):
         sizes += abs(scores[m])  # unlike a maximum this is no number if one of them is none
         highest = max(highest, abs(scores[m]))
     if not sizes < np.inf:
         sums[LOSS] = sums[GAP] = np.inf
-        return 0.0
+        return
     lost, clear, total, free, at_best, spread = _row_gap(C, y, scores, a)
     add_exactly(C * lost, sums, LOSS)
     rounding, least = LEAST * (K + 2.0) * a[y], LEAST * (1.0 + highest)
     above = _bound(clear, total, free, at_best, spread, rounding, 2.0 * wrong + least)
     sums[GAP] += above
     exact = _bound(clear, total, free, at_best, spread, rounding, least)
-    return above if above > WORTH * exact else 0.0
-
-
-@kernel
-def _refine(C, y, scores, a, wrong, above, sums):
-    """Put a bound for a smaller `wrong` in the place of the one that `_add_candidate` returned."""
-    highest, K = 0.0, scores.shape[0]
-    for m in range(K):
-        highest = max(highest, abs(scores[m]))
-    _, clear, total, free, at_best, spread = _row_gap(C, y, scores, a)
-    rounding, least = LEAST * (K + 2.0) * a[y], LEAST * (1.0 + highest)
-    below = _bound(clear, total, free, at_best, spread, rounding, 2.0 * wrong + least)
-    sums[GAP] -= max(above - below, 0.0)
+    if above > max(WORTH * exact, 0.0):
+        most = gamma * _magnitude(indices, values, start, stop, bias, V)
+        below = _bound(clear, total, free, at_best, spread, rounding, 2.0 * most + least)
+        sums[GAP] -= max(above - below, 0.0)
 
 
 @kernel
 def cs_certify_rows(
     starts, stops, indices, values, sq_norm, label, cost, bias, alpha, W, average, averaged,
-    norms, recomputed, scratch, lists, sums, reach,
+    norms, recomputed, sums, reach,
 ):  # fmt: skip
     """Add what the rows contribute to a certificate.
 
@@ -482,9 +471,9 @@ def cs_certify_rows(
 
     Parameters
     ----------
-    starts, stops, indices, values, sq_norm, label, cost, bias, alpha, scratch, lists :     as for
-        `cs_epoch`; alpha is only read, and need not be feasible: what counts is a point next to it
-        that is
+    starts, stops, indices, values, sq_norm, label, cost, bias, alpha : as for `cs_epoch`; alpha is
+                              only read, and need not be feasible: what counts is a point next to it
+                              that is
     W, average : float64[n_features + 1, K]   two candidates for the primal
     averaged : bool           whether there is an average
     norms : float64[2]        the largest |w_m| of `W` and of `average`, or more
@@ -497,7 +486,8 @@ def cs_certify_rows(
     reach : float64[N_REACHES]          added to: sum_i sum_m |alpha_i^m| |x_i|, number of rows with
                               an alpha other than 0
     """
-    scores, step, moved = scratch[0], scratch[1], lists[0]
+    K = alpha.shape[1]
+    scores, step, moved = np.zeros(K), np.zeros(K), np.zeros(K, np.int64)
     for i in range(label.shape[0]):
         C, y = cost[i], label[i]
         if C == 0.0:
@@ -508,12 +498,10 @@ def cs_certify_rows(
         gamma = 1.01 * (stop - start + 2.0) * UNIT
         wrong = gamma * size  # times |w_m|: by Cauchy and Schwarz, of gamma |w_m|'|x_i|
         for k in range(2 if averaged else 1):
-            V = average if k else W
-            _gather(indices, values, start, stop, bias, V, scores)
-            above = _add_candidate(C, y, scores, step, wrong * norms[k], sums[k])
-            if above > 0.0:
-                most = _magnitude(indices, values, start, stop, bias, V)
-                _refine(C, y, scores, step, gamma * most, above, sums[k])
+            _add_candidate(
+                indices, values, start, stop, bias, average if k else W, C, y, step,
+                wrong * norms[k], gamma, scores, sums[k],
+            )  # fmt: skip
         if total > 0.0 and recomputed.shape[0] > 0:
             reach[REACH] += 2.0 * total * size
             reach[N_REACH] += 1.0

@@ -12,14 +12,7 @@ result does not depend on which thread works on which models.
 
 import numpy as np
 
-from blocklinear.kernels.fetch import (
-    CACHED,
-    FAR,
-    fetch,
-    fetch_entries,
-    fetch_facts,
-    fetch_item,
-)
+from blocklinear.kernels.fetch import CACHED, FAR, fetch, fetch_entries, fetch_item, fetch_items
 from blocklinear.kernels.jit import kernel
 from blocklinear.kernels.losses import (
     L1_SVR,
@@ -60,8 +53,6 @@ N_TERMS = 4
 
 ONE_MODEL = 1 << 8
 """The range of models of a row that has one, see `dcd_many`."""
-N_SCRATCH = 8
-"""Rows of numbers that kernels of many models need to write to."""
 
 
 @kernel(error_model="numpy")
@@ -103,7 +94,7 @@ def dcd_epoch(
     for k in range(order.shape[0]):
         if k + 2 * FAR < order.shape[0]:
             i = order[k + 2 * FAR]
-            fetch_facts(starts, stops, sq_norm, target, alpha, i)
+            fetch_items(i, starts, stops, sq_norm, target, alpha)
             fetch_item(cost, i)
         if k + FAR < order.shape[0]:
             fetch_entries(starts, stops, indices, values, order[k + FAR])
@@ -265,16 +256,6 @@ def _fetch_weights(indices, start, stop, ranges, W):
 
 
 @inline
-def _fetch_more_facts(code, fold, weight, ranges, priority, i):
-    """Ask for what many models must know of row i, too."""
-    fetch_item(code, i)
-    fetch_item(fold, i)
-    fetch_item(weight, i)
-    fetch_item(ranges, i)
-    fetch_item(priority, i)
-
-
-@inline
 def _step_models(kind, epsilon, Q, first, last, t, C, f, alpha, step, stats):
     """Update alpha_ij of a row for models first to last - 1; write s_ij times its change to `step`.
 
@@ -308,7 +289,7 @@ def _step_models(kind, epsilon, Q, first, last, t, C, f, alpha, step, stats):
 @kernel(error_model="numpy")
 def dcd_many(
     starts, stops, indices, values, sq_norm, target, code, fold, weight, order,
-    positive, held_out, cost, kind, epsilon, bias, alpha, W, scratch, stats, ranges, priority,
+    positive, held_out, cost, kind, epsilon, bias, alpha, W, stats, ranges, priority,
 ):  # fmt: skip
     r"""Work on rows in the order given, once for each place there, updating all models.
 
@@ -329,19 +310,19 @@ def dcd_many(
     W : float64[n_features + 1, P]      updated; the last row belongs to the extra feature; columns
                               from M on are zeros, and stay so. Fastest when P is a multiple of 4
                               and `W` begins with a cache line
-    scratch : float64[N_SCRATCH, P]     overwritten
     stats : float64[M, N_STATS]         updated; each model has what `dcd_epoch` keeps
     ranges : uint16[n_rows]     of these rows, updated: the first model that is to be updated, and
                               256 times one past the last, at most 255; then those for which
                               alpha_ij changed, and is now neither 0 nor at a bound, or 0 if none
     priority : float64[n_rows]   of these rows: gain of the dual, summed over models
     """
+    scratch = np.zeros((4, W.shape[1]))
     t, C, f, step = scratch[0], scratch[1], scratch[2], scratch[3]
     for k in range(order.shape[0]):
         if k + 2 * FAR < order.shape[0]:
             i = order[k + 2 * FAR]
-            fetch_facts(starts, stops, sq_norm, target, alpha, i)
-            _fetch_more_facts(code, fold, weight, ranges, priority, i)
+            fetch_items(i, starts, stops, sq_norm, target, alpha)
+            fetch_items(i, code, fold, weight, ranges, priority)
         if k + FAR < order.shape[0]:
             fetch_entries(starts, stops, indices, values, order[k + FAR])
         if k + 1 < order.shape[0] and W.nbytes > CACHED:
@@ -370,18 +351,18 @@ def dcd_many(
 
 @kernel(error_model="numpy")
 def add_many_dual_terms(
-    target, code, fold, weight, positive, held_out, cost, kind, epsilon, alpha, scratch, terms
+    target, code, fold, weight, positive, held_out, cost, kind, epsilon, alpha, terms
 ):
     """Add what the rows contribute to the dual value of each model: sum_i g_i(alpha_ij).
 
     Parameters
     ----------
-    target, code, fold, weight, positive, held_out, cost, kind, epsilon, alpha, scratch :
+    target, code, fold, weight, positive, held_out, cost, kind, epsilon, alpha :
                               as for `dcd_many`; alpha is only read
     terms : float64[M, N_TERMS]         added to, as in `add_dual_terms`
     """
     M = positive.shape[0]
-    t, C = scratch[0], scratch[1]
+    t, C = np.zeros(M), np.zeros(M)
     for i in range(alpha.shape[0]):
         targets_and_costs(
             kind, target[i], code[i], fold[i], weight[i], positive, held_out, cost, 0, M, t, C
@@ -398,15 +379,14 @@ def add_many_dual_terms(
 @kernel(error_model="numpy")
 def certify_many(
     starts, stops, indices, values, sq_norm, target, code, fold, weight, positive, held_out, cost,
-    kind, epsilon, bias, alpha, balance, W, average, averaged, norms, recomputed, scratch, sums,
-    reach,
+    kind, epsilon, bias, alpha, balance, W, average, averaged, norms, recomputed, sums, reach,
 ):  # fmt: skip
     """Add what the rows contribute to a certificate of each model; see `certify_rows`.
 
     Parameters
     ----------
     starts, stops, indices, values, sq_norm, target, code, fold, weight, positive, held_out, cost,
-    kind, epsilon, bias, alpha, scratch :               as for `dcd_many`; alpha is only read, and
+    kind, epsilon, bias, alpha :                        as for `dcd_many`; alpha is only read, and
                               need not be feasible: what counts is the point next to it that is,
                               times `balance`
     balance : float64[2, M]   as for `certify_rows`
@@ -420,9 +400,9 @@ def certify_many(
     reach : float64[N_REACHES, M]       added to: so are they
     """
     M = positive.shape[0]
+    scratch = np.zeros((8, W.shape[1]))
     t, C, f, step = scratch[0][:M], scratch[1][:M], scratch[2], scratch[3]
     entropy, above, a, q = scratch[4], scratch[5], scratch[6], scratch[7]
-    step[M:] = 0.0
     whole = W.shape[1] << 8
     for i in range(alpha.shape[0]):
         if i + FAR < alpha.shape[0]:  # of a sample, rows are not next to each other
@@ -455,22 +435,15 @@ def certify_many(
                 reach[REACH, j] += abs(a[j]) * size
                 reach[N_REACH, j] += 1.0
                 reach[OF_PLUS + side, j] += abs(a[j])
-        gather(indices, values, start, stop, bias, 0, W.shape[1], W, f)
-        if add_candidates(
-            kind, epsilon, t, C, f, a, q, entropy, gamma, size, norms[0], above, sums[0]
-        ):
-            refine_many(
-                kind, epsilon, t, C, f, a, gamma, above, indices, values, start, stop, bias, W,
-                sums[0],
-            )  # fmt: skip
-        if averaged:
-            gather(indices, values, start, stop, bias, 0, W.shape[1], average, f)
+        for k in range(2 if averaged else 1):
+            V = average if k else W
+            gather(indices, values, start, stop, bias, 0, W.shape[1], V, f)
             if add_candidates(
-                kind, epsilon, t, C, f, a, q, entropy, gamma, size, norms[1], above, sums[1]
+                kind, epsilon, t, C, f, a, q, entropy, gamma, size, norms[k], above, sums[k]
             ):
                 refine_many(
-                    kind, epsilon, t, C, f, a, gamma, above, indices, values, start, stop, bias,
-                    average, sums[1],
+                    kind, epsilon, t, C, f, a, gamma, above, indices, values, start, stop, bias, V,
+                    sums[k],
                 )  # fmt: skip
         if recomputed.shape[0] > 0:
             scatter(indices, values, start, stop, bias, step, 0, W.shape[1], recomputed)

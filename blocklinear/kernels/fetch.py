@@ -54,13 +54,13 @@ def fetch_item(array, i):
 
 
 @kernel(forceinline=True)
-def fetch_facts(starts, stops, sq_norm, target, alpha, i):
-    """Ask for what is known of row i besides its entries."""
-    fetch_item(starts, i)
-    fetch_item(stops, i)
-    fetch_item(sq_norm, i)
-    fetch_item(target, i)
-    fetch_item(alpha, i)
+def fetch_items(i, a, b, c, d, e):
+    """Ask for what five arrays have of row i."""
+    fetch_item(a, i)
+    fetch_item(b, i)
+    fetch_item(c, i)
+    fetch_item(d, i)
+    fetch_item(e, i)
 
 
 @kernel(forceinline=True)

@@ -76,9 +76,8 @@ def dual_term(kind, epsilon, t, C, a):
     if kind == LOGISTIC:
         return C * entropy_of(a / C)
     D = 0.5 / C if kind in (SQUARED_HINGE, L2_SVR) else 0.0
-    if kind in (HINGE, SQUARED_HINGE):
-        return a - 0.5 * D * a * a
-    return t * a - epsilon * abs(a) - 0.5 * D * a * a
+    linear = a if kind <= SQUARED_HINGE else t * a - epsilon * abs(a)
+    return linear - 0.5 * D * a * a
 
 
 @inline

@@ -40,8 +40,6 @@ from blocklinear.kernels.losses import (
 )
 from blocklinear.kernels.shared import add_exactly, gather, inline, row_dot, scatter, span
 
-N_SCRATCH = 5
-"""Rows of numbers that kernels of many models need to write to."""
 VALUE, VALUE_LOW, MOVED, COSTS, TARGETS = 0, 1, 2, 3, 4
 N_VALUES = 5
 """What is added up besides for a proximal point: the sum in `value`, which is the sum of the first
@@ -184,7 +182,7 @@ def hessian_rows(
 def newton_many(
     starts, stops, indices, values, sq_norm, target, code, fold, weight, positive, held_out, cost,
     kind, epsilon, bias, evaluates, V, norms, center, widths, alpha, out, diagonal, hessians,
-    scratch, sums, reach, sums_of_values,
+    sums, reach, sums_of_values,
 ):  # fmt: skip
     """Do for each model what `gradient_rows` does, or what `hessian_rows` does.
 
@@ -202,15 +200,14 @@ def newton_many(
     out, diagonal : float64[n_features + 1, P]  added to: sum of s_ij alpha_ij x_i, or product; and
                               diagonals, where a model evaluates
     hessians : float64[M, n_features + 1, n_features + 1], or [0, 0, 0]
-    scratch : float64[N_SCRATCH, P]     overwritten
     sums : float64[M, N_SUMS]           added to where a model evaluates, as is `reach`
     reach : float64[M, N_REACHES]
     sums_of_values : float64[M, N_VALUES]       added to, for HINGE and L1_SVR
     """
     proximal = kind in (HINGE, L1_SVR)
     M, P = positive.shape[0], V.shape[1]
+    scratch = np.zeros((5, P))
     t, C, f, step, h = scratch[0], scratch[1], scratch[2], scratch[3], scratch[4]
-    step[:], h[:] = 0.0, 0.0
     for i in range(alpha.shape[0]):
         some = targets_and_costs(
             kind, target[i], code[i], fold[i], weight[i], positive, held_out, cost, 0, M, t, C

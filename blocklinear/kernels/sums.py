@@ -8,7 +8,7 @@ of any length, and the order does not depend on the machine.
 import numpy as np
 
 from blocklinear.kernels.jit import kernel
-from blocklinear.kernels.shared import exact_sum, span
+from blocklinear.kernels.shared import exact_sum, four_sums, span
 
 _PART = 128
 
@@ -30,29 +30,13 @@ def copy_columns(source, chosen, target, places):
 
     Parameters
     ----------
-    source, target : float64[n, any]
+    source, target : float64[n, any]    the target may begin where the source does, which then is
+                              used up, if it is not wider and places[k] <= chosen[k], ascending both
     chosen, places : int64[K]           columns that there are
     """
     for i in range(source.shape[0]):
         for k in range(chosen.shape[0]):
             target[i, places[k]] = source[i, chosen[k]]
-
-
-@kernel
-def keep_columns(W, chosen, kept):
-    """Make the first columns of `kept` those columns of `W`, and the others zeros.
-
-    Parameters
-    ----------
-    W : float64[n, P]
-    chosen : int64[K]         columns that there are, ascending
-    kept : float64[n, Q]      K <= Q <= P; may begin where `W` does, which then is used up
-    """
-    for i in range(W.shape[0]):
-        for k in range(chosen.shape[0]):
-            kept[i, k] = W[i, chosen[k]]
-        for k in range(chosen.shape[0], kept.shape[1]):
-            kept[i, k] = 0.0
 
 
 @kernel
@@ -87,20 +71,13 @@ def add_rows(indptr, indices, values, steps, bias, W):
 @kernel
 def squared_distance(v, w):
     """Return |v - w|**2 for float64[n] each; without that difference."""
-    total, low = 0.0, 0.0
+    total, low, apart = 0.0, 0.0, np.empty(_PART)
     for start in range(0, w.shape[0], _PART):
         x, y = v[start : start + _PART], w[start : start + _PART]
-        a = b = c = d = 0.0
-        whole = x.shape[0] // 4 * 4
-        for i in range(0, whole, 4):
-            a += (x[i] - y[i]) * (x[i] - y[i])
-            b += (x[i + 1] - y[i + 1]) * (x[i + 1] - y[i + 1])
-            c += (x[i + 2] - y[i + 2]) * (x[i + 2] - y[i + 2])
-            d += (x[i + 3] - y[i + 3]) * (x[i + 3] - y[i + 3])
-        for i in range(whole, x.shape[0]):
-            a += (x[i] - y[i]) * (x[i] - y[i])
-        part = (a + b) + (c + d)
-        total, lost = exact_sum(total, part)
+        part = apart[: x.shape[0]]
+        for i in range(part.shape[0]):
+            part[i] = x[i] - y[i]
+        total, lost = exact_sum(total, four_sums(part, part))
         low += lost
     return total + low
 
@@ -137,17 +114,7 @@ def dot(x, y):
     """
     total, low = 0.0, 0.0
     for start in range(0, x.shape[0], _PART):
-        v, w = x[start : start + _PART], y[start : start + _PART]
-        a = b = c = d = 0.0
-        whole = v.shape[0] // 4 * 4
-        for i in range(0, whole, 4):
-            a += v[i] * w[i]
-            b += v[i + 1] * w[i + 1]
-            c += v[i + 2] * w[i + 2]
-            d += v[i + 3] * w[i + 3]
-        for i in range(whole, v.shape[0]):
-            a += v[i] * w[i]
-        part = (a + b) + (c + d)
+        part = four_sums(x[start : start + _PART], y[start : start + _PART])
         total, lost = exact_sum(total, part)
         low += lost
     return total + low

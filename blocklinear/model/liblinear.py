@@ -147,17 +147,15 @@ def _text_of(rows: npt.NDArray[np.float64]) -> bytes:
 
 def _compiled() -> Callable[[npt.NDArray[np.float64]], bytes | memoryview]:
     """Return a compiled `_text_of`, whose result is valid until it is called again."""
-    from blocklinear.kernels.text.numerals import MOST_FIVES, WIDTH, write_rows
+    from blocklinear.kernels.text.numerals import WIDTH, write_rows
 
-    fives = np.array([divmod(5**k, 1 << 64) for k in range(MOST_FIVES + 1)], np.uint64)
-    high, low = fives.T.copy()
     out = np.empty(0, np.uint8)
 
     def text_of(rows: npt.NDArray[np.float64]) -> bytes | memoryview:
         nonlocal out
         most = rows.shape[0] * (rows.shape[1] * WIDTH + 1)
         out = out if len(out) >= most else np.empty(most, np.uint8)
-        length = write_rows(rows.copy().view(np.uint64), high, low, out)
+        length = write_rows(rows.copy().view(np.uint64), out)
         return _text_of(rows) if length < 0 else out[:length].data
 
     return text_of

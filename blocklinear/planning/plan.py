@@ -29,7 +29,7 @@ from blocklinear.planning.machine import Machine
 from blocklinear.planning.report import PlanReport
 from blocklinear.planning.subject import LOOKUP_SHARE, Subject, of_store, of_text
 from blocklinear.planning.trials import PassTrial, Trend, run_trials
-from blocklinear.solvers.factory import columns_of
+from blocklinear.solvers.columns import n_columns
 from blocklinear.store.contents import is_store
 from blocklinear.store.manifest import Manifest
 from blocklinear.store.store import BlockStore
@@ -118,7 +118,7 @@ def _estimate(
     width = 1
     trend = None
     try:
-        width = columns_of(make_task(sample.manifest, options))
+        width = n_columns(len(make_task(sample.manifest, options)))
         trials = run_trials(sample, options, _TRIAL_S)
         trend = Trend.of(trials)
         if trend is None:

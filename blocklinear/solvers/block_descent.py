@@ -41,21 +41,16 @@ T = TypeVar("T")
 class BlockDescent(Solver):
     """The weight vectors of a run, and the rows kept in memory for all of them.
 
-    ``len()`` is the problems still trained.
-
     Parameters
     ----------
     vectors : sequence of WeightVectors
         Each is worked on by one thread at a time.
-    manifest : Manifest
-    options : TrainOptions
     working_set_entries : int
         Entries of rows that may be kept in memory; they are not copied where one group holds all
         blocks.
 
     Attributes
     ----------
-    bias : float              value of the bias feature, 0 for none
     passes : float64[1]       over the working set in the next outer iteration
     """
 
@@ -280,11 +275,8 @@ class BlockDescentOfMany(BlockDescent):
 
     Parameters
     ----------
-    models : Models
-    vectors : sequence of ManyModels
     numbers : list of int64[]
         Of the models of each.
-    manifest, options, working_set_entries :    as for `BlockDescent`
     """
 
     vectors: Sequence[ManyModels]

@@ -29,13 +29,19 @@ class Iterate(Protocol):
     ----------
     certificate : Certificate or None   of its weights
     n_sv : int                rows with an alpha that is not 0
+    first_violation : float   at the beginning
     new, final : bool         whether the last pass led to other weights; whether rounding ends it
     """
 
     certificate: Certificate | None
     n_sv: int
+    first_violation: float
     new: bool
     final: bool
+
+    @property
+    def violation(self) -> float:
+        """How far the weights are from optimal."""
 
 
 class CertifiedPasses(Solver):
@@ -43,16 +49,12 @@ class CertifiedPasses(Solver):
 
     Parameters
     ----------
-    task : Task
-    manifest : Manifest
-    options : TrainOptions
     n_parts : int
         Into how many parts the work on a pass is divided.
-
-    Attributes
-    ----------
-    bias : float              value of the bias feature, 0 for none
     """
+
+    _models: Sequence[Iterate]
+    """All of them, in their order."""
 
     def __init__(self, task: Task, manifest: Manifest, options: TrainOptions, n_parts: int) -> None:
         self._task, self._options, self.bias = task, options, max(options.bias, 0.0)
@@ -66,14 +68,13 @@ class CertifiedPasses(Solver):
         for future in [self._threads.submit(work, part) for part in parts]:
             future.result()
 
-    @property
-    @abstractmethod
-    def _iterates(self) -> Sequence[Iterate]:
-        """All models, in their order."""
-
-    @abstractmethod
     def _violations(self) -> Floats:
         """Return what LIBLINEAR's ``-e`` is compared with, float64[M]."""
+        found = np.array([model.violation for model in self._models])
+        first = np.array([model.first_violation for model in self._models])
+        with np.errstate(all="ignore"):  # what overflows is noticed in certificates
+            first *= self._scales
+            return np.asarray(np.divide(found, first, out=np.zeros(len(found)), where=first > 0.0))
 
     @abstractmethod
     def _evaluate(self, weights: Floats, stream: Iterable[Loaded]) -> None:
@@ -81,7 +82,7 @@ class CertifiedPasses(Solver):
 
     def _unsolved(self) -> NDArray[np.bool_]:
         """Return which models are not as good as was asked for, and can become better; bool[M]."""
-        gap, tolerance, models = self._options.gap, self._options.tolerance, self._iterates
+        gap, tolerance, models = self._options.gap, self._options.tolerance, self._models
         wanting = np.array(
             [
                 model.certificate is None or (gap is not None and model.certificate.gap > gap)
@@ -109,7 +110,7 @@ class CertifiedPasses(Solver):
 
     def estimate(self) -> Estimate:
         """Return the values of the weights, as certified."""
-        found, models = self._certificates(), self._iterates
+        found, models = self._certificates(), self._models
         gaps = [certificate.gap for certificate in found]
         return Estimate(
             primal=sum(certificate.primal for certificate in found),
@@ -127,7 +128,7 @@ class CertifiedPasses(Solver):
         )
 
     def _certificates(self) -> list[Certificate]:
-        return [model.certificate for model in self._iterates if model.certificate is not None]
+        return [model.certificate for model in self._models if model.certificate is not None]
 
     def certify(self, stream: Iterable[Loaded], enough: float | None = None) -> Certificate | float:
         """Return the certificate of the weights; of adopted ones after a pass."""

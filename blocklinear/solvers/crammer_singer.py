@@ -35,7 +35,6 @@ class CrammerSinger(WeightVectors):
     ----------
     models : Models
         One for each class; the weight of a class multiplies C for its rows.
-    manifest, options, folder :         as for `WeightVectors`
     """
 
     def __init__(
@@ -43,8 +42,6 @@ class CrammerSinger(WeightVectors):
     ) -> None:
         super().__init__(len(models), 1, manifest, options, folder)
         self._models, self._class_cost = models, models.cost[:, 1]
-        self._scratch = np.zeros((crammer_singer.N_SCRATCH, self.width))
-        self._lists = np.zeros((crammer_singer.N_LISTS, self.width), np.int64)
         self._factor = FACTOR  # of steps in passes
 
     @property
@@ -65,7 +62,7 @@ class CrammerSinger(WeightVectors):
         crammer_singer.cs_epoch(
             rows.starts, rows.stops, rows.indices, rows.values, rows.sq_norm, *data, order,
             self.bias, alpha, self.W, why == PASS and number % WIDE > 0,
-            self._factor if why == PASS else 1.0, self._scratch, self._lists, self.stats[why, 0],
+            self._factor if why == PASS else 1.0, self.stats[why, 0],
         )  # fmt: skip
         if before is not None:
             change = alpha[order] - before
@@ -103,7 +100,7 @@ class CrammerSinger(WeightVectors):
         V *= factor
         crammer_singer.cs_extrapolate(
             rows.starts, rows.stops, rows.indices, rows.values, code, cost, self.bias, factor,
-            alpha, d, V, self._scratch, self._lists,
+            alpha, d, V,
         )  # fmt: skip
         t = min(self._best_step(float(crammer_singer.cs_slope(code, d)), V), 1.0)
         d *= t
@@ -123,14 +120,14 @@ class CrammerSinger(WeightVectors):
 
     def _terms_of(self, data: _Data, alpha: Floats) -> Floats:
         terms = np.zeros_like(self.terms)
-        crammer_singer.cs_add_dual_terms(*data, alpha, self._scratch, terms[0])
+        crammer_singer.cs_add_dual_terms(*data, alpha, terms[0])
         return terms
 
     def _certify(self, rows: RowView, data: _Data, alpha: Floats, proof: Proof) -> None:
         crammer_singer.cs_certify_rows(
             rows.starts, rows.stops, rows.indices, rows.values, rows.sq_norm, *data, self.bias,
             alpha, *proof.pair, len(proof.candidates) > 1, proof.norms.max(axis=1),
-            proof.recomputed, self._scratch, self._lists, proof.sums[:, :, 0], proof.reach[:, 0],
+            proof.recomputed, proof.sums[:, :, 0], proof.reach[:, 0],
         )  # fmt: skip
 
     def certificates(self, proof: Proof) -> list[Certificate]:

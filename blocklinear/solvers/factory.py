@@ -13,7 +13,7 @@ from blocklinear.objectives.problems import Problem
 from blocklinear.objectives.tasks import Task
 from blocklinear.options import TrainOptions
 from blocklinear.solvers.block_descent import BlockDescent, BlockDescentOfMany
-from blocklinear.solvers.columns import models_by_pass, n_columns
+from blocklinear.solvers.columns import models_by_pass
 from blocklinear.solvers.crammer_singer import CrammerSinger
 from blocklinear.solvers.l1.solver import L1Regularized
 from blocklinear.solvers.many import ManyModels
@@ -22,13 +22,9 @@ from blocklinear.solvers.one_class import OneClassModel
 from blocklinear.solvers.pegasos import Pegasos
 from blocklinear.solvers.protocol import Solver
 from blocklinear.solvers.single import AveragedBlocks, SingleModel
+from blocklinear.solvers.weight_vectors import WeightVectors
 from blocklinear.store.manifest import Manifest
 from blocklinear.store.row_arrays import RowArray
-
-
-def columns_of(task: Task) -> int:
-    """Return how many columns the weights of a task take, as memory is planned for."""
-    return n_columns(len(task))
 
 
 def make_solver(
@@ -59,19 +55,18 @@ def make_solver(
         ]
         return Newton(task, alphas, manifest, options, enough_products)
     if isinstance(task, OneClass):
-        only = OneClassModel(task, manifest, options, folder)
-        return BlockDescent([only], manifest, options, working_set_entries)
-    if isinstance(task, Problem):
+        model: WeightVectors = OneClassModel(task, manifest, options, folder)
+    elif isinstance(task, Problem):
         kind = Pegasos if options.method == "pegasos" else SingleModel
         kind = AveragedBlocks if options.average else kind
         model = kind(task, manifest, options, folder)
-        return BlockDescent([model], manifest, options, working_set_entries)
-    if options.solver == CRAMMER_SINGER:
-        all_classes = CrammerSinger(task, manifest, options, folder)
-        return BlockDescent([all_classes], manifest, options, working_set_entries)
-    numbers = models_by_pass(len(task))
-    models = _models(manifest, options, task, folder, numbers)
-    return BlockDescentOfMany(task, models, numbers, manifest, options, working_set_entries)
+    elif options.solver == CRAMMER_SINGER:
+        model = CrammerSinger(task, manifest, options, folder)
+    else:
+        numbers = models_by_pass(len(task))
+        models = _models(manifest, options, task, folder, numbers)
+        return BlockDescentOfMany(task, models, numbers, manifest, options, working_set_entries)
+    return BlockDescent([model], manifest, options, working_set_entries)
 
 
 def make_descent(

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blocklinear.kernels import dual
-from blocklinear.kernels.sums import copy_columns, keep_columns
+from blocklinear.kernels.sums import copy_columns
 from blocklinear.objectives.certificate import Proof, aligned_zeros
 from blocklinear.objectives.feasible_sets import Separate
 from blocklinear.objectives.models import Models
@@ -23,20 +23,14 @@ _Data = tuple[Floats, NDArray[np.int32], NDArray[np.int32], Floats]
 
 
 class ManyModels(WeightVectors):
-    """Models with a weight vector each.
-
-    Parameters
-    ----------
-    models : Models
-    manifest, options, folder, name :   as for `WeightVectors`
-    """
+    """Models with a weight vector each."""
 
     def __init__(
         self, models: Models, manifest: Manifest, options: TrainOptions, folder: Path, name: str
     ) -> None:
         n = len(models)
         super().__init__(n, n, manifest, options, folder, name, padded(n))
-        self.models, self._scratch = models, aligned_zeros(dual.N_SCRATCH, padded(n))
+        self.models = models
 
     @property
     def feasible_set(self) -> Separate:
@@ -65,20 +59,20 @@ class ManyModels(WeightVectors):
             priority = np.empty(len(rows))
         dual.dcd_many(
             rows.starts, rows.stops, rows.indices, rows.values, rows.sq_norm, *data, order,
-            *self._problem, self.bias, step.alpha, self.W, self._scratch,
+            *self._problem, self.bias, step.alpha, self.W,
             self.stats[why], step.ranges, priority,
         )  # fmt: skip
 
     def _terms_of(self, data: _Data, alpha: Floats) -> Floats:
         terms = np.zeros_like(self.terms)
-        dual.add_many_dual_terms(*data, *self._problem, alpha, self._scratch, terms)
+        dual.add_many_dual_terms(*data, *self._problem, alpha, terms)
         return terms
 
     def _certify(self, rows: RowView, data: _Data, alpha: Floats, proof: Proof) -> None:
         dual.certify_many(
             rows.starts, rows.stops, rows.indices, rows.values, rows.sq_norm, *data,
             *self._problem, self.bias, alpha, proof.balance, *proof.pair,
-            len(proof.candidates) > 1, proof.norms, proof.recomputed, self._scratch, proof.sums,
+            len(proof.candidates) > 1, proof.norms, proof.recomputed, proof.sums,
             proof.reach,
         )  # fmt: skip
 
@@ -102,7 +96,6 @@ class ManyModels(WeightVectors):
         self.stats, self.terms = self.stats[:, kept].copy(), self.terms[kept]  # in C order
         self._remaining, self._goals = self._remaining[:, kept].copy(), self._goals[kept]
         self._reported = self._reported[kept]
-        self._scratch = aligned_zeros(dual.N_SCRATCH, padded(self.width))
 
     def _keep_apart(self, left: NDArray[np.int64]) -> None:
         """Keep columns of W next to those that were kept before, in the order of alpha."""
@@ -118,7 +111,8 @@ class ManyModels(WeightVectors):
     def _some(self, weights: Floats, columns: NDArray[np.int64]) -> Floats:
         """Return columns of weights, then zeros, in the same memory: new pages take longer."""
         some = self._front(weights)
-        keep_columns(weights, columns, some)
+        copy_columns(weights, columns, some, np.arange(len(columns)))
+        some[:, len(columns) :] = 0.0
         return some
 
     def _front(self, weights: Floats) -> Floats:

@@ -46,13 +46,7 @@ _CHUNK = 1 << 16  # rows
 
 
 class OneClassModel(WeightVectors):
-    """The one-class SVM of a store.
-
-    Parameters
-    ----------
-    problem : OneClass
-    manifest, options, folder :         as for `WeightVectors`
-    """
+    """The one-class SVM of a store."""
 
     def __init__(
         self, problem: OneClass, manifest: Manifest, options: TrainOptions, folder: Path

@@ -38,7 +38,6 @@ def violations(
     Parameters
     ----------
     stats : float64[M, N_STATS]
-    regression : bool
     first : float64[M]        the first sum of each model; 0 before, then written
     """
     if not regression:
@@ -61,7 +60,6 @@ def with_free_bias(
     violations : float64[M]
     added : float64[M]
         What the next correction adds to each decision value.
-    n_rows : int
     first : float64[M] or None
         What sums over rows are compared with; None where violations are no sums.
     """

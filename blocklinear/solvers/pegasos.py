@@ -33,7 +33,6 @@ class Pegasos(SingleModel):
     ----------
     problem : Problem
         With hinge loss.
-    manifest, options, folder :         as for `WeightVectors`
     """
 
     def __init__(

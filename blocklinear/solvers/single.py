@@ -27,13 +27,7 @@ _AS_THEY_ARE = np.empty(0, np.uint16)
 
 
 class SingleModel(WeightVectors):
-    """One model and its alpha.
-
-    Parameters
-    ----------
-    problem : Problem
-    manifest, options, folder :         as for `WeightVectors`
-    """
+    """One model and its alpha."""
 
     def __init__(
         self, problem: Problem, manifest: Manifest, options: TrainOptions, folder: Path

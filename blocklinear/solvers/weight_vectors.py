@@ -93,8 +93,6 @@ class WeightVectors(ABC):
         Weight vectors, at least 1.
     n_problems : int
         Problems that they are of: one for each, or one for all.
-    manifest : Manifest
-    options : TrainOptions
     folder, name : Path, str
         Where alpha is kept, and under which name.
 
@@ -237,7 +235,6 @@ class WeightVectors(ABC):
 
         Parameters
         ----------
-        step : BlockStep
         order : int64[]
         why : {FIRST, AGAIN, PASS}
         number : int
@@ -475,12 +472,7 @@ class WeightVectors(ABC):
         proof.n += len(rows)
 
     def dual_terms(self, rows: RowView, alpha: Floats) -> Floats:
-        """Return what rows with some alpha, float64[n, width], contribute to the dual values.
-
-        Returns
-        -------
-        float64[n_problems, N_TERMS]
-        """
+        """Return what rows with alpha, float64[n, width], add to `terms`; of the same shape."""
         return self._terms_of(self._data(rows), alpha).reshape(self.terms.shape)
 
     def certificates(self, proof: Proof) -> list[Certificate]:

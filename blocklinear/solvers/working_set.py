@@ -67,7 +67,6 @@ class WorkingSet:
 
     Parameters
     ----------
-    manifest : Manifest
     capacity : int
         Entries for which there is memory as they are loaded; packed, up to twice as many fit.
     """
@@ -78,11 +77,8 @@ class WorkingSet:
         words = np.floor(np.array(sizes, np.float64) * (share / _WORD))
         self._bounds = np.concatenate(([0], np.cumsum(words))).astype(np.int64)
         self._counts = np.zeros(len(sizes), np.int64)  # of rows in each region
-        memory = np.empty(self._bounds[-1])
-        self._memory = (
-            memory,
-            *(memory.view(kind) for kind in (np.int64, np.int32, np.uint16, np.uint8)),
-        )
+        self._words = np.empty(self._bounds[-1])
+        self._integers = self._words.view(np.int64)
         self._planes = sum(manifest.n_features > 1 << bits for bits in (16, 24))
         self._first = first_positions(manifest)
         self._dtype, self._weighted = np.dtype(manifest.dtype), manifest.weighted
@@ -95,7 +91,6 @@ class WorkingSet:
 
         Parameters
         ----------
-        group : Group
         chosen : int64[k]     rows of the group, ascending
         priority : float64[k] which to prefer where there is no room for all, for their length
         """
@@ -112,7 +107,7 @@ class WorkingSet:
             worth = priority[start:stop] / np.maximum(lengths[own], 1)
             best = own[np.argsort(-worth, kind="stable")]
             n = self._pack(block, rows, best, mantissas, kept)
-            table = self._memory[1][self._bounds[block] :][: packed_rows.TABLE * n]
+            table = self._integers[self._bounds[block] :][: packed_rows.TABLE * n]
             table = table.reshape(-1, packed_rows.TABLE)
             table[:] = table[np.argsort(table[:, 0])]  # by position, as where all fit
         return kept
@@ -136,7 +131,7 @@ class WorkingSet:
         weights = np.empty(0) if rows.weights is None else rows.weights
         n: int = packed_rows.pack_rows(
             order, begin, end, rows.positions, rows.starts, rows.stops, rows.indices, rows.values,
-            rows.sq_norm, rows.labels, weights, mantissas, self._planes, *self._memory, kept,
+            rows.sq_norm, rows.labels, weights, mantissas, self._planes, self._words, kept,
         )  # fmt: skip
         self._counts[block] = n
         return n
@@ -152,11 +147,10 @@ class WorkingSet:
         ----------
         key : uint64[n_words]     of the pass
         ranges : uint16[n_rows]   of all rows of the store; those that have 0 are left out
-        first, last : float
         """
         places = np.empty(int(self._counts.sum()), np.int64)
         n = packed_rows.rows_in_part(
-            key, self._bounds, self._counts, self._memory[1], ranges, first, last, places
+            key, self._bounds, self._counts, self._integers, ranges, first, last, places
         )
         return places[:n]
 
@@ -167,7 +161,7 @@ class WorkingSet:
 
         The entries of a run are there until the next one, in memory that is used again.
         """
-        words, integers = self._memory[:2]
+        words, integers = self._words, self._integers
         for start in range(0, len(which), ROWS_AT_ONCE):
             some = which[start : start + ROWS_AT_ONCE]
             first, lengths = integers[some + 1], integers[some + 2] >> 8
@@ -185,7 +179,7 @@ class WorkingSet:
         done = 0
         while done < len(which):
             n = packed_rows.unpack_rows(
-                which[done:], self._planes, *self._memory, rows.starts[done:], rows.stops[done:],
+                which[done:], self._planes, self._words, rows.starts[done:], rows.stops[done:],
                 rows.indices, rows.values,
             )  # fmt: skip
             yield np.arange(done, done + n)

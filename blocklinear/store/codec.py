@@ -17,7 +17,7 @@ from blocklinear.kernels.blocks import codec as kernels
 from blocklinear.kernels.blocks import scaling
 from blocklinear.kernels.shared import RAW
 from blocklinear.kernels.text.decimals import to_decimals
-from blocklinear.kernels.text.powers import INTEGER_POWERS, POWERS
+from blocklinear.kernels.text.powers import POWERS
 from blocklinear.pages import Pages
 from blocklinear.store.layout import Layout, plane_bytes, stored_bits
 
@@ -71,7 +71,7 @@ def decimals(numbers: NDArray[np.floating]) -> tuple[NDArray[np.int64], NDArray[
     """Return mantissas and exponents of numbers that have no text, for `Chunk`."""
     mantissa, exponent = np.empty(len(numbers), np.int64), np.empty(len(numbers), np.uint8)
     doubles = np.asarray(numbers, np.float64)
-    to_decimals(doubles, POWERS, mantissa, mantissa.view(np.float64), exponent)
+    to_decimals(doubles, mantissa, exponent)
     return mantissa, exponent
 
 
@@ -147,14 +147,14 @@ def _take_apart(
         n_doubles += int(np.count_nonzero(exponent == RAW))
     if n_doubles:
         doubles = np.empty(n_doubles + 1)
-        kernels.take_doubles(mantissa, mantissa.view(np.float64), exponent, most, POWERS, doubles)
+        kernels.take_doubles(mantissa, exponent, most, doubles)
         doubles = doubles[:n_doubles]
         bits, negative, found = kernels.survey(mantissa, exponent)
     exponents = [e for e in range(len(POWERS)) if found >> e & 1]
     if len(exponents) > MANY_EXPONENTS and not found >> 63 and not as_given:
         most = (1 << min(stored_bits(int(bits).bit_length() + negative) - negative, 53)) - 1
         least = exponents[-MANY_EXPONENTS]
-        if kernels.raise_exponents(mantissa, exponent, least, most, INTEGER_POWERS):
+        if kernels.raise_exponents(mantissa, exponent, least, most):
             bits, exponents = most, exponents[-MANY_EXPONENTS:]
     if negative:
         kernels.zigzag(mantissa)
@@ -453,8 +453,8 @@ def _decode_rows(
     planes, lengths = content[: (width + 1) * n].reshape(width + 1, n), np.empty(n, np.int64)
     doubles = np.frombuffer(content[(width + 1) * n :].tobytes())
     wrong = kernels.to_rows(
-        planes, layout.widths, layout.first_row, nnz, planes[width], doubles, layout.label_folded,
-        POWERS, lengths, buffers.row_numbers, buffers.labels,
+        planes, layout.widths, layout.first_row, nnz, doubles, layout.label_folded, lengths,
+        buffers.row_numbers, buffers.labels,
     )  # fmt: skip
     if wrong:
         raise DamagedError(_WRONG_ROWS[wrong])

@@ -4,7 +4,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blocklinear.kernels.blocks.codec import square_norms
-from blocklinear.kernels.text.powers import POWERS
 from blocklinear.kernels.text.scan import largest_double, to_doubles
 
 LIMITS = {"float64": 1.5e308, "float32": 3e38}
@@ -35,6 +34,6 @@ def too_large(
     if len(mantissa) * largest * largest < LIMITS[dtype]:
         return np.empty(0, np.intp)
     values, norms = np.empty(len(mantissa)), np.empty(len(indptr) - 1)
-    to_doubles(mantissa, mantissa.view(np.float64), exponent, POWERS, values)
+    to_doubles(mantissa, exponent, values)
     square_norms(np.diff(indptr), values, norms)
     return np.flatnonzero(norms >= LIMITS[dtype])

@@ -7,7 +7,6 @@ from numpy.typing import NDArray
 
 from blocklinear.kernels.blocks import features
 from blocklinear.kernels.text import tokenizer
-from blocklinear.kernels.text.powers import POWERS
 from blocklinear.kernels.text.reshape import find_unsorted, merge_rows, sort_long_rows
 from blocklinear.pages import Pages
 
@@ -93,7 +92,7 @@ def merge(
         np.zeros(n, np.int64), np.zeros(n, np.int64), np.zeros(n, np.uint8), np.zeros(n, np.uint32)
     )
     merge_rows(
-        indptr, indices, mantissa, mantissa.view(np.float64), exponent, POWERS, allowed,
+        indptr, indices, mantissa, exponent, allowed,
         done.entries, done.zeros, done.why, done.index,
     )  # fmt: skip
     return done

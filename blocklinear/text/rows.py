@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blocklinear.kernels.shared import RAW
-from blocklinear.kernels.text import powers, scan, tokenizer
+from blocklinear.kernels.text import scan, tokenizer
 from blocklinear.kernels.text.reshape import hash_indices
 from blocklinear.pages import Pages
 from blocklinear.text import norms, reshape
@@ -51,7 +51,7 @@ class Decimals:
     def to_doubles(self) -> NDArray[np.float64]:
         """Return the exact values, float64[n]."""
         out = np.empty(len(self.mantissa))
-        scan.to_doubles(self.mantissa, self.double, self.exponent, powers.POWERS, out)
+        scan.to_doubles(self.mantissa, self.exponent, out)
         return out
 
     def __getitem__(self, part: slice) -> "Decimals":
@@ -223,9 +223,7 @@ def _parse(
     counts = np.zeros(tokenizer.N_COUNTS, np.int64)
     tokenizer.parse_lines(
         text, index_base, reshaping.lenient, indptr, indices,
-        decimals.mantissa, decimals.double, decimals.exponent, labels.mantissa, labels.double,
-        labels.exponent, faults, counts, powers.INTEGER_POWERS, powers.POWERS_HIGH,
-        powers.POWERS_LOW,
+        decimals.mantissa, decimals.exponent, labels.mantissa, labels.exponent, faults, counts,
     )  # fmt: skip
     n_rows, nnz = counts[tokenizer.N_ROWS], counts[tokenizer.N_VALUES]
     rows = Rows(

@@ -248,7 +248,6 @@ class Checkpoint:
 
         Parameters
         ----------
-        blocks : collection of str
         more : mapping of str to array, or None
             Lines that it does not hold itself, as of a run on a cluster.
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,7 +34,6 @@ class HeldOut:
     store : BlockStore
         That is trained on: its recipe, or index base and hashing, its normalisation and features
         apply.
-    task : Problem or Models
     options : TrainOptions
         Its memory budget, less `room_bytes`, bounds what reading takes.
     room_bytes : int
@@ -67,50 +67,43 @@ class HeldOut:
             found, room_bytes = _rows_of_tables(path, store, options, room_bytes)
         else:
             found = _rows_of_text(path, store, options, room_bytes)
-        lengths, indices, values, labels = [], [], [], []
+        parts: list[tuple[Any, ...]] = []
         self.bytes = 0
         for rows in found:
-            part = rows.values()
+            lengths, values = np.diff(rows.indptr), rows.values()
             if manifest.normalize == "l2":
-                normalize_rows(np.diff(rows.indptr), part, np.empty(rows.n_rows))
-            lengths.append(np.diff(rows.indptr))
-            indices.append(rows.indices.copy() if table is None else table.known(rows.indices))
-            values.append(part)
-            labels.append(rows.labels())
-            self.bytes += 12 * len(part) + 24 * rows.n_rows
+                normalize_rows(lengths, values, np.empty(rows.n_rows))
+            indices = rows.indices.copy() if table is None else table.known(rows.indices)
+            parts.append((lengths, indices, values, rows.labels()))
+            self.bytes += 12 * len(values) + 24 * rows.n_rows
             if self.bytes > room_bytes:
                 raise MemoryBudgetError(
                     f"{shown_name(path)}: its rows take more than the {format_size(room_bytes)} "
                     "that the memory budget leaves for them",
                     "evaluate on fewer rows, or give more --memory",
                 )
-        if not labels or not sum(map(len, labels)):
+        if not any(len(lengths) for lengths, *_ in parts):
             raise InputError(
                 f"{shown_name(path)}: has no rows to evaluate on", "name a file with rows"
             )
-        self._indptr = np.concatenate(([0], np.cumsum(np.concatenate(lengths)))).astype(np.int64)
-        self._indices, self._values = np.concatenate(indices), np.concatenate(values)
-        self._labels = np.concatenate(labels)
+        lengths, *self._entries, self._labels = map(np.concatenate, zip(*parts, strict=True))
+        self._indptr = np.concatenate(([0], np.cumsum(lengths))).astype(np.int64)
 
     def score(self, weights: Floats, bias: float) -> Score:
         """Compare what float64[n_features + 1, M] `weights` say with the labels."""
         columns = weights.reshape(len(weights), -1)
         decisions = np.empty((len(self._labels), columns.shape[1]))
         decision_values(
-            self._indptr, self._indices, self._values, self._index_base, columns[:-1],
-            bias * columns[-1], decisions,
+            self._indptr, *self._entries, self._index_base, columns[:-1], bias * columns[-1],
+            decisions,
         )  # fmt: skip
         if self._task.solver.regression:
             errors = RegressionErrors()
             errors.add(self._labels, decisions[:, 0])
             return errors
-        counter = AccuracyCounter()
-        classes = np.array(self._task.labels)
-        if columns.shape[1] == 1:
-            chosen = np.where(decisions[:, 0] > 0, 0, 1)
-        else:
-            chosen = decisions.argmax(axis=1)
-        counter.add(self._labels, classes[chosen])
+        counter, one = AccuracyCounter(), columns.shape[1] == 1
+        chosen = np.where(decisions[:, 0] > 0, 0, 1) if one else decisions.argmax(axis=1)
+        counter.add(self._labels, np.array(self._task.labels)[chosen])
         return counter
 
 

@@ -17,7 +17,8 @@ from blocklinear.objectives.certificate import Certificate
 from blocklinear.objectives.models import Models
 from blocklinear.objectives.tasks import Task, make_task
 from blocklinear.options import TrainOptions
-from blocklinear.solvers.factory import columns_of, make_solver
+from blocklinear.solvers.columns import n_columns
+from blocklinear.solvers.factory import make_solver
 from blocklinear.solvers.newton.costs import enough_products
 from blocklinear.solvers.protocol import Abandoned
 from blocklinear.store.features import read_features, read_names, to_input
@@ -54,12 +55,9 @@ def train(
 
     Parameters
     ----------
-    store : BlockStore or path
-    options : TrainOptions
     listener : callable
         Called with an `OuterIteration` event after each outer iteration, with a `BlockStep` after
         each block step, and with `Warned` events.
-    halt, keep : callable
     optimise : callable or None
         Trains a task in place of `optimise` of this module.
     """
@@ -185,9 +183,6 @@ def optimise(
 
     Parameters
     ----------
-    store : BlockStore
-    options : TrainOptions
-    task : Task
     folder : Path
         Where the run keeps its files.
     listener, halt : callable
@@ -208,14 +203,15 @@ def optimise(
     make_folder(folder, store.folder)
     facts = resumed(folder, manifest, options, listener, options.course())
     previous = find_previous(folder, options, listener) if options.warm_start else None
+    width = n_columns(len(task))
     if facts is None:
-        memory = plan_memory(manifest, options, columns_of(task), kept, store.fetching_bytes)
+        memory = plan_memory(manifest, options, width, kept, store.fetching_bytes)
         if previous is None:
             if not options.resume:
                 check_finished(folder, ignore)  # of a warm start that nothing there fits
             discard(folder)
     else:
-        memory = plan_again(manifest, options, facts, columns_of(task), kept, store.fetching_bytes)
+        memory = plan_again(manifest, options, facts, width, kept, store.fetching_bytes)
         options = dataclasses.replace(options, group=memory.group)
     held_out: HeldOut | None = None
     if options.evaluate is not None:

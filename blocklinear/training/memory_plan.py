@@ -1,5 +1,6 @@
 """How many blocks a group has, and how many stay in memory, under the memory budget."""
 
+from bisect import bisect_right
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -80,8 +81,6 @@ def plan_memory(
 
     Parameters
     ----------
-    manifest : Manifest
-    options : TrainOptions
     width : int
         Weight vectors that are trained.
     kept : int
@@ -101,11 +100,9 @@ def plan_memory(
             return replace(plan, pin_bytes=plan.pin_bytes - besides)
     program = PROCESS_BYTES + besides
     n_blocks = len(manifest.blocks)
-    weights = _vector_bytes(manifest, options, width) + kept * model_bytes(manifest)
-    fixed = program + weights
+    weights, l1 = _vector_bytes(manifest, options, width, kept), _solver(options).l1
+    fixed = program + weights + _l1_bytes(manifest, options, width)
     model = _making_bytes(manifest, width, kept) + besides
-    l1 = _solver(options).l1
-    fixed += _l1_bytes(manifest, options, width) if l1 else 0
     whole = _copy_bytes(manifest, options)
     copied = whole if l1 else whole // WORKING_SET_SHARE if has_passes(options) else 0
     if options.group is not None:
@@ -135,7 +132,7 @@ def plan_memory(
         raise _no_room_for_model(manifest, options, width, kept)
     spare = options.memory_bytes - needed
     primal = options.method == "newton" and not l1
-    newton_bytes = _newton_vectors(options) * width * weight_bytes(manifest)
+    newton_bytes = _newton_bytes(manifest, options, width)
     newton = _may_go_over(options) and newton_bytes <= spare
     left = spare - newton_bytes if newton else spare
     smooth = _solver(options).smooth
@@ -183,15 +180,10 @@ def plan_again(
     """
     group, newton, hessian = facts["group"], facts["newton"], facts["hessian"]
     entries = facts["working_set_entries"]
-    needed = (
-        PROCESS_BYTES
-        + _vector_bytes(manifest, options, width)
-        + kept * model_bytes(manifest)
-        + _group_bytes(manifest, group, width)
-    )
-    needed += _newton_vectors(options) * width * weight_bytes(manifest) if newton else 0
+    needed = PROCESS_BYTES + _vector_bytes(manifest, options, width, kept)
+    needed += _group_bytes(manifest, group, width) + _l1_bytes(manifest, options, width)
+    needed += _newton_bytes(manifest, options, width) if newton else 0
     needed += _hessian_bytes(manifest, width) if hessian else 0
-    needed += _l1_bytes(manifest, options, width) if _solver(options).l1 else 0
     needed += -(-entries * _copy_bytes(manifest, options) // max(manifest.nnz, 1))
     if _solver(options).l1:
         needed += PRODUCTS_BYTES if entries >= manifest.nnz else 0
@@ -245,16 +237,16 @@ def _no_room_for_model(
     )
 
 
-def _vector_bytes(manifest: Manifest, options: TrainOptions, width: int) -> int:
-    """Return what all weight vectors take but those of Newton steps.
+def _vector_bytes(manifest: Manifest, options: TrainOptions, width: int, kept: int) -> int:
+    """Return what all weight vectors take but those of Newton steps; others are `kept`, too.
 
     With several models there is a vector more for each, which keeps what was certified.
     """
     vectors = WEIGHT_VECTORS + options.average + (width > 1)
-    solver = _solver(options)
     if options.method == "newton":
-        vectors = L1_VECTORS if solver.l1 else _newton_vectors(options) + 1
-    return (vectors + (options.patience is not None)) * width * weight_bytes(manifest)
+        vectors = L1_VECTORS if _solver(options).l1 else _newton_vectors(options) + 1
+    vectors += options.patience is not None
+    return vectors * width * weight_bytes(manifest) + kept * model_bytes(manifest)
 
 
 def _solver(options: TrainOptions) -> SolverType:
@@ -273,8 +265,14 @@ def _newton_vectors(options: TrainOptions) -> int:
     return NEWTON_VECTORS + (not _solver(options).smooth)
 
 
+def _newton_bytes(manifest: Manifest, options: TrainOptions, width: int) -> int:
+    return _newton_vectors(options) * width * weight_bytes(manifest)
+
+
 def _l1_bytes(manifest: Manifest, options: TrainOptions, width: int) -> int:
     """Return what L1 regularisation needs of all rows, with room for two columns."""
+    if not _solver(options).l1:
+        return 0
     row_bytes = _L1_ROW_BYTES + width * _L1_MODEL_ROW_BYTES
     row_bytes += 2 * _column_entry_bytes(manifest, options)
     return row_bytes * manifest.n_rows
@@ -323,11 +321,5 @@ def _largest_group(manifest: Manifest, width: int, spare_bytes: int) -> int:
     n_blocks = len(manifest.blocks)
     if _group_bytes(manifest, n_blocks, width) <= spare_bytes:
         return n_blocks
-    low, high = 0, n_blocks - 1
-    while low < high:
-        middle = (low + high + 1) // 2
-        if _group_bytes(manifest, middle, width) <= spare_bytes:
-            low = middle
-        else:
-            high = middle - 1
-    return low
+    smaller = range(1, n_blocks)
+    return bisect_right(smaller, spare_bytes, key=lambda g: _group_bytes(manifest, g, width))

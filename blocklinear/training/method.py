@@ -25,7 +25,7 @@ from blocklinear.numerals import format_number
 from blocklinear.objectives.problems import SOLVERS
 from blocklinear.objectives.tasks import Task
 from blocklinear.options import TrainOptions
-from blocklinear.solvers.factory import columns_of
+from blocklinear.solvers.columns import n_columns
 from blocklinear.solvers.newton.costs import descent_work, newton_work
 from blocklinear.store.manifest import Manifest
 from blocklinear.store.prefetch import GroupLoader
@@ -42,10 +42,8 @@ def choose_method(
 
     Parameters
     ----------
-    store : BlockStore
     options : TrainOptions
         With method "auto". Of several costs the largest decides, which takes longest.
-    task : Task
     distributed : bool
         Whether a cluster trains, which has coordinate descent only.
 
@@ -64,7 +62,7 @@ def choose_method(
     cheaper = passes < descent
     method = _resumed(store, options)
     if method is None:
-        newton = cheaper and _hessian_fits(manifest, options, columns_of(task))
+        newton = cheaper and _hessian_fits(manifest, options, n_columns(len(task)))
         method = "newton" if newton else "dual"
     if cheaper and method == "dual":
         return MethodChosen(method, f"there is no memory for a Hessian of {n} weights")

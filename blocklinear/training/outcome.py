@@ -116,8 +116,6 @@ def announced(
     listener : callable
         Called with `RunStarted` and `RunEnded`.
     task : {"train", "cross-validation"}
-    store : BlockStore
-    options : TrainOptions
     """
     started = time.perf_counter()
     end: dict[str, Any] = {"stopped": "ended without a model"}

@@ -31,9 +31,6 @@ def split_to_fit(
 
     Parameters
     ----------
-    manifest : Manifest
-    options : TrainOptions
-    n_units : int
     listener : callable
         Called with `Warned` where there is more than one part.
     unit : int
@@ -77,9 +74,6 @@ def train_in_parts(
 
     Parameters
     ----------
-    manifest : Manifest
-    options : TrainOptions
-    models : Models
     listener : callable
         Called with `Warned` where there is more than one part.
     train : callable

@@ -1,7 +1,7 @@
 """What an earlier run left: alpha of each row, w, and where the rows are now."""
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -88,11 +88,6 @@ class Previous:
     has_w : bool              whether it has its weights still
     n_rows : int
     next_round : int          what is larger than the numbers of all files of rounds it has
-
-    Parameters
-    ----------
-    checkpoint : Checkpoint
-    cost : float
     """
 
     def __init__(self, checkpoint: Checkpoint, cost: float) -> None:
@@ -224,13 +219,9 @@ class Previous:
             yield "w" + name, np.flatnonzero(kept).tolist(), range(int(kept.sum())), stored
         array, apart, certified = "dropped" + name, np.flatnonzero(~kept).tolist(), list[int]()
         if array not in self._checkpoint.names:
-            array, left, proofs = (
-                "apart" + name,
-                apart,
-                self._state["certificates"] if apart else [],
-            )
-            apart = [place for place in left if proofs[numbers[place]]["average"]]
-            certified = [place for place in left if place not in apart]
+            array, proofs = "apart" + name, self._state.get("certificates", [])
+            certified = [place for place in apart if not proofs[numbers[place]]["average"]]
+            apart = [place for place in apart if place not in certified]
         if apart:
             yield array, apart, range(len(apart)), len(apart)
         if certified:
@@ -295,7 +286,6 @@ def find_previous(folder: Path, options: TrainOptions, listener: Listener) -> Pr
     ----------
     folder : Path
         Of the run. A checkpoint that cannot be read is deleted.
-    options : TrainOptions
     listener : callable
     """
     found, why = None, "has no checkpoint"
@@ -320,7 +310,7 @@ def find_previous(folder: Path, options: TrainOptions, listener: Listener) -> Pr
 
 def _misfit(previous: Previous, options: TrainOptions) -> str:
     """Say why a run cannot be started from; nothing if it can."""
-    course: Mapping[str, Any] = previous.course
+    course = previous.course
     if _family(course["solver"]) != _family(options.solver):
         return f"was trained with -s {course['solver']}, whose alpha is of another kind"
     pegasos = options.method == "pegasos"

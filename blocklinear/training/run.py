@@ -251,15 +251,12 @@ class Run(ABC):
 
     def report(self) -> tuple[OuterIteration, Estimate]:
         """Return the report of the outer iteration, with the held-out score, and its estimate."""
-        seen, times = self.solver.estimate(), self.times
+        seen = self.solver.estimate()
         check_finite(seen.primal, seen.dual, 0.0 if seen.rise == math.inf else seen.rise)
         report = OuterIteration(
             outer=self.outer,
             seconds=self.seconds,
-            load_s=times.load_s,
-            wait_s=times.wait_s,
-            solve_s=times.solve_s,
-            bytes_read=times.bytes_read,
+            **dataclasses.asdict(self.times),
             dual=seen.dual,
             primal=seen.primal,
             gap=seen.gap,
@@ -284,10 +281,7 @@ class Run(ABC):
 
     def timed(self, report: OuterIteration) -> OuterIteration:
         """Return the report with what certificates, scores and checkpoints took so far."""
-        times = self.times
-        return dataclasses.replace(
-            report, certify_s=times.certify_s, score_s=times.score_s, save_s=times.save_s
-        )
+        return dataclasses.replace(report, **dataclasses.asdict(self.times))
 
     @property
     def may_go_over(self) -> bool:

@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 from blocklinear.events import WarmStarted, Warned
 from blocklinear.kernels.sums import add_rows, dot
 from blocklinear.solvers.protocol import Abandoned, Solver, Start
-from blocklinear.store.groups import Group
+from blocklinear.store.groups import Group, first_positions
 from blocklinear.store.manifest import Manifest
-from blocklinear.store.prefetch import GroupLoader, Loaded
+from blocklinear.store.prefetch import GroupLoader
 from blocklinear.store.records import BlockRecord
 from blocklinear.store.store import BlockStore
 from blocklinear.training.previous import Column, Previous, RowRange
@@ -36,8 +36,6 @@ def start_warm(run: GroupRun, previous: Previous, store: BlockStore) -> None:
 
     Parameters
     ----------
-    run : GroupRun
-    previous : Previous
     store : BlockStore
         What the run trains on; its manifest tells where the rows of the earlier run went.
 
@@ -58,7 +56,8 @@ def start_warm(run: GroupRun, previous: Previous, store: BlockStore) -> None:
         start = _Start(run, previous, row_ranges, store)
         how = start.find_w()
         if not run.options.regularize_bias:
-            start.take_bias()
+            for part in start.parts:
+                part.take_bias(start.same_bias)
         _carry(solver, previous, row_ranges, store.manifest, start.resident)
         blocks_read, bytes_read = start.blocks_read, start.bytes_read
     if how:
@@ -85,7 +84,7 @@ def _go_on_from_w(run: GroupRun, previous: Previous) -> str:
     """Go on from w and the number of updates; nothing if the classes are other ones."""
     solver = run.solver
     parts = list(warm_parts(solver.starts, previous))
-    if all(column is None for part in parts for column in part.old):
+    if not any(part.columns for part in parts):
         run.listener(Warned("the classes are other ones now: training starts from the beginning"))
         return ""
     for part in parts:
@@ -114,21 +113,24 @@ class WarmPart(Start):
 
     old: list[Column | None]
 
+    @property
+    def columns(self) -> list[tuple[int, Column]]:
+        """Those that start from something, by number, and what that is."""
+        return [(j, column) for j, column in enumerate(self.old) if column is not None]
+
     def take_w(self) -> None:
         """Take over weights; those of features that are new are 0."""
         self.W[:] = 0.0
-        for j, column in enumerate(self.old):
-            if column is not None and column.w is not None:
-                n = len(column.w) - 1
-                self.W[:n, j] = column.sign * column.w[:-1]
-                self.W[-1, j] = column.sign * column.w[-1]
+        for j, column in self.columns:
+            if column.w is not None:
+                self.W[: len(column.w) - 1, j] = column.sign * column.w[:-1]
+        self.take_bias(True)
 
     def take_alpha(self, row_range: RowRange, first: int) -> None:
         """Take over the alpha of some rows, which are in a block whose first row is `first`."""
         lines = self.alpha[first + row_range.first : first + row_range.new.stop]
-        for j, column in enumerate(self.old):
-            if column is not None:
-                lines[:, j] = column.alpha(row_range.old)
+        for j, column in self.columns:
+            lines[:, j] = column.alpha(row_range.old)
 
     def take_bias(self, same: bool) -> None:
         """Begin with the weight that the bias had: where it is free, it is no sum over rows.
@@ -139,8 +141,8 @@ class WarmPart(Start):
             Whether the bias feature has the value it had.
         """
         self.W[-1] = 0.0
-        for j, column in enumerate(self.old if same else ()):
-            if column is not None and column.w is not None:
+        for j, column in self.columns if same else ():
+            if column.w is not None:
                 self.W[-1, j] = column.sign * column.w[-1]
 
     def add_rows(self, group: Group, steps: Floats, bias: float) -> None:
@@ -156,7 +158,6 @@ def warm_parts(starts: Sequence[Start], previous: Previous) -> Iterator[WarmPart
     ----------
     starts : sequence of Start
         As `Solver` has them.
-    previous : Previous
     """
     for start in starts:
         feasible_set = start.feasible_set
@@ -172,6 +173,8 @@ class _Start:
 
     Attributes
     ----------
+    parts : list of WarmPart
+    same_bias : bool          whether the bias feature has the value it had
     resident : bool           whether one group holds all blocks: they are read anyway then
     blocks_read, bytes_read : int       on the way
     """
@@ -181,34 +184,33 @@ class _Start:
     ) -> None:
         self._run, self._store, self._row_ranges, solver = run, store, row_ranges, run.solver
         self._bias, self._blocks = solver.bias, store.manifest.blocks
-        self._same_bias = max(previous.course["bias"], 0.0) == solver.bias
+        self.same_bias = max(previous.course["bias"], 0.0) == solver.bias
         sums = previous.course["regularize_bias"] or not run.options.regularize_bias
-        self._keeps_w = self._same_bias and sums
-        self._parts = list(warm_parts(solver.starts, previous))
-        ends = np.cumsum([0, *(block.rows for block in self._blocks)]).tolist()
-        self._rows = [slice(*pair) for pair in pairwise(ends)]
+        self._keeps_w = self.same_bias and sums
+        self.parts = list(warm_parts(solver.starts, previous))
+        self._rows = [slice(*pair) for pair in pairwise(first_positions(store.manifest).tolist())]
         self.resident = len(run.block_groups(1)) == 1
         self.blocks_read = self.bytes_read = 0
         for row_range in row_ranges:  # the outer loop: what an earlier run left is read once
             if row_range.block is not None:
-                for part in self._parts:
+                for part in self.parts:
                     part.take_alpha(row_range, self._rows[row_range.block].start)
         self._used = {
             b
             for b, rows in enumerate(self._rows)
-            if any(part.alpha[rows].any() for part in self._parts)
+            if any(part.alpha[rows].any() for part in self.parts)
         }
         self._misfits = self._find_misfits(previous)
 
     def _find_misfits(self, previous: Previous) -> set[int]:
         """Return the blocks in which, as far as can be known without labels, alpha must change."""
         found, weight = set(), self._store.manifest.weights["least"]
-        for part in self._parts:
+        for part in self.parts:
             feasible_set = part.feasible_set
             narrower = [
                 j
-                for j, column in enumerate(part.old)
-                if column is not None and not feasible_set.holds(j, column.costs, previous.bounded)
+                for j, column in part.columns
+                if not feasible_set.holds(j, column.costs, previous.bounded)
             ]
             limits = weight * feasible_set.least[narrower]
             for block in self._used if narrower else ():
@@ -226,51 +228,38 @@ class _Start:
         return found
 
     def find_w(self) -> str:
-        """Make alpha fit, and the weights those of alpha; say how.
-
-        Returns
-        -------
-        str
-            "kept", "changed" by Eq. (16), or "recomputed".
-        """
+        """Make alpha fit, and the weights its: "kept", "changed" by Eq. (16), or "recomputed"."""
         gone = self._gone() if self._keeps_w else None
         if gone is not None and self._saves(gone):
-            for part in self._parts:
+            for part in self.parts:
                 part.take_w()
-            before = [_squared_norm(part.W) for part in self._parts]
+            before = [_squared_norm(part.W) for part in self.parts]
             self._take_out(gone)
             self._add(self._misfits, anew=False)
-            left = [_squared_norm(part.W) for part in self._parts]
+            left = [_squared_norm(part.W) for part in self.parts]
             if all(new >= CANCELLED * old for old, new in zip(before, left, strict=True)):
                 return "changed" if gone or self._misfits else "kept"
-        for part in self._parts:
+        for part in self.parts:
             part.W[:] = 0.0
         self._add(self._used, anew=True)
         return "recomputed"
 
-    def take_bias(self) -> None:
-        """Begin with the weight that the bias had, which is free."""
-        for part in self._parts:
-            part.take_bias(self._same_bias)
-
     def _gone(self) -> dict[str, tuple[BlockRecord, list[RowRange]]] | None:
         """Return the removed blocks that have a share in w; None if one cannot be read."""
         found: dict[str, tuple[BlockRecord, list[RowRange]]] = {}
-        for part in self._parts:
-            if any(column is not None and not column.is_sum for column in part.old):
-                return None
+        columns = [column for part in self.parts for _, column in part.columns]
+        if not all(column.is_sum for column in columns):
+            return None
         for row_range in self._row_ranges:
-            if row_range.block is not None or not self._has_share(row_range):
+            if row_range.block is not None or not any(
+                column.alpha(row_range.old).any() for column in columns
+            ):
                 continue
             record = row_range.record
             if record is None or not (self._store.blocks_folder / record.name).is_file():
                 return None
             found.setdefault(record.name, (record, []))[1].append(row_range)
         return found
-
-    def _has_share(self, row_range: RowRange) -> bool:
-        columns = [column for part in self._parts for column in part.old if column is not None]
-        return any(column.alpha(row_range.old).any() for column in columns)
 
     def _saves(self, gone: dict[str, tuple[BlockRecord, list[RowRange]]]) -> bool:
         """Say whether Eq. (16) reads less than a pass over the rows that have an alpha."""
@@ -292,12 +281,11 @@ class _Start:
                 group = loaded.group
                 (block,) = group.blocks
                 self._count(records[block])
-                for part in self._parts:
+                for part in self.parts:
                     alpha = np.zeros((group.n_rows, len(part.old)))
                     for row_range in gone[records[block].name][1]:
-                        for j, column in enumerate(part.old):
-                            if column is not None:
-                                alpha[row_range.new, j] = column.alpha(row_range.old)
+                        for j, column in part.columns:
+                            alpha[row_range.new, j] = column.alpha(row_range.old)
                     part.add_rows(group, -alpha, self._bias)
                 if self._run.halt():
                     raise Abandoned
@@ -306,9 +294,10 @@ class _Start:
         """Make alpha fit in some blocks; add the rows, or their changes, to the weights."""
         for loaded in self._run.pass_over(blocks):
             group = loaded.group
-            self._count_loaded(loaded)
+            for block in group.blocks if not self.resident else ():
+                self._count(self._blocks[block])
             lines = [self._rows[b] for b in group.blocks]
-            for part in self._parts:
+            for part in self.parts:
                 old = np.concatenate([part.alpha[rows] for rows in lines])
                 new = part.feasible_set.fit(group, old)
                 for rows, start in zip(lines, group.starts.tolist(), strict=False):
@@ -318,11 +307,6 @@ class _Start:
     def _count(self, record: BlockRecord) -> None:
         self.blocks_read += 1
         self.bytes_read += record.bytes
-
-    def _count_loaded(self, loaded: Loaded) -> None:
-        if not self.resident:
-            for block in loaded.group.blocks:
-                self._count(self._blocks[block])
 
 
 def _new_blocks(row_ranges: Sequence[RowRange], manifest: Manifest) -> list[int]:
@@ -350,7 +334,7 @@ def _carry(
 
     Moving rows only where all are in memory; otherwise they would first have to be read.
     """
-    starts = np.cumsum([0, *(block.rows for block in manifest.blocks)]).tolist()
+    starts = first_positions(manifest).tolist()
     for name, lines in solver.row_arrays.items():
         old = previous.lines(name)
         fits = len(old) == previous.n_rows and len(lines.all) == manifest.n_rows

@@ -43,7 +43,7 @@ def test_wide_decimals_become_doubles(numbers, most):
     exponent = np.array([255, *(e for _, e in numbers)], np.uint8)
     moved = [np.array(7).view(np.float64), *(m / POWERS[e] for m, e in numbers if abs(m) > most)]
     doubles = np.empty(len(moved) + 1)
-    n = codec.take_doubles(mantissa, mantissa.view(np.float64), exponent, most, POWERS, doubles)
+    n = codec.take_doubles(mantissa, exponent, most, doubles)
     assert n == len(moved)
     assert doubles[:n].tobytes() == np.array(moved).tobytes()
     left = [(m, e) if abs(m) <= most else (0, 255) for m, e in numbers]
@@ -198,7 +198,7 @@ def test_raised_exponents_leave_the_numbers_as_they_are(numbers, least, digits):
     mantissa = np.array([m for m, _ in numbers], np.int64)
     exponent = np.array([e for _, e in numbers], np.uint8)
     before, most = mantissa / POWERS[exponent], 10**digits
-    done = codec.raise_exponents(mantissa, exponent, least, most, INTEGER_POWERS)
+    done = codec.raise_exponents(mantissa, exponent, least, most)
     raised = [m * 10 ** (least - e) for m, e in numbers if e < least]
     assert done == all(abs(m) <= most for m in raised)
     assert (mantissa / POWERS[exponent]).tobytes() == before.tobytes()
@@ -212,7 +212,7 @@ def test_exponents_are_raised_by_up_to_22(mantissa, most):
     for least in range(23):
         for e in range(23):
             numbers, exponents = np.array([mantissa]), np.array([e], np.uint8)
-            done = codec.raise_exponents(numbers, exponents, least, most, INTEGER_POWERS)
+            done = codec.raise_exponents(numbers, exponents, least, most)
             raised = mantissa * 10 ** max(least - e, 0)
             assert done == (e >= least or abs(raised) <= most)
             assert numbers.tolist() == [raised if done else mantissa]
@@ -242,7 +242,7 @@ def raise_every_subset(first, step, powers, integer_powers, most):
         for k in range(n):
             if exponent[k] < least:
                 fits &= abs(mantissa[k]) * powers[least - exponent[k]] <= most
-        done = codec.raise_exponents(mantissa[:n], exponent[:n], least, most, integer_powers)
+        done = codec.raise_exponents(mantissa[:n], exponent[:n], least, most)
         if done != fits:
             return subset
         for k in range(n):
@@ -315,7 +315,7 @@ def test_numbers_come_back_and_doubles_among_them(numbers, copies):
         else:
             mantissa[k] = number[0]
     doubles, most = np.empty(sum(raw) + 1), 2**62
-    n = codec.take_doubles(mantissa, mantissa.view(np.float64), exponent, most, POWERS, doubles)
+    n = codec.take_doubles(mantissa, exponent, most, doubles)
     assert n == sum(raw)
     bits, negative, _ = codec.survey(mantissa, exponent)
     if negative:

@@ -136,12 +136,12 @@ def test_terms_are_added_and_the_dual_is_below_any_primal(drawn):
     norms = np.linalg.norm([W, average], axis=1).max(axis=1)
     sq_norm = (p.rows.astype(float) ** 2).sum(1)
     about = (*p.cut, sq_norm, p.label, p.cost, p.bias, alpha, W)
-    cs.cs_certify_rows(*about, average, True, norms, recomputed, *p.scratch, sums, reach)
+    cs.cs_certify_rows(*about, average, True, norms, recomputed, sums, reach)
     alone, others, again = np.ones((2, 3)), np.ones(2), np.zeros_like(W)
-    cs.cs_certify_rows(*about, average, False, norms, again, *p.scratch, alone, others)
+    cs.cs_certify_rows(*about, average, False, norms, again, alone, others)
     assert alone[0].tobytes() == sums[0].tobytes()
     assert others.tobytes() == reach.tobytes()
-    cs.cs_add_dual_terms(p.label, p.cost, alpha, p.scratch[0], terms)
+    cs.cs_add_dual_terms(p.label, p.cost, alpha, terms)
     close(recomputed, start + p.X.T @ alpha)
     close(reach[0] - 1, (abs(alpha).sum(1) * np.linalg.norm(p.X, axis=1)).sum())
     value = dual_value(p.X, p.label, alpha)
@@ -164,12 +164,12 @@ def test_alpha_that_is_not_feasible_proves_nothing(seed):
     rng = np.random.default_rng(seed)
     alpha = p.feasible(rng) + rng.normal(size=(40, 4)) * (rng.random((40, 1)) < 0.5)
     alpha[0], alpha[1, 2], alpha[2] = np.nan, -np.inf, 1e300
-    W, (rows, lists) = rng.normal(size=(6, 4)), p.scratch
+    W = rng.normal(size=(6, 4))
     recomputed, sums, reach = np.zeros_like(W), np.zeros((2, 3)), np.zeros(2)
     sq_norm, terms = (p.rows**2).sum(1), np.zeros(2)
     cs.cs_certify_rows(
         *p.cut, sq_norm, p.label, p.cost, p.bias, alpha, W, W, False,
-        np.linalg.norm([W, W], axis=1).max(axis=1), recomputed, rows, lists, sums, reach,
+        np.linalg.norm([W, W], axis=1).max(axis=1), recomputed, sums, reach,
     )  # fmt: skip
     near = np.where(np.isfinite(alpha), np.minimum(alpha, 0.0), 0.0)
     near[np.arange(40), p.label] = 0.0
@@ -181,7 +181,7 @@ def test_alpha_that_is_not_feasible_proves_nothing(seed):
     dual = dual_value(p.X, p.label, near)
     left = sums[0, cs.GAP] + 0.5 * ((W - recomputed) ** 2).sum()
     close(primal_value(p.X, p.label, p.cost, W) - left, dual)
-    cs.cs_add_dual_terms(p.label, p.cost, alpha, p.scratch[0], terms)
+    cs.cs_add_dual_terms(p.label, p.cost, alpha, terms)
     close(terms[cs.DUAL] - 0.5 * (recomputed**2).sum(), dual)
 
 
@@ -308,7 +308,7 @@ def test_an_extrapolation_is_feasible_as_far_as_it_says(drawn, factor):
     d, V = earlier.copy(), p.X.T @ way
     indptr, *entries = p.csr
     cs.cs_extrapolate(
-        indptr[:-1], indptr[1:], *entries, p.label, p.cost, p.bias, factor, alpha, d, V, *p.scratch
+        indptr[:-1], indptr[1:], *entries, p.label, p.cost, p.bias, factor, alpha, d, V
     )
     close(V, p.X.T @ d)
     upper = bounds(p.cost, p.label, p.K)

@@ -24,7 +24,7 @@ POWERS = np.array([10.0**k for k in range(23)])
 def decimals_of(values):
     values = np.array(values, np.float64)
     mantissa, exponent = np.full(len(values), -7), np.full(len(values), 99, np.uint8)
-    to_decimals(values, POWERS, mantissa, mantissa.view(np.float64), exponent)
+    to_decimals(values, mantissa, exponent)
     return mantissa, exponent
 
 
@@ -94,7 +94,7 @@ def taken(rows, strict):
     bits = np.array([value for row in rows for _, value in row], np.float64)
     mantissa, exponent = bits.view(np.int64), np.full(len(bits), 99, np.uint8)
     found = np.full(N_FOUND, -1)
-    take_rows(indptr, indices, mantissa, bits, exponent, strict, POWERS, found)
+    take_rows(indptr, indices, mantissa, exponent, strict, found)
     if found[FAULT]:
         return None, found.tolist()
     ends, kept = indptr.tolist(), []

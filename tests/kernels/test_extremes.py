@@ -114,17 +114,16 @@ def many(r):
             positive, held_out = np.arange(M, dtype=np.int32) % 3, np.full(M, -1, np.int32)
             models = positive, held_out, np.ones((M, 2)), kind, 0.1
             alpha, W = np.zeros((r.n, M)), r.w(M)
-            scratch = np.zeros((dual.N_SCRATCH, M))
             spans = np.full(r.n, M << 8, np.uint16)
             dual.dcd_many(
-                *r.cut, r.sq_norm, *about, r.order, *models, r.bias, alpha, W, scratch,
+                *r.cut, r.sq_norm, *about, r.order, *models, r.bias, alpha, W,
                 np.zeros((M, dual.N_STATS)), spans, np.zeros(r.n),
             )  # fmt: skip
             terms = np.zeros((M, dual.N_TERMS))
-            dual.add_many_dual_terms(*about, *models, alpha, scratch, terms)
+            dual.add_many_dual_terms(*about, *models, alpha, terms)
             dual.certify_many(
                 *r.cut, r.sq_norm, *about, *models, r.bias, alpha, np.ones((2, M)), W,
-                r.w(M), True, np.zeros((2, M)), r.w(M), scratch, np.zeros((2, losses.N_SUMS, M)),
+                r.w(M), True, np.zeros((2, M)), r.w(M), np.zeros((2, losses.N_SUMS, M)),
                 np.zeros((losses.N_REACHES, M)),
             )  # fmt: skip
             assert np.isfinite(alpha).all()
@@ -135,22 +134,19 @@ def crammer_singer(r):
     for K in (2, 3, 40):
         label = (np.arange(r.n) % K).astype(np.int32)
         alpha, W = np.zeros((r.n, K)), r.w(K)
-        scratch, lists = np.zeros((cs.N_SCRATCH, K)), np.zeros((cs.N_LISTS, K), np.int64)
         for supported in (False, True):
             cs.cs_epoch(
                 *r.cut, r.sq_norm, label, r.cost, r.order, r.bias, alpha, W, supported, 1.0,
-                scratch, lists, np.zeros(dual.N_STATS),
+                np.zeros(dual.N_STATS),
             )  # fmt: skip
         assert np.isfinite(alpha).all()
-        cs.cs_add_dual_terms(label, r.cost, alpha, scratch, np.zeros(dual.N_TERMS))
+        cs.cs_add_dual_terms(label, r.cost, alpha, np.zeros(dual.N_TERMS))
         cs.cs_slope(label, alpha)
         cs.cs_certify_rows(
             *r.cut, r.sq_norm, label, r.cost, r.bias, alpha, W, r.w(K), True, np.zeros(2), r.w(K),
-            scratch, lists, np.zeros((2, losses.N_SUMS)), np.zeros(losses.N_REACHES),
+            np.zeros((2, losses.N_SUMS)), np.zeros(losses.N_REACHES),
         )  # fmt: skip
-        cs.cs_extrapolate(
-            *r.cut, label, r.cost, r.bias, 1.0, alpha, np.zeros_like(alpha), r.w(K), scratch, lists
-        )
+        cs.cs_extrapolate(*r.cut, label, r.cost, r.bias, 1.0, alpha, np.zeros_like(alpha), r.w(K))
 
 
 def pegasos_epochs(r):
@@ -191,13 +187,13 @@ def newton_many(r):
             code, fold = np.arange(r.n, dtype=np.int32) % 3, np.zeros(r.n, np.int32)
             positive, held_out = np.arange(M, dtype=np.int32) % 3, np.full(M, -1, np.int32)
             models = positive, held_out, np.ones((M, 2)), kind, 0.1
-            alpha, out, scratch = np.zeros((r.n, M)), r.w(M), np.zeros((primal.N_SCRATCH, M))
+            alpha, out = np.zeros((r.n, M)), r.w(M)
             for whole in (False, True):
                 primal.newton_many(
                     *r.cut, r.sq_norm, r.y, code, fold, r.cost, *models, r.bias,
                     np.arange(M) % 2 == 0, r.w(M), np.zeros(M),
                     np.zeros((r.n, M) if proximal else (0, 0)), np.ones(M), alpha, out, r.w(M),
-                    np.zeros((M, n, n) if whole else (0, 0, 0)), scratch,
+                    np.zeros((M, n, n) if whole else (0, 0, 0)),
                     np.zeros((M, losses.N_SUMS)), np.zeros((M, losses.N_REACHES)),
                     np.zeros((M, primal.N_VALUES)),
                 )  # fmt: skip
@@ -293,7 +289,8 @@ def weight_vectors(r):
     sums.add_squared_distances(r.w(2), r.w(2), norms)
     sums.copy_columns(r.w(2), np.array([1]), r.w(3), np.array([2]))
     W = r.w(3)
-    sums.keep_columns(W, np.array([0, 2]), W.reshape(-1)[: 2 * len(W)].reshape(-1, 2))
+    front = W.reshape(-1)[: 2 * len(W)].reshape(-1, 2)
+    sums.copy_columns(W, np.array([0, 2]), front, np.arange(2))
     assert sums.squared_distance(out, out) == 0.0
     assert np.isfinite(sums.dot(out, out))
 
@@ -309,23 +306,22 @@ def packed(r):
     picked = np.arange(r.n)[::-1].copy()
     for planes, room, size in product((0, 1, 2), (0, 10, 200), (17, 1000)):
         words, kept = np.empty(2 + room), np.zeros(r.n, np.bool_)
-        kinds = np.float64, np.int64, np.int32, np.uint16, np.uint8
-        memory = [words.view(kind) for kind in kinds]
+        integers = words.view(np.int64)
         n = packed_rows.pack_rows(
             picked, 2, 2 + room, np.arange(r.n), r.starts, r.stops, r.indices, r.values,
-            np.ones(r.n), np.ones(r.n), np.empty(0), np.empty(17, np.int32), planes, *memory, kept,
+            np.ones(r.n), np.ones(r.n), np.empty(0), np.empty(17, np.int32), planes, words, kept,
         )  # fmt: skip
         assert kept[picked].tolist() == [k < n for k in range(r.n)]
         which, ranges = np.empty(n, np.int64), np.ones(r.n, np.uint16)
         region = np.array([2, 2 + room]), np.array([n])
         for first, last in ((0.3, 0.3), (0.0, 0.5), (0.0, 1.0)):
-            found = packed_rows.rows_in_part(KEY, *region, memory[1], ranges, first, last, which)
+            found = packed_rows.rows_in_part(KEY, *region, integers, ranges, first, last, which)
             assert 0 <= found <= n
         starts, stops = np.empty((2, n), np.int64)
         indices, values = np.empty(size, np.uint32), np.empty(size, r.dtype)
-        done = packed_rows.unpack_rows(which, planes, *memory, starts, stops, indices, values)
+        done = packed_rows.unpack_rows(which, planes, words, starts, stops, indices, values)
         assert 0 < done <= n or not n
-        places = memory[1][which[:done]], starts, stops
+        places = integers[which[:done]], starts, stops
         for i, start, stop in zip(*(of[:done].tolist() for of in places), strict=True):
             assert values[start:stop].tolist() == r.values[r.starts[i] : r.stops[i]].tolist()
             assert indices[start:stop].tolist() == r.indices[r.starts[i] : r.stops[i]].tolist()
@@ -447,7 +443,6 @@ TRIED = {
             "add_squared_distances",
             "copy_columns",
             "dot",
-            "keep_columns",
             "squared_distance",
         ],
     ),

@@ -130,15 +130,11 @@ def fresh(p):
     return State(np.zeros((n, M)), W, stats, np.zeros(n, np.uint16), np.full(n, np.nan))
 
 
-def scratch(M):
-    return np.full((dual.N_SCRATCH, M), np.nan)
-
-
 def epoch(p, order, s, first=0, last=None):
     s.span[order] = (p.shape[1] if last is None else last) << 8 | first
     dual.dcd_many(
         *p.entries, *p.about, np.array(order, np.int64), *p.models, p.bias, s.alpha, s.W,
-        scratch(p.shape[1]), s.stats, s.span, s.worth,
+        s.stats, s.span, s.worth,
     )  # fmt: skip
 
 
@@ -296,27 +292,26 @@ def test_dual_terms_and_certificates_are_those_of_each_model(p):
     s = swept(p, epochs=2)
     average = np.random.default_rng(1).normal(size=s.W.shape)
     kept = s.alpha.copy()
-    rows = scratch(M)
     norms = np.linalg.norm([s.W, average], axis=1)
     terms, recomputed = np.ones((M, dual.N_TERMS)), np.ones_like(s.W)  # added to
     sums, reach = np.ones((2, 3, M)), np.ones((losses.N_REACHES, M))
     balance = np.random.default_rng(2).choice([0.0, 0.3, 1.0], (2, M))
-    dual.add_many_dual_terms(*p.about, *p.models, s.alpha, rows, terms)
+    dual.add_many_dual_terms(*p.about, *p.models, s.alpha, terms)
     indptr, indices, values = p.csr
     sq_norm = (p.rows.astype(float) ** 2).sum(1)
     row_ends = indptr[:-1], indptr[1:]
     given = (*p.about, *p.models, p.bias, s.alpha, balance, s.W)
     about = (*row_ends, indices, values, sq_norm, *given)
-    dual.certify_many(*about, average, True, norms, recomputed, rows, sums, reach)
+    dual.certify_many(*about, average, True, norms, recomputed, sums, reach)
     alone, again, others = np.ones((2, 3, M)), np.ones_like(s.W), np.ones_like(reach)
-    dual.certify_many(*about, average, False, norms, again, rows, alone, others)
+    dual.certify_many(*about, average, False, norms, again, alone, others)
     assert again.tobytes() == recomputed.tobytes()
     assert others.tobytes() == reach.tobytes()
     assert np.array_equal(alone[0], sums[0])
     assert (alone[1] == 1.0).all()
     without = np.ones((2, 3, M))
     none = np.zeros((0, s.W.shape[1]))
-    dual.certify_many(*about, average, True, norms, none, rows, without, others)
+    dual.certify_many(*about, average, True, norms, none, without, others)
     assert np.array_equal(without, sums)
     assert s.alpha.tobytes() == kept.tobytes()
     X = np.column_stack([p.rows.astype(float), np.full(len(p.rows), p.bias)])
@@ -357,13 +352,12 @@ def test_alpha_outside_of_its_domain_proves_nothing(kind):
     norms, sq_norm = np.linalg.norm([W, W], axis=1), (p.rows.astype(float) ** 2).sum(1)
     found = []
     for numbers in (alpha, feasible):
-        rows = scratch(M)
         terms, recomputed = np.zeros((M, dual.N_TERMS)), np.zeros_like(W)
         sums, reach = np.zeros((2, 3, M)), np.zeros((losses.N_REACHES, M))
-        dual.add_many_dual_terms(*p.about, *p.models, numbers, rows, terms)
+        dual.add_many_dual_terms(*p.about, *p.models, numbers, terms)
         dual.certify_many(
             *p.cut, sq_norm, *p.about, *p.models, p.bias, numbers, np.ones((2, M)), W, W, True,
-            norms, recomputed, rows, sums, reach,
+            norms, recomputed, sums, reach,
         )  # fmt: skip
         found.append((terms, recomputed, sums, reach))
     for got, expected in zip(*found, strict=True):
@@ -375,14 +369,13 @@ def test_alpha_outside_of_its_domain_proves_nothing(kind):
 def test_a_decision_that_is_no_number_leaves_no_bound_of_its_model(kind):
     p = make(kind, 3, 8)
     _, M = p.shape
-    rows = scratch(M)
     W = np.zeros_like(swept(p).W)
     W[:, 2] = np.nan
     sums, reach = np.zeros((2, 3, M)), np.zeros((losses.N_REACHES, M))
     dual.certify_many(
         *p.cut, (p.rows.astype(float) ** 2).sum(1), *p.about, *p.models, p.bias,
         np.zeros(p.shape), np.ones((2, M)), W, W, False, np.zeros((2, W.shape[1])),
-        np.zeros_like(W), rows, sums, reach,
+        np.zeros_like(W), sums, reach,
     )  # fmt: skip
     assert not sums[0, losses.GAP, 2] < np.inf
     assert np.isfinite(np.delete(sums[0], 2, axis=1)).all()

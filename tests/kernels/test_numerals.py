@@ -6,9 +6,8 @@ from effort import EXTENSIVE
 from hypothesis import given
 from hypothesis import strategies as st
 
-from blocklinear.kernels.text.numerals import MOST_FIVES, WIDTH, write_rows
+from blocklinear.kernels.text.numerals import WIDTH, write_rows
 
-FIVES = np.array([divmod(5**k, 1 << 64) for k in range(MOST_FIVES + 1)], np.uint64).T.copy()
 LEAST, MOST = 2e-39, math.nextafter(1e17, 0)
 
 
@@ -16,7 +15,7 @@ def text_of(rows):
     """Return what the kernel writes; None if it says that it cannot."""
     bits = np.array(rows, np.float64).view(np.uint64)
     out = np.zeros(bits.shape[0] * (bits.shape[1] * WIDTH + 1) + 3, np.uint8)
-    length = write_rows(bits, *FIVES, out)
+    length = write_rows(bits, out)
     assert not out[max(length, len(out) - 3) :].any()  # no more than there is room for
     return None if length < 0 else out[:length].tobytes().decode()
 

@@ -8,7 +8,7 @@ from scipy.special import expit
 
 from blocklinear.kernels import primal
 from blocklinear.kernels.losses import N_REACHES, N_SUMS
-from blocklinear.kernels.primal import COSTS, MOVED, N_SCRATCH, N_VALUES, TARGETS, VALUE
+from blocklinear.kernels.primal import COSTS, MOVED, N_VALUES, TARGETS, VALUE
 
 BIAS = 0.7
 SMOOTH = (reference.SQUARED_HINGE, reference.LOGISTIC, reference.L2_SVR)
@@ -219,14 +219,14 @@ def test_many_models_do_what_each_does(kind, whole):
     V[:, :M] = rng.normal(size=(n, M))
     alpha = np.full((30, M), 0.1)
     before = alpha.copy()
-    out, diagonal, scratch = np.zeros((n, P)), np.zeros((n, P)), np.empty((N_SCRATCH, P))
+    out, diagonal = np.zeros((n, P)), np.zeros((n, P))
     hessians = np.zeros((M, n, n) if whole else (0, 0, 0))
     sums, reach, values = (np.zeros((M, n)) for n in (N_SUMS, N_REACHES, N_VALUES))
     center, widths = rng.uniform(0, 0.2, (30, M)), np.array([0.3, 0.4, 0.5])
     primal.newton_many(
         *rows.entries, rows.sq_norm, rows.target, code, fold, weight, positive, held_out, cost,
         kind, EPSILON, BIAS, evaluates, V, np.linalg.norm(V[:, :M], axis=0), center, widths,
-        alpha, out, diagonal, hessians, scratch, sums, reach, values,
+        alpha, out, diagonal, hessians, sums, reach, values,
     )  # fmt: skip
     for j in range(M):
         if kind < reference.L1_SVR:

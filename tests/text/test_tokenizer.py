@@ -71,9 +71,7 @@ def test_any_mixture_of_marks(text):
 @settings(deadline=None)
 def test_nearest_is_the_quotient_rounded_once(mantissa, scale):
     """x = the double nearest to mantissa / 10**scale, wherever it says that this is certain."""
-    x, certain = tokenizer._nearest(
-        np.int64(mantissa), scale, powers.POWERS_HIGH, powers.POWERS_LOW
-    )
+    x, certain = tokenizer._nearest(np.int64(mantissa), scale)
     assert not certain or x == float(f"{mantissa}e{-scale}")
 
 
@@ -160,10 +158,8 @@ def test_codes_and_offsets(line, code, column):
     values, labels = Decimals.empty(n), Decimals.empty(n)
     tokenizer.parse_lines(
         text, 1, tokenizer.STRICT, np.empty(n, np.int64), np.empty(n, np.uint32),
-        values.mantissa, values.double, values.exponent,
-        labels.mantissa, labels.double, labels.exponent,
+        values.mantissa, values.exponent, labels.mantissa, labels.exponent,
         capacity, np.zeros(tokenizer.N_COUNTS, np.int64),
-        powers.INTEGER_POWERS, powers.POWERS_HIGH, powers.POWERS_LOW,
     )  # fmt: skip
     assert capacity.tolist() == [[code, 6 + column - 1, 1]]
     assert parse(text, 1).faults[0].column == column

@@ -10,7 +10,8 @@ Loops are kept free of conditions wherever they can be: the compiler then works 
 import numpy as np
 
 from blocklinear.kernels.jit import kernel
-from blocklinear.kernels.shared import RAW
+from blocklinear.kernels.shared import RAW, four_sums
+from blocklinear.kernels.text.powers import INTEGER_POWERS, POWERS
 
 MOST_INTEGER = (1 << 63) - 1
 """No mantissa is above."""
@@ -21,15 +22,13 @@ TILE = 2048  # numbers decoded at a time: what is between their planes and them 
 def _gaps_of(lengths, indices, gaps):
     """Write the gap before each index: index - previous - 1 within a row, the index itself first.
 
+    Return all gaps or-ed together.
+
     Parameters
     ----------
     lengths : int64[n_rows]
     indices : uint32[nnz]     strictly increasing in each row
     gaps : uint32[nnz]        written
-
-    Returns
-    -------
-    bits : uint32             all gaps or-ed together
     """
     if indices.shape[0] > 0:  # Numba takes 2 s to compile an assignment of slices
         gaps[0] = indices[0]
@@ -112,27 +111,27 @@ def count_wider(mantissa, exponent, counts):
 
 
 @kernel
-def take_doubles(mantissa, double, exponent, most, powers, doubles):
+def take_doubles(mantissa, exponent, most, doubles):
     """Move what is to be stored as float64 out of `mantissa`, leaving 0 there.
 
     That are the float64 numbers, and decimals whose mantissas are above `most` without their sign.
 
     Parameters
     ----------
-    mantissa, double : int64[n], float64[n]    the same memory; changed
+    mantissa : int64[n]       changed
     exponent : uint8[n]       changed to `RAW` where a decimal is moved
     most : int                `MOST_INTEGER` to move float64 numbers alone
-    powers : float64[23]      10**k
     doubles : float64[> n_doubles]      the first of it written, in order; one more is scratch
 
     Returns
     -------
     n_doubles : int           count moved
     """
+    double = mantissa.view(np.float64)
     if most < MOST_INTEGER:
         for k in range(mantissa.shape[0]):
             if abs(mantissa[k]) > most and exponent[k] != RAW:
-                double[k] = mantissa[k] / powers[exponent[k]]
+                double[k] = mantissa[k] / POWERS[exponent[k]]
                 exponent[k] = RAW
     n_doubles = np.uint64(0)  # a place that may be negative is looked at twice
     for k in range(mantissa.shape[0]):  # without branches: nobody can foresee which it is
@@ -144,17 +143,17 @@ def take_doubles(mantissa, double, exponent, most, powers, doubles):
 
 
 @kernel
-def raise_exponents(mantissa, exponent, least, most, powers):
+def raise_exponents(mantissa, exponent, least, most):
     """Write numbers of small exponents with exponent `least` instead, if all of them allow it.
 
     The quotient stays the same, hence the double it is rounded to: m / 10**e = 10 m / 10**(e + 1).
+    Exponents may be further apart than int64 has powers of ten: then only 0 can be raised.
 
     Parameters
     ----------
     mantissa, exponent : int64[n], uint8[n]    changed where exponent < least
     least : int
     most : int                largest magnitude a mantissa may get
-    powers : int64[19]        10**k; exponents may be further apart: then only 0 can be raised
 
     Returns
     -------
@@ -164,13 +163,13 @@ def raise_exponents(mantissa, exponent, least, most, powers):
         by = least - np.int64(exponent[k])
         if by <= 0 or mantissa[k] == 0:
             continue
-        if by >= powers.shape[0] or abs(mantissa[k]) > most // powers[by]:
+        if by >= INTEGER_POWERS.shape[0] or abs(mantissa[k]) > most // INTEGER_POWERS[by]:
             return False
     for k in range(exponent.shape[0]):
         by = least - np.int64(exponent[k])
         if by > 0:
             if mantissa[k] != 0:
-                mantissa[k] *= powers[by]
+                mantissa[k] *= INTEGER_POWERS[by]
             exponent[k] = least
     return True
 
@@ -278,21 +277,17 @@ def _join(planes, width, start, stop, out):
 
 
 @kernel
-def to_rows(
-    planes, widths, first_row, nnz, exponent, doubles, folded, powers, lengths, numbers, labels
-):
+def to_rows(planes, widths, first_row, nnz, doubles, folded, lengths, numbers, labels):
     """Decode what there is one of per row.
 
     Parameters
     ----------
     planes : uint8[sum(widths) + 1, n]    planes of row lengths, gaps between row numbers, mantissas
-                              of labels; one more that is not read
+                              of labels; then exponents of these, 0..22 or `RAW`
     widths : (int, int, int)  planes of each
     first_row, nnz : int      number of the first row; what the lengths must add up to
-    exponent : uint8[n]       of the labels: 0..22 or `RAW`
     doubles : float64[m]      labels marked `RAW`, in order
     folded : bool             whether the mantissas went through `zigzag`
-    powers : float64[23]      10**k
     lengths, numbers, labels : int64[n], int64[n], float64[n]     written
 
     Returns
@@ -316,12 +311,13 @@ def to_rows(
             return 2
         number += numbers[i] + 1
         numbers[i] = number
-    bits, used = np.empty(n, np.int64), 0
+    bits, exponent, used = np.empty(n, np.int64), planes[b + widths[2]], 0
     _join(planes[b:], widths[2], 0, n, bits)
+    if folded:
+        _unfold(bits)
     for i in range(n):
-        m = (bits[i] >> 1) ^ -(bits[i] & 1) if folded else bits[i]
         if exponent[i] < 23:
-            labels[i] = m / powers[exponent[i]]
+            labels[i] = bits[i] / POWERS[exponent[i]]
         elif exponent[i] == RAW and used < doubles.shape[0] and np.isfinite(doubles[used]):
             labels[i] = doubles[used]
             used += 1
@@ -370,12 +366,18 @@ def to_columns(planes, bits, lengths, n_features, base, first, indptr, indices):
     return True
 
 
+@kernel
+def _unfold(x):
+    """Undo `zigzag`."""
+    for k in range(x.shape[0]):
+        x[k] = (x[k] >> 1) ^ -(x[k] & 1)
+
+
 @kernel(error_model="numpy")
 def _divide(bits, folded, codes, code_bits, divisors, out):
     """Write mantissa / divisor; `bits` are mantissas as stored, changed if `folded`."""
     if folded:
-        for k in range(out.shape[0]):
-            bits[k] = (bits[k] >> 1) ^ -(bits[k] & 1)
+        _unfold(bits)
     if code_bits > 2:
         for k in range(out.shape[0]):
             out[k] = np.float64(bits[k]) / divisors[codes[k]]
@@ -408,23 +410,28 @@ def _unpack(planes, bits, code_bits):
 
 
 @kernel
+def _put_doubles(codes, code_bits, raw, doubles, out):
+    """Write the next of `doubles` wherever `to_values` says; return if each is finite, and used."""
+    used = 0
+    if raw >= 0:
+        for k in range(out.shape[0]):
+            if code_bits == 0 or codes[k] == raw:
+                if used == doubles.shape[0] or not np.isfinite(doubles[used]):
+                    return False
+                out[k] = doubles[used]
+                used += 1
+    return used == doubles.shape[0]
+
+
+@kernel
 def _norms_upto(lengths, values, i, p, stop, sq_norm):
     """Write x_i' x_i of the rows that end by `stop`, from row i on, which begins at p.
 
-    They are added up four terms at a time. Return the first row that is left, and where it begins.
+    Return the first row that is left, and where it begins.
     """
     while i < lengths.shape[0] and p + lengths[i] <= stop:
         row = values[p : p + lengths[i]]
-        whole = row.shape[0] // 4 * 4
-        a = b = c = d = 0.0
-        for q in range(0, whole, 4):
-            a += np.float64(row[q]) * row[q]
-            b += np.float64(row[q + 1]) * row[q + 1]
-            c += np.float64(row[q + 2]) * row[q + 2]
-            d += np.float64(row[q + 3]) * row[q + 3]
-        for q in range(whole, row.shape[0]):
-            a += np.float64(row[q]) * row[q]
-        sq_norm[i] = (a + b) + (c + d)
+        sq_norm[i] = four_sums(row, row)
         p += lengths[i]
         i += 1
     return i, p
@@ -474,16 +481,10 @@ def to_values(
             _divide(wide, folded, some, code_bits, divisors, out)
         if raw < 0:
             i, p = _norms_upto(lengths, values, i, p, stop, sq_norm)
-    used = 0
-    if raw >= 0:
-        for k in range(n):
-            if code_bits == 0 or codes[k] == raw:
-                if used == doubles.shape[0] or not np.isfinite(doubles[used]):
-                    return False
-                values[k] = doubles[used]
-                used += 1
+    if not _put_doubles(codes, code_bits, raw, doubles, values):
+        return False
     _norms_upto(lengths, values, i, p, n, sq_norm)
-    return used == doubles.shape[0] and worst < max(n_codes, 1)
+    return worst < max(n_codes, 1)
 
 
 @kernel
@@ -514,14 +515,5 @@ def to_mantissas(
         exponent[:] = meanings[0]
     _join(planes, width, 0, n, mantissa)
     if folded:
-        for k in range(n):
-            mantissa[k] = (mantissa[k] >> 1) ^ -(mantissa[k] & 1)
-    used = 0
-    if raw >= 0:
-        for k in range(n):
-            if code_bits == 0 or codes[k] == raw:
-                if used == doubles.shape[0]:
-                    return False
-                mantissa[k] = doubles[used]
-                used += 1
-    return used == doubles.shape[0] and worst < max(n_codes, 1)
+        _unfold(mantissa)
+    return _put_doubles(codes, code_bits, raw, doubles, mantissa) and worst < max(n_codes, 1)

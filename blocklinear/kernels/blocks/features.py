@@ -114,14 +114,12 @@ def numbered(table, written, first, out):
 def _places(indices, counts):
     """Write where the first index of each value of each of its digits goes, by this digit alone.
 
+    Return how many digits count: the others are 0 in all indices.
+
     Parameters
     ----------
     indices : uint32[n]
     counts : uint32[DIGITS, 1 << DIGIT_BITS]         written
-
-    Returns
-    -------
-    digits : int              the others are 0 in all indices
     """
     counts[:] = 0
     by, mask = np.uint32(DIGIT_BITS), np.uint32((1 << DIGIT_BITS) - 1)

@@ -12,7 +12,7 @@ what its columns are:
 A form up to 22 stands for values that are m / 10**form: numbers of text mostly are. To divide is to
 round once, and so is to read a number: both find the number next to the decimal one.
 
-Kernels get the memory as numbers of several types: float64, int64, int32, uint16 and uint8.
+Kernels get the memory as its words, float64, and look at them as numbers of other types.
 """
 
 import numpy as np
@@ -69,7 +69,7 @@ def _bytes_of(n, form, planes):
 @kernel
 def pack_rows(
     order, begin, end, positions, starts, stops, indices, values, sq_norm, labels, weights,
-    mantissas, planes, words, integers, singles, halves, octets, kept,
+    mantissas, planes, words, kept,
 ):  # fmt: skip
     """Fill a region with rows, the first in order first, until one does not fit.
 
@@ -86,13 +86,15 @@ def pack_rows(
     weights : float64[n], or float64[0] where rows have none
     mantissas : int32[]       overwritten; as many as the longest row has entries
     planes : int              bytes of a column beyond the first two
-    words, integers, singles, halves, octets :  the memory
+    words : float64[]         the memory
     kept : bool[n]            set for the rows that are in the region now
 
     Returns
     -------
     int                       how many these are
     """
+    integers, singles = words.view(np.int64), words.view(np.int32)
+    halves, octets = words.view(np.uint16), words.view(np.uint8)
     for k in range(order.shape[0]):
         if k + FAR < order.shape[0]:
             fetch_entries(starts, stops, indices, values, order[k + FAR])
@@ -161,18 +163,18 @@ def rows_in_part(key, begins, counts, integers, ranges, first, last, out):
 
 
 @kernel(error_model="numpy")
-def unpack_rows(
-    which, planes, words, integers, singles, halves, octets, starts, stops, indices, values
-):  # fmt: skip
+def unpack_rows(which, planes, words, starts, stops, indices, values):
     """Unpack entries of rows one after the other, as many as there is room for; return how many.
 
     Parameters
     ----------
     which : int64[k]          where the rows are in the tables, in the order wanted
-    planes, words, integers, singles, halves, octets :  as for `pack_rows`
+    planes, words :           as for `pack_rows`
     starts, stops : int64[k]  written: where the entries of each row are
     indices, values : uint32[size], float64[size] or float32[size]      written
     """
+    integers, singles = words.view(np.int64), words.view(np.int32)
+    halves, octets = words.view(np.uint16), words.view(np.uint8)
     at = np.uint64(0)
     for k in range(which.shape[0]):
         if k + 2 * FAR < which.shape[0]:

@@ -4,6 +4,7 @@ import numpy as np
 
 from blocklinear.kernels.jit import kernel
 from blocklinear.kernels.shared import RAW, span
+from blocklinear.kernels.text.powers import POWERS
 
 NOT_FINITE, TOO_LARGE, ORDER, REPEATED = 1, 2, 3, 4
 """Why `take_rows` refuses a row."""
@@ -42,24 +43,24 @@ def _nearest_integer(a, b):
 
 
 @kernel
-def _put(value, k, powers, mantissa, bits, exponent):
+def _put(value, k, mantissa, bits, exponent):
     """Write one number to place `k`, as `to_decimals` does."""
     exponent[k] = RAW
     bits[k] = value
-    for e in range(powers.shape[0]):
-        scaled = np.rint(value * powers[e])
+    for e in range(POWERS.shape[0]):
+        scaled = np.rint(value * POWERS[e])
         if abs(scaled) > 9007199254740992.0:  # 2**53
             break
         if abs(scaled) > 1125899906842624.0:  # 2**50: rounding the product may matter
-            scaled = _nearest_integer(value, powers[e])
-        if scaled / powers[e] == value:
+            scaled = _nearest_integer(value, POWERS[e])
+        if scaled / POWERS[e] == value:
             mantissa[k] = np.int64(scaled)
             exponent[k] = e
             break
 
 
 @kernel
-def to_decimals(values, powers, mantissa, bits, exponent):
+def to_decimals(values, mantissa, exponent):
     """Write each number as ``mantissa / 10**exponent`` with the smallest exponent that is exact.
 
     Exact means that the division gives the number back to the last bit, which is checked; of
@@ -69,28 +70,26 @@ def to_decimals(values, powers, mantissa, bits, exponent):
     Parameters
     ----------
     values : float64[n]       finite
-    powers : float64[23]      10**k
-    mantissa, bits : int64[n], float64[n]      the same memory; written. It may be that of `values`
-    exponent : uint8[n]       written: 0..22, or `RAW` where `bits` holds the number itself
+    mantissa : int64[n]       written. Its memory may be that of `values`
+    exponent : uint8[n]       written: 0..22, or `RAW` where `mantissa` has the bits of the number
     """
+    bits = mantissa.view(np.float64)
     for k in range(values.shape[0]):
-        _put(values[k], k, powers, mantissa, bits, exponent)
+        _put(values[k], k, mantissa, bits, exponent)
 
 
 @kernel
-def take_rows(indptr, indices, mantissa, bits, exponent, strict, powers, found):
+def take_rows(indptr, indices, mantissa, exponent, strict, found):
     """Turn rows of doubles, in place, to rows of decimals as the tokenizer leaves them.
 
     Parameters
     ----------
     indptr : int64[n_rows + 1]          changed where zeros are dropped
     indices : uint32[nnz]     moved down over zeros that are dropped
-    mantissa, bits : int64[nnz], float64[nnz]       the same memory: on entry `bits` holds values,
-                              then see `to_decimals`
+    mantissa : int64[nnz]     on entry the bits of values, float64; then see `to_decimals`
     exponent : uint8[nnz]     written
     strict : bool             drop and count zeros, and refuse indices that do not increase in a
                               row; otherwise zeros are kept, and indices may be in any order
-    powers : float64[23]      10**k
     found : int64[N_FOUND]    written: zeros dropped; the smallest of their indices, 2**32 if none;
                               0 or why a row is refused, at which all ends; that row, and where in
                               it, counted from 0
@@ -99,7 +98,7 @@ def take_rows(indptr, indices, mantissa, bits, exponent, strict, powers, found):
     known = np.zeros(REMEMBERED, np.int64)
     known_mantissa, known_exponent = np.zeros_like(known), np.zeros(REMEMBERED, np.uint8)
     found[:] = 0
-    found[LEAST_ZERO] = np.int64(1) << 32
+    found[LEAST_ZERO], bits = np.int64(1) << 32, mantissa.view(np.float64)
     k, one, start = np.uint64(0), np.uint64(1), np.int64(0)
     for i in range(indptr.shape[0] - 1):
         stop, previous = indptr[i + 1], np.int64(-1)
@@ -123,7 +122,7 @@ def take_rows(indptr, indices, mantissa, bits, exponent, strict, powers, found):
             if known[slot] == word:
                 mantissa[k], exponent[k] = known_mantissa[slot], known_exponent[slot]
             else:
-                _put(value, k, powers, mantissa, bits, exponent)
+                _put(value, k, mantissa, bits, exponent)
                 known[slot] = word
                 known_mantissa[slot], known_exponent[slot] = mantissa[k], exponent[k]
             k += one

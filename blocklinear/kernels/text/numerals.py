@@ -5,8 +5,9 @@ import numpy as np
 from blocklinear.kernels.jit import kernel
 
 U = np.uint64
-MOST_FIVES = 55
-"""5**55 is the largest power of five below 2**128."""
+_MOST_FIVES = 55  # 5**55 is the largest power of five below 2**128
+_FIVES = np.array([divmod(5**k, 1 << 64) for k in range(_MOST_FIVES + 1)], np.uint64)
+_FIVES_HIGH, _FIVES_LOW = _FIVES.T.copy()  # upper and lower 64 bits
 WIDTH = 25
 """Bytes that a number takes at most, with the blank behind it."""
 
@@ -32,13 +33,13 @@ def _product(a, b):
 
 
 @kernel
-def _scaled(fraction, exponent, fives_high, fives_low, power):
+def _scaled(fraction, exponent, power):
     """Return ``fraction * 2**exponent * 10**power``, rounded to nearest, ties to even.
 
     The product is exact, in three words. The result must lie between 2**53 and 2**60.
     """
-    second, first = _product(fraction, fives_low[power])
-    third, more = _product(fraction, fives_high[power])
+    second, first = _product(fraction, _FIVES_LOW[power])
+    third, more = _product(fraction, _FIVES_HIGH[power])
     second += more
     if second < more:
         third += _ONE
@@ -62,13 +63,12 @@ def _scaled(fraction, exponent, fives_high, fives_low, power):
 
 
 @kernel
-def write_rows(bits, fives_high, fives_low, out):
+def write_rows(bits, out):
     """Write rows as lines, a blank behind each number, every number as ``%.17g`` has it.
 
     Parameters
     ----------
     bits : uint64[n_rows, n_columns]      those of finite doubles
-    fives_high, fives_low : uint64[56]    5**k, upper and lower 64 bits
     out : uint8[>= n_rows * (25 * n_columns + 1)]      written
 
     Returns
@@ -95,14 +95,14 @@ def write_rows(bits, fives_high, fives_low, out):
             fraction = number & _FRACTION | _HIDDEN
             # the decimal exponent: that of the power of two below, or one more
             tens = (exponent + 52) * 78913 >> 18
-            if not -MOST_FIVES <= tens - 16 <= 0:
+            if not -_MOST_FIVES <= tens - 16 <= 0:
                 return -1
-            decimal = _scaled(fraction, exponent, fives_high, fives_low, 16 - tens)
+            decimal = _scaled(fraction, exponent, 16 - tens)
             if decimal >= _TOO_LARGE:
                 tens += 1
                 if tens > 16:
                     return -1
-                decimal = _scaled(fraction, exponent, fives_high, fives_low, 16 - tens)
+                decimal = _scaled(fraction, exponent, 16 - tens)
 
             upper, lower = decimal // _EIGHT_DIGITS, decimal % _EIGHT_DIGITS
             for k in range(8):

@@ -4,6 +4,7 @@ import numpy as np
 
 from blocklinear.kernels.jit import kernel
 from blocklinear.kernels.shared import RAW, mix
+from blocklinear.kernels.text.powers import POWERS
 
 REPEATED, TOO_LARGE = 1, 2
 """Why `merge_rows` refuses a row."""
@@ -92,7 +93,7 @@ def _raised(m, times):
 
 
 @kernel
-def _sum(m, e, x, m2, e2, x2, powers):
+def _sum(m, e, x, m2, e2, x2):
     """Add two numbers; a number is x if e is `RAW`, else m / 10**e.
 
     The sum of decimals is exact while its mantissa fits 2**53; any other is that of the doubles.
@@ -104,9 +105,9 @@ def _sum(m, e, x, m2, e2, x2, powers):
         if fits and fits2 and abs(a + b) <= 9007199254740992:
             return a + b, both if a + b != 0 else np.int64(0), 0.0
     if e != RAW:
-        x = m / powers[e]
+        x = m / POWERS[e]
     if e2 != RAW:
-        x2 = m2 / powers[e2]
+        x2 = m2 / POWERS[e2]
     return np.int64(0), np.int64(RAW), x + x2
 
 
@@ -129,9 +130,7 @@ def _count_zeros(mantissa):
 
 
 @kernel
-def merge_rows(
-    indptr, indices, mantissa, double, exponent, powers, allowed, merged, zeros, why, index
-):
+def merge_rows(indptr, indices, mantissa, exponent, allowed, merged, zeros, why, index):
     """Add up the entries of each row that share an index, and drop those that are zero, in place.
 
     Parameters
@@ -139,14 +138,13 @@ def merge_rows(
     indptr : int64[n_rows + 1]      changed
     indices, mantissa, exponent : uint32[nnz], int64[nnz], uint8[nnz]      changed; the indices of a
                               row do not decrease
-    double : float64[nnz]     the same memory as `mantissa`
-    powers : float64[23]      10**k
     allowed : bool            whether indices may be repeated; if not, that refuses the row
     merged, zeros : int64[n_rows]   written: entries added to another, entries dropped as zero
     why : uint8[n_rows]       written: 0, `REPEATED`, or `TOO_LARGE` for a sum of 1e154 or more
     index : uint32[n_rows]    written where the row was refused: the index at fault
     """
     k, start, one = np.uint64(0), np.uint64(0), np.uint64(1)
+    double = mantissa.view(np.float64)  # where an exponent is `RAW`
     for i in range(indptr.shape[0] - 1):
         p, stop, first = start, np.uint64(indptr[i + 1]), k
         if not _repeats(indices[start:stop]):
@@ -163,7 +161,7 @@ def merge_rows(
             at, m, e, x = indices[p], mantissa[p], np.int64(exponent[p]), double[p]
             p += one
             while p < stop and indices[p] == at and why[i] == 0:
-                m, e, x = _sum(m, e, x, mantissa[p], np.int64(exponent[p]), double[p], powers)
+                m, e, x = _sum(m, e, x, mantissa[p], np.int64(exponent[p]), double[p])
                 if not allowed:
                     why[i] = REPEATED
                 elif e == RAW and not abs(x) < 1e154:

@@ -4,6 +4,7 @@ import numpy as np
 
 from blocklinear.kernels.jit import kernel
 from blocklinear.kernels.shared import RAW
+from blocklinear.kernels.text.powers import POWERS
 from blocklinear.kernels.text.simd import address_of, marks_in_32, marks_in_64, trailing_zeros
 
 
@@ -67,18 +68,18 @@ def line_start(buf, p):
 
 
 @kernel
-def to_doubles(mantissa, double, exponent, powers, out):
-    """Write the values of decimals: mantissa / 10**exponent, or the double where `RAW`.
+def to_doubles(mantissa, exponent, out):
+    """Write the values of decimals: mantissa / 10**exponent, or the bits of a double where `RAW`.
 
     Parameters
     ----------
-    mantissa, double, exponent : int64[n], float64[n], uint8[n]    as `parse_lines` leaves them
-    powers : float64[23]      10**k
+    mantissa, exponent : int64[n], uint8[n]         as `parse_lines` leaves them
     out : float64[n]          written
     """
+    double = mantissa.view(np.float64)
     for k in range(mantissa.shape[0]):
         e = exponent[k]
-        out[k] = double[k] if e == RAW else mantissa[k] / powers[e]
+        out[k] = double[k] if e == RAW else mantissa[k] / POWERS[e]
 
 
 @kernel

@@ -11,6 +11,7 @@ import numpy as np
 from blocklinear.kernels.jit import kernel
 from blocklinear.kernels.shared import RAW
 from blocklinear.kernels.text.decimals import exact_product
+from blocklinear.kernels.text.powers import INTEGER_POWERS, POWERS_HIGH, POWERS_LOW
 from blocklinear.kernels.text.simd import (
     address_of,
     byte_at,
@@ -34,7 +35,7 @@ STRICT, REPEATS, ANY_ORDER = 0, 1, 2
 
 # A call counts the references of each array that it is given: what features need is inlined.
 @kernel(forceinline=True)
-def _nearest(mantissa, scale, powers_high, powers_low):
+def _nearest(mantissa, scale):
     """Return (double nearest to mantissa / 10**scale, whether that is certain), |scale| <= 250.
 
     Double-double arithmetic is off by less than 2**-100 relative; where that could change the
@@ -42,7 +43,7 @@ def _nearest(mantissa, scale, powers_high, powers_low):
     """
     m1 = float(mantissa)
     m2 = float(mantissa - int(m1))
-    p1, p2 = powers_high[abs(scale)], powers_low[abs(scale)]
+    p1, p2 = POWERS_HIGH[abs(scale)], POWERS_LOW[abs(scale)]
     if scale > 0:
         first = m1 / p1
         t1, t2 = exact_product(first, p1)
@@ -111,7 +112,7 @@ def _magnitude(buf, p):
 
 
 @kernel(forceinline=True)
-def _number(buf, p, powers_high, powers_low):
+def _number(buf, p):
     """Read the number at `p`: [+-] digits [. digits] [e [+-] digits].
 
     Returns
@@ -154,7 +155,7 @@ def _number(buf, p, powers_high, powers_low):
         if k < -325:
             return p, 1, np.int64(0), 0, 0.0
         return p, 1, token, SLOW, 0.0
-    x, certain = _nearest(m, scale, powers_high, powers_low)
+    x, certain = _nearest(m, scale)
     if not certain:
         return p, 1, token, SLOW, 0.0
     return p, 1, np.int64(0), RAW, -x if negative else x
@@ -183,9 +184,9 @@ def _ends_token(c):
 
 
 @kernel
-def _label(buf, p, row, label_mantissa, label_double, label_exponent, powers_high, powers_low):
+def _label(buf, p, row, label_mantissa, label_double, label_exponent):
     """Read the label at `p` into row `row`; return (next, fault code)."""
-    q, ok, m, e, x = _number(buf, p, powers_high, powers_low)
+    q, ok, m, e, x = _number(buf, p)
     if ok < 0:
         return p, LABEL_RANGE
     if ok == 0 or not _ends_token(buf[q]):
@@ -198,7 +199,7 @@ def _label(buf, p, row, label_mantissa, label_double, label_exponent, powers_hig
 
 
 @kernel(forceinline=True)
-def _feature(buf, p, base, previous, lenient, powers_high, powers_low):
+def _feature(buf, p, base, previous, lenient):
     """Read ``index:value`` at `p`; return (next or fault offset, fault, index, m, e, double).
 
     `lenient` is `STRICT`, `REPEATS` or `ANY_ORDER`.
@@ -217,7 +218,7 @@ def _feature(buf, p, base, previous, lenient, powers_high, powers_low):
             return p, INDEX_BELOW_BASE, index, 0, 0, 0.0
         if lenient == STRICT or (lenient == REPEATS and index < previous):
             return p, INDEX_DUPLICATE if index == previous else INDEX_ORDER, index, 0, 0, 0.0
-    r, ok, m, e, x = _number(buf, q + 1, powers_high, powers_low)
+    r, ok, m, e, x = _number(buf, q + 1)
     if ok < 0:
         return q + 1, VALUE_RANGE, index, 0, 0, 0.0
     if ok == 0 or not _ends_token(buf[r]):
@@ -292,8 +293,8 @@ def _plain_feature(text, p, previous, powers):
 
 @kernel
 def parse_lines(
-    buf, base, lenient, indptr, indices, mantissa, double, exponent, label_mantissa, label_double,
-    label_exponent, faults, counts, powers, powers_high, powers_low,
+    buf, base, lenient, indptr, indices, mantissa, exponent, label_mantissa, label_exponent, faults,
+    counts,
 ):  # fmt: skip
     """Read whole lines of LIBSVM text.
 
@@ -309,15 +310,13 @@ def parse_lines(
     indptr : int64[n_lines + 1]         out
     indices : uint32[n_colons]          out, as written; strictly increasing in a row if `STRICT`
     mantissa, exponent : int64[n_colons], uint8[n_colons]      out, see `_number`
-    double : float64[n_colons]          the same memory as `mantissa`, for `RAW`
-    label_mantissa, label_double, label_exponent :             out, likewise, one a row
+    label_mantissa, label_exponent :    out, likewise, one a row
     faults : int64[any, 3]              out: code, offset, line within `buf`
     counts : int64[N_COUNTS]            out
-    powers : int64[19]        10**k
-    powers_high, powers_low : float64[251]      10**k as two doubles
     """
     n = buf.shape[0] - 1
-    text, tens = address_of(buf), address_of(powers)
+    text, tens = address_of(buf), address_of(INTEGER_POWERS)
+    double, label_double = mantissa.view(np.float64), label_mantissa.view(np.float64)
     p = row = line = blank = zeros = slow = n_faults = 0
     k, one = np.uint64(0), np.uint64(1)
     max_index, least_zero = np.int64(-1), np.int64(1) << 32
@@ -331,9 +330,7 @@ def parse_lines(
         p, state = _next_token(buf, p)
         is_row = state == 0
         if is_row:
-            p, fault = _label(
-                buf, p, row, label_mantissa, label_double, label_exponent, powers_high, powers_low
-            )
+            p, fault = _label(buf, p, row, label_mantissa, label_double, label_exponent)
             index, row_least = below, np.int64(1) << 32
             while fault == 0:
                 if p + 48 < n:
@@ -349,9 +346,7 @@ def parse_lines(
                 p, state = _next_token(buf, p)
                 if state != 0:
                     break
-                p, fault, index, m, e, x = _feature(
-                    buf, p, base, index, lenient, powers_high, powers_low
-                )
+                p, fault, index, m, e, x = _feature(buf, p, base, index, lenient)
                 if fault != 0:
                     break
                 if m == 0 and e == 0 and lenient == STRICT:

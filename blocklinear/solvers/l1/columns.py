@@ -11,10 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blocklinear.kernels import l1 as kernels
-from blocklinear.kernels.blocks.columns import count
 from blocklinear.options import TrainOptions
 from blocklinear.solvers.l1.scratch import ScratchArray
-from blocklinear.store.groups import Group, RowView
+from blocklinear.store.groups import RowView
 from blocklinear.store.manifest import Manifest
 
 Floats = NDArray[np.float64]
@@ -58,7 +57,6 @@ class ColumnCache:
 
     Parameters
     ----------
-    manifest : Manifest
     bias : float
         Value of the bias feature, 0 for none.
     dtype : type
@@ -74,7 +72,7 @@ class ColumnCache:
 
     Attributes
     ----------
-    counts : int32[n_features + 1]      entries of each feature; what `count` has seen so far
+    counts : int32[n_features + 1]      entries of each feature, as far as they have been counted
     features : uint32[k]      of the columns, in their order
     starts : int64[k + 1]
     jumps : uint16[]          rows from one entry to the next
@@ -111,17 +109,10 @@ class ColumnCache:
         if bias > 0.0:
             self.counts[n] = manifest.n_rows
 
-    def __len__(self) -> int:
-        return len(self.features)
-
     @property
     def collecting(self) -> bool:
         """Whether columns wait for their entries."""
         return self._first < len(self.features)
-
-    def count(self, group: Group) -> None:
-        """Count the entries of a group."""
-        count(group.indices, self.counts)
 
     @property
     def whole(self) -> bool:
@@ -292,13 +283,8 @@ class ColumnCache:
 
         Parameters
         ----------
-        features : uint32[k]
+        features : uint32[k]      those for which there is no room in the next pass are returned
         filed : bool              whether they were in a file
-
-        Returns
-        -------
-        uint32[]
-            Those for which there is no room in the next pass.
         """
         if not filed:
             self._add(features.astype(np.int64))
@@ -333,7 +319,7 @@ class ColumnCache:
         else:
             self.jumps[first:last], self.values[first:last] = 0, 0.0
         self.starts = np.concatenate([self.starts, ends])
-        self._fill, self._reached = self.starts[:-1] - self._base, np.zeros(len(self), np.int64)
+        self._fill, self._reached = self.starts[:-1] - self._base, np.zeros_like(self.starts[1:])
 
     def collect(self, rows: RowView) -> None:
         """Copy what rows have of the columns that wait for their entries."""

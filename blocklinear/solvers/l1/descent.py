@@ -78,31 +78,11 @@ class Rows:
         return self.kind, self.target, self.cost
 
 
-class Orders:
-    """Random orders, one after the other.
-
-    Parameters
-    ----------
-    key : int
-    number : int              of the next one
-    """
-
-    def __init__(self, key: int, number: int) -> None:
-        self._key, self.number = key, number
-
-    def shuffled(self, features: Integers) -> Integers:
-        """Return features in the next order."""
-        self.number += 1
-        return features[permuted(len(features), self._key, self.number - 1)]
-
-
 class Descent:
     """Newton steps on some columns, apart from the model until they are done.
 
     Parameters
     ----------
-    rows : Rows
-    columns : ColumnCache
     features : int64[m]       whose columns are there
     w : float64[m]            their weights
     decision : float64[n_rows]          w'x_i, of all features; changed
@@ -110,13 +90,14 @@ class Descent:
     cost : float              what weights cost, those of other features included
     goal : float              the gap that is asked for
     forcing : float           how much of the violation may be left by the first step
-    orders : Orders
+    key, orders : int         of random orders; how many were drawn before
     halt : callable
         Called between passes over the columns, to raise what ends it.
 
     Attributes
     ----------
     w, decision : float64[m], float64[n_rows]     where it is
+    orders : int              random orders drawn so far
     value : float             P there
     step : float64[n_rows]    s_i alpha_i of the primal there
     forcing : float           for the next step
@@ -135,11 +116,12 @@ class Descent:
         cost: float,
         goal: float,
         forcing: float,
-        orders: Orders,
+        key: int,
+        orders: int,
         halt: Callable[[], None],
     ) -> None:
-        self._rows, self._goal, self._orders, self._halt = rows, goal, orders, halt
-        self._columns = columns
+        self._rows, self._goal, self._halt, self._columns = rows, goal, halt, columns
+        self._key, self.orders = key, orders
         self._chosen = columns.slots[features].astype(np.int64)
         self._lengths = columns.entries(self._chosen)
         self.w, self.decision, self.forcing = w, decision, forcing
@@ -178,12 +160,7 @@ class Descent:
 
         How well it is minimised follows from how well the last one predicted the violation
         (Eisenstat and Walker, "Choosing the forcing terms in an inexact Newton method", SIAM
-        Journal on Scientific Computing 1996, Eq. 2.1).
-
-        Returns
-        -------
-        float
-            By how much it fell.
+        Journal on Scientific Computing 1996, Eq. 2.1). Return by how much the primal fell.
         """
         wrong = self._wrong()
         enough, before = max(self.forcing * wrong, self._tolerable()), math.inf
@@ -200,14 +177,11 @@ class Descent:
         return gain
 
     def _step(self, enough: float) -> tuple[float, float, float, float]:
-        """Minimise the quadratic model, and go as far along as the primal falls enough.
+        """Take the step that `newton_step` says.
 
-        Returns
-        -------
-        float, float, float, float
-            By how much it fell, by how much it would have at its first slope all along the whole
-            step, the largest change of a weight by that, and the largest violation that it left in
-            the model.
+        Return by how much the primal fell, by how much it would have at its first slope all along
+        the whole step, the largest change of a weight by that, and the largest violation that it
+        left in the model.
         """
         d, left = self._model_step(enough)
         slope = -float(dot(self._v, d)) + self._size(self.w + d) - self._size(self.w)
@@ -246,12 +220,7 @@ class Descent:
     def _model_step(self, enough: float) -> tuple[Floats, float]:
         """Minimise the quadratic model until no violation of its optimality is larger than enough.
 
-        Or until a pass gains little of what all did.
-
-        Returns
-        -------
-        float64[m], float
-            The step, and the largest violation left.
+        Or until a pass gains little of what all did. Return the step, and the largest violation.
         """
         matter = (self.w != 0.0) | (np.abs(self._v) >= self._penalty)
         self._together, self._products = self._together[:0], self._products[:0, :0]
@@ -260,7 +229,9 @@ class Descent:
         d, fallen, before = np.zeros(len(self.w)), 0.0, self.work
         for _ in range(_MOST_PASSES):
             self._halt()
-            fell, worst = self._descend(self._orders.shuffled(others), block, self.w, d)
+            order = others[permuted(len(others), self._key, self.orders)]
+            self.orders += 1
+            fell, worst = self._descend(order, block, self.w, d)
             fallen += fell
             if worst <= enough or fell <= _LAST_GAIN * fallen:
                 break
@@ -299,12 +270,8 @@ class Descent:
         Parameters
         ----------
         moved : float64[m]        by how much each moved
-        spent : float             entries that products may take the time of
-
-        Returns
-        -------
-        float
-            What they took; 0 if nothing has changed.
+        spent : float             entries that products may take the time of; what they took is
+                                  returned, 0 if nothing has changed
         """
         violation = np.abs(moved) * self._h
         violation[self._together] = 0.0
@@ -339,10 +306,7 @@ class Descent:
     def _descend(self, order: Integers, block: Block, w: Floats, d: Floats) -> tuple[float, float]:
         """Pass over some features once, over those of a block together.
 
-        Returns
-        -------
-        float, float
-            By how much the model has fallen, and the largest violation met.
+        Return by how much the model has fallen, and the largest violation met.
         """
         columns, state = (*self._columns.arrays, self._chosen), self._state
         penalty = self._penalty, self._ridge

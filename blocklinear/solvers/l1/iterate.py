@@ -18,7 +18,7 @@ from blocklinear.kernels.losses import N_SUMS, UNIT
 from blocklinear.kernels.sums import dot
 from blocklinear.objectives.certificate import Certificate, bound, norms_above
 from blocklinear.solvers.l1.columns import ColumnCache
-from blocklinear.solvers.l1.descent import DIFFERENCE, ROUGH, Descent, Orders, Rows
+from blocklinear.solvers.l1.descent import DIFFERENCE, ROUGH, Descent, Rows
 from blocklinear.solvers.l1.penalty import Penalty, in_chunks, violations
 
 Floats = NDArray[np.float64]
@@ -38,16 +38,13 @@ class L1Iterate:
                               sum_i s_i alpha_i x_i as of the last pass
     step : float64[n_rows]    zeros: s_i alpha_i of the dual point
     decision : float64[n_rows]          zeros: w'x_i
-    penalty : Penalty
     goal : float              the gap that is asked for; 0 where dual points are not to be improved
     key : int                 of random orders
 
     Attributes
     ----------
-    certificate : Certificate or None   of `w`
-    n_sv : int                rows with an alpha that is not 0
-    violation, first_violation : float  sum over all features, now and at first
-    new, final : bool         whether the last pass saw other weights; whether rounding ends it
+    certificate, n_sv, violation, first_violation, new, final :         as for `Iterate`, of `w`;
+                              violations are sums over all features
     work : int                entries processed for steps so far
     """
 
@@ -226,8 +223,6 @@ class L1Iterate:
 
         Parameters
         ----------
-        rows : Rows
-        columns : ColumnCache
         features : int64[m]
         halt : callable
             Called between passes over the columns, to raise what ends it.
@@ -239,11 +234,11 @@ class L1Iterate:
         """
         slots = np.sort(columns.slots[features])
         features = columns.features[slots].astype(np.int64)  # as they are in memory
-        costs, orders = self._penalty, Orders(self._key, self._orders)
+        costs = self._penalty
         w, of_each = self.w[features], costs.of_features(features, len(self.w) - 1)
         descent = Descent(
             rows, columns, features, w, self.decision.copy(), *of_each,
-            costs.of(self.w), self._goal, self._forcing, orders, halt,
+            costs.of(self.w), self._goal, self._forcing, self._key, self._orders, halt,
         )  # fmt: skip
         missing = not columns.complete(self.needed(columns.counts)).all()
         value, gains = descent.value, []
@@ -267,7 +262,7 @@ class L1Iterate:
             self._idle = self._idle + 1 if gained <= 4.0 * UNIT * value else 0
             self.final = self._idle > 2
             self.w[features], self.decision[:] = descent.w, descent.decision
-            self.step[:], self._orders, self.new = moved, orders.number, True
+            self.step[:], self._orders, self.new = moved, descent.orders, True
             self._forcing = descent.forcing
             self.work, self._fall = work, fall
             self._balance()

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blocklinear.kernels import l1 as kernels
+from blocklinear.kernels.blocks.columns import count
 from blocklinear.objectives.feasible_sets import Separate
 from blocklinear.objectives.problems import Problem
 from blocklinear.objectives.tasks import Task
@@ -41,9 +42,6 @@ class L1Regularized(CertifiedPasses):
 
     Parameters
     ----------
-    task : Task
-    manifest : Manifest
-    options : TrainOptions
     folder : Path
         Where alpha is kept, and columns that memory does not hold.
     capacity : int
@@ -73,7 +71,7 @@ class L1Regularized(CertifiedPasses):
         goal = 0.0 if options.gap is None or options.tolerance is not None else options.gap
         ratio = options.l1_ratio
         penalty = Penalty(ratio, 1.0 - ratio, not options.regularize_bias)
-        self._models = [
+        self._models: list[L1Iterate] = [
             L1Iterate(
                 self._W[k], self._pulls[k], self._alpha[k].all, self._decisions[k],
                 penalty, goal, options.seed,
@@ -84,26 +82,12 @@ class L1Regularized(CertifiedPasses):
         self._active = list(range(width))
         self._resumed = np.zeros(0, np.uint32)  # features of columns to be collected anew
         self._filed = False  # whether they were in a file
-        self._n_threads = options.threads
 
     def _rows(self, k: int) -> Rows:
         """Return what model k needs of all rows."""
         rows = rows_without_entries(self._labels, self._weights)
         target, cost = self._task.of_model(k, rows)
         return Rows(self._task.kind, target, cost, self._sizes, self._lengths)
-
-    @property
-    def _iterates(self) -> list[L1Iterate]:
-        """All models, in their order."""
-        return self._models
-
-    def _violations(self) -> Floats:
-        """Return the violations as LIBLINEAR's ``-e`` is compared with them, float64[M]."""
-        found = []
-        for model, scale in zip(self._models, self._scales.tolist(), strict=True):
-            first = model.first_violation * scale
-            found.append(model.violation / first if first > 0.0 else 0.0)
-        return np.array(found)
 
     @property
     def state(self) -> dict[str, Any]:
@@ -199,7 +183,7 @@ class L1Regularized(CertifiedPasses):
             self._weights[positions] = group.weights
         self._sizes[positions] = np.sqrt(group.sq_norm + self.bias**2) * (1.0 + 2.0**-50)
         self._lengths[positions] = np.diff(group.indptr)
-        self._columns.count(group)
+        count(group.indices, self._columns.counts)
 
     def _prepare(self, halt: Callable[[], bool]) -> None:
         """Work on columns in memory, and choose those to be collected."""
@@ -261,7 +245,7 @@ class L1Regularized(CertifiedPasses):
             found[k] = self._models[k].improved(self._rows(k), self._columns, there, check)
 
         found: dict[int, Callable[[], None]] = {}
-        self._columns.threads = max(self._n_threads // max(len(features), 1), 1)
+        self._columns.threads = max(self._options.threads // max(len(features), 1), 1)
         costs = self.costs or (0.0,)
         self._each(improve, sorted(features, key=lambda k: (-self._models[k].work, -costs[k])))
         self._each(lambda k: found[k](), found)  # all or none, if it is not abandoned before

@@ -76,12 +76,8 @@ class NewtonIterate:
     trial, search : float64[n]          what is to be evaluated, and what is to be multiplied
     evaluates : bool          what the next pass does: evaluate `trial`, or multiply by `search`
     direct : bool             whether a pass that evaluates adds up the Hessian, too
-    certificate : Certificate or None   of `w`
-    n_sv : int                rows with an alpha that is not 0, there
+    certificate, n_sv, first_violation, new, final :    as for `Iterate`, of `w`
     gradient : float64[n]     there
-    first : float             |gradient| of the first point
-    new : bool                whether the last pass led to another `w`
-    final : bool              whether rounding hides what another step would gain
     unbounded : bool          whether the optimum may be at an infinite bias: it is free, and the
                               loss logistic
     """
@@ -105,7 +101,7 @@ class NewtonIterate:
         self.gradient, self._diagonal = vectors["gradient"], vectors["diagonal"]
         self._direction, self._residual = vectors["direction"], vectors["residual"]
         self.certificate: Certificate | None = None
-        self.n_sv, self.first = 0, 0.0
+        self.n_sv, self.first_violation = 0, 0.0
         self.evaluates, self.direct, self.new, self.final = True, False, False, False
         self.unbounded = False
         self._products, self._in_all, self._rho, self._enough = 0, 0, 0.0, 0.0
@@ -119,7 +115,7 @@ class NewtonIterate:
         """Return all but arrays."""
         return {
             "certificate": self.certificate and self.certificate.to_dict(), "n_sv": self.n_sv,
-            "first": self.first, "evaluates": self.evaluates, "direct": self.direct,
+            "first": self.first_violation, "evaluates": self.evaluates, "direct": self.direct,
             "new": self.new, "final": self.final, "products": self._products,
             "in_all": self._in_all, "rho": self._rho, "enough": self._enough,
             "length": self._length, "slope": self._slope, "ridge": self._ridge,
@@ -130,7 +126,7 @@ class NewtonIterate:
     def from_json(self, state: dict[str, Any]) -> None:
         """Take over what `to_json` returned."""
         self.certificate = state["certificate"] and Certificate(**state["certificate"])
-        self.n_sv, self.first = state["n_sv"], state["first"]
+        self.n_sv, self.first_violation = state["n_sv"], state["first"]
         self.evaluates, self.direct = state["evaluates"], state["direct"]
         self.new, self.final = state["new"], state["final"]
         self._products, self._in_all = state["products"], state["in_all"]
@@ -152,6 +148,11 @@ class NewtonIterate:
         """|point|, or more."""
         return float(norms_above(dot(self.point, self.point)))
 
+    @property
+    def violation(self) -> float:
+        """|gradient|."""
+        return math.sqrt(dot(self.gradient, self.gradient))
+
     def go_to(self, weights: Floats) -> None:
         """Certify other weights, float64[n], in the next pass."""
         self.trial[:], self.certificate, self.evaluates = weights, None, True
@@ -165,7 +166,7 @@ class NewtonIterate:
         self.certificate, self.n_sv, self.new = proof, int(found.reach[1]), True
         self.w[:] = self.trial
         self._expand(found)
-        self.first = self.first or math.sqrt(dot(self.gradient, self.gradient))
+        self.first_violation = self.first_violation or self.violation
         if self.unbounded and found.reach[OF_PLUS : OF_MINUS + 1].min() == 0.0:
             self._double_the_bias()
         else:

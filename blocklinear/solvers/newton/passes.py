@@ -1,7 +1,6 @@
 """What models on their way by Newton's method share in a pass over rows."""
 
 import math
-from abc import ABC, abstractmethod
 from typing import Any
 
 import numpy as np
@@ -11,7 +10,6 @@ from blocklinear.kernels import primal as kernels
 from blocklinear.kernels.losses import LOGISTIC, N_REACHES, N_SUMS
 from blocklinear.objectives.certificate import aligned_zeros
 from blocklinear.objectives.models import Models
-from blocklinear.objectives.problems import Problem
 from blocklinear.objectives.tasks import Task
 from blocklinear.options import TrainOptions
 from blocklinear.solvers.columns import padded
@@ -24,15 +22,13 @@ Floats = NDArray[np.float64]
 _NONE = np.zeros((0, 0))
 
 
-class NewtonPass(ABC):
+class NewtonPass:
     """Models that share each pass over rows, a column for each.
 
     Parameters
     ----------
-    task : Task
     n : int
         Weights of a model, that of the bias feature included.
-    options : TrainOptions
     alpha : RowArray
         float64, a column for each model.
     enough_products : float
@@ -78,12 +74,7 @@ class NewtonPass(ABC):
         self._out, self._diagonal = (aligned_zeros(*self.V.shape) for _ in range(2))
         self._sums, self._reach = np.zeros((width, N_SUMS)), np.zeros((width, N_REACHES))
         self._values = np.zeros((width, kernels.N_VALUES))
-        self._scratch = aligned_zeros(kernels.N_SCRATCH, padded(width))
         self._hessians = np.zeros((0, 0, 0))
-
-    @abstractmethod
-    def _pass_over(self, rows: RowView, center: Floats, alpha: Floats) -> None:
-        """Add what rows contribute for the models that take part; write or read their alpha."""
 
     @property
     def taking_part(self) -> list[NewtonIterate]:
@@ -208,41 +199,29 @@ class NewtonPass(ABC):
         if self.center is not None:
             self.center.discard()
 
-
-class OnePass(NewtonPass):
-    """One model."""
-
-    task: Problem
-
     def _pass_over(self, rows: RowView, center: Floats, alpha: Floats) -> None:
-        problem, entries = self.task, (rows.starts, rows.stops, rows.indices, rows.values)
-        target, cost = problem.of_model(0, rows)
-        v, out = self.V.reshape(-1), self._out.reshape(-1)
-        width = float(self._widths[0])
+        """Add what rows contribute for the models that take part; write or read their alpha."""
+        entries, task = (rows.starts, rows.stops, rows.indices, rows.values), self.task
+        if isinstance(task, Models):
+            models = task.some(np.array(self._active))
+            kernels.newton_many(
+                *entries, rows.sq_norm, *models.data(rows),
+                models.positive, models.held_out, models.cost, models.kind, models.epsilon,
+                self.bias, self._evaluates, self.V, self._norms, center, self._widths, alpha,
+                self._out, self._diagonal, self._hessians, self._sums, self._reach,
+                self._values,
+            )  # fmt: skip
+            return
+        target, cost = task.of_model(0, rows)
+        v, out, width = self.V.reshape(-1), self._out.reshape(-1), float(self._widths[0])
         if not self._evaluates[0]:
             kernels.hessian_rows(
-                *entries, cost, problem.kind, self.bias, width, alpha.reshape(-1), v, out
+                *entries, cost, task.kind, self.bias, width, alpha.reshape(-1), v, out
             )
             return
         kernels.gradient_rows(
-            *entries, rows.sq_norm, target, cost, problem.kind,
-            problem.epsilon, self.bias, v, float(self._norms[0]), center.reshape(-1), width,
-            alpha.reshape(-1), out, self._diagonal.reshape(-1),
-            self._hessians[0] if len(self._hessians) else _NONE, self._sums[0], self._reach[0],
-            self._values[0],
-        )  # fmt: skip
-
-
-class ManyPass(NewtonPass):
-    """Several models."""
-
-    task: Models
-
-    def _pass_over(self, rows: RowView, center: Floats, alpha: Floats) -> None:
-        models = self.task.some(np.array(self._active))
-        kernels.newton_many(
-            rows.starts, rows.stops, rows.indices, rows.values, rows.sq_norm, *models.data(rows),
-            models.positive, models.held_out, models.cost, models.kind, models.epsilon, self.bias,
-            self._evaluates, self.V, self._norms, center, self._widths, alpha, self._out,
-            self._diagonal, self._hessians, self._scratch, self._sums, self._reach, self._values,
+            *entries, rows.sq_norm, target, cost, task.kind, task.epsilon, self.bias, v,
+            float(self._norms[0]), center.reshape(-1), width, alpha.reshape(-1), out,
+            self._diagonal.reshape(-1), self._hessians[0] if len(self._hessians) else _NONE,
+            self._sums[0], self._reach[0], self._values[0],
         )  # fmt: skip

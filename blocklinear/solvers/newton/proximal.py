@@ -40,10 +40,6 @@ _MOST_IDLE = 20  # centers in turn that have made no gap smaller
 class ProximalIterate(NewtonIterate):
     """A point, the best certificate, and what is to be tried next.
 
-    Parameters
-    ----------
-    vectors, bias, regularizes_bias, most_passes, enough_products :     as for `NewtonIterate`
-
     Attributes
     ----------
     w, certificate : float64[n], Certificate    of the pass with the smallest gap
@@ -101,7 +97,7 @@ class ProximalIterate(NewtonIterate):
         self.origin[:] = self.trial
         self._value = self._value_of(found)
         self._expand(found)
-        self.first = self.first or math.sqrt(dot(self.gradient, self.gradient))
+        self.first_violation = self.first_violation or self.violation
         done = 0.5 * dot(self.gradient, self.gradient) <= _ENOUGH * found.values[MOVED]
         done = done or self.width > _FIRST_WIDTH * self._scale
         if self._searching and (done or self._trials >= _MOST_TRIALS):

@@ -7,15 +7,14 @@ w' = sum s_i alpha_i x_i from the same pass. What rounding may do to both is add
 `objectives.certificate`.
 """
 
-import math
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from blocklinear.kernels.sums import dot
 from blocklinear.objectives.certificate import Certificate
 from blocklinear.objectives.feasible_sets import Separate
 from blocklinear.objectives.problems import Problem
@@ -24,7 +23,7 @@ from blocklinear.options import TrainOptions
 from blocklinear.solvers.certified import CertifiedPasses
 from blocklinear.solvers.columns import models_by_pass
 from blocklinear.solvers.newton.iterate import NewtonIterate
-from blocklinear.solvers.newton.passes import ManyPass, NewtonPass, OnePass
+from blocklinear.solvers.newton.passes import NewtonPass
 from blocklinear.solvers.protocol import Solver, Start
 from blocklinear.store.groups import Group
 from blocklinear.store.manifest import Manifest
@@ -39,11 +38,8 @@ class Newton(CertifiedPasses):
 
     Parameters
     ----------
-    task : Task
     alphas : sequence of RowArray
         Of the models of each pass.
-    manifest : Manifest
-    options : TrainOptions
     enough_products : float
         As for `NewtonIterate`.
     before : Solver or None
@@ -61,21 +57,17 @@ class Newton(CertifiedPasses):
     ) -> None:
         super().__init__(task, manifest, options, len(alphas))
         self._numbers, self._before = models_by_pass(len(task)), before
-        kind: type[NewtonPass] = OnePass if isinstance(task, Problem) else ManyPass
         self._passes = [
-            kind(task.some(some), manifest.n_features + 1, options, alpha, enough_products)
+            NewtonPass(task.some(some), manifest.n_features + 1, options, alpha, enough_products)
             for some, alpha in zip(self._numbers, alphas, strict=True)
         ]
+        pairs = [
+            pair
+            for part, numbers in zip(self._passes, self._numbers, strict=True)
+            for pair in zip(numbers.tolist(), part.models, strict=True)
+        ]
+        self._models: list[NewtonIterate] = [model for _, model in sorted(pairs, key=itemgetter(0))]
         self.starts_from_w = task.solver.smooth  # else from alpha, which do not follow from w
-
-    @property
-    def _iterates(self) -> list[NewtonIterate]:
-        """All models, in their order."""
-        found: list[Any] = [None] * len(self._task)
-        for part, numbers in zip(self._passes, self._numbers, strict=True):
-            for number, model in zip(numbers.tolist(), part.models, strict=True):
-                found[number] = model
-        return found
 
     def start_from(self, weights: Floats, proven: Sequence[Certificate | None]) -> None:
         """Begin where another solver stands, but work no more on the models that are proven.
@@ -88,19 +80,9 @@ class Newton(CertifiedPasses):
         """
         for part, numbers in zip(self._passes, self._numbers, strict=True):
             part.start_from(weights[:, numbers])
-        for j, (model, certificate) in enumerate(zip(self._iterates, proven, strict=True)):
+        for j, (model, certificate) in enumerate(zip(self._models, proven, strict=True)):
             if certificate is not None:
                 model.w[:], model.certificate = weights[:, j], certificate
-
-    def _violations(self) -> Floats:
-        """Return |gradient| as LIBLINEAR's ``-e`` is compared with it, float64[M]."""
-        found = [
-            math.sqrt(dot(model.gradient, model.gradient)) / (model.first * scale)
-            if model.first * scale > 0.0
-            else 0.0
-            for model, scale in zip(self._iterates, self._scales.tolist(), strict=True)
-        ]
-        return np.array(found)
 
     @property
     def state(self) -> dict[str, Any]:
@@ -152,7 +134,7 @@ class Newton(CertifiedPasses):
             self._each(lambda part: part.end(outer), self._passes)
 
     def _evaluate(self, weights: Floats, stream: Iterable[Loaded]) -> None:
-        for j, model in enumerate(self._iterates):
+        for j, model in enumerate(self._models):
             model.go_to(weights[:, j])
         for part in self._passes:
             part.begin(list(range(len(part.models))))
@@ -163,7 +145,7 @@ class Newton(CertifiedPasses):
 
     def current(self) -> Floats:
         """Return the weights of the points reached, float64[n_features + 1, M]."""
-        models = self._iterates
+        models = self._models
         if len(models) == 1:
             return models[0].w.reshape(-1, 1)
         return np.stack([model.w for model in models], axis=1)

@@ -69,7 +69,6 @@ class AlphaFiles:
 
     Parameters
     ----------
-    folder : Path
     columns : int
         Of alpha.
     """
