@@ -154,19 +154,35 @@ class Recipe:
         """Features that there may be."""
         return self.n_own + (1 << self.hash_bits if self.hash_bits else len(self.dictionary))
 
+    @cached_property
+    def _quoted_names(self) -> list[str]:
+        """Names of the columns, in quotes where they could be those of another's features."""
+        names, starts = set(self.names), ('"', "hash ") if self.hash_bits else '"'
+        return [
+            json.dumps(name, ensure_ascii=False)
+            if name.startswith(starts)
+            or any(name[:at] in names for at, letter in enumerate(name) if letter == "=")
+            else name
+            for name in self.names
+        ]
+
     def feature_name(self, j: int) -> str:
-        """Return the name of feature j, counted from 0; ``hash 17`` where it is one of hashes."""
+        """Return the name of feature j, counted from 0; ``hash 17`` where it is one of hashes.
+
+        No two features have the same name: next to a column `a`, whose values are ``a=b``, a column
+        called so is ``"a=b"``.
+        """
         numbers = self.numbers
         if j < len(numbers):
-            return self.columns[numbers[j]].name
+            return self._quoted_names[numbers[j]]
         if j < self.n_own:
-            return f"{self.columns[numbers[j - len(numbers)]].name}={MISSING}"
+            return f"{self._quoted_names[numbers[j - len(numbers)]]}={MISSING}"
         if self.hash_bits:
             return f"hash {j - self.n_own}"
         if j - self.n_own >= len(self.dictionary):
             return f"feature {j}"
         column, value = self.dictionary[j - self.n_own]
-        return f"{self.columns[column].name}={value}"
+        return f"{self._quoted_names[column]}={value}"
 
     def to_json(self) -> dict[str, Any]:
         """Return what stores and models keep."""
