@@ -98,11 +98,11 @@ class BlockStore:
         Raises
         ------
         DamagedError
-            If there is no store, its manifest is damaged, or its folder of blocks is a link.
+            If it is no store, its manifest is damaged, or its folder of blocks is a link.
         MismatchError
             If a newer version wrote it.
         UsageError, StorageError
-            If a URL cannot be read.
+            If nothing is there, or it cannot be read.
         """
         if isinstance(path, str) and is_url(path):
             folder = mirrored(path, None if cache is None else Path(cache), cache_bytes)
@@ -124,7 +124,7 @@ class BlockStore:
         ------
         WrongTypeError
             If it is neither.
-        DamagedError, MismatchError
+        DamagedError, MismatchError, StorageError
             As `open` does.
         """
         check_store(store, (BlockStore, str, os.PathLike))
