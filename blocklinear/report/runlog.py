@@ -46,10 +46,9 @@ class RunLog:
         self._models = list(models)
         goals = {"gap_goal": gap_goal, "violation_goal": violation_goal}
         self._goals = {name: goal for name, goal in goals.items() if goal is not None}
-        output = Output.of(path)
-        self._name = output.name
-        is_incomplete = check_log(output)
-        self._stream = output.append()
+        self._output = Output.of(path)
+        is_incomplete = check_log(self._output)
+        self._stream = self._output.append()
         self._write("\n" * is_incomplete)
 
     def __call__(self, event: Event) -> None:
@@ -65,7 +64,7 @@ class RunLog:
 
     def _write(self, text: str) -> None:
         raw = text.encode("utf-8")
-        with storage_errors(self._name, "write"):
+        with self._output.writing():
             while raw:
                 raw = raw[self._stream.write(raw) :]
 
