@@ -91,9 +91,14 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
+def _is_liblinear(arguments: Sequence[str]) -> bool:
+    """Return whether the command is `liblinear`."""
+    return bool(arguments) and arguments[0] == "liblinear"
+
+
 def _spell_out(arguments: Sequence[str]) -> list[str]:
     """Rewrite LIBLINEAR's ``-wLABEL W`` as ``--class-weight=LABEL=W``."""
-    if arguments and arguments[0] == "liblinear":  # which takes it as it is
+    if _is_liblinear(arguments):  # which takes it as it is
         return list(arguments)
     spelled, rest = [], iter(arguments)
     for argument in rest:
@@ -119,8 +124,10 @@ def _read(arguments: Sequence[str]) -> argparse.Namespace:
     """Read the arguments; what is asked for may be help, which ends the process when written."""
     try:
         return _parser().parse_args(_spell_out(arguments))
-    except SystemExit:
+    except SystemExit as leaving:
         sys.stdout.flush()
+        if leaving.code and _is_liblinear(arguments):
+            leaving.code = 1  # as all that is refused there
         raise
 
 
