@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Self
 
-from blocklinear.classes import Classes
 from blocklinear.errors import MismatchError, UsageError
 from blocklinear.store import shapes
 
@@ -255,21 +254,6 @@ class Recipe:
         elif self.dictionary:
             lines.append(f"dictionary of {len(self.dictionary)} values")
         return "\n".join(lines)
-
-
-def named_labels(recipe: Any, classes: Classes) -> Classes:
-    """Return labels as they are named, by their numbers; of a boolean target `false` and `true`.
-
-    Parameters
-    ----------
-    recipe : object or None
-        As JSON has it.
-    classes : mapping of float to str or int
-        Of the store or the model.
-    """
-    if recipe is not None and recipe["target"]["kind"] == "boolean":
-        return {0.0: "false", 1.0: "true"}
-    return classes
 
 
 def recipe_of_model(metadata: Mapping[str, Any], n_features: int, name: str) -> Recipe:

@@ -520,7 +520,7 @@ class LinearModel(ModelParameters):
         return {
             **self.metadata,
             "solver": self.solver,
-            "labels": [self.classes.get(label, label) for label in self.labels],
+            "labels": [self.named.get(label, label) for label in self.labels],
             "named_features": len(self.feature_names or ()),
             "features": self.n_features,
             "columns": self.n_columns,

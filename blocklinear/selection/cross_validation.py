@@ -196,7 +196,7 @@ def cross_validate(
         if n_folds > manifest.n_rows:
             listener(Warned(f"{n_folds} folds of {manifest.n_rows} rows: each row is a fold"))
             n_folds = manifest.n_rows
-        warn_of_weights(options, labels, manifest, listener)
+        warn_of_weights(options, labels, store, listener)
         folder = store.folder / "runs" / f"{options.run}.cv"  # whose checkpoint is no matter here
         make_folder(folder, store.folder)
         work = _Validation(store, options, labels, positive, n_folds, folder, listener, halt, by)
@@ -485,6 +485,7 @@ class _Validation:
             self.n_folds,
             self._outer,
             self.positive,
+            self.store.named if self.labels else {},
         )
         predictions, best = self._kept[self._scores.index(report.best)]
         order = np.argsort(self._numbers.all, kind="stable")

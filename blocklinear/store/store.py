@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
@@ -13,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blocklinear.arguments import check_store
-from blocklinear.classes import label_text
+from blocklinear.classes import Classes, label_text, named_labels
 from blocklinear.errors import (
     BusyError,
     DamagedError,
@@ -171,6 +172,11 @@ class BlockStore:
         """
         return self.manifest.read_recipe(self.folder)
 
+    @cached_property
+    def named(self) -> Classes:
+        """Labels as they are named, by the numbers they have in blocks, where they have names."""
+        return named_labels(self.recipe, self.manifest.given)
+
     def describe(self) -> dict[str, Any]:
         """Return what ``info --json`` prints."""
         m = self.manifest
@@ -183,7 +189,7 @@ class BlockStore:
             "nnz": m.nnz,
             "blocks": len(m.blocks),
             "bytes": sum(block.bytes for block in m.blocks),
-            "labels": _labels(m, m.label_counts),
+            "labels": self._labels(m.label_counts),
             "named_features": m.names.get("names", 0),
             "weights": _weights(m),
             "batches": self.batches(),
@@ -211,7 +217,7 @@ class BlockStore:
             here = {
                 "nnz": sum(block.nnz for block in blocks),
                 "bytes": sum(block.bytes for block in blocks),
-                "labels": _labels(m, [sum(column) for column in columns]),
+                "labels": self._labels([sum(column) for column in columns]),
                 "blocks": [int(block.name[1:9]) for block in blocks],
             }
             facts.append(batch | here)
@@ -228,7 +234,7 @@ class BlockStore:
         if m.labels is None:
             lines.append("labels: too many to list (regression)")
         else:
-            lines.append(f"labels: {counted_labels(_labels(m, m.label_counts), 20)}")
+            lines.append(f"labels: {counted_labels(self._labels(m.label_counts), 20)}")
             if m.classes:
                 given = list(m.given.items())[:20]
                 coded = ", ".join(f"{format_number(code)} is {label}" for code, label in given)
@@ -387,6 +393,13 @@ class BlockStore:
         report.unused_files = sorted({*names} - known) + unused
         return report
 
+    def _labels(self, counts: list[int]) -> list[dict[str, Any]] | None:
+        """Return the labels that have rows, as named, with how many; None if not counted."""
+        if self.manifest.labels is None:
+            return None
+        named, counted = self.named, zip(self.manifest.labels, counts, strict=True)
+        return [{"label": named.get(code, code), "rows": n} for code, n in counted if n]
+
     def _unless_past(self, found: Iterator[T]) -> Iterator[T]:
         """Yield what is read of this store, unless another process deletes it meanwhile."""
         try:
@@ -406,14 +419,6 @@ class BlockStore:
         with contextlib.suppress(DamagedError, MismatchError, StorageError):
             return Manifest.load(self.folder).generation != self.manifest.generation
         return False
-
-
-def _labels(manifest: Manifest, counts: list[int]) -> list[dict[str, Any]] | None:
-    """Return the labels that have rows, as given, with how many; None if they are not counted."""
-    if manifest.labels is None:
-        return None
-    given, counted = manifest.given, zip(manifest.labels, counts, strict=True)
-    return [{"label": given.get(label, label), "rows": count} for label, count in counted if count]
 
 
 def _weights(manifest: Manifest) -> dict[str, Any] | None:

@@ -131,7 +131,7 @@ def train_task(
                 options = dataclasses.replace(options, method=choice.method)
                 task = make_task(manifest, options)
                 listener(choice)
-        warn_of_weights(options, task.labels, manifest, listener)
+        warn_of_weights(options, task.labels, source, listener)
         if options.restart:
             for own in folders_of(folder):
                 discard(own)

@@ -54,10 +54,24 @@ def test_a_batch_with_weights_in_a_column(run):
 def test_boolean_classes_are_named_as_in_the_table(run, tmp_path):
     x = [0.5, -1.0, 2.0, -0.25] * 20
     write(pa.table({"x": x, "y": [value > 0 for value in x]}), tmp_path / "c.parquet")
-    assert run("split c.parquet c --target y -q")[0] == 0
+    counted = "true (40 rows), false (40 rows)\n"
+    for line in ("split c.parquet c --target y -q", "info c"):
+        assert f"labels: {counted}" in run(line)[1]
+    assert f"labels {counted}"[:-1] in run("remove c --list")[1]
     for name in ("true", "1"):
         assert run(f"train c m -s 7 --class-weight {name}=2 -q --restart")[0] == 0
-    assert run("cv c -c 1 --positive false -q")[0] == 0
+    assert "classes          2: true false\n" in run("info m")[1]
+    assert run("convert m w.json --to json")[0] == 0
+    listed = json.loads((tmp_path / "w.json").read_text())
+    assert (listed["classes"], listed["decisions"][0]["class"]) == (["true", "false"], "true")
+    assert run("report m -o page.html --test c.parquet")[0] == 0
+    assert "<td>true</td>" in (tmp_path / "page.html").read_text()
+    out = run("cv c -c 1 -v 2 --positive false --predictions p -q --log log")[1]
+    assert out.splitlines()[0] == "2-fold cross-validation of 80 rows; positive class false"
+    assert set((tmp_path / "p").read_text().split()) == {"true", "false"}
+    found = run("cv c -c 1 -v 2 --positive false -q --json")[1]
+    assert json.loads(found)["positive"] == "false"
+    assert '"label": "true"' in (tmp_path / "log").read_text()
     status, out, _ = run("predict c.parquet m o.csv --positive false --report -b 1")
     assert status == 0
     assert "(positive class false)" in out
@@ -150,8 +164,10 @@ def test_classes_are_named_as_in_the_table(run, tmp_path):
         found = [
             json.loads(run(f"{line} --positive {name}")[1])["positive"] for name in ("no", "yes")
         ]
-        assert found[0] != found[1]
+        assert found == ["no", "yes"]
         (tmp_path / "out.csv").unlink(missing_ok=True)
+    assert run("cv n -v 2 -c 1 -q --predictions p --memory 256M")[0] == 0
+    assert set((tmp_path / "p").read_text().split()) <= {"no", "yes"}
     assert run("report m -o page.html --test named.parquet --positive no")[0] == 0
     assert run("report m -o other.html --test named.parquet --positive nay")[0] == 2
 
