@@ -211,15 +211,19 @@ class BlockStore:
     def batches(self) -> list[dict[str, Any]]:
         """Return, as JSON, what each batch brought in and still has here."""
         m, facts = self.manifest, []
+        recipe = self.recipe if m.weighted else None
+        column = recipe.get("weight") if isinstance(recipe, dict) else None
         for batch in m.batches:
             blocks = [block for block in m.blocks if block.batch == batch["name"]]
             columns = zip(*(block.label_counts for block in blocks), strict=True)
-            here = {
+            here: dict[str, Any] = {
                 "nnz": sum(block.nnz for block in blocks),
                 "bytes": sum(block.bytes for block in blocks),
                 "labels": self._labels([sum(column) for column in columns]),
                 "blocks": [int(block.name[1:9]) for block in blocks],
             }
+            if column is not None:
+                here["weights"] = [w | {"path": f"column {column}"} for w in batch["weights"]]
             facts.append(batch | here)
         return facts
 
@@ -249,7 +253,7 @@ class BlockStore:
                 f"{w['total']:.15g} in all"
                 + (f"; {w['zeros']} rows have weight 0" if w["zeros"] else "")
             )
-        for batch in m.batches:
+        for batch in self.batches():
             sources = ", ".join(str(source["path"]) for source in batch["sources"])
             if m.weighted:
                 files = ", ".join(str(file["path"]) for file in batch["weights"])

@@ -49,6 +49,9 @@ def test_a_batch_with_weights_in_a_column(run):
     assert run("split a.parquet w --target y --weight code -q --memory 256M")[0] == 0
     status, out, _ = run("add w a.parquet --if-absent -q")
     assert (status, out) == (0, "batch b1 is in the store already, which has 600 rows\n")
+    assert "batch b1: 600 rows from a.parquet with weights from column code, " in run("info w")[1]
+    (batch,) = json.loads(run("info w --json")[1])["batches"]
+    assert [file["path"] for file in batch["weights"]] == ["column code"]
 
 
 def test_boolean_classes_are_named_as_in_the_table(run, tmp_path):
