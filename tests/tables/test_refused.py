@@ -114,15 +114,25 @@ def test_a_value_that_is_no_number_after_the_first_block(tmp_path):
     rows = ["7,1,0", "8,2,1"] * 200_000
     rows[300_000] = "9,abc,1"
     (tmp_path / "t.csv").write_text("left,x,y\n" + "\n".join(rows) + "\n")
-    with pytest.raises(InputError, match=r"line 300002, column x: .*invalid value 'abc'"):
-        split_tables([str(tmp_path / "t.csv")], tmp_path / "s", TableOptions("y", drop=("left",)))
+    for options, fix in (
+        (TableOptions("y", drop=("left",)), r"or split with --drop x .*, or with --categories x"),
+        (TableOptions("y", weight="x"), "correct it$"),
+    ):
+        message = rf"line 300002, column x: .*invalid value 'abc'\n  fix: .*{fix}"
+        with pytest.raises(InputError, match=message):
+            split_tables([str(tmp_path / "t.csv")], tmp_path / "s", options)
+    options = TableOptions("y", drop=("left",), categories=("x",))
+    assert split_tables([str(tmp_path / "t.csv")], tmp_path / "s", options).manifest.dimension == 3
+    (tmp_path / "t.csv").write_text("x,y\n" + "2024-01-01,1\n" * 120_000 + "soon,0\n")
+    with pytest.raises(InputError, match=r"fix: correct it, or split with --drop x to .*out$"):
+        split_tables([str(tmp_path / "t.csv")], tmp_path / "new", TableOptions("y"))
     rows[300_000] = "9,3,1"
     rows = [f"{row},text" for row in rows]
     rows[300_000] += "\udcff"
     text = "left,x,y,c\n" + "\n".join(rows) + "\n"
     (tmp_path / "t.csv").write_bytes(text.encode(errors="surrogateescape"))
     with pytest.raises(InputError, match="line 300002: column c is not UTF-8"):
-        split_tables([str(tmp_path / "t.csv")], tmp_path / "s", TableOptions("y"))
+        split_tables([str(tmp_path / "t.csv")], tmp_path / "new", TableOptions("y"))
 
 
 def test_a_prediction_that_fails_leaves_nothing(tmp_path, capfd):
