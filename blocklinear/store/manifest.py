@@ -432,7 +432,7 @@ class Manifest:
             return f"batch {batch}"
         for source in sources:
             if row < source["rows"]:
-                whole = source["rows"] == source["lines"]
+                whole = source["rows"] == source["lines"] and not self.of_tables
                 return f"{'line' if whole else 'row'} {row + 1} of {source['path']}"
             row -= source["rows"]
         return f"batch {batch}"

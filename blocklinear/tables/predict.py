@@ -143,6 +143,16 @@ def predict_tables(
             "leave out --report",
         )
     encoder, outcomes = Encoder(recipe, growing=False), Outcomes(recipe, model)
+    results = {"prediction"}
+    if decision:
+        results |= outcomes.decisions(np.empty((0, model.n_columns))).keys()
+    if probability:
+        results |= outcomes.probabilities(np.empty((0, len(outcomes.names)))).keys()
+    if taken := sorted(results.intersection(keep)):
+        raise UsageError(
+            f"--keep names {taken[0]}, which is also a column of the results",
+            "leave it out, or rename the column",
+        )
     confusion = Confusion(model.labels, positive, model.named) if classes else None
     score = score_of(model)
     reader, base = _reader(model, options)

@@ -5,7 +5,7 @@ import gc
 import numpy as np
 import pytest
 
-from blocklinear.errors import InputError
+from blocklinear.errors import InputError, UsageError
 from blocklinear.options import TrainOptions
 from blocklinear.training.loop import train
 
@@ -173,6 +173,48 @@ def test_files_whose_kept_columns_differ(tmp_path, kept, message):
     predict_tables(model, [str(first), str(second)], out, keep=("name",))
     table = pa.parquet.read_table(out)
     assert table["name"].to_pylist() == [*range(200), *kept]
+
+
+@pytest.mark.parametrize("name", ["prediction", "decision", "probability_1"])
+def test_kept_columns_are_none_of_the_results(tmp_path, name):
+    table = pa.table({"x": X, "y": Y, name: ["mine"] * N})
+    model = train(make_store(tmp_path, table, drop=(name,)), TrainOptions(solver=7, gap=0.1))
+    path, how = str(tmp_path / "t.parquet"), {"keep": (name,)}
+    with pytest.raises(UsageError, match=f"--keep names {name}, which is also a column of the res"):
+        predict_tables(model, [path], tmp_path / "out.csv", decision=True, probability=True, **how)
+    assert not (tmp_path / "out.csv").exists()
+    if name != "prediction":
+        assert predict_tables(model, [path], tmp_path / "out.csv", **how).rows == N
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"weight": "y"}, "--weight names 'y', which is the target"),
+        ({"interactions": (("x", "c"),)}, "crosses are hashed\n  fix: .* --hash-bits"),
+        (
+            {"interactions": (("x", "x"),), "hash_bits": 4},
+            r"--interactions x\*x: a cross is of two",
+        ),
+        ({"interactions": (("x", "w"),), "hash_bits": 4}, r"--interactions x\*w: .* none of words"),
+    ],
+    ids=str,
+)
+def test_options_that_contradict_each_other(tmp_path, options, message):
+    table = pa.table({"x": X, "c": ["a"] * N, "w": [["a"]] * N, "y": Y})
+    with pytest.raises(UsageError, match=message):
+        make_store(tmp_path, table, **options)
+
+
+def test_a_column_that_is_named_twice_is_taken_once(tmp_path):
+    store = make_store(tmp_path, pa.table({"x": X, "y": Y}), columns=("x", "x"))
+    assert [column["name"] for column in store.recipe["columns"]] == ["x"]
+
+
+def test_labels_that_are_no_classes_have_rows_not_lines(tmp_path):
+    store = make_store(tmp_path, pa.table({"x": X, "y": np.array(Y) + 0.5}))
+    with pytest.raises(InputError, match=r"first in row 1 of .*t\.parquet"):
+        train(store, TrainOptions(solver=1))
 
 
 def test_long_text_is_refused_before_it_is_read(tmp_path):
