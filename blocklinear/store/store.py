@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
+from numbers import Real
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
@@ -176,6 +177,25 @@ class BlockStore:
     def named(self) -> Classes:
         """Labels as they are named, by the numbers they have in blocks, where they have names."""
         return named_labels(self.recipe, self.manifest.given)
+
+    def code_of(self, label: object) -> float | None:
+        """Return the number that a label, as it is named, has in blocks; None for None.
+
+        Raises
+        ------
+        UsageError
+            If it is neither a name nor a number.
+        """
+        if label is None:
+            return None
+        for code, name in self.named.items():
+            if name == label:
+                return code
+        if isinstance(label, Real):
+            return float(label)
+        known = ", ".join(map(str, list(self.named.values())[:10]))
+        fix = f"name one of {known}" if known else "give a number"
+        raise UsageError(f"no class is {label!r}", fix)
 
     def describe(self) -> dict[str, Any]:
         """Return what ``info --json`` prints."""

@@ -6,7 +6,10 @@ import sys
 
 import pytest
 
+from blocklinear import cross_validate
 from blocklinear.cli.main import main
+from blocklinear.errors import UsageError
+from blocklinear.model.linear import LinearModel
 from blocklinear.store.store import BlockStore
 
 pa = pytest.importorskip("pyarrow")
@@ -67,7 +70,7 @@ def test_boolean_classes_are_named_as_in_the_table(run, tmp_path):
     assert run("convert m w.json --to json")[0] == 0
     listed = json.loads((tmp_path / "w.json").read_text())
     assert (listed["classes"], listed["decisions"][0]["class"]) == (["true", "false"], "true")
-    assert run("report m -o page.html --test c.parquet")[0] == 0
+    assert run("report m -o page.html --test c.parquet --positive false")[0] == 0
     assert "<td>true</td>" in (tmp_path / "page.html").read_text()
     out = run("cv c -c 1 -v 2 --positive false --predictions p -q --log log")[1]
     assert out.splitlines()[0] == "2-fold cross-validation of 80 rows; positive class false"
@@ -84,6 +87,21 @@ def test_boolean_classes_are_named_as_in_the_table(run, tmp_path):
     status, _, err = run("train c m --class-weight yes=2 -q")
     assert status == 2
     assert "no class is 'yes'\n  fix: write one of false, true" in err
+    model = LinearModel.load("m")
+    (weight,) = model.top_weights(label="true")
+    assert model.top_weights(label=1.0) == [weight]
+    assert model.top_weights(label="false") == [(weight[0], -weight[1])]
+    for positive in ("false", 0):
+        assert cross_validate("c", costs=[1.0], positive=positive).report.positive == 0.0
+    with pytest.raises(UsageError, match="no class is 'no'\n  fix: name one of false, true"):
+        cross_validate("c", costs=[1.0], positive="no")
+
+
+def test_one_class_is_named_as_in_the_table(run, tmp_path):
+    write(pa.table({"x": [1.0, 2.0], "y": ["spam", "spam"]}), tmp_path / "c.parquet")
+    assert run("split c.parquet c --target y -q")[0] == 0
+    for line in ("train c m -q", "cv c -q"):
+        assert "all rows have the one label spam" in run(line)[2]
 
 
 @pytest.mark.parametrize("solver", [7, 3])
