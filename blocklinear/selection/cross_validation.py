@@ -265,6 +265,8 @@ def _check_search(
 ) -> None:
     if costs is not None and not len(costs):
         raise UsageError("there are no costs", "give some, or none at all to search them")
+    for cost in () if costs is None else costs:
+        dataclasses.replace(options, cost=cost)  # which checks it
     if first_cost is None:
         return
     if costs is not None:
