@@ -2,7 +2,7 @@
 
 import os
 import types
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import fields, is_dataclass
 from numbers import Integral, Real
 from typing import Any, get_args, get_origin, get_type_hints
@@ -50,6 +50,28 @@ def _no_path(place: str, value: object) -> WrongTypeError:
         f"{place} is {described(value)}, but must be the path of LIBSVM text",
         "give a path or a list of paths; scikit-learn's dump_svmlight_file writes arrays",
     )
+
+
+def batches_of(batches: object, least: int = 3) -> Iterator[Any]:
+    """Yield batches of rows, each a tuple or list of `least` to 3: X, y, sample_weight.
+
+    Raises
+    ------
+    WrongTypeError
+        If one is something else.
+    """
+    short, rest = ("2 or ", " or (X, y)") if least < 3 else ("", ", with None for no weights")
+    fix = f"give (X, y, sample_weight){rest}"
+    if not isinstance(batches, Iterable):
+        raise WrongTypeError(f"batches is {described(batches)}, but must be an iterable", fix)
+    for batch in batches:
+        is_tuple = isinstance(batch, tuple | list)
+        if not (is_tuple and least <= len(batch) <= 3):
+            found = f"{described(batch)} of length {len(batch)}" if is_tuple else described(batch)
+            raise WrongTypeError(
+                f"an item of batches is a {found}, but must be a tuple of {short}3", fix
+            )
+        yield batch
 
 
 def check_store(store: object, accepted: type | tuple[type, ...]) -> None:

@@ -70,6 +70,22 @@ def as_given(codes: NDArray[np.float64], classes: Classes) -> NDArray[Any]:
     return found[places]
 
 
+def named_labels(recipe: Any, classes: Classes) -> Classes:
+    """Return labels as they are named, by their numbers; of a boolean target `false` and `true`.
+
+    Parameters
+    ----------
+    recipe : object or None
+        Of a table, as JSON has it; anything else changes nothing.
+    classes : mapping of float to str or int
+        Of the store or the model.
+    """
+    target = recipe.get("target") if isinstance(recipe, Mapping) else None
+    if isinstance(target, Mapping) and target.get("kind") == "boolean":
+        return {0.0: "false", 1.0: "true"}
+    return classes
+
+
 def shown(code: float, classes: Classes) -> str:
     """Return a label for people."""
     return label_text(classes.get(code, code))

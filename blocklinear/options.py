@@ -288,7 +288,7 @@ class AddOptions:
         As in `SplitOptions`; required if the rows of the store have weights, else refused.
     if_absent : bool
         Do nothing if the store has a batch (of that name, if one is given) of exactly these
-        inputs.
+        inputs in this order, by size and digest, whatever their paths. Only some are refused.
     """
 
     text: TextOptions = field(default_factory=lambda: TextOptions(index_base="auto"))

@@ -121,10 +121,8 @@ class Output:
                     )
             if self.target is not None:
                 self._check_target(self.target, found)
-            elif self.descriptor is not None and self.descriptor > 1:
-                writable = os.lstat(f"/proc/self/fd/{self.descriptor}").st_mode & stat.S_IWUSR
-                if not writable:
-                    raise StorageError(f"{self.name}: is not open for writing", "open it with `>`")
+            elif self.descriptor is not None and not _is_writable(self.descriptor):
+                raise StorageError(f"{self.name}: is not open for writing", "open it with `>`")
             elif self.descriptor is None and not os.access(self.name, os.W_OK):
                 raise StorageError(f"{self.name}: may not be written to", "check its permissions")
 
@@ -203,6 +201,13 @@ class Output:
         with storage_errors(self.name, "open"):
             return open(self.target or self._source(), "ab", buffering=0)
 
+    def writing(self) -> contextlib.AbstractContextManager[None]:
+        """Turn an OSError of writing to what `append` opened into a `StorageError`.
+
+        That the reader of standard output went away remains a BrokenPipeError.
+        """
+        return _stdout_errors() if self.is_stdout else storage_errors(self.name, "write")
+
     def _source(self) -> str | int:
         """Return what to open of a stream."""
         if self.descriptor is None:
@@ -229,6 +234,13 @@ def _resolved(name: str) -> Path | int:
     with contextlib.suppress(FileNotFoundError):  # the system refuses an endless chain of links
         os.stat(path)
     return Path(os.path.realpath(path))
+
+
+def _is_writable(descriptor: int) -> bool:
+    """Return whether a descriptor of this process can be written to."""
+    if descriptor == 1:  # need not be that of `sys.stdout`; Python notes whether it was closed
+        return sys.__stdout__ is not None
+    return bool(os.lstat(f"/proc/self/fd/{descriptor}").st_mode & stat.S_IWUSR)
 
 
 def _stat(path: Path) -> os.stat_result | None:
@@ -259,21 +271,27 @@ def _whole_writes(stream: Any) -> Iterator[IO[bytes]]:
     if not isinstance(stream, io.RawIOBase):
         yield stream
         return
-    buffered = io.BufferedWriter(stream)
+    buffered = open(stream.fileno(), "wb", closefd=False)  # noqa: SIM115
     try:
         yield buffered
     finally:
         with contextlib.suppress(OSError):  # what could not be written was reported by `flush`
-            buffered.detach()
+            buffered.close()
 
 
 @contextlib.contextmanager
 def _standard_output() -> Iterator[IO[bytes]]:
-    try:
+    with _stdout_errors():
         sys.stdout.flush()
         with _whole_writes(sys.stdout.buffer) as stream:
             yield stream
             stream.flush()
+
+
+@contextlib.contextmanager
+def _stdout_errors() -> Iterator[None]:
+    try:
+        yield
     except (BrokenPipeError, StorageError):
         raise  # the reader went away: `main` reports that
     except OSError as error:

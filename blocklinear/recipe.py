@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Self
 
-from blocklinear.classes import Classes
 from blocklinear.errors import MismatchError, UsageError
 from blocklinear.store import shapes
 
@@ -154,19 +153,35 @@ class Recipe:
         """Features that there may be."""
         return self.n_own + (1 << self.hash_bits if self.hash_bits else len(self.dictionary))
 
+    @cached_property
+    def _quoted_names(self) -> list[str]:
+        """Names of the columns, in quotes where they could be those of another's features."""
+        names, starts = set(self.names), ('"', "hash ") if self.hash_bits else '"'
+        return [
+            json.dumps(name, ensure_ascii=False)
+            if name.startswith(starts)
+            or any(name[:at] in names for at, letter in enumerate(name) if letter == "=")
+            else name
+            for name in self.names
+        ]
+
     def feature_name(self, j: int) -> str:
-        """Return the name of feature j, counted from 0; ``hash 17`` where it is one of hashes."""
+        """Return the name of feature j, counted from 0; ``hash 17`` where it is one of hashes.
+
+        No two features have the same name: next to a column `a`, whose values are ``a=b``, a column
+        called so is ``"a=b"``.
+        """
         numbers = self.numbers
         if j < len(numbers):
-            return self.columns[numbers[j]].name
+            return self._quoted_names[numbers[j]]
         if j < self.n_own:
-            return f"{self.columns[numbers[j - len(numbers)]].name}={MISSING}"
+            return f"{self._quoted_names[numbers[j - len(numbers)]]}={MISSING}"
         if self.hash_bits:
             return f"hash {j - self.n_own}"
         if j - self.n_own >= len(self.dictionary):
             return f"feature {j}"
         column, value = self.dictionary[j - self.n_own]
-        return f"{self.columns[column].name}={value}"
+        return f"{self._quoted_names[column]}={value}"
 
     def to_json(self) -> dict[str, Any]:
         """Return what stores and models keep."""
@@ -239,21 +254,6 @@ class Recipe:
         elif self.dictionary:
             lines.append(f"dictionary of {len(self.dictionary)} values")
         return "\n".join(lines)
-
-
-def named_labels(recipe: Any, classes: Classes) -> Classes:
-    """Return labels as they are named, by their numbers; of a boolean target `false` and `true`.
-
-    Parameters
-    ----------
-    recipe : object or None
-        As JSON has it.
-    classes : mapping of float to str or int
-        Of the store or the model.
-    """
-    if recipe is not None and recipe["target"]["kind"] == "boolean":
-        return {0.0: "false", 1.0: "true"}
-    return classes
 
 
 def recipe_of_model(metadata: Mapping[str, Any], n_features: int, name: str) -> Recipe:

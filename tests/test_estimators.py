@@ -19,6 +19,7 @@ from sklearn.svm import LinearSVC, LinearSVR, OneClassSVM
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from blocklinear import StoreWriter
+from blocklinear.errors import WrongTypeError
 from blocklinear.estimators import (
     BlockLinearOneClassSVM,
     BlockLinearSVC,
@@ -221,6 +222,13 @@ def test_a_store_is_kept_and_trained_again(tmp_path):
     )
     regression = BlockLinearSVR(**TIGHT).fit_batches([(X, Z, np.ones(300))])
     assert regression.coef_.shape == (12,)
+
+
+@pytest.mark.parametrize("estimator", [BlockLinearSVC(), BlockLinearSVR()], ids=str)
+@pytest.mark.parametrize("batches", [[X], [(X,)], [(X, Y, None, 3)], 7], ids=range(4))
+def test_items_that_are_no_batches(estimator, batches):
+    with pytest.raises(WrongTypeError, match=r"fix: give \(X, y, sample_weight\) or \(X, y\)"):
+        estimator.fit_batches(batches)
 
 
 def test_no_temporary_store_is_left(tmp_path, monkeypatch):

@@ -201,7 +201,7 @@ def cross_validate(
     first_cost: float | None = None,
     stratify: bool = False,
     metric: str | None = None,
-    positive: float | None = None,
+    positive: float | str | None = None,
     listener: Listener | None = None,
     halt: Halt = lambda: False,
     client: Any = None,
@@ -229,8 +229,8 @@ def cross_validate(
     metric : str or None
         By which the best C is chosen: accuracy, auc or f1 (accuracy unless said otherwise);
         mean_squared_error or mean_absolute_error for regression.
-    positive : float or None
-        Which of two classes f1 is that of; None is the larger label.
+    positive : number, str or None
+        Which of two classes f1 is that of, as it was given; None is the larger label.
     listener, halt, client, parts, verbose
         As for `train`; the folds and the predictions are made here, in two passes over the data.
     **settings
@@ -270,10 +270,10 @@ def cross_validate(
         raise UsageError("folds and n_folds are the same option", "give one of them")
     number = folds if folds is not None else n_folds if n_folds is not None else 5
     with telling(listener, verbose, chosen.gap) as tell:
-        history = RunHistory("cross-validation")
+        store, history = BlockStore.of(store), RunHistory("cross-validation")
         found = cross_validation.cross_validate(
             store, chosen, n_folds=number, costs=costs, first_cost=first_cost, stratify=stratify,
-            metric=metric, positive=positive, listener=_recording(history, chosen, tell), halt=halt,
-            by=by,
+            metric=metric, positive=store.code_of(positive), halt=halt,
+            listener=_recording(history, chosen, tell), by=by,
         )  # fmt: skip
         return replace(found, history=history)

@@ -9,6 +9,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, Self
 
+from blocklinear.arguments import batches_of
 from blocklinear.batches.labels import LabelCoder
 from blocklinear.batches.reader import BatchReader
 from blocklinear.classes import Classes
@@ -190,12 +191,17 @@ class StoreWriter:
         ----------
         batches : iterable of (X, y, sample_weight)
             Each as for `append`.
+
+        Raises
+        ------
+        WrongTypeError
+            If an item is something else.
         """
         if self._state != "open":
             which = "takes no more: a batch was refused" if self._state == "failed" else "is closed"
             raise UsageError(f"this StoreWriter {which}", "append within `with`")
         self._state = "failed"  # unless all goes well
-        batches = iter(batches)
+        batches = batches_of(batches)
         first = next(batches, None)
         if first is not None:
             if self._reader is None:

@@ -3,13 +3,12 @@
 import argparse
 import atexit
 import contextlib
-import io
 import os
 import re
 import signal
 import sys
 from collections.abc import Sequence
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from blocklinear import __version__
 from blocklinear.cli.commands import (
@@ -34,7 +33,11 @@ from blocklinear.cli.commands import gc as collect
 from blocklinear.cli.compiling import compiling, start_lightly
 from blocklinear.cli.imports import asked_for
 from blocklinear.cli.liblinear import command as liblinear
+from blocklinear.cli.streams import discard_stdout, open_streams
 from blocklinear.errors import BlocklinearError, MemoryBudgetError, StorageError, shown
+
+if TYPE_CHECKING:
+    from _typeshed import SupportsWrite
 
 _NOTHING_COMPILED = ("info", "convert", "remove", "gc", "plot", "warmup")
 _LONG_WORD = re.compile(r"([^\s']{40})[^\s']{160,}")  # a path may be shorter
@@ -63,6 +66,13 @@ class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         super().error(shown(_LONG_WORD.sub(r"\1...", message)))
 
+    def _print_message(self, message: str, file: "SupportsWrite[str] | None" = None) -> None:
+        """Print help, or a version; argparse would hide that it cannot be written."""
+        if file is not None and file is sys.stdout:
+            file.write(message)
+        else:
+            super()._print_message(message, file)
+
 
 def _parser() -> argparse.ArgumentParser:
     parser = _Parser(
@@ -81,9 +91,14 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
+def _is_liblinear(arguments: Sequence[str]) -> bool:
+    """Return whether the command is `liblinear`."""
+    return bool(arguments) and arguments[0] == "liblinear"
+
+
 def _spell_out(arguments: Sequence[str]) -> list[str]:
     """Rewrite LIBLINEAR's ``-wLABEL W`` as ``--class-weight=LABEL=W``."""
-    if arguments and arguments[0] == "liblinear":  # which takes it as it is
+    if _is_liblinear(arguments):  # which takes it as it is
         return list(arguments)
     spelled, rest = [], iter(arguments)
     for argument in rest:
@@ -105,22 +120,15 @@ def _fail(text: str, code: int) -> int:
     return code
 
 
-def _open_streams() -> None:
-    """Open the null device where the caller closed stdout or stderr: printing would fail.
-
-    Descriptors 1 and 2 are occupied too, so that no file opened later gets them. What the encoding
-    of stdout lacks is written in its place as stderr has it: a label need not be ASCII.
-    """
-    for name, number in (("stdout", 1), ("stderr", 2)):
-        if getattr(sys, name) is None:
-            null = os.open(os.devnull, os.O_WRONLY)
-            if null != number:
-                os.dup2(null, number)
-                os.close(null)
-            stream = open(number, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
-            setattr(sys, name, stream)
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="backslashreplace")
+def _read(arguments: Sequence[str]) -> argparse.Namespace:
+    """Read the arguments; what is asked for may be help, which ends the process when written."""
+    try:
+        return _parser().parse_args(_spell_out(arguments))
+    except SystemExit as leaving:
+        sys.stdout.flush()
+        if leaving.code and _is_liblinear(arguments):
+            leaving.code = 1  # as all that is refused there
+        raise
 
 
 def _run(args: argparse.Namespace) -> int:
@@ -135,20 +143,18 @@ def _run(args: argparse.Namespace) -> int:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; return the exit status."""
-    _open_streams()
+    open_streams()
     start_lightly()
-    args = _parser().parse_args(_spell_out(sys.argv[1:] if arguments is None else arguments))
     for name in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(name, _terminate)
     try:
-        status = _run(args)
+        status = _run(_read(sys.argv[1:] if arguments is None else arguments))
         sys.stdout.flush()
         return status
     except BlocklinearError as error:
         return _fail(str(error), error.exit_code)
     except BrokenPipeError:
-        # the reader of stdout went away: nothing more can be written there, not even at exit
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        discard_stdout()
         return 128 + signal.SIGPIPE
     except KeyboardInterrupt:
         return _fail("interrupted", 130)
@@ -171,15 +177,16 @@ def program() -> NoReturn:
 
 
 def _end_at_once(ended: list[int]) -> None:
-    """End the process at once, if the command has ended and its output is flushed.
+    """End the process at once, if the command has ended, after what can still be written.
 
-    An orderly exit would read 100 MB of LLVM's code again, to free what it holds.
+    An orderly exit would read 100 MB of LLVM's code again, to free what it holds; and where output
+    cannot be written, which `main` has reported, it would report that again, with another status.
     """
     if ended:
-        with contextlib.suppress(OSError, ValueError):
-            sys.stdout.flush()
-            sys.stderr.flush()
-            os._exit(ended[0])
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(OSError, ValueError):
+                stream.flush()
+        os._exit(ended[0])
 
 
 if __name__ == "__main__":  # as versions before `python -m blocklinear` are run, by benchmarks

@@ -17,6 +17,7 @@ from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from blocklinear.api.calling import telling, warn_caller
+from blocklinear.arguments import batches_of
 from blocklinear.batches.writer import StoreWriter
 from blocklinear.errors import BlocklinearWarning, InputError
 from blocklinear.estimators.one_pass import OnePass
@@ -249,7 +250,7 @@ class BlockLinear(BaseEstimator, ABC):  # type: ignore[misc]
         """Fit to batches of rows: (X, y) or (X, y, sample_weight) each, as for `StoreWriter`."""
         with self._folder(0 if self.store is not None else 1 << 60) as path:
             with self._writer(path, None) as writer:
-                for batch in batches:
+                for batch in batches_of(batches, 2):
                     writer.append(*batch)
             return self.fit_store(writer.store)
 

@@ -11,6 +11,7 @@ from sklearn.utils import compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets, unique_labels
 from sklearn.utils.validation import validate_data
 
+from blocklinear.arguments import batches_of
 from blocklinear.classes import as_given
 from blocklinear.estimators.base import (
     PARAMETERS,
@@ -89,7 +90,7 @@ class BlockLinearClassifier(ClassifierMixin, BlockLinear):  # type: ignore[misc]
         kinds = set()
 
         def noted() -> Iterator[tuple[Any, ...]]:
-            for batch in batches:
+            for batch in batches_of(batches, 2):
                 kinds.add(np.asarray(batch[1]).dtype)
                 yield batch
 

@@ -361,7 +361,7 @@ class _Seen:
         if (size, digest) in self._batch and not self._allowed:
             raise MismatchError(
                 f"{path}: has the same content as an input of {self._batch[size, digest]}",
-                "give --allow-duplicate to add its rows once more",
+                "leave it out, or give --allow-duplicate to add its rows once more",
             )
 
     def refuse_file(self, path: AnyPath) -> None:

@@ -5,6 +5,7 @@ parts. A part that did not come, or came cut short, is asked for again in pieces
 file is compared with what it was, since parts of two files make none.
 """
 
+import re
 import threading
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -24,6 +25,7 @@ _VERSION_FIELDS = (
     "updated", "modified", "created", "generation", "md5Hash", "Content-MD5", "VersionId",
 )  # fmt: skip
 """What the file systems tell of a version of a file: those that are there are compared."""
+_RANGE = re.compile(r"bytes[ =](\d+)-(\d+)")
 _LONGEST_REASON = 300  # characters
 T = TypeVar("T")
 
@@ -46,8 +48,11 @@ def _file_system(url: str) -> tuple[Any, str]:
             f"{name}: URLs are read by fsspec, which cannot be imported: {error}",
             "pip install 'blocklinear[remote]'",
         ) from error
+    how = {}
+    if url.lower().startswith(("http://", "https://")):
+        how["get_client"] = _http_client
     try:
-        system, path = fsspec.core.url_to_fs(url)
+        system, path = fsspec.core.url_to_fs(url, **how)
     except ImportError as error:
         raise UsageError(
             f"{name}: a package for URLs of this kind is missing: {error}",
@@ -60,12 +65,38 @@ def _file_system(url: str) -> tuple[Any, str]:
     return system, path
 
 
+async def _http_client(**how: Any) -> Any:
+    """Return what fsspec makes requests of HTTP with: it compares what is sent with what was asked.
+
+    The libraries do not, and bytes from another place of the file would be taken for those.
+    """
+    import aiohttp
+    from fsspec.implementations.http import get_client
+
+    trace = aiohttp.TraceConfig()
+    trace.on_request_end.append(_refuse_other_part)
+    return await get_client(**how | {"trace_configs": [*how.get("trace_configs", ()), trace]})
+
+
+async def _refuse_other_part(session: Any, context: Any, found: Any) -> None:
+    asked = _RANGE.match(found.headers.get("Range", ""))
+    sent = _RANGE.match(found.response.headers.get("Content-Range", ""))
+    if asked and sent and asked.groups() != sent.groups():
+        raise _OtherPart(
+            f"bytes {'-'.join(sent.groups())} came where {'-'.join(asked.groups())} were asked for"
+        )
+
+
 class MissingError(StorageError):
     """There is no file at a URL."""
 
 
 class _CutShort(Exception):
     """Fewer bytes came than were asked for."""
+
+
+class _OtherPart(Exception):
+    """Another part of the file came than the one that was asked for."""
 
 
 class RemoteObject:

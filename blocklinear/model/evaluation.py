@@ -98,7 +98,7 @@ class Evaluation:
         self.rows = self.unknown_labels = 0
         regression = model.is_regressor
         self.score: Score = RegressionErrors() if regression else AccuracyCounter()
-        self.confusion = None if regression else Confusion(model.outcomes, positive, model.classes)
+        self.confusion = None if regression else Confusion(model.outcomes, positive, model.named)
         self._keeps = not regression and model.n_columns <= MOST_CURVES
         self._parts: list[tuple[npt.NDArray[np.int32], Floats]] = []
 

@@ -344,13 +344,14 @@ class LinearModel(ModelParameters):
         """Return the place of a class as it was given, 0 for None."""
         if label is None:
             return 0
-        table = self.given_outcomes
-        if label not in table:
-            raise UsageError(
-                f"label is {label!r}, which is no class of the model",
-                f"name one of {', '.join(self.outcome_names[:10])}" if table else "leave it out",
-            )
-        return table.index(label)
+        named = [self.named.get(code, code) for code in self.outcomes]
+        for table in (named, self.given_outcomes):
+            if label in table:
+                return table.index(label)
+        raise UsageError(
+            f"label is {label!r}, which is no class of the model",
+            f"name one of {', '.join(self.outcome_names[:10])}" if named else "leave it out",
+        )
 
     def code_of(self, label: Any) -> float | None:
         """Return the number that a class as it was given has in `labels`; None for None."""
@@ -520,7 +521,7 @@ class LinearModel(ModelParameters):
         return {
             **self.metadata,
             "solver": self.solver,
-            "labels": [self.classes.get(label, label) for label in self.labels],
+            "labels": [self.named.get(label, label) for label in self.labels],
             "named_features": len(self.feature_names or ()),
             "features": self.n_features,
             "columns": self.n_columns,

@@ -94,7 +94,7 @@ def _largest_first(weights: Floats) -> Any:
 
 def _class(model: LinearModel, k: int) -> Any:
     label = model.outcomes[k]
-    return model.classes.get(label, int(label) if float(label).is_integer() else label)
+    return model.named.get(label, int(label) if float(label).is_integer() else label)
 
 
 def _without_dictionary(recipe: Any) -> Any:

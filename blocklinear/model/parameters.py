@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from blocklinear.classes import Classes, shown
+from blocklinear.classes import Classes, named_labels, shown
 
 Floats = npt.NDArray[np.float64]
 
@@ -120,7 +120,12 @@ class ModelParameters:
     @property
     def outcome_names(self) -> list[str]:
         """The outcomes as people read them."""
-        return [shown(outcome, self.classes) for outcome in self.outcomes]
+        return [shown(outcome, self.named) for outcome in self.outcomes]
+
+    @property
+    def named(self) -> Classes:
+        """Labels as they are named, by their numbers: `classes`, or false and true of a table."""
+        return named_labels(self.metadata.get("recipe"), self.classes)
 
     @property
     def intercept(self) -> Floats:

@@ -7,6 +7,7 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from blocklinear.classes import shown
 from blocklinear.errors import InputError, LabelError, UsageError
 from blocklinear.kernels import dual, losses
 from blocklinear.numerals import DISTINCT_INTEGERS, format_number
@@ -276,7 +277,7 @@ def class_labels(manifest: Manifest) -> list[float]:
         )
     if len(present) == 1:
         raise InputError(
-            f"all rows have the one label {format_number(present[0])}: there is nothing to "
+            f"all rows have the one label {shown(present[0], manifest.given)}: there is nothing to "
             "separate",
             "check the labels of the input",
         )

@@ -5,7 +5,7 @@ import math
 import os
 from collections.abc import Sequence
 from types import TracebackType
-from typing import Any, Self
+from typing import IO, Any, Self
 
 from blocklinear.errors import UsageError, storage_errors
 from blocklinear.events import Event, OuterIteration, RunEnded
@@ -17,7 +17,7 @@ class RunLog:
     """A listener that appends events to a JSONL file, each line flushed as it is written.
 
     What an earlier run logged stays; the outer iterations of each run are counted from where it
-    began.
+    began. The file is made when there is something to write.
 
     Parameters
     ----------
@@ -46,11 +46,9 @@ class RunLog:
         self._models = list(models)
         goals = {"gap_goal": gap_goal, "violation_goal": violation_goal}
         self._goals = {name: goal for name, goal in goals.items() if goal is not None}
-        output = Output.of(path)
-        self._name = output.name
-        is_incomplete = check_log(output)
-        self._stream = output.append()
-        self._write("\n" * is_incomplete)
+        self._output = Output.of(path)
+        self._before = "\n" * check_log(self._output)
+        self._stream: IO[bytes] | None = None
 
     def __call__(self, event: Event) -> None:
         """Write an event, unless it is progress within an outer iteration."""
@@ -64,8 +62,10 @@ class RunLog:
         self._write(json.dumps(_finite(record)) + "\n")
 
     def _write(self, text: str) -> None:
-        raw = text.encode("utf-8")
-        with storage_errors(self._name, "write"):
+        with self._output.writing():
+            if self._stream is None:
+                self._stream, text = self._output.append(), self._before + text
+            raw = text.encode("utf-8")
             while raw:
                 raw = raw[self._stream.write(raw) :]
 
@@ -78,7 +78,8 @@ class RunLog:
         error: BaseException | None,
         tb: TracebackType | None,
     ) -> None:
-        self._stream.close()
+        if self._stream is not None:
+            self._stream.close()
 
 
 def _finite(value: Any) -> Any:

@@ -196,7 +196,7 @@ def cross_validate(
         if n_folds > manifest.n_rows:
             listener(Warned(f"{n_folds} folds of {manifest.n_rows} rows: each row is a fold"))
             n_folds = manifest.n_rows
-        warn_of_weights(options, labels, manifest, listener)
+        warn_of_weights(options, labels, store, listener)
         folder = store.folder / "runs" / f"{options.run}.cv"  # whose checkpoint is no matter here
         make_folder(folder, store.folder)
         work = _Validation(store, options, labels, positive, n_folds, folder, listener, halt, by)
@@ -265,6 +265,8 @@ def _check_search(
 ) -> None:
     if costs is not None and not len(costs):
         raise UsageError("there are no costs", "give some, or none at all to search them")
+    for cost in () if costs is None else costs:
+        dataclasses.replace(options, cost=cost)  # which checks it
     if first_cost is None:
         return
     if costs is not None:
@@ -485,6 +487,7 @@ class _Validation:
             self.n_folds,
             self._outer,
             self.positive,
+            self.store.named if self.labels else {},
         )
         predictions, best = self._kept[self._scores.index(report.best)]
         order = np.argsort(self._numbers.all, kind="stable")

@@ -4,12 +4,13 @@ import json
 import math
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from blocklinear.classes import Classes, shown
 from blocklinear.kernels.margins import decision_values
 from blocklinear.markup import table_html
 from blocklinear.model import scores
@@ -65,6 +66,7 @@ class ValidationReport:
     rows, n_folds : int
     outer_iterations : int
     positive : float or None  the class that f1 is that of; None of other than two
+    named : mapping of float to str or int      labels as they are named, where they have names
     """
 
     metric: str
@@ -73,6 +75,7 @@ class ValidationReport:
     n_folds: int
     outer_iterations: int
     positive: float | None = None
+    named: Classes = field(default_factory=dict)
 
     @property
     def metrics(self) -> tuple[str, ...]:
@@ -147,9 +150,10 @@ class ValidationReport:
             }
             for found in self.scores
         ]
+        positive = None if self.positive is None else self.named.get(self.positive, self.positive)
         return {
             "metric": self.metric,
-            **({} if self.positive is None else {"positive": self.positive}),
+            **({} if positive is None else {"positive": positive}),
             "best_C": self.best.cost,
             "rows": self.rows,
             "folds": self.n_folds,
@@ -165,7 +169,7 @@ class ValidationReport:
         head = f"{'C':>{width}} " + " ".join(f"{name:>25}" for name in names)
         title = f"{self.n_folds}-fold cross-validation of {self.rows} rows"
         if self.positive is not None:
-            title += f"; positive class {format_number(self.positive)}"
+            title += f"; positive class {shown(self.positive, self.named)}"
         lines = [title, head]
         for cost, found in zip(costs, self.scores, strict=True):
             cells = (f"{found.mean(n):14.6g} ± {found.spread(n):8.3g}" for n in names)

@@ -238,9 +238,11 @@ class Manifest:
         Raises
         ------
         DamagedError
-            If it is missing, altered or inconsistent.
+            If it is missing in `folder`, altered or inconsistent.
         MismatchError
             If a newer version wrote it.
+        StorageError
+            If there is no such folder, or it cannot be read.
         """
         path = folder / NAME
         return cls.parse(_read(path), str(path))
@@ -430,7 +432,7 @@ class Manifest:
             return f"batch {batch}"
         for source in sources:
             if row < source["rows"]:
-                whole = source["rows"] == source["lines"]
+                whole = source["rows"] == source["lines"] and not self.of_tables
                 return f"{'line' if whole else 'row'} {row + 1} of {source['path']}"
             row -= source["rows"]
         return f"batch {batch}"
@@ -511,13 +513,15 @@ def _read(path: Path) -> bytes:
         except (FileNotFoundError, NotADirectoryError):
             pass
     aside = aside_name(path.parent)
-    if not path.parent.exists() and aside.is_dir():
+    there = path.parent.exists()
+    if not there and aside.is_dir():
         raise DamagedError(
             f"{path.parent}: is not there: a killed split left it as {aside.name}",
             f"give that split again, or rename {aside.name} to {path.parent.name}",
         )
-    what = f"it has no {NAME}" if path.parent.exists() else "there is no such file or folder"
-    raise DamagedError(f"{path.parent}: not a store: {what}", "make one with `blocklinear split`")
+    what = f"it has no {NAME}" if there else "there is no such file or folder"
+    error = DamagedError if there else StorageError
+    raise error(f"{path.parent}: not a store: {what}", "make one with `blocklinear split`")
 
 
 def _fields(cls: type, content: Any, absent: Collection[str] = ()) -> dict[str, Any]:

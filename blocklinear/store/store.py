@@ -6,6 +6,8 @@ import os
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
+from functools import cached_property
+from numbers import Real
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
@@ -13,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blocklinear.arguments import check_store
-from blocklinear.classes import label_text
+from blocklinear.classes import Classes, label_text, named_labels
 from blocklinear.errors import (
     BusyError,
     DamagedError,
@@ -98,11 +100,11 @@ class BlockStore:
         Raises
         ------
         DamagedError
-            If there is no store, its manifest is damaged, or its folder of blocks is a link.
+            If it is no store, its manifest is damaged, or its folder of blocks is a link.
         MismatchError
             If a newer version wrote it.
         UsageError, StorageError
-            If a URL cannot be read.
+            If nothing is there, or it cannot be read.
         """
         if isinstance(path, str) and is_url(path):
             folder = mirrored(path, None if cache is None else Path(cache), cache_bytes)
@@ -124,7 +126,7 @@ class BlockStore:
         ------
         WrongTypeError
             If it is neither.
-        DamagedError, MismatchError
+        DamagedError, MismatchError, StorageError
             As `open` does.
         """
         check_store(store, (BlockStore, str, os.PathLike))
@@ -171,6 +173,30 @@ class BlockStore:
         """
         return self.manifest.read_recipe(self.folder)
 
+    @cached_property
+    def named(self) -> Classes:
+        """Labels as they are named, by the numbers they have in blocks, where they have names."""
+        return named_labels(self.recipe, self.manifest.given)
+
+    def code_of(self, label: object) -> float | None:
+        """Return the number that a label, as it is named, has in blocks; None for None.
+
+        Raises
+        ------
+        UsageError
+            If it is neither a name nor a number.
+        """
+        if label is None:
+            return None
+        for code, name in self.named.items():
+            if name == label:
+                return code
+        if isinstance(label, Real):
+            return float(label)
+        known = ", ".join(map(str, list(self.named.values())[:10]))
+        fix = f"name one of {known}" if known else "give a number"
+        raise UsageError(f"no class is {label!r}", fix)
+
     def describe(self) -> dict[str, Any]:
         """Return what ``info --json`` prints."""
         m = self.manifest
@@ -183,7 +209,7 @@ class BlockStore:
             "nnz": m.nnz,
             "blocks": len(m.blocks),
             "bytes": sum(block.bytes for block in m.blocks),
-            "labels": _labels(m, m.label_counts),
+            "labels": self._labels(m.label_counts),
             "named_features": m.names.get("names", 0),
             "weights": _weights(m),
             "batches": self.batches(),
@@ -205,15 +231,19 @@ class BlockStore:
     def batches(self) -> list[dict[str, Any]]:
         """Return, as JSON, what each batch brought in and still has here."""
         m, facts = self.manifest, []
+        recipe = self.recipe if m.weighted else None
+        column = recipe.get("weight") if isinstance(recipe, dict) else None
         for batch in m.batches:
             blocks = [block for block in m.blocks if block.batch == batch["name"]]
             columns = zip(*(block.label_counts for block in blocks), strict=True)
-            here = {
+            here: dict[str, Any] = {
                 "nnz": sum(block.nnz for block in blocks),
                 "bytes": sum(block.bytes for block in blocks),
-                "labels": _labels(m, [sum(column) for column in columns]),
+                "labels": self._labels([sum(column) for column in columns]),
                 "blocks": [int(block.name[1:9]) for block in blocks],
             }
+            if column is not None:
+                here["weights"] = [w | {"path": f"column {column}"} for w in batch["weights"]]
             facts.append(batch | here)
         return facts
 
@@ -228,7 +258,7 @@ class BlockStore:
         if m.labels is None:
             lines.append("labels: too many to list (regression)")
         else:
-            lines.append(f"labels: {counted_labels(_labels(m, m.label_counts), 20)}")
+            lines.append(f"labels: {counted_labels(self._labels(m.label_counts), 20)}")
             if m.classes:
                 given = list(m.given.items())[:20]
                 coded = ", ".join(f"{format_number(code)} is {label}" for code, label in given)
@@ -243,7 +273,7 @@ class BlockStore:
                 f"{w['total']:.15g} in all"
                 + (f"; {w['zeros']} rows have weight 0" if w["zeros"] else "")
             )
-        for batch in m.batches:
+        for batch in self.batches():
             sources = ", ".join(str(source["path"]) for source in batch["sources"])
             if m.weighted:
                 files = ", ".join(str(file["path"]) for file in batch["weights"])
@@ -387,6 +417,13 @@ class BlockStore:
         report.unused_files = sorted({*names} - known) + unused
         return report
 
+    def _labels(self, counts: list[int]) -> list[dict[str, Any]] | None:
+        """Return the labels that have rows, as named, with how many; None if not counted."""
+        if self.manifest.labels is None:
+            return None
+        named, counted = self.named, zip(self.manifest.labels, counts, strict=True)
+        return [{"label": named.get(code, code), "rows": n} for code, n in counted if n]
+
     def _unless_past(self, found: Iterator[T]) -> Iterator[T]:
         """Yield what is read of this store, unless another process deletes it meanwhile."""
         try:
@@ -406,14 +443,6 @@ class BlockStore:
         with contextlib.suppress(DamagedError, MismatchError, StorageError):
             return Manifest.load(self.folder).generation != self.manifest.generation
         return False
-
-
-def _labels(manifest: Manifest, counts: list[int]) -> list[dict[str, Any]] | None:
-    """Return the labels that have rows, as given, with how many; None if they are not counted."""
-    if manifest.labels is None:
-        return None
-    given, counted = manifest.given, zip(manifest.labels, counts, strict=True)
-    return [{"label": given.get(label, label), "rows": count} for label, count in counted if count]
 
 
 def _weights(manifest: Manifest) -> dict[str, Any] | None:

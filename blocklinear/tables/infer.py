@@ -85,10 +85,13 @@ def infer(path: str, schema: Any, options: TableOptions) -> Recipe:
                 f"{path}: {option} names {_listed(lacking)}, which is no column of the table",
                 f"there are {_listed(names)}",
             )
+    if options.weight == options.target:
+        raise UsageError(f"--weight names {quoted(options.target)}, which is the target")
+    if options.interactions and not options.hash_bits:
+        raise UsageError("crosses are hashed", "say to how many bits, as with --hash-bits 18")
     own = {options.target, options.weight}
-    left = [
-        name for name in (options.columns or names) if name not in own and name not in options.drop
-    ]
+    asked = dict.fromkeys(options.columns or names)
+    left = [name for name in asked if name not in own and name not in options.drop]
     columns, refused = [], []
     for name in left:
         kind = kind_of(schema.field(name).type)
@@ -109,6 +112,10 @@ def infer(path: str, schema: Any, options: TableOptions) -> Recipe:
         for name in pair:
             if name not in places:
                 raise UsageError(f"--interactions names {quoted(name)}, which is left out")
+            if columns[places[name]].kind == "words" or pair[0] == pair[1]:
+                raise UsageError(
+                    f"--interactions {'*'.join(pair)}: a cross is of two columns, none of words"
+                )
     return Recipe(
         columns=tuple(columns),
         target=Target(options.target, _target_kind(path, schema, options.target)),

@@ -20,7 +20,7 @@ from blocklinear.model.predict import decisions_of, score_of
 from blocklinear.model.probability import probabilities
 from blocklinear.options import TextOptions
 from blocklinear.outputs import Output
-from blocklinear.recipe import named_labels, recipe_of_model
+from blocklinear.recipe import recipe_of_model
 from blocklinear.tables.encode import Encoder
 from blocklinear.tables.results import Outcomes, ResultWriter, kept
 from blocklinear.tables.stream import Tables, reader_of
@@ -143,8 +143,17 @@ def predict_tables(
             "leave out --report",
         )
     encoder, outcomes = Encoder(recipe, growing=False), Outcomes(recipe, model)
-    named = named_labels(model.metadata["recipe"], model.classes)
-    confusion = Confusion(model.labels, positive, named) if classes else None
+    results = {"prediction"}
+    if decision:
+        results |= outcomes.decisions(np.empty((0, model.n_columns))).keys()
+    if probability:
+        results |= outcomes.probabilities(np.empty((0, len(outcomes.names)))).keys()
+    if taken := sorted(results.intersection(keep)):
+        raise UsageError(
+            f"--keep names {taken[0]}, which is also a column of the results",
+            "leave it out, or rename the column",
+        )
+    confusion = Confusion(model.labels, positive, model.named) if classes else None
     score = score_of(model)
     reader, base = _reader(model, options)
     a_label = model.classes.get(model.labels[0], model.labels[0]) if model.labels else 0.0

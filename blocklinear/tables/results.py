@@ -7,10 +7,9 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from blocklinear.classes import shown
 from blocklinear.errors import InputError
 from blocklinear.model.linear import LinearModel
-from blocklinear.recipe import Recipe, named_labels
+from blocklinear.recipe import Recipe
 from blocklinear.tables.arrow import arrow
 from blocklinear.tables.values import Part
 
@@ -93,8 +92,7 @@ class Outcomes:
 
     def __init__(self, recipe: Recipe, model: LinearModel) -> None:
         pa, labels = arrow(), [model.classes.get(label, label) for label in model.outcomes]
-        named = named_labels(model.metadata["recipe"], model.classes)
-        self.names = [shown(label, named) for label in model.outcomes]
+        self.names = model.outcome_names
         if recipe.target.kind == "boolean":
             labels = [label != 0 for label in labels]
         elif not model.classes and all(float(label).is_integer() for label in model.outcomes):

@@ -31,6 +31,17 @@ _DICTIONARY_BYTES = 1 << 16
 _COMPRESSED = {b"\x1f\x8b": "gzip", b"BZh": "bz2", b"\x28\xb5\x2f\xfd": "zstd"}
 
 
+class WrongValue(InputError):
+    """A value of a CSV is not of the type of its column."""
+
+    def __init__(self, what: str, fix: str, column: str) -> None:
+        self.column = column
+        super().__init__(what, fix)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self.what, self.fix, self.column)
+
+
 class Source(ABC):
     """A file of rows.
 
@@ -308,8 +319,10 @@ class _Csv(Source):
             what = error.what.removeprefix(f"{self.path}: ")
             if column is not None:
                 what = column[2]
-            place = "" if column is None else f", column {name}"
-            raise InputError(f"{self.path}, line {line}{place}: {what}", error.fix) from error
+            if name is not None:
+                place = f"{self.path}, line {line}, column {name}"
+                raise WrongValue(f"{place}: {what}", "correct it", name) from error
+            raise InputError(f"{self.path}, line {line}: {what}", error.fix) from error
 
     def _not_utf8(self, column: str) -> InputError:
         """Return the error for text that is not UTF-8, with its line."""

@@ -1,5 +1,6 @@
 """Files of tables as a stream of rows of features, read one part ahead."""
 
+import contextlib
 import os
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -19,7 +20,7 @@ from blocklinear.recipe import Recipe
 from blocklinear.tables.arrow import CELL_BYTES, arrow, bytes_for_rows
 from blocklinear.tables.encode import EncodedTable, Encoder
 from blocklinear.tables.infer import Differences
-from blocklinear.tables.sources import Source, find_files, open_source
+from blocklinear.tables.sources import Source, WrongValue, find_files, open_source
 from blocklinear.tables.values import Floats, Part
 
 _LEAST_ROWS, _MOST_ROWS = 1 << 10, 1 << 16
@@ -82,6 +83,7 @@ class Tables:
         self.sources: list[Source] = []
         self._before: list[os.stat_result] = []
         self._rows: list[int] = []
+        self._kinds: dict[str, str] = {}
         self._digests: dict[int, str] = {}
         self.bytes_total = 0
 
@@ -107,7 +109,8 @@ class Tables:
         StorageError
             If one cannot be read.
         """
-        kinds = {column.name: column.kind for column in recipe.columns}
+        self._kinds = {column.name: column.kind for column in recipe.columns}
+        kinds = dict(self._kinds)
         kinds[recipe.target.name] = recipe.target.kind
         if recipe.weight is not None:
             kinds[recipe.weight] = "number"
@@ -130,11 +133,24 @@ class Tables:
         n_rows = min(max(fitting, _LEAST_ROWS), _MOST_ROWS)
         for k, source in enumerate(self.sources):
             self._rows[k] = 0
-            with storage_errors(source.path, "read"):
+            with storage_errors(source.path, "read"), self._what_to_do():
                 for part in source.read(names, n_rows):
                     if part.n_rows:
                         self._rows[k] += part.n_rows
                         yield k, part
+
+    @contextlib.contextmanager
+    def _what_to_do(self) -> Iterator[None]:
+        """Name the options of `split` that would take a value which is not as those before."""
+        try:
+            yield
+        except WrongValue as error:
+            kind, fix = self._kinds.get(error.column), error.fix
+            if kind is not None:
+                fix += f", or split with --drop {error.column} to leave the column out"
+            if kind in ("number", "boolean"):
+                fix += f", or with --categories {error.column} to make each value a feature"
+            raise InputError(error.what, fix) from error
 
     def encoded(
         self,

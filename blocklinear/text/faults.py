@@ -21,6 +21,7 @@ _TOKEN = re.compile(rb"[^ \t\r\n#]*")
 _WORD = re.compile(rb"[^ \t\r]+")
 _LINE = re.compile(rb"[^\n]*\n")
 _MAY_BE_CUT = (tokenizer.LABEL_SYNTAX, tokenizer.INDEX_SYNTAX, tokenizer.VALUE_SYNTAX)
+_PARQUET = "a Parquet file"
 _NOT_DATA = (
     (b"\x80\x02", "a Python pickle"),
     (b"\x80\x03", "a Python pickle"),
@@ -40,7 +41,7 @@ _NOT_DATA = (
     (b"BZh", "a bz2 stream within another stream"),
     (b"\xfd7zXZ", "an xz stream within another stream"),
     (b"\x28\xb5\x2f\xfd", "a zst stream within another stream"),
-    (b"PAR1", "a Parquet file"),
+    (b"PAR1", _PARQUET),
     (b"ARROW1", "an Arrow file"),
     (b"\x89HDF", "an HDF5 file"),
     (b"@relation", "an ARFF file"),
@@ -341,14 +342,15 @@ def row_too_large(dtype: str, limit: float, hashed: bool, line: bytes) -> tuple[
 def guess_format(head: bytes) -> tuple[str, str] | None:
     """Name what a file that begins with `head` is, when it is clearly not LIBSVM text."""
     fix = "give LIBSVM text: `label index:value index:value ...`, one row a line"
+    table_fix = f"{fix}; tables are read by `split --target COLUMN`, by the column of labels"
     for magic, name in _NOT_DATA:
         if head.startswith(magic):
-            return f"this is {name}, not LIBSVM text", fix
+            return f"this is {name}, not LIBSVM text", table_fix if name == _PARQUET else fix
     line = head.split(b"\n", 1)[0].split(b"#", 1)[0]
     if line.count(b"\0") * 3 > len(line):
         return "this is UTF-16 text or binary data, not LIBSVM text", fix
     if line.count(b",") > 1 and b":" not in line:
-        return "this looks like CSV, not LIBSVM text", fix
+        return "this looks like CSV, not LIBSVM text", table_fix
     if b"|" in line:
         return "this looks like Vowpal Wabbit text, not LIBSVM text", fix
     return None

@@ -114,7 +114,12 @@ def train_task(
     folder = store.folder / "runs" / options.run
     with Lock(store.folder / "lock"):
         # read again: it may have changed before it was ours
-        manifest = sampled(BlockStore.open(store.folder).manifest, options)
+        whole = BlockStore.open(store.folder).manifest
+        if options.sample_blocks is not None and options.sample_blocks > len(whole.blocks):
+            n = len(whole.blocks)
+            message = f"--sample-blocks {options.sample_blocks} of {n} blocks: all are trained on"
+            listener(Warned(message))
+        manifest = sampled(whole, options)
         source = BlockStore(store.folder, manifest)
         with label_places(source):
             task = make_task(manifest, options)
@@ -126,7 +131,7 @@ def train_task(
                     options = options.without_violation()
                 task = make_task(manifest, options)
                 listener(choice)
-        warn_of_weights(options, task.labels, manifest, listener)
+        warn_of_weights(options, task.labels, source, listener)
         if options.restart:
             for own in folders_of(folder):
                 discard(own)
@@ -291,7 +296,9 @@ def resumed(
         for name in sorted(course | was)
         if was.get(name) != course.get(name)
     ]
-    if facts.get("warm_only") or facts["store"] != manifest.fingerprint:
+    drawn_alike = all(was[name] == course[name] for name in ("sample_blocks", "seed"))
+    same_blocks = facts["store"] == manifest.fingerprint or not drawn_alike
+    if facts.get("warm_only") or not same_blocks:
         differences.append("the blocks of the store have changed")
     if differences:
         raise MismatchError(

@@ -134,7 +134,7 @@ def announced(
 
 
 def warn_of_weights(
-    options: TrainOptions, labels: Collection[float], manifest: Manifest, listener: Listener
+    options: TrainOptions, labels: Collection[float], store: BlockStore, listener: Listener
 ) -> None:
     """Warn of weights of classes that change nothing."""
     if options.class_weights and ALL_SOLVERS[options.solver].regression:
@@ -142,7 +142,7 @@ def warn_of_weights(
         return
     for label, _ in options.class_weights:
         if label not in labels:
-            listener(Warned(f"class {shown(label, manifest.given)} has a weight, but no rows"))
+            listener(Warned(f"class {shown(label, store.named)} has a weight, but no rows"))
 
 
 def _store_facts(store: BlockStore, classes: bool) -> dict[str, Any]:
@@ -150,7 +150,8 @@ def _store_facts(store: BlockStore, classes: bool) -> dict[str, Any]:
     m = store.manifest
     known = classes and m.labels is not None
     counts = zip(m.labels or (), m.label_counts, strict=True) if known else None
-    labels = [] if counts is None else [(m.given.get(code, code), n) for code, n in counts if n]
+    named = store.named if known else {}
+    labels = [] if counts is None else [(named.get(code, code), n) for code, n in counts if n]
     most = sorted(labels, key=lambda found: -found[1])[:MOST_LABELS]
     return {
         "path": store.name,

@@ -7,7 +7,7 @@ import pytest
 from scipy.sparse import coo_array, csr_array, csr_matrix
 
 from blocklinear.batches.writer import StoreWriter
-from blocklinear.errors import InputError, MemoryBudgetError, UsageError
+from blocklinear.errors import InputError, MemoryBudgetError, UsageError, WrongTypeError
 from blocklinear.options import SplitOptions
 
 from .rows import append, make_options
@@ -255,6 +255,25 @@ def test_options_that_batches_cannot_have(tmp_path, options, kind, message):
     with pytest.raises(kind, match=message):
         append(tmp_path, [(X2, Y2)], SplitOptions(**options))
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("batches", "found"),
+    [
+        ([(X2, Y2)], "an item of batches is a tuple of length 2, but must be a tuple of 3"),
+        ([(X2, Y2, None), [X2]], "an item of batches is a list of length 1"),
+        ([(X2, Y2, None, 3)], "an item of batches is a tuple of length 4"),
+        ((X2, Y2, None), r"an item of batches is a ndarray of shape \(2, 2\)"),
+        ([None], "an item of batches is a NoneType"),
+        (7, "batches is int, but must be an iterable"),
+    ],
+    ids=range(6),
+)
+def test_items_that_are_no_batches(tmp_path, batches, found):
+    message = found + r".*\n  fix: give \(X, y, sample_weight\)"
+    with pytest.raises(WrongTypeError, match=message), StoreWriter(tmp_path / "s") as writer:
+        writer.append_all(batches)
+    assert not (tmp_path / "s").exists()
 
 
 def test_of_several_batches_that_are_refused_the_first_is_told(tmp_path):

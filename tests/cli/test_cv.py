@@ -137,8 +137,9 @@ def test_balanced(cli, classes, refused):
     ],
     ids=str,
 )
-def test_bad_usage(refused, store, flags, message):
-    assert message in refused(2, "cv", store, *flags, "-q")
+def test_bad_usage(refused, store, tmp_path, flags, message):
+    assert message in refused(2, "cv", store, *flags, "-q", "--log", tmp_path / "log")
+    assert not (tmp_path / "log").exists()
 
 
 def test_one_class_only(cli, refused, tmp_path):

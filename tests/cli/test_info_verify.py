@@ -68,5 +68,5 @@ def test_verify_names_what_is_damaged_and_what_is_missing(cli, store):
 
 
 def test_verify_of_no_store(refused, rows, tmp_path):
-    refused(4, "verify", tmp_path / "none")
+    refused(6, "verify", tmp_path / "none")
     refused(4, "verify", rows)

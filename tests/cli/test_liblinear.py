@@ -283,6 +283,13 @@ def test_what_liblinear_takes_for_something_else(cli, line):
     assert done.out.startswith("Usage: ")
 
 
+@pytest.mark.parametrize("line", ["", "svm-train", "--memory much train", "--unknown train"])
+def test_a_command_line_that_cannot_be_read(cli, line):
+    done = cli("liblinear", *line.split())
+    assert (done.status, done.out) == (1, "")
+    assert "usage: blocklinear" in done.err
+
+
 def test_warnings_go_to_stderr(both):
     theirs, ours = both("train -w1 2 -w7 3 data_file")
     assert ours.err == theirs.err == "WARNING: class label 7 specified in weight is not found\n"

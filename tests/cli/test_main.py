@@ -110,6 +110,43 @@ def test_closed_streams(store, tmp_path, closed):
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+@pytest.mark.parametrize(
+    ("line", "status"),
+    [
+        (["--help"], 6),
+        (["train", "--help"], 6),
+        (["--version"], 6),
+        (["info", "STORE"], 6),
+        (["train", "STORE", "m", "-q"], 6),
+        (["train", "STORE", "-", "-q"], 6),
+        (["train", "STORE", "m", "-q", "--log", "-"], 6),
+        (["liblinear", "train"], 1),
+        (["liblinear", "train", "t.svm", "m"], 1),
+        (["liblinear", "train", "t.svm", "/dev/stdout"], 1),
+        (["check", "bad.svm"], 6),
+    ],
+    ids=str,
+)
+def test_lost_output_is_no_success(store, tmp_path, line, status, unbuffered):
+    (tmp_path / "t.svm").write_text("1 1:1\n-1 2:1\n")
+    (tmp_path / "bad.svm").write_text("x\n")
+    restart = ["--restart"] if line[0] == "train" and line[1] == "STORE" else []
+    how = {"cwd": tmp_path, "env": os.environ | {"PYTHONUNBUFFERED": unbuffered}}
+    command = [store if word == "STORE" else word for word in line] + restart
+    with open("/dev/full", "wb") as full:
+        done = programs.blocklinear(*command, stdout=full, **how)
+    assert done.returncode == status
+    assert done.stderr.count("No space left on device") == 1
+    assert "Exception" not in done.stderr
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = programs.blocklinear(*command, stdout=writing, **how)
+    os.close(writing)
+    assert done.returncode == 141
+    assert "Exception" not in done.stderr
+
+
 def test_running_as_a_module():
     done = programs.blocklinear("--version", check=True)
     assert done.stdout.startswith("blocklinear ")

@@ -390,6 +390,27 @@ def test_predictions_to_a_full_device(shell, rows, model, tmp_path, how):
 # a file named -
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        ["predict", "ROWS", "MODEL", "-"],
+        ["predict", "ROWS", "MODEL", "/dev/stdout"],
+        ["convert", "MODEL", "-", "--to", "json"],
+        ["train", "STORE", "-", "--restart"],
+        ["train", "STORE", "m", "--restart", "--log", "-"],
+        ["cv", "STORE", "-v", 2, "--predictions", "-"],
+    ],
+    ids=str,
+)
+def test_an_output_to_closed_standard_output_is_refused(rows, store, model, tmp_path, line):
+    places = {"ROWS": rows, "STORE": store, "MODEL": model}
+    words = [*programs.COMMAND, *(places.get(word, word) for word in line)]
+    done = programs.run(["bash", "-c", '"$0" "$@" >&-', *words], cwd=tmp_path)
+    assert done.returncode == 6
+    assert "is not open for writing\n  fix: " in done.stderr
+    assert not (tmp_path / "m").exists()
+
+
 def test_a_file_named_dash(cli, rows, store, model, labels, tmp_path, monkeypatch):
     (tmp_path / "cwd").mkdir()
     monkeypatch.chdir(tmp_path / "cwd")

@@ -46,6 +46,17 @@ def test_a_store_is_a_folder(refused, rows, tmp_path, monkeypatch):
     assert not os.path.exists("-")
 
 
+@pytest.mark.parametrize(
+    "command",
+    ["info", "plan", "verify", "gc", "compact", "transpose", "cv", "train", "add", "remove"],
+)
+def test_what_is_not_there_cannot_be_read(refused, rows, tmp_path, command):
+    more = {"train": [tmp_path / "m"], "add": [rows], "remove": ["--list"]}.get(command, [])
+    message = refused(6, command, tmp_path / "none", *more).lower()
+    assert f"{tmp_path / 'none'}: ".lower() in message
+    assert "no such file or" in message
+
+
 @pytest.mark.parametrize("name", [".", "/", ".."])
 def test_a_folder_without_a_name_is_no_store(refused, tmp_path, monkeypatch, name):
     (tmp_path / "empty" / "inside").mkdir(parents=True)

@@ -216,7 +216,7 @@ def test_flags_that_cannot_be_read(cli, store, tmp_path, flags):
 
 
 def test_no_store(refused, rows, tmp_path):
-    assert "not a store" in refused(4, "train", tmp_path / "none", tmp_path / "m")
+    assert "not a store" in refused(6, "train", tmp_path / "none", tmp_path / "m")
     assert "not a store" in refused(4, "train", tmp_path, tmp_path / "m")
 
 

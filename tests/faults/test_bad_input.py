@@ -100,6 +100,11 @@ def test_a_refused_line_is_named(name, line, column, what, split):
     assert path.read_bytes() == before
 
 
+@pytest.mark.parametrize("name", ["csv", "parquet"])
+def test_what_takes_a_table_is_named(name, split):
+    assert "tables are read by `split --target COLUMN`" in split(DATA / f"{name}.svm", code=3).err
+
+
 @pytest.mark.parametrize("name", NO_ROWS)
 def test_text_without_rows_makes_no_store(name, split):
     path = DATA / f"{name}.svm"
@@ -123,7 +128,8 @@ def test_the_advice_is_an_option_that_exists(split):
     """Where a message names an option of `split`, giving it helps or at least parses."""
     for name, *_ in FAULTS:
         for option in re.findall(r"--[a-z-]+", split(DATA / f"{name}.svm", code=3).err):
-            assert option in ("--index-base", "--unsorted", "--duplicates", "--ignore-qid")
+            known = ("--index-base", "--unsorted", "--duplicates", "--ignore-qid", "--target")
+            assert option in known
     assert split(DATA / "zero_index.svm", options=["--index-base", "0"]).code == 0
     assert split(DATA / "zero_index.svm", options=["--index-base", "auto"]).code == 0
     assert split(DATA / "unsorted_index.svm", options=["--unsorted", "sort"]).code == 0

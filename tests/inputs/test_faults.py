@@ -180,6 +180,23 @@ def test_https_in_parts(rows, http_files, small_parts):
         assert len(parts) >= 9
 
 
+def test_another_part_than_the_one_asked_for_is_refused(rows, http_files, small_parts):
+    with http_files({"/rows.svm": rows}) as server:
+        server.wrong_parts = 3
+        assert read_whole(f"{server.url}/rows.svm") == rows
+        assert server.wrong_parts == 0
+
+
+def test_a_server_that_sends_other_parts(rows, http_files, small_parts):
+    with http_files({"/rows.svm": rows}) as server:
+        raw = RawFile(f"{server.url}/rows.svm")
+        server.wrong_parts = 1000
+        message = r"failed at byte \d+, 4 times: bytes \d+-\d+ came where \d+-\d+ were asked for"
+        with pytest.raises(StorageError, match=message):
+            list(iter(raw.read, b""))
+        raw.close()
+
+
 def test_a_server_that_sends_no_parts(rows, http_files, small_parts):
     with http_files({"/rows.svm": rows, "/few": b"1 1:1\n"}, sends_parts=False) as server:
         assert read_whole(f"{server.url}/few") == b"1 1:1\n"

@@ -15,7 +15,7 @@ from training.small import (
 )
 
 from blocklinear.errors import UsageError
-from blocklinear.events import OuterIteration
+from blocklinear.events import OuterIteration, Warned
 from blocklinear.options import TrainOptions
 from blocklinear.store.prefetch import GroupLoader
 from blocklinear.training import train
@@ -124,6 +124,10 @@ def test_every_block_has_its_turn_in_a_sample(store):
 @pytest.mark.parametrize("wanted", [None, N_BLOCKS, 99])
 def test_a_sample_of_all_is_the_store(store, wanted):
     assert sampled(store.manifest, TrainOptions(sample_blocks=wanted)) is store.manifest
+    heard = Heard()
+    train(store, long_problem().options(sample_blocks=wanted, max_outer=1, gap=0.9), heard)
+    too_many = [f"--sample-blocks 99 of {N_BLOCKS} blocks: all are trained on"]
+    assert [event.message for event in heard.of(Warned)] == (too_many if wanted == 99 else [])
 
 
 @pytest.mark.parametrize("batch", [1, 7, None])

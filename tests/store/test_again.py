@@ -64,9 +64,11 @@ def test_of_several_inputs_all_must_be_there(store, monday, tmp_path):
     (tmp_path / "other").write_bytes(b"1 1:7\n")
     store = add_again(store, [monday, tmp_path / "other"], batch="both")
     unchanged(store, [monday, tmp_path / "other"], "both", batch="both")
+    (tmp_path / "copy").write_bytes(MORE)
+    unchanged(store, [tmp_path / "copy", tmp_path / ".." / tmp_path.name / "other"], "both")
     for inputs in ([monday], [tmp_path / "other", monday], [monday, monday]):
         refused(MismatchError, 5, add_again, store, inputs, batch="both", match="not of this input")
-        refused(MismatchError, 5, add_again, store, inputs, match="same content")
+        refused(MismatchError, 5, add_again, store, inputs, match="same content.*\n.*leave it")
 
 
 def test_another_text_under_the_name_of_a_batch(store, monday):

@@ -14,7 +14,7 @@ from blocklinear import (
     remove,
     split,
 )
-from blocklinear.errors import DamagedError, MismatchError
+from blocklinear.errors import DamagedError, MismatchError, StorageError
 from blocklinear.events import SplitProgress, Warned
 from blocklinear.ingest.text_store import store_of
 from blocklinear.store.manifest import FORMAT
@@ -36,7 +36,7 @@ def test_a_store_is_taken_as_it_is(source, tmp_path):
     made = store_of(source, OPTIONS)
     assert made.folder == tmp_path / "rows.svm.blocks"
     assert store_of(made.folder).manifest == made.manifest
-    with pytest.raises(DamagedError, match="not a store"):
+    with pytest.raises(StorageError, match="not a store"):
         store_of(tmp_path / "nothing")
 
 

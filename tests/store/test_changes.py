@@ -8,6 +8,7 @@ from blocklinear.errors import (
     BusyError,
     DamagedError,
     InputError,
+    StorageError,
     UsageError,
 )
 from blocklinear.ingest.add import add
@@ -142,7 +143,11 @@ def test_one_writer_at_a_time(tmp_path, which):
 def test_what_is_no_store(tmp_path, which):
     (tmp_path / "more").write_bytes(MORE)
     (tmp_path / "folder").mkdir()
-    for path in (tmp_path / "none", tmp_path / "folder", tmp_path / "more"):
+    refused(
+        StorageError, 6, one_of_each(tmp_path / "none", tmp_path / "more")[which],
+        match="not a store: there is no such file or folder",
+    )  # fmt: skip
+    for path in (tmp_path / "folder", tmp_path / "more"):
         refused(DamagedError, 4, one_of_each(path, tmp_path / "more")[which], match="not a store")
     assert os.listdir(tmp_path / "folder") == []
     store = make_store(tmp_path)

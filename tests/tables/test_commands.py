@@ -6,7 +6,10 @@ import sys
 
 import pytest
 
+from blocklinear import cross_validate
 from blocklinear.cli.main import main
+from blocklinear.errors import UsageError
+from blocklinear.model.linear import LinearModel
 from blocklinear.store.store import BlockStore
 
 pa = pytest.importorskip("pyarrow")
@@ -49,15 +52,32 @@ def test_a_batch_with_weights_in_a_column(run):
     assert run("split a.parquet w --target y --weight code -q --memory 256M")[0] == 0
     status, out, _ = run("add w a.parquet --if-absent -q")
     assert (status, out) == (0, "batch b1 is in the store already, which has 600 rows\n")
+    assert "batch b1: 600 rows from a.parquet with weights from column code, " in run("info w")[1]
+    (batch,) = json.loads(run("info w --json")[1])["batches"]
+    assert [file["path"] for file in batch["weights"]] == ["column code"]
 
 
 def test_boolean_classes_are_named_as_in_the_table(run, tmp_path):
     x = [0.5, -1.0, 2.0, -0.25] * 20
     write(pa.table({"x": x, "y": [value > 0 for value in x]}), tmp_path / "c.parquet")
-    assert run("split c.parquet c --target y -q")[0] == 0
+    counted = "true (40 rows), false (40 rows)\n"
+    for line in ("split c.parquet c --target y -q", "info c"):
+        assert f"labels: {counted}" in run(line)[1]
+    assert f"labels {counted}"[:-1] in run("remove c --list")[1]
     for name in ("true", "1"):
         assert run(f"train c m -s 7 --class-weight {name}=2 -q --restart")[0] == 0
-    assert run("cv c -c 1 --positive false -q")[0] == 0
+    assert "classes          2: true false\n" in run("info m")[1]
+    assert run("convert m w.json --to json")[0] == 0
+    listed = json.loads((tmp_path / "w.json").read_text())
+    assert (listed["classes"], listed["decisions"][0]["class"]) == (["true", "false"], "true")
+    assert run("report m -o page.html --test c.parquet --positive false")[0] == 0
+    assert "<td>true</td>" in (tmp_path / "page.html").read_text()
+    out = run("cv c -c 1 -v 2 --positive false --predictions p -q --log log")[1]
+    assert out.splitlines()[0] == "2-fold cross-validation of 80 rows; positive class false"
+    assert set((tmp_path / "p").read_text().split()) == {"true", "false"}
+    found = run("cv c -c 1 -v 2 --positive false -q --json")[1]
+    assert json.loads(found)["positive"] == "false"
+    assert '"label": "true"' in (tmp_path / "log").read_text()
     status, out, _ = run("predict c.parquet m o.csv --positive false --report -b 1")
     assert status == 0
     assert "(positive class false)" in out
@@ -67,6 +87,21 @@ def test_boolean_classes_are_named_as_in_the_table(run, tmp_path):
     status, _, err = run("train c m --class-weight yes=2 -q")
     assert status == 2
     assert "no class is 'yes'\n  fix: write one of false, true" in err
+    model = LinearModel.load("m")
+    (weight,) = model.top_weights(label="true")
+    assert model.top_weights(label=1.0) == [weight]
+    assert model.top_weights(label="false") == [(weight[0], -weight[1])]
+    for positive in ("false", 0):
+        assert cross_validate("c", costs=[1.0], positive=positive).report.positive == 0.0
+    with pytest.raises(UsageError, match="no class is 'no'\n  fix: name one of false, true"):
+        cross_validate("c", costs=[1.0], positive="no")
+
+
+def test_one_class_is_named_as_in_the_table(run, tmp_path):
+    write(pa.table({"x": [1.0, 2.0], "y": ["spam", "spam"]}), tmp_path / "c.parquet")
+    assert run("split c.parquet c --target y -q")[0] == 0
+    for line in ("train c m -q", "cv c -q"):
+        assert "all rows have the one label spam" in run(line)[2]
 
 
 @pytest.mark.parametrize("solver", [7, 3])
@@ -150,8 +185,10 @@ def test_classes_are_named_as_in_the_table(run, tmp_path):
         found = [
             json.loads(run(f"{line} --positive {name}")[1])["positive"] for name in ("no", "yes")
         ]
-        assert found[0] != found[1]
+        assert found == ["no", "yes"]
         (tmp_path / "out.csv").unlink(missing_ok=True)
+    assert run("cv n -v 2 -c 1 -q --predictions p --memory 256M")[0] == 0
+    assert set((tmp_path / "p").read_text().split()) <= {"no", "yes"}
     assert run("report m -o page.html --test named.parquet --positive no")[0] == 0
     assert run("report m -o other.html --test named.parquet --positive nay")[0] == 2
 

@@ -5,7 +5,7 @@ import gc
 import numpy as np
 import pytest
 
-from blocklinear.errors import InputError
+from blocklinear.errors import InputError, UsageError
 from blocklinear.options import TrainOptions
 from blocklinear.training.loop import train
 
@@ -114,15 +114,25 @@ def test_a_value_that_is_no_number_after_the_first_block(tmp_path):
     rows = ["7,1,0", "8,2,1"] * 200_000
     rows[300_000] = "9,abc,1"
     (tmp_path / "t.csv").write_text("left,x,y\n" + "\n".join(rows) + "\n")
-    with pytest.raises(InputError, match=r"line 300002, column x: .*invalid value 'abc'"):
-        split_tables([str(tmp_path / "t.csv")], tmp_path / "s", TableOptions("y", drop=("left",)))
+    for options, fix in (
+        (TableOptions("y", drop=("left",)), r"or split with --drop x .*, or with --categories x"),
+        (TableOptions("y", weight="x"), "correct it$"),
+    ):
+        message = rf"line 300002, column x: .*invalid value 'abc'\n  fix: .*{fix}"
+        with pytest.raises(InputError, match=message):
+            split_tables([str(tmp_path / "t.csv")], tmp_path / "s", options)
+    options = TableOptions("y", drop=("left",), categories=("x",))
+    assert split_tables([str(tmp_path / "t.csv")], tmp_path / "s", options).manifest.dimension == 3
+    (tmp_path / "t.csv").write_text("x,y\n" + "2024-01-01,1\n" * 120_000 + "soon,0\n")
+    with pytest.raises(InputError, match=r"fix: correct it, or split with --drop x to .*out$"):
+        split_tables([str(tmp_path / "t.csv")], tmp_path / "new", TableOptions("y"))
     rows[300_000] = "9,3,1"
     rows = [f"{row},text" for row in rows]
     rows[300_000] += "\udcff"
     text = "left,x,y,c\n" + "\n".join(rows) + "\n"
     (tmp_path / "t.csv").write_bytes(text.encode(errors="surrogateescape"))
     with pytest.raises(InputError, match="line 300002: column c is not UTF-8"):
-        split_tables([str(tmp_path / "t.csv")], tmp_path / "s", TableOptions("y"))
+        split_tables([str(tmp_path / "t.csv")], tmp_path / "new", TableOptions("y"))
 
 
 def test_a_prediction_that_fails_leaves_nothing(tmp_path, capfd):
@@ -163,6 +173,48 @@ def test_files_whose_kept_columns_differ(tmp_path, kept, message):
     predict_tables(model, [str(first), str(second)], out, keep=("name",))
     table = pa.parquet.read_table(out)
     assert table["name"].to_pylist() == [*range(200), *kept]
+
+
+@pytest.mark.parametrize("name", ["prediction", "decision", "probability_1"])
+def test_kept_columns_are_none_of_the_results(tmp_path, name):
+    table = pa.table({"x": X, "y": Y, name: ["mine"] * N})
+    model = train(make_store(tmp_path, table, drop=(name,)), TrainOptions(solver=7, gap=0.1))
+    path, how = str(tmp_path / "t.parquet"), {"keep": (name,)}
+    with pytest.raises(UsageError, match=f"--keep names {name}, which is also a column of the res"):
+        predict_tables(model, [path], tmp_path / "out.csv", decision=True, probability=True, **how)
+    assert not (tmp_path / "out.csv").exists()
+    if name != "prediction":
+        assert predict_tables(model, [path], tmp_path / "out.csv", **how).rows == N
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"weight": "y"}, "--weight names 'y', which is the target"),
+        ({"interactions": (("x", "c"),)}, "crosses are hashed\n  fix: .* --hash-bits"),
+        (
+            {"interactions": (("x", "x"),), "hash_bits": 4},
+            r"--interactions x\*x: a cross is of two",
+        ),
+        ({"interactions": (("x", "w"),), "hash_bits": 4}, r"--interactions x\*w: .* none of words"),
+    ],
+    ids=str,
+)
+def test_options_that_contradict_each_other(tmp_path, options, message):
+    table = pa.table({"x": X, "c": ["a"] * N, "w": [["a"]] * N, "y": Y})
+    with pytest.raises(UsageError, match=message):
+        make_store(tmp_path, table, **options)
+
+
+def test_a_column_that_is_named_twice_is_taken_once(tmp_path):
+    store = make_store(tmp_path, pa.table({"x": X, "y": Y}), columns=("x", "x"))
+    assert [column["name"] for column in store.recipe["columns"]] == ["x"]
+
+
+def test_labels_that_are_no_classes_have_rows_not_lines(tmp_path):
+    store = make_store(tmp_path, pa.table({"x": X, "y": np.array(Y) + 0.5}))
+    with pytest.raises(InputError, match=r"first in row 1 of .*t\.parquet"):
+        train(store, TrainOptions(solver=1))
 
 
 def test_long_text_is_refused_before_it_is_read(tmp_path):

@@ -276,7 +276,7 @@ def stopped(store):
         ({"epochs": None}, "epochs was 1 and is None"),
         ({"selection": "avsf"}, "selection was 'active' and is 'avsf'"),
         ({"class_weights": ((1.0, 2.0),)}, r"class_weights was \[\] and is \[\[1\.0, 2\.0\]\]"),
-        ({"sample_blocks": 4}, "sample_blocks was None and is 4"),
+        ({"sample_blocks": 4}, "sample_blocks was None and is 4\n"),
         ({"method": "pegasos"}, "method was 'dual' and is 'pegasos'"),
         ({"cost": 2.0, "seed": 5}, r"cost was 1\.0 and is 2\.0; seed was 0 and is 5"),
     ],
@@ -287,6 +287,22 @@ def test_other_options_are_refused(store, stopped, change, message):
         train(store, replace(stopped, **change))
     assert caught.value.exit_code == 5
     assert "--restart to delete what it reached" in caught.value.fix
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"sample_blocks": 4}, "sample_blocks was 3 and is 4\n"),
+        ({"seed": 1}, "seed was 0 and is 1\n"),
+    ],
+    ids=str,
+)
+def test_blocks_that_are_drawn_otherwise_have_not_changed(store, change, message):
+    options, breaks = long_problem().options(gap=1e-9, sample_blocks=3, run="few"), Breaks(2)
+    with pytest.raises(StoppedError):
+        train(store, replace(options, restart=True), breaks.listen, breaks.halt)
+    with pytest.raises(MismatchError, match=message):
+        train(store, replace(options, resume=True, **change))
 
 
 def test_an_option_that_was_not_known_yet_had_its_default(store, monkeypatch):

@@ -41,7 +41,8 @@ def add_parser(commands: Any) -> None:
     parser.add_argument(
         "--if-absent",
         action="store_true",
-        help="do nothing if a batch (NAME, if given) holds these INPUTs already, by digest",
+        help="do nothing if a batch (NAME, if given) is of exactly these INPUTs in this order, by "
+        "size and digest; some of them are refused as without it",
     )
     parser.add_argument(
         "--allow-duplicate", action="store_true", help="add a file that the store already has"

@@ -141,10 +141,12 @@ def _load(manifest: "Manifest", options: "TrainOptions", refit: bool, quiet: boo
 
 
 def _write_predictions(output: "Output", result: "CrossValidation") -> None:
+    named = result.report.named
     with output.open() as stream:
         for start in range(0, len(result.predicted), 1 << 16):
             part = result.predicted[start : start + (1 << 16)].tolist()
-            stream.write("".join(f"{value:.17g}\n" for value in part).encode("ascii"))
+            names = (named.get(value, f"{value:.17g}") for value in part)
+            stream.write("".join(f"{name}\n" for name in names).encode())
 
 
 def run(args: argparse.Namespace) -> int:
@@ -154,7 +156,6 @@ def run(args: argparse.Namespace) -> int:
     from blocklinear.cli.outputs import Outputs
     from blocklinear.errors import StoppedError
     from blocklinear.options import TrainOptions
-    from blocklinear.recipe import named_labels
     from blocklinear.report.runlog import RunLog, check_log
     from blocklinear.selection.cross_validation import cross_validate
     from blocklinear.training.loop import train
@@ -191,7 +192,7 @@ def run(args: argparse.Namespace) -> int:
     log = outputs.add(args.log, check_log) if args.log else None
     console = Console(args.quiet)
     store = open_store(args, console)
-    labels = named_labels(store.recipe, store.manifest.given)
+    labels = store.named
     options = replace(options, class_weights=of_labels(weights, labels))
     positive = positive_of(args, labels)
     outputs.check_sources(store.manifest)

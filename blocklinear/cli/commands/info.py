@@ -19,7 +19,8 @@ def add_parser(commands: Any) -> None:
         "info",
         help="describe a store or a model",
         description="Describe a store, without reading its blocks, or a model.",
-        epilog="exit status: 0 ok, 2 usage, 4 damaged, 5 written by a newer version",
+        epilog="exit status: 0 ok, 2 usage, 4 damaged, 5 written by a newer version, "
+        "6 cannot be read",
     )
     parser.add_argument("path", metavar="STORE|MODEL", help="a path, or the URL of a store")
     add_cache(parser)

@@ -139,7 +139,6 @@ def _predict_table(args: argparse.Namespace, model: "LinearModel", output: "Outp
     from blocklinear.memory import parse_size
     from blocklinear.model.predict import text_memory
     from blocklinear.options import TextOptions
-    from blocklinear.recipe import named_labels
     from blocklinear.tables.predict import predict_tables
 
     options: dict[str, Any] = given(threads=args.threads)
@@ -157,7 +156,7 @@ def _predict_table(args: argparse.Namespace, model: "LinearModel", output: "Outp
             keep=tuple(name for name in (args.keep or "").split(",") if name),
             strict=args.strict,
             classes=args.report,
-            positive=positive_of(args, named_labels(model.metadata["recipe"], model.classes)),
+            positive=positive_of(args, model.named),
             listener=console,
         )
     remarks = []

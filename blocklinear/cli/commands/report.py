@@ -151,7 +151,7 @@ def _evaluated(model: "LinearModel", args: argparse.Namespace) -> "Evaluation":
     from blocklinear.model.predict import evaluate_text
     from blocklinear.options import TextOptions
 
-    positive = positive_of(args, model.classes)
+    positive = positive_of(args, model.named)
     if "recipe" in model.metadata:
         from blocklinear.tables.predict import evaluate_tables
 

@@ -287,7 +287,6 @@ def run(args: argparse.Namespace) -> int:
     from blocklinear.cli.outputs import Outputs
     from blocklinear.errors import StoppedError, UsageError
     from blocklinear.options import TextOptions, TrainOptions
-    from blocklinear.recipe import named_labels
     from blocklinear.report.runlog import RunLog, check_log
     from blocklinear.selection.grid import train_grid
     from blocklinear.training import train
@@ -346,7 +345,7 @@ def run(args: argparse.Namespace) -> int:
     _check_held_out(args, of_tables=None)
     console = Console(args.quiet)
     store = open_store(args, console)
-    labels = named_labels(store.recipe, store.manifest.given)
+    labels = store.named
     options = replace(options, class_weights=of_labels(weights, labels))
     outputs.check_sources(store.manifest)
     _check_held_out(args, store.manifest.of_tables)

@@ -21,7 +21,7 @@ def add_parser(commands: Any) -> None:
         description="Read every block once, decode it, and compare it with the manifest; and so "
         "the columns, if there are any of these rows.",
         epilog="exit status: 0 all blocks intact, 2 usage, 4 a block, or a file of columns, is "
-        "damaged or missing",
+        "damaged or missing, 6 STORE is not there, or cannot be read",
     )
     parser.add_argument("store", metavar="STORE", help="folder made by `split`, or the URL of one")
     add_cache(parser)

@@ -5,6 +5,7 @@ import sys
 from typing import Any
 
 from blocklinear.cli.common_options import add_budget, given
+from blocklinear.cli.streams import discard_stdout
 
 PROGRAMS = ("train", "predict")
 
@@ -37,8 +38,33 @@ def add_parser(commands: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run the command: a status of 1 stands for every error, as in LIBLINEAR."""
+    from blocklinear.errors import BlocklinearError, InputFormatError
+
+    try:
+        status = _run(args)
+        sys.stdout.flush()
+        return status
+    except BlocklinearError as error:
+        if isinstance(error, InputFormatError):
+            print(f"Wrong input format at line {error.line}", file=sys.stderr)
+        options = "; the options are those of `blocklinear split`" if "--" in error.fix else ""
+        print(f"{error}{options}", file=sys.stderr)
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        print(f"{error.filename or 'standard output'}: {error.strerror}", file=sys.stderr)
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise
+    except OSError:
+        discard_stdout()
+    return 1
+
+
+def _run(args: argparse.Namespace) -> int:
     from blocklinear.cli.liblinear.arguments import RefusedArguments, read_predict, read_train
-    from blocklinear.errors import BlocklinearError, InputFormatError, shown
+    from blocklinear.errors import shown
 
     budget: Any = given(memory_bytes=args.memory, threads=args.threads)
     try:
@@ -57,16 +83,5 @@ def run(args: argparse.Namespace) -> int:
         if refused.message:
             print(shown(refused.message), file=sys.stderr)
         print(refused.usage, end="")
-        return 1
-    except BlocklinearError as error:
-        if isinstance(error, InputFormatError):
-            print(f"Wrong input format at line {error.line}", file=sys.stderr)
-        options = "; the options are those of `blocklinear split`" if "--" in error.fix else ""
-        print(f"{error}{options}", file=sys.stderr)
-        return 1
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        print(f"{error.filename or 'standard output'}: {error.strerror}", file=sys.stderr)
         return 1
     return 0
