@@ -315,8 +315,8 @@ class Checkpoint:
             raise self.damaged(f"its {name} is not what was written")
         return array
 
-    def tidy(self, scratch: bool = True) -> None:
-        """Delete every file of the run that this checkpoint does not need.
+    def tidy(self, scratch: bool = True) -> tuple[int, int]:
+        """Delete every file of the run that this checkpoint does not need; count them, and bytes.
 
         Parameters
         ----------
@@ -331,7 +331,7 @@ class Checkpoint:
         old = [path for path in _files(self.folder, scratch) if path.name not in needed]
         rounds = rounds_of(self.facts or {})
         old += [path for path, of in files_of_rounds(self.folder).items() if of not in rounds]
-        remove_files(old)
+        return remove_files(old)
 
 
 def drop_scratch(folder: Path) -> None:

@@ -191,3 +191,14 @@ def test_what_cannot_begin_leaves_no_scratch(tmp_path, monkeypatch, at):
             with contextlib.suppress(StorageError):
                 attempt()
         assert not list(store.folder.rglob("*.work"))
+
+
+def test_gc_counts_what_runs_left(tmp_path):
+    store = split_problem(tmp_path, long_problem(), 3)
+    run = store.folder / "runs" / "killed"
+    run.mkdir(parents=True)
+    for name in ("alpha-0.work", "w.1"):
+        (run / name).write_bytes(bytes(1000))
+    collected = collect_garbage(store)
+    assert (collected.files, collected.bytes, collected.runs) == (2, 2000, 0)
+    assert not list(run.iterdir())
