@@ -23,7 +23,7 @@ from blocklinear.training.rounds.alpha import AlphaLeft
 
 @dataclass(frozen=True)
 class Collected:
-    """What was deleted: files of blocks that are no more and of runs, and how many were cut."""
+    """What was deleted: files of blocks that are no more and of runs, and runs shortened."""
 
     files: int
     bytes: int
