@@ -1,4 +1,5 @@
 import os
+import signal
 import sys
 
 import numpy as np
@@ -10,6 +11,11 @@ from programs import have_said_that_it_compiles
 from blocklinear.text import sources
 
 os.environ["SOURCE_DATE_EPOCH"] = "1767225600"  # the date of every commit: 2026-01-01
+
+for number in (signal.SIGINT, signal.SIGHUP):
+    if signal.getsignal(number) is signal.SIG_IGN:
+        # in the background of a script, or under nohup: programs would ignore it, too
+        signal.signal(number, lambda *_: None)
 
 # No example takes too long: the machine may be busy, and kernels may have to be compiled.
 settings.register_profile(

@@ -8,7 +8,7 @@ import re
 import signal
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 from blocklinear import __version__
 from blocklinear.cli.commands import (
@@ -33,6 +33,7 @@ from blocklinear.cli.commands import gc as collect
 from blocklinear.cli.compiling import compiling, start_lightly
 from blocklinear.cli.imports import asked_for
 from blocklinear.cli.liblinear import command as liblinear
+from blocklinear.cli.stopper import heed, restore
 from blocklinear.cli.streams import discard_stdout, open_streams
 from blocklinear.errors import BlocklinearError, MemoryBudgetError, StorageError, shown
 
@@ -110,8 +111,44 @@ def _spell_out(arguments: Sequence[str]) -> list[str]:
     return spelled
 
 
-def _terminate(signum: int, frame: object) -> None:
-    raise _Terminated
+class _Leaving:
+    """Signals that end the command raise an exception while it is entered.
+
+    It is raised wherever Python happens to be. Code that takes it for a failure of its own raises
+    another, such as an ImportError; and where Python drops exceptions, as in a callback of C code,
+    it is raised again a moment later.
+    """
+
+    def __init__(self) -> None:
+        self.number = 0  # of the last signal that came
+
+    def __enter__(self) -> Self:
+        self._before, self._hook = heed(self._leave), sys.unraisablehook
+        sys.unraisablehook = self._again
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        sys.unraisablehook = self._hook
+        if self.number:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+        restore(self._before)
+
+    def _leave(self, number: int, frame: object) -> None:
+        self.number = number
+        raise KeyboardInterrupt if number == signal.SIGINT else _Terminated
+
+    def _again(self, dropped: Any) -> None:
+        if not issubclass(dropped.exc_type, KeyboardInterrupt | _Terminated):
+            self._hook(dropped)
+            return
+        signal.signal(signal.SIGALRM, lambda *_: self._leave(self.number, None))
+        signal.setitimer(signal.ITIMER_REAL, 0.01)  # not here, where it would be dropped, too
+
+    def end(self) -> int:
+        """Say that a signal ended the command; return the exit status."""
+        if self.number in (0, signal.SIGINT):
+            return _fail("interrupted", 130)
+        return _fail("terminated", 143)
 
 
 def _fail(text: str, code: int) -> int:
@@ -145,27 +182,31 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; return the exit status."""
     open_streams()
     start_lightly()
-    for name in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(name, _terminate)
-    try:
-        status = _run(_read(sys.argv[1:] if arguments is None else arguments))
-        sys.stdout.flush()
-        return status
-    except BlocklinearError as error:
+    with _Leaving() as leaving:
+        try:
+            status = _run(_read(sys.argv[1:] if arguments is None else arguments))
+            sys.stdout.flush()
+            return status
+        except (KeyboardInterrupt, _Terminated):
+            return leaving.end()
+        except Exception as error:
+            return leaving.end() if leaving.number else _failed(error)
+
+
+def _failed(error: Exception) -> int:
+    """Say why the command failed; return the exit status."""
+    if isinstance(error, BlocklinearError):
         return _fail(str(error), error.exit_code)
-    except BrokenPipeError:
+    if isinstance(error, BrokenPipeError):
         discard_stdout()
         return 128 + signal.SIGPIPE
-    except KeyboardInterrupt:
-        return _fail("interrupted", 130)
-    except _Terminated:
-        return _fail("terminated", 143)
-    except MemoryError:
+    if isinstance(error, MemoryError):
         return _fail("out of memory\n  fix: give a smaller --memory", MemoryBudgetError.exit_code)
-    except OSError as error:
+    if isinstance(error, OSError):
         place = shown(str(error.filename or "standard output"))
         fix = "check what it goes to, and its permissions"
         return _fail(f"{place}: {error.strerror}\n  fix: {fix}", StorageError.exit_code)
+    raise error
 
 
 def program() -> NoReturn:

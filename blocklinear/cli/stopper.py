@@ -1,12 +1,30 @@
 """Signals that end a run: its state is saved first."""
 
 import signal
+from collections.abc import Callable
 from types import FrameType, TracebackType
 from typing import Any, Self
 
+_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+def heed(handler: Callable[[int, FrameType | None], object]) -> dict[int, Any]:
+    """Call a function on each signal that is to end this process; return the handlers before.
+
+    A signal that the process was started to ignore, as SIGHUP by nohup, stays ignored.
+    """
+    heeded = [n for n in _ENDING if signal.getsignal(n) not in (signal.SIG_IGN, None)]
+    return {number: signal.signal(number, handler) for number in heeded}
+
+
+def restore(before: dict[int, Any]) -> None:
+    """Have signals handled as before `heed`."""
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
 
 class Stopper:
-    """Notes the first SIGINT, SIGTERM or SIGHUP, so that work can save its state and end.
+    """Notes the first signal that is heeded, so that work can save its state and end.
 
     The second signal has its usual effect.
     """
@@ -16,8 +34,7 @@ class Stopper:
         self._before: dict[int, Any] = {}
 
     def __enter__(self) -> Self:
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            self._before[number] = signal.signal(number, self._ask)
+        self._before = heed(self._ask)
         return self
 
     def __exit__(
@@ -26,15 +43,11 @@ class Stopper:
         error: BaseException | None,
         tb: TracebackType | None,
     ) -> None:
-        self._restore()
-
-    def _restore(self) -> None:
-        for number, handler in self._before.items():
-            signal.signal(number, handler)
+        restore(self._before)
 
     def _ask(self, number: int, frame: FrameType | None) -> None:
         self._number = number
-        self._restore()
+        restore(self._before)
 
     def asked(self) -> bool:
         """Return whether a signal came."""

@@ -9,6 +9,12 @@ if TYPE_CHECKING:
     from blocklinear.tables.infer import TableOptions
 
 _OTHERS = ("weight", "columns", "drop", "categories", "interactions", "standardize")
+_FOR_TEXT: dict[str, object] = {
+    "index_base": 1, "unsorted": "fail", "duplicates": "fail", "ignore_qid": False,
+    "require_final_newline": False, "max_line_bytes": None, "max_decompressed": None,
+    "max_window": None, "expect_sha256": None, "sha256": False,
+}  # fmt: skip
+"""Options that say nothing of a table, and what they are where they are not given."""
 
 
 def add_table_options(parser: Any) -> None:
@@ -83,12 +89,12 @@ def refuse_text_options(args: argparse.Namespace) -> None:
     ------
     UsageError
     """
-    if args.weights is not None:
+    if getattr(args, "weights", None) is not None:
         raise UsageError("--weights is for text", "name the column of weights: --weight")
-    if args.on_error == "skip":
+    if getattr(args, "on_error", None) == "skip":
         raise UsageError("--on-error skip is for text", "leave out rows that are not to be read")
-    for name in ("expect_sha256", "sha256", "ignore_qid"):
-        if getattr(args, name, False):
+    for name, usual in _FOR_TEXT.items():
+        if getattr(args, name, None) not in (None, usual):
             raise UsageError(f"--{name.replace('_', '-')} is for text", "leave it out")
 
 

@@ -181,7 +181,7 @@ def _resolved(store: str | os.PathLike[str]) -> Path:
 
 def check_new(target: Path, options: SplitOptions) -> None:
     """Refuse a name that is taken, unless what has it may be replaced."""
-    if not options.force:
+    if is_store(target) and not options.force:
         raise MismatchError(
             f"{target}: exists", "choose another name, or give --force to replace it"
         )

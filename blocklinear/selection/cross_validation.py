@@ -295,10 +295,11 @@ class _Validation:
     train_elsewhere: Optimise | None
 
     def __post_init__(self) -> None:
-        self._opened = contextlib.ExitStack()
-        self._folds = self._row_array("folds", np.int32)
-        self._numbers = self._row_array("numbers", np.int64)
-        self._row_labels = self._row_array("labels")
+        with contextlib.ExitStack() as self._opened:  # which deletes them if one finds no room
+            self._folds = self._row_array("folds", np.int32)
+            self._numbers = self._row_array("numbers", np.int64)
+            self._row_labels = self._row_array("labels")
+            self._opened = self._opened.pop_all()
         self._largest_norm = 0.0
         self._width = len(self.labels) if len(self.labels) > 2 else 1
         self._scores: list[Scores] = []

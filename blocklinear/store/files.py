@@ -257,9 +257,28 @@ def _is_at(descriptor: int, path: Path) -> bool:
     return False
 
 
+@contextlib.contextmanager
+def new_file(path: Path) -> Iterator[FileIO]:
+    """Create a file as `created` does; it is deleted again if the block fails.
+
+    On a full disk it would take the room that the next command needs.
+
+    Raises
+    ------
+    OSError
+    """
+    with created(path) as stream:
+        try:
+            yield stream
+        except BaseException:
+            with contextlib.suppress(OSError):
+                os.unlink(path)
+            raise
+
+
 def write_whole(path: Path, pieces: Iterable[bytes | memoryview]) -> None:
     """Write a file that nothing refers to yet, durably, in place of what has its name."""
-    with storage_errors(path, "write"), created(path) as stream:
+    with storage_errors(path, "write"), new_file(path) as stream:
         for piece in pieces:
             done = 0
             while done < len(piece):
@@ -279,14 +298,9 @@ def scratch_file(path: Path) -> Iterator[FileIO]:
     StorageError
     """
     temporary = path.with_name(f"{TEMPORARY_PREFIX}{secrets.token_hex(8)}")
-    try:
-        with storage_errors(path, "write"), created(temporary) as stream:
-            yield stream
+    with storage_errors(path, "write"), new_file(temporary) as stream:
+        yield stream
         move_file(temporary, path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(temporary)
-        raise
 
 
 def write_all(stream: FileIO, data: memoryview) -> None:

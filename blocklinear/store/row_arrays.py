@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from blocklinear.errors import storage_errors
-from blocklinear.store.files import created
+from blocklinear.store.files import new_file
 from blocklinear.store.manifest import Manifest
 
 
@@ -109,7 +109,7 @@ class RowArray:
 def _allocate(path: Path, dtype: np.dtype[np.number], size: int) -> npt.NDArray[Any]:
     """Return a zeroed array mapped from a new file at `path`."""
     n_bytes = max(dtype.itemsize * size, 1)
-    with storage_errors(path, "allocate"), created(path) as stream:
+    with storage_errors(path, "allocate"), new_file(path) as stream:
         os.posix_fallocate(stream.fileno(), 0, n_bytes)
         mapped = mmap.mmap(stream.fileno(), n_bytes)
     return np.frombuffer(mapped, dtype, size)

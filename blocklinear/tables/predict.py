@@ -85,7 +85,7 @@ def predict_tables(
     name : str
         Of the model, for messages.
     options : TextOptions, optional
-        Threads and memory.
+        Threads, memory and the number of rows expected.
     decision, probability : bool
         Write decision values, or probabilities, too.
     keep : sequence of str
@@ -143,15 +143,15 @@ def predict_tables(
             "leave out --report",
         )
     encoder, outcomes = Encoder(recipe, growing=False), Outcomes(recipe, model)
-    results = {"prediction"}
+    names = {"prediction"}
     if decision:
-        results |= outcomes.decisions(np.empty((0, model.n_columns))).keys()
+        names |= outcomes.decisions(np.empty((0, model.n_columns))).keys()
     if probability:
-        results |= outcomes.probabilities(np.empty((0, len(outcomes.names)))).keys()
-    if taken := sorted(results.intersection(keep)):
+        names |= outcomes.probabilities(np.empty((0, len(outcomes.names)))).keys()
+    if taken := sorted(names.intersection(keep)):
         raise UsageError(
             f"--keep names {taken[0]}, which is also a column of the results",
-            "leave it out, or rename the column",
+            "leave it out of --keep, or rename it in the table",
         )
     confusion = Confusion(model.labels, positive, model.named) if classes else None
     score = score_of(model)
@@ -173,17 +173,17 @@ def predict_tables(
                         model.check_decisions(decisions, first_row=n_rows + 1)
                         chosen = None if model.is_regressor else model.class_indices(decisions)
                         predicted = decisions[:, 0] if chosen is None else known[chosen]
+                        results = {"prediction": outcomes.predictions(chosen, decisions)}
+                        if decision:
+                            results |= outcomes.decisions(decisions)
+                        if probability:
+                            shares = probabilities(decisions, len(outcomes.names))
+                            results |= outcomes.probabilities(shares)
                         columns = {
                             column: kept(found.part, column, start, len(given), kind)
                             for column, kind in kept_kinds.items()
                         }
-                        columns["prediction"] = outcomes.predictions(chosen, decisions)
-                        if decision:
-                            columns |= outcomes.decisions(decisions)
-                        if probability:
-                            shares = probabilities(decisions, len(outcomes.names))
-                            columns |= outcomes.probabilities(shares)
-                        writer.write(columns)
+                        writer.write(columns | results)
                         start, n_rows = start + len(given), n_rows + len(given)
                         if not labelled:
                             continue
@@ -193,14 +193,18 @@ def predict_tables(
                         if confusion is not None:
                             confusion.add(given, predicted)
                 listener(TextProgress(found.bytes_read, tables.bytes_total, n_rows))
+            if not n_rows:
+                raise InputError(f"{', '.join(inputs)}: no rows", "check the input")
+            if options.expect_rows not in (None, n_rows):
+                raise InputError(
+                    f"{n_rows} rows, not the {options.expect_rows} expected", "check the input"
+                )
             writer.close()
         except BaseException:
             writer.abandon()
             raise
         finally:
             reader.close()
-    if not n_rows:
-        raise InputError(f"{', '.join(inputs)}: no rows", "check the input")
     return TableReport(
         n_rows, encoder.unseen, unknown_labels, score if labelled else None, confusion
     )

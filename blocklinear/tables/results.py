@@ -7,7 +7,7 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from blocklinear.errors import InputError
+from blocklinear.errors import InputError, UsageError
 from blocklinear.model.linear import LinearModel
 from blocklinear.recipe import Recipe
 from blocklinear.tables.arrow import arrow
@@ -32,10 +32,22 @@ class ResultWriter:
         self._kind = os.path.splitext(name)[1].lower()
 
     def write(self, columns: dict[str, Any]) -> None:
-        """Write some rows."""
+        """Write some rows.
+
+        Raises
+        ------
+        UsageError
+            If files of this kind cannot have such columns.
+        """
         table = arrow().table(columns)
         if self._writer is None:
-            self._writer = self._open(table.schema)
+            try:
+                self._writer = self._open(table.schema)
+            except arrow().ArrowException as error:
+                raise UsageError(
+                    f"a column of --keep cannot be written to a file of this kind: {error}",
+                    "leave it out of --keep, or write Parquet: name the file .parquet",
+                ) from error
         self._writer.write_table(table)
 
     def _open(self, schema: Any) -> Any:

@@ -236,6 +236,11 @@ class _Csv(Source):
         self.path, self.size = path, os.path.getsize(path)
         with open(path, "rb") as stream:
             head = stream.read(4)
+        if head == b"\xfd7zX":  # pyarrow takes it for text
+            raise InputError(
+                f"{path}: is compressed by xz, which tables are not read from",
+                "decompress it, or compress it by gzip or zstd",
+            )
         found = (name for magic, name in _COMPRESSED.items() if head.startswith(magic))
         self._compression: str | None = next(found, None)
         tabs = re.search(r"\.(tsv|tab)(\.[a-z0-9]+)?$", path) is not None

@@ -39,6 +39,7 @@ NAME = "checkpoint.json"
 _PIECE = 1 << 20
 _SHORT = 64
 MAX_BYTES = 1 << 28
+_SCRATCH = "*.work"
 _FILE = re.compile(r"[A-Za-z0-9_-]+")
 
 _SHORT_ARRAY = shapes.items(shapes.text)
@@ -151,9 +152,13 @@ class Checkpoint:
             If it cannot be written; the one before is intact then.
         """
         generation, files = 1 - self._generation, {}
-        for name, array in arrays.items():
-            parts = [array] if isinstance(array, np.ndarray) else array
-            files[name] = self._write(name, generation, parts)
+        try:
+            for name, array in arrays.items():
+                parts = [array] if isinstance(array, np.ndarray) else array
+                files[name] = self._write(name, generation, parts)
+        except BaseException:
+            remove_files(self._path(name, generation) for name in files)
+            raise
         self._put(generation, files, facts)
 
     def _put(self, generation: int, files: dict[str, Any], facts: dict[str, Any]) -> None:
@@ -309,8 +314,8 @@ class Checkpoint:
             raise self.damaged(f"its {name} is not what was written")
         return array
 
-    def tidy(self, scratch: bool = True) -> None:
-        """Delete every file of the run that this checkpoint does not need.
+    def tidy(self, scratch: bool = True) -> tuple[int, int]:
+        """Delete every file of the run that this checkpoint does not need; count them, and bytes.
 
         Parameters
         ----------
@@ -325,7 +330,12 @@ class Checkpoint:
         old = [path for path in _files(self.folder, scratch) if path.name not in needed]
         rounds = rounds_of(self.facts or {})
         old += [path for path, of in files_of_rounds(self.folder).items() if of not in rounds]
-        remove_files(old)
+        return remove_files(old)
+
+
+def drop_scratch(folder: Path) -> None:
+    """Delete the scratch files in the folder of a run that cannot begin."""
+    remove_files(folder.glob(_SCRATCH))
 
 
 def discard(folder: Path) -> None:
@@ -346,7 +356,7 @@ def rounds_of(facts: Mapping[str, Any]) -> set[int]:
 
 def _files(folder: Path, scratch: bool = True) -> list[Path]:
     """Return the files of arrays: of checkpoints of both generations, and scratch."""
-    kinds = ("*.0", "*.1", "*.work") if scratch else ("*.0", "*.1")
+    kinds = ("*.0", "*.1", _SCRATCH) if scratch else ("*.0", "*.1")
     found = {path for kind in kinds for path in folder.glob(kind)}
     return sorted(found - files_of_rounds(folder).keys())
 

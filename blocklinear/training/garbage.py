@@ -23,7 +23,7 @@ from blocklinear.training.rounds.alpha import AlphaLeft
 
 @dataclass(frozen=True)
 class Collected:
-    """What was deleted: files of blocks that are no more, their bytes, and runs shortened."""
+    """What was deleted: files of blocks that are no more and of runs, and runs shortened."""
 
     files: int
     bytes: int
@@ -67,7 +67,8 @@ def collect_garbage(store: AnyStore, listener: Listener = ignore) -> Collected:
         runs = list(_runs(old.folder))
         for folder in runs:
             with _readable(folder, listener):
-                Checkpoint(folder).tidy()
+                deleted = Checkpoint(folder).tidy()
+                files, n_bytes = files + deleted[0], n_bytes + deleted[1]
         followed: set[str] = set()
         n_shortened = 0
         for folder in runs:

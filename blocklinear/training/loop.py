@@ -26,7 +26,7 @@ from blocklinear.store.files import Lock, make_folder
 from blocklinear.store.manifest import Manifest
 from blocklinear.store.prefetch import GroupLoader
 from blocklinear.store.store import BlockStore
-from blocklinear.training.checkpoint import Checkpoint, discard
+from blocklinear.training.checkpoint import Checkpoint, discard, drop_scratch
 from blocklinear.training.checkpoint_schema import check_resumed
 from blocklinear.training.held_out import HeldOut
 from blocklinear.training.memory_plan import MemoryPlan, plan_again, plan_memory
@@ -222,7 +222,11 @@ def optimise(
     if options.evaluate is not None:
         held_out = HeldOut(options.evaluate, store, task, options, memory.spare_bytes)
     products = enough_products(manifest, memory.hessian)
-    solver = make_solver(manifest, options, task, folder, memory.working_set_entries, products)
+    try:
+        solver = make_solver(manifest, options, task, folder, memory.working_set_entries, products)
+    except BaseException:
+        drop_scratch(folder)  # of its arrays, those that found room
+        raise
     run: GroupRun | None = None
     try:
         with _loading(store, options, memory, whole) as loader:

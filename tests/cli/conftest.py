@@ -1,4 +1,3 @@
-import signal
 from dataclasses import dataclass
 
 import pytest
@@ -22,15 +21,6 @@ class Outcome:
     status: int
     out: str
     err: str
-
-
-@pytest.fixture(autouse=True)
-def _signals_as_before():
-    names = (signal.SIGTERM, signal.SIGHUP)
-    handlers = [signal.getsignal(name) for name in names]
-    yield
-    for name, handler in zip(names, handlers, strict=True):
-        signal.signal(name, handler)
 
 
 @pytest.fixture

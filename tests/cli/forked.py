@@ -17,7 +17,6 @@ import os
 import resource
 import secrets
 import select
-import signal
 import socket
 import subprocess
 import sys
@@ -142,7 +141,6 @@ def serve(address):
 
     from blocklinear.cli.main import main
 
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # also if started in the background
     have_said_that_it_compiles()
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(os.open(os.devnull, os.O_RDWR), 1)

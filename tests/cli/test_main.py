@@ -3,15 +3,15 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 
 import programs
 import pytest
 
-# a shell may start its background jobs with SIGINT ignored
-PROGRAM = (
-    "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler); "
-    "from blocklinear.cli.main import main; sys.exit(main())"
-)
+from blocklinear.cli import main
+from blocklinear.cli.stopper import Stopper
+
+PROGRAM = "import sys; from blocklinear.cli.main import main; sys.exit(main())"
 
 
 @pytest.fixture
@@ -57,6 +57,62 @@ def test_a_signal_stops_training(cli, start, store, tmp_path, name, status):
     assert (
         cli("train", store, tmp_path / "m", "-q", "--restart").status == 0
     )  # the store is free again
+
+
+@pytest.fixture
+def run_instead(monkeypatch):
+    """Have every command do something else."""
+    return lambda instead: monkeypatch.setattr(main, "_run", instead)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP])
+def test_what_is_ignored_at_the_start_stays_ignored(cli, run_instead, number):
+    """As SIGHUP under nohup, and SIGINT in the background of a script."""
+
+    def run(args):
+        signal.raise_signal(number)
+        with Stopper() as stopper:
+            signal.raise_signal(number)
+        return 7 if stopper.asked() else 0
+
+    run_instead(run)
+    before = signal.signal(number, signal.SIG_IGN)
+    try:
+        assert cli("info", "store").status == 0
+        assert signal.getsignal(number) is signal.SIG_IGN
+    finally:
+        signal.signal(number, before)
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_that_is_taken_for_a_failure(cli, run_instead, number, status):
+    def run(args):
+        try:
+            signal.raise_signal(number)
+        except BaseException:
+            raise ImportError("so NumPy says") from None
+
+    run_instead(run)
+    done = cli("info", "store")
+    assert done.status == status
+    assert done.err == f"blocklinear: {'interrupted' if status == 130 else 'terminated'}\n"
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_where_exceptions_are_dropped(cli, run_instead, number, status):
+    class Dropped:
+        def __del__(self):
+            signal.raise_signal(number)
+
+    def run(args):
+        [Dropped()].clear()
+        threading.Event().wait(programs.GUARD_S)  # until the signal comes again
+        return 7
+
+    run_instead(run)
+    done = cli("info", "store")
+    assert done.status == status
+    assert done.err == f"blocklinear: {'interrupted' if status == 130 else 'terminated'}\n"
 
 
 def test_a_signal_while_reading_stdin_leaves_nothing(start, tmp_path):

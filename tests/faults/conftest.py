@@ -1,4 +1,3 @@
-import signal
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,15 +16,6 @@ class Outcome:
     out: str
     err: str
     blocks: dict[str, bytes]
-
-
-@pytest.fixture(autouse=True)
-def _signals_as_before():
-    names = (signal.SIGTERM, signal.SIGHUP)
-    handlers = [signal.getsignal(name) for name in names]
-    yield
-    for name, handler in zip(names, handlers, strict=True):
-        signal.signal(name, handler)
 
 
 @pytest.fixture

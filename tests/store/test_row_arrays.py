@@ -69,13 +69,14 @@ def test_eight_bytes_a_row_until_it_is_discarded(tmp_path, make):
     assert not list(tmp_path.iterdir())
 
 
-def test_a_full_disk(make, monkeypatch):
+def test_a_full_disk(tmp_path, make, monkeypatch):
     def full(*args):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(os, "posix_fallocate", full)
     with pytest.raises(StorageError, match=r"alpha\.work: allocate failed: No space left.* free\)"):
         make()
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_file_size_limit(make):

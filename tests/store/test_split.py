@@ -221,11 +221,19 @@ def test_a_target_that_exists(tmp_path):
     assert sorted(os.listdir(tmp_path)) == ["store", "store.svm"]
 
 
-def test_force_does_not_replace_what_is_no_store(tmp_path):
+@pytest.mark.parametrize("force", [False, True])
+def test_what_is_no_store_is_not_replaced(tmp_path, force):
+    """And nobody is told that force would do it."""
+    told = "exists and is not a store\n  fix: choose another name$"
     (tmp_path / "store").mkdir()
     (tmp_path / "store" / "thesis.tex").touch()
-    refused(MismatchError, 5, make_store, tmp_path, force=True, match="not a store")
+    refused(MismatchError, 5, make_store, tmp_path, force=force, match=told)
     assert os.listdir(tmp_path / "store") == ["thesis.tex"]
+    (tmp_path / "store" / "thesis.tex").rename(tmp_path / "thesis.tex")
+    (tmp_path / "store").rmdir()
+    (tmp_path / "store").write_text("1 1:1\n")
+    refused(MismatchError, 5, make_store, tmp_path, force=force, match=told)
+    assert (tmp_path / "store").read_text() == "1 1:1\n"
 
 
 def test_a_target_that_appears_meanwhile(tmp_path):

@@ -1,6 +1,7 @@
 """Tables at the command line: what is printed, and with which status."""
 
 import json
+import lzma
 import subprocess
 import sys
 
@@ -232,3 +233,59 @@ def test_tables_are_taken_in_without_pandas(run, tmp_path):
         if not more:
             line = line.replace("--interactions city*age ", "")
         subprocess.run([sys.executable, "-c", code, *line.split()], check=True)
+
+
+def test_what_is_for_text_is_refused_of_tables(run):
+    assert run("train s m -q --gap 0.1")[0] == 0
+    for option in (
+        "--expect-sha256 " + 64 * "0", "--max-decompressed 1", "--max-window 1M",
+        "--max-line-bytes 1M", "--require-final-newline", "--ignore-qid", "--unsorted sort",
+        "--duplicates sum",
+    ):  # fmt: skip
+        name = option.partition(" ")[0]
+        for command in ("predict b.csv m out", "add s b.csv", "split a.parquet n --target y"):
+            status, _, err = run(f"{command} {option}")
+            assert (status, err) == (2, f"blocklinear: {name} is for text\n  fix: leave it out\n")
+    assert run("split a.parquet n --target y --index-base 0")[0] == 2
+
+
+def test_predict_counts_the_rows_that_are_expected(run, tmp_path):
+    assert run("train s m -q --gap 0.1")[0] == 0
+    status, _, err = run("predict b.csv m out --expect-rows 101")
+    assert status == 3
+    assert err.startswith("blocklinear: 100 rows, not the 101 expected\n  fix: ")
+    assert not (tmp_path / "out").exists()
+    header = (tmp_path / "b.csv").read_text().partition("\n")[0]
+    (tmp_path / "none.csv").write_text(f"{header}\n")
+    assert run("predict none.csv m out")[0] == 3
+    assert not (tmp_path / "out").exists()
+    assert run("predict b.csv m out --expect-rows 100")[0] == 0
+
+
+def test_kept_columns_that_cannot_be_written(run, tmp_path):
+    x = [0.5, -1.0, 2.0, -0.25] * 20
+    listed, y = [["a"]] * 80, [value > 0 for value in x]
+    table = pa.table({"x": x, "l": listed, "prediction": x, "decision": x, "y": y})
+    write(table, tmp_path / "c.parquet")
+    assert run("split c.parquet c --target y --columns x -q")[0] == 0
+    assert run("train c m -q")[0] == 0
+    for kept, named in (("l", "o.csv"), ("prediction", "o.parquet"), ("decision", "o.arrow")):
+        status, _, err = run(f"predict c.parquet m {named} --decision --keep {kept}")
+        assert (status, err.count("\n")) == (2, 2)
+        assert err.startswith("blocklinear: ")
+        assert "  fix: leave it out of --keep" in err
+        assert not (tmp_path / named).exists()
+    assert run("predict c.parquet m o.parquet --keep l,decision")[0] == 0
+    read = pa.parquet.read_table(tmp_path / "o.parquet")
+    assert read.column_names == ["l", "decision", "prediction"]
+    assert read["decision"].to_pylist() == x
+
+
+def test_tables_that_pyarrow_takes_for_text(run, tmp_path):
+    with lzma.open(tmp_path / "t.csv.xz", "wb") as stream:
+        stream.write(b"x,y\n1,0\n2,1\n")
+    status, _, err = run("split t.csv.xz t --target y")
+    assert (status, err) == (
+        3, "blocklinear: t.csv.xz: is compressed by xz, which tables are not read from\n"
+        "  fix: decompress it, or compress it by gzip or zstd\n",
+    )  # fmt: skip

@@ -114,6 +114,8 @@ def test_a_full_disk_leaves_the_one_before(tmp_path, monkeypatch, call, number):
     assert facts == saving.facts == FACTS
     assert_same(found, arrays(1.0))
     assert not list(tmp_path.glob(".tmp*"))
+    if call < len(list(tmp_path.glob("*.0"))):  # else all arrays of the new one were written
+        assert not list(tmp_path.glob("*.1"))
 
     saving.save(FACTS, arrays(3.0))  # there is room again
     assert_same(loaded(tmp_path)[1], arrays(3.0))

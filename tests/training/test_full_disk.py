@@ -1,5 +1,6 @@
-"""`gc` where no byte is free: what can be deleted goes before anything is written."""
+"""Full disks: `gc` deletes before it writes, and what cannot begin leaves nothing."""
 
+import contextlib
 import errno
 import itertools
 import os
@@ -16,11 +17,14 @@ from blocklinear.events import WarmStarted
 from blocklinear.ingest.compact import compact
 from blocklinear.ingest.split import split
 from blocklinear.options import SplitOptions, TextOptions, TrainOptions
+from blocklinear.selection.cross_validation import cross_validate
+from blocklinear.selection.grid import train_grid
 from blocklinear.store.changes import remove
 from blocklinear.store.store import BlockStore
 from blocklinear.training import train
 from blocklinear.training.checkpoint import LINES, Checkpoint
 from blocklinear.training.garbage import collect_garbage
+from training.small import long_problem, split_problem
 
 ROWS = "".join(f"{1 if i % 3 else -1} {1 + i % 7}:{i}.25 {9 + i % 50}:0.{i}\n" for i in range(8000))
 FULL = """
@@ -158,3 +162,43 @@ def test_gc_that_cannot_write_is_finished_by_the_next(tmp_path, monkeypatch, at)
     assert (started.how, started.rows_new) == ("recomputed", 0)
     collect_garbage(store)
     check(store.folder, store.manifest, alpha)
+
+
+@pytest.mark.parametrize("at", range(9))
+def test_what_cannot_begin_leaves_no_scratch(tmp_path, monkeypatch, at):
+    """Whichever scratch file finds no room, those before it give theirs back."""
+    store = split_problem(tmp_path, long_problem(), 3)
+    options = TrainOptions(memory_bytes=1 << 30, threads=1, gap=0.5, max_outer=1, restart=True)
+    real = os.posix_fallocate
+
+    def failing(count):
+        def allocate(*args):
+            if next(count) == at:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            return real(*args)
+
+        return allocate
+
+    tried = (
+        lambda: train(store, options),
+        lambda: train(store, replace(options, method="newton", solver=1)),
+        lambda: train_grid(store, replace(options, costs=tuple(2.0**k for k in range(40)))),
+        lambda: cross_validate(store, replace(options, restart=False), costs=(0.1, 1.0), n_folds=2),
+    )
+    for attempt in tried:
+        with monkeypatch.context() as patched:
+            patched.setattr(os, "posix_fallocate", failing(itertools.count()))
+            with contextlib.suppress(StorageError):
+                attempt()
+        assert not list(store.folder.rglob("*.work"))
+
+
+def test_gc_counts_what_runs_left(tmp_path):
+    store = split_problem(tmp_path, long_problem(), 3)
+    run = store.folder / "runs" / "killed"
+    run.mkdir(parents=True)
+    for name in ("alpha-0.work", "w.1"):
+        (run / name).write_bytes(bytes(1000))
+    collected = collect_garbage(store)
+    assert (collected.files, collected.bytes, collected.runs) == (2, 2000, 0)
+    assert not list(run.iterdir())

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from blocklinear.cli.common_options import add_positive, given, positive_of
 from blocklinear.cli.console import Console
+from blocklinear.cli.table_options import refuse_text_options
 from blocklinear.cli.text_options import add_reading, add_row_options, reading
 from blocklinear.errors import UsageError, shown
 
@@ -141,7 +142,8 @@ def _predict_table(args: argparse.Namespace, model: "LinearModel", output: "Outp
     from blocklinear.options import TextOptions
     from blocklinear.tables.predict import predict_tables
 
-    options: dict[str, Any] = given(threads=args.threads)
+    refuse_text_options(args)
+    options: dict[str, Any] = given(threads=args.threads, expect_rows=args.expect_rows)
     if args.memory is not None:
         options["memory_bytes"] = text_memory(model, parse_size(args.memory))
     with Console(args.quiet, "predict") as console:
