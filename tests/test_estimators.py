@@ -359,6 +359,19 @@ def test_partial_fit_refuses():
         model.partial_fit(X, y, [0, 1, 2])
     with pytest.raises(ValueError, match="overflow"):
         model.partial_fit(X * 1e200, y)
+    with pytest.raises(ValueError, match="rows and classes is from 1e-320 to 1e-320, but must"):
+        model.partial_fit(X, y, sample_weight=np.full(300, 1e-320))
+
+
+@pytest.mark.parametrize("weight", [0.0, -1.0, np.inf, np.nan])
+def test_a_class_has_a_weight_above_0(weight):
+    model = BlockLinearSVC(class_weight={"no": weight, "yes": 2.0})
+    y = np.where(Y == 0, "yes", "no")
+    said = f"class_weight of 'no' is {weight}, but must be finite and above 0"
+    with pytest.raises(ValueError, match=said):
+        model.fit(X, y)
+    with pytest.raises(ValueError, match=said):
+        model.partial_fit(X, y, ["no", "yes"])
 
 
 @pytest.mark.parametrize("scoring", [None, "roc_auc", "f1"])

@@ -107,8 +107,20 @@ class BlockLinearClassifier(ClassifierMixin, BlockLinear):  # type: ignore[misc]
     ) -> dict[str, Any]:
         if self.class_weight is None or self.class_weight == "balanced":
             return self._balanced()
-        weights = compute_class_weight(self.class_weight, classes=classes, y=y)
-        return {"class_weights": tuple(zip(numbers, map(float, weights), strict=True))}
+        weights = self._factors(classes, y).tolist()
+        return {"class_weights": tuple(zip(numbers, weights, strict=True))}
+
+    def _factors(self, classes: NDArray[Any], y: NDArray[Any]) -> NDArray[np.float64]:
+        """Return what `class_weight`, a dict, multiplies C by for each of the classes."""
+        factors: NDArray[np.float64] = np.asarray(
+            compute_class_weight(self.class_weight, classes=classes, y=y), np.float64
+        )
+        for name, factor in zip(classes.tolist(), factors.tolist(), strict=True):
+            if not 0.0 < factor < np.inf:
+                raise ValueError(
+                    f"class_weight of {name!r} is {factor}, but must be finite and above 0"
+                )
+        return factors
 
     def _take(
         self, model: LinearModel | None, classes: NDArray[Any], places: dict[float, int]
@@ -182,7 +194,7 @@ class _Streamed(BlockLinearClassifier):
         X, codes, weights = X[used], np.searchsorted(known, y[used]), weights[used]
         factors = np.ones(len(known))
         if self.class_weight is not None:
-            factors = compute_class_weight(self.class_weight, classes=known, y=known)
+            factors = self._factors(known, known)
         positive = codes == (np.array([[1]]) if len(known) == 2 else np.arange(len(known))[:, None])
         if len(known) == 2:
             weights = (weights * factors[codes])[None]

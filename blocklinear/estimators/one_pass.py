@@ -26,7 +26,7 @@ from scipy.sparse import csr_array
 
 from blocklinear.errors import InputError
 from blocklinear.kernels import dual
-from blocklinear.objectives.problems import SOLVERS
+from blocklinear.objectives.problems import LEAST_COST, SOLVERS
 from blocklinear.options import TrainOptions
 
 Floats = NDArray[np.float64]
@@ -83,8 +83,14 @@ class OnePass:
         Raises
         ------
         InputError
-            If the squares of a row overflow, or the weights do.
+            If the squares of a row overflow, or the weights do, or there is no room to compute with
+            C_i.
         """
+        if not ((costs >= LEAST_COST) & (costs < np.inf)).all():
+            raise InputError(
+                f"C times weights of rows and classes is from {costs.min()} to {costs.max()}, but "
+                f"must be finite and at least {LEAST_COST}", "change C or the weights",
+            )  # fmt: skip
         rows = csr_array(X)
         if not rows.has_canonical_format:
             rows = rows.copy()

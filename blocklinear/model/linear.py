@@ -130,7 +130,8 @@ class LinearModel(ModelParameters):
         ----------
         X : scipy sparse matrix or array_like, shape (n_rows, any)
             Column j is feature j, counted from 0; columns the model does not know are ignored. If
-            features are hashed, columns are hashes. Rows are normalized as in training.
+            features are hashed, columns are hashes. Rows are normalized as in training. Names of
+            the columns of a data frame have to be those of `feature_names`, in their order.
 
         Returns
         -------
@@ -141,10 +142,18 @@ class LinearModel(ModelParameters):
         ------
         InputError
             A ValueError, as in scikit-learn: if `X` does not have two dimensions, has NaN or inf,
-            known to the model or not, or if the decision value of a row overflows.
+            known to the model or not, or columns with other names than the features; or if the
+            decision value of a row overflows.
         """
         from scipy.sparse import issparse  # late: `info` does without scipy
 
+        pairs = zip(_names(X), self.feature_names or (), strict=False)
+        for j, (own, known) in enumerate(pairs):
+            if own != known:
+                raise InputError(
+                    f"column {j} of X is {own!r}, and feature {j} of the model is {known!r}",
+                    "give X the columns of the model's feature_names, in their order",
+                )
         if issparse(X) and X.dtype.kind not in _REAL:
             raise _no_numbers(X)
         rows = X.tocsr() if issparse(X) else _dense(X)
@@ -576,6 +585,12 @@ class LinearModel(ModelParameters):
         if type(budget) is int and 0 < budget < 1 << 63:
             lines["memory budget"] = exact_size(budget)
         return lines
+
+
+def _names(X: Any) -> list[Any]:
+    """Return the names of the columns of a data frame, of Arrow too; none if some are numbers."""
+    names = list(getattr(X, "column_names", getattr(X, "columns", ())))
+    return names if all(isinstance(name, str) for name in names) else []
 
 
 def _normalized(rows: Any) -> Any:

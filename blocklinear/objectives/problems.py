@@ -15,6 +15,8 @@ from blocklinear.options import TrainOptions
 from blocklinear.store.manifest import Manifest
 
 Floats = NDArray[np.float64]
+LEAST_COST = 1e-308
+"""Of C times the weight of a row: below, 1 / (2 C) overflows."""
 
 
 @dataclass(frozen=True)
@@ -206,11 +208,11 @@ def checked_cost(cost: float, name: str, manifest: Manifest) -> float:
     refuse_weightless(manifest)
     weights = manifest.weights
     for weight in (weights["least"], weights["largest"]):
-        if not 1e-308 <= cost * weight < math.inf:  # below, 1 / (2 C) overflows
+        if not LEAST_COST <= cost * weight < math.inf:
             times = f" times a weight of {format_number(weight)}" if manifest.weighted else ""
             raise UsageError(
                 f"{name}{times} is {format_number(cost * weight)}, but must be finite and at least "
-                "1e-308",
+                f"{LEAST_COST}",
                 "change -c or the weight of the class",
             )
     return cost

@@ -306,18 +306,26 @@ class WeightVectors(ABC):
         return False
 
     def _epoch(self, step: BlockStep, epoch: int, order: NDArray[np.int64]) -> None:
-        """Work on rows in an order; pass over the working set in between if one group holds all."""
+        """Work on rows in an order; pass over the working set in between if one group holds all.
+
+        A row that comes last in a pass violates nothing when it is worked on next. So that this
+        cannot be so of all rows, as many as there are parts, or fewer, wait until the last part.
+        """
         points = -(-AVERAGED_POINTS // (step.steps * (self._options.epochs or 1)))
         longest = -(-len(step.rows.indices) * self.width // LONGEST_PART)
-        parts = max(step.passes, points, longest)
+        parts, done = max(step.passes, points, longest), 0
         for number, part in enumerate(np.array_split(order, parts)):
             if (number or epoch) and step.halt():
                 raise Abandoned
             step.ranges[part] = self.all_models
             self._descend(step, part, AGAIN if epoch else FIRST)
             self._count(step.rows.entries(part), len(part), AGAIN if epoch else FIRST)
-            for again in range(number * step.passes // parts, (number + 1) * step.passes // parts):
+            due = (number + 1) * step.passes // parts
+            if number < parts - 1 and np.count_nonzero(step.ranges) <= parts:
+                due = done
+            for again in range(done, due):
                 self._pass_over_group(step, epoch, again)
+            done = due
             if step.steps == 1 and step.outer > 1 and self.reached():
                 break
 

@@ -1,6 +1,7 @@
 import os
 import stat
 import sys
+from operator import attrgetter
 
 import numpy as np
 import programs
@@ -32,6 +33,30 @@ def test_missing_columns_are_zero_and_further_ones_ignored(make_model, make_rows
     known = min(width, 3)
     expected = np.tile(model.weights[:known].sum(axis=0), (2, 1))
     np.testing.assert_allclose(model.decision_function(make_rows(rows)), expected, atol=1e-15)
+
+
+@pytest.mark.parametrize(
+    "made_by",
+    ["pandas.DataFrame", "polars.DataFrame", "pyarrow.table", "pyarrow.RecordBatch.from_pydict"],
+)
+def test_columns_of_a_frame_have_the_names_of_the_features(make_model, made_by):
+    module, function = made_by.split(".", 1)
+    make = attrgetter(function)(pytest.importorskip(module))
+    values = {"a": [1.0, 2.0], "b": [3.0, 0.0], "c": [0.0, 5.0]}
+    model = make_model(n_features=3, feature_names=("a", "b"))  # new ones may have none
+    expected = model.decision_function(np.array(list(values.values())).T)
+    np.testing.assert_array_equal(model.decision_function(make(values)), expected)
+    swapped = make({name: values[name] for name in "bac"})
+    with pytest.raises(InputError, match="column 0 of X is 'b', and feature 0 of the model is 'a'"):
+        model.predict(swapped)
+    assert len(make_model(n_features=3).predict(swapped)) == 2
+    model.decision_function(make({"a": [1.0]}))
+
+
+def test_columns_that_are_numbered_go_by_their_places(make_model):
+    frame = pytest.importorskip("pandas").DataFrame([[1.0, 2.0]], columns=[7, 3])
+    model = make_model(n_features=2, feature_names=("a", "b"))
+    assert model.decision_function(frame) == model.decision_function([[1.0, 2.0]])
 
 
 def test_one_dimension_is_refused(make_model):

@@ -11,7 +11,7 @@ from scipy.optimize import minimize
 from scipy.special import expit
 from training.small import Heard, Problem, outcome, random_problem, split_problem
 
-from blocklinear import TrainOptions, train
+from blocklinear import AddOptions, StoreWriter, TrainOptions, remove, train
 from blocklinear.errors import MemoryBudgetError, StorageError, UsageError
 from blocklinear.events import OuterIteration, WarmStarted, Warned
 from blocklinear.kernels import l1 as kernels
@@ -569,6 +569,23 @@ def test_a_warm_start_begins_where_the_run_before_ended(tmp_path):
         first.metadata["certificate"]["primal"], rel=1e-9
     )
     assert again.metadata["outer_iterations"] < first.metadata["outer_iterations"]
+
+
+@each_solver
+@pytest.mark.parametrize("ratio", [1.0, 0.5])
+def test_features_of_removed_rows_have_no_weight_after_a_warm_start(tmp_path, solver, ratio):
+    whole = sparse_problem(solver=solver, l1_ratio=ratio)
+    left = replace(whole, X=whole.X * (np.arange(200) >= 100))
+    store, options = split_problem(tmp_path, left), left.options(gap=1e-6)
+    with StoreWriter.add_to(store, AddOptions(batch="more")) as writer:
+        writer.append(whole.X, whole.labels)
+    assert train(writer.store, options).weights[:100].any()
+    store = remove(writer.store, "more")
+    model = train(store, replace(options, warm_start=True))
+    proof = model.metadata["certificate"]
+    assert proof["gap"] <= 1e-6
+    assert left.primal_of(model) == pytest.approx(proof["primal"], rel=1e-11)
+    assert not model.weights[:100].any()
 
 
 def test_many_models_do_not_start_warm():

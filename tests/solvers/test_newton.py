@@ -415,6 +415,17 @@ def test_steps_go_past_a_kink_that_is_close(tmp_path, seed):
     assert model.metadata["outer_iterations"] <= 200
 
 
+def test_a_step_that_is_far_too_long_is_soon_a_short_one(tmp_path, monkeypatch):
+    """Rows far from the bias, where the loss is straight: no Hessian tells where the slope is 0."""
+    problem = Problem(
+        np.array([[-2351.6, -298.4], [-66.9, -22.3]]), np.array([-1.0, 1.0]), 7, 0.15, 1.0
+    )
+    newton_after(monkeypatch, 3)
+    model = train(split_problem(tmp_path, problem), problem.options(gap=1e-6))
+    assert model.metadata["stopped"] == "converged"
+    assert model.metadata["outer_iterations"] <= 40
+
+
 @pytest.mark.parametrize("solver", [0, 7])
 def test_a_fold_of_one_class_lets_a_free_bias_go(tmp_path, solver):
     """P is the nearer to 0, the larger the bias is: Newton's method takes 710 steps of 1."""

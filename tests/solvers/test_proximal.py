@@ -68,6 +68,17 @@ def test_every_gap_on_the_way_is_true(tmp_path, solver, free, seed):
         assert report.dual <= optimum * (1 + 1e-12)
 
 
+def test_of_points_that_alpha_prove_nothing_of_the_lowest_is_kept(tmp_path):
+    """The optimum is 0: no alpha prove more than D(0) = 0, and all gaps are 1 but that of P = 0."""
+    X = np.random.default_rng(0).normal(size=(60, 5))
+    problem = Problem(X, np.full(60, 5.0), 13, 1.0, bias=1.0)
+    how = problem.options(method="newton", epsilon=0.0, regularize_bias=False)
+    model = train(split_problem(tmp_path, problem), how)
+    assert model.metadata["certificate"]["primal"] <= 1e-12 * 300.0
+    assert model.decision_function(X) == pytest.approx(np.full(60, 5.0))
+    assert model.metadata["outer_iterations"] <= 100
+
+
 @each_solver
 @pytest.mark.parametrize("condition", [1e2, 1e5, 1e8])
 @pytest.mark.parametrize("cost", [1.0, 1e4])

@@ -16,6 +16,7 @@ from training.small import (
     SELECTIONS,
     WITH_COST,
     Heard,
+    Problem,
     descent_alone,
     outcome,
     random_problem,
@@ -126,7 +127,8 @@ def test_steps_are_the_rows_worked_on(store, problem, selection, epochs):
 
 @pytest.mark.parametrize("solver", [1, 3, 4])
 @pytest.mark.parametrize("group", [2, None])
-def test_entries_are_the_nonzeros_worked_on(store, problem, group, solver):
+def test_entries_are_the_nonzeros_worked_on(store, problem, monkeypatch, group, solver):
+    descent_alone(monkeypatch)
     options = problem.options(solver=solver, group=group, max_outer=3, gap=1e-12)
     nnz = store.manifest.nnz
     for event in trained(store, options)[1]:
@@ -179,6 +181,19 @@ def test_the_tolerance_bounds_the_violation_at_first_touch(store, problem):
     assert [event.violation <= 0.1 for event in events] == [False] * (len(events) - 1) + [True]
     assert events[-1].certified  # however training ends, its model says how good it is
     assert model.metadata["certificate"]["gap"] > 0
+
+
+@pytest.mark.parametrize("n_rows", [2, 3, 4, 5])
+@pytest.mark.parametrize("seed", range(3))
+def test_few_rows_do_not_look_solved(tmp_path, monkeypatch, n_rows, seed):
+    """Violations of e = 1e-4 leave about n C e**2 of P - D, as they are those at first touch."""
+    rng = np.random.default_rng(seed)
+    labels = np.where(np.arange(n_rows) % 2, 1.0, -1.0)
+    few = Problem(rng.normal(size=(n_rows, 2)), labels, 1, 1e2, bias=10.0)
+    descent_alone(monkeypatch)
+    options = few.options(tolerance=1e-4, max_outer=10_000)
+    proof = train(split_problem(tmp_path, few, 1), options).metadata["certificate"]
+    assert proof["primal"] - proof["dual"] <= 5 * n_rows * 1e2 * 1e-4**2
 
 
 @pytest.mark.parametrize(

@@ -283,6 +283,7 @@ class L1Regularized(CertifiedPasses):
     def _conclude(self) -> None:
         """Draw the consequences of a pass."""
         if not self._noted:
+            self._W[:, self._columns.counts == 0] = 0.0  # of rows that were removed since
             self._start_from_alike()
         if self._columns.collecting:
             self._columns.finish()

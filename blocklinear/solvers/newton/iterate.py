@@ -205,7 +205,7 @@ class NewtonIterate:
         if slope < 0.0:
             self._low, self._high = (self._length, slope), (self._high[0], self._high[1] / 2.0)
         else:  # the slope of an end that stays is halved (Illinois)
-            stays = 2.0 if self._low[0] > 0.0 else 1.0
+            stays = 1.0 if self._high[0] == math.inf else 2.0
             self._low, self._high = (self._low[0], self._low[1] / stays), (self._length, slope)
         if self._high[0] == math.inf or self._trials >= _MOST_TRIALS:
             self.final = not (fallen or slope < 0.0)

@@ -42,7 +42,8 @@ class ProximalIterate(NewtonIterate):
 
     Attributes
     ----------
-    w, certificate : float64[n], Certificate    of the pass with the smallest gap
+    w, certificate : float64[n], Certificate
+        Of the pass with the smallest gap; where alpha prove nothing, of that with the least primal.
     """
 
     vectors = (*NewtonIterate.vectors, "base")
@@ -82,9 +83,12 @@ class ProximalIterate(NewtonIterate):
     def evaluated(self, found: PassSums) -> None:
         """Go on with the step, or end it: with a direction from there, or with another center."""
         proof = self._prove(found)
-        self.new = self.certificate is None or proof.gap < self.certificate.gap
+        known = self.certificate
+        if known is None or proof.gap < known.gap:
+            self._idle = 0
+        self.new = known is None or (proof.gap, proof.primal) < (known.gap, known.primal)
         if self.new:
-            self.certificate, self.n_sv, self._idle = proof, int(found.reach[1]), 0
+            self.certificate, self.n_sv = proof, int(found.reach[1])
             self.w[:] = self.trial
         self.recenters = False
         self._measure(found)
