@@ -101,7 +101,7 @@ class ManyModels(WeightVectors):
         self.models = self.models.some(kept)
         self.stats, self.terms = self.stats[:, kept].copy(), self.terms[kept]  # in C order
         self._remaining, self._goals = self._remaining[:, kept].copy(), self._goals[kept]
-        self._reported = self._reported[kept]
+        self._reported, self._multiplier = self._reported[kept], self._multiplier[:, kept].copy()
         self._scratch = aligned_zeros(dual.N_SCRATCH, padded(self.width))
 
     def _keep_apart(self, left: NDArray[np.int64]) -> None:
