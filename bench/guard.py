@@ -276,11 +276,13 @@ def cases() -> list[Case]:
         return replace(one, solver=number, gap=gap, cost=cost)
 
     permute = replace(one, selection="permute", gap=1e-2)
+    free: dict[str, Any] = {"bias": 1.0, "regularize_bias": False}
     one_class = replace(one, solver=21, nu=0.1, gap=1e-4)
     return [
         replace(text, name="hinge, text"),
         replace(text, name="hinge, text, C = 10", options=solver(3, cost=10.0)),
         Case("hinge, a9a", "a9a", one),
+        Case("hinge, free bias, agaricus", "agaricus", replace(solver(3, 1e-4), **free)),
         Case("hinge, covtype, C = 10", "covtype20k_bin", solver(3, 1e-2, 10.0)),
         Case("hinge, a9a, permute", "a9a", permute),
         replace(text, name="squared hinge, text", options=solver(1)),

@@ -35,6 +35,7 @@ from blocklinear.objectives.certificate import (
     relative_gaps,
 )
 from blocklinear.objectives.models import Models
+from blocklinear.objectives.multiplier import nothing_seen
 from blocklinear.solvers.columns import models_by_pass
 from blocklinear.solvers.pass_statistics import (
     add_stats,
@@ -119,6 +120,7 @@ class DistributedDescent(Trainee):
         self._stats = [np.zeros((3, width, kernels.N_STATS)) for width in widths]
         self._gain = [np.zeros(width) for width in widths]
         self._first = [np.zeros(width) for width in widths]
+        self._multiplier = [nothing_seen(width) for width in widths]
 
     def __len__(self) -> int:
         return sum(len(some) for some in self._proven.trained)
@@ -167,6 +169,8 @@ class DistributedDescent(Trainee):
             "w": self.W, "average": self.average, "terms": self._terms, "stats": self._stats,
             "gain": self._gain, "first": self._first,
         }  # fmt: skip
+        if not self._job.options.regularize_bias:
+            numbered["multiplier"] = self._multiplier
         arrays = {f"{name}-{k}": a for name, of in numbered.items() for k, a in enumerate(of)}
         return arrays | {
             "curvature-0": self._curvature, "entries": self._entries, "passes": self._passes,
@@ -189,7 +193,8 @@ class DistributedDescent(Trainee):
         """Of each weight vectors; none if the bias is regularised."""
         if self._job.options.regularize_bias:
             return []
-        return [FreeBias.of(self.bias, terms) for terms in self._terms]
+        parts = zip(self._terms, self.W, self._multiplier, strict=True)
+        return [FreeBias.of(self.bias, terms, W[-1], seen) for terms, W, seen in parts]
 
     @property
     def _duals(self) -> list[Floats]:
@@ -197,7 +202,7 @@ class DistributedDescent(Trainee):
         if not self._free_biases:
             return self._raised
         return [
-            terms[:, kernels.DUAL] - 0.5 * column_norms(W[:-1]) - W[-1] * own.correction
+            terms[:, kernels.DUAL] - 0.5 * column_norms(W[:-1]) - W[-1] * own.pull
             for terms, W, own in zip(self._terms, self.W, self._free_biases, strict=True)
         ]
 
@@ -290,8 +295,9 @@ class DistributedDescent(Trainee):
     def _take(self, change: sums.Change) -> None:
         """Move by what the parts have changed."""
         job, reports = self._job, change.reports
-        for W, own in zip(self.W, self._free_biases, strict=False):
-            W[-1] += own.correction  # as the parts have added it
+        for W, seen, own in zip(self.W, self._multiplier, self._free_biases, strict=False):
+            W[-1] += own.move  # as the parts have added it
+            seen[:] = own.seen
         before = self._raised
         self.spent = reduce(Times.plus, (report.times for report in reports))
         self.bytes_sent = sum(report.bytes_sent for report in reports)
@@ -368,7 +374,7 @@ class DistributedDescent(Trainee):
         ]
         for k, own in enumerate(self._free_biases):
             first = self._first[k] if regression else None
-            found[k] = with_free_bias(found[k], self.bias * own.correction, n, first)
+            found[k] = with_free_bias(found[k], self.bias * own.pull, n, first)
         return found
 
     def sample_gap(self, halt: Callable[[], bool]) -> None:
@@ -446,7 +452,7 @@ class DistributedDescent(Trainee):
         self._kept.append([self.outer, self._written, self._taken.tolist()])
         before = {
             name: getattr(self, name)
-            for name in ("W", "average", "_terms", "_stats", "_gain", "_first")
+            for name in ("W", "average", "_terms", "_stats", "_gain", "_first", "_multiplier")
         }
         left = [k for k, some in enumerate(kept) if some.any()]
         self._proven.trained = [self._proven.trained[k][kept[k]] for k in left]

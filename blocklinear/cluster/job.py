@@ -12,6 +12,7 @@ from blocklinear.errors import MismatchError, StorageError, UsageError, storage_
 from blocklinear.kernels import dual as kernels
 from blocklinear.objectives.certificate import balance
 from blocklinear.objectives.models import ALL_SOLVERS, CRAMMER_SINGER
+from blocklinear.objectives.multiplier import moved
 from blocklinear.objectives.tasks import Task
 from blocklinear.options import TrainOptions
 from blocklinear.store.groups import first_positions
@@ -147,21 +148,26 @@ class FreeBias:
 
     Attributes
     ----------
-    correction : float64[width]         what the next round adds to their weights at its beginning
+    pull : float64[width]     what pulls at their weights
+    move : float64[width]     how far the next round moves them at its beginning
+    seen : float64[3, width]  what is known of them then, see `multiplier.moved`
     balance : float64[2, width]         what alpha of either sign are multiplied by in certificates
     """
 
-    correction: Floats
+    pull: Floats
+    move: Floats
+    seen: Floats
     balance: Floats
 
     @classmethod
-    def of(cls, bias: float, terms: Floats) -> "FreeBias":
+    def of(cls, bias: float, terms: Floats, v: Floats, seen: Floats) -> "FreeBias":
         """Return that of what all rows contribute to the dual, float64[width, N_TERMS].
 
-        See `WeightVectors.begin` for the first.
+        See `WeightVectors.begin`.
         """
         plus, minus = terms[:, kernels.PLUS], terms[:, kernels.MINUS]
-        return cls(bias * (plus - minus), balance(plus, minus))
+        pull = bias * (plus - minus)
+        return cls(pull, *moved(v, pull, seen), balance(plus, minus))
 
 
 def alpha_after(job: Job, manifest: Manifest, at: Round, blocks: Blocks) -> list[Floats]:

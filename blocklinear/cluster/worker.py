@@ -270,7 +270,7 @@ class Part:
         factors = np.ones(1) if self._factors is None else self._factors
         scaled: Floats = np.divide(before, factors[:, None], out=out)
         if self._at.free_biases:
-            scaled[-1] = (before[-1] + self._at.free_biases[k].correction) / factors[-1]
+            scaled[-1] = (before[-1] + self._at.free_biases[k].move) / factors[-1]
         return scaled
 
     def change(self, weights: Sequence[Floats]) -> list[Floats]:

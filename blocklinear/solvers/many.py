@@ -95,7 +95,7 @@ class ManyModels(WeightVectors):
         self.models = self.models.some(kept)
         self.stats, self.terms = self.stats[:, kept].copy(), self.terms[kept]  # in C order
         self._remaining, self._goals = self._remaining[:, kept].copy(), self._goals[kept]
-        self._reported = self._reported[kept]
+        self._reported, self._multiplier = self._reported[kept], self._multiplier[:, kept].copy()
 
     def _keep_apart(self, left: NDArray[np.int64]) -> None:
         """Keep columns of W next to those that were kept before, in the order of alpha."""

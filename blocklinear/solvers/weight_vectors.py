@@ -22,6 +22,7 @@ from blocklinear.objectives.certificate import (
 )
 from blocklinear.objectives.feasible_sets import FeasibleSet
 from blocklinear.objectives.models import ALL_SOLVERS
+from blocklinear.objectives.multiplier import moved, nothing_seen
 from blocklinear.options import TrainOptions
 from blocklinear.solvers.pass_statistics import no_stats, violations, with_free_bias
 from blocklinear.solvers.protocol import Abandoned, Solver
@@ -148,6 +149,7 @@ class WeightVectors(ABC):
             (2, n_problems), np.nan
         )  # P - D of both candidates, as sampled last
         self._squares: Floats | None = None  # of the columns of W, if it is as it was sampled
+        self._multiplier = nothing_seen(n_problems)  # of a free bias
         self._goals = np.zeros(n_problems)  # what it is to fall to
         self._reported = np.zeros(n_problems)  # what rows first worked on added to it before
         self._since = np.array([0.0, 1.0])  # such rows since; by how much they may tell too little
@@ -166,7 +168,9 @@ class WeightVectors(ABC):
             "terms": self.terms, "entries": self.entries, "remaining": self._remaining,
             "goals": self._goals, "reported": self._reported, "since": self._since,
             "first": self.first_violation,
-        } | ({"apart": self.dropped_weights} if self.dropped_weights.size else {})  # fmt: skip
+        } | ({"apart": self.dropped_weights} if self.dropped_weights.size else {}) | (
+            {"multiplier": self._multiplier} if self.free_bias else {}
+        )  # fmt: skip
 
     @property
     def row_arrays(self) -> dict[str, RowArray]:
@@ -202,10 +206,13 @@ class WeightVectors(ABC):
         The weight of a free bias is the multiplier of a constraint, sum s_i alpha_i = 0. Descent is
         on the augmented Lagrangian (Hestenes 1969; Powell 1969; Rockafellar 1976), in which steps
         change the weight as they change a regularised one. What it was when an outer iteration
-        began is the multiplier; the next one is that plus the imbalance of alpha at its end.
+        began is the multiplier; the next one is that plus the imbalance of alpha at its end, or
+        farther in that direction, see `moved`.
         """
         if self.free_bias:
-            self.W[-1, : self.width] += self.bias * self._imbalance
+            v, pull = self.W[-1, : self.width], self.bias * self._imbalance
+            move, self._multiplier[:] = moved(v, pull, self._multiplier)
+            v += move
         self.forget_average()
         self.stats[:], self.entries[:] = no_stats(), 0.0
         self._remaining[:] = np.nan

@@ -244,7 +244,11 @@ class Run(ABC):
             self.solver.state = facts["method"]
         except (LookupError, ValueError) as error:  # numbers that contradict each other
             raise self._checkpoint.damaged("the state of the method is impossible") from error
-        self._checkpoint.load(self._arrays)
+        arrays, known = self._arrays, self._checkpoint.names
+        for name in arrays.keys() - known:
+            if name.startswith("multiplier"):  # of these older versions keep nothing
+                del arrays[name]
+        self._checkpoint.load(arrays)
         self._saved = True
         self.outer, self.done, self.decided = facts["outer"], facts["done"], facts["decided"]
         self.stopping.state = facts["stopping"]

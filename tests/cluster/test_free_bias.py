@@ -2,8 +2,8 @@
 
 import pytest
 from training.classes import several_classes
-from training.free_bias import free_optimum, free_primal_of, free_problem
-from training.small import DUAL_SOLVERS, Heard, split_problem
+from training.free_bias import far_problem, free_optimum, free_primal_of, free_problem
+from training.small import DUAL_SOLVERS, Heard, descent_alone, split_problem
 
 import blocklinear
 from blocklinear.events import OuterIteration, WarmStarted
@@ -36,14 +36,25 @@ def test_it_is_the_optimum(two, tmp_path, solver, seed, parts):
 
 
 @pytest.mark.parametrize("solver", [1, 3, 7, 13])
-def test_one_part_takes_the_rounds_of_one_machine(two, tmp_path, solver):
-    problem = free_problem(solver, 2)
+@pytest.mark.parametrize("far", [False, True])
+def test_one_part_takes_the_rounds_of_one_machine(two, tmp_path, monkeypatch, solver, far):
+    descent_alone(monkeypatch)
+    problem = far_problem(solver) if far else free_problem(solver, 2)
     store, heard = split_problem(tmp_path, problem, 6), [Heard(), Heard()]
     options = problem.options(gap=1e-4, regularize_bias=False)
     blocklinear.train(store, options, heard[0])
     trained(store, two, problem, 1, heard[1], gap=1e-4)
     alone, cluster = ([event.outer for event in of.of(OuterIteration)][-1] for of in heard)
     assert cluster <= alone + 2
+
+
+@pytest.mark.parametrize(("solver", "several"), [(1, False), (7, False), (7, True)])
+def test_a_bias_that_is_far_off_is_found_soon(two, tmp_path, solver, several):
+    """It took 114 and 120 rounds where no step was longer than its pull."""
+    problem, heard = far_problem(solver, several), Heard()
+    store = split_problem(tmp_path, problem, 6)
+    trained(store, two, problem, 3, heard, gap=1e-4)
+    assert heard.of(OuterIteration)[-1].outer <= 40
 
 
 @pytest.mark.parametrize("solver", [3, 13])
@@ -56,8 +67,9 @@ def test_bits_do_not_depend_on_workers(two, three, tmp_path, solver):
 
 @pytest.mark.parametrize("parts", [1, 3])
 @pytest.mark.parametrize("at", [1, 5, 9, 14, 20, 27])
-def test_a_client_that_dies(serial, tmp_path, at, parts):
-    problem = free_problem(3, 2)
+@pytest.mark.parametrize("make", [free_problem, far_problem])
+def test_a_client_that_dies(serial, tmp_path, at, parts, make):
+    problem = free_problem(3, 2) if make is free_problem else far_problem(7)
     store = split_problem(tmp_path, problem, 6)
     options = {"gap": 1e-9, "max_outer": 4, "parts": parts}
     expected, client = bits(trained(store, serial(2), problem, **options)), serial(2)

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from training.classes import several_classes
-from training.free_bias import free_optimum, free_primal_of, free_problem
+from training.free_bias import far_problem, free_optimum, free_primal_of, free_problem
 from training.small import (
     Heard,
     Problem,
@@ -17,7 +17,7 @@ from training.small import (
 )
 
 from blocklinear import TrainOptions, train
-from blocklinear.errors import UsageError
+from blocklinear.errors import StoppedError, UsageError
 from blocklinear.events import OuterIteration, WarmStarted, Warned
 from blocklinear.selection.cross_validation import cross_validate
 from blocklinear.selection.grid import train_grid
@@ -131,6 +131,21 @@ def test_a_bias_is_found_where_all_alpha_are_at_a_bound(
     assert heard.of(OuterIteration)[-1].outer <= 300
 
 
+@pytest.mark.parametrize(
+    ("solver", "several"),
+    [(1, False), (7, False), (12, False), (13, False), (1, True), (3, True), (7, True)],
+)
+@pytest.mark.parametrize("group", [1, 3])
+def test_a_bias_that_is_far_off_is_found_soon(tmp_path, monkeypatch, solver, several, group):
+    """It took 77 to 167 outer iterations where no step was longer than its pull."""
+    descent_alone(monkeypatch)
+    problem = far_problem(solver, several)
+    options = problem.options(**FREE | {"gap": 1e-5}, group=group)
+    model = train(split_problem(tmp_path, problem, 3), options)
+    assert model.metadata["stopped"] == "converged"
+    assert model.metadata["outer_iterations"] <= 40
+
+
 @pytest.mark.parametrize("solver", [3, 12])
 @pytest.mark.parametrize("several", [False, True])
 def test_a_resumed_run_has_the_same_bits(tmp_path, solver, several):
@@ -140,6 +155,31 @@ def test_a_resumed_run_has_the_same_bits(tmp_path, solver, several):
     store = split_problem(tmp_path, problem, 3)
     options = problem.options(**FREE | {"gap": 1e-5}, group=1)
     check_resumed(store, options)
+
+
+@pytest.mark.parametrize("several", [False, True])
+def test_so_has_one_whose_bias_is_extrapolated(tmp_path, several):
+    problem = far_problem(7, several)
+    check_resumed(
+        split_problem(tmp_path, problem, 3), problem.options(**FREE | {"gap": 1e-5}, group=1)
+    )
+
+
+@pytest.mark.parametrize("several", [False, True])
+def test_a_checkpoint_that_knows_nothing_of_multipliers_is_resumed(tmp_path, monkeypatch, several):
+    problem, heard = far_problem(7, several), Heard()
+    store = split_problem(tmp_path, problem, 3)
+    options = problem.options(**FREE | {"gap": 1e-5}, group=1)
+    with monkeypatch.context() as patch:
+        arrays = run.Run._arrays.fget
+        new = {"multiplier", "multiplier-0"}
+        older = property(lambda of: {k: a for k, a in arrays(of).items() if k not in new})
+        patch.setattr(run.Run, "_arrays", older)
+        with pytest.raises(StoppedError):
+            train(store, options, heard, lambda: len(heard.of(OuterIteration)) >= 3)
+    model = train(store, replace(options, resume=True))
+    assert model.metadata["stopped"] == "converged"
+    assert model.metadata["certificate"]["gap"] <= 1e-5
 
 
 @pytest.mark.parametrize("solver", [3, 7, 13])

@@ -18,6 +18,17 @@ def free_problem(solver, seed):
     return Problem(X, labels, solver, cost=10.0 ** (seed % 4 - 2), bias=1.0 + seed % 2)
 
 
+def far_problem(solver, several=False):
+    """Rows whose costs are so small that each pull moves the bias by little of its way."""
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(200, 10))
+    value = X @ rng.normal(size=10) + rng.normal(size=200) + 3.0
+    labels = value if solver > 10 else np.where(value > 0, 1.0, -1.0)
+    if several:
+        labels = np.digitize(value, [0.0, 4.0]).astype(float)
+    return Problem(X, labels, solver, cost=1e-4 if solver in (1, 12) else 1e-3, bias=1.0)
+
+
 def free_primal(problem, w):
     """P without the square of the last weight; the positive class is 1."""
     rows, t, cost = problem.rows, problem.labels, problem.costs()
