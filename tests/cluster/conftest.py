@@ -18,9 +18,12 @@ def cluster_of(n_workers, processes=False):
     from distributed import Client, LocalCluster
 
     where = {"host": "127.0.0.1"} if processes else {}
+    # The profiler asks for the frames of all threads: where that collects garbage, Python 3.11 may
+    # wait for ever for a thread that is about to end.
+    settings = {"worker.memory.terminate": False, "worker.profile.enabled": False}
     with (
         warnings.catch_warnings(),
-        dask.config.set({"distributed.worker.memory.terminate": False}),
+        dask.config.set({f"distributed.{name}": value for name, value in settings.items()}),
     ):
         warnings.simplefilter("ignore")  # Dask's own, about sockets and tasks at its end
         with (
