@@ -184,7 +184,7 @@ def skewed(store, client, **options):
     return trained(store, client, how(3, gap=2e-3, class_weights=weights, **options))
 
 
-@pytest.mark.parametrize(("after", "blocks"), [("cluster", 6), ("one machine", 6), ("gc", 12)])
+@pytest.mark.parametrize(("after", "blocks"), [("cluster", 6), ("one machine", 6), ("gc", 16)])
 def test_models_that_had_left_start_warm_too(two, tmp_path, after, blocks):
     """Files of the rounds that they were trained in last are kept."""
     store = split_text(tmp_path, rows(1, 300, classes=CLASSES), blocks)
