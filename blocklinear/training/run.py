@@ -318,7 +318,7 @@ class Run(ABC):
         self.listener(
             GoesOver(
                 f"not converged after {self.outer} outer iterations of coordinate descent: "
-                f"going on with {how}"
+                f"going on with {how}, which --method newton begins with"
             )
         )
 

@@ -311,6 +311,7 @@ def test_features_of_other_scales_are_left_early_and_resumed_alike(tmp_path, sol
     descended = [event.outer for event in heard.of(OuterIteration) if event.steps > 0]
     assert over.message.startswith(f"not converged after {descended[-1]} outer iterations")
     assert "going on with" in over.message
+    assert "--method newton" in over.message
     assert "'stopped': 'converged'" in whole[0][-1]
     assert last.gap <= 1e-6
     assert descended == list(range(1, len(descended) + 1))
