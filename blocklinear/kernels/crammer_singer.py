@@ -6,7 +6,7 @@ from blocklinear.kernels.dual import DUAL, EXCESS, GAIN, N_SUPPORT, PG_MAX, STEP
 from blocklinear.kernels.fetch import FAR, fetch_entries, fetch_item, fetch_items
 from blocklinear.kernels.jit import kernel
 from blocklinear.kernels.losses import GAP, LEAST, LOSS, N_REACH, REACH, UNIT, WORTH
-from blocklinear.kernels.shared import add_exactly, gather, scatter, span
+from blocklinear.kernels.shared import add_exactly, gather, magnitude, scatter, span
 
 SOLVED = 1e-12  # a row whose violation is not above is left as it is, as in LIBLINEAR
 TINY = 1e-300  # stands for x_i' x_i = 0
@@ -416,18 +416,6 @@ def _bound(clear, total, free, at_best, spread, rounding, d):
     return total + 2.0 * d * max(loose, 0.0) + rounding * (spread + 2.0 * d)
 
 
-@kernel
-def _magnitude(indices, values, start, stop, bias, W):
-    """Return the largest sum of |W_pm x_ip|, over m, of the row that occupies start..stop-1."""
-    most = 0.0
-    for m in range(W.shape[1]):
-        total = abs(bias * W[W.shape[0] - 1, m])
-        for p in span(start, stop):
-            total += abs(W[indices[p], m] * values[p])
-        most = max(most, total)
-    return most
-
-
 @kernel(forceinline=True)
 def _add_candidate(indices, values, start, stop, bias, V, C, y, a, wrong, gamma, scores, sums):
     """Add to `sums` what a row contributes under one candidate, see `cs_certify_rows`.
@@ -450,7 +438,9 @@ def _add_candidate(indices, values, start, stop, bias, V, C, y, a, wrong, gamma,
     sums[GAP] += above
     exact = _bound(clear, total, free, at_best, spread, rounding, least)
     if above > max(WORTH * exact, 0.0):
-        most = gamma * _magnitude(indices, values, start, stop, bias, V)
+        most = 0.0
+        for m in range(K):
+            most = max(most, gamma * magnitude(indices, values, start, stop, bias, V, m))
         below = _bound(clear, total, free, at_best, spread, rounding, 2.0 * most + least)
         sums[GAP] -= max(above - below, 0.0)
 
