@@ -446,14 +446,10 @@ def cs_certify_rows(
                               only read, and need not be feasible: what counts is a point next to it
                               that is
     W, average : float64[n_features + 1, K]   two candidates for the primal
-    averaged : bool           whether there is an average
+    averaged, sums :          as for `dual.certify_rows`
     norms : float64[2]        the largest |w_m| of `W` and of `average`, or more
     recomputed : float64[n_features + 1 or 0, K]        added to: w'_m (Fan, Eq. 16); left out if
                               empty
-    sums : float64[2, N_SUMS] added to, for each candidate, if there is one: sum C_i loss_i, in two
-                              parts, of which the second is what the first has lost to rounding; a
-                              bound of the sum above, which holds in spite of the rounding of scores
-                              and terms, but not of that of the sum itself
     reach : float64[N_REACHES]          added to: sum_i sum_m |alpha_i^m| |x_i|, number of rows with
                               an alpha other than 0
     """
