@@ -6,7 +6,7 @@ from blocklinear.kernels.dual import DUAL, EXCESS, GAIN, N_SUPPORT, PG_MAX, STEP
 from blocklinear.kernels.fetch import FAR, fetch_entries, fetch_item, fetch_items
 from blocklinear.kernels.jit import kernel
 from blocklinear.kernels.losses import GAP, LEAST, LOSS, N_REACH, REACH, UNIT, WORTH
-from blocklinear.kernels.shared import add_exactly, gather, scatter, span
+from blocklinear.kernels.shared import add_exactly, gather, magnitude, scatter, span
 
 SOLVED = 1e-12  # a row whose violation is not above is left as it is, as in LIBLINEAR
 TINY = 1e-300  # stands for x_i' x_i = 0
@@ -19,39 +19,27 @@ def _gather(indices, values, start, stop, bias, W, scores):
 
 
 @kernel
-def _gather_active(indices, values, start, stop, bias, W, classes, n, full, scores):
-    """Write w_m' x_i for m = classes[0], ..., classes[n - 1]; `full`, float64[K], is scratch."""
+def _gradient(indices, values, start, stop, bias, W, classes, n, y, alpha, full, G, old, a):
+    """Write G_i^m = w_m' x_i + e_i^m and alpha_i^m, twice, for the first n of `classes`.
+
+    The class of the row is at y; `full`, float64[K], is scratch.
+    """
     if 4 * n > W.shape[1]:  # all of them side by side take less time than some here and there
         _gather(indices, values, start, stop, bias, W, full)
         for q in range(n):
-            scores[q] = full[classes[q]]
-        return
-    last = W[W.shape[0] - 1]
-    for q in range(n):
-        scores[q] = last[classes[q]] * bias
-    for p in span(start, stop):
-        w, v = W[indices[p]], values[p]
-        for q in range(n):
-            scores[q] += w[classes[q]] * v
-
-
-@kernel
-def _gradient(indices, values, start, stop, bias, W, classes, n, y, old, full, G, a):
-    """Write G_i^m = w_m' x_i + e_i^m and a = alpha_i^m for the n classes of `classes`.
-
-    Without any, for all classes in their own order; the class of the row is at y.
-    """
-    if classes.shape[0] == 0:
-        _gather(indices, values, start, stop, bias, W, G)
-        for q in range(n):
-            a[q] = old[q]
+            G[q] = full[classes[q]]
     else:
-        _gather_active(indices, values, start, stop, bias, W, classes, n, full, G)
+        last = W[W.shape[0] - 1]
         for q in range(n):
-            a[q] = old[classes[q]]
+            G[q] = last[classes[q]] * bias
+        for p in span(start, stop):
+            w, v = W[indices[p]], values[p]
+            for q in range(n):
+                G[q] += w[classes[q]] * v
     own = G[y]
     for q in range(n):
         G[q] += 1.0
+        old[q] = a[q] = alpha[classes[q]]
     G[y] = own
 
 
@@ -156,45 +144,38 @@ def _solve_row(A, C, y, n, high, D, a, top):
 
 
 @kernel
-def _lengthen(C, y, n, old, classes, factor, a):
+def _lengthen(C, y, n, old, factor, a):
     """Make the step from alpha_i to its minimum `a` longer, unless a bound is in the way.
 
     The problem of the row is a parabola along the step: lower than at its start for a factor < 2.
     """
     for q in range(n):
-        before = old[q] if classes.shape[0] == 0 else old[classes[q]]
-        if before + factor * (a[q] - before) > (C if q == y else 0.0):
+        if old[q] + factor * (a[q] - old[q]) > (C if q == y else 0.0):
             return
     for q in range(n):
-        before = old[q] if classes.shape[0] == 0 else old[classes[q]]
-        a[q] = before + factor * (a[q] - before)
+        a[q] = old[q] + factor * (a[q] - old[q])
 
 
 @kernel
-def _gain(A, C, y, n, D, old, classes, a):
+def _gain(A, C, y, n, D, old, a):
     """Return what a step d from alpha_i to `a` adds to the dual, - sum_m d_m (G_m + 1/2 A d_m).
 
     `D` is as `_solve_row` left it. That it has G_m less max G_m does not matter: sum_m d_m = 0.
     """
     total = 0.0
     for q in range(n):
-        before = old[q] if classes.shape[0] == 0 else old[classes[q]]
-        d = a[q] - before
-        total -= d * (A * (D[q] + before - (C if q == y else 0.0)) + 0.5 * A * d)
+        d = a[q] - old[q]
+        total -= d * (A * (D[q] + old[q] - (C if q == y else 0.0)) + 0.5 * A * d)
     return total
 
 
 @kernel
-def _replace(a, classes, n, old, step):
-    """Put `a` into `old`, and the differences into step, float64[K].
-
-    a[q] belongs to classes[q], or to q where there are none.
-    """
+def _replace(a, old, classes, n, alpha, step):
+    """Put `a` into alpha_i, and its differences to `old` into step, float64[K]."""
     step[:] = 0.0
     for q in range(n):
-        m = q if classes.shape[0] == 0 else classes[q]
-        step[m] = a[q] - old[m]
-        old[m] = a[q]
+        step[classes[q]] = a[q] - old[q]
+        alpha[classes[q]] = a[q]
 
 
 @kernel
@@ -236,8 +217,8 @@ def cs_epoch(
                               worked on
     """
     K = alpha.shape[1]
-    G, a, step, moved = np.zeros(K), np.zeros(K), np.zeros(K), np.zeros(K, np.int64)
-    classes = np.zeros(K if supported else 0, np.int64)
+    G, old, a, step = np.zeros(K), np.zeros(K), np.zeros(K), np.zeros(K)
+    classes, moved = np.arange(K), np.zeros(K, np.int64)
     for k in range(order.shape[0]):
         if k + FAR < order.shape[0]:
             fetch_entries(starts, stops, indices, values, order[k + FAR])
@@ -253,7 +234,7 @@ def cs_epoch(
             if n < 2:
                 continue
         start, stop = starts[i], stops[i]
-        _gradient(indices, values, start, stop, bias, W, classes, n, y, alpha[i], step, G, a)
+        _gradient(indices, values, start, stop, bias, W, classes, n, y, alpha[i], step, G, old, a)
         low, high = _extremes(G, a, n, y, C)
         stats[PG_MAX] = max(stats[PG_MAX], high - low)
         excess = C * (high - G[y])
@@ -266,9 +247,9 @@ def cs_epoch(
         A = max(sq_norm[i] + bias * bias, TINY)
         _solve_row(A, C, y, n, high, G, a, step)
         if factor > 1.0:
-            _lengthen(C, y, n, alpha[i], classes, factor, a)
-        stats[GAIN] += _gain(A, C, y, n, G, alpha[i], classes, a)
-        _replace(a, classes, n, alpha[i], step)
+            _lengthen(C, y, n, old, factor, a)
+        stats[GAIN] += _gain(A, C, y, n, G, old, a)
+        _replace(a, old, classes, n, alpha[i], step)
         _scatter(indices, values, start, stop, bias, step, moved, W)
 
 
@@ -416,18 +397,6 @@ def _bound(clear, total, free, at_best, spread, rounding, d):
     return total + 2.0 * d * max(loose, 0.0) + rounding * (spread + 2.0 * d)
 
 
-@kernel
-def _magnitude(indices, values, start, stop, bias, W):
-    """Return the largest sum of |W_pm x_ip|, over m, of the row that occupies start..stop-1."""
-    most = 0.0
-    for m in range(W.shape[1]):
-        total = abs(bias * W[W.shape[0] - 1, m])
-        for p in span(start, stop):
-            total += abs(W[indices[p], m] * values[p])
-        most = max(most, total)
-    return most
-
-
 @kernel(forceinline=True)
 def _add_candidate(indices, values, start, stop, bias, V, C, y, a, wrong, gamma, scores, sums):
     """Add to `sums` what a row contributes under one candidate, see `cs_certify_rows`.
@@ -450,7 +419,9 @@ def _add_candidate(indices, values, start, stop, bias, V, C, y, a, wrong, gamma,
     sums[GAP] += above
     exact = _bound(clear, total, free, at_best, spread, rounding, least)
     if above > max(WORTH * exact, 0.0):
-        most = gamma * _magnitude(indices, values, start, stop, bias, V)
+        most = 0.0
+        for m in range(K):
+            most = max(most, gamma * magnitude(indices, values, start, stop, bias, V, m))
         below = _bound(clear, total, free, at_best, spread, rounding, 2.0 * most + least)
         sums[GAP] -= max(above - below, 0.0)
 
@@ -475,14 +446,10 @@ def cs_certify_rows(
                               only read, and need not be feasible: what counts is a point next to it
                               that is
     W, average : float64[n_features + 1, K]   two candidates for the primal
-    averaged : bool           whether there is an average
+    averaged, sums :          as for `dual.certify_rows`
     norms : float64[2]        the largest |w_m| of `W` and of `average`, or more
     recomputed : float64[n_features + 1 or 0, K]        added to: w'_m (Fan, Eq. 16); left out if
                               empty
-    sums : float64[2, N_SUMS] added to, for each candidate, if there is one: sum C_i loss_i, in two
-                              parts, of which the second is what the first has lost to rounding; a
-                              bound of the sum above, which holds in spite of the rounding of scores
-                              and terms, but not of that of the sum itself
     reach : float64[N_REACHES]          added to: sum_i sum_m |alpha_i^m| |x_i|, number of rows with
                               an alpha other than 0
     """

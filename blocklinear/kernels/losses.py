@@ -29,7 +29,7 @@ own costs:
 
 import numpy as np
 
-from blocklinear.kernels.shared import add_exactly, exact_sum, inline, span
+from blocklinear.kernels.shared import add_exactly, exact_sum, inline, magnitude
 
 HINGE, SQUARED_HINGE, LOGISTIC, L1_SVR, L2_SVR = 0, 1, 2, 3, 4
 
@@ -315,52 +315,21 @@ def add_loss(lost, j, sums):
 
 
 @inline
-def add_hinge(t, C, f, a, gamma, size, norms, above, sums):
-    """As `add_others`, for HINGE, side by side; return if any bound can be refined or is none."""
+def _add_candidates(kind, epsilon, t, C, f, a, q, entropy, gamma, size, norms, above, sums):
+    """Do what `add_candidates` does; side by side, where `kind` is a literal of hinge loss."""
     odd = 0
     for j in range(C.shape[0]):
-        z, least = 1.0 - t[j] * f[j], LEAST * (3.0 + abs(f[j]))
-        d = gamma * size * norms[j] + least
-        add_loss(C[j] * max(z, 0.0), j, sums)
-        above[j] = max((C[j] - a[j]) * max(z + d, 0.0), a[j] * max(d - z, 0.0))
-        exact = max((C[j] - a[j]) * max(z + least, 0.0), a[j] * max(least - z, 0.0))
-        odd += not (above[j] <= WORTH * exact and abs(f[j]) < np.inf)
-        sums[GAP, j] += above[j]
-    return odd > 0
-
-
-@inline
-def add_squared_hinge(t, C, f, a, q, gamma, size, norms, above, sums):
-    """As `add_others`, for SQUARED_HINGE, side by side; return if any bound is none."""
-    odd = 0
-    for j in range(C.shape[0]):
-        z, least = 1.0 - t[j] * f[j], LEAST * (2.0 + abs(f[j]) + 2.0 * q[j])
-        d = gamma * size * norms[j] + least
-        add_loss(C[j] * (max(z, 0.0) * max(z, 0.0)), j, sums)
-        low, high = max(z - d, 0.0) - q[j], max(z + d, 0.0) - q[j]
-        left = C[j] * low * low + a[j] * max(d - z, 0.0)
-        above[j] = max(left, C[j] * high * high + a[j] * max(-z - d, 0.0))
-        odd += not abs(f[j]) < np.inf
-        sums[GAP, j] += above[j]
-    return odd > 0
-
-
-@inline
-def add_others(kind, epsilon, t, C, f, a, q, entropy, gamma, size, norms, above, sums):
-    """Add to `sums` what a row contributes under one candidate of each model (`row_gap`)."""
-    odd = 0
-    for j in range(C.shape[0]):
-        above[j] = 0.0
-        if C[j] == 0.0:
+        if C[j] == 0.0 and kind > SQUARED_HINGE:  # of hinge losses nothing comes of it
+            above[j] = 0.0
             continue
         lost = loss(kind, epsilon, t[j], f[j])
         add_loss(C[j] * lost, j, sums)
         least = LEAST * (1.0 + abs(f[j]) + abs(t[j]) + epsilon + 2.0 * abs(q[j]))
         d = gamma * size * norms[j] + least
         above[j] = row_gap(kind, epsilon, t[j], C[j], f[j], lost, a[j], q[j], entropy[j], d)
-        if kind == L1_SVR and above[j] > 0.0:
+        if kind in (HINGE, L1_SVR):
             exact = row_gap(kind, epsilon, t[j], C[j], f[j], lost, a[j], q[j], entropy[j], least)
-            odd += above[j] > WORTH * exact
+            odd += not above[j] <= WORTH * exact
         odd += not abs(f[j]) < np.inf
         sums[GAP, j] += above[j]
     return odd > 0
@@ -377,12 +346,8 @@ def refine_many(
         if not abs(f[j]) < np.inf:
             sums[GAP, j] = np.inf
         elif above[j] > 0.0 and kind in (HINGE, L1_SVR):
-            total = abs(bias * W[W.shape[0] - 1, j])
-            for p in span(start, stop):
-                total += abs(W[indices[p], j] * values[p])
-            d = gamma * total + LEAST * (3.0 + abs(f[j]) + abs(t[j]) + epsilon)
-            tighter = row_gap(kind, epsilon, t[j], C[j], f[j], 0.0, a[j], 0.0, 0.0, d)
-            sums[GAP, j] += min(tighter - above[j], 0.0)
+            wrong = gamma * magnitude(indices, values, start, stop, bias, W, j)
+            refine(kind, epsilon, t[j], C[j], f[j], a[j], wrong, above[j], sums[:, j])
 
 
 @inline
@@ -392,10 +357,12 @@ def add_candidates(kind, epsilon, t, C, f, a, q, entropy, gamma, size, norms, ab
     Return whether `refine_many` has something to do.
     """
     if kind == HINGE:
-        return add_hinge(t, C, f, a, gamma, size, norms, above, sums)
+        return _add_candidates(HINGE, 0.0, t, C, f, a, q, entropy, gamma, size, norms, above, sums)
     if kind == SQUARED_HINGE:
-        return add_squared_hinge(t, C, f, a, q, gamma, size, norms, above, sums)
-    return add_others(kind, epsilon, t, C, f, a, q, entropy, gamma, size, norms, above, sums)
+        return _add_candidates(
+            SQUARED_HINGE, 0.0, t, C, f, a, q, entropy, gamma, size, norms, above, sums
+        )
+    return _add_candidates(kind, epsilon, t, C, f, a, q, entropy, gamma, size, norms, above, sums)
 
 
 @inline

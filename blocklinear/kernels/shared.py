@@ -78,6 +78,15 @@ def row_dot(indices, values, start, stop, w):
     return total
 
 
+@kernel(fastmath={"reassoc", "contract", "nsz"})
+def magnitude(indices, values, start, stop, bias, W, j):
+    """Return the sum of the sizes of what `row_dot` of column j adds up, and the bias."""
+    total = abs(bias * W[W.shape[0] - 1, j])
+    for p in span(start, stop):
+        total += abs(W[indices[p], j] * values[p])
+    return total
+
+
 @inline
 def gather(indices, values, start, stop, bias, left, right, W, f):
     """Write columns left to right - 1 of W' x_i, of the row that occupies start..stop-1."""

@@ -421,7 +421,7 @@ class _Validation:
         discard(self.folder)  # of one that was killed
         try:
             outcome = self.train_elsewhere(
-                self.store, options, models, self.folder, self.listener, self.halt
+                self.store, options, models, self.folder, self.listener, self.halt, 0
             )
         except StoppedError:
             raise StoppedError("stopped before there was anything to save") from None

@@ -15,6 +15,7 @@ from blocklinear.kernels.dual import GAIN
 from blocklinear.kernels.sums import copy_columns
 from blocklinear.objectives.certificate import Certificate, aligned_zeros, joined
 from blocklinear.objectives.models import Models
+from blocklinear.objectives.tasks import Task
 from blocklinear.options import TrainOptions
 from blocklinear.solvers.many import ManyModels
 from blocklinear.solvers.newton.solver import Newton
@@ -22,6 +23,7 @@ from blocklinear.solvers.pass_statistics import middle, rises
 from blocklinear.solvers.protocol import Abandoned, Estimate, Solver, Start
 from blocklinear.solvers.proven_models import ProvenModels
 from blocklinear.solvers.row_orders import parts_of_passes
+from blocklinear.solvers.single import SingleModel
 from blocklinear.solvers.weight_vectors import (
     FIRST,
     PASS,
@@ -61,7 +63,7 @@ class BlockDescent(Solver):
         options: TrainOptions,
         working_set_entries: int = 0,
     ) -> None:
-        self.vectors, self._options = vectors, options
+        self.vectors, self._manifest, self._options = vectors, manifest, options
         self.bias, self.first_violation = vectors[0].bias, vectors[0].first_violation
         self.updates = vectors[0].updates
         self.starts_from_w = self.updates is not None
@@ -257,8 +259,20 @@ class BlockDescent(Solver):
         ]
 
     def successor(self, enough_products: float) -> Solver | None:
-        """Return the solver that goes on from here where this one is slow, if there is one."""
-        return self.vectors[0].successor(self, enough_products)
+        """Return Newton's method for one model, if that can go on."""
+        (one,) = self.vectors
+        if not isinstance(one, SingleModel):
+            return None
+        return self._newton(one.problem, [None], enough_products)
+
+    def _newton(
+        self, task: Task, proven: Sequence[Certificate | None], enough_products: float
+    ) -> Newton:
+        """Return Newton's method, which goes on from here, but not with models that are proven."""
+        options, alphas = self._options.without_violation(), [v.alpha for v in self.vectors]
+        newton = Newton(task, alphas, self._manifest, options, enough_products, self)
+        newton.start_from(self.current(), proven)
+        return newton
 
     def discard(self) -> None:
         """Delete the scratch files."""
@@ -291,7 +305,7 @@ class BlockDescentOfMany(BlockDescent):
         working_set_entries: int = 0,
     ) -> None:
         super().__init__(vectors, manifest, options, working_set_entries)
-        self._models, self._by_pass, self._manifest = models, numbers, manifest
+        self._models, self._by_pass = models, numbers
         self._proven = ProvenModels(numbers)
         self._final = aligned_zeros(manifest.n_features + 1, len(models))  # as certified last
 
@@ -384,11 +398,7 @@ class BlockDescentOfMany(BlockDescent):
         """Return Newton's method."""
         trained, found = np.concatenate(self._proven.trained), self._proven.certificates
         proven = [None if k in trained else c for k, c in enumerate(found)]
-        alphas = [vectors.alpha for vectors in self.vectors]
-        options = self._options.without_violation()
-        newton = Newton(self._models, alphas, self._manifest, options, enough_products, self)
-        newton.start_from(self.current(), proven)
-        return newton
+        return self._newton(self._models, proven, enough_products)
 
     def adopt(self, weights: Floats) -> None:
         """Make other weights the candidates of the models still trained."""

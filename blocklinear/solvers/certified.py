@@ -4,7 +4,7 @@ import math
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Protocol, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +13,7 @@ from blocklinear.objectives.certificate import Certificate, joined
 from blocklinear.objectives.problems import Problem
 from blocklinear.objectives.tasks import Task
 from blocklinear.options import TrainOptions
-from blocklinear.solvers.protocol import Estimate, Solver
+from blocklinear.solvers.protocol import Estimate, Solver, attributes, take_attributes
 from blocklinear.store.groups import first_positions
 from blocklinear.store.manifest import Manifest
 from blocklinear.store.prefetch import Loaded
@@ -22,26 +22,35 @@ Floats = NDArray[np.float64]
 T = TypeVar("T")
 
 
-class Iterate(Protocol):
+class Iterate:
     """One model on its way.
 
     Attributes
     ----------
+    kept : tuple of str       attributes that a checkpoint keeps as numbers, or pairs of these
     certificate : Certificate or None   of its weights
     n_sv : int                rows with an alpha that is not 0
-    first_violation : float   at the beginning
+    violation, first_violation : float  how far the weights are from optimal; at the beginning
     new, final : bool         whether the last pass led to other weights; whether rounding ends it
     """
 
-    certificate: Certificate | None
-    n_sv: int
-    first_violation: float
-    new: bool
-    final: bool
+    kept: ClassVar[tuple[str, ...]] = ("n_sv", "violation", "first_violation", "new", "final")
+
+    def __init__(self) -> None:
+        self.certificate: Certificate | None = None
+        self.n_sv, self.violation, self.first_violation = 0, 0.0, 0.0
+        self.new, self.final = False, False
 
     @property
-    def violation(self) -> float:
-        """How far the weights are from optimal."""
+    def state(self) -> dict[str, Any]:
+        """All but arrays, as JSON."""
+        proof = self.certificate and self.certificate.to_dict()
+        return {"certificate": proof} | attributes(self, self.kept)
+
+    @state.setter
+    def state(self, state: dict[str, Any]) -> None:
+        self.certificate = state["certificate"] and Certificate(**state["certificate"])
+        take_attributes(self, self.kept, state)
 
 
 class CertifiedPasses(Solver):

@@ -17,6 +17,17 @@ from blocklinear.store.row_arrays import RowArray
 Floats = NDArray[np.float64]
 
 
+def attributes(thing: object, names: Iterable[str]) -> dict[str, Any]:
+    """Return attributes as JSON; names have no underscore before them there."""
+    return {name.lstrip("_"): getattr(thing, name) for name in names}
+
+
+def take_attributes(thing: object, names: Iterable[str], state: Mapping[str, Any]) -> None:
+    """Set attributes to what `attributes` returned of them."""
+    for name in names:
+        setattr(thing, name, state[name.lstrip("_")])
+
+
 class Abandoned(Exception):
     """A block step was given up because a stop was asked for: w and alpha do not fit each other."""
 

@@ -11,9 +11,7 @@ from blocklinear.objectives.certificate import Proof
 from blocklinear.objectives.feasible_sets import Separate
 from blocklinear.objectives.problems import Problem
 from blocklinear.options import TrainOptions
-from blocklinear.solvers.newton.solver import Newton
 from blocklinear.solvers.pass_statistics import add_stats, no_stats, threshold, width
-from blocklinear.solvers.protocol import Solver
 from blocklinear.solvers.row_orders import drawn_rows, row_order, row_schedule
 from blocklinear.solvers.weight_vectors import PASS, BlockStep, WeightVectors
 from blocklinear.store.groups import RowView
@@ -33,7 +31,7 @@ class SingleModel(WeightVectors):
         self, problem: Problem, manifest: Manifest, options: TrainOptions, folder: Path
     ) -> None:
         super().__init__(1, 1, manifest, options, folder)
-        self.problem, self._manifest = problem, manifest
+        self.problem = problem
         self._selection = _SELECTIONS.get(options.selection, dual.PERMUTE)
         adaptive = int(self._selection == dual.AVSF)
         self._preferences = RowArray(folder / "preference.work", manifest, np.float32, adaptive)
@@ -130,13 +128,6 @@ class SingleModel(WeightVectors):
             len(proof.candidates) > 1, proof.norms[:, 0], proof.recomputed.reshape(-1),
             proof.sums[:, :, 0], proof.reach[:, 0],
         )  # fmt: skip
-
-    def successor(self, own: Solver, enough_products: float) -> Solver | None:
-        """Return Newton's method."""
-        options = self._options.without_violation()
-        newton = Newton(self.problem, [self.alpha], self._manifest, options, enough_products, own)
-        newton.start_from(self.W, [None])
-        return newton
 
     def discard(self) -> None:
         """Delete the scratch files."""

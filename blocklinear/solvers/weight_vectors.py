@@ -25,7 +25,7 @@ from blocklinear.objectives.models import ALL_SOLVERS
 from blocklinear.objectives.multiplier import moved, nothing_seen
 from blocklinear.options import TrainOptions
 from blocklinear.solvers.pass_statistics import no_stats, violations, with_free_bias
-from blocklinear.solvers.protocol import Abandoned, Solver
+from blocklinear.solvers.protocol import Abandoned
 from blocklinear.solvers.row_orders import pass_order, row_order, turns
 from blocklinear.solvers.working_set import WorkingSet
 from blocklinear.store.groups import Group, RowView, first_positions, rows_of
@@ -545,10 +545,6 @@ class WeightVectors(ABC):
     def aim_at(self, goals: Floats) -> None:
         """Set the goals of P - D, float64[n_problems]."""
         self._goals[:] = goals
-
-    def successor(self, own: Solver, enough_products: float) -> Solver | None:
-        """Return the solver that goes on where `own`, which drives these, is slow; or None."""
-        return None
 
     def discard(self) -> None:
         """Delete the scratch files."""

@@ -207,7 +207,8 @@ class Encoder:
 
     def _put_features(self, hashes: hashing.Hashes, features: Features) -> None:
         mask = np.uint64((1 << self._recipe.hash_bits) - 1)
-        kernels.hash_features(hashes, mask, self._recipe.n_own, features)
+        np.bitwise_and(hashes, mask, out=features, casting="unsafe")
+        features += np.uint32(self._recipe.n_own)
 
     def _put_cross(
         self, one: "_Factor", other: "_Factor", seed: np.uint64, cells: Cells, k: int

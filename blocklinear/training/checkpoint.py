@@ -34,7 +34,7 @@ from blocklinear.store.files import (
 from blocklinear.store.shapes import Shape
 from blocklinear.training.rounds.files import damaged, files_of_rounds
 
-FORMAT = 5
+FORMAT = 6
 NAME = "checkpoint.json"
 _PIECE = 1 << 20
 _SHORT = 64

@@ -26,41 +26,42 @@ _COURSE = fields(
 _CERTIFICATE = fields(
     {"primal": number, "dual": number, "gap": number, "drift": number, "average": flag}
 )
-_ITERATE = fields(
-    {
-        "certificate": maybe(_CERTIFICATE), "n_sv": count, "first": number, "evaluates": flag,
-        "direct": flag, "new": flag, "final": flag, "products": count, "in_all": count,
-        "rho": number, "enough": number, "length": number, "slope": number,
+_ITERATE: dict[str, Shape] = {
+    "certificate": maybe(_CERTIFICATE), "n_sv": count, "violation": number,
+    "first_violation": number, "new": flag, "final": flag,
+}  # fmt: skip
+_NEWTON_ITERATE = fields(
+    _ITERATE | {
+        "evaluates": flag, "direct": flag, "products": count, "in_all": count, "rho": number,
+        "enough": number, "length": number, "slope": number, "low": row(number, number),
+        "high": row(number, number), "trials": count, "ridge": number,
     },
-    {
-        "ridge": number, "low": row(number, number), "high": maybe(row(number, number)),
-        "tried": count,
-        "proximal": fields(
-            {
-                "recenters": flag, "width": maybe(number), "searching": flag, "scale": number,
-                "value": number, "trials": count, "steps": count, "idle": count, "last": number,
-            }
-        )
+    {  # of proximal points
+        "recenters": flag, "width": number, "searching": flag, "scale": number, "value": number,
+        "steps": count, "idle": count, "last": number,
     },
 )  # fmt: skip
 _NEWTON = items(
-    fields({"active": items(count), "rows": count, "hessians": count, "models": items(_ITERATE)})
-)
+    fields(
+        {
+            "active": items(count), "rows": count, "hessians": count,
+            "models": items(_NEWTON_ITERATE),
+        }
+    )
+)  # fmt: skip
 _L1 = fields(
     {
         "noted": flag, "evaluates": flag, "active": items(count), "features": items(count),
+        "filed": flag,
         "models": items(
             fields(
-                {
-                    "certificate": maybe(_CERTIFICATE), "n_sv": count, "violation": number,
-                    "first": number, "new": flag, "final": flag, "dual": maybe(number),
-                    "orders": count, "idle": count, "forcing": number, "work": count,
-                    "fall": number,
+                _ITERATE | {
+                    "dual": number, "orders": count, "idle": count, "forcing": number,
+                    "work": count, "fall": number,
                 }
             )
         ),
-    },
-    {"filed": flag},
+    }
 )  # fmt: skip
 _METHOD = fields(
     {"labels": items(number)},
@@ -80,9 +81,8 @@ _METHOD = fields(
 _STOPPING = fields(
     {
         "scale": number, "moved": count, "best": row(number, number, number), "halfway": number,
-        "warned": flag,
-    },
-    {"believed": number},
+        "warned": flag, "believed": number,
+    }
 )  # fmt: skip
 _BLOCKS: dict[str, Shape] = {"blocks": items(row(text, count))}
 _LEFT: dict[str, Shape] = {

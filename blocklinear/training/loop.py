@@ -6,7 +6,7 @@ import math
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from blocklinear.arguments import check_options
 from blocklinear.errors import MismatchError, StorageError, UsageError
@@ -40,6 +40,10 @@ from blocklinear.training.stopping import Ending
 from blocklinear.training.unfinished import check_finished, folders_of
 from blocklinear.training.warm_start import start_warm
 
+Result = TypeVar("Result")
+Optimise = Callable[[BlockStore, TrainOptions, Task, Path, Listener, Halt, int], Outcome]
+"""Trains what a task asks for, as `optimise` does; the last argument is its `kept`."""
+
 
 def train(
     store: BlockStore | str | os.PathLike[str],
@@ -47,7 +51,7 @@ def train(
     listener: Listener = ignore,
     halt: Halt = lambda: False,
     keep: Callable[[LinearModel], object] = lambda model: None,
-    optimise: "Optimise | None" = None,
+    optimise: Optimise | None = None,
 ) -> LinearModel:
     """Train a linear model on a store, out of core, to a certified optimum.
 
@@ -76,33 +80,13 @@ def train(
     return train_task(store, options, listener, halt, finish, optimise)
 
 
-Result = TypeVar("Result")
-
-
-class Optimise(Protocol):
-    """Trains what a task asks for, as `optimise` does."""
-
-    def __call__(
-        self,
-        store: BlockStore,
-        options: TrainOptions,
-        task: Task,
-        folder: Path,
-        listener: Listener,
-        halt: Halt,
-        *,
-        kept: int = 0,
-    ) -> Outcome:
-        """Return what came of it."""
-
-
 def train_task(
     store: BlockStore,
     options: TrainOptions,
     listener: Listener,
     halt: Halt,
     finish: Callable[[Manifest, TrainOptions, Task, Outcome], Result],
-    by: "Optimise | None" = None,
+    by: Optimise | None = None,
 ) -> Result:
     """Lock a store and train what the options ask for.
 
@@ -146,7 +130,7 @@ def train_task(
             def part(options: TrainOptions, task: Task, name: str, kept: int) -> Outcome:
                 own = folder.with_name(folder.name + name)
                 used.append(own)
-                outcome = train_one(source, options, task, own, listener, halt, kept=kept)
+                outcome = train_one(source, options, task, own, listener, halt, kept)
                 return dataclasses.replace(
                     outcome, weights=to_input(outcome.weights, source.folder, manifest)
                 )
@@ -180,8 +164,8 @@ def optimise(
     folder: Path,
     listener: Listener,
     halt: Halt,
-    conclude: Callable[[GroupLoader, Outcome], None] = lambda loader, outcome: None,
     kept: int = 0,
+    conclude: Callable[[GroupLoader, Outcome], None] = lambda loader, outcome: None,
     whole: GroupLoader | None = None,
 ) -> Outcome:
     """Train what a task asks for; the store is locked by the caller.
@@ -192,10 +176,10 @@ def optimise(
         Where the run keeps its files.
     listener, halt : callable
         As for `train`.
-    conclude : callable
-        Called at the end, to pass over the data.
     kept : int
         Weight vectors that the caller keeps meanwhile.
+    conclude : callable
+        Called at the end, to pass over the data.
     whole : GroupLoader or None
         Loads all blocks at once, and may have done so: it is used where there is room for them, and
         else emptied.

@@ -104,9 +104,6 @@ class Previous:
         self._newton, self._l1 = "newton" in self._state, "l1" in self._state
         self._is_sum = self.has_w and facts["descended"] is None and self.course["method"] == "dual"
         self._of_cluster = "parts" in self._state
-        w = "w-0" if self._of_cluster else "w"
-        if self.has_w and "models" not in self._state and w not in checkpoint.names:
-            raise KeyError(w)
         self.next_round = max(rounds_of(facts), default=-1) + 1
         self.columns: dict[float | None, Column] = dict(self._columns(cost))
 
@@ -207,7 +204,7 @@ class Previous:
         """Say where the weights are that belong to the alpha of models.
 
         Of those that had left they are what was certified; where that is an average they stand
-        apart, as those of all did in an earlier version.
+        apart.
 
         Yields
         ------
@@ -217,20 +214,18 @@ class Previous:
             return
         if kept.any():
             yield "w" + name, np.flatnonzero(kept).tolist(), range(int(kept.sum())), stored
-        array, apart, certified = "dropped" + name, np.flatnonzero(~kept).tolist(), list[int]()
-        if array not in self._checkpoint.names:
-            array, proofs = "apart" + name, self._state.get("certificates", [])
-            certified = [place for place in apart if not proofs[numbers[place]]["average"]]
-            apart = [place for place in apart if place not in certified]
+        proofs = self._state.get("certificates", [])
+        apart, certified = list[int](), list[int]()
+        for place in np.flatnonzero(~kept).tolist():
+            (apart if proofs[numbers[place]]["average"] else certified).append(place)
         if apart:
-            yield array, apart, range(len(apart)), len(apart)
+            yield "apart" + name, apart, range(len(apart)), len(apart)
         if certified:
-            columns = [numbers[place] for place in certified]
-            yield "final", certified, columns, len(self._state["certificates"])
+            yield "final", certified, [numbers[place] for place in certified], len(proofs)
 
     def _mapped(self, name: str) -> NDArray[Any]:
         if name not in self._checkpoint.names:
-            raise KeyError(name)  # another version did not keep it
+            raise KeyError(name)
         return self._checkpoint.mapped(name, np.dtype(np.float64))
 
     def number(self, name: str) -> float | None:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from blocklinear.errors import InputError, MismatchError, StoppedError
+from blocklinear.errors import InputError, StoppedError
 from blocklinear.events import BlockStep, GoesOver, Listener, OuterIteration
 from blocklinear.memory import anonymous_bytes, peak_bytes
 from blocklinear.objectives.certificate import Certificate
@@ -226,29 +226,17 @@ class Run(ABC):
         DamagedError
             If it is not one of this method, or what was saved is not there.
         MismatchError
-            If models shared passes otherwise, as in an earlier version.
+            If models were finished with a larger gap than is asked for now.
         """
         if self.options.patience and facts["best"]:
             self._best_at, self._best_score = facts["best"]
         if facts["descended"] is not None:
             self._succeed(facts["descended"])
-        by_pass = self.solver.state.get("by_pass", [])
-        older = any(f"dropped-{k}" in self._checkpoint.names for k in range(len(by_pass)))
-        if older or facts["method"].get("by_pass", []) != by_pass:
-            raise MismatchError(
-                "the checkpoint is of a version in which other models shared a pass, or other "
-                "weights were kept",
-                "give --warm-start instead of --resume to go on from its alpha",
-            )
         try:
             self.solver.state = facts["method"]
         except (LookupError, ValueError) as error:  # numbers that contradict each other
             raise self._checkpoint.damaged("the state of the method is impossible") from error
-        arrays, known = self._arrays, self._checkpoint.names
-        for name in arrays.keys() - known:
-            if name.startswith("multiplier"):  # of these older versions keep nothing
-                del arrays[name]
-        self._checkpoint.load(arrays)
+        self._checkpoint.load(self._arrays)
         self._saved = True
         self.outer, self.done, self.decided = facts["outer"], facts["done"], facts["decided"]
         self.stopping.state = facts["stopping"]

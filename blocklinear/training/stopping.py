@@ -9,7 +9,7 @@ from blocklinear.kernels.losses import UNIT
 from blocklinear.numerals import format_number
 from blocklinear.objectives.certificate import Certificate
 from blocklinear.options import TrainOptions
-from blocklinear.solvers.protocol import Estimate
+from blocklinear.solvers.protocol import Estimate, attributes, take_attributes
 
 DOUBT = 1.1
 """By so much, or by as much again as an estimate was too small, the next one may be too small too.
@@ -19,6 +19,7 @@ certificates in vain, 7 where samples of the gap are drawn anew; with it none, f
 ADVICE = "scale the data, lower C, or try another solver"
 FORESIGHT = 32
 """Outer iterations before their rate is taken to tell that the limit on them will come first."""
+_LEARNED = "_scale", "_moved", "_best", "_halfway", "_warned", "_believed"
 
 
 @dataclass(frozen=True)
@@ -66,17 +67,11 @@ class Stopping:
     @property
     def state(self) -> dict[str, Any]:
         """What was learned, as JSON."""
-        return {
-            "scale": self._scale, "moved": self._moved, "best": self._best,
-            "halfway": self._halfway, "warned": self._warned, "believed": self._believed,
-        }  # fmt: skip
+        return attributes(self, _LEARNED)
 
     @state.setter
     def state(self, state: dict[str, Any]) -> None:
-        self._scale = state["scale"]
-        self._moved, self._best = state["moved"], list(state["best"])
-        self._halfway, self._warned = state["halfway"], state["warned"]
-        self._believed = state.get("believed", self._best[1])
+        take_attributes(self, _LEARNED, state)
 
     def wants_certificate(self, report: OuterIteration, seen: Estimate) -> bool:
         """Say whether the estimates of an outer iteration are good enough to prove them.

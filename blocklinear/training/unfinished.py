@@ -55,8 +55,6 @@ def check_finished(folder: Path, listener: Listener, resuming: str = "--resume")
         if facts is None or facts.get("finished"):
             continue
         what = f"run {folder.name!r} was broken off in outer iteration {facts.get('outer')}"
-        if "finished" not in facts:
-            what = f"run {folder.name!r} was saved by a version that did not note whether it ended"
         goes_on = f"{resuming} to go on with it"
         if facts.get("warm_only"):
             goes_on = "--warm-start to start from its alpha"

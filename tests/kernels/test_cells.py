@@ -42,14 +42,6 @@ def test_features_of_codes(codes):
         assert features.tolist() == of_values[places].tolist()
 
 
-@pytest.mark.parametrize("first", [0, 1 << 22, (1 << 32) - 8])
-def test_features_of_hashes(first):
-    features = np.empty(3, np.uint32)
-    hashes, mask = np.array([0, 9, WORD], np.uint64), np.uint64(7)
-    kernels.hash_features(hashes, mask, first, features)
-    assert features.tolist() == [first, first + 1, first + 7]
-
-
 @given(st.data())
 def test_rows_are_written(data):
     n_columns = data.draw(st.integers(0, 3))

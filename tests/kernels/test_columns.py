@@ -56,13 +56,6 @@ def test_codes_of_no_value(code):
     assert not kernels.read_codes(data, bitmap, 0, 7, np.empty(3, np.int32))
 
 
-@given(st.lists(st.integers(0, 2**40)))
-def test_the_longest_gap(ends):
-    given = np.array(sorted(ends), np.int64)
-    given.flags.writeable = False
-    assert kernels.longest_gap(given) == max(np.diff(given), default=0)
-
-
 def test_the_longest_value_of_a_page():
     def page(*lengths):
         data = b"".join(n.to_bytes(4, "little") + b"x" * n for n in lengths)

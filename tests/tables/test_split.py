@@ -20,6 +20,7 @@ pa = pytest.importorskip("pyarrow")
 import pyarrow.parquet as pq  # noqa: E402
 
 from blocklinear.recipe import Recipe  # noqa: E402
+from blocklinear.tables.hashing import hash_text, seed_of  # noqa: E402
 from blocklinear.tables.infer import TableOptions  # noqa: E402
 from blocklinear.tables.predict import predict_tables  # noqa: E402
 from blocklinear.tables.split import add_tables, split_tables  # noqa: E402
@@ -185,6 +186,19 @@ def test_classes_of_text_come_back_as_given(tmp_path):
     assert [line.split(",")[0] for line in lines[1:]] == ['"no"', '"yes"', '"no"', '"yes"']
     assert set(lines[0].split(",")) == {'"prediction"', '"probability_no"', '"probability_yes"'}
     assert report.score.as_dict()["accuracy"] == 1.0
+
+
+def test_hashed_features_come_after_those_of_numbers(tmp_path):
+    words = ["red", "green", "", "blue"] * 10
+    table = pa.table({"n": np.arange(40.0), "c": words, "y": [0, 1] * 20})
+    store = make_store(tmp_path, table, hash_bits=12)
+    (own,) = {block[0].shape[1] - (1 << 12) for block in store.iter_csr()}
+    seed, expected = seed_of("c"), set()
+    for word in words:
+        expected.add(own + int(hash_text(word, seed) & np.uint64((1 << 12) - 1)))
+    found = {int(j) for X, *_ in store.iter_csr() for j in X.indices if j >= own}
+    assert own > 0
+    assert found == expected
 
 
 def test_a_dictionary_hashes_as_its_values_do(tmp_path):

@@ -108,11 +108,3 @@ def test_a_state_that_contradicts_itself(tmp_path, state):
     store, how = with_state(tmp_path, state)
     with pytest.raises(DamagedError, match="the state of the method is impossible"):
         again(store, TrainOptions(**how, max_outer=3, resume=True))
-
-
-def test_models_that_shared_passes_otherwise_go_on_by_a_warm_start(tmp_path):
-    store, how = with_state(tmp_path, {"by_pass": [[0, 1], [2]]})
-    with pytest.raises(MismatchError, match="other models shared a pass") as caught:
-        again(store, TrainOptions(**how, max_outer=3, resume=True))
-    assert "--warm-start" in caught.value.fix
-    again(store, TrainOptions(**how, max_outer=3, warm_start=True))

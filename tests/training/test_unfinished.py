@@ -207,19 +207,6 @@ def test_a_damaged_checkpoint_is_told_of(store):
     assert "is not a checkpoint: the run starts from the beginning" in heard.of(Warned)[0].message
 
 
-def test_checkpoints_of_versions_that_did_not_note_it(store):
-    unbroken = outcome(store, how(run="whole"))
-    break_off(store, how())
-    rewrite(store, lambda body: body["facts"].pop("finished"))
-    with pytest.raises(MismatchError, match="did not note whether it ended") as caught:
-        train(store, how())
-    assert "--restart" in caught.value.fix
-    assert outcome(store, how(resume=True))[0] == unbroken[0]
-    rewrite(store, lambda body: body["facts"].pop("finished"))
-    train(store, how(warm_start=True))
-    assert facts_of(store)["finished"]
-
-
 def test_checkpoints_of_newer_versions_are_left(store):
     break_off(store, how())
     rewrite(store, lambda body: body.update(format=checkpoint.FORMAT + 1))

@@ -6,8 +6,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from blocklinear.errors import MismatchError
-from blocklinear.solvers.many import ManyModels
 from blocklinear.solvers.weight_vectors import WeightVectors
 from blocklinear.store.changes import remove
 from blocklinear.training import train
@@ -104,25 +102,4 @@ def test_models_that_had_left_start_warm_too(tmp_path, monkeypatch, averaged):
     assert 0 < len(left) < 5
     for number, proof in enumerate(first.metadata["certificates"]):
         assert proof["average"] == (number in averaged)
-    check_warm(store, first)
-
-
-def test_weights_of_models_that_had_left_as_earlier_versions_kept_them(tmp_path, monkeypatch):
-    """Those of all stood apart: a warm start finds them, and a run does not go on."""
-    drop, arrays = ManyModels.drop, WeightVectors.arrays.fget
-
-    def drop_all_apart(self, kept, averaged):
-        drop(self, kept, np.ones(len(kept), np.bool_))
-
-    def renamed(self):
-        return {"dropped" if name == "apart" else name: a for name, a in arrays(self).items()}
-
-    monkeypatch.setattr(ManyModels, "drop", drop_all_apart)
-    monkeypatch.setattr(WeightVectors, "arrays", property(renamed))
-    store = of_five_classes(tmp_path)
-    first = train(store, LEAVING)
-    monkeypatch.undo()
-    with pytest.raises(MismatchError, match="other weights were kept") as caught:
-        train(store, replace(LEAVING, resume=True))
-    assert "--warm-start" in caught.value.fix
     check_warm(store, first)

@@ -67,21 +67,6 @@ def code_features(data, bitmap, first, of_values, features):
 
 
 @kernel
-def hash_features(hashes, mask, first, features):
-    """Write the features of hashes.
-
-    Parameters
-    ----------
-    hashes : uint64[n]
-    mask : uint64             of the bits that are kept
-    first : int               feature of the hash 0
-    features : uint32[n]      written
-    """
-    for i in range(hashes.shape[0]):
-        features[i] = np.uint32(hashes[i] & mask) + np.uint32(first)
-
-
-@kernel
 def put_cells(features, values, row_of_values, start, base, at, indices, written):
     """Write rows: each has an entry of each column, in this order.
 

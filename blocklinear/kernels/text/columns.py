@@ -70,20 +70,6 @@ def read_codes(data, bitmap, first, n_values, codes):
 
 
 @kernel
-def longest_gap(ends):
-    """Return the largest difference of numbers that follow each other, 0 if there are none.
-
-    Parameters
-    ----------
-    ends : int32[n] or int64[n]         read-only
-    """
-    longest = np.int64(0)
-    for k in range(1, ends.shape[0]):
-        longest = max(longest, np.int64(ends[k] - ends[k - 1]))
-    return longest
-
-
-@kernel
 def longest_of(data):
     """Return the length of the longest value, 0 if there is none; -1 if lengths do not add up.
 

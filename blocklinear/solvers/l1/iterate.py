@@ -8,7 +8,6 @@ raises the dual value, as far from the optimum, the point is scaled, too.
 import math
 from collections.abc import Callable
 from operator import attrgetter
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +16,7 @@ from blocklinear.kernels import l1 as kernels
 from blocklinear.kernels.losses import N_SUMS, UNIT
 from blocklinear.kernels.sums import dot
 from blocklinear.objectives.certificate import Certificate, bound, norms_above
+from blocklinear.solvers.certified import Iterate
 from blocklinear.solvers.l1.columns import ColumnCache
 from blocklinear.solvers.l1.descent import DIFFERENCE, ROUGH, Descent, Rows
 from blocklinear.solvers.l1.penalty import Penalty, in_chunks, violations
@@ -29,7 +29,7 @@ _LAST_GAIN = (
 )
 
 
-class L1Iterate:
+class L1Iterate(Iterate):
     """Weights, a dual point, and what to work on next.
 
     Parameters
@@ -43,10 +43,11 @@ class L1Iterate:
 
     Attributes
     ----------
-    certificate, n_sv, violation, first_violation, new, final :         as for `Iterate`, of `w`;
-                              violations are sums over all features
+    violation, first_violation : float  sums over all features
     work : int                entries processed for steps so far
     """
+
+    kept = (*Iterate.kept, "_dual", "_orders", "_idle", "_forcing", "work", "_fall")
 
     def __init__(
         self,
@@ -58,35 +59,12 @@ class L1Iterate:
         goal: float,
         key: int,
     ) -> None:
+        super().__init__()
         self.w, self.pull, self.step, self.decision = w, pull, step, decision
         self._penalty, self._goal, self._key = penalty, goal, key
-        self.certificate: Certificate | None = None
-        self.n_sv, self.violation, self.first_violation = 0, 0.0, 0.0
-        self.new, self.final = False, False
         self._dual, self._orders, self._idle, self._forcing = -math.inf, 0, 0, ROUGH
         self.work = 0
         self._fall = 0.0  # of P in the last steps, relative to it
-
-    @property
-    def state(self) -> dict[str, Any]:
-        """All but arrays, as JSON."""
-        return {
-            "certificate": self.certificate and self.certificate.to_dict(), "n_sv": self.n_sv,
-            "violation": self.violation, "first": self.first_violation, "new": self.new,
-            "final": self.final, "dual": self._dual if self.certificate else None,
-            "orders": self._orders, "idle": self._idle, "forcing": self._forcing,
-            "work": self.work, "fall": self._fall,
-        }  # fmt: skip
-
-    @state.setter
-    def state(self, state: dict[str, Any]) -> None:
-        self.certificate = state["certificate"] and Certificate(**state["certificate"])
-        self.n_sv, self.new, self.final = state["n_sv"], state["new"], state["final"]
-        self.violation, self.first_violation = state["violation"], state["first"]
-        self._dual = -math.inf if state["dual"] is None else state["dual"]
-        self._orders, self._idle = state["orders"], state["idle"]
-        self._forcing, self.work = state["forcing"], state["work"]
-        self._fall = state["fall"]
 
     def _balance(self) -> None:
         """Make sum_i s_i alpha_i vanish, as a free bias asks, by less of the heavier side."""

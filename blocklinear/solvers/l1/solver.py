@@ -114,7 +114,7 @@ class L1Regularized(CertifiedPasses):
         known = len(features) == 0 or features.max() < len(self._columns.slots)
         if not known or len(np.unique(features)) < len(features):
             raise ValueError("a column is of no feature, or of one that has another")
-        self._resumed, self._filed = features.astype(np.uint32), bool(own.get("filed", False))
+        self._resumed, self._filed = features.astype(np.uint32), own["filed"]
 
     @property
     def arrays(self) -> dict[str, NDArray[Any]]:

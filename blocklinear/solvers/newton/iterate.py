@@ -9,7 +9,7 @@ if the primal falls enough (Armijo); else one that ends where little is left of 
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,7 @@ from blocklinear.kernels.losses import OF_MINUS, OF_PLUS
 from blocklinear.kernels.primal import curvature_along, solve
 from blocklinear.kernels.sums import dot, squared_distance
 from blocklinear.objectives.certificate import Certificate, norms_above, prove
+from blocklinear.solvers.certified import Iterate
 
 Floats = NDArray[np.float64]
 _FORCING = 0.1  # how far conjugate gradients reduce the gradient before a step
@@ -49,7 +50,7 @@ class PassSums:
     n_rows: int
 
 
-class NewtonIterate:
+class NewtonIterate(Iterate):
     """A point, its certificate, and what is to be tried next.
 
     Parameters
@@ -76,12 +77,16 @@ class NewtonIterate:
     trial, search : float64[n]          what is to be evaluated, and what is to be multiplied
     evaluates : bool          what the next pass does: evaluate `trial`, or multiply by `search`
     direct : bool             whether a pass that evaluates adds up the Hessian, too
-    certificate, n_sv, first_violation, new, final :    as for `Iterate`, of `w`
+    violation : float         |gradient|
     gradient : float64[n]     there
     unbounded : bool          whether the optimum may be at an infinite bias: it is free, and the
                               loss logistic
     """
 
+    kept = (
+        *Iterate.kept, "evaluates", "direct", "_products", "_in_all", "_rho", "_enough", "_length",
+        "_slope", "_low", "_high", "_trials", "_ridge",
+    )  # fmt: skip
     vectors: ClassVar[tuple[str, ...]] = (
         "w", "trial", "search", "gradient", "diagonal", "direction", "residual"
     )  # fmt: skip
@@ -94,15 +99,14 @@ class NewtonIterate:
         most_passes: float,
         enough_products: float,
     ) -> None:
+        super().__init__()
         self._bias, self._regularizes_bias = bias, regularizes_bias
         self._most_passes, self._enough_products = most_passes, enough_products
         self.w, self.trial, self.search = vectors["w"], vectors["trial"], vectors["search"]
         self.origin = self.w
         self.gradient, self._diagonal = vectors["gradient"], vectors["diagonal"]
         self._direction, self._residual = vectors["direction"], vectors["residual"]
-        self.certificate: Certificate | None = None
-        self.n_sv, self.first_violation = 0, 0.0
-        self.evaluates, self.direct, self.new, self.final = True, False, False, False
+        self.evaluates, self.direct = True, False
         self.unbounded = False
         self._products, self._in_all, self._rho, self._enough = 0, 0, 0.0, 0.0
         self._length, self._slope = 1.0, 0.0  # of the step that is tried
@@ -110,33 +114,6 @@ class NewtonIterate:
         self._low, self._high, self._trials = (0.0, 0.0), (math.inf, 0.0), 0
         self._ridge = 1.0  # what is added to the Hessian for the bias, as 1 is for other weights
         self.recenters, self.width = False, 1.0
-
-    def to_json(self) -> dict[str, Any]:
-        """Return all but arrays."""
-        return {
-            "certificate": self.certificate and self.certificate.to_dict(), "n_sv": self.n_sv,
-            "first": self.first_violation, "evaluates": self.evaluates, "direct": self.direct,
-            "new": self.new, "final": self.final, "products": self._products,
-            "in_all": self._in_all, "rho": self._rho, "enough": self._enough,
-            "length": self._length, "slope": self._slope, "ridge": self._ridge,
-            "low": self._low, "high": None if self._high[0] == math.inf else self._high,
-            "tried": self._trials,
-        }  # fmt: skip
-
-    def from_json(self, state: dict[str, Any]) -> None:
-        """Take over what `to_json` returned."""
-        self.certificate = state["certificate"] and Certificate(**state["certificate"])
-        self.n_sv, self.first_violation = state["n_sv"], state["first"]
-        self.evaluates, self.direct = state["evaluates"], state["direct"]
-        self.new, self.final = state["new"], state["final"]
-        self._products, self._in_all = state["products"], state["in_all"]
-        self._rho, self._enough = state["rho"], state["enough"]
-        self._length, self._slope = state["length"], state["slope"]
-        # checkpoints of versions before have none of these
-        self._ridge = state.get("ridge", float(self._regularizes_bias))
-        self._low = tuple(state.get("low", (0.0, self._slope)))
-        self._high = tuple(state.get("high") or (math.inf, 0.0))
-        self._trials = state.get("tried", 0)
 
     @property
     def point(self) -> Floats:
@@ -147,11 +124,6 @@ class NewtonIterate:
     def magnitude(self) -> float:
         """|point|, or more."""
         return float(norms_above(dot(self.point, self.point)))
-
-    @property
-    def violation(self) -> float:
-        """|gradient|."""
-        return math.sqrt(dot(self.gradient, self.gradient))
 
     def go_to(self, weights: Floats) -> None:
         """Certify other weights, float64[n], in the next pass."""
@@ -166,7 +138,6 @@ class NewtonIterate:
         self.certificate, self.n_sv, self.new = proof, int(found.reach[1]), True
         self.w[:] = self.trial
         self._expand(found)
-        self.first_violation = self.first_violation or self.violation
         if self.unbounded and found.reach[OF_PLUS : OF_MINUS + 1].min() == 0.0:
             self._double_the_bias()
         else:
@@ -244,6 +215,8 @@ class NewtonIterate:
             self.gradient[-1] = -found.pull[-1]
             self._ridge = self._ridge_of_free_bias(float(found.diagonal[-1]))
             self._diagonal[-1] = found.diagonal[-1] + self._ridge
+        self.violation = math.sqrt(dot(self.gradient, self.gradient))
+        self.first_violation = self.first_violation or self.violation
 
     def _ridge_of_free_bias(self, curvature: float) -> float:
         """Return what must be added to the Hessian for a bias that is not regularised."""

@@ -86,7 +86,7 @@ class NewtonPass:
         """What a checkpoint must know before it can fill `arrays`, as JSON."""
         return {
             "active": self._active, "rows": self._n_rows, "hessians": len(self._hessians),
-            "models": [model.to_json() for model in self.models],
+            "models": [model.state for model in self.models],
         }  # fmt: skip
 
     @state.setter
@@ -94,7 +94,7 @@ class NewtonPass:
         if not set(state["active"]) <= set(range(len(self.models))):
             raise ValueError("the models of the state are not those of the run")
         for model, own in zip(self.models, state["models"], strict=True):
-            model.from_json(own)
+            model.state = own
         self._begun = True
         self._active, self._n_rows = list(state["active"]), state["rows"]
         self._make_room()

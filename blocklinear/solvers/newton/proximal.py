@@ -46,6 +46,10 @@ class ProximalIterate(NewtonIterate):
         Of the pass with the smallest gap; where alpha prove nothing, of that with the least primal.
     """
 
+    kept = (
+        *NewtonIterate.kept, "recenters", "width", "_searching", "_scale", "_value", "_steps",
+        "_idle", "_last",
+    )  # fmt: skip
     vectors = (*NewtonIterate.vectors, "base")
 
     def __init__(self, vectors: Mapping[str, Floats], *limits: Any) -> None:
@@ -55,25 +59,7 @@ class ProximalIterate(NewtonIterate):
         self.recenters, self.width = True, math.inf
         self._searching, self._value = False, 0.0
         self._scale = 0.0  # of targets, the least that a pass has found; 0 before the first
-        self._trials, self._steps, self._idle, self._last = 0, 0, 0, 1.0
-
-    def to_json(self) -> dict[str, Any]:
-        """Return all but arrays."""
-        own = {
-            "recenters": self.recenters, "width": None if self.width == math.inf else self.width,
-            "searching": self._searching, "scale": self._scale, "value": self._value,
-            "trials": self._trials, "steps": self._steps, "idle": self._idle, "last": self._last,
-        }  # fmt: skip
-        return super().to_json() | {"proximal": own}
-
-    def from_json(self, state: dict[str, Any]) -> None:
-        """Take over what `to_json` returned."""
-        super().from_json(state)
-        own = state["proximal"]
-        self.recenters, self._searching = own["recenters"], own["searching"]
-        self.width = math.inf if own["width"] is None else own["width"]
-        self._scale, self._value, self._trials = own["scale"], own["value"], own["trials"]
-        self._steps, self._idle, self._last = own["steps"], own["idle"], own["last"]
+        self._steps, self._idle, self._last = 0, 0, 1.0
 
     def go_to(self, weights: Floats) -> None:
         """Certify other weights, float64[n], in the next pass, by alpha of the center."""
@@ -101,7 +87,6 @@ class ProximalIterate(NewtonIterate):
         self.origin[:] = self.trial
         self._value = self._value_of(found)
         self._expand(found)
-        self.first_violation = self.first_violation or self.violation
         done = 0.5 * dot(self.gradient, self.gradient) <= _ENOUGH * found.values[MOVED]
         done = done or self.width > _FIRST_WIDTH * self._scale
         if self._searching and (done or self._trials >= _MOST_TRIALS):
