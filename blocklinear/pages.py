@@ -4,6 +4,7 @@ import mmap
 import sys
 import threading
 from contextlib import suppress
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,6 +48,20 @@ class Pages:
     def discard(self) -> None:
         """Give the pages back, whoever still refers to them: all bytes are zero from now on."""
         self._map.madvise(mmap.MADV_DONTNEED)
+
+
+def give_back(numbers: NDArray[Any]) -> None:
+    """Give back the pages within an array, one number after the other, of memory from `Pages`.
+
+    Whoever refers to it, its numbers are lost.
+    """
+    whole = numbers
+    while isinstance(whole.base, np.ndarray):
+        whole = whole.base
+    memory, start = getattr(whole.base, "obj", None), numbers.ctypes.data - whole.ctypes.data
+    first, last = -(-start // mmap.PAGESIZE), (start + numbers.nbytes) // mmap.PAGESIZE
+    if first < last and isinstance(memory, mmap.mmap):
+        memory.madvise(mmap.MADV_DONTNEED, first * mmap.PAGESIZE, (last - first) * mmap.PAGESIZE)
 
 
 class ByteBudget:

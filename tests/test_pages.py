@@ -1,5 +1,6 @@
 """Memory in whole pages from the system."""
 
+import mmap
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -8,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from blocklinear.pages import ByteBudget, Pages
+from blocklinear.pages import ByteBudget, Pages, give_back
 
 
 @pytest.mark.parametrize("n_bytes", [0, 1, 4096, 5000, 1 << 20])
@@ -23,6 +24,23 @@ def test_pages_hold_what_is_written_until_they_are_discarded(n_bytes):
     assert not part.any()
     pages.array[:] = 9  # it can be used again
     assert np.all(part == 9)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere numbers may stay")
+def test_pages_within_an_array_are_given_back_and_no_others():
+    page = mmap.PAGESIZE // 8
+    numbers = Pages(8 * 10 * page, large=True).array.view(np.float64)
+    numbers[:] = 7.0
+    give_back(numbers.reshape(10, page)[2:].reshape(-1)[5:-5])
+    assert np.all(numbers[: 3 * page] == 7.0)
+    assert not numbers[3 * page : 9 * page].any()
+    assert np.all(numbers[9 * page :] == 7.0)
+    numbers[:] = 8.0  # they can be used again
+    give_back(numbers[1 : page + 1])  # no page lies within
+    assert np.all(numbers == 8.0)
+    others = np.full(4 * page, 9.0)
+    give_back(others)  # of memory that is not in pages of its own nothing is
+    assert np.all(others == 9.0)
 
 
 def advised(address):

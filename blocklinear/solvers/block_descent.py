@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blocklinear.kernels.dual import GAIN
-from blocklinear.kernels.sums import copy_columns
 from blocklinear.objectives.certificate import Certificate, aligned_zeros, joined
 from blocklinear.objectives.models import Models
 from blocklinear.objectives.tasks import Task
@@ -307,7 +306,6 @@ class BlockDescentOfMany(BlockDescent):
         super().__init__(vectors, manifest, options, working_set_entries)
         self._models, self._by_pass = models, numbers
         self._proven = ProvenModels(numbers)
-        self._final = aligned_zeros(manifest.n_features + 1, len(models))  # as certified last
 
     @property
     def costs(self) -> Sequence[float]:
@@ -345,7 +343,7 @@ class BlockDescentOfMany(BlockDescent):
     @property
     def arrays(self) -> dict[str, NDArray[Any]]:
         """All that a checkpoint must keep, by name."""
-        arrays = {"passes": self.passes, "final": self._final}
+        arrays = {"passes": self.passes}
         for k, vectors in enumerate(self.vectors):
             arrays |= {f"{name}-{k}": array for name, array in vectors.arrays.items()}
         return arrays
@@ -358,15 +356,6 @@ class BlockDescentOfMany(BlockDescent):
         self._proven.note(found)
         return joined(self.proven())
 
-    def _keep_certified(self, chosen: list[NDArray[np.bool_]]) -> None:
-        """Keep the weights that the last certificates of some models are about."""
-        trained = self._proven.trained
-        for vectors, numbers, own in zip(self.vectors, trained, chosen, strict=True):
-            averaged = self._proven.averaged(numbers)
-            for source, which in ((vectors.W, ~averaged), (vectors.average, averaged)):
-                columns = np.flatnonzero(own & which)
-                copy_columns(source, columns, self._final, numbers[columns])
-
     def drop_solved(self) -> bool:
         """Train no further those models of which the last certificate is good enough."""
         goal, before = self._options.gap, len(self)
@@ -374,24 +363,26 @@ class BlockDescentOfMany(BlockDescent):
             return False
         violations = [vectors.violations() for vectors in self.vectors]
         kept = self._proven.unsolved(goal, self._options.tolerance, violations)
-        self._keep_certified([~own for own in kept])
         self._drop(kept)
         return len(self) < before
 
     def chosen(self, certificate: Certificate) -> Floats:
-        """Return the weights that were certified."""
-        self._keep_certified([np.ones(len(of), np.bool_) for of in self._proven.trained])
-        return self._final
+        """Return the weights that were certified, in new memory."""
+        return self._weights([self._proven.averaged(of) for of in self._proven.trained])
 
     def proven(self) -> list[Certificate]:
         """Return the certificate of each model."""
         return self._proven.given
 
     def current(self) -> Floats:
-        """Return the weights as they are, float64[n_features + 1, M]."""
-        weights = self._final.copy()
-        for vectors, numbers in zip(self.vectors, self._proven.trained, strict=True):
-            weights[:, numbers] = vectors.W[:, : vectors.width]
+        """Return the weights as they are, float64[n_features + 1, M], in new memory."""
+        return self._weights([np.zeros(len(of), np.bool_) for of in self._proven.trained])
+
+    def _weights(self, averaged: list[NDArray[np.bool_]]) -> Floats:
+        """Return of models that were dropped what was certified, of others W or its average."""
+        weights = aligned_zeros(self._manifest.n_features + 1, len(self._models))
+        for vectors, of, numbers in zip(self.vectors, averaged, self._by_pass, strict=True):
+            vectors.copy_certified(of, weights, numbers)
         return weights
 
     def successor(self, enough_products: float) -> Solver | None:

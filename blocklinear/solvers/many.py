@@ -1,6 +1,8 @@
 """Several models that share every pass: classes, folds, costs."""
 
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +13,7 @@ from blocklinear.objectives.certificate import Proof, aligned_zeros
 from blocklinear.objectives.feasible_sets import Separate
 from blocklinear.objectives.models import Models
 from blocklinear.options import TrainOptions
+from blocklinear.pages import give_back
 from blocklinear.solvers.columns import padded
 from blocklinear.solvers.weight_vectors import PASS, BlockStep, WeightVectors
 from blocklinear.store.groups import RowView
@@ -18,12 +21,47 @@ from blocklinear.store.manifest import Manifest
 
 _PIECE = 1 << 20
 Floats = NDArray[np.float64]
+Places = NDArray[np.int64]
 _Data = tuple[Floats, NDArray[np.int32], NDArray[np.int32], Floats]
 """Target, class, fold and weight of each row."""
 
 
+@dataclass(frozen=True)
+class Kept:
+    """Weights of models that were dropped.
+
+    Attributes
+    ----------
+    weights : float64[n_features + 1, k]
+    places : int64[k]         their columns of alpha, ascending
+    """
+
+    weights: Floats
+    places: Places
+
+    def joined(self, source: Floats, columns: Places, places: Places) -> "Kept":
+        """Return these and columns of others, whose columns of alpha are at `places`."""
+        if not len(columns):
+            return self
+        both = np.sort(np.concatenate([self.places, places]))
+        weights = aligned_zeros(len(source), len(both))
+        self.copy(weights, np.searchsorted(both, np.arange(both[-1] + 1)))
+        copy_columns(source, columns, weights, np.searchsorted(both, places))
+        return Kept(weights, both)
+
+    def copy(self, weights: Floats, to: Places) -> None:
+        """Copy all columns to those of other weights, `to` for each column of alpha."""
+        copy_columns(self.weights, np.arange(len(self.places)), weights, to[self.places])
+
+
 class ManyModels(WeightVectors):
-    """Models with a weight vector each."""
+    """Models with a weight vector each.
+
+    Attributes
+    ----------
+    certified, apart : Kept   of models that were dropped what was certified; and, where that is an
+                              average, the weights that belong to alpha, which a warm start wants
+    """
 
     def __init__(
         self, models: Models, manifest: Manifest, options: TrainOptions, folder: Path, name: str
@@ -31,6 +69,13 @@ class ManyModels(WeightVectors):
         n = len(models)
         super().__init__(n, n, manifest, options, folder, name, padded(n))
         self.models = models
+        self.certified = self.apart = Kept(np.zeros((len(self.W), 0)), np.zeros(0, np.int64))
+
+    @property
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """All that a checkpoint must keep, by name."""
+        kept = {"certified": self.certified.weights, "apart": self.apart.weights}
+        return super().arrays | {name: weights for name, weights in kept.items() if weights.size}
 
     @property
     def feasible_set(self) -> Separate:
@@ -79,40 +124,54 @@ class ManyModels(WeightVectors):
     def drop(self, kept: NDArray[np.bool_], averaged: NDArray[np.bool_]) -> None:
         """Go on with some of the models only.
 
-        Alpha of the others stays where it is. A warm start wants the weights that belong to it,
-        too: they are kept where those that were certified are the average.
+        Alpha of the others stays where it is. Memory is given back before more is taken, as new
+        pages take longer.
+
+        Parameters
+        ----------
+        kept : bool[width]
+        averaged : bool[width]        of which the average was certified
         """
-        left, kept_columns = np.flatnonzero(~kept & averaged), np.flatnonzero(kept)
-        if len(left):
-            self._keep_apart(left)
-        self.places, self.width = self.places[kept], int(kept.sum())
-        self.W = self._some(self.W, kept_columns)
+        left, averaged_left = np.flatnonzero(~kept), np.flatnonzero(~kept & averaged)
+        places, kept_columns = self.places, np.flatnonzero(kept)
+        self.places, self.width = places[kept], len(kept_columns)
         if self.averaged:
+            as_they_are = np.flatnonzero(~kept & ~averaged)
+            copy_columns(self.W, as_they_are, self.average, as_they_are)
+            self.certified = self.certified.joined(self.average, left, places[left])
             self.average = self._some(self.average, kept_columns)
         else:
+            give_back(self.average)
             self.average = self._front(self.average)
+            self.certified = self.certified.joined(self.W, left, places[left])
+        self.apart = self.apart.joined(self.W, averaged_left, places[averaged_left])
+        self.W = self._some(self.W, kept_columns)
         self._renumber(kept)
         self.models = self.models.some(kept)
         self.stats, self.terms = self.stats[:, kept].copy(), self.terms[kept]  # in C order
         self._remaining, self._goals = self._remaining[:, kept].copy(), self._goals[kept]
         self._reported, self._multiplier = self._reported[kept], self._multiplier[:, kept].copy()
 
-    def _keep_apart(self, left: NDArray[np.int64]) -> None:
-        """Keep columns of W next to those that were kept before, in the order of alpha."""
-        before, new = self._averaged_places, self.places[left]
-        places = self._averaged_places = np.sort(np.concatenate([before, new]))
-        weights = aligned_zeros(len(self.W), len(places))
-        copy_columns(
-            self.dropped_weights, np.arange(len(before)), weights, np.searchsorted(places, before)
-        )
-        copy_columns(self.W, left, weights, np.searchsorted(places, new))
-        self.dropped_weights = weights
+    def copy_certified(self, averaged: NDArray[np.bool_], weights: Floats, to: Places) -> None:
+        """Copy what was certified of all models.
 
-    def _some(self, weights: Floats, columns: NDArray[np.int64]) -> Floats:
-        """Return columns of weights, then zeros, in the same memory: new pages take longer."""
+        Parameters
+        ----------
+        averaged : bool[width]        of which of those still trained it is the average
+        weights : float64[n_features + 1, any]          written to
+        to : int64[k]         the column there of each column of alpha
+        """
+        self.certified.copy(weights, to)
+        for source, of in ((self.W, ~averaged), (self.average, averaged)):
+            columns = np.flatnonzero(of)
+            copy_columns(source, columns, weights, to[self.places[columns]])
+
+    def _some(self, weights: Floats, columns: Places) -> Floats:
+        """Return columns of weights, then zeros, in the same memory; give the rest of it back."""
         some = self._front(weights)
         copy_columns(weights, columns, some, np.arange(len(columns)))
         some[:, len(columns) :] = 0.0
+        give_back(weights.reshape(-1)[some.size :])
         return some
 
     def _front(self, weights: Floats) -> Floats:

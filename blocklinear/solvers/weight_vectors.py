@@ -105,8 +105,6 @@ class WeightVectors(ABC):
     bias : float              value of the bias feature, 0 for none
     free_bias : bool          whether its weight is not regularised
     places : int64[width]     the columns of alpha of those still trained
-    dropped_weights : float64[n_features + 1, k]    W of those that were dropped and of which the
-                              average was certified, in the order of their columns of alpha
     stats : float64[3, n_problems, N_STATS]     statistics of steps, by why rows were worked on
     entries : float64[3]      worked on, likewise
     terms : float64[n_problems, N_TERMS]        what all rows contribute to the dual values
@@ -134,8 +132,6 @@ class WeightVectors(ABC):
         self.average = aligned_zeros(*self.W.shape)  # no pages until it is written to
         self.alpha = RowArray(folder / f"alpha{name}.work", manifest, np.float64, width)
         self.places = np.arange(width)
-        self.dropped_weights = np.zeros((len(self.W), 0))
-        self._averaged_places = np.zeros(0, np.int64)  # their columns of alpha
         self._n_columns = width  # of alpha
         self._name = name
         self._ranges = RowArray(folder / f"ranges{name}.work", manifest, np.uint16)
@@ -168,9 +164,7 @@ class WeightVectors(ABC):
             "terms": self.terms, "entries": self.entries, "remaining": self._remaining,
             "goals": self._goals, "reported": self._reported, "since": self._since,
             "first": self.first_violation,
-        } | ({"apart": self.dropped_weights} if self.dropped_weights.size else {}) | (
-            {"multiplier": self._multiplier} if self.free_bias else {}
-        )  # fmt: skip
+        } | ({"multiplier": self._multiplier} if self.free_bias else {})  # fmt: skip
 
     @property
     def row_arrays(self) -> dict[str, RowArray]:

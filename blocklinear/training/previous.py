@@ -221,7 +221,9 @@ class Previous:
         if apart:
             yield "apart" + name, apart, range(len(apart)), len(apart)
         if certified:
-            yield "final", certified, [numbers[place] for place in certified], len(proofs)
+            left = np.flatnonzero(~kept)
+            columns = np.searchsorted(left, certified).tolist()
+            yield "certified" + name, certified, columns, len(left)
 
     def _mapped(self, name: str) -> NDArray[Any]:
         if name not in self._checkpoint.names:
