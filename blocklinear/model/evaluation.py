@@ -124,7 +124,8 @@ class Evaluation:
         classes : sequence or None
             In the order of the columns; by default those of `y_true`, sorted.
         positive : object
-            Of two classes, the one that values above 0 are for: by default the last of `classes`.
+            The class of two that curves and F1 are of, and that the values of one column are for:
+            by default the last of `classes`.
         logistic : bool
             Whether they are those of logistic regression, so that ``1 / (1 + exp(-d))`` is a
             probability: for the calibration.
@@ -136,38 +137,44 @@ class Evaluation:
         Raises
         ------
         UsageError
-            If classes, labels and decision values do not fit together.
+            If classes, labels and decision values do not fit together, or a value is NaN.
         """
-        labels = np.asarray(y_true)
-        values = np.asarray(decisions, np.float64)
-        values = values.reshape(len(values), -1)
-        names = list(np.unique(labels) if classes is None else classes)
-        if len(names) == 2 and values.shape[1] == 2:
-            values = values[:, 1:] - values[:, :1]
-        if len(names) == 2 and values.shape[1] == 1:
-            if positive is not None and positive not in names:
-                raise UsageError(f"positive is {positive!r}, but must be one of {names}")
-            first = names[1] if positive is None else positive
-            names = [first, *(name for name in names if name != first)]
-        elif positive is not None:
-            raise UsageError("positive is for two classes and one column of decision values")
-        wanted = 1 if len(names) == 2 else len(names)
-        if len(names) < 2 or values.shape != (len(labels), wanted):
+        labels, values = np.asarray(y_true), np.asarray(decisions, np.float64)
+        names: list[Any] = (np.unique(labels) if classes is None else np.asarray(classes)).tolist()
+        if positive is not None and (len(names) != 2 or positive not in names):
             raise UsageError(
-                f"{len(labels)} labels of {len(names)} classes, but decision values of shape "
-                f"{values.shape}",
+                f"positive is {positive!r}, but must be one of two classes, and there are {names}"
+            )
+        columns = values[:, None] if values.ndim == 1 else values
+        wanted = (1, 2) if len(names) == 2 else (len(names),)
+        if (
+            len(set(names)) != max(len(names), 2) or labels.ndim != 1 or columns.ndim != 2
+            or len(columns) != len(labels) or columns.shape[1] not in wanted
+        ):  # fmt: skip
+            raise UsageError(
+                f"labels of shape {labels.shape} and {len(names)} classes, but decision values of "
+                f"shape {values.shape}",
                 "give a column for each class, or one for two classes",
             )
-        codes = np.arange(len(names), dtype=np.float64)[::-1]  # the positive class has the larger
+        codes = np.arange(len(names), dtype=np.float64)
+        if len(names) == 2:  # the positive class comes first, and has the larger number
+            first = 1 if positive is None else names.index(positive)
+            names, codes = [names[first], names[1 - first]], codes[::-1]
+            if columns.shape[1] == 2:
+                with np.errstate(invalid="ignore"):  # inf less inf is NaN, which is refused
+                    columns = columns[:, [first]] - columns[:, [1 - first]]
+        if np.isnan(columns).any():
+            row = int(np.flatnonzero(np.isnan(columns).any(axis=1))[0])
+            raise UsageError(f"row {row}: the decision value is NaN", "leave the row out")
         solver = "L2R_LR" if logistic else "L2R_L2LOSS_SVC"
         model = ModelParameters(
-            np.empty((0, wanted)), np.zeros(wanted), -1.0, tuple(codes), solver,
+            np.empty((0, columns.shape[1])), np.zeros(columns.shape[1]), -1.0, tuple(codes), solver,
             classes=dict(zip(codes, map(str, names), strict=True)),
         )  # fmt: skip
         found = cls(model)
         places = {name: code for name, code in zip(names, codes, strict=True)}
         known = [places.get(label, math.inf) for label in labels.tolist()]
-        found.add(np.array(known, np.float64), values)
+        found.add(np.array(known, np.float64), columns)
         return found
 
     def add(self, labels: Floats, decisions: Floats) -> None:

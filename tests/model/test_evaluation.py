@@ -54,9 +54,20 @@ def test_classes_against_the_others():
         assert curve.area == pytest.approx(sklearn_metrics.roc_auc_score(labels == k, values[:, k]))
     counts, names, predicted = found.matrix()
     expected = sklearn_metrics.confusion_matrix(labels, values.argmax(axis=1))
-    order = [predicted.index(str(k)) for k in range(4)]
-    np.testing.assert_array_equal(counts[order][:, order], expected)
-    assert names == predicted
+    np.testing.assert_array_equal(counts, expected)
+    assert names == predicted == ["0", "1", "2", "3"]
+
+
+@given(SCORED, st.sampled_from([None, "no", "yes"]))
+def test_two_columns_are_their_difference_for_the_positive_class(rows, positive):
+    truth, margins = np.array(rows).T
+    labels, values = np.where(truth, "yes", "no"), np.stack([-margins, margins], axis=1)
+    found = Evaluation.from_decisions(labels, values, positive=positive)
+    one = -margins if positive == "no" else margins
+    expected = Evaluation.from_decisions(labels, one, positive=positive)
+    assert found.to_dict() == expected.to_dict()
+    area = sklearn_metrics.roc_auc_score(labels == (positive or "yes"), one)
+    assert found.to_dict()["roc_auc"] == {positive or "yes": pytest.approx(area)}
 
 
 def test_calibration_by_hand():
@@ -120,10 +131,16 @@ def test_parts_are_the_whole():
 def test_what_cannot_be():
     with pytest.raises(UsageError, match="one for two classes"):
         Evaluation.from_decisions([0, 1, 2], [1.0, 2.0, 3.0])
-    with pytest.raises(UsageError, match="2 labels of 1 classes"):
+    with pytest.raises(UsageError, match=r"labels of shape \(2,\) and 1 classes"):
         Evaluation.from_decisions([1, 1], [1.0, 2.0])
     with pytest.raises(UsageError, match="positive is 3"):
         Evaluation.from_decisions([0, 1], [1.0, 2.0], positive=3)
+    for labels, classes in (([[0], [1]], None), ([0, 1], [1, 1])):
+        with pytest.raises(UsageError, match=r"2 classes, but decision values of shape \(2,\)"):
+            Evaluation.from_decisions(labels, [1.0, 2.0], classes=classes)
+    for values in ([1.0, np.nan], [[0.0, 1.0], [np.inf, np.inf]]):
+        with pytest.raises(UsageError, match="row 1: the decision value is NaN"):
+            Evaluation.from_decisions([0, 1], values)
     with pytest.raises(UsageError, match="those of logistic regression"):
         Evaluation.from_decisions([0, 1], [1.0, 2.0]).calibration()
     with pytest.raises(UsageError, match="bins is 0"):
