@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from numbers import Real
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -13,7 +14,7 @@ from blocklinear.errors import InputError, UsageError
 from blocklinear.figures import classification
 from blocklinear.markup import facts_html
 from blocklinear.model.confusion import Confusion
-from blocklinear.model.metrics import AccuracyCounter, RegressionErrors, Score
+from blocklinear.model.metrics import AccuracyCounter, OutlierCounter, RegressionErrors, Score
 from blocklinear.model.parameters import ModelParameters
 from blocklinear.model.probability import probabilities
 from blocklinear.model.scores import auc
@@ -83,8 +84,9 @@ class Evaluation:
     rows : int
     unknown_labels : int      rows of a class that the model does not have; they count as wrong, and
                               have no place in curves
-    score : Score             accuracy, or the errors of a regression
-    confusion : Confusion or None       None for a regression
+    score : Score             accuracy, or the errors of a regression; the number of outliers where
+                              a one-class model meets other labels than 1 and -1
+    confusion : Confusion or None       None for a regression, and for such labels
 
     Raises
     ------
@@ -96,8 +98,7 @@ class Evaluation:
         self._outcomes = np.array(model.outcomes, np.float64)
         self._names, self._logistic = model.outcome_names, model.is_logistic
         self.rows = self.unknown_labels = 0
-        regression = model.is_regressor
-        self.score: Score = RegressionErrors() if regression else AccuracyCounter()
+        self.score, regression = score_of(model), model.is_regressor
         self.confusion = None if regression else Confusion(model.outcomes, positive, model.named)
         self._keeps = not regression and model.n_columns <= MOST_CURVES
         self._parts: list[tuple[npt.NDArray[np.int32], Floats]] = []
@@ -187,7 +188,7 @@ class Evaluation:
         decisions : float64[n_rows, n_columns]
         """
         self.rows += len(labels)
-        if self.confusion is None:
+        if not len(self._outcomes):
             self.score.add(labels, decisions[:, 0])
             return
         if len(self._outcomes) == 2:  # as LinearModel.class_indices
@@ -196,6 +197,10 @@ class Evaluation:
             chosen = np.argmax(decisions, axis=1)
         predicted = self._outcomes[chosen]
         self.score.add(labels, predicted)
+        if isinstance(self.score, OutlierCounter) and not self.score.labelled:
+            self.confusion, self._keeps, self._parts, self.unknown_labels = None, False, [], 0
+        if self.confusion is None:
+            return
         self.confusion.add(labels, predicted)
         order = np.argsort(self._outcomes)
         place = order[
@@ -216,10 +221,15 @@ class Evaluation:
         """Whether decision values have a meaning as probabilities."""
         return self._logistic
 
+    @property
+    def _unlike(self) -> str:
+        """What it is where there are no classes."""
+        return "a one-class model of unknown outliers" if len(self._names) else "a regression"
+
     def _kept(self) -> tuple[npt.NDArray[np.int32], Floats]:
         """Return the classes and decision values of all rows of known classes."""
         if not self._keeps:
-            what = "a regression" if self.confusion is None else f"{len(self._names)} classes"
+            what = f"{len(self._names)} classes" if self.confusion is not None else self._unlike
             raise UsageError(
                 f"curves are those of a classifier of up to {MOST_CURVES} classes, and this is "
                 f"{what}",
@@ -364,10 +374,10 @@ class Evaluation:
         Raises
         ------
         UsageError
-            For a regression.
+            For a regression, or if outliers are not known by labels 1 and -1.
         """
         if self.confusion is None:
-            raise UsageError("a regression has no classes", "look at score")
+            raise UsageError(f"{self._unlike} has no classes to compare", "look at score")
         names = dict(zip(self._outcomes.tolist(), self._names, strict=True))
         shown = [names[label] for label in self.confusion.labels]
         counts = self.confusion.matrix()
@@ -427,6 +437,13 @@ class Evaluation:
         return facts_html("Evaluation", facts) + matrix
 
 
+def score_of(model: ModelParameters) -> Score:
+    """Return what counts how good the predictions of a model are."""
+    if model.is_regressor:
+        return RegressionErrors()
+    return AccuracyCounter() if model.is_classifier else OutlierCounter()
+
+
 def evaluate_rows(model: Any, X: Any, y: npt.ArrayLike, positive: Any = None) -> Evaluation:
     """Compare labels with what a model says of rows in memory; see `LinearModel.evaluate`."""
     found = Evaluation(model, model.code_of(positive))
@@ -444,10 +461,20 @@ def _codes(model: Any, given: npt.NDArray[Any]) -> Floats:
     """Return labels as the model has them: infinite where it does not have one."""
     if not model.classes:
         try:
-            return np.asarray(given, np.float64)
-        except (TypeError, ValueError) as error:
+            numbers = np.asarray(given, np.float64)
+        except (TypeError, ValueError, OverflowError) as error:
             raise InputError(f"y is not of numbers, as the labels are: {error}") from error
+        for row in np.flatnonzero(~np.isfinite(numbers))[:1].tolist():
+            raise InputError(f"row {row}: the label is {given[row]}", "leave the row out")
+        return numbers
     table = as_given(np.array(model.outcomes), model.classes).tolist()
+    kind, what = (str, "text") if isinstance(table[0], str) else (Real, "a number")
+    for row, label in enumerate(given.tolist()):
+        if not isinstance(label, kind) or label != label:
+            raise InputError(
+                f"row {row}: the label {label!r} is not {what}, as those of the model are",
+                "give labels as they were in training, and leave out rows that have none",
+            )
     codes = dict(zip(table, model.outcomes, strict=True))
     return np.array([codes.get(label, math.inf) for label in given.tolist()], np.float64)
 

@@ -150,6 +150,37 @@ def test_what_cannot_be():
         model.evaluate([[1.0]], [1, 1])
     with pytest.raises(InputError, match="y is not of numbers"):
         model.evaluate([[1.0]], ["a"])
+    for label, shown in ((np.nan, "nan"), (None, "None"), (np.inf, "inf")):
+        with pytest.raises(InputError, match=f"row 1: the label is {shown}"):
+            model.evaluate([[1.0], [1.0]], [1.0, label])
+    named = model_of((0.0, 1.0), classes={0.0: "ham", 1.0: "spam"})
+    large = model_of((0.0, 1.0), classes={0.0: 2**60, 1.0: 2**60 + 1})
+    for model, labels in (
+        (named, [0, 1]), (named, [True, False]), (named, ["ham", None]), (named, [b"ham", b"spam"]),
+        (large, ["0", "1"]), (large, [2.0**60, np.nan]),
+    ):  # fmt: skip
+        with pytest.raises(InputError, match=r"row \d: the label .* as those of the model are"):
+            model.evaluate([[1.0], [1.0]], labels)
+
+
+@pytest.mark.parametrize("others", [[1.0, 2.0, 3.0], [1.0, -1.0, 0.0]])
+def test_outliers_are_counted_where_labels_do_not_say_which_they_are(others):
+    """Rows of the label 1 had been taken for rows that are known not to be outliers."""
+    how = {"solver": "ONECLASS_SVM", "labels": (), "weights": [[1.0]], "bias_weights": [0.0]}
+    model, X = LinearModel(bias=-1.0, **how), [[2.0], [-1.0], [1.0]]
+    known = model.evaluate(X, [1, -1, -1])
+    assert known.summary().startswith("Accuracy = 66.6667% (2/3)\nF1 = 0.666667")
+    found = Evaluation(model)
+    decisions = np.array(X)
+    found.add(np.array([1.0, -1.0, 1.0]), decisions)
+    found.add(np.array(others), decisions)
+    found.add(np.array([1.0, -1.0, 1.0]), decisions)
+    assert found.summary() == "Outliers = 33.3333% (3/9)"
+    facts = {"accuracy": None, "correct": None, "outliers": 3, "rows": 9, "unknown_labels": 0}
+    assert found.to_dict() == facts
+    for ask in (found.roc, found.matrix):
+        with pytest.raises(UsageError, match="a one-class model of unknown outliers"):
+            ask()
     with pytest.raises(UsageError, match="label is 7"):
         model.evaluate([[1.0]], [1], positive=7)
 
