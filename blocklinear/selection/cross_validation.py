@@ -7,14 +7,15 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from blocklinear.arguments import check_options
-from blocklinear.errors import StoppedError, UsageError
+from blocklinear.arguments import check_options, described
+from blocklinear.errors import StoppedError, UsageError, WrongTypeError
 from blocklinear.events import Listener, Validated, Warned, ignore
 from blocklinear.figures.costs import plot_costs
 from blocklinear.ingest.provenance import label_places
@@ -237,7 +238,7 @@ def _check(
         known = tuple(name for name in known if name != "auc")
     if metric is not None and metric not in known:
         raise UsageError(f"metric {metric!r} is not one of {', '.join(known)}", "choose another")
-    if not 2 <= n_folds <= MOST_FOLDS:
+    if not isinstance(n_folds, Integral) or not 2 <= n_folds <= MOST_FOLDS:
         raise UsageError(f"{n_folds} folds are not from 2 to {MOST_FOLDS}", "change -v")
     check_shared(options, "cross-validation needs many")
     for given, flag in (
@@ -269,6 +270,8 @@ def _largest_searched(options: TrainOptions) -> float:
 def _check_search(
     options: TrainOptions, costs: Sequence[float] | None, first_cost: float | None
 ) -> None:
+    if costs is not None and not isinstance(costs, Sequence | np.ndarray):
+        raise WrongTypeError(f"costs is {described(costs)}, but must be a list", "give a list")
     if costs is not None and not len(costs):
         raise UsageError("there are no costs", "give some, or none at all to search them")
     for cost in () if costs is None else costs:
