@@ -485,7 +485,7 @@ def _counts(
     """Return how many positive, and how many other rows have at least each distinct value."""
     order = np.argsort(-ahead, kind="stable")
     values = ahead[order]
-    last = np.flatnonzero(np.append(np.diff(values), np.ones(min(len(values), 1))))
+    last = np.flatnonzero(np.append(values[1:] != values[:-1], np.ones(min(len(values), 1))))
     hits = np.cumsum(positive[order], dtype=np.int64)[last]
     return hits, last + 1 - hits, values[last]
 

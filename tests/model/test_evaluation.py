@@ -45,6 +45,13 @@ def test_curves_are_those_of_scikit_learn(rows):
     assert found.to_dict()["accuracy"] == np.mean(chosen == np.where(truth, "yes", "no"))
 
 
+def test_values_that_are_infinite_are_tied():
+    found = Evaluation.from_decisions([0, 1, 0, 1], [np.inf, np.inf, -np.inf, -np.inf])
+    (roc,), (precision_recall,) = found.roc(), found.precision_recall()
+    assert (roc.x.tolist(), roc.y.tolist(), roc.area) == ([0.0, 0.5, 1.0], [0.0, 0.5, 1.0], 0.5)
+    assert precision_recall.y.tolist() == [0.5, 0.5]
+
+
 def test_classes_against_the_others():
     draw = np.random.default_rng(0)
     labels, values = draw.integers(0, 4, 200), draw.normal(size=(200, 4))
