@@ -160,7 +160,7 @@ class LinearModel(ModelParameters):
                     f"column {j} of X is {own!r}, and feature {j} of the model is {known!r}",
                     "give X the columns of the model's feature_names, in their order",
                 )
-        if issparse(X) and X.dtype.kind not in _REAL:
+        if issparse(X) and X.dtype.kind not in "biuf":  # SciPy does not multiply objects
             raise _no_numbers(X)
         rows = X.tocsr() if issparse(X) else _dense(X)
         if rows.ndim != 2:

@@ -261,6 +261,10 @@ def test_rows_that_are_masked_or_too_large_are_refused(make_model):
         model.predict(X)
     with pytest.raises(InputError, match="X is list, but must be"):
         model.predict([[10**400, 1]])
+    objects = sparse.csr_array(np.eye(2))
+    objects.data = objects.data.astype(object)
+    with pytest.raises(InputError, match="X is csr_array of shape"):
+        model.predict(objects)
 
 
 @pytest.mark.parametrize("form", FORMS)
