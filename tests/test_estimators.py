@@ -12,14 +12,14 @@ from sklearn.datasets import make_classification, make_regression
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import f1_score, make_scorer
-from sklearn.model_selection import GridSearchCV, LeaveOneGroupOut, ShuffleSplit
+from sklearn.model_selection import GridSearchCV, LeaveOneGroupOut, PredefinedSplit, ShuffleSplit
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import LinearSVC, LinearSVR, OneClassSVM
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from blocklinear import StoreWriter
-from blocklinear.errors import WrongTypeError
+from blocklinear.errors import BlocklinearWarning, WrongTypeError
 from blocklinear.estimators import (
     BlockLinearOneClassSVM,
     BlockLinearSVC,
@@ -389,6 +389,56 @@ def test_cross_validation_is_that_of_a_grid_search(scoring):
     assert found.Cs_.tolist() == costs
     np.testing.assert_allclose(found.coef_, single.best_estimator_.coef_, rtol=1e-3, atol=1e-4)
     assert (found.predict(X) == single.predict(X)).all()
+
+
+@pytest.mark.parametrize("scoring", [None, "roc_auc", "f1", "f1_macro", "neg_mean_squared_error"])
+def test_rows_given_several_times_count_so_in_scores(scoring):
+    """And so do weights, as in scikit-learn's `LogisticRegressionCV`."""
+    rng = np.random.default_rng(1)
+    rows = rng.integers(0, 2, (300, 3)).astype(float)
+    y = (rows[:, 0] + rng.normal(0, 0.8, 300) > 0.5) * 1
+    if scoring == "f1_macro":
+        y += rows[:, 1] > rng.random(300)
+    ours, cv = (BlockLinearSVC, BlockLinearSVCCV)
+    if scoring == "neg_mean_squared_error":
+        ours, cv = (BlockLinearSVR, BlockLinearSVRCV)
+    costs, how = [1e-3, 0.1, 10.0], {"cv": 4, "scoring": scoring}
+    found = cv(costs, **how, **TIGHT).fit(rows, y)
+    single = GridSearchCV(ours(**TIGHT), {"C": costs}, **how).fit(rows, y)
+    expected = [single.cv_results_[f"split{k}_test_score"] for k in range(4)]
+    np.testing.assert_allclose(found.scores_, expected, rtol=1e-4)
+    assert found.n_samples_seen_ == single.best_estimator_.n_samples_seen_ == 300
+    distinct, first, counts = np.unique(
+        np.column_stack([rows, y]), axis=0, return_index=True, return_counts=True
+    )[:3]
+    fold = np.arange(len(distinct)) % 3
+    of_row = fold[np.argmax((np.column_stack([rows, y])[:, None] == distinct).all(2), axis=1)]
+    repeated, weighted = (
+        cv(costs, cv=PredefinedSplit(folds), scoring=scoring, **TIGHT).fit(*given)
+        for folds, given in ((of_row, (rows, y)), (fold, (rows[first], y[first], counts)))
+    )
+    np.testing.assert_allclose(weighted.scores_, repeated.scores_, rtol=1e-9)
+
+
+def test_a_fold_whose_rows_have_weight_0_has_no_score():
+    weights = np.r_[np.zeros(20), np.ones(40)]
+    how = {"cv": PredefinedSplit(np.repeat([2, 0, 1], 20)), **FEW}
+    with pytest.warns(BlocklinearWarning, match="1 of 3 folds have no rows"):
+        found = BlockLinearSVCCV([0.1], **how).fit(X[:60], Y[:60] > 0, weights)
+    assert np.isnan(found.scores_[2]).all()
+    assert np.isfinite(found.scores_[:2]).all()
+
+
+def test_each_row_a_fold_and_one_without_weight():
+    weights = np.r_[0.0, np.ones(11)]
+    with pytest.warns(BlocklinearWarning, match="1 of 12 folds have no rows"):
+        found = BlockLinearSVRCV([0.1], cv=12, **FEW).fit(X[:12], Z[:12], weights)
+    alone = [
+        (BlockLinearSVR(0.1, **FEW).fit(X[1:12][rest], Z[1:12][rest]).predict(X[k : k + 1])[0])
+        for k in range(1, 12)
+        for rest in [np.arange(1, 12) != k]
+    ]
+    np.testing.assert_allclose(found.scores_[1:, 0], -((alone - Z[1:12]) ** 2), rtol=1e-3)
 
 
 def test_cross_validation_of_classes_stores_and_splitters(tmp_path):

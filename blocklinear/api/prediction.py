@@ -34,7 +34,7 @@ def predict(
     probability: bool = False,
     strict: bool = False,
     report: bool = False,
-    positive: float | None = None,
+    positive: Any = None,
     options: TextOptions | None = None,
     listener: Listener | None = None,
     verbose: bool = False,
@@ -52,7 +52,7 @@ def predict(
     probability: bool = False,
     strict: bool = False,
     report: bool = False,
-    positive: float | None = None,
+    positive: Any = None,
     options: TextOptions | None = None,
     listener: Listener | None = None,
     verbose: bool = False,
@@ -70,7 +70,7 @@ def predict(
     probability: bool = False,
     strict: bool = False,
     report: bool = False,
-    positive: float | None = None,
+    positive: Any = None,
     options: TextOptions | None = None,
     listener: Listener | None = None,
     verbose: bool = False,
@@ -94,7 +94,7 @@ def predict(
         Refuse text with features that the model does not know, instead of ignoring them.
     report : bool
         With `output`, count labels and predictions in the `confusion` of what is returned.
-    positive : float or None
+    positive : number or str
         With `report`, which of two classes F1 is that of; None is the larger label.
     options : TextOptions
         How text is read; by default with the features numbered as the model's were.
@@ -152,8 +152,9 @@ def predict(
     if output is not None:
         with telling(listener, verbose) as tell:
             return predict_stream(
-                found, inputs, output, text_options=how, decision=decision, positive=positive,
-                probability=probability, strict=strict, classes=report, listener=tell,
+                found, inputs, output, text_options=how, decision=decision,
+                positive=found.code_of(positive), probability=probability, strict=strict,
+                classes=report, listener=tell,
             )  # fmt: skip
     if report or positive is not None:
         raise UsageError("a report is made where predictions are written", "give output")

@@ -1,7 +1,7 @@
 """Stores to models."""
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -33,9 +33,21 @@ def _recording(history: RunHistory, options: TrainOptions, listener: Listener) -
 
 
 def _with_cluster(
-    client: Any, parts: int | None, options: TrainOptions | None, settings: dict[str, Any], by: str
+    store: Store,
+    client: Any,
+    parts: int | None,
+    options: TrainOptions | None,
+    settings: dict[str, Any],
+    by: str,
 ) -> tuple[TrainOptions, "loop.Optimise | None"]:
-    """Return the options of a function, and what trains a task on a cluster if one is given."""
+    """Return the options of a function, and what trains a task on a cluster if one is given.
+
+    Classes are called as they were given, so the store has to say which number each one has.
+    """
+    weights = settings.get("class_weights")
+    if isinstance(weights, Mapping):
+        found = BlockStore.of(store)
+        settings["class_weights"] = tuple((found.code_of(k), w) for k, w in weights.items())
     if client is None:
         if parts is not None:
             raise UsageError("parts are those of a cluster, and there is none", "give a client")
@@ -89,7 +101,8 @@ def train(
         Show a progress bar.
     **settings
         Fields of `TrainOptions`; they replace those of `options`. ``C`` is ``cost``, ``memory`` is
-        the budget as a size, and ``class_weights`` may be a dict.
+        the budget as a size, and ``class_weights`` may be a dict, of
+        classes as they were given.
 
     Returns
     -------
@@ -126,7 +139,7 @@ def train(
     >>> model
     LinearModel(L2R_L1LOSS_SVC_DUAL, classes 1 -1, 13 features, C 0.5)
     """
-    chosen, by = _with_cluster(client, parts, options, settings, "train")
+    chosen, by = _with_cluster(store, client, parts, options, settings, "train")
     with telling(listener, verbose, chosen.gap) as tell:
         history = RunHistory(chosen.run)
         model = loop.train(store, chosen, _recording(history, chosen, tell), halt, keep, by)
@@ -182,7 +195,7 @@ def train_grid(
     >>> [model.metadata["C"] for model in models]
     [0.1, 1, 10]
     """
-    chosen, by = _with_cluster(client, parts, options, settings, "train_grid")
+    chosen, by = _with_cluster(store, client, parts, options, settings, "train_grid")
     with telling(listener, verbose, chosen.gap) as tell:
         history = RunHistory(chosen.run)
         hear = _recording(history, chosen, tell)
@@ -265,7 +278,7 @@ def cross_validate(
             f"{name} is {settings[name]}, but costs are what is compared",
             f"give costs=[{settings[name]}], or no C at all to search for one",
         )
-    chosen, by = _with_cluster(client, parts, options, settings, "cross_validate")
+    chosen, by = _with_cluster(store, client, parts, options, settings, "cross_validate")
     if folds is not None and n_folds is not None:
         raise UsageError("folds and n_folds are the same option", "give one of them")
     number = folds if folds is not None else n_folds if n_folds is not None else 5

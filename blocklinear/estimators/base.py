@@ -129,14 +129,44 @@ class BlockLinear(BaseEstimator, ABC):  # type: ignore[misc]
         with self._folder(n_bytes) as path:
             with self._writer(path, n_bytes, hasattr(X, "nnz")) as writer:
                 writer.append(X, y, weights)
-            self._begin(X.shape[0])
             return self._train(writer.store, options)
 
     def _rows(
         self, X: Any, y: NDArray[Any], sample_weight: Any
     ) -> tuple[Any, NDArray[Any], NDArray[np.float64] | None]:
-        """Return the rows to be written, and their weights."""
-        return weighed_rows(X, y, sample_weight)[:3]
+        """Return the rows to be written, and their weights; count them."""
+        return self._weighed_rows(X, y, sample_weight)[:3]
+
+    def _weighed_rows(
+        self, X: Any, y: NDArray[Any], sample_weight: Any, folds: NDArray[np.int32] | None = None
+    ) -> tuple[Any, NDArray[Any], NDArray[np.float64] | None, NDArray[np.int32]]:
+        """Return rows without those of weight 0, with weights and folds; count them.
+
+        Few rows are put in one order, and merged where they are equal: then a row of weight 2 and
+        the same row given twice, or in another place, are one problem, and have one model, to the
+        last bit.
+
+        Parameters
+        ----------
+        X, y, sample_weight :     of `fit`
+        folds : int32[n_rows] or None
+            Rows of different folds are not merged.
+        """
+        folds = np.zeros(X.shape[0], np.int32) if folds is None else folds
+        weights = checked_weights(sample_weight, X)
+        used = np.flatnonzero(weights > 0)
+        self._begin(len(used))
+        if not len(used):
+            raise InputError("all rows have sample_weight 0", "give some row a weight")
+        if len(used) < len(weights):
+            X, y, weights, folds = X[used], y[used], weights[used], folds[used]
+        if X.shape[0] * X.shape[1] <= _FEW:
+            dense = X.toarray() if hasattr(X, "toarray") else X
+            table = np.column_stack([folds, np.unique(y, return_inverse=True)[1], dense])
+            _, first, which = np.unique(table, axis=0, return_index=True, return_inverse=True)
+            X, y, folds = X[first], y[first], folds[first]
+            weights = np.bincount(which.ravel(), weights).astype(np.float64)
+        return X, y, None if (weights == 1).all() else weights, folds
 
     def _begin(self, n_rows: int) -> None:
         """Forget what `partial_fit` keeps; count the rows to be fitted."""
@@ -277,36 +307,6 @@ def checked_weights(sample_weight: Any, X: Any) -> NDArray[np.float64]:
     if (weights < 0).any():
         raise InputError("sample_weight has values below 0", "weights are 0 or more")
     return weights
-
-
-def weighed_rows(
-    X: Any, y: NDArray[Any], sample_weight: Any, folds: NDArray[np.int32] | None = None
-) -> tuple[Any, NDArray[Any], NDArray[np.float64] | None, NDArray[np.int32]]:
-    """Return rows without those of weight 0, with weights and folds; few of them in one order.
-
-    Few rows are merged where they are equal, and sorted: then a row of weight 2 and the same row
-    given twice, or in another place, are one problem, and have one model, to the last bit.
-
-    Parameters
-    ----------
-    X, y, sample_weight :     of `fit`
-    folds : int32[n_rows] or None
-        Rows of different folds are not merged.
-    """
-    folds = np.zeros(X.shape[0], np.int32) if folds is None else folds
-    weights = checked_weights(sample_weight, X)
-    used = np.flatnonzero(weights > 0)
-    if not len(used):
-        raise InputError("all rows have sample_weight 0", "give some row a weight")
-    if len(used) < len(weights):
-        X, y, weights, folds = X[used], y[used], weights[used], folds[used]
-    if X.shape[0] * X.shape[1] <= _FEW:
-        dense = X.toarray() if hasattr(X, "toarray") else X
-        table = np.column_stack([folds, np.unique(y, return_inverse=True)[1], dense])
-        _, first, which = np.unique(table, axis=0, return_index=True, return_inverse=True)
-        X, y, folds = X[first], y[first], folds[first]
-        weights = np.bincount(which.ravel(), weights).astype(np.float64)
-    return X, y, None if (weights == 1).all() else weights, folds
 
 
 def chosen(name: str, value: Any, known: dict[str, Any]) -> Any:

@@ -9,7 +9,7 @@ from sklearn.base import OutlierMixin
 from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from blocklinear.estimators.base import BlockLinear, weighed_rows
+from blocklinear.estimators.base import BlockLinear
 from blocklinear.events import Event, OneLabel
 from blocklinear.model.linear import LinearModel
 from blocklinear.options import TrainOptions
@@ -78,7 +78,7 @@ class BlockLinearOneClassSVM(OutlierMixin, BlockLinear):  # type: ignore[misc]
         X = validate_data(
             self, X, accept_sparse="csr", dtype=[np.float64, np.float32], accept_large_sparse=True
         )
-        X, labels, weights, _ = weighed_rows(X, np.zeros(X.shape[0]), sample_weight)
+        X, labels, weights = self._rows(X, np.zeros(X.shape[0]), sample_weight)
         self._take(self._fit_rows(X, labels, weights, {}))
         return self
 

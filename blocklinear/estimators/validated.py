@@ -12,7 +12,7 @@ from sklearn.model_selection import check_cv
 
 from blocklinear.api.calling import telling, warn_caller
 from blocklinear.errors import BlocklinearWarning
-from blocklinear.estimators.base import PARAMETERS, BlockLinear, chosen, weighed_rows
+from blocklinear.estimators.base import PARAMETERS, BlockLinear, chosen
 from blocklinear.estimators.classification import (
     LOGISTIC,
     LOSSES,
@@ -41,7 +41,7 @@ _PARAMETERS = """
         by a hash.
     scoring : {scoring} or None
         None is {default}.
-        Weights of rows count in training alone.
+        Rows count by their weights, as in scikit-learn's `LogisticRegressionCV`.
     refit : bool
         Fit to all rows with the best C; without it there are no `coef_`.
 {more}"""
@@ -99,7 +99,7 @@ class _Validated(BlockLinear):
         self, X: Any, y: NDArray[Any], sample_weight: Any
     ) -> tuple[Any, NDArray[Any], NDArray[np.float64] | None]:
         splits = list(check_cv(self.cv, y, classifier=self._of_classes).split(X, y))
-        X, y, weights, folds = weighed_rows(X, y, sample_weight, _folds(splits, len(y)))
+        X, y, weights, folds = self._weighed_rows(X, y, sample_weight, _folds(splits, len(y)))
         self._assigned = len(splits), folds
         return X, y, weights
 
@@ -112,7 +112,7 @@ class _Validated(BlockLinear):
         with telling(_heard, bool(self.verbose), how.gap) as tell:
             found = cross_validate(
                 store, how, n_folds=int(n_folds), costs=self._costs(), stratify=self._of_classes,
-                metric=metric, assigned=assigned, listener=tell,
+                metric=metric, assigned=assigned, weigh_scores=True, listener=tell,
             )  # fmt: skip
         scores = found.report.scores
         self.Cs_ = np.array([score.cost for score in scores])

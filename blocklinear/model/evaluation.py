@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from numbers import Real
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -13,7 +14,7 @@ from blocklinear.errors import InputError, UsageError
 from blocklinear.figures import classification
 from blocklinear.markup import facts_html
 from blocklinear.model.confusion import Confusion
-from blocklinear.model.metrics import AccuracyCounter, RegressionErrors, Score
+from blocklinear.model.metrics import AccuracyCounter, OutlierCounter, RegressionErrors, Score
 from blocklinear.model.parameters import ModelParameters
 from blocklinear.model.probability import probabilities
 from blocklinear.model.scores import auc
@@ -83,8 +84,9 @@ class Evaluation:
     rows : int
     unknown_labels : int      rows of a class that the model does not have; they count as wrong, and
                               have no place in curves
-    score : Score             accuracy, or the errors of a regression
-    confusion : Confusion or None       None for a regression
+    score : Score             accuracy, or the errors of a regression; the number of outliers where
+                              a one-class model meets other labels than 1 and -1
+    confusion : Confusion or None       None for a regression, and for such labels
 
     Raises
     ------
@@ -96,8 +98,7 @@ class Evaluation:
         self._outcomes = np.array(model.outcomes, np.float64)
         self._names, self._logistic = model.outcome_names, model.is_logistic
         self.rows = self.unknown_labels = 0
-        regression = model.is_regressor
-        self.score: Score = RegressionErrors() if regression else AccuracyCounter()
+        self.score, regression = score_of(model), model.is_regressor
         self.confusion = None if regression else Confusion(model.outcomes, positive, model.named)
         self._keeps = not regression and model.n_columns <= MOST_CURVES
         self._parts: list[tuple[npt.NDArray[np.int32], Floats]] = []
@@ -124,7 +125,8 @@ class Evaluation:
         classes : sequence or None
             In the order of the columns; by default those of `y_true`, sorted.
         positive : object
-            Of two classes, the one that values above 0 are for: by default the last of `classes`.
+            The class of two that curves and F1 are of, and that the values of one column are for:
+            by default the last of `classes`.
         logistic : bool
             Whether they are those of logistic regression, so that ``1 / (1 + exp(-d))`` is a
             probability: for the calibration.
@@ -136,38 +138,44 @@ class Evaluation:
         Raises
         ------
         UsageError
-            If classes, labels and decision values do not fit together.
+            If classes, labels and decision values do not fit together, or a value is NaN.
         """
-        labels = np.asarray(y_true)
-        values = np.asarray(decisions, np.float64)
-        values = values.reshape(len(values), -1)
-        names = list(np.unique(labels) if classes is None else classes)
-        if len(names) == 2 and values.shape[1] == 2:
-            values = values[:, 1:] - values[:, :1]
-        if len(names) == 2 and values.shape[1] == 1:
-            if positive is not None and positive not in names:
-                raise UsageError(f"positive is {positive!r}, but must be one of {names}")
-            first = names[1] if positive is None else positive
-            names = [first, *(name for name in names if name != first)]
-        elif positive is not None:
-            raise UsageError("positive is for two classes and one column of decision values")
-        wanted = 1 if len(names) == 2 else len(names)
-        if len(names) < 2 or values.shape != (len(labels), wanted):
+        labels, values = np.asarray(y_true), np.asarray(decisions, np.float64)
+        names: list[Any] = (np.unique(labels) if classes is None else np.asarray(classes)).tolist()
+        if positive is not None and (len(names) != 2 or positive not in names):
             raise UsageError(
-                f"{len(labels)} labels of {len(names)} classes, but decision values of shape "
-                f"{values.shape}",
+                f"positive is {positive!r}, but must be one of two classes, and there are {names}"
+            )
+        columns = values[:, None] if values.ndim == 1 else values
+        wanted = (1, 2) if len(names) == 2 else (len(names),)
+        if (
+            len(set(names)) != max(len(names), 2) or labels.ndim != 1 or columns.ndim != 2
+            or len(columns) != len(labels) or columns.shape[1] not in wanted
+        ):  # fmt: skip
+            raise UsageError(
+                f"labels of shape {labels.shape} and {len(names)} classes, but decision values of "
+                f"shape {values.shape}",
                 "give a column for each class, or one for two classes",
             )
-        codes = np.arange(len(names), dtype=np.float64)[::-1]  # the positive class has the larger
+        codes = np.arange(len(names), dtype=np.float64)
+        if len(names) == 2:  # the positive class comes first, and has the larger number
+            first = 1 if positive is None else names.index(positive)
+            names, codes = [names[first], names[1 - first]], codes[::-1]
+            if columns.shape[1] == 2:
+                with np.errstate(invalid="ignore"):  # inf less inf is NaN, which is refused
+                    columns = columns[:, [first]] - columns[:, [1 - first]]
+        if np.isnan(columns).any():
+            row = int(np.flatnonzero(np.isnan(columns).any(axis=1))[0])
+            raise UsageError(f"row {row}: the decision value is NaN", "leave the row out")
         solver = "L2R_LR" if logistic else "L2R_L2LOSS_SVC"
         model = ModelParameters(
-            np.empty((0, wanted)), np.zeros(wanted), -1.0, tuple(codes), solver,
+            np.empty((0, columns.shape[1])), np.zeros(columns.shape[1]), -1.0, tuple(codes), solver,
             classes=dict(zip(codes, map(str, names), strict=True)),
         )  # fmt: skip
         found = cls(model)
         places = {name: code for name, code in zip(names, codes, strict=True)}
         known = [places.get(label, math.inf) for label in labels.tolist()]
-        found.add(np.array(known, np.float64), values)
+        found.add(np.array(known, np.float64), columns)
         return found
 
     def add(self, labels: Floats, decisions: Floats) -> None:
@@ -180,7 +188,7 @@ class Evaluation:
         decisions : float64[n_rows, n_columns]
         """
         self.rows += len(labels)
-        if self.confusion is None:
+        if not len(self._outcomes):
             self.score.add(labels, decisions[:, 0])
             return
         if len(self._outcomes) == 2:  # as LinearModel.class_indices
@@ -189,6 +197,10 @@ class Evaluation:
             chosen = np.argmax(decisions, axis=1)
         predicted = self._outcomes[chosen]
         self.score.add(labels, predicted)
+        if isinstance(self.score, OutlierCounter) and not self.score.labelled:
+            self.confusion, self._keeps, self._parts, self.unknown_labels = None, False, [], 0
+        if self.confusion is None:
+            return
         self.confusion.add(labels, predicted)
         order = np.argsort(self._outcomes)
         place = order[
@@ -209,10 +221,15 @@ class Evaluation:
         """Whether decision values have a meaning as probabilities."""
         return self._logistic
 
+    @property
+    def _unlike(self) -> str:
+        """What it is where there are no classes."""
+        return "a one-class model of unknown outliers" if len(self._names) else "a regression"
+
     def _kept(self) -> tuple[npt.NDArray[np.int32], Floats]:
         """Return the classes and decision values of all rows of known classes."""
         if not self._keeps:
-            what = "a regression" if self.confusion is None else f"{len(self._names)} classes"
+            what = f"{len(self._names)} classes" if self.confusion is not None else self._unlike
             raise UsageError(
                 f"curves are those of a classifier of up to {MOST_CURVES} classes, and this is "
                 f"{what}",
@@ -357,10 +374,10 @@ class Evaluation:
         Raises
         ------
         UsageError
-            For a regression.
+            For a regression, or if outliers are not known by labels 1 and -1.
         """
         if self.confusion is None:
-            raise UsageError("a regression has no classes", "look at score")
+            raise UsageError(f"{self._unlike} has no classes to compare", "look at score")
         names = dict(zip(self._outcomes.tolist(), self._names, strict=True))
         shown = [names[label] for label in self.confusion.labels]
         counts = self.confusion.matrix()
@@ -420,6 +437,13 @@ class Evaluation:
         return facts_html("Evaluation", facts) + matrix
 
 
+def score_of(model: ModelParameters) -> Score:
+    """Return what counts how good the predictions of a model are."""
+    if model.is_regressor:
+        return RegressionErrors()
+    return AccuracyCounter() if model.is_classifier else OutlierCounter()
+
+
 def evaluate_rows(model: Any, X: Any, y: npt.ArrayLike, positive: Any = None) -> Evaluation:
     """Compare labels with what a model says of rows in memory; see `LinearModel.evaluate`."""
     found = Evaluation(model, model.code_of(positive))
@@ -437,10 +461,20 @@ def _codes(model: Any, given: npt.NDArray[Any]) -> Floats:
     """Return labels as the model has them: infinite where it does not have one."""
     if not model.classes:
         try:
-            return np.asarray(given, np.float64)
-        except (TypeError, ValueError) as error:
+            numbers = np.asarray(given, np.float64)
+        except (TypeError, ValueError, OverflowError) as error:
             raise InputError(f"y is not of numbers, as the labels are: {error}") from error
+        for row in np.flatnonzero(~np.isfinite(numbers))[:1].tolist():
+            raise InputError(f"row {row}: the label is {given[row]}", "leave the row out")
+        return numbers
     table = as_given(np.array(model.outcomes), model.classes).tolist()
+    kind, what = (str, "text") if isinstance(table[0], str) else (Real, "a number")
+    for row, label in enumerate(given.tolist()):
+        if not isinstance(label, kind) or label != label:
+            raise InputError(
+                f"row {row}: the label {label!r} is not {what}, as those of the model are",
+                "give labels as they were in training, and leave out rows that have none",
+            )
     codes = dict(zip(table, model.outcomes, strict=True))
     return np.array([codes.get(label, math.inf) for label in given.tolist()], np.float64)
 
@@ -451,7 +485,7 @@ def _counts(
     """Return how many positive, and how many other rows have at least each distinct value."""
     order = np.argsort(-ahead, kind="stable")
     values = ahead[order]
-    last = np.flatnonzero(np.append(np.diff(values), np.ones(min(len(values), 1))))
+    last = np.flatnonzero(np.append(values[1:] != values[:-1], np.ones(min(len(values), 1))))
     hits = np.cumsum(positive[order], dtype=np.int64)[last]
     return hits, last + 1 - hits, values[last]
 

@@ -131,7 +131,8 @@ class LinearModel(ModelParameters):
         X : scipy sparse matrix or array_like, shape (n_rows, any)
             Column j is feature j, counted from 0; columns the model does not know are ignored. If
             features are hashed, columns are hashes. Rows are normalized as in training. Names of
-            the columns of a data frame have to be those of `feature_names`, in their order.
+            the columns of a data frame have to be those of `feature_names`, in their order; a model
+            of tables takes no data frame.
 
         Returns
         -------
@@ -142,19 +143,24 @@ class LinearModel(ModelParameters):
         ------
         InputError
             A ValueError, as in scikit-learn: if `X` does not have two dimensions, has NaN or inf,
-            known to the model or not, or columns with other names than the features; or if the
-            decision value of a row overflows.
+            known to the model or not, masked values, or columns with other names than the features;
+            or if the decision value of a row overflows.
         """
         from scipy.sparse import issparse  # late: `info` does without scipy
 
-        pairs = zip(_names(X), self.feature_names or (), strict=False)
-        for j, (own, known) in enumerate(pairs):
+        names = _names(X)
+        if names and "recipe" in self.metadata:
+            raise InputError(
+                f"X is {described(X)}, and the model has features that are made of its columns",
+                "predict rows by TablePredictor, or tables by the command blocklinear predict",
+            )
+        for j, (own, known) in enumerate(zip(names, self.feature_names or (), strict=False)):
             if own != known:
                 raise InputError(
                     f"column {j} of X is {own!r}, and feature {j} of the model is {known!r}",
                     "give X the columns of the model's feature_names, in their order",
                 )
-        if issparse(X) and X.dtype.kind not in _REAL:
+        if issparse(X) and X.dtype.kind not in "biuf":  # SciPy does not multiply objects
             raise _no_numbers(X)
         rows = X.tocsr() if issparse(X) else _dense(X)
         if rows.ndim != 2:
@@ -617,11 +623,13 @@ def _label(value: float) -> float:
 
 def _dense(X: Any) -> Floats:
     """Return rows given as an array, or as what becomes one."""
+    if isinstance(X, np.ma.MaskedArray) and np.ma.is_masked(X):
+        raise InputError("X has values that are masked", "impute numbers")
     try:
         given = np.asarray(X)
         if given.dtype.kind in _REAL:
             return np.asarray(given, dtype=np.float64)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise _no_numbers(X) from error
     raise _no_numbers(X)
 

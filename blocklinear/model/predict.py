@@ -21,9 +21,9 @@ from blocklinear.kernels.margins import decision_values
 from blocklinear.markup import facts_html
 from blocklinear.memory import PROCESS_BYTES, enough, exact_size, format_size
 from blocklinear.model.confusion import Confusion
-from blocklinear.model.evaluation import Evaluation
+from blocklinear.model.evaluation import Evaluation, score_of
 from blocklinear.model.linear import LinearModel
-from blocklinear.model.metrics import AccuracyCounter, OutlierCounter, RegressionErrors, Score
+from blocklinear.model.metrics import Score
 from blocklinear.model.probability import probabilities
 from blocklinear.outputs import Output
 from blocklinear.text import RowReader, Rows, TextOptions
@@ -177,13 +177,6 @@ def predict_stream(
     return PredictionReport(rows, unknown_values, unknown_labels, score, tuple(notes), confusion)
 
 
-def score_of(model: LinearModel) -> Score:
-    """Return what counts how good the predictions of a model are."""
-    if model.is_regressor:
-        return RegressionErrors()
-    return AccuracyCounter() if model.is_classifier else OutlierCounter()
-
-
 def predict_text(
     model: LinearModel,
     inputs: Sequence[str],
@@ -318,6 +311,11 @@ def _reader(
     model: LinearModel, inputs: Sequence[str], options: TextOptions, strict: bool
 ) -> tuple[RowReader, int]:
     """Return a reader of rows as the model takes them, and their smallest index."""
+    if "recipe" in model.metadata:
+        raise UsageError(
+            "the model was trained on tables, and text has no columns to make its features of",
+            "predict tables by the command blocklinear predict, or rows by TablePredictor",
+        )
     options = replace(options, hash_bits=model.hash_bits)
     if options.seeks_base:
         raise UsageError("rows are predicted before their index base is known", "give 0 or 1")

@@ -1,7 +1,11 @@
-"""Scores of predictions held in memory, as cross-validation compares them."""
+"""Scores of predictions held in memory, as cross-validation compares them.
+
+Rows may have weights, float64[n]: a row of weight 2 then counts as two rows.
+"""
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,12 +16,20 @@ from blocklinear.numerals import format_number
 Floats = NDArray[np.float64]
 
 
-def accuracy(labels: Floats, predicted: Floats) -> float:
+def _mean(values: NDArray[Any], weights: Floats | None) -> float:
+    """Return the mean over the rows; NaN without rows, or where all have weight 0."""
+    if weights is not None:
+        total = float(weights.sum())
+        return float((values * weights).sum()) / total if total else float("nan")
+    return float(np.mean(values)) if len(values) else float("nan")
+
+
+def accuracy(labels: Floats, predicted: Floats, weights: Floats | None = None) -> float:
     """Return the share of rows whose label is predicted; NaN without rows."""
-    return float(np.mean(labels == predicted)) if len(labels) else float("nan")
+    return _mean(labels == predicted, weights)
 
 
-def auc(positive: NDArray[np.bool_], decisions: Floats) -> float:
+def auc(positive: NDArray[np.bool_], decisions: Floats, weights: Floats | None = None) -> float:
     """Return the area under the ROC curve: how often a positive row is above a negative one.
 
     Rows of the same decision value count half (Mann-Whitney). NaN where a class has no rows.
@@ -26,15 +38,15 @@ def auc(positive: NDArray[np.bool_], decisions: Floats) -> float:
     ----------
     positive : bool[n]
     decisions : float64[n]
+    weights : float64[n] or None
     """
-    n_positive = int(np.count_nonzero(positive))
-    n_negative = len(positive) - n_positive
-    if not n_positive or not n_negative:
-        return float("nan")
-    _, place, counts = np.unique(decisions, return_inverse=True, return_counts=True)
-    mean_rank = np.cumsum(counts) - 0.5 * (counts - 1)
-    above = float(mean_rank[place][positive].sum()) - 0.5 * n_positive * (n_positive + 1)
-    return above / (n_positive * n_negative)
+    _, place = np.unique(decisions, return_inverse=True)
+    weights = np.ones(len(place)) if weights is None else weights
+    of_positive = np.bincount(place, weights * positive)  # of each distinct value
+    of_negative = np.bincount(place, weights * ~positive)
+    pairs = float(of_positive.sum()) * float(of_negative.sum())
+    below = np.cumsum(of_negative) - 0.5 * of_negative
+    return float((of_positive * below).sum()) / pairs if pairs else float("nan")
 
 
 def positive_class(classes: Sequence[float], asked: float | None = None) -> float | None:
@@ -78,6 +90,7 @@ def f1(
     predicted: Floats,
     classes: tuple[float, ...],
     positive: float | None = None,
+    weights: Floats | None = None,
 ) -> float:
     """Return the harmonic mean of precision and recall; NaN without rows.
 
@@ -91,6 +104,7 @@ def f1(
         In any order.
     positive : float or None
         One of two classes.
+    weights : float64[n] or None
 
     Raises
     ------
@@ -99,22 +113,23 @@ def f1(
     """
     positive = positive_class(classes, positive)
     scores = []
+    weights = np.ones(len(labels)) if weights is None else weights
     for label in classes if positive is None else (positive,):
-        hits = int(np.count_nonzero((labels == label) & (predicted == label)))
-        either = int(np.count_nonzero(labels == label)) + int(np.count_nonzero(predicted == label))
+        of_class, chosen = labels == label, predicted == label
+        either = float(weights[of_class].sum() + weights[chosen].sum())
         if either:
-            scores.append(2.0 * hits / either)
-    if len(labels) and not scores:
+            scores.append(2.0 * float(weights[of_class & chosen].sum()) / either)
+    if weights.any() and not scores:
         return 0.0
     # rounded once: the same for any order of the classes
     return math.fsum(scores) / len(scores) if scores else float("nan")
 
 
-def mean_squared_error(targets: Floats, predicted: Floats) -> float:
+def mean_squared_error(targets: Floats, predicted: Floats, weights: Floats | None = None) -> float:
     """Return the mean of the squared differences; NaN without rows."""
-    return float(np.mean((targets - predicted) ** 2)) if len(targets) else float("nan")
+    return _mean((targets - predicted) ** 2, weights)
 
 
-def mean_absolute_error(targets: Floats, predicted: Floats) -> float:
+def mean_absolute_error(targets: Floats, predicted: Floats, weights: Floats | None = None) -> float:
     """Return the mean size of the differences; NaN without rows."""
-    return float(np.mean(np.abs(targets - predicted))) if len(targets) else float("nan")
+    return _mean(np.abs(targets - predicted), weights)

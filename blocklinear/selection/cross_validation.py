@@ -7,14 +7,15 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from blocklinear.arguments import check_options
-from blocklinear.errors import StoppedError, UsageError
+from blocklinear.arguments import check_options, described
+from blocklinear.errors import StoppedError, UsageError, WrongTypeError
 from blocklinear.events import Listener, Validated, Warned, ignore
 from blocklinear.figures.costs import plot_costs
 from blocklinear.ingest.provenance import label_places
@@ -146,6 +147,7 @@ def cross_validate(
     metric: str | None = None,
     positive: float | None = None,
     assigned: NDArray[np.int32] | None = None,
+    weigh_scores: bool = False,
     listener: Listener = ignore,
     halt: Halt = lambda: False,
     by: Optimise | None = None,
@@ -163,6 +165,8 @@ def cross_validate(
         A row is in fold hash(seed, row number) mod n_folds.
     assigned : int32[n_rows] or None
         The fold of each row, from 0 to n_folds - 1, in the order of the input; instead of a hash.
+    weigh_scores : bool
+        Whether a row counts in the scores as often as its weight says, and not once.
     listener, halt : callable
         As for `training.loop.train`.
     by : callable or None
@@ -193,13 +197,16 @@ def cross_validate(
         _check_search(options, costs, first_cost)
         _check_assigned(assigned, manifest.n_rows, n_folds)
         positive = positive_class(labels, positive)
-        if n_folds > manifest.n_rows:
+        if n_folds > manifest.n_rows and assigned is None:
             listener(Warned(f"{n_folds} folds of {manifest.n_rows} rows: each row is a fold"))
             n_folds = manifest.n_rows
         warn_of_weights(options, labels, store, listener)
         folder = store.folder / "runs" / f"{options.run}.cv"  # whose checkpoint is no matter here
         make_folder(folder, store.folder)
-        work = _Validation(store, options, labels, positive, n_folds, folder, listener, halt, by)
+        work = _Validation(
+            store, options, labels, positive, n_folds, folder, listener, halt, by,
+            weigh_scores and manifest.weighted,
+        )  # fmt: skip
         try:
             with announced(listener, "cross-validation", store, options) as end:
                 work.assign_folds(stratify, assigned)
@@ -231,7 +238,7 @@ def _check(
         known = tuple(name for name in known if name != "auc")
     if metric is not None and metric not in known:
         raise UsageError(f"metric {metric!r} is not one of {', '.join(known)}", "choose another")
-    if not 2 <= n_folds <= MOST_FOLDS:
+    if not isinstance(n_folds, Integral) or not 2 <= n_folds <= MOST_FOLDS:
         raise UsageError(f"{n_folds} folds are not from 2 to {MOST_FOLDS}", "change -v")
     check_shared(options, "cross-validation needs many")
     for given, flag in (
@@ -263,6 +270,8 @@ def _largest_searched(options: TrainOptions) -> float:
 def _check_search(
     options: TrainOptions, costs: Sequence[float] | None, first_cost: float | None
 ) -> None:
+    if costs is not None and not isinstance(costs, Sequence | np.ndarray):
+        raise WrongTypeError(f"costs is {described(costs)}, but must be a list", "give a list")
     if costs is not None and not len(costs):
         raise UsageError("there are no costs", "give some, or none at all to search them")
     for cost in () if costs is None else costs:
@@ -293,12 +302,14 @@ class _Validation:
     listener: Listener
     halt: Halt
     train_elsewhere: Optimise | None
+    weigh_scores: bool
 
     def __post_init__(self) -> None:
         with contextlib.ExitStack() as self._opened:  # which deletes them if one finds no room
             self._folds = self._row_array("folds", np.int32)
             self._numbers = self._row_array("numbers", np.int64)
             self._row_labels = self._row_array("labels")
+            self._weights = self._row_array("weights") if self.weigh_scores else None
             self._opened = self._opened.pop_all()
         self._largest_norm = 0.0
         self._width = len(self.labels) if len(self.labels) > 2 else 1
@@ -335,6 +346,8 @@ class _Validation:
                 self._folds.write(group.blocks, drawn.astype(np.int32))
                 self._numbers.write(group.blocks, group.row_numbers)
                 self._row_labels.write(group.blocks, group.labels)
+                if self._weights is not None and group.weights is not None:
+                    self._weights.write(group.blocks, group.weights)
                 largest = float(group.sq_norm.max(initial=0.0))
                 self._largest_norm = max(self._largest_norm, largest)
             if loader.whole and self.train_elsewhere is None:
@@ -382,8 +395,10 @@ class _Validation:
             for k, certificate in enumerate(outcome.certificates):
                 place = units[part][k // self._width].cost
                 gaps[place] = max(gaps[place], certificate.gap)
+        weights = None if self._weights is None else self._weights.all
         for c, cost in enumerate(costs):
-            found = Scores(cost, predictions.scores(c, self._row_labels.all), float(gaps[c]))
+            folds_scores = predictions.scores(c, self._row_labels.all, weights)
+            found = Scores(cost, folds_scores, float(gaps[c]))
             self._scores.append(found)
             self._norms.append(norms[c * self.n_folds : (c + 1) * self.n_folds])
 

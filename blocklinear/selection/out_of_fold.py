@@ -292,24 +292,30 @@ class Predictions:
         decisions: Floats = self._decisions.all.reshape(-1, self._n_costs)[:, cost]
         return decisions
 
-    def scores(self, cost: int, labels: Floats) -> list[dict[str, float]]:
-        """Return the metrics of each fold for one C."""
+    def scores(
+        self, cost: int, labels: Floats, weights: Floats | None = None
+    ) -> list[dict[str, float]]:
+        """Return the metrics of each fold for one C; rows count by their weights, if given."""
         found, predicted = self._decisions_of(cost), self.labels_of(cost)
         results = []
         for fold in range(self._n_folds):
             rows = np.flatnonzero(self._folds.all == fold)
-            own = self._metrics(labels[rows], predicted[rows], found[rows])
+            counts = None if weights is None else weights[rows]
+            own = self._metrics(labels[rows], predicted[rows], found[rows], counts)
             results.append({"rows": len(rows), **own})
         return results
 
-    def _metrics(self, labels: Floats, predicted: Floats, decisions: Floats) -> dict[str, float]:
+    def _metrics(
+        self, labels: Floats, predicted: Floats, decisions: Floats, weights: Floats | None
+    ) -> dict[str, float]:
         if not self._labels:
             return {
-                "mean_squared_error": scores.mean_squared_error(labels, predicted),
-                "mean_absolute_error": scores.mean_absolute_error(labels, predicted),
+                "mean_squared_error": scores.mean_squared_error(labels, predicted, weights),
+                "mean_absolute_error": scores.mean_absolute_error(labels, predicted, weights),
             }
-        own = {"accuracy": scores.accuracy(labels, predicted)}
+        own = {"accuracy": scores.accuracy(labels, predicted, weights)}
         if len(self._labels) == 2:
             known = np.isin(labels, self._labels)  # others have weight 0: they are of neither class
-            own["auc"] = scores.auc(labels[known] == self._labels[0], decisions[known])
-        return own | {"f1": scores.f1(labels, predicted, self._labels, self._positive)}
+            counts = None if weights is None else weights[known]
+            own["auc"] = scores.auc(labels[known] == self._labels[0], decisions[known], counts)
+        return own | {"f1": scores.f1(labels, predicted, self._labels, self._positive, weights)}

@@ -292,7 +292,7 @@ class Encoder:
         array = part.columns[target.name]
         refuse_missing(part, target.name, array, "the target")
         if target.kind != "text":
-            return numbers_of(part, target.name, array)[0]
+            return numbers_of(part, target.name, array, is_target=True)[0]
         strings = array.dictionary_decode() if hasattr(array, "dictionary") else array
         labels = np.empty(part.n_rows, object)
         labels[:] = strings.to_pylist()

@@ -13,10 +13,10 @@ from blocklinear.batches.reader import BatchReader
 from blocklinear.errors import InputError, UsageError, shown
 from blocklinear.events import Listener, TextProgress, ignore
 from blocklinear.model.confusion import Confusion
-from blocklinear.model.evaluation import Evaluation
+from blocklinear.model.evaluation import Evaluation, score_of
 from blocklinear.model.linear import LinearModel
 from blocklinear.model.metrics import Score
-from blocklinear.model.predict import decisions_of, score_of
+from blocklinear.model.predict import decisions_of
 from blocklinear.model.probability import probabilities
 from blocklinear.options import TextOptions
 from blocklinear.outputs import Output

@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from blocklinear.arguments import described
 from blocklinear.classes import as_given
-from blocklinear.errors import InputError, UsageError
+from blocklinear.errors import InputError, UsageError, WrongTypeError
 from blocklinear.model.linear import LinearModel
 from blocklinear.model.probability import probabilities
 from blocklinear.recipe import recipe_of_model
@@ -35,7 +36,8 @@ class TablePredictor:
 
     Attributes
     ----------
-    classes : ndarray, shape (n_classes,)         as they were given; empty for regression
+    classes : ndarray, shape (n_classes,)         as they were given; 1 and -1 of a one-class model;
+                              empty for regression
 
     Raises
     ------
@@ -60,7 +62,7 @@ class TablePredictor:
         self._model = model
         self._recipe = recipe_of_model(model.metadata, model.n_features, name)
         self._encoder = Encoder(self._recipe, growing=False)
-        self.classes = as_given(np.array(model.labels), model.classes)
+        self.classes = as_given(np.array(model.outcomes), model.classes)
 
     def decision_function(self, rows: Sequence[Row]) -> Floats:
         """Return decision values, shape (n_rows,), or (n_rows, n_classes) if there are several.
@@ -110,6 +112,10 @@ class TablePredictor:
 
     def _part(self, rows: Sequence[Row]) -> Part:
         """Return rows as Arrow columns."""
+        if not isinstance(rows, Sequence) or not all(isinstance(row, Mapping) for row in rows):
+            raise WrongTypeError(
+                f"rows is {described(rows)}, but must be a list of dicts", "give a dict for each"
+            )
         pa, columns = arrow(), {}
         for column in self._recipe.columns:
             try:

@@ -47,7 +47,9 @@ class Part:
         return f"{self.place}, {self.unit} {self.first + row}"
 
 
-def numbers_of(part: Part, name: str, array: Any) -> tuple[Floats, Integers]:
+def numbers_of(
+    part: Part, name: str, array: Any, is_target: bool = False
+) -> tuple[Floats, Integers]:
     """Return numbers, 0 where one is missing, and the rows where that is.
 
     Raises
@@ -63,7 +65,7 @@ def numbers_of(part: Part, name: str, array: Any) -> tuple[Floats, Integers]:
     if kernels.read_numbers(*plain, values, missing):
         return values, missing
     if arrow().types.is_integer(given.type):
-        _refuse_inexact(part, name, np.asarray(given.fill_null(0)))
+        _refuse_inexact(part, name, np.asarray(given.fill_null(0)), is_target)
     if not -MOST_NUMBER < float(values.min()) <= float(values.max()) < MOST_NUMBER:
         row = int(np.flatnonzero(~(np.abs(values) < MOST_NUMBER))[0])
         what = "too large: its square overflows" if np.isfinite(values[row]) else "not finite"
@@ -108,16 +110,21 @@ def _buffers_of(array: Any, kind: type) -> tuple[NDArray[np.uint8], NDArray[Any]
     return bits, numbers
 
 
-def _refuse_inexact(part: Part, name: str, integers: NDArray[Any]) -> None:
+def _refuse_inexact(part: Part, name: str, integers: NDArray[Any], is_target: bool) -> None:
     """Refuse the first integer that no float64 is equal to, if there is one."""
+    fix = (
+        f"leave the column out with --drop {name} if it is an identifier, or make categories of it "
+        f"with --categories {name}"
+    )
+    if is_target:
+        fix = "write classes as text, or values to regress on as float64"
     for row in np.flatnonzero((integers > MOST_EXACT) | (integers < -MOST_EXACT)).tolist():
         value = int(integers[row])
         if int(float(value)) != value:
             raise InputError(
                 f"{part.at(row)}, column {name}: {value} is beyond 2**53, and has no float64 of "
                 "its own",
-                f"leave the column out with --drop {name} if it is an identifier, or make "
-                f"categories of it with --categories {name}",
+                fix,
             )
 
 

@@ -31,6 +31,32 @@ def test_keywords_are_options(store):
     assert by_keyword.metadata["memory_bytes"] == 300 << 20
 
 
+@pytest.mark.parametrize("names", [["spam", "ham"], [2**60, 2**60 + 1]])
+def test_weights_are_those_of_classes_as_they_were_given(tmp_path, names):
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(60, 3)), rng.integers(0, 2, 60)
+    stores = []
+    for name, labels in (("given", np.array(names)[y]), ("numbers", y)):
+        with blocklinear.StoreWriter(tmp_path / name) as writer:
+            writer.append(X, labels)
+        stores.append(writer.store)
+    given, numbers = stores
+    for k in (0, 1):
+        how = {"gap": 1e-7, "restart": True}
+        expected = blocklinear.train(numbers, class_weights={k: 9.0}, **how)
+        found = blocklinear.train(given, class_weights={names[k]: 9.0}, **how)
+        assert found.given_outcomes == [names[int(label)] for label in expected.labels]
+        np.testing.assert_allclose(found.weights, expected.weights, rtol=1e-3)
+        how = {"costs": [0.1, 1.0], "gap": 1e-7}
+        folds = blocklinear.cross_validate(given, class_weights={names[k]: 9.0}, **how)
+        same = blocklinear.cross_validate(numbers, class_weights={k: 9.0}, **how)
+        assert folds.to_dict()["accuracy"] == same.to_dict()["accuracy"]
+        grid = blocklinear.train_grid(given, class_weights={names[k]: 9.0}, run="grid", **how)
+        np.testing.assert_allclose(grid[1].weights, found.weights, rtol=1e-3)
+    with pytest.raises(UsageError, match="no class is 'eggs'"):
+        blocklinear.train(given, class_weights={"eggs": 2.0})
+
+
 def test_keywords_replace_those_of_an_object(store):
     options = TrainOptions(cost=3.0, gap=1e-4)
     model = blocklinear.train(store, options, cost=0.5)

@@ -75,6 +75,19 @@ def test_what_does_not_go_together(model, store, rows, tmp_path):
         blocklinear.predict(wide, model, strict=True)
 
 
+def test_classes_that_are_text_are_named_so(tmp_path):
+    X, y = np.eye(4), np.array(["spam", "ham"] * 2)
+    with blocklinear.StoreWriter(tmp_path / "named") as writer:
+        writer.append(X, y)
+    model, rows = blocklinear.train(writer.store), tmp_path / "rows.svm"
+    rows.write_text("1 1:1\n0 2:1\n")
+    for name in ("ham", "spam"):
+        report = blocklinear.predict(rows, model, tmp_path / "o", report=True, positive=name)
+        assert report.confusion.summary() == f"F1 = 0 (positive class {name})"
+    with pytest.raises(UsageError, match="label is 'eggs', which is no class of the model"):
+        blocklinear.predict(rows, model, tmp_path / "o", report=True, positive="eggs")
+
+
 def test_no_rows_make_an_empty_array(model, tmp_path):
     (tmp_path / "none.svm").write_text("")
     assert blocklinear.predict(tmp_path / "none.svm", model).shape == (0,)

@@ -45,6 +45,13 @@ def test_curves_are_those_of_scikit_learn(rows):
     assert found.to_dict()["accuracy"] == np.mean(chosen == np.where(truth, "yes", "no"))
 
 
+def test_values_that_are_infinite_are_tied():
+    found = Evaluation.from_decisions([0, 1, 0, 1], [np.inf, np.inf, -np.inf, -np.inf])
+    (roc,), (precision_recall,) = found.roc(), found.precision_recall()
+    assert (roc.x.tolist(), roc.y.tolist(), roc.area) == ([0.0, 0.5, 1.0], [0.0, 0.5, 1.0], 0.5)
+    assert precision_recall.y.tolist() == [0.5, 0.5]
+
+
 def test_classes_against_the_others():
     draw = np.random.default_rng(0)
     labels, values = draw.integers(0, 4, 200), draw.normal(size=(200, 4))
@@ -54,9 +61,20 @@ def test_classes_against_the_others():
         assert curve.area == pytest.approx(sklearn_metrics.roc_auc_score(labels == k, values[:, k]))
     counts, names, predicted = found.matrix()
     expected = sklearn_metrics.confusion_matrix(labels, values.argmax(axis=1))
-    order = [predicted.index(str(k)) for k in range(4)]
-    np.testing.assert_array_equal(counts[order][:, order], expected)
-    assert names == predicted
+    np.testing.assert_array_equal(counts, expected)
+    assert names == predicted == ["0", "1", "2", "3"]
+
+
+@given(SCORED, st.sampled_from([None, "no", "yes"]))
+def test_two_columns_are_their_difference_for_the_positive_class(rows, positive):
+    truth, margins = np.array(rows).T
+    labels, values = np.where(truth, "yes", "no"), np.stack([-margins, margins], axis=1)
+    found = Evaluation.from_decisions(labels, values, positive=positive)
+    one = -margins if positive == "no" else margins
+    expected = Evaluation.from_decisions(labels, one, positive=positive)
+    assert found.to_dict() == expected.to_dict()
+    area = sklearn_metrics.roc_auc_score(labels == (positive or "yes"), one)
+    assert found.to_dict()["roc_auc"] == {positive or "yes": pytest.approx(area)}
 
 
 def test_calibration_by_hand():
@@ -120,10 +138,16 @@ def test_parts_are_the_whole():
 def test_what_cannot_be():
     with pytest.raises(UsageError, match="one for two classes"):
         Evaluation.from_decisions([0, 1, 2], [1.0, 2.0, 3.0])
-    with pytest.raises(UsageError, match="2 labels of 1 classes"):
+    with pytest.raises(UsageError, match=r"labels of shape \(2,\) and 1 classes"):
         Evaluation.from_decisions([1, 1], [1.0, 2.0])
     with pytest.raises(UsageError, match="positive is 3"):
         Evaluation.from_decisions([0, 1], [1.0, 2.0], positive=3)
+    for labels, classes in (([[0], [1]], None), ([0, 1], [1, 1])):
+        with pytest.raises(UsageError, match=r"2 classes, but decision values of shape \(2,\)"):
+            Evaluation.from_decisions(labels, [1.0, 2.0], classes=classes)
+    for values in ([1.0, np.nan], [[0.0, 1.0], [np.inf, np.inf]]):
+        with pytest.raises(UsageError, match="row 1: the decision value is NaN"):
+            Evaluation.from_decisions([0, 1], values)
     with pytest.raises(UsageError, match="those of logistic regression"):
         Evaluation.from_decisions([0, 1], [1.0, 2.0]).calibration()
     with pytest.raises(UsageError, match="bins is 0"):
@@ -133,6 +157,37 @@ def test_what_cannot_be():
         model.evaluate([[1.0]], [1, 1])
     with pytest.raises(InputError, match="y is not of numbers"):
         model.evaluate([[1.0]], ["a"])
+    for label, shown in ((np.nan, "nan"), (None, "None"), (np.inf, "inf")):
+        with pytest.raises(InputError, match=f"row 1: the label is {shown}"):
+            model.evaluate([[1.0], [1.0]], [1.0, label])
+    named = model_of((0.0, 1.0), classes={0.0: "ham", 1.0: "spam"})
+    large = model_of((0.0, 1.0), classes={0.0: 2**60, 1.0: 2**60 + 1})
+    for model, labels in (
+        (named, [0, 1]), (named, [True, False]), (named, ["ham", None]), (named, [b"ham", b"spam"]),
+        (large, ["0", "1"]), (large, [2.0**60, np.nan]),
+    ):  # fmt: skip
+        with pytest.raises(InputError, match=r"row \d: the label .* as those of the model are"):
+            model.evaluate([[1.0], [1.0]], labels)
+
+
+@pytest.mark.parametrize("others", [[1.0, 2.0, 3.0], [1.0, -1.0, 0.0]])
+def test_outliers_are_counted_where_labels_do_not_say_which_they_are(others):
+    """Rows of the label 1 had been taken for rows that are known not to be outliers."""
+    how = {"solver": "ONECLASS_SVM", "labels": (), "weights": [[1.0]], "bias_weights": [0.0]}
+    model, X = LinearModel(bias=-1.0, **how), [[2.0], [-1.0], [1.0]]
+    known = model.evaluate(X, [1, -1, -1])
+    assert known.summary().startswith("Accuracy = 66.6667% (2/3)\nF1 = 0.666667")
+    found = Evaluation(model)
+    decisions = np.array(X)
+    found.add(np.array([1.0, -1.0, 1.0]), decisions)
+    found.add(np.array(others), decisions)
+    found.add(np.array([1.0, -1.0, 1.0]), decisions)
+    assert found.summary() == "Outliers = 33.3333% (3/9)"
+    facts = {"accuracy": None, "correct": None, "outliers": 3, "rows": 9, "unknown_labels": 0}
+    assert found.to_dict() == facts
+    for ask in (found.roc, found.matrix):
+        with pytest.raises(UsageError, match="a one-class model of unknown outliers"):
+            ask()
     with pytest.raises(UsageError, match="label is 7"):
         model.evaluate([[1.0]], [1], positive=7)
 

@@ -253,6 +253,20 @@ def test_rows_with_what_is_no_number_are_refused(make_model, form, value, normal
             X[2, column] = 1.0
 
 
+def test_rows_that_are_masked_or_too_large_are_refused(make_model):
+    model = make_model(n_features=2, weights=[[1.0], [2.0]])
+    X = np.ma.masked_greater(np.array([[1.0, 2.0], [3.0, 9.0]]), 5.0)
+    assert model.predict(X[:1]).shape == (1,)
+    with pytest.raises(InputError, match="X has values that are masked"):
+        model.predict(X)
+    with pytest.raises(InputError, match="X is list, but must be"):
+        model.predict([[10**400, 1]])
+    objects = sparse.csr_array(np.eye(2))
+    objects.data = objects.data.astype(object)
+    with pytest.raises(InputError, match="X is csr_array of shape"):
+        model.predict(objects)
+
+
 @pytest.mark.parametrize("form", FORMS)
 def test_decision_values_that_are_no_numbers_are_refused(make_model, form):
     model = make_model(n_features=2, weights=[[1e200], [-1e200]])

@@ -77,6 +77,27 @@ def test_auc_with_ties(seed, n, n_values):
     assert scores.auc(~positive, -decisions) == scores.auc(positive, decisions)
 
 
+@examples(67)
+@given(st.integers(0, 2**32), st.integers(2, 15))
+def test_rows_that_have_weights(seed, n):
+    rng = np.random.default_rng(seed)
+    weights, (labels, predicted) = rng.integers(1, 4, n).astype(float), draw(seed, n, 2)
+    weights[rng.random(n) < 0.2] = 0.0
+    labels[:2], weights[:2] = CLASSES[:2], 1.0
+    decisions, how = rng.integers(-3, 4, n) / 2.0, {"sample_weight": weights}
+    for found, expected in (
+        (scores.accuracy, metrics.accuracy_score(labels, predicted, **how)),
+        (scores.mean_squared_error, metrics.mean_squared_error(labels, predicted, **how)),
+        (scores.mean_absolute_error, metrics.mean_absolute_error(labels, predicted, **how)),
+    ):
+        assert found(labels, predicted, weights) == pytest.approx(expected, rel=1e-14)
+    expected = metrics.f1_score(labels, predicted, pos_label=3.0, zero_division=0.0, **how)
+    assert scores.f1(labels, predicted, CLASSES[:2], 3.0, weights) == pytest.approx(expected)
+    positive = labels == CLASSES[0]
+    expected = metrics.roc_auc_score(positive, decisions, **how)
+    assert scores.auc(positive, decisions, weights) == pytest.approx(expected, rel=1e-14)
+
+
 @given(st.integers(0, 2**32), st.integers(1, 20))
 def test_errors_of_regression(seed, n):
     targets, predicted = np.random.default_rng(seed).normal(size=(2, n))
@@ -95,6 +116,9 @@ def test_without_rows_or_without_a_class():
         scores.auc(np.zeros(0, bool), none),
         scores.auc(np.ones(3, bool), np.arange(3.0)),
         scores.auc(np.zeros(3, bool), np.arange(3.0)),
+        scores.accuracy(np.ones(3), np.ones(3), np.zeros(3)),
+        scores.f1(np.ones(3), np.ones(3), CLASSES, weights=np.zeros(3)),
+        scores.auc(np.arange(3) > 0, np.arange(3.0), np.zeros(3)),
     ):
         assert math.isnan(found)
     assert scores.f1(np.array([-1.0]), np.array([-1.0]), CLASSES[:2]) == 0.0

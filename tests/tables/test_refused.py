@@ -110,6 +110,13 @@ def test_an_empty_or_cut_file(tmp_path, content):
         split_tables([str(tmp_path / "t")], tmp_path / "store", TableOptions("y"))
 
 
+def test_a_target_that_no_float64_is_equal_to(tmp_path):
+    """It can neither be left out nor be a category."""
+    path = write(pa.table({"x": X, "y": [2**60 + k % 2 for k in range(N)]}), tmp_path / "t.parquet")
+    with pytest.raises(InputError, match=r"column y: .* beyond 2\*\*53.*\n  fix: write classes as"):
+        split_tables([str(path)], tmp_path / "store", TableOptions("y"))
+
+
 def test_a_value_that_is_no_number_after_the_first_block(tmp_path):
     rows = ["7,1,0", "8,2,1"] * 200_000
     rows[300_000] = "9,abc,1"

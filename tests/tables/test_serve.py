@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
+import blocklinear
 from blocklinear import TablePredictor
-from blocklinear.errors import InputError, MismatchError, UsageError
+from blocklinear.errors import InputError, MismatchError, UsageError, WrongTypeError
 from blocklinear.options import TrainOptions
 from blocklinear.training.loop import train
 
@@ -65,6 +66,38 @@ def test_what_is_missing_or_new(tmp_path):
         predictor.predict([{"x": 1, "c": "a"}, {"x": 1, "c": 1}])
     with pytest.raises(UsageError, match="probabilities are only supported"):
         predictor.predict_proba(rows)
+
+
+@pytest.mark.parametrize("rows", [{"x": 1.0}, [[1.0]], "x", None, pa.table({"x": [1.0]})], ids=str)
+def test_rows_are_dicts(tmp_path, rows):
+    table = pa.table({"x": [1.0, 2.0], "y": list("ny")})
+    predictor = TablePredictor(train(make_store(tmp_path, table), TrainOptions()))
+    with pytest.raises(WrongTypeError, match="but must be a list of dicts"):
+        predictor.predict(rows)
+
+
+def test_outliers(tmp_path):
+    table = pa.table({"x": [1.0, 2.0, 3.0, 9.0], "y": list("nyny")})
+    model = train(make_store(tmp_path, table), TrainOptions(solver=21, nu=0.3))
+    predictor = TablePredictor(model)
+    assert predictor.classes.tolist() == [1.0, -1.0]
+    found = predictor.predict([{"x": x} for x in table["x"].to_pylist()])
+    predict_tables(model, [str(tmp_path / "t.parquet")], tmp_path / "out.parquet")
+    assert found.tolist() == pq.read_table(tmp_path / "out.parquet")["prediction"].to_pylist()
+    assert set(found) == {1.0, -1.0}
+
+
+def test_columns_of_a_table_are_no_features(tmp_path):
+    """They were taken for the first features by their places, as if not standardized."""
+    table = pa.table({"x": [1.0, 2.0, 3.0, 4.0], "c": [1.0, 0.0, 3.0, 4.0], "y": list("nnyy")})
+    model = train(make_store(tmp_path, table, standardize=True), TrainOptions())
+    rows = tmp_path / "rows.svm"
+    rows.write_text("1 1:1\n")
+    with pytest.raises(InputError, match="features that are made of its columns"):
+        model.predict(table.select(["x", "c"]))
+    for ask in (blocklinear.predict, blocklinear.evaluate):
+        with pytest.raises(UsageError, match="the model was trained on tables"):
+            ask(rows, model)
 
 
 def test_a_model_of_something_else(tmp_path):
