@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 _OTHERS = ("weight", "columns", "drop", "categories", "interactions", "standardize")
 _FOR_TEXT: dict[str, object] = {
-    "index_base": 1, "unsorted": "fail", "duplicates": "fail", "ignore_qid": False,
+    "index_base": None, "unsorted": "fail", "duplicates": "fail", "ignore_qid": False,
     "require_final_newline": False, "max_line_bytes": None, "max_decompressed": None,
     "max_window": None, "expect_sha256": None, "sha256": False,
 }  # fmt: skip
@@ -51,7 +51,10 @@ def add_table_options(parser: Any) -> None:
 
 
 def _names(text: str) -> tuple[str, ...]:
-    return tuple(part for part in text.split(",") if part)
+    found = tuple(part for part in text.split(",") if part)
+    if not found:
+        raise argparse.ArgumentTypeError(f"{text!r} names no column")
+    return found
 
 
 def table_options(args: argparse.Namespace) -> "TableOptions | None":

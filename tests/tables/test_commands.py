@@ -246,7 +246,19 @@ def test_what_is_for_text_is_refused_of_tables(run):
         for command in ("predict b.csv m out", "add s b.csv", "split a.parquet n --target y"):
             status, _, err = run(f"{command} {option}")
             assert (status, err) == (2, f"blocklinear: {name} is for text\n  fix: leave it out\n")
-    assert run("split a.parquet n --target y --index-base 0")[0] == 2
+    refusal = "blocklinear: --index-base is for text\n  fix: leave it out\n"
+    for command in ("split a.parquet n --target y", "train s n --eval b.csv", "cv s"):
+        for base in (0, 1, "auto"):
+            status, _, err = run(f"{command} --index-base {base}")
+            assert (status, err) == (2, refusal)
+    assert run("report m -o page --test b.csv --unsorted sort")[0] == 2
+
+
+@pytest.mark.parametrize("option", ["--columns", "--drop", "--categories"])
+def test_an_option_that_names_no_column(run, capsys, option):
+    with pytest.raises(SystemExit, match="2"):
+        run(f"split a.parquet n --target y {option} ,")
+    assert f"argument {option}: ',' names no column" in capsys.readouterr().err
 
 
 def test_predict_counts_the_rows_that_are_expected(run, tmp_path):

@@ -191,6 +191,16 @@ def test_kept_columns_are_none_of_the_results(tmp_path, name):
     ("options", "message"),
     [
         ({"weight": "y"}, "--weight names 'y', which is the target"),
+        ({"columns": ("x", "y")}, "--columns names 'y', which is the target"),
+        ({"columns": ("x", "c"), "drop": ("c",)}, "--columns names 'c', which is left out"),
+        ({"drop": ("x",), "categories": ("c", "x")}, "--categories names 'x', which is left out"),
+        ({"columns": ("c",), "categories": ("x",)}, "--categories names 'x', which is left out"),
+        ({"weight": "x", "categories": ("x",)}, "--categories names 'x', which is that of the"),
+        ({"categories": ("w",)}, "--categories names 'w', which is of type list<"),
+        (
+            {"drop": ("x",), "interactions": (("x", "c"),), "hash_bits": 4},
+            "--interactions names 'x', which is left out",
+        ),
         ({"interactions": (("x", "c"),)}, "crosses are hashed\n  fix: .* --hash-bits"),
         (
             {"interactions": (("x", "x"),), "hash_bits": 4},
