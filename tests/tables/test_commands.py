@@ -98,11 +98,15 @@ def test_boolean_classes_are_named_as_in_the_table(run, tmp_path):
         cross_validate("c", costs=[1.0], positive="no")
 
 
-def test_one_class_is_named_as_in_the_table(run, tmp_path):
-    write(pa.table({"x": [1.0, 2.0], "y": ["spam", "spam"]}), tmp_path / "c.parquet")
-    assert run("split c.parquet c --target y -q")[0] == 0
-    for line in ("train c m -q", "cv c -q"):
-        assert "all rows have the one label spam" in run(line)[2]
+@pytest.mark.parametrize(("label", "name"), [("spam", "spam"), (True, "true")])
+def test_one_class_is_named_as_in_the_table(run, tmp_path, label, name):
+    write(pa.table({"x": [1.0, 2.0], "y": [label, label]}), tmp_path / "c.parquet")
+    for line in ("split c.parquet c --target y", "train c m -q", "cv c -q"):
+        assert f"all rows have the one label {name}" in run(line)[2]
+    other = not label if name == "true" else "ham"
+    write(pa.table({"x": [1.0, 2.0], "y": [other, other]}), tmp_path / "other.parquet")
+    assert run("add c other.parquet --batch other")[0] == 0
+    assert f"left have the one label {name}" in run("remove c --batch other")[2]
 
 
 @pytest.mark.parametrize("solver", [7, 3])
