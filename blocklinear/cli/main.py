@@ -58,11 +58,19 @@ class _HelpFormatter(argparse.HelpFormatter):
         return "\n".join((indent + line).rstrip() for line in text.splitlines())
 
 
+def _not_empty(text: str) -> str:
+    """Refuse an empty argument, as of a variable that is not set: a path would be this folder."""
+    if not text:
+        raise argparse.ArgumentTypeError("it is empty")
+    return text
+
+
 class _Parser(argparse.ArgumentParser):
     """Accepts options by their whole names only: an abbreviation may become ambiguous."""
 
     def __init__(self, **how: Any) -> None:
         super().__init__(**how, allow_abbrev=False, formatter_class=_HelpFormatter)
+        self.register("type", None, _not_empty)
 
     def error(self, message: str) -> NoReturn:
         super().error(shown(_LONG_WORD.sub(r"\1...", message)))
@@ -84,6 +92,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"blocklinear {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    commands.type = str  # what follows a command is its own to look at
     for command in (
         check, plan, split, add, remove, compact, collect, transpose, train, cv, predict, info,
         verify, convert, plot, report, liblinear, warmup,

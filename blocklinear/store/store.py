@@ -14,7 +14,7 @@ from typing import Any, Self, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from blocklinear.arguments import check_store
+from blocklinear.arguments import check_name, check_store
 from blocklinear.classes import Classes, label_text, named_labels
 from blocklinear.errors import (
     BusyError,
@@ -106,6 +106,7 @@ class BlockStore:
         UsageError, StorageError
             If nothing is there, or it cannot be read.
         """
+        check_name(path)
         if isinstance(path, str) and is_url(path):
             folder = mirrored(path, None if cache is None else Path(cache), cache_bytes)
         else:

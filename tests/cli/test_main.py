@@ -1,5 +1,6 @@
 import itertools
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -213,6 +214,20 @@ def test_bad_usage(cli, arguments):
     done = cli(*arguments)
     assert (done.status, done.out) == (2, "")
     assert done.err.startswith("usage: blocklinear")
+
+
+@pytest.mark.parametrize(
+    ("line", "name"),
+    [
+        ("train '' m", "STORE"), ("split rows.svm ''", "STORE"), ("add '' rows.svm", "STORE"),
+        ("info ''", "STORE|MODEL"), ("cv s --refit ''", "--refit"), ("train s ''", "MODEL"),
+        ("liblinear train ''", "ARGUMENT"),
+    ],
+)  # fmt: skip
+def test_an_empty_argument_is_no_path(cli, line, name):
+    done = cli(*shlex.split(line))
+    assert (done.status, done.out) == (1 if "liblinear" in line else 2, "")
+    assert done.err.endswith(f"error: argument {name}: it is empty\n")
 
 
 @pytest.mark.parametrize(

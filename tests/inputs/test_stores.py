@@ -147,6 +147,11 @@ def test_a_manifest_that_is_missing_or_damaged(remote):
         blocklinear.BlockStore.open(URL)
 
 
+def test_a_url_where_nothing_is(remote):
+    with pytest.raises(StorageError, match=f"{URL}/nothing: there is no such file"):
+        blocklinear.BlockStore.open(f"{URL}/nothing")
+
+
 def test_another_store_under_the_same_url(local, remote, tmp_path, requests):
     blocklinear.train(URL)
     lines = "".join(f"{1 if i % 2 else -1} {1 + i % 2}:1 {3 + i % 5}:1\n" for i in range(500))
