@@ -1,9 +1,7 @@
 """The entry point: reads arguments, runs one command, turns errors into exit codes."""
 
 import argparse
-import atexit
 import contextlib
-import os
 import re
 import signal
 import sys
@@ -216,28 +214,3 @@ def _failed(error: Exception) -> int:
         fix = "check what it goes to, and its permissions"
         return _fail(f"{place}: {error.strerror}\n  fix: {fix}", StorageError.exit_code)
     raise error
-
-
-def program() -> NoReturn:
-    """Run the command line, and end the process."""
-    ended: list[int] = []
-    atexit.register(_end_at_once, ended)  # the first that is registered is the last that is called
-    ended.append(main())
-    sys.exit(ended[0])
-
-
-def _end_at_once(ended: list[int]) -> None:
-    """End the process at once, if the command has ended, after what can still be written.
-
-    An orderly exit would read 100 MB of LLVM's code again, to free what it holds; and where output
-    cannot be written, which `main` has reported, it would report that again, with another status.
-    """
-    if ended:
-        for stream in (sys.stdout, sys.stderr):
-            with contextlib.suppress(OSError, ValueError):
-                stream.flush()
-        os._exit(ended[0])
-
-
-if __name__ == "__main__":  # as versions before `python -m blocklinear` are run, by benchmarks
-    program()

@@ -116,6 +116,21 @@ def test_a_signal_where_exceptions_are_dropped(cli, run_instead, number, status)
     assert done.err == f"blocklinear: {'interrupted' if status == 130 else 'terminated'}\n"
 
 
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_while_the_program_starts(number, status):
+    code = (
+        "import runpy, signal, sys\n"
+        "class Finder:\n"
+        "    def find_spec(self, name, *_):\n"
+        f"        if name == 'argparse': signal.raise_signal({number:d})\n"
+        "sys.meta_path.insert(0, Finder())\n"
+        "runpy.run_module('blocklinear', run_name='__main__')\n"
+    )
+    done = programs.run([sys.executable, "-c", code])
+    assert (done.returncode, done.stdout) == (status, "")
+    assert done.stderr == f"blocklinear: {'interrupted' if status == 130 else 'terminated'}\n"
+
+
 def test_a_signal_while_reading_stdin_leaves_nothing(start, tmp_path):
     process = start(
         "split", "-", tmp_path / "s", stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, bufsize=0
