@@ -120,7 +120,9 @@ def infer(path: str, schema: Any, options: TableOptions) -> Recipe:
             "leave them out with --drop, or write them as numbers, text or lists of text",
         )
     places = {column.name: j for j, column in enumerate(columns)}
+    crosses: dict[frozenset[str], tuple[str, str]] = {}
     for pair in options.interactions:
+        crosses.setdefault(frozenset(pair), pair)
         for name in pair:
             if columns[places[name]].kind == "words" or pair[0] == pair[1]:
                 raise UsageError(
@@ -131,7 +133,7 @@ def infer(path: str, schema: Any, options: TableOptions) -> Recipe:
         target=Target(options.target, _target_kind(path, schema, options.target)),
         weight=options.weight,
         hash_bits=options.hash_bits,
-        interactions=tuple((places[a], places[b]) for a, b in options.interactions),
+        interactions=tuple((places[a], places[b]) for a, b in crosses.values()),
     )
 
 

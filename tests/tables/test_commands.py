@@ -258,10 +258,11 @@ def test_what_is_for_text_is_refused_of_tables(run):
     assert run("report m -o page --test b.csv --unsorted sort")[0] == 2
 
 
-@pytest.mark.parametrize("option", ["--columns", "--drop", "--categories"])
+@pytest.mark.parametrize("option", ["--columns", "--drop", "--categories", "--keep"])
 def test_an_option_that_names_no_column(run, capsys, option):
+    command = "predict b.csv m o" if option == "--keep" else "split a.parquet n --target y"
     with pytest.raises(SystemExit, match="2"):
-        run(f"split a.parquet n --target y {option} ,")
+        run(f"{command} {option} ,")
     assert f"argument {option}: ',' names no column" in capsys.readouterr().err
 
 

@@ -221,6 +221,13 @@ def test_a_column_that_is_named_twice_is_taken_once(tmp_path):
     assert [column["name"] for column in store.recipe["columns"]] == ["x"]
 
 
+def test_a_cross_that_is_named_twice_is_taken_once(tmp_path):
+    table = pa.table({"x": X, "c": ["a"] * N, "d": ["b"] * N, "y": Y})
+    twice = (("x", "c"), ("x", "d"), ("c", "x"), ("x", "c"))
+    store = make_store(tmp_path, table, hash_bits=4, interactions=twice)
+    assert store.recipe["interactions"] == [[0, 1], [0, 2]]
+
+
 def test_labels_that_are_no_classes_have_rows_not_lines(tmp_path):
     store = make_store(tmp_path, pa.table({"x": X, "y": np.array(Y) + 0.5}))
     with pytest.raises(InputError, match=r"first in row 1 of .*t\.parquet"):
