@@ -42,7 +42,7 @@ def finish(process):
     ("name", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 143)]
 )
 def test_a_signal_stops_training(cli, start, store, tmp_path, name, status):
-    endless = ["-s", 1, "-c", 1e9, "--gap", 1e-12, "--max-outer", 10**12, "--group", 1]
+    endless = ["--method", "pegasos", "--gap", 1e-12, "--max-outer", 10**12, "--group", 1]
     process = start("train", store, tmp_path / "m", *endless, stdout=subprocess.DEVNULL)
     heard = itertools.takewhile(lambda line: line.split()[0] != b"4", process.stderr)
     assert [line.split()[0] for line in heard][-3:] == [b"1", b"2", b"3"]  # it is under way
