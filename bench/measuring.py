@@ -18,7 +18,7 @@ from shapes import make_shape
 
 BENCH = Path(__file__).parent
 BUNDLED = BENCH.parent / "tests" / "data"
-PROGRAM = [sys.executable, "-P", "-m", "blocklinear.cli.main"]
+PROGRAM = [sys.executable, "-P", "-m", "blocklinear"]
 TEXT = "generated text"
 
 

@@ -7,7 +7,7 @@ from dataclasses import fields, is_dataclass
 from numbers import Integral, Real
 from typing import Any, get_args, get_origin, get_type_hints
 
-from blocklinear.errors import WrongTypeError
+from blocklinear.errors import UsageError, WrongTypeError
 
 Path = str | os.PathLike[str]
 
@@ -86,6 +86,17 @@ def check_store(store: object, accepted: type | tuple[type, ...]) -> None:
             f"store is {described(store)}, but must be a BlockStore or the path of one",
             'make one with blocklinear.split("rows.svm", "store"), and give what it returns',
         )
+
+
+def check_name(store: str | os.PathLike[str]) -> None:
+    """Refuse an empty name of a store, which would be the current folder.
+
+    Raises
+    ------
+    UsageError
+    """
+    if not os.fspath(store):
+        raise UsageError("the name of the store is empty", "name a folder; this one is '.'")
 
 
 def check_options(options: object, kind: type) -> None:

@@ -62,6 +62,26 @@ class LabelError(InputError):
         return type(self), (self.what, self.fix, self.label)
 
 
+class OneLabelError(InputError):
+    """All rows have one label.
+
+    Parameters
+    ----------
+    label : float
+        As it is in blocks.
+    name : str
+        As it was given.
+    """
+
+    def __init__(self, label: float, name: str) -> None:
+        self.label, self.name = label, name
+        what = f"all rows have the one label {name}: there is nothing to separate"
+        super().__init__(what, "check the labels of the input")
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self.label, self.name)
+
+
 class InputFormatError(InputError):
     """A line of a LIBSVM file cannot be read."""
 

@@ -19,7 +19,7 @@ from sklearn.svm import LinearSVC, LinearSVR, OneClassSVM
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from blocklinear import StoreWriter
-from blocklinear.errors import BlocklinearWarning, WrongTypeError
+from blocklinear.errors import BlocklinearWarning, InputError, WrongTypeError
 from blocklinear.estimators import (
     BlockLinearOneClassSVM,
     BlockLinearSVC,
@@ -229,6 +229,21 @@ def test_a_store_is_kept_and_trained_again(tmp_path):
 def test_items_that_are_no_batches(estimator, batches):
     with pytest.raises(WrongTypeError, match=r"fix: give \(X, y, sample_weight\) or \(X, y\)"):
         estimator.fit_batches(batches)
+
+
+def test_one_target_is_no_defect_of_a_regression_and_is_said_once_of_classes():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for model in (BlockLinearSVR(**TIGHT), BlockLinearSVRCV([1.0], cv=2, **TIGHT)):
+            for fitted in (model.fit(X, np.full(300, 2.5)), model.fit_batches([(X, [2.5] * 300)])):
+                np.testing.assert_allclose(fitted.predict(X), 2.5, atol=0.1)
+        with pytest.raises(InputError, match="all rows have the one label spam"):
+            BlockLinearSVC(**TIGHT).fit_batches([(X, ["spam"] * 300)])
+
+
+def test_labels_that_are_no_classes_lead_to_an_estimator():
+    with pytest.raises(InputError, match=r"label 0.5 is not an integer.*\n  fix: .*BlockLinearSVR"):
+        BlockLinearSVC(**TIGHT).fit_batches([(X, np.tile([0.5, 1.5], 150))])
 
 
 def test_no_temporary_store_is_left(tmp_path, monkeypatch):

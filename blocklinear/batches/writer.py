@@ -1,6 +1,7 @@
 """Batches of rows from memory to a store: a new one, or one more batch of one that is there."""
 
 import contextlib
+import json
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
@@ -12,7 +13,7 @@ from typing import Any, Self
 from blocklinear.arguments import batches_of
 from blocklinear.batches.labels import LabelCoder
 from blocklinear.batches.reader import BatchReader
-from blocklinear.classes import Classes
+from blocklinear.classes import Classes, named_labels
 from blocklinear.errors import InputError, MismatchError, UsageError
 from blocklinear.events import Listener, SplitProgress, ignore
 from blocklinear.ingest.add import (
@@ -264,7 +265,8 @@ class StoreWriter:
         weights = _WEIGHTS_PROVENANCE if self._weighted else None
         classes = self._coder.classes
         sources = [reader.provenance] if self._sources is None else self._sources
-        batch = self._ingestion.finish(reader.index_base, sources, weights, classes)
+        named = named_labels(json.loads(self._recipe or b"null"), classes)
+        batch = self._ingestion.finish(reader.index_base, sources, weights, named)
         self._place.commit(batch, classes, reader.names or (), self._recipe)
 
 

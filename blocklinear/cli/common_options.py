@@ -148,6 +148,7 @@ def add_positive(parser: argparse.ArgumentParser) -> None:
     """Add ``--positive``."""
     parser.add_argument(
         "--positive",
+        type=str,  # a label of tables may be empty
         metavar="LABEL",
         help="with two classes, the one that F1 is computed for (default: the larger label)",
     )

@@ -1,9 +1,7 @@
 """The entry point: reads arguments, runs one command, turns errors into exit codes."""
 
 import argparse
-import atexit
 import contextlib
-import os
 import re
 import signal
 import sys
@@ -58,11 +56,19 @@ class _HelpFormatter(argparse.HelpFormatter):
         return "\n".join((indent + line).rstrip() for line in text.splitlines())
 
 
+def _not_empty(text: str) -> str:
+    """Refuse an empty argument, as of a variable that is not set: a path would be this folder."""
+    if not text:
+        raise argparse.ArgumentTypeError("it is empty")
+    return text
+
+
 class _Parser(argparse.ArgumentParser):
     """Accepts options by their whole names only: an abbreviation may become ambiguous."""
 
     def __init__(self, **how: Any) -> None:
         super().__init__(**how, allow_abbrev=False, formatter_class=_HelpFormatter)
+        self.register("type", None, _not_empty)
 
     def error(self, message: str) -> NoReturn:
         super().error(shown(_LONG_WORD.sub(r"\1...", message)))
@@ -84,6 +90,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"blocklinear {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    commands.type = str  # what follows a command is its own to look at
     for command in (
         check, plan, split, add, remove, compact, collect, transpose, train, cv, predict, info,
         verify, convert, plot, report, liblinear, warmup,
@@ -207,28 +214,3 @@ def _failed(error: Exception) -> int:
         fix = "check what it goes to, and its permissions"
         return _fail(f"{place}: {error.strerror}\n  fix: {fix}", StorageError.exit_code)
     raise error
-
-
-def program() -> NoReturn:
-    """Run the command line, and end the process."""
-    ended: list[int] = []
-    atexit.register(_end_at_once, ended)  # the first that is registered is the last that is called
-    ended.append(main())
-    sys.exit(ended[0])
-
-
-def _end_at_once(ended: list[int]) -> None:
-    """End the process at once, if the command has ended, after what can still be written.
-
-    An orderly exit would read 100 MB of LLVM's code again, to free what it holds; and where output
-    cannot be written, which `main` has reported, it would report that again, with another status.
-    """
-    if ended:
-        for stream in (sys.stdout, sys.stderr):
-            with contextlib.suppress(OSError, ValueError):
-                stream.flush()
-        os._exit(ended[0])
-
-
-if __name__ == "__main__":  # as versions before `python -m blocklinear` are run, by benchmarks
-    program()

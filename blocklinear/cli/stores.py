@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from blocklinear.cli.ahead import load_for_splitting, reshapes
 from blocklinear.cli.common_options import given
 from blocklinear.cli.console import Console
+from blocklinear.cli.table_options import refuse_text_options
 from blocklinear.cli.text_options import reading
 from blocklinear.inputs.urls import is_url
 
@@ -38,6 +39,8 @@ def open_store(args: argparse.Namespace, console: Console) -> "BlockStore":
     finally:
         console.close()
     base, manifest = args.index_base, store.manifest
+    if manifest.of_tables:
+        refuse_text_options(args)
     if base in (0, 1) and not manifest.hash_bits and manifest.index_base != base:
         raise MismatchError(
             f"{store.name}: the index base of the store is {manifest.index_base}, not {base}",

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 _OTHERS = ("weight", "columns", "drop", "categories", "interactions", "standardize")
 _FOR_TEXT: dict[str, object] = {
-    "index_base": 1, "unsorted": "fail", "duplicates": "fail", "ignore_qid": False,
+    "index_base": None, "unsorted": "fail", "duplicates": "fail", "ignore_qid": False,
     "require_final_newline": False, "max_line_bytes": None, "max_decompressed": None,
     "max_window": None, "expect_sha256": None, "sha256": False,
 }  # fmt: skip
@@ -28,18 +28,18 @@ def add_table_options(parser: Any) -> None:
     group.add_argument("--target", metavar="COLUMN", help="column of labels")
     group.add_argument("--weight", metavar="COLUMN", help="column of weights of rows")
     group.add_argument(
-        "--columns", type=_names, metavar="A,B,...", help="columns to take (default: all)"
+        "--columns", type=column_names, metavar="A,B,...", help="columns to take (default: all)"
     )
-    group.add_argument("--drop", type=_names, metavar="A,B,...", help="columns to leave out")
+    group.add_argument("--drop", type=column_names, metavar="A,B,...", help="columns to leave out")
     group.add_argument(
         "--categories",
-        type=_names,
+        type=column_names,
         metavar="A,B,...",
         help="columns of integers that are categories, not numbers",
     )
     group.add_argument(
         "--interactions",
-        type=_names,
+        type=column_names,
         metavar="A*B,...",
         help="pairs of columns to cross; takes --hash-bits",
     )
@@ -50,8 +50,12 @@ def add_table_options(parser: Any) -> None:
     )
 
 
-def _names(text: str) -> tuple[str, ...]:
-    return tuple(part for part in text.split(",") if part)
+def column_names(text: str) -> tuple[str, ...]:
+    """Return the names in a list with commas."""
+    found = tuple(part for part in text.split(",") if part)
+    if not found:
+        raise argparse.ArgumentTypeError(f"{text!r} names no column")
+    return found
 
 
 def table_options(args: argparse.Namespace) -> "TableOptions | None":

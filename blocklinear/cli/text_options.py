@@ -51,12 +51,11 @@ def add_limits(parser: Any, listed_in: str) -> None:
     )
 
 
-def add_index_base(parser: Any, default: int | None = 1, meaning: str = "default 1") -> None:
+def add_index_base(parser: Any, meaning: str = "default 1") -> None:
     """Add ``--index-base``."""
     parser.add_argument(
         "--index-base",
         type=_index_base,
-        default=default,
         metavar="0|1|auto",
         help=f"smallest feature index ({meaning}); auto: 0 if an index 0 occurs, else 1 "
         "(files only)",
@@ -123,7 +122,7 @@ def add_text_options(parser: argparse.ArgumentParser, files: str) -> None:
         Which arguments may be such text.
     """
     group = parser.add_argument_group(f"how LIBSVM text is read ({files})")
-    add_index_base(group, default=None, meaning="default: that of the store, or 1")
+    add_index_base(group, meaning="default: that of the store, or 1")
     add_row_options(group)
     add_reading(parser, expecting=False)
 

@@ -21,7 +21,7 @@ from blocklinear.arguments import batches_of
 from blocklinear.batches.writer import StoreWriter
 from blocklinear.errors import BlocklinearWarning, InputError
 from blocklinear.estimators.one_pass import OnePass
-from blocklinear.events import Event, SlowlyConverging, Warned
+from blocklinear.events import Event, OneLabel, SlowlyConverging, Warned
 from blocklinear.memory import default_budget, parse_size, spare_bytes
 from blocklinear.model.linear import LinearModel
 from blocklinear.options import SplitOptions, TextOptions, TrainOptions
@@ -285,8 +285,11 @@ class BlockLinear(BaseEstimator, ABC):  # type: ignore[misc]
             return self.fit_store(writer.store)
 
     def _heard(self, event: Event) -> None:
-        """Give a warning as one of Python's; what is said of convergence, `_train` gives."""
-        if isinstance(event, Warned) and not isinstance(event, SlowlyConverging):
+        """Give a warning as one of Python's; what is said of convergence, `_train` gives.
+
+        One label is what a regression may have, and a classifier refuses.
+        """
+        if isinstance(event, Warned) and not isinstance(event, SlowlyConverging | OneLabel):
             warn_caller(event.message, BlocklinearWarning)
 
     @abstractmethod

@@ -10,7 +10,6 @@ from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from blocklinear.estimators.base import BlockLinear
-from blocklinear.events import Event, OneLabel
 from blocklinear.model.linear import LinearModel
 from blocklinear.options import TrainOptions
 from blocklinear.store.changes import AnyStore
@@ -119,10 +118,6 @@ class BlockLinearOneClassSVM(OutlierMixin, BlockLinear):  # type: ignore[misc]
 
     def _cost(self) -> float:
         return 1.0
-
-    def _heard(self, event: Event) -> None:
-        if not isinstance(event, OneLabel):  # which rows in memory are given
-            super()._heard(event)
 
     def _train_options(self, **options: Any) -> TrainOptions:
         return super()._train_options(nu=float(self.nu), **options)

@@ -6,7 +6,8 @@ from contextlib import contextmanager
 import numpy as np
 from numpy.typing import NDArray
 
-from blocklinear.errors import InputError, LabelError
+from blocklinear.classes import shown
+from blocklinear.errors import InputError, LabelError, OneLabelError
 from blocklinear.ingest.compact import decoded_rows
 from blocklinear.numerals import format_number
 from blocklinear.store.blocks import BlockFile
@@ -15,12 +16,14 @@ from blocklinear.store.store import BlockStore
 
 @contextmanager
 def label_places(store: BlockStore) -> Iterator[None]:
-    """Add to a `LabelError` where the first row with the label is.
+    """Tell of errors in labels what the store knows: names, and where the first such row is.
 
-    Only then is the store read: of each block as much as there is before its first such row.
+    Only for the latter rows are read: of each block as many as there are before its first such row.
     """
     try:
         yield
+    except OneLabelError as error:
+        raise OneLabelError(error.label, shown(error.label, store.named)) from None
     except LabelError as error:
         label = error.label
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from blocklinear import __version__
 from blocklinear.arguments import Path as AnyPath
-from blocklinear.arguments import check_options, path_list
+from blocklinear.arguments import check_name, check_options, path_list
 from blocklinear.classes import Classes, to_json
 from blocklinear.errors import MismatchError, StorageError, UsageError, storage_errors
 from blocklinear.events import Listener, ignore
@@ -167,6 +167,7 @@ def _locked(target: Path, check: Callable[[Path], None]) -> Iterator[None]:
 
 def _resolved(store: str | os.PathLike[str]) -> Path:
     """Return the folder to make: where a link is given, what it leads to."""
+    check_name(store)
     if is_url(store):
         raise UsageError(
             f"{shown_name(store)}: a store is made in a folder of this machine",

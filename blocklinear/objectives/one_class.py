@@ -28,6 +28,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from blocklinear.errors import InputError
 from blocklinear.kernels import one_class as kernels
 from blocklinear.kernels.losses import UNIT
 from blocklinear.objectives.certificate import OF_NORMS, OF_PRIMAL, Certificate
@@ -39,6 +40,9 @@ Floats = NDArray[np.float64]
 ONE_CLASS = 21
 ZERO = 1e-9
 """Relative to 1/2 (nu sum U_i |x_i|)**2: an objective of that size is none."""
+LEAST_TOTAL = 1e-145
+"""Of the sum of weights, with whose square the objective grows: a gap of a billionth of `ZERO` of
+that is then at least 1e-308, where float64 ends."""
 BITS = 52
 """Alpha are multiples of 2**-BITS of the power of two next to the largest U."""
 _CHUNK = 1 << 16  # rows
@@ -76,10 +80,16 @@ def make_one_class(manifest: Manifest, options: TrainOptions) -> OneClass:
     Raises
     ------
     InputError
-        If all rows have weight 0.
+        If all rows have weight 0, or too little of it to compute with.
     """
-    largest = manifest.weights["largest"]
     refuse_weightless(manifest)
+    largest, total = manifest.weights["largest"], manifest.weights["total"]
+    if manifest.weighted and total < LEAST_TOTAL:
+        raise InputError(
+            f"the rows weigh {total:.3g} in all, of which nothing is left once squared; "
+            f"{LEAST_TOTAL} is the least that a one-class SVM can compute with",
+            "multiply all weights by the same number: predictions stay the same",
+        )
     quantum = 2.0 ** (math.ceil(math.log2(largest)) - BITS) if largest > 0.0 else 2.0**-BITS
     return OneClass(SOLVERS[ONE_CLASS], 0.0, (), (1.0,), options.nu, quantum)
 

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blocklinear.classes import shown
-from blocklinear.errors import InputError, LabelError, UsageError
+from blocklinear.errors import InputError, LabelError, OneLabelError, UsageError
 from blocklinear.kernels import dual, losses
 from blocklinear.numerals import DISTINCT_INTEGERS, format_number
 from blocklinear.options import TrainOptions
@@ -17,6 +17,7 @@ from blocklinear.store.manifest import Manifest
 Floats = NDArray[np.float64]
 LEAST_COST = 1e-308
 """Of C times the weight of a row: below, 1 / (2 C) overflows."""
+_REGRESS = "check the labels, or train a regression: solver 12 or 13, or BlockLinearSVR"
 
 
 @dataclass(frozen=True)
@@ -257,7 +258,7 @@ def class_labels(manifest: Manifest) -> list[float]:
     if labels is None:
         raise LabelError(
             "the store has more than 10000 distinct labels: these are not classes",
-            "check the labels of the input, or train a regression with -s 12 or -s 13",
+            _REGRESS,
             None,
         )
     refuse_weightless(manifest)
@@ -267,7 +268,7 @@ def class_labels(manifest: Manifest) -> list[float]:
     if broken is not None:
         raise LabelError(
             f"label {format_number(broken)} is not an integer: not a class",
-            "check the labels, or train a regression with -s 12 or -s 13",
+            _REGRESS,
             broken,
         )
     merged = next((label for label in present if abs(label) >= DISTINCT_INTEGERS), None)
@@ -278,9 +279,5 @@ def class_labels(manifest: Manifest) -> list[float]:
             merged,
         )
     if len(present) == 1:
-        raise InputError(
-            f"all rows have the one label {shown(present[0], manifest.given)}: there is nothing to "
-            "separate",
-            "check the labels of the input",
-        )
+        raise OneLabelError(present[0], shown(present[0], manifest.given))
     return present

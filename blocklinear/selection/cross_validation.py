@@ -36,7 +36,7 @@ from blocklinear.selection.out_of_fold import (
     Unit,
     ValidationReport,
 )
-from blocklinear.store.files import Lock, make_folder
+from blocklinear.store.files import make_folder
 from blocklinear.store.prefetch import GroupLoader
 from blocklinear.store.row_arrays import RowArray
 from blocklinear.store.store import BlockStore
@@ -188,7 +188,7 @@ def cross_validate(
         warm_start=False,
         checkpoint_s=math.inf if by is None else TrainOptions().checkpoint_s,
     )
-    with Lock(store.folder / "lock"):
+    with store.lock():
         store = BlockStore.open(store.folder)
         manifest = store.manifest
         with label_places(store):

@@ -219,7 +219,7 @@ def remove(
     counted = zip(m.labels or (), new.manifest.label_counts, strict=True)
     present = [label for label, count in counted if count]
     if len(present) == 1 and len(m.labels or ()) > 1:
-        one = shown(present[0], m.given)
+        one = shown(present[0], new.named)
         listener(Warned(f"all rows that are left have the one label {one}"))
     return new
 

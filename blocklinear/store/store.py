@@ -1,6 +1,7 @@
 """A store on disk: open it, describe it, verify it."""
 
 import contextlib
+import errno
 import json
 import os
 from collections.abc import Iterator
@@ -14,7 +15,7 @@ from typing import Any, Self, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from blocklinear.arguments import check_store
+from blocklinear.arguments import check_name, check_store
 from blocklinear.classes import Classes, label_text, named_labels
 from blocklinear.errors import (
     BusyError,
@@ -29,12 +30,14 @@ from blocklinear.inputs.urls import is_url
 from blocklinear.markup import facts_html, text_html
 from blocklinear.memory import format_size
 from blocklinear.numerals import format_number
+from blocklinear.store.files import LOCK_NAME, Lock
 from blocklinear.store.manifest import Manifest
 from blocklinear.store.remote.mirror import FETCHING_BYTES, Mirror
 from blocklinear.store.remote.opening import mirrored
 from blocklinear.store.weight_stats import agree, weight_stats_by_label
 
 T = TypeVar("T")
+_READ_ONLY = (errno.EROFS, errno.EACCES, errno.EPERM)
 
 
 @dataclass
@@ -106,6 +109,7 @@ class BlockStore:
         UsageError, StorageError
             If nothing is there, or it cannot be read.
         """
+        check_name(path)
         if isinstance(path, str) and is_url(path):
             folder = mirrored(path, None if cache is None else Path(cache), cache_bytes)
         else:
@@ -156,6 +160,26 @@ class BlockStore:
     def fetching_bytes(self) -> int:
         """What fetching blocks takes in memory; 0 unless the store is on a URL."""
         return 0 if self.mirror is None else FETCHING_BYTES
+
+    def lock(self) -> Lock:
+        """Lock it for a run, which keeps its files in it.
+
+        Raises
+        ------
+        BusyError, DamagedError
+            As `Lock` does.
+        StorageError
+            If it cannot be written to.
+        """
+        try:
+            return Lock(self.folder / LOCK_NAME)
+        except StorageError as error:
+            reason = error.__cause__
+            if self.mirror or not isinstance(reason, OSError) or reason.errno not in _READ_ONLY:
+                raise
+            place = f"file://{self.folder.absolute()}"
+            fix = f"name it {place}: what a run keeps then goes to --cache, as for any URL"
+            raise StorageError(error.what, fix) from reason
 
     @property
     def blocks_folder(self) -> Path:

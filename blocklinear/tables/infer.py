@@ -89,13 +89,25 @@ def infer(path: str, schema: Any, options: TableOptions) -> Recipe:
         raise UsageError(f"--weight names {quoted(options.target)}, which is the target")
     if options.interactions and not options.hash_bits:
         raise UsageError("crosses are hashed", "say to how many bits, as with --hash-bits 18")
-    own = {options.target, options.weight}
+    own = {options.target: "the target", options.weight: "that of the weights"}
     asked = dict.fromkeys(options.columns or names)
     left = [name for name in asked if name not in own and name not in options.drop]
+    for option in ("--columns", "--categories", "--interactions"):
+        for name in named[option]:
+            if name not in left:
+                raise UsageError(
+                    f"{option} names {quoted(name)}, which is {own.get(name, 'left out')}"
+                )
     columns, refused = [], []
     for name in left:
         kind = kind_of(schema.field(name).type)
-        if name in options.categories and kind in ("number", "text", "boolean"):
+        if name in options.categories and kind is not None:
+            if kind not in ("number", "text", "boolean"):
+                raise UsageError(
+                    f"--categories names {quoted(name)}, which is of type "
+                    f"{schema.field(name).type}: categories are integers, text or booleans",
+                    "leave it out",
+                )
             kind = "category"
         if kind is None:
             refused.append(f"{quoted(name)} of type {schema.field(name).type}")
@@ -108,10 +120,10 @@ def infer(path: str, schema: Any, options: TableOptions) -> Recipe:
             "leave them out with --drop, or write them as numbers, text or lists of text",
         )
     places = {column.name: j for j, column in enumerate(columns)}
+    crosses: dict[frozenset[str], tuple[str, str]] = {}
     for pair in options.interactions:
+        crosses.setdefault(frozenset(pair), pair)
         for name in pair:
-            if name not in places:
-                raise UsageError(f"--interactions names {quoted(name)}, which is left out")
             if columns[places[name]].kind == "words" or pair[0] == pair[1]:
                 raise UsageError(
                     f"--interactions {'*'.join(pair)}: a cross is of two columns, none of words"
@@ -121,7 +133,7 @@ def infer(path: str, schema: Any, options: TableOptions) -> Recipe:
         target=Target(options.target, _target_kind(path, schema, options.target)),
         weight=options.weight,
         hash_bits=options.hash_bits,
-        interactions=tuple((places[a], places[b]) for a, b in options.interactions),
+        interactions=tuple((places[a], places[b]) for a, b in crosses.values()),
     )
 
 

@@ -22,7 +22,7 @@ from blocklinear.solvers.factory import make_solver
 from blocklinear.solvers.newton.costs import enough_products
 from blocklinear.solvers.protocol import Abandoned
 from blocklinear.store.features import read_features, read_names, to_input
-from blocklinear.store.files import Lock, make_folder
+from blocklinear.store.files import make_folder
 from blocklinear.store.manifest import Manifest
 from blocklinear.store.prefetch import GroupLoader
 from blocklinear.store.store import BlockStore
@@ -96,7 +96,7 @@ def train_task(
     """
     train_one = by or optimise
     folder = store.folder / "runs" / options.run
-    with Lock(store.folder / "lock"):
+    with store.lock():
         # read again: it may have changed before it was ours
         whole = BlockStore.open(store.folder).manifest
         if options.sample_blocks is not None and options.sample_blocks > len(whole.blocks):

@@ -1,5 +1,6 @@
 import itertools
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -41,7 +42,7 @@ def finish(process):
     ("name", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 143)]
 )
 def test_a_signal_stops_training(cli, start, store, tmp_path, name, status):
-    endless = ["-s", 1, "-c", 1e9, "--gap", 1e-12, "--max-outer", 10**12, "--group", 1]
+    endless = ["--method", "pegasos", "--gap", 1e-12, "--max-outer", 10**12, "--group", 1]
     process = start("train", store, tmp_path / "m", *endless, stdout=subprocess.DEVNULL)
     heard = itertools.takewhile(lambda line: line.split()[0] != b"4", process.stderr)
     assert [line.split()[0] for line in heard][-3:] == [b"1", b"2", b"3"]  # it is under way
@@ -113,6 +114,21 @@ def test_a_signal_where_exceptions_are_dropped(cli, run_instead, number, status)
     done = cli("info", "store")
     assert done.status == status
     assert done.err == f"blocklinear: {'interrupted' if status == 130 else 'terminated'}\n"
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_while_the_program_starts(number, status):
+    code = (
+        "import runpy, signal, sys\n"
+        "class Finder:\n"
+        "    def find_spec(self, name, *_):\n"
+        f"        if name == 'argparse': signal.raise_signal({number:d})\n"
+        "sys.meta_path.insert(0, Finder())\n"
+        "runpy.run_module('blocklinear', run_name='__main__')\n"
+    )
+    done = programs.run([sys.executable, "-c", code])
+    assert (done.returncode, done.stdout) == (status, "")
+    assert done.stderr == f"blocklinear: {'interrupted' if status == 130 else 'terminated'}\n"
 
 
 def test_a_signal_while_reading_stdin_leaves_nothing(start, tmp_path):
@@ -213,6 +229,20 @@ def test_bad_usage(cli, arguments):
     done = cli(*arguments)
     assert (done.status, done.out) == (2, "")
     assert done.err.startswith("usage: blocklinear")
+
+
+@pytest.mark.parametrize(
+    ("line", "name"),
+    [
+        ("train '' m", "STORE"), ("split rows.svm ''", "STORE"), ("add '' rows.svm", "STORE"),
+        ("info ''", "STORE|MODEL"), ("cv s --refit ''", "--refit"), ("train s ''", "MODEL"),
+        ("liblinear train ''", "ARGUMENT"),
+    ],
+)  # fmt: skip
+def test_an_empty_argument_is_no_path(cli, line, name):
+    done = cli(*shlex.split(line))
+    assert (done.status, done.out) == (1 if "liblinear" in line else 2, "")
+    assert done.err.endswith(f"error: argument {name}: it is empty\n")
 
 
 @pytest.mark.parametrize(

@@ -124,3 +124,17 @@ def test_the_command_line_of_liblinear(cli, text, tmp_path, monkeypatch):
     assert re.fullmatch(r"Accuracy = \S+% \(\d+/80\)\n", done.out)
     done = cli("liblinear", "predict", labels(text, "7"), "m", "out")
     assert done.out == "Accuracy = 0% (0/80)\n"
+
+
+def test_weights_of_which_the_squares_vanish(cli, refused, text, model, tmp_path):
+    weights, store = tmp_path / "weights", tmp_path / "weighted"
+    for weight in ("1e-200", "2e-147"):  # 1.6e-145 in all
+        weights.write_text(f"{weight}\n" * 80)
+        assert cli("split", text, store, "--weights", weights, "-q", "--force").status == 0
+        train = ("train", store, tmp_path / "m2", "-s", 21, "-n", 0.1, "-q")
+        if weight == "1e-200":
+            said = refused(3, *train)
+            assert "the rows weigh 8e-199 in all, of which nothing is left once squared" in said
+    assert cli(*train).status == 0
+    found, usual = LinearModel.load(tmp_path / "m2"), LinearModel.load(model)
+    np.testing.assert_allclose(found.weights / 2e-147, usual.weights, rtol=0.1)

@@ -54,7 +54,7 @@ def test_no_scheduler(tmp_path, rows, capsys, monkeypatch):
 
 
 def command(*arguments):
-    code = "from blocklinear.cli.main import program; program()"
+    code = "from blocklinear.__main__ import program; program()"
     return [sys.executable, "-c", code, *map(str, arguments)]
 
 

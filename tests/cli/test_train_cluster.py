@@ -27,7 +27,7 @@ def store(tmp_path):
 
 
 def command(*arguments):
-    code = "from blocklinear.cli.main import program; program()"
+    code = "from blocklinear.__main__ import program; program()"
     return [sys.executable, "-c", code, "train", *map(str, arguments), "--memory", "512M"]
 
 

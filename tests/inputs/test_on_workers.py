@@ -41,7 +41,7 @@ def environment(s3, monkeypatch):
 
 
 def command(*arguments):
-    code = "from blocklinear.cli.main import program; program()"
+    code = "from blocklinear.__main__ import program; program()"
     done = subprocess.run(
         [sys.executable, "-c", code, *map(str, arguments), "--memory", "400M", "-q"],
         capture_output=True, text=True, timeout=GUARD_S, check=False,

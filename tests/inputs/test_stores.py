@@ -1,5 +1,6 @@
 """Stores on URLs: read through a folder of the cache, with the bits of those of this machine."""
 
+import errno
 import json
 import shutil
 
@@ -9,6 +10,7 @@ import blocklinear
 from blocklinear.cli.main import main
 from blocklinear.errors import DamagedError, MemoryBudgetError, StorageError, UsageError
 from blocklinear.options import TrainOptions
+from blocklinear.store import files
 from blocklinear.store.remote import mirror
 from blocklinear.training.memory_plan import plan_memory
 
@@ -145,6 +147,28 @@ def test_a_manifest_that_is_missing_or_damaged(remote):
     remote.rm_file("/store/manifest.json")
     with pytest.raises(DamagedError, match=f"{URL}: not a store: it has no manifest.json"):
         blocklinear.BlockStore.open(URL)
+
+
+@pytest.mark.parametrize("run", [blocklinear.train, blocklinear.cross_validate])
+def test_a_store_that_cannot_be_written_to_is_trained_on_by_its_url(local, monkeypatch, run):
+    real = files.open_regular
+
+    def refusing(path, *flags):
+        if path == local.folder / "lock":
+            raise OSError(errno.EROFS, "Read-only file system")
+        return real(path, *flags)
+
+    monkeypatch.setattr(files, "open_regular", refusing)
+    with pytest.raises(
+        StorageError, match="Read-only file system\n  fix: name it file:///"
+    ) as said:
+        run(local)
+    assert run(said.value.fix.split()[2].rstrip(":"))
+
+
+def test_a_url_where_nothing_is(remote):
+    with pytest.raises(StorageError, match=f"{URL}/nothing: there is no such file"):
+        blocklinear.BlockStore.open(f"{URL}/nothing")
 
 
 def test_another_store_under_the_same_url(local, remote, tmp_path, requests):

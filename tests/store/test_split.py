@@ -15,6 +15,7 @@ from blocklinear.errors import (
     MemoryBudgetError,
     MismatchError,
     StorageError,
+    UsageError,
 )
 from blocklinear.events import SplitProgress, Warned
 from blocklinear.ingest.arena import SLOT_ENTRY_BYTES
@@ -219,6 +220,15 @@ def test_a_target_that_exists(tmp_path):
     assert replaced.manifest.n_rows == 2
     assert BlockStore.open(store.folder).manifest == replaced.manifest
     assert sorted(os.listdir(tmp_path)) == ["store", "store.svm"]
+
+
+def test_an_empty_name_is_not_the_current_folder(tmp_path, monkeypatch):
+    store = make_store(tmp_path)
+    monkeypatch.chdir(store.folder)
+    for use in (BlockStore.open, lambda name: split(["rows.svm"], name, SplitOptions(force=True))):
+        with pytest.raises(UsageError, match="the name of the store is empty"):
+            use("")
+    assert BlockStore.open(".").manifest == store.manifest
 
 
 @pytest.mark.parametrize("force", [False, True])

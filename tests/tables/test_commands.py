@@ -98,11 +98,15 @@ def test_boolean_classes_are_named_as_in_the_table(run, tmp_path):
         cross_validate("c", costs=[1.0], positive="no")
 
 
-def test_one_class_is_named_as_in_the_table(run, tmp_path):
-    write(pa.table({"x": [1.0, 2.0], "y": ["spam", "spam"]}), tmp_path / "c.parquet")
-    assert run("split c.parquet c --target y -q")[0] == 0
-    for line in ("train c m -q", "cv c -q"):
-        assert "all rows have the one label spam" in run(line)[2]
+@pytest.mark.parametrize(("label", "name"), [("spam", "spam"), (True, "true")])
+def test_one_class_is_named_as_in_the_table(run, tmp_path, label, name):
+    write(pa.table({"x": [1.0, 2.0], "y": [label, label]}), tmp_path / "c.parquet")
+    for line in ("split c.parquet c --target y", "train c m -q", "cv c -q"):
+        assert f"all rows have the one label {name}" in run(line)[2]
+    other = not label if name == "true" else "ham"
+    write(pa.table({"x": [1.0, 2.0], "y": [other, other]}), tmp_path / "other.parquet")
+    assert run("add c other.parquet --batch other")[0] == 0
+    assert f"left have the one label {name}" in run("remove c --batch other")[2]
 
 
 @pytest.mark.parametrize("solver", [7, 3])
@@ -246,7 +250,20 @@ def test_what_is_for_text_is_refused_of_tables(run):
         for command in ("predict b.csv m out", "add s b.csv", "split a.parquet n --target y"):
             status, _, err = run(f"{command} {option}")
             assert (status, err) == (2, f"blocklinear: {name} is for text\n  fix: leave it out\n")
-    assert run("split a.parquet n --target y --index-base 0")[0] == 2
+    refusal = "blocklinear: --index-base is for text\n  fix: leave it out\n"
+    for command in ("split a.parquet n --target y", "train s n --eval b.csv", "cv s"):
+        for base in (0, 1, "auto"):
+            status, _, err = run(f"{command} --index-base {base}")
+            assert (status, err) == (2, refusal)
+    assert run("report m -o page --test b.csv --unsorted sort")[0] == 2
+
+
+@pytest.mark.parametrize("option", ["--columns", "--drop", "--categories", "--keep"])
+def test_an_option_that_names_no_column(run, capsys, option):
+    command = "predict b.csv m o" if option == "--keep" else "split a.parquet n --target y"
+    with pytest.raises(SystemExit, match="2"):
+        run(f"{command} {option} ,")
+    assert f"argument {option}: ',' names no column" in capsys.readouterr().err
 
 
 def test_predict_counts_the_rows_that_are_expected(run, tmp_path):

@@ -198,6 +198,16 @@ def test_kept_columns_are_none_of_the_results(tmp_path, name):
     ("options", "message"),
     [
         ({"weight": "y"}, "--weight names 'y', which is the target"),
+        ({"columns": ("x", "y")}, "--columns names 'y', which is the target"),
+        ({"columns": ("x", "c"), "drop": ("c",)}, "--columns names 'c', which is left out"),
+        ({"drop": ("x",), "categories": ("c", "x")}, "--categories names 'x', which is left out"),
+        ({"columns": ("c",), "categories": ("x",)}, "--categories names 'x', which is left out"),
+        ({"weight": "x", "categories": ("x",)}, "--categories names 'x', which is that of the"),
+        ({"categories": ("w",)}, "--categories names 'w', which is of type list<"),
+        (
+            {"drop": ("x",), "interactions": (("x", "c"),), "hash_bits": 4},
+            "--interactions names 'x', which is left out",
+        ),
         ({"interactions": (("x", "c"),)}, "crosses are hashed\n  fix: .* --hash-bits"),
         (
             {"interactions": (("x", "x"),), "hash_bits": 4},
@@ -216,6 +226,13 @@ def test_options_that_contradict_each_other(tmp_path, options, message):
 def test_a_column_that_is_named_twice_is_taken_once(tmp_path):
     store = make_store(tmp_path, pa.table({"x": X, "y": Y}), columns=("x", "x"))
     assert [column["name"] for column in store.recipe["columns"]] == ["x"]
+
+
+def test_a_cross_that_is_named_twice_is_taken_once(tmp_path):
+    table = pa.table({"x": X, "c": ["a"] * N, "d": ["b"] * N, "y": Y})
+    twice = (("x", "c"), ("x", "d"), ("c", "x"), ("x", "c"))
+    store = make_store(tmp_path, table, hash_bits=4, interactions=twice)
+    assert store.recipe["interactions"] == [[0, 1], [0, 2]]
 
 
 def test_labels_that_are_no_classes_have_rows_not_lines(tmp_path):

@@ -34,8 +34,8 @@ def run(args: argparse.Namespace) -> int:
     from blocklinear.options import TextOptions
     from blocklinear.text.check import check
 
-    text: Any = given(threads=args.threads, memory_bytes=args.memory)
-    options = TextOptions(index_base=args.index_base, **reading(args), **text)
+    text: Any = given(threads=args.threads, memory_bytes=args.memory, index_base=args.index_base)
+    options = TextOptions(**reading(args), **text)
     with Console(args.quiet, "check") as console:
         report = check(args.inputs, options, console)
     print(report.to_json() if args.json else report.summary())

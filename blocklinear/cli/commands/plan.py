@@ -62,7 +62,8 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError("a plan is for one cost", "give one, as -c 1")
     some: Any = given(memory_bytes=args.memory, threads=args.threads, gap=args.gap)
     train = TrainOptions(cost=cost, **solver_of(args.solver, None), **some)
-    text = TextOptions(index_base=args.index_base, **reading(args))
+    base: Any = given(index_base=args.index_base)
+    text = TextOptions(**base, **reading(args))
     inputs = args.inputs if len(args.inputs) > 1 else args.inputs[0]
     report = plan(inputs, train, SplitOptions(text=text), args.workers, args.recalibrate)
     print(report.to_json() if args.json else report.summary())

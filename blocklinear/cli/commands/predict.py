@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from blocklinear.cli.common_options import add_positive, given, positive_of
 from blocklinear.cli.console import Console
-from blocklinear.cli.table_options import refuse_text_options
+from blocklinear.cli.table_options import column_names, refuse_text_options
 from blocklinear.cli.text_options import add_reading, add_row_options, reading
 from blocklinear.errors import UsageError, shown
 
@@ -58,7 +58,10 @@ def add_parser(commands: Any) -> None:
         "-q", "--quiet", action="store_true", help="print no result, notes or progress bar"
     )
     parser.add_argument(
-        "--keep", metavar="A,B,...", help="columns of a table to write with the predictions"
+        "--keep",
+        type=column_names,
+        metavar="A,B,...",
+        help="columns of a table to write with the predictions",
     )
     add_row_options(parser)
     parser.add_argument(
@@ -155,7 +158,7 @@ def _predict_table(args: argparse.Namespace, model: "LinearModel", output: "Outp
             options=TextOptions(**options),
             decision=args.decision,
             probability=bool(args.probability),
-            keep=tuple(name for name in (args.keep or "").split(",") if name),
+            keep=args.keep or (),
             strict=args.strict,
             classes=args.report,
             positive=positive_of(args, model.named),

@@ -6,6 +6,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from blocklinear.cli.common_options import add_positive, positive_of
+from blocklinear.cli.table_options import refuse_text_options
 from blocklinear.cli.text_options import add_reading, add_row_options, reading
 
 if TYPE_CHECKING:
@@ -155,6 +156,7 @@ def _evaluated(model: "LinearModel", args: argparse.Namespace) -> "Evaluation":
     if "recipe" in model.metadata:
         from blocklinear.tables.predict import evaluate_tables
 
+        refuse_text_options(args)
         return evaluate_tables(model, [args.test], name="the model", positive=positive)
     options = TextOptions(index_base=model.index_base, base_of="the model", **reading(args))
     return evaluate_text(model, [args.test], text_options=options, positive=positive)

@@ -121,10 +121,9 @@ def run(args: argparse.Namespace) -> int:
 def _options(args: argparse.Namespace) -> "SplitOptions":
     from blocklinear.options import SplitOptions, TextOptions
 
-    text: Any = given(threads=args.threads, memory_bytes=args.memory)
+    text: Any = given(threads=args.threads, memory_bytes=args.memory, index_base=args.index_base)
     return SplitOptions(
         text=TextOptions(
-            index_base=args.index_base,
             on_error=args.on_error,
             max_errors=args.max_errors,
             hash_bits=args.hash_bits,

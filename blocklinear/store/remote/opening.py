@@ -3,8 +3,8 @@
 import contextlib
 from pathlib import Path
 
-from blocklinear.errors import BlocklinearError, DamagedError
-from blocklinear.inputs.objects import MissingError, read_small
+from blocklinear.errors import BlocklinearError, DamagedError, StorageError
+from blocklinear.inputs.objects import MissingError, RemoteObject, read_small
 from blocklinear.inputs.urls import joined
 from blocklinear.store.features import FOLDER as FEATURES
 from blocklinear.store.files import atomic_write
@@ -26,11 +26,11 @@ def mirrored(url: str, cache: Path | None = None, limit: int | None = None) -> P
     Raises
     ------
     DamagedError
-        If there is no store, or its manifest is damaged.
+        If what is there is no store, or its manifest is damaged.
     MismatchError
         If a newer version wrote it.
     UsageError, StorageError
-        If the URL cannot be read, or the folder not be written to.
+        If nothing is there, the URL cannot be read, or the folder not be written to.
     """
     url = url.rstrip("/")
     refuse_secrets(url)
@@ -38,6 +38,12 @@ def mirrored(url: str, cache: Path | None = None, limit: int | None = None) -> P
     try:
         text = read_small(place, MAX_BYTES)
     except MissingError as error:
+        try:
+            RemoteObject(url)
+        except MissingError:
+            raise  # not even a folder
+        except StorageError:
+            pass
         raise DamagedError(
             f"{url}: not a store: it has no {NAME}",
             "copy the whole folder of a store there, as `blocklinear split` made it",
