@@ -51,8 +51,7 @@ def rows(seed=1, n=120, d=20, away=0.4):
     return X
 
 
-def store_of(folder, X, blocks=N_BLOCKS, weights=None, name="store"):
-    options = {}
+def store_of(folder, X, blocks=N_BLOCKS, weights=None, name="store", **options):
     if weights is not None:
         options["weights"] = str(folder / f"{name}.weights")
         text = "".join(f"{weight!r}\n" for weight in weights.tolist())
@@ -128,6 +127,15 @@ def test_rows_of_weight_k_count_k_times(tmp_path, nu):
 def test_weights_of_any_size(tmp_path):
     X, weights = rows(), 10.0 ** np.random.default_rng(0).uniform(-9, 3, 120)
     model = train(store_of(tmp_path, X, 5, weights), how(nu=0.4, gap=1e-7, group=2))
+    assert model.metadata["certificate"]["gap"] <= 1e-7
+    assert_proven(model, X, weights, 0.4)
+
+
+def test_blocks_without_a_row_of_any_weight(tmp_path):
+    X, weights = rows(), np.ones(120)
+    weights[24:] = 0.0  # four of five blocks: the gap is estimated from two of them, too
+    store = store_of(tmp_path, X, 5, weights, order="file")
+    model = train(store, how(nu=0.4, gap=1e-7, group=2))
     assert model.metadata["certificate"]["gap"] <= 1e-7
     assert_proven(model, X, weights, 0.4)
 
