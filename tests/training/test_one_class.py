@@ -187,6 +187,11 @@ def test_a_run_that_is_resumed_has_the_same_bits(tmp_path, changes, weighted):
     check(store, how(**({"group": 2, "gap": 1e-7, "max_outer": 8, "run": "whole"} | changes)))
 
 
+@pytest.mark.parametrize("group", [None, 2])
+def test_a_run_of_one_block_is_resumed(tmp_path, group):
+    check(store_of(tmp_path, rows(), 1), how(group=group, gap=1e-7, max_outer=8, run="whole"))
+
+
 def test_threads_and_pins_change_nothing(tmp_path):
     store = store_of(tmp_path, rows())
     options = how(group=2, threads=1, max_outer=6, gap=1e-9)
