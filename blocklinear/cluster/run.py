@@ -144,9 +144,11 @@ class Cluster:
         make_folder(folder, store.folder)
         course = options.course() | {"parts": n_parts}
         facts = resumed(folder, manifest, options, listener, course)
+        planned = options
         if facts is not None:
-            options = dataclasses.replace(options, group=facts["group"])
-        plan = plan_worker(manifest, options, task, n_parts)
+            planned = dataclasses.replace(options, group=facts["group"])
+            options = dataclasses.replace(options, group=facts["course"]["group"])
+        plan = plan_worker(manifest, planned, task, n_parts)
         previous = find_previous(folder, options, listener) if options.warm_start else None
         if facts is None and previous is None:
             if not options.resume:

@@ -416,14 +416,14 @@ def _add_candidate(indices, values, start, stop, bias, V, C, y, a, wrong, gamma,
     add_exactly(C * lost, sums, LOSS)
     rounding, least = LEAST * (K + 2.0) * a[y], LEAST * (1.0 + highest)
     above = _bound(clear, total, free, at_best, spread, rounding, 2.0 * wrong + least)
-    sums[GAP] += above
     exact = _bound(clear, total, free, at_best, spread, rounding, least)
     if above > max(WORTH * exact, 0.0):
         most = 0.0
         for m in range(K):
             most = max(most, gamma * magnitude(indices, values, start, stop, bias, V, m))
         below = _bound(clear, total, free, at_best, spread, rounding, 2.0 * most + least)
-        sums[GAP] -= max(above - below, 0.0)
+        above = min(above, below)  # added once: taken back, it would take smaller ones with it
+    sums[GAP] += above
 
 
 @kernel

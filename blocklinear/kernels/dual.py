@@ -15,6 +15,7 @@ import numpy as np
 from blocklinear.kernels.fetch import CACHED, FAR, fetch, fetch_entries, fetch_item, fetch_items
 from blocklinear.kernels.jit import kernel
 from blocklinear.kernels.losses import (
+    GAP,
     L1_SVR,
     L2_SVR,
     LOGISTIC,
@@ -23,8 +24,8 @@ from blocklinear.kernels.losses import (
     REACH,
     SQUARED_HINGE,
     UNIT,
-    add_candidate,
-    add_candidates,
+    bound_candidate,
+    bound_candidates,
     dual_term,
     entropy_of,
     excess,
@@ -171,9 +172,9 @@ def add_dual_terms(target, cost, kind, epsilon, alpha, terms):
 
 
 @kernel(fastmath={"reassoc", "contract", "nsz"})
-def _magnitude(indices, values, start, stop, w):
-    """Return the sum of |w_j x_ij| of the row that occupies start..stop-1."""
-    total = 0.0
+def _magnitude(indices, values, start, stop, bias, w):
+    """Return the sum of the sizes of what `row_dot` adds up, and the bias."""
+    total = abs(bias * w[w.shape[0] - 1])
     for p in span(start, stop):
         total += abs(w[indices[p]] * values[p])
     return total
@@ -223,19 +224,22 @@ def certify_rows(
         entropy = entropy_of(2.0 * q) if kind == LOGISTIC else 0.0
         size, gamma = np.sqrt(sq_norm[i] + bias * bias), 1.01 * (stop - start + 2.0) * UNIT
         wrong = gamma * size  # times |v|: by Cauchy and Schwarz, of gamma |v|'|x_i|
+        # a bound is added once: taken back in part, a large one would take smaller ones with it
         f = row_dot(indices, values, start, stop, w) + bias * w[last]
-        above = add_candidate(kind, epsilon, t, C, f, a, q, entropy, wrong * norms[0], sums[0])
-        if above > 0.0:
-            total = _magnitude(indices, values, start, stop, w) + abs(bias * w[last])
-            refine(kind, epsilon, t, C, f, a, gamma * total, above, sums[0])
+        bound = wrong * norms[0]
+        above, kink = bound_candidate(kind, epsilon, t, C, f, a, q, entropy, bound, sums[0])
+        if kink:
+            total = _magnitude(indices, values, start, stop, bias, w)
+            above = refine(kind, epsilon, t, C, f, a, gamma * total, above)
+        sums[0, GAP] += above
         if averaged:
             f = row_dot(indices, values, start, stop, average) + bias * average[last]
-            above = add_candidate(kind, epsilon, t, C, f, a, q, entropy, wrong * norms[1], sums[1])
-            if above > 0.0:
-                total = _magnitude(indices, values, start, stop, average) + abs(
-                    bias * average[last]
-                )
-                refine(kind, epsilon, t, C, f, a, gamma * total, above, sums[1])
+            bound = wrong * norms[1]
+            above, kink = bound_candidate(kind, epsilon, t, C, f, a, q, entropy, bound, sums[1])
+            if kink:
+                total = _magnitude(indices, values, start, stop, bias, average)
+                above = refine(kind, epsilon, t, C, f, a, gamma * total, above)
+            sums[1, GAP] += above
         step = a * s
         if step != 0.0 and recomputed.shape[0] > 0:
             reach[REACH] += abs(step) * size
@@ -438,12 +442,13 @@ def certify_many(
         for k in range(2 if averaged else 1):
             V = average if k else W
             gather(indices, values, start, stop, bias, 0, W.shape[1], V, f)
-            if add_candidates(
+            if bound_candidates(
                 kind, epsilon, t, C, f, a, q, entropy, gamma, size, norms[k], above, sums[k]
             ):
                 refine_many(
                     kind, epsilon, t, C, f, a, gamma, above, indices, values, start, stop, bias, V,
-                    sums[k],
                 )  # fmt: skip
+            for j in range(M):
+                sums[k, GAP, j] += above[j]
         if recomputed.shape[0] > 0:
             scatter(indices, values, start, stop, bias, step, 0, W.shape[1], recomputed)

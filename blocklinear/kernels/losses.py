@@ -279,32 +279,39 @@ def update(kind, epsilon, t, C, Q, f, old):
 
 
 @inline
-def add_candidate(kind, epsilon, t, C, f, a, q, entropy, wrong, sums):
-    """Add to `sums` what a row contributes under one candidate, f being wrong by at most `wrong`.
+def bound_candidate(kind, epsilon, t, C, f, a, q, entropy, wrong, sums):
+    """Add the loss of a row under one candidate to `sums`, f being wrong by at most `wrong`.
 
-    Return the bound of what the row adds to P - D, if less of `wrong` would make it smaller: that
-    is so at the kinks of losses. Otherwise 0.
+    Returns
+    -------
+    above : float             bound of what the row adds to P - D
+    kink : bool               whether less of `wrong` would make it smaller: that is so at the kinks
+                              of losses
     """
     lost = loss(kind, epsilon, t, f)
     add_exactly(C * lost, sums, LOSS)
     if not abs(f) < np.inf:
-        sums[GAP] = np.inf
-        return 0.0
+        return np.inf, False
     least = LEAST * (1.0 + abs(f) + abs(t) + epsilon + 2.0 * abs(q))
     above = row_gap(kind, epsilon, t, C, f, lost, a, q, entropy, wrong + least)
-    sums[GAP] += above
     if kind in (HINGE, L1_SVR):
         exact = row_gap(kind, epsilon, t, C, f, lost, a, q, entropy, least)
-        return above if above > WORTH * exact else 0.0
-    return 0.0
+        return above, above > WORTH * exact
+    return above, False
 
 
 @inline
-def refine(kind, epsilon, t, C, f, a, wrong, above, sums):
-    """Put a bound for a smaller `wrong` in the place of the one that `add_candidate` returned."""
+def add_candidate(kind, epsilon, t, C, f, a, q, entropy, wrong, sums):
+    """Add to `sums` what a row contributes under one candidate, see `bound_candidate`."""
+    above, _ = bound_candidate(kind, epsilon, t, C, f, a, q, entropy, wrong, sums)
+    sums[GAP] += above
+
+
+@inline
+def refine(kind, epsilon, t, C, f, a, wrong, above):
+    """Return the bound for a smaller `wrong`, if it is less than the one `above`."""
     least = LEAST * (3.0 + abs(f) + abs(t) + epsilon)
-    below = row_gap(kind, epsilon, t, C, f, 0.0, a, 0.0, 0.0, wrong + least)
-    sums[GAP] -= max(above - below, 0.0)
+    return min(row_gap(kind, epsilon, t, C, f, 0.0, a, 0.0, 0.0, wrong + least), above)
 
 
 @inline
@@ -315,8 +322,8 @@ def add_loss(lost, j, sums):
 
 
 @inline
-def _add_candidates(kind, epsilon, t, C, f, a, q, entropy, gamma, size, norms, above, sums):
-    """Do what `add_candidates` does; side by side, where `kind` is a literal of hinge loss."""
+def _bound_candidates(kind, epsilon, t, C, f, a, q, entropy, gamma, size, norms, above, sums):
+    """Do what `bound_candidates` does; side by side, where `kind` is a literal of hinge loss."""
     odd = 0
     for j in range(C.shape[0]):
         if C[j] == 0.0 and kind > SQUARED_HINGE:  # of hinge losses nothing comes of it
@@ -331,38 +338,37 @@ def _add_candidates(kind, epsilon, t, C, f, a, q, entropy, gamma, size, norms, a
             exact = row_gap(kind, epsilon, t[j], C[j], f[j], lost, a[j], q[j], entropy[j], least)
             odd += not above[j] <= WORTH * exact
         odd += not abs(f[j]) < np.inf
-        sums[GAP, j] += above[j]
     return odd > 0
 
 
 @inline
-def refine_many(
-    kind, epsilon, t, C, f, a, gamma, above, indices, values, start, stop, bias, W, sums
-):
+def refine_many(kind, epsilon, t, C, f, a, gamma, above, indices, values, start, stop, bias, W):
     """Put tighter bounds in the place of those in `above`; there is none if f is no number."""
     for j in range(C.shape[0]):
         if C[j] == 0.0:
-            continue
-        if not abs(f[j]) < np.inf:
-            sums[GAP, j] = np.inf
+            above[j] = 0.0
+        elif not abs(f[j]) < np.inf:
+            above[j] = np.inf
         elif above[j] > 0.0 and kind in (HINGE, L1_SVR):
             wrong = gamma * magnitude(indices, values, start, stop, bias, W, j)
-            refine(kind, epsilon, t[j], C[j], f[j], a[j], wrong, above[j], sums[:, j])
+            above[j] = refine(kind, epsilon, t[j], C[j], f[j], a[j], wrong, above[j])
 
 
 @inline
-def add_candidates(kind, epsilon, t, C, f, a, q, entropy, gamma, size, norms, above, sums):
-    """Add to `sums` what a row contributes under one candidate of each model, see `certify_rows`.
+def bound_candidates(kind, epsilon, t, C, f, a, q, entropy, gamma, size, norms, above, sums):
+    """Add losses under one candidate of each model to `sums`, and write the bounds to `above`.
 
     Return whether `refine_many` has something to do.
     """
     if kind == HINGE:
-        return _add_candidates(HINGE, 0.0, t, C, f, a, q, entropy, gamma, size, norms, above, sums)
+        return _bound_candidates(
+            HINGE, 0.0, t, C, f, a, q, entropy, gamma, size, norms, above, sums
+        )
     if kind == SQUARED_HINGE:
-        return _add_candidates(
+        return _bound_candidates(
             SQUARED_HINGE, 0.0, t, C, f, a, q, entropy, gamma, size, norms, above, sums
         )
-    return _add_candidates(kind, epsilon, t, C, f, a, q, entropy, gamma, size, norms, above, sums)
+    return _bound_candidates(kind, epsilon, t, C, f, a, q, entropy, gamma, size, norms, above, sums)
 
 
 @inline

@@ -98,8 +98,8 @@ def quantile(f: Floats, upper: Floats | None, mass: float) -> float:
     """Return the smallest f up to which there are rows of a weight of `mass`.
 
     If they weigh no more, it is the middle between that f and the next, as in LIBLINEAR: any number
-    from one to the other is as good. The numbers are read in pieces, several times: once for each
-    16 of their bits.
+    from one to the other is as good. It is 0 if no row has a weight. The numbers are read in
+    pieces, several times: once for each 16 of their bits.
 
     Parameters
     ----------
@@ -116,6 +116,8 @@ def quantile(f: Floats, upper: Floats | None, mass: float) -> float:
                 keys, weights = keys[own], None if weights is None else weights[own]
             places = (keys >> np.uint64(digit)).astype(np.int64) & ((1 << _DIGIT) - 1)
             found += np.bincount(places, weights, 1 << _DIGIT)
+        if not found.any():
+            return 0.0
         reached = before + np.cumsum(found)
         enough = np.flatnonzero((reached >= mass) & (found > 0.0))
         place = int(enough[0]) if len(enough) else int(np.flatnonzero(found)[-1])

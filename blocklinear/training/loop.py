@@ -201,7 +201,7 @@ def optimise(
             discard(folder)
     else:
         memory = plan_again(manifest, options, facts, width, kept, store.fetching_bytes)
-        options = dataclasses.replace(options, group=memory.group)
+        options = dataclasses.replace(options, group=facts["course"]["group"])
     held_out: HeldOut | None = None
     if options.evaluate is not None:
         held_out = HeldOut(options.evaluate, store, task, options, memory.spare_bytes)
@@ -276,9 +276,9 @@ def resumed(
     if facts is None:
         listener(Warned(f"run {options.run!r} has no checkpoint: it starts from the beginning"))
         return None
-    if options.group is None:  # it followed from the memory budget then
-        facts["course"]["group"] = None
     was = TrainOptions().course() | facts["course"]  # an option that is newer had its default
+    if options.group is None:  # then it is that of the checkpoint
+        course = course | {"group": was["group"]}
     differences = [
         f"{name} was {was.get(name)!r} and is {course.get(name)!r}"
         for name in sorted(course | was)

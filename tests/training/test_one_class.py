@@ -51,8 +51,7 @@ def rows(seed=1, n=120, d=20, away=0.4):
     return X
 
 
-def store_of(folder, X, blocks=N_BLOCKS, weights=None, name="store"):
-    options = {}
+def store_of(folder, X, blocks=N_BLOCKS, weights=None, name="store", **options):
     if weights is not None:
         options["weights"] = str(folder / f"{name}.weights")
         text = "".join(f"{weight!r}\n" for weight in weights.tolist())
@@ -132,6 +131,15 @@ def test_weights_of_any_size(tmp_path):
     assert_proven(model, X, weights, 0.4)
 
 
+def test_blocks_without_a_row_of_any_weight(tmp_path):
+    X, weights = rows(), np.ones(120)
+    weights[24:] = 0.0  # four of five blocks: the gap is estimated from two of them, too
+    store = store_of(tmp_path, X, 5, weights, order="file")
+    model = train(store, how(nu=0.4, gap=1e-7, group=2))
+    assert model.metadata["certificate"]["gap"] <= 1e-7
+    assert_proven(model, X, weights, 0.4)
+
+
 def test_at_most_a_share_of_nu_are_outliers(tmp_path):
     X = rows()
     for nu in (0.05, 0.3, 0.8):
@@ -177,6 +185,11 @@ def test_a_run_that_is_resumed_has_the_same_bits(tmp_path, changes, weighted):
     weights = np.random.default_rng(0).random(120) if weighted else None
     store = store_of(tmp_path, X, weights=weights)
     check(store, how(**({"group": 2, "gap": 1e-7, "max_outer": 8, "run": "whole"} | changes)))
+
+
+@pytest.mark.parametrize("group", [None, 2])
+def test_a_run_of_one_block_is_resumed(tmp_path, group):
+    check(store_of(tmp_path, rows(), 1), how(group=group, gap=1e-7, max_outer=8, run="whole"))
 
 
 def test_threads_and_pins_change_nothing(tmp_path):

@@ -44,3 +44,19 @@ def test_the_optimum_is_reached_within_the_certified_gap(case, selection, epochs
     assert proof["primal"] - optimum <= proof["gap"] * proof["primal"]
     assert proof["dual"] <= optimum * (1 + 1e-12)
     assert np.isfinite(model.weights).all()
+
+
+@pytest.mark.parametrize(("solver", "n_classes"), [(3, 2), (3, 3), (4, 3), (13, 0)])
+def test_a_huge_row_hides_nothing_of_the_gap(tmp_path, solver, n_classes):
+    problem = long_problem(3 if n_classes else 13, 80, 12)
+    labels = np.arange(80.0) % n_classes if n_classes else problem.labels
+    huge = np.zeros((1, 13))
+    huge[0, -1] = 1e60  # a weight of 1e-60 does it, so that the optimum is what it was
+    X = np.vstack([np.hstack([problem.X, np.zeros((80, 1))]), huge])
+    options = problem.options(solver=solver, gap=1e-6, group=1)
+    alone = split_text(tmp_path, as_text(problem.X, labels), N_BLOCKS, "alone")
+    optimum = train(alone, options).metadata["certificate"]["primal"]
+    store = split_text(tmp_path, as_text(X, np.append(labels, labels[0])), N_BLOCKS)
+    for outer in (1, 2, 3):
+        model = train(store, replace(options, max_outer=outer, restart=True))
+        assert model.metadata["certificate"]["dual"] <= optimum * (1 + 1e-9)

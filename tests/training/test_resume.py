@@ -114,6 +114,7 @@ def test_each_solver_and_selection(stores, solver, selection):
     [
         {"group": 1},
         {"group": N_BLOCKS},
+        {"group": N_BLOCKS + 2},
         {"epochs": None},
         {"epochs": None, "selection": "shrink", "inner_tolerance": 0.01},
         {"epochs": 1},
@@ -189,7 +190,11 @@ def test_a_group_that_followed_from_the_memory_is_kept(store):
     unbroken, breaks = outcome(store, replace(small, run="whole")), Breaks(3)
     with pytest.raises(StoppedError):
         train(store, small, breaks.listen, breaks.halt)
-    assert outcome(store, replace(small, group=None, resume=True))[0] == unbroken[0]
+    small = replace(small, group=None, resume=True)
+    breaks.go_on()
+    with pytest.raises(StoppedError):
+        train(store, small, breaks.listen, breaks.halt)
+    assert outcome(store, replace(small, group=2))[0] == unbroken[0]
 
 
 def test_a_finished_run_ends_at_once(store):
