@@ -149,10 +149,9 @@ def test_another_version_takes_turns_with_this_one(
     liblinear_program("liblinear-train")
     monkeypatch.setattr("rivals.compile_kernels", lambda version: None)
     package = tmp_path / "other" / "blocklinear"
-    (package / "cli").mkdir(parents=True)
+    package.mkdir(parents=True)
     (package / "__init__.py").touch()
-    (package / "cli" / "__init__.py").touch()
-    (package / "cli" / "main.py").write_text("raise SystemExit('the other one')")
+    (package / "__main__.py").write_text("raise SystemExit('the other one')")
     options = [*small, "--before", str(tmp_path / "other"), "--gap", "0.1"]
     for command in ("total", "cv"):
         with pytest.raises(SystemExit, match=r"before: .* failed: the other one"):

@@ -17,7 +17,7 @@ from training.small import (
 )
 
 from blocklinear import TrainOptions, train
-from blocklinear.errors import StoppedError, UsageError
+from blocklinear.errors import UsageError
 from blocklinear.events import OuterIteration, WarmStarted, Warned
 from blocklinear.selection.cross_validation import cross_validate
 from blocklinear.selection.grid import train_grid
@@ -163,23 +163,6 @@ def test_so_has_one_whose_bias_is_extrapolated(tmp_path, several):
     check_resumed(
         split_problem(tmp_path, problem, 3), problem.options(**FREE | {"gap": 1e-5}, group=1)
     )
-
-
-@pytest.mark.parametrize("several", [False, True])
-def test_a_checkpoint_that_knows_nothing_of_multipliers_is_resumed(tmp_path, monkeypatch, several):
-    problem, heard = far_problem(7, several), Heard()
-    store = split_problem(tmp_path, problem, 3)
-    options = problem.options(**FREE | {"gap": 1e-5}, group=1)
-    with monkeypatch.context() as patch:
-        arrays = run.Run._arrays.fget
-        new = {"multiplier", "multiplier-0"}
-        older = property(lambda of: {k: a for k, a in arrays(of).items() if k not in new})
-        patch.setattr(run.Run, "_arrays", older)
-        with pytest.raises(StoppedError):
-            train(store, options, heard, lambda: len(heard.of(OuterIteration)) >= 3)
-    model = train(store, replace(options, resume=True))
-    assert model.metadata["stopped"] == "converged"
-    assert model.metadata["certificate"]["gap"] <= 1e-5
 
 
 @pytest.mark.parametrize("solver", [3, 7, 13])
