@@ -214,3 +214,7 @@ def _failed(error: Exception) -> int:
         fix = "check what it goes to, and its permissions"
         return _fail(f"{place}: {error.strerror}\n  fix: {fix}", StorageError.exit_code)
     raise error
+
+
+if __name__ == "__main__":
+    sys.exit(main())
