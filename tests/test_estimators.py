@@ -173,6 +173,11 @@ def test_dense_rows_are_fitted_by_newton():
 def test_parameters_that_are_refused():
     with pytest.raises(ValueError, match="loss is 'log', but must be one of squared_hinge, hinge"):
         BlockLinearSVC(loss="log").fit(X, Y)
+    for estimator in (BlockLinearSVC(loss=["hinge"]), BlockLinearSVR(loss={})):
+        with pytest.raises(ValueError, match=r"loss is .*, but must be one of"):
+            estimator.fit(X, Y)
+    with pytest.raises(ValueError, match=r"scoring is \['f1'\], but must be one of"):
+        BlockLinearSVCCV(scoring=["f1"]).fit(X, Y)
     with pytest.raises(ValueError, match=r"C is -1\.0, but must be"):
         BlockLinearSVC(C=-1).fit(X, Y)
     with pytest.raises(ValueError, match=r"intercept_scaling is 0\.0, but must be above 0"):

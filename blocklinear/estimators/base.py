@@ -320,6 +320,6 @@ def chosen(name: str, value: Any, known: dict[str, Any]) -> Any:
     ValueError
         If its value is none of those that are known.
     """
-    if value not in known:
+    if value not in list(known):  # which need not have a hash
         raise ValueError(f"{name} is {value!r}, but must be one of {', '.join(map(str, known))}")
     return known[value]
