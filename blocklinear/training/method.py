@@ -25,8 +25,8 @@ from blocklinear.numerals import format_number
 from blocklinear.objectives.problems import SOLVERS
 from blocklinear.objectives.tasks import Task
 from blocklinear.options import TrainOptions
-from blocklinear.solvers.columns import n_columns
 from blocklinear.solvers.newton.costs import descent_work, newton_work
+from blocklinear.solvers.sharing import n_columns
 from blocklinear.store.manifest import Manifest
 from blocklinear.store.prefetch import GroupLoader
 from blocklinear.store.store import BlockStore
