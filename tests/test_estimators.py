@@ -19,7 +19,7 @@ from sklearn.svm import LinearSVC, LinearSVR, OneClassSVM
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from blocklinear import StoreWriter
-from blocklinear.errors import BlocklinearWarning, InputError, WrongTypeError
+from blocklinear.errors import BlocklinearWarning, InputError, UsageError, WrongTypeError
 from blocklinear.estimators import (
     BlockLinearOneClassSVM,
     BlockLinearSVC,
@@ -182,6 +182,8 @@ def test_parameters_that_are_refused():
         BlockLinearSVC(C=-1).fit(X, Y)
     with pytest.raises(ValueError, match=r"intercept_scaling is 0\.0, but must be above 0"):
         BlockLinearSVC(intercept_scaling=0).fit(X, Y)
+    with pytest.raises(UsageError, match="the name of the store is empty"):
+        BlockLinearSVC(store="").fit(X, Y)
 
 
 def test_in_pipelines_searches_and_pickles():
