@@ -1,5 +1,6 @@
 """Arguments of the public functions: what is of the wrong type is refused in a sentence."""
 
+import copy
 import os
 import types
 from collections.abc import Iterable, Iterator, Sequence
@@ -7,7 +8,7 @@ from dataclasses import fields, is_dataclass
 from numbers import Integral, Real
 from typing import Any, get_args, get_origin, get_type_hints
 
-from blocklinear.errors import UsageError, WrongTypeError
+from blocklinear.errors import InputError, UsageError, WrongTypeError
 
 Path = str | os.PathLike[str]
 
@@ -50,6 +51,30 @@ def _no_path(place: str, value: object) -> WrongTypeError:
         f"{place} is {described(value)}, but must be the path of LIBSVM text",
         "give a path or a list of paths; scikit-learn's dump_svmlight_file writes arrays",
     )
+
+
+def check_sparse(X: Any) -> None:
+    """Refuse a SciPy matrix with places that it does not have: SciPy would read or write there.
+
+    Raises
+    ------
+    InputError
+    """
+    problem = ""
+    if hasattr(X, "check_format"):
+        try:
+            copy.copy(X).check_format()  # which may cut its arrays to their length
+        except ValueError as error:
+            problem = str(error)
+    elif X.format == "coo":
+        coords = X.coords if hasattr(X, "coords") else (X.row, X.col)
+        for places, n in zip(coords, X.shape, strict=True):
+            if len(places) and not 0 <= places.min() <= places.max() < n:
+                problem = f"there are places from {places.min()} to {places.max()} of {n}"
+    if problem:
+        raise InputError(
+            f"{type(X).__name__}: {problem}", "make the matrix again: SciPy refuses such ones, too"
+        )
 
 
 def batches_of(batches: object, least: int = 3) -> Iterator[Any]:

@@ -3,7 +3,7 @@
 Text and integers beyond 2**53 have other numbers in blocks and models: classes map these to labels.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -68,6 +68,12 @@ def as_given(codes: NDArray[np.float64], classes: Classes) -> NDArray[Any]:
         except OverflowError:
             found = np.array(labels, object)
     return found[places]
+
+
+def given_labels(codes: Sequence[float], classes: Classes) -> list[Any]:
+    """Return labels as they were given, all of one kind, as `as_given` does."""
+    found: list[Any] = as_given(np.array(codes, np.float64), classes).tolist()
+    return found
 
 
 def named_labels(recipe: Any, classes: Classes) -> Classes:

@@ -40,66 +40,45 @@ _LITTLE: Any = {"memory_bytes": 256 << 20, "threads": 1}
 
 
 class Recorder:
-    """Records the overloads that this process compiles or loads, but for helpers of kernels.
+    """Records the overloads that Python calls, while all that they are made of is in the cache.
 
-    What a kernel calls is compiled with it. A kernel that is called from Python, too, is recorded
-    then: there will be no other sign of it. Helpers have names with an underscore, or a module of
-    their own.
+    A kernel that is loaded from there brings along what it calls. Where one is compiled, helpers
+    are compiled or loaded, too, or are not, as the cache has it: nothing that was recorded counts.
+
+    Attributes
+    ----------
+    compiles : bool           whether a kernel was compiled
     """
 
     def __init__(self) -> None:
         from numba.core import event
 
-        compiled = self._compiled = []
+        self.compiles = False
         self._taken: set[str] = set()
+        recorder = self
 
         class Compilation(event.Listener):
-            depth = 0  # what a kernel calls is compiled while the kernel is
-
             def on_start(self, event: Any) -> None:
-                kernel = event.data["dispatcher"]
-                if not self.depth or not _is_helper(kernel):
-                    compiled.append((kernel, event.data["args"]))
-                self.depth += 1
+                recorder.compiles = True
 
             def on_end(self, event: Any) -> None:
-                self.depth -= 1
+                pass
 
         event.register("numba:compile", Compilation())
 
     def take(self) -> list[str]:
         """Return what was added since this was called before."""
+        from numba.core.dispatcher import Dispatcher
+
         found = {
             overloads.describe(kernel, types)
-            for kernel, types in (*self._compiled, *_loaded())
-            if kernel.py_func.__module__.startswith("blocklinear.") and not _has_constants(types)
+            for kernel in [found for found in gc.get_objects() if isinstance(found, Dispatcher)]
+            if kernel.py_func.__module__.startswith("blocklinear.")
+            for types in list(kernel.stats.cache_hits)
         }
         new = sorted(found - self._taken)
         self._taken |= found
         return new
-
-
-def _is_helper(kernel: Any) -> bool:
-    function = kernel.py_func
-    modules = ".shared", ".losses", ".fetch"
-    return function.__name__.startswith("_") or function.__module__.endswith(modules)
-
-
-def _has_constants(types: tuple[Any, ...]) -> bool:
-    """Say whether a type is that of a constant: then a kernel called this, and not Python."""
-    from numba import types as numba_types
-
-    return any(isinstance(found, numba_types.Literal) for found in types)
-
-
-def _loaded() -> Iterator[tuple[Any, tuple[Any, ...]]]:
-    """Yield the overloads that were loaded from the cache, but for helpers."""
-    from numba.core.dispatcher import Dispatcher
-
-    for kernel in [found for found in gc.get_objects() if isinstance(found, Dispatcher)]:
-        if not _is_helper(kernel):
-            for types in list(kernel.stats.cache_hits):
-                yield kernel, types
 
 
 def _text(labels: tuple[int, ...], odd: bool = False) -> str:
@@ -312,8 +291,11 @@ def _train(folder: Path, dtype: str, part: str) -> Iterator[str]:
     yield f"{part}.text"
 
 
-def rehearse(part: str, dtype: str) -> dict[str, list[str]]:
-    """Go through the motions of a part of the program; return what each step calls."""
+def rehearse(part: str, dtype: str) -> dict[str, list[str]] | None:
+    """Go through the motions of a part of the program; return what each step calls.
+
+    That is known once all of it is in the cache: nothing is returned before.
+    """
     recorder = Recorder()
     with tempfile.TemporaryDirectory() as name:
         others = {"split": _split, "transpose": _transpose}
@@ -321,7 +303,21 @@ def rehearse(part: str, dtype: str) -> dict[str, list[str]]:
             steps = others[part](Path(name), dtype)
         else:
             steps = _train(Path(name), dtype, part)
-        return {step: recorder.take() for step in steps}
+        found = {step: recorder.take() for step in steps}
+        return None if recorder.compiles else found
+
+
+def _rehearsed(part: str, dtype: str, cache: str) -> dict[str, list[str]]:
+    """Rehearse a part of the program, in processes of their own, until nothing is compiled."""
+    for _ in range(3):
+        done = subprocess.run(
+            [sys.executable, __file__, part, dtype], check=True, stdout=subprocess.PIPE,
+            env=os.environ | {"NUMBA_CACHE_DIR": cache, "OPENBLAS_NUM_THREADS": "1"},
+        )  # fmt: skip
+        found: dict[str, list[str]] | None = json.loads(done.stdout)
+        if found is not None:
+            return found
+    raise SystemExit(f"{part}, {dtype}: kernels are compiled each time, and not kept")
 
 
 def main() -> None:
@@ -329,11 +325,7 @@ def main() -> None:
     users: dict[str, list[str]] = {}
     with tempfile.TemporaryDirectory() as cache:
         for part, dtype in product(PARTS, DTYPES):
-            done = subprocess.run(
-                [sys.executable, __file__, part, dtype], check=True, stdout=subprocess.PIPE,
-                env=os.environ | {"NUMBA_CACHE_DIR": cache, "OPENBLAS_NUM_THREADS": "1"},
-            )  # fmt: skip
-            for step, found in json.loads(done.stdout).items():
+            for step, found in _rehearsed(part, dtype, cache).items():
                 for overload in found:
                     users.setdefault(overload, []).append(f"{step}:{dtype}")
     lines = []

@@ -47,8 +47,8 @@ FORMATS = f"""\
 
 {MADE}
 
-Formats are versioned, and every released version can be read by all later ones. Files are checked
-before memory is allocated from what they say.
+Formats are versioned, and every released version can be read by all later ones, but for those of
+checkpoints. Files are checked before memory is allocated from what they say.
 
 ## A store
 

@@ -19,7 +19,7 @@ from sklearn.svm import LinearSVC, LinearSVR, OneClassSVM
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from blocklinear import StoreWriter
-from blocklinear.errors import BlocklinearWarning, InputError, WrongTypeError
+from blocklinear.errors import BlocklinearWarning, InputError, UsageError, WrongTypeError
 from blocklinear.estimators import (
     BlockLinearOneClassSVM,
     BlockLinearSVC,
@@ -173,10 +173,17 @@ def test_dense_rows_are_fitted_by_newton():
 def test_parameters_that_are_refused():
     with pytest.raises(ValueError, match="loss is 'log', but must be one of squared_hinge, hinge"):
         BlockLinearSVC(loss="log").fit(X, Y)
+    for estimator in (BlockLinearSVC(loss=["hinge"]), BlockLinearSVR(loss={})):
+        with pytest.raises(ValueError, match=r"loss is .*, but must be one of"):
+            estimator.fit(X, Y)
+    with pytest.raises(ValueError, match=r"scoring is \['f1'\], but must be one of"):
+        BlockLinearSVCCV(scoring=["f1"]).fit(X, Y)
     with pytest.raises(ValueError, match=r"C is -1\.0, but must be"):
         BlockLinearSVC(C=-1).fit(X, Y)
     with pytest.raises(ValueError, match=r"intercept_scaling is 0\.0, but must be above 0"):
         BlockLinearSVC(intercept_scaling=0).fit(X, Y)
+    with pytest.raises(UsageError, match="the name of the store is empty"):
+        BlockLinearSVC(store="").fit(X, Y)
 
 
 def test_in_pipelines_searches_and_pickles():

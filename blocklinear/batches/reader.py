@@ -337,7 +337,11 @@ def _weights_of(weights: Any, table: Table) -> NDArray[np.float64] | None:
     if weights is None:
         return None
     try:
-        found = np.asarray(weights, np.float64)
+        found = np.asarray(weights)
+        wrong = found.dtype.kind not in "biufO" or np.ma.is_masked(weights)
+        if wrong or (found.dtype == object and any(isinstance(w, str | bytes) for w in found.flat)):
+            raise TypeError(found.dtype)
+        found = found.astype(np.float64)
     except (TypeError, ValueError) as error:
         raise InputError("sample_weight is not of numbers", "give one number a row") from error
     if found.shape != (table.n_rows,):

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from blocklinear.arguments import check_sparse
 from blocklinear.errors import InputError, quoted
 
 MOST_EXACT = 1 << 53
@@ -294,6 +295,8 @@ def _of_scipy(X: Any) -> Table:
     kind = type(X).__name__
     if len(X.shape) != 2:
         raise _not_two_dimensional(kind, X.shape)
+    if X.format != "csr":  # of which what is wrong is named by its row
+        check_sparse(X)
     rows = X.tocsr()
     if X.format == "coo" and rows.nnz != X.nnz:  # SciPy has added them up
         rows = _with_repeated(X)

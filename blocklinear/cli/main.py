@@ -86,7 +86,7 @@ def _parser() -> argparse.ArgumentParser:
         prog="blocklinear",
         description="Train linear models on data that does not fit in memory.",
         epilog="exit status: 0 ok, 2 usage, 3 malformed input, 4 damaged store or model, "
-        "5 mismatch, 6 I/O, 7 memory budget, 8 store busy, 130/143 stopped by a signal",
+        "5 mismatch, 6 I/O, 7 memory budget, 8 store busy, 9 cluster, 130/143 stopped by a signal",
     )
     parser.add_argument("--version", action="version", version=f"blocklinear {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)

@@ -36,7 +36,6 @@ from blocklinear.objectives.certificate import (
 )
 from blocklinear.objectives.models import Models
 from blocklinear.objectives.multiplier import nothing_seen
-from blocklinear.solvers.columns import models_by_pass
 from blocklinear.solvers.pass_statistics import (
     add_stats,
     middle,
@@ -47,6 +46,7 @@ from blocklinear.solvers.pass_statistics import (
 )
 from blocklinear.solvers.protocol import Estimate, Trainee
 from blocklinear.solvers.proven_models import ProvenModels
+from blocklinear.solvers.sharing import models_by_pass
 from blocklinear.solvers.weight_vectors import FIRST, PASS
 from blocklinear.solvers.working_set import FIRST_PASSES, next_passes
 from blocklinear.store.manifest import Manifest

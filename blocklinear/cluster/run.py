@@ -19,8 +19,8 @@ from blocklinear.objectives.certificate import Certificate
 from blocklinear.objectives.models import Models
 from blocklinear.objectives.tasks import Task
 from blocklinear.options import TrainOptions
-from blocklinear.solvers.columns import n_columns
 from blocklinear.solvers.protocol import Estimate
+from blocklinear.solvers.sharing import n_columns
 from blocklinear.store.files import make_folder, write_whole
 from blocklinear.store.manifest import Manifest
 from blocklinear.store.store import BlockStore

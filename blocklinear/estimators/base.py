@@ -17,7 +17,7 @@ from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from blocklinear.api.calling import telling, warn_caller
-from blocklinear.arguments import batches_of
+from blocklinear.arguments import batches_of, check_name
 from blocklinear.batches.writer import StoreWriter
 from blocklinear.errors import BlocklinearWarning, InputError
 from blocklinear.estimators.one_pass import OnePass
@@ -93,6 +93,7 @@ class BlockLinear(BaseEstimator, ABC):  # type: ignore[misc]
     def _folder(self, n_bytes: int) -> Iterator[Path]:
         """Hand out the path of the store to write."""
         if self.store is not None:
+            check_name(self.store)  # as a Path it would be this folder, whose store is replaced
             yield Path(self.store)
             return
         place = _SHARED_MEMORY if self._fits_in_memory(n_bytes) else None
@@ -320,6 +321,6 @@ def chosen(name: str, value: Any, known: dict[str, Any]) -> Any:
     ValueError
         If its value is none of those that are known.
     """
-    if value not in known:
+    if value not in list(known):  # which need not have a hash
         raise ValueError(f"{name} is {value!r}, but must be one of {', '.join(map(str, known))}")
     return known[value]

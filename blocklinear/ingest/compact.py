@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from blocklinear.errors import DamagedError, UsageError
+from blocklinear.errors import DamagedError, UsageError, WrongTypeError
 from blocklinear.events import BlockProgress, Listener, ignore
 from blocklinear.ingest.writer import CHUNK_ENTRIES, MIN_BLOCK_BYTES, decoded_bytes
 from blocklinear.options import check_batch_name
@@ -82,6 +82,8 @@ def compact(
 
     Raises
     ------
+    WrongTypeError
+        If `block_bytes` or `merge_batches` is something else.
     UsageError
         If a batch is not in the store, or the new name is that of another batch.
     DamagedError
@@ -90,8 +92,13 @@ def compact(
         If another process writes to the store or trains on it.
     StorageError
     """
+    if block_bytes is not None and (type(block_bytes) is not int or block_bytes < 1):
+        raise WrongTypeError(
+            f"block_bytes is {block_bytes!r}, but must be a number of bytes", "write 1 << 24"
+        )
+    merged = None if merge_batches is None else _merge(merge_batches)
     with changing(store) as old:
-        m = old.manifest if merge_batches is None else _one_batch(old.manifest, *merge_batches)
+        m = old.manifest if merged is None else _one_batch(old.manifest, *merged)
         wanted = bins(m.blocks, block_bytes or usual_bytes(m.blocks))
         if not wanted and m is old.manifest:
             return old
@@ -112,10 +119,23 @@ def compact(
             )
 
 
-def _one_batch(manifest: Manifest, name: str, parts: str | Sequence[str]) -> Manifest:
+def _merge(given: object) -> tuple[str, list[str]]:
+    """Return the name of a batch to be, and those of the batches to merge into it."""
+    if isinstance(given, tuple | list) and len(given) == 2:
+        name, parts = given
+        parts = [parts] if isinstance(parts, str) else parts
+        named = isinstance(parts, Sequence) and all(isinstance(n, str) for n in [name, *parts])
+        if named and parts:
+            return name, list(parts)
+    raise WrongTypeError(
+        f"merge_batches is {given!r}, but must be a name, and those of the batches to merge",
+        'write ("new", ["first", "second"])',
+    )
+
+
+def _one_batch(manifest: Manifest, name: str, parts: Sequence[str]) -> Manifest:
     """Return the manifest with one batch in place of several; it is as old as the newest."""
     check_batch_name(name)
-    parts = [parts] if isinstance(parts, str) else parts
     known = [batch["name"] for batch in manifest.batches]
     for part in parts:
         if part not in known:

@@ -153,7 +153,7 @@ def class_targets(labels, positive, costs, target, cost):
 
 @kernel
 def add_dual_terms(target, cost, kind, epsilon, alpha, terms):
-    """Add what the rows contribute to the dual value: sum_i g_i(alpha_i), see above.
+    """Add what the rows contribute to the dual value: sum_i g_i(alpha_i), see `losses`.
 
     Parameters
     ----------
@@ -319,7 +319,7 @@ def dcd_many(
     ranges : uint16[n_rows]     of these rows, updated: the first model that is to be updated, and
                               256 times one past the last, at most 255; then those for which
                               alpha_ij changed, and is now neither 0 nor at a bound, or 0 if none
-    priority : float64[n_rows]   of these rows: gain of the dual, summed over models
+    priority : float64[n_rows]   of these rows, updated: gain of the dual, summed over models
     """
     scratch = np.zeros((4, W.shape[1]))
     t, C, f, step = scratch[0], scratch[1], scratch[2], scratch[3]

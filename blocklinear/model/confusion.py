@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from blocklinear.classes import Classes, shown
+from blocklinear.classes import Classes, given_labels, shown
 from blocklinear.markup import table_html
 from blocklinear.model.scores import positive_class
 
@@ -46,7 +46,7 @@ class Confusion:
     ) -> None:
         self._given = classes or {}
         self.labels = tuple(sorted(labels))
-        self.positive = positive_class(labels, positive)
+        self.positive = positive_class(labels, positive, classes)
         self._table = np.array(self.labels)
         self._counts: Counter[tuple[int, int]] = Counter()
 
@@ -132,9 +132,9 @@ class Confusion:
         is ``f1``, None for the mean over more than two; ``f1`` is None without rows.
         A label that the model does not know is None; pairs without rows are omitted.
         """
-        given = [self._given.get(label, label) for label in self.labels]
+        given = given_labels(self.labels, self._given)
         names = [*given, None]
-        positive = None if self.positive is None else self._given.get(self.positive, self.positive)
+        positive = None if self.positive is None else given[self.labels.index(self.positive)]
         classes: list[dict[str, Any]] = [dict(own) for own in self.classes()]
         for own, label in zip(classes, given, strict=True):
             own["label"] = label

@@ -158,7 +158,7 @@ class Evaluation:
                 "give a column for each class, or one for two classes",
             )
         codes = np.arange(len(names), dtype=np.float64)
-        if len(names) == 2:  # the positive class comes first, and has the larger number
+        if len(names) == 2:  # the positive class comes first
             first = 1 if positive is None else names.index(positive)
             names, codes = [names[first], names[1 - first]], codes[::-1]
             if columns.shape[1] == 2:
@@ -172,7 +172,7 @@ class Evaluation:
             np.empty((0, columns.shape[1])), np.zeros(columns.shape[1]), -1.0, tuple(codes), solver,
             classes=dict(zip(codes, map(str, names), strict=True)),
         )  # fmt: skip
-        found = cls(model)
+        found = cls(model, codes[0] if len(names) == 2 else None)
         places = {name: code for name, code in zip(names, codes, strict=True)}
         known = [places.get(label, math.inf) for label in labels.tolist()]
         found.add(np.array(known, np.float64), columns)

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 import numpy as np
 import numpy.typing as npt
 
-from blocklinear.arguments import described
-from blocklinear.classes import as_given
+from blocklinear.arguments import check_sparse, described
+from blocklinear.classes import as_given, given_labels
 from blocklinear.errors import DamagedError, InputError, UsageError
 from blocklinear.markup import facts_html
 from blocklinear.memory import exact_size
@@ -160,8 +160,10 @@ class LinearModel(ModelParameters):
                     f"column {j} of X is {own!r}, and feature {j} of the model is {known!r}",
                     "give X the columns of the model's feature_names, in their order",
                 )
-        if issparse(X) and X.dtype.kind not in "biuf":  # SciPy does not multiply objects
-            raise _no_numbers(X)
+        if issparse(X):
+            if X.dtype.kind not in "biuf":  # SciPy does not multiply objects
+                raise _no_numbers(X)
+            check_sparse(X)
         rows = X.tocsr() if issparse(X) else _dense(X)
         if rows.ndim != 2:
             raise InputError(f"X has shape {rows.shape}", "give it two dimensions: rows, features")
@@ -359,7 +361,7 @@ class LinearModel(ModelParameters):
         """Return the place of a class as it was given, 0 for None."""
         if label is None:
             return 0
-        named = [self.named.get(code, code) for code in self.outcomes]
+        named = given_labels(self.outcomes, self.named)
         for table in (named, self.given_outcomes):
             if label in table:
                 return table.index(label)
@@ -375,8 +377,7 @@ class LinearModel(ModelParameters):
     @property
     def given_outcomes(self) -> list[Any]:
         """The outcomes as they were given: numbers, text or integers; empty for regression."""
-        found: list[Any] = as_given(np.array(self.outcomes), self.classes).tolist()
-        return found
+        return given_labels(self.outcomes, self.classes)
 
     def plot_weights(
         self,
@@ -536,7 +537,7 @@ class LinearModel(ModelParameters):
         return {
             **self.metadata,
             "solver": self.solver,
-            "labels": [self.named.get(label, label) for label in self.labels],
+            "labels": given_labels(self.labels, self.named),
             "named_features": len(self.feature_names or ()),
             "features": self.n_features,
             "columns": self.n_columns,

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from blocklinear.classes import Classes, given_labels
 from blocklinear.errors import UsageError
 from blocklinear.numerals import format_number
 
@@ -49,15 +50,20 @@ def auc(positive: NDArray[np.bool_], decisions: Floats, weights: Floats | None =
     return float((of_positive * below).sum()) / pairs if pairs else float("nan")
 
 
-def positive_class(classes: Sequence[float], asked: float | None = None) -> float | None:
+def positive_class(
+    classes: Sequence[float], asked: float | None = None, named: Classes | None = None
+) -> float | None:
     """Return the positive class of two, whose precision, recall and F1 are reported.
 
-    It is the larger label, in whatever order the data have them, unless another is given.
+    It is the larger label, of text the last in the order of its characters, in whatever order the
+    data have them, unless another is given.
 
     Parameters
     ----------
     classes : sequence of float
     asked : float or None
+    named : mapping of float to str or int, optional
+        Labels as they were given, where these are others.
 
     Returns
     -------
@@ -82,7 +88,10 @@ def positive_class(classes: Sequence[float], asked: float | None = None) -> floa
             f"class {format_number(asked)} is not one of {names}: it cannot be the positive class",
             "change --positive",
         )
-    return max(classes) if asked is None else asked
+    if asked is not None:
+        return asked
+    given = given_labels(classes, named or {})
+    return classes[given.index(max(given))]
 
 
 def f1(

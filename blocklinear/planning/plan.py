@@ -29,7 +29,7 @@ from blocklinear.planning.machine import Machine
 from blocklinear.planning.report import PlanReport
 from blocklinear.planning.subject import LOOKUP_SHARE, Subject, of_store, of_text
 from blocklinear.planning.trials import PassTrial, Trend, run_trials
-from blocklinear.solvers.columns import n_columns
+from blocklinear.solvers.sharing import n_columns
 from blocklinear.store.contents import is_store
 from blocklinear.store.manifest import Manifest
 from blocklinear.store.store import BlockStore

@@ -196,7 +196,7 @@ def cross_validate(
         _check(options, labels, metric, n_folds, stratify)
         _check_search(options, costs, first_cost)
         _check_assigned(assigned, manifest.n_rows, n_folds)
-        positive = positive_class(labels, positive)
+        positive = positive_class(labels, positive, store.named)
         if n_folds > manifest.n_rows and assigned is None:
             listener(Warned(f"{n_folds} folds of {manifest.n_rows} rows: each row is a fold"))
             n_folds = manifest.n_rows

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from blocklinear.classes import Classes, shown
+from blocklinear.classes import Classes, given_labels, shown
 from blocklinear.kernels.margins import decision_values
 from blocklinear.markup import table_html
 from blocklinear.model import scores
@@ -150,7 +150,7 @@ class ValidationReport:
             }
             for found in self.scores
         ]
-        positive = None if self.positive is None else self.named.get(self.positive, self.positive)
+        positive = None if self.positive is None else given_labels([self.positive], self.named)[0]
         return {
             "metric": self.metric,
             **({} if positive is None else {"positive": positive}),

@@ -13,7 +13,6 @@ from blocklinear.objectives.problems import Problem
 from blocklinear.objectives.tasks import Task
 from blocklinear.options import TrainOptions
 from blocklinear.solvers.block_descent import BlockDescent, BlockDescentOfMany
-from blocklinear.solvers.columns import models_by_pass
 from blocklinear.solvers.crammer_singer import CrammerSinger
 from blocklinear.solvers.l1.solver import L1Regularized
 from blocklinear.solvers.many import ManyModels
@@ -21,6 +20,7 @@ from blocklinear.solvers.newton.solver import Newton
 from blocklinear.solvers.one_class import OneClassModel
 from blocklinear.solvers.pegasos import Pegasos
 from blocklinear.solvers.protocol import Solver
+from blocklinear.solvers.sharing import models_by_pass
 from blocklinear.solvers.single import AveragedBlocks, SingleModel
 from blocklinear.solvers.weight_vectors import WeightVectors
 from blocklinear.store.manifest import Manifest

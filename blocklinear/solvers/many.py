@@ -14,7 +14,7 @@ from blocklinear.objectives.feasible_sets import Separate
 from blocklinear.objectives.models import Models
 from blocklinear.options import TrainOptions
 from blocklinear.pages import give_back
-from blocklinear.solvers.columns import padded
+from blocklinear.solvers.sharing import padded
 from blocklinear.solvers.weight_vectors import PASS, BlockStep, WeightVectors
 from blocklinear.store.groups import RowView
 from blocklinear.store.manifest import Manifest
@@ -124,8 +124,9 @@ class ManyModels(WeightVectors):
     def drop(self, kept: NDArray[np.bool_], averaged: NDArray[np.bool_]) -> None:
         """Go on with some of the models only.
 
-        Alpha of the others stays where it is. Memory is given back before more is taken, as new
-        pages take longer.
+        Alpha of the others stays where it is, and their weights are kept. Weights of those that go
+        on move to the front of the memory they have, whose rest is given back: new pages take
+        longer.
 
         Parameters
         ----------

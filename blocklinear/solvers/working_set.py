@@ -43,8 +43,8 @@ def next_passes(number: int, first: tuple[float, float], passes: tuple[float, fl
     Parameters
     ----------
     number : int              passes in the outer iteration that ends
-    first, passes : (float, float)      gain of the dual and what it cost, in entries, at the first
-                              stats of rows and in passes
+    first, passes : (float, float)      gain of the dual and what it cost, in entries, in the
+                              first steps on rows and in passes
     """
     (gain, cost), (pass_gain, pass_cost) = first, passes
     if not pass_cost:

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blocklinear.arguments import check_name, check_store
-from blocklinear.classes import Classes, label_text, named_labels
+from blocklinear.classes import Classes, given_labels, label_text, named_labels
 from blocklinear.errors import (
     BusyError,
     DamagedError,
@@ -445,8 +445,8 @@ class BlockStore:
         """Return the labels that have rows, as named, with how many; None if not counted."""
         if self.manifest.labels is None:
             return None
-        named, counted = self.named, zip(self.manifest.labels, counts, strict=True)
-        return [{"label": named.get(code, code), "rows": n} for code, n in counted if n]
+        labels = given_labels(self.manifest.labels, self.named)
+        return [{"label": of, "rows": n} for of, n in zip(labels, counts, strict=True) if n]
 
     def _unless_past(self, found: Iterator[T]) -> Iterator[T]:
         """Yield what is read of this store, unless another process deletes it meanwhile."""

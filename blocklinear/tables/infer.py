@@ -102,7 +102,7 @@ def infer(path: str, schema: Any, options: TableOptions) -> Recipe:
     for name in left:
         kind = kind_of(schema.field(name).type)
         if name in options.categories and kind is not None:
-            if kind not in ("number", "text", "boolean"):
+            if not _fits(schema.field(name).type, "category"):
                 raise UsageError(
                     f"--categories names {quoted(name)}, which is of type "
                     f"{schema.field(name).type}: categories are integers, text or booleans",

@@ -54,7 +54,7 @@ def split_tables(
     options = options or SplitOptions()
     options = replace(options, text=_of_rows(options.text))
     tables = Tables(inputs, options.text.threads)
-    recipe = infer(*tables.first_schema(), table)
+    recipe = infer(*tables.first_schema(table.categories), table)
     progress = _Progress(tables, listener)
     bytes_for_rows(options.text.memory_bytes)
     with StoreWriter(store, options, progress) as writer:

@@ -87,9 +87,16 @@ class Tables:
         self._digests: dict[int, str] = {}
         self.bytes_total = 0
 
-    def first_schema(self) -> tuple[str, Any]:
-        """Return the path and the schema of the first file."""
-        return self.paths[0], open_source(self._files[0], {}).schema
+    def first_schema(self, categories: Sequence[str] = ()) -> tuple[str, Any]:
+        """Return the path and the schema of the first file; where types are guessed, text of some.
+
+        Parameters
+        ----------
+        categories : sequence of str
+            Columns that are to be categories.
+        """
+        kinds = dict.fromkeys(categories, "category")
+        return self.paths[0], open_source(self._files[0], kinds).schema
 
     def open(self, recipe: Recipe, whose: str, own: Sequence[str]) -> None:
         """Open all files.

@@ -17,10 +17,10 @@ from blocklinear.objectives.certificate import Certificate
 from blocklinear.objectives.models import Models
 from blocklinear.objectives.tasks import Task, make_task
 from blocklinear.options import TrainOptions
-from blocklinear.solvers.columns import n_columns
 from blocklinear.solvers.factory import make_solver
 from blocklinear.solvers.newton.costs import enough_products
 from blocklinear.solvers.protocol import Abandoned
+from blocklinear.solvers.sharing import n_columns
 from blocklinear.store.features import read_features, read_names, to_input
 from blocklinear.store.files import make_folder
 from blocklinear.store.manifest import Manifest
@@ -90,7 +90,7 @@ def train_task(
 ) -> Result:
     """Lock a store and train what the options ask for.
 
-    Return what `finish` makes of what was trained on, what was asked for, with the solver that was
+    Return what `finish` makes of what was trained on, what was asked for, with the method that was
     chosen, and what came of it; only then the run counts as finished. What trains a task is
     `optimise`, unless another is given.
     """

@@ -17,6 +17,7 @@ more.
 
 import math
 from dataclasses import replace
+from typing import Any
 
 from blocklinear.errors import MemoryBudgetError
 from blocklinear.events import MethodChosen
@@ -25,8 +26,8 @@ from blocklinear.numerals import format_number
 from blocklinear.objectives.problems import SOLVERS
 from blocklinear.objectives.tasks import Task
 from blocklinear.options import TrainOptions
-from blocklinear.solvers.columns import n_columns
 from blocklinear.solvers.newton.costs import descent_work, newton_work
+from blocklinear.solvers.sharing import n_columns
 from blocklinear.store.manifest import Manifest
 from blocklinear.store.prefetch import GroupLoader
 from blocklinear.store.store import BlockStore
@@ -60,10 +61,14 @@ def choose_method(
     epochs = _condition(store, options) * math.log(1.0 / (options.gap or 1e-3))
     descent = descent_work(solver, epochs, epochs * manifest.n_rows / nnz)
     cheaper = passes < descent
-    method = _resumed(store, options)
-    if method is None:
-        newton = cheaper and _hessian_fits(manifest, options, n_columns(len(task)))
-        method = "newton" if newton else "dual"
+    facts = _resumed(store, options)
+    if facts is None:
+        fits = cheaper and _hessian_fits(manifest, options, n_columns(len(task)))
+    else:
+        fits = facts["hessian"]
+    method = "newton" if cheaper and fits else "dual"
+    if facts is not None and facts["course"]["method"] != method:
+        return MethodChosen(facts["course"]["method"], "the run to go on from was trained by it")
     if cheaper and method == "dual":
         return MethodChosen(method, f"there is no memory for a Hessian of {n} weights")
     why = (
@@ -74,13 +79,12 @@ def choose_method(
     return MethodChosen(method, why)
 
 
-def _resumed(store: BlockStore, options: TrainOptions) -> str | None:
-    """Return the method of the run to go on from, if there is one."""
+def _resumed(store: BlockStore, options: TrainOptions) -> dict[str, Any] | None:
+    """Return the facts of the run to go on from, if there is one by a method to choose from."""
     if not options.resume:
         return None
     facts = Checkpoint(store.folder / "runs" / options.run).checked(check_resumed)
-    method = facts["course"]["method"] if facts is not None else None
-    return method if method in ("dual", "newton") else None
+    return facts if facts is not None and facts["course"]["method"] in ("dual", "newton") else None
 
 
 def _hessian_fits(manifest: Manifest, options: TrainOptions, n_columns: int) -> bool:

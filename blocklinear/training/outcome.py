@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blocklinear import __version__
-from blocklinear.classes import shown
+from blocklinear.classes import given_labels, shown
 from blocklinear.errors import BlocklinearError
 from blocklinear.events import Listener, MethodChosen, RunEnded, RunStarted, Warned
 from blocklinear.inputs.urls import shown_name
@@ -148,10 +148,9 @@ def warn_of_weights(
 def _store_facts(store: BlockStore, classes: bool) -> dict[str, Any]:
     """Return what `RunStarted` has of a store, with the classes if it is trained on for them."""
     m = store.manifest
-    known = classes and m.labels is not None
-    counts = zip(m.labels or (), m.label_counts, strict=True) if known else None
-    named = store.named if known else {}
-    labels = [] if counts is None else [(named.get(code, code), n) for code, n in counts if n]
+    known = m.labels if classes else None
+    given = given_labels(known or (), store.named)
+    labels = [(of, n) for of, n in zip(given, m.label_counts, strict=False) if n]
     most = sorted(labels, key=lambda found: -found[1])[:MOST_LABELS]
     return {
         "path": store.name,
@@ -160,7 +159,7 @@ def _store_facts(store: BlockStore, classes: bool) -> dict[str, Any]:
         "nnz": m.nnz,
         "blocks": len(m.blocks),
         "bytes": sum(block.bytes for block in m.blocks),
-        "classes": None if counts is None else len(labels),
+        "classes": None if known is None else len(labels),
         "labels": [{"label": label, "rows": rows} for label, rows in most],
         "batches": len(m.batches),
         "last_batches": [

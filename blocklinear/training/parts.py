@@ -11,7 +11,7 @@ from blocklinear.events import Listener, Warned
 from blocklinear.objectives.certificate import Certificate, joined
 from blocklinear.objectives.models import Models
 from blocklinear.options import TrainOptions
-from blocklinear.solvers.columns import n_columns
+from blocklinear.solvers.sharing import n_columns
 from blocklinear.store.manifest import Manifest
 from blocklinear.training.memory_plan import plan_memory
 from blocklinear.training.outcome import Outcome

@@ -330,9 +330,10 @@ def _carry(
     manifest: Manifest,
     resident: bool,
 ) -> None:
-    """Take over what was learned of rows: how often they pay, and which are moving.
+    """Take over what was learned of rows: how often they pay, and of which alpha is free.
 
-    Moving rows only where all are in memory; otherwise they would first have to be read.
+    The latter only where all rows are in memory: else those of the working set would first have to
+    be read.
     """
     starts = first_positions(manifest).tolist()
     for name, lines in solver.row_arrays.items():

@@ -8,7 +8,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.sparse import csr_array, vstack
 
-from blocklinear import BlockStore, LinearModel, StoreWriter, TrainOptions, train, train_grid
+from blocklinear import (
+    BlockStore,
+    LinearModel,
+    StoreWriter,
+    TrainOptions,
+    cross_validate,
+    train,
+    train_grid,
+)
 from blocklinear.batches.labels import OWN, LabelCoder
 from blocklinear.classes import as_given, from_json, to_json
 from blocklinear.errors import DamagedError, InputError, MismatchError, UsageError
@@ -305,3 +313,19 @@ def test_rows_at_a_time_are_a_number(tmp_path, rows):
     store = append(tmp_path, [make_rows(n_rows=3)], make_options())
     with pytest.raises(UsageError, match="but must be an integer, at least 1"):
         next(store.iter_csr(rows))
+
+
+@pytest.mark.parametrize("first", [["spam", "ham"], [2**60, 3], [3, 2**60]], ids=str)
+def test_the_larger_label_is_the_positive_one(tmp_path, first):
+    """Whichever comes first, and also where classes have other numbers than they are."""
+    X, codes = rows_of(2)
+    y = [first[k] for k in codes]
+    store = append(tmp_path, [(X, y)], make_options())
+    evaluation = train(store, TRAIN).evaluate(X, y)
+    assert evaluation.confusion.as_dict()["positive"] == max(first)
+    assert [curve.name for curve in evaluation.roc()] == [str(max(first))]
+    found = cross_validate(store, TRAIN, n_folds=2, costs=[1.0])
+    assert found.report.as_dict()["positive"] == max(first)
+    assert f"positive class {max(first)}\n" in found.report.table()
+    labels = [own["label"] for own in store.describe()["labels"]]
+    assert [*map(type, labels)] == [*map(type, first)]

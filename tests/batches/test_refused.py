@@ -22,6 +22,12 @@ def sparse(data, indices, indptr, shape):
     return X
 
 
+def moved(X, row):
+    """Return a COO matrix with the first entry in another row, which it need not have."""
+    X.row[0] = row
+    return X
+
+
 X2 = np.array([[1.0, 2.0], [3.0, 4.0]])
 Y2 = [1, 2]
 
@@ -75,6 +81,9 @@ BAD_X = [
     ),
     (sparse([1.0, 1.0], [0, -1], [0, 1, 1, 2, 2], (4, 3)), "row 2: column -1 is none of the 3"),
     (sparse([1.0, 1.0], [0, 3], [0, 1, 1, 2, 2], (4, 3)), "row 2: column 3 is none of the 3"),
+    (sparse([1.0, 1.0], [0, -1], [0, 1, 1, 2], (3, 4)).T, "csc_matrix: "),
+    (moved(coo_array(np.eye(4, 3)), -1), "coo_array: there are places from -1 to 2 of 4"),
+    (moved(coo_array(np.eye(4, 3)), 4), "coo_array: there are places from 1 to 4 of 4"),
     (sparse([1.0, 1.0], [0, 1], [0, 1, 2, 1, 2], (4, 3)), "csr_matrix: its row pointers decrease"),
     (sparse([1.0, 1.0], [0, 1], [0, 1, 2, 3, 4], (4, 3)), "csr_matrix: its row pointers are not"),
     (pd.DataFrame({"a": [1, 2, None, 4]}), "row 2, column 'a': the value is NaN or inf"),
@@ -152,6 +161,14 @@ def test_labels_that_are_refused(tmp_path, y, message):
         ([np.nan, 1], "row 0: sample_weight is nan"),
         ([1, 1e154], r"row 1: sample_weight is 1e\+154"),
         (["a", "b"], "sample_weight is not of numbers"),
+        (["1", "2"], "sample_weight is not of numbers"),
+        (np.array(["1", 2], object), "sample_weight is not of numbers"),
+        (np.array([1, 1j]), "sample_weight is not of numbers"),
+        (np.array([1, 1j], object), "sample_weight is not of numbers"),
+        (np.array([b"1", b"2"]), "sample_weight is not of numbers"),
+        (np.array([1, 2], "M8[s]"), "sample_weight is not of numbers"),
+        (np.ma.masked_equal([1, 2], 2), "sample_weight is not of numbers"),
+        ([[1], [1, 2]], "sample_weight is not of numbers"),
     ],
 )
 def test_weights_that_are_refused(tmp_path, weights, message):

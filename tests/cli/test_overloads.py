@@ -3,8 +3,10 @@
 import ctypes
 import json
 import os
+import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import numba
 import numpy as np
@@ -12,6 +14,7 @@ import pytest
 
 from blocklinear.cli import overloads
 
+ROOT = Path(__file__).parents[2]
 SCRIPT = """
 import gc, json, os, sys
 import blocklinear.selection.cross_validation, blocklinear.selection.grid, blocklinear.ingest.add
@@ -211,3 +214,37 @@ def test_what_is_listed_for_a_part_and_a_type(tmp_path, monkeypatch):
     assert overloads.listed({"one"}, "float64") == ["a.b(x)"]
     assert overloads.listed({"many", "two"}, "float64") == ["c.d(y, z)"]
     assert overloads.listed({"many"}, "float32") == ["a.b(x)", "c.d(y, z)"]
+
+
+RECORDED = """
+import sys
+import numpy as np
+sys.path.append(sys.argv[1])
+from list_kernels import Recorder
+recorder = Recorder()
+from blocklinear.kernels import orders
+orders.permutation(np.ones(2, np.uint64), np.empty(3, np.int64))
+print(recorder.compiles, *recorder.take(), sep="\\n")
+"""
+
+
+def test_what_kernels_call_is_not_listed_whatever_the_cache_has(tmp_path):
+    """Helpers are compiled, or loaded, with a kernel that is compiled: then nothing counts."""
+    package, cache = tmp_path / "blocklinear", tmp_path / "cache"
+    shutil.copytree(ROOT / "blocklinear", package, ignore=shutil.ignore_patterns("__pycache__"))
+
+    def recorded():
+        done = subprocess.run(
+            [sys.executable, "-P", "-c", RECORDED, ROOT / "scripts"], check=True, text=True,
+            stdout=subprocess.PIPE,
+            env=os.environ | {"NUMBA_CACHE_DIR": str(cache), "PYTHONPATH": str(tmp_path)},
+        )  # fmt: skip
+        return done.stdout.splitlines()
+
+    called = "kernels.orders.permutation(uint64[::1], int64[::1])"
+    assert recorded()[0] == "True"
+    assert recorded() == ["False", called]
+    for file in cache.rglob("orders.permutation-*"):
+        file.unlink()
+    assert recorded()[0] == "True"
+    assert recorded() == ["False", called]

@@ -138,3 +138,15 @@ def test_notebooks_show_few_of_many_classes():
     html = counted._repr_html_()
     assert html.count("<tr>") == 21
     assert "20 classes with the most rows, of 30" in html
+
+
+def test_labels_are_of_one_kind():
+    """Integers beyond 2**53 have other numbers in blocks, and those below their own."""
+    code = float(2**53 - 1)
+    found = Confusion((code, 3.0), None, {code: 2**60})
+    found.add(np.array([3.0, code]), np.array([code, code]))
+    assert found.as_dict()["positive"] == 2**60
+    labels = [own["label"] for own in found.as_dict()["classes"]]
+    assert list(map(repr, labels)) == ["3", str(2**60)]
+    assert found.as_dict()["confusion"] == [[3, 2**60, 1], [2**60, 2**60, 1]]
+    assert {type(label) for pair in found.as_dict()["confusion"] for label in pair} == {int}

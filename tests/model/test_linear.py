@@ -277,3 +277,22 @@ def test_decision_values_that_are_no_numbers_are_refused(make_model, form):
         with pytest.raises(InputError, match="row 1: its decision value overflows"):
             model.predict(as_given(form, X))
         X[1, column] = 0.0
+
+
+def hand_made(form, place):
+    """Return a matrix of SciPy with an entry at a place that it does not have."""
+    X = sparse.csr_array(np.eye(3)).asformat(form)
+    (X.col if form == "coo" else X.indices)[-1] = place
+    return X
+
+
+@pytest.mark.parametrize("form", ["csr", "csc", "coo"])
+@pytest.mark.parametrize("place", [-1, 3, 1 << 20])
+def test_places_that_a_matrix_does_not_have_are_refused(make_model, form, place):
+    model = make_model(n_features=5)
+    with pytest.raises(InputError, match=f"^{form}_array: .*\n.*make the matrix again"):
+        model.decision_function(hand_made(form, place))
+    whole = hand_made(form, 2)
+    given = whole.data
+    assert len(model.decision_function(whole)) == 3
+    assert whole.data is given

@@ -58,6 +58,11 @@ def test_the_positive_class():
     assert scores.positive_class((-1.0, 1.0)) == scores.positive_class((1.0, -1.0)) == 1.0
     assert scores.positive_class((1.0, 2.0), 1.0) == 1.0
     assert scores.positive_class(()) is scores.positive_class((1.0, 2.0, 3.0)) is None
+    for named in ({0.0: "spam", 1.0: "ham"}, {1.0: 2**60}, {1.0: -(2**60), 0.0: -(2**61)}):
+        expected = max(range(2), key=lambda code, named=named: named.get(code, code))
+        for classes in ((0.0, 1.0), (1.0, 0.0)):
+            assert scores.positive_class(classes, named=named) == expected
+            assert scores.positive_class(classes, 0.0, named) == 0.0
     for classes in ((), (1.0, 2.0, 3.0), (1.0,)):
         with pytest.raises(UsageError, match="positive class"):
             scores.positive_class(classes, 1.0)

@@ -20,8 +20,8 @@ from blocklinear.errors import (
 from blocklinear.events import BlockStep, OuterIteration, SlowlyConverging, Warned
 from blocklinear.memory import exact_size, parse_size
 from blocklinear.options import TrainOptions
-from blocklinear.solvers.columns import models_by_pass, padded
-from blocklinear.solvers.columns import n_columns as room_for
+from blocklinear.solvers.sharing import models_by_pass, padded
+from blocklinear.solvers.sharing import n_columns as room_for
 from blocklinear.solvers.weight_vectors import WeightVectors
 from blocklinear.training import train
 from blocklinear.training.memory_plan import plan_memory

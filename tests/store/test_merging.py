@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from blocklinear.errors import DamagedError, StorageError, UsageError
+from blocklinear.errors import DamagedError, StorageError, UsageError, WrongTypeError
 from blocklinear.ingest.compact import bins, compact
 from blocklinear.store.changes import remove
 from blocklinear.store.store import BlockStore
@@ -77,6 +77,10 @@ def test_batches_are_merged_when_named(tmp_path):
     same = compact(store, merge_batches=("b1", "b1"))  # one name is no list of letters
     assert [batch["name"] for batch in same.manifest.batches] == ["b1", "day2"]
     refused(UsageError, 2, compact, store, merge_batches=("x", ["b9"]), match="no batch")
+    for wrong in (["x", "a", "b"], ["x"], ("x", []), ("x", 7), (7, ["b1"]), "xy", {"x": "b1"}, 7):
+        refused(WrongTypeError, 2, compact, store, merge_batches=wrong, match="merge_batches is")
+    for wrong in ("4M", 0, -1, 1e6, True):
+        refused(WrongTypeError, 2, compact, store, wrong, match="block_bytes is")
     refused(UsageError, 2, compact, store, merge_batches=("day2", ["b1"]), match="already")
     refused(UsageError, 2, compact, store, merge_batches=("..", ["b1"]), match="plain name")
 

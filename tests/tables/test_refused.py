@@ -205,6 +205,10 @@ def test_kept_columns_are_none_of_the_results(tmp_path, name):
         ({"weight": "x", "categories": ("x",)}, "--categories names 'x', which is that of the"),
         ({"categories": ("w",)}, "--categories names 'w', which is of type list<"),
         (
+            {"categories": ("x",)},
+            "--categories names 'x', which is of type double: categories are integers, text or b",
+        ),
+        (
             {"drop": ("x",), "interactions": (("x", "c"),), "hash_bits": 4},
             "--interactions names 'x', which is left out",
         ),

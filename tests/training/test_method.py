@@ -130,6 +130,20 @@ def test_a_run_that_is_resumed_keeps_its_method(tmp_path, solver, memory):
     assert model.metadata == whole.metadata | {"memory_bytes": 1 << 30}
 
 
+@pytest.mark.parametrize(("method", "cost"), [("dual", 100.0), ("newton", 1e-3)])
+def test_a_run_that_was_given_its_method_is_resumed_by_it(tmp_path, method, cost):
+    """That there is no memory, or that another method costs less, is not why."""
+    problem, calls = dense(cost=cost), []
+    store = split_problem(tmp_path, problem, 3)
+    options = problem.options(method=method, gap=1e-3, group=1)
+    with pytest.raises(StoppedError):
+        train(store, options, halt=lambda: calls.append(1) or len(calls) > 2)
+    heard = Heard()
+    train(store, replace(options, method="auto", resume=True), heard)
+    (choice,) = heard.of(MethodChosen)
+    assert choice == MethodChosen(method, "the run to go on from was trained by it")
+
+
 def test_many_models(tmp_path):
     problem = replace(several_classes(3, 7, 300, 5), cost=100.0)
     model, choice = chosen(tmp_path, problem)

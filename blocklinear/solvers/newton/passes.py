@@ -12,9 +12,9 @@ from blocklinear.objectives.certificate import aligned_zeros
 from blocklinear.objectives.models import Models
 from blocklinear.objectives.tasks import Task
 from blocklinear.options import TrainOptions
-from blocklinear.solvers.columns import padded
 from blocklinear.solvers.newton.iterate import NewtonIterate, PassSums
 from blocklinear.solvers.newton.proximal import ProximalIterate
+from blocklinear.solvers.sharing import padded
 from blocklinear.store.groups import Group, RowView, rows_of
 from blocklinear.store.row_arrays import RowArray
 

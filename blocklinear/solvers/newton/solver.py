@@ -21,10 +21,10 @@ from blocklinear.objectives.problems import Problem
 from blocklinear.objectives.tasks import Task
 from blocklinear.options import TrainOptions
 from blocklinear.solvers.certified import CertifiedPasses
-from blocklinear.solvers.columns import models_by_pass
 from blocklinear.solvers.newton.iterate import NewtonIterate
 from blocklinear.solvers.newton.passes import NewtonPass
 from blocklinear.solvers.protocol import Solver, Start
+from blocklinear.solvers.sharing import models_by_pass
 from blocklinear.store.groups import Group
 from blocklinear.store.manifest import Manifest
 from blocklinear.store.prefetch import Loaded
