@@ -169,15 +169,16 @@ def balance(plus: Floats, minus: Floats) -> Floats:
     Parameters
     ----------
     plus, minus : float64[M]
-        Sums of the positive ones, and of the others with their sign changed.
+        Sums of the positive ones, and of the others with their sign changed. Where rows came and
+        went, rounding may have left less than 0 of either.
 
     Returns
     -------
     float64[2, M]
-        One of the two is 1.
+        From 0 to 1: alpha stay in their domain. One of the two is 1, if neither sum is 0.
     """
-    sides = np.stack([plus, minus])
-    return np.minimum(plus, minus) / np.where(sides > 0.0, sides, 1.0)
+    sides = np.maximum(np.stack([plus, minus]), 0.0)
+    return np.asarray(sides.min(axis=0) / np.where(sides > 0.0, sides, 1.0))
 
 
 def joined(certificates: list[Certificate]) -> Certificate:

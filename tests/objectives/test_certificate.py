@@ -153,6 +153,11 @@ def test_alpha_that_sums_lose_are_missing_on_the_other_side():
     assert found.dual <= 2.0
 
 
+def test_alpha_stay_in_their_domain_where_a_sum_of_them_is_negative():
+    plus, minus = np.array([[-1e-9, 2.0], [3.0, 1.0], [0.0, 5.0], [0.0, 0.0], [-1.0, -1.0]]).T
+    assert balance(plus, minus).T.tolist() == [[0, 0], [1 / 3, 1], [0, 0], [0, 0], [0, 0]]
+
+
 def test_without_any_feature_the_model_is_zero(tmp_path):
     problem = Problem(np.zeros((6, 1)), np.array([1.0, -1, 1, 1, -1, 1]), solver=3)
     model = train(split_problem(tmp_path, problem, 3), problem.options(gap=1e-9))
