@@ -428,7 +428,7 @@ class DistributedDescent(Trainee):
             pair = [of[k] for of in candidates.values()]
             sides = free_biases[k].balance if free_biases else None
             recomputed = W[:0] if sampling else None
-            proof = Proof(W, pair, W.shape[1], recomputed, self.bias, sides)
+            proof = Proof(W, pair, W.shape[1], recomputed, sides)
             proof.include(found.sums[k], found.reach[k], found.recomputed[k].whole(), found.n)
             proofs.append(proof)
         return proofs

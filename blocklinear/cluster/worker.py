@@ -295,9 +295,9 @@ class Part:
                 vectors.average[:, : vectors.width] = candidates[1][k]
                 pair = [vectors.W, vectors.average]
             sides = self._at.free_biases[k].balance if self._at.free_biases else None
-            n_problems, bias = len(vectors.terms), self.solver.bias
+            n_problems = len(vectors.terms)
             recomputed = vectors.W[:0] if sampling else None
-            proofs.append(Proof(vectors.W, pair, n_problems, recomputed, bias, sides))
+            proofs.append(Proof(vectors.W, pair, n_problems, recomputed, sides))
         for loaded in self.stream([self.sample] if sampling else None):
             share = SAMPLED_ROWS // self._job.n_parts
             enough = max(self.manifest.n_rows // SAMPLED_SHARE, share)

@@ -65,9 +65,9 @@ def loss(kind, epsilon, t, f):
 
 @inline
 def entropy_of(u):
-    """Return -u log u - (1 - u) log(1 - u), continuous at 0 and 1."""
+    """Return -u log u - (1 - u) log(1 - u), continuous at 0 and 1, and right for the smallest u."""
     total = u * np.log(u) if u > 0.0 else 0.0
-    return -(total + ((1.0 - u) * np.log(1.0 - u) if u < 1.0 else 0.0))
+    return -(total + ((1.0 - u) * np.log1p(-u) if u < 1.0 else 0.0))
 
 
 @inline

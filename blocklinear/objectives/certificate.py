@@ -99,15 +99,14 @@ def prove(
     drift: float,
     average: bool,
     n_classes: int = 0,
-    free_bias: float | None = None,
+    free_bias: bool = False,
 ) -> Certificate:
     """Return what a pass over all rows proves of a candidate v; nothing where numbers overflowed.
 
     If the weight of the bias is free, the dual has a constraint: sum s_i alpha_i = 0. It holds once
     the alpha on the heavier side are multiplied by the ratio r < 1 of both sides. What a row adds
     to P - D is convex in r, at most C_i loss_i at r = 0; and w' moves by (1 - r) times the sum of
-    |alpha_i| |x_i| at most. What rounding leaves of the constraint is multiplied by what the bias
-    adds to v'x_i.
+    |alpha_i| |x_i| at most. The sums of both sides are rounded, so r may be smaller by that.
 
     Parameters
     ----------
@@ -120,18 +119,17 @@ def prove(
         Of rows whose alpha sum to 0 but for rounding.
     drift, average :
         As in `Certificate`.
-    free_bias : float or None
-        What the bias adds to v'x_i, if its weight is free.
+    free_bias : bool
+        Whether the weight of the bias is free.
     """
     size, terms, plus, minus = map(float, reach)
     apart = math.sqrt(distance)
-    if free_bias is not None:
+    if free_bias:
         heavier = max(plus, minus)
         removed = 1.0 - min(plus, minus) / heavier if heavier > 0.0 else 0.0
+        removed += 1.01 * kernels.UNIT * (terms + 8.0)
         apart += removed * size
-        left = 4.0 * kernels.UNIT * (n + 4.0) * heavier * abs(free_bias)
-        added = removed * (sums[kernels.LOSS] + sums[kernels.LOW]) + left
-        sums = sums + np.array([0.0, 0.0, added])
+        sums = sums + np.array([0.0, 0.0, removed * (sums[kernels.LOSS] + sums[kernels.LOW])])
     apart += 1.01 * kernels.UNIT * (terms + n_classes + 4.0) * size
     return bound(0.5 * float(square), sums, 0.5 * apart * apart, n, drift, average)
 
@@ -171,15 +169,16 @@ def balance(plus: Floats, minus: Floats) -> Floats:
     Parameters
     ----------
     plus, minus : float64[M]
-        Sums of the positive ones, and of the others with their sign changed.
+        Sums of the positive ones, and of the others with their sign changed. Where rows came and
+        went, rounding may have left less than 0 of either.
 
     Returns
     -------
     float64[2, M]
-        One of the two is 1.
+        From 0 to 1: alpha stay in their domain. One of the two is 1, if neither sum is 0.
     """
-    sides = np.stack([plus, minus])
-    return np.minimum(plus, minus) / np.where(sides > 0.0, sides, 1.0)
+    sides = np.maximum(np.stack([plus, minus]), 0.0)
+    return np.asarray(sides.min(axis=0) / np.where(sides > 0.0, sides, 1.0))
 
 
 def joined(certificates: list[Certificate]) -> Certificate:
@@ -218,8 +217,6 @@ class Proof:
     recomputed : float64[n_features + 1 or 0, columns] or None
         As above, to be added to: zeros of new memory if None. Without any rows it is left out, and
         there are no certificates.
-    bias : float
-        Value of the bias feature.
     balance : float64[2, n_problems] or None
         As above, where the weight of the bias is free; None where it is not.
     """
@@ -230,10 +227,9 @@ class Proof:
         candidates: list[Floats],
         n_problems: int,
         recomputed: Floats | None = None,
-        bias: float = 0.0,
         balance: Floats | None = None,
     ) -> None:
-        self._bias, self._free = bias, balance is not None
+        self._free = balance is not None
         self.balance = np.ones((2, n_problems)) if balance is None else balance
         self._W, self.candidates = W, candidates
         self.squares = np.zeros((2, W.shape[1]))
@@ -300,13 +296,12 @@ class Proof:
                 drifted if v is self._W else self._of_problems(self._distances(v, self.recomputed))
             )
             squares = self._of_problems(self.squares[k])
-            free = (v[-1] * self._bias).tolist() if self._free else [None] * v.shape[1]
             found.append(
                 [
                     prove(
                         squares[j], distances[j], self.sums[k, :, j], self.reach[:, j], self.n,
                         float(drift[j]), average=v is not self._W, n_classes=n_classes,
-                        free_bias=free[j],
+                        free_bias=self._free,
                     )
                     for j in range(self.sums.shape[2])
                 ]

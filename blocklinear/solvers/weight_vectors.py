@@ -470,7 +470,7 @@ class WeightVectors(ABC):
         sides = None
         if self.free_bias:
             sides = balance(self.terms[:, dual.PLUS], self.terms[:, dual.MINUS])
-        return Proof(self.W, candidates, len(self.terms), recomputed, self.bias, sides)
+        return Proof(self.W, candidates, len(self.terms), recomputed, sides)
 
     def certify_group(self, group: Group, proof: Proof, every: int = 1) -> None:
         """Add what a group contributes to certificates, or one row in so many of it."""

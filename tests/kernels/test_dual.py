@@ -332,6 +332,18 @@ def test_the_gap_of_a_row_holds_for_every_decision_close_by(p, seed, wrong):
         ) + 1e-12 * (C + abs(a))
 
 
+@pytest.mark.parametrize("share", [1e-30, 6.2e-17, 1.2e-16, 1.6e-16, 3e-16, 1e-12])
+@pytest.mark.parametrize("times", [0.3, 0.9, 1.1, 3.0])
+def test_what_a_row_with_a_tiny_alpha_adds_is_not_rounded_away(share, times):
+    """For such u = alpha / C and s = exp(-margin) that is C (u log(u / s) - u + s)."""
+    C, s = 1e15, share * times
+    a, f = C * share, -np.log(s)
+    lost, entropy = losses.loss(losses.LOGISTIC, 0.0, 1.0, f), losses.entropy_of(a / C)
+    above = losses.row_gap(losses.LOGISTIC, 0.0, 1.0, C, f, lost, a, 0.5 * a / C, entropy, 0.0)
+    adds = C * (share * np.log(share / s) - share + s)
+    assert adds * (1 - 1e-9) <= above <= adds + 1e-11 * C * share
+
+
 @every_loss
 def test_alpha_outside_of_its_domain_proves_nothing(kind):
     """Neither the gap nor w' nor the dual value may rest on who wrote alpha."""

@@ -5,9 +5,10 @@ from effort import EXTENSIVE
 from training.small import SELECTIONS, Heard, Problem, random_problem, split_problem
 
 from blocklinear.events import OuterIteration
-from blocklinear.kernels.losses import GAP, LOSS, N_REACHES
+from blocklinear.kernels import dual
+from blocklinear.kernels.losses import GAP, HINGE, LOSS, N_REACHES
 from blocklinear.model.linear import LinearModel
-from blocklinear.objectives.certificate import Proof, prove, relative_gaps
+from blocklinear.objectives.certificate import Proof, balance, prove, relative_gaps
 from blocklinear.objectives.problems import make_problem
 from blocklinear.solvers.single import SingleModel
 from blocklinear.store.prefetch import GroupLoader
@@ -128,6 +129,33 @@ def test_the_rounding_of_the_recomputed_w_is_part_of_the_gap():
     lost = 1e9 * 2.0**-53 * 1e9
     assert found.gap >= 0.5 * lost**2 / 2.0
     assert found.gap <= 0.52 * lost**2 / 2.0
+
+
+def test_alpha_that_sums_lose_are_missing_on_the_other_side():
+    """A free bias alone, hinge loss: 1000 rows of weight 1e-16 next to one of each class.
+
+    In sums of alpha the 1000 are lost to rounding: both sides seem to be alike. At a bias of 0 all
+    rows have a loss of 1; with the larger class at its margin the loss is 2.
+    """
+    cost = np.full(1002, 1e-16)
+    cost[0] = cost[-1] = 1.0
+    target, none = np.append(np.ones(1001), -1.0), np.zeros(1002, np.int64)
+    W, weights = np.zeros((1, 1)), np.zeros(1)
+    sides = balance(*np.ones((2, 1)))
+    proof = Proof(W, [W], 1, balance=sides)
+    dual.certify_rows(
+        none, none, np.zeros(0, np.uint32), np.zeros(0), np.zeros(1002), target, cost, HINGE, 0.0,
+        1.0, cost, sides[:, 0].copy(), weights, weights, False, np.zeros(2),
+        proof.recomputed.reshape(-1), proof.sums[:, :, 0], proof.reach[:, 0],
+    )  # fmt: skip
+    (found,) = proof.certificates()
+    assert found.primal - 2.0 <= found.gap * found.primal
+    assert found.dual <= 2.0
+
+
+def test_alpha_stay_in_their_domain_where_a_sum_of_them_is_negative():
+    plus, minus = np.array([[-1e-9, 2.0], [3.0, 1.0], [0.0, 5.0], [0.0, 0.0], [-1.0, -1.0]]).T
+    assert balance(plus, minus).T.tolist() == [[0, 0], [1 / 3, 1], [0, 0], [0, 0], [0, 0]]
 
 
 def test_without_any_feature_the_model_is_zero(tmp_path):

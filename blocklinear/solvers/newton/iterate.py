@@ -235,12 +235,12 @@ class NewtonIterate(Iterate):
 
     def _prove(self, found: PassSums) -> Certificate:
         """Return the certificate of the trial."""
-        v, of, free = self.trial, found.pull, None
+        v, of = self.trial, found.pull
         if not self._regularizes_bias:
-            v, of, free = v[:-1], of[:-1], float(self.trial[-1] * self._bias)
+            v, of = v[:-1], of[:-1]
         proof = prove(
             dot(v, v), squared_distance(v, of), found.sums, found.reach, found.n_rows, drift=0.0,
-            average=False, free_bias=free,
+            average=False, free_bias=not self._regularizes_bias,
         )  # fmt: skip
         if 1.0 < proof.gap < math.inf:  # alpha = 0 proves more: D(0) = 0
             proof = replace(proof, dual=0.0, gap=1.0)
