@@ -121,7 +121,7 @@ def train_task(
                 discard(own)
         elif not (options.resume or options.warm_start):
             check_finished(folder, listener)
-        used = []
+        used: list[Path] = []
         with announced(listener, "train", source, options) as end:
             read_features(store.folder, manifest)  # damage is reported now, not after hours
             read_names(store.folder, manifest)
@@ -129,6 +129,9 @@ def train_task(
 
             def part(options: TrainOptions, task: Task, name: str, kept: int) -> Outcome:
                 own = folder.with_name(folder.name + name)
+                if not (used or options.resume or options.warm_start):
+                    for other in {*folders_of(folder)} - {own}:  # or a resume would go on with it
+                        discard(other)
                 used.append(own)
                 outcome = train_one(source, options, task, own, listener, halt, kept)
                 return dataclasses.replace(
@@ -195,16 +198,14 @@ def optimise(
     width = n_columns(len(task))
     if facts is None:
         memory = plan_memory(manifest, options, width, kept, store.fetching_bytes)
-        if previous is None:
-            if not options.resume:
-                check_finished(folder, ignore)  # of a warm start that nothing there fits
-            discard(folder)
     else:
         memory = plan_again(manifest, options, facts, width, kept, store.fetching_bytes)
         options = dataclasses.replace(options, group=facts["course"]["group"])
     held_out: HeldOut | None = None
     if options.evaluate is not None:
         held_out = HeldOut(options.evaluate, store, task, options, memory.spare_bytes)
+    if facts is None and previous is None:
+        begin_anew(folder, options)
     products = enough_products(manifest, memory.hessian)
     try:
         solver = make_solver(manifest, options, task, folder, memory.working_set_entries, products)
@@ -227,6 +228,13 @@ def optimise(
                 return outcome
     finally:
         (run.solver if run is not None else solver).discard()
+
+
+def begin_anew(folder: Path, options: TrainOptions) -> None:
+    """Discard what a finished run left in the folder, as nothing more can refuse the next one."""
+    if not options.resume:
+        check_finished(folder, ignore)  # of a warm start that nothing there fits
+    discard(folder)
 
 
 def _loading(
