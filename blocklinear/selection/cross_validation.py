@@ -334,6 +334,7 @@ class _Validation:
     def assign_folds(self, stratify: bool, assigned: NDArray[np.int32] | None) -> None:
         """Pass over the data once, and say in which fold each row is."""
         manifest, seed = self.store.manifest, self.options.seed
+        split_to_fit(manifest, self.options, 1, self.listener, self._width)  # or it is refused now
         memory = plan_memory(manifest, self.options)
         order = block_groups(seed, 1, len(manifest.blocks), memory.group)
         with contextlib.ExitStack() as opened:
