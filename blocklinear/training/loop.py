@@ -45,6 +45,10 @@ Optimise = Callable[[BlockStore, TrainOptions, Task, Path, Listener, Halt, int],
 """Trains what a task asks for, as `optimise` does; the last argument is its `kept`."""
 
 
+class _AnotherRun(MismatchError):
+    """A checkpoint is not one of the run that is to be resumed."""
+
+
 def train(
     store: BlockStore | str | os.PathLike[str],
     options: TrainOptions | None = None,
@@ -133,7 +137,14 @@ def train_task(
                     for other in {*folders_of(folder)} - {own}:  # or a resume would go on with it
                         discard(other)
                 used.append(own)
-                outcome = train_one(source, options, task, own, listener, halt, kept)
+                try:
+                    outcome = train_one(source, options, task, own, listener, halt, kept)
+                except _AnotherRun:
+                    if len(used) == 1:
+                        raise
+                    # parts before it were resumed: it was to start from what is there, as they did
+                    options = dataclasses.replace(options, resume=False, warm_start=True)
+                    outcome = train_one(source, options, task, own, listener, halt, kept)
                 return dataclasses.replace(
                     outcome, weights=to_input(outcome.weights, source.folder, manifest)
                 )
@@ -297,10 +308,12 @@ def resumed(
     if facts.get("warm_only") or not same_blocks:
         differences.append("the blocks of the store have changed")
     if differences:
-        raise MismatchError(
+        instead = "--warm-start to start from its alpha, " if facts.get("finished") else ""
+        raise _AnotherRun(
             f"the checkpoint of run {options.run!r} belongs to another run: "
             + "; ".join(differences),
-            "give the options it had, --restart to delete what it reached, or another --run NAME",
+            f"give the options it had, {instead}--restart to delete what it reached, or another "
+            "--run NAME",
         )
     return facts
 
