@@ -13,7 +13,7 @@ from blocklinear.cluster.descent import DistributedDescent
 from blocklinear.cluster.engine import Engine
 from blocklinear.cluster.job import FOLDS, Job, check_supported
 from blocklinear.errors import MemoryBudgetError, UsageError
-from blocklinear.events import Listener, OuterIteration, ignore
+from blocklinear.events import Listener, OuterIteration
 from blocklinear.memory import enough, format_size
 from blocklinear.objectives.certificate import Certificate
 from blocklinear.objectives.models import Models
@@ -24,15 +24,13 @@ from blocklinear.solvers.sharing import n_columns
 from blocklinear.store.files import make_folder, write_whole
 from blocklinear.store.manifest import Manifest
 from blocklinear.store.store import BlockStore
-from blocklinear.training.checkpoint import discard
 from blocklinear.training.held_out import HeldOut
-from blocklinear.training.loop import converge, resumed, stopping
+from blocklinear.training.loop import begin_anew, converge, resumed, stopping
 from blocklinear.training.memory_plan import MemoryPlan, plan_memory, weight_bytes
 from blocklinear.training.outcome import Outcome
 from blocklinear.training.permutations import some_blocks
 from blocklinear.training.previous import Previous, find_previous
 from blocklinear.training.run import Halt, Run, Times
-from blocklinear.training.unfinished import check_finished
 from blocklinear.training.warm_start import warm_started
 
 _MORE_VECTORS = 7
@@ -150,18 +148,13 @@ class Cluster:
             options = dataclasses.replace(options, group=facts["course"]["group"])
         plan = plan_worker(manifest, planned, task, n_parts)
         previous = find_previous(folder, options, listener) if options.warm_start else None
-        if facts is None and previous is None:
-            if not options.resume:
-                check_finished(folder, ignore)
-            discard(folder)
-        elif facts is not None:
+        if facts is not None:
             plan = dataclasses.replace(plan, working_set_entries=facts["working_set_entries"])
         held_out: HeldOut | None = None
         if options.evaluate is not None:
             held_out = HeldOut(options.evaluate, store, task, options, plan.spare_bytes)
         folds = task.folds if isinstance(task, Models) else None
         if isinstance(task, Models) and folds is not None:
-            write_whole(folder / FOLDS, [np.ascontiguousarray(folds.all, np.int32).data.cast("B")])
             task = dataclasses.replace(task, folds=None)
         job = Job(
             engine.name, store.folder.resolve(), manifest.fingerprint, options, task, n_parts,
@@ -171,6 +164,10 @@ class Cluster:
             "all workers need this version of blocklinear, and the store by the same path",
             worker.can_read, job,
         )  # fmt: skip
+        if facts is None and previous is None:
+            begin_anew(folder, options)
+        if folds is not None:
+            write_whole(folder / FOLDS, [np.ascontiguousarray(folds.all, np.int32).data.cast("B")])
         solver = DistributedDescent(job, manifest, engine)
         run = DistributedRun(manifest, options, plan, solver, held_out, folder, listener, halt)
         try:

@@ -334,6 +334,7 @@ class _Validation:
     def assign_folds(self, stratify: bool, assigned: NDArray[np.int32] | None) -> None:
         """Pass over the data once, and say in which fold each row is."""
         manifest, seed = self.store.manifest, self.options.seed
+        self._split_to_fit(self.options, 1)  # or it is refused now
         memory = plan_memory(manifest, self.options)
         order = block_groups(seed, 1, len(manifest.blocks), memory.group)
         with contextlib.ExitStack() as opened:
@@ -364,6 +365,13 @@ class _Validation:
         if len(empty):
             self.listener(Warned(f"{len(empty)} of {self.n_folds} folds have no rows"))
 
+    def _split_to_fit(self, options: TrainOptions, n_units: int) -> list[slice]:
+        """Divide the models, of a fold and a C at a time, into parts that fit the budget."""
+        return split_to_fit(
+            self.store.manifest, options, n_units, self.listener, self._width,
+            besides=self.store.fetching_bytes,
+        )  # fmt: skip
+
     def run(self, costs: Sequence[float]) -> None:
         """Train the models of all folds and these costs, and score them."""
         manifest = self.store.manifest
@@ -387,7 +395,7 @@ class _Validation:
         )
         self._kept += [(predictions, c) for c in range(len(costs))]
         gaps, norms = np.zeros(len(costs)), np.zeros((len(units), self._width))
-        for part in split_to_fit(manifest, options, len(units), self.listener, self._width):
+        for part in self._split_to_fit(options, len(units)):
             some = models.some(slice(part.start * self._width, part.stop * self._width))
             outcome = self._train(options, some, units[part], predictions)
             self._outer += outcome.outer

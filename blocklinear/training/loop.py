@@ -45,6 +45,10 @@ Optimise = Callable[[BlockStore, TrainOptions, Task, Path, Listener, Halt, int],
 """Trains what a task asks for, as `optimise` does; the last argument is its `kept`."""
 
 
+class _AnotherRun(MismatchError):
+    """A checkpoint is not one of the run that is to be resumed."""
+
+
 def train(
     store: BlockStore | str | os.PathLike[str],
     options: TrainOptions | None = None,
@@ -121,7 +125,7 @@ def train_task(
                 discard(own)
         elif not (options.resume or options.warm_start):
             check_finished(folder, listener)
-        used = []
+        used: list[Path] = []
         with announced(listener, "train", source, options) as end:
             read_features(store.folder, manifest)  # damage is reported now, not after hours
             read_names(store.folder, manifest)
@@ -129,14 +133,26 @@ def train_task(
 
             def part(options: TrainOptions, task: Task, name: str, kept: int) -> Outcome:
                 own = folder.with_name(folder.name + name)
+                if not (used or options.resume or options.warm_start):
+                    for other in {*folders_of(folder)} - {own}:  # or a resume would go on with it
+                        discard(other)
                 used.append(own)
-                outcome = train_one(source, options, task, own, listener, halt, kept)
+                try:
+                    outcome = train_one(source, options, task, own, listener, halt, kept)
+                except _AnotherRun:
+                    if len(used) == 1:
+                        raise
+                    # parts before it were resumed: it was to start from what is there, as they did
+                    options = dataclasses.replace(options, resume=False, warm_start=True)
+                    outcome = train_one(source, options, task, own, listener, halt, kept)
                 return dataclasses.replace(
                     outcome, weights=to_input(outcome.weights, source.folder, manifest)
                 )
 
             if isinstance(task, Models) and task.separable and options.evaluate is None:
-                outcome = train_in_parts(manifest, options, task, listener, part)
+                outcome = train_in_parts(
+                    manifest, options, task, listener, part, source.fetching_bytes
+                )
             else:
                 outcome = part(options, task, "", 0)
             names = read_names(store.folder, manifest)
@@ -195,16 +211,14 @@ def optimise(
     width = n_columns(len(task))
     if facts is None:
         memory = plan_memory(manifest, options, width, kept, store.fetching_bytes)
-        if previous is None:
-            if not options.resume:
-                check_finished(folder, ignore)  # of a warm start that nothing there fits
-            discard(folder)
     else:
         memory = plan_again(manifest, options, facts, width, kept, store.fetching_bytes)
         options = dataclasses.replace(options, group=facts["course"]["group"])
     held_out: HeldOut | None = None
     if options.evaluate is not None:
         held_out = HeldOut(options.evaluate, store, task, options, memory.spare_bytes)
+    if facts is None and previous is None:
+        begin_anew(folder, options)
     products = enough_products(manifest, memory.hessian)
     try:
         solver = make_solver(manifest, options, task, folder, memory.working_set_entries, products)
@@ -227,6 +241,13 @@ def optimise(
                 return outcome
     finally:
         (run.solver if run is not None else solver).discard()
+
+
+def begin_anew(folder: Path, options: TrainOptions) -> None:
+    """Discard what a finished run left in the folder, as nothing more can refuse the next one."""
+    if not options.resume:
+        check_finished(folder, ignore)  # of a warm start that nothing there fits
+    discard(folder)
 
 
 def _loading(
@@ -289,10 +310,12 @@ def resumed(
     if facts.get("warm_only") or not same_blocks:
         differences.append("the blocks of the store have changed")
     if differences:
-        raise MismatchError(
+        instead = "--warm-start to start from its alpha, " if facts.get("finished") else ""
+        raise _AnotherRun(
             f"the checkpoint of run {options.run!r} belongs to another run: "
             + "; ".join(differences),
-            "give the options it had, --restart to delete what it reached, or another --run NAME",
+            f"give the options it had, {instead}--restart to delete what it reached, or another "
+            "--run NAME",
         )
     return facts
 

@@ -13,6 +13,7 @@ from blocklinear.objectives.models import ALL_SOLVERS, CRAMMER_SINGER
 from blocklinear.objectives.problems import SolverType
 from blocklinear.options import TrainOptions
 from blocklinear.solvers.l1.columns import PRODUCTS_BYTES, column_type
+from blocklinear.solvers.sharing import models_by_pass
 from blocklinear.solvers.working_set import (
     entry_bytes,
     has_passes,
@@ -145,7 +146,7 @@ def plan_memory(
     held_out = spare // 2 if options.evaluate is not None else 0
     spare -= held_out
     if not l1:
-        unpacked = _unpacked_bytes(manifest, options, width)
+        unpacked = _unpacked_bytes(manifest, width)
         copied = max(min(spare - unpacked, copied), 0) if group < n_blocks else 0
         spare -= unpacked if copied else 0
     elif spare >= whole + PRODUCTS_BYTES:
@@ -188,7 +189,7 @@ def plan_again(
     if _solver(options).l1:
         needed += PRODUCTS_BYTES if entries >= manifest.nnz else 0
     elif entries:
-        needed += _unpacked_bytes(manifest, options, width)
+        needed += _unpacked_bytes(manifest, width)
     needed = max(needed, _making_bytes(manifest, width, kept)) + besides
     spare = options.memory_bytes - needed
     if spare < 0:
@@ -292,9 +293,12 @@ def _copy_bytes(manifest: Manifest, options: TrainOptions) -> int:
     return working_set_bytes(manifest, manifest.n_rows, manifest.nnz)
 
 
-def _unpacked_bytes(manifest: Manifest, options: TrainOptions, width: int) -> int:
-    """Return what rows of the working set take that are unpacked: those of several threads."""
-    return unpacked_bytes(manifest, options.threads if width > 1 else 1)
+def _unpacked_bytes(manifest: Manifest, width: int) -> int:
+    """Return what rows of the working set take that are unpacked, for all that share a pass.
+
+    That is as much as threads can take, however many there are: no bits depend on them.
+    """
+    return unpacked_bytes(manifest, len(models_by_pass(width)))
 
 
 def _column_entry_bytes(manifest: Manifest, options: TrainOptions) -> int:

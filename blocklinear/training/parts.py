@@ -26,6 +26,7 @@ def split_to_fit(
     listener: Listener,
     unit: int = 1,
     kept: int = 0,
+    besides: int = 0,
 ) -> list[slice]:
     """Divide units of models into as few equal parts as fit the memory budget, with a warning.
 
@@ -37,6 +38,8 @@ def split_to_fit(
         Models that must be trained together.
     kept : int
         Weight vectors kept with those that are trained, where there is more than one part.
+    besides : int
+        As for `plan_memory`.
 
     Raises
     ------
@@ -46,7 +49,8 @@ def split_to_fit(
     for n_parts in range(1, n_units + 1):
         size = -(-n_units // n_parts)
         try:
-            plan_memory(manifest, options, n_columns(size * unit), kept if n_parts > 1 else 0)
+            others = kept if n_parts > 1 else 0
+            plan_memory(manifest, options, n_columns(size * unit), others, besides)
         except MemoryBudgetError:
             if size == 1:
                 raise
@@ -69,6 +73,7 @@ def train_in_parts(
     models: Models,
     listener: Listener,
     train: Callable[[TrainOptions, Models, str, int], Outcome],
+    besides: int = 0,
 ) -> Outcome:
     """Train models together, or in parts.
 
@@ -79,6 +84,8 @@ def train_in_parts(
     train : callable
         Trains models by options, and keeps what it needs under a name that is to be added to that
         of the run; the last argument is how many weight vectors are kept meanwhile.
+    besides : int
+        As for `plan_memory`.
 
     Raises
     ------
@@ -86,7 +93,7 @@ def train_in_parts(
         If the budget does not hold a single one.
     """
     n = len(models)
-    parts = split_to_fit(manifest, options, n, listener, kept=n)
+    parts = split_to_fit(manifest, options, n, listener, kept=n, besides=besides)
     if len(parts) == 1:
         return train(options, models, "", 0)
     W = np.empty((manifest.dimension + 1, n))

@@ -1,5 +1,6 @@
 """Cross-validation trains what training on the rows outside of a fold would, all at once."""
 
+import re
 from dataclasses import replace
 from itertools import pairwise
 
@@ -19,6 +20,7 @@ from blocklinear.selection.folds import hashes
 from blocklinear.store.features import to_input
 from blocklinear.store.groups import GroupBuffer
 from blocklinear.store.prefetch import GroupLoader
+from blocklinear.store.store import BlockStore
 from blocklinear.training import loop
 from blocklinear.training.memory_plan import plan_memory
 
@@ -313,6 +315,35 @@ def test_threads_do_not_matter(two):
     for other in found[1:]:
         assert other.report == found[0].report
         assert other.predicted.tobytes() == found[0].predicted.tobytes()
+
+
+def test_a_budget_that_is_named_in_a_refusal_suffices_for_several_classes(tmp_path):
+    problem = several_classes(4)
+    X = np.zeros((len(problem.X), 60_000))
+    X[:, ::5000] = problem.X
+    X[0] += 0.5  # so that there are so many features
+    problem = replace(problem, X=X)
+    store = split_problem(tmp_path, problem, N_BLOCKS)
+    options = problem.options(group=1, max_outer=1, memory_bytes=100 << 20)
+    with pytest.raises(MemoryBudgetError) as caught:
+        cross_validate(store, options, n_folds=2, costs=[1.0])
+    (named,) = re.findall(r"--memory (\d+)M", caught.value.fix)
+    cross_validate(store, replace(options, memory_bytes=int(named) << 20), n_folds=2, costs=[1.0])
+
+
+def test_what_a_store_on_a_url_takes_leaves_room_for_fewer_models(tmp_path, monkeypatch):
+    problem = several_classes(4)
+    X = np.zeros((len(problem.X), 60_000))
+    X[:, ::5000] = problem.X
+    X[0] += 0.5  # so that there are so many features
+    store = split_problem(tmp_path, replace(problem, X=X), N_BLOCKS)
+    options = problem.options(group=1, max_outer=1, memory_bytes=134 << 20)
+    monkeypatch.setattr(BlockStore, "fetching_bytes", 8 << 20)
+    heard = Heard()
+    loop.train(store, replace(options, memory_bytes=124 << 20), heard)
+    cross_validate(store, options, n_folds=3, costs=[1.0], listener=heard)
+    said = [event.message for event in heard.of(Warned) if "do not fit" in event.message]
+    assert [text.partition(" do")[0] for text in said] == ["4 models", "12 models"]
 
 
 def test_models_that_do_not_fit_together_are_trained_in_parts(tmp_path, trained):

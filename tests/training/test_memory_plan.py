@@ -64,6 +64,17 @@ def test_too_little_says_the_arithmetic_and_what_would_do(store):
     assert model.n_features == 2_000_000
 
 
+@pytest.mark.parametrize("width", [1, 2, 20, 40])
+def test_no_plan_depends_on_threads(large, width):
+    for room in range(26, 80, 6):
+        budget = PROCESS_BYTES + room * MIB + 20 * MIB * width // 20
+        plans = set()
+        for threads in (1, 2, 5):
+            options = TrainOptions(memory_bytes=budget, threads=threads)
+            plans.add(plan_memory(large, options, width))
+        assert len(plans) == 1
+
+
 def bytes_of(manifest, options, plan):
     """What a plan takes, added up once more."""
     vectors = 3 + (options.patience is not None) + options.average

@@ -6,7 +6,14 @@ from dataclasses import replace
 
 import pytest
 
-from blocklinear.errors import DamagedError, MismatchError, StoppedError, StorageError, UsageError
+from blocklinear.errors import (
+    DamagedError,
+    InputError,
+    MismatchError,
+    StoppedError,
+    StorageError,
+    UsageError,
+)
 from blocklinear.events import OuterIteration, Warned
 from blocklinear.options import TrainOptions
 from blocklinear.selection.cross_validation import cross_validate
@@ -182,9 +189,44 @@ def test_parts_of_a_run_are_the_run(tmp_path, monkeypatch):
     monkeypatch.setattr("blocklinear.training.parts.split_to_fit", in_two)
     train(store, replace(options, resume=True))
     train(store, options)
+    break_off(store, replace(options, cost=3.0))  # in the first part, once there was another run
+    resumed = train(store, replace(options, cost=3.0, resume=True))
+    unbroken = train(store, replace(options, cost=3.0))
+    assert resumed.weights.tobytes() == unbroken.weights.tobytes()
     monkeypatch.undo()
     train(store, replace(options, restart=True))
     assert not [path for path in files(store) if "part" in path.parent.name]
+
+
+def test_a_warm_start_in_parts_is_resumed_in_its_first_part(tmp_path, monkeypatch):
+    problem = several_classes(6)
+    store = split_problem(tmp_path, problem, N_BLOCKS)
+    options = problem.options(gap=1e-9, group=1, max_outer=4)
+    warm = replace(options, cost=3.0, warm_start=True)
+    monkeypatch.setattr(
+        "blocklinear.training.parts.split_to_fit",
+        lambda manifest, options, n, *rest, **more: [slice(0, 3), slice(3, n)],
+    )
+    for name in ("whole", "broken"):
+        train(store, replace(options, run=name))
+    unbroken = train(store, replace(warm, run="whole"))
+    break_off(store, replace(warm, run="broken"))
+    resumed = replace(warm, run="broken", resume=True, warm_start=False)
+    with pytest.raises(MismatchError, match="cost was 3"):
+        train(store, replace(resumed, cost=2.0))
+    assert train(store, resumed).weights.tobytes() == unbroken.weights.tobytes()
+    with pytest.raises(MismatchError, match="cost was 3") as caught:
+        train(store, replace(resumed, cost=2.0))
+    assert "--warm-start" in caught.value.fix
+
+
+def test_a_run_that_cannot_begin_discards_no_finished_one(store, tmp_path):
+    train(store, how())
+    before = files(store)
+    (tmp_path / "bad.svm").write_text("1 3:x\n")
+    with pytest.raises(InputError, match="not a decimal number"):
+        train(store, how(evaluate=str(tmp_path / "bad.svm")))
+    assert files(store) == before
 
 
 def test_what_gc_took_rows_from_cannot_be_resumed(store):
