@@ -149,8 +149,8 @@ def _store_facts(store: BlockStore, classes: bool) -> dict[str, Any]:
     """Return what `RunStarted` has of a store, with the classes if it is trained on for them."""
     m = store.manifest
     known = m.labels if classes else None
-    given = given_labels(known or (), store.named)
-    labels = [(of, n) for of, n in zip(given, m.label_counts, strict=False) if n]
+    given, counts = given_labels(known or (), store.named), m.label_counts if known else ()
+    labels = [(of, n) for of, n in zip(given, counts, strict=True) if n]
     most = sorted(labels, key=lambda found: -found[1])[:MOST_LABELS]
     return {
         "path": store.name,

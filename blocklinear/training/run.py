@@ -232,7 +232,10 @@ class Run(ABC):
             self._best_at, self._best_score = facts["best"]
         if facts["descended"] is not None:
             self._succeed(facts["descended"])
+        own = self.solver.state
         try:
+            if facts["method"].get("by_pass", []) != own.get("by_pass", []):
+                raise ValueError("other models share a pass")
             self.solver.state = facts["method"]
         except (LookupError, ValueError) as error:  # numbers that contradict each other
             raise self._checkpoint.damaged("the state of the method is impossible") from error

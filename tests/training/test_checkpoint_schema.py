@@ -103,7 +103,10 @@ def with_state(tmp_path, state):
     return store, how
 
 
-@pytest.mark.parametrize("state", [{"trained": [[99]]}, {"trained": []}, {"certificates": []}])
+@pytest.mark.parametrize(
+    "state",
+    [{"trained": [[99]]}, {"trained": []}, {"certificates": []}, {"by_pass": [[0, 1], [2]]}],
+)
 def test_a_state_that_contradicts_itself(tmp_path, state):
     store, how = with_state(tmp_path, state)
     with pytest.raises(DamagedError, match="the state of the method is impossible"):
