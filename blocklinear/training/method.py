@@ -57,7 +57,7 @@ def choose_method(
         return MethodChosen("dual", "a cluster trains by it")
     manifest = store.manifest
     n, solver, nnz = manifest.n_features + 1, options.solver, max(manifest.nnz, 1)
-    passes = newton_work(solver, manifest) / nnz
+    passes = newton_work(solver, len(task) > 1, manifest) / nnz
     epochs = _condition(store, options) * math.log(1.0 / (options.gap or 1e-3))
     descent = descent_work(solver, epochs, epochs * manifest.n_rows / nnz)
     cheaper = passes < descent

@@ -50,7 +50,7 @@ def chosen(folder, problem, run=train, **options):
 
 @pytest.mark.parametrize("solver", [1, 2, 7, 0, 12, 11])
 @pytest.mark.parametrize(
-    ("make", "cost", "newton"), [(dense, 100.0, True), (wide, 1e-3, False), (sparse, 100.0, False)]
+    ("make", "cost", "newton"), [(dense, 100.0, True), (wide, 1e-3, False), (sparse, 50.0, False)]
 )
 def test_it_follows_from_features_and_cost(tmp_path, solver, make, cost, newton):
     problem = make(solver, cost)
