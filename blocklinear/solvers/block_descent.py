@@ -130,7 +130,8 @@ class BlockDescent(Solver):
     def begin(self, learns: bool = True) -> None:
         """Start an outer iteration.
 
-        Unless it `learns` from the last one, it has no fewer passes than that.
+        Unless it `learns` from the last one, in which new rows gained much, it has no fewer passes
+        than that; or no more where all rows are in memory, as there they were passed over first.
         """
         gains = np.zeros((3, 2))  # of the dual, and entries worked on
         for vectors in self._trained:
@@ -138,7 +139,8 @@ class BlockDescent(Solver):
             gains[:, 1] += vectors.entries
             vectors.begin()
         following = next_passes(int(self.passes[0]), *gains[[FIRST, PASS]].tolist())
-        self.passes[0] = following if learns else max(following, self.passes[0])
+        bound = max if self._copies else min
+        self.passes[0] = following if learns else bound(following, self.passes[0])
 
     def step(
         self, group: Group, outer: int, number: int, steps: int, halt: Callable[[], bool]

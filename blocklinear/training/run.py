@@ -425,8 +425,7 @@ class GroupRun(Run):
         self.decided = False
         if self.finished:
             self.outer, self.done = self.outer + 1, 0
-            steps = len(self.block_groups(self.outer))
-            began_with_new = self.outer == 2 and steps > 1 and bool(self.new_blocks)
+            began_with_new = self.outer == 2 and bool(self.new_blocks)
             self.solver.begin(not began_with_new)
         self.times, self._begun = self._begun, Times()
         todo, following = self.block_groups(self.outer), self.block_groups(self.outer + 1)

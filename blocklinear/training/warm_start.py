@@ -333,7 +333,8 @@ def _carry(
     """Take over what was learned of rows: how often they pay, and of which alpha is free.
 
     The latter only where all rows are in memory: else those of the working set would first have to
-    be read.
+    be read. New rows are passed over from the first on, too: with a tenth more blogs the gap after
+    an outer iteration is 3.0e-3 and not 1.4e-2 (-s 3), or 1.1e-4 and not 2.3e-3 (-s 1).
     """
     starts = first_positions(manifest).tolist()
     for name, lines in solver.row_arrays.items():
@@ -341,6 +342,8 @@ def _carry(
         fits = len(old) == previous.n_rows and len(lines.all) == manifest.n_rows
         if not fits or (name.startswith("ranges") and not resident):
             continue
+        if name.startswith("ranges"):
+            lines.all[:] = 1
         for row_range in row_ranges:
             if row_range.block is not None:
                 start = starts[row_range.block]

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from blocklinear.errors import StoppedError, UsageError
@@ -13,7 +14,7 @@ from blocklinear.store.store import BlockStore
 from blocklinear.training import train
 from blocklinear.training.checkpoint import Checkpoint
 from blocklinear.training.garbage import collect_garbage
-from training.small import Heard, descent_alone, newton_after, outcome, split_text
+from training.small import Heard, as_text, descent_alone, newton_after, outcome, split_text
 from training.test_resume import broken_off
 from training.warm import DRIFT, check, how, more, rows, trained
 
@@ -205,6 +206,25 @@ def test_blocks_with_new_rows_are_noted_for_the_first_outer_iteration(tmp_path):
     assert facts["new_blocks"] == [6, 7]
     train(store, how(3, group=2, warm_start=True))
     assert Checkpoint(store.folder / "runs" / "default").facts["new_blocks"] == []
+
+
+@pytest.mark.parametrize(("solver", "cost"), [(1, 0.1), (7, 1.0)])
+def test_new_rows_in_memory_are_passed_over_from_the_first_on(tmp_path, solver, cost):
+    """They waited for their turn among all others: the first blocks of a store did more."""
+    rng, gaps = np.random.default_rng(5), []
+    X = 0.5 * (rng.random((1100, 200)) < 0.05)
+    value = X @ rng.normal(size=200) + 0.3 * rng.normal(size=1100)
+    labels = np.where(value > 0.0, 1.0, -1.0)
+    for group in (None, 4):
+        folder, heard = tmp_path / str(group), Heard()
+        folder.mkdir()
+        store = split_text(folder, as_text(X[:1000], labels[:1000]), 16)
+        train(store, how(solver, group=group, gap=1e-3, cost=cost))
+        store = more(store, as_text(X[1000:], labels[1000:]), "more")
+        again = how(solver, group=group, gap=1e-9, cost=cost, warm_start=True, max_outer=1)
+        train(store, again, heard)
+        gaps.append(heard.of(OuterIteration)[-1].gap)
+    assert gaps[0] < 0.1 * gaps[1]
 
 
 def test_stopped_before_anything_was_saved_the_old_checkpoint_is_left(tmp_path):
