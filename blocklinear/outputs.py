@@ -23,7 +23,7 @@ from typing import IO, Any
 
 from blocklinear.errors import StorageError, UsageError, storage_errors
 from blocklinear.store.contents import store_around
-from blocklinear.store.files import atomic_write, check_folder
+from blocklinear.store.files import atomic_write, check_creatable
 
 _DESCRIPTOR = re.compile(r"/proc/(\d+)(?:/task/\d+)?/fd")
 _MOST_LINKS = 40
@@ -165,7 +165,7 @@ class Output:
         if not folder.is_dir():
             what = "is not a folder" if os.path.lexists(folder) else "no such folder"
             raise StorageError(f"{folder}: {what}", "make it first")
-        check_folder(folder)
+        check_creatable(target)
 
     @contextlib.contextmanager
     def open(self) -> Iterator[IO[bytes]]:

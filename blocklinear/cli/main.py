@@ -130,8 +130,8 @@ class _Leaving:
         self.number = 0  # of the last signal that came
 
     def __enter__(self) -> Self:
-        self._before, self._hook = heed(self._leave), sys.unraisablehook
-        sys.unraisablehook = self._again
+        self._hook, sys.unraisablehook = sys.unraisablehook, self._again
+        self._before = heed(self._leave)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -189,15 +189,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; return the exit status."""
     open_streams()
     start_lightly()
-    with _Leaving() as leaving:
+    leaving = _Leaving()
+    with contextlib.suppress(KeyboardInterrupt, _Terminated), leaving:
         try:
             status = _run(_read(sys.argv[1:] if arguments is None else arguments))
             sys.stdout.flush()
             return status
-        except (KeyboardInterrupt, _Terminated):
-            return leaving.end()
         except Exception as error:
-            return leaving.end() if leaving.number else _failed(error)
+            if not leaving.number:
+                return _failed(error)
+    return leaving.end()  # which another signal, that raises nothing any more, may do at once
 
 
 def _failed(error: Exception) -> int:

@@ -3,13 +3,14 @@
 import math
 import time
 from dataclasses import dataclass
+from operator import attrgetter
 from pathlib import Path
 from typing import Self
 
+from blocklinear.errors import InputError
 from blocklinear.ingest.split import split
 from blocklinear.options import SplitOptions
 from blocklinear.planning.sample import TextSample
-from blocklinear.store.manifest import Manifest
 from blocklinear.store.store import BlockStore
 
 _REPEATS, _LEAST_SHARE = 5, 0.5
@@ -30,6 +31,9 @@ class SplitTrial:
     feature_bytes: int
 
 
+_seconds = attrgetter("seconds")
+
+
 @dataclass(frozen=True)
 class SplitTrials:
     """Splits of a half and all of a sample, with the options asked for.
@@ -46,26 +50,32 @@ class SplitTrials:
 
     @classmethod
     def run(cls, sample: TextSample, options: SplitOptions, place: Path) -> Self:
-        """Split both in turn, `_REPEATS` times; the least seconds count."""
+        """Split both in turn, `_REPEATS` times; the least seconds count.
+
+        All of the sample, which can be split, stands in for a half without entries.
+        """
         text = sample.path.read_bytes()
         stops = (text.find(b"\n", len(text) // 2) + 1 or len(text), len(text))
         parts = [place / "half.svm", place / "whole.svm"]
         for part, stop in zip(parts, stops, strict=True):
             part.write_bytes(text[:stop])
         del text
-        best, manifests = [math.inf, math.inf], dict[int, Manifest]()
+        trials: tuple[list[SplitTrial], list[SplitTrial]] = ([], [])
         for k in [0, 1] * _REPEATS:
             started = time.perf_counter()
-            store = split(parts[k], place / "timed", options)
-            best[k] = min(best[k], time.perf_counter() - started)
-            manifests[k] = store.manifest
-        half, whole = (
-            SplitTrial(
-                stop, seconds, m.nnz, sum(block.bytes for block in m.blocks), m.n_features,
-                sum(file.bytes for file in m.features),
-            )
-            for stop, seconds, m in zip(stops, best, manifests.values(), strict=True)
-        )  # fmt: skip
+            try:
+                store = split(parts[k], place / "timed", options)
+            except InputError:  # the half has no rows
+                continue
+            seconds, m = time.perf_counter() - started, store.manifest
+            trials[k].append(
+                SplitTrial(
+                    stops[k], seconds, m.nnz, sum(block.bytes for block in m.blocks),
+                    m.n_features, sum(file.bytes for file in m.features),
+                )
+            )  # fmt: skip
+        whole = min(trials[1], key=_seconds)
+        half = min((trial for trial in trials[0] if trial.nnz), key=_seconds, default=whole)
         return cls(half, whole, store)
 
     def seconds(self, text_bytes: float) -> float:

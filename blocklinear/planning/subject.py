@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from blocklinear.errors import InputError, InputFormatError
+from blocklinear.ingest.ingest import no_rows
 from blocklinear.ingest.split import split
 from blocklinear.ingest.writer import decoded_bytes, make_plan
 from blocklinear.inputs.urls import is_url, shown_name
@@ -84,12 +85,12 @@ def of_text(
     sample = sample_text(inputs, text, SAMPLE_BYTES, folder / "sample.svm")
     blocks = min(_SAMPLE_BLOCKS, sample.rows)
     try:
-        trials = SplitTrials.run(sample, options, folder)
         store = split(sample.path, folder / "store", replace(options, blocks=blocks))
-    except InputFormatError as found:
+    except InputError as found:
         raise _of_inputs(found, inputs, sample.whole) from None
     m = store.manifest
     _refuse_empty(m)
+    trials = SplitTrials.run(sample, options, folder)
     error = _STANDARD_ERRORS * sample.row_error
     rows = Range(1 - error, 1.0, 1 + error).times(m.n_rows * sample.times)
     entries = rows.times(m.nnz / m.n_rows)
@@ -142,10 +143,12 @@ def _refuse_empty(manifest: Manifest) -> None:
 
 
 def _of_inputs(
-    error: InputFormatError, inputs: Sequence[Path | str | os.PathLike[str]], whole: bool
+    error: InputError, inputs: Sequence[Path | str | os.PathLike[str]], whole: bool
 ) -> InputError:
-    """Return what is wrong with a line of a sample as an error of the inputs."""
+    """Return what is wrong with a sample, which has no rows or a bad line, as of the inputs."""
     names = [shown_name(os.fspath(name)) for name in inputs]
+    if not isinstance(error, InputFormatError):
+        return no_rows(names)
     if whole and len(names) == 1:
         return InputFormatError(names[0], error.line, error.column, error.problem, error.fix)
     return InputError(

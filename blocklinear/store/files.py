@@ -180,17 +180,17 @@ def sync_file(path: Path) -> None:
             os.close(descriptor)
 
 
-def check_folder(folder: Path) -> None:
-    """Refuse a folder that no file can be made in.
+def check_creatable(target: Path) -> None:
+    """Refuse a file that `atomic_write` could not make in its folder.
 
     Raises
     ------
     StorageError
     """
-    probe = folder / f"{TEMPORARY_PREFIX}{secrets.token_hex(8)}"
-    with storage_errors(folder, "write"):
-        os.close(os.open(probe, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
-        os.unlink(probe)
+    with storage_errors(target.parent, "write"):
+        stream, temporary = _create_temporary(target)
+        with stream:
+            os.unlink(temporary)
 
 
 @contextlib.contextmanager
@@ -205,11 +205,10 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
         If writing, syncing or renaming fails; nothing is left behind then.
     """
     target = Path(path)
-    prefix = f"{TEMPORARY_PREFIX}{zlib.crc32(os.fsencode(target.name)):08x}-"
     with storage_errors(target, "write"):
-        for leftover in target.parent.glob(f"{prefix}*"):
+        for leftover in target.parent.glob(f"{_prefix(target)}*"):
             _remove_abandoned(leftover)
-        stream, temporary = _create_temporary(target, prefix)
+        stream, temporary = _create_temporary(target)
     try:
         with storage_errors(target, "write"), stream:
             yield stream
@@ -222,10 +221,15 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
             os.unlink(temporary)
 
 
-def _create_temporary(target: Path, prefix: str) -> tuple[IO[bytes], Path]:
+def _prefix(target: Path) -> str:
+    """Return how the names of temporary files of `target` begin."""
+    return f"{TEMPORARY_PREFIX}{zlib.crc32(os.fsencode(target.name)):08x}-"
+
+
+def _create_temporary(target: Path) -> tuple[IO[bytes], Path]:
     """Create a file next to `target` that is locked as long as it is open."""
     while True:
-        temporary = target.with_name(f"{prefix}{secrets.token_hex(8)}")
+        temporary = target.with_name(f"{_prefix(target)}{secrets.token_hex(8)}")
         stream = open(temporary, "xb")  # noqa: SIM115
         try:
             fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -120,10 +120,7 @@ def train_task(
                 task = make_task(manifest, options)
                 listener(choice)
         warn_of_weights(options, task.labels, source, listener)
-        if options.restart:
-            for own in folders_of(folder):
-                discard(own)
-        elif not (options.resume or options.warm_start):
+        if not (options.resume or options.warm_start or options.restart):
             check_finished(folder, listener)
         used: list[Path] = []
         with announced(listener, "train", source, options) as end:
@@ -244,8 +241,8 @@ def optimise(
 
 
 def begin_anew(folder: Path, options: TrainOptions) -> None:
-    """Discard what a finished run left in the folder, as nothing more can refuse the next one."""
-    if not options.resume:
+    """Discard what the run before left in the folder, as nothing more can refuse the next one."""
+    if not (options.resume or options.restart):
         check_finished(folder, ignore)  # of a warm start that nothing there fits
     discard(folder)
 

@@ -157,7 +157,7 @@ def test_a_reader_that_went_away(start, store, command):
 def test_a_reader_that_went_away_loses_no_model(cli, start, store, tmp_path):
     reading, writing = os.pipe()
     os.close(reading)
-    process = start("train", store, tmp_path / "m", "-q", stdout=writing)
+    process = start("train", store, tmp_path / "m", "-q", "--gap", 0.5, stdout=writing)
     os.close(writing)
     assert finish(process) == (141, "")
     assert cli("info", tmp_path / "m").status == 0
@@ -268,3 +268,38 @@ def test_a_bug_is_not_hidden(cli, store, monkeypatch):
     monkeypatch.setattr("blocklinear.store.store.BlockStore.open", fail)
     with pytest.raises(ZeroDivisionError):
         cli("info", store)
+
+
+_SIGNALLED = """
+import signal, sys
+from blocklinear.__main__ import program
+from blocklinear.cli import main
+from blocklinear.errors import UsageError
+
+first, number, fail = sys.argv.pop() == "signal", int(sys.argv.pop()), main._fail
+
+def run(args):
+    if first:
+        signal.raise_signal(number)
+    raise UsageError("refused")
+
+def failing(text, code):
+    signal.raise_signal(number)
+    return fail(text, code)
+
+main._run, main._fail = run, failing
+program()
+"""
+
+
+@pytest.mark.parametrize("first", ["signal", "error"])
+@pytest.mark.parametrize(
+    ("number", "said"),
+    [(signal.SIGINT, "interrupted"), (signal.SIGTERM, "terminated")],
+    ids=["int", "term"],
+)
+def test_a_signal_while_the_command_says_why_it_ends(first, number, said):
+    command = [sys.executable, "-c", _SIGNALLED, "info", "x", str(int(number)), first]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.stderr == f"blocklinear: {said}\n"
+    assert done.returncode == 128 + number

@@ -74,6 +74,19 @@ def test_what_cannot_be_transposed_is_refused(cli, refused, store, tmp_path):
     refused(2, "transpose", store, "--threads", 0)
 
 
+def test_columns_that_are_half_deleted_are_none(cli, starter, store):
+    columns, status = store / "columns", -signal.SIGKILL
+    step = 0
+    while status == -signal.SIGKILL:
+        cli("transpose", store)
+        kill = columns, step, signal.SIGKILL
+        status, err = starter.run("transpose", store, "--drop", signals=[kill])
+        assert cli("verify", store).status == 0, step
+        step += 1
+    assert (status, err) == (0, "")
+    assert not columns.exists()
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_a_signal_leaves_nothing_that_is_taken_for_columns(cli, starter, store, number):
     cli("transpose", store)

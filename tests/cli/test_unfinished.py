@@ -74,6 +74,16 @@ def test_train_restarts_it(cli, refused, store, tmp_path, broken_off):
     assert "used without" in refused(2, "train", store, tmp_path / "m", *FLAGS, *both)
 
 
+def test_what_cannot_begin_deletes_nothing(refused, store, tmp_path, broken_off):
+    command = ["train", store, tmp_path / "m", *FLAGS, "--restart"]
+    (tmp_path / "empty").touch()
+    refused(3, *command, "--eval", tmp_path / "empty")
+    refused(7, *command, "--memory", "1M")
+    next((store / "features").iterdir()).unlink()
+    refused(4, *command)
+    assert checkpoint(store) == broken_off
+
+
 def test_cv_refuses_before_it_works(cli, refused, store, tmp_path, broken_off):
     said = refused(5, "cv", store, *CV, "--refit", tmp_path / "m", "--log", tmp_path / "log")
     assert "run 'default' was broken off" in said

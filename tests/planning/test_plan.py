@@ -55,7 +55,15 @@ def test_a_large_file_is_estimated_from_a_part(path, lines, store, monkeypatch):
     assert "training grows as entries^" in report.summary()
 
 
-@pytest.mark.parametrize("text", ["1 1:1\n-1 1:2\n" * 4, "1 1:1 2:0.5\n" * 20_000 + "-1 1:1\n"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "1 1:1\n-1 1:2\n" * 4,
+        "1 1:1 2:0.5\n" * 20_000 + "-1 1:1\n",
+        "# a comment\n" * 20 + "1 1:1\n-1 1:2\n",
+        "1\n" * 20 + "1 1:1\n-1 1:2\n",
+    ],
+)
 def test_a_part_of_the_sample_may_have_no_rows_or_one_class(tmp_path, text):
     (tmp_path / "rows.svm").write_text(text)
     report = blocklinear.plan(tmp_path / "rows.svm", memory_bytes=MEMORY)
@@ -189,6 +197,9 @@ def test_refusals(path, store, capsys, tmp_path):
         blocklinear.plan([tmp_path / "good.svm", tmp_path / "bad.svm"])
     with pytest.raises(UsageError, match="is a folder"):
         blocklinear.plan([store.folder, tmp_path / "good.svm"])
+    (tmp_path / "comment.svm").write_text("# a comment\n")
+    with pytest.raises(InputError, match=f"^{tmp_path}/comment.svm: no rows"):
+        blocklinear.plan(tmp_path / "comment.svm")
     (tmp_path / "none.svm").write_text("1\n-1\n1\n")
     with pytest.raises(InputError, match="no row has a feature"):
         blocklinear.plan(tmp_path / "none.svm")
