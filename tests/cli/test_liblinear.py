@@ -191,6 +191,14 @@ def test_a_search_from_a_cost(both):
     assert len(quiet.out.splitlines()) == 2
 
 
+@pytest.mark.parametrize(("solver", "largest"), [(0, 1024), (11, 1048576)])
+def test_a_search_from_beyond_the_largest_cost_tries_that_one(both, solver, largest):
+    theirs, ours = both(f"train -q -C -s {solver} -p 0.001 -c {2 * largest} -v 2 data_file")
+    assert (theirs.status, ours.status) == (0, 0), ours.err
+    for ran in (theirs, ours):
+        assert f"\nBest C = {largest:g} " in ran.out
+
+
 def test_a_search_of_two(cli):
     done = cli("liblinear", "train", "-C", "-s", 11, "-p", 0.1, "-c", 512, "-v", 2, "data_file")
     assert done.status == 0, done.err
