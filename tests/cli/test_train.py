@@ -142,11 +142,12 @@ def test_the_flags_of_liblinear(cli, store, tmp_path):
     assert (model.solver, model.bias) == ("L2R_L1LOSS_SVC_DUAL", -1.0)
 
 
-def test_both_spellings_of_a_class_weight(cli, store, tmp_path):
+def test_all_spellings_of_a_class_weight(cli, store, tmp_path):
     cli("train", store, tmp_path / "a", "-q", "-w-1", 3)
     cli("train", store, tmp_path / "b", "-q", "--class-weight=-1=3")
-    a, b = (LinearModel.load(tmp_path / name) for name in "ab")
-    assert a.weights.tobytes() == b.weights.tobytes()
+    cli("train", store, tmp_path / "c", "-q", "--class-weight", "-1=3")
+    a, b, c = (LinearModel.load(tmp_path / name) for name in "abc")
+    assert a.weights.tobytes() == b.weights.tobytes() == c.weights.tobytes()
 
 
 def test_the_tolerance_stops(cli, store, tmp_path):
