@@ -20,7 +20,7 @@ def metadata(path):
 
 
 def test_the_result_and_the_progress(cli, store, tmp_path):
-    done = cli("train", store, tmp_path / "m", "--threads", 2)
+    done = cli("train", store, tmp_path / "m", "--threads", 2, "-c", 0.05)
     proof = metadata(tmp_path / "m")["certificate"]
     outer = metadata(tmp_path / "m")["outer_iterations"]
     assert done.status == 0
@@ -39,7 +39,7 @@ def test_the_result_and_the_progress(cli, store, tmp_path):
 
 
 def test_quiet_has_no_progress_but_warns(cli, store, tmp_path):
-    done = cli("train", store, tmp_path / "m", "-q")
+    done = cli("train", store, tmp_path / "m", "-q", "-c", 0.05)
     assert (done.status, done.err) == (0, "")
     done = cli("train", store, tmp_path / "m", "-q", "--max-outer", 1, "--gap", 1e-12)
     assert done.status == 0  # a model, though not converged
@@ -152,7 +152,7 @@ def test_all_spellings_of_a_class_weight(cli, store, tmp_path):
 
 def test_the_tolerance_stops(cli, store, tmp_path):
     log = tmp_path / "log"
-    cli("train", store, tmp_path / "m", "-q", "-e", 0.05, "--log", log)
+    cli("train", store, tmp_path / "m", "-q", "-e", 0.05, "--log", log, "-c", 0.05)
     assert programs.outers(log)[-1]["violation"] <= 0.05
 
 
