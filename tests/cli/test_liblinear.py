@@ -1,6 +1,7 @@
 """LIBLINEAR's command lines: those of its README through both programs, and what is refused."""
 
 import bz2
+import errno
 import re
 import shutil
 from dataclasses import dataclass
@@ -313,6 +314,18 @@ def test_a_model_never_replaces_something_else(cli):
     assert (done.status, done.out) == (1, "")
     assert done.err.startswith("can't save model to file data_file.model: ")
     assert Path("data_file.model").read_text() == "notes\n"
+
+
+@pytest.mark.parametrize(("text", "named"), [(".", False), ("data_file", True)])
+def test_tmpdir_is_named_where_the_store_cannot_be_written(cli, monkeypatch, text, named):
+    def full(*arguments):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    if named:
+        monkeypatch.setattr("blocklinear.store.files.os.fsync", full)
+    done = cli("liblinear", "train", "-q", text, "a.model")
+    assert (done.status, done.out) == (1, "")
+    assert ("TMPDIR" in done.err) == named, done.err
 
 
 def test_the_letter_decides():

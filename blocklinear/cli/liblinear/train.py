@@ -121,6 +121,8 @@ def _store(
         try:
             store = split(arguments.text, Path(folder) / "store", options, progress)
         except StorageError as error:
+            if folder not in error.what:  # the text cannot be read
+                raise
             raise StorageError(
                 error.what, f"{error.fix}; TMPDIR names the folder of the temporary store"
             ) from error
