@@ -178,12 +178,34 @@ def test_parameters_that_are_refused():
             estimator.fit(X, Y)
     with pytest.raises(ValueError, match=r"scoring is \['f1'\], but must be one of"):
         BlockLinearSVCCV(scoring=["f1"]).fit(X, Y)
-    with pytest.raises(ValueError, match=r"C is -1\.0, but must be"):
-        BlockLinearSVC(C=-1).fit(X, Y)
     with pytest.raises(ValueError, match=r"intercept_scaling is 0\.0, but must be above 0"):
         BlockLinearSVC(intercept_scaling=0).fit(X, Y)
     with pytest.raises(UsageError, match="the name of the store is empty"):
         BlockLinearSVC(store="").fit(X, Y)
+
+
+@pytest.mark.parametrize(
+    ("estimator", "wrong"),
+    [
+        (BlockLinearSVC, {"C": -1}),
+        (BlockLinearSVC, {"C": "1"}),
+        (BlockLinearSVC, {"C": np.inf}),
+        (BlockLinearSVC, {"tol": -1.0}),
+        (BlockLinearSVC, {"gap": "1e-3"}),
+        (BlockLinearSVC, {"max_iter": 0}),
+        (BlockLinearSVC, {"max_iter": 10.5}),
+        (BlockLinearSVC, {"memory": 1e9}),
+        (BlockLinearSVC, {"n_jobs": 1.5}),
+        (BlockLinearSVC, {"fit_intercept": "no"}),
+        (BlockLinearSVR, {"epsilon": None}),
+        (BlockLinearSVCCV, {"Cs": "auto"}),
+        (BlockLinearOneClassSVM, {"nu": 0}),
+    ],
+)
+def test_a_refused_parameter_is_called_by_its_name(estimator, wrong):
+    said = f"^The '{next(iter(wrong))}' parameter of {estimator.__name__} must be"
+    with pytest.raises(ValueError, match=said):
+        estimator(**wrong).fit(X, Y)
 
 
 def test_in_pipelines_searches_and_pickles():
@@ -256,8 +278,8 @@ def test_labels_that_are_no_classes_lead_to_an_estimator():
 def test_no_temporary_store_is_left(tmp_path, monkeypatch):
     monkeypatch.setattr("blocklinear.estimators.base._SHARED_MEMORY", tmp_path)
     BlockLinearSVC(**FEW).fit(X, Y)
-    with pytest.raises(ValueError, match=r"C is 0\.0"):
-        BlockLinearSVC(C=0).fit(X, Y)
+    with pytest.raises(ValueError, match=r"intercept_scaling is 0\.0"):
+        BlockLinearSVC(intercept_scaling=0).fit(X, Y)
     assert list(tmp_path.iterdir()) == []
 
 

@@ -105,14 +105,18 @@ def _is_liblinear(arguments: Sequence[str]) -> bool:
 
 
 def _spell_out(arguments: Sequence[str]) -> list[str]:
-    """Rewrite LIBLINEAR's ``-wLABEL W`` as ``--class-weight=LABEL=W``."""
+    """Rewrite ``--class-weight LABEL=W`` and LIBLINEAR's ``-wLABEL W`` as one word.
+
+    argparse takes a word that begins with -1= for an option.
+    """
     if _is_liblinear(arguments):  # which takes it as it is
         return list(arguments)
     spelled, rest = [], iter(arguments)
     for argument in rest:
         if match := _CLASS_WEIGHT.fullmatch(argument):
-            # one word: argparse takes a word that begins with -1= for an option
             spelled.append(f"--class-weight={match[1]}={next(rest, '')}")
+        elif spelled and spelled[-1] == "--class-weight":
+            spelled[-1] += f"={argument}"
         else:
             spelled.append(argument)
     return spelled

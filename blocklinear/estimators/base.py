@@ -1,18 +1,21 @@
 """What all estimators have in common: writing a store, training it, and the linear function."""
 
 import contextlib
+import os
 import shutil
 import tempfile
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
+from numbers import Integral, Real
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
+from sklearn.utils._param_validation import Interval
 from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
@@ -73,14 +76,37 @@ PARAMETERS = """
 """The part of docstrings that is the same for all estimators."""
 
 
+ABOVE_0 = Interval(Real, 0, None, closed="neither")
+"""A finite number above 0."""
+
+
 class BlockLinear(BaseEstimator, ABC):  # type: ignore[misc]
     """Writes and trains a store, and applies the weights."""
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        "C": [ABOVE_0],
+        "Cs": [Interval(Integral, 1, None, closed="left"), "array-like", None],
+        "epsilon": [Interval(Real, 0, None, closed="left")],
+        "fit_intercept": ["boolean"],
+        "gap": [ABOVE_0, None],
+        "intercept_scaling": [Real],
+        "max_iter": [Interval(Integral, 1, None, closed="left")],
+        "memory": [Interval(Integral, 1, None, closed="left"), str, None],
+        "n_jobs": [Integral, None],
+        "nu": [Interval(Real, 0, 1, closed="right")],
+        "random_state": ["random_state"],
+        "refit": ["boolean"],
+        "store": [str, os.PathLike, None],
+        "tol": [ABOVE_0],
+        "verbose": ["verbose"],
+    }
 
     @abstractmethod
     def _solver(self) -> int:
         """Return LIBLINEAR's number of the problem."""
 
     def _text_options(self) -> TextOptions:
+        self._validate_params()
         memory = self.memory
         budget = default_budget() if memory is None else memory
         size = budget if isinstance(budget, int) else parse_size(budget)

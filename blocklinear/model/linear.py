@@ -137,7 +137,8 @@ class LinearModel(ModelParameters):
         Returns
         -------
         ndarray of float64, shape (n_rows,) or (n_rows, n_columns)
-            One value a row if the model has one column.
+            A column for each of `labels`, in their order; one value a row if the model has one
+            column, above 0 for the first of two labels.
 
         Raises
         ------

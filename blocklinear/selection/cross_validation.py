@@ -261,7 +261,7 @@ def _check_assigned(assigned: NDArray[np.int32] | None, n_rows: int, n_folds: in
         )
 
 
-def _largest_searched(options: TrainOptions) -> float:
+def largest_searched(options: TrainOptions) -> float:
     """Return where a search for C ends, as LIBLINEAR's does."""
     regression = ALL_SOLVERS[options.solver].regression
     return LARGEST_OF_REGRESSION if regression else LARGEST_SEARCHED
@@ -280,7 +280,7 @@ def _check_search(
         return
     if costs is not None:
         raise UsageError("costs and the first cost of a search are both given", "give one of them")
-    largest = _largest_searched(options)
+    largest = largest_searched(options)
     if not 0.0 < first_cost <= largest:
         raise UsageError(
             f"the first cost of a search is {format_number(first_cost)}, but must be above 0 and "
@@ -457,7 +457,7 @@ class _Validation:
 
     def search(self, first_cost: float | None) -> None:
         """Double C from a small one, or the one given, until nothing changes any more."""
-        largest = _largest_searched(self.options)
+        largest = largest_searched(self.options)
         unit, last = 1.0, int(math.log2(largest))
         exponent = self._first_exponent(last)
         if first_cost is not None:

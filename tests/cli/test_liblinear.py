@@ -1,6 +1,7 @@
 """LIBLINEAR's command lines: those of its README through both programs, and what is refused."""
 
 import bz2
+import errno
 import re
 import shutil
 from dataclasses import dataclass
@@ -191,6 +192,14 @@ def test_a_search_from_a_cost(both):
     assert len(quiet.out.splitlines()) == 2
 
 
+@pytest.mark.parametrize(("solver", "largest"), [(0, 1024), (11, 1048576)])
+def test_a_search_from_beyond_the_largest_cost_tries_that_one(both, solver, largest):
+    theirs, ours = both(f"train -q -C -s {solver} -p 0.001 -c {2 * largest} -v 2 data_file")
+    assert (theirs.status, ours.status) == (0, 0), ours.err
+    for ran in (theirs, ours):
+        assert f"\nBest C = {largest:g} " in ran.out
+
+
 def test_a_search_of_two(cli):
     done = cli("liblinear", "train", "-C", "-s", 11, "-p", 0.1, "-c", 512, "-v", 2, "data_file")
     assert done.status == 0, done.err
@@ -305,6 +314,18 @@ def test_a_model_never_replaces_something_else(cli):
     assert (done.status, done.out) == (1, "")
     assert done.err.startswith("can't save model to file data_file.model: ")
     assert Path("data_file.model").read_text() == "notes\n"
+
+
+@pytest.mark.parametrize(("text", "named"), [(".", False), ("data_file", True)])
+def test_tmpdir_is_named_where_the_store_cannot_be_written(cli, monkeypatch, text, named):
+    def full(*arguments):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    if named:
+        monkeypatch.setattr("blocklinear.store.files.os.fsync", full)
+    done = cli("liblinear", "train", "-q", text, "a.model")
+    assert (done.status, done.out) == (1, "")
+    assert ("TMPDIR" in done.err) == named, done.err
 
 
 def test_the_letter_decides():

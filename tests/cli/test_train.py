@@ -20,7 +20,7 @@ def metadata(path):
 
 
 def test_the_result_and_the_progress(cli, store, tmp_path):
-    done = cli("train", store, tmp_path / "m", "--threads", 2)
+    done = cli("train", store, tmp_path / "m", "--threads", 2, "-c", 0.05)
     proof = metadata(tmp_path / "m")["certificate"]
     outer = metadata(tmp_path / "m")["outer_iterations"]
     assert done.status == 0
@@ -39,7 +39,7 @@ def test_the_result_and_the_progress(cli, store, tmp_path):
 
 
 def test_quiet_has_no_progress_but_warns(cli, store, tmp_path):
-    done = cli("train", store, tmp_path / "m", "-q")
+    done = cli("train", store, tmp_path / "m", "-q", "-c", 0.05)
     assert (done.status, done.err) == (0, "")
     done = cli("train", store, tmp_path / "m", "-q", "--max-outer", 1, "--gap", 1e-12)
     assert done.status == 0  # a model, though not converged
@@ -142,16 +142,17 @@ def test_the_flags_of_liblinear(cli, store, tmp_path):
     assert (model.solver, model.bias) == ("L2R_L1LOSS_SVC_DUAL", -1.0)
 
 
-def test_both_spellings_of_a_class_weight(cli, store, tmp_path):
+def test_all_spellings_of_a_class_weight(cli, store, tmp_path):
     cli("train", store, tmp_path / "a", "-q", "-w-1", 3)
     cli("train", store, tmp_path / "b", "-q", "--class-weight=-1=3")
-    a, b = (LinearModel.load(tmp_path / name) for name in "ab")
-    assert a.weights.tobytes() == b.weights.tobytes()
+    cli("train", store, tmp_path / "c", "-q", "--class-weight", "-1=3")
+    a, b, c = (LinearModel.load(tmp_path / name) for name in "abc")
+    assert a.weights.tobytes() == b.weights.tobytes() == c.weights.tobytes()
 
 
 def test_the_tolerance_stops(cli, store, tmp_path):
     log = tmp_path / "log"
-    cli("train", store, tmp_path / "m", "-q", "-e", 0.05, "--log", log)
+    cli("train", store, tmp_path / "m", "-q", "-e", 0.05, "--log", log, "-c", 0.05)
     assert programs.outers(log)[-1]["violation"] <= 0.05
 
 

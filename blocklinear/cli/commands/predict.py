@@ -45,7 +45,10 @@ def add_parser(commands: Any) -> None:
         help="1: write probabilities; for logistic models (default 0)",
     )
     parser.add_argument(
-        "--decision", action="store_true", help="write decision values instead of labels"
+        "--decision",
+        action="store_true",
+        help="write decision values instead of labels: of each class, in the order of `info MODEL "
+        "--json`; with two classes, but for -s 4, one value, above 0 for the first of them",
     )
     parser.add_argument(
         "--report",

@@ -121,6 +121,8 @@ def _store(
         try:
             store = split(arguments.text, Path(folder) / "store", options, progress)
         except StorageError as error:
+            if folder not in error.what:  # the text cannot be read
+                raise
             raise StorageError(
                 error.what, f"{error.fix}; TMPDIR names the folder of the temporary store"
             ) from error
@@ -192,9 +194,9 @@ def _validate(
     store: "BlockStore",
     options: "TrainOptions",
     progress: _Progress,
-    **how: Any,
+    costs: list[float] | None = None,
 ) -> "CrossValidation":
-    from blocklinear.selection.cross_validation import cross_validate
+    from blocklinear.selection.cross_validation import cross_validate, largest_searched
 
     folds, n_rows = arguments.folds or 0, store.manifest.n_rows
     if folds > n_rows:
@@ -203,7 +205,17 @@ def _validate(
             "(i.e., leave-one-out cross validation)",
             file=sys.stderr,
         )
-    found = cross_validate(store, options, n_folds=min(folds, n_rows), listener=progress, **how)
+    first_cost = None
+    if arguments.searches and arguments.first_cost is not None:
+        first_cost = min(arguments.first_cost, largest_searched(options))
+    found = cross_validate(
+        store,
+        options,
+        n_folds=min(folds, n_rows),
+        costs=costs,
+        first_cost=first_cost,
+        listener=progress,
+    )
     progress.end_line()
     return found
 
@@ -240,9 +252,7 @@ def _search(
     if arguments.solver in REGRESSION:
         _search_both(quiet, store, options, arguments.quiet)
         return
-    report = _validate(
-        quiet, store, options, _Progress(quiet=True), first_cost=arguments.first_cost
-    ).report
+    report = _validate(quiet, store, options, _Progress(quiet=True)).report
     best, rate = 0.0, -1.0
     for scores in report.scores:
         found = 100.0 * _pooled(scores, "accuracy")
@@ -261,8 +271,7 @@ def _search_both(
 
     def validate(epsilon: float) -> "CrossValidation":
         own = replace(options, epsilon=epsilon)
-        silent = _Progress(quiet=True)
-        return _validate(arguments, store, own, silent, first_cost=arguments.first_cost)
+        return _validate(arguments, store, own, _Progress(quiet=True))
 
     last = validate(0.0)  # which tells the targets, too
     step = float(np.abs(last.labels).max(initial=0.0)) / _STEPS_OF_EPSILON
