@@ -18,8 +18,10 @@ class SlowlyConverging(Warned):
 
 
 @dataclass(frozen=True)
-class GoesOver(SlowlyConverging):
-    """Newton's method goes on where coordinate descent converged slowly."""
+class GoesOver:
+    """Newton's method goes on where coordinate descent would take longer, in a sentence."""
+
+    message: str
 
 
 @dataclass(frozen=True)

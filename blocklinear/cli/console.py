@@ -9,6 +9,7 @@ from blocklinear.events import (
     BlockProgress,
     BlockStep,
     Event,
+    GoesOver,
     MethodChosen,
     OuterIteration,
     SplitProgress,
@@ -46,7 +47,7 @@ class Console:
             self._print(f"warning: {shown(event.message)}")
         elif self._quiet:
             return
-        elif isinstance(event, WarmStarted | MethodChosen):
+        elif isinstance(event, WarmStarted | MethodChosen | GoesOver):
             self._print(event.message)
         elif isinstance(event, OuterIteration):
             self._outer(event)

@@ -20,7 +20,7 @@ from blocklinear.estimators.classification import (
     LogisticMixin,
 )
 from blocklinear.estimators.regression import BlockLinearRegressor
-from blocklinear.events import Event, GoesOver, SlowlyConverging, Warned
+from blocklinear.events import Event, SlowlyConverging, Warned
 from blocklinear.model.linear import LinearModel
 from blocklinear.objectives.problems import class_labels
 from blocklinear.selection.cross_validation import cross_validate
@@ -140,7 +140,7 @@ class _Validated(BlockLinear):
 
 def _heard(event: Event) -> None:
     """Give a warning of ours as one of Python's."""
-    if isinstance(event, Warned) and not isinstance(event, GoesOver):
+    if isinstance(event, Warned):
         slow = isinstance(event, SlowlyConverging)
         warn_caller(event.message, ConvergenceWarning if slow else BlocklinearWarning)
 

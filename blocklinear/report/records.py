@@ -12,6 +12,7 @@ from typing import Any, TypeGuard
 from blocklinear.errors import InputError, storage_errors
 from blocklinear.events import (
     Event,
+    GoesOver,
     MethodChosen,
     OneLabel,
     OuterIteration,
@@ -28,8 +29,8 @@ SCORES = ("accuracy", "mean_squared_error")
 NAMES: dict[type, str] = {
     OuterIteration: "outer",
     Warned: "warning", SlowlyConverging: "warning", OneLabel: "warning",
-    MethodChosen: "method", WarmStarted: "warm_start", RunStarted: "start", RunEnded: "end",
-    Validated: "cross_validation",
+    MethodChosen: "method", GoesOver: "goes_over", WarmStarted: "warm_start",
+    RunStarted: "start", RunEnded: "end", Validated: "cross_validation",
 }  # fmt: skip
 """What the lines of a log are called."""
 PHASES = ("wait_s", "solve_s", "certify_s", "score_s", "save_s")

@@ -313,8 +313,8 @@ class Run(ABC):
         how = "Newton's method on the primal" if smooth else "Newton steps to proximal points"
         self.listener(
             GoesOver(
-                f"not converged after {self.outer} outer iterations of coordinate descent: "
-                f"going on with {how}, which --method newton begins with"
+                f"after {self.outer} outer iterations of coordinate descent: going on with {how}, "
+                "which --method newton begins with"
             )
         )
 

@@ -53,6 +53,17 @@ def test_quiet_has_no_progress_but_warns(cli, store, tmp_path):
     assert metadata(tmp_path / "m")["outer_iterations"] == 1
 
 
+def test_that_newton_steps_go_on_is_told_and_logged_but_no_warning(cli, store, tmp_path):
+    flags = ["--gap", 1e-6, "--log", tmp_path / "log"]
+    assert cli("train", store, tmp_path / "quiet", *flags, "-q").err == ""
+    (tmp_path / "log").unlink()
+    done = cli("train", store, tmp_path / "m", *flags)
+    assert "warning" not in done.err
+    (said,) = [line for line in done.err.splitlines() if "going on with" in line]
+    events = [json.loads(line) for line in (tmp_path / "log").read_text().splitlines()]
+    assert [event["message"] for event in events if event["event"] == "goes_over"] == [said]
+
+
 def test_the_log(cli, store, tmp_path):
     log = tmp_path / "log.jsonl"
     cli("train", store, tmp_path / "m", "-q", "--log", log, "--max-outer", 3, "--gap", 1e-12)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from blocklinear.cli.ahead import load_for_splitting, load_for_training
 from blocklinear.cli.liblinear.arguments import L1, ONE_CLASS, REGRESSION, TrainArguments
 from blocklinear.errors import BlocklinearError, MismatchError, StorageError, shown
-from blocklinear.events import Event, GoesOver, OuterIteration, Warned
+from blocklinear.events import Event, OuterIteration, Warned
 from blocklinear.numerals import format_number
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ class _Progress:
         self.n_sv = 0
 
     def __call__(self, event: Event) -> None:
-        if isinstance(event, Warned) and not isinstance(event, GoesOver):
+        if isinstance(event, Warned):
             self.end_line()
             print(f"WARNING: {shown(event.message)}", file=sys.stderr, flush=True)
         elif isinstance(event, OuterIteration):
