@@ -22,6 +22,7 @@ from training.small import (
     Problem,
     descent_alone,
     long_problem,
+    newton_after,
     outcome,
     split_problem,
 )
@@ -349,6 +350,19 @@ def test_features_of_other_scales_are_left_early_and_resumed_alike(tmp_path, sol
     found, n_breaks = broken_off(store, replace(options, run="parts"), 1)
     assert n_breaks >= last.outer - 1  # before the switch, at it, and after it
     assert found == whole
+
+
+@pytest.mark.parametrize("solver", [1, 7])
+@pytest.mark.parametrize("outer", [2, 3, 4])
+def test_the_model_is_no_worse_where_the_limit_comes_soon(tmp_path, monkeypatch, solver, outer):
+    """Newton's method began with w, whose P was up to three times that of the average."""
+    newton_after(monkeypatch, outer)
+    problem = replace(gaussian(scale=np.linspace(1.0, 100.0, 10)), solver=solver, cost=100.0)
+    store, heard = split_problem(tmp_path, problem, 3), Heard()
+    train(store, problem.options(gap=1e-9, max_outer=outer + 1), heard)
+    *_, before, last = heard.of(OuterIteration)
+    assert (before.steps > 0, last.steps > 0) == (True, False)
+    assert last.primal <= 1.0001 * before.primal
 
 
 # -- Nothing moves
