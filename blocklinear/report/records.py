@@ -14,11 +14,9 @@ from blocklinear.events import (
     Event,
     GoesOver,
     MethodChosen,
-    OneLabel,
     OuterIteration,
     RunEnded,
     RunStarted,
-    SlowlyConverging,
     Validated,
     WarmStarted,
     Warned,
@@ -27,19 +25,18 @@ from blocklinear.events import (
 Points = tuple[list[float], list[float]]
 SCORES = ("accuracy", "mean_squared_error")
 NAMES: dict[type, str] = {
-    OuterIteration: "outer",
-    Warned: "warning", SlowlyConverging: "warning", OneLabel: "warning",
-    MethodChosen: "method", GoesOver: "goes_over", WarmStarted: "warm_start",
+    OuterIteration: "outer", Warned: "warning", MethodChosen: "method", GoesOver: "goes_over",
+    WarmStarted: "warm_start",
     RunStarted: "start", RunEnded: "end", Validated: "cross_validation",
 }  # fmt: skip
-"""What the lines of a log are called."""
+"""What the lines of a log are called, of events of a kind or a narrower one."""
 PHASES = ("wait_s", "solve_s", "certify_s", "score_s", "save_s")
 """Fields of an outer iteration that add up to its seconds, but for what is not measured."""
 
 
 def record_of(event: Event) -> dict[str, Any] | None:
     """Return an event as a line of a log has it; None of what logs do not have."""
-    name = NAMES.get(type(event))
+    name = next((name for kind, name in NAMES.items() if isinstance(event, kind)), None)
     if name is None:
         return None
     fields: dict[str, Any] = {"event": name, **asdict(event)}

@@ -412,6 +412,11 @@ class WeightVectors(ABC):
         """Whether so much was done that there is an average of several points of `W`."""
         return bool(self._points[0] > 1.0)
 
+    @property
+    def average_is_better(self) -> bool:
+        """Whether the average is the better candidate of all problems, as sampled last."""
+        return self.averaged and bool((self._remaining[1] < self._remaining[0]).all())
+
     def forget_average(self) -> None:
         """Let `W` stand for its average."""
         self._points[:] = 0.0

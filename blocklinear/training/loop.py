@@ -381,5 +381,6 @@ def _finish(run: Run, certificate: Certificate, ending: Ending | None) -> Outcom
         certificate=certificate,
         certificates=run.solver.proven(),
         outer=run.outer,
+        newton=run.outer - run.descended if run.descended is not None else 0,
         stopped=ending.why if ending else "converged",
     )

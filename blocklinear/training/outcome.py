@@ -41,6 +41,7 @@ class Outcome:
     certificate : Certificate           of the model; of many, their sums, and the largest gap
     certificates : list of Certificate  of each of many models; empty for one
     outer : int               outer iterations
+    newton : int              of these, how many went on by Newton's method after coordinate descent
     stopped : str             "converged", or why it ended
     feature_names : tuple of str or None        of the input, if it has any
     recipe : dict or None     of the store, where it is made of tables
@@ -52,6 +53,7 @@ class Outcome:
     certificate: Certificate
     certificates: list[Certificate]
     outer: int
+    newton: int
     stopped: str
     feature_names: tuple[str, ...] | None = None
     recipe: Any = None
@@ -81,6 +83,8 @@ class Outcome:
             "store": manifest.fingerprint,
             "written_by": __version__,
         }
+        if self.newton:
+            metadata["newton_iterations"] = self.newton
         if self.choice is not None:
             metadata["method_chosen"] = self.choice.why
         if self.recipe is not None:

@@ -97,7 +97,7 @@ def train_in_parts(
     if len(parts) == 1:
         return train(options, models, "", 0)
     W = np.empty((manifest.dimension + 1, n))
-    outer, stopped, began = 0, "converged", time.monotonic()
+    outer, newton, stopped, began = 0, 0, "converged", time.monotonic()
     certificates: list[Certificate] = []
     for number, part in enumerate(parts, 1):
         left_s = max(options.time_limit_s - (time.monotonic() - began), _SHORTEST_S)
@@ -105,6 +105,6 @@ def train_in_parts(
         outcome = train(own, models.some(part), f".part{number}of{len(parts)}", n)
         W[:, part] = outcome.weights
         certificates += outcome.certificates
-        outer += outcome.outer
+        outer, newton = outer + outcome.outer, newton + outcome.newton
         stopped = outcome.stopped if stopped == "converged" else stopped
-    return Outcome(W, joined(certificates), certificates, outer, stopped)
+    return Outcome(W, joined(certificates), certificates, outer, newton, stopped)

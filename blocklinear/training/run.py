@@ -23,7 +23,7 @@ from blocklinear.solvers.newton.costs import (
     enough_products,
     newton_passes,
     newton_work,
-    usual_newton_work,
+    usual_newton_passes,
 )
 from blocklinear.solvers.protocol import Abandoned, Estimate, Solver, Trainee
 from blocklinear.store.manifest import Manifest
@@ -288,23 +288,30 @@ class Run(ABC):
         """Return how many outer iterations like the last one a successor of the solver takes.
 
         Both count in entries worked on; and in passes, unless the rows are in memory. Without room
-        for the Hessian nothing is known, and the number is infinite. One model is taken to need
-        what is usual. Several end with the slowest, and are taken to need the most; but of a smooth
-        loss less than `FORESIGHT` outer iterations, as products often are enough.
+        for the Hessian nothing is known, and the number is infinite; nor is it where proximal
+        points, which may take thousands of products, would come to the limit before the Hessian is
+        added up. One model is taken to need what is usual. Several end with the slowest, and are
+        taken to need the most; but of a smooth loss less than `FORESIGHT` outer iterations, as
+        products often are enough.
         """
         if not (self.may_go_over and self.memory.hessian):
             return math.inf
-        solver = self.options.solver
+        solver, left = self.options.solver, (self.options.max_outer or math.inf) - report.outer
+        smooth = ALL_SOLVERS[solver].smooth
+        if not smooth and enough_products(self.manifest, True) > left:
+            return math.inf
         done = descent_work(solver, report.entries, report.steps / max(report.n_models, 1))
         several = len(self.solver.costs) > 0
         if several:
+            passes: float = newton_passes(solver, several)
             found = newton_work(solver, several, self.manifest) / max(done, 1.0)
-            if ALL_SOLVERS[solver].smooth:
+            if smooth:
                 found = min(found, FORESIGHT - 1)
         else:
-            found = usual_newton_work(solver, self.manifest) / max(done, 1.0)
+            passes = usual_newton_passes(solver, self.manifest)
+            found = passes * self.manifest.nnz / max(done, 1.0)
         resident = self.memory.group >= len(self.manifest.blocks)
-        return found if resident else max(found, newton_passes(solver, several))
+        return found if resident else max(found, passes)
 
     def go_over(self) -> None:
         """Let the solver's successor go on."""

@@ -124,7 +124,7 @@ class Stopping:
         if options.method == "pegasos":
             return "give a larger --max-outer, or --method dual, which needs fewer"
         faster = ", which ends with Newton steps where there are two classes, or few features"
-        solver = f"-s 1{faster}" if options.solver in (3, 7) else "another solver"
+        solver = f"-s 1{faster}" if options.solver == 3 else "another solver"
         return f"scale the data, lower C, give a larger --max-outer, or try {solver}"
 
     def remaining(self, report: OuterIteration) -> float | None:

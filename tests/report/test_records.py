@@ -4,7 +4,8 @@ import math
 import pytest
 
 from blocklinear.errors import InputError, StorageError
-from blocklinear.report.records import best_primal, read_log
+from blocklinear.events import GoesOver, OneLabel, SlowlyConverging, Warned
+from blocklinear.report.records import best_primal, read_log, record_of
 
 from .conftest import outer
 
@@ -17,6 +18,15 @@ def test_reads_the_outer_iterations(log):
     warning = {"event": "warning", "message": "slow"}
     curve = read_log(log(outer(1, 0.5), warning, outer(2, 1.0)))
     assert (curve.name, times(curve)) == ("run", [(1, 0.5), (2, 1.0)])
+
+
+@pytest.mark.parametrize("kind", [Warned, SlowlyConverging, OneLabel])
+def test_warnings_of_every_kind_are_logged(kind):
+    assert record_of(kind("slow")) == {"event": "warning", "message": "slow"}
+
+
+def test_that_newton_steps_go_on_is_logged():
+    assert record_of(GoesOver("on")) == {"event": "goes_over", "message": "on"}
 
 
 def test_of_several_runs_the_last_counts(log):
