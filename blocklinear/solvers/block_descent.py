@@ -32,7 +32,7 @@ from blocklinear.solvers.weight_vectors import (
     WeightVectors,
 )
 from blocklinear.solvers.working_set import FIRST_PASSES, WorkingSet, has_passes, next_passes
-from blocklinear.store.groups import Group, first_positions, rows_of
+from blocklinear.store.groups import Group
 from blocklinear.store.manifest import Manifest
 from blocklinear.store.prefetch import Loaded
 
@@ -70,7 +70,7 @@ class BlockDescent(Solver):
         self._uses_working_set, self._copies = uses, uses and working_set_entries > 0
         self._working_set = WorkingSet(manifest, working_set_entries if uses else 0)
         self.passes = np.full(1, float(FIRST_PASSES))
-        self._first, self._n_rows = first_positions(manifest), manifest.n_rows
+        self._n_rows = manifest.n_rows
         self._threads = ThreadPoolExecutor(min(options.threads, len(vectors)), "descent")
 
     def __len__(self) -> int:
@@ -173,9 +173,9 @@ class BlockDescent(Solver):
 
     def sample_gap(self, group: Group) -> None:
         """Estimate from rows of a group what all rows contribute to P - D."""
-        rows = rows_of(group, self._first)
         enough = max(self._n_rows // SAMPLED_SHARE, SAMPLED_ROWS)
-        rows = rows.some(np.arange(0, len(rows), max(len(rows) // enough, 1)))
+        every = max(group.n_rows // enough, 1)
+        rows = group.rows.some(np.arange(0, group.n_rows, every))
         self._each(lambda vectors: vectors.sample_gap(rows, self._n_rows))
 
     def estimate(self) -> Estimate:

@@ -14,7 +14,6 @@ from blocklinear.objectives.problems import Problem
 from blocklinear.objectives.tasks import Task
 from blocklinear.options import TrainOptions
 from blocklinear.solvers.protocol import Estimate, Solver, attributes, take_attributes
-from blocklinear.store.groups import first_positions
 from blocklinear.store.manifest import Manifest
 from blocklinear.store.prefetch import Loaded
 
@@ -67,7 +66,6 @@ class CertifiedPasses(Solver):
 
     def __init__(self, task: Task, manifest: Manifest, options: TrainOptions, n_parts: int) -> None:
         self._task, self._options, self.bias = task, options, max(options.bias, 0.0)
-        self._first = first_positions(manifest)
         self._scales = tolerance_scales(task, manifest)
         self._adopted: Floats | None = None
         self._threads = ThreadPoolExecutor(min(options.threads, n_parts), "passes")

@@ -28,7 +28,7 @@ from blocklinear.solvers.pass_statistics import no_stats, violations, with_free_
 from blocklinear.solvers.protocol import Abandoned
 from blocklinear.solvers.row_orders import pass_order, row_order, turns
 from blocklinear.solvers.working_set import WorkingSet
-from blocklinear.store.groups import Group, RowView, first_positions, rows_of
+from blocklinear.store.groups import Group, RowView
 from blocklinear.store.manifest import Manifest
 from blocklinear.store.row_arrays import RowArray
 
@@ -135,7 +135,7 @@ class WeightVectors(ABC):
         self._n_columns = width  # of alpha
         self._name = name
         self._ranges = RowArray(folder / f"ranges{name}.work", manifest, np.uint16)
-        self._first, self._n_rows = first_positions(manifest), manifest.n_rows
+        self._n_rows = manifest.n_rows
         self._points = np.zeros(2)  # points of the average so far; entries worked on since
         self.stats = np.zeros((3, n_problems, dual.N_STATS))
         self.terms = np.zeros((n_problems, dual.N_TERMS))
@@ -186,7 +186,7 @@ class WeightVectors(ABC):
 
     def find_free(self, group: Group) -> None:
         """Mark the rows of a group that have an alpha strictly inside its bounds."""
-        rows, alpha = rows_of(group, self._first), self.lines(group)
+        rows, alpha = group.rows, self.lines(group)
         ranges = np.zeros(len(rows), np.uint16)
         for start in range(0, len(rows), _ROWS_AT_ONCE):
             some = slice(start, start + _ROWS_AT_ONCE)
@@ -277,7 +277,7 @@ class WeightVectors(ABC):
         Abandoned
             If `halt` returned true between two parts of it.
         """
-        rows, alpha, ranges = rows_of(group, self._first), self.lines(group), self.ranges(group)
+        rows, alpha, ranges = group.rows, self.lines(group), self.ranges(group)
         data = self._data(rows)
         if outer > 1:  # before, no row was counted, also where a warm start gave it an alpha
             self.terms -= self._terms_of(data, alpha)
@@ -474,7 +474,7 @@ class WeightVectors(ABC):
 
     def certify_group(self, group: Group, proof: Proof, every: int = 1) -> None:
         """Add what a group contributes to certificates, or one row in so many of it."""
-        rows, alpha = rows_of(group, self._first), self.lines(group)
+        rows, alpha = group.rows, self.lines(group)
         if every > 1:
             rows, alpha = rows.some(slice(None, None, every)), alpha[::every].copy()
         self._certify(rows, self._data(rows), alpha, proof)

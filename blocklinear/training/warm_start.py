@@ -296,12 +296,10 @@ class _Start:
             group = loaded.group
             for block in group.blocks if not self.resident else ():
                 self._count(self._blocks[block])
-            lines = [self._rows[b] for b in group.blocks]
+            positions = group.rows.positions
             for part in self.parts:
-                old = np.concatenate([part.alpha[rows] for rows in lines])
-                new = part.feasible_set.fit(group, old)
-                for rows, start in zip(lines, group.starts.tolist(), strict=False):
-                    part.alpha[rows] = new[start : start + rows.stop - rows.start]
+                old = part.alpha[positions]
+                new = part.alpha[positions] = part.feasible_set.fit(group, old)
                 part.add_rows(group, new if anew else new - old, self._bias)
 
     def _count(self, record: BlockRecord) -> None:

@@ -25,7 +25,7 @@ from blocklinear.solvers.l1.descent import Rows
 from blocklinear.solvers.l1.iterate import L1Iterate
 from blocklinear.solvers.l1.penalty import Penalty
 from blocklinear.solvers.protocol import Abandoned, Start
-from blocklinear.store.groups import Group, RowView, rows_of, rows_without_entries
+from blocklinear.store.groups import Group, RowView, rows_without_entries
 from blocklinear.store.manifest import Manifest
 from blocklinear.store.prefetch import Loaded
 from blocklinear.store.row_arrays import RowArray
@@ -146,7 +146,7 @@ class L1Regularized(CertifiedPasses):
                 break
             self._resumed = self._columns.refill(self._resumed, self._filed)
             for loaded in stream:
-                self._columns.collect(rows_of(loaded.group, self._first))
+                self._columns.collect(loaded.group.rows)
             self._columns.finish()
 
     def step(
@@ -155,7 +155,7 @@ class L1Regularized(CertifiedPasses):
         """Work on columns before the first group; evaluate and collect in each."""
         if number == 0:
             self._prepare(halt)
-        rows = rows_of(group, self._first)
+        rows = group.rows
         if not self._noted:
             self._note(group, rows.positions)
         if self._evaluates:
@@ -298,7 +298,7 @@ class L1Regularized(CertifiedPasses):
         self._W[:] = weights.T
         self._pulls[:], self._active = 0.0, list(range(len(self._models)))
         for loaded in stream:
-            rows = rows_of(loaded.group, self._first)
+            rows = loaded.group.rows
             self._each(lambda k, rows=rows: self._add_rows(k, rows), self._active)  # type: ignore[misc]
         self._each(lambda k: self._models[k].evaluated(self._rows(k)), self._active)
 

@@ -15,7 +15,7 @@ from blocklinear.options import TrainOptions
 from blocklinear.solvers.newton.iterate import NewtonIterate, PassSums
 from blocklinear.solvers.newton.proximal import ProximalIterate
 from blocklinear.solvers.sharing import padded
-from blocklinear.store.groups import Group, RowView, rows_of
+from blocklinear.store.groups import Group, RowView
 from blocklinear.store.row_arrays import RowArray
 
 Floats = NDArray[np.float64]
@@ -150,7 +150,7 @@ class NewtonPass:
         self._widths = np.array([model.width for model in self.taking_part])
         self._prepared = True
 
-    def step(self, group: Group, first: NDArray[np.int64]) -> None:
+    def step(self, group: Group) -> None:
         """Add what a group contributes to the pass."""
         if not self._active:
             return
@@ -160,7 +160,7 @@ class NewtonPass:
         center = _NONE
         if self.center is not None:
             center = self._take_center(self.center, group, mine)
-        self._pass_over(rows_of(group, first), center, mine)
+        self._pass_over(group.rows, center, mine)
         if self._evaluates.any():
             self.alpha.write_columns(group.blocks, self._active, mine)
         self._n_rows += group.n_rows

@@ -129,7 +129,7 @@ class Newton(CertifiedPasses):
         self, group: Group, outer: int, number: int, steps: int, halt: Callable[[], bool]
     ) -> None:
         """Add what a group contributes to the pass; after the last one take its consequence."""
-        self._each(lambda part: part.step(group, self._first), self._passes)
+        self._each(lambda part: part.step(group), self._passes)
         if number == steps - 1:
             self._each(lambda part: part.end(outer), self._passes)
 
@@ -139,8 +139,7 @@ class Newton(CertifiedPasses):
         for part in self._passes:
             part.begin(list(range(len(part.models))))
         for loaded in stream:
-            work = partial(NewtonPass.step, group=loaded.group, first=self._first)
-            self._each(work, self._passes)
+            self._each(partial(NewtonPass.step, group=loaded.group), self._passes)
         self._each(lambda part: part.end(0), self._passes)
 
     def current(self) -> Floats:
