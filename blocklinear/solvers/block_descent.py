@@ -5,7 +5,7 @@ Which models share `WeightVectors` depends on their number alone, so no result d
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
 import numpy as np
@@ -19,7 +19,7 @@ from blocklinear.options import TrainOptions
 from blocklinear.solvers.many import ManyModels
 from blocklinear.solvers.newton.solver import Newton
 from blocklinear.solvers.pass_statistics import middle, rises
-from blocklinear.solvers.protocol import Abandoned, Estimate, Solver, Start
+from blocklinear.solvers.protocol import Abandoned, Estimate, Solver, Start, each
 from blocklinear.solvers.proven_models import ProvenModels
 from blocklinear.solvers.row_orders import parts_of_passes
 from blocklinear.solvers.single import SingleModel
@@ -81,13 +81,9 @@ class BlockDescent(Solver):
         """The vectors that are still trained."""
         return self.vectors
 
-    def _each(self, work: Callable[[WeightVectors], T]) -> list[T]:
-        """Return what a function returns of each of the vectors that are trained."""
-        if len(self._trained) == 1:
-            return [work(self._trained[0])]
-        futures = [self._threads.submit(work, vectors) for vectors in self._trained]
-        wait(futures)  # for all of them, also where one was abandoned
-        return [future.result() for future in futures]
+    def _each(self, work: Callable[..., T], *of: Iterable[Any]) -> list[T]:
+        """Return what a function returns of each of the vectors that are trained, and of more."""
+        return each(self._threads, work, self._trained, *of)
 
     @property
     def state(self) -> dict[str, Any]:
@@ -176,7 +172,7 @@ class BlockDescent(Solver):
         enough = max(self._n_rows // SAMPLED_SHARE, SAMPLED_ROWS)
         every = max(group.n_rows // enough, 1)
         rows = group.rows.some(np.arange(0, group.n_rows, every))
-        self._each(lambda vectors: vectors.sample_gap(rows, self._n_rows))
+        self._each(lambda vectors: vectors.sample_gap(rows))
 
     def estimate(self) -> Estimate:
         """Return the sums over all problems; of those still trained the worst gap and violation."""
@@ -188,7 +184,8 @@ class BlockDescent(Solver):
         violation = np.concatenate([vectors.violations() for vectors in self._trained])
         gain = np.concatenate([vectors.gain for vectors in self._trained])
         entries = np.sum([vectors.entries for vectors in self._trained], axis=0)
-        gaps = self._relative_gaps(duals, primal - dual)
+        lefts = [p - d for p, d in zip(primals, duals, strict=True)]
+        gaps = self._relative_gaps(duals, lefts)
         return Estimate(
             primal=float(primal.sum()),
             dual=float(dual.sum()),
@@ -203,32 +200,22 @@ class BlockDescent(Solver):
             gaps=tuple(gaps.tolist()),
         )
 
-    def _relative_gaps(self, duals: list[Floats], left: Floats) -> Floats:
-        """Return the relative gaps of all problems, float64[M].
-
-        Parameters
-        ----------
-        duals : list of float64[n_problems]
-            Of each of the vectors that are trained.
-        left : float64[M]         estimates of P - D
-        """
-        lefts = np.split(left, np.cumsum([len(of) for of in duals])[:-1])
+    def _relative_gaps(self, duals: list[Floats], lefts: list[Floats]) -> Floats:
+        """Return the relative gaps of all problems, float64[M], from D and P - D of all vectors."""
         parts = zip(self._trained, duals, lefts, strict=True)
         return np.concatenate([vectors.relative_gaps(*of) for vectors, *of in parts])
 
     def certify(self, stream: Iterable[Loaded], enough: float | None = None) -> Certificate | float:
         """Pass over the data once; return the sums over all problems, and the largest gap."""
-        trained, duals = self._trained, self._each(lambda v: v.duals)
-        proofs = dict(zip(map(id, trained), self._each(lambda v: v.proof()), strict=True))
+        duals, proofs = self._each(lambda v: v.duals), self._each(lambda v: v.proof())
         for loaded in stream:
-            group = loaded.group
-            self._each(lambda v, group=group: v.certify_group(group, proofs[id(v)]))  # type: ignore[misc]
-            least = np.concatenate([proof.least() for proof in proofs.values()])
+            self._each(WeightVectors.certify_group, [loaded.group] * len(proofs), proofs)
+            least = [proof.least() for proof in proofs]
             if enough is not None and self._relative_gaps(duals, least).min() > enough:
                 self._each(lambda v: v.doubt())
-                left = [proof.remaining(self._n_rows).min(axis=0) for proof in proofs.values()]
-                return middle(self._relative_gaps(duals, np.concatenate(left)))
-        return self._certified(self._each(lambda v: v.certificates(proofs.pop(id(v)))))
+                left = [proof.remaining(self._n_rows).min(axis=0) for proof in proofs]
+                return middle(self._relative_gaps(duals, left))
+        return self._certified(self._each(lambda v, proof: v.certificates(proof), proofs))
 
     def _certified(self, found: list[list[Certificate]]) -> Certificate:
         """Take note of certificates, of each of the vectors that are trained."""

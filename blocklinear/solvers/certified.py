@@ -13,7 +13,7 @@ from blocklinear.objectives.certificate import Certificate, joined
 from blocklinear.objectives.problems import Problem
 from blocklinear.objectives.tasks import Task
 from blocklinear.options import TrainOptions
-from blocklinear.solvers.protocol import Estimate, Solver, attributes, take_attributes
+from blocklinear.solvers.protocol import Estimate, Solver, attributes, each, take_attributes
 from blocklinear.store.manifest import Manifest
 from blocklinear.store.prefetch import Loaded
 
@@ -70,10 +70,9 @@ class CertifiedPasses(Solver):
         self._adopted: Floats | None = None
         self._threads = ThreadPoolExecutor(min(options.threads, n_parts), "passes")
 
-    def _each(self, work: Callable[[T], None], parts: Iterable[T]) -> None:
-        """Do some work on each of some parts."""
-        for future in [self._threads.submit(work, part) for part in parts]:
-            future.result()
+    def _each(self, work: Callable[[Any], T], parts: Iterable[Any]) -> list[T]:
+        """Return what a function returns of each of some parts."""
+        return each(self._threads, work, parts)
 
     def _violations(self) -> Floats:
         """Return what LIBLINEAR's ``-e`` is compared with, float64[M]."""

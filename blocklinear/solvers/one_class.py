@@ -208,14 +208,14 @@ class OneClassModel(WeightVectors):
         if rows.weights is not None:
             self._found.all[rows.positions, 1] = data
 
-    def sample_gap(self, rows: RowView, n_rows: int) -> None:
-        """Estimate from a sample of rows what all `n_rows` contribute to P - D."""
+    def sample_gap(self, rows: RowView) -> None:
+        """Estimate from a sample of rows what all contribute to P - D."""
         order, f = np.arange(len(rows)), np.empty(len(rows))
         w, upper = self.W.reshape(-1), self._data(rows)
         alpha = self.alpha.all[rows.positions]
         kernels.decision_values(rows.starts, rows.stops, rows.indices, rows.values, order, w, f)
         rho = quantile(f, upper if rows.weights is not None else None, float(alpha.sum()))
-        times = n_rows / max(len(rows), 1)
+        times = self._n_rows / max(len(rows), 1)
         most = -float(self.duals[0])  # P - D of w = 0
         self._remaining[0] = min(times * _excess(f, upper, alpha, rho), most)
         self._length[0] = times * self.problem.nu * float((upper * np.sqrt(rows.sq_norm)).sum())

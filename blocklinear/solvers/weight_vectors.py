@@ -435,14 +435,14 @@ class WeightVectors(ABC):
         else:
             self.alpha.write(blocks, alpha)
 
-    def sample_gap(self, rows: RowView, n_rows: int) -> None:
-        """Estimate from a sample of rows what all `n_rows` contribute to P - D."""
+    def sample_gap(self, rows: RowView) -> None:
+        """Estimate from a sample of rows what all contribute to P - D."""
         self._remaining[:] = np.nan
         proof = self.proof(recompute=False)
         self._certify(rows, self._data(rows), self._own(self.alpha.all[rows.positions]), proof)
         proof.n += len(rows)
         self._squares = proof.squares[0]
-        self._remaining[: len(proof.candidates)] = proof.remaining(n_rows)
+        self._remaining[: len(proof.candidates)] = proof.remaining(self._n_rows)
 
     def proof(self, recompute: bool = True) -> Proof:
         """Return certificates to be, before any row was added.

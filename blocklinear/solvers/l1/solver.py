@@ -200,7 +200,7 @@ class L1Regularized(CertifiedPasses):
             wanted, ahead = self._models[k].wanted(counts, in_turn=not roomy)
             return k in waited or self._models[k].ready(wanted, columns), wanted, ahead
 
-        looked = dict(zip(unsolved, self._threads.map(look, unsolved), strict=True))
+        looked = dict(zip(unsolved, self._each(look, unsolved), strict=True))
         active = [k for k, (ready, _, _) in looked.items() if ready]
         wanted = {k: features for k, (_, features, _) in looked.items()}
         ahead = {k: features for k, (_, _, features) in looked.items()}

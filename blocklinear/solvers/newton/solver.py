@@ -9,7 +9,6 @@ w' = sum s_i alpha_i x_i from the same pass. What rounding may do to both is add
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -61,12 +60,9 @@ class Newton(CertifiedPasses):
             NewtonPass(task.some(some), manifest.n_features + 1, options, alpha, enough_products)
             for some, alpha in zip(self._numbers, alphas, strict=True)
         ]
-        pairs = [
-            pair
-            for part, numbers in zip(self._passes, self._numbers, strict=True)
-            for pair in zip(numbers.tolist(), part.models, strict=True)
-        ]
-        self._models: list[NewtonIterate] = [model for _, model in sorted(pairs, key=itemgetter(0))]
+        models = [model for part in self._passes for model in part.models]
+        places = np.argsort(np.concatenate(self._numbers)).tolist()
+        self._models: list[NewtonIterate] = [models[place] for place in places]
         self.starts_from_w = task.solver.smooth  # else from alpha, which do not follow from w
 
     def start_from(self, weights: Floats, proven: Sequence[Certificate | None]) -> None:
