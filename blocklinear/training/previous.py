@@ -66,10 +66,10 @@ class RowRange:
     record: BlockRecord | None
     first: int
 
-    @property
-    def new(self) -> slice:
-        """Their lines in the block."""
-        return slice(self.first, self.first + self.old.stop - self.old.start)
+    def lines(self, first: int) -> slice:
+        """Return their lines where those of the block begin with line `first`."""
+        start = first + self.first
+        return slice(start, start + self.old.stop - self.old.start)
 
 
 class Previous:
