@@ -160,7 +160,7 @@ class OneClassModel(WeightVectors):
         rows, alpha, stats = step.rows, step.alpha.reshape(-1), self.stats[why, 0]
         upper: Floats = step.data
         w, f = self.W.reshape(-1), np.empty(len(order))
-        kernels.decision_values(rows.starts, rows.stops, rows.indices, rows.values, order, w, f)
+        kernels.decision_values(*rows.arrays, order, w, f)
         by = np.argsort(f, kind="stable")
         order, f = order[by], f[by]
         del by  # what a row takes meanwhile counts
@@ -177,9 +177,8 @@ class OneClassModel(WeightVectors):
             n = min(len(rising), len(falling))
             violating = f[rising[:n]] < f[falling[:n]]
             self.entries[why] += kernels.exchange(
-                rows.starts, rows.stops, rows.indices, rows.values, rows.sq_norm, upper,
-                self.problem.quantum, order[rising[:n][violating]], order[falling[:n][violating]],
-                alpha, w, stats,
+                *rows.arrays, rows.sq_norm, upper, self.problem.quantum,
+                order[rising[:n][violating]], order[falling[:n][violating]], alpha, w, stats,
             )  # fmt: skip
         if why != PASS:
             after = alpha[order]
@@ -200,9 +199,8 @@ class OneClassModel(WeightVectors):
         assert isinstance(proof, OneClassProof)
         f = np.empty(len(rows))
         kernels.certify_rows(
-            rows.starts, rows.stops, rows.indices, rows.values, rows.sq_norm, data,
-            alpha.reshape(-1), self.W.reshape(-1), proof.length, proof.recomputed.reshape(-1), f,
-            proof.seen,
+            *rows.arrays, rows.sq_norm, data, alpha.reshape(-1), self.W.reshape(-1), proof.length,
+            proof.recomputed.reshape(-1), f, proof.seen,
         )  # fmt: skip
         self._found.all.reshape(len(self._found.all), -1)[rows.positions, 0] = f
         if rows.weights is not None:
@@ -213,7 +211,7 @@ class OneClassModel(WeightVectors):
         order, f = np.arange(len(rows)), np.empty(len(rows))
         w, upper = self.W.reshape(-1), self._data(rows)
         alpha = self.alpha.all[rows.positions]
-        kernels.decision_values(rows.starts, rows.stops, rows.indices, rows.values, order, w, f)
+        kernels.decision_values(*rows.arrays, order, w, f)
         rho = quantile(f, upper if rows.weights is not None else None, float(alpha.sum()))
         times = self._n_rows / max(len(rows), 1)
         most = -float(self.duals[0])  # P - D of w = 0

@@ -129,8 +129,8 @@ class WorkingSet:
         begin, end = self._bounds[block : block + 2].tolist()
         weights = np.empty(0) if rows.weights is None else rows.weights
         n: int = packed_rows.pack_rows(
-            order, begin, end, rows.positions, rows.starts, rows.stops, rows.indices, rows.values,
-            rows.sq_norm, rows.labels, weights, mantissas, self._planes, self._words, kept,
+            order, begin, end, rows.positions, *rows.arrays, rows.sq_norm, rows.labels, weights,
+            mantissas, self._planes, self._words, kept,
         )  # fmt: skip
         self._counts[block] = n
         return n

@@ -337,6 +337,13 @@ class RowView:
         return len(self.positions)
 
     @property
+    def arrays(
+        self,
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.uint32], NDArray[np.floating]]:
+        """Starts, stops, indices and values, as kernels take them."""
+        return self.starts, self.stops, self.indices, self.values
+
+    @property
     def lengths(self) -> NDArray[np.int64]:
         """Entries of each row, int64[n]."""
         return self.stops - self.starts

@@ -168,13 +168,14 @@ class L1Regularized(CertifiedPasses):
 
     def _add_rows(self, k: int, rows: RowView) -> None:
         """Add what rows contribute to what is known of model k."""
-        entries = (rows.starts, rows.stops, rows.indices, rows.values, rows.positions)
         found = self._W[k], self._alpha[k].all, self._decisions[k], self._pulls[k]
         if self._noted:
-            kernels.evaluate_rows(*entries, self.bias, *found)
+            kernels.evaluate_rows(*rows.arrays, rows.positions, self.bias, *found)
             return
         target, cost = self._task.of_model(k, rows)
-        kernels.start_rows(*entries, self._task.kind, target, cost, self.bias, *found)
+        kernels.start_rows(
+            *rows.arrays, rows.positions, self._task.kind, target, cost, self.bias, *found
+        )
 
     def _note(self, group: Group, positions: NDArray[np.int64]) -> None:
         """Remember of rows what is needed when their entries are not in memory."""

@@ -201,26 +201,24 @@ class NewtonPass:
 
     def _pass_over(self, rows: RowView, center: Floats, alpha: Floats) -> None:
         """Add what rows contribute for the models that take part; write or read their alpha."""
-        entries, task = (rows.starts, rows.stops, rows.indices, rows.values), self.task
+        task = self.task
         if isinstance(task, Models):
             models = task.some(np.array(self._active))
             kernels.newton_many(
-                *entries, rows.sq_norm, *models.data(rows),
-                models.positive, models.held_out, models.cost, models.kind, models.epsilon,
-                self.bias, self._evaluates, self.V, self._norms, center, self._widths, alpha,
-                self._out, self._diagonal, self._hessians, self._sums, self._reach,
-                self._values,
+                *rows.arrays, rows.sq_norm, *models.data(rows), *models.arguments, self.bias,
+                self._evaluates, self.V, self._norms, center, self._widths, alpha, self._out,
+                self._diagonal, self._hessians, self._sums, self._reach, self._values,
             )  # fmt: skip
             return
         target, cost = task.of_model(0, rows)
         v, out, width = self.V.reshape(-1), self._out.reshape(-1), float(self._widths[0])
         if not self._evaluates[0]:
             kernels.hessian_rows(
-                *entries, cost, task.kind, self.bias, width, alpha.reshape(-1), v, out
+                *rows.arrays, cost, task.kind, self.bias, width, alpha.reshape(-1), v, out
             )
             return
         kernels.gradient_rows(
-            *entries, rows.sq_norm, target, cost, task.kind, task.epsilon, self.bias, v,
+            *rows.arrays, rows.sq_norm, target, cost, task.kind, task.epsilon, self.bias, v,
             float(self._norms[0]), center.reshape(-1), width, alpha.reshape(-1), out,
             self._diagonal.reshape(-1), self._hessians[0] if len(self._hessians) else _NONE,
             self._sums[0], self._reach[0], self._values[0],
