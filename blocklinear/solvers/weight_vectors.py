@@ -24,7 +24,7 @@ from blocklinear.objectives.feasible_sets import FeasibleSet
 from blocklinear.objectives.models import ALL_SOLVERS
 from blocklinear.objectives.multiplier import moved, nothing_seen
 from blocklinear.options import TrainOptions
-from blocklinear.solvers.pass_statistics import no_stats, violations, with_free_bias
+from blocklinear.solvers.pass_statistics import no_stats, violations
 from blocklinear.solvers.protocol import Abandoned
 from blocklinear.solvers.row_orders import pass_order, row_order, turns
 from blocklinear.solvers.working_set import WorkingSet
@@ -255,12 +255,10 @@ class WeightVectors(ABC):
         regression = ALL_SOLVERS[self._options.solver].regression
         own = self.places[: len(self.terms)]
         first = self.first_violation[own]
-        found = violations(self.stats[FIRST], regression, first)
+        added = self.bias**2 * self._imbalance if self.free_bias else None
+        found = violations(self.stats[FIRST], regression, first, added, self._n_rows)
         self.first_violation[own] = first
-        if not self.free_bias:
-            return found
-        added = self.bias**2 * self._imbalance
-        return with_free_bias(found, added, self._n_rows, first if regression else None)
+        return found
 
     def work(
         self, group: Group, outer: int, steps: int, passes: int, halt: Callable[[], bool]
