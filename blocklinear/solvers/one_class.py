@@ -109,7 +109,7 @@ class OneClassModel(WeightVectors):
         for block, ends in zip(group.blocks, pairwise(group.starts.tolist()), strict=True):
             rows = slice(*ends)
             alpha[rows] = self._with_sum(alpha[rows], upper[rows], self._targets[block])
-        self._write(group.blocks, alpha[:, None])
+        self.alpha.write(group.blocks, alpha)
         steps = (alpha - before)[:, None]
         add_rows(group.indptr, group.indices, group.values, steps, 0.0, self.W)
 
@@ -202,9 +202,9 @@ class OneClassModel(WeightVectors):
             *rows.arrays, rows.sq_norm, data, alpha.reshape(-1), self.W.reshape(-1), proof.length,
             proof.recomputed.reshape(-1), f, proof.seen,
         )  # fmt: skip
-        self._found.all.reshape(len(self._found.all), -1)[rows.positions, 0] = f
+        self._found.table[rows.positions, 0] = f
         if rows.weights is not None:
-            self._found.all[rows.positions, 1] = data
+            self._found.table[rows.positions, 1] = data
 
     def sample_gap(self, rows: RowView) -> None:
         """Estimate from a sample of rows what all contribute to P - D."""
@@ -237,7 +237,7 @@ class OneClassModel(WeightVectors):
         """Return the certificate, once all groups were added."""
         assert isinstance(proof, OneClassProof)
         seen, weighted = proof.seen, self._manifest.weighted
-        found = self._found.all.reshape(len(self._found.all), -1)
+        found = self._found.table
         f, upper = found[:, 0], found[:, 1] if weighted else None
         mass, off = self._mass, 0.0
         if not (self.problem.nu == 1.0 and seen[kernels.MASS] == seen[kernels.TOTAL]):

@@ -132,7 +132,6 @@ class WeightVectors(ABC):
         self.average = aligned_zeros(*self.W.shape)  # no pages until it is written to
         self.alpha = RowArray(folder / f"alpha{name}.work", manifest, np.float64, width)
         self.places = np.arange(width)
-        self._n_columns = width  # of alpha
         self._name = name
         self._ranges = RowArray(folder / f"ranges{name}.work", manifest, np.uint16)
         self._n_rows = manifest.n_rows
@@ -286,7 +285,7 @@ class WeightVectors(ABC):
         )
         self._epochs(step)
         self.terms += self._terms_of(data, alpha)
-        self._write(group.blocks, alpha)
+        self.alpha.write_columns(group.blocks, self.places, alpha)
         return ranges, step.priority
 
     def _epochs(self, step: BlockStep) -> None:
@@ -356,7 +355,7 @@ class WeightVectors(ABC):
         self, rows: RowView, runs: Iterable[NDArray[np.int64]], outer: int, number: int
     ) -> None:
         """Work on rows of the working set, one run of them after the other."""
-        alpha, ranges = self._own(self.alpha.all[rows.positions]), self._ranges.all[rows.positions]
+        alpha, ranges = self.alpha.at(rows.positions, self.places), self._ranges.all[rows.positions]
         data = self._data(rows)
         self.terms -= self._terms_of(data, alpha)
         step = BlockStep(rows, data, (), alpha, ranges, np.empty(0), outer, 0, 0, bool)
@@ -365,8 +364,7 @@ class WeightVectors(ABC):
         self._count(int(rows.lengths.sum()), len(rows), PASS)
         self.terms += self._terms_of(data, alpha)
         self._ranges.all[rows.positions] = ranges
-        lines = self.alpha.all.reshape(-1, self._n_columns)
-        lines[rows.positions[:, None], self.places] = alpha
+        self.alpha.table[rows.positions[:, None], self.places] = alpha
 
     def _count(self, entries: int, n_rows: int, why: int) -> None:
         """Count what was worked on; take a point of the average if enough was since the last."""
@@ -417,27 +415,13 @@ class WeightVectors(ABC):
 
     def lines(self, group: Group) -> Floats:
         """Return a copy of the alpha of a group, float64[n_rows, width]."""
-        return self._own(self.alpha.read(group.blocks))
-
-    def _own(self, stored: Floats) -> Floats:
-        """Return the columns of `alpha` of the weight vectors still trained, float64[n, width]."""
-        lines = stored.reshape(-1, self._n_columns)
-        if self.width == self._n_columns:
-            return lines
-        own: Floats = np.take(lines, self.places, axis=1)  # in C order, unlike lines[:, places]
-        return own
-
-    def _write(self, blocks: tuple[int, ...], alpha: Floats) -> None:
-        if self.width < self._n_columns:
-            self.alpha.write_columns(blocks, self.places, alpha)
-        else:
-            self.alpha.write(blocks, alpha)
+        return self.alpha.read_columns(group.blocks, self.places)
 
     def sample_gap(self, rows: RowView) -> None:
         """Estimate from a sample of rows what all contribute to P - D."""
         self._remaining[:] = np.nan
         proof = self.proof(recompute=False)
-        self._certify(rows, self._data(rows), self._own(self.alpha.all[rows.positions]), proof)
+        self._certify(rows, self._data(rows), self.alpha.at(rows.positions, self.places), proof)
         proof.n += len(rows)
         self._squares = proof.squares[0]
         self._remaining[: len(proof.candidates)] = proof.remaining(self._n_rows)

@@ -135,7 +135,7 @@ class L1Regularized(CertifiedPasses):
     def starts(self) -> list[Start]:
         """What a warm start is to fill."""
         return [
-            Start(Separate(self._task.some([k])), own.all.reshape(-1, 1), w.reshape(-1, 1))
+            Start(Separate(self._task.some([k])), own.table, w.reshape(-1, 1))
             for k, (own, w) in enumerate(zip(self._alpha, self._W, strict=True))
         ]
 

@@ -91,7 +91,7 @@ class NewtonPass:
 
     @state.setter
     def state(self, state: dict[str, Any]) -> None:
-        if not set(state["active"]) <= set(range(len(self.models))):
+        if state["active"] != sorted(set(state["active"]) & set(range(len(self.models)))):
             raise ValueError("the models of the state are not those of the run")
         for model, own in zip(self.models, state["models"], strict=True):
             model.state = own
@@ -156,7 +156,7 @@ class NewtonPass:
             return
         if not self._prepared:  # after a resume
             self._prepare()
-        mine = np.ascontiguousarray(self.alpha.read_columns(group.blocks, self._active))
+        mine = self.alpha.read_columns(group.blocks, self._active)
         center = _NONE
         if self.center is not None:
             center = self._take_center(self.center, group, mine)
@@ -167,7 +167,7 @@ class NewtonPass:
 
     def _take_center(self, center: RowArray, group: Group, alpha: Floats) -> Floats:
         """Return the center of the rows of a group, as it is or as alpha make it."""
-        mine = np.ascontiguousarray(center.read_columns(group.blocks, self._active))
+        mine = center.read_columns(group.blocks, self._active)
         if self._recenters.any():
             mine[:, self._recenters] = alpha[:, self._recenters]
             center.write_columns(group.blocks, self._active, mine)

@@ -107,11 +107,7 @@ class Newton(CertifiedPasses):
     def starts(self) -> list[Start]:
         """What a warm start is to fill."""
         return [
-            Start(
-                Separate(part.task),
-                part.alpha.all.reshape(-1, len(part.models)),
-                part.V[:, : len(part.models)],
-            )
+            Start(Separate(part.task), part.alpha.table, part.V[:, : len(part.models)])
             for part in self._passes
         ]
 
