@@ -42,7 +42,6 @@ from blocklinear.solvers.pass_statistics import (
     no_stats,
     rises,
     violations,
-    with_free_bias,
 )
 from blocklinear.solvers.protocol import Estimate, Trainee
 from blocklinear.solvers.proven_models import ProvenModels
@@ -368,14 +367,9 @@ class DistributedDescent(Trainee):
     def _violations(self) -> list[Floats]:
         """Return what LIBLINEAR's ``-e`` is compared with, of each weight vectors."""
         regression, n = self._job.task.solver.regression, self._n_rows
-        found = [
-            violations(of[FIRST], regression, first)
-            for of, first in zip(self._stats, self._first, strict=True)
-        ]
-        for k, own in enumerate(self._free_biases):
-            first = self._first[k] if regression else None
-            found[k] = with_free_bias(found[k], self.bias * own.pull, n, first)
-        return found
+        added: list[Floats | None] = [self.bias * own.pull for own in self._free_biases]
+        parts = zip(self._stats, self._first, added or [None] * len(self._stats), strict=True)
+        return [violations(of[FIRST], regression, first, own, n) for of, first, own in parts]
 
     def sample_gap(self, halt: Callable[[], bool]) -> None:
         """Estimate from some rows what all contribute to P - D of each candidate."""

@@ -31,7 +31,7 @@ from blocklinear.solvers.block_descent import BlockDescent
 from blocklinear.solvers.factory import make_descent
 from blocklinear.solvers.protocol import Abandoned
 from blocklinear.solvers.weight_vectors import SAMPLED_ROWS, SAMPLED_SHARE
-from blocklinear.store.groups import Group, Pins, first_positions, rows_of, rows_without_entries
+from blocklinear.store.groups import Group, Pins, first_positions, rows_without_entries
 from blocklinear.store.manifest import Manifest
 from blocklinear.store.prefetch import GroupLoader, Loaded
 from blocklinear.store.row_arrays import RowArray
@@ -197,7 +197,6 @@ class Part:
             self.manifest, options, task, folder, entries, at.trained
         )
         self.alpha = np.concatenate(alpha_after(job, manifest, at, self.blocks))
-        self._first = first_positions(self.manifest)
         ends = np.cumsum([vectors.width for vectors in self.solver.vectors])[:-1]
         self._before = np.split(self.alpha, ends, axis=1)
         for start, own in zip(self.solver.starts, self._before, strict=True):
@@ -354,15 +353,13 @@ class Part:
             The weights that the bias had, if they are free.
         """
         parts = list(warm_parts(self.solver.starts, previous))
-        place_of = {block: place for place, block in enumerate(self.blocks)}
+        first = dict(zip(self.blocks, first_positions(self.manifest).tolist(), strict=False))
         for row_range in previous.row_ranges(self.session.manifest):
-            if row_range.block in place_of:
-                first = int(self._first[place_of[row_range.block]])
+            if row_range.block in first:
                 for part in parts:
-                    part.take_alpha(row_range, first)
+                    part.take_alpha(row_range, first[row_range.block])
         for loaded in self.stream():
-            group = loaded.group
-            rows = rows_of(group, self._first)
+            group, rows = loaded.group, loaded.group.rows
             for part, vectors in zip(parts, self.solver.vectors, strict=True):
                 new = part.feasible_set.fit(group, vectors.lines(group))
                 vectors.alpha.write(group.blocks, new)

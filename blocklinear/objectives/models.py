@@ -63,6 +63,11 @@ class Models:
         return self.solver.kind
 
     @property
+    def arguments(self) -> tuple[NDArray[np.int32], NDArray[np.int32], Floats, int, float]:
+        """What each model is for, its costs, and the loss, as kernels of many models take them."""
+        return self.positive, self.held_out, self.cost, self.kind, self.epsilon
+
+    @property
     def pairs(self) -> Floats:
         """C of rows of the class of a model, and of rows of the others; float64[M, 2]."""
         own = self.cost[:, 1]

@@ -5,7 +5,7 @@ Which models share `WeightVectors` depends on their number alone, so no result d
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
 import numpy as np
@@ -19,7 +19,7 @@ from blocklinear.options import TrainOptions
 from blocklinear.solvers.many import ManyModels
 from blocklinear.solvers.newton.solver import Newton
 from blocklinear.solvers.pass_statistics import middle, rises
-from blocklinear.solvers.protocol import Abandoned, Estimate, Solver, Start
+from blocklinear.solvers.protocol import Abandoned, Estimate, Solver, Start, each
 from blocklinear.solvers.proven_models import ProvenModels
 from blocklinear.solvers.row_orders import parts_of_passes
 from blocklinear.solvers.single import SingleModel
@@ -32,7 +32,7 @@ from blocklinear.solvers.weight_vectors import (
     WeightVectors,
 )
 from blocklinear.solvers.working_set import FIRST_PASSES, WorkingSet, has_passes, next_passes
-from blocklinear.store.groups import Group, first_positions, rows_of
+from blocklinear.store.groups import Group
 from blocklinear.store.manifest import Manifest
 from blocklinear.store.prefetch import Loaded
 
@@ -70,7 +70,7 @@ class BlockDescent(Solver):
         self._uses_working_set, self._copies = uses, uses and working_set_entries > 0
         self._working_set = WorkingSet(manifest, working_set_entries if uses else 0)
         self.passes = np.full(1, float(FIRST_PASSES))
-        self._first, self._n_rows = first_positions(manifest), manifest.n_rows
+        self._n_rows = manifest.n_rows
         self._threads = ThreadPoolExecutor(min(options.threads, len(vectors)), "descent")
 
     def __len__(self) -> int:
@@ -81,13 +81,9 @@ class BlockDescent(Solver):
         """The vectors that are still trained."""
         return self.vectors
 
-    def _each(self, work: Callable[[WeightVectors], T]) -> list[T]:
-        """Return what a function returns of each of the vectors that are trained."""
-        if len(self._trained) == 1:
-            return [work(self._trained[0])]
-        futures = [self._threads.submit(work, vectors) for vectors in self._trained]
-        wait(futures)  # for all of them, also where one was abandoned
-        return [future.result() for future in futures]
+    def _each(self, work: Callable[..., T], *of: Iterable[Any]) -> list[T]:
+        """Return what a function returns of each of the vectors that are trained, and of more."""
+        return each(self._threads, work, self._trained, *of)
 
     @property
     def state(self) -> dict[str, Any]:
@@ -175,10 +171,10 @@ class BlockDescent(Solver):
 
     def sample_gap(self, group: Group) -> None:
         """Estimate from rows of a group what all rows contribute to P - D."""
-        rows = rows_of(group, self._first)
         enough = max(self._n_rows // SAMPLED_SHARE, SAMPLED_ROWS)
-        rows = rows.some(np.arange(0, len(rows), max(len(rows) // enough, 1)))
-        self._each(lambda vectors: vectors.sample_gap(rows, self._n_rows))
+        every = max(group.n_rows // enough, 1)
+        rows = group.rows.some(np.arange(0, group.n_rows, every))
+        self._each(lambda vectors: vectors.sample_gap(rows))
 
     def estimate(self) -> Estimate:
         """Return the sums over all problems; of those still trained the worst gap and violation."""
@@ -190,7 +186,8 @@ class BlockDescent(Solver):
         violation = np.concatenate([vectors.violations() for vectors in self._trained])
         gain = np.concatenate([vectors.gain for vectors in self._trained])
         entries = np.sum([vectors.entries for vectors in self._trained], axis=0)
-        gaps = self._relative_gaps(duals, primal - dual)
+        lefts = [p - d for p, d in zip(primals, duals, strict=True)]
+        gaps = self._relative_gaps(duals, lefts)
         return Estimate(
             primal=float(primal.sum()),
             dual=float(dual.sum()),
@@ -205,32 +202,22 @@ class BlockDescent(Solver):
             gaps=tuple(gaps.tolist()),
         )
 
-    def _relative_gaps(self, duals: list[Floats], left: Floats) -> Floats:
-        """Return the relative gaps of all problems, float64[M].
-
-        Parameters
-        ----------
-        duals : list of float64[n_problems]
-            Of each of the vectors that are trained.
-        left : float64[M]         estimates of P - D
-        """
-        lefts = np.split(left, np.cumsum([len(of) for of in duals])[:-1])
+    def _relative_gaps(self, duals: list[Floats], lefts: list[Floats]) -> Floats:
+        """Return the relative gaps of all problems, float64[M], from D and P - D of all vectors."""
         parts = zip(self._trained, duals, lefts, strict=True)
         return np.concatenate([vectors.relative_gaps(*of) for vectors, *of in parts])
 
     def certify(self, stream: Iterable[Loaded], enough: float | None = None) -> Certificate | float:
         """Pass over the data once; return the sums over all problems, and the largest gap."""
-        trained, duals = self._trained, self._each(lambda v: v.duals)
-        proofs = dict(zip(map(id, trained), self._each(lambda v: v.proof()), strict=True))
+        duals, proofs = self._each(lambda v: v.duals), self._each(lambda v: v.proof())
         for loaded in stream:
-            group = loaded.group
-            self._each(lambda v, group=group: v.certify_group(group, proofs[id(v)]))  # type: ignore[misc]
-            least = np.concatenate([proof.least() for proof in proofs.values()])
+            self._each(WeightVectors.certify_group, [loaded.group] * len(proofs), proofs)
+            least = [proof.least() for proof in proofs]
             if enough is not None and self._relative_gaps(duals, least).min() > enough:
                 self._each(lambda v: v.doubt())
-                left = [proof.remaining(self._n_rows).min(axis=0) for proof in proofs.values()]
-                return middle(self._relative_gaps(duals, np.concatenate(left)))
-        return self._certified(self._each(lambda v: v.certificates(proofs.pop(id(v)))))
+                left = [proof.remaining(self._n_rows).min(axis=0) for proof in proofs]
+                return middle(self._relative_gaps(duals, left))
+        return self._certified(self._each(lambda v, proof: v.certificates(proof), proofs))
 
     def _certified(self, found: list[list[Certificate]]) -> Certificate:
         """Take note of certificates, of each of the vectors that are trained."""
@@ -254,10 +241,7 @@ class BlockDescent(Solver):
     @property
     def starts(self) -> list[Start]:
         """What a warm start is to fill."""
-        return [
-            Start(v.feasible_set, v.alpha.all.reshape(-1, v.width), v.W[:, : v.width])
-            for v in self.vectors
-        ]
+        return [Start(v.feasible_set, v.alpha.table, v.W[:, : v.width]) for v in self.vectors]
 
     def successor(self, enough_products: float) -> Solver | None:
         """Return Newton's method for one model, if that can go on.

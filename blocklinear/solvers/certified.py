@@ -13,8 +13,7 @@ from blocklinear.objectives.certificate import Certificate, joined
 from blocklinear.objectives.problems import Problem
 from blocklinear.objectives.tasks import Task
 from blocklinear.options import TrainOptions
-from blocklinear.solvers.protocol import Estimate, Solver, attributes, take_attributes
-from blocklinear.store.groups import first_positions
+from blocklinear.solvers.protocol import Estimate, Solver, attributes, each, take_attributes
 from blocklinear.store.manifest import Manifest
 from blocklinear.store.prefetch import Loaded
 
@@ -67,15 +66,13 @@ class CertifiedPasses(Solver):
 
     def __init__(self, task: Task, manifest: Manifest, options: TrainOptions, n_parts: int) -> None:
         self._task, self._options, self.bias = task, options, max(options.bias, 0.0)
-        self._first = first_positions(manifest)
         self._scales = tolerance_scales(task, manifest)
         self._adopted: Floats | None = None
         self._threads = ThreadPoolExecutor(min(options.threads, n_parts), "passes")
 
-    def _each(self, work: Callable[[T], None], parts: Iterable[T]) -> None:
-        """Do some work on each of some parts."""
-        for future in [self._threads.submit(work, part) for part in parts]:
-            future.result()
+    def _each(self, work: Callable[[Any], T], parts: Iterable[Any]) -> list[T]:
+        """Return what a function returns of each of some parts."""
+        return each(self._threads, work, parts)
 
     def _violations(self) -> Floats:
         """Return what LIBLINEAR's ``-e`` is compared with, float64[M]."""

@@ -60,9 +60,9 @@ class CrammerSinger(WeightVectors):
         data: _Data = step.data
         before = None if why == PASS else alpha[order]
         crammer_singer.cs_epoch(
-            rows.starts, rows.stops, rows.indices, rows.values, rows.sq_norm, *data, order,
-            self.bias, alpha, self.W, why == PASS and number % WIDE > 0,
-            self._factor if why == PASS else 1.0, self.stats[why, 0],
+            *rows.arrays, rows.sq_norm, *data, order, self.bias, alpha, self.W,
+            why == PASS and number % WIDE > 0, self._factor if why == PASS else 1.0,
+            self.stats[why, 0],
         )  # fmt: skip
         if before is not None:
             change = alpha[order] - before
@@ -98,10 +98,7 @@ class CrammerSinger(WeightVectors):
         if factor <= 0.0:
             return
         V *= factor
-        crammer_singer.cs_extrapolate(
-            rows.starts, rows.stops, rows.indices, rows.values, code, cost, self.bias, factor,
-            alpha, d, V,
-        )  # fmt: skip
+        crammer_singer.cs_extrapolate(*rows.arrays, code, cost, self.bias, factor, alpha, d, V)
         t = min(self._best_step(float(crammer_singer.cs_slope(code, d)), V), 1.0)
         d *= t
         V *= t
@@ -125,9 +122,9 @@ class CrammerSinger(WeightVectors):
 
     def _certify(self, rows: RowView, data: _Data, alpha: Floats, proof: Proof) -> None:
         crammer_singer.cs_certify_rows(
-            rows.starts, rows.stops, rows.indices, rows.values, rows.sq_norm, *data, self.bias,
-            alpha, *proof.pair, len(proof.candidates) > 1, proof.norms.max(axis=1),
-            proof.recomputed, proof.sums[:, :, 0], proof.reach[:, 0],
+            *rows.arrays, rows.sq_norm, *data, self.bias, alpha, *proof.pair,
+            len(proof.candidates) > 1, proof.norms.max(axis=1), proof.recomputed,
+            proof.sums[:, :, 0], proof.reach[:, 0],
         )  # fmt: skip
 
     def certificates(self, proof: Proof) -> list[Certificate]:

@@ -87,11 +87,6 @@ class ManyModels(WeightVectors):
         """The range of all models."""
         return self.width << 8
 
-    @property
-    def _problem(self) -> tuple[NDArray[np.int32], NDArray[np.int32], Floats, int, float]:
-        models = self.models
-        return models.positive, models.held_out, models.cost, models.kind, models.epsilon
-
     def _data(self, rows: RowView) -> _Data:
         return self.models.data(rows)
 
@@ -103,22 +98,20 @@ class ManyModels(WeightVectors):
         if why == PASS:
             priority = np.empty(len(rows))
         dual.dcd_many(
-            rows.starts, rows.stops, rows.indices, rows.values, rows.sq_norm, *data, order,
-            *self._problem, self.bias, step.alpha, self.W,
-            self.stats[why], step.ranges, priority,
+            *rows.arrays, rows.sq_norm, *data, order, *self.models.arguments, self.bias, step.alpha,
+            self.W, self.stats[why], step.ranges, priority,
         )  # fmt: skip
 
     def _terms_of(self, data: _Data, alpha: Floats) -> Floats:
         terms = np.zeros_like(self.terms)
-        dual.add_many_dual_terms(*data, *self._problem, alpha, terms)
+        dual.add_many_dual_terms(*data, *self.models.arguments, alpha, terms)
         return terms
 
     def _certify(self, rows: RowView, data: _Data, alpha: Floats, proof: Proof) -> None:
         dual.certify_many(
-            rows.starts, rows.stops, rows.indices, rows.values, rows.sq_norm, *data,
-            *self._problem, self.bias, alpha, proof.balance, *proof.pair,
-            len(proof.candidates) > 1, proof.norms, proof.recomputed, proof.sums,
-            proof.reach,
+            *rows.arrays, rows.sq_norm, *data, *self.models.arguments, self.bias, alpha,
+            proof.balance, *proof.pair, len(proof.candidates) > 1, proof.norms, proof.recomputed,
+            proof.sums, proof.reach,
         )  # fmt: skip
 
     def drop(self, kept: NDArray[np.bool_], averaged: NDArray[np.bool_]) -> None:

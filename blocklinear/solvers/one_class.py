@@ -34,7 +34,7 @@ from blocklinear.solvers.weight_vectors import (
     Floats,
     WeightVectors,
 )
-from blocklinear.store.groups import Group, RowView
+from blocklinear.store.groups import Group, RowView, first_positions
 from blocklinear.store.manifest import Manifest
 from blocklinear.store.row_arrays import RowArray
 
@@ -81,7 +81,7 @@ class OneClassModel(WeightVectors):
         Blocks have their shares of T, or of what T is more or less than the sum that a warm start
         left. All are multiples of a power of two, so that they sum to T exactly.
         """
-        blocks, first = self._manifest.blocks, self._first.tolist()
+        blocks, first = self._manifest.blocks, first_positions(self._manifest).tolist()
         if self.problem.nu == 1.0:  # all alpha are at their bounds
             return np.full(len(blocks), np.inf)
         rooms = [b.weights["total"] if self._manifest.weighted else b.rows for b in blocks]
@@ -109,7 +109,7 @@ class OneClassModel(WeightVectors):
         for block, ends in zip(group.blocks, pairwise(group.starts.tolist()), strict=True):
             rows = slice(*ends)
             alpha[rows] = self._with_sum(alpha[rows], upper[rows], self._targets[block])
-        self._write(group.blocks, alpha[:, None])
+        self.alpha.write(group.blocks, alpha)
         steps = (alpha - before)[:, None]
         add_rows(group.indptr, group.indices, group.values, steps, 0.0, self.W)
 
@@ -160,7 +160,7 @@ class OneClassModel(WeightVectors):
         rows, alpha, stats = step.rows, step.alpha.reshape(-1), self.stats[why, 0]
         upper: Floats = step.data
         w, f = self.W.reshape(-1), np.empty(len(order))
-        kernels.decision_values(rows.starts, rows.stops, rows.indices, rows.values, order, w, f)
+        kernels.decision_values(*rows.arrays, order, w, f)
         by = np.argsort(f, kind="stable")
         order, f = order[by], f[by]
         del by  # what a row takes meanwhile counts
@@ -177,9 +177,8 @@ class OneClassModel(WeightVectors):
             n = min(len(rising), len(falling))
             violating = f[rising[:n]] < f[falling[:n]]
             self.entries[why] += kernels.exchange(
-                rows.starts, rows.stops, rows.indices, rows.values, rows.sq_norm, upper,
-                self.problem.quantum, order[rising[:n][violating]], order[falling[:n][violating]],
-                alpha, w, stats,
+                *rows.arrays, rows.sq_norm, upper, self.problem.quantum,
+                order[rising[:n][violating]], order[falling[:n][violating]], alpha, w, stats,
             )  # fmt: skip
         if why != PASS:
             after = alpha[order]
@@ -200,22 +199,21 @@ class OneClassModel(WeightVectors):
         assert isinstance(proof, OneClassProof)
         f = np.empty(len(rows))
         kernels.certify_rows(
-            rows.starts, rows.stops, rows.indices, rows.values, rows.sq_norm, data,
-            alpha.reshape(-1), self.W.reshape(-1), proof.length, proof.recomputed.reshape(-1), f,
-            proof.seen,
+            *rows.arrays, rows.sq_norm, data, alpha.reshape(-1), self.W.reshape(-1), proof.length,
+            proof.recomputed.reshape(-1), f, proof.seen,
         )  # fmt: skip
-        self._found.all.reshape(len(self._found.all), -1)[rows.positions, 0] = f
+        self._found.table[rows.positions, 0] = f
         if rows.weights is not None:
-            self._found.all[rows.positions, 1] = data
+            self._found.table[rows.positions, 1] = data
 
-    def sample_gap(self, rows: RowView, n_rows: int) -> None:
-        """Estimate from a sample of rows what all `n_rows` contribute to P - D."""
+    def sample_gap(self, rows: RowView) -> None:
+        """Estimate from a sample of rows what all contribute to P - D."""
         order, f = np.arange(len(rows)), np.empty(len(rows))
         w, upper = self.W.reshape(-1), self._data(rows)
         alpha = self.alpha.all[rows.positions]
-        kernels.decision_values(rows.starts, rows.stops, rows.indices, rows.values, order, w, f)
+        kernels.decision_values(*rows.arrays, order, w, f)
         rho = quantile(f, upper if rows.weights is not None else None, float(alpha.sum()))
-        times = n_rows / max(len(rows), 1)
+        times = self._n_rows / max(len(rows), 1)
         most = -float(self.duals[0])  # P - D of w = 0
         self._remaining[0] = min(times * _excess(f, upper, alpha, rho), most)
         self._length[0] = times * self.problem.nu * float((upper * np.sqrt(rows.sq_norm)).sum())
@@ -239,7 +237,7 @@ class OneClassModel(WeightVectors):
         """Return the certificate, once all groups were added."""
         assert isinstance(proof, OneClassProof)
         seen, weighted = proof.seen, self._manifest.weighted
-        found = self._found.all.reshape(len(self._found.all), -1)
+        found = self._found.table
         f, upper = found[:, 0], found[:, 1] if weighted else None
         mass, off = self._mass, 0.0
         if not (self.problem.nu == 1.0 and seen[kernels.MASS] == seen[kernels.TOTAL]):

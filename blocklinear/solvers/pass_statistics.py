@@ -28,45 +28,36 @@ def width(stats: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def violations(
-    stats: NDArray[np.float64], regression: bool, first: NDArray[np.float64]
+    stats: NDArray[np.float64],
+    regression: bool,
+    first: NDArray[np.float64],
+    added: NDArray[np.float64] | None,
+    n_rows: int,
 ) -> NDArray[np.float64]:
     """Return what LIBLINEAR's ``-e`` is compared with, float64[M].
 
     The largest minus the smallest projected gradient, either counted as 0 if better; for regression
-    the sum of the sizes of all, as a part of what it was in the first outer iteration.
+    the sum of the sizes of all, as a part of what it was in the first outer iteration. Or what the
+    next correction of a free bias adds, if that is more.
 
     Parameters
     ----------
     stats : float64[M, N_STATS]
     first : float64[M]        the first sum of each model; 0 before, then written
+    added : float64[M] or None
+        What the next correction adds to each decision value; None if the bias is regularised.
+    n_rows : int
+        Decision values of each model.
     """
-    if not regression:
-        return width(stats)
-    total = stats[:, kernels.PG_SUM]
-    first[first == 0.0] = total[first == 0.0]
-    return np.asarray(total / np.where(first != 0.0, first, 1.0))
-
-
-def with_free_bias(
-    violations: NDArray[np.float64],
-    added: NDArray[np.float64],
-    n_rows: int,
-    first: NDArray[np.float64] | None,
-) -> NDArray[np.float64]:
-    """Return violations, or what the next correction of a free bias adds, if that is more.
-
-    Parameters
-    ----------
-    violations : float64[M]
-    added : float64[M]
-        What the next correction adds to each decision value.
-    first : float64[M] or None
-        What sums over rows are compared with; None where violations are no sums.
-    """
-    sizes = np.abs(added)
-    if first is not None:
-        sizes *= n_rows / np.where(first > 0.0, first, np.inf)
-    return np.maximum(violations, sizes)
+    found = width(stats)
+    if regression:
+        total = stats[:, kernels.PG_SUM]
+        first[first == 0.0] = total[first == 0.0]
+        found = np.asarray(total / np.where(first != 0.0, first, 1.0))
+    if added is None:
+        return found
+    sums = n_rows / np.where(first > 0.0, first, np.inf) if regression else 1.0
+    return np.maximum(found, np.abs(added) * sums)
 
 
 def middle(gaps: NDArray[np.float64]) -> float:

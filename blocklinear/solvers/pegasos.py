@@ -65,9 +65,9 @@ class Pegasos(SingleModel):
                 if (epoch or k) and step.halt():
                     raise Abandoned
                 self.updates[0] = pegasos.pegasos_epoch(
-                    rows.starts, rows.stops, rows.indices, rows.values, *data, part, batch,
-                    self._used_rows, self._radius_sq, self.bias, int(self.updates[0]),
-                    self.W.reshape(-1), self._lost, step.alpha.reshape(-1), 1.0 / step.outer,
+                    *rows.arrays, *data, part, batch, self._used_rows, self._radius_sq, self.bias,
+                    int(self.updates[0]), self.W.reshape(-1), self._lost, step.alpha.reshape(-1),
+                    1.0 / step.outer,
                 )  # fmt: skip
                 self.entries[FIRST] += rows.lengths[part].sum()
                 self._take_point()

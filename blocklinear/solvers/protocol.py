@@ -2,8 +2,9 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Executor, wait
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +16,17 @@ from blocklinear.store.prefetch import Loaded
 from blocklinear.store.row_arrays import RowArray
 
 Floats = NDArray[np.float64]
+T = TypeVar("T")
+
+
+def each(threads: Executor, work: Callable[..., T], *of: Iterable[Any]) -> list[T]:
+    """Return what `map` does, called in threads; all calls have ended, also where one fails."""
+    calls = list(zip(*of, strict=True))
+    if len(calls) == 1:
+        return [work(*calls[0])]
+    futures = [threads.submit(work, *call) for call in calls]
+    wait(futures)
+    return [future.result() for future in futures]
 
 
 def attributes(thing: object, names: Iterable[str]) -> dict[str, Any]:

@@ -102,12 +102,10 @@ class SingleModel(WeightVectors):
         self, step: BlockStep, order: NDArray[np.int64], why: int, number: int = 0
     ) -> None:
         rows, problem, alpha = step.rows, self.problem, step.alpha.reshape(-1)
-        target, cost = step.data
         seen = no_stats()
         dual.dcd_epoch(
-            rows.starts, rows.stops, rows.indices, rows.values, rows.sq_norm, target, cost, order,
-            problem.kind, problem.epsilon, self.bias, alpha, self.W.reshape(-1),
-            seen, self._selection, self._preference, self._adapt,
+            *rows.arrays, rows.sq_norm, *step.data, order, problem.kind, problem.epsilon, self.bias,
+            alpha, self.W.reshape(-1), seen, self._selection, self._preference, self._adapt,
             step.ranges if why != PASS else _AS_THEY_ARE, step.priority,
         )  # fmt: skip
         add_stats(seen, self.stats[why, 0])
@@ -122,9 +120,8 @@ class SingleModel(WeightVectors):
     ) -> None:
         one, other = proof.pair
         dual.certify_rows(
-            rows.starts, rows.stops, rows.indices, rows.values, rows.sq_norm, *data,
-            self.problem.kind, self.problem.epsilon, self.bias, alpha.reshape(-1),
-            proof.balance.reshape(-1), one.reshape(-1), other.reshape(-1),
+            *rows.arrays, rows.sq_norm, *data, self.problem.kind, self.problem.epsilon, self.bias,
+            alpha.reshape(-1), proof.balance.reshape(-1), one.reshape(-1), other.reshape(-1),
             len(proof.candidates) > 1, proof.norms[:, 0], proof.recomputed.reshape(-1),
             proof.sums[:, :, 0], proof.reach[:, 0],
         )  # fmt: skip

@@ -24,11 +24,11 @@ from blocklinear.objectives.feasible_sets import FeasibleSet
 from blocklinear.objectives.models import ALL_SOLVERS
 from blocklinear.objectives.multiplier import moved, nothing_seen
 from blocklinear.options import TrainOptions
-from blocklinear.solvers.pass_statistics import no_stats, violations, with_free_bias
+from blocklinear.solvers.pass_statistics import no_stats, violations
 from blocklinear.solvers.protocol import Abandoned
 from blocklinear.solvers.row_orders import pass_order, row_order, turns
 from blocklinear.solvers.working_set import WorkingSet
-from blocklinear.store.groups import Group, RowView, first_positions, rows_of
+from blocklinear.store.groups import Group, RowView
 from blocklinear.store.manifest import Manifest
 from blocklinear.store.row_arrays import RowArray
 
@@ -132,10 +132,9 @@ class WeightVectors(ABC):
         self.average = aligned_zeros(*self.W.shape)  # no pages until it is written to
         self.alpha = RowArray(folder / f"alpha{name}.work", manifest, np.float64, width)
         self.places = np.arange(width)
-        self._n_columns = width  # of alpha
         self._name = name
         self._ranges = RowArray(folder / f"ranges{name}.work", manifest, np.uint16)
-        self._first, self._n_rows = first_positions(manifest), manifest.n_rows
+        self._n_rows = manifest.n_rows
         self._points = np.zeros(2)  # points of the average so far; entries worked on since
         self.stats = np.zeros((3, n_problems, dual.N_STATS))
         self.terms = np.zeros((n_problems, dual.N_TERMS))
@@ -186,7 +185,7 @@ class WeightVectors(ABC):
 
     def find_free(self, group: Group) -> None:
         """Mark the rows of a group that have an alpha strictly inside its bounds."""
-        rows, alpha = rows_of(group, self._first), self.lines(group)
+        rows, alpha = group.rows, self.lines(group)
         ranges = np.zeros(len(rows), np.uint16)
         for start in range(0, len(rows), _ROWS_AT_ONCE):
             some = slice(start, start + _ROWS_AT_ONCE)
@@ -255,12 +254,10 @@ class WeightVectors(ABC):
         regression = ALL_SOLVERS[self._options.solver].regression
         own = self.places[: len(self.terms)]
         first = self.first_violation[own]
-        found = violations(self.stats[FIRST], regression, first)
+        added = self.bias**2 * self._imbalance if self.free_bias else None
+        found = violations(self.stats[FIRST], regression, first, added, self._n_rows)
         self.first_violation[own] = first
-        if not self.free_bias:
-            return found
-        added = self.bias**2 * self._imbalance
-        return with_free_bias(found, added, self._n_rows, first if regression else None)
+        return found
 
     def work(
         self, group: Group, outer: int, steps: int, passes: int, halt: Callable[[], bool]
@@ -277,7 +274,7 @@ class WeightVectors(ABC):
         Abandoned
             If `halt` returned true between two parts of it.
         """
-        rows, alpha, ranges = rows_of(group, self._first), self.lines(group), self.ranges(group)
+        rows, alpha, ranges = group.rows, self.lines(group), self.ranges(group)
         data = self._data(rows)
         if outer > 1:  # before, no row was counted, also where a warm start gave it an alpha
             self.terms -= self._terms_of(data, alpha)
@@ -288,7 +285,7 @@ class WeightVectors(ABC):
         )
         self._epochs(step)
         self.terms += self._terms_of(data, alpha)
-        self._write(group.blocks, alpha)
+        self.alpha.write_columns(group.blocks, self.places, alpha)
         return ranges, step.priority
 
     def _epochs(self, step: BlockStep) -> None:
@@ -358,7 +355,7 @@ class WeightVectors(ABC):
         self, rows: RowView, runs: Iterable[NDArray[np.int64]], outer: int, number: int
     ) -> None:
         """Work on rows of the working set, one run of them after the other."""
-        alpha, ranges = self._own(self.alpha.all[rows.positions]), self._ranges.all[rows.positions]
+        alpha, ranges = self.alpha.at(rows.positions, self.places), self._ranges.all[rows.positions]
         data = self._data(rows)
         self.terms -= self._terms_of(data, alpha)
         step = BlockStep(rows, data, (), alpha, ranges, np.empty(0), outer, 0, 0, bool)
@@ -367,8 +364,7 @@ class WeightVectors(ABC):
         self._count(int(rows.lengths.sum()), len(rows), PASS)
         self.terms += self._terms_of(data, alpha)
         self._ranges.all[rows.positions] = ranges
-        lines = self.alpha.all.reshape(-1, self._n_columns)
-        lines[rows.positions[:, None], self.places] = alpha
+        self.alpha.table[rows.positions[:, None], self.places] = alpha
 
     def _count(self, entries: int, n_rows: int, why: int) -> None:
         """Count what was worked on; take a point of the average if enough was since the last."""
@@ -424,30 +420,16 @@ class WeightVectors(ABC):
 
     def lines(self, group: Group) -> Floats:
         """Return a copy of the alpha of a group, float64[n_rows, width]."""
-        return self._own(self.alpha.read(group.blocks))
+        return self.alpha.read_columns(group.blocks, self.places)
 
-    def _own(self, stored: Floats) -> Floats:
-        """Return the columns of `alpha` of the weight vectors still trained, float64[n, width]."""
-        lines = stored.reshape(-1, self._n_columns)
-        if self.width == self._n_columns:
-            return lines
-        own: Floats = np.take(lines, self.places, axis=1)  # in C order, unlike lines[:, places]
-        return own
-
-    def _write(self, blocks: tuple[int, ...], alpha: Floats) -> None:
-        if self.width < self._n_columns:
-            self.alpha.write_columns(blocks, self.places, alpha)
-        else:
-            self.alpha.write(blocks, alpha)
-
-    def sample_gap(self, rows: RowView, n_rows: int) -> None:
-        """Estimate from a sample of rows what all `n_rows` contribute to P - D."""
+    def sample_gap(self, rows: RowView) -> None:
+        """Estimate from a sample of rows what all contribute to P - D."""
         self._remaining[:] = np.nan
         proof = self.proof(recompute=False)
-        self._certify(rows, self._data(rows), self._own(self.alpha.all[rows.positions]), proof)
+        self._certify(rows, self._data(rows), self.alpha.at(rows.positions, self.places), proof)
         proof.n += len(rows)
         self._squares = proof.squares[0]
-        self._remaining[: len(proof.candidates)] = proof.remaining(n_rows)
+        self._remaining[: len(proof.candidates)] = proof.remaining(self._n_rows)
 
     def proof(self, recompute: bool = True) -> Proof:
         """Return certificates to be, before any row was added.
@@ -479,7 +461,7 @@ class WeightVectors(ABC):
 
     def certify_group(self, group: Group, proof: Proof, every: int = 1) -> None:
         """Add what a group contributes to certificates, or one row in so many of it."""
-        rows, alpha = rows_of(group, self._first), self.lines(group)
+        rows, alpha = group.rows, self.lines(group)
         if every > 1:
             rows, alpha = rows.some(slice(None, None, every)), alpha[::every].copy()
         self._certify(rows, self._data(rows), alpha, proof)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from blocklinear.kernels.blocks import packed_rows
 from blocklinear.options import TrainOptions
-from blocklinear.store.groups import Group, RowView, first_positions, rows_of
+from blocklinear.store.groups import Group, RowView
 from blocklinear.store.manifest import Manifest
 
 Floats = NDArray[np.float64]
@@ -80,7 +80,6 @@ class WorkingSet:
         self._words = np.empty(self._bounds[-1])
         self._integers = self._words.view(np.int64)
         self._planes = sum(manifest.n_features > 1 << bits for bits in (16, 24))
-        self._first = first_positions(manifest)
         self._dtype, self._weighted = np.dtype(manifest.dtype), manifest.weighted
         self._own = threading.local()
 
@@ -94,7 +93,7 @@ class WorkingSet:
         chosen : int64[k]     rows of the group, ascending
         priority : float64[k] which to prefer where there is no room for all, for their length
         """
-        rows, kept = rows_of(group, self._first), np.zeros(group.n_rows, np.bool_)
+        rows, kept = group.rows, np.zeros(group.n_rows, np.bool_)
         lengths = rows.lengths
         mantissas = np.empty(int(lengths.max(initial=0)), np.int32)
         cuts = np.searchsorted(chosen, group.starts)
@@ -130,8 +129,8 @@ class WorkingSet:
         begin, end = self._bounds[block : block + 2].tolist()
         weights = np.empty(0) if rows.weights is None else rows.weights
         n: int = packed_rows.pack_rows(
-            order, begin, end, rows.positions, rows.starts, rows.stops, rows.indices, rows.values,
-            rows.sq_norm, rows.labels, weights, mantissas, self._planes, self._words, kept,
+            order, begin, end, rows.positions, *rows.arrays, rows.sq_norm, rows.labels, weights,
+            mantissas, self._planes, self._words, kept,
         )  # fmt: skip
         self._counts[block] = n
         return n

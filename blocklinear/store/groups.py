@@ -25,6 +25,7 @@ class Group:
     Attributes
     ----------
     blocks : tuple[int, ...]  positions of the blocks in the manifest
+    first : int64[g]          position in the store of the first row of each block
     starts : int64[g + 1]     first row of each block in the arrays
     indptr : int64[n_rows + 1]
     indices : uint32[nnz]     columns, each < n_features (checked)
@@ -36,6 +37,7 @@ class Group:
     """
 
     blocks: tuple[int, ...]
+    first: NDArray[np.int64]
     starts: NDArray[np.int64]
     indptr: NDArray[np.int64]
     indices: NDArray[np.uint32]
@@ -50,6 +52,16 @@ class Group:
     def n_rows(self) -> int:
         """Number of rows."""
         return len(self.labels)
+
+    @property
+    def rows(self) -> "RowView":
+        """All rows."""
+        positions = np.repeat(self.first - self.starts[:-1], np.diff(self.starts))
+        positions += np.arange(self.n_rows)
+        return RowView(
+            positions, self.indptr[:-1], self.indptr[1:], self.sq_norm, self.labels, self.indices,
+            self.values, self.weights,
+        )  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -172,6 +184,7 @@ class GroupBuffer:
         n, nnz = int(starts[-1]), int(entries[-1])
         return Group(
             blocks=tuple(blocks),
+            first=first_positions(manifest)[list(blocks)],
             starts=starts,
             indptr=self._indptr[: n + 1],
             indices=self._indices[:nnz],
@@ -324,6 +337,13 @@ class RowView:
         return len(self.positions)
 
     @property
+    def arrays(
+        self,
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.uint32], NDArray[np.floating]]:
+        """Starts, stops, indices and values, as kernels take them."""
+        return self.starts, self.stops, self.indices, self.values
+
+    @property
     def lengths(self) -> NDArray[np.int64]:
         """Entries of each row, int64[n]."""
         return self.stops - self.starts
@@ -354,12 +374,3 @@ def first_positions(manifest: Manifest) -> NDArray[np.int64]:
     """Return the position in the store of the first row of each block, and the number of rows."""
     rows = [block.rows for block in manifest.blocks]
     return np.concatenate(([0], np.cumsum(rows))).astype(np.int64)
-
-
-def rows_of(group: Group, first: NDArray[np.int64]) -> RowView:
-    """Return all rows of a group, `first` being the `first_positions` of the store."""
-    blocks = [np.arange(first[b], first[b + 1]) for b in group.blocks]
-    return RowView(
-        np.concatenate(blocks), group.indptr[:-1], group.indptr[1:], group.sq_norm, group.labels,
-        group.indices, group.values, group.weights,
-    )  # fmt: skip

@@ -13,6 +13,8 @@ from blocklinear.errors import storage_errors
 from blocklinear.store.files import new_file
 from blocklinear.store.manifest import Manifest
 
+Columns = Sequence[int] | npt.NDArray[np.int64]
+
 
 class RowArray:
     """An array with a line for each row of a store, block after block, all zeros at first.
@@ -66,22 +68,29 @@ class RowArray:
             start += length
 
     @property
-    def _table(self) -> npt.NDArray[Any]:
+    def table(self) -> npt.NDArray[Any]:
+        """All lines, also of one number: a view of `all`, of two dimensions."""
         return self.all if self.all.ndim > 1 else self.all[:, None]
 
-    def read_columns(self, blocks: Sequence[int], columns: Sequence[int]) -> npt.NDArray[Any]:
-        """Return a copy of some columns of the lines of a group's rows."""
-        table = self._table
-        return np.concatenate([table[part][:, columns] for part in self._slices(blocks)])
+    def at(self, rows: slice | npt.NDArray[np.int64], columns: Columns) -> npt.NDArray[Any]:
+        """Return some columns, ascending, of the lines of rows, in C order; of a slice a view."""
+        lines = self.table[rows]
+        if len(columns) == lines.shape[1]:
+            return lines
+        some: npt.NDArray[Any] = np.take(lines, columns, axis=1)
+        return some
+
+    def read_columns(self, blocks: Sequence[int], columns: Columns) -> npt.NDArray[Any]:
+        """Return a copy of some columns, ascending, of the lines of a group's rows, in C order."""
+        return np.concatenate([self.at(part, columns) for part in self._slices(blocks)])
 
     def write_columns(
-        self,
-        blocks: Sequence[int],
-        columns: Sequence[int] | npt.NDArray[np.int64],
-        lines: npt.NDArray[Any],
+        self, blocks: Sequence[int], columns: Columns, lines: npt.NDArray[Any]
     ) -> None:
-        """Replace some columns of the lines of a group's rows."""
-        table, start = self._table, 0
+        """Replace some columns, ascending, of the lines of a group's rows."""
+        table, start = self.table, 0
+        if len(columns) == table.shape[1]:
+            return self.write(blocks, lines)
         for part in self._slices(blocks):
             length = part.stop - part.start
             table[part, columns] = lines[start : start + length]

@@ -38,8 +38,6 @@ ENOUGH_BLOCKS = 16
 """Larger groups no longer converge in fewer outer iterations; memory pins blocks instead."""
 WORKING_SET_SHARE = 2
 """The working set has at most one in so many entries."""
-
-
 RARE_SHARE = 8
 """What descent on a loss without a gradient, which is rarely slow, keeps for Hessians of Newton
 steps is at most one part in so many of what is left."""
@@ -99,56 +97,52 @@ def plan_memory(
         plan = plan_memory(manifest, options, width, kept)
         if plan.pin_bytes >= besides:
             return replace(plan, pin_bytes=plan.pin_bytes - besides)
-    program = PROCESS_BYTES + besides
-    n_blocks = len(manifest.blocks)
-    weights, l1 = _vector_bytes(manifest, options, width, kept), _solver(options).l1
-    fixed = program + weights + _l1_bytes(manifest, options, width)
-    model = _making_bytes(manifest, width, kept) + besides
-    whole = _copy_bytes(manifest, options)
+    needs = _Needs(manifest, options, width, kept)
+    program, model = PROCESS_BYTES + besides, needs.making + besides
+    n_blocks, solver, whole = len(manifest.blocks), ALL_SOLVERS[options.solver], needs.copy
+    l1, fixed = solver.l1, program + needs.vectors + needs.columns
     copied = whole if l1 else whole // WORKING_SET_SHARE if has_passes(options) else 0
     if options.group is not None:
         group = min(options.group, n_blocks)
     else:
         room = options.memory_bytes - fixed
-        group = _largest_group(manifest, width, room - (whole if l1 else 0))
+        group = needs.largest_group(room - (whole if l1 else 0))
         if l1 and group < n_blocks:
             group = 1
         elif group < n_blocks:
-            shared = _largest_group(manifest, width, room - min(room // 2, copied))
+            shared = needs.largest_group(room - min(room // 2, copied))
             group = max(min(group, 1), min(shared, ENOUGH_BLOCKS))
-        if _solver(options).one_class:  # alpha get from block to block within a group
+        if solver.one_class:  # alpha get from block to block within a group
             group = max(group, min(n_blocks, 2))
-    needed = fixed + _group_bytes(manifest, max(group, 1), width)
+    needed = fixed + needs.group(max(group, 1))
     if group < 1 or needed > options.memory_bytes:
         raise MemoryBudgetError(
             f"the budget of {exact_size(options.memory_bytes)} is too small: the program takes "
-            f"{format_size(program)}, {weights // weight_bytes(manifest)} weight vectors of "
-            f"{manifest.n_features} features {format_size(weights)}, and {max(group, 1)} of "
+            f"{format_size(program)}, {needs.vectors // weight_bytes(manifest)} weight vectors of "
+            f"{manifest.n_features} features {format_size(needs.vectors)}, and {max(group, 1)} of "
             f"{n_blocks} blocks in a group, with those of the next group, "
-            f"{format_size(_group_bytes(manifest, max(group, 1), width))}",
+            f"{format_size(needs.group(max(group, 1)))}",
             f"give --memory {enough(max(needed, model))} or more"
             + (", or a smaller --group" if group > 1 else ", or split into more blocks"),
         )
     if model > options.memory_bytes:
-        raise _no_room_for_model(manifest, options, width, kept)
+        raise needs.no_room_for_model()
     spare = options.memory_bytes - needed
     primal = options.method == "newton" and not l1
-    newton_bytes = _newton_bytes(manifest, options, width)
-    newton = _may_go_over(options) and newton_bytes <= spare
-    left = spare - newton_bytes if newton else spare
-    smooth = _solver(options).smooth
-    share = 2 if smooth or primal else RARE_SHARE
-    hessian = (newton or primal) and _hessian_bytes(manifest, width) <= left // share
+    descends = options.method == "dual" and not options.average
+    alone = not solver.one_class and options.solver != CRAMMER_SINGER
+    newton = descends and alone and needs.newton <= spare
+    left = spare - needs.newton if newton else spare
+    share = 2 if solver.smooth or primal else RARE_SHARE
+    hessian = (newton or primal) and needs.hessian <= left // share
     # vectors of many models would take the rows' room, and proximal points many products
-    newton = newton and (hessian or (width == 1 and smooth))
-    spare -= newton_bytes if newton else 0
-    spare -= _hessian_bytes(manifest, width) if hessian else 0
+    newton = newton and (hessian or (width == 1 and solver.smooth))
+    spare -= (needs.newton if newton else 0) + (needs.hessian if hessian else 0)
     held_out = spare // 2 if options.evaluate is not None else 0
     spare -= held_out
     if not l1:
-        unpacked = _unpacked_bytes(manifest, width)
-        copied = max(min(spare - unpacked, copied), 0) if group < n_blocks else 0
-        spare -= unpacked if copied else 0
+        copied = max(min(spare - needs.unpacked, copied), 0) if group < n_blocks else 0
+        spare -= needs.unpacked if copied else 0
     elif spare >= whole + PRODUCTS_BYTES:
         copied = whole + PRODUCTS_BYTES
     else:  # all columns are kept only with products of many of them
@@ -181,16 +175,15 @@ def plan_again(
     """
     group, newton, hessian = facts["group"], facts["newton"], facts["hessian"]
     entries = facts["working_set_entries"]
-    needed = PROCESS_BYTES + _vector_bytes(manifest, options, width, kept)
-    needed += _group_bytes(manifest, group, width) + _l1_bytes(manifest, options, width)
-    needed += _newton_bytes(manifest, options, width) if newton else 0
-    needed += _hessian_bytes(manifest, width) if hessian else 0
-    needed += -(-entries * _copy_bytes(manifest, options) // max(manifest.nnz, 1))
-    if _solver(options).l1:
+    needs = _Needs(manifest, options, width, kept)
+    needed = PROCESS_BYTES + needs.vectors + needs.group(group) + needs.columns
+    needed += (needs.newton if newton else 0) + (needs.hessian if hessian else 0)
+    needed += -(-entries * needs.copy // max(manifest.nnz, 1))
+    if ALL_SOLVERS[options.solver].l1:
         needed += PRODUCTS_BYTES if entries >= manifest.nnz else 0
     elif entries:
-        needed += _unpacked_bytes(manifest, width)
-    needed = max(needed, _making_bytes(manifest, width, kept)) + besides
+        needed += needs.unpacked
+    needed = max(needed, needs.making) + besides
     spare = options.memory_bytes - needed
     if spare < 0:
         raise MemoryBudgetError(
@@ -212,118 +205,122 @@ def model_bytes(manifest: Manifest) -> int:
     return 8 * (manifest.dimension + 1)
 
 
-def _making_bytes(manifest: Manifest, width: int, kept: int) -> int:
-    """Return what making models of what was trained takes, where features were renumbered.
+@dataclass(frozen=True)
+class _Needs:
+    """Bytes that a training takes; arguments are as for `plan_memory`."""
 
-    Then nothing else is in memory but what was trained, and the indices of features, with a sorted
-    copy and the file they are read from.
-    """
-    if not manifest.renumbered:
-        return 0
-    models, trained = (width + kept) * model_bytes(manifest), width * weight_bytes(manifest)
-    return PROCESS_BYTES + models + trained + 12 * manifest.n_features
+    manifest: Manifest
+    options: TrainOptions
+    width: int
+    kept: int
 
+    @property
+    def _solver(self) -> SolverType:
+        return ALL_SOLVERS[self.options.solver]
 
-def _no_room_for_model(
-    manifest: Manifest, options: TrainOptions, width: int, kept: int
-) -> MemoryBudgetError:
-    models, needed = (width + kept) * model_bytes(manifest), _making_bytes(manifest, width, kept)
-    return MemoryBudgetError(
-        f"the budget of {exact_size(options.memory_bytes)} is too small: the program takes "
-        f"{format_size(PROCESS_BYTES)}, {width + kept} weight vectors of a model of "
-        f"{manifest.dimension} features {format_size(models)}, and what they are made from, of "
-        f"the {manifest.n_features} features that occur, "
-        f"{format_size(needed - PROCESS_BYTES - models)}",
-        f"give --memory {enough(needed)} or more, or split with --hash-bits",
-    )
+    @property
+    def vectors(self) -> int:
+        """All weight vectors but those of Newton steps; others are `kept`, too.
 
+        With several models there is a vector more for each, which keeps what was certified.
+        """
+        options = self.options
+        vectors = WEIGHT_VECTORS + options.average + (self.width > 1)
+        if options.method == "newton":
+            vectors = L1_VECTORS if self._solver.l1 else self._newton_vectors + 1
+        vectors += options.patience is not None
+        own = vectors * self.width * weight_bytes(self.manifest)
+        return own + self.kept * model_bytes(self.manifest)
 
-def _vector_bytes(manifest: Manifest, options: TrainOptions, width: int, kept: int) -> int:
-    """Return what all weight vectors take but those of Newton steps; others are `kept`, too.
+    @property
+    def _newton_vectors(self) -> int:
+        """What a model of Newton's method has; one more where it steps to proximal points."""
+        return NEWTON_VECTORS + (not self._solver.smooth)
 
-    With several models there is a vector more for each, which keeps what was certified.
-    """
-    vectors = WEIGHT_VECTORS + options.average + (width > 1)
-    if options.method == "newton":
-        vectors = L1_VECTORS if _solver(options).l1 else _newton_vectors(options) + 1
-    vectors += options.patience is not None
-    return vectors * width * weight_bytes(manifest) + kept * model_bytes(manifest)
+    @property
+    def newton(self) -> int:
+        """Vectors of Newton steps."""
+        return self._newton_vectors * self.width * weight_bytes(self.manifest)
 
+    @property
+    def hessian(self) -> int:
+        return 8 * (self.manifest.n_features + 1) ** 2 * self.width
 
-def _solver(options: TrainOptions) -> SolverType:
-    return ALL_SOLVERS[options.solver]
+    @property
+    def making(self) -> int:
+        """Making models of what was trained, where features were renumbered.
 
+        Then nothing else is in memory but what was trained, and the indices of features, with a
+        sorted copy and the file they are read from.
+        """
+        if not self.manifest.renumbered:
+            return 0
+        trained = self.width * weight_bytes(self.manifest)
+        models = (self.width + self.kept) * model_bytes(self.manifest)
+        return PROCESS_BYTES + models + trained + 12 * self.manifest.n_features
 
-def _may_go_over(options: TrainOptions) -> bool:
-    """Return whether Newton's method could go on where coordinate descent is slow."""
-    solver = _solver(options)
-    alone = not solver.one_class and options.solver != CRAMMER_SINGER
-    return alone and options.method == "dual" and not options.average
+    def no_room_for_model(self) -> MemoryBudgetError:
+        manifest, n = self.manifest, self.width + self.kept
+        models, needed = n * model_bytes(manifest), self.making
+        return MemoryBudgetError(
+            f"the budget of {exact_size(self.options.memory_bytes)} is too small: the program "
+            f"takes {format_size(PROCESS_BYTES)}, {n} weight vectors of a model of "
+            f"{manifest.dimension} features {format_size(models)}, and what they are made "
+            f"from, of the {manifest.n_features} features that occur, "
+            f"{format_size(needed - PROCESS_BYTES - models)}",
+            f"give --memory {enough(needed)} or more, or split with --hash-bits",
+        )
 
+    @property
+    def columns(self) -> int:
+        """What L1 regularisation has of all rows, with room for two columns."""
+        if not self._solver.l1:
+            return 0
+        row_bytes = _L1_ROW_BYTES + self.width * _L1_MODEL_ROW_BYTES
+        return (row_bytes + 2 * self._column_entry) * self.manifest.n_rows
 
-def _newton_vectors(options: TrainOptions) -> int:
-    """Return what a model of Newton's method needs; one more where it steps to proximal points."""
-    return NEWTON_VECTORS + (not _solver(options).smooth)
+    @property
+    def _column_entry(self) -> int:
+        return 2 + np.dtype(column_type(self.manifest, self.options)).itemsize
 
+    @property
+    def copy(self) -> int:
+        """A copy of all rows; for L1 regularisation, of all columns.
 
-def _newton_bytes(manifest: Manifest, options: TrainOptions, width: int) -> int:
-    return _newton_vectors(options) * width * weight_bytes(manifest)
+        A working set rarely has more than one row in `WORKING_SET_SHARE`.
+        """
+        manifest = self.manifest
+        if self._solver.l1:
+            return self._column_entry * manifest.nnz
+        return working_set_bytes(manifest, manifest.n_rows, manifest.nnz)
 
+    @property
+    def unpacked(self) -> int:
+        """Rows of the working set that are unpacked, for all models that share a pass.
 
-def _l1_bytes(manifest: Manifest, options: TrainOptions, width: int) -> int:
-    """Return what L1 regularisation needs of all rows, with room for two columns."""
-    if not _solver(options).l1:
-        return 0
-    row_bytes = _L1_ROW_BYTES + width * _L1_MODEL_ROW_BYTES
-    row_bytes += 2 * _column_entry_bytes(manifest, options)
-    return row_bytes * manifest.n_rows
+        That is as much as threads can take, however many there are: no bits depend on them.
+        """
+        return unpacked_bytes(self.manifest, len(models_by_pass(self.width)))
 
+    def group(self, n: int) -> int:
+        """Return what the `n` largest blocks take, in two buffers unless one group holds all."""
+        manifest = self.manifest
+        loaded_row_bytes = _LOADED_ROW_BYTES + manifest.weighted * _WEIGHT_BYTES
 
-def _hessian_bytes(manifest: Manifest, width: int) -> int:
-    return 8 * (manifest.n_features + 1) ** 2 * width
+        def loaded(block: BlockRecord) -> int:
+            return entry_bytes(manifest) * block.nnz + loaded_row_bytes * block.rows
 
+        largest = sorted(manifest.blocks, key=loaded, reverse=True)[:n]
+        buffers = 1 if n >= len(manifest.blocks) else 2
+        in_buffers = buffers * sum(map(loaded, largest))
+        stored = max((block.bytes for block in largest), default=0)
+        reading = (min(n, DECODED_AT_ONCE) + 1) * stored  # one is read ahead
+        row_bytes = _SOLVED_ROW_BYTES + _MODEL_ROW_BYTES * (self.width - 1)
+        return in_buffers + row_bytes * sum(block.rows for block in largest) + reading
 
-def _copy_bytes(manifest: Manifest, options: TrainOptions) -> int:
-    """Return what a copy of all rows takes; for L1 regularisation, of all columns.
-
-    A working set rarely has more than one row in `WORKING_SET_SHARE`.
-    """
-    if _solver(options).l1:
-        return _column_entry_bytes(manifest, options) * manifest.nnz
-    return working_set_bytes(manifest, manifest.n_rows, manifest.nnz)
-
-
-def _unpacked_bytes(manifest: Manifest, width: int) -> int:
-    """Return what rows of the working set take that are unpacked, for all that share a pass.
-
-    That is as much as threads can take, however many there are: no bits depend on them.
-    """
-    return unpacked_bytes(manifest, len(models_by_pass(width)))
-
-
-def _column_entry_bytes(manifest: Manifest, options: TrainOptions) -> int:
-    return 2 + np.dtype(column_type(manifest, options)).itemsize
-
-
-def _group_bytes(manifest: Manifest, group: int, width: int) -> int:
-    """Return the bytes that the `group` largest blocks take, two buffers unless one holds all."""
-    loaded_row_bytes = _LOADED_ROW_BYTES + manifest.weighted * _WEIGHT_BYTES
-
-    def loaded(block: BlockRecord) -> int:
-        return entry_bytes(manifest) * block.nnz + loaded_row_bytes * block.rows
-
-    largest = sorted(manifest.blocks, key=loaded, reverse=True)[:group]
-    buffers = 1 if group >= len(manifest.blocks) else 2
-    in_buffers = buffers * sum(map(loaded, largest))
-    stored = max((block.bytes for block in largest), default=0)
-    reading = (min(group, DECODED_AT_ONCE) + 1) * stored  # one is read ahead
-    row_bytes = _SOLVED_ROW_BYTES + _MODEL_ROW_BYTES * (width - 1)
-    return in_buffers + row_bytes * sum(block.rows for block in largest) + reading
-
-
-def _largest_group(manifest: Manifest, width: int, spare_bytes: int) -> int:
-    n_blocks = len(manifest.blocks)
-    if _group_bytes(manifest, n_blocks, width) <= spare_bytes:
-        return n_blocks
-    smaller = range(1, n_blocks)
-    return bisect_right(smaller, spare_bytes, key=lambda g: _group_bytes(manifest, g, width))
+    def largest_group(self, room: int) -> int:
+        """Return how many blocks a group has that takes no more than there is room for."""
+        n_blocks = len(self.manifest.blocks)
+        if self.group(n_blocks) <= room:
+            return n_blocks
+        return bisect_right(range(1, n_blocks), room, key=self.group)

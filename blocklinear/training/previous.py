@@ -1,7 +1,7 @@
 """What an earlier run left: alpha of each row, w, and where the rows are now."""
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -66,10 +66,10 @@ class RowRange:
     record: BlockRecord | None
     first: int
 
-    @property
-    def new(self) -> slice:
-        """Their lines in the block."""
-        return slice(self.first, self.first + self.old.stop - self.old.start)
+    def lines(self, first: int) -> slice:
+        """Return their lines where those of the block begin with line `first`."""
+        start = first + self.first
+        return slice(start, start + self.old.stop - self.old.start)
 
 
 class Previous:
@@ -114,10 +114,10 @@ class Previous:
             yield from self._of_models(cost)
         elif self.course["solver"] == CRAMMER_SINGER:
             numbers = range(len(self.labels))
-            columns = self._side_by_side("", numbers, self._state["columns"])
+            columns = self._side_by_side("", numbers, self._state["columns"], numbers)
             yield from zip(self.labels, columns, strict=True)
         else:
-            (column,) = self._side_by_side("", [0], 1)
+            (column,) = self._side_by_side("", [0], 1, [0])
             yield from self._of_both(self.labels[0] if self.labels else None, column)
 
     def _of_both(
@@ -133,8 +133,7 @@ class Previous:
         nearest = asked[_nearest(asked, cost)]
         groups = zip(state["by_pass"], state["trained"], state["columns"], strict=True)
         for k, (shared, staying, stored) in enumerate(groups):
-            kept = np.isin(shared, staying)
-            columns = self._side_by_side(f"-{k}", shared, stored, kept)
+            columns = self._side_by_side(f"-{k}", shared, stored, staying)
             for number, column in zip(shared, columns, strict=True):
                 label, fold = models[number]
                 if fold == NO_FOLD and asked[number] == nearest:
@@ -174,56 +173,40 @@ class Previous:
         return self._mapped("final").reshape(-1, n_models)[:, number], False
 
     def _side_by_side(
-        self,
-        name: str,
-        numbers: Sequence[int],
-        stored: int,
-        staying: NDArray[np.bool_] | None = None,
+        self, name: str, numbers: Sequence[int], stored: int, staying: Collection[int]
     ) -> Iterator[Column]:
         """Yield weight vectors, of models with these numbers, whose alpha were kept together.
 
         Weights of those that stayed stand side by side, `stored` columns with what was left free.
-        Newton's method has them one after the other.
         """
-        width = len(numbers)
-        alpha = self.lines(f"alpha{name}").reshape(self.n_rows, width)
-        kept = np.ones(width, np.bool_) if staying is None else staying
-        w: list[Floats | None] = [None] * width
-        for part, places, columns, stored_as in self._parts(name, numbers, kept, stored):
-            W = self._mapped(part)
-            W = W.reshape(stored_as, -1).T if self._newton else W.reshape(-1, stored_as)
-            for place, column in zip(places, columns, strict=True):
-                w[place] = W[:, column]
+        alpha = self.lines(f"alpha{name}").reshape(self.n_rows, len(numbers))
+        w = self._weights(name, numbers, stored, staying) if self.has_w else {}
         for j, number in enumerate(numbers):
             own = partial(_sizes, alpha[:, j]) if self._l1 else alpha[:, j].__getitem__
-            yield Column(own, w[j], self._is_sum, self._costs[number])
+            yield Column(own, w.get(number), self._is_sum, self._costs[number])
 
-    def _parts(
-        self, name: str, numbers: Sequence[int], kept: NDArray[np.bool_], stored: int
-    ) -> Iterator[tuple[str, Sequence[int], Sequence[int], int]]:
-        """Say where the weights are that belong to the alpha of models.
+    def _weights(
+        self, name: str, numbers: Sequence[int], stored: int, staying: Collection[int]
+    ) -> dict[int, Floats]:
+        """Return the weights that belong to the alpha of models, by their numbers.
 
         Of those that had left they are what was certified; where that is an average they stand
-        apart.
-
-        Yields
-        ------
-        name of an array, places of models, their columns in it, and how many columns it has
+        apart. Newton's method has vectors one after the other.
         """
-        if not self.has_w:
-            return
-        if kept.any():
-            yield "w" + name, np.flatnonzero(kept).tolist(), range(int(kept.sum())), stored
+        left = [number for number in numbers if number not in staying]
         proofs = self._state.get("certificates", [])
-        apart, certified = list[int](), list[int]()
-        for place in np.flatnonzero(~kept).tolist():
-            (apart if proofs[numbers[place]]["average"] else certified).append(place)
-        if apart:
-            yield "apart" + name, apart, range(len(apart)), len(apart)
-        if certified:
-            left = np.flatnonzero(~kept)
-            columns = np.searchsorted(left, certified).tolist()
-            yield "certified" + name, certified, columns, len(left)
+        apart = [number for number in left if proofs[number]["average"]]
+        kept = [number for number in numbers if number in staying]
+        places = (("certified", left, len(left)), ("apart", apart, len(apart)), ("w", kept, stored))
+        found: dict[int, Floats] = {}
+        for array, columns, n_columns in places:
+            if columns:
+                flat = self._mapped(array + name)
+                vectors = flat.reshape(-1, n_columns).T
+                if self._newton:
+                    vectors = flat.reshape(n_columns, -1)
+                found |= zip(columns, vectors, strict=False)
+        return found
 
     def _mapped(self, name: str) -> NDArray[Any]:
         if name not in self._checkpoint.names:

@@ -22,7 +22,6 @@ from blocklinear.solvers.l1 import columns, descent, iterate, penalty, scratch
 from blocklinear.solvers.l1.columns import ColumnCache
 from blocklinear.solvers.l1.penalty import Penalty
 from blocklinear.solvers.l1.scratch import ScratchArray
-from blocklinear.store.groups import first_positions, rows_of
 from blocklinear.store.prefetch import GroupLoader
 from blocklinear.training import loop
 from blocklinear.training.memory_plan import plan_memory
@@ -440,7 +439,7 @@ def test_a_cache_has_the_columns_that_were_wanted(tmp_path, in_use):
     with GroupLoader(store, 3, 1) as loader:
         (loaded,) = loader.stream([(0, 1, 2)])
         group = loaded.group
-        rows = rows_of(group, first_positions(manifest))
+        rows = group.rows
         dense = np.zeros((manifest.n_rows, manifest.n_features + 1))
         for i, (start, stop) in enumerate(zip(rows.starts, rows.stops, strict=True)):
             dense[i, rows.indices[start:stop]] = rows.values[start:stop]

@@ -33,6 +33,8 @@ def test_a_group_is_its_blocks_side_by_side(store, blocks):
         alone = load(store.folder, store.manifest, [b])
         assert group.row_numbers[part].tolist() == alone.row_numbers.tolist()
         assert part.stop - part.start == store.manifest.blocks[b].rows
+        first = sum(block.rows for block in store.manifest.blocks[:b])
+        assert (group.rows.positions[part] - first).tolist() == list(range(len(alone.labels)))
         together |= rows_in(alone)
     assert rows_in(group) == together
 

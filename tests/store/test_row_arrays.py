@@ -55,6 +55,21 @@ def test_several_numbers_a_row(make, manifest):
     assert not lines.read([0, 2]).any()
 
 
+@pytest.mark.parametrize("columns", [[0, 2], [1], [0, 1, 2]])
+def test_some_columns(make, manifest, columns):
+    lines, rows = make(np.float64, 3), slice(5, 9)
+    numbers = np.outer(lines_for(manifest, [3, 1]), [1.0, 10.0, 100.0])[:, columns]
+    lines.write_columns([3, 1], columns, numbers)
+    found = lines.read_columns([3, 1], columns)
+    assert found.flags.c_contiguous
+    np.testing.assert_array_equal(found, numbers)
+    np.testing.assert_array_equal(found, lines.read([3, 1])[:, columns])
+    assert not np.delete(lines.all, columns, axis=1).any()
+    np.testing.assert_array_equal(lines.at(rows, columns), lines.table[rows][:, columns])
+    found[:] = 0.0
+    np.testing.assert_array_equal(lines.read_columns([3, 1], columns), numbers)
+
+
 def test_what_is_read_is_private(make):
     lines = make()
     lines.read([1])[:] = 5.0

@@ -324,8 +324,8 @@ class ColumnCache:
     def collect(self, rows: RowView) -> None:
         """Copy what rows have of the columns that wait for their entries."""
         kernels.collect_columns(
-            rows.starts, rows.stops, rows.indices, rows.values, rows.positions, self.slots,
-            self._first, self._fill, self._reached, self.jumps, self.values,
+            *rows.arrays, rows.positions, self.slots, self._first, self._fill, self._reached,
+            self.jumps, self.values,
         )  # fmt: skip
 
     def finish(self) -> None:

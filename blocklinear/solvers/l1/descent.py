@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from blocklinear.kernels import l1 as kernels
 from blocklinear.kernels.sums import dot
 from blocklinear.solvers.l1.columns import TOGETHER, ColumnCache
-from blocklinear.solvers.l1.penalty import violations
+from blocklinear.solvers.l1.penalty import Penalty, violations
 from blocklinear.solvers.row_orders import permuted
 
 Floats = NDArray[np.float64]
@@ -83,11 +83,10 @@ class Descent:
 
     Parameters
     ----------
-    features : int64[m]       whose columns are there
-    w : float64[m]            their weights
+    chosen : int64[m]         features whose columns are there
+    weights : float64[n_features + 1]   of all features
     decision : float64[n_rows]          w'x_i, of all features; changed
-    penalty, ridge : float64[m]         as kernels take them; both 0 of a free bias
-    cost : float              what weights cost, those of other features included
+    penalty : Penalty
     goal : float              the gap that is asked for
     forcing : float           how much of the violation may be left by the first step
     key, orders : int         of random orders; how many were drawn before
@@ -96,6 +95,7 @@ class Descent:
 
     Attributes
     ----------
+    features : int64[m]       in the order of their columns
     w, decision : float64[m], float64[n_rows]     where it is
     orders : int              random orders drawn so far
     value : float             P there
@@ -108,12 +108,10 @@ class Descent:
         self,
         rows: Rows,
         columns: ColumnCache,
-        features: Integers,
-        w: Floats,
+        chosen: Integers,
+        weights: Floats,
         decision: Floats,
-        penalty: Floats,
-        ridge: Floats,
-        cost: float,
+        penalty: Penalty,
         goal: float,
         forcing: float,
         key: int,
@@ -122,17 +120,18 @@ class Descent:
     ) -> None:
         self._rows, self._goal, self._halt, self._columns = rows, goal, halt, columns
         self._key, self.orders = key, orders
-        self._chosen = columns.slots[features].astype(np.int64)
+        self._chosen = np.sort(columns.slots[chosen]).astype(np.int64)
         self._lengths = columns.entries(self._chosen)
-        self.w, self.decision, self.forcing = w, decision, forcing
-        self._penalty, self._ridge = penalty, ridge
-        self._elsewhere = max(cost - self._cost(w), 0.0)
+        self.features = columns.features[self._chosen].astype(np.int64)
+        self.w, self.decision, self.forcing = weights[self.features], decision, forcing
+        self._penalty, self._ridge = penalty.of_features(self.features, len(weights) - 1)
+        self._elsewhere = max(penalty.of(weights) - self._cost(self.w), 0.0)
         n = len(decision)
         self.step, self._state = np.empty(n), np.empty((n, 2))
-        self._v, self._h = np.empty(len(features)), np.empty(len(features))
+        self._v, self._h = np.empty(len(self.w)), np.empty(len(self.w))
         self.work = 0
         self._together, self._products = np.zeros(0, np.int64), np.zeros((0, 0))
-        self.value = self._value(0.0, w)
+        self.value = self._value(0.0, self.w)
         self._expand()
 
     def _size(self, w: Floats) -> float:

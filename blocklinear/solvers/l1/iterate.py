@@ -210,13 +210,9 @@ class L1Iterate(Iterate):
         callable
             Takes over what was reached; before, nothing has changed.
         """
-        slots = np.sort(columns.slots[features])
-        features = columns.features[slots].astype(np.int64)  # as they are in memory
-        costs = self._penalty
-        w, of_each = self.w[features], costs.of_features(features, len(self.w) - 1)
         descent = Descent(
-            rows, columns, features, w, self.decision.copy(), *of_each,
-            costs.of(self.w), self._goal, self._forcing, self._key, self._orders, halt,
+            rows, columns, features, self.w, self.decision.copy(), self._penalty, self._goal,
+            self._forcing, self._key, self._orders, halt,
         )  # fmt: skip
         missing = not columns.complete(self.needed(columns.counts)).all()
         value, gains = descent.value, []
@@ -239,7 +235,7 @@ class L1Iterate(Iterate):
             gained = value - descent.value
             self._idle = self._idle + 1 if gained <= 4.0 * UNIT * value else 0
             self.final = self._idle > 2
-            self.w[features], self.decision[:] = descent.w, descent.decision
+            self.w[descent.features], self.decision[:] = descent.w, descent.decision
             self.step[:], self._orders, self.new = moved, descent.orders, True
             self._forcing = descent.forcing
             self.work, self._fall = work, fall

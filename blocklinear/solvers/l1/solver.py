@@ -25,7 +25,7 @@ from blocklinear.solvers.l1.descent import Rows
 from blocklinear.solvers.l1.iterate import L1Iterate
 from blocklinear.solvers.l1.penalty import Penalty
 from blocklinear.solvers.protocol import Abandoned, Start
-from blocklinear.store.groups import Group, RowView, rows_of, rows_without_entries
+from blocklinear.store.groups import Group, RowView, rows_without_entries
 from blocklinear.store.manifest import Manifest
 from blocklinear.store.prefetch import Loaded
 from blocklinear.store.row_arrays import RowArray
@@ -135,7 +135,7 @@ class L1Regularized(CertifiedPasses):
     def starts(self) -> list[Start]:
         """What a warm start is to fill."""
         return [
-            Start(Separate(self._task.some([k])), own.all.reshape(-1, 1), w.reshape(-1, 1))
+            Start(Separate(self._task.some([k])), own.table, w.reshape(-1, 1))
             for k, (own, w) in enumerate(zip(self._alpha, self._W, strict=True))
         ]
 
@@ -146,7 +146,7 @@ class L1Regularized(CertifiedPasses):
                 break
             self._resumed = self._columns.refill(self._resumed, self._filed)
             for loaded in stream:
-                self._columns.collect(rows_of(loaded.group, self._first))
+                self._columns.collect(loaded.group.rows)
             self._columns.finish()
 
     def step(
@@ -155,7 +155,7 @@ class L1Regularized(CertifiedPasses):
         """Work on columns before the first group; evaluate and collect in each."""
         if number == 0:
             self._prepare(halt)
-        rows = rows_of(group, self._first)
+        rows = group.rows
         if not self._noted:
             self._note(group, rows.positions)
         if self._evaluates:
@@ -168,13 +168,14 @@ class L1Regularized(CertifiedPasses):
 
     def _add_rows(self, k: int, rows: RowView) -> None:
         """Add what rows contribute to what is known of model k."""
-        entries = (rows.starts, rows.stops, rows.indices, rows.values, rows.positions)
         found = self._W[k], self._alpha[k].all, self._decisions[k], self._pulls[k]
         if self._noted:
-            kernels.evaluate_rows(*entries, self.bias, *found)
+            kernels.evaluate_rows(*rows.arrays, rows.positions, self.bias, *found)
             return
         target, cost = self._task.of_model(k, rows)
-        kernels.start_rows(*entries, self._task.kind, target, cost, self.bias, *found)
+        kernels.start_rows(
+            *rows.arrays, rows.positions, self._task.kind, target, cost, self.bias, *found
+        )
 
     def _note(self, group: Group, positions: NDArray[np.int64]) -> None:
         """Remember of rows what is needed when their entries are not in memory."""
@@ -200,7 +201,7 @@ class L1Regularized(CertifiedPasses):
             wanted, ahead = self._models[k].wanted(counts, in_turn=not roomy)
             return k in waited or self._models[k].ready(wanted, columns), wanted, ahead
 
-        looked = dict(zip(unsolved, self._threads.map(look, unsolved), strict=True))
+        looked = dict(zip(unsolved, self._each(look, unsolved), strict=True))
         active = [k for k, (ready, _, _) in looked.items() if ready]
         wanted = {k: features for k, (_, features, _) in looked.items()}
         ahead = {k: features for k, (_, _, features) in looked.items()}
@@ -298,7 +299,7 @@ class L1Regularized(CertifiedPasses):
         self._W[:] = weights.T
         self._pulls[:], self._active = 0.0, list(range(len(self._models)))
         for loaded in stream:
-            rows = rows_of(loaded.group, self._first)
+            rows = loaded.group.rows
             self._each(lambda k, rows=rows: self._add_rows(k, rows), self._active)  # type: ignore[misc]
         self._each(lambda k: self._models[k].evaluated(self._rows(k)), self._active)
 

@@ -15,7 +15,7 @@ from blocklinear.options import TrainOptions
 from blocklinear.solvers.newton.iterate import NewtonIterate, PassSums
 from blocklinear.solvers.newton.proximal import ProximalIterate
 from blocklinear.solvers.sharing import padded
-from blocklinear.store.groups import Group, RowView, rows_of
+from blocklinear.store.groups import Group, RowView
 from blocklinear.store.row_arrays import RowArray
 
 Floats = NDArray[np.float64]
@@ -91,7 +91,7 @@ class NewtonPass:
 
     @state.setter
     def state(self, state: dict[str, Any]) -> None:
-        if not set(state["active"]) <= set(range(len(self.models))):
+        if state["active"] != sorted(set(state["active"]) & set(range(len(self.models)))):
             raise ValueError("the models of the state are not those of the run")
         for model, own in zip(self.models, state["models"], strict=True):
             model.state = own
@@ -150,24 +150,24 @@ class NewtonPass:
         self._widths = np.array([model.width for model in self.taking_part])
         self._prepared = True
 
-    def step(self, group: Group, first: NDArray[np.int64]) -> None:
+    def step(self, group: Group) -> None:
         """Add what a group contributes to the pass."""
         if not self._active:
             return
         if not self._prepared:  # after a resume
             self._prepare()
-        mine = np.ascontiguousarray(self.alpha.read_columns(group.blocks, self._active))
+        mine = self.alpha.read_columns(group.blocks, self._active)
         center = _NONE
         if self.center is not None:
             center = self._take_center(self.center, group, mine)
-        self._pass_over(rows_of(group, first), center, mine)
+        self._pass_over(group.rows, center, mine)
         if self._evaluates.any():
             self.alpha.write_columns(group.blocks, self._active, mine)
         self._n_rows += group.n_rows
 
     def _take_center(self, center: RowArray, group: Group, alpha: Floats) -> Floats:
         """Return the center of the rows of a group, as it is or as alpha make it."""
-        mine = np.ascontiguousarray(center.read_columns(group.blocks, self._active))
+        mine = center.read_columns(group.blocks, self._active)
         if self._recenters.any():
             mine[:, self._recenters] = alpha[:, self._recenters]
             center.write_columns(group.blocks, self._active, mine)
@@ -201,26 +201,24 @@ class NewtonPass:
 
     def _pass_over(self, rows: RowView, center: Floats, alpha: Floats) -> None:
         """Add what rows contribute for the models that take part; write or read their alpha."""
-        entries, task = (rows.starts, rows.stops, rows.indices, rows.values), self.task
+        task = self.task
         if isinstance(task, Models):
             models = task.some(np.array(self._active))
             kernels.newton_many(
-                *entries, rows.sq_norm, *models.data(rows),
-                models.positive, models.held_out, models.cost, models.kind, models.epsilon,
-                self.bias, self._evaluates, self.V, self._norms, center, self._widths, alpha,
-                self._out, self._diagonal, self._hessians, self._sums, self._reach,
-                self._values,
+                *rows.arrays, rows.sq_norm, *models.data(rows), *models.arguments, self.bias,
+                self._evaluates, self.V, self._norms, center, self._widths, alpha, self._out,
+                self._diagonal, self._hessians, self._sums, self._reach, self._values,
             )  # fmt: skip
             return
         target, cost = task.of_model(0, rows)
         v, out, width = self.V.reshape(-1), self._out.reshape(-1), float(self._widths[0])
         if not self._evaluates[0]:
             kernels.hessian_rows(
-                *entries, cost, task.kind, self.bias, width, alpha.reshape(-1), v, out
+                *rows.arrays, cost, task.kind, self.bias, width, alpha.reshape(-1), v, out
             )
             return
         kernels.gradient_rows(
-            *entries, rows.sq_norm, target, cost, task.kind, task.epsilon, self.bias, v,
+            *rows.arrays, rows.sq_norm, target, cost, task.kind, task.epsilon, self.bias, v,
             float(self._norms[0]), center.reshape(-1), width, alpha.reshape(-1), out,
             self._diagonal.reshape(-1), self._hessians[0] if len(self._hessians) else _NONE,
             self._sums[0], self._reach[0], self._values[0],

@@ -9,7 +9,6 @@ w' = sum s_i alpha_i x_i from the same pass. What rounding may do to both is add
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -61,12 +60,9 @@ class Newton(CertifiedPasses):
             NewtonPass(task.some(some), manifest.n_features + 1, options, alpha, enough_products)
             for some, alpha in zip(self._numbers, alphas, strict=True)
         ]
-        pairs = [
-            pair
-            for part, numbers in zip(self._passes, self._numbers, strict=True)
-            for pair in zip(numbers.tolist(), part.models, strict=True)
-        ]
-        self._models: list[NewtonIterate] = [model for _, model in sorted(pairs, key=itemgetter(0))]
+        models = [model for part in self._passes for model in part.models]
+        places = np.argsort(np.concatenate(self._numbers)).tolist()
+        self._models: list[NewtonIterate] = [models[place] for place in places]
         self.starts_from_w = task.solver.smooth  # else from alpha, which do not follow from w
 
     def start_from(self, weights: Floats, proven: Sequence[Certificate | None]) -> None:
@@ -111,11 +107,7 @@ class Newton(CertifiedPasses):
     def starts(self) -> list[Start]:
         """What a warm start is to fill."""
         return [
-            Start(
-                Separate(part.task),
-                part.alpha.all.reshape(-1, len(part.models)),
-                part.V[:, : len(part.models)],
-            )
+            Start(Separate(part.task), part.alpha.table, part.V[:, : len(part.models)])
             for part in self._passes
         ]
 
@@ -129,7 +121,7 @@ class Newton(CertifiedPasses):
         self, group: Group, outer: int, number: int, steps: int, halt: Callable[[], bool]
     ) -> None:
         """Add what a group contributes to the pass; after the last one take its consequence."""
-        self._each(lambda part: part.step(group, self._first), self._passes)
+        self._each(lambda part: part.step(group), self._passes)
         if number == steps - 1:
             self._each(lambda part: part.end(outer), self._passes)
 
@@ -139,8 +131,7 @@ class Newton(CertifiedPasses):
         for part in self._passes:
             part.begin(list(range(len(part.models))))
         for loaded in stream:
-            work = partial(NewtonPass.step, group=loaded.group, first=self._first)
-            self._each(work, self._passes)
+            self._each(partial(NewtonPass.step, group=loaded.group), self._passes)
         self._each(lambda part: part.end(0), self._passes)
 
     def current(self) -> Floats:
