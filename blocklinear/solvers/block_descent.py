@@ -144,6 +144,8 @@ class BlockDescent(Solver):
         """Work on one group, block step `number` (from 0) of `steps`; then on the working set."""
         passes = int(self.passes[0]) if self._uses_working_set else 0
         resident = steps == 1
+        if resident and outer == 1 and self.started_warm:
+            self._each(lambda vectors: vectors.aim(group))
         found = self._each(
             lambda vectors: vectors.work(group, outer, steps, passes if resident else 0, halt)
         )

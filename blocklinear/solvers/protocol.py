@@ -174,10 +174,12 @@ class Solver(Trainee):
     starts_from_w : bool      whether a warm start is from w, if there is one, and not from alpha
     updates : float64[1] or None        updates of w done, if the next ones depend on it
     first_violation : float64[] or None         what violations of a regression are compared with
+    started_warm : bool       whether alpha are those of an earlier run, as far as they fit
     """
 
     permutes = True
     starts_from_w = True
+    started_warm = False
     updates: Floats | None = None
     first_violation: Floats | None = None
 

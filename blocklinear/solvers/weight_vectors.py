@@ -324,7 +324,7 @@ class WeightVectors(ABC):
             for again in range(done, due):
                 self._pass_over_group(step, epoch, again)
             done = due
-            if step.steps == 1 and step.outer > 1 and self.reached():
+            if step.steps == 1 and self._goals.any() and self.reached():
                 break
 
     def _pass_over_group(self, step: BlockStep, epoch: int, number: int) -> None:
@@ -522,6 +522,12 @@ class WeightVectors(ABC):
     def relative_gaps(self, dual: Floats, left: Floats) -> Floats:
         """Return the relative gaps that estimates of D and P - D make, float64[n_problems] all."""
         return relative_gaps(dual, left)
+
+    def aim(self, group: Group) -> None:
+        """Set the goals of P - D by the dual values that alpha have, of a group of all rows."""
+        self.terms[:] = self._terms_of(self._data(group.rows), self.lines(group))
+        self.aim_at((self._options.gap or 0.0) * np.maximum(self.duals, 0.0))
+        self.terms[:] = 0.0  # no row was counted yet, see `work`
 
     def aim_at(self, goals: Floats) -> None:
         """Set the goals of P - D, float64[n_problems]."""

@@ -317,6 +317,7 @@ class _Start:
         is 3.0e-3 and not 1.4e-2 (-s 3), or 1.1e-4 and not 2.3e-3 (-s 1).
         """
         solver, previous = self._run.solver, self._previous
+        solver.started_warm = True
         for part in self._parts if not self._run.options.regularize_bias else ():
             part.take_bias(self._same_bias)
         for name, lines in solver.row_arrays.items():
