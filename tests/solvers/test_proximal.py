@@ -219,7 +219,7 @@ def test_the_optimum_is_the_same(tmp_path, monkeypatch, solver, free):
     problem, heard = free_problem(solver, 3), Heard()
     options = problem.options(gap=1e-9, regularize_bias=not free)
     model = train(split_problem(tmp_path, problem, 3), options, heard)
-    assert "Newton" in heard.of(Warned)[0].message
+    assert "Newton" in heard.of(GoesOver)[0].message
     optimum = free_optimum(problem) if free else problem.optimum()
     assert model.metadata["certificate"]["primal"] - optimum <= 1e-9 * optimum
 
