@@ -18,7 +18,7 @@ from training.small import (
 
 from blocklinear import TrainOptions, train
 from blocklinear.errors import UsageError
-from blocklinear.events import OuterIteration, WarmStarted, Warned
+from blocklinear.events import GoesOver, OuterIteration, WarmStarted
 from blocklinear.selection.cross_validation import cross_validate
 from blocklinear.selection.grid import train_grid
 from blocklinear.training import loop, run
@@ -186,7 +186,7 @@ def test_newton_goes_on_where_descent_is_slow(tmp_path, monkeypatch):
     problem = free_problem(1, 3)
     heard = Heard()
     model = train(split_problem(tmp_path, problem, 3), problem.options(**FREE), heard)
-    assert "Newton" in heard.of(Warned)[0].message
+    assert "Newton" in heard.of(GoesOver)[0].message
     optimum = free_optimum(problem)
     assert model.metadata["certificate"]["primal"] - optimum <= 1e-8 * optimum
 
