@@ -69,7 +69,7 @@ def test_axes_and_formats(cli, logs, tmp_path):
 
 def test_following_prints_the_table_of_training(cli, store, tmp_path):
     log = tmp_path / "log"
-    trained = cli("train", store, tmp_path / "model", "--log", log)
+    trained = cli("train", store, tmp_path / "model", "-c", 0.05, "--log", log)
     done = cli("plot", "--follow", log)
     assert (done.status, done.err) == (0, "")
     assert done.out == trained.err
