@@ -26,7 +26,7 @@ from blocklinear.numerals import format_number
 from blocklinear.objectives.problems import SOLVERS
 from blocklinear.objectives.tasks import Task
 from blocklinear.options import TrainOptions
-from blocklinear.solvers.newton.costs import descent_work, newton_work
+from blocklinear.solvers.newton.costs import OF_SEVERAL, descent_work, newton_work
 from blocklinear.solvers.sharing import n_columns
 from blocklinear.store.manifest import Manifest
 from blocklinear.store.prefetch import GroupLoader
@@ -57,7 +57,7 @@ def choose_method(
         return MethodChosen("dual", "a cluster trains by it")
     manifest = store.manifest
     n, solver, nnz = manifest.n_features + 1, options.solver, max(manifest.nnz, 1)
-    passes = newton_work(solver, len(task) > 1, manifest) / nnz
+    passes = newton_work(solver, manifest) / nnz * (OF_SEVERAL if len(task) > 1 else 1)
     epochs = _condition(store, options) * math.log(1.0 / (options.gap or 1e-3))
     descent = descent_work(solver, epochs, epochs * manifest.n_rows / nnz)
     cheaper = passes < descent

@@ -290,9 +290,9 @@ class Run(ABC):
         Both count in entries worked on; and in passes, unless the rows are in memory. Without room
         for the Hessian nothing is known, and the number is infinite; nor is it where proximal
         points, which may take thousands of products, would come to the limit before the Hessian is
-        added up. One model is taken to need what is usual. Several end with the slowest, and are
-        taken to need the most; but of a smooth loss less than `FORESIGHT` outer iterations, as
-        products often are enough.
+        added up. One model is taken to need what is usual. Several are taken to add the Hessian up
+        in each pass, as the slowest counts; but of a smooth loss to need less than `FORESIGHT`
+        outer iterations, as products often are enough.
         """
         if not (self.may_go_over and self.memory.hessian):
             return math.inf
@@ -301,10 +301,9 @@ class Run(ABC):
         if not smooth and enough_products(self.manifest, True) > left:
             return math.inf
         done = descent_work(solver, report.entries, report.steps / max(report.n_models, 1))
-        several = len(self.solver.costs) > 0
-        if several:
-            passes: float = newton_passes(solver, several)
-            found = newton_work(solver, several, self.manifest) / max(done, 1.0)
+        if self.solver.costs:
+            passes: float = newton_passes(solver)
+            found = newton_work(solver, self.manifest) / max(done, 1.0)
             if smooth:
                 found = min(found, FORESIGHT - 1)
         else:

@@ -12,9 +12,10 @@ STEP, LOGISTIC_STEP = 40.0, 200.0
 Measured, C = 1 and 100, nanoseconds a step: of 12 entries (covtype) 64 to 72, of 14 (a9a) 85, of 30
 (phishing) 100 to 160, of 100 and 300 (generated) 190 and 475, where an entry takes 1.4; of logistic
 regression 300, 300, 350, 400 and 750."""
-_PASSES, _PROXIMAL_PASSES, _OF_SEVERAL = 16, 84, 3
-"""Of Newton's method with the Hessian, and of proximal points, to a gap of 1e-3; and how many times
-as many the slowest of several models needs, of squared hinge and logistic loss.
+_PASSES, _PROXIMAL_PASSES = 16, 84
+"""Of Newton's method with the Hessian, and of proximal points, to a gap of 1e-3."""
+OF_SEVERAL = 3
+"""How many times as many the slowest of several models needs, of squared hinge and logistic loss.
 
 Measured: one model 8 to 20, where a plane separates the classes 36 (agaricus); 52 classes of
 hashed text (Reuters), C = 0.01, 1 and 100, 12, 46 and 101, and 7, 19 and 62."""
@@ -25,16 +26,14 @@ def descent_work(solver: int, entries: float, steps: float) -> float:
     return entries + steps * (LOGISTIC_STEP if SOLVERS[solver].kind == LOGISTIC else STEP)
 
 
-def newton_passes(solver: int, several: bool) -> int:
-    """Return in how many passes Newton's method brings a model, or several, to a gap of 1e-3."""
-    if not SOLVERS[solver].smooth:
-        return _PROXIMAL_PASSES
-    return _PASSES * _OF_SEVERAL if several else _PASSES
+def newton_passes(solver: int) -> int:
+    """Return in how many passes Newton's method comes to a gap of 1e-3."""
+    return _PASSES if SOLVERS[solver].smooth else _PROXIMAL_PASSES
 
 
-def newton_work(solver: int, several: bool, manifest: Manifest) -> float:
+def newton_work(solver: int, manifest: Manifest) -> float:
     """Return what these passes take if each adds the Hessian up."""
-    return newton_passes(solver, several) * (1.0 + enough_products(manifest, True)) * manifest.nnz
+    return newton_passes(solver) * (1.0 + enough_products(manifest, True)) * manifest.nnz
 
 
 def usual_newton_passes(solver: int, manifest: Manifest) -> float:
@@ -46,7 +45,7 @@ def usual_newton_passes(solver: int, manifest: Manifest) -> float:
     (phishing); hinge 50 to 70, 160 to 200, 220 to 330 and 100 to 125. If features are combinations
     of a tenth as many: up to 220, of at most 1200.
     """
-    return newton_passes(solver, several=False) * (1.0 + min(1.0, enough_products(manifest, True)))
+    return newton_passes(solver) * (1.0 + min(1.0, enough_products(manifest, True)))
 
 
 def enough_products(manifest: Manifest, hessian: bool) -> float:
