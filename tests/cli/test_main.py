@@ -157,7 +157,7 @@ def test_a_reader_that_went_away(start, store, command):
 def test_a_reader_that_went_away_loses_no_model(cli, start, store, tmp_path):
     reading, writing = os.pipe()
     os.close(reading)
-    process = start("train", store, tmp_path / "m", "-q", "--gap", 0.5, stdout=writing)
+    process = start("train", store, tmp_path / "m", "-q", stdout=writing)
     os.close(writing)
     assert finish(process) == (141, "")
     assert cli("info", tmp_path / "m").status == 0

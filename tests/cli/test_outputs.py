@@ -115,7 +115,7 @@ def test_pipes_are_written_to_not_replaced(cli, rows, model, labels, store, tmp_
 def test_a_model_on_standard_output(shell, store, model, tmp_path):
     done = shell('$0 train "$1" - -q --run piped > "$2"', store, tmp_path / "m")
     assert (done.returncode, done.stdout) == (0, "")
-    assert done.stderr.splitlines()[-1].startswith("primal ")  # a warning may come before
+    assert done.stderr.startswith("primal ")
     assert (tmp_path / "m").read_bytes() == model.read_bytes()
     done = shell('$0 convert "$1" /dev/stdout --to liblinear > "$2"', model, tmp_path / "text")
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")

@@ -39,7 +39,7 @@ def test_the_result_and_the_progress(cli, store, tmp_path):
 
 
 def test_quiet_has_no_progress_but_warns(cli, store, tmp_path):
-    done = cli("train", store, tmp_path / "m", "-q", "-c", 0.05)
+    done = cli("train", store, tmp_path / "m", "-q")
     assert (done.status, done.err) == (0, "")
     done = cli("train", store, tmp_path / "m", "-q", "--max-outer", 1, "--gap", 1e-12)
     assert done.status == 0  # a model, though not converged
