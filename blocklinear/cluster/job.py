@@ -15,7 +15,6 @@ from blocklinear.objectives.models import ALL_SOLVERS, CRAMMER_SINGER
 from blocklinear.objectives.multiplier import moved
 from blocklinear.objectives.tasks import Task
 from blocklinear.options import TrainOptions
-from blocklinear.store.groups import first_positions
 from blocklinear.store.manifest import Manifest
 from blocklinear.store.store import BlockStore
 from blocklinear.training.memory_plan import MemoryPlan
@@ -71,7 +70,7 @@ class Job:
         StorageError
             If there is no such file, or it ends early.
         """
-        first, path = first_positions(manifest), self.run_folder / FOLDS
+        first, path = manifest.first_positions, self.run_folder / FOLDS
         with storage_errors(path, "read"):
             parts = [
                 np.fromfile(path, np.int32, int(first[b + 1] - first[b]), offset=4 * int(first[b]))

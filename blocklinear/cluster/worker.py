@@ -31,7 +31,7 @@ from blocklinear.solvers.block_descent import BlockDescent
 from blocklinear.solvers.factory import make_descent
 from blocklinear.solvers.protocol import Abandoned
 from blocklinear.solvers.weight_vectors import SAMPLED_ROWS, SAMPLED_SHARE
-from blocklinear.store.groups import Group, Pins, first_positions, rows_without_entries
+from blocklinear.store.groups import Group, Pins, rows_without_entries
 from blocklinear.store.manifest import Manifest
 from blocklinear.store.prefetch import GroupLoader, Loaded
 from blocklinear.store.row_arrays import RowArray
@@ -353,7 +353,7 @@ class Part:
             The weights that the bias had, if they are free.
         """
         parts = list(warm_parts(self.solver.starts, previous))
-        first = dict(zip(self.blocks, first_positions(self.manifest).tolist(), strict=False))
+        first = dict(zip(self.blocks, self.manifest.first_positions.tolist(), strict=False))
         for row_range in previous.row_ranges(self.session.manifest):
             if row_range.block in first:
                 for part in parts:

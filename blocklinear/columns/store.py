@@ -37,7 +37,7 @@ class ColumnBlock:
     starts : int64[n + 1]     where the entries of each column begin
     rows : uint32[nnz]        places of rows, increasing in each column: counted from 0 through the
                               blocks of the store in the order of its manifest, and within a block
-                              as they lie there (see `store.groups.first_positions`)
+                              as they lie there (see `Manifest.first_positions`)
     values : float64[nnz] or float32[nnz]       as in a `Group`
     sq_norm : float64[n]      sum of the squares of each column
     bytes_read : int          from disk

@@ -26,8 +26,7 @@ Points = tuple[list[float], list[float]]
 SCORES = ("accuracy", "mean_squared_error")
 NAMES: dict[type, str] = {
     OuterIteration: "outer", Warned: "warning", MethodChosen: "method", GoesOver: "goes_over",
-    WarmStarted: "warm_start",
-    RunStarted: "start", RunEnded: "end", Validated: "cross_validation",
+    WarmStarted: "warm_start", RunStarted: "start", RunEnded: "end", Validated: "cross_validation",
 }  # fmt: skip
 """What the lines of a log are called, of events of a kind or a narrower one."""
 PHASES = ("wait_s", "solve_s", "certify_s", "score_s", "save_s")

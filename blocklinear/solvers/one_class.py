@@ -34,7 +34,7 @@ from blocklinear.solvers.weight_vectors import (
     Floats,
     WeightVectors,
 )
-from blocklinear.store.groups import Group, RowView, first_positions
+from blocklinear.store.groups import Group, RowView
 from blocklinear.store.manifest import Manifest
 from blocklinear.store.row_arrays import RowArray
 
@@ -81,7 +81,7 @@ class OneClassModel(WeightVectors):
         Blocks have their shares of T, or of what T is more or less than the sum that a warm start
         left. All are multiples of a power of two, so that they sum to T exactly.
         """
-        blocks, first = self._manifest.blocks, first_positions(self._manifest).tolist()
+        blocks, first = self._manifest.blocks, self._manifest.first_positions.tolist()
         if self.problem.nu == 1.0:  # all alpha are at their bounds
             return np.full(len(blocks), np.inf)
         rooms = [b.weights["total"] if self._manifest.weighted else b.rows for b in blocks]

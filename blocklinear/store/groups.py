@@ -184,7 +184,7 @@ class GroupBuffer:
         n, nnz = int(starts[-1]), int(entries[-1])
         return Group(
             blocks=tuple(blocks),
-            first=first_positions(manifest)[list(blocks)],
+            first=manifest.first_positions[list(blocks)],
             starts=starts,
             indptr=self._indptr[: n + 1],
             indices=self._indices[:nnz],
@@ -368,9 +368,3 @@ def rows_without_entries(
     none, unknown = np.zeros(len(labels), np.int64), np.full(len(labels), np.nan)
     entries = np.zeros(0, np.uint32), np.zeros(0)
     return RowView(np.arange(len(labels)), none, none, unknown, labels, *entries, weights)
-
-
-def first_positions(manifest: Manifest) -> NDArray[np.int64]:
-    """Return the position in the store of the first row of each block, and the number of rows."""
-    rows = [block.rows for block in manifest.blocks]
-    return np.concatenate(([0], np.cumsum(rows))).astype(np.int64)

@@ -12,9 +12,13 @@ import re
 import time
 from collections.abc import Collection
 from dataclasses import asdict, dataclass, field, fields
+from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Self, get_origin
+
+import numpy as np
+from numpy.typing import NDArray
 
 from blocklinear import __version__
 from blocklinear.classes import Class, from_json
@@ -197,6 +201,12 @@ class Manifest:
     def total(self, count: str) -> int:
         """Return a count of the sources, as ``sorted_rows``, added up."""
         return sum(source.get(count, 0) for b in self.batches for source in b["sources"])
+
+    @cached_property
+    def first_positions(self) -> NDArray[np.int64]:
+        """The position in the store of the first row of each block, and the number of rows."""
+        rows = [block.rows for block in self.blocks]
+        return np.concatenate(([0], np.cumsum(rows))).astype(np.int64)
 
     @property
     def fingerprint(self) -> str:

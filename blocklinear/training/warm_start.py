@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from blocklinear.events import WarmStarted, Warned
 from blocklinear.kernels.sums import add_rows, dot
 from blocklinear.solvers.protocol import Abandoned, Start
-from blocklinear.store.groups import Group, first_positions
+from blocklinear.store.groups import Group
 from blocklinear.store.manifest import Manifest
 from blocklinear.store.prefetch import GroupLoader
 from blocklinear.store.records import BlockRecord
@@ -179,7 +179,7 @@ class _Start:
         sums = previous.course["regularize_bias"] or not run.options.regularize_bias
         self._keeps_w = self._same_bias and sums
         self._parts = list(warm_parts(solver.starts, previous))
-        self._rows = [slice(*pair) for pair in pairwise(first_positions(store.manifest).tolist())]
+        self._rows = [slice(*pair) for pair in pairwise(store.manifest.first_positions.tolist())]
         self._resident = len(run.block_groups(1)) == 1  # then all blocks are read anyway
         self.blocks_read = self.bytes_read = 0
         ranges = list(previous.row_ranges(store.manifest))

@@ -7,7 +7,7 @@ from blocklinear.columns import transpose as transposing
 from blocklinear.ingest.split import split
 from blocklinear.options import SplitOptions, TextOptions
 from blocklinear.store.blocks import BlockReader
-from blocklinear.store.groups import GroupBuffer, first_positions
+from blocklinear.store.groups import GroupBuffer
 
 MEMORY = 1 << 30
 KINDS = {
@@ -66,7 +66,7 @@ def triplets_of_rows(store):
     from concurrent.futures import ThreadPoolExecutor
 
     m, found = store.manifest, {}
-    first = first_positions(m)
+    first = m.first_positions
     with BlockReader(store.blocks_folder, 1) as reader, ThreadPoolExecutor(1) as pool:
         for position, record in enumerate(m.blocks):
             buffer = GroupBuffer(record.rows, record.nnz, m.dtype, m.weighted)

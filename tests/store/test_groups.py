@@ -43,6 +43,13 @@ def test_all_blocks_hold_all_rows(store):
     assert all_rows(store.folder, store.manifest) == expected_rows(random_text(60))
 
 
+def test_where_blocks_begin_is_worked_out_once_and_not_for_each_group(store):
+    manifest = store.manifest
+    first = manifest.first_positions
+    assert first.tolist() == [0, *np.cumsum([block.rows for block in manifest.blocks])]
+    assert manifest.first_positions is first
+
+
 def test_the_squared_norms(store):
     group = load(store.folder, store.manifest, [2, 0])
     rows = rows_in(group)
