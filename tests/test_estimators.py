@@ -253,6 +253,49 @@ def test_a_store_is_kept_and_trained_again(tmp_path):
     assert regression.coef_.shape == (12,)
 
 
+@pytest.mark.parametrize(
+    "labels", [["b", "c", "a"], ["b", "a", "b"], [7, 9, 2], [7, 2, 7]], ids=str
+)
+def test_a_store_that_fit_has_written_keeps_names_and_classes(tmp_path, labels):
+    pd = pytest.importorskip("pandas")
+    frame = pd.DataFrame(X, columns=[f"f{k}" for k in range(12)])
+    y = np.array(labels)[Y]
+    weights = {label: 1.0 + k for k, label in enumerate(sorted(set(labels)))}
+    kept = BlockLinearSVC(store=tmp_path / "store", class_weight=weights, **TIGHT).fit(frame, y)
+    again = BlockLinearSVC(**TIGHT).fit_store(tmp_path / "store")
+    assert again.feature_names_in_.tolist() == kept.feature_names_in_.tolist() == list(frame)
+    assert again.classes_.tolist() == kept.classes_.tolist() == sorted(set(labels))
+    assert kept.classes_.dtype == y.dtype
+    assert again.score(frame, y) > 0.6
+    expected = LinearSVC(class_weight=weights, tol=1e-9, max_iter=100_000).fit(X, y)
+    np.testing.assert_allclose(kept.coef_, expected.coef_, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    "classes",
+    [
+        np.array(["2020-01-01", "2021-05-05"], "datetime64[D]"),
+        np.array(["tab\t", "a"]),
+        np.array([2.0**60, 3.0]),
+    ],
+    ids=["dates", "unprintable", "large"],
+)
+def test_classes_that_are_no_labels_of_a_store(classes):
+    fitted = BlockLinearSVC(**FEW).fit(X, classes[(Y == 0).astype(int)])
+    assert (fitted.classes_ == np.sort(classes)).all()
+    assert fitted.predict(X).dtype == classes.dtype
+
+
+@pytest.mark.parametrize("make", [np.asarray, csr_matrix])
+def test_a_row_that_is_too_large_has_the_number_that_was_given(make):
+    """Whatever the order in which rows are written, and without those of weight 0."""
+    large = X.copy()
+    large[[3, 37, 40], 2] = 1e200
+    weights = np.arange(300) >= 10.0
+    with pytest.raises(InputError, match="row 37: its squares overflow"):
+        BlockLinearSVC(**FEW).fit(make(large), Y, weights)
+
+
 @pytest.mark.parametrize("estimator", [BlockLinearSVC(), BlockLinearSVR()], ids=str)
 @pytest.mark.parametrize("batches", [[X], [(X,)], [(X, Y, None, 3)], 7], ids=range(4))
 def test_items_that_are_no_batches(estimator, batches):

@@ -16,11 +16,12 @@ from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval
-from sklearn.utils.extmath import safe_sparse_dot
+from sklearn.utils.extmath import row_norms, safe_sparse_dot
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from blocklinear.api.calling import telling, warn_caller
 from blocklinear.arguments import batches_of, check_name
+from blocklinear.batches.tables import as_table
 from blocklinear.batches.writer import StoreWriter
 from blocklinear.errors import BlocklinearWarning, InputError
 from blocklinear.estimators.one_pass import OnePass
@@ -149,14 +150,19 @@ class BlockLinear(BaseEstimator, ABC):  # type: ignore[misc]
             self._heard,
         )
 
-    def _fit_rows(
-        self, X: Any, y: NDArray[Any], weights: NDArray[np.float64] | None, options: dict[str, Any]
-    ) -> LinearModel | None:
+    @contextlib.contextmanager
+    def _stored(
+        self, X: Any, y: NDArray[Any], weights: NDArray[np.float64] | None
+    ) -> Iterator[BlockStore]:
+        """Hand out a store of the rows, which has the names of their features too."""
         n_bytes = 16 * (X.nnz if hasattr(X, "nnz") else X.size)
+        table = as_table(X)
+        if hasattr(self, "feature_names_in_"):
+            table.names = tuple(self.feature_names_in_)
         with self._folder(n_bytes) as path:
             with self._writer(path, n_bytes, hasattr(X, "nnz")) as writer:
-                writer.append(X, y, weights)
-            return self._train(writer.store, options)
+                writer.append(table, y, weights)
+            yield writer.store
 
     def _rows(
         self, X: Any, y: NDArray[Any], sample_weight: Any
@@ -187,6 +193,7 @@ class BlockLinear(BaseEstimator, ABC):  # type: ignore[misc]
             raise InputError("all rows have sample_weight 0", "give some row a weight")
         if len(used) < len(weights):
             X, y, weights, folds = X[used], y[used], weights[used], folds[used]
+        _refuse_large(X, used)
         if X.shape[0] * X.shape[1] <= _FEW:
             dense = X.toarray() if hasattr(X, "toarray") else X
             table = np.column_stack([folds, np.unique(y, return_inverse=True)[1], dense])
@@ -337,6 +344,23 @@ def checked_weights(sample_weight: Any, X: Any) -> NDArray[np.float64]:
     if (weights < 0).any():
         raise InputError("sample_weight has values below 0", "weights are 0 or more")
     return weights
+
+
+def _refuse_large(X: Any, numbers: NDArray[np.intp]) -> None:
+    """Refuse a row whose squares overflow, by its number, before rows are in another order.
+
+    Nearly always the largest value tells that there is none, and of float32 always.
+    """
+    values = X.data if hasattr(X, "nnz") else X
+    if not values.size:
+        return
+    largest = max(-float(values.min()), float(values.max()))
+    if np.isfinite(X.shape[1] * largest * largest):
+        return
+    with np.errstate(over="ignore"):
+        bad = ~np.isfinite(row_norms(X, squared=True))
+    if bad.any():
+        raise InputError(f"row {numbers[bad][0]}: its squares overflow", "scale the data")
 
 
 def chosen(name: str, value: Any, known: dict[str, Any]) -> Any:

@@ -12,7 +12,9 @@ from sklearn.utils.multiclass import check_classification_targets, unique_labels
 from sklearn.utils.validation import validate_data
 
 from blocklinear.arguments import batches_of
-from blocklinear.classes import as_given
+from blocklinear.batches.labels import LabelCoder
+from blocklinear.classes import as_given, given_labels
+from blocklinear.errors import InputError
 from blocklinear.estimators.base import (
     PARAMETERS,
     BlockLinear,
@@ -20,6 +22,7 @@ from blocklinear.estimators.base import (
     chosen,
 )
 from blocklinear.model.linear import LinearModel
+from blocklinear.numerals import DISTINCT_INTEGERS
 from blocklinear.objectives.problems import class_labels
 from blocklinear.store.changes import AnyStore
 from blocklinear.store.store import BlockStore
@@ -56,10 +59,14 @@ class BlockLinearClassifier(ClassifierMixin, BlockLinear):  # type: ignore[misc]
                 f"{type(self).__name__} needs rows of 2 classes at least; here is the one class "
                 f"{classes[:1].tolist()[0]!r}"
             )
-        labels = 2.0 * codes - 1.0 if len(classes) == 2 else codes.astype(np.float64)
-        numbers = [-1.0, 1.0] if len(classes) == 2 else np.arange(float(len(classes))).tolist()
-        model = self._fit_rows(X, labels, weights, self._class_weights(classes, y, numbers))
-        self._take(model, classes, dict(zip(numbers, range(len(classes)), strict=True)))
+        stored = _stored_classes(classes)
+        with self._stored(X, stored[codes], weights) as store:
+            labels = class_labels(store.manifest)
+            place_of = {label: place for place, label in enumerate(stored.tolist())}
+            given = given_labels(labels, store.manifest.given)
+            places = {label: place_of[g] for label, g in zip(labels, given, strict=True)}
+            model = self._train(store, self._class_weights(classes, y, places))
+        self._take(model, classes, places)
         return self
 
     def fit_store(self, store: AnyStore) -> Self:
@@ -103,12 +110,13 @@ class BlockLinearClassifier(ClassifierMixin, BlockLinear):  # type: ignore[misc]
         return {"balanced": self.class_weight is not None}
 
     def _class_weights(
-        self, classes: NDArray[Any], y: NDArray[Any], numbers: list[float]
+        self, classes: NDArray[Any], y: NDArray[Any], places: dict[float, int]
     ) -> dict[str, Any]:
+        """Return the option; `places` has the place in `classes` of each label of the store."""
         if self.class_weight is None or self.class_weight == "balanced":
             return self._balanced()
         weights = self._factors(classes, y).tolist()
-        return {"class_weights": tuple(zip(numbers, weights, strict=True))}
+        return {"class_weights": tuple((label, weights[k]) for label, k in places.items())}
 
     def _factors(self, classes: NDArray[Any], y: NDArray[Any]) -> NDArray[np.float64]:
         """Return what `class_weight`, a dict, multiplies C by for each of the classes."""
@@ -148,6 +156,18 @@ class BlockLinearClassifier(ClassifierMixin, BlockLinear):  # type: ignore[misc]
         places = (values > 0).astype(int) if values.ndim == 1 else values.argmax(axis=1)
         found: NDArray[Any] = self.classes_[places]
         return found
+
+
+def _stored_classes(classes: NDArray[Any]) -> NDArray[Any]:
+    """Return classes as a store has them: as they are, or numbered if they are no labels there.
+
+    Dates are none, nor are floats from 2**53 on, nor text that is not printable.
+    """
+    try:
+        codes = LabelCoder({}).codes(classes, len(classes))
+    except InputError:
+        return np.arange(len(classes))
+    return classes if (np.abs(codes) < DISTINCT_INTEGERS).all() else np.arange(len(classes))
 
 
 class _Streamed(BlockLinearClassifier):

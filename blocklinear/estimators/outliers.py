@@ -78,7 +78,8 @@ class BlockLinearOneClassSVM(OutlierMixin, BlockLinear):  # type: ignore[misc]
             self, X, accept_sparse="csr", dtype=[np.float64, np.float32], accept_large_sparse=True
         )
         X, labels, weights = self._rows(X, np.zeros(X.shape[0]), sample_weight)
-        self._take(self._fit_rows(X, labels, weights, {}))
+        with self._stored(X, labels, weights) as store:
+            self._take(self._train(store, {}))
         return self
 
     def fit_store(self, store: AnyStore) -> Self:

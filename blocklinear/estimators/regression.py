@@ -39,7 +39,8 @@ class BlockLinearRegressor(RegressorMixin, BlockLinear):  # type: ignore[misc]
         """
         X, y = self._checked(X, y)
         X, y, weights = self._rows(X, y, sample_weight)
-        self._take(self._fit_rows(X, np.asarray(y, np.float64), weights, {}))
+        with self._stored(X, np.asarray(y, np.float64), weights) as store:
+            self._take(self._train(store, {}))
         return self
 
     def fit_store(self, store: AnyStore) -> Self:
