@@ -144,7 +144,7 @@ class LinearModel(ModelParameters):
         ------
         InputError
             A ValueError, as in scikit-learn: if `X` does not have two dimensions, has NaN or inf,
-            known to the model or not, masked values, or columns with other names than the features;
+            known to the model or not, masked values, or named columns that are not the features;
             or if the decision value of a row overflows.
         """
         from scipy.sparse import issparse  # late: `info` does without scipy
@@ -155,12 +155,8 @@ class LinearModel(ModelParameters):
                 f"X is {described(X)}, and the model has features that are made of its columns",
                 "predict rows by TablePredictor, or tables by the command blocklinear predict",
             )
-        for j, (own, known) in enumerate(zip(names, self.feature_names or (), strict=False)):
-            if own != known:
-                raise InputError(
-                    f"column {j} of X is {own!r}, and feature {j} of the model is {known!r}",
-                    "give X the columns of the model's feature_names, in their order",
-                )
+        if names and self.feature_names:
+            self._check_names(names, self.feature_names)
         if issparse(X):
             if X.dtype.kind not in "biuf":  # SciPy does not multiply objects
                 raise _no_numbers(X)
@@ -178,6 +174,27 @@ class LinearModel(ModelParameters):
             decisions = np.asarray(rows @ self.weights[:known]) + self.intercept
         self.check_decisions(decisions)
         return decisions[:, 0] if self.n_columns == 1 else decisions
+
+    def _check_names(self, names: Sequence[str], known: Sequence[str]) -> None:
+        """Refuse columns that are not the features of the model, of which the last may be unnamed.
+
+        Parameters
+        ----------
+        names, known : sequence of str
+            Of the columns of a data frame, and of the first features.
+        """
+        j = next((j for j, (a, b) in enumerate(zip(names, known, strict=False)) if a != b), None)
+        if j is not None:
+            problem = (
+                f"column {j} of X is {names[j]!r}, and feature {j} of the model is {known[j]!r}"
+            )
+        elif len(names) < len(known):
+            problem = f"X has no column {known[len(names)]!r}, which is a feature of the model"
+        elif len(names) > self.n_features:
+            problem = f"column {names[self.n_features]!r} of X is no feature of the model"
+        else:
+            return
+        raise InputError(problem, "give X the columns of the model's feature_names, in their order")
 
     @staticmethod
     def check_decisions(decisions: Floats, first_row: int = 0) -> None:

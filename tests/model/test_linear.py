@@ -50,7 +50,10 @@ def test_columns_of_a_frame_have_the_names_of_the_features(make_model, made_by):
     with pytest.raises(InputError, match="column 0 of X is 'b', and feature 0 of the model is 'a'"):
         model.predict(swapped)
     assert len(make_model(n_features=3).predict(swapped)) == 2
-    model.decision_function(make({"a": [1.0]}))
+    with pytest.raises(InputError, match="X has no column 'b', which is a feature of the model"):
+        model.predict(make({"a": [1.0]}))
+    with pytest.raises(InputError, match="column 'd' of X is no feature of the model"):
+        model.predict(make(values | {"d": [1.0, 2.0]}))
 
 
 def test_columns_that_are_numbered_go_by_their_places(make_model):
