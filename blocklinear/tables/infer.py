@@ -92,6 +92,11 @@ def infer(path: str, schema: Any, options: TableOptions) -> Recipe:
     own = {options.target: "the target", options.weight: "that of the weights"}
     asked = dict.fromkeys(options.columns or names)
     left = [name for name in asked if name not in own and name not in options.drop]
+    if "" in left:
+        raise InputError(
+            f"{path}: the name of column {names.index('') + 1} is empty",
+            "name it, or list others with --columns; pandas leaves its index out with index=False",
+        )
     for option in ("--columns", "--categories", "--interactions"):
         for name in named[option]:
             if name not in left:

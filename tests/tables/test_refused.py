@@ -110,6 +110,16 @@ def test_an_empty_or_cut_file(tmp_path, content):
         split_tables([str(tmp_path / "t")], tmp_path / "store", TableOptions("y"))
 
 
+def test_a_column_without_a_name(tmp_path):
+    """As pandas writes its index to CSV."""
+    path = tmp_path / "t.csv"
+    path.write_text(",x,y\n0,1.5,a\n1,2.5,b\n")
+    with pytest.raises(InputError, match=r"t.csv: the name of column 1 is empty\n  fix: name it"):
+        split_tables([str(path)], tmp_path / "store", TableOptions("y"))
+    store = split_tables([str(path)], tmp_path / "store", TableOptions("y", columns=("x",)))
+    assert store.manifest.n_rows == 2
+
+
 def test_a_target_that_no_float64_is_equal_to(tmp_path):
     """It can neither be left out nor be a category."""
     path = write(pa.table({"x": X, "y": [2**60 + k % 2 for k in range(N)]}), tmp_path / "t.parquet")
