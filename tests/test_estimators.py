@@ -18,7 +18,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import LinearSVC, LinearSVR, OneClassSVM
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from blocklinear import StoreWriter
+from blocklinear import SplitOptions, StoreWriter
 from blocklinear.errors import BlocklinearWarning, InputError, UsageError, WrongTypeError
 from blocklinear.estimators import (
     BlockLinearOneClassSVM,
@@ -284,6 +284,39 @@ def test_classes_that_are_no_labels_of_a_store(classes):
     fitted = BlockLinearSVC(**FEW).fit(X, classes[(Y == 0).astype(int)])
     assert (fitted.classes_ == np.sort(classes)).all()
     assert fitted.predict(X).dtype == classes.dtype
+
+
+@pytest.mark.parametrize("make", [np.asarray, csr_matrix])
+@pytest.mark.parametrize(
+    ("estimator", "solver"),
+    [
+        (BlockLinearSVC(**TIGHT), 1),
+        (BlockLinearSVR(**TIGHT), 13),
+        (BlockLinearOneClassSVM(**TIGHT), 21),
+    ],
+    ids=str,
+)
+def test_rows_are_normalized_where_those_of_the_store_were(tmp_path, estimator, solver, make):
+    rows = np.abs(X) * (1.0 + np.arange(300.0))[:, None]
+    unit = rows / np.sqrt((rows**2).sum(axis=1, keepdims=True))
+    y = Z if solver == 13 else np.where(Y == 0, 0.0, 1.0)
+    with StoreWriter(tmp_path / "store", SplitOptions(normalize="l2")) as writer:
+        writer.append(rows, y)
+    fitted = clone(estimator).fit_store(writer.store)
+    expected = clone(estimator).fit(unit, y)
+    of_values = "predict" if solver == 13 else "decision_function"
+    values = getattr(expected, of_values)(unit)
+    for given in (rows, unit):  # once more changes nothing
+        np.testing.assert_allclose(
+            getattr(fitted, of_values)(make(given)), values, rtol=1e-3, atol=1e-3
+        )
+    if solver != 21:
+        np.testing.assert_allclose(
+            fitted.partial_fit(make(rows), y).coef_, expected.partial_fit(unit, y).coef_, atol=1e-3
+        )
+    fitted.fit(rows, y)  # whose rows are as they are
+    again = getattr(clone(estimator).fit(rows, y), of_values)(rows)
+    assert (getattr(fitted, of_values)(rows) == again).all()
 
 
 @pytest.mark.parametrize("make", [np.asarray, csr_matrix])

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.preprocessing import normalize
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval
 from sklearn.utils.extmath import row_norms, safe_sparse_dot
@@ -83,6 +84,9 @@ ABOVE_0 = Interval(Real, 0, None, closed="neither")
 
 class BlockLinear(BaseEstimator, ABC):  # type: ignore[misc]
     """Writes and trains a store, and applies the weights."""
+
+    _normalized = False
+    """Whether rows are divided by their norm: those of the store that was fitted were."""
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "C": [ABOVE_0],
@@ -205,6 +209,7 @@ class BlockLinear(BaseEstimator, ABC):  # type: ignore[misc]
     def _begin(self, n_rows: int) -> None:
         """Forget what `partial_fit` keeps; count the rows to be fitted."""
         self.__dict__.pop("_one_pass", None)
+        self._normalized = False
         self.n_samples_seen_ = n_rows
 
     def _train_options(self, **options: Any) -> TrainOptions:
@@ -286,21 +291,31 @@ class BlockLinear(BaseEstimator, ABC):  # type: ignore[misc]
             state = OnePass.after(np.atleast_2d(self.coef_), weight, self.n_samples_seen_)
         elif state is None:
             state = OnePass(len(targets), self.n_features_in_)
-        state.learn(X, targets, weights * options.cost, options)
+        state.learn(self._scaled(X), targets, weights * options.cost, options)
         self._one_pass = state
         self.n_samples_seen_, self.n_iter_, self.dual_gap_ = state.n_rows, 1, float("nan")
         average = state.average()
         return average[:, :-1].copy(), average[:, -1] * bias
 
-    def _values(self, X: Any) -> NDArray[np.float64]:
+    def _scaled(self, X: Any) -> Any:
+        """Return checked rows as the weights apply to them."""
+        return normalize(X) if self._normalized else X
+
+    def _products(self, X: Any) -> NDArray[np.float64]:
+        """Return w'x of rows, float64[n_rows, n_columns]."""
         check_is_fitted(self, "coef_")
-        X = validate_data(self, X, accept_sparse="csr", reset=False)
-        found = safe_sparse_dot(X, np.atleast_2d(self.coef_).T, dense_output=True)
-        values: NDArray[np.float64] = found + self.intercept_
+        X = self._scaled(validate_data(self, X, accept_sparse="csr", reset=False))
+        found: NDArray[np.float64] = safe_sparse_dot(
+            X, np.atleast_2d(self.coef_).T, dense_output=True
+        )
+        return found
+
+    def _values(self, X: Any) -> NDArray[np.float64]:
+        values: NDArray[np.float64] = self._products(X) + self.intercept_
         return values.ravel() if values.shape[1] == 1 else values
 
-    def _take_names(self, store: BlockStore) -> None:
-        """Tell the features of a store as `fit` tells those of X."""
+    def _take_features(self, store: BlockStore) -> None:
+        """Tell the features of a store as `fit` tells those of X; note if they are normalized."""
         self.n_features_in_ = store.manifest.dimension
         names = store.feature_names()
         if names is not None and len(names) == self.n_features_in_:
@@ -309,6 +324,7 @@ class BlockLinear(BaseEstimator, ABC):  # type: ignore[misc]
             del self.feature_names_in_
         zeros = store.manifest.weights["zeros"]
         self._begin(store.manifest.n_rows - zeros)
+        self._normalized = store.manifest.normalize == "l2"
 
     def fit_batches(self, batches: Iterable[tuple[Any, ...]]) -> Self:
         """Fit to batches of rows: (X, y) or (X, y, sample_weight) each, as for `StoreWriter`."""

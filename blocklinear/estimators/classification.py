@@ -75,6 +75,7 @@ class BlockLinearClassifier(ClassifierMixin, BlockLinear):  # type: ignore[misc]
         Parameters
         ----------
         store : BlockStore or path
+            If it divides rows by their norm, the estimator does so too.
 
         Returns
         -------
@@ -83,7 +84,7 @@ class BlockLinearClassifier(ClassifierMixin, BlockLinear):  # type: ignore[misc]
         store = BlockStore.of(store)
         if self.class_weight not in (None, "balanced"):
             raise ValueError("class_weight of a store is None or 'balanced'")
-        self._take_names(store)
+        self._take_features(store)
         model = self._train(store, self._balanced())
         labels = class_labels(store.manifest)
         given = as_given(np.array(labels), store.manifest.given)

@@ -6,8 +6,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import OutlierMixin
-from sklearn.utils.extmath import safe_sparse_dot
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import validate_data
 
 from blocklinear.estimators.base import BlockLinear
 from blocklinear.model.linear import LinearModel
@@ -88,22 +87,20 @@ class BlockLinearOneClassSVM(OutlierMixin, BlockLinear):  # type: ignore[misc]
         Parameters
         ----------
         store : BlockStore or path
+            If it divides rows by their norm, the estimator does so too.
 
         Returns
         -------
         self
         """
         store = BlockStore.of(store)
-        self._take_names(store)
+        self._take_features(store)
         self._take(self._train(store, {}))
         return self
 
     def score_samples(self, X: Any) -> NDArray[np.float64]:
         """Return w'x of each row: the smaller, the more of an outlier."""
-        check_is_fitted(self, "coef_")
-        X = validate_data(self, X, accept_sparse="csr", reset=False)
-        found: NDArray[np.float64] = safe_sparse_dot(X, self.coef_.T, dense_output=True)
-        return found.ravel()
+        return self._products(X).ravel()
 
     def decision_function(self, X: Any) -> NDArray[np.float64]:
         """Return w'x less `offset_` of each row: below 0 for outliers."""

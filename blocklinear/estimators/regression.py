@@ -49,13 +49,14 @@ class BlockLinearRegressor(RegressorMixin, BlockLinear):  # type: ignore[misc]
         Parameters
         ----------
         store : BlockStore or path
+            If it divides rows by their norm, the estimator does so too.
 
         Returns
         -------
         self
         """
         store = BlockStore.of(store)
-        self._take_names(store)
+        self._take_features(store)
         self._take(self._train(store, {}))
         return self
 
