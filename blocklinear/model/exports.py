@@ -120,7 +120,11 @@ def _after_normalizing(made: Any, model: ModelParameters) -> Any:
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import Normalizer
 
-    return make_pipeline(Normalizer(), made)
+    first = Normalizer()
+    first.n_features_in_ = model.n_features
+    if "feature_names_in_" in vars(made):  # what comes from the first step has no names
+        first.feature_names_in_ = vars(made).pop("feature_names_in_")
+    return make_pipeline(first, made)
 
 
 def to_onnx(model: ModelParameters, path: str | os.PathLike[str] | Output | None = None) -> Any:

@@ -155,7 +155,12 @@ def test_names_of_features_are_those_of_scikit_learn():
     model = model_of("L2R_L2LOSS_SVC_DUAL", (1.0, -1.0), feature_names=names)
     made = model.to_sklearn()
     assert made.feature_names_in_.tolist() == list(names)
-    assert (made.predict(pd.DataFrame(X, columns=names)) == model.predict(X)).all()
+    frame = pd.DataFrame(X, columns=names)
+    assert (made.predict(frame) == model.predict(X)).all()
+    model = model_of("L2R_L2LOSS_SVC_DUAL", (1.0, -1.0), normalize="l2", feature_names=names)
+    made = model.to_sklearn()  # a warning would be an error
+    assert made.feature_names_in_.tolist() == list(names)
+    assert (made.predict(frame) == model.predict(X)).all()
 
 
 def test_what_cannot_be_expressed_is_refused(monkeypatch):
