@@ -167,8 +167,8 @@ class StoreWriter:
         ----------
         X : scipy sparse matrix or array, array_like, data frame, pyarrow Table or RecordBatch
             Shape (n_rows, n_columns), of numbers. Names of columns are kept if the first batch has
-            any, and all batches are to have the same. Sparse matrices without names may differ in
-            width.
+            any and features are not hashed, and all batches are to have the same. Sparse matrices
+            without names may differ in width.
         y : array_like, shape (n_rows,)
             Labels, or values to regress on: numbers, integers of any size, or text.
         sample_weight : array_like of float, shape (n_rows,), optional
@@ -337,6 +337,8 @@ class _NewStore(_Place):
                 "there are too many distinct labels to be classes, and some are integers beyond "
                 "2**53", "for regression give y as numbers of float64",
             )  # fmt: skip
+        if self._options.text.hash_bits:  # features are hashes then, which have no names
+            names = ()
         save(self._staging, self._options, batch, classes, names, recipe)
 
     def store(self) -> BlockStore:

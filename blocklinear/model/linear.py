@@ -132,7 +132,7 @@ class LinearModel(ModelParameters):
             Column j is feature j, counted from 0; columns the model does not know are ignored. If
             features are hashed, columns are hashes. Rows are normalized as in training. Names of
             the columns of a data frame have to be those of `feature_names`, in their order; a model
-            of tables takes no data frame.
+            of tables, or of hashes, takes no data frame with names.
 
         Returns
         -------
@@ -155,6 +155,11 @@ class LinearModel(ModelParameters):
                 f"X is {described(X)}, and the model has features that are made of its columns",
                 "predict rows by TablePredictor, or tables by the command blocklinear predict",
             )
+        if names and self.hash_bits:
+            raise InputError(
+                f"X is {described(X)} with names of columns, and the features of the model are "
+                "hashes", "give the hashes as columns of a matrix, or predict text",
+            )  # fmt: skip
         if names and self.feature_names:
             self._check_names(names, self.feature_names)
         if issparse(X):

@@ -221,6 +221,21 @@ def test_numbers_of_columns_are_no_names(tmp_path):
         assert append(tmp_path, [(X, [1, 2])], make_options()).feature_names() is None
 
 
+def test_hashed_features_have_no_names(tmp_path):
+    pd = pytest.importorskip("pandas")
+    X = pd.DataFrame([[1.0, 2.0], [3.0, 4.0]], columns=["a", "b"])
+    options = make_options(hash_bits=5)
+    store = append(tmp_path, [(X, [1, 2])], options)
+    assert store.feature_names() is None
+    assert "have names" not in store.summary()
+    with pytest.raises(InputError, match="it lacks 'b'"):
+        append(tmp_path, [(X, [1, 2]), (X[["a"]], [1, 2])], options, "other")
+    model = train(store, TRAIN)
+    assert model.feature_names is None
+    with pytest.raises(InputError, match=r"X is DataFrame .* features of the model are hashes"):
+        model.predict(X)
+
+
 def test_damaged_names_are_found(tmp_path):
     _, store = named_store(tmp_path)
     path = store.folder / "features" / "n00000000.zst"
