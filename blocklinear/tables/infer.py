@@ -124,6 +124,12 @@ def infer(path: str, schema: Any, options: TableOptions) -> Recipe:
             f"{path}: no features can be made of {', '.join(refused[:_MOST_SHOWN])}{more}",
             "leave them out with --drop, or write them as numbers, text or lists of text",
         )
+    if options.weight is not None and not _fits(schema.field(options.weight).type, "number"):
+        raise InputError(
+            f"{path}: the weight {quoted(options.weight)} is of type "
+            f"{schema.field(options.weight).type}",
+            "weights are numbers",
+        )
     places = {column.name: j for j, column in enumerate(columns)}
     crosses: dict[frozenset[str], tuple[str, str]] = {}
     for pair in options.interactions:

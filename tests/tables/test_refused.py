@@ -120,6 +120,15 @@ def test_a_column_without_a_name(tmp_path):
     assert store.manifest.n_rows == 2
 
 
+@pytest.mark.parametrize("weight", [["a"] * N, [True] * N], ids=["text", "booleans"])
+def test_a_weight_that_is_no_number(tmp_path, weight):
+    path = write(pa.table({"x": X, "y": Y, "w": weight}), tmp_path / "t.parquet")
+    with pytest.raises(
+        InputError, match=r"t\.parquet: the weight 'w' is of type .*\n  fix: weights"
+    ):
+        split_tables([str(path)], tmp_path / "store", TableOptions("y", weight="w"))
+
+
 def test_a_target_that_no_float64_is_equal_to(tmp_path):
     """It can neither be left out nor be a category."""
     path = write(pa.table({"x": X, "y": [2**60 + k % 2 for k in range(N)]}), tmp_path / "t.parquet")
