@@ -651,16 +651,29 @@ def _dense(X: Any) -> Floats:
         raise InputError("X has values that are masked", "impute numbers")
     try:
         given = np.asarray(X)
-        if given.dtype.kind in _REAL:
-            return np.asarray(given, dtype=np.float64)
     except (TypeError, ValueError, OverflowError) as error:
         raise _no_numbers(X) from error
-    raise _no_numbers(X)
+    if given.dtype.kind not in _REAL:
+        raise _no_numbers(X)
+    try:
+        return np.asarray(given, dtype=np.float64)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise _no_numbers(X, _first_object(given)) from error
 
 
-def _no_numbers(X: Any) -> InputError:
+def _first_object(rows: npt.NDArray[Any]) -> str:
+    """Return which of the objects in rows is the first that is no number, as the NA of pandas."""
+    for place, value in np.ndenumerate(rows):
+        try:
+            np.asarray(value, dtype=np.float64)
+        except (TypeError, ValueError, OverflowError):
+            return f"; at {list(place)} is {described(value)}"
+    return ""
+
+
+def _no_numbers(X: Any, more: str = "") -> InputError:
     return InputError(
-        f"X is {described(X)}, but must be a SciPy matrix or an array of real numbers",
+        f"X is {described(X)}, but must be a SciPy matrix or an array of real numbers{more}",
         "rows in a file are predicted by the command blocklinear predict",
     )
 

@@ -56,6 +56,15 @@ def test_columns_of_a_frame_have_the_names_of_the_features(make_model, made_by):
         model.predict(make(values | {"d": [1.0, 2.0]}))
 
 
+@pytest.mark.parametrize(("value", "kind"), [(None, "NAType"), ("much", "str"), (10**400, "int")])
+def test_a_value_that_is_no_number_is_named(make_model, value, kind):
+    pd = pytest.importorskip("pandas")
+    column = pd.array([1.0, None], "Float64") if value is None else [1.0, value]
+    frame = pd.DataFrame({"a": [1.0, 2.0], "b": pd.Series(column)})
+    with pytest.raises(InputError, match=rf"of real numbers; at \[1, 1\] is {kind}\n"):
+        make_model(n_features=2).predict(frame)
+
+
 def test_columns_that_are_numbered_go_by_their_places(make_model):
     frame = pytest.importorskip("pandas").DataFrame([[1.0, 2.0]], columns=[7, 3])
     model = make_model(n_features=2, feature_names=("a", "b"))
