@@ -319,6 +319,17 @@ def test_rows_are_normalized_where_those_of_the_store_were(tmp_path, estimator, 
     assert (getattr(fitted, of_values)(rows) == again).all()
 
 
+def test_a_matrix_with_columns_that_it_does_not_have():
+    fitted = BlockLinearSVC(**FEW).fit(csr_matrix(X), Y)
+    malformed = csr_matrix(X)
+    malformed.indices[-1] = 10**6
+    with pytest.raises(InputError, match=r"csr_matrix: .*\n  fix: make the matrix"):
+        fitted.predict(malformed)
+    for fit in (fitted.fit, fitted.partial_fit, BlockLinearSVC(**FEW).fit):
+        with pytest.raises(InputError, match=r"csr_matrix: .*\n  fix: make the matrix"):
+            fit(malformed, Y)
+
+
 @pytest.mark.parametrize("make", [np.asarray, csr_matrix])
 def test_a_row_that_is_too_large_has_the_number_that_was_given(make):
     """Whatever the order in which rows are written, and without those of weight 0."""

@@ -21,7 +21,7 @@ from sklearn.utils.extmath import row_norms, safe_sparse_dot
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from blocklinear.api.calling import telling, warn_caller
-from blocklinear.arguments import batches_of, check_name
+from blocklinear.arguments import batches_of, check_name, check_sparse
 from blocklinear.batches.tables import as_table
 from blocklinear.batches.writer import StoreWriter
 from blocklinear.errors import BlocklinearWarning, InputError
@@ -189,6 +189,7 @@ class BlockLinear(BaseEstimator, ABC):  # type: ignore[misc]
         folds : int32[n_rows] or None
             Rows of different folds are not merged.
         """
+        _refuse_malformed(X)
         folds = np.zeros(X.shape[0], np.int32) if folds is None else folds
         weights = checked_weights(sample_weight, X)
         used = np.flatnonzero(weights > 0)
@@ -298,7 +299,8 @@ class BlockLinear(BaseEstimator, ABC):  # type: ignore[misc]
         return average[:, :-1].copy(), average[:, -1] * bias
 
     def _scaled(self, X: Any) -> Any:
-        """Return checked rows as the weights apply to them."""
+        """Return rows as the weights apply to them; check what scikit-learn does not."""
+        _refuse_malformed(X)
         return normalize(X) if self._normalized else X
 
     def _products(self, X: Any) -> NDArray[np.float64]:
@@ -360,6 +362,12 @@ def checked_weights(sample_weight: Any, X: Any) -> NDArray[np.float64]:
     if (weights < 0).any():
         raise InputError("sample_weight has values below 0", "weights are 0 or more")
     return weights
+
+
+def _refuse_malformed(X: Any) -> None:
+    """Refuse a sparse matrix with columns that it does not have: kernels would write there."""
+    if hasattr(X, "nnz"):
+        check_sparse(X)
 
 
 def _refuse_large(X: Any, numbers: NDArray[np.intp]) -> None:
