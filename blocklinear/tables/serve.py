@@ -125,7 +125,15 @@ class TablePredictor:
                 raise InputError(
                     f"row {row} has no column {column.name}", "give None for a missing value"
                 ) from None
-            kind = pa.list_(pa.string()) if column.kind == "words" else None
+            kind = None
+            if column.kind == "words":
+                kind = pa.list_(pa.string())
+                text = next((k for k, value in enumerate(values) if isinstance(value, str)), None)
+                if text is not None:  # its letters would be the words
+                    raise InputError(
+                        f"row {text}, column {column.name}: the value is text",
+                        "give a list of words",
+                    )
             try:
                 columns[column.name] = pa.array(values, kind)
             except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:

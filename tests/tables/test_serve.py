@@ -68,6 +68,15 @@ def test_what_is_missing_or_new(tmp_path):
         predictor.predict_proba(rows)
 
 
+def test_text_is_no_list_of_words(tmp_path):
+    table = pa.table({"w": [["a", "b"], ["b"]] * 2, "y": list("nyny")})
+    train(make_store(tmp_path, table), TrainOptions(solver=1)).save(tmp_path / "model")
+    predictor = TablePredictor(tmp_path / "model")
+    assert predictor.predict([{"w": ["a", "b"]}, {"w": ("b",)}]).tolist() == ["n", "y"]
+    with pytest.raises(InputError, match="row 1, column w: the value is text\n  fix: give a list"):
+        predictor.predict([{"w": None}, {"w": "ab"}])
+
+
 @pytest.mark.parametrize("rows", [{"x": 1.0}, [[1.0]], "x", None, pa.table({"x": [1.0]})], ids=str)
 def test_rows_are_dicts(tmp_path, rows):
     table = pa.table({"x": [1.0, 2.0], "y": list("ny")})
