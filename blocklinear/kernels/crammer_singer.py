@@ -164,15 +164,6 @@ def _gain(A, C, y, n, D, old, a):
 
 
 @kernel
-def _replace(a, old, classes, n, alpha, step):
-    """Put `a` into alpha_i, and its differences to `old` into step, float64[K]."""
-    step[:] = 0.0
-    for q in range(n):
-        step[classes[q]] = a[q] - old[q]
-        alpha[classes[q]] = a[q]
-
-
-@kernel
 def cs_epoch(
     starts, stops, indices, values, sq_norm, label, cost, order, bias,
     alpha, W, supported, factor, stats,
@@ -243,7 +234,9 @@ def cs_epoch(
         if factor > 1.0:
             _lengthen(C, y, n, old, factor, a)
         stats[GAIN] += _gain(A, C, y, n, G, old, a)
-        _replace(a, old, classes, n, alpha[i], step)
+        step[:] = 0.0
+        for q in range(n):
+            step[classes[q]], alpha[i, classes[q]] = a[q] - old[q], a[q]
         _scatter(indices, values, start, stop, bias, step, moved, W)
 
 
