@@ -13,19 +13,13 @@ TINY = 1e-300  # stands for x_i' x_i = 0
 
 
 @kernel
-def _gather(indices, values, start, stop, bias, W, scores):
-    """Write W' x_i, float64[K], of the row that occupies start..stop-1."""
-    gather(indices, values, start, stop, bias, 0, W.shape[1], W, scores)
-
-
-@kernel
 def _gradient(indices, values, start, stop, bias, W, classes, n, y, alpha, full, G, old, a):
     """Write G_i^m = w_m' x_i + e_i^m and alpha_i^m, twice, for the first n of `classes`.
 
     The class of the row is at y; `full`, float64[K], is scratch.
     """
     if 4 * n > W.shape[1]:  # all of them side by side take less time than some here and there
-        _gather(indices, values, start, stop, bias, W, full)
+        gather(indices, values, start, stop, bias, 0, W.shape[1], W, full)
         for q in range(n):
             G[q] = full[classes[q]]
     else:
@@ -170,15 +164,6 @@ def _gain(A, C, y, n, D, old, a):
 
 
 @kernel
-def _replace(a, old, classes, n, alpha, step):
-    """Put `a` into alpha_i, and its differences to `old` into step, float64[K]."""
-    step[:] = 0.0
-    for q in range(n):
-        step[classes[q]] = a[q] - old[q]
-        alpha[classes[q]] = a[q]
-
-
-@kernel
 def cs_epoch(
     starts, stops, indices, values, sq_norm, label, cost, order, bias,
     alpha, W, supported, factor, stats,
@@ -249,7 +234,9 @@ def cs_epoch(
         if factor > 1.0:
             _lengthen(C, y, n, old, factor, a)
         stats[GAIN] += _gain(A, C, y, n, G, old, a)
-        _replace(a, old, classes, n, alpha[i], step)
+        step[:] = 0.0
+        for q in range(n):
+            step[classes[q]], alpha[i, classes[q]] = a[q] - old[q], a[q]
         _scatter(indices, values, start, stop, bias, step, moved, W)
 
 
@@ -404,7 +391,7 @@ def _add_candidate(indices, values, start, stop, bias, V, C, y, a, wrong, gamma,
     Scores, which are written, are wrong by at most `wrong`; and by `gamma` times sums of sizes,
     which are computed where the bound of what the row adds to P - D may become smaller by that.
     """
-    _gather(indices, values, start, stop, bias, V, scores)
+    gather(indices, values, start, stop, bias, 0, V.shape[1], V, scores)
     sizes, highest, K = 0.0, 0.0, scores.shape[0]
     for m in range(K):
         sizes += abs(scores[m])  # unlike a maximum this is no number if one of them is none

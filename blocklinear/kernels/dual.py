@@ -36,7 +36,7 @@ from blocklinear.kernels.losses import (
     update,
 )
 from blocklinear.kernels.registers import LANES, WIDE
-from blocklinear.kernels.shared import gather, inline, row_dot, scatter, span
+from blocklinear.kernels.shared import add_row, gather, inline, row_dot, scatter, span
 
 PG_MAX, PG_MIN, PG_SUM, EXCESS, GAIN, STEPS = 0, 1, 2, 3, 4, 5
 N_STATS = 6
@@ -128,9 +128,7 @@ def dcd_epoch(
         if new != old:
             alpha[i] = new
             step = (new - old) * (1.0 if kind >= L1_SVR else t)
-            for p in span(start, stop):
-                w[indices[p]] += step * values[p]
-            w[last] += step * bias
+            add_row(indices, values, start, stop, bias, step, w)
             if kept:
                 priority[i] = step * step * sq_norm[i]
 
@@ -246,9 +244,7 @@ def certify_rows(
             reach[REACH] += abs(step) * size
             reach[N_REACH] += 1.0
             reach[OF_PLUS + side] += abs(step)
-            for p in span(start, stop):
-                recomputed[indices[p]] += step * values[p]
-            recomputed[last] += step * bias
+            add_row(indices, values, start, stop, bias, step, recomputed)
 
 
 @inline

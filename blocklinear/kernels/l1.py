@@ -30,7 +30,7 @@ from blocklinear.kernels.losses import (
     loss,
     primal_alpha,
 )
-from blocklinear.kernels.shared import row_dot, span
+from blocklinear.kernels.shared import add_row, row_dot, span
 
 MOVED, CURVED = 0, 1
 """Columns of what descent knows of rows: x_i'd and h_i."""
@@ -97,11 +97,8 @@ def start_rows(
             continue
         a = target[i] * feasible(kind, cost[i], primal_alpha(kind, 0.0, target[i], cost[i], f))
         step[at] = a
-        if a == 0.0:
-            continue
-        for p in span(start, stop):
-            pull[indices[p]] += a * values[p]
-        pull[last] += a * bias
+        if a != 0.0:
+            add_row(indices, values, start, stop, bias, a, pull)
 
 
 @kernel

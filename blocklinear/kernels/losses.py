@@ -315,13 +315,6 @@ def refine(kind, epsilon, t, C, f, a, wrong, above):
 
 
 @inline
-def add_loss(lost, j, sums):
-    """Add a loss to those of model j, and what that loses to rounding."""
-    sums[LOSS, j], low = exact_sum(sums[LOSS, j], lost)
-    sums[LOW, j] += low
-
-
-@inline
 def _bound_candidates(kind, epsilon, t, C, f, a, q, entropy, gamma, size, norms, above, sums):
     """Do what `bound_candidates` does; side by side, where `kind` is a literal of hinge loss."""
     odd = 0
@@ -330,7 +323,8 @@ def _bound_candidates(kind, epsilon, t, C, f, a, q, entropy, gamma, size, norms,
             above[j] = 0.0
             continue
         lost = loss(kind, epsilon, t[j], f[j])
-        add_loss(C[j] * lost, j, sums)
+        sums[LOSS, j], low = exact_sum(sums[LOSS, j], C[j] * lost)
+        sums[LOW, j] += low
         least = LEAST * (1.0 + abs(f[j]) + abs(t[j]) + epsilon + 2.0 * abs(q[j]))
         d = gamma * size * norms[j] + least
         above[j] = row_gap(kind, epsilon, t[j], C[j], f[j], lost, a[j], q[j], entropy[j], d)

@@ -16,7 +16,7 @@ import numpy as np
 from blocklinear.kernels.dual import GAIN
 from blocklinear.kernels.jit import kernel
 from blocklinear.kernels.losses import UNIT
-from blocklinear.kernels.shared import add_exactly, row_dot, span
+from blocklinear.kernels.shared import add_exactly, add_row, row_dot
 
 REACH, N_REACH, WHOLE, WRONG, MASS, MASS_LOW, TOTAL, TOTAL_LOW = 0, 1, 2, 3, 4, 5, 6, 7
 N_SEEN = 8
@@ -110,10 +110,8 @@ def exchange(
         stats[GAIN] += step * (slope - 0.5 * step * curvature)
         alpha[i] += step
         alpha[j] -= step
-        for p in span(starts[i], stops[i]):
-            w[indices[p]] += step * values[p]
-        for p in span(starts[j], stops[j]):
-            w[indices[p]] -= step * values[p]
+        add_row(indices, values, starts[i], stops[i], 0.0, step, w)
+        add_row(indices, values, starts[j], stops[j], 0.0, -step, w)
         entries += 2 * size
     return entries
 
@@ -150,8 +148,7 @@ def certify_rows(
         if a != 0.0:
             seen[REACH] += a * size
             seen[N_REACH] += 1.0
-            for p in span(start, stop):
-                recomputed[indices[p]] += a * values[p]
+            add_row(indices, values, start, stop, 0.0, a, recomputed)
 
 
 @kernel

@@ -38,7 +38,15 @@ from blocklinear.kernels.losses import (
     proximal_alpha,
     targets_and_costs,
 )
-from blocklinear.kernels.shared import add_exactly, gather, inline, row_dot, scatter, span
+from blocklinear.kernels.shared import (
+    add_exactly,
+    add_row,
+    gather,
+    inline,
+    row_dot,
+    scatter,
+    span,
+)
 
 VALUE, VALUE_LOW, MOVED, COSTS, TARGETS = 0, 1, 2, 3, 4
 N_VALUES = 5
@@ -173,9 +181,7 @@ def hessian_rows(
             continue
         start, stop = starts[i], stops[i]
         step = h * (row_dot(indices, values, start, stop, v) + bias * v[last])
-        for p in span(start, stop):
-            product[indices[p]] += step * values[p]
-        product[last] += step * bias
+        add_row(indices, values, start, stop, bias, step, product)
 
 
 @kernel(error_model="numpy")

@@ -78,6 +78,14 @@ def row_dot(indices, values, start, stop, w):
     return total
 
 
+@inline
+def add_row(indices, values, start, stop, bias, step, w):
+    """Add step x_i to `w`, of the row that occupies start..stop-1, the bias last."""
+    for p in span(start, stop):
+        w[indices[p]] += step * values[p]
+    w[w.shape[0] - 1] += step * bias
+
+
 @kernel(fastmath={"reassoc", "contract", "nsz"})
 def magnitude(indices, values, start, stop, bias, W, j):
     """Return the sum of the sizes of what `row_dot` of column j adds up, and the bias."""

@@ -70,7 +70,6 @@ class BlockDescent(Solver):
         self._uses_working_set, self._copies = uses, uses and working_set_entries > 0
         self._working_set = WorkingSet(manifest, working_set_entries if uses else 0)
         self.passes = np.full(1, float(FIRST_PASSES))
-        self._n_rows = manifest.n_rows
         self._threads = ThreadPoolExecutor(min(options.threads, len(vectors)), "descent")
 
     def __len__(self) -> int:
@@ -108,11 +107,9 @@ class BlockDescent(Solver):
         """What is known of rows other than alpha, by the names of a checkpoint; it may all be 0."""
         return {name: lines for v in self.vectors for name, lines in v.row_arrays.items()}
 
-    def restore(self, passes: Iterable[Iterable[Loaded]]) -> None:
+    def restore(self, pass_over: Callable[[], Iterable[Loaded]]) -> None:
         """Fetch what is kept in memory only, after `arrays` were filled from a checkpoint."""
-        if not self._copies:
-            return
-        for loaded in next(iter(passes)):
+        for loaded in pass_over() if self._copies else ():
             self._keep(loaded.group, [v.ranges(loaded.group) for v in self._trained])
 
     def _keep(
@@ -173,7 +170,7 @@ class BlockDescent(Solver):
 
     def sample_gap(self, group: Group) -> None:
         """Estimate from rows of a group what all rows contribute to P - D."""
-        enough = max(self._n_rows // SAMPLED_SHARE, SAMPLED_ROWS)
+        enough = max(self._manifest.n_rows // SAMPLED_SHARE, SAMPLED_ROWS)
         every = max(group.n_rows // enough, 1)
         rows = group.rows.some(np.arange(0, group.n_rows, every))
         self._each(lambda vectors: vectors.sample_gap(rows))
@@ -217,7 +214,7 @@ class BlockDescent(Solver):
             least = [proof.least() for proof in proofs]
             if enough is not None and self._relative_gaps(duals, least).min() > enough:
                 self._each(lambda v: v.doubt())
-                left = [proof.remaining(self._n_rows).min(axis=0) for proof in proofs]
+                left = [proof.remaining(self._manifest.n_rows).min(axis=0) for proof in proofs]
                 return middle(self._relative_gaps(duals, left))
         return self._certified(self._each(lambda v, proof: v.certificates(proof), proofs))
 

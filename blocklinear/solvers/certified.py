@@ -107,12 +107,11 @@ class CertifiedPasses(Solver):
         """C of each of many models, as asked for; empty of one problem."""
         return () if isinstance(self._task, Problem) else list(map(float, self._task.asked))
 
-    def _shares(self, numbers: Sequence[Sequence[int]]) -> dict[str, Any]:
+    def _shares(self, numbers: list[list[int]]) -> dict[str, Any]:
         """Return what a checkpoint says of which models have their alpha in one array."""
         if isinstance(self._task, Problem):
             return {"columns": 1}
-        found = [list(of) for of in numbers]
-        return {"by_pass": found, "trained": found, "columns": [len(of) for of in found]}
+        return {"by_pass": numbers, "trained": numbers, "columns": [len(of) for of in numbers]}
 
     def estimate(self) -> Estimate:
         """Return the values of the weights, as certified."""

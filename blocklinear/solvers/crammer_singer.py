@@ -57,10 +57,9 @@ class CrammerSinger(WeightVectors):
         self, step: BlockStep, order: NDArray[np.int64], why: int, number: int = 0
     ) -> None:
         rows, alpha = step.rows, step.alpha
-        data: _Data = step.data
         before = None if why == PASS else alpha[order]
         crammer_singer.cs_epoch(
-            *rows.arrays, rows.sq_norm, *data, order, self.bias, alpha, self.W,
+            *rows.arrays, rows.sq_norm, *step.data, order, self.bias, alpha, self.W,
             why == PASS and number % WIDE > 0, self._factor if why == PASS else 1.0,
             self.stats[why, 0],
         )  # fmt: skip

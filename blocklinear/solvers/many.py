@@ -93,13 +93,11 @@ class ManyModels(WeightVectors):
     def _descend(
         self, step: BlockStep, order: NDArray[np.int64], why: int, number: int = 0
     ) -> None:
-        rows, priority = step.rows, step.priority
-        data: _Data = step.data
-        if why == PASS:
-            priority = np.empty(len(rows))
+        rows = step.rows
+        priority = np.empty(len(rows)) if why == PASS else step.priority
         dual.dcd_many(
-            *rows.arrays, rows.sq_norm, *data, order, *self.models.arguments, self.bias, step.alpha,
-            self.W, self.stats[why], step.ranges, priority,
+            *rows.arrays, rows.sq_norm, *step.data, order, *self.models.arguments, self.bias,
+            step.alpha, self.W, self.stats[why], step.ranges, priority,
         )  # fmt: skip
 
     def _terms_of(self, data: _Data, alpha: Floats) -> Floats:

@@ -56,7 +56,6 @@ class Pegasos(SingleModel):
 
     def _epochs(self, step: BlockStep) -> None:
         """Go over the rows of a group, in batches."""
-        data: tuple[Floats, Floats] = step.data
         rows, options = step.rows, self._options
         batch = min(options.pegasos_batch or len(rows), len(rows)) or 1  # no row at all
         for epoch in range(options.epochs or 1):
@@ -65,9 +64,9 @@ class Pegasos(SingleModel):
                 if (epoch or k) and step.halt():
                     raise Abandoned
                 self.updates[0] = pegasos.pegasos_epoch(
-                    *rows.arrays, *data, part, batch, self._used_rows, self._radius_sq, self.bias,
-                    int(self.updates[0]), self.W.reshape(-1), self._lost, step.alpha.reshape(-1),
-                    1.0 / step.outer,
+                    *rows.arrays, *step.data, part, batch, self._used_rows, self._radius_sq,
+                    self.bias, int(self.updates[0]), self.W.reshape(-1), self._lost,
+                    step.alpha.reshape(-1), 1.0 / step.outer,
                 )  # fmt: skip
                 self.entries[FIRST] += rows.lengths[part].sum()
                 self._take_point()

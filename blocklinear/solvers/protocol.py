@@ -193,13 +193,13 @@ class Solver(Trainee):
     def starts(self) -> Sequence[Start]:
         """What a warm start is to fill."""
 
-    def restore(self, passes: Iterable[Iterable[Loaded]]) -> None:
+    def restore(self, pass_over: Callable[[], Iterable[Loaded]]) -> None:
         """Fetch what is kept in memory only, after `arrays` were filled from a checkpoint.
 
         Parameters
         ----------
-        passes : iterable of iterable of Loaded
-            Each has every block once; as many as are asked for.
+        pass_over : callable
+            Yields every block once.
         """
 
     def begin(self, learns: bool = True) -> None:

@@ -3,9 +3,10 @@
 import numpy as np
 from numpy.typing import NDArray
 
+from blocklinear.kernels.registers import LANES
+
 MODELS_SHARING = 16
 """Models that share a pass at most: their weights of a feature fill two cache lines."""
-_LANES = 4  # numbers of a vector register
 _FEWEST_PADDED = 7
 
 
@@ -16,7 +17,7 @@ def models_by_pass(n_models: int) -> list[NDArray[np.int64]]:
     as often as they are large: the models of a small C are next to each other and are dropped
     first, and the others should be spread over the threads.
     """
-    together = _LANES if n_models > _LANES else 1
+    together = LANES if n_models > LANES else 1
     n_registers = -(-n_models // together)
     n_parts = min(n_registers, max(2, -(-n_models // MODELS_SHARING)))
     sizes = [together * len(part) for part in np.array_split(np.arange(n_registers), n_parts)]
@@ -32,7 +33,7 @@ def padded(width: int) -> int:
     Two or three left over from whole registers cost more time than four; fewer models, or one left
     over, are not worth the memory (measured).
     """
-    return width + -width % _LANES if width >= _FEWEST_PADDED and width % _LANES > 1 else width
+    return width + -width % LANES if width >= _FEWEST_PADDED and width % LANES > 1 else width
 
 
 def n_columns(n_models: int) -> int:

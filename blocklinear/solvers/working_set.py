@@ -199,11 +199,6 @@ def working_set_bytes(manifest: Manifest, rows: int, nnz: int) -> int:
     return entry_bytes(manifest) * nnz + ROW_BYTES * rows
 
 
-def unpacked_bytes(manifest: Manifest, threads: int) -> int:
-    """Return what the rows take that so many threads have unpacked at a time."""
-    return threads * entry_bytes(manifest) * ENTRIES_AT_ONCE
-
-
 def entry_bytes(manifest: Manifest) -> int:
     """Return what an entry takes as it is loaded: its column and its value."""
     return 4 + np.dtype(manifest.dtype).itemsize

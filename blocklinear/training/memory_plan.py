@@ -15,9 +15,9 @@ from blocklinear.options import TrainOptions
 from blocklinear.solvers.l1.columns import PRODUCTS_BYTES, column_type
 from blocklinear.solvers.sharing import models_by_pass
 from blocklinear.solvers.working_set import (
+    ENTRIES_AT_ONCE,
     entry_bytes,
     has_passes,
-    unpacked_bytes,
     working_set_bytes,
 )
 from blocklinear.store.manifest import Manifest
@@ -300,7 +300,8 @@ class _Needs:
 
         That is as much as threads can take, however many there are: no bits depend on them.
         """
-        return unpacked_bytes(self.manifest, len(models_by_pass(self.width)))
+        threads = len(models_by_pass(self.width))
+        return threads * entry_bytes(self.manifest) * ENTRIES_AT_ONCE
 
     def group(self, n: int) -> int:
         """Return what the `n` largest blocks take, in two buffers unless one group holds all."""

@@ -466,7 +466,7 @@ class GroupRun(Run):
         """Go back to where a checkpoint was saved."""
         self.new_blocks = facts.get("new_blocks", [])
         super().resume(facts)
-        self.solver.restore(iter(self.pass_over, None))
+        self.solver.restore(self.pass_over)
 
 
 def _largest_by_cost(

@@ -244,7 +244,7 @@ def test_rows_are_fetched_for_a_working_set_only(store, groups, selection, n_rea
         read.append(groups(0, 1))
         yield SimpleNamespace(group=read[-1])
 
-    method.restore(iter(stream, None))
+    method.restore(stream)
     method.discard()
     assert len(read) == n_read
 

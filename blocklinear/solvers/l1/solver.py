@@ -139,13 +139,11 @@ class L1Regularized(CertifiedPasses):
             for k, (own, w) in enumerate(zip(self._alpha, self._W, strict=True))
         ]
 
-    def restore(self, passes: Iterable[Iterable[Loaded]]) -> None:
+    def restore(self, pass_over: Callable[[], Iterable[Loaded]]) -> None:
         """Collect the columns that there were."""
-        for stream in passes:
-            if not len(self._resumed):
-                break
+        while len(self._resumed):
             self._resumed = self._columns.refill(self._resumed, self._filed)
-            for loaded in stream:
+            for loaded in pass_over():
                 self._columns.collect(loaded.group.rows)
             self._columns.finish()
 

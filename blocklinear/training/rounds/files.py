@@ -14,7 +14,7 @@ import re
 import time
 import zlib
 from collections.abc import Callable, Sequence
-from io import FileIO
+from io import BufferedIOBase, BufferedReader, FileIO
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -121,7 +121,7 @@ class AlphaFiles:
         StorageError
         """
         path = self._path(outer, number)
-        with storage_errors(path, "read"), opened_late(path) as stream:
+        with storage_errors(path, "read"), BufferedReader(opened_late(path)) as stream:
             table = self._table(stream, path, outer, number, sizes)
             starts = np.concatenate(([0], np.cumsum(sizes))) * 16 * self._columns
             begin, found = 8 * (len(table) + 1), []
@@ -136,7 +136,7 @@ class AlphaFiles:
             return found
 
     def _table(
-        self, stream: FileIO, path: Path, outer: int, number: int, sizes: Sequence[int]
+        self, stream: BufferedIOBase, path: Path, outer: int, number: int, sizes: Sequence[int]
     ) -> NDArray[np.int64]:
         """Return the numbers at the beginning of a file, which are those of this part."""
         length = _HEAD + _OF_BLOCK * len(sizes)
@@ -160,15 +160,11 @@ def _crc(array: NDArray[Any]) -> int:
     return zlib.crc32(array.data)
 
 
-def _exactly(stream: FileIO, n_bytes: int, path: Path) -> bytearray:
+def _exactly(stream: BufferedIOBase, n_bytes: int, path: Path) -> bytearray:
     """Return so many bytes of a file, writable."""
     raw = bytearray(n_bytes)
-    view, done = memoryview(raw), 0
-    while done < n_bytes:
-        n = stream.readinto(view[done:])
-        if not n:
-            raise damaged(path, "it ends early")
-        done += n
+    if stream.readinto(raw) < n_bytes:
+        raise damaged(path, "it ends early")
     return raw
 
 
