@@ -22,7 +22,7 @@ from blocklinear.solvers.newton.costs import enough_products
 from blocklinear.solvers.protocol import Abandoned
 from blocklinear.solvers.sharing import n_columns
 from blocklinear.store.features import read_features, read_names, to_input
-from blocklinear.store.files import make_folder
+from blocklinear.store.files import make_folder, remove_if_empty
 from blocklinear.store.manifest import Manifest
 from blocklinear.store.prefetch import GroupLoader
 from blocklinear.store.store import BlockStore
@@ -142,6 +142,8 @@ def train_task(
                     # parts before it were resumed: it was to start from what is there, as they did
                     options = dataclasses.replace(options, resume=False, warm_start=True)
                     outcome = train_one(source, options, task, own, listener, halt, kept)
+                finally:
+                    remove_if_empty(own, store.folder)
                 return dataclasses.replace(
                     outcome, weights=to_input(outcome.weights, source.folder, manifest)
                 )
