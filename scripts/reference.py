@@ -120,7 +120,7 @@ def _description(title: str, text: str) -> Iterator[str]:
 
 def _operand(action: argparse.Action) -> str:
     name = str(action.metavar or action.dest).replace("|", "_OR_")  # a | would end a cell
-    return f"{name}{'...' if action.nargs in ('+', '...') else ''}"
+    return f"{name}{'...' if action.nargs in ('+', argparse.PARSER) else ''}"
 
 
 def _names(action: argparse.Action) -> str:

@@ -1,17 +1,38 @@
 """Model files: read and write either format, recognise both."""
 
+import contextlib
 import os
 import shutil
+import stat
 import tempfile
-from typing import Literal
+from collections.abc import Iterator
+from typing import IO, Literal
 
-from blocklinear.errors import DamagedError, UsageError, storage_errors
+from blocklinear.errors import DamagedError, StorageError, UsageError, storage_errors
 from blocklinear.model import liblinear, native
 from blocklinear.model.parameters import ModelParameters
 from blocklinear.outputs import Output
 
+Format = Literal["native", "liblinear"]
 
-def recognise(path: str | os.PathLike[str]) -> Literal["native", "liblinear"] | None:
+
+@contextlib.contextmanager
+def _opened(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
+    """Open a file for reading; wait for nobody, as a pipe would."""
+
+    def at_once(name: str, how: int) -> int:
+        return os.open(name, how | os.O_NONBLOCK)
+
+    with storage_errors(path, "read"), open(path, "rb", opener=at_once) as stream:
+        if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
+            raise StorageError(
+                f"{os.fspath(path)}: is not a regular file",
+                "save what a pipe gives to a file, and name that",
+            )
+        yield stream
+
+
+def recognise(path: str | os.PathLike[str]) -> Format | None:
     """Return the format of a model file, by its first bytes; None if it is neither.
 
     Parameters
@@ -25,10 +46,15 @@ def recognise(path: str | os.PathLike[str]) -> Literal["native", "liblinear"] | 
     Raises
     ------
     StorageError
-        If the file cannot be read.
+        If the file cannot be read, or is a pipe or a device.
     """
-    with storage_errors(path, "read"), open(path, "rb") as stream:
-        head = stream.read(64)
+    with _opened(path) as stream:
+        return _format_of(stream)
+
+
+def _format_of(stream: IO[bytes]) -> Format | None:
+    """Return the format of what a stream begins with."""
+    head = stream.read(64)
     if native.matches(head):
         return "native"
     return "liblinear" if liblinear.matches(head) else None
@@ -53,9 +79,7 @@ def check_replaceable(output: Output) -> None:
         )
 
 
-def write_model(
-    model: ModelParameters, output: Output, format: Literal["native", "liblinear"]
-) -> None:
+def write_model(model: ModelParameters, output: Output, format: Format) -> None:
     """Write a model, whole or not at all.
 
     Parameters
@@ -109,12 +133,15 @@ def read_model(path: str | os.PathLike[str]) -> ModelParameters:
     MemoryBudgetError
         If the weights cannot fit the memory of this machine.
     StorageError
-        If the file cannot be read.
+        If the file cannot be read, or is a pipe or a device.
     """
-    kind = recognise(path)
-    if kind is None:
-        raise DamagedError(
-            f"{os.fspath(path)}: this is not a model",
-            "give a file written by `blocklinear train` or by LIBLINEAR",
-        )
-    return native.read(path) if kind == "native" else liblinear.read(path)
+    name = os.fspath(path)
+    with _opened(path) as stream:
+        kind = _format_of(stream)
+        if kind is None:
+            raise DamagedError(
+                f"{name}: this is not a model",
+                "give a file written by `blocklinear train` or by LIBLINEAR",
+            )
+        stream.seek(0)
+        return native.read(name, stream) if kind == "native" else liblinear.read(name, stream)

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from blocklinear.classes import Classes, shown
-from blocklinear.errors import DamagedError, UsageError, quoted, storage_errors
+from blocklinear.errors import DamagedError, UsageError, quoted
 from blocklinear.model.parameters import ModelParameters
 from blocklinear.numerals import format_number
 
@@ -161,12 +161,14 @@ def _compiled() -> Callable[[npt.NDArray[np.float64]], bytes | memoryview]:
     return text_of
 
 
-def read(path: str | os.PathLike[str]) -> ModelParameters:
+def read(name: str, stream: IO[bytes]) -> ModelParameters:
     """Read a model text.
 
     Parameters
     ----------
-    path : path
+    name : str
+        Of the file, for messages.
+    stream : binary file
 
     Returns
     -------
@@ -177,18 +179,17 @@ def read(path: str | os.PathLike[str]) -> ModelParameters:
     ------
     DamagedError
         If the text is not a whole model; the message has the line.
-    StorageError
+    OSError
         If reading fails.
     """
-    with storage_errors(path, "read"), open(path, "rb") as stream:
-        text = _Text(os.fspath(path), stream)
-        header = _read_header(text)
-        labels = header.get("label", ())
-        n_columns = 1 if header["nr_class"] == 2 else header["nr_class"]
-        if header["solver_type"] == "MCSVM_CS":
-            n_columns = header["nr_class"]
-        n_features, bias = header["nr_feature"], header["bias"]
-        rows = text.numbers(n_features + (bias >= 0), n_columns)
+    text = _Text(name, stream)
+    header = _read_header(text)
+    labels = header.get("label", ())
+    n_columns = 1 if header["nr_class"] == 2 else header["nr_class"]
+    if header["solver_type"] == "MCSVM_CS":
+        n_columns = header["nr_class"]
+    n_features, bias = header["nr_feature"], header["bias"]
+    rows = text.numbers(n_features + (bias >= 0), n_columns)
     return ModelParameters(
         weights=rows[:n_features],
         bias_weights=rows[n_features] if bias >= 0 else np.zeros(n_columns),

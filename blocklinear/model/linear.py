@@ -545,7 +545,7 @@ class LinearModel(ModelParameters):
         MemoryBudgetError
             If the weights cannot fit the memory of this machine.
         StorageError
-            If the file cannot be read.
+            If the file cannot be read, or is a pipe or a device.
         """
         found = read_model(path)
         try:

@@ -32,7 +32,7 @@ import numpy as np
 import numpy.typing as npt
 
 from blocklinear.classes import from_json, to_json
-from blocklinear.errors import DamagedError, MemoryBudgetError, MismatchError, storage_errors
+from blocklinear.errors import DamagedError, MemoryBudgetError, MismatchError
 from blocklinear.memory import available_bytes, format_size
 from blocklinear.model.parameters import ModelParameters
 from blocklinear.names import MOST_BYTES, pack, unpack
@@ -41,6 +41,7 @@ FORMAT = "blocklinear model"
 VERSION = 2
 """The newest. Version 1 has neither classes nor names of features; a model without is one."""
 _PREFIX_BYTES = 128
+_END, _END_BYTES = b"PK\x05\x06", 22  # the last record of an archive without a comment
 _PIECE_BYTES = 1 << 24
 _MAX_FEATURES = 1 << 32
 _FIX = "train again, or fetch the file again"
@@ -129,12 +130,14 @@ def _prefix(dtype: str, shape: tuple[int, ...]) -> bytes:
     return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(padded)) + padded.encode("ascii")
 
 
-def read(path: str | os.PathLike[str]) -> ModelParameters:
+def read(name: str, stream: IO[bytes]) -> ModelParameters:
     """Read a model file.
 
     Parameters
     ----------
-    path : path
+    name : str
+        Of the file, for messages.
+    stream : binary file
 
     Returns
     -------
@@ -149,19 +152,26 @@ def read(path: str | os.PathLike[str]) -> ModelParameters:
         If its format version is newer than this program.
     MemoryBudgetError
         If the weights cannot fit the memory of this machine.
-    StorageError
+    OSError
         If reading fails.
     """
-    name = os.fspath(path)
-    with storage_errors(path, "read"), open(path, "rb") as stream, _damage(name):
-        size = os.fstat(stream.fileno()).st_size
-        with zipfile.ZipFile(stream) as archive:
-            source = _Members(archive, size)
-            header = _read_header(name, source)
-            fields = _read_arrays(name, header, source)
-            if sorted(archive.namelist()) != sorted(source.seen):
-                raise ValueError("it has other members than a model")
+    size = os.fstat(stream.fileno()).st_size
+    with _damage(name), zipfile.ZipFile(stream) as archive:
+        _check_extent(archive, stream)
+        source = _Members(archive, size)
+        header = _read_header(name, source)
+        fields = _read_arrays(name, header, source)
+        if sorted(archive.namelist()) != sorted(source.seen):
+            raise ValueError("it has other members than a model")
         return ModelParameters(**fields)
+
+
+def _check_extent(archive: zipfile.ZipFile, stream: IO[bytes]) -> None:
+    """Refuse bytes before or after an archive: `zipfile` passes over them."""
+    stream.seek(-_END_BYTES, os.SEEK_END)
+    ends = stream.read(len(_END)) == _END
+    if not ends or archive.getinfo("header.npy").header_offset:
+        raise ValueError("the file is longer than the model in it")
 
 
 @contextlib.contextmanager

@@ -36,7 +36,7 @@ from blocklinear.selection.out_of_fold import (
     Unit,
     ValidationReport,
 )
-from blocklinear.store.files import make_folder
+from blocklinear.store.files import make_folder, remove_if_empty
 from blocklinear.store.prefetch import GroupLoader
 from blocklinear.store.row_arrays import RowArray
 from blocklinear.store.store import BlockStore
@@ -202,12 +202,14 @@ def cross_validate(
             n_folds = manifest.n_rows
         warn_of_weights(options, labels, store, listener)
         folder = store.folder / "runs" / f"{options.run}.cv"  # whose checkpoint is no matter here
-        make_folder(folder, store.folder)
-        work = _Validation(
-            store, options, labels, positive, n_folds, folder, listener, halt, by,
-            weigh_scores and manifest.weighted,
-        )  # fmt: skip
-        try:
+        with contextlib.ExitStack() as ending:
+            make_folder(folder, store.folder)
+            ending.callback(remove_if_empty, folder, store.folder)
+            work = _Validation(
+                store, options, labels, positive, n_folds, folder, listener, halt, by,
+                weigh_scores and manifest.weighted,
+            )  # fmt: skip
+            ending.callback(work.discard)
             with announced(listener, "cross-validation", store, options) as end:
                 work.assign_folds(stratify, assigned)
                 if costs is None:
@@ -220,10 +222,6 @@ def cross_validate(
                 gap = max(found.gap for found in report.scores)
                 end.update(stopped="ended", outer=report.outer_iterations, gap=gap)
             return result
-        finally:
-            work.discard()
-            with contextlib.suppress(OSError):  # a run of this name left a checkpoint
-                folder.rmdir()
 
 
 def _check(

@@ -160,6 +160,14 @@ def make_folder(path: Path, within: Path) -> None:
                     raise
 
 
+def remove_if_empty(path: Path, within: Path) -> None:
+    """Remove a folder that `make_folder` made, and those between, as far as nothing is in them."""
+    with contextlib.suppress(OSError):
+        while path != within:
+            os.rmdir(path)
+            path = path.parent
+
+
 def sync_directory(path: Path) -> None:
     """Make the names in a directory durable."""
     with storage_errors(path, "sync"):
@@ -263,7 +271,7 @@ def _is_at(descriptor: int, path: Path) -> bool:
 
 @contextlib.contextmanager
 def new_file(path: Path) -> Iterator[FileIO]:
-    """Create a file as `created` does; it is deleted again if the block fails.
+    """Create a file as `created` does; it is deleted again if the block, or closing it, fails.
 
     On a full disk it would take the room that the next command needs.
 
@@ -271,13 +279,13 @@ def new_file(path: Path) -> Iterator[FileIO]:
     ------
     OSError
     """
-    with created(path) as stream:
-        try:
+    try:
+        with created(path) as stream:
             yield stream
-        except BaseException:
-            with contextlib.suppress(OSError):
-                os.unlink(path)
-            raise
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(path)
+        raise
 
 
 def write_whole(path: Path, pieces: Iterable[bytes | memoryview]) -> None:

@@ -14,7 +14,7 @@ from urllib.parse import unquote
 
 import numpy as np
 
-from blocklinear.errors import InputError, UsageError, storage_errors
+from blocklinear.errors import InputError, StorageError, UsageError, storage_errors
 from blocklinear.inputs.urls import is_url, shown_name
 from blocklinear.tables.arrow import CELL_BYTES, arrow
 from blocklinear.tables.pages import UnknownPageError, read_dictionary
@@ -490,9 +490,13 @@ def open_source(file: Found, kinds: Mapping[str, str]) -> Source:
     InputError
         If it is empty, or not what it claims to be.
     StorageError
-        If it cannot be read.
+        If it cannot be read, or is a pipe or a device: it is read more than once.
     """
     path = file.path
+    if os.path.exists(path) and not os.path.isfile(path):  # to open a pipe waits for its writer
+        raise StorageError(
+            f"{path}: is not a regular file", "save what a pipe gives to a file, and name that"
+        )
     with storage_errors(path, "read"), open(path, "rb") as stream:
         head = stream.read(8)
     if not head:

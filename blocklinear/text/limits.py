@@ -115,7 +115,8 @@ class Limits:
         expected = self._options.expect_rows
         if expected is not None and found != expected:
             names = ", ".join(paths)
-            raise InputError(f"{names}: {found} rows, not the {expected} expected", _FETCH_AGAIN)
+            fix = _FETCH_AGAIN if found < expected else "check which input it is, and the number"
+            raise InputError(f"{names}: {found} rows, not the {expected} expected", fix)
 
 
 def _refuse_streams(paths: Sequence[str]) -> None:

@@ -5,6 +5,7 @@ import dataclasses
 import math
 import os
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -22,14 +23,14 @@ from blocklinear.solvers.newton.costs import enough_products
 from blocklinear.solvers.protocol import Abandoned
 from blocklinear.solvers.sharing import n_columns
 from blocklinear.store.features import read_features, read_names, to_input
-from blocklinear.store.files import make_folder
+from blocklinear.store.files import make_folder, remove_if_empty
 from blocklinear.store.manifest import Manifest
 from blocklinear.store.prefetch import GroupLoader
 from blocklinear.store.store import BlockStore
 from blocklinear.training.checkpoint import Checkpoint, discard, drop_scratch
 from blocklinear.training.checkpoint_schema import check_resumed
 from blocklinear.training.held_out import HeldOut
-from blocklinear.training.memory_plan import MemoryPlan, plan_again, plan_memory
+from blocklinear.training.memory_plan import MemoryPlan, budget_for_newton, plan_again, plan_memory
 from blocklinear.training.method import choose_method
 from blocklinear.training.outcome import Outcome, announced, warn_of_weights
 from blocklinear.training.parts import train_in_parts
@@ -142,6 +143,8 @@ def train_task(
                     # parts before it were resumed: it was to start from what is there, as they did
                     options = dataclasses.replace(options, resume=False, warm_start=True)
                     outcome = train_one(source, options, task, own, listener, halt, kept)
+                finally:
+                    remove_if_empty(own, store.folder)
                 return dataclasses.replace(
                     outcome, weights=to_input(outcome.weights, source.folder, manifest)
                 )
@@ -205,11 +208,11 @@ def optimise(
     make_folder(folder, store.folder)
     facts = resumed(folder, manifest, options, listener, options.course())
     previous = find_previous(folder, options, listener) if options.warm_start else None
-    width = n_columns(len(task))
+    sizes = n_columns(len(task)), kept, store.fetching_bytes
     if facts is None:
-        memory = plan_memory(manifest, options, width, kept, store.fetching_bytes)
+        memory = plan_memory(manifest, options, *sizes)
     else:
-        memory = plan_again(manifest, options, facts, width, kept, store.fetching_bytes)
+        memory = plan_again(manifest, options, facts, *sizes)
         options = dataclasses.replace(options, group=facts["course"]["group"])
     held_out: HeldOut | None = None
     if options.evaluate is not None:
@@ -228,6 +231,8 @@ def optimise(
             run = GroupRun(
                 manifest, options, memory, solver, held_out, folder, listener, halt, loader
             )
+            if not memory.newton:
+                run.stopping.roomier = partial(budget_for_newton, manifest, options, *sizes)
             with stopping(run):
                 if facts is not None:
                     run.resume(facts)

@@ -1,6 +1,6 @@
 """How many blocks a group has, and how many stay in memory, under the memory budget."""
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -8,7 +8,14 @@ from typing import Any
 import numpy as np
 
 from blocklinear.errors import MemoryBudgetError
-from blocklinear.memory import PROCESS_BYTES, WEIGHT_VECTORS, enough, exact_size, format_size
+from blocklinear.memory import (
+    PROCESS_BYTES,
+    WEIGHT_VECTORS,
+    default_budget,
+    enough,
+    exact_size,
+    format_size,
+)
 from blocklinear.objectives.models import ALL_SOLVERS, CRAMMER_SINGER
 from blocklinear.objectives.problems import SolverType
 from blocklinear.options import TrainOptions
@@ -149,6 +156,31 @@ def plan_memory(
         copied = max(min(spare, whole - 1), 0)
     entries = int(min(copied, whole) * manifest.nnz // max(whole, 1))
     return MemoryPlan(group, spare - copied, held_out, newton, hessian, entries)
+
+
+def budget_for_newton(
+    manifest: Manifest, options: TrainOptions, width: int = 1, kept: int = 0, besides: int = 0
+) -> int | None:
+    """Return the least budget, in bytes, in which coordinate descent has room for Newton steps.
+
+    None if this machine has not so much memory, or no budget has room.
+
+    Parameters
+    ----------
+    manifest, options, width, kept, besides
+        As for `plan_memory`; a smaller budget than that of the options is not looked at.
+    """
+
+    def has_room(mib: int) -> bool:
+        larger = replace(options, memory_bytes=mib << 20)
+        try:
+            return plan_memory(manifest, larger, width, kept, besides).newton
+        except MemoryBudgetError:
+            return False
+
+    budgets = range(options.memory_bytes >> 20, 1 + (2 * default_budget() >> 20))
+    found = bisect_left(budgets, True, key=has_room)
+    return budgets[found] << 20 if found < len(budgets) else None
 
 
 def plan_again(

@@ -1,11 +1,13 @@
 """When to certify and when to stop."""
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from blocklinear.events import OuterIteration
 from blocklinear.kernels.losses import UNIT
+from blocklinear.memory import enough
 from blocklinear.numerals import format_number
 from blocklinear.objectives.certificate import Certificate
 from blocklinear.options import TrainOptions
@@ -55,10 +57,13 @@ class Stopping:
     Attributes
     ----------
     options : TrainOptions    what is asked for
+    roomier : callable        returns a budget with room for Newton steps, if there is one and the
+                              run has none
     """
 
     def __init__(self, options: TrainOptions) -> None:
         self.options = options
+        self.roomier: Callable[[], int | None] = lambda: None
         self._scale = 1.0  # of gaps, to what some rows tell
         self._moved, self._best = 0, [math.inf] * 3  # the last iteration that brought anything
         self._halfway, self._warned = math.inf, False
@@ -112,12 +117,12 @@ class Stopping:
         """Return why training must end unconverged, if it must."""
         if self.options.max_outer is not None and report.outer >= self.options.max_outer:
             why = f"{report.outer} outer iterations"
-            return Ending(why, limit=True, advice=self._how_to_converge())
+            return Ending(why, limit=True, advice=self._how_to_converge(report))
         if report.seconds >= self.options.time_limit_s:
             return Ending(f"{format_number(self.options.time_limit_s)} seconds")
         return None
 
-    def _how_to_converge(self) -> str:
+    def _how_to_converge(self, report: OuterIteration) -> str:
         options = self.options
         if options.average:  # one outer iteration is all it has
             return ""
@@ -125,7 +130,12 @@ class Stopping:
             return "give a larger --max-outer, or --method dual, which needs fewer"
         faster = ", which ends with Newton steps where there are two classes, or few features"
         solver = f"-s 1{faster}" if options.solver == 3 else "another solver"
-        return f"scale the data, lower C, give a larger --max-outer, or try {solver}"
+        advice = "scale the data, lower C, give a larger --max-outer, "
+        if report.outer >= FORESIGHT and (budget := self.roomier()):
+            advice += (
+                f"train anew with --memory {enough(budget)}, which has room for Newton steps, "
+            )
+        return f"{advice}or try {solver}"
 
     def remaining(self, report: OuterIteration) -> float | None:
         """Return how many more outer iterations the goal takes at the rate so far.
@@ -168,7 +178,7 @@ class Stopping:
         return (
             f"after {report.outer} outer iterations the {what} is {self._best[place]:.3g}, and "
             f"falls so slowly that it will take more than {options.max_outer} to {goal:g}; "
-            f"{self._how_to_converge()}"
+            f"{self._how_to_converge(report)}"
         )
 
     def stalled(self, report: OuterIteration, seen: Estimate) -> Ending | None:

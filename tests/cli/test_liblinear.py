@@ -213,7 +213,7 @@ def test_a_search_of_two(cli):
 
 def test_prediction(both):
     both("train -s 0 data_file")
-    for line in ("predict", "predict -b 1"):
+    for line in ("predict", "predict -b 1", "predict -b 1 --"):
         theirs, ours = both(f"{line} test_file data_file.model output_file")
         assert ours.out == theirs.out  # Accuracy = 84.4444% (228/270)
         assert ours.files == theirs.files
@@ -241,6 +241,8 @@ train -s 12 -p -1 data_file
 train -s 99 data_file
 train nothing_there
 train wrong_file
+train -- data_file
+train -q -- data_file
 predict
 predict data_file
 predict -x
@@ -281,6 +283,32 @@ def test_what_is_not_available(cli, line, said):
     done = cli("liblinear", "train", *line.split())
     assert (done.status, done.out) == (1, "")
     assert done.err.startswith(said)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "what"),
+    [
+        (("train", ""), "open input"), (("train", "data_file", ""), "save model to"),
+        (("predict", "", "model", "out"), "open input"),
+        (("predict", "data_file", "model", ""), "open output"),
+    ],
+)  # fmt: skip
+def test_an_empty_argument_is_no_file(cli, arguments, what):
+    done = cli("liblinear", *arguments)
+    assert (done.status, done.out) == (1, "")
+    assert done.err.startswith(f"can't {what} file ")
+
+
+def test_labels_that_a_model_cannot_hold(cli, monkeypatch):
+    Path("large").write_text("3e9 1:1\n1.5 2:1\n" * 5)
+    assert cli("liblinear", "train", "-q", "-s", 12, "large").status == 0
+    Path("large.model").unlink()
+    monkeypatch.setattr("blocklinear.training.loop.train", None)  # refused before
+    done = cli("liblinear", "train", "large")
+    assert (done.status, done.out) == (1, "")
+    assert "label 3000000000 is no 32-bit integer" in done.err
+    assert "or use `blocklinear train`, whose native models hold these" in done.err
+    assert not Path("large.model").exists()
 
 
 @pytest.mark.parametrize(

@@ -309,3 +309,12 @@ def test_a_model_of_liblinear_trained_as_well_has_the_same_labels(cli, tmp_path,
     assert (tmp_path / "ours.out").read_bytes() == (tmp_path / "theirs.out").read_bytes()
     models = [LinearModel.load(tmp_path / name) for name in ("ours", "theirs")]
     assert models[0].labels == models[1].labels
+
+
+@pytest.mark.parametrize(("solver", "status"), [(12, 0), (21, 0), (1, 2)])
+def test_fractions_are_no_labels_of_liblinear_but_targets(cli, tmp_path, solver, status):
+    data = write_rows(tmp_path / "data", (1.5, 2.5))
+    assert cli("split", data, tmp_path / "s", "-q").status == 0
+    done = cli("train", tmp_path / "s", tmp_path / "m", "-s", solver, "-q", "--format", "liblinear")
+    assert done.status == status
+    assert ("label 1.5 is no 32-bit integer" in done.err) == (status != 0)

@@ -103,6 +103,7 @@ def test_the_number_of_rows_is_expected(kind, lost, write, tmp_path):
     assert (done.returncode, store.exists()) == ((3, False) if lost else (0, True))
     if lost:
         assert done.stderr.startswith(f"blocklinear: {name}: 2 rows, not the 3 expected")
+        assert "cut short" in done.stderr
         assert [file.name for file in tmp_path.iterdir()] == ["data.svm"]
 
 
@@ -110,7 +111,9 @@ def test_rows_of_all_inputs_are_expected(write, split):
     one, two = write(TEXT, "one"), write(b"1 1:1\n\nx\n", "two")
     options = ["--on-error", "skip", "--expect-rows"]
     assert split(one, two, options=[*options, "5"]).code == 0
-    assert "5 rows, not the 4 expected" in split(one, two, code=3, options=[*options, "4"]).err
+    err = split(one, two, code=3, options=[*options, "4"]).err
+    assert "5 rows, not the 4 expected" in err
+    assert "cut short" not in err
 
 
 @pytest.mark.parametrize("pack", [bytes, GZ, CHECKED])

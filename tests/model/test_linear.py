@@ -217,6 +217,13 @@ def test_load_of_nothing(tmp_path):
         LinearModel.load(tmp_path)
 
 
+def test_load_waits_for_nobody(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path / "pipe", "/dev/zero"):
+        with pytest.raises(StorageError, match="is not a regular file"):
+            LinearModel.load(path)
+
+
 def test_a_model_is_described_without_numba_and_scipy(make_model, tmp_path):
     make_model().save(tmp_path / "m")
     code = (

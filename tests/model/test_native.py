@@ -273,3 +273,11 @@ def test_a_compressed_member_is_refused(dense):
     np.savez_compressed(dense.with_suffix(".npz"), **arrays)
     with pytest.raises(DamagedError):
         LinearModel.load(dense.with_suffix(".npz"))
+
+
+@pytest.mark.parametrize("more", [b"\n", bytes(30), None])
+def test_a_model_is_the_whole_file(dense, more):
+    whole = dense.read_bytes()
+    dense.write_bytes(whole + (whole if more is None else more))
+    with pytest.raises(DamagedError, match="the file is longer than the model in it"):
+        LinearModel.load(dense)

@@ -3,13 +3,14 @@ import errno
 import fcntl
 import os
 import sys
+from io import FileIO
 
 import programs
 import pytest
 
 from blocklinear.errors import BusyError, StorageError
 from blocklinear.store import files
-from blocklinear.store.files import Lock, atomic_write, place_folder, recover_name
+from blocklinear.store.files import Lock, atomic_write, place_folder, recover_name, write_whole
 
 
 def test_a_file_appears_whole(tmp_path):
@@ -49,6 +50,23 @@ def test_a_full_disk_leaves_nothing(tmp_path, monkeypatch, call):
     ):
         stream.write(b"new")
     assert caught.value.exit_code == 6
+    assert os.listdir(tmp_path) == []
+
+
+class BadDisk(FileIO):
+    """A file whose data turn out, when it is closed, not to have been written."""
+
+    def close(self):
+        was_open = not self.closed
+        super().close()
+        if was_open:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+
+def test_nor_does_a_file_that_cannot_be_closed(tmp_path, monkeypatch):
+    monkeypatch.setattr(files, "FileIO", BadDisk)
+    with pytest.raises(StorageError, match=r"name: write failed: Input/output error"):
+        write_whole(tmp_path / "name", [b"new"])
     assert os.listdir(tmp_path) == []
 
 

@@ -1,11 +1,12 @@
 """Tables that are refused: the message says where, and nothing is left."""
 
 import gc
+import os
 
 import numpy as np
 import pytest
 
-from blocklinear.errors import InputError, UsageError
+from blocklinear.errors import InputError, StorageError, UsageError
 from blocklinear.options import TrainOptions
 from blocklinear.training.loop import train
 
@@ -15,7 +16,7 @@ from blocklinear.tables import sources  # noqa: E402
 from blocklinear.tables.infer import TableOptions  # noqa: E402
 from blocklinear.tables.pages import UnknownPageError  # noqa: E402
 from blocklinear.tables.predict import predict_tables  # noqa: E402
-from blocklinear.tables.sources import Found, open_source  # noqa: E402
+from blocklinear.tables.sources import Found, find_files, open_source  # noqa: E402
 from blocklinear.tables.split import add_tables  # noqa: E402
 
 from .build import write  # noqa: E402
@@ -330,3 +331,11 @@ def test_a_dictionary_that_cannot_be_looked_into(tmp_path, monkeypatch):
     parts = [part.n_rows for part in open_source(Found(str(path), {}), {}).read(["c"], 1000)]
     assert sum(parts) == 1000
     assert max(parts) == 1
+
+
+@pytest.mark.parametrize("where", ["rows.csv", "."])
+def test_a_pipe_is_no_table(tmp_path, where):
+    os.mkfifo(tmp_path / "rows.csv")
+    (file,) = find_files([str(tmp_path / where)])
+    with pytest.raises(StorageError, match=r"rows\.csv: is not a regular file"):
+        open_source(file, {})

@@ -11,11 +11,12 @@ from blocklinear.errors import MemoryBudgetError
 from blocklinear.memory import PROCESS_BYTES, enough, parse_size
 from blocklinear.options import TrainOptions
 from blocklinear.solvers.working_set import ROW_BYTES
-from blocklinear.training import train
+from blocklinear.training import memory_plan, train
 from blocklinear.training.memory_plan import (
     ENOUGH_BLOCKS,
     NEWTON_VECTORS,
     WORKING_SET_SHARE,
+    budget_for_newton,
     plan_again,
     plan_memory,
 )
@@ -204,6 +205,26 @@ def test_more_memory_holds_more_blocks_a_visit_up_to_enough_then_all(large):
     assert 1 < groups[1] < groups[2] < ENOUGH_BLOCKS
     assert groups[3:] == [ENOUGH_BLOCKS, 40]
     assert plans[3].pin_bytes > 20 * MIB  # spare memory keeps blocks instead
+
+
+@pytest.mark.parametrize("solver", [1, 3])
+@pytest.mark.parametrize(("blocks", "width"), [(40, 1), (3, 1), (40, 5)])
+def test_the_least_budget_for_newton_steps(large, monkeypatch, solver, blocks, width):
+    monkeypatch.setattr(memory_plan, "default_budget", lambda: 1 << 30)
+    manifest = store_of(large, blocks, 3000)
+    options = TrainOptions(memory_bytes=PROCESS_BYTES + 50 * MIB, solver=solver)
+    budget = budget_for_newton(manifest, options, width)
+    if budget is None:
+        budget = 2049 * MIB
+    else:
+        assert plan_memory(manifest, replace(options, memory_bytes=budget), width).newton
+    for less in range(options.memory_bytes, budget, 8 * MIB):
+        assert not plan_memory(manifest, replace(options, memory_bytes=less), width).newton
+
+
+@pytest.mark.parametrize("options", [{"solver": 4}, {"solver": 21}, {"average": True}], ids=str)
+def test_no_budget_has_newton_steps_follow(large, options):
+    assert budget_for_newton(large, TrainOptions(memory_bytes=1 << 30, **options)) is None
 
 
 def test_a_group_asked_for_that_does_not_fit_is_refused(large):

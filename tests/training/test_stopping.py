@@ -1,6 +1,7 @@
 """When training ends: LIBLINEAR's measure, the limit, and runs in which nothing moves any more."""
 
 import math
+import re
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -9,6 +10,7 @@ import pytest
 
 from blocklinear.errors import InputError
 from blocklinear.events import GoesOver, OuterIteration, Warned
+from blocklinear.memory import PROCESS_BYTES, parse_size
 from blocklinear.options import TrainOptions
 from blocklinear.selection.cross_validation import cross_validate
 from blocklinear.selection.grid import train_grid
@@ -220,6 +222,25 @@ def test_unscaled_features_are_told_of_early(tmp_path, monkeypatch):
     for solver in (1, 3):  # Newton steps follow
         train(store, problem.options(max_outer=40, solver=solver, restart=True), heard := Heard())
         assert not any("falls so slowly" in warned.message for warned in heard.of(Warned))
+
+
+def test_a_budget_in_which_newton_steps_follow_is_named(tmp_path):
+    problem = gaussian(scale=SCALES)
+    rare = np.eye(300, 1100) + np.eye(300, 1100, 300) + np.eye(300, 1100, 600)
+    rare += np.eye(300, 1100, 800)
+    problem = replace(problem, X=np.hstack([problem.X, 1e-3 * rare]))
+    store, tight = split_problem(tmp_path, problem, 3), PROCESS_BYTES + (1 << 18)
+    options, heard = problem.options(max_outer=40, memory_bytes=tight), Heard()
+    train(store, options, heard)
+    assert not heard.of(GoesOver)
+    slowly, ended = (warned.message for warned in heard.of(Warned))
+    (named,) = re.findall(r"train anew with --memory (\d+M), which has room for Newton", slowly)
+    assert f"--memory {named}, which has room for Newton steps, or try " in ended
+    options = replace(options, memory_bytes=parse_size(named), restart=True)
+    train(store, options, heard := Heard())
+    assert heard.of(GoesOver)
+    train(store, replace(options, memory_bytes=tight, max_outer=20), heard := Heard())
+    assert [named in warned.message for warned in heard.of(Warned)] == [False]
 
 
 # -- Another method goes on

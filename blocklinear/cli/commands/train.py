@@ -259,13 +259,14 @@ def _number_or(name: str, text: str | None, option: str) -> dict[str, int | None
         ) from None
 
 
-def _check_liblinear(store: "BlockStore", listener: "Listener") -> None:
+def _check_liblinear(store: "BlockStore", solver: int, listener: "Listener") -> None:
     """Refuse, before training, what LIBLINEAR's format cannot express."""
     from blocklinear.events import Warned
     from blocklinear.model.liblinear import NORMALIZED_ROWS, check_expressible, said_of_labels
 
     manifest = store.manifest
-    check_expressible(manifest.labels or (), manifest.index_base, manifest.hash_bits)
+    labels = manifest.labels or () if solver < 11 else ()  # of other models they are no classes
+    check_expressible(labels, manifest.index_base, manifest.hash_bits)
     if manifest.classes:
         listener(Warned(said_of_labels(manifest.given)))
     if manifest.normalize != "none":
@@ -363,7 +364,7 @@ def run(args: argparse.Namespace) -> int:
         if args.best_on:
             check_choice(args.best_on, store, text)
         if args.format == "liblinear":
-            _check_liblinear(store, console)
+            _check_liblinear(store, options.solver, console)
         listeners: list[Listener] = [console]
         if log is not None:
             run_log = RunLog(log, options.gap, options.tolerance, [place.name for place in places])

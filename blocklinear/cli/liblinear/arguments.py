@@ -219,21 +219,26 @@ def read_predict(arguments: Sequence[str]) -> PredictArguments:
     ------
     RefusedArguments
     """
-    values, _, files = _read(arguments, "b", "q", PREDICT_USAGE)
+    values, _, files = _read(arguments, "b", "q", PREDICT_USAGE, last="--")
     if len(files) != 3 or values.get("b", "0") not in ("0", "1"):
         raise RefusedArguments("", PREDICT_USAGE)
     return PredictArguments(values.get("b") == "1", "q" in values, *files)
 
 
 def _read(
-    arguments: Sequence[str], valued: str, flags: str, usage: str
+    arguments: Sequence[str], valued: str, flags: str, usage: str, last: str | None = None
 ) -> tuple[dict[str, str], list[tuple[float, float]], list[str]]:
-    """Return the options by their letter, the weights of classes, and the files."""
+    """Return the options by their letter, the weights of classes, and the files.
+
+    Options end before what does not begin with a -, or with `last`.
+    """
     values: dict[str, str] = {}
     weights: list[tuple[float, float]] = []
     rest = list(arguments)
     while rest and rest[0].startswith("-"):
         option = rest.pop(0)
+        if option == last:
+            break
         letter = option[1:2]
         if letter and letter in flags:
             values[letter] = ""

@@ -26,12 +26,13 @@ def add_parser(commands: Any) -> None:
         help="make the store TEXT.blocks, or reuse it, as `train TEXT` does (default: a temporary "
         "store in TMPDIR)",
     )
-    parser.add_argument("program", choices=PROGRAMS, metavar="PROGRAM", help="train or predict")
     parser.add_argument(
-        "arguments",
-        nargs=argparse.REMAINDER,
-        metavar="ARGUMENT",
-        help="arguments of LIBLINEAR's program",
+        "command_line",
+        nargs=argparse.PARSER,  # all that follows as it is, a -- too
+        type=str,
+        choices=PROGRAMS,
+        metavar="PROGRAM",
+        help="train or predict, and then the arguments of LIBLINEAR's program",
     )
     parser.set_defaults(run=run)
 
@@ -67,18 +68,19 @@ def _run(args: argparse.Namespace) -> int:
     from blocklinear.errors import shown
 
     budget: Any = given(memory_bytes=args.memory, threads=args.threads)
+    program, *arguments = args.command_line
     try:
-        if args.program == "train":
+        if program == "train":
             from blocklinear.cli.liblinear.train import train
 
-            asked = read_train(args.arguments)
+            asked = read_train(arguments)
             for note in asked.notes:
                 print(note, file=sys.stderr)
             train(asked, budget, args.keep_store)
         else:
             from blocklinear.cli.liblinear.predict import predict
 
-            predict(read_predict(args.arguments), budget)
+            predict(read_predict(arguments), budget)
     except RefusedArguments as refused:
         if refused.message:
             print(shown(refused.message), file=sys.stderr)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from blocklinear.cli.ahead import load_for_splitting, load_for_training
 from blocklinear.cli.liblinear.arguments import L1, ONE_CLASS, REGRESSION, TrainArguments
-from blocklinear.errors import BlocklinearError, MismatchError, StorageError, shown
+from blocklinear.errors import BlocklinearError, MismatchError, StorageError, UsageError, shown
 from blocklinear.events import Event, OuterIteration, Warned
 from blocklinear.numerals import format_number
 
@@ -79,6 +79,7 @@ def train(arguments: TrainArguments, given: dict[str, Any], keep_store: bool) ->
             _cross_validate(arguments, store, options, progress)
         else:
             assert output is not None
+            _check_labels(arguments, store)
             _train(arguments, store, options, progress, output)
 
 
@@ -157,6 +158,19 @@ def _options(
         tolerance=arguments.tolerance,
         **given,
     )
+
+
+def _check_labels(arguments: TrainArguments, store: "BlockStore") -> None:
+    """Refuse, before training, labels of classes that the model cannot hold."""
+    from blocklinear.model.liblinear import check_expressible
+
+    if arguments.solver in (*REGRESSION, ONE_CLASS):
+        return
+    try:
+        check_expressible(store.manifest.labels or (), index_base=1, hash_bits=0)
+    except UsageError as error:
+        fix = "write other labels, or use `blocklinear train`, whose native models hold these"
+        raise UsageError(error.what, fix) from error
 
 
 def _train(
