@@ -47,7 +47,7 @@ from blocklinear.solvers.protocol import Estimate, Trainee
 from blocklinear.solvers.proven_models import ProvenModels
 from blocklinear.solvers.sharing import models_by_pass
 from blocklinear.solvers.weight_vectors import FIRST, PASS
-from blocklinear.solvers.working_set import FIRST_PASSES, next_passes
+from blocklinear.solvers.working_set import WARM_PASSES, next_passes
 from blocklinear.store.manifest import Manifest
 from blocklinear.training.previous import Previous
 from blocklinear.training.run import Times
@@ -106,7 +106,7 @@ class DistributedDescent(Trainee):
         self._taken = np.zeros(0)  # the step along the change of each
         self._final = np.zeros((n if n_models else 0, n_models))  # as certified last
         self._adopted = False
-        self._passes = np.full(1, float(FIRST_PASSES))
+        self._passes = np.ones(1)
         self._left: list[Floats] | None = None  # P - D of the candidates, as sampled
         self._futures: dict[str, Any] = {}  # of what workers have read from the last checkpoint
 
@@ -248,6 +248,7 @@ class DistributedDescent(Trainee):
         """
         job, engine = self._job, self._engine
         self.first = previous.next_round
+        self._passes[:] = WARM_PASSES
         at = replace(self._at, outer=-1)
 
         def begin(anew: bool) -> Callable[[int], Any]:

@@ -31,7 +31,7 @@ from blocklinear.solvers.weight_vectors import (
     Floats,
     WeightVectors,
 )
-from blocklinear.solvers.working_set import FIRST_PASSES, WorkingSet, has_passes, next_passes
+from blocklinear.solvers.working_set import WorkingSet, has_passes, next_passes
 from blocklinear.store.groups import Group
 from blocklinear.store.manifest import Manifest
 from blocklinear.store.prefetch import Loaded
@@ -55,6 +55,8 @@ class BlockDescent(Solver):
     passes : float64[1]       over the working set in the next outer iteration
     """
 
+    passes: Floats
+
     def __init__(
         self,
         vectors: Sequence[WeightVectors],
@@ -69,7 +71,7 @@ class BlockDescent(Solver):
         uses = has_passes(options)
         self._uses_working_set, self._copies = uses, uses and working_set_entries > 0
         self._working_set = WorkingSet(manifest, working_set_entries if uses else 0)
-        self.passes = np.full(1, float(FIRST_PASSES))
+        self.passes = np.ones(1)
         self._threads = ThreadPoolExecutor(min(options.threads, len(vectors)), "descent")
 
     def __len__(self) -> int:

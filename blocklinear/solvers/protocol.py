@@ -173,6 +173,7 @@ class Solver(Trainee):
     permutes : bool           whether blocks are to come in another order in each outer iteration
     starts_from_w : bool      whether a warm start is from w, if there is one, and not from alpha
     updates : float64[1] or None        updates of w done, if the next ones depend on it
+    passes : float64[1] or None         over rows kept in memory, in the next outer iteration
     first_violation : float64[] or None         what violations of a regression are compared with
     started_warm : bool       whether alpha are those of an earlier run, as far as they fit
     """
@@ -181,6 +182,7 @@ class Solver(Trainee):
     starts_from_w = True
     started_warm = False
     updates: Floats | None = None
+    passes: Floats | None = None
     first_violation: Floats | None = None
 
     @property

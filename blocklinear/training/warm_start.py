@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from blocklinear.events import WarmStarted, Warned
 from blocklinear.kernels.sums import add_rows, dot
 from blocklinear.solvers.protocol import Abandoned, Start
+from blocklinear.solvers.working_set import WARM_PASSES
 from blocklinear.store.groups import Group
 from blocklinear.store.manifest import Manifest
 from blocklinear.store.prefetch import GroupLoader
@@ -318,6 +319,8 @@ class _Start:
         """
         solver, previous = self._run.solver, self._previous
         solver.started_warm = True
+        if solver.passes is not None:
+            solver.passes[:] = WARM_PASSES
         for part in self._parts if not self._run.options.regularize_bias else ():
             part.take_bias(self._same_bias)
         for name, lines in solver.row_arrays.items():

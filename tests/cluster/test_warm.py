@@ -211,8 +211,8 @@ def test_from_a_grid(two, store):
     costs = (0.003, 0.03, 0.3)
     options = how(3, gap=1e-3, costs=costs)
     blocklinear.train_grid(store, options, Heard(), client=two, parts=PARTS)
-    _, _, cold = trained(store, two, how(3, gap=1e-3, cost=0.2, run="other"))
-    _, _, warm = check(store, two, how(3, gap=1e-3, cost=0.2))
+    _, _, cold = trained(store, two, how(3, gap=1e-3, cost=0.25, run="other"))
+    _, _, warm = check(store, two, how(3, gap=1e-3, cost=0.25))
     assert warm < cold
 
 

@@ -19,7 +19,6 @@ from blocklinear.kernels import dual
 from blocklinear.solvers import working_set as working_sets
 from blocklinear.solvers.row_orders import turns
 from blocklinear.solvers.working_set import (
-    FIRST_PASSES,
     MOST_PASSES,
     WorkingSet,
     next_passes,
@@ -218,7 +217,7 @@ def test_the_working_set_saves_outer_iterations(store):
 
 
 def test_twice_as_many_passes_while_they_gain_more_for_each_entry():
-    assert next_passes(FIRST_PASSES, (1.0, 100), (1.1, 100)) == 2 * FIRST_PASSES
+    assert next_passes(4, (1.0, 100), (1.1, 100)) == 8
     assert next_passes(8, (1.0, 100), (0.3, 29)) == 16
     assert next_passes(16, (1.0, 100), (0.9, 100)) == 8
 

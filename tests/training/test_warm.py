@@ -9,6 +9,8 @@ from blocklinear.errors import StoppedError, UsageError
 from blocklinear.events import OuterIteration, WarmStarted
 from blocklinear.ingest.compact import compact
 from blocklinear.options import TrainOptions
+from blocklinear.solvers.block_descent import BlockDescent
+from blocklinear.solvers.working_set import WARM_PASSES
 from blocklinear.store.changes import remove
 from blocklinear.store.store import BlockStore
 from blocklinear.training import train
@@ -206,6 +208,22 @@ def test_blocks_with_new_rows_are_noted_for_the_first_outer_iteration(tmp_path):
     assert facts["new_blocks"] == [6, 7]
     train(store, how(3, group=2, warm_start=True))
     assert Checkpoint(store.folder / "runs" / "default").facts["new_blocks"] == []
+
+
+@pytest.mark.parametrize("group", [None, 2])
+def test_near_the_optimum_there_are_more_passes(tmp_path, monkeypatch, group):
+    begun, begin = [], BlockDescent.begin
+
+    def noting(self, learns=True):
+        begin(self, learns)
+        begun.append(int(self.passes[0]))
+
+    monkeypatch.setattr(BlockDescent, "begin", noting)
+    store = split_text(tmp_path, rows(1, 300, 30), 6)
+    for warm, passes in ((False, 1), (True, WARM_PASSES)):
+        begun.clear()
+        train(store, how(3, group=group, gap=1e-3, warm_start=warm))
+        assert begun[0] == passes
 
 
 @pytest.mark.parametrize(("solver", "cost"), [(1, 0.1), (7, 1.0)])
