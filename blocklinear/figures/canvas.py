@@ -3,6 +3,7 @@
 import functools
 import io
 import re
+import warnings
 from collections.abc import Sequence
 from html import escape
 from pathlib import Path
@@ -154,7 +155,8 @@ def inline_svg(figure: "Figure", name: str, title: str, width: float = _ON_PAGE)
     across, height = figure.get_size_inches()
     figure.set_size_inches(width, height * width / across)
     stream = io.StringIO()
-    with mpl.rc_context({"svg.hashsalt": name, "svg.fonttype": "none"}):
+    with mpl.rc_context({"svg.hashsalt": name, "svg.fonttype": "none"}), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph .* missing from font")  # readers have their own
         figure.savefig(stream, format="svg", metadata=METADATA[".svg"], transparent=True)
     text = stream.getvalue()
     text = text[text.index("<svg") :]

@@ -339,13 +339,13 @@ class Evaluation:
         UsageError
             As `roc` does, or if matplotlib is not installed.
         """
-        lines = [(c.name, f"area {c.area:.4f}", c.x, c.y) for c in self.roc()]
+        lines = [(c.name, _area("area", c), c.x, c.y) for c in self.roc()]
         return classification.draw_roc(lines, ax)
 
     def plot_precision_recall(self, ax: "Axes | None" = None) -> "Figure":
         """Draw `precision_recall`, with the average precision; see `plot_roc`."""
         curves, share = self.precision_recall(), None
-        lines = [(c.name, f"average {c.area:.4f}", c.x, c.y) for c in curves]
+        lines = [(c.name, _area("average", c), c.x, c.y) for c in curves]
         if len(curves) == 1:
             ((_, positive, _),) = self._positives()
             share = float(np.mean(positive)) if len(positive) else None
@@ -494,6 +494,11 @@ def _shares(counts: npt.NDArray[np.int64]) -> Floats:
     """Return counts as shares of the last one; NaN if that is 0."""
     total = counts[-1] if len(counts) and counts[-1] else math.nan
     return np.asarray(counts / total, np.float64)
+
+
+def _area(what: str, curve: Curve) -> str:
+    """Return what a legend says of a curve; of a class that is that of no row, or of all, none."""
+    return "no curve" if math.isnan(curve.area) else f"{what} {curve.area:.4f}"
 
 
 def _roc(name: str, positive: npt.NDArray[np.bool_], ahead: Floats) -> Curve:

@@ -47,6 +47,13 @@ def test_roc(evaluation):
     assert legend(figure)[-1] == "by chance"
 
 
+def test_a_class_without_rows_has_no_curve():
+    found = Evaluation.from_decisions(["a", "b"], [[1, 0, 0], [0, 1, 0]], classes=["a", "b", "c"])
+    assert legend(found.plot_roc()) == ["a: area 1.0000", "b: area 1.0000", "c: no curve",
+                                        "by chance"]  # fmt: skip
+    assert legend(found.plot_precision_recall())[2] == "c: no curve"
+
+
 def test_precision_and_recall(evaluation):
     figure = evaluation.plot_precision_recall()
     (curve,) = evaluation.precision_recall()
