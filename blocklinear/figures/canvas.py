@@ -35,6 +35,8 @@ RAMP = (
 """Colours of lines in order, as those of several C: the dark part of viridis."""
 LONGEST_NAME = 28
 """Characters of a name in a figure."""
+LONGEST_LABEL = 44
+"""Characters of the label of an axis that has a name in it."""
 _WIDTH, _HEIGHT, _ON_PAGE = 5.4, 4.0, 4.3
 _ID = re.compile(r'(\bid="|"#|url\(#)')
 _FONT = re.compile(r"""font: ([^;"]*?)(?:px|pt) [^;"]*""")
