@@ -44,6 +44,12 @@ def test_an_unknown_option_shows_those_of_its_command(cli):
     assert done.err.endswith("blocklinear info: error: unrecognized arguments: --jason\n")
 
 
+@pytest.mark.parametrize("command", ["plot", "report", "train", "cv", "split", "plan"])
+def test_help_fits_a_terminal(cli, monkeypatch, command):
+    monkeypatch.setenv("COLUMNS", "80")
+    assert max(map(len, cli(command, "--help").out.splitlines())) <= 80
+
+
 # standard output is not a folder
 
 
