@@ -99,6 +99,11 @@ class Evaluation:
         self._names, self._logistic = model.outcome_names, model.is_logistic
         self.rows = self.unknown_labels = 0
         self.score, regression = score_of(model), model.is_regressor
+        if regression and positive is not None:
+            raise UsageError(
+                f"a positive class is for two classes, and the model has none ({model.solver})",
+                "leave out --positive",
+            )
         self.confusion = None if regression else Confusion(model.outcomes, positive, model.named)
         self._keeps = not regression and model.n_columns <= MOST_CURVES
         self._parts: list[tuple[npt.NDArray[np.int32], Floats]] = []
