@@ -70,6 +70,13 @@ class _Parser(argparse.ArgumentParser):
         super().__init__(**how, allow_abbrev=False, formatter_class=_HelpFormatter)
         self.register("type", None, _not_empty)
 
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Refuse what a command does not know with its own usage; argparse shows that of all."""
+        found, unknown = super().parse_known_args(args, namespace)
+        if unknown:
+            self.error(f"unrecognized arguments: {' '.join(unknown)}")
+        return found, unknown
+
     def error(self, message: str) -> NoReturn:
         super().error(shown(_LONG_WORD.sub(r"\1...", message)))
 

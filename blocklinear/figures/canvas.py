@@ -3,6 +3,7 @@
 import functools
 import io
 import re
+import warnings
 from collections.abc import Sequence
 from html import escape
 from pathlib import Path
@@ -34,6 +35,8 @@ RAMP = (
 """Colours of lines in order, as those of several C: the dark part of viridis."""
 LONGEST_NAME = 28
 """Characters of a name in a figure."""
+LONGEST_LABEL = 44
+"""Characters of the label of an axis that has a name in it."""
 _WIDTH, _HEIGHT, _ON_PAGE = 5.4, 4.0, 4.3
 _ID = re.compile(r'(\bid="|"#|url\(#)')
 _FONT = re.compile(r"""font: ([^;"]*?)(?:px|pt) [^;"]*""")
@@ -154,7 +157,8 @@ def inline_svg(figure: "Figure", name: str, title: str, width: float = _ON_PAGE)
     across, height = figure.get_size_inches()
     figure.set_size_inches(width, height * width / across)
     stream = io.StringIO()
-    with mpl.rc_context({"svg.hashsalt": name, "svg.fonttype": "none"}):
+    with mpl.rc_context({"svg.hashsalt": name, "svg.fonttype": "none"}), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph .* missing from font")  # readers have their own
         figure.savefig(stream, format="svg", metadata=METADATA[".svg"], transparent=True)
     text = stream.getvalue()
     text = text[text.index("<svg") :]

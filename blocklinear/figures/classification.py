@@ -80,7 +80,8 @@ def draw_calibration(
     ax.scatter(
         predicted, observed, s=sizes, color=canvas.colour(0), label="rows, by area", zorder=3
     )
-    _share_axes(ax, f"predicted probability {what}", "observed share")
+    label = canvas.plain(f"predicted probability {what}", canvas.LONGEST_LABEL)
+    _share_axes(ax, label, "observed share")
     ax.legend(loc="upper left", fontsize="small")
     return figure
 

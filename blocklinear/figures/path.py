@@ -44,7 +44,7 @@ def draw_path(
         )  # fmt: skip
     ax.set_xscale("log")
     ax.set_xlabel("C")
-    ax.set_ylabel(canvas.plain(f"weight {what}".rstrip(), 60))
+    ax.set_ylabel(canvas.plain(f"weight {what}".rstrip(), canvas.LONGEST_LABEL))
     ax.axhline(0.0, color=canvas.GREY, linewidth=0.8)
     ax.grid(alpha=0.3)
     above = ax.secondary_xaxis("top")

@@ -31,7 +31,7 @@ def draw_weights(
     ax.axvline(0.0, color=canvas.GREY, linewidth=0.8)
     ax.margins(y=0.02)
     ax.locator_params(axis="x", nbins=6)
-    ax.set_xlabel(canvas.plain(f"weight {what}".rstrip(), 60))
+    ax.set_xlabel(canvas.plain(f"weight {what}".rstrip(), canvas.LONGEST_LABEL))
     ax.grid(axis="x", alpha=0.3)
     if not len(names):
         ax.text(0.5, 0.5, "all weights are 0", transform=ax.transAxes, ha="center", va="center")

@@ -99,6 +99,11 @@ class Evaluation:
         self._names, self._logistic = model.outcome_names, model.is_logistic
         self.rows = self.unknown_labels = 0
         self.score, regression = score_of(model), model.is_regressor
+        if regression and positive is not None:
+            raise UsageError(
+                f"a positive class is for two classes, and the model has none ({model.solver})",
+                "leave out --positive",
+            )
         self.confusion = None if regression else Confusion(model.outcomes, positive, model.named)
         self._keeps = not regression and model.n_columns <= MOST_CURVES
         self._parts: list[tuple[npt.NDArray[np.int32], Floats]] = []
@@ -339,13 +344,13 @@ class Evaluation:
         UsageError
             As `roc` does, or if matplotlib is not installed.
         """
-        lines = [(c.name, f"area {c.area:.4f}", c.x, c.y) for c in self.roc()]
+        lines = [(c.name, _area("area", c), c.x, c.y) for c in self.roc()]
         return classification.draw_roc(lines, ax)
 
     def plot_precision_recall(self, ax: "Axes | None" = None) -> "Figure":
         """Draw `precision_recall`, with the average precision; see `plot_roc`."""
         curves, share = self.precision_recall(), None
-        lines = [(c.name, f"average {c.area:.4f}", c.x, c.y) for c in curves]
+        lines = [(c.name, _area("average", c), c.x, c.y) for c in curves]
         if len(curves) == 1:
             ((_, positive, _),) = self._positives()
             share = float(np.mean(positive)) if len(positive) else None
@@ -494,6 +499,11 @@ def _shares(counts: npt.NDArray[np.int64]) -> Floats:
     """Return counts as shares of the last one; NaN if that is 0."""
     total = counts[-1] if len(counts) and counts[-1] else math.nan
     return np.asarray(counts / total, np.float64)
+
+
+def _area(what: str, curve: Curve) -> str:
+    """Return what a legend says of a curve; of a class that is that of no row, or of all, none."""
+    return "no curve" if math.isnan(curve.area) else f"{what} {curve.area:.4f}"
 
 
 def _roc(name: str, positive: npt.NDArray[np.bool_], ahead: Floats) -> Curve:

@@ -62,6 +62,8 @@ NONE = "\N{EN DASH}"
 
 def seconds_text(seconds: float) -> str:
     """Return a time as people write it: ``0.35 s``, ``12.4 s``, ``3 min 20 s``, ``2 h 5 min``."""
+    if 0.0 < seconds < 0.001:
+        return "< 0.001 s"
     if seconds < 99.5:
         return f"{seconds:.3g} s"
     whole = round(seconds)

@@ -152,7 +152,9 @@ def _head(subject: Subject) -> str:
         keys["nonzero weights"] = facts.number_text(int(np.count_nonzero(model.weights)))
     if subject.evaluation is not None:
         score = subject.evaluation.score.as_dict()
-        for name, title in (("accuracy", "test accuracy"), ("mean_squared_error", "test error")):
+        for name, title in (
+            ("accuracy", "test accuracy"), ("mean_squared_error", "test squared error"),
+        ):  # fmt: skip
             if is_number(score.get(name)):
                 keys[title] = f"{score[name]:.4g}"
     cells = "".join(
@@ -189,7 +191,11 @@ def _certificate(history: RunRecords | None, model: LinearModel | None) -> str:
     text = facts.certificate_text(
         found.get("primal"), found.get("dual"), found.get("gap"), bool(several)
     )
-    return _section("Certificate", _text(text))
+    unwritten = ""
+    outer = found.get("outer")  # of the history, not of a model that was there before
+    if history is not None and is_number(outer) and not (validating or history.has_ended):
+        unwritten = _text(f"This is outer iteration {outer:,}: no model is written yet.", "soft")
+    return _section("Certificate", _text(text), unwritten)
 
 
 def _course(history: RunRecords, pictures: Pictures) -> str:
@@ -225,10 +231,13 @@ def _time(history: RunRecords) -> str:
         mark = f'<span class="key" style="background:{colours[name]}"></span>'
         listed = listed.replace(f"<td>{title}</td>", f"<td>{mark}{title}</td>", 1)
     loading = sum(e["load_s"] for e in history.events if is_number(e.get("load_s")))
-    note = (
-        f"Reading and decoding blocks took {facts.seconds_text(loading)} in a thread of its own, "
-        "at the same time."
-    )
+    note = ""
+    if loading > 0.0:  # 0 where all blocks were decoded before, as for the folds
+        note = _text(
+            f"Reading and decoding blocks took {facts.seconds_text(loading)} in a thread of its "
+            "own, at the same time.",
+            "soft",
+        )
     memory = {}
     if history.peak_bytes:
         memory["largest resident memory"] = facts.size_text(history.peak_bytes)
@@ -238,11 +247,11 @@ def _time(history: RunRecords) -> str:
     if is_number(history.options.get("memory_bytes")):
         memory["budget"] = facts.size_text(history.options["memory_bytes"])
     read = sum(e["bytes_read"] for e in history.events if is_number(e.get("bytes_read")))
-    memory["read from block files"] = facts.size_text(read)
+    memory["read in outer iterations"] = facts.size_text(read)
     return _section(
         "Time and memory",
         f'<div class="bar" aria-hidden="true">{bar}</div>',
-        _columns(listed + _text(note, "soft"), facts_table("", memory)),
+        _columns(listed + note, facts_table("", memory)),
     )
 
 

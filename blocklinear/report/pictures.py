@@ -4,6 +4,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from blocklinear.errors import InputError, UsageError
 from blocklinear.figures import canvas
 from blocklinear.figures.costs import METRIC_NAMES, plot_costs
@@ -11,7 +13,7 @@ from blocklinear.markup import shown
 from blocklinear.model.evaluation import Evaluation
 from blocklinear.model.linear import LinearModel
 from blocklinear.report.plots import AXIS_LABELS, figure_of
-from blocklinear.report.records import RunRecords
+from blocklinear.report.records import RunRecords, is_number
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -48,7 +50,9 @@ class Pictures:
 
     def of_weights(self, model: LinearModel, names: Any, top: int) -> list[str]:
         """Return the largest weights of a model with one column."""
-        return self._made([(f"The {top} largest weights", lambda: model.plot_weights(names, top))])
+        used = int(np.count_nonzero(model.weights))
+        title = f"The {top} largest weights" if used > top else "All weights that are not 0"
+        return self._made([(title, lambda: model.plot_weights(names, top))])
 
     def of_costs(self, validated: dict[str, Any], metrics: list[str]) -> list[str]:
         """Return a curve for each metric of a cross-validation."""
@@ -61,10 +65,10 @@ class Pictures:
         """Return ROC, precision and recall, calibration and confusion, as far as there are any."""
         drawn: list[tuple[str, Callable[[], Figure]]] = []
         if found.curves_are_kept:
-            drawn = [
-                ("ROC curve", found.plot_roc),
-                ("Precision and recall", found.plot_precision_recall),
-            ]
+            if any(is_number(curve.area) for curve in found.roc()):
+                drawn.append(("ROC curve", found.plot_roc))
+            if any(is_number(curve.area) for curve in found.precision_recall()):
+                drawn.append(("Precision and recall", found.plot_precision_recall))
             if found.is_logistic:
                 drawn.append(("Calibration", found.plot_calibration))
         if found.confusion is not None and len(found.confusion.labels) <= MOST_IN_MATRIX:

@@ -31,6 +31,8 @@ AXIS_LABELS = {
 _SCORES = {"accuracy": "accuracy", "mean_squared_error": "mean squared error"}
 _LEGEND_INSIDE = 6
 """So many lines have their legend inside; of more it goes below."""
+_LONGEST_LABEL, _LONGEST_OF_TWO = 60, 40
+"""Characters of a label in a legend, and of those that fit side by side in the narrowest figure."""
 _MOST_MARKERS = 40
 _BELOW_GOAL = 0.01
 """The axis ends there below a goal: some C end many orders of magnitude below theirs."""
@@ -130,7 +132,7 @@ def figure_of(
     quantity : str
     axes : sequence of str
     width : float or None
-        Inches of each column.
+        Inches of each column; of a page, where names are short in legends.
 
     Raises
     ------
@@ -145,13 +147,16 @@ def figure_of(
     lines = [line for run in runs for line in (run.by_cost() if quantity == "gap" else [run])]
     scores = [name for name in _SCORES if any(_points(run, name, "seconds")[0] for run in runs)]
     n_rows = 1 + len(scores)
-    below = -(-len(lines) // 2) if len(lines) > _LEGEND_INSIDE else 0
+    longest = canvas.LONGEST_NAME if width else _LONGEST_LABEL
+    labels = _labels(lines, longest)
+    n_columns = 1 if max(map(len, labels)) > _LONGEST_OF_TWO else 2
+    below = -(-len(lines) // n_columns) if len(lines) > _LEGEND_INSIDE else 0
     across = (width or (7.5 if len(axes) == 1 else 5.0)) * len(axes)
     figure = canvas.new_figure(across, 1.0 + (width or 5.0) * 0.68 * n_rows + 0.25 * below)
     grid = figure.subplots(n_rows, len(axes), sharex="col", sharey="row", squeeze=False)
     handles: list[Any] = []
     for axis, column in zip(axes, grid.T, strict=True):
-        handles = _draw_quantity(column[0], lines, quantity, axis)
+        handles = _draw_quantity(column[0], lines, labels, quantity, axis)
         for ax, name in zip(column[1:], scores, strict=True):
             for run in runs:
                 number = next(k for k, line in enumerate(lines) if line.name == run.name)
@@ -167,7 +172,9 @@ def figure_of(
     ):  # fmt: skip
         ax.set_ylabel(label)
     if below:
-        figure.legend(handles=handles, loc="outside lower center", ncols=2, fontsize="small")
+        figure.legend(
+            handles=handles, loc="outside lower center", ncols=n_columns, fontsize="small"
+        )
     else:
         grid[0, 0].legend(handles=handles, fontsize="small")
     return figure
@@ -222,26 +229,38 @@ def _style(number: int, count: int, is_grid: bool) -> dict[str, Any]:
     return {"color": colour, "marker": marker, "markersize": 4}
 
 
-def _label(curve: RunRecords, is_grid: bool) -> str:
-    cost = "" if curve.cost is None else f"C = {format_number(curve.cost)}"
-    name = cost if is_grid else f"{curve.name}, {cost}" if cost else curve.name
-    return canvas.plain(name, 60)
+def _is_grid(curves: Sequence[RunRecords]) -> bool:
+    """Return whether these are the C of one run."""
+    return curves[0].cost is not None and len({curve.name for curve in curves}) == 1
 
 
-def _draw_quantity(ax: "Axes", curves: Sequence[RunRecords], quantity: str, axis: str) -> list[Any]:
+def _labels(curves: Sequence[RunRecords], longest: int) -> list[str]:
+    """Return what a legend calls each line, in up to `longest` characters."""
+    is_grid = _is_grid(curves)
+    labels = []
+    for curve in curves:
+        cost = "" if curve.cost is None else f"C = {format_number(curve.cost)}"
+        name = cost if is_grid else f"{curve.name}, {cost}" if cost else curve.name
+        labels.append(canvas.plain(name, longest))
+    return labels
+
+
+def _draw_quantity(
+    ax: "Axes", curves: Sequence[RunRecords], labels: Sequence[str], quantity: str, axis: str
+) -> list[Any]:
     """Draw a quantity of each run, and the goals of the runs; return what the legend has.
 
     A marker is filled where the gap was certified.
     """
     best, handles, n_points = best_primal(curves), [], 0
-    is_grid = curves[0].cost is not None and len({curve.name for curve in curves}) == 1
-    for number, curve in enumerate(curves):
+    is_grid = _is_grid(curves)
+    for number, (curve, label) in enumerate(zip(curves, labels, strict=True)):
         shown = _distances(curve, best) if quantity == "primal" else curve
         style = _style(number, len(curves), is_grid)
         places, values = _points(shown, quantity, axis, above=0.0)
         n_points += len(values)
         handles += ax.plot(
-            places, values, label=_label(curve, is_grid), markerfacecolor="white",
+            places, values, label=label, markerfacecolor="white",
             markevery=max(1, len(values) // _MOST_MARKERS), **style,
         )  # fmt: skip
         proven = _points(shown, quantity, axis, above=0.0, certified=True)

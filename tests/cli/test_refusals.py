@@ -37,6 +37,19 @@ def test_no_abbreviations(arguments, cli):
     assert "usage:" in done.err
 
 
+def test_an_unknown_option_shows_those_of_its_command(cli):
+    done = cli("info", "store", "--jason")
+    assert (done.status, done.out) == (2, "")
+    assert done.err.startswith("usage: blocklinear info ")
+    assert done.err.endswith("blocklinear info: error: unrecognized arguments: --jason\n")
+
+
+@pytest.mark.parametrize("command", ["plot", "report", "train", "cv", "split", "plan"])
+def test_help_fits_a_terminal(cli, monkeypatch, command):
+    monkeypatch.setenv("COLUMNS", "80")
+    assert max(map(len, cli(command, "--help").out.splitlines())) <= 80
+
+
 # standard output is not a folder
 
 

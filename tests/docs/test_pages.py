@@ -68,6 +68,13 @@ def test_every_command_is_in_the_table_of_the_readme():
     assert sorted(shown) == sorted(commands), "complete the table of commands in README.md"
 
 
+@pytest.mark.parametrize("name", ["README.md", "docs/index.md"])
+def test_every_page_is_found_from_the_first(name):
+    listed = re.findall(r"\]\((?:docs/)?([^)#\s]+\.md)", read(name))
+    pages = {page.removeprefix("docs/") for page in NAMES if page.startswith("docs/")}
+    assert pages - {"index.md"} <= set(listed), f"complete the list of pages in {name}"
+
+
 def rows_of_table(text):
     return re.findall(r"^\| (?:`(\w+)`|(\d+)) \|(.*)\|$", text, re.MULTILINE)
 

@@ -47,6 +47,13 @@ def test_roc(evaluation):
     assert legend(figure)[-1] == "by chance"
 
 
+def test_a_class_without_rows_has_no_curve():
+    found = Evaluation.from_decisions(["a", "b"], [[1, 0, 0], [0, 1, 0]], classes=["a", "b", "c"])
+    assert legend(found.plot_roc()) == ["a: area 1.0000", "b: area 1.0000", "c: no curve",
+                                        "by chance"]  # fmt: skip
+    assert legend(found.plot_precision_recall())[2] == "c: no curve"
+
+
 def test_precision_and_recall(evaluation):
     figure = evaluation.plot_precision_recall()
     (curve,) = evaluation.precision_recall()
@@ -188,6 +195,22 @@ def test_without_matplotlib(evaluation, name, monkeypatch):
 )
 def test_text_is_drawn_as_it_is(text, drawn):
     assert canvas.plain(text) == drawn
+
+
+@pytest.mark.parametrize("name", [r"costs $\frac{1}{$ or more", "n" * 300, "two\nlines"])
+def test_names_of_classes_are_text_in_every_figure(name):
+    """What is between two dollars is no formula; and labels of axes end where the figure does."""
+    found = Evaluation.from_decisions([name, "ham"], [0.5, -0.5], positive=name, logistic=True)
+    for draw in (found.plot_roc, found.plot_precision_recall, found.plot_calibration,
+                 found.plot_confusion):  # fmt: skip
+        figure = draw()
+        figure.set_size_inches(4.3, 3.2)  # as on a page
+        figure.draw_without_rendering()
+        for label in (figure.axes[0].xaxis.label, figure.axes[0].yaxis.label):
+            assert "\n" not in label.get_text()
+            box = label.get_window_extent()
+            assert box.x0 >= 0
+            assert box.x1 <= figure.bbox.x1
 
 
 def test_the_middle_of_long_names_is_left_out():

@@ -95,6 +95,15 @@ def test_probabilities_of_one_are_in_the_last_bin():
     assert found.error == 0.0
 
 
+def test_a_regression_has_no_positive_class():
+    model = LinearModel(
+        weights=np.ones((2, 1)), bias_weights=np.zeros(1), bias=-1.0, labels=(),
+        solver="L2R_L2LOSS_SVR",
+    )  # fmt: skip
+    with pytest.raises(UsageError, match=r"the model has none \(L2R_L2LOSS_SVR\)"):
+        Evaluation(model, positive=1.0)
+
+
 @pytest.mark.parametrize("solver", ["L2R_LR_DUAL", "L2R_L1LOSS_SVC_DUAL"])
 @pytest.mark.parametrize("labels", [(1.0, -1.0), (-1.0, 1.0)])
 def test_the_positive_class_of_a_model_is_the_larger_label(labels, solver):

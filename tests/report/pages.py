@@ -12,6 +12,7 @@ class Page(HTMLParser):
     def __init__(self, html):
         super().__init__()
         self.open, self.ids, self.tables, self.figures, self.headings = [], [], [], 0, []
+        self.captions = []
         self.tags, self._text, self._cell = set(), [], None
         assert html.startswith("<!DOCTYPE html>")
         self.feed(html)
@@ -65,6 +66,8 @@ class Page(HTMLParser):
         if self.open and self.open[-1] in ("style", "title"):
             return
         self._text.append(data)
+        if self.open and self.open[-1] == "figcaption":
+            self.captions.append(data)
         if self._cell is not None:
             self._cell.append(data)
 

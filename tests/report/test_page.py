@@ -10,7 +10,7 @@ import pytest
 
 from blocklinear.model.evaluation import Evaluation
 from blocklinear.model.linear import LinearModel
-from blocklinear.report.facts import certificate_text, seconds_text, size_text
+from blocklinear.report.facts import NONE, certificate_text, seconds_text, size_text
 from blocklinear.report.page import Subject, page_of, write_page
 from blocklinear.report.records import RunRecords, read_events
 
@@ -84,7 +84,7 @@ def test_a_run_is_that_of_its_log(run):
     assert facts["memory budget"] == "512 MiB"
     assert facts["largest resident memory"] == "300 MiB"
     assert facts["of it anonymous, at most"] == "200 MiB"
-    assert facts["read from block files"] == "2 MiB"
+    assert facts["read in outer iterations"] == "2 MiB"
     assert "bias feature" not in facts
     assert found.table("class", "rows", "share") == [
         ["1", "1,000,000", "81.0 %"], ["-1", "234,567", "19.0 %"],
@@ -310,6 +310,50 @@ def test_test_rows():
         assert title in shown.text
 
 
+def test_test_rows_of_one_class_have_no_curves():
+    """Their charts would be empty, and their legends would say nan."""
+    model = model_of(labels=(1.0, -1.0))
+    found = Evaluation(model)
+    found.add(np.array([-1.0, -1.0]), np.array([[2.0], [-0.5]]))
+    shown = page(Subject("m", model=model, evaluation=found))
+    assert shown.facts()["area under the ROC curve"] == NONE
+    assert "ROC curve" not in shown.captions
+    assert "Precision and recall" not in shown.captions
+    assert "nan" not in shown.text
+
+
+def test_a_figure_says_how_many_weights_it_has():
+    assert "All weights that are not 0" in page(Subject("m", model=model_of(6))).captions
+    assert "All weights that are not 0" in page(Subject("m", model=model_of(20))).captions
+    assert "The 20 largest weights" in page(Subject("m", model=model_of(21))).captions
+
+
+@pytest.mark.filterwarnings("error")
+def test_names_that_fonts_of_this_machine_lack():
+    """Text of a page is drawn by its reader, who may have the font."""
+    model = model_of(2, feature_names=("北", "b"))
+    assert "北" in page(Subject("m", model=model)).text
+
+
+def test_a_run_that_did_not_end_wrote_no_model(log, run):
+    words = "This is outer iteration 2: no model is written yet."
+    assert words not in page(Subject("run", run)).text
+    late = EVENTS[1] | {"gap_goal": 1e-9}
+    assert words in page(Subject("run", read_events(log(START, EVENTS[0], late)))).text
+    older = model_of(metadata={"certificate": {"primal": 10.0, "dual": 9.9, "gap": 0.01}})
+    begun = read_events(log(START, EVENTS[0]))
+    assert "no model is written" not in page(Subject("run", begun, model=older)).text
+    stopped = {"event": "end", "stopped": "stopped in outer iteration 2", "seconds": 5.0}
+    found = page(Subject("run", read_events(log(START, EVENTS[0], late, stopped))))
+    assert "Ended without a model" in found.text
+    assert words in found.text
+
+
+def test_blocks_that_were_decoded_before_training(log):
+    event = EVENTS[1] | {"load_s": 0.0, "bytes_read": 0}
+    assert "Reading and decoding" not in page(Subject("run", read_events(log(START, event)))).text
+
+
 def test_a_regression():
     model = model_of(labels=(), solver="L2R_L2LOSS_SVR_DUAL", n_classes=2)
     found = Evaluation(model)
@@ -379,8 +423,9 @@ def test_a_gap_of_one_proves_nothing():
 
 @pytest.mark.parametrize(
     ("seconds", "text"),
-    [(0.0123, "0.0123 s"), (12.345, "12.3 s"), (99.6, "1 min 40 s"), (3725, "1 h 2 min")],
-)
+    [(1.39e-5, "< 0.001 s"), (0.0123, "0.0123 s"), (12.345, "12.3 s"), (99.6, "1 min 40 s"),
+     (3725, "1 h 2 min")],
+)  # fmt: skip
 def test_times_for_people(seconds, text):
     assert seconds_text(seconds) == text
 

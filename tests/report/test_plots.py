@@ -4,7 +4,8 @@ import sys
 import pytest
 
 from blocklinear.errors import InputError, UsageError
-from blocklinear.report.plots import plot_logs
+from blocklinear.report.plots import figure_of, plot_logs
+from blocklinear.report.records import read_log
 
 from .conftest import outer
 
@@ -88,6 +89,33 @@ def test_many_lines_have_their_legend_below(log, tmp_path):
     logs = [log(outer(1, 1 + k), outer(2, 2 + k, gap=0.01), name=f"run{k}") for k in range(13)]
     plot_logs(logs, tmp_path / "a.png")
     assert (tmp_path / "a.png").stat().st_size > 1000
+
+
+def legend_fits(figure, legend):
+    figure.draw_without_rendering()
+    box, whole = legend.get_window_extent(), figure.bbox
+    return whole.x0 <= box.x0 and box.x1 <= whole.x1 and whole.y0 <= box.y0 and box.y1 <= whole.y1
+
+
+@needs_matplotlib
+@pytest.mark.parametrize("axes", [["passes"], ["seconds", "passes"]])
+@pytest.mark.parametrize("length", [3, 38, 58, 200])
+def test_the_legend_is_not_cut_off(log, axes, length):
+    names = [f"{'n' * (length - 2)}{k:02d}" for k in range(14)]
+    runs = [read_log(log(outer(1, 1), outer(2, 2, gap=0.01), name=name)) for name in names]
+    figure = figure_of(runs, "gap", axes)
+    assert legend_fits(figure, figure.legends[0])
+
+
+@needs_matplotlib
+def test_a_long_name_does_not_hide_the_axis_of_a_page(log):
+    run = read_log(log(outer(1, 1), outer(2, 2, gap=0.01), name="W" * 200))
+    figure = figure_of([run], width=4.8)
+    (ax,) = figure.axes
+    figure.draw_without_rendering()
+    legend = ax.get_legend().get_window_extent()
+    assert ax.bbox.x0 <= legend.x0
+    assert legend.x1 <= ax.bbox.x1
 
 
 @needs_matplotlib

@@ -80,7 +80,11 @@ def add_parser(commands: Any) -> None:
         "for the others)",
     )
     parser.add_argument(
-        "-p", "--epsilon", type=float, metavar="EPS", help="epsilon of the regression losses"
+        "-p",
+        "--epsilon",
+        type=float,
+        metavar="EPS",
+        help="epsilon of the regression losses (default 0.1)",
     )
     parser.add_argument(
         "-B", "--bias", type=float, metavar="B", help="value of the bias feature (default: none)"
@@ -108,7 +112,9 @@ def add_parser(commands: Any) -> None:
         metavar="K",
         help="largest number of outer iterations (default 1000)",
     )
-    parser.add_argument("--group", type=int, metavar="G", help="blocks per block step")
+    parser.add_argument(
+        "--group", type=int, metavar="G", help="blocks per block step (default: from --memory)"
+    )
     parser.add_argument(
         "--seed", type=int, metavar="S", help="seed of the folds and orders (default 0)"
     )

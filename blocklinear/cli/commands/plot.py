@@ -37,6 +37,7 @@ def add_parser(commands: Any) -> None:
         nargs="+",
         default=["seconds"],
         choices=("seconds", "passes", "bytes"),
+        metavar="AXIS",
         help="seconds (default), passes over the data, or bytes read from block files; several "
         "are drawn side by side",
     )

@@ -16,8 +16,8 @@ def add_parser(commands: Any) -> None:
         help="make the columns of a store, to read it by feature",
         description="Make the columns of a store: its entries by feature, in its folder `columns`, "
         "for programs that read it so (in Python, `transpose` returns them). Training does "
-        "without: -s 5 and 6 collect the columns that they work on while they pass over rows. They "
-        "are a cache that is deleted when rows change.",
+        "without: -s 5 and 6 collect the columns that they work on while they pass over rows. The "
+        "folder is a cache, which is deleted when rows change.",
         epilog="exit status: 0 ok, 2 usage, 4 damaged store, 6 I/O or no space, 7 memory budget, 8 "
         "another process writes to the store or trains on it, 130 or 143 stopped by a signal",
     )
@@ -25,9 +25,9 @@ def add_parser(commands: Any) -> None:
     add_budget(parser)
     what = parser.add_mutually_exclusive_group()
     what.add_argument(
-        "--force", action="store_true", help="make them anew (default: keep what fits the rows)"
+        "--force", action="store_true", help="make all anew (default: keep what fits the rows)"
     )
-    what.add_argument("--drop", action="store_true", help="delete them, and make none")
+    what.add_argument("--drop", action="store_true", help="delete the columns, and make none")
     parser.add_argument("-q", "--quiet", action="store_true", help="no progress bar")
     parser.set_defaults(run=run)
 

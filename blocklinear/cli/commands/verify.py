@@ -18,8 +18,8 @@ def add_parser(commands: Any) -> None:
     parser = commands.add_parser(
         "verify",
         help="read every block and compare it with its checksums",
-        description="Read every block once, decode it, and compare it with the manifest; and so "
-        "the columns, if there are any of these rows.",
+        description="Read every block once, decode it, and compare it with the manifest; then "
+        "the files of columns, if `transpose` made any of these rows.",
         epilog="exit status: 0 all blocks intact, 2 usage, 4 a block, or a file of columns, is "
         "damaged or missing, 6 STORE is not there, or cannot be read",
     )
