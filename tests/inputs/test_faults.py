@@ -197,6 +197,20 @@ def test_a_server_that_sends_other_parts(rows, http_files, small_parts):
         raw.close()
 
 
+def test_a_server_that_compresses_on_the_way(rows, http_files, small_parts):
+    with http_files({"/rows.svm": rows}) as server:
+        server.compresses = True
+        assert read_whole(f"{server.url}/rows.svm") == rows
+
+
+def test_a_server_that_falls_silent_is_asked_again(rows, http_files, small_parts, monkeypatch):
+    monkeypatch.setattr(objects, "SILENCE_S", 0.5)
+    with http_files({"/rows.svm": rows}) as server:
+        server.silences = 1
+        assert read_whole(f"{server.url}/rows.svm") == rows
+        assert server.silences == 0
+
+
 def test_a_server_that_sends_no_parts(rows, http_files, small_parts):
     with http_files({"/rows.svm": rows, "/few": b"1 1:1\n"}, sends_parts=False) as server:
         assert read_whole(f"{server.url}/few") == b"1 1:1\n"
