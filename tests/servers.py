@@ -1,6 +1,7 @@
 """Servers of this machine for tests of URLs: S3, HTTP, and a proxy that cuts connections."""
 
 import contextlib
+import gzip
 import http.server
 import os
 import re
@@ -91,6 +92,9 @@ class _Files(http.server.BaseHTTPRequestHandler):
         body = self.server.files.get(path, b"")
         if path not in self.server.files:
             status = 404
+        accepted = self.headers.get("Accept-Encoding", "identity")
+        compressed = send and self.server.compresses and "gzip" in accepted
+        body = gzip.compress(body, mtime=0) if compressed else body
         start, stop, whole = 0, len(body), len(body)
         asked = self.headers.get("Range")
         if status == 200 and asked and self.server.sends_parts:
@@ -102,10 +106,15 @@ class _Files(http.server.BaseHTTPRequestHandler):
                 start, stop = start - 1, stop - 1
         self.send_response(status)
         self.send_header("Content-Length", str(stop - start))
+        if compressed:
+            self.send_header("Content-Encoding", "gzip")
         if status == 206:
             self.send_header("Content-Range", f"bytes {start}-{stop - 1}/{whole}")
         self.end_headers()
-        if send:
+        if send and start and self.server.silences:
+            self.server.silences -= 1
+            self.server.ended.wait()
+        elif send:
             with contextlib.suppress(OSError):
                 self.wfile.write(body[start:stop])
 
@@ -126,7 +135,10 @@ def http_files(files, sends_parts=True):
     with Server(("127.0.0.1", 0), _Files) as server:
         server.files, server.statuses, server.requests = dict(files), {}, []
         server.sends_parts, server.wrong_parts = sends_parts, 0
+        server.compresses, server.silences = False, 0
+        server.ended = threading.Event()
         server.url = f"http://127.0.0.1:{server.server_port}"
         threading.Thread(target=server.serve_forever, daemon=True).start()
         yield server
+        server.ended.set()
         server.shutdown()

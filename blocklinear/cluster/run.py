@@ -170,6 +170,7 @@ class Cluster:
             write_whole(folder / FOLDS, [np.ascontiguousarray(folds.all, np.int32).data.cast("B")])
         solver = DistributedDescent(job, manifest, engine)
         run = DistributedRun(manifest, options, plan, solver, held_out, folder, listener, halt)
+        run.stopping.ends_with_newton = False
         try:
             with stopping(run):
                 if facts is not None:

@@ -1,7 +1,8 @@
 """A file on a URL, read from its start to its end by several requests at a time."""
 
 from collections import deque
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import Future, wait
+from threading import Thread
 
 from blocklinear.errors import StorageError
 from blocklinear.inputs.objects import LIBRARY_BYTES, RemoteObject
@@ -51,7 +52,6 @@ class ReadAhead:
             self._object.require_parts()
         self._asked = start  # bytes
         self._coming: deque[Future[bytes]] = deque()
-        self._pool = ThreadPoolExecutor(_REQUESTS, "fetch")
         self._part = memoryview(b"")
         self._stopped = False
 
@@ -67,7 +67,7 @@ class ReadAhead:
     def _next_part(self) -> bytes:
         while self._asked < self._stop and len(self._coming) < _REQUESTS:
             n_bytes = min(self._part_bytes, self._stop - self._asked)
-            self._coming.append(self._pool.submit(self._object.read, self._asked, n_bytes))
+            self._coming.append(self._ask(self._asked, n_bytes))
             self._asked += n_bytes
         if not self._coming:
             return b""
@@ -76,6 +76,19 @@ class ReadAhead:
             if self._stopped:
                 raise StorageError(f"{self.name}: reading was stopped")
         return coming.result()
+
+    def _ask(self, start: int, n_bytes: int) -> Future[bytes]:
+        """Ask for a part, in a thread that a program which ends does not wait for."""
+        coming: Future[bytes] = Future()
+
+        def fetch() -> None:
+            try:
+                coming.set_result(self._object.read(start, n_bytes))
+            except BaseException as error:
+                coming.set_exception(error)
+
+        Thread(target=fetch, name="fetch", daemon=True).start()
+        return coming
 
     def refuse_change(self) -> None:
         """Raise StorageError if the file is not the one that was opened."""
@@ -89,4 +102,3 @@ class ReadAhead:
     def close(self) -> None:
         """Ask for nothing more."""
         self._object.stop()
-        self._pool.shutdown(wait=False, cancel_futures=True)

@@ -18,6 +18,8 @@ LIBRARY_BYTES = 48 << 20
 RETRY_AFTER_S = (0.2, 1.0, 5.0)
 """How long to wait before a request is made again. Most libraries repeat requests themselves:
 this is for what they do not repeat, and for networks that are gone for some seconds."""
+SILENCE_S = 30.0
+"""How long a server of HTTP may send nothing before its connection is given up."""
 _LEAST_PIECE_BYTES = 256 << 10
 """What is asked for again is not less, unless it was before."""
 _VERSION_FIELDS = (
@@ -68,14 +70,21 @@ def _file_system(url: str) -> tuple[Any, str]:
 async def _http_client(**how: Any) -> Any:
     """Return what fsspec makes requests of HTTP with: it compares what is sent with what was asked.
 
-    The libraries do not, and bytes from another place of the file would be taken for those.
+    The libraries do not, and bytes from another place of the file would be taken for those. It asks
+    for the bytes of the file as they are: of a file that a server compresses on its way, a part is
+    another one. And it waits for the next bytes, and not five minutes for all of a part.
     """
     import aiohttp
     from fsspec.implementations.http import get_client
 
     trace = aiohttp.TraceConfig()
     trace.on_request_end.append(_refuse_other_part)
-    return await get_client(**how | {"trace_configs": [*how.get("trace_configs", ()), trace]})
+    ours = {
+        "headers": {"Accept-Encoding": "identity"},
+        "timeout": aiohttp.ClientTimeout(total=None, sock_connect=SILENCE_S, sock_read=SILENCE_S),
+    }
+    traces = [*how.get("trace_configs", ()), trace]
+    return await get_client(**ours | how | {"trace_configs": traces})
 
 
 async def _refuse_other_part(session: Any, context: Any, found: Any) -> None:

@@ -4,10 +4,11 @@ import os
 import re
 
 _SCHEME = re.compile(r"[a-z][a-z0-9+.-]*://", re.IGNORECASE)
-_SECRETS = re.compile(
-    r"(?P<scheme>[a-z][a-z0-9+.-]*://)(?:[^\s/@'\"]*@)?(?P<place>[^\s?'\"]*)(?:\?[^\s'\")]*)?",
-    re.IGNORECASE,
+_ACCESS = re.compile(r"(?P<scheme>[a-z][a-z0-9+.-]*://)[^\s/?]*@", re.IGNORECASE)
+_QUERY = re.compile(
+    r"(?P<place>[a-z][a-z0-9+.-]*://[^?\n]*)\?\S*?(?=['\")>,.;:]*(?:\s|$))", re.IGNORECASE
 )
+"""A place may have blanks and quotes; marks at the end of a query belong to the text around it."""
 
 
 def is_url(path: object) -> bool:
@@ -17,13 +18,13 @@ def is_url(path: object) -> bool:
 
 def without_secrets(text: str) -> str:
     """Return a text without names, passwords and signed queries of the URLs in it."""
-    return _SECRETS.sub(r"\g<scheme>\g<place>", text)
+    return _QUERY.sub(r"\g<place>", _ACCESS.sub(r"\g<scheme>", text))
 
 
 def shown_name(path: str | os.PathLike[str]) -> str:
     """Return how an input is named in messages and in what is recorded of it."""
     name = os.fspath(path)
-    return without_secrets(name) if is_url(path) else name
+    return without_secrets(name.partition("?")[0]) if is_url(path) else name
 
 
 def joined(url: str, name: str) -> str:

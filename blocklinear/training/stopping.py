@@ -59,11 +59,13 @@ class Stopping:
     options : TrainOptions    what is asked for
     roomier : callable        returns a budget with room for Newton steps, if there is one and the
                               run has none
+    ends_with_newton : bool   whether descent may go on by Newton steps: not on a cluster
     """
 
     def __init__(self, options: TrainOptions) -> None:
         self.options = options
         self.roomier: Callable[[], int | None] = lambda: None
+        self.ends_with_newton = True
         self._scale = 1.0  # of gaps, to what some rows tell
         self._moved, self._best = 0, [math.inf] * 3  # the last iteration that brought anything
         self._halfway, self._warned = math.inf, False
@@ -128,7 +130,9 @@ class Stopping:
             return ""
         if options.method == "pegasos":
             return "give a larger --max-outer, or --method dual, which needs fewer"
-        faster = ", which ends with Newton steps where there are two classes, or few features"
+        faster = ""
+        if self.ends_with_newton:
+            faster = ", which ends with Newton steps where there are two classes, or few features"
         solver = f"-s 1{faster}" if options.solver == 3 else "another solver"
         advice = "scale the data, lower C, give a larger --max-outer, "
         if report.outer >= FORESIGHT and (budget := self.roomier()):

@@ -15,7 +15,7 @@ from training.small import (
 
 import blocklinear
 from blocklinear.errors import ClusterError, MemoryBudgetError, MismatchError, UsageError
-from blocklinear.events import MethodChosen, OuterIteration
+from blocklinear.events import MethodChosen, OuterIteration, Warned
 from blocklinear.store.store import BlockStore
 
 
@@ -128,6 +128,9 @@ def test_the_limit_of_rounds_is_kept(two, store):
     assert model.metadata["outer_iterations"] == 2
     assert model.metadata["certificate"]["gap"] > 1e-12
     assert len(heard.of(OuterIteration)) == 2
+    warning = next(w.message for w in heard.of(Warned) if "not converged" in w.message)
+    assert "-s 1" in warning
+    assert "Newton" not in warning  # which takes one machine
 
 
 def test_a_tolerance(two, store):

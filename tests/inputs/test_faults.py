@@ -1,6 +1,7 @@
 """Networks fail, files change, and servers refuse."""
 
 import sys
+import threading
 
 import pytest
 
@@ -195,6 +196,34 @@ def test_a_server_that_sends_other_parts(rows, http_files, small_parts):
         with pytest.raises(StorageError, match=message):
             list(iter(raw.read, b""))
         raw.close()
+
+
+def test_a_server_that_compresses_on_the_way(rows, http_files, small_parts):
+    with http_files({"/rows.svm": rows}) as server:
+        server.compresses = True
+        assert read_whole(f"{server.url}/rows.svm") == rows
+
+
+def test_a_server_that_falls_silent_is_asked_again(rows, http_files, small_parts, monkeypatch):
+    fsspec = pytest.importorskip("fsspec")
+    monkeypatch.setattr(objects, "SILENCE_S", 0.5)
+    fsspec.get_filesystem_class("http").clear_instance_cache()  # others wait longer
+    with http_files({"/rows.svm": rows}) as server:
+        server.silences = 1
+        assert read_whole(f"{server.url}/rows.svm") == rows
+        assert server.silences == 0
+    fsspec.get_filesystem_class("http").clear_instance_cache()
+
+
+def test_a_program_that_ends_waits_for_no_answer(rows, http_files, small_parts):
+    with http_files({"/rows.svm": rows}) as server:
+        raw = RawFile(f"{server.url}/rows.svm")
+        server.silences = 1
+        assert raw.read(1)
+        asking = [thread for thread in threading.enumerate() if thread.name.startswith("fetch")]
+        raw.close()
+        assert asking
+        assert all(thread.daemon for thread in asking)
 
 
 def test_a_server_that_sends_no_parts(rows, http_files, small_parts):

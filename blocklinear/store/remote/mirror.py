@@ -17,7 +17,7 @@ from typing import Self
 from blocklinear.errors import BlocklinearError, DamagedError, UsageError, storage_errors
 from blocklinear.inputs.ahead import ReadAhead
 from blocklinear.inputs.objects import LIBRARY_BYTES
-from blocklinear.inputs.urls import joined, without_secrets
+from blocklinear.inputs.urls import joined, shown_name
 from blocklinear.store.files import atomic_write, make_folder, read_regular
 
 NOTE = "origin.json"
@@ -188,9 +188,9 @@ def refuse_secrets(url: str) -> None:
     ------
     UsageError
     """
-    if without_secrets(url) != url:
+    if shown_name(url) != url:
         raise UsageError(
-            f"{without_secrets(url)}: the URL of a store must not hold a password or a query",
+            f"{shown_name(url)}: the URL of a store must not hold a password or a query",
             "give credentials as the library for such URLs takes them",
         )
 
