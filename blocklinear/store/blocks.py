@@ -314,10 +314,19 @@ class BlockReader:
         try:
             found = BlockFile(self._folder, record, room.of, self._past_cache)
         except BaseException as error:
+            if isinstance(error, StorageError):  # nor can others be read, and each try takes long
+                self._fail_waiting(error)
             self._give_back(room)
             file.set_exception(error)
         else:
             file.set_result((found, room))
+
+    def _fail_waiting(self, error: StorageError) -> None:
+        with self._lock:
+            waiting, self._waiting = self._waiting, deque()
+        for _, file in waiting:
+            if file.set_running_or_notify_cancel():
+                file.set_exception(error)
 
     def _forget(self, file: _Reading) -> None:
         if file.exception() is None:

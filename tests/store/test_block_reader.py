@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
-from blocklinear.errors import DamagedError
+from blocklinear.errors import DamagedError, StorageError
 from blocklinear.store import blocks as module
 from blocklinear.store.blocks import BlockReader
 
@@ -105,3 +105,21 @@ def test_a_fault_is_told_to_who_asks_for_the_block(store, tmp_path):
             for record in records[2:]:
                 assert take(reader, record) == expected_bytes(store, record)
             reader.expect(records)
+
+
+def test_where_one_block_cannot_be_read_no_other_is_tried(store, monkeypatch):
+    """Each would wait for a server or disk that does not answer: a run ended after minutes."""
+    tried = []
+
+    def failing(folder, record, *rest):
+        tried.append(record.name)
+        raise StorageError("no answer")
+
+    monkeypatch.setattr(module, "BlockFile", failing)
+    records = records_of(store, (0, 1, 2, 3, 4, 5))
+    with BlockReader(store.blocks_folder, 1) as reader:
+        reader.expect(records)
+        for record in records:
+            with pytest.raises(StorageError, match="no answer"):
+                take(reader, record)
+    assert len(tried) <= 2
