@@ -26,8 +26,6 @@ from blocklinear.solvers.single import SingleModel
 from blocklinear.solvers.weight_vectors import (
     FIRST,
     PASS,
-    SAMPLED_ROWS,
-    SAMPLED_SHARE,
     Floats,
     WeightVectors,
 )
@@ -166,16 +164,17 @@ class BlockDescent(Solver):
 
         self._each(pass_over)
 
-    def reached(self) -> bool:
-        """Return whether P - D of all is as small as it is to be, as the last rows tell."""
-        return all([vectors.reached() for vectors in self._trained])
+    def reached(self, group: Group) -> bool:
+        """Return whether P - D of all is as small as it is to be, as rows of a group tell.
+
+        These are looked at where those last worked on tell that it may be so.
+        """
+        near = [vectors.near() for vectors in self._trained]
+        return all(near) and all(self._each(lambda vectors: vectors.reached(group.rows)))
 
     def sample_gap(self, group: Group) -> None:
         """Estimate from rows of a group what all rows contribute to P - D."""
-        enough = max(self._manifest.n_rows // SAMPLED_SHARE, SAMPLED_ROWS)
-        every = max(group.n_rows // enough, 1)
-        rows = group.rows.some(np.arange(0, group.n_rows, every))
-        self._each(lambda vectors: vectors.sample_gap(rows))
+        self._each(lambda vectors: vectors.sample_gap(group.rows))
 
     def estimate(self) -> Estimate:
         """Return the sums over all problems; of those still trained the worst gap and violation."""
@@ -218,7 +217,10 @@ class BlockDescent(Solver):
                 self._each(lambda v: v.doubt())
                 left = [proof.remaining(self._manifest.n_rows).min(axis=0) for proof in proofs]
                 return middle(self._relative_gaps(duals, left))
-        return self._certified(self._each(lambda v, proof: v.certificates(proof), proofs))
+        found = self._certified(self._each(lambda v, proof: v.certificates(proof), proofs))
+        if enough is not None and found.gap > enough:
+            self._each(lambda v: v.doubt())
+        return found
 
     def _certified(self, found: list[list[Certificate]]) -> Certificate:
         """Take note of certificates, of each of the vectors that are trained."""

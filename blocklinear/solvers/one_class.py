@@ -206,8 +206,9 @@ class OneClassModel(WeightVectors):
         if rows.weights is not None:
             self._found.table[rows.positions, 1] = data
 
-    def sample_gap(self, rows: RowView) -> None:
-        """Estimate from a sample of rows what all contribute to P - D."""
+    def sample_gap(self, rows: RowView, alpha: Floats | None = None) -> None:
+        """Estimate from a sample of some rows what all contribute to P - D."""
+        rows = rows.some(self._sample(rows))
         order, f = np.arange(len(rows)), np.empty(len(rows))
         w, upper = self.W.reshape(-1), self._data(rows)
         alpha = self.alpha.all[rows.positions]

@@ -165,8 +165,8 @@ class Trainee(ABC):
 class Solver(Trainee):
     """What is trained, and how, on one group of rows after another.
 
-    An outer iteration is `begin`, then `step` for each group, until one has `reached` what is asked
-    for; then `sample_gap`, if that is a gap; `estimate` returns what came of it.
+    An outer iteration is `begin`, then `step` for each group, until what is asked for is `reached`
+    before one; else `sample_gap` follows, if that is a gap. `estimate` returns what came of it.
 
     Attributes
     ----------
@@ -222,8 +222,11 @@ class Solver(Trainee):
             If `halt` returned true between two parts of it.
         """
 
-    def reached(self) -> bool:
-        """Return whether the outer iteration need not go on, asked after each block step."""
+    def reached(self, group: Group) -> bool:
+        """Return whether the outer iteration need not go on, asked before each block step but one.
+
+        Where it need not, rows of its group were looked at, as by `sample_gap`.
+        """
         return False
 
     def sample_gap(self, group: Group) -> None:

@@ -147,7 +147,7 @@ class WeightVectors(ABC):
         self._multiplier = nothing_seen(n_problems)  # of a free bias
         self._goals = np.zeros(n_problems)  # what it is to fall to
         self._reported = np.zeros(n_problems)  # what rows first worked on added to it before
-        self._since = np.array([0.0, 1.0])  # such rows since; by how much they may tell too little
+        self._since = np.array([0.0, 1.0])  # such rows since; by how much rows tell too little
 
     @property
     @abstractmethod
@@ -324,7 +324,8 @@ class WeightVectors(ABC):
             for again in range(done, due):
                 self._pass_over_group(step, epoch, again)
             done = due
-            if step.steps == 1 and self._goals.any() and self.reached():
+            ends = step.steps == 1 and number < parts - 1 and self._goals.any() and self.near()
+            if ends and self.reached(step.rows, step.alpha):
                 break
 
     def _pass_over_group(self, step: BlockStep, epoch: int, number: int) -> None:
@@ -369,34 +370,44 @@ class WeightVectors(ABC):
     def _count(self, entries: int, n_rows: int, why: int) -> None:
         """Count what was worked on; take a point of the average if enough was since the last."""
         self.entries[why] += entries
+        self._squares = None
         self._since[0] += n_rows * (why == FIRST)
         self._points[1] += entries
         if self._points[1] >= WORK_A_POINT * len(self.W):
             self._take_point()
 
-    def reached(self) -> bool:
-        """Return whether P - D is as small as it is to be, as the last rows tell of all.
+    def near(self) -> bool:
+        """Return whether P - D may be as small as it is to be: whether a sample should tell.
 
-        Those are the rows first worked on since it was asked last: drawn at random, and as many as
-        a sample has. Then the others need not be worked on, unless a violation is asked for, which
-        is one of all rows, or the bias is free, as no row tells of the imbalance of alpha. Each
-        time that was in vain, the next rows must tell of half as much.
+        Asked of the rows first worked on since it was asked last, which were drawn at random, once
+        they are as many as a sample has. What these added before they were worked on is up to twice
+        what rows add in the mean: little right after their turn, and more and more until the next.
+
+        It cannot be known of a violation that is asked for, which is one of all rows, nor where the
+        bias is free, as no row tells of the imbalance of alpha.
         """
         rows, times = self._since
         enough = max(self._n_rows / SAMPLED_SHARE, SAMPLED_ROWS)
         if rows < enough or self._options.tolerance is not None or self.free_bias:
             return False
         excess = self.stats[FIRST, :, dual.EXCESS]
-        left = (excess - self._reported) * (self._n_rows / rows)
+        left = 0.5 * (excess - self._reported) * (self._n_rows / rows)
         self._reported[:] = excess
-        reached = bool((times * left <= self._goals).all())
         self._since[0] = 0.0
-        if reached:
-            self.doubt()
-        return reached
+        return bool((times * left <= self._goals).all())
+
+    def reached(self, rows: RowView, alpha: Floats | None = None) -> bool:
+        """Return whether P - D is as small as it is to be, as a sample of some rows tells.
+
+        Parameters
+        ----------
+        rows, alpha :         as for `sample_gap`
+        """
+        self.sample_gap(rows, alpha)
+        return bool((self._since[1] * np.fmin(*self._remaining) <= self._goals).all())
 
     def doubt(self) -> None:
-        """Let rows tell of half as much before it is believed again."""
+        """Believe only half of what rows tell from now on, as a certificate was in vain."""
         self._since[1] *= 2.0
 
     def _take_point(self) -> None:
@@ -422,14 +433,29 @@ class WeightVectors(ABC):
         """Return a copy of the alpha of a group, float64[n_rows, width]."""
         return self.alpha.read_columns(group.blocks, self.places)
 
-    def sample_gap(self, rows: RowView) -> None:
-        """Estimate from a sample of rows what all contribute to P - D."""
+    def sample_gap(self, rows: RowView, alpha: Floats | None = None) -> None:
+        """Estimate from a sample of some rows what all contribute to P - D.
+
+        Parameters
+        ----------
+        alpha : float64[n, width] or None
+            Of the rows; None for what was stored of them last.
+        """
+        some = self._sample(rows)
+        rows, alpha = rows.some(some), None if alpha is None else alpha[some]
+        if alpha is None:
+            alpha = self.alpha.at(rows.positions, self.places)
         self._remaining[:] = np.nan
         proof = self.proof(recompute=False)
-        self._certify(rows, self._data(rows), self.alpha.at(rows.positions, self.places), proof)
+        self._certify(rows, self._data(rows), alpha, proof)
         proof.n += len(rows)
         self._squares = proof.squares[0]
         self._remaining[: len(proof.candidates)] = proof.remaining(self._n_rows)
+
+    def _sample(self, rows: RowView) -> NDArray[np.int64]:
+        """Return which of some rows, drawn at random, are to tell of all."""
+        enough = max(self._n_rows // SAMPLED_SHARE, SAMPLED_ROWS)
+        return np.arange(0, len(rows), max(len(rows) // enough, 1))
 
     def proof(self, recompute: bool = True) -> Proof:
         """Return certificates to be, before any row was added.
@@ -463,7 +489,8 @@ class WeightVectors(ABC):
         """Add what a group contributes to certificates, or one row in so many of it."""
         rows, alpha = group.rows, self.lines(group)
         if every > 1:
-            rows, alpha = rows.some(slice(None, None, every)), alpha[::every].copy()
+            some = np.arange(0, len(rows), every)
+            rows, alpha = rows.some(some), alpha[some]
         self._certify(rows, self._data(rows), alpha, proof)
         proof.n += len(rows)
 

@@ -437,14 +437,16 @@ class GroupRun(Run):
         todo, following = self.block_groups(self.outer), self.block_groups(self.outer + 1)
         for loaded in self.loader.stream(todo[self.done :], following[0]):
             with self.times.counting("solve_s"):
-                self.solver.step(loaded.group, self.outer, self.done, len(todo), self.overdue)
+                reached = self.done > 0 and self.solver.reached(loaded.group)
+                if not reached:
+                    self.solver.step(loaded.group, self.outer, self.done, len(todo), self.overdue)
             self.times.add(loaded)
+            if reached:
+                self.done = len(todo)
+                return
             self.done += 1
             self.listener(BlockStep(self.outer, self.done, len(todo)))
             if self.done < len(todo):
-                if self.solver.reached():
-                    self.done = len(todo)
-                    break
                 self.rest()
         if self.options.gap is not None:  # any group tells of all: they are drawn at random
             for loaded in self.loader.stream(

@@ -248,13 +248,28 @@ def test_rows_are_fetched_for_a_working_set_only(store, groups, selection, n_rea
     assert len(read) == n_read
 
 
-def test_kernels_are_compiled_once_for_a_look_and_a_certificate(tmp_path):
+@pytest.mark.parametrize("options", [{"max_outer": 1}, {"gap": 1e-2}])
+def test_kernels_are_compiled_once_for_a_look_and_a_certificate(tmp_path, options):
     """Every eighth row of a group had another layout, for which a second copy was compiled."""
     rng = np.random.default_rng(3)
     X = rng.normal(size=(9000, 3)).round(1)
     problem = Problem(X, np.where(X[:, 0] > 0, 1.0, -1.0), 3, cost=0.01)
     before = len(dual.certify_rows.signatures) if hasattr(dual.certify_rows, "signatures") else 0
-    train(split_problem(tmp_path, problem), problem.options(max_outer=1))
+    train(split_problem(tmp_path, problem), problem.options(**options))
     layouts = {str(found) for found in getattr(dual.certify_rows, "signatures", ())}
     assert not any("'A'" in layout for layout in layouts)
     assert len(layouts) <= before + 1
+
+
+def test_some_rows_of_a_group_come_to_kernels_one_after_the_other(store, groups, monkeypatch):
+    """On a cluster every eighth row of a group had another layout: each worker compiled a copy."""
+    options = long_problem().options(group=2)
+    task = loop.make_task(store.manifest, options)
+    method = loop.make_solver(store.manifest, options, task, store.folder, 100)
+    seen: list[np.ndarray] = []
+    monkeypatch.setattr(dual, "certify_rows", lambda *arrays: seen.extend(arrays))
+    (vectors,) = method.vectors
+    vectors.certify_group(groups(0, 1), vectors.proof(recompute=False), every=2)
+    method.discard()
+    assert all(array.flags.c_contiguous for array in seen if isinstance(array, np.ndarray))
+    assert len(seen[0]) < groups(0, 1).n_rows
