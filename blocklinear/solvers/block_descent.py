@@ -123,8 +123,9 @@ class BlockDescent(Solver):
     def begin(self, learns: bool = True) -> None:
         """Start an outer iteration.
 
-        Unless it `learns` from the last one, in which new rows gained much, it has no fewer passes
-        than that; or no more where all rows are in memory, as there they were passed over first.
+        Unless it `learns` from the last one, in which all rows were met for the first time since a
+        warm start and gained much, it has no fewer passes than that; or no more where all rows are
+        in memory, as there new ones were passed over first.
         """
         gains = np.zeros((3, 2))  # of the dual, and entries worked on
         for vectors in self._trained:

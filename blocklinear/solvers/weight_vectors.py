@@ -25,7 +25,7 @@ from blocklinear.objectives.models import ALL_SOLVERS
 from blocklinear.objectives.multiplier import moved, nothing_seen
 from blocklinear.options import TrainOptions
 from blocklinear.solvers.pass_statistics import no_stats, violations
-from blocklinear.solvers.protocol import Abandoned
+from blocklinear.solvers.protocol import DOUBT, Abandoned
 from blocklinear.solvers.row_orders import pass_order, row_order, turns
 from blocklinear.solvers.working_set import WorkingSet
 from blocklinear.store.groups import Group, RowView
@@ -147,7 +147,7 @@ class WeightVectors(ABC):
         self._multiplier = nothing_seen(n_problems)  # of a free bias
         self._goals = np.zeros(n_problems)  # what it is to fall to
         self._reported = np.zeros(n_problems)  # what rows first worked on added to it before
-        self._since = np.array([0.0, 1.0])  # such rows since; by how much rows tell too little
+        self._since = np.array([0.0, DOUBT])  # such rows since; by how much rows tell too little
 
     @property
     @abstractmethod

@@ -95,7 +95,7 @@ check_resumed: Shape = fields(
         "stopping": _STOPPING,
         "best": maybe(row(count, number)),
     },
-    {"warm_only": flag, "finished": flag, "new_blocks": items(count)},
+    {"warm_only": flag, "finished": flag, "new_blocks": items(count), "started_warm": flag},
     more=True,
 )  # fmt: skip
 """What a run must have to go on from."""

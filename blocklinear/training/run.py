@@ -386,8 +386,7 @@ class GroupRun(Run):
 
     Attributes
     ----------
-    new_blocks : list of int  with rows that a warm start knew nothing of, see `block_groups`: what
-                              the first outer iteration gains from them says little of the next
+    new_blocks : list of int  with rows that a warm start knew nothing of, see `block_groups`
     """
 
     solver: Solver
@@ -395,7 +394,8 @@ class GroupRun(Run):
     new_blocks: list[int] = dataclasses.field(default_factory=list)
 
     def _facts(self) -> dict[str, Any]:
-        return super()._facts() | {"new_blocks": self.new_blocks}
+        facts = {"new_blocks": self.new_blocks, "started_warm": self.solver.started_warm}
+        return super()._facts() | facts
 
     def block_groups(self, outer: int) -> list[tuple[int, ...]]:
         """Return the groups of an outer iteration, in order."""
@@ -431,8 +431,7 @@ class GroupRun(Run):
         self.decided = False
         if self.finished:
             self.outer, self.done = self.outer + 1, 0
-            began_with_new = self.outer == 2 and bool(self.new_blocks)
-            self.solver.begin(not began_with_new)
+            self.solver.begin(self.outer != 2 or not self.solver.started_warm)
         self.times, self._begun = self._begun, Times()
         todo, following = self.block_groups(self.outer), self.block_groups(self.outer + 1)
         for loaded in self.loader.stream(todo[self.done :], following[0]):
@@ -467,6 +466,7 @@ class GroupRun(Run):
     def resume(self, facts: dict[str, Any]) -> None:
         """Go back to where a checkpoint was saved."""
         self.new_blocks = facts.get("new_blocks", [])
+        self.solver.started_warm = facts.get("started_warm", False)
         super().resume(facts)
         self.solver.restore(self.pass_over)
 

@@ -201,11 +201,11 @@ def test_blocks_with_new_rows_are_noted_for_the_first_outer_iteration(tmp_path):
     store = split_text(tmp_path, rows(1, 100, 30), 6)
     train(store, how(3, group=2))
     facts = Checkpoint(store.folder / "runs" / "default").facts
-    assert facts["new_blocks"] == []
+    assert (facts["new_blocks"], facts["started_warm"]) == ([], False)
     store = more(store, rows(2, 40, 30), "more", 2)
     train(store, how(3, group=2, warm_start=True))
     facts = Checkpoint(store.folder / "runs" / "default").facts
-    assert facts["new_blocks"] == [6, 7]
+    assert (facts["new_blocks"], facts["started_warm"]) == ([6, 7], True)
     train(store, how(3, group=2, warm_start=True))
     assert Checkpoint(store.folder / "runs" / "default").facts["new_blocks"] == []
 
