@@ -324,8 +324,8 @@ class WeightVectors(ABC):
             for again in range(done, due):
                 self._pass_over_group(step, epoch, again)
             done = due
-            ends = step.steps == 1 and number < parts - 1 and self._goals.any() and self.near()
-            if ends and self.reached(step.rows, step.alpha):
+            near = step.steps == 1 and number < parts - 1 and self.near()
+            if near and self.reached(step.rows, step.alpha):
                 break
 
     def _pass_over_group(self, step: BlockStep, epoch: int, number: int) -> None:
@@ -383,12 +383,15 @@ class WeightVectors(ABC):
         they are as many as a sample has. What these added before they were worked on is up to twice
         what rows add in the mean: little right after their turn, and more and more until the next.
 
-        It cannot be known of a violation that is asked for, which is one of all rows, nor where the
-        bias is free, as no row tells of the imbalance of alpha.
+        That cannot be known before there is a goal, which the dual value of all rows sets; of a
+        violation that is asked for, which is one of all rows; nor where the bias is free, as no
+        row tells of the imbalance of alpha.
         """
         rows, times = self._since
         enough = max(self._n_rows / SAMPLED_SHARE, SAMPLED_ROWS)
-        if rows < enough or self._options.tolerance is not None or self.free_bias:
+        if rows < enough or not self._goals.any():
+            return False
+        if self._options.tolerance is not None or self.free_bias:
             return False
         excess = self.stats[FIRST, :, dual.EXCESS]
         left = 0.5 * (excess - self._reported) * (self._n_rows / rows)

@@ -9,6 +9,7 @@ from blocklinear.errors import StoppedError, UsageError
 from blocklinear.events import OuterIteration, WarmStarted
 from blocklinear.ingest.compact import compact
 from blocklinear.options import TrainOptions
+from blocklinear.solvers import weight_vectors
 from blocklinear.solvers.block_descent import BlockDescent
 from blocklinear.solvers.working_set import WARM_PASSES
 from blocklinear.store.changes import remove
@@ -195,6 +196,20 @@ def test_a_warm_run_broken_off_and_resumed_ends_with_the_same_bits(tmp_path, sol
     (found, _), n_breaks = broken_off(stores[1], options, 1)
     assert n_breaks > 0
     assert found == unbroken
+
+
+def test_the_first_outer_iteration_out_of_core_takes_all_rows(tmp_path, monkeypatch):
+    """It ended before there was a goal, where rows added nothing: alpha of others did not count."""
+    monkeypatch.setattr(weight_vectors, "SAMPLED_ROWS", 1)
+    labels = np.where(np.arange(64) % 2 == 0, 1.0, -1.0)
+    X = np.linspace(3.0, 4.0, 64).round(3) * labels
+    X[-2:] = 0.5 * labels[-2:]
+    store = split_text(tmp_path, as_text(X[:, None], labels), 8)
+    for warm in (False, True):
+        heard = Heard()
+        train(store, how(3, group=1, cost=100.0, gap=1e-6, warm_start=warm), heard)
+        first = heard.of(OuterIteration)[0]
+        assert first.entries - first.pass_entries == 64
 
 
 def test_blocks_with_new_rows_are_noted_for_the_first_outer_iteration(tmp_path):
