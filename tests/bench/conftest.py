@@ -35,6 +35,11 @@ def shapes():
 
 
 @pytest.fixture(scope="session")
+def make_source_text():
+    return load("make_source_text")
+
+
+@pytest.fixture(scope="session")
 def generate(svmtext, shapes):
     return load("generate")
 
