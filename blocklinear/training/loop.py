@@ -347,7 +347,7 @@ def converge(run: Run) -> Outcome:
                     run.save()  # a resume is to come to the same end
                     return _finish(run, certificate, None if converged else ending)
             if isinstance(certificate, float) or not run.solver.drop_solved():
-                stopping.learn(seen, certificate)
+                stopping.learn(certificate)
         run.listener(report)
         remaining = None if seen.exact else stopping.remaining(report)
         instead = run.successor_takes(report) if goes_over else math.inf

@@ -46,8 +46,8 @@ class Ending:
 class Stopping:
     """Decides when to certify and when to stop.
 
-    A certificate is tried when the gap that some rows tell of is small enough. From one that was in
-    vain it is learned how many times larger the gap was, and taken to be so again.
+    A certificate is tried when the gap that some rows tell of is small enough, as far as these are
+    believed.
 
     Attributes
     ----------
@@ -93,22 +93,16 @@ class Stopping:
             return False
         return isinstance(found, Certificate) and (gap is None or found.gap <= gap)
 
-    def learn(self, seen: Estimate, found: Certificate | float) -> None:
-        """Learn from a certificate in vain by how much estimates may be too small, twice at most.
+    def learn(self, found: Certificate | float) -> None:
+        """Believe only half of what estimates tell from now on, as a certificate was in vain.
 
         Parameters
         ----------
-        seen : Estimate
         found : Certificate or float
             The middle gap for which it was given up; else it was just above the one asked for.
         """
-        gap = found if isinstance(found, float) else self.options.gap or 0.0
         self._believed = max(self._believed, found if isinstance(found, float) else found.gap)
-        most = 2.0 * self._scale
-        if seen.middle_gap > 0.0:
-            wrong = max(gap / seen.middle_gap / self._scale, 1.0)
-            most = min(wrong * max(wrong, DOUBT) * self._scale, most)
-        self._scale = most
+        self._scale *= 2.0
 
     def exhausted(self, report: OuterIteration) -> Ending | None:
         """Return why training must end unconverged, if it must."""
