@@ -241,13 +241,13 @@ class Part:
         for k, (start, before) in enumerate(zip(self.solver.starts, weights, strict=True)):
             self._scaled(k, before, start.W)
         self.solver.passes[0] = self._at.passes
-        for vectors, goals in zip(self.solver.vectors, self._at.goals, strict=True):
-            vectors.aim_at(goals)
         self.labels = RowArray(self._folder / "labels.work", self.manifest)
         self.row_weights: RowArray | None = None
         if self.manifest.weighted:
             self.row_weights = RowArray(self._folder / "weights.work", self.manifest)
-        self.solver.begin()
+        self.solver.begin(0.0)
+        for vectors, goals in zip(self.solver.vectors, self._at.goals, strict=True):
+            vectors.aim_at(goals)
         for place, loaded in enumerate(self.stream()):
             with self.times.counting("solve_s"):
                 self._step(loaded.group, place)

@@ -69,7 +69,7 @@ class BlockDescent(Solver):
         uses = has_passes(options)
         self._uses_working_set, self._copies = uses, uses and working_set_entries > 0
         self._working_set = WorkingSet(manifest, working_set_entries if uses else 0)
-        self.passes = np.ones(1)
+        self.passes, self._goal = np.ones(1), 0.0
         self._threads = ThreadPoolExecutor(min(options.threads, len(vectors)), "descent")
 
     def __len__(self) -> int:
@@ -120,8 +120,8 @@ class BlockDescent(Solver):
         first = np.sum(priority, axis=0)[chosen] if priority else np.zeros(len(chosen))
         return self._working_set.replace(group, chosen, first)
 
-    def begin(self, learns: bool = True) -> None:
-        """Start an outer iteration.
+    def begin(self, goal: float, learns: bool = True) -> None:
+        """Start an outer iteration, which may end at a relative gap of `goal`, as rows tell.
 
         Unless it `learns` from the last one, in which all rows were met for the first time since a
         warm start and gained much, it has no fewer passes than that; or no more where all rows are
@@ -131,7 +131,8 @@ class BlockDescent(Solver):
         for vectors in self._trained:
             gains[:, 0] += vectors.stats[:, :, GAIN].sum(axis=1)
             gains[:, 1] += vectors.entries
-            vectors.begin()
+            vectors.begin(goal)
+        self._goal = goal
         following = next_passes(int(self.passes[0]), *gains[[FIRST, PASS]].tolist())
         bound = max if self._copies else min
         self.passes[0] = following if learns else bound(following, self.passes[0])
@@ -143,7 +144,7 @@ class BlockDescent(Solver):
         passes = int(self.passes[0]) if self._uses_working_set else 0
         resident = steps == 1
         if resident and outer == 1 and self.started_warm:
-            self._each(lambda vectors: vectors.aim(group))
+            self._each(lambda vectors: vectors.aim(group, self._goal))
         found = self._each(
             lambda vectors: vectors.work(group, outer, steps, passes if resident else 0, halt)
         )
@@ -181,8 +182,6 @@ class BlockDescent(Solver):
         """Return the sums over all problems; of those still trained the worst gap and violation."""
         duals = self._each(lambda v: v.duals)
         primals = [v.primal(dual) for v, dual in zip(self._trained, duals, strict=True)]
-        for vectors, of in zip(self._trained, duals, strict=True):
-            vectors.aim_at((self._options.gap or 0.0) * of)
         dual, primal = np.concatenate(duals), np.concatenate(primals)
         violation = np.concatenate([vectors.violations() for vectors in self._trained])
         gain = np.concatenate([vectors.gain for vectors in self._trained])
@@ -215,13 +214,9 @@ class BlockDescent(Solver):
             self._each(WeightVectors.certify_group, [loaded.group] * len(proofs), proofs)
             least = [proof.least() for proof in proofs]
             if enough is not None and self._relative_gaps(duals, least).min() > enough:
-                self._each(lambda v: v.doubt())
                 left = [proof.remaining(self._manifest.n_rows).min(axis=0) for proof in proofs]
                 return middle(self._relative_gaps(duals, left))
-        found = self._certified(self._each(lambda v, proof: v.certificates(proof), proofs))
-        if enough is not None and found.gap > enough:
-            self._each(lambda v: v.doubt())
-        return found
+        return self._certified(self._each(lambda v, proof: v.certificates(proof), proofs))
 
     def _certified(self, found: list[list[Certificate]]) -> Certificate:
         """Take note of certificates, of each of the vectors that are trained."""

@@ -138,6 +138,7 @@ class ManyModels(WeightVectors):
             self.certified = self.certified.joined(self.W, left, places[left])
         self.apart = self.apart.joined(self.W, averaged_left, places[averaged_left])
         self.W = self._some(self.W, kept_columns)
+        self._squares = None
         self._renumber(kept)
         self.models = self.models.some(kept)
         self.stats, self.terms = self.stats[:, kept].copy(), self.terms[kept]  # in C order

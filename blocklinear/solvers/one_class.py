@@ -69,9 +69,9 @@ class OneClassModel(WeightVectors):
         """All that a checkpoint must keep, by name."""
         return super().arrays | {"targets": self._targets, "length": self._length}
 
-    def begin(self) -> None:
+    def begin(self, goal: float) -> None:
         """Start an outer iteration; the first time say which sums alpha are to have."""
-        super().begin()
+        super().begin(goal)
         if np.isnan(self._targets).any():
             self._targets[:] = self._shares()
 
@@ -226,9 +226,9 @@ class OneClassModel(WeightVectors):
         )
         return np.array([found])
 
-    def aim_at(self, goals: Floats) -> None:
-        """Set the goal of P - D, float64[1]; the objective is negative."""
-        super().aim_at(np.abs(goals))
+    def _aim(self, goal: float) -> None:
+        """Set the goal of P - D by a relative gap and the dual value, which is negative."""
+        self.aim_at(goal * np.abs(self.duals) if self.terms.any() else np.zeros(1))
 
     def proof(self, recompute: bool = True) -> Proof:
         """Return a certificate to be, before any row was added."""

@@ -49,9 +49,9 @@ class Pegasos(SingleModel):
         """All that a checkpoint must keep, by name."""
         return super().arrays | {"lost": self._lost, "updates": self.updates}
 
-    def begin(self) -> None:
+    def begin(self, goal: float) -> None:
         """Start an outer iteration."""
-        super().begin()
+        super().begin(goal)
         self._lost[:] = 0.0
 
     def _epochs(self, step: BlockStep) -> None:

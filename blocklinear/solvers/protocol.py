@@ -17,12 +17,6 @@ from blocklinear.store.row_arrays import RowArray
 
 Floats = NDArray[np.float64]
 T = TypeVar("T")
-DOUBT = 1.1
-"""By so much what some rows tell of P - D may be too small; twice that after a certificate in vain,
-as then it was wrong by up to 1.5 times.
-
-Measured on 69 runs on text and small sets: 2 have a certificate in vain, and 5 where the first one
-is believed, which takes 0.99 of the work."""
 
 
 def each(threads: Executor, work: Callable[..., T], *of: Iterable[Any]) -> list[T]:
@@ -210,10 +204,11 @@ class Solver(Trainee):
             Yields every block once.
         """
 
-    def begin(self, learns: bool = True) -> None:
+    def begin(self, goal: float, learns: bool = True) -> None:
         """Start an outer iteration.
 
-        Unless it `learns`, what the last one gained says nothing of what this one should do.
+        It may end at a relative gap of `goal`, as some rows tell; 0 for none. Unless it `learns`,
+        what the last one gained says nothing of what this one should do.
         """
 
     @abstractmethod

@@ -139,9 +139,9 @@ class AveragedBlocks(SingleModel):
     is feasible, so the certificate is one of the whole problem.
     """
 
-    def begin(self) -> None:
+    def begin(self, goal: float) -> None:
         """Start an outer iteration, which owes nothing to the one before."""
-        super().begin()
+        super().begin(goal)
         self.W[:] = self.terms[:] = 0.0
         self.alpha.all[:] = 0.0
 

@@ -25,7 +25,7 @@ from blocklinear.objectives.models import ALL_SOLVERS
 from blocklinear.objectives.multiplier import moved, nothing_seen
 from blocklinear.options import TrainOptions
 from blocklinear.solvers.pass_statistics import no_stats, violations
-from blocklinear.solvers.protocol import DOUBT, Abandoned
+from blocklinear.solvers.protocol import Abandoned
 from blocklinear.solvers.row_orders import pass_order, row_order, turns
 from blocklinear.solvers.working_set import WorkingSet
 from blocklinear.store.groups import Group, RowView
@@ -145,9 +145,9 @@ class WeightVectors(ABC):
         )  # P - D of both candidates, as sampled last
         self._squares: Floats | None = None  # of the columns of W, if it is as it was sampled
         self._multiplier = nothing_seen(n_problems)  # of a free bias
-        self._goals = np.zeros(n_problems)  # what it is to fall to
+        self._goals = np.zeros(n_problems)  # what it is to fall to, as rows tell
         self._reported = np.zeros(n_problems)  # what rows first worked on added to it before
-        self._since = np.array([0.0, DOUBT])  # such rows since; by how much rows tell too little
+        self._since = np.zeros(1)  # such rows since
 
     @property
     @abstractmethod
@@ -193,8 +193,10 @@ class WeightVectors(ABC):
             ranges[some] = np.where(free.any(axis=1), self.all_models, 0)
         self.set_ranges(group, ranges)
 
-    def begin(self) -> None:
-        """Start an outer iteration.
+    def begin(self, goal: float) -> None:
+        """Start an outer iteration, which may end at a relative gap of `goal`, as rows tell.
+
+        What P - D may be then follows from the dual values so far: there are none in the first one.
 
         The weight of a free bias is the multiplier of a constraint, sum s_i alpha_i = 0. Descent is
         on the augmented Lagrangian (Hestenes 1969; Powell 1969; Rockafellar 1976), in which steps
@@ -202,6 +204,7 @@ class WeightVectors(ABC):
         began is the multiplier; the next one is that plus the imbalance of alpha at its end, or
         farther in that direction, see `moved`.
         """
+        self._aim(goal)
         if self.free_bias:
             v, pull = self.W[-1, : self.width], self.bias * self._imbalance
             move, self._multiplier[:] = moved(v, pull, self._multiplier)
@@ -209,8 +212,7 @@ class WeightVectors(ABC):
         self.forget_average()
         self.stats[:], self.entries[:] = no_stats(), 0.0
         self._remaining[:] = np.nan
-        self._reported[:] = 0.0
-        self._since[0] = 0.0
+        self._reported[:] = self._since[:] = 0.0
 
     @property
     def _imbalance(self) -> Floats:
@@ -387,8 +389,7 @@ class WeightVectors(ABC):
         violation that is asked for, which is one of all rows; nor where the bias is free, as no
         row tells of the imbalance of alpha.
         """
-        rows, times = self._since
-        enough = max(self._n_rows / SAMPLED_SHARE, SAMPLED_ROWS)
+        rows, enough = self._since[0], max(self._n_rows / SAMPLED_SHARE, SAMPLED_ROWS)
         if rows < enough or not self._goals.any():
             return False
         if self._options.tolerance is not None or self.free_bias:
@@ -397,7 +398,7 @@ class WeightVectors(ABC):
         left = 0.5 * (excess - self._reported) * (self._n_rows / rows)
         self._reported[:] = excess
         self._since[0] = 0.0
-        return bool((times * left <= self._goals).all())
+        return bool((left <= self._goals).all())
 
     def reached(self, rows: RowView, alpha: Floats | None = None) -> bool:
         """Return whether P - D is as small as it is to be, as a sample of some rows tells.
@@ -407,11 +408,7 @@ class WeightVectors(ABC):
         rows, alpha :         as for `sample_gap`
         """
         self.sample_gap(rows, alpha)
-        return bool((self._since[1] * np.fmin(*self._remaining) <= self._goals).all())
-
-    def doubt(self) -> None:
-        """Believe only half of what rows tell from now on, as a certificate was in vain."""
-        self._since[1] *= 2.0
+        return bool((np.fmin(*self._remaining) <= self._goals).all())
 
     def _take_point(self) -> None:
         self._points += 1.0, -self._points[1]
@@ -553,14 +550,18 @@ class WeightVectors(ABC):
         """Return the relative gaps that estimates of D and P - D make, float64[n_problems] all."""
         return relative_gaps(dual, left)
 
-    def aim(self, group: Group) -> None:
+    def aim(self, group: Group, goal: float) -> None:
         """Set the goals of P - D by the dual values that alpha have, of a group of all rows."""
         self.terms[:] = self._terms_of(self._data(group.rows), self.lines(group))
-        self.aim_at((self._options.gap or 0.0) * np.maximum(self.duals, 0.0))
+        self._aim(goal)
         self.terms[:] = 0.0  # no row was counted yet, see `work`
 
+    def _aim(self, goal: float) -> None:
+        """Set the goals of P - D by a relative gap and the dual values."""
+        self.aim_at(goal * np.maximum(self.duals, 0.0))
+
     def aim_at(self, goals: Floats) -> None:
-        """Set the goals of P - D, float64[n_problems]."""
+        """Set what P - D may be at the end of the outer iteration, float64[n_problems]."""
         self._goals[:] = goals
 
     def discard(self) -> None:

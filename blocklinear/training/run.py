@@ -431,7 +431,8 @@ class GroupRun(Run):
         self.decided = False
         if self.finished:
             self.outer, self.done = self.outer + 1, 0
-            self.solver.begin(self.outer != 2 or not self.solver.started_warm)
+            learns = self.outer != 2 or not self.solver.started_warm
+            self.solver.begin(self.stopping.goal, learns)
         self.times, self._begun = self._begun, Times()
         todo, following = self.block_groups(self.outer), self.block_groups(self.outer + 1)
         for loaded in self.loader.stream(todo[self.done :], following[0]):

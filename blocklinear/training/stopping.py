@@ -11,9 +11,15 @@ from blocklinear.memory import enough
 from blocklinear.numerals import format_number
 from blocklinear.objectives.certificate import Certificate
 from blocklinear.options import TrainOptions
-from blocklinear.solvers.protocol import DOUBT, Estimate, attributes, take_attributes
+from blocklinear.solvers.protocol import Estimate, attributes, take_attributes
 
 ADVICE = "scale the data, lower C, or try another solver"
+DOUBT = 1.1
+"""By so much what some rows tell of P - D may be too small; twice that after a certificate in vain,
+as then it was wrong by up to 1.5 times.
+
+Measured on 69 runs on text and small sets: 2 have a certificate in vain, and 5 where the first one
+is believed, which takes 0.99 of the work."""
 FORESIGHT = 32
 """Outer iterations before their rate is taken to tell that the limit on them will come first."""
 _LEARNED = "_scale", "_moved", "_best", "_halfway", "_warned", "_believed"
@@ -74,6 +80,11 @@ class Stopping:
     @state.setter
     def state(self, state: dict[str, Any]) -> None:
         take_attributes(self, _LEARNED, state)
+
+    @property
+    def goal(self) -> float:
+        """The relative gap that some rows are to tell of; 0 if none was asked for."""
+        return (self.options.gap or 0.0) / self._scale
 
     def wants_certificate(self, report: OuterIteration, seen: Estimate) -> bool:
         """Say whether the estimates of an outer iteration are good enough to prove them.

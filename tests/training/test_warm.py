@@ -229,8 +229,8 @@ def test_blocks_with_new_rows_are_noted_for_the_first_outer_iteration(tmp_path):
 def test_near_the_optimum_there_are_more_passes(tmp_path, monkeypatch, group):
     begun, begin = [], BlockDescent.begin
 
-    def noting(self, learns=True):
-        begin(self, learns)
+    def noting(self, goal, learns=True):
+        begin(self, goal, learns)
         begun.append(int(self.passes[0]))
 
     monkeypatch.setattr(BlockDescent, "begin", noting)

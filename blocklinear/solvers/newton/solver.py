@@ -111,7 +111,7 @@ class Newton(CertifiedPasses):
             for part in self._passes
         ]
 
-    def begin(self, learns: bool = True) -> None:
+    def begin(self, goal: float, learns: bool = True) -> None:
         """Start a pass, for the models that are not solved."""
         unsolved = self._unsolved()
         for part, numbers in zip(self._passes, self._numbers, strict=True):
