@@ -108,82 +108,61 @@ class Previous:
         self.columns: dict[float | None, Column] = dict(self._columns(cost))
 
     def _columns(self, cost: float) -> Iterator[tuple[float | None, Column]]:
-        if self._of_cluster:
-            yield from self._of_rounds(cost)
-        elif "models" in self._state:
-            yield from self._of_models(cost)
-        elif self.course["solver"] == CRAMMER_SINGER:
-            numbers = range(len(self.labels))
-            columns = self._side_by_side("", numbers, self._state["columns"], numbers)
-            yield from zip(self.labels, columns, strict=True)
-        else:
-            (column,) = self._side_by_side("", [0], 1, [0])
-            yield from self._of_both(self.labels[0] if self.labels else None, column)
-
-    def _of_both(
-        self, label: float | None, column: Column
-    ) -> Iterator[tuple[float | None, Column]]:
-        """Yield a column; of two classes, whose alpha are the same, also that of the other."""
-        yield label, column
-        if len(self.labels) == 2:
-            yield next(other for other in self.labels if other != label), column.opposite
-
-    def _of_models(self, cost: float) -> Iterator[tuple[float | None, Column]]:
-        state, models, asked = self._state, self._state["models"], self._state["asked"]
+        """Yield what is left of the models of the cost nearest to one, but of no fold."""
+        together = self.course["solver"] == CRAMMER_SINGER
+        labels: list[Any] = self.labels if together else self.labels[:1] or [None]
+        models = self._state.get("models", [[label, NO_FOLD] for label in labels])
+        asked = self._state.get("asked", [cost] * len(models))
         nearest = asked[_nearest(asked, cost)]
-        groups = zip(state["by_pass"], state["trained"], state["columns"], strict=True)
-        for k, (shared, staying, stored) in enumerate(groups):
-            columns = self._side_by_side(f"-{k}", shared, stored, staying)
-            for number, column in zip(shared, columns, strict=True):
-                label, fold = models[number]
-                if fold == NO_FOLD and asked[number] == nearest:
-                    yield from self._of_both(label, column)
+        found = self._of_rounds(len(models)) if self._of_cluster else self._of_passes(len(models))
+        for number, column in found:
+            label, fold = models[number]
+            if fold == NO_FOLD and asked[number] == nearest:
+                yield label, column
+                if len(self.labels) == 2 and not together:  # both have the same alpha
+                    yield next(other for other in self.labels if other != label), column.opposite
 
-    def _of_rounds(self, cost: float) -> Iterator[tuple[float | None, Column]]:
-        """Yield the columns of a run on a cluster."""
-        state = self._state
-        models = state.get("models", [[self.labels[0] if self.labels else None, NO_FOLD]])
-        asked = state.get("asked", [cost])
-        nearest, alpha = asked[_nearest(asked, cost)], self._alpha_of_rounds(len(models))
-        for number, (label, fold) in enumerate(models):
-            if fold != NO_FOLD or asked[number] != nearest:
-                continue
-            w, is_sum = self._weights_of(number, len(models)) if self.has_w else (None, False)
-            column = Column(alpha[number], w, is_sum, self._costs[number])
-            yield from self._of_both(label, column)
+    def _of_rounds(self, n_models: int) -> Iterator[tuple[int, Column]]:
+        """Yield the models of a run on a cluster; alpha of its removed rows may have gone.
 
-    def _alpha_of_rounds(self, n_models: int) -> Sequence[Callable[[slice], Floats]]:
-        """Return alpha of each model of a run on a cluster, whose removed rows may have gone."""
+        Of a model that is trained no more there are the weights that were certified.
+        """
+        alpha: list[Callable[[slice], Floats]]
         if "alpha" in self._checkpoint.names:
             columns = self.lines("alpha").reshape(self.n_rows, n_models).T
-            return [column.__getitem__ for column in columns]
-        folder, facts = self._checkpoint.folder, self._checkpoint.facts or {}
-        left = AlphaLeft(folder, facts, self._mapped("taken"))
-        return [partial(left.of_model, number) for number in range(n_models)]
+            alpha = [column.__getitem__ for column in columns]
+        else:
+            folder, facts = self._checkpoint.folder, self._checkpoint.facts or {}
+            left = AlphaLeft(folder, facts, self._mapped("taken"))
+            alpha = [partial(left.of_model, number) for number in range(n_models)]
+        w: dict[int, Floats] = {}
+        sums: set[int] = set()
+        if self.has_w:
+            w |= enumerate(self._mapped("final").reshape(-1, n_models).T)
+            for k, trained in enumerate(self._state["trained"]):
+                if trained:
+                    W = self._mapped(f"w-{k}").reshape(-1, len(trained))
+                    w |= zip(trained, W.T, strict=True)
+                    sums.update(trained)
+        for number, own in enumerate(alpha):
+            yield number, Column(own, w.get(number), number in sums, self._costs[number])
 
-    def _weights_of(self, number: int, n_models: int) -> tuple[Floats, bool]:
-        """Return the weights of a model of a run on a cluster, and whether they are those of alpha.
+    def _of_passes(self, n_models: int) -> Iterator[tuple[int, Column]]:
+        """Yield the models of a run on one machine; alpha of those that share a pass are together.
 
-        Of a model that is trained no more there is what was certified.
+        Weights of those that are still trained stand side by side, with what was left free.
         """
-        for k, trained in enumerate(self._state["trained"]):
-            if number in trained:
-                W = self._mapped(f"w-{k}").reshape(-1, len(trained))
-                return W[:, trained.index(number)], True
-        return self._mapped("final").reshape(-1, n_models)[:, number], False
-
-    def _side_by_side(
-        self, name: str, numbers: Sequence[int], stored: int, staying: Collection[int]
-    ) -> Iterator[Column]:
-        """Yield weight vectors, of models with these numbers, whose alpha were kept together.
-
-        Weights of those that stayed stand side by side, `stored` columns with what was left free.
-        """
-        alpha = self.lines(f"alpha{name}").reshape(self.n_rows, len(numbers))
-        w = self._weights(name, numbers, stored, staying) if self.has_w else {}
-        for j, number in enumerate(numbers):
-            own = partial(_sizes, alpha[:, j]) if self._l1 else alpha[:, j].__getitem__
-            yield Column(own, w.get(number), self._is_sum, self._costs[number])
+        state, numbers = self._state, range(n_models)
+        groups = [("", numbers, numbers, state.get("columns", 1))]
+        if "models" in state:
+            several = zip(state["by_pass"], state["trained"], state["columns"], strict=True)
+            groups = [(f"-{k}", *group) for k, group in enumerate(several)]
+        for name, shared, staying, stored in groups:
+            alpha = self.lines(f"alpha{name}").reshape(self.n_rows, len(shared))
+            w = self._weights(name, shared, stored, staying) if self.has_w else {}
+            for j, number in enumerate(shared):
+                own = partial(_sizes, alpha[:, j]) if self._l1 else alpha[:, j].__getitem__
+                yield number, Column(own, w.get(number), self._is_sum, self._costs[number])
 
     def _weights(
         self, name: str, numbers: Sequence[int], stored: int, staying: Collection[int]
@@ -268,24 +247,23 @@ def find_previous(folder: Path, options: TrainOptions, listener: Listener) -> Pr
         Of the run. A checkpoint that cannot be read is deleted.
     listener : callable
     """
-    found, why = None, "has no checkpoint"
+    why = "has no checkpoint"
     try:
         checkpoint = Checkpoint(folder)
         if checkpoint.facts is not None:
             check_left(checkpoint.facts, "")
             found = Previous(checkpoint, options.cost)
             checkpoint.tidy()
+            why = _misfit(found, options)
+            if not why:
+                return found
     except DamagedError:
         discard(folder)
         why = "has a damaged checkpoint"
     except (KeyError, TypeError, ValueError, IndexError):
         why = "was saved by another version"
-    if found is not None:
-        why = _misfit(found, options)
-    if why:
-        listener(Warned(f"run {options.run!r} {why}: training starts from the beginning"))
-        return None
-    return found
+    listener(Warned(f"run {options.run!r} {why}: training starts from the beginning"))
+    return None
 
 
 def _misfit(previous: Previous, options: TrainOptions) -> str:
