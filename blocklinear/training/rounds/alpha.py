@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blocklinear.training.permutations import block_order
-from blocklinear.training.rounds.files import AlphaFiles
+from blocklinear.training.rounds.files import AlphaFile
 
 Floats = NDArray[np.float64]
 Blocks = tuple[int, ...]
@@ -70,15 +70,15 @@ class RoundAlpha:
             If a file is not what was written.
         StorageError
         """
-        files, wanted = AlphaFiles(self.folder, len(self.models)), set(blocks)
         found: dict[int, Floats] = {}
+        wanted = set(blocks)
         for number, of_part in enumerate(self.parts):
             places = [place for place, block in enumerate(of_part) if block in wanted]
             if not places:
                 continue
             sizes = [self.rows[block] for block in of_part]
-            pairs = files.read(self.number, number, sizes, places)
-            for place, (before, after) in zip(places, pairs, strict=True):
+            file = AlphaFile(self.folder, self.number, number, sizes, len(self.models))
+            for place, (before, after) in zip(places, file.read(places), strict=True):
                 found[of_part[place]] = stepped(before, after, self.steps)
         return [found[block] for block in blocks]
 

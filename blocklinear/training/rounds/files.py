@@ -10,10 +10,12 @@ alpha; then of each block its rows and the CRC-32 of its alpha before and after;
 all these. The alpha of each block follows, before and after, float64[rows, columns] each.
 """
 
+import math
 import re
 import time
 import zlib
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from io import BufferedIOBase, BufferedReader, FileIO
 from pathlib import Path
 from typing import Any, TypeVar
@@ -27,7 +29,6 @@ from blocklinear.store.files import atomic_write, opened
 Floats = NDArray[np.float64]
 T = TypeVar("T")
 _MARK = int.from_bytes(b"BLalpha1", "little")
-_HEAD, _OF_BLOCK = 5, 3
 _NAME = re.compile(r"alpha\.(\d+)\.\d+$")
 SHOWS_UP_S = 10.0
 """Seconds after which a file that another machine wrote is visible on a shared file system."""
@@ -64,55 +65,49 @@ def opened_late(path: Path) -> FileIO:
     return once_there(lambda: opened(path), FileNotFoundError)
 
 
-class AlphaFiles:
-    """The files of alpha in a run's folder.
+@dataclass(frozen=True)
+class AlphaFile:
+    """What one part made of alpha in a round.
 
-    Parameters
+    Attributes
     ----------
-    columns : int
-        Of alpha.
+    folder : Path             of the run
+    round : int               the number of the round's files
+    part : int
+    sizes : sequence of int   rows of each block of the part, which lie one after another
+    columns : int             of alpha
     """
 
-    def __init__(self, folder: Path, columns: int) -> None:
-        self._folder, self._columns = folder, columns
+    folder: Path
+    round: int
+    part: int
+    sizes: Sequence[int]
+    columns: int
 
-    def _path(self, outer: int, number: int) -> Path:
-        return self._folder / f"alpha.{outer}.{number}"
+    @property
+    def _path(self) -> Path:
+        return self.folder / f"alpha.{self.round}.{self.part}"
 
-    def write(
-        self, outer: int, number: int, sizes: Sequence[int], before: Floats, after: Floats
-    ) -> None:
-        """Write what a part made of alpha, float64[n_rows, columns] both, in a round.
+    @property
+    def _head(self) -> list[int]:
+        """The numbers before those of blocks."""
+        return [_MARK, self.round, self.part, len(self.sizes), self.columns]
 
-        Parameters
-        ----------
-        sizes : sequence of int
-            Rows of each of its blocks, which lie one after another.
-        """
-        stops = np.cumsum(sizes).tolist()
-        parts = [slice(stop - size, stop) for size, stop in zip(sizes, stops, strict=True)]
-        head = [_MARK, outer, number, len(sizes), self._columns]
-        for size, part in zip(sizes, parts, strict=True):
-            head += [size, _crc(before[part]), _crc(after[part])]
-        table = np.array(head, np.int64)
-        with atomic_write(self._path(outer, number)) as stream:
+    def write(self, before: Floats, after: Floats) -> None:
+        """Write alpha of all its rows, float64[n_rows, columns] both."""
+        ends = np.cumsum(self.sizes)[:-1]
+        blocks = list(zip(np.split(before, ends), np.split(after, ends), strict=True))
+        crcs = [[len(old), _crc(old), _crc(new)] for old, new in blocks]
+        table = np.concatenate((self._head, *crcs), dtype=np.int64)
+        with atomic_write(self._path) as stream:
             stream.write(table.data)
             stream.write(np.array([_crc(table)], np.int64).data)
-            for part in parts:
-                stream.write(before[part].data)
-                stream.write(after[part].data)
+            for old, new in blocks:
+                stream.write(old.data)
+                stream.write(new.data)
 
-    def read(
-        self, outer: int, number: int, sizes: Sequence[int], places: Sequence[int]
-    ) -> list[tuple[Floats, Floats]]:
-        """Return alpha before and after a round of some blocks of a part.
-
-        Parameters
-        ----------
-        sizes : sequence of int
-            Rows of each block of the part.
-        places : sequence of int
-            Of the blocks asked for, among those of the part.
+    def read(self, places: Sequence[int]) -> list[Floats]:
+        """Return alpha of some of its blocks before and after, float64[2, rows, columns] each.
 
         Raises
         ------
@@ -120,33 +115,25 @@ class AlphaFiles:
             If the file is not what was written, or does not show up.
         StorageError
         """
-        path = self._path(outer, number)
+        path, head = self._path, self._head
         with storage_errors(path, "read"), BufferedReader(opened_late(path)) as stream:
-            table = self._table(stream, path, outer, number, sizes)
-            starts = np.concatenate(([0], np.cumsum(sizes))) * 16 * self._columns
-            begin, found = 8 * (len(table) + 1), []
+            n_numbers = len(head) + 3 * len(self.sizes) + 1
+            raw = np.frombuffer(_exactly(stream, 8 * n_numbers, path), np.int64)
+            table = raw[:-1]
+            if _crc(table) != raw[-1] or table[: len(head)].tolist() != head:
+                raise damaged(path, "it is not of this part of this round")
+            blocks = table[len(head) :].reshape(-1, 3)
+            if blocks[:, 0].tolist() != list(self.sizes):
+                raise damaged(path, "it is of other blocks")
+            starts, found = np.cumsum([0, *self.sizes]).tolist(), []
             for place in places:
-                stream.seek(begin + int(starts[place]))
-                raw = _exactly(stream, 16 * sizes[place] * self._columns, path)
-                before, after = np.frombuffer(raw).reshape(2, sizes[place], self._columns)
-                crcs = table[_HEAD + _OF_BLOCK * place :][1:3].tolist()
-                if [_crc(before), _crc(after)] != crcs:
+                stream.seek(8 * (n_numbers + 2 * starts[place] * self.columns))
+                shape = 2, self.sizes[place], self.columns
+                alpha = np.frombuffer(_exactly(stream, 8 * math.prod(shape), path)).reshape(shape)
+                if [*map(_crc, alpha)] != blocks[place, 1:].tolist():
                     raise damaged(path, "a checksum is wrong")
-                found.append((before, after))
+                found.append(alpha)
             return found
-
-    def _table(
-        self, stream: BufferedIOBase, path: Path, outer: int, number: int, sizes: Sequence[int]
-    ) -> NDArray[np.int64]:
-        """Return the numbers at the beginning of a file, which are those of this part."""
-        length = _HEAD + _OF_BLOCK * len(sizes)
-        raw = np.frombuffer(_exactly(stream, 8 * (length + 1), path), np.int64)
-        table, expected = raw[:-1], [_MARK, outer, number, len(sizes), self._columns]
-        if _crc(table) != raw[-1] or table[:_HEAD].tolist() != expected:
-            raise damaged(path, "it is not of this part of this round")
-        if table[_HEAD::_OF_BLOCK].tolist() != list(sizes):
-            raise damaged(path, "it is of other blocks")
-        return table
 
 
 def files_of_rounds(folder: Path) -> dict[Path, int]:
