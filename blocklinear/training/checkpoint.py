@@ -22,6 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from blocklinear.errors import DamagedError, MismatchError, storage_errors
+from blocklinear.events import Listener, Warned
 from blocklinear.store import shapes
 from blocklinear.store.files import (
     atomic_write,
@@ -41,6 +42,7 @@ _SHORT = 64
 MAX_BYTES = 1 << 28
 _SCRATCH = "*.work"
 _FILE = re.compile(r"[A-Za-z0-9_-]+")
+_PART_OF_RUN = re.compile(r"\.part\d+of\d+")
 
 _SHORT_ARRAY = shapes.items(shapes.text)
 _LONG_ARRAY = shapes.fields({"bytes": shapes.count, "crc": shapes.count})
@@ -343,6 +345,60 @@ def discard(folder: Path) -> None:
     with storage_errors(folder, "clean"):
         (folder / NAME).unlink(missing_ok=True)
         remove_files([*_files(folder), *files_of_rounds(folder)])
+
+
+def folders_of(folder: Path) -> list[Path]:
+    """Return the folders there are of a run: its own, and those of the parts it was trained in.
+
+    Parameters
+    ----------
+    folder : Path
+        Of the run, ``STORE/runs/NAME``. Links are not followed: they lead out of the store.
+    """
+    if folder.parent.is_symlink():
+        return []
+    parts = sorted(folder.parent.glob(f"{folder.name}.part*"))
+    mine = [part for part in parts if _PART_OF_RUN.fullmatch(part.name.removeprefix(folder.name))]
+    return [own for own in (folder, *mine) if own.is_dir() and not own.is_symlink()]
+
+
+def check_finished(folder: Path, listener: Listener, resuming: str = "--resume") -> None:
+    """Refuse to start a run anew where one of its name was broken off.
+
+    Nothing can go on from a damaged checkpoint: it is no obstacle, but warned of.
+
+    Parameters
+    ----------
+    folder : Path
+        Of the run.
+    listener : callable
+        Called with `Warned`.
+    resuming : str
+        What goes on with the run, for the message.
+
+    Raises
+    ------
+    MismatchError
+        If a checkpoint is there of a run that has not come to its end, or that a newer version
+        saved.
+    StorageError
+    """
+    for own in folders_of(folder):
+        try:
+            facts = Checkpoint(own).facts
+        except DamagedError as error:
+            listener(Warned(f"{error.what}: the run starts from the beginning"))
+            continue
+        if facts is None or facts.get("finished"):
+            continue
+        what = f"run {folder.name!r} was broken off in outer iteration {facts.get('outer')}"
+        goes_on = f"{resuming} to go on with it"
+        if facts.get("warm_only"):
+            goes_on = "--warm-start to start from its alpha"
+        raise MismatchError(
+            f"{folder.parents[1]}: {what}",
+            f"give {goes_on}, --restart to delete what it reached, or another --run NAME",
+        )
 
 
 def rounds_of(facts: Mapping[str, Any]) -> set[int]:

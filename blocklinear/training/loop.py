@@ -27,7 +27,13 @@ from blocklinear.store.files import make_folder, remove_if_empty
 from blocklinear.store.manifest import Manifest
 from blocklinear.store.prefetch import GroupLoader
 from blocklinear.store.store import BlockStore
-from blocklinear.training.checkpoint import Checkpoint, discard, drop_scratch
+from blocklinear.training.checkpoint import (
+    Checkpoint,
+    check_finished,
+    discard,
+    drop_scratch,
+    folders_of,
+)
 from blocklinear.training.checkpoint_schema import check_resumed
 from blocklinear.training.held_out import HeldOut
 from blocklinear.training.memory_plan import MemoryPlan, budget_for_newton, plan_again, plan_memory
@@ -38,7 +44,6 @@ from blocklinear.training.permutations import sampled
 from blocklinear.training.previous import find_previous
 from blocklinear.training.run import GroupRun, Halt, Run, check_finite
 from blocklinear.training.stopping import Ending
-from blocklinear.training.unfinished import check_finished, folders_of
 from blocklinear.training.warm_start import start_warm
 
 Result = TypeVar("Result")

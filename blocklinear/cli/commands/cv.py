@@ -164,8 +164,8 @@ def run(args: argparse.Namespace) -> int:
     from blocklinear.options import TrainOptions
     from blocklinear.report.runlog import RunLog, check_log
     from blocklinear.selection.cross_validation import cross_validate
+    from blocklinear.training.checkpoint import check_finished
     from blocklinear.training.loop import train
-    from blocklinear.training.unfinished import check_finished
 
     chosen: Any = given(
         epsilon=args.epsilon,
