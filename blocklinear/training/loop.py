@@ -341,9 +341,14 @@ def converge(run: Run) -> Outcome:
         goes_over = run.may_go_over
         ending = ending or (None if goes_over else stalled)
         if ending or stopping.wants_certificate(report, seen):
-            with run.saving():
+            try:
                 certificate = run.certify(None if ending else run.options.gap)
-            report = dataclasses.replace(run.timed(report), certificates=int(not seen.exact))
+            except Abandoned:
+                run.save()  # no more than that pass is lost
+                raise
+            report = dataclasses.replace(
+                report, certificates=int(not seen.exact), certify_s=run.times.certify_s
+            )
             converged = stopping.holds(report, certificate)
             if isinstance(certificate, Certificate):
                 report = run.certified(report, certificate)

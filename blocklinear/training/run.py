@@ -151,15 +151,6 @@ class Run(ABC):
             check_finite(certificate.primal, certificate.dual)
         return certificate
 
-    @contextlib.contextmanager
-    def saving(self) -> Iterator[None]:
-        """Save when a pass made meanwhile is abandoned: no more than that pass is lost."""
-        try:
-            yield
-        except Abandoned:
-            self.save()
-            raise
-
     def overdue(self) -> bool:
         """Return whether a stop was asked for so long ago that a block step is to be given up."""
         if not self.halt():
@@ -249,6 +240,13 @@ class Run(ABC):
         """Return the report of the outer iteration, with the held-out score, and its estimate."""
         seen = self.solver.estimate()
         check_finite(seen.primal, seen.dual, 0.0 if seen.rise == math.inf else seen.rise)
+        scores: dict[str, Any] = {}
+        if seen.new and self.held_out is not None:
+            weights = self.solver.current()
+            scores, value = self._scored(self.held_out, weights)
+            if self.options.patience and (not self._best_at or value > self._best_score):
+                self._best_score, self._best_at = value, self.outer
+                self._best[:] = weights
         report = OuterIteration(
             outer=self.outer,
             seconds=self.seconds,
@@ -266,18 +264,9 @@ class Run(ABC):
             entries=seen.entries,
             pass_entries=seen.pass_entries,
             gaps=_largest_by_cost(self.solver.costs, seen.gaps),
+            **scores,
         )
-        if seen.new and self.held_out is not None:
-            weights = self.solver.current()
-            report, value = self._scored(report, self.held_out, weights)
-            if self.options.patience and (not self._best_at or value > self._best_score):
-                self._best_score, self._best_at = value, self.outer
-                self._best[:] = weights
-        return self.timed(report), seen
-
-    def timed(self, report: OuterIteration) -> OuterIteration:
-        """Return the report with what certificates, scores and checkpoints took so far."""
-        return dataclasses.replace(report, **dataclasses.asdict(self.times))
+        return report, seen
 
     @property
     def may_go_over(self) -> bool:
@@ -331,23 +320,20 @@ class Run(ABC):
         self.solver, self.descended = successor, outer
         self.options = self.stopping.options = self.options.without_violation()
 
-    def _scored(
-        self, report: OuterIteration, held_out: HeldOut, weights: Floats
-    ) -> tuple[OuterIteration, float]:
-        """Return the report with the score of weights, and a number that is larger for better."""
+    def _scored(self, held_out: HeldOut, weights: Floats) -> tuple[dict[str, Any], float]:
+        """Return the scores of weights by name, and a number that is larger for better ones."""
         with self.times.counting("score_s"):
             score = held_out.score(weights, self.solver.bias)
         found = score.as_dict()
-        scored = dataclasses.replace(
-            report,
-            accuracy=found.get("accuracy"),
-            mean_squared_error=found.get("mean_squared_error"),
-        )
-        return scored, score.rank_value
+        names = ("accuracy", "mean_squared_error")
+        return {name: found.get(name) for name in names}, score.rank_value
 
     def certified(self, report: OuterIteration, certificate: Certificate) -> OuterIteration:
         """Return the report with the estimates replaced by what was proven, of the candidate."""
-        report = dataclasses.replace(
+        scores: dict[str, Any] = {}
+        if self.held_out is not None:
+            scores, _ = self._scored(self.held_out, self.solver.chosen(certificate))
+        return dataclasses.replace(
             report,
             primal=certificate.primal,
             dual=certificate.dual,
@@ -355,10 +341,9 @@ class Run(ABC):
             certified=True,
             seconds=self.seconds,
             gaps=_largest_by_cost(self.solver.costs, [c.gap for c in self.solver.proven()]),
+            **dataclasses.asdict(self.times),
+            **scores,
         )
-        if self.held_out is not None:
-            report, _ = self._scored(report, self.held_out, self.solver.chosen(certificate))
-        return self.timed(report)
 
     @property
     def out_of_patience(self) -> bool:
