@@ -366,11 +366,10 @@ class Part:
                 part.add_rows(group, new, self.solver.bias)
                 vectors.terms += vectors.dual_terms(rows, new)
         self.alpha[:] = np.concatenate(self._after, axis=1)
-        same_bias = max(previous.course["bias"], 0.0) == self.solver.bias
         if self._job.options.regularize_bias:
             return []
         for part in parts:
-            part.take_bias(same_bias)
+            part.take_bias(previous.bias == self.solver.bias)
         return [part.W[-1].copy() for part in parts]
 
 

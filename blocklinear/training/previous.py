@@ -82,6 +82,7 @@ class Previous:
     Attributes
     ----------
     course : dict             the options that it had
+    bias : float              the value that the bias feature had, 0 for none
     columns : dict            by label of the positive class, or of the class; None for regression
     labels : list of float    its classes
     bounded : bool            whether C was a bound of its alpha
@@ -94,6 +95,7 @@ class Previous:
         facts = checkpoint.facts or {}
         self._checkpoint, self._blocks = checkpoint, facts["blocks"]
         self.course: dict[str, Any] = facts["course"]
+        self.bias = max(self.course["bias"], 0.0)
         self.n_rows = sum(rows for _, rows in self._blocks)
         self._state = facts["method"]
         self.labels: list[float] = self._state["labels"]

@@ -28,6 +28,7 @@ from blocklinear.training.previous import Column, Previous, RowRange
 from blocklinear.training.run import GroupRun
 
 Floats = NDArray[np.float64]
+_Removed = tuple[BlockRecord, list[RowRange]]
 CANCELLED = 1e-8
 """Of the square of |w|: with less left after Eq. (16), rounding could show, and w is recomputed."""
 
@@ -85,9 +86,7 @@ def _go_on_from_w(run: GroupRun, previous: Previous) -> str:
         run.listener(Warned("the classes are other ones now: training starts from the beginning"))
         return ""
     for part in parts:
-        part.take_w()
-        if max(previous.course["bias"], 0.0) != solver.bias:
-            part.W[-1] = 0.0
+        part.take_w(previous.bias == solver.bias)
     if solver.updates is not None:
         solver.updates[:] = previous.number("updates") or 0.0
     return "kept"
@@ -115,13 +114,13 @@ class WarmPart(Start):
         """Those that start from something, by number, and what that is."""
         return [(j, column) for j, column in enumerate(self.old) if column is not None]
 
-    def take_w(self) -> None:
+    def take_w(self, same_bias: bool) -> None:
         """Take over weights; those of features that are new are 0."""
         self.W[:] = 0.0
         for j, column in self.columns:
             if column.w is not None:
                 self.W[: len(column.w) - 1, j] = column.sign * column.w[:-1]
-        self.take_bias(True)
+        self.take_bias(same_bias)
 
     def take_alpha(self, row_range: RowRange, first: int) -> None:
         """Take over the alpha of some rows, which are in a block whose first row is `first`."""
@@ -129,16 +128,16 @@ class WarmPart(Start):
         for j, column in self.columns:
             lines[:, j] = column.alpha(row_range.old)
 
-    def take_bias(self, same: bool) -> None:
+    def take_bias(self, same_bias: bool) -> None:
         """Begin with the weight that the bias had: where it is free, it is no sum over rows.
 
         Parameters
         ----------
-        same : bool
+        same_bias : bool
             Whether the bias feature has the value it had.
         """
         self.W[-1] = 0.0
-        for j, column in self.columns if same else ():
+        for j, column in self.columns if same_bias else ():
             if column.w is not None:
                 self.W[-1, j] = column.sign * column.w[-1]
 
@@ -176,7 +175,7 @@ class _Start:
     def __init__(self, run: GroupRun, previous: Previous, store: BlockStore) -> None:
         self._run, self._previous, self._store, solver = run, previous, store, run.solver
         self._bias, self._blocks = solver.bias, store.manifest.blocks
-        self._same_bias = max(previous.course["bias"], 0.0) == solver.bias
+        self._same_bias = previous.bias == solver.bias
         sums = previous.course["regularize_bias"] or not run.options.regularize_bias
         self._keeps_w = self._same_bias and sums
         self._parts = list(warm_parts(solver.starts, previous))
@@ -237,9 +236,10 @@ class _Start:
         gone = self._removed() if self._keeps_w else None
         if gone is not None and self._saves(gone):
             for part in self._parts:
-                part.take_w()
+                part.take_w(self._same_bias)
             before = [_squared_norm(part.W) for part in self._parts]
-            self._take_out(gone)
+            if gone:
+                self._take_out(gone)
             self._add(self._misfits, anew=False)
             left = [_squared_norm(part.W) for part in self._parts]
             if all(new >= CANCELLED * old for old, new in zip(before, left, strict=True)):
@@ -249,9 +249,9 @@ class _Start:
         self._add(self._used, anew=True)
         return "recomputed"
 
-    def _removed(self) -> dict[str, tuple[BlockRecord, list[RowRange]]] | None:
+    def _removed(self) -> list[_Removed] | None:
         """Return the removed blocks that have a share in w; None if one cannot be read."""
-        found: dict[str, tuple[BlockRecord, list[RowRange]]] = {}
+        found: dict[str, _Removed] = {}
         columns = [column for part in self._parts for _, column in part.columns]
         if not all(column.is_sum for column in columns):
             return None
@@ -262,34 +262,31 @@ class _Start:
             if record is None or not (self._store.blocks_folder / record.name).is_file():
                 return None
             found.setdefault(record.name, (record, []))[1].append(row_range)
-        return found
+        return list(found.values())
 
-    def _saves(self, gone: dict[str, tuple[BlockRecord, list[RowRange]]]) -> bool:
+    def _saves(self, gone: list[_Removed]) -> bool:
         """Say whether Eq. (16) reads less than a pass over the rows that have an alpha."""
         whole, changed = (
             0 if self._resident else sum(self._blocks[b].bytes for b in blocks)
             for blocks in (self._used, self._misfits)
         )
-        changed += sum(record.bytes for record, _ in gone.values())
+        changed += sum(record.bytes for record, _ in gone)
         return changed < whole or not (gone or self._misfits)
 
-    def _take_out(self, gone: dict[str, tuple[BlockRecord, list[RowRange]]]) -> None:
+    def _take_out(self, gone: list[_Removed]) -> None:
         """Take removed rows out of the weights (Eq. 16)."""
-        if not gone:
-            return
-        records = [record for record, _ in gone.values()]
+        records = [record for record, _ in gone]
         store = BlockStore(self._store.folder, replace(self._store.manifest, blocks=records))
         with GroupLoader(store, 1, self._run.options.threads) as loader:
-            for loaded in loader.stream([(b,) for b in range(len(records))]):
-                group = loaded.group
-                (block,) = group.blocks
-                self._count(records[block])
+            order = [(b,) for b in range(len(gone))]
+            for (record, row_ranges), loaded in zip(gone, loader.stream(order), strict=True):
+                self._count(record)
                 for part in self._parts:
-                    alpha = np.zeros((group.n_rows, len(part.old)))
-                    for row_range in gone[records[block].name][1]:
+                    alpha = np.zeros((record.rows, len(part.old)))
+                    for row_range in row_ranges:
                         for j, column in part.columns:
                             alpha[row_range.lines(0), j] = column.alpha(row_range.old)
-                    part.add_rows(group, -alpha, self._bias)
+                    part.add_rows(loaded.group, -alpha, self._bias)
                 if self._run.halt():
                     raise Abandoned
 
