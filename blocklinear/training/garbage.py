@@ -15,7 +15,6 @@ from blocklinear.events import Listener, Warned, ignore
 from blocklinear.store.changes import AnyStore, changing, delete_unused, drop_columns, forget
 from blocklinear.store.files import write_whole
 from blocklinear.store.manifest import Manifest
-from blocklinear.store.store import BlockStore
 from blocklinear.training.checkpoint import Checkpoint, discard, rounds_of
 from blocklinear.training.checkpoint_schema import check_blocks, check_left
 from blocklinear.training.rounds.alpha import AlphaLeft
@@ -62,7 +61,10 @@ def collect_garbage(store: AnyStore, listener: Listener = ignore) -> Collected:
         # The disk may be full: whatever can be deleted goes before anything is written. That blocks
         # which the manifest calls removed are missing does no harm, should this end here.
         files, n_bytes = delete_unused(old)
-        if not _has_columns(old):
+        columns = None
+        with contextlib.suppress(DamagedError):
+            columns = ColumnManifest.load(old.folder, old.manifest)
+        if columns is None:  # or they are of other rows
             n_bytes += drop_columns(old.folder)
         runs = list(_runs(old.folder))
         for folder in runs:
@@ -79,14 +81,6 @@ def collect_garbage(store: AnyStore, listener: Listener = ignore) -> Collected:
         # only now: should this end before, the next call shortens the runs
         forget(old, followed)
     return Collected(files, n_bytes, n_shortened)
-
-
-def _has_columns(store: BlockStore) -> bool:
-    """Return whether a store has columns, and they are of its rows."""
-    try:
-        return ColumnManifest.load(store.folder, store.manifest) is not None
-    except DamagedError:
-        return False
 
 
 def _runs(folder: Path) -> Iterator[Path]:
