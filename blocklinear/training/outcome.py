@@ -83,16 +83,14 @@ class Outcome:
             "store": manifest.fingerprint,
             "written_by": __version__,
         }
-        if self.newton:
-            metadata["newton_iterations"] = self.newton
-        if self.choice is not None:
-            metadata["method_chosen"] = self.choice.why
-        if self.recipe is not None:
-            metadata["recipe"] = self.recipe
-        if self.cluster is not None:
-            metadata["cluster"] = self.cluster
-        if self.certificates:
-            metadata["certificates"] = [c.to_dict() for c in self.certificates]
+        not_of_all = {
+            "newton_iterations": self.newton,
+            "method_chosen": self.choice and self.choice.why,
+            "recipe": self.recipe,
+            "cluster": self.cluster,
+            "certificates": [c.to_dict() for c in self.certificates],
+        }
+        metadata |= {name: value for name, value in not_of_all.items() if value}
         return LinearModel(
             weights=np.ascontiguousarray(self.weights[:-1]),
             bias_weights=self.weights[-1].copy(),
