@@ -365,10 +365,7 @@ class _Validation:
 
     def _split_to_fit(self, options: TrainOptions, n_units: int) -> list[slice]:
         """Divide the models, of a fold and a C at a time, into parts that fit the budget."""
-        return split_to_fit(
-            self.store.manifest, options, n_units, self.listener, self._width,
-            besides=self.store.fetching_bytes,
-        )  # fmt: skip
+        return split_to_fit(self.store, options, n_units, self.listener, self._width)
 
     def run(self, costs: Sequence[float]) -> None:
         """Train the models of all folds and these costs, and score them."""

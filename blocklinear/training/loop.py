@@ -155,9 +155,7 @@ def train_task(
                 )
 
             if isinstance(task, Models) and task.separable and options.evaluate is None:
-                outcome = train_in_parts(
-                    manifest, options, task, listener, part, source.fetching_bytes
-                )
+                outcome = train_in_parts(source, options, task, listener, part)
             else:
                 outcome = part(options, task, "", 0)
             names = read_names(store.folder, manifest)

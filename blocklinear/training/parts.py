@@ -12,7 +12,7 @@ from blocklinear.objectives.certificate import Certificate, joined
 from blocklinear.objectives.models import Models
 from blocklinear.options import TrainOptions
 from blocklinear.solvers.sharing import n_columns
-from blocklinear.store.manifest import Manifest
+from blocklinear.store.store import BlockStore
 from blocklinear.training.memory_plan import plan_memory
 from blocklinear.training.outcome import Outcome
 
@@ -20,13 +20,12 @@ _SHORTEST_S = 1e-9
 
 
 def split_to_fit(
-    manifest: Manifest,
+    store: BlockStore,
     options: TrainOptions,
     n_units: int,
     listener: Listener,
     unit: int = 1,
     kept: int = 0,
-    besides: int = 0,
 ) -> list[slice]:
     """Divide units of models into as few equal parts as fit the memory budget, with a warning.
 
@@ -38,8 +37,6 @@ def split_to_fit(
         Models that must be trained together.
     kept : int
         Weight vectors kept with those that are trained, where there is more than one part.
-    besides : int
-        As for `plan_memory`.
 
     Raises
     ------
@@ -48,9 +45,9 @@ def split_to_fit(
     """
     for n_parts in range(1, n_units + 1):
         size = -(-n_units // n_parts)
+        width, others = n_columns(size * unit), kept if n_parts > 1 else 0
         try:
-            others = kept if n_parts > 1 else 0
-            plan_memory(manifest, options, n_columns(size * unit), others, besides)
+            plan_memory(store.manifest, options, width, others, store.fetching_bytes)
         except MemoryBudgetError:
             if size == 1:
                 raise
@@ -68,12 +65,11 @@ def split_to_fit(
 
 
 def train_in_parts(
-    manifest: Manifest,
+    store: BlockStore,
     options: TrainOptions,
     models: Models,
     listener: Listener,
     train: Callable[[TrainOptions, Models, str, int], Outcome],
-    besides: int = 0,
 ) -> Outcome:
     """Train models together, or in parts.
 
@@ -84,8 +80,6 @@ def train_in_parts(
     train : callable
         Trains models by options, and keeps what it needs under a name that is to be added to that
         of the run; the last argument is how many weight vectors are kept meanwhile.
-    besides : int
-        As for `plan_memory`.
 
     Raises
     ------
@@ -93,10 +87,10 @@ def train_in_parts(
         If the budget does not hold a single one.
     """
     n = len(models)
-    parts = split_to_fit(manifest, options, n, listener, kept=n, besides=besides)
+    parts = split_to_fit(store, options, n, listener, kept=n)
     if len(parts) == 1:
         return train(options, models, "", 0)
-    W = np.empty((manifest.dimension + 1, n))
+    W = np.empty((store.manifest.dimension + 1, n))
     outer, newton, stopped, began = 0, 0, "converged", time.monotonic()
     certificates: list[Certificate] = []
     for number, part in enumerate(parts, 1):

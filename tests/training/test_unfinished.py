@@ -165,7 +165,7 @@ def test_parts_of_a_run_are_the_run(tmp_path, monkeypatch):
     store = split_problem(tmp_path, problem, N_BLOCKS)
     options = problem.options(gap=1e-9, group=1, max_outer=4)
 
-    def in_two(manifest, options, n, *rest, **more):
+    def in_two(store, options, n, *rest, **more):
         return [slice(0, 3), slice(3, n)]
 
     monkeypatch.setattr("blocklinear.training.parts.split_to_fit", in_two)
@@ -205,7 +205,7 @@ def test_a_warm_start_in_parts_is_resumed_in_its_first_part(tmp_path, monkeypatc
     warm = replace(options, cost=3.0, warm_start=True)
     monkeypatch.setattr(
         "blocklinear.training.parts.split_to_fit",
-        lambda manifest, options, n, *rest, **more: [slice(0, 3), slice(3, n)],
+        lambda store, options, n, *rest, **more: [slice(0, 3), slice(3, n)],
     )
     for name in ("whole", "broken"):
         train(store, replace(options, run=name))
