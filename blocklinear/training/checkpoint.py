@@ -15,6 +15,7 @@ import re
 import zlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from io import FileIO
+from itertools import compress
 from pathlib import Path
 from typing import Any
 
@@ -264,32 +265,28 @@ class Checkpoint:
             If what is to be kept is not what was written.
         StorageError
         """
-        facts = dict(self.facts or {})
+        facts = (self.facts or {}) | {"warm_only": True}
         n_rows = sum(rows for _, rows in facts["blocks"])
-        stops = np.cumsum([rows for _, rows in facts["blocks"]]).tolist()
-        kept = [
-            slice(stop - rows, stop)
-            for (name, rows), stop in zip(facts["blocks"], stops, strict=True)
-            if name in blocks
-        ]
+        stops = np.cumsum([rows for _, rows in facts["blocks"]])
+        stay = [name in blocks for name, _ in facts["blocks"]]
+
+        def kept(array: Array) -> list[Array]:
+            return list(compress(np.split(array, stops[:-1]), stay))
+
         lines: dict[str, list[Array]] = {}
         for name in self._files:
-            dtype = LINES.get(name.partition("-")[0])
-            if dtype is None:
-                continue
-            array = self.mapped(name, np.dtype(dtype))
-            if n_rows == 0 or array.size % n_rows:
-                raise self.damaged(f"its {name} does not have a line for each of {n_rows} rows")
-            lines[name] = [array.reshape(n_rows, -1)[part] for part in kept]
-        for name, array in (more or {}).items():
-            lines[name] = [array[part] for part in kept]
+            kind = name.partition("-")[0]
+            if kind in LINES:
+                array = self.mapped(name, np.dtype(LINES[kind]))
+                if n_rows == 0 or array.size % n_rows:
+                    raise self.damaged(f"its {name} does not have a line for each of {n_rows} rows")
+                lines[name] = kept(array.reshape(n_rows, -1))
         if not more and lines.keys() != self._files.keys():
             # make room for them, on a disk that may be full
-            facts |= {"warm_only": True}
             self._put(self._generation, {name: self._files[name] for name in lines}, facts)
             self.tidy()
-        left = [[name, rows] for name, rows in facts["blocks"] if name in blocks]
-        self.save(facts | {"blocks": left, "warm_only": True}, lines)
+        lines |= {name: kept(array) for name, array in (more or {}).items()}
+        self.save(facts | {"blocks": list(compress(facts["blocks"], stay))}, lines)
 
     def mapped(self, name: str, dtype: np.dtype[Any]) -> Array:
         """Return an array of the checkpoint, flat, mapped from its file if it has one.
