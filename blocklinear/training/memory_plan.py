@@ -17,7 +17,6 @@ from blocklinear.memory import (
     format_size,
 )
 from blocklinear.objectives.models import ALL_SOLVERS, CRAMMER_SINGER
-from blocklinear.objectives.problems import SolverType
 from blocklinear.options import TrainOptions
 from blocklinear.solvers.l1.columns import PRODUCTS_BYTES, column_type
 from blocklinear.solvers.sharing import models_by_pass
@@ -237,107 +236,64 @@ def model_bytes(manifest: Manifest) -> int:
     return 8 * (manifest.dimension + 1)
 
 
-@dataclass(frozen=True)
 class _Needs:
-    """Bytes that a training takes; arguments are as for `plan_memory`."""
+    """Bytes that a training takes; arguments are as for `plan_memory`.
 
-    manifest: Manifest
-    options: TrainOptions
-    width: int
-    kept: int
+    Attributes
+    ----------
+    vectors : int             all weight vectors but those of Newton steps: of several models one
+                              more each, which keeps what was certified; others are `kept`, too
+    newton : int              vectors of Newton steps
+    hessian : int
+    making : int              making models of what was trained, where features were renumbered:
+                              then nothing else is in memory but what was trained, and the indices
+                              of features, with a sorted copy and the file they are read from
+    columns : int             what L1 regularisation has of all rows, with room for two columns
+    copy : int                a copy of all rows; for L1 regularisation, of all columns: a working
+                              set rarely has more than one row in `WORKING_SET_SHARE`
+    unpacked : int            rows of the working set that are unpacked, for all models that share a
+                              pass: as much as threads can take, however many there are, as no bits
+                              depend on them
+    """
 
-    @property
-    def _solver(self) -> SolverType:
-        return ALL_SOLVERS[self.options.solver]
-
-    @property
-    def vectors(self) -> int:
-        """All weight vectors but those of Newton steps; others are `kept`, too.
-
-        With several models there is a vector more for each, which keeps what was certified.
-        """
-        options = self.options
-        vectors = WEIGHT_VECTORS + options.average + (self.width > 1)
+    def __init__(self, manifest: Manifest, options: TrainOptions, width: int, kept: int) -> None:
+        self._manifest, self._options, self._width, self._kept = manifest, options, width, kept
+        solver, n, d = ALL_SOLVERS[options.solver], manifest.n_rows, manifest.n_features
+        trained = width * weight_bytes(manifest)
+        self._models = (width + kept) * model_bytes(manifest)
+        of_newton = NEWTON_VECTORS + (not solver.smooth)  # one more steps to proximal points
         if options.method == "newton":
-            vectors = L1_VECTORS if self._solver.l1 else self._newton_vectors + 1
+            vectors = L1_VECTORS if solver.l1 else of_newton + 1
+        else:
+            vectors = WEIGHT_VECTORS + options.average + (width > 1)
         vectors += options.patience is not None
-        own = vectors * self.width * weight_bytes(self.manifest)
-        return own + self.kept * model_bytes(self.manifest)
-
-    @property
-    def _newton_vectors(self) -> int:
-        """What a model of Newton's method has; one more where it steps to proximal points."""
-        return NEWTON_VECTORS + (not self._solver.smooth)
-
-    @property
-    def newton(self) -> int:
-        """Vectors of Newton steps."""
-        return self._newton_vectors * self.width * weight_bytes(self.manifest)
-
-    @property
-    def hessian(self) -> int:
-        return 8 * (self.manifest.n_features + 1) ** 2 * self.width
-
-    @property
-    def making(self) -> int:
-        """Making models of what was trained, where features were renumbered.
-
-        Then nothing else is in memory but what was trained, and the indices of features, with a
-        sorted copy and the file they are read from.
-        """
-        if not self.manifest.renumbered:
-            return 0
-        trained = self.width * weight_bytes(self.manifest)
-        models = (self.width + self.kept) * model_bytes(self.manifest)
-        return PROCESS_BYTES + models + trained + 12 * self.manifest.n_features
+        self.vectors = vectors * trained + kept * model_bytes(manifest)
+        self.newton = of_newton * trained
+        self.hessian = 8 * (d + 1) ** 2 * width
+        self.making = 0
+        if manifest.renumbered:
+            self.making = PROCESS_BYTES + self._models + trained + 12 * d
+        self.columns, self.copy = 0, working_set_bytes(manifest, n, manifest.nnz)
+        if solver.l1:
+            entry = 2 + np.dtype(column_type(manifest, options)).itemsize
+            self.columns = (_L1_ROW_BYTES + width * _L1_MODEL_ROW_BYTES + 2 * entry) * n
+            self.copy = entry * manifest.nnz
+        self.unpacked = len(models_by_pass(width)) * entry_bytes(manifest) * ENTRIES_AT_ONCE
 
     def no_room_for_model(self) -> MemoryBudgetError:
-        manifest, n = self.manifest, self.width + self.kept
-        models, needed = n * model_bytes(manifest), self.making
+        manifest, made_from = self._manifest, self.making - PROCESS_BYTES - self._models
         return MemoryBudgetError(
-            f"the budget of {exact_size(self.options.memory_bytes)} is too small: the program "
-            f"takes {format_size(PROCESS_BYTES)}, {n} weight vectors of a model of "
-            f"{manifest.dimension} features {format_size(models)}, and what they are made "
-            f"from, of the {manifest.n_features} features that occur, "
-            f"{format_size(needed - PROCESS_BYTES - models)}",
-            f"give --memory {enough(needed)} or more, or split with --hash-bits",
+            f"the budget of {exact_size(self._options.memory_bytes)} is too small: the program "
+            f"takes {format_size(PROCESS_BYTES)}, {self._width + self._kept} weight vectors of a "
+            f"model of {manifest.dimension} features {format_size(self._models)}, and what they "
+            f"are made from, of the {manifest.n_features} features that occur, "
+            f"{format_size(made_from)}",
+            f"give --memory {enough(self.making)} or more, or split with --hash-bits",
         )
-
-    @property
-    def columns(self) -> int:
-        """What L1 regularisation has of all rows, with room for two columns."""
-        if not self._solver.l1:
-            return 0
-        row_bytes = _L1_ROW_BYTES + self.width * _L1_MODEL_ROW_BYTES
-        return (row_bytes + 2 * self._column_entry) * self.manifest.n_rows
-
-    @property
-    def _column_entry(self) -> int:
-        return 2 + np.dtype(column_type(self.manifest, self.options)).itemsize
-
-    @property
-    def copy(self) -> int:
-        """A copy of all rows; for L1 regularisation, of all columns.
-
-        A working set rarely has more than one row in `WORKING_SET_SHARE`.
-        """
-        manifest = self.manifest
-        if self._solver.l1:
-            return self._column_entry * manifest.nnz
-        return working_set_bytes(manifest, manifest.n_rows, manifest.nnz)
-
-    @property
-    def unpacked(self) -> int:
-        """Rows of the working set that are unpacked, for all models that share a pass.
-
-        That is as much as threads can take, however many there are: no bits depend on them.
-        """
-        threads = len(models_by_pass(self.width))
-        return threads * entry_bytes(self.manifest) * ENTRIES_AT_ONCE
 
     def group(self, n: int) -> int:
         """Return what the `n` largest blocks take, in two buffers unless one group holds all."""
-        manifest = self.manifest
+        manifest = self._manifest
         loaded_row_bytes = _LOADED_ROW_BYTES + manifest.weighted * _WEIGHT_BYTES
 
         def loaded(block: BlockRecord) -> int:
@@ -348,12 +304,12 @@ class _Needs:
         in_buffers = buffers * sum(map(loaded, largest))
         stored = max((block.bytes for block in largest), default=0)
         reading = (min(n, DECODED_AT_ONCE) + 1) * stored  # one is read ahead
-        row_bytes = _SOLVED_ROW_BYTES + _MODEL_ROW_BYTES * (self.width - 1)
+        row_bytes = _SOLVED_ROW_BYTES + _MODEL_ROW_BYTES * (self._width - 1)
         return in_buffers + row_bytes * sum(block.rows for block in largest) + reading
 
     def largest_group(self, room: int) -> int:
         """Return how many blocks a group has that takes no more than there is room for."""
-        n_blocks = len(self.manifest.blocks)
+        n_blocks = len(self._manifest.blocks)
         if self.group(n_blocks) <= room:
             return n_blocks
         return bisect_right(range(1, n_blocks), room, key=self.group)
