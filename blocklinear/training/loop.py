@@ -222,20 +222,18 @@ def optimise(
         held_out = HeldOut(options.evaluate, store, task, options, memory.spare_bytes)
     if facts is None and previous is None:
         begin_anew(folder, options)
-    products = enough_products(manifest, memory.hessian)
-    try:
-        solver = make_solver(manifest, options, task, folder, memory.working_set_entries, products)
-    except BaseException:
-        drop_scratch(folder)  # of its arrays, those that found room
-        raise
-    run: GroupRun | None = None
-    try:
-        with _loading(store, options, memory, whole) as loader:
-            run = GroupRun(
-                manifest, options, memory, solver, held_out, folder, listener, halt, loader
-            )
-            if not memory.newton:
-                run.stopping.roomier = partial(budget_for_newton, manifest, options, *sizes)
+    with _loading(store, options, memory, whole) as loader:
+        products = enough_products(manifest, memory.hessian)
+        entries = memory.working_set_entries
+        try:
+            solver = make_solver(manifest, options, task, folder, entries, products)
+        except BaseException:
+            drop_scratch(folder)  # of its arrays, those that found room
+            raise
+        run = GroupRun(manifest, options, memory, solver, held_out, folder, listener, halt, loader)
+        if not memory.newton:
+            run.stopping.roomier = partial(budget_for_newton, manifest, options, *sizes)
+        try:
             with stopping(run):
                 if facts is not None:
                     run.resume(facts)
@@ -244,8 +242,8 @@ def optimise(
                 outcome = converge(run)
                 conclude(loader, outcome)
                 return outcome
-    finally:
-        (run.solver if run is not None else solver).discard()
+        finally:
+            run.solver.discard()
 
 
 def begin_anew(folder: Path, options: TrainOptions) -> None:
