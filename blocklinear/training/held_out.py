@@ -63,10 +63,7 @@ class HeldOut:
         manifest = store.manifest
         self._task, self._index_base = task, manifest.column_base
         table = table_of(read_features(store.folder, manifest))
-        if manifest.of_tables:
-            found, room_bytes = _rows_of_tables(path, store, options, room_bytes)
-        else:
-            found = _rows_of_text(path, store, options, room_bytes)
+        found, room_bytes = _rows(path, store, options, room_bytes)
         parts: list[tuple[Any, ...]] = []
         self.bytes = 0
         for rows in found:
@@ -107,29 +104,24 @@ class HeldOut:
         return counter
 
 
-def _rows_of_text(
+def _rows(
     path: str, store: BlockStore, options: TrainOptions, room_bytes: int
-) -> Iterator[Rows]:
-    """Return the rows of a file of text."""
-    manifest = store.manifest
+) -> tuple[Iterator[Rows], int]:
+    """Return the rows, and how much room is left for them: pyarrow, once loaded, takes some."""
+    manifest, memory_bytes = store.manifest, options.memory_bytes - room_bytes
+    if manifest.of_tables:
+        from blocklinear.tables.arrow import ARROW_BYTES, bytes_for_rows
+        from blocklinear.tables.split import labelled_rows
+
+        bytes_for_rows(options.memory_bytes, room_bytes)
+        how = TextOptions(threads=options.threads, memory_bytes=memory_bytes)
+        return labelled_rows(store, [path], how), room_bytes - ARROW_BYTES
     text = replace(
         options.evaluate_text or TextOptions(),
         index_base=manifest.index_base,
         base_of="the store",
         hash_bits=manifest.hash_bits,
         threads=options.threads,
-        memory_bytes=options.memory_bytes - room_bytes,
+        memory_bytes=memory_bytes,
     )
-    return iter(read_rows([path], text))
-
-
-def _rows_of_tables(
-    path: str, store: BlockStore, options: TrainOptions, room_bytes: int
-) -> tuple[Iterator[Rows], int]:
-    """Return the rows of tables, and how much room pyarrow, once loaded, leaves for them."""
-    from blocklinear.tables.arrow import ARROW_BYTES, bytes_for_rows
-    from blocklinear.tables.split import labelled_rows
-
-    bytes_for_rows(options.memory_bytes, room_bytes)
-    how = TextOptions(threads=options.threads, memory_bytes=options.memory_bytes - room_bytes)
-    return labelled_rows(store, [path], how), room_bytes - ARROW_BYTES
+    return iter(read_rows([path], text)), room_bytes
