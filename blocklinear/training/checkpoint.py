@@ -203,21 +203,19 @@ class Checkpoint:
             If a file cannot be read.
         """
         for name, array in arrays.items():
-            expected = self._files.get(name)
-            if array.size <= _SHORT:
-                if not isinstance(expected, list) or len(expected) != array.size:
-                    raise self.damaged(f"its {name} does not have {array.size} numbers")
-                array[...] = np.reshape(self._numbers(name, array.dtype), array.shape)
-                continue
-            if not isinstance(expected, dict) or expected["bytes"] != array.nbytes:
-                raise self.damaged(f"its {name} does not have {array.nbytes} bytes")
-            crc = 0
-            with self._opened(name, array.nbytes) as stream:
-                for piece in _pieces(_bytes_of(array)):
-                    stream.readinto(piece)
-                    crc = zlib.crc32(piece, crc)
-            if crc != expected["crc"]:
-                raise damaged(self._path(name, self._generation), "its checksum is wrong")
+            found = self._files.get(name)
+            if isinstance(found, list) and len(found) == array.size:
+                array[...] = self._numbers(name, array.dtype).reshape(array.shape)
+            elif isinstance(found, dict) and found["bytes"] == array.nbytes:
+                crc = 0
+                with self._opened(name, array.nbytes) as stream:
+                    for piece in _pieces(_bytes_of(array)):
+                        stream.readinto(piece)
+                        crc = zlib.crc32(piece, crc)
+                if crc != found["crc"]:
+                    raise damaged(self._path(name, self._generation), "its checksum is wrong")
+            else:
+                raise self.damaged(f"its {name} does not have {array.size} numbers")
 
     @contextlib.contextmanager
     def _opened(self, name: str, n_bytes: int) -> Iterator[FileIO]:
