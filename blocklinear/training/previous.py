@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from blocklinear.errors import DamagedError
 from blocklinear.events import Listener, Warned
 from blocklinear.objectives.models import ALL_SOLVERS, CRAMMER_SINGER, NO_FOLD
-from blocklinear.objectives.problems import SOLVERS
 from blocklinear.options import TrainOptions
 from blocklinear.store.manifest import Manifest
 from blocklinear.store.records import BlockRecord
@@ -285,6 +284,6 @@ def _family(solver: int) -> str:
     """Return which solvers can take over the alpha of which others."""
     if solver == CRAMMER_SINGER:
         return "classes together"
-    if SOLVERS[solver].one_class:
+    if ALL_SOLVERS[solver].one_class:
         return "one class"
-    return "values" if SOLVERS[solver].regression else "classes apart"
+    return "values" if ALL_SOLVERS[solver].regression else "classes apart"
