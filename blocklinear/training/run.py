@@ -403,9 +403,9 @@ class GroupRun(Run):
         """
         order = self.block_groups(self.outer + 1)
         first = None if last else order[0]
-        if blocks is not None and len(order) > 1:
+        if blocks is not None and (len(order) > 1 or not blocks):
             order = [tuple(b for b in group if b in blocks) for group in order]
-        order = [group for group in order if group] if blocks is None or blocks else []
+        order = [group for group in order if group]
         for number, loaded in enumerate(self.loader.stream(order, first) if order else ()):
             if number and self.halt():
                 raise Abandoned
