@@ -114,22 +114,22 @@ def _shorten(folder: Path, manifest: Manifest) -> tuple[set[str], bool]:
     if there.isdisjoint(named):
         discard(folder)
         return set(), True
-    checkpoint.keep_rows(there, _alpha_of_rounds(folder, checkpoint))
+    checkpoint.keep_rows(there, _alpha_of_rounds(checkpoint))
     checkpoint.tidy()
     return set(named) & there, True
 
 
-def _alpha_of_rounds(folder: Path, checkpoint: Checkpoint) -> dict[str, NDArray[np.float64]]:
+def _alpha_of_rounds(checkpoint: Checkpoint) -> dict[str, NDArray[np.float64]]:
     """Return alpha of a run on a cluster, float64[n_rows, n_models]; nothing of any other run."""
     facts = checkpoint.facts or {}
     if not rounds_of(facts):
         return {}
     check_left(facts, "")
-    left = AlphaLeft(folder, facts, checkpoint.mapped("taken", np.dtype(np.float64)))
-    models = range(len(facts["method"].get("models", [0])))
+    left = AlphaLeft(checkpoint)
+    models = range(left.n_models)
     ends = np.cumsum([0, *(rows for _, rows in facts["blocks"])]).tolist()
     blocks = (slice(*pair) for pair in pairwise(ends))
-    path = folder / "alpha.work"  # it may be larger than memory
+    path = checkpoint.folder / "alpha.work"  # it may be larger than memory
     lines = (np.stack([left.of_model(j, block) for j in models], 1) for block in blocks)
     write_whole(path, (some.tobytes() for some in lines))
     with storage_errors(path, "read"):

@@ -133,8 +133,7 @@ class Previous:
             columns = self.lines("alpha").reshape(self.n_rows, n_models).T
             alpha = [column.__getitem__ for column in columns]
         else:
-            folder, facts = self._checkpoint.folder, self._checkpoint.facts or {}
-            left = AlphaLeft(folder, facts, self._mapped("taken"))
+            left = AlphaLeft(self._checkpoint)
             alpha = [partial(left.of_model, number) for number in range(n_models)]
         w: dict[int, Floats] = {}
         sums: set[int] = set()

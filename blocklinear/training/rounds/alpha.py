@@ -5,14 +5,14 @@ which are kept. A round's files have a number: that of the round, after all numb
 run left if this one started from its alpha.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from blocklinear.training.checkpoint import Checkpoint
 from blocklinear.training.permutations import block_order
 from blocklinear.training.rounds.files import AlphaFile
 
@@ -94,22 +94,28 @@ class AlphaLeft:
 
     Parameters
     ----------
-    folder : Path
+    checkpoint : Checkpoint
         Of the run.
-    facts : mapping
-        Of its checkpoint.
-    taken : float64[]
-        The array of this name.
+
+    Attributes
+    ----------
+    n_models : int
 
     Raises
     ------
+    DamagedError
+        If the steps that were taken last are not what was written.
     LookupError, ValueError
-        If they are not those of a run on a cluster.
+        If it is not of a run on a cluster.
+    StorageError
     """
 
-    def __init__(self, folder: Path, facts: Mapping[str, Any], taken: Floats) -> None:
+    def __init__(self, checkpoint: Checkpoint) -> None:
+        facts = checkpoint.facts or {}
         state, course, outer = facts["method"], facts["course"], facts["outer"]
         rows = [rows for _, rows in facts["blocks"]]
+        taken = checkpoint.mapped("taken", np.dtype(np.float64))
+        self.n_models = len(state.get("models", [0]))
         self._starts = np.cumsum([0, *rows]).tolist()
         last = [[outer, state["written"], taken.tolist()]] if state["written"] else []
         self._last: dict[int, RoundAlpha] = {}
@@ -117,7 +123,7 @@ class AlphaLeft:
             if len(models) != len(steps):
                 raise ValueError("there is a step too few, or too many")
             found = RoundAlpha(
-                folder,
+                checkpoint.folder,
                 state["first"] + of_round,
                 parts_of_round(course["seed"], of_round, len(rows), state["parts"]),
                 rows,
