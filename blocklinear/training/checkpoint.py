@@ -314,15 +314,11 @@ class Checkpoint:
         scratch : bool
             Those too that a run has while it works.
         """
-        needed = {NAME}
-        for name, described in self._files.items():
-            if isinstance(described, dict):
-                needed.add(self._path(name, self._generation).name)
+        rounds, files = rounds_of(self.facts or {}), self._files.items()
+        needed = {self._path(name, self._generation) for name, of in files if isinstance(of, dict)}
+        needed |= {path for path, of in files_of_rounds(self.folder).items() if of in rounds}
         remove_temporaries(self.folder)
-        old = [path for path in _files(self.folder, scratch) if path.name not in needed]
-        rounds = rounds_of(self.facts or {})
-        old += [path for path, of in files_of_rounds(self.folder).items() if of not in rounds]
-        return remove_files(old)
+        return remove_files(sorted(_files(self.folder, scratch) - needed))
 
 
 def drop_scratch(folder: Path) -> None:
@@ -334,7 +330,7 @@ def discard(folder: Path) -> None:
     """Delete the checkpoint in a run's folder, whatever its state, then its array files."""
     with storage_errors(folder, "clean"):
         (folder / NAME).unlink(missing_ok=True)
-        remove_files([*_files(folder), *files_of_rounds(folder)])
+        remove_files(sorted(_files(folder)))
 
 
 def folders_of(folder: Path) -> list[Path]:
@@ -400,11 +396,11 @@ def rounds_of(facts: Mapping[str, Any]) -> set[int]:
     return {state.get("first", 0) + of_round for of_round in (*kept, facts["outer"])}
 
 
-def _files(folder: Path, scratch: bool = True) -> list[Path]:
-    """Return the files of arrays: of checkpoints of both generations, and scratch."""
+def _files(folder: Path, scratch: bool = True) -> set[Path]:
+    """Return the files of arrays: of checkpoints of both generations, of rounds, and scratch."""
     kinds = ("*.0", "*.1", _SCRATCH) if scratch else ("*.0", "*.1")
     found = {path for kind in kinds for path in folder.glob(kind)}
-    return sorted(found - files_of_rounds(folder).keys())
+    return found | files_of_rounds(folder).keys()
 
 
 def _bytes_of(array: npt.NDArray[Any]) -> memoryview:
