@@ -227,10 +227,12 @@ def optimise(
         entries = memory.working_set_entries
         try:
             solver = make_solver(manifest, options, task, folder, entries, products)
+            run = GroupRun(
+                manifest, options, memory, solver, held_out, folder, listener, halt, loader
+            )
         except BaseException:
             drop_scratch(folder)  # of its arrays, those that found room
             raise
-        run = GroupRun(manifest, options, memory, solver, held_out, folder, listener, halt, loader)
         if not memory.newton:
             run.stopping.roomier = partial(budget_for_newton, manifest, options, *sizes)
         try:
