@@ -78,8 +78,6 @@ class Rows:
 
 
 def dcd_epoch(r):
-    target, cost = np.empty((2, r.n))
-    dual.class_targets(r.y, 1.0, (2.0, 3.0), target, cost)
     for kind in range(5):
         for selection in (dual.PERMUTE, dual.SHRINK, dual.AVSF):
             alpha, w = np.zeros(r.n), r.w()
@@ -399,7 +397,7 @@ TRIED = {
             "cs_certify_rows",
         ],
     ),
-    "dual": (dcd_epoch, ["class_targets", "dcd_epoch"]),
+    "dual": (dcd_epoch, ["dcd_epoch"]),
     "dual certificates": (dual_certificates, ["add_dual_terms", "certify_rows"]),
     "l1": (
         l1_columns,
