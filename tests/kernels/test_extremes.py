@@ -247,7 +247,6 @@ def l1_columns(r):
             products = np.tril(products) + np.tril(products, -1).T
             l1.descend_together(*chosen, block, products, *costs, v, np.zeros(n), d, state)
         l1.move_alpha(kind, r.y, r.cost, step, state, moved)
-        l1.pulls(*chosen, moved, v)
         l1.total_loss(*rows, f, 0.5, state)
         l1.dual_value(*rows, moved, 1.0)
         assert np.isfinite(moved).all()
@@ -410,7 +409,6 @@ TRIED = {
             "descend_together",
             "expand",
             "total_loss",
-            "pulls",
             "derivatives",
             "descend",
             "move_alpha",
