@@ -38,26 +38,6 @@ def _gradient(indices, values, start, stop, bias, W, classes, n, y, alpha, full,
 
 
 @kernel
-def _scatter(indices, values, start, stop, bias, step, moved, W):
-    """Add step[m] x_i to w_m, float64[K] all; `moved`, int64[K], is scratch."""
-    n_moved = 0
-    for m in range(step.shape[0]):
-        if step[m] != 0.0:
-            moved[n_moved] = m
-            n_moved += 1
-    if 4 * n_moved > W.shape[1]:
-        scatter(indices, values, start, stop, bias, step, 0, W.shape[1], W)
-        return
-    last = W[W.shape[0] - 1]
-    for c in range(n_moved):
-        last[moved[c]] += step[moved[c]] * bias
-    for p in span(start, stop):
-        w, v = W[indices[p]], values[p]
-        for c in range(n_moved):
-            w[moved[c]] += step[moved[c]] * v
-
-
-@kernel
 def _extremes(G, a, n, y, C):
     """Return minG, the least G_m of an a_m below its bound, and maxG (Fan, before Eq. 35)."""
     low, high = np.inf, -np.inf
@@ -203,7 +183,7 @@ def cs_epoch(
     """
     K = alpha.shape[1]
     G, old, a, step = np.zeros(K), np.zeros(K), np.zeros(K), np.zeros(K)
-    classes, moved = np.arange(K), np.zeros(K, np.int64)
+    classes = np.arange(K)
     for k in range(order.shape[0]):
         if k + FAR < order.shape[0]:
             fetch_entries(starts, stops, indices, values, order[k + FAR])
@@ -237,7 +217,7 @@ def cs_epoch(
         step[:] = 0.0
         for q in range(n):
             step[classes[q]], alpha[i, classes[q]] = a[q] - old[q], a[q]
-        _scatter(indices, values, start, stop, bias, step, moved, W)
+        scatter(indices, values, start, stop, bias, step, 0, K, W)
 
 
 @kernel
@@ -257,7 +237,7 @@ def cs_extrapolate(
                               v_m = sum_i d_i^m x_i
     """
     K = alpha.shape[1]
-    step, moved = np.zeros(K), np.zeros(K, np.int64)
+    step = np.zeros(K)
     for i in range(alpha.shape[0]):
         limit, y = 1.0, label[i]
         for m in range(K):
@@ -269,7 +249,7 @@ def cs_extrapolate(
         for m in range(K):
             earlier[i, m] = limit * step[m]
             step[m] *= limit - 1.0
-        _scatter(indices, values, starts[i], stops[i], bias, step, moved, V)
+        scatter(indices, values, starts[i], stops[i], bias, step, 0, K, V)
 
 
 @kernel
@@ -441,7 +421,7 @@ def cs_certify_rows(
                               an alpha other than 0
     """
     K = alpha.shape[1]
-    scores, step, moved = np.zeros(K), np.zeros(K), np.zeros(K, np.int64)
+    scores, step = np.zeros(K), np.zeros(K)
     for i in range(label.shape[0]):
         C, y = cost[i], label[i]
         if C == 0.0:
@@ -459,4 +439,4 @@ def cs_certify_rows(
         if total > 0.0 and recomputed.shape[0] > 0:
             reach[REACH] += 2.0 * total * size
             reach[N_REACH] += 1.0
-            _scatter(indices, values, start, stop, bias, step, moved, recomputed)
+            scatter(indices, values, start, stop, bias, step, 0, K, recomputed)

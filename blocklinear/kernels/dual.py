@@ -134,22 +134,6 @@ def dcd_epoch(
 
 
 @kernel
-def class_targets(labels, positive, costs, target, cost):
-    """Write t_i and C_i of rows of two classes.
-
-    Parameters
-    ----------
-    labels : float64[n]
-    positive : float          the label of the class that is +1
-    costs : (float, float)    C of its rows, and of the others
-    target, cost : float64[n] written
-    """
-    for i in range(labels.shape[0]):
-        target[i] = 1.0 if labels[i] == positive else -1.0
-        cost[i] = costs[0] if labels[i] == positive else costs[1]
-
-
-@kernel
 def add_dual_terms(target, cost, kind, epsilon, alpha, terms):
     """Add what the rows contribute to the dual value: sum_i g_i(alpha_i), see `losses`.
 

@@ -182,8 +182,8 @@ def total_loss(kind, target, cost, decision, length, state):
 
 
 @kernel(fastmath=_SUMS)
-def pulls(starts, jumps, values, chosen, step, v):
-    """Write sum_i step_i x_ij of chosen columns.
+def derivatives(starts, jumps, values, chosen, step, state, v, h):
+    """Write v_j and sum_i h_i x_ij**2 of chosen columns.
 
     Parameters
     ----------
@@ -191,26 +191,9 @@ def pulls(starts, jumps, values, chosen, step, v):
     jumps : uint16[]          rows from one entry of a column to the next, from row 0 to the first
     values : float64[] or float32[]
     chosen : int64[m]
-    step : float64[n_rows]
-    v : float64[m]            written
-    """
-    for m in range(chosen.shape[0]):
-        total, i = 0.0, np.uint64(0)
-        for p in span(starts[chosen[m]], starts[chosen[m] + 1]):
-            i += jumps[p]
-            total += step[i] * values[p]
-        v[m] = total
-
-
-@kernel(fastmath=_SUMS)
-def derivatives(starts, jumps, values, chosen, step, state, v, h):
-    """Write v_j and sum_i h_i x_ij**2 of chosen columns.
-
-    Parameters
-    ----------
-    starts, jumps, values, chosen, step, v :            as for `pulls`
+    step : float64[n_rows]    s_i alpha_i
     state : float64[n_rows, 2]
-    h : float64[m]            written
+    v, h : float64[m]         written
     """
     for m in range(chosen.shape[0]):
         total, square, i = 0.0, 0.0, np.uint64(0)
@@ -257,7 +240,7 @@ def descend(starts, jumps, values, chosen, order, penalty, ridge, v, h, w, d, st
 
     Parameters
     ----------
-    starts, jumps, values, chosen :     as for `pulls`
+    starts, jumps, values, chosen :     as for `derivatives`
     order : int64[]           numbers of chosen columns
     penalty, ridge : float64[m]         p_j and r_j
     v, h : float64[m]         as `derivatives` leaves them, less r_j w_j and plus r_j
@@ -312,7 +295,7 @@ def gram(starts, jumps, values, chosen, state, first, stride, out):
 
     Parameters
     ----------
-    starts, jumps, values, chosen :     as for `pulls`
+    starts, jumps, values, chosen :     as for `derivatives`
     state : float64[n_rows, 2]
     first, stride : int       rows of `out` that are written
     out : float64[m, m]

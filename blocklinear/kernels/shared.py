@@ -19,12 +19,6 @@ def mix(x):
     return x ^ (x >> np.uint64(31))
 
 
-@kernel
-def is_missing(bitmap, place):
-    """Say whether the bit of a value is not set."""
-    return (bitmap[place >> 3] >> np.uint8(place & 7)) & np.uint8(1) == 0
-
-
 # Inlined, and without a check for zero at each division, an epoch takes a tenth less time.
 inline = kernel(error_model="numpy", forceinline=True)
 

@@ -8,7 +8,7 @@ of any length, and the order does not depend on the machine.
 import numpy as np
 
 from blocklinear.kernels.jit import kernel
-from blocklinear.kernels.shared import exact_sum, four_sums, span
+from blocklinear.kernels.shared import exact_sum, four_sums, scatter
 
 _PART = 128
 
@@ -52,20 +52,8 @@ def add_rows(indptr, indices, values, steps, bias, W):
     bias : float              value of one more feature that every row has, 0 for none
     W : float64[n_features + 1, M or more]        updated; the last row belongs to the extra feature
     """
-    M = steps.shape[1]
-    last = W[W.shape[0] - 1]
     for i in range(steps.shape[0]):
-        step, moves = steps[i], False
-        for m in range(M):
-            moves |= step[m] != 0.0
-        if not moves:
-            continue
-        for p in span(indptr[i], indptr[i + 1]):
-            w, v = W[indices[p]], values[p]
-            for m in range(M):
-                w[m] += step[m] * v
-        for m in range(M):
-            last[m] += step[m] * bias
+        scatter(indices, values, indptr[i], indptr[i + 1], bias, steps[i], 0, steps.shape[1], W)
 
 
 @kernel

@@ -145,10 +145,10 @@ class Problem:
         """
         if self.solver.regression:
             return rows.labels, weighted(np.full(len(rows.labels), self.class_costs[0]), rows)
-        target, cost = np.empty((2, len(rows.labels)))
+        is_positive = rows.labels == self.labels[0]
         positive, negative = self.class_costs
-        dual.class_targets(rows.labels, self.labels[0], (positive, negative), target, cost)
-        return target, weighted(cost, rows)
+        cost = np.where(is_positive, positive, negative)
+        return np.where(is_positive, 1.0, -1.0), weighted(cost, rows)
 
     def dual_terms(self, target: Floats, cost: Floats, alpha: Floats) -> Floats:
         """Return what rows contribute to the dual value, float64[N_TERMS] of the kernels."""

@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 
 from blocklinear.batches.tables import Table
 from blocklinear.errors import InputError
-from blocklinear.kernels.text import cells as kernels
 from blocklinear.numerals import format_number
 from blocklinear.recipe import MISSING, MOST_VALUES, Recipe
 from blocklinear.tables import hashing
@@ -22,9 +21,6 @@ from blocklinear.tables.values import (
     codes_of,
     lengths_of,
     numbers_of,
-    plain_codes,
-    plain_numbers,
-    refuse_codes,
     refuse_missing,
     strings_of,
     text_of,
@@ -172,18 +168,18 @@ class Encoder:
         at = recipe.numbers.index(j)
         mean = 0.0 if column.mean is None else column.mean
         scale = 1.0 if column.scale is None else column.scale
-        values = cells.values_of(k)
-        plain = plain_numbers(array)
-        if plain is None:
-            cells.features[k], values[:] = at + len(recipe.numbers), 1.0
-        elif not kernels.number_features(
-            *plain, mean, scale, at, at + len(recipe.numbers), cells.features[k], values
-        ):
-            numbers_of(part, column.name, array)  # refuses them, unless they are just large
+        features, values = cells.features[k], cells.values_of(k)
+        numbers, missing = numbers_of(part, column.name, array)
+        with np.errstate(over="ignore"):  # who reads the rows refuses what is too large
+            np.subtract(numbers, mean, out=values)
+            values /= scale
+        features[:] = at
+        features[missing], values[missing] = at + len(recipe.numbers), 1.0
         if j not in self._crossed:
             return None
-        there = cells.features[k] == at
-        return _Factor(np.full(part.n_rows, self._seeds[j]), np.where(there, values, 0.0))
+        factors = values.copy()
+        factors[missing] = 0.0
+        return _Factor(np.full(part.n_rows, self._seeds[j]), factors)
 
     def _put_hashed(
         self, part: Part, j: int, array: Any, indptr: Integers | None, features: Features
@@ -192,10 +188,9 @@ class Encoder:
         name, is_crossed = self._recipe.names[j], j in self._crossed
         if hasattr(array, "dictionary"):
             values = self._values_of(part, j, array, indptr)
-            codes = plain_codes(array)
-            if codes is not None and not kernels.code_features(*codes, values.features, features):
-                refuse_codes(part, name)
-            return _Factor(values.hashes[codes_of(part, name, array)], None) if is_crossed else None
+            codes = codes_of(part, name, array)
+            features[:] = values.features[codes]
+            return _Factor(values.hashes[codes], None) if is_crossed else None
         strings = strings_of(part, name, array, partial(row_of, indptr))
         hashes = self._hashes(strings, j)
         self._put_features(hashes, features)

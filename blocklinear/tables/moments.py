@@ -5,7 +5,7 @@ import math
 import numpy as np
 
 from blocklinear.kernels.text import moments as kernels
-from blocklinear.tables.values import Part, numbers_of, plain_numbers
+from blocklinear.tables.values import Part, numbers_of
 
 
 class Moments:
@@ -26,10 +26,10 @@ class Moments:
         InputError
             As `numbers_of` does.
         """
-        array = part.columns[name]
-        plain = plain_numbers(array)
-        if plain is not None and not kernels.add_numbers(*plain, self._held, self._state):
-            numbers_of(part, name, array)  # refuses them, unless they are just large
+        numbers, missing = numbers_of(part, name, part.columns[name])
+        if len(missing):
+            numbers = np.delete(numbers, missing)
+        kernels.add_numbers(numbers, self._held, self._state)
 
     def finish(self) -> tuple[float, float]:
         """Return the mean and the deviation; 0 for the one if there are none, 1 for no other."""

@@ -10,7 +10,7 @@ from typing import IO, Any
 
 import numpy as np
 
-from blocklinear.kernels.text import columns as kernels
+from blocklinear.kernels.text import pages as kernels
 from blocklinear.tables.arrow import arrow
 
 _MOST_HEADER_BYTES = 1024

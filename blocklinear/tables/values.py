@@ -2,14 +2,13 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from blocklinear.batches.tables import MOST_EXACT
 from blocklinear.errors import InputError
-from blocklinear.kernels.text import columns as kernels
 from blocklinear.tables.arrow import arrow
 
 LONGEST_VALUE = 1 << 16
@@ -57,14 +56,19 @@ def numbers_of(
     InputError
         If one is NaN, infinite, too large, or an integer that no float64 is equal to.
     """
+    pa = arrow()
     given = array.dictionary_decode() if hasattr(array, "dictionary") else array
-    plain = plain_numbers(given)
-    if plain is None:
-        return np.zeros(len(given)), np.arange(len(given))
-    values, missing = np.empty(len(given)), np.empty(given.null_count, np.int64)
-    if kernels.read_numbers(*plain, values, missing):
+    missing = _missing_in(given)
+    if len(missing) == len(given):  # of any type
+        return np.zeros(len(given)), missing
+    if pa.types.is_float16(given.type):  # which older versions of pyarrow do not cast
+        values = given.to_numpy(zero_copy_only=False).astype(np.float64)
+    else:
+        values = _values_of(given.cast(pa.float64(), safe=False), np.float64)
+    values[missing] = 0.0
+    if -MOST_EXACT < values.min() <= values.max() < MOST_EXACT:
         return values, missing
-    if arrow().types.is_integer(given.type):
+    if pa.types.is_integer(given.type):
         _refuse_inexact(part, name, np.asarray(given.fill_null(0)), is_target)
     if not -MOST_NUMBER < float(values.min()) <= float(values.max()) < MOST_NUMBER:
         row = int(np.flatnonzero(~(np.abs(values) < MOST_NUMBER))[0])
@@ -76,38 +80,22 @@ def numbers_of(
     return values, missing
 
 
-def plain_numbers(array: Any) -> tuple[NDArray[Any], NDArray[np.uint8], int] | None:
-    """Return what kernels read of a column of numbers; None if all are missing.
+def _missing_in(array: Any) -> Integers:
+    """Return which values of an Arrow array are missing."""
+    if not array.null_count:
+        return np.empty(0, np.int64)
+    is_null = array.is_null()
+    bits = np.unpackbits(np.frombuffer(is_null.buffers()[1], np.uint8), bitorder="little")
+    return np.flatnonzero(bits[is_null.offset : is_null.offset + len(array)])
 
-    Returns
-    -------
-    data : int64[n] or float64[n]       anything where a number is missing
-    bitmap : uint8[any]       empty if all are there
-    first : int               which bit of it is that of the first number
+
+def _values_of(array: Any, kind: type) -> NDArray[Any]:
+    """Return a copy of the values of an Arrow array, anything where one is missing.
+
+    Arrow's own `to_numpy` imports pandas, as do its scalars.
     """
-    pa = arrow()
-    if hasattr(array, "dictionary"):
-        array = array.dictionary_decode()
-    if array.null_count == len(array):
-        return None
-    if pa.types.is_float16(array.type):  # which older versions of pyarrow do not cast
-        numbers = array.to_numpy(zero_copy_only=False).astype(np.float64)
-        array = pa.array(numbers, mask=np.asarray(array.is_null()))
-    elif array.type != pa.int64():
-        array = array.cast(pa.float64(), safe=False)
-    bitmap, data = _buffers_of(array, np.int64 if array.type == pa.int64() else np.float64)
-    return data, bitmap, array.offset
-
-
-def _buffers_of(array: Any, kind: type) -> tuple[NDArray[np.uint8], NDArray[Any]]:
-    """Return the bitmap of an Arrow array, empty if no value is missing, and its values."""
-    bitmap, data = array.buffers()
     place = array.offset * np.dtype(kind).itemsize
-    bits = np.frombuffer(bitmap if array.null_count else b"", np.uint8)
-    numbers: NDArray[Any] = np.frombuffer(data, kind, len(array), place)
-    for part in (bits, numbers):
-        part.flags.writeable = False  # of one type, whoever has made it
-    return bits, numbers
+    return np.frombuffer(array.buffers()[1] or b"", kind, len(array), place).copy()
 
 
 def _refuse_inexact(part: Part, name: str, integers: NDArray[Any], is_target: bool) -> None:
@@ -191,7 +179,8 @@ def text_of(strings: Any) -> tuple[NDArray[np.uint8], NDArray[Any], NDArray[np.u
     -------
     data : uint8[any]
     ends : int32[n + 1] or int64[n + 1]         value k is ``data[ends[k]:ends[k + 1]]``
-    bitmap : uint8[any]       as for `plain_numbers`; the first bit is that of `strings.offset`
+    bitmap : uint8[any]       of values that are not missing, empty if all are there; the first bit
+                              is that of `strings.offset`
     """
     bitmap, ends, data = strings.buffers()
     width = np.int64 if str(strings.type) == "large_string" else np.int32
@@ -207,22 +196,6 @@ def text_of(strings: Any) -> tuple[NDArray[np.uint8], NDArray[Any], NDArray[np.u
     return arrays
 
 
-def plain_codes(array: Any) -> tuple[NDArray[np.int32], NDArray[np.uint8], int] | None:
-    """Return what kernels read of the codes of a dictionary array; None if there are none.
-
-    Returns
-    -------
-    data : int32[n]           anything where a value is missing
-    bitmap, first :           as for `plain_numbers`
-    """
-    kind = arrow().int32()
-    indices = array.indices if array.indices.type == kind else array.indices.cast(kind)
-    if not len(indices):
-        return None
-    bitmap, data = _buffers_of(indices, np.int32)
-    return data, bitmap, indices.offset
-
-
 def codes_of(part: Part, name: str, array: Any) -> NDArray[np.int32]:
     """Return the codes of a dictionary array; of missing values the length of the dictionary.
 
@@ -231,24 +204,21 @@ def codes_of(part: Part, name: str, array: Any) -> NDArray[np.int32]:
     InputError
         If one is of no value of the dictionary.
     """
-    codes, plain = np.empty(len(array), np.int32), plain_codes(array)
-    if plain is not None and not kernels.read_codes(*plain, len(array.dictionary), codes):
-        refuse_codes(part, name)
+    n_values = len(array.dictionary)
+    codes: NDArray[np.int32] = _values_of(array.indices.cast(arrow().int32()), np.int32)
+    codes[_missing_in(array.indices)] = n_values
+    if not 0 <= codes.min(initial=0) <= codes.max(initial=0) <= n_values:
+        raise InputError(
+            f"{part.place}, column {name}: a code of no value of the dictionary",
+            "write the file again, or leave it out",
+        )
     return codes
-
-
-def refuse_codes(part: Part, name: str) -> NoReturn:
-    """Refuse a dictionary array with a code of no value."""
-    raise InputError(
-        f"{part.place}, column {name}: a code of no value of the dictionary",
-        "write the file again, or leave it out",
-    )
 
 
 def lengths_of(lists: Any) -> NDArray[Any]:
     """Return how many values each list has, int32[n] or int64[n]; none is missing."""
     lengths = lists.value_lengths()
-    return _buffers_of(lengths, lengths.type.to_pandas_dtype())[1]
+    return _values_of(lengths, lengths.type.to_pandas_dtype())
 
 
 def without_missing_lists(array: Any) -> Any:

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blocklinear.errors import InputFormatError, MemoryBudgetError, quoted
-from blocklinear.kernels.text import reshape, scan, tokenizer
+from blocklinear.kernels.text import reshape, tokenizer
 from blocklinear.memory import WEIGHT_VECTORS, enough, format_size
 from blocklinear.options import TextOptions
 
@@ -81,7 +81,7 @@ class Fault:
     @classmethod
     def found(cls, text: NDArray[np.uint8], code: int, offset: int, line: int) -> "Fault":
         """Explain what the tokenizer found in `text` at `offset`, on its 0-based `line`."""
-        start = int(scan.line_start(text, offset))
+        start = text[:offset].tobytes().rfind(b"\n") + 1
         match = _TOKEN.match(text[offset : offset + 80].tobytes())
         token = match[0] if match else b""
         problem, fix = explain(code, token)

@@ -4,7 +4,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blocklinear.kernels.blocks.codec import square_norms
-from blocklinear.kernels.text.scan import largest_double, to_doubles
+from blocklinear.kernels.shared import RAW
+from blocklinear.kernels.text.scan import to_doubles
 
 LIMITS = {"float64": 1.5e308, "float32": 3e38}
 """What x'x must be below: a little less than the largest number, as B**2 and rounding come on top.
@@ -29,8 +30,8 @@ def too_large(
     mantissa, exponent : int64[nnz], uint8[nnz]         as `rows.Decimals` has them
     dtype : {"float64", "float32"}
     """
-    largest_bits = np.int64(largest_double(mantissa, exponent))
-    largest = max(float(largest_bits.view(np.float64)), _MOST_DECIMAL)
+    doubles = mantissa.view(np.float64)[exponent == RAW]
+    largest = float(np.abs(doubles).max(initial=_MOST_DECIMAL))
     if len(mantissa) * largest * largest < LIMITS[dtype]:
         return np.empty(0, np.intp)
     values, norms = np.empty(len(mantissa)), np.empty(len(indptr) - 1)

@@ -1,45 +1,10 @@
 """Columns to rows, against the same cell by cell."""
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from blocklinear.kernels.text import cells as kernels
-from tests.kernels.test_columns import buffers
-
-integers = st.integers(-(2**63), 2**63 - 1)
-numbers = st.lists(integers | st.none(), max_size=40) | st.lists(st.floats() | st.none())
-WORD = (1 << 64) - 1
-
-
-@given(numbers, st.integers(0, 9), st.sampled_from([(0.0, 1.0), (2.5, 3.0)]))
-def test_features_of_numbers(given, first, moments):
-    kind = np.float64 if any(isinstance(value, float) for value in given) else np.int64
-    data, bitmap = buffers(given, kind, first, missing=2**62)
-    features, values = np.empty(len(given), np.uint32), np.empty(len(given))
-    with np.errstate(all="ignore"):
-        are_small = kernels.number_features(
-            data, bitmap, first, *moments, 4, 2**32 - 1, features, values
-        )
-        there = np.array([0.0 if value is None else float(value) for value in given], np.float64)
-        standard = (there - moments[0]) / moments[1]
-    missing = np.array([value is None for value in given], bool)
-    assert features.tolist() == np.where(missing, 2**32 - 1, 4).tolist()
-    assert values.tobytes() == np.where(missing, 1.0, standard).tobytes()
-    assert are_small == (np.abs(there) < 2.0**53).all()
-
-
-@pytest.mark.parametrize("codes", [[0, 3, None, 2], [], [4], [-1], [2, 2**31 - 1]])
-def test_features_of_codes(codes):
-    data, bitmap = buffers(codes, np.int32, 3, missing=-5)
-    of_values = np.array([7, 2**32 - 1, 0, 5, 9], np.uint32)
-    features = np.empty(len(codes), np.uint32)
-    are_codes = kernels.code_features(data, bitmap, 3, of_values, features)
-    assert are_codes == all(code is None or 0 <= code <= 4 for code in codes)
-    if are_codes:
-        places = [4 if code is None else code for code in codes]
-        assert features.tolist() == of_values[places].tolist()
 
 
 @given(st.data())

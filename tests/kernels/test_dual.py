@@ -199,13 +199,6 @@ def test_an_epoch_tells_which_rows_are_free_and_how_far_they_moved_w(p, data):
     assert again.tobytes() == alpha.tobytes()  # whether it is told or not
 
 
-def test_targets_and_costs_of_two_classes():
-    target, cost = np.empty((2, 4))
-    dual.class_targets(np.array([3.0, -1.0, 2.0, 3.0]), 3.0, (0.5, 4.0), target, cost)
-    assert target.tolist() == [1.0, -1.0, -1.0, 1.0]
-    assert cost.tolist() == [0.5, 4.0, 4.0, 0.5]
-
-
 @examples(50)
 @given(p=problems, data=st.data())
 def test_an_epoch_is_its_visits_one_by_one(p, data):

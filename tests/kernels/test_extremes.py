@@ -78,8 +78,6 @@ class Rows:
 
 
 def dcd_epoch(r):
-    target, cost = np.empty((2, r.n))
-    dual.class_targets(r.y, 1.0, (2.0, 3.0), target, cost)
     for kind in range(5):
         for selection in (dual.PERMUTE, dual.SHRINK, dual.AVSF):
             alpha, w = np.zeros(r.n), r.w()
@@ -249,7 +247,6 @@ def l1_columns(r):
             products = np.tril(products) + np.tril(products, -1).T
             l1.descend_together(*chosen, block, products, *costs, v, np.zeros(n), d, state)
         l1.move_alpha(kind, r.y, r.cost, step, state, moved)
-        l1.pulls(*chosen, moved, v)
         l1.total_loss(*rows, f, 0.5, state)
         l1.dual_value(*rows, moved, 1.0)
         assert np.isfinite(moved).all()
@@ -399,7 +396,7 @@ TRIED = {
             "cs_certify_rows",
         ],
     ),
-    "dual": (dcd_epoch, ["class_targets", "dcd_epoch"]),
+    "dual": (dcd_epoch, ["dcd_epoch"]),
     "dual certificates": (dual_certificates, ["add_dual_terms", "certify_rows"]),
     "l1": (
         l1_columns,
@@ -412,7 +409,6 @@ TRIED = {
             "descend_together",
             "expand",
             "total_loss",
-            "pulls",
             "derivatives",
             "descend",
             "move_alpha",

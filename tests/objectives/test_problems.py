@@ -45,8 +45,10 @@ def problem(tmp_path):
 def test_labels_in_the_order_of_liblinear(problem, labels, expected):
     found = problem(labels)
     assert found.labels == expected
-    signs, _ = found.of_model(0, rows([expected[0], expected[1], expected[0]]))
+    signs, costs = found.of_model(0, rows([expected[0], expected[1], expected[0]]))
     assert signs.tolist() == [1.0, -1.0, 1.0]
+    positive, negative = found.class_costs
+    assert costs.tolist() == [positive, negative, positive]
 
 
 def test_more_labels_keep_their_order():

@@ -489,9 +489,9 @@ def test_entries_of_a_column_may_be_far_apart():
         zip(positions, np.arange(1.0, 7.0), strict=True)
     )
     assert rows[-1] == 400001  # what is left of the room adds nothing to the last row
-    step, found = np.arange(400002.0), np.empty(1)
+    step, state, found = np.arange(400002.0), np.zeros((400002, 2)), np.empty((2, 1))
     columns = np.array([0, len(jumps)]), jumps, values[: len(jumps)]
-    kernels.pulls(*columns, np.zeros(1, np.int64), step, found)
+    kernels.derivatives(*columns, np.zeros(1, np.int64), step, state, *found)
     assert found[0] == (positions * np.arange(1.0, 7.0)).sum()
 
 

@@ -7,8 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from blocklinear.kernels.blocks import codec
-from blocklinear.kernels.shared import RAW
-from blocklinear.kernels.text import scan
 from blocklinear.text import norms
 from blocklinear.text.reshape import Reshaping
 from blocklinear.text.rows import parse
@@ -90,27 +88,6 @@ def test_exactly_the_rows_whose_squares_add_up_to_too_much_are_refused(rows):
     large = [k for k, row in enumerate(rows) if sum(x * x for x in row) >= 1.5e308]
     assert [fault.line for fault in found.faults] == large
     assert found.n_rows == len(rows) - len(large)
-
-
-@given(
-    st.lists(
-        st.tuples(st.integers(-(2**53), 2**53), st.just(0))
-        | st.floats(-1e300, 1e300).map(lambda x: (x, RAW)),
-        max_size=20,
-    )
-)
-@examples(60)
-def test_the_largest_double(numbers):
-    mantissa = np.zeros(len(numbers), np.int64)
-    exponent = np.array([e for _, e in numbers], np.uint8)
-    for k, (number, e) in enumerate(numbers):
-        if e == RAW:
-            mantissa.view(np.float64)[k] = number
-        else:
-            mantissa[k] = number
-    doubles = [abs(x) for x, e in numbers if e == RAW]
-    found = np.int64(scan.largest_double(mantissa, exponent))
-    assert found.view(np.float64) == max(doubles, default=0.0)
 
 
 def test_square_norms_of_no_rows_and_of_empty_ones():

@@ -159,7 +159,8 @@ def _sort_tile(lengths, indices, mantissa, exponent, keys, other, m, e, at):
     """Sort some rows, by radix: see `sort_rows`. The last five are scratch."""
     if _ordered(lengths, indices):
         return
-    n, several = indices.shape[0], lengths.shape[0] > 1
+    n, low = indices.shape[0], np.uint64(0xFFFFFFFF)
+    bits = np.uint64(16 if lengths.shape[0] > 1 else 32)  # of a place; a row alone may be long
     for q in range(n):
         m[q] = mantissa[q]
     for q in range(n):
@@ -170,7 +171,7 @@ def _sort_tile(lengths, indices, mantissa, exponent, keys, other, m, e, at):
     p = 0
     for i in range(lengths.shape[0]):
         at[i] = p
-        row = np.uint64(i) << np.uint64(16) if several else np.uint64(0)
+        row = np.uint64(i) << bits
         for q in span(p, p + lengths[i]):
             value = indices[q] & mask
             keys[first[value]] = (np.uint64(indices[q]) << np.uint64(32)) | row | q
@@ -183,21 +184,13 @@ def _sort_tile(lengths, indices, mantissa, exponent, keys, other, m, e, at):
             other[places[value]] = keys[k]
             places[value] += np.uint32(1)
         keys, other = other, keys
-    if several:
-        for k in range(n):
-            key = keys[k]
-            i, place = (key >> np.uint64(16)) & np.uint64(0xFFFF), key & np.uint64(0xFFFF)
-            to = at[i]
-            at[i] = to + np.uint32(1)
-            indices[to] = np.uint32(key >> np.uint64(32))
-            mantissa[to] = m[place]
-            exponent[to] = e[place]
-    else:
-        for k in range(n):
-            place = keys[k] & np.uint64(0xFFFFFFFF)
-            indices[k] = np.uint32(keys[k] >> np.uint64(32))
-            mantissa[k] = m[place]
-            exponent[k] = e[place]
+    for k in range(n):
+        row, place = (keys[k] & low) >> bits, keys[k] & (low >> (np.uint64(32) - bits))
+        to = at[row]
+        at[row] = to + np.uint32(1)
+        indices[to] = np.uint32(keys[k] >> np.uint64(32))
+        mantissa[to] = m[place]
+        exponent[to] = e[place]
 
 
 @kernel

@@ -3,67 +3,10 @@
 import numpy as np
 
 from blocklinear.kernels.jit import kernel
-from blocklinear.kernels.shared import is_missing, span
-from blocklinear.kernels.text.columns import MOST_EXACT, read_codes
+from blocklinear.kernels.shared import span
 
 TILE = 16
 """Rows written at a time: they stay in the cache while column after column goes into them."""
-
-
-@kernel
-def number_features(data, bitmap, first, mean, scale, feature, if_missing, features, values):
-    """Write the features of numbers, and standardized numbers, 1 where they are missing.
-
-    Parameters
-    ----------
-    data : int64[n] or float64[n]       read-only; anything where a number is missing
-    bitmap : uint8[any]       as for `columns.read_numbers`
-    first : int               as there
-    mean, scale : float64     what is taken off, and what the rest is divided by
-    feature, if_missing : int
-    features, values : uint32[n], float64[n]       written
-
-    Returns
-    -------
-    are_small : bool          whether all numbers are finite, and below 2**53 without their sign
-    """
-    n_large = 0
-    for i in range(data.shape[0]):
-        number = np.float64(data[i])
-        n_large += not abs(number) < MOST_EXACT
-        features[i] = np.uint32(feature)
-        values[i] = (number - mean) / scale
-    if bitmap.shape[0] > 0:
-        for i in range(data.shape[0]):
-            if is_missing(bitmap, first + i):
-                n_large -= not abs(np.float64(data[i])) < MOST_EXACT
-                features[i] = np.uint32(if_missing)
-                values[i] = 1.0
-    return n_large == 0
-
-
-@kernel
-def code_features(data, bitmap, first, of_values, features):
-    """Write the features of codes of values of a dictionary.
-
-    Parameters
-    ----------
-    data : int32[n]           read-only; anything where a value is missing
-    bitmap : uint8[any]       as for `columns.read_numbers`
-    first : int               as there
-    of_values : uint32[m + 1] the features of the values, and that of a missing one
-    features : uint32[n]      written
-
-    Returns
-    -------
-    are_codes : bool          whether all are of a value; else `features` is of no use
-    """
-    codes = features.view(np.int32)
-    if not read_codes(data, bitmap, first, of_values.shape[0] - 1, codes):
-        return False
-    for i in range(features.shape[0]):
-        features[i] = of_values[codes[i]]
-    return True
 
 
 @kernel

@@ -1,10 +1,8 @@
-"""Mean and deviation of a column as Arrow keeps it, in blocks of numbers that are there."""
+"""Mean and deviation of numbers that come in pieces, joined in blocks of one size."""
 
 import numpy as np
 
 from blocklinear.kernels.jit import kernel
-from blocklinear.kernels.shared import is_missing
-from blocklinear.kernels.text.columns import MOST_EXACT
 
 BLOCK = 8192
 LANES = 128
@@ -49,38 +47,21 @@ def join_held(held, state):
 
 
 @kernel
-def add_numbers(data, bitmap, first, held, state):
-    """Take in numbers; each `BLOCK` of those that are there is joined as soon as it is full.
+def add_numbers(numbers, held, state):
+    """Take in numbers; each `BLOCK` of them is joined as soon as it is full.
 
     Parameters
     ----------
-    data : int64[n] or float64[n]       read-only; anything where a number is missing
-    bitmap : uint8[any]       as for `columns.read_numbers`
-    first : int               as there
+    numbers : float64[n]
     held : float64[BLOCK]     changed
     state : float64[N_STATE]  changed
-
-    Returns
-    -------
-    are_small : bool          whether all are finite, and below 2**53 without their sign
     """
-    n_held, n_large, start = np.int64(state[HELD]), 0, 0
-    while start < data.shape[0]:
-        part = data[start : start + BLOCK - n_held]
-        before = n_held
-        if bitmap.shape[0] == 0:
-            for i in range(part.shape[0]):
-                held[before + i] = np.float64(part[i])
-            n_held += part.shape[0]
-        else:
-            for i in range(part.shape[0]):  # without branches: one that is missing is overwritten
-                held[n_held] = np.float64(part[i])
-                n_held += not is_missing(bitmap, first + start + i)
-        for i in range(before, n_held):
-            n_large += not abs(held[i]) < MOST_EXACT
-        state[HELD] = n_held
+    n_held = np.int64(state[HELD])
+    for number in numbers:
+        held[n_held] = number
+        n_held += 1
         if n_held == BLOCK:
+            state[HELD] = BLOCK
             join_held(held, state)
             n_held = 0
-        start += part.shape[0]
-    return n_large == 0
+    state[HELD] = n_held

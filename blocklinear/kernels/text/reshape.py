@@ -112,24 +112,6 @@ def _sum(m, e, x, m2, e2, x2):
 
 
 @kernel
-def _repeats(indices):
-    """Say whether an index of a sorted row is repeated."""
-    repeated = np.int64(0)
-    for q in range(1, indices.shape[0]):
-        repeated |= np.int64(indices[q] <= indices[q - 1])
-    return repeated != 0
-
-
-@kernel
-def _count_zeros(mantissa):
-    """Count mantissas that have but zeros below their sign: numbers that are zero."""
-    n = np.int64(0)
-    for q in range(mantissa.shape[0]):
-        n += np.int64(mantissa[q] << 1 == 0)
-    return n
-
-
-@kernel
 def merge_rows(indptr, indices, mantissa, exponent, allowed, merged, zeros, why, index):
     """Add up the entries of each row that share an index, and drop those that are zero, in place.
 
@@ -147,16 +129,6 @@ def merge_rows(indptr, indices, mantissa, exponent, allowed, merged, zeros, why,
     double = mantissa.view(np.float64)  # where an exponent is `RAW`
     for i in range(indptr.shape[0] - 1):
         p, stop, first = start, np.uint64(indptr[i + 1]), k
-        if not _repeats(indices[start:stop]):
-            n_zeros = _count_zeros(mantissa[start:stop])
-            if k < start or n_zeros > 0:
-                while p < stop:  # an entry is overwritten by the next one if it is zero
-                    indices[k], mantissa[k], exponent[k] = indices[p], mantissa[p], exponent[p]
-                    k += np.uint64(mantissa[p] << 1 != 0)
-                    p += one
-                zeros[i] = n_zeros
-            else:
-                k = p = stop
         while p < stop and why[i] == 0:
             at, m, e, x = indices[p], mantissa[p], np.int64(exponent[p]), double[p]
             p += one

@@ -1,4 +1,4 @@
-"""Bytes of text many at a time: what the tokenizer's fast path and the counting of marks stand on.
+"""Bytes of text many at a time: what the tokenizer's fast path stands on.
 
 Plain LLVM operations, which every target has; on the usual ones each is an instruction or two.
 They read memory by its address: an array handed from one compiled function to the next would have
@@ -17,13 +17,6 @@ def _load(builder, args, kind):
     """Emit a load of `kind` at address + offset, aligned or not."""
     place = builder.inttoptr(builder.add(args[0], args[1]), kind.as_pointer())
     return builder.load(place, align=1)
-
-
-def _equal(builder, args, n, wanted):
-    """Emit which of n bytes at address + offset equal `wanted`: bit i of a uint64 for byte i."""
-    kind = ir.VectorType(_BYTE, n)
-    equal = builder.icmp_unsigned("==", _load(builder, args, kind), ir.Constant(kind, [wanted] * n))
-    return builder.zext(builder.bitcast(equal, ir.IntType(n)), _WORD)
 
 
 @intrinsic
@@ -60,21 +53,12 @@ def eight_bytes(typing, address, p):
 @intrinsic(prefer_literal=True)
 def marks_in_32(typing, address, p, mark):
     """Return which of the bytes p..p+31 equal the literal `mark`: bit i of a uint64 for p + i."""
-    wanted = mark.literal_value
+    kind, wanted = ir.VectorType(_BYTE, 32), [mark.literal_value] * 32
 
     def generate(context, builder, signature, args):
-        return _equal(builder, args, 32, wanted)
-
-    return types.uint64(types.uint64, types.uint64, mark), generate
-
-
-@intrinsic(prefer_literal=True)
-def marks_in_64(typing, address, p, mark):
-    """Return how many of the bytes p..p+63 equal the literal `mark`."""
-    wanted = mark.literal_value
-
-    def generate(context, builder, signature, args):
-        return builder.ctpop(_equal(builder, args, 64, wanted))
+        bytes_ = _load(builder, args, kind)
+        equal = builder.icmp_unsigned("==", bytes_, ir.Constant(kind, wanted))
+        return builder.zext(builder.bitcast(equal, ir.IntType(32)), _WORD)
 
     return types.uint64(types.uint64, types.uint64, mark), generate
 
@@ -104,12 +88,9 @@ if config.DISABLE_JIT:  # type: ignore[attr-defined]
         found = np.flatnonzero(address[int(p) : int(p) + 32] == mark)
         return np.uint64(sum(1 << int(i) for i in found))
 
-    def _marks_in_64(address, p, mark):
-        return np.uint64(np.count_nonzero(address[int(p) : int(p) + 64] == mark))
-
     def _trailing_zeros(x):
         return np.uint64((int(x) & -int(x)).bit_length() - 1 if x else 64)
 
     address_of, byte_at = _address_of, _byte_at  # type: ignore[assignment]
     eight_bytes, trailing_zeros = _eight_bytes, _trailing_zeros  # type: ignore[assignment]
-    marks_in_32, marks_in_64 = _marks_in_32, _marks_in_64  # type: ignore[assignment]
+    marks_in_32 = _marks_in_32  # type: ignore[assignment]

@@ -193,10 +193,6 @@ class ColumnCache:
 
         self._share(chosen, part)
 
-    def pulls(self, chosen: Integers, step: Floats, v: Floats) -> None:
-        """Do as the kernel of this name does, in threads."""
-        self._share(chosen, lambda some: kernels.pulls(*self.arrays, chosen[some], step, v[some]))
-
     def gram(self, chosen: Integers, state: Floats, known: Floats) -> Floats:
         """Return sum_i h_i x_ij x_ik of chosen columns, float64[m, m], computed in threads.
 

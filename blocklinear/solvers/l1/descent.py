@@ -349,7 +349,7 @@ class Descent:
         rows, best, enough = self._rows, self.step, self._goal * self.value
         u, moved, before = np.zeros(len(self.w)), self.step.copy(), self.work
         nothing, start, slow, products = np.zeros(len(u)), u, False, 0.0
-        v, top = self._v.copy(), self._top(self._v)
+        v, unused, top = self._v.copy(), np.empty(len(u)), self._top(self._v)
         left = least = self.value - self._dual(moved, top)
         trail = [(0, least)]
         while least > enough:
@@ -375,7 +375,7 @@ class Descent:
                     break
             slow = worst > small
             kernels.move_alpha(rows.kind, rows.target, rows.cost, self.step, self._state, moved)
-            self._columns.pulls(self._chosen, moved, v)
+            self._columns.derivatives(self._chosen, moved, self._state, v, unused)
             top = self._top(v)
             left = self.value - self._dual(moved, top)
             if left < least:
