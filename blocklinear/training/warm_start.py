@@ -280,6 +280,7 @@ class _Start:
         records = [record for record, _ in gone.values()]
         store = BlockStore(self._store.folder, replace(self._store.manifest, blocks=records))
         with GroupLoader(store, 1, self._run.options.threads) as loader:
+            loader.while_waiting = self._run.give_up_if_overdue
             for loaded in loader.stream([(b,) for b in range(len(records))]):
                 group = loaded.group
                 (block,) = group.blocks
