@@ -128,6 +128,32 @@ def test_a_scheduler_that_is_not_there_from_the_start(serial, store, monkeypatch
         blocklinear.train(store, client=client)
 
 
+@pytest.mark.parametrize("there", ["0.0.1", ImportError("No module named 'numba'")])
+@pytest.mark.parametrize("package", ["blocklinear", "numba", "numpy"])
+@pytest.mark.parametrize("options", [{}, {"memory_bytes": 1 << 30}], ids=str)
+def test_a_worker_of_another_version_is_refused(
+    serial, store, tmp_path, monkeypatch, package, there, options
+):
+    client, rows = serial(2), tmp_path / "rows.svm"
+    rows.write_text("1 1:1\n")
+    real = client.run
+
+    def run(function, *arguments, on_error):
+        found = real(function, *arguments, on_error=on_error)
+        if function is getattr and arguments[0].__name__ == package:
+            found["tcp://here:1"] = there
+        return found
+
+    monkeypatch.setattr(client, "run", run)
+    has = f"no {package}" if isinstance(there, ImportError) else f"{package} 0.0.1"
+    with pytest.raises(ClusterError, match=f"worker tcp://here:1 has {has}, and this process"):
+        blocklinear.train(store, client=client, restart=True, **options)
+    with pytest.raises(ClusterError, match=f"worker tcp://here:1 has {has}, and this process"):
+        blocklinear.split(rows, tmp_path / "store", client=client, **options)
+    assert not client.ran
+    assert not (tmp_path / "store").exists()
+
+
 def test_a_client_that_is_closed(serial, store):
     """What Dask raises where a task is submitted then is of several kinds."""
     client = serial(2)
