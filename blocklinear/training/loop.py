@@ -231,6 +231,7 @@ def optimise(
             run = GroupRun(
                 manifest, options, memory, solver, held_out, folder, listener, halt, loader
             )
+            loader.while_waiting = run.give_up_if_overdue
             if not memory.newton:
                 run.stopping.roomier = partial(budget_for_newton, manifest, options, *sizes)
             with stopping(run):

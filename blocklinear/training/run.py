@@ -398,10 +398,6 @@ class GroupRun(Run):
     loader: GroupLoader
     new_blocks: list[int] = dataclasses.field(default_factory=list)
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.loader.while_waiting = self.give_up_if_overdue
-
     def _facts(self) -> dict[str, Any]:
         facts = {"new_blocks": self.new_blocks, "started_warm": self.solver.started_warm}
         return super()._facts() | facts

@@ -264,6 +264,15 @@ def test_a_run_is_stopped_while_a_server_is_silent(local, silent, cache):
     assert not halves(cache)
 
 
+def test_workers_are_stopped_while_a_server_is_silent(silent, cache):
+    pytest.importorskip("distributed")
+    from cluster.conftest import cluster_of
+
+    with pytest.raises(StoppedError), cluster_of(1) as client:  # whose end waits for its tasks
+        blocklinear.train(URL, group=1, client=client, halt=lambda: len(silent) > 2)
+    assert not halves(cache)
+
+
 def interrupting(asked):
     if len(asked) > 2:
         raise KeyboardInterrupt
