@@ -142,6 +142,25 @@ def test_a_damaged_file_is_refused_and_not_kept(name, local, remote, cache):
     assert weights(blocklinear.train(URL, restart=True)) == weights(blocklinear.train(local))
 
 
+def test_a_server_that_cannot_be_reached_is_no_damage(local, remote, capsys, monkeypatch):
+    store, of_memory, asked = blocklinear.BlockStore.open(URL), type(remote).cat_file, []
+
+    def cut(self, path, *given, **more):
+        if path.endswith(".blk"):
+            asked.append(path)
+            raise ConnectionResetError("cut")
+        return of_memory(self, path, *given, **more)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(type(remote), "cat_file", cut)
+        assert main(["verify", URL, "-q"]) == 6
+    assert "b00000000.blk: reading failed at byte 0, 4 times: cut" in capsys.readouterr().err
+    assert len(set(asked)) == 1
+    remote.rm_file("/store/blocks/b00000003.blk")
+    (fault,) = store.verify().faults
+    assert "b00000003.blk: there is no such file" in fault
+
+
 def test_a_missing_block(remote):
     remote.rm_file("/store/blocks/b00000003.blk")
     with pytest.raises(StorageError, match=f"{URL}/blocks/b00000003.blk: there is no such file"):
