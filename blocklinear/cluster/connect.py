@@ -272,12 +272,13 @@ def check_versions(client: Any) -> None:
         except (OSError, TimeoutError, CancelledError) as error:
             raise _no_answer(error) from error
         for address, there in sorted(found.items()):
-            if isinstance(there, ImportError) or (isinstance(there, str) and there != own):
-                has = f"{name} {there}" if isinstance(there, str) else f"no {name}"
-                raise ClusterError(
-                    f"worker {address} has {has}, and this process {name} {own}",
-                    "install the same versions of blocklinear, numba and numpy everywhere",
-                )
+            if there == own or isinstance(there, OSError | CancelledError):  # or it has died
+                continue
+            has = f"{name} {there}" if isinstance(there, str) else f"no {name} ({there})"
+            raise ClusterError(
+                f"worker {address} has {has}, and this process {name} {own}",
+                "install the same versions of blocklinear, numba and numpy everywhere",
+            )
 
 
 def budget_of_worker(client: Any) -> int:

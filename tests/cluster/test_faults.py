@@ -1,6 +1,7 @@
 """What dies costs a round at most, and never a bit of the model."""
 
 import os
+import re
 import signal
 import threading
 from concurrent.futures import CancelledError
@@ -128,7 +129,7 @@ def test_a_scheduler_that_is_not_there_from_the_start(serial, store, monkeypatch
         blocklinear.train(store, client=client)
 
 
-@pytest.mark.parametrize("there", ["0.0.1", ImportError("No module named 'numba'")])
+@pytest.mark.parametrize("there", ["0.0.1", Exception("ImportError('none')")])
 @pytest.mark.parametrize("package", ["blocklinear", "numba", "numpy"])
 @pytest.mark.parametrize("options", [{}, {"memory_bytes": 1 << 30}], ids=str)
 def test_a_worker_of_another_version_is_refused(
@@ -145,10 +146,11 @@ def test_a_worker_of_another_version_is_refused(
         return found
 
     monkeypatch.setattr(client, "run", run)
-    has = f"no {package}" if isinstance(there, ImportError) else f"{package} 0.0.1"
-    with pytest.raises(ClusterError, match=f"worker tcp://here:1 has {has}, and this process"):
+    has = f"{package} 0.0.1" if there == "0.0.1" else f"no {package} (ImportError('none'))"
+    said = re.escape(f"worker tcp://here:1 has {has}, and this process {package} ")
+    with pytest.raises(ClusterError, match=said):
         blocklinear.train(store, client=client, restart=True, **options)
-    with pytest.raises(ClusterError, match=f"worker tcp://here:1 has {has}, and this process"):
+    with pytest.raises(ClusterError, match=said):
         blocklinear.split(rows, tmp_path / "store", client=client, **options)
     assert not client.ran
     assert not (tmp_path / "store").exists()
