@@ -27,10 +27,16 @@ class Stopper:
     """Notes the first signal that is heeded, so that work can save its state and end.
 
     The second signal has its usual effect.
+
+    Parameters
+    ----------
+    until_asked : bool
+        The first one has it, too, until somebody asks whether one came: the work that prepares for
+        what can be saved may wait for a pipe or a server, and need not be saved.
     """
 
-    def __init__(self) -> None:
-        self._number = 0
+    def __init__(self, until_asked: bool = False) -> None:
+        self._number, self._heeds = 0, not until_asked
         self._before: dict[int, Any] = {}
 
     def __enter__(self) -> Self:
@@ -43,14 +49,22 @@ class Stopper:
         error: BaseException | None,
         tb: TracebackType | None,
     ) -> None:
+        self.end()
+
+    def end(self) -> None:
+        """Have signals their usual effect from now on: nobody asks any more."""
         restore(self._before)
 
     def _ask(self, number: int, frame: FrameType | None) -> None:
-        self._number = number
         restore(self._before)
+        if self._heeds:
+            self._number = number
+        else:
+            signal.raise_signal(number)
 
     def asked(self) -> bool:
         """Return whether a signal came."""
+        self._heeds = True
         return self._number != 0
 
     def send_again(self) -> None:

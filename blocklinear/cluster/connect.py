@@ -9,6 +9,7 @@ import tempfile
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
+from concurrent.futures import CancelledError
 from multiprocessing import forkserver, resource_tracker
 from typing import Any
 
@@ -249,6 +250,37 @@ def _forked(preload: str) -> Iterator[None]:
         multiprocessing.set_start_method(before, force=True)
 
 
+def check_versions(client: Any) -> None:
+    """Refuse workers that have other versions than this process of what results depend on.
+
+    Tasks go to any of them, and are done again by another: parts would not fit each other, or a
+    model have other bits than it has on one machine.
+
+    Raises
+    ------
+    ClusterError
+    """
+    import numba
+    import numpy
+
+    import blocklinear
+
+    for module in (blocklinear, numba, numpy):
+        own, name = module.__version__, module.__name__
+        try:
+            found = client.run(getattr, module, "__version__", on_error="return")
+        except (OSError, TimeoutError, CancelledError) as error:
+            raise _no_answer(error) from error
+        for address, there in sorted(found.items()):
+            if there == own or isinstance(there, OSError | CancelledError):  # or it has died
+                continue
+            has = f"{name} {there}" if isinstance(there, str) else f"no {name} ({there})"
+            raise ClusterError(
+                f"worker {address} has {has}, and this process {name} {own}",
+                "install the same versions of blocklinear, numba and numpy everywhere",
+            )
+
+
 def budget_of_worker(client: Any) -> int:
     """Return half of the memory that each worker of a cluster has at least, in bytes.
 
@@ -257,13 +289,14 @@ def budget_of_worker(client: Any) -> int:
     Raises
     ------
     ClusterError
-        If there is no worker.
+        If there is no worker, or one with other versions.
     """
+    check_versions(client)
     try:
         budgets = client.run(default_budget, on_error="ignore")
         limits = client.run(_limit_by_dask, on_error="ignore")
     except (OSError, TimeoutError) as error:
-        raise ClusterError(f"the scheduler does not answer: {error}", "start it again") from error
+        raise _no_answer(error) from error
     if not budgets:
         raise ClusterError("the cluster has no workers", "start some with `dask worker ADDRESS`")
     hosts = Counter(_host(address) for address in budgets)
@@ -271,6 +304,10 @@ def budget_of_worker(client: Any) -> int:
     shares += [limit // 2 for limit in limits.values() if limit]
     least: int = min(shares)
     return max(least >> 20, 1) << 20
+
+
+def _no_answer(error: BaseException) -> ClusterError:
+    return ClusterError(f"the scheduler does not answer: {error}", "start it again")
 
 
 def _limit_by_dask() -> int:

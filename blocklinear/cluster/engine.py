@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection
 from concurrent.futures import CancelledError
 from typing import Any, TypeVar
 
+from blocklinear.cluster.connect import check_versions
 from blocklinear.errors import BlocklinearError, ClusterError
 from blocklinear.solvers.protocol import Abandoned
 
@@ -157,7 +158,7 @@ class Engine:
         return look
 
     def check_workers(self, fix: str, check: Callable[..., Any], *arguments: Any) -> None:
-        """Refuse a cluster with a worker on which `check` raises an error.
+        """Refuse a cluster with a worker of other versions, or on which `check` raises an error.
 
         One that dies meanwhile is left out.
 
@@ -167,6 +168,7 @@ class Engine:
         """
         if not self._workers:
             self._wait_for_workers()
+        check_versions(self._client)
         for address, error in sorted(self._on_each_worker(check, *arguments).items()):
             if error is not None and not self.is_of_cluster(error):  # which others make up for
                 raise ClusterError(

@@ -208,11 +208,15 @@ class Part:
         if groups is None or self._has_all:  # a loader of all blocks keeps what it has loaded first
             groups = self.groups
         with self.session.loader(self._job, self.manifest) as loader:
+            loader.while_waiting = self._give_up_if_ended
             for loaded in loader.stream(groups):
-                if self.session.ended.is_set():
-                    raise Abandoned
+                self._give_up_if_ended()
                 self.times.add(loaded)
                 yield loaded
+
+    def _give_up_if_ended(self) -> None:
+        if self.session.ended.is_set():
+            raise Abandoned
 
     @property
     def _has_all(self) -> bool:

@@ -36,7 +36,6 @@ from blocklinear.errors import (
     DamagedError,
     MemoryBudgetError,
     MismatchError,
-    StoppedError,
     StorageError,
 )
 from blocklinear.events import Listener, TransposeProgress, ignore
@@ -83,7 +82,6 @@ def transpose(
     memory_bytes: int,
     threads: int,
     listener: Listener = ignore,
-    halt: Callable[[], bool] = lambda: False,
     force: bool = False,
 ) -> ColumnStore:
     """Return the column store of a store, made now if there is none; the caller locked the store.
@@ -97,8 +95,6 @@ def transpose(
         The result depends neither on it nor on `memory_bytes`.
     listener : callable
         Called with `TransposeProgress`.
-    halt : callable
-        Called between chunks; when it returns true, nothing is made.
     force : bool
         Make it anew, whatever there is.
 
@@ -108,8 +104,6 @@ def transpose(
         If a block is damaged.
     MemoryBudgetError
         If the budget is too small; says what would do.
-    StoppedError
-        If `halt` said so.
     StorageError
         If there is no room for it, or it cannot be written.
     """
@@ -120,7 +114,7 @@ def transpose(
         remove_columns(building)
         make_folder(building, store.folder)
         with _with_what_is_needed(store):
-            manifest = _Transposition(store, memory_bytes, threads, listener, halt).run(building)
+            manifest = _Transposition(store, memory_bytes, threads, listener).run(building)
             manifest.save(building)
         if final.is_symlink():
             remove_columns(final)
@@ -184,10 +178,9 @@ class _Transposition:
         memory_bytes: int,
         threads: int,
         listener: Listener,
-        halt: Callable[[], bool],
     ) -> None:
         self._store, self._m = store, store.manifest
-        self._memory_bytes, self._listener, self._halt = memory_bytes, listener, halt
+        self._memory_bytes, self._listener = memory_bytes, listener
         self._level = codec.compression_level(self._m.compression)
         m = self._m
         if m.n_rows >= 1 << 32:
@@ -270,17 +263,12 @@ class _Transposition:
             for job in jobs:
                 waiting.append(pool.submit(do, job))
                 while len(waiting) >= ahead:
-                    yield self._result(waiting.popleft())
+                    yield waiting.popleft().result()
             while waiting:
-                yield self._result(waiting.popleft())
+                yield waiting.popleft().result()
         finally:
             for future in waiting:
                 future.cancel()
-
-    def _result(self, future: "Future[Result]") -> Result:
-        if self._halt():
-            raise StoppedError("the transposition was stopped", "give the same command again")
-        return future.result()
 
     def _progress(self, entries: int) -> None:
         self._done += entries

@@ -6,8 +6,11 @@ file is compared with what it was, since parts of two files make none.
 """
 
 import re
-import threading
+import time
 from collections.abc import Callable
+from concurrent.futures import Future, wait
+from functools import partial
+from threading import Thread
 from typing import Any, TypeVar
 
 from blocklinear.errors import BlocklinearError, StorageError, UsageError
@@ -29,7 +32,22 @@ _VERSION_FIELDS = (
 """What the file systems tell of a version of a file: those that are there are compared."""
 _RANGE = re.compile(r"bytes[ =](\d+)-(\d+)")
 _LONGEST_REASON = 300  # characters
+_POLL_S = 0.1  # between looks at whether reading was stopped
 T = TypeVar("T")
+
+
+def begun(request: Callable[[], T]) -> Future[T]:
+    """Begin a request in a thread that a program which ends does not wait for."""
+    coming: Future[T] = Future()
+
+    def ask() -> None:
+        try:
+            coming.set_result(request())
+        except BaseException as error:
+            coming.set_exception(error)
+
+    Thread(target=ask, name="fetch", daemon=True).start()
+    return coming
 
 
 def _file_system(url: str) -> tuple[Any, str]:
@@ -114,6 +132,8 @@ class RemoteObject:
     Parameters
     ----------
     url : str
+    halt : callable
+        Whether to give up: asked while there is no answer.
 
     Attributes
     ----------
@@ -126,13 +146,17 @@ class RemoteObject:
     UsageError
         If fsspec or the package for this kind of URL is not installed, or the kind is unknown.
     StorageError
-        If the file cannot be reached, is not there, is a folder, or must not be read.
+        If the file cannot be reached, is not there, is a folder, or must not be read; or if `halt`
+        said so.
     """
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, halt: Callable[[], bool] = lambda: False) -> None:
         self.name = shown_name(url)
-        self._stopped = threading.Event()
-        self._system, self._path = self._ask(lambda _: _file_system(url), "opening it failed")
+        self._halt, self._stopped = halt, False
+        # in this thread: fsspec keeps what it opened, with its connections, for each thread
+        self._system, self._path = self._ask(
+            lambda _: _file_system(url), "opening it failed", apart=False
+        )
         info = self._ask(lambda _: self._system.info(self._path), "asking for its size failed")
         if info.get("type") == "directory":
             raise StorageError(f"{self.name}: is a folder", "name the files in it")
@@ -144,7 +168,7 @@ class RemoteObject:
         self.size = int(info["size"])
         self.version = _version_of(info)
 
-    def _ask(self, request: Callable[[int], T], what: str) -> T:
+    def _ask(self, request: Callable[[int], T], what: str, apart: bool = True) -> T:
         """Return what a request brings; one that brings no answer is made again, a few times.
 
         That there is no such file, or that it must not be read, is an answer.
@@ -155,18 +179,22 @@ class RemoteObject:
             It is given how many times it has failed before.
         what : str
             What has failed, for a message.
+        apart : bool
+            Make it in another thread, as a server may be silent for long after `stop`.
 
         Raises
         ------
         BlocklinearError
             As `request` does.
         StorageError
-            If the answer is a refusal, there is none, or `stop` was called.
+            If the answer is a refusal, there is none, or reading was stopped.
         """
         failures = 0
         while True:
             try:
-                return request(failures)
+                if not apart:
+                    return request(failures)
+                return self.answer(begun(partial(request, failures)))
             except BlocklinearError:
                 raise
             except Exception as error:  # each library has its own
@@ -177,9 +205,23 @@ class RemoteObject:
                         f"{self.name}: {what}, {failures + 1} times: {_reason(_cause_of(error))}",
                         "check the network, the URL and the credentials, and do it again",
                     ) from error
-            if self._stopped.wait(RETRY_AFTER_S[failures]):
-                raise StorageError(f"{self.name}: reading was stopped")
+            self.answer(begun(partial(time.sleep, RETRY_AFTER_S[failures])))
             failures += 1
+
+    def answer(self, coming: Future[T]) -> T:
+        """Return what comes of a request.
+
+        Raises
+        ------
+        StorageError
+            If reading was stopped.
+        Exception
+            As the request does.
+        """
+        while not wait([coming], _POLL_S).done:
+            if self._stopped or self._halt():
+                raise StorageError(f"{self.name}: reading was stopped")
+        return coming.result()
 
     def require_parts(self) -> None:
         """Refuse a server that would send the whole file for each part of it.
@@ -222,6 +264,8 @@ class RemoteObject:
                 self._compare()
             first, asked = start + len(found), min(piece_bytes, n_bytes - len(found))
             data: bytes = self._system.cat_file(self._path, start=first, end=first + asked)
+            if len(data) == self.size > asked:  # of a server that sends no parts
+                return data[first : start + n_bytes]
             if len(data) != asked:
                 raise _CutShort(f"{len(data)} bytes came where {asked} were asked for")
             return data
@@ -241,8 +285,8 @@ class RemoteObject:
             raise StorageError(f"{self.name}: the file changed while it was read", "read it again")
 
     def stop(self) -> None:
-        """Make a request in another thread that waits give up."""
-        self._stopped.set()
+        """Make whoever waits for a request give up."""
+        self._stopped = True
 
 
 def read_small(url: str, most_bytes: int) -> bytes:

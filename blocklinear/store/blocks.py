@@ -270,7 +270,7 @@ class BlockReader:
         self._files: list[_Reading] = []
         self._waiting = deque[tuple[BlockRecord, _Reading]]()  # for a room
         self._rooms = [_Room() for _ in range(threads + 1)]
-        self._lock = RLock()
+        self._lock, self._stopped = RLock(), False
         at_a_time = 1 if Mirror.at(folder.parent) is None else FETCHES
         self._threads = ThreadPoolExecutor(at_a_time, "read")
 
@@ -280,8 +280,13 @@ class BlockReader:
     def __exit__(self, *error: object) -> None:
         self.close()
 
+    def stop(self) -> None:
+        """Have whoever waits for a block of a URL given an error: its server may be silent."""
+        self._stopped = True
+
     def close(self) -> None:
         """End the thread."""
+        self.stop()
         self.expect(())
         self._threads.shutdown()
 
@@ -312,6 +317,7 @@ class BlockReader:
 
     def _read(self, record: BlockRecord, file: _Reading, room: _Room) -> None:
         try:
+            fetch_block(self._folder / record.name, record, lambda: self._stopped)
             found = BlockFile(self._folder, record, room.of, self._past_cache)
         except BaseException as error:
             if isinstance(error, StorageError):  # nor can others be read, and each try takes long
@@ -364,11 +370,24 @@ def damaged(path: Path, what: str) -> DamagedError:
     return DamagedError(f"{path}: damaged: {what}", _FIXES[path.name[0]])
 
 
+def fetch_block(path: Path, record: ChunkFile, halt: Callable[[], bool] = lambda: False) -> None:
+    """Fetch a block of a store on a URL that is not here; columns are on no URL.
+
+    Raises
+    ------
+    DamagedError
+        If it is not what was written.
+    StorageError
+        If it cannot be read, or `halt` said so while nothing came.
+    """
+    if path.name[0] == ROWS:
+        fetched(path, lambda: check_file(path, record), halt)
+
+
 @contextlib.contextmanager
 def opened_block(path: Path, record: ChunkFile) -> Iterator[int]:
     """Open a file of chunks of the size that is recorded; hand out its descriptor."""
-    if path.name[0] == ROWS:
-        fetched(path, lambda: check_file(path, record))
+    fetch_block(path, record)
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError as error:

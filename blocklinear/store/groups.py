@@ -178,7 +178,11 @@ class GroupBuffer:
             + [record for record in later if pins is None or record.name not in pins]
         )
         jobs = [pool.submit(self._load_block, reader, manifest, *job, pins) for job in missing]
-        wait(jobs)  # for all of them, also where one fails
+        try:
+            wait(jobs)  # for all of them, also where one fails
+        except BaseException:  # an interrupt: they may wait for a server that is silent
+            reader.stop()
+            raise
         for job in jobs:
             job.result()
         n, nnz = int(starts[-1]), int(entries[-1])

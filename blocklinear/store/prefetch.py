@@ -1,8 +1,8 @@
 """Data loaded ahead: the next group is read and decoded while the solver works on this one."""
 
 import time
-from collections.abc import Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from functools import partial
 from types import TracebackType
@@ -18,6 +18,7 @@ from blocklinear.store.store import BlockStore
 
 DECODED_AT_ONCE = 2
 """Blocks that a group is decoded from at a time, where nothing says that there is room for more."""
+_POLL_S = 0.1  # between calls of `while_waiting`
 _MOST_SQUARED = 1.6e308
 """What x'x of a row is below in training: B**2 comes on top. Text is refused a little earlier."""
 
@@ -60,6 +61,8 @@ class GroupLoader:
     group : int
     whole : bool              whether one group holds all blocks
     pins : Pins
+    while_waiting : callable
+        Called again and again while a group is waited for; what it raises ends the stream.
     """
 
     def __init__(
@@ -90,6 +93,7 @@ class GroupLoader:
         self._decoders = ThreadPoolExecutor(threads, "decode")
         self._current: Group | None = None  # last yielded, still whole
         self._used = 0  # the buffer that holds it
+        self.while_waiting: Callable[[], None] = lambda: None
         self._expected: tuple[tuple[int, ...], Future[tuple[Group, float]]] | None = None
 
     def __enter__(self) -> Self:
@@ -101,6 +105,7 @@ class GroupLoader:
         error: BaseException | None,
         tb: TracebackType | None,
     ) -> None:
+        self._reader.stop()
         self._ahead.shutdown(cancel_futures=True)
         self._decoders.shutdown(cancel_futures=True)
         self._reader.close()
@@ -164,12 +169,17 @@ class GroupLoader:
             self._expect(order[place:], now=True)
             asked = time.perf_counter()
             assert self._expected is not None
-            group, load_s = self._expected[1].result()
+            group, load_s = self._await(self._expected[1])
             wait_s = time.perf_counter() - asked
             self._expected, self._current = None, group
             self._used = self._free
             self._expect(order[place + 1 :])
             yield Loaded(group, load_s, wait_s)
+
+    def _await(self, coming: Future[tuple[Group, float]]) -> tuple[Group, float]:
+        while not wait([coming], _POLL_S).done:
+            self.while_waiting()
+        return coming.result()
 
     def _expect(self, order: Sequence[tuple[int, ...]], now: bool = False) -> None:
         """Have the first of some groups loaded into the buffer that is not in use.
@@ -181,6 +191,6 @@ class GroupLoader:
             return
         if self._expected is None or self._expected[0] != order[0]:
             if self._expected is not None:  # in vain
-                self._expected[1].result()
+                self._await(self._expected[1])
             following = order[1] if len(order) > 1 and not self.whole else ()
             self._expected = order[0], self._ahead.submit(self._load, order[0], following)

@@ -26,6 +26,7 @@ from blocklinear.errors import (
     shown,
 )
 from blocklinear.events import BlockProgress, Listener, ignore
+from blocklinear.inputs.objects import MissingError
 from blocklinear.inputs.urls import is_url
 from blocklinear.markup import facts_html, text_html
 from blocklinear.memory import format_size
@@ -387,6 +388,13 @@ class BlockStore:
 
         return read_names(self.folder, self.manifest)
 
+    def _fault(self, error: DamagedError | StorageError) -> str:
+        """Return what is wrong with a file; raise the error if only the way to it is."""
+        at_fault = isinstance(error, DamagedError | MissingError)
+        if self.mirror is not None and not at_fault:  # each other file would take as long
+            raise error
+        return str(error)
+
     def verify(self, listener: Listener = ignore) -> VerifyReport:
         """Read every block once, decode it, and compare it with the manifest.
 
@@ -399,6 +407,8 @@ class BlockStore:
         ------
         BusyError
             If blocks of this generation of the store were deleted meanwhile.
+        StorageError
+            If files of a store on a URL cannot be fetched, though they may be there.
         """
         from blocklinear.store.blocks import BlockFile, BlockReader
         from blocklinear.store.features import read_features, read_names, unnamed
@@ -411,7 +421,7 @@ class BlockStore:
             read_names(self.folder, m)
             m.read_recipe(self.folder)
         except (DamagedError, StorageError) as error:
-            report.faults.append(str(error))
+            report.faults.append(self._fault(error))
         with BlockReader(self.blocks_folder, 1) as reader, ThreadPoolExecutor(1) as pool:
             for position, record in enumerate(m.blocks):
                 listener(BlockProgress(position, len(m.blocks)))
@@ -428,7 +438,7 @@ class BlockStore:
                     ):
                         raise DamagedError(f"{record.name}: its weights are not those added up")
                 except (DamagedError, StorageError) as error:
-                    report.faults.append(str(error))
+                    report.faults.append(self._fault(error))
                     continue
                 report.rows += record.rows
                 report.nnz += record.nnz

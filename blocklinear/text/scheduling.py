@@ -77,8 +77,10 @@ class SlabParser:
                 pending.append(reading.submit(self._begin_next))
                 yield parsing.slab, parsing.rows.result()
                 self._use_again(parsing)
-        finally:
+        except BaseException:  # also where nobody asks for the rest
             self._source.raw.stop()
+            raise
+        finally:
             self._budget.close()
             reading.shutdown(cancel_futures=True)
 

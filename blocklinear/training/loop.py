@@ -233,6 +233,7 @@ def optimise(
         except BaseException:
             drop_scratch(folder)  # of its arrays, those that found room
             raise
+        loader.while_waiting = run.give_up_if_overdue
         if not memory.newton:
             run.stopping.roomier = partial(budget_for_newton, manifest, options, *sizes)
         try:

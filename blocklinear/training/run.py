@@ -158,6 +158,11 @@ class Run(ABC):
         self._asked_at = self._asked_at or time.monotonic()
         return time.monotonic() - self._asked_at >= GRACE_S
 
+    def give_up_if_overdue(self) -> None:
+        """Raise Abandoned if a stop was asked for, and what is waited for does not come."""
+        if self.overdue():
+            raise Abandoned
+
     def rest(self) -> None:
         """Save a checkpoint if one is due, or if a stop was asked for, which ends the run."""
         halted = self.halt()
@@ -420,7 +425,7 @@ class GroupRun(Run):
             self.solver.begin(self.stopping.goal, learns)
         self.times, self._begun = self._begun, Times()
         todo, following = self.block_groups(self.outer), self.block_groups(self.outer + 1)
-        for loaded in self.loader.stream(todo[self.done :], following[0]):
+        for loaded in self._to_step_on(todo[self.done :], following[0]):
             with self.times.counting("solve_s"):
                 reached = self.done > 0 and self.solver.reached(loaded.group)
                 if not reached:
@@ -440,6 +445,22 @@ class GroupRun(Run):
                 with self.times.counting("solve_s"):
                     self.solver.sample_gap(loaded.group)
                 self._begun.add(loaded)
+
+    def _to_step_on(
+        self, groups: Sequence[tuple[int, ...]], following: tuple[int, ...]
+    ) -> Iterator[Loaded]:
+        """Yield groups; save where one is waited for in vain: w and alpha fit between steps."""
+        stream = self.loader.stream(groups, following)
+        while True:
+            try:
+                loaded = next(stream, None)
+            except Abandoned:
+                if self.outer > 1 or self.done:  # or there is nothing to save
+                    self.save()
+                raise
+            if loaded is None:
+                return
+            yield loaded
 
     @property
     def finished(self) -> bool:

@@ -278,6 +278,7 @@ class _Start:
         records = [record for record, _ in gone]
         store = BlockStore(self._store.folder, replace(self._store.manifest, blocks=records))
         with GroupLoader(store, 1, self._run.options.threads) as loader:
+            loader.while_waiting = self._run.give_up_if_overdue
             order = [(b,) for b in range(len(gone))]
             for (record, row_ranges), loaded in zip(gone, loader.stream(order), strict=True):
                 self._count(record)

@@ -145,6 +145,16 @@ def test_a_signal_while_reading_stdin_leaves_nothing(start, tmp_path):
     assert not (tmp_path / "s").exists()
 
 
+def test_a_signal_while_training_waits_for_rows_to_score_on(start, store, tmp_path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    process = start("train", store, tmp_path / "m", "--eval", pipe, stdout=subprocess.DEVNULL)
+    with open(pipe, "wb"):  # waits for the reader, and writes nothing
+        process.send_signal(signal.SIGINT)
+        assert finish(process) == (130, "blocklinear: interrupted\n")
+    assert not (tmp_path / "m").exists()
+
+
 @pytest.mark.parametrize("command", ["info", "verify"])
 def test_a_reader_that_went_away(start, store, command):
     reading, writing = os.pipe()

@@ -1,6 +1,7 @@
 """What dies costs a round at most, and never a bit of the model."""
 
 import os
+import re
 import signal
 import threading
 from concurrent.futures import CancelledError
@@ -126,6 +127,33 @@ def test_a_scheduler_that_is_not_there_from_the_start(serial, store, monkeypatch
         trained(store, client)
     with pytest.raises(ClusterError, match="does not answer"):
         blocklinear.train(store, client=client)
+
+
+@pytest.mark.parametrize("there", ["0.0.1", Exception("ImportError('none')")])
+@pytest.mark.parametrize("package", ["blocklinear", "numba", "numpy"])
+@pytest.mark.parametrize("options", [{}, {"memory_bytes": 1 << 30}], ids=str)
+def test_a_worker_of_another_version_is_refused(
+    serial, store, tmp_path, monkeypatch, package, there, options
+):
+    client, rows = serial(2), tmp_path / "rows.svm"
+    rows.write_text("1 1:1\n")
+    real = client.run
+
+    def run(function, *arguments, on_error):
+        found = real(function, *arguments, on_error=on_error)
+        if function is getattr and arguments[0].__name__ == package:
+            found["tcp://here:1"] = there
+        return found
+
+    monkeypatch.setattr(client, "run", run)
+    has = f"{package} 0.0.1" if there == "0.0.1" else f"no {package} (ImportError('none'))"
+    said = re.escape(f"worker tcp://here:1 has {has}, and this process {package} ")
+    with pytest.raises(ClusterError, match=said):
+        blocklinear.train(store, client=client, restart=True, **options)
+    with pytest.raises(ClusterError, match=said):
+        blocklinear.split(rows, tmp_path / "store", client=client, **options)
+    assert not client.ran
+    assert not (tmp_path / "store").exists()
 
 
 def test_a_client_that_is_closed(serial, store):

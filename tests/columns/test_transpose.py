@@ -7,7 +7,7 @@ from blocklinear.columns import transpose as transposing
 from blocklinear.columns.buckets import Bucket
 from blocklinear.columns.store import open_columns
 from blocklinear.columns.transpose import transpose
-from blocklinear.errors import MemoryBudgetError, StoppedError
+from blocklinear.errors import MemoryBudgetError
 from blocklinear.events import TransposeProgress
 from blocklinear.store.changes import remove
 
@@ -113,11 +113,16 @@ def test_a_budget_that_is_too_small_is_refused_with_one_that_is_not(tmp_path):
     transpose(store, enough, 2)
 
 
-def test_halt_leaves_nothing(tmp_path):
+def test_an_interrupt_leaves_nothing(tmp_path):
     store = store_of(tmp_path, text_of(300))
     names = {path.name for path in store.folder.iterdir()}
-    calls = iter([False] * 6 + [True] * 100)
-    with pytest.raises(StoppedError):
-        transpose(store, MEMORY, 2, halt=lambda: next(calls))
+    calls = iter(range(100))
+
+    def interrupt(event):
+        if next(calls) == 6:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        transpose(store, MEMORY, 2, interrupt)
     assert {path.name for path in store.folder.iterdir()} == names
     assert open_columns(store) is None

@@ -4,6 +4,7 @@ import sys
 import threading
 
 import pytest
+import servers
 
 import blocklinear
 from blocklinear.errors import StorageError, UsageError
@@ -231,6 +232,18 @@ def test_a_server_that_sends_no_parts(rows, http_files, small_parts):
         assert read_whole(f"{server.url}/few") == b"1 1:1\n"
         with pytest.raises(StorageError, match="does not send parts of files"):
             read_whole(f"{server.url}/rows.svm")
+
+
+@pytest.mark.parametrize("cuts", [1, 3])
+def test_a_server_that_sends_no_parts_is_asked_again(rows, http_files, cuts):
+    with http_files({"/rows.svm": rows}, sends_parts=False) as server:
+        proxy = servers.CuttingProxy(server.url)
+        raw = RawFile(f"{proxy.url}/rows.svm")
+        proxy.cut(cuts, after_bytes=len(rows) // 2)
+        assert b"".join(iter(raw.read, b"")) == rows
+        assert proxy.made == cuts
+        raw.finish()
+        proxy.close()
 
 
 def test_a_file_that_changes_while_it_is_read(rows, memory, small_parts):

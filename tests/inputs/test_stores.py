@@ -3,14 +3,22 @@
 import errno
 import json
 import shutil
+import threading
 
+import programs
 import pytest
 
 import blocklinear
 from blocklinear.cli.main import main
-from blocklinear.errors import DamagedError, MemoryBudgetError, StorageError, UsageError
+from blocklinear.errors import (
+    DamagedError,
+    MemoryBudgetError,
+    StoppedError,
+    StorageError,
+    UsageError,
+)
 from blocklinear.options import TrainOptions
-from blocklinear.store import files
+from blocklinear.store import files, groups
 from blocklinear.store.remote import mirror
 from blocklinear.training.memory_plan import plan_memory
 
@@ -134,6 +142,25 @@ def test_a_damaged_file_is_refused_and_not_kept(name, local, remote, cache):
     assert weights(blocklinear.train(URL, restart=True)) == weights(blocklinear.train(local))
 
 
+def test_a_server_that_cannot_be_reached_is_no_damage(local, remote, capsys, monkeypatch):
+    store, of_memory, asked = blocklinear.BlockStore.open(URL), type(remote).cat_file, []
+
+    def cut(self, path, *given, **more):
+        if path.endswith(".blk"):
+            asked.append(path)
+            raise ConnectionResetError("cut")
+        return of_memory(self, path, *given, **more)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(type(remote), "cat_file", cut)
+        assert main(["verify", URL, "-q"]) == 6
+    assert "b00000000.blk: reading failed at byte 0, 4 times: cut" in capsys.readouterr().err
+    assert len(set(asked)) == 1
+    remote.rm_file("/store/blocks/b00000003.blk")
+    (fault,) = store.verify().faults
+    assert "b00000003.blk: there is no such file" in fault
+
+
 def test_a_missing_block(remote):
     remote.rm_file("/store/blocks/b00000003.blk")
     with pytest.raises(StorageError, match=f"{URL}/blocks/b00000003.blk: there is no such file"):
@@ -224,6 +251,70 @@ def test_a_store_of_somebody_else_asks_for_no_url(local, remote, requests, tmp_p
     assert store.mirror is None
     assert len(store.verify().faults) == 11
     assert not requests
+
+
+@pytest.fixture
+def silent(remote, monkeypatch):
+    """A server that sends no block from the third on while it is set; what it was asked for."""
+    of_memory, ended, asked, late = type(remote).cat_file, threading.Event(), [], []
+
+    def without_answer(self, path, *given, **more):
+        if path.endswith(".blk"):
+            asked.append(path)
+            if len(asked) > 2:
+                late.append(not ended.wait(programs.GUARD_S))
+        return of_memory(self, path, *given, **more)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(type(remote), "cat_file", without_answer)
+        yield asked
+    assert not any(late)  # nobody has waited for the answer
+    ended.set()
+
+
+def halves(cache):
+    """What is left of files that were not fetched to their end."""
+    return [path for path in cache.rglob("*") if path.name.startswith(".tmp")]
+
+
+def test_a_run_is_stopped_while_a_server_is_silent(local, silent, cache):
+    with pytest.raises(StoppedError, match="a checkpoint is saved"):
+        blocklinear.train(URL, group=1, halt=lambda: len(silent) > 2)
+    assert not halves(cache)
+
+
+def test_workers_are_stopped_while_a_server_is_silent(silent, cache):
+    pytest.importorskip("distributed")
+    from cluster.conftest import cluster_of
+
+    with pytest.raises(StoppedError), cluster_of(1) as client:  # whose end waits for its tasks
+        blocklinear.train(URL, group=1, client=client, halt=lambda: len(silent) > 2)
+    assert not halves(cache)
+
+
+def interrupting(asked):
+    if len(asked) > 2:
+        raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("solver", [3, 6])
+def test_an_interrupt_while_a_server_is_silent(silent, cache, solver):
+    with pytest.raises(KeyboardInterrupt):
+        blocklinear.train(URL, solver=solver, group=1, halt=lambda: interrupting(silent))
+    assert not halves(cache)
+
+
+def test_an_interrupt_while_blocks_are_read_from_a_silent_server(silent, cache, monkeypatch):
+    real = groups.wait
+
+    def wait(jobs):
+        while real(jobs, timeout=1e-09).not_done:
+            interrupting(silent)
+
+    monkeypatch.setattr(groups, "wait", wait)
+    with pytest.raises(KeyboardInterrupt):
+        list(blocklinear.BlockStore.open(URL).iter_csr())
+    assert not halves(cache)
 
 
 def test_a_damaged_note(remote):

@@ -11,6 +11,7 @@ from blocklinear.errors import DamagedError, MismatchError, StoppedError
 from blocklinear.events import BlockStep, OuterIteration, Warned
 from blocklinear.options import TrainOptions
 from blocklinear.solvers import weight_vectors
+from blocklinear.store.prefetch import GroupLoader
 from blocklinear.store.store import BlockStore
 from blocklinear.training import run, train
 from blocklinear.training.memory_plan import plan_memory
@@ -232,6 +233,46 @@ def test_every_epoch_is_a_chance_to_stop(store, group, method):
     asked = count()
     train(store, options, halt=lambda: next(asked) < 0)
     assert next(asked) >= 99 * N_BLOCKS / group
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"solver": 4},
+        {"solver": 6, "gap": 0.1},
+        {"method": "newton"},
+        {"method": "pegasos"},
+        {"average": True, "epochs": None, "max_outer": 1},
+        {"regularize_bias": False, "bias": 1.0},
+    ],
+    ids=str,
+)
+def test_stopped_while_a_group_is_waited_for(store, monkeypatch, changes):
+    """As when a server is silent; what was reached between two block steps is saved."""
+    asked = {"group": 2, "max_outer": 3, "gap": 1e-9, "seed": 4} | changes
+    options = long_problem().options(**asked, run="waits")
+    unbroken = outcome(store, options)
+    monkeypatch.setattr(run, "GRACE_S", 0.0)
+    real, left, saved = GroupLoader._await, [0], []
+
+    def await_(self, coming):
+        left[0] -= 1
+        self.while_waiting()
+        return real(self, coming)
+
+    monkeypatch.setattr(GroupLoader, "_await", await_)
+    restart, resume = replace(options, restart=True), replace(options, resume=True)
+    for waits in count():
+        left[0], heard = waits, {}
+        try:
+            outcome(store, restart, lambda: left[0] < 0, heard=heard)
+        except StoppedError as stopped:
+            saved.append(bool(stopped.fix))
+        else:
+            break
+        assert outcome(store, resume, heard=heard) == unbroken
+    assert saved[:3] == [False, True, True]  # there are three groups
 
 
 @pytest.mark.parametrize(

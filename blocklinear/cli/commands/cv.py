@@ -222,7 +222,7 @@ def run(args: argparse.Namespace) -> int:
             for listener in listeners:
                 listener(event)
 
-        stopper, refitted = stack.enter_context(Stopper()), None
+        stopper, refitted = stack.enter_context(Stopper(until_asked=cluster is None)), None
         try:
             result = cross_validate(
                 store,

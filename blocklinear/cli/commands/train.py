@@ -377,6 +377,7 @@ def run(args: argparse.Namespace) -> int:
         kept: list[LinearModel] = []
 
         def keep(models: "list[LinearModel]") -> None:
+            stopper.end()
             console.close()
             if args.best_on:
                 models = [best_on(args.best_on, models, text, outputs.results)]
@@ -384,7 +385,7 @@ def run(args: argparse.Namespace) -> int:
                 model.save(place, format=args.format)
             kept.extend(models)
 
-        with Stopper() as stopper:
+        with Stopper(until_asked=cluster is None) as stopper:
             try:
                 if options.costs:
                     train_grid(store, options, listen, stopper.asked, keep, by)

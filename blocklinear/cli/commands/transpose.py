@@ -6,7 +6,6 @@ from typing import Any
 from blocklinear.cli.ahead import load_for_columns
 from blocklinear.cli.common_options import add_budget, given
 from blocklinear.cli.console import Console
-from blocklinear.cli.stopper import Stopper
 
 
 def add_parser(commands: Any) -> None:
@@ -35,7 +34,6 @@ def add_parser(commands: Any) -> None:
 def run(args: argparse.Namespace) -> int:
     """Run the command."""
     from blocklinear.columns.store import intact_columns
-    from blocklinear.errors import StoppedError
     from blocklinear.options import TextOptions
     from blocklinear.store.changes import drop_columns, locked
 
@@ -51,12 +49,9 @@ def run(args: argparse.Namespace) -> int:
         from blocklinear.columns.transpose import transpose  # late: it imports Numba
 
         load_for_columns(store.manifest.dtype, args.quiet)
-        with Console(args.quiet, "transpose") as console, Stopper() as stopper:
-            try:
-                columns = transpose(
-                    store, budget.memory_bytes, budget.threads, console, stopper.asked, args.force
-                )
-            except StoppedError:
-                return stopper.status
+        with Console(args.quiet, "transpose") as console:
+            columns = transpose(
+                store, budget.memory_bytes, budget.threads, console, force=args.force
+            )
     print(columns.summary())
     return 0

@@ -9,12 +9,18 @@ import hashlib
 import json
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-from blocklinear.errors import BlocklinearError, DamagedError, UsageError, storage_errors
+from blocklinear.errors import (
+    BlocklinearError,
+    DamagedError,
+    StorageError,
+    UsageError,
+    storage_errors,
+)
 from blocklinear.inputs.ahead import ReadAhead
 from blocklinear.inputs.objects import LIBRARY_BYTES
 from blocklinear.inputs.urls import joined, shown_name
@@ -32,6 +38,7 @@ _fetching = threading.BoundedSemaphore(FETCHES)
 _coming: dict[Path, int] = {}
 """Files that are being fetched, and their bytes; changed under a lock."""
 _counting = threading.Lock()
+_POLL_S = 0.1  # between looks at whether reading was stopped
 _IN_USE = 8
 """So many blocks that come or came last are kept in any case: they may be about to be read."""
 
@@ -94,18 +101,19 @@ class Mirror:
             ) from error
         return cls(folder, url, limit) if folder.name == _folder_name(url) else None
 
-    def fetch(self, path: Path, check: Callable[[], object]) -> None:
+    def fetch(self, path: Path, check: Callable[[], object], halt: Callable[[], bool]) -> None:
         """Put a file of the store where it belongs; `check` refuses one that is not intact.
 
         Raises
         ------
         BlocklinearError
-            If it cannot be read, or `check` raises that; there is no file then.
+            If it cannot be read, `check` raises that, or `halt` said so while nothing came; there
+            is no file then.
         """
         make_folder(path.parent, self.folder)
         url = joined(self.url, path.relative_to(self.folder).as_posix())
-        with _fetching:
-            file = ReadAhead(url, _AHEAD_BYTES)
+        with _may_fetch(url, halt):
+            file = ReadAhead(url, _AHEAD_BYTES, halt=halt)
             try:
                 with _counting:
                     _coming[path] = file.size
@@ -152,12 +160,26 @@ class Mirror:
             n_bytes -= size
 
 
+@contextlib.contextmanager
+def _may_fetch(url: str, halt: Callable[[], bool]) -> Iterator[None]:
+    """Wait until fewer than `FETCHES` files are being fetched."""
+    while not _fetching.acquire(timeout=_POLL_S):
+        if halt():
+            raise StorageError(f"{url}: reading was stopped")
+    try:
+        yield
+    finally:
+        _fetching.release()
+
+
 def _folder_name(url: str) -> str:
     """Return the name of the folder of a URL in the cache."""
     return hashlib.sha256(url.encode()).hexdigest()[:32]
 
 
-def fetched(path: Path, check: Callable[[], object]) -> bool:
+def fetched(
+    path: Path, check: Callable[[], object], halt: Callable[[], bool] = lambda: False
+) -> bool:
     """Fetch a file of a store that is not there, if the store is a mirror; say whether it was.
 
     Parameters
@@ -166,17 +188,19 @@ def fetched(path: Path, check: Callable[[], object]) -> bool:
         In a folder of the store, or in its own.
     check : callable
         Raises a `BlocklinearError` unless the file that is there now is intact.
+    halt : callable
+        Whether to give up: asked while there is no answer.
 
     Raises
     ------
     BlocklinearError
-        If it is not intact, or cannot be read.
+        If it is not intact, or cannot be read; or if `halt` said so.
     """
     if path.exists():
         return False
     for folder in path.parents[:2]:
         if (mirror := Mirror.at(folder)) is not None:
-            mirror.fetch(path, check)
+            mirror.fetch(path, check, halt)
             return True
     return False
 
