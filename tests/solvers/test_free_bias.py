@@ -219,3 +219,15 @@ def test_rows_without_a_loss_leave_it_alone(tmp_path):
 def test_where_it_is_refused(changes, said):
     with pytest.raises(UsageError, match=said):
         TrainOptions(**({"bias": 1.0, "regularize_bias": False} | changes))
+
+
+@pytest.mark.parametrize("cost", [1.0, 100.0])
+@pytest.mark.parametrize("target", [3.5, -7.1, 1e10])
+def test_targets_that_are_all_one_end_where_rounding_decides(tmp_path, target, cost):
+    """The optimum is 0, and no gap is small: steps crawled for 1,000 passes."""
+    X = np.random.default_rng(0).normal(size=(50, 4)).round(3)
+    problem = Problem(X, np.full(50, target), 12, cost)
+    options = problem.options(bias=1.0, regularize_bias=False, method="newton", epsilon=0.1)
+    model = train(split_problem(tmp_path, problem, 2), options)
+    assert model.metadata["outer_iterations"] <= 30
+    assert model.metadata["certificate"]["primal"] <= 1e-20 * cost * target**2

@@ -171,6 +171,9 @@ class NewtonIterate(Iterate):
         if fallen and self._high[0] == math.inf:
             return True
         slope = self._slope_at(found)
+        if self._is_rounding(proof.primal, before, slope, proof.primal):
+            self.final = True
+            return False
         if abs(slope) <= -_FLAT * self._slope and proof.primal <= before * (1.0 + _ROUNDING):
             return True
         if slope < 0.0:
@@ -183,6 +186,22 @@ class NewtonIterate(Iterate):
             return not self.final
         self._move(self._between(found.hessian, slope))
         return False
+
+    def _is_rounding(self, value: float, before: float, slope: float, primal: float) -> bool:
+        """Return whether rounding makes more of a trial than the step does.
+
+        What falls along it is convex, so no tangent is above it where the step begins.
+
+        Parameters
+        ----------
+        value, slope : float
+            At the trial.
+        before : float
+            The value where the step begins.
+        primal : float
+            P at the trial.
+        """
+        return value - self._length * slope > before + _ROUNDING * primal
 
     def _between(self, hessian: Floats, slope: float) -> float:
         """Return the length to try next: by Newton's method on the slope, or where it is even."""

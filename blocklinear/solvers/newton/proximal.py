@@ -124,9 +124,11 @@ class ProximalIterate(NewtonIterate):
             The value where the step begins.
         """
         self._trials += 1
-        slope = self._slope_at(found)
+        value, slope = self._value_of(found), self._slope_at(found)
+        if self._is_rounding(value, before, slope, proof.primal):
+            self._trials = _MOST_TRIALS  # at this center there is no more to be had
         flat = slope <= -_FLAT * self._slope
-        lower = self._value_of(found) <= before + _ROUNDING * abs(proof.primal)
+        lower = value <= before + _ROUNDING * proof.primal
         if slope <= 0.0 or (flat and lower) or self._trials >= _MOST_TRIALS:
             self._steps, self._last = self._steps + 1, self._length
             return True
