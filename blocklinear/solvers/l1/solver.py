@@ -6,7 +6,6 @@ w = 0.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -33,8 +32,6 @@ from blocklinear.store.row_arrays import RowArray
 Floats = NDArray[np.float64]
 _LOSSLESS = 800.0
 """A decision value whose logistic loss, log(1 + exp(-800)), is 0 in float64."""
-_FARTHEST_COSTS = 2.0**100
-"""Multiples of C by which alpha may be multiplied: what rounding leaves of tiny ones stays tiny."""
 
 
 class L1Regularized(CertifiedPasses):
@@ -155,8 +152,7 @@ class L1Regularized(CertifiedPasses):
         rows = group.rows
         if not self._noted:
             self._note(group, rows.positions)
-        active = self._active if self._noted else sorted(set(self._first_alike))
-        self._each(lambda k: self._add_rows(k, rows), active)
+        self._each(lambda k: self._add_rows(k, rows), self._active)
         if self._columns.collecting:
             self._columns.collect(rows)
         if number == steps - 1:
@@ -228,41 +224,10 @@ class L1Regularized(CertifiedPasses):
         costs = self.costs or (0.0,)
         self._each(improve, sorted(features, key=lambda k: (-self._models[k].work, -costs[k])))
 
-    @cached_property
-    def _first_alike(self) -> list[int]:
-        """Of each model, the first one that begins at the same w = 0 and differs in C alone.
-
-        There alpha_i is C_i times what depends on the target alone: one pass serves them all.
-        """
-        task = self._task
-        if isinstance(task, Problem):
-            return [0]
-        first: dict[tuple[int, int], int] = {}
-        found = []
-        for k, purpose in enumerate(
-            zip(task.positive.tolist(), task.held_out.tolist(), strict=True)
-        ):
-            alike = k if self._W[k].any() else first.setdefault(purpose, k)
-            ratio = task.asked[k] / task.asked[alike]
-            found.append(alike if 1.0 / _FARTHEST_COSTS <= ratio <= _FARTHEST_COSTS else k)
-        return found
-
-    def _start_from_alike(self) -> None:
-        """Give all models alpha and pulls at their beginning."""
-        if isinstance(self._task, Problem):
-            return
-        asked = self._task.asked
-        for k, first in enumerate(self._first_alike):
-            if k != first:
-                ratio = float(asked[k] / asked[first])
-                np.multiply(self._pulls[first], ratio, out=self._pulls[k])
-                np.multiply(self._alpha[first].all, ratio, out=self._alpha[k].all)
-
     def _conclude(self) -> None:
         """Draw the consequences of a pass."""
         if not self._noted:
             self._W[:, self._columns.counts == 0] = 0.0  # of rows that were removed since
-            self._start_from_alike()
         if self._columns.collecting:
             self._columns.finish()
         self._each(lambda k: self._models[k].evaluated(self._rows(k)), self._active)
