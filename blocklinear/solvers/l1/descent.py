@@ -40,8 +40,8 @@ ROUGH = 0.5
 _FORCING = 0.1  # no step needs less; nor does a pulled alpha
 _LAST_GAIN = 0.03  # passes over the columns go on while one gains so much of what all did
 _MOST_PASSES = 30
-_SHARE = 0.5  # of the entries of all steps, for a dual point
 _CYCLE = 5  # passes over the features that violate most, before all are looked at
+_SHARE = 0.5  # of the entries of all steps, for a dual point
 _PRODUCT = 0.05  # of the time of an entry in a pass: 0.06 in a profile of imdb_uni
 _SUFFICIENT, _LEAST_STEP = 0.01, 1e-6  # of the line search
 _SHORTER = 1e-3
@@ -160,7 +160,7 @@ class Descent:
         Journal on Scientific Computing 1996, Eq. 2.1). Return by how much the primal fell.
         """
         wrong = self._wrong()
-        enough, before = max(self.forcing * wrong, self._tolerable()), math.inf
+        enough, before = self.forcing * wrong, math.inf
         gain, promised, longest, left = self._step(enough)
         while gain == 0.0 and promised > DIFFERENCE * self.value and longest <= 0.5 * before:
             before = longest  # the model means nothing so far away
@@ -203,16 +203,6 @@ class Descent:
     def _wrong(self) -> float:
         """Return the largest violation of optimality."""
         return float(violations(self.w, self._v, self._penalty).max(initial=0.0))
-
-    def _tolerable(self) -> float:
-        """Return a violation that costs no more of the dual value than is asked for."""
-        enough = 0.5 * self._goal * self.value
-        if self._ridge.any():  # see `lost`
-            return math.sqrt(2.0 * enough * float(self._ridge.max()) / len(self.w))
-        # scaled by 1/(1 + t), the dual value falls by about t |w| + t**2 P
-        size = self._size(self.w) + self._elsewhere
-        reach = size + math.sqrt(size**2 + 4.0 * enough * self.value)
-        return 2.0 * enough / reach if enough > 0.0 else 0.0
 
     def _model_step(self, enough: float) -> tuple[Floats, float]:
         """Minimise the quadratic model until no violation of its optimality is larger than enough.
