@@ -50,13 +50,12 @@ _NEWTON = items(
 )  # fmt: skip
 _L1 = fields(
     {
-        "noted": flag, "evaluates": flag, "active": items(count), "features": items(count),
-        "filed": flag,
+        "noted": flag, "active": items(count), "features": items(count), "filed": flag,
         "models": items(
             fields(
                 _ITERATE | {
                     "dual": number, "orders": count, "idle": count, "forcing": number,
-                    "work": count, "fall": number,
+                    "work": count,
                 }
             )
         ),

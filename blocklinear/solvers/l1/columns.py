@@ -114,16 +114,6 @@ class ColumnCache:
         """Whether columns wait for their entries."""
         return self._first < len(self.features)
 
-    @property
-    def whole(self) -> bool:
-        """Whether every feature that occurs has its column."""
-        return bool(self.complete(np.flatnonzero(self.counts)).all())
-
-    @property
-    def roomy(self) -> bool:
-        """Whether memory holds the columns of all features that occur."""
-        return int(self.counts.sum()) + self._between * len(self.counts) <= self.capacity
-
     def complete(self, features: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Return which features have a column with all its entries, bool[m]."""
         slots = self.slots[features]

@@ -12,14 +12,12 @@ coordinate descent, again, on
 
     min_u  |u|_1 - v'u + 1/2 sum_i h_i (x_i'u)**2,     alpha_i - s_i h_i x_i'u
 
-the second of which is the point. Where cycles of passes are slow, those features that still move
-most are solved for together, too: some dozens, and their products hold for all cycles. With a ridge
-every alpha is feasible, and what it costs falls with the square of the violation: Newton steps go
-on until that is little.
+the second of which is the point. With a ridge every alpha is feasible, and what it costs falls with
+the square of the violation: Newton steps go on until that is little.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -43,7 +41,7 @@ _FORCING = 0.1  # no step needs less; nor does a pulled alpha
 _LAST_GAIN = 0.03  # passes over the columns go on while one gains so much of what all did
 _MOST_PASSES = 30
 _CYCLE = 5  # passes over the features that violate most, before all are looked at
-_MOVING = 0.1  # of the most that any moves
+_SHARE = 0.5  # of the entries of all steps, for a dual point
 _PRODUCT = 0.05  # of the time of an entry in a pass: 0.06 in a profile of imdb_uni
 _SUFFICIENT, _LEAST_STEP = 0.01, 1e-6  # of the line search
 _SHORTER = 1e-3
@@ -162,7 +160,7 @@ class Descent:
         Journal on Scientific Computing 1996, Eq. 2.1). Return by how much the primal fell.
         """
         wrong = self._wrong()
-        enough, before = max(self.forcing * wrong, self._tolerable()), math.inf
+        enough, before = self.forcing * wrong, math.inf
         gain, promised, longest, left = self._step(enough)
         while gain == 0.0 and promised > DIFFERENCE * self.value and longest <= 0.5 * before:
             before = longest  # the model means nothing so far away
@@ -206,16 +204,6 @@ class Descent:
         """Return the largest violation of optimality."""
         return float(violations(self.w, self._v, self._penalty).max(initial=0.0))
 
-    def _tolerable(self) -> float:
-        """Return a violation that costs no more of the dual value than is asked for."""
-        enough = 0.5 * self._goal * self.value
-        if self._ridge.any():  # see `lost`
-            return math.sqrt(2.0 * enough * float(self._ridge.max()) / len(self.w))
-        # scaled by 1/(1 + t), the dual value falls by about t |w| + t**2 P
-        size = self._size(self.w) + self._elsewhere
-        reach = size + math.sqrt(size**2 + 4.0 * enough * self.value)
-        return 2.0 * enough / reach if enough > 0.0 else 0.0
-
     def _model_step(self, enough: float) -> tuple[Floats, float]:
         """Minimise the quadratic model until no violation of its optimality is larger than enough.
 
@@ -255,44 +243,19 @@ class Descent:
         return bool(_PRODUCT * len(largest) * largest.sum() <= spent)
 
     def _join_frequent(self, matter: NDArray[np.bool_], size: int = TOGETHER) -> None:
-        """Solve for the most frequent of some features together: they depend on each other most."""
+        """Solve for the most frequent of some features together: they depend on each other most.
+
+        If some are solved for together already, these are the first ones: their products are kept.
+        """
         features = np.flatnonzero(matter)
         order = np.argsort(-self._lengths[features], kind="stable")
-        frequent = features[order[:size]]
-        self._solve_together(frequent[self._columns.holds(self._chosen[frequent])])
-
-    def _join_moving(self, moved: Floats, spent: float) -> float:
-        """Solve for those features together, too, that the last pass moved most.
-
-        If there is no room, those that joined first are given up.
-
-        Parameters
-        ----------
-        moved : float64[m]        by how much each moved
-        spent : float             entries that products may take the time of; what they took is
-                                  returned, 0 if nothing has changed
-        """
-        violation = np.abs(moved) * self._h
-        violation[self._together] = 0.0
-        moving = np.argsort(-violation, kind="stable")[:TOGETHER]
-        moving = moving[violation[moving] > _MOVING * violation.max()]
-        room = max(self._columns.together, 2 * TOGETHER) - TOGETHER - len(moving)
-        frequent, joined = np.split(self._together, [TOGETHER])
-        both = np.concatenate([frequent, joined[max(len(joined) - room, 0) :], moving])
-        takes = self._entries(both) + 2.0 * _PRODUCT * len(both) * self._entries(moving)
-        if not len(moving) or takes > spent or not self._columns.holds(self._chosen[both]).all():
-            return 0.0
-        self._solve_together(both)
-        return takes
-
-    def _solve_together(self, features: Integers) -> None:
-        """Solve for features together; of those for which that is so already, products are kept."""
-        kept = np.flatnonzero(np.isin(self._together, features))
-        known = self._products[kept][:, kept]
-        self._products = self._columns.gram(self._chosen[features], self._state, known)
-        new = np.arange(len(known), len(features))
-        self._products[new, new] += self._ridge[features[new]]
-        self._together = features
+        together = features[order[:size]]
+        self._together = together[self._columns.holds(self._chosen[together])]
+        new = np.arange(len(self._products), len(self._together))
+        self._products = self._columns.gram(
+            self._chosen[self._together], self._state, self._products
+        )
+        self._products[new, new] += self._ridge[self._together[new]]
 
     def _divided(self, matter: NDArray[np.bool_]) -> tuple[Integers, Block]:
         """Divide features into others and those to be solved for together, with their products."""
@@ -320,67 +283,45 @@ class Descent:
     def _entries(self, features: Integers) -> int:
         return int(self._lengths[features].sum())
 
-    def close(self) -> None:
-        """Free what only descent needs."""
-        self._products = np.zeros((0, 0))
-
     def pulled(self, most: int) -> Floats:
         """Return the best dual point found near that of the primal, s_i alpha_i; float64[n_rows].
 
         With a ridge that is the primal's own. Cycles end once the gap of these features is what is
         asked for; or once the gap of the point before it is scaled, which cycles raise as they
-        lower what scaling costs, is more than that. They give up, having processed more entries
-        than the last steps, once what they are expected to take in all is more than twice as many
-        as so far, and more than all steps have taken.
+        lower what scaling costs, is more than that; or once they have processed half as many
+        entries as all steps. Nothing can follow but to take over the weights.
 
         Parameters
         ----------
         most : int
             Entries that all steps of the run have processed.
         """
-        if self._ridge.any():
-            return self.step
-        try:
-            return self._pulled(most)
-        finally:
-            self._state[:, kernels.MOVED] = 0.0
-
-    def _pulled(self, most: int) -> Floats:
         rows, best, enough = self._rows, self.step, self._goal * self.value
+        if self._ridge.any():
+            return best
         u, moved, before = np.zeros(len(self.w)), self.step.copy(), self.work
-        nothing, start, slow, products = np.zeros(len(u)), u, False, 0.0
-        v, unused, top = self._v.copy(), np.empty(len(u)), self._top(self._v)
-        left = least = self.value - self._dual(moved, top)
-        trail = [(0, least)]
-        while least > enough:
-            unscaled, used = self.value - self._dual(moved, 1.0), self.work - before
-            if unscaled >= enough:
-                break
-            if used > before and used + _rest(trail, enough, unscaled) > max(2 * used, most):
-                break
+        v, unused, nothing = self._v.copy(), np.empty(len(u)), np.zeros(len(u))
+        top = self._top(v)
+        least = self.value - self._dual(moved, top)
+        while least > enough and self.work - before <= _SHARE * most:
             small = _FORCING * (top - 1.0)
             some = (np.abs(v) > (1.0 + small) * self._penalty) | (u != 0.0)
-            if not some.any():
+            if self.value - self._dual(moved, 1.0) >= enough or not some.any():
                 break
             if not len(self._together):
                 self._join_frequent((self.w != 0.0) | (np.abs(self._v) >= self._penalty))
-            elif slow:
-                products += self._join_moving(u - start, used - products)
             others, block = self._divided(some)
             for _ in range(_CYCLE):
                 self._halt()
-                start = u.copy()
                 _, worst = self._descend(others, block, nothing, u)
                 if worst <= small:
                     break
-            slow = worst > small
             kernels.move_alpha(rows.kind, rows.target, rows.cost, self.step, self._state, moved)
             self._columns.derivatives(self._chosen, moved, self._state, v, unused)
             top = self._top(v)
             left = self.value - self._dual(moved, top)
             if left < least:
                 best, least = moved.copy(), left
-            trail.append((self.work - before, left))
         return best
 
     def _top(self, v: Floats) -> float:
@@ -388,21 +329,3 @@ class Descent:
 
     def _dual(self, step: Floats, top: float) -> float:
         return float(kernels.dual_value(*self._rows.loss, step, 1.0 / top))
-
-
-def _rest(trail: Sequence[tuple[int, float]], enough: float, limit: float) -> float:
-    """Return how many more entries a gap is expected to take, at the pace of the last half of them.
-
-    Parameters
-    ----------
-    trail : sequence of (int, float)
-        Entries processed so far, from 0 on, and the gap then.
-    enough : float            the gap that is asked for
-    limit : float             what the gap is expected to approach, less than enough
-    """
-    used, left = trail[-1]
-    at, earlier = next(point for point in reversed(trail) if 2 * point[0] <= used)
-    if left >= earlier:
-        return math.inf
-    fallen = math.log((earlier - limit) / (left - limit))
-    return (used - at) * math.log((left - limit) / (enough - limit)) / fallen

@@ -15,11 +15,11 @@ from numpy.typing import NDArray
 from blocklinear.kernels import l1 as kernels
 from blocklinear.kernels.losses import N_SUMS, UNIT
 from blocklinear.kernels.sums import dot
-from blocklinear.objectives.certificate import Certificate, bound, norms_above
+from blocklinear.objectives.certificate import Certificate, balance, bound, norms_above
 from blocklinear.solvers.certified import Iterate
 from blocklinear.solvers.l1.columns import ColumnCache
 from blocklinear.solvers.l1.descent import DIFFERENCE, ROUGH, Descent, Rows
-from blocklinear.solvers.l1.penalty import Penalty, in_chunks, violations
+from blocklinear.solvers.l1.penalty import Penalty, violations
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -47,7 +47,7 @@ class L1Iterate(Iterate):
     work : int                entries processed for steps so far
     """
 
-    kept = (*Iterate.kept, "_dual", "_orders", "_idle", "_forcing", "work", "_fall")
+    kept = (*Iterate.kept, "_dual", "_orders", "_idle", "_forcing", "work")
 
     def __init__(
         self,
@@ -64,19 +64,15 @@ class L1Iterate(Iterate):
         self._penalty, self._goal, self._key = penalty, goal, key
         self._dual, self._orders, self._idle, self._forcing = -math.inf, 0, 0, ROUGH
         self.work = 0
-        self._fall = 0.0  # of P in the last steps, relative to it
 
     def _balance(self) -> None:
         """Make sum_i s_i alpha_i vanish, as a free bias asks, by less of the heavier side."""
         if not self._penalty.free_bias:
             return
-        of_plus = math.fsum(self.step[self.step > 0.0])
-        of_minus = -math.fsum(self.step[self.step < 0.0])
-        least = min(of_plus, of_minus)
-        if of_plus > least:
-            self.step[self.step > 0.0] *= least / of_plus
-        elif of_minus > least:
-            self.step[self.step < 0.0] *= least / of_minus
+        positive = self.step > 0.0
+        sums = math.fsum(self.step[positive]), -math.fsum(self.step[~positive])
+        by_plus, by_minus = balance(np.array(sums[:1]), np.array(sums[1:]))[:, 0]
+        self.step *= np.where(positive, by_plus, by_minus)
 
     def evaluated(self, rows: Rows) -> None:
         """Certify the weights, once a pass over all rows has added `pull` and `decision` up."""
@@ -137,81 +133,45 @@ class L1Iterate(Iterate):
         w, ridge = self.w[features], self._penalty.ridge
         return violations(w, self.pull[features] - ridge * w, self._penalty.l1)
 
-    def ready(self, wanted: Integers, columns: ColumnCache) -> bool:
-        """Return whether features whose columns are there violate optimality most, in sum."""
-        there, wrong = columns.complete(wanted), self._wrong(wanted)
-        return bool(wrong[there].sum() >= wrong[~there].sum())
+    def wanted(self, counts: NDArray[np.int32]) -> Integers:
+        """Return the features to work on: those in use and those that violate optimality, first.
 
-    def wanted(self, counts: NDArray[np.int32], in_turn: bool = True) -> tuple[Integers, Integers]:
-        """Return the features to work on, and as many that may be wanted next.
-
-        The first are those in use and those that violate optimality; and so many more, with the
-        largest pulls, that there are twice as many as are in use.
+        They come in the order of their violations; then so many more, with the largest pulls, that
+        there are twice as many as are in use.
 
         Parameters
         ----------
         counts : int32[n_features + 1]      entries of each
-        in_turn : bool
-            Whether those that violate optimality most are to be first.
         """
         found = self.needed(counts)
-        if in_turn:
-            found = found[np.argsort(-self._wrong(found), kind="stable")]
-        size = max(_GROWTH * int(np.count_nonzero(self.w)), len(found))
-        more = size - len(found)
-        largest = self._next(found, more + (_GROWTH - 1) * size, counts)
-        return np.concatenate([found, largest[:more]]), largest[more:]
-
-    def _next(self, found: Integers, more: int, counts: NDArray[np.int32]) -> Integers:
-        """Return so many features with the largest pulls, but those found; the largest first.
-
-        Which ones they are is decided by the leading 16 bits of float32, so to 1 in 256: to sort
-        the pulls would take several copies of all.
-        """
-        ranks, bins = np.zeros(len(self.pull), np.uint16), np.zeros(1 << 16, np.int64)
-        for at, pull in in_chunks(self.pull):
-            some = slice(at, at + len(pull))
-            ranks[some] = np.where(counts[some] > 0, _ranks(pull), 0)
-        ranks[found] = 0
-        for _, part in in_chunks(ranks):
-            bins += np.bincount(part, minlength=len(bins))
-        bins[0] = 0
-        at_least = np.cumsum(bins[::-1])[::-1]
-        more = min(more, int(at_least[0]))
+        found = found[np.argsort(-self._wrong(found), kind="stable")]
+        with np.errstate(over="ignore"):  # what float32 cannot hold is infinite, and first
+            others = np.abs(self.pull).astype(np.float32)
+        others[counts == 0] = others[found] = 0.0
+        more = _GROWTH * int(np.count_nonzero(self.w)) - len(found)
+        more = min(more, int(np.count_nonzero(others)))
         if more <= 0:
-            return np.zeros(0, np.int64)
-        limit = int(np.flatnonzero(at_least >= more)[-1])
-        last = more - int(at_least[limit] - bins[limit])  # of those at the limit, the first ones
-        at_limit = np.flatnonzero(ranks == limit)[:last]
-        chosen = np.sort(np.concatenate([np.flatnonzero(ranks > limit), at_limit]))
-        return chosen[np.argsort(-np.abs(self.pull[chosen]), kind="stable")]
+            return found
+        least = np.partition(others, -more)[-more]
+        largest = np.flatnonzero(others >= least)
+        largest = largest[np.argsort(-others[largest], kind="stable")]
+        return np.concatenate([found, largest[:more]])
 
-    def improved(
-        self,
-        rows: Rows,
-        columns: ColumnCache,
-        features: Integers,
-        halt: Callable[[], None],
-    ) -> Callable[[], None]:
+    def improve(
+        self, rows: Rows, columns: ColumnCache, features: Integers, halt: Callable[[], None]
+    ) -> None:
         """Take Newton steps on features whose columns are in memory, and pull alpha after them.
 
-        Alpha are pulled where no other feature is expected to be worth a further step: the columns
-        of all are there; or of those that violated optimality, and P is about to fall by less than
-        the gap asked for, as it does if each outer iteration brings the same share of the last.
+        Alpha are pulled where no feature that violated optimality is without its column.
 
         Parameters
         ----------
         features : int64[m]
         halt : callable
             Called between passes over the columns, to raise what ends it.
-
-        Returns
-        -------
-        callable
-            Takes over what was reached; before, nothing has changed.
         """
         descent = Descent(
-            rows, columns, features, self.w, self.decision.copy(), self._penalty, self._goal,
+            rows, columns, features, self.w, self.decision, self._penalty, self._goal,
             self._forcing, self._key, self._orders, halt,
         )  # fmt: skip
         missing = not columns.complete(self.needed(columns.counts)).all()
@@ -223,28 +183,11 @@ class L1Iterate(Iterate):
             hidden = gain <= DIFFERENCE * value
             if small and (missing or hidden or descent.lost <= 0.5 * self._goal * value):
                 break
-        fall = (value - descent.value) / value
-        stable = columns.whole or (not missing and fall**2 <= self._goal * self._fall)
-        work = self.work + descent.work
-        moved = descent.step
-        if self._goal and stable and gain <= self._goal * descent.value:
-            moved = descent.pulled(work)
-        descent.close()
-
-        def adopt() -> None:
-            gained = value - descent.value
-            self._idle = self._idle + 1 if gained <= 4.0 * UNIT * value else 0
-            self.final = self._idle > 2
-            self.w[descent.features], self.decision[:] = descent.w, descent.decision
-            self.step[:], self._orders, self.new = moved, descent.orders, True
-            self._forcing = descent.forcing
-            self.work, self._fall = work, fall
-            self._balance()
-
-        return adopt
-
-
-def _ranks(pull: Floats) -> NDArray[np.uint32]:
-    """Return the leading 16 bits of |pull| as float32, which are in the order of these."""
-    with np.errstate(over="ignore"):  # what float32 cannot hold is infinite, and first
-        return np.abs(pull).astype(np.float32).view(np.uint32) >> np.uint32(15)
+        self.w[descent.features] = descent.w
+        self.work += descent.work
+        pulls = self._goal and not missing and gain <= self._goal * descent.value
+        self.step[:] = descent.pulled(self.work) if pulls else descent.step
+        self._orders, self._forcing, self.new = descent.orders, descent.forcing, True
+        self._idle = self._idle + 1 if value - descent.value <= 4.0 * UNIT * value else 0
+        self.final = self._idle > 2
+        self._balance()

@@ -1,9 +1,6 @@
 """What weights cost besides losses, and how far they are from optimal."""
 
-import math
-from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,8 +28,8 @@ class Penalty:
     def of(self, w: Floats) -> float:
         """Return what weights cost; float64[n_features + 1]."""
         w = w[:-1] if self.free_bias else w
-        size = math.fsum(float(np.abs(part).sum()) for _, part in in_chunks(w))
-        return self.l1 * size + (0.5 * self.ridge * float(dot(w, w)) if self.ridge else 0.0)
+        square = float(dot(w, w)) if self.ridge else 0.0
+        return self.l1 * float(np.abs(w).sum()) + 0.5 * self.ridge * square
 
     def of_features(self, features: NDArray[np.int64], last: int) -> tuple[Floats, Floats]:
         """Return p and r of some features, `last` being the bias; float64[m] both."""
@@ -42,9 +39,10 @@ class Penalty:
     def violation(self, w: Floats, pull: Floats) -> float:
         """Return the sum of violations of all features, `pull` being v; float64[n] both."""
         total = 0.0
-        for at, part in in_chunks(w):
-            v = pull[at : at + len(part)] - self.ridge * part
-            total += float(violations(part, v, self.l1).sum())
+        for at in range(0, len(w), _CHUNK):
+            some = slice(at, at + _CHUNK)
+            v = pull[some] - self.ridge * w[some]
+            total += float(violations(w[some], v, self.l1).sum())
         if self.free_bias:
             last = violations(w[-1:], pull[-1:] - self.ridge * w[-1:], self.l1)
             total += abs(float(pull[-1])) - float(last[0])
@@ -59,9 +57,3 @@ def violations(w: Floats, v: Floats, penalty: Floats | float) -> Floats:
     """
     slack = np.maximum(np.abs(v) - penalty, 0.0)
     return np.where(w == 0.0, slack, np.abs(v - penalty * np.sign(w)))
-
-
-def in_chunks(values: NDArray[Any]) -> Iterator[tuple[int, NDArray[Any]]]:
-    """Yield where a part of values starts, and the part."""
-    for at in range(0, len(values), _CHUNK):
-        yield at, values[at : at + _CHUNK]

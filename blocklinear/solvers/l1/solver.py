@@ -1,12 +1,11 @@
 """L1-regularised models trained together: they share the passes over rows, and the columns.
 
-An outer iteration works on the columns in memory (`L1Iterate.improved`), then evaluates what came
-of it in one pass over the rows, in which new columns are collected, too. The first one evaluates
-w = 0. A model waits while a pass collects its columns if those that are not there matter more.
+An outer iteration works on the columns in memory (`L1Iterate.improve`), then evaluates what came of
+it in one pass over the rows, in which new columns are collected, too. The first one evaluates
+w = 0.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -33,8 +32,6 @@ from blocklinear.store.row_arrays import RowArray
 Floats = NDArray[np.float64]
 _LOSSLESS = 800.0
 """A decision value whose logistic loss, log(1 + exp(-800)), is 0 in float64."""
-_FARTHEST_COSTS = 2.0**100
-"""Multiples of C by which alpha may be multiplied: what rounding leaves of tiny ones stays tiny."""
 
 
 class L1Regularized(CertifiedPasses):
@@ -78,8 +75,8 @@ class L1Regularized(CertifiedPasses):
             )
             for k in range(width)
         ]  # fmt: skip
-        self._noted, self._evaluates = False, True  # what is known of rows; pulls of active models
-        self._active = list(range(width))
+        self._noted = False  # what is known of rows
+        self._active = list(range(width))  # models whose weights the pass evaluates
         self._resumed = np.zeros(0, np.uint32)  # features of columns to be collected anew
         self._filed = False  # whether they were in a file
 
@@ -94,7 +91,7 @@ class L1Regularized(CertifiedPasses):
         """What a checkpoint must know before it can fill `arrays`, as JSON."""
         state = self._task.facts | {
             "l1": {
-                "noted": self._noted, "evaluates": self._evaluates, "active": self._active,
+                "noted": self._noted, "active": self._active,
                 "features": self._columns.features.tolist(), "filed": self._columns.filed,
                 "models": [model.state for model in self._models],
             },
@@ -104,8 +101,7 @@ class L1Regularized(CertifiedPasses):
     @state.setter
     def state(self, state: dict[str, Any]) -> None:
         own = state["l1"]
-        self._noted, self._evaluates = own["noted"], own["evaluates"]
-        self._active = list(own["active"])
+        self._noted, self._active = own["noted"], list(own["active"])
         if not set(self._active) <= set(range(len(self._models))):
             raise ValueError("the models of the state are not those of the run")
         for model, of in zip(self._models, own["models"], strict=True):
@@ -156,9 +152,7 @@ class L1Regularized(CertifiedPasses):
         rows = group.rows
         if not self._noted:
             self._note(group, rows.positions)
-        if self._evaluates:
-            active = self._active if self._noted else sorted(set(self._first_alike))
-            self._each(lambda k: self._add_rows(k, rows), active)
+        self._each(lambda k: self._add_rows(k, rows), self._active)
         if self._columns.collecting:
             self._columns.collect(rows)
         if number == steps - 1:
@@ -189,32 +183,15 @@ class L1Regularized(CertifiedPasses):
         if not self._noted:
             self._each(lambda k: self._pulls[k].fill(0.0), range(len(self._models)))
             return
-        unsolved = np.flatnonzero(self._unsolved()).tolist()
-        by_bias = [k for k in unsolved if self._solved_by_bias(k)]
-        unsolved = [k for k in unsolved if k not in by_bias]
-        waited = set(unsolved).difference(self._active)
-        columns, counts, roomy = self._columns, self._columns.counts, self._columns.roomy
-
-        def look(k: int) -> tuple[bool, NDArray[np.int64], NDArray[np.int64]]:
-            wanted, ahead = self._models[k].wanted(counts, in_turn=not roomy)
-            return k in waited or self._models[k].ready(wanted, columns), wanted, ahead
-
-        looked = dict(zip(unsolved, self._each(look, unsolved), strict=True))
-        active = [k for k, (ready, _, _) in looked.items() if ready]
-        wanted = {k: features for k, (_, features, _) in looked.items()}
-        ahead = {k: features for k, (_, _, features) in looked.items()}
-        self._improve({k: np.concatenate([wanted[k], ahead[k]]) for k in active}, halt)
-        active = sorted(active + by_bias)
-        self._active, self._evaluates = active, bool(active)
-        if any(not columns.complete(features).all() for features in wanted.values()):
-            used = np.zeros(len(counts), np.bool_)
-            for k in unsolved:
-                used |= self._W[k] != 0.0
-            used &= counts > 0
-            lists = [*wanted.values(), *ahead.values()]
-            chosen = _any_of(lists, len(counts)) if roomy else _in_turn(lists)
-            columns.want(chosen, np.flatnonzero(used))
-        self._each(lambda k: self._pulls[k].fill(0.0), active)
+        self._active = np.flatnonzero(self._unsolved()).tolist()
+        descending = [k for k in self._active if not self._solved_by_bias(k)]
+        columns, counts = self._columns, self._columns.counts
+        lists = self._each(lambda k: self._models[k].wanted(counts), descending)
+        self._improve(dict(zip(descending, lists, strict=True)), halt)
+        if any(not columns.complete(features).all() for features in lists):
+            used = np.any([self._W[k] != 0.0 for k in descending], axis=0) & (counts > 0)
+            columns.want(_in_turn(lists, len(counts)), np.flatnonzero(used))
+        self._each(lambda k: self._pulls[k].fill(0.0), self._active)
 
     def _solved_by_bias(self, k: int) -> bool:
         """Let a free bias alone take all losses of model k away, if it can; say if so.
@@ -241,55 +218,21 @@ class L1Regularized(CertifiedPasses):
 
         def improve(k: int) -> None:
             there = features[k][self._columns.complete(features[k])]
-            found[k] = self._models[k].improved(self._rows(k), self._columns, there, check)
+            self._models[k].improve(self._rows(k), self._columns, there, check)
 
-        found: dict[int, Callable[[], None]] = {}
         self._columns.threads = max(self._options.threads // max(len(features), 1), 1)
         costs = self.costs or (0.0,)
         self._each(improve, sorted(features, key=lambda k: (-self._models[k].work, -costs[k])))
-        self._each(lambda k: found[k](), found)  # all or none, if it is not abandoned before
-
-    @cached_property
-    def _first_alike(self) -> list[int]:
-        """Of each model, the first one that begins at the same w = 0 and differs in C alone.
-
-        There alpha_i is C_i times what depends on the target alone: one pass serves them all.
-        """
-        task = self._task
-        if isinstance(task, Problem):
-            return [0]
-        first: dict[tuple[int, int], int] = {}
-        found = []
-        for k, purpose in enumerate(
-            zip(task.positive.tolist(), task.held_out.tolist(), strict=True)
-        ):
-            alike = k if self._W[k].any() else first.setdefault(purpose, k)
-            ratio = task.asked[k] / task.asked[alike]
-            found.append(alike if 1.0 / _FARTHEST_COSTS <= ratio <= _FARTHEST_COSTS else k)
-        return found
-
-    def _start_from_alike(self) -> None:
-        """Give all models alpha and pulls at their beginning."""
-        if isinstance(self._task, Problem):
-            return
-        asked = self._task.asked
-        for k, first in enumerate(self._first_alike):
-            if k != first:
-                ratio = float(asked[k] / asked[first])
-                np.multiply(self._pulls[first], ratio, out=self._pulls[k])
-                np.multiply(self._alpha[first].all, ratio, out=self._alpha[k].all)
 
     def _conclude(self) -> None:
         """Draw the consequences of a pass."""
         if not self._noted:
             self._W[:, self._columns.counts == 0] = 0.0  # of rows that were removed since
-            self._start_from_alike()
         if self._columns.collecting:
             self._columns.finish()
-        if self._evaluates:
-            self._each(lambda k: self._models[k].evaluated(self._rows(k)), self._active)
+        self._each(lambda k: self._models[k].evaluated(self._rows(k)), self._active)
         for k, model in enumerate(self._models):
-            model.new = model.new and self._evaluates and k in self._active
+            model.new = model.new and k in self._active
         self._noted = True
 
     def _evaluate(self, weights: Floats, stream: Iterable[Loaded]) -> None:
@@ -313,19 +256,10 @@ class L1Regularized(CertifiedPasses):
             own.discard()
 
 
-def _any_of(lists: Sequence[NDArray[np.int64]], n: int) -> NDArray[np.int64]:
-    """Return what any list of numbers below n has, once."""
-    found = np.zeros(n, np.bool_)
+def _in_turn(lists: Sequence[NDArray[np.int64]], n: int) -> NDArray[np.int64]:
+    """Return what any list of numbers below n has, once, the first of each list first."""
+    place = np.full(n, n)
     for of in lists:
-        found[of] = True
-    return np.flatnonzero(found)
-
-
-def _in_turn(lists: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
-    """Return what any list has, once, the first of each list first."""
-    longest = max(map(len, lists), default=0)
-    table = np.full((longest, len(lists)), -1, np.int64)
-    for j, of in enumerate(lists):
-        table[: len(of), j] = of
-    found, at = np.unique(table[table >= 0], return_index=True)
-    return found[np.argsort(at, kind="stable")]
+        place[of] = np.minimum(place[of], np.arange(len(of)))
+    found = np.flatnonzero(place < n)
+    return found[np.argsort(place[found], kind="stable")]

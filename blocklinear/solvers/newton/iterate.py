@@ -26,7 +26,7 @@ _SUFFICIENT = 1e-4  # Armijo
 _FLAT = 0.9  # what may be left of the slope where a step ends that had to be shorter
 _INSIDE = 1e-3  # of the lengths left, from either end
 _MOST_TRIALS = 40  # of lengths
-_ROUNDING = 1e-13  # of P: values that close are the same
+_ROUNDING = 1e-13  # of what is minimised: values that close are the same
 _MORE_PASSES = 50  # of conjugate gradients than there are weights, which rounding may need
 
 
@@ -132,7 +132,8 @@ class NewtonIterate(Iterate):
     def evaluated(self, found: PassSums) -> None:
         """Move to the trial if the step ends there, and look for a direction; else try another."""
         proof = self._prove(found)
-        if self.certificate is not None and not self._ends(found, proof, self.certificate.primal):
+        last = self.certificate
+        if last is not None and not self._ends(found, proof.primal, last.primal):
             self.new = False
             return
         self.certificate, self.n_sv, self.new = proof, int(found.reach[1]), True
@@ -154,27 +155,28 @@ class NewtonIterate(Iterate):
         self._direction[-1] = -math.copysign(step, float(self.gradient[-1]))
         self._go()
 
-    def _ends(self, found: PassSums, proof: Certificate, before: float) -> bool:
+    def _ends(self, found: PassSums, value: float, before: float) -> bool:
         """Return whether the step ends at the trial; if not, try another length.
 
-        P is convex: the slope rises along the step. To halve it until P has fallen enough would end
-        before a kink that is close, behind which P rises steeply; and so would all steps from there
-        on, as no Hessian has the rows of the kink. So it is to end near where the slope is 0.
+        The value is convex: its slope rises along the step. To halve it until the value has fallen
+        enough would end before a kink that is close, behind which it rises steeply; and so would
+        all steps from there on, as no Hessian has the rows of the kink. So it is to end near where
+        the slope is 0.
 
         Parameters
         ----------
-        before : float
-            P where the step begins.
+        value, before : float
+            What is minimised, P if the loss is smooth: at the trial, and where the step begins.
         """
         self._trials += 1
-        fallen = proof.primal <= before + _SUFFICIENT * self._length * self._slope
+        fallen = value <= before + _SUFFICIENT * self._length * self._slope
         if fallen and self._high[0] == math.inf:
             return True
         slope = self._slope_at(found)
-        if self._is_rounding(proof.primal, before, slope, proof.primal):
+        if self._is_rounding(value, before, slope):
             self.final = True
             return False
-        if abs(slope) <= -_FLAT * self._slope and proof.primal <= before * (1.0 + _ROUNDING):
+        if abs(slope) <= -_FLAT * self._slope and value <= before + _ROUNDING * abs(before):
             return True
         if slope < 0.0:
             self._low, self._high = (self._length, slope), (self._high[0], self._high[1] / 2.0)
@@ -187,10 +189,10 @@ class NewtonIterate(Iterate):
         self._move(self._between(found.hessian, slope))
         return False
 
-    def _is_rounding(self, value: float, before: float, slope: float, primal: float) -> bool:
+    def _is_rounding(self, value: float, before: float, slope: float) -> bool:
         """Return whether rounding makes more of a trial than the step does.
 
-        What falls along it is convex, so no tangent is above it where the step begins.
+        What is minimised is convex: no tangent at the trial is above it where the step begins.
 
         Parameters
         ----------
@@ -198,10 +200,9 @@ class NewtonIterate(Iterate):
             At the trial.
         before : float
             The value where the step begins.
-        primal : float
-            P at the trial.
         """
-        return value - self._length * slope > before + _ROUNDING * primal
+        rounding = _ROUNDING * max(abs(value), abs(before))
+        return value - self._length * slope > before + rounding
 
     def _between(self, hessian: Floats, slope: float) -> float:
         """Return the length to try next: by Newton's method on the slope, or where it is even."""

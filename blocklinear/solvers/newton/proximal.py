@@ -13,7 +13,6 @@ from typing import Any
 
 from blocklinear.kernels.primal import COSTS, MOVED, TARGETS, VALUE, VALUE_LOW
 from blocklinear.kernels.sums import dot
-from blocklinear.objectives.certificate import Certificate
 from blocklinear.solvers.newton.iterate import Floats, NewtonIterate, PassSums
 
 _FIRST_WIDTH, _LEAST_WIDTH = 10.0, 1e-3
@@ -27,13 +26,8 @@ _FAST, _SLOW = 2, 6
 """Steps at a center: with so few the width is divided by 4, with more than so many by sqrt(2)."""
 _ENOUGH = 0.1
 """A center is done with once |gradient|**2 / 2 is so much of what the move from it makes up."""
-_FLAT = 0.5
-"""A step ends where the slope along it has risen to so much of what it fell by at first."""
 _LONGER = 4.0
 """A step is tried at so many times the length of the one before, if that was shorter than 1."""
-_INSIDE = 0.05  # of its length a step keeps so much at least, and loses so much
-_MOST_TRIALS = 30
-_ROUNDING = 1e-13  # of P: values that close are the same
 _MOST_IDLE = 20  # centers in turn that have made no gap smaller
 
 
@@ -82,14 +76,19 @@ class ProximalIterate(NewtonIterate):
             self.origin[:] = self.trial
             self._recenter(_FIRST_WIDTH * self._scale * math.sqrt(min(1.0, proof.gap)))
             return
-        if self._searching and not self._ends(found, proof, self._value):
-            return
+        value = self._value_of(found)
+        if self._searching:
+            if not self._ends(found, value, self._value):
+                if self.final:  # rounding hides what the step gains
+                    self._narrow()
+                return
+            self._steps, self._last = self._steps + 1, self._length
         self.origin[:] = self.trial
-        self._value = self._value_of(found)
+        self._value = value
         self._expand(found)
         done = 0.5 * dot(self.gradient, self.gradient) <= _ENOUGH * found.values[MOVED]
         done = done or self.width > _FIRST_WIDTH * self._scale
-        if self._searching and (done or self._trials >= _MOST_TRIALS):
+        if self._searching and done:
             self._narrow()
             return
         self._look(found.hessian)
@@ -113,29 +112,6 @@ class ProximalIterate(NewtonIterate):
         v = self.trial if self._regularizes_bias else self.trial[:-1]
         return float(0.5 * dot(v, v) + (found.values[VALUE] + found.values[VALUE_LOW]))
 
-    def _ends(self, found: PassSums, proof: Certificate, before: float) -> bool:
-        """Return whether the trial ends the step; if not, make it shorter.
-
-        The value is convex along the step: where its slope is not above 0 it has fallen.
-
-        Parameters
-        ----------
-        before : float
-            The value where the step begins.
-        """
-        self._trials += 1
-        value, slope = self._value_of(found), self._slope_at(found)
-        if self._is_rounding(value, before, slope, proof.primal):
-            self._trials = _MOST_TRIALS  # at this center there is no more to be had
-        flat = slope <= -_FLAT * self._slope
-        lower = value <= before + _ROUNDING * proof.primal
-        if slope <= 0.0 or (flat and lower) or self._trials >= _MOST_TRIALS:
-            self._steps, self._last = self._steps + 1, self._length
-            return True
-        share = self._slope / (self._slope - slope)  # there it is 0, if it rises evenly
-        self._move(self._length * min(max(share, _INSIDE), 1.0 - _INSIDE))
-        return False
-
     def _narrow(self) -> None:
         """Make the alpha reached the center, of a smaller width."""
         self._idle += 1
@@ -151,9 +127,9 @@ class ProximalIterate(NewtonIterate):
 
     def _go(self) -> None:
         """Try the direction next, as far as the step before went, or farther."""
-        self._slope = float(dot(self.gradient, self._direction))
-        if not self._slope < 0.0:
+        super()._go()
+        if self.final:
             self._narrow()
             return
-        self._searching, self._trials = True, 0
+        self._searching = True
         self._move(min(1.0, _LONGER * self._last))
