@@ -301,7 +301,7 @@ class Run(ABC):
             if smooth:
                 found = min(found, FORESIGHT - 1)
         else:
-            passes = usual_newton_passes(solver, self.manifest)
+            passes = usual_newton_passes(solver, self.manifest, report.n_sv)
             found = passes * self.manifest.nnz / max(done, 1.0)
         resident = self.memory.group >= len(self.manifest.blocks)
         return found if resident else max(found, passes)

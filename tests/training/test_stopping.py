@@ -14,6 +14,7 @@ from blocklinear.memory import PROCESS_BYTES, parse_size
 from blocklinear.options import TrainOptions
 from blocklinear.selection.cross_validation import cross_validate
 from blocklinear.selection.grid import train_grid
+from blocklinear.solvers.newton.costs import SQUARED_HINGE_ROWS
 from blocklinear.solvers.protocol import Estimate
 from blocklinear.training import train
 from blocklinear.training.memory_plan import plan_memory
@@ -247,9 +248,9 @@ def test_a_budget_in_which_newton_steps_follow_is_named(tmp_path):
 
 
 def after(outer, **counts):
-    """Report of an outer iteration, with the steps, entries and models that are given."""
+    """Report of an outer iteration in which all rows have a loss, with the counts given."""
     report = OuterIteration(outer, 1.0, 0, 0, 0, 0, 1.0, 9.0, 0.9, False, 1.0, 1, 1, 1, 1)
-    return replace(report, **counts)
+    return replace(report, **{"n_sv": 10**9} | counts)
 
 
 def test_another_method_goes_on_once_descent_took_as_long_and_will_take_longer():
@@ -345,6 +346,29 @@ def test_nothing_is_known_of_what_cannot_follow(two, solver):
         assert a_run(store, options, **why).successor_takes(report) == math.inf
     for other in ({"average": True}, {"solver": 4}):
         assert a_run(store, problem.options(**other)).successor_takes(report) == math.inf
+
+
+@pytest.mark.parametrize(("solver", "known"), [(1, False), (7, True), (12, True)])
+def test_nothing_is_known_of_steps_on_squared_hinge_loss_that_few_rows_have(two, solver, known):
+    problem, store = two
+    few = SQUARED_HINGE_ROWS * store.manifest.n_features - 1
+    report = after(4, steps=10**9, entries=10**9, n_sv=few)
+    takes = a_run(store, problem.options(solver=solver)).successor_takes
+    assert (takes(report) < math.inf) is known
+    assert takes(replace(report, n_sv=few + 1)) < 1.0
+
+
+@pytest.mark.parametrize("cost", [30.0, 1000.0])
+def test_where_few_rows_of_two_classes_apart_have_a_loss_descent_goes_on(tmp_path, cost):
+    """2,000 rows of 20 of 900 features: Newton steps took 462 and 931 passes, descent 9 and 11."""
+    rng = np.random.default_rng(0)
+    X = np.where(rng.random((2000, 900)) < 20 / 900, rng.normal(size=(2000, 900)), 0.0)
+    problem = Problem(X, np.sign(X @ rng.normal(size=900)), solver=1, cost=cost)
+    store, heard = split_problem(tmp_path, problem, 3), Heard()
+    train(store, problem.options(gap=1e-3), heard)
+    last = heard.of(OuterIteration)[-1]
+    assert last.gap <= 1e-3
+    assert last.outer <= 20
 
 
 @pytest.mark.parametrize(("solver", "most"), [(1, 8), (7, 8), (3, 16)])
