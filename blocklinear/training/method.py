@@ -26,7 +26,7 @@ from blocklinear.numerals import format_number
 from blocklinear.objectives.problems import SOLVERS
 from blocklinear.objectives.tasks import Task
 from blocklinear.options import TrainOptions
-from blocklinear.solvers.newton.costs import OF_SEVERAL, descent_work, newton_work
+from blocklinear.solvers.newton.costs import OF_SEVERAL, descent_work, knows_too_few, newton_work
 from blocklinear.solvers.sharing import n_columns
 from blocklinear.store.manifest import Manifest
 from blocklinear.store.prefetch import GroupLoader
@@ -60,7 +60,8 @@ def choose_method(
     passes = newton_work(solver, manifest) / nnz * (OF_SEVERAL if len(task) > 1 else 1)
     epochs = _condition(store, options) * math.log(1.0 / (options.gap or 1e-3))
     descent = descent_work(solver, epochs, epochs * manifest.n_rows / nnz)
-    cheaper = passes < descent
+    few = knows_too_few(solver, manifest)
+    cheaper = passes < descent and not few
     facts = _resumed(store, options)
     if facts is None:
         fits = cheaper and _hessian_fits(manifest, options, n_columns(len(task)))
@@ -71,6 +72,12 @@ def choose_method(
         return MethodChosen(facts["course"]["method"], "the run to go on from was trained by it")
     if cheaper and method == "dual":
         return MethodChosen(method, f"there is no memory for a Hessian of {n} weights")
+    if few:
+        why = (
+            f"only rows with a loss are in the Hessian, and {manifest.n_rows} rows are few for "
+            f"{n} weights"
+        )
+        return MethodChosen(method, why)
     why = (
         f"with {n} weights, steps by the Hessian cost as much as {format_number(round(passes))} "
         "passes over the data, and coordinate descent as much as "

@@ -21,6 +21,7 @@ from blocklinear.options import TrainOptions
 from blocklinear.solvers.newton.costs import (
     descent_work,
     enough_products,
+    knows_too_few,
     newton_passes,
     newton_work,
     usual_newton_passes,
@@ -294,14 +295,17 @@ class Run(ABC):
         smooth = ALL_SOLVERS[solver].smooth
         if not smooth and enough_products(self.manifest, True) > left:
             return math.inf
-        done = descent_work(solver, report.entries, report.steps / max(report.n_models, 1))
+        n_models = max(report.n_models, 1)
+        if knows_too_few(solver, self.manifest, report.n_sv / n_models):
+            return math.inf
+        done = descent_work(solver, report.entries, report.steps / n_models)
         if self.solver.costs:
             passes: float = newton_passes(solver)
             found = newton_work(solver, self.manifest) / max(done, 1.0)
             if smooth:
                 found = min(found, FORESIGHT - 1)
         else:
-            passes = usual_newton_passes(solver, self.manifest, report.n_sv)
+            passes = usual_newton_passes(solver, self.manifest)
             found = passes * self.manifest.nnz / max(done, 1.0)
         resident = self.memory.group >= len(self.manifest.blocks)
         return found if resident else max(found, passes)

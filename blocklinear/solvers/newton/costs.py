@@ -2,7 +2,7 @@
 
 import math
 
-from blocklinear.kernels.losses import LOGISTIC, SQUARED_HINGE
+from blocklinear.kernels.losses import L2_SVR, LOGISTIC, SQUARED_HINGE
 from blocklinear.objectives.problems import SOLVERS
 from blocklinear.store.manifest import Manifest
 
@@ -14,13 +14,15 @@ Measured, C = 1 and 100, nanoseconds a step: of 12 entries (covtype) 64 to 72, o
 regression 300, 300, 350, 400 and 750."""
 _PASSES, _PROXIMAL_PASSES = 16, 84
 """Of Newton's method with the Hessian, and of proximal points, to a gap of 1e-3."""
-SQUARED_HINGE_ROWS = 8
-"""Rows with a loss, for each feature, that steps need on squared hinge loss, whose Hessian has only
-these: with fewer, a step soon comes to rows that it does not know of, and ends there.
+ROWS_WITH_A_LOSS, ALL_ROWS = 8, 32
+"""Rows with a loss, or rows in all, for each feature, either of which steps need where only rows
+with a loss have a curvature (squared hinge and squared epsilon-insensitive loss): with fewer, a
+step soon comes to rows that the Hessian does not know of, and ends there.
 
-Measured, C = 30 and 1000, to a gap of 1e-3: 20,000 separable rows of 20 of 9,500 features have 1.1
-to 1.4, and 1,000 passes do not do, where descent takes 9 and 11 outer iterations; 5,000 dense rows
-of 300, 1.8 to 5.7, 219 and more than 1,000; phishing and a9a, 23 to 160, 14 to 24."""
+Measured, classes that a plane separates, passes to a gap of 1e-3 with C = 30 and 1000, where
+coordinate descent takes 9 to 490 outer iterations: 2 to 17 rows for a feature, more than 1,000 in
+half of the runs; 20 and 25, 26 to 125, and 390 to more than 1,000; 33 to 100, 20 to 42, and 26 to
+190, where descent takes 44 to 226, and 86 to 945."""
 OF_SEVERAL = 3
 """How many times as many the slowest of several models needs, of squared hinge and logistic loss.
 
@@ -43,24 +45,27 @@ def newton_work(solver: int, manifest: Manifest) -> float:
     return newton_passes(solver) * (1.0 + enough_products(manifest, True)) * manifest.nnz
 
 
-def usual_newton_passes(solver: int, manifest: Manifest, n_sv: int) -> float:
-    """Return in how many it brings one model there if a product does for each, as on most data.
+def knows_too_few(solver: int, manifest: Manifest, n_sv: float = 0.0) -> bool:
+    """Return whether the Hessian may have too few rows for steps to be long.
 
-    They are infinite for squared hinge loss where fewer than `SQUARED_HINGE_ROWS` rows for a
-    feature have one.
+    Parameters
+    ----------
+    n_sv : float              rows that have a loss, or nearly so: with an alpha that is not 0
+    """
+    n, rows = manifest.n_features, manifest.n_rows
+    few = n_sv < ROWS_WITH_A_LOSS * n and rows < ALL_ROWS * n
+    return few and SOLVERS[solver].kind in (SQUARED_HINGE, L2_SVR)
+
+
+def usual_newton_passes(solver: int, manifest: Manifest) -> float:
+    """Return in how many it brings one model there if a product does for each, as on most data.
 
     A product is a pass, too; if the Hessian is cheaper, its cost is counted in its place. Measured
     to a gap of 1e-3, in passes of 1.5 ns an entry, C = 1 and 100: squared hinge and logistic loss
     15 to 20 (generated, 100 and 300 features), 45 to 75 (a9a), 70 to 100 (covtype), 50 to 100
     (phishing); hinge 50 to 70, 160 to 200, 220 to 330 and 100 to 125. If features are combinations
     of a tenth as many: up to 220, of at most 1200.
-
-    Parameters
-    ----------
-    n_sv : int                rows that have a loss, or nearly so: with an alpha that is not 0
     """
-    if SOLVERS[solver].kind == SQUARED_HINGE and n_sv < SQUARED_HINGE_ROWS * manifest.n_features:
-        return math.inf
     return newton_passes(solver) * (1.0 + min(1.0, enough_products(manifest, True)))
 
 
