@@ -119,10 +119,7 @@ def train_task(
             task = make_task(manifest, options)
             choice = None
             if options.method == "auto":
-                choice = choose_method(source, options, task, distributed=by is not None)
-                options = dataclasses.replace(options, method=choice.method)
-                if choice.method == "newton":
-                    options = options.without_violation()
+                options, choice = choose_method(source, options, task, distributed=by is not None)
                 task = make_task(manifest, options)
                 listener(choice)
         warn_of_weights(options, task.labels, source, listener)
