@@ -65,10 +65,14 @@ class RowRange:
     record: BlockRecord | None
     first: int
 
+    @property
+    def n_rows(self) -> int:
+        """How many they are."""
+        return int(self.old.stop - self.old.start)
+
     def lines(self, first: int) -> slice:
         """Return their lines where those of the block begin with line `first`."""
-        start = first + self.first
-        return slice(start, start + self.old.stop - self.old.start)
+        return slice(first + self.first, first + self.first + self.n_rows)
 
 
 class Previous:
