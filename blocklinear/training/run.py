@@ -77,22 +77,12 @@ class Times:
 class Run(ABC):
     """One training run: where it stands, and what it has learned.
 
-    Parameters
-    ----------
-    manifest : Manifest
-    options : TrainOptions
-    memory : MemoryPlan
-    solver : Trainee
-        What is trained.
-    held_out : HeldOut or None
-        Scores the model after each outer iteration.
-    folder : Path
-        Where checkpoints are kept.
-    listener, halt : callable
-        As for `train`.
-
     Attributes
     ----------
+    solver : Trainee          what is trained
+    held_out : HeldOut or None          scores the model after each outer iteration
+    folder : Path             where checkpoints are kept
+    listener, halt : callable           as for `train`
     outer, done : int         the outer iteration, and how many of its block steps are done
     decided : bool            whether all that follows from the outer iteration is done: a run that
                               is resumed there must not do it again
@@ -113,11 +103,9 @@ class Run(ABC):
         self._best = self.solver.current().copy() if self.options.patience else np.zeros(0)
         self._best_at, self._best_score = 0, -math.inf
         self._checkpoint, self._saved = Checkpoint(self.folder), False
-        self._saved_at = time.monotonic()
+        self._started = self._saved_at = time.monotonic()
         self._asked_at: float | None = None
-        self._started = time.perf_counter()
-        self.outer = self.done = 0
-        self.decided = False
+        self.outer, self.done, self.decided = 0, 0, False
         self.descended: int | None = None
         self.times = Times()
         self._begun = Times()  # what loading the next outer iteration's first group took
@@ -125,7 +113,7 @@ class Run(ABC):
     @property
     def seconds(self) -> float:
         """Since training began."""
-        return time.perf_counter() - self._started
+        return time.monotonic() - self._started
 
     @property
     @abstractmethod
@@ -229,9 +217,9 @@ class Run(ABC):
             self._best_at, self._best_score = facts["best"]
         if facts["descended"] is not None:
             self._succeed(facts["descended"])
-        own = self.solver.state
+        by_pass = self.solver.state.get("by_pass", [])
         try:
-            if facts["method"].get("by_pass", []) != own.get("by_pass", []):
+            if facts["method"].get("by_pass", []) != by_pass:
                 raise ValueError("other models share a pass")
             self.solver.state = facts["method"]
         except (LookupError, ValueError) as error:  # numbers that contradict each other
@@ -311,12 +299,8 @@ class Run(ABC):
         self._succeed(self.outer)
         smooth = ALL_SOLVERS[self.options.solver].smooth
         how = "Newton's method on the primal" if smooth else "Newton steps to proximal points"
-        self.listener(
-            GoesOver(
-                f"after {self.outer} outer iterations of coordinate descent: going on with {how}, "
-                "which --method newton begins with"
-            )
-        )
+        message = f"after {self.outer} outer iterations of coordinate descent: going on with {how}"
+        self.listener(GoesOver(f"{message}, which --method newton begins with"))
 
     def _succeed(self, outer: int) -> None:
         successor = self.solver.successor(enough_products(self.manifest, self.memory.hessian))
@@ -356,23 +340,14 @@ class Run(ABC):
         patience = self.options.patience
         return patience is not None and self.outer - self._best_at >= patience
 
-    def best(self) -> Certificate:
-        """Go back to the model that scored best, and certify it."""
-        self.save()  # now: a resume is to come to the same end
+    def adopt_best(self) -> None:
+        """Go back to the model that scored best."""
         self.solver.adopt(self._best)
-        certificate = self.certify()
-        assert isinstance(certificate, Certificate)  # no gap was enough
-        return certificate
 
 
 @dataclasses.dataclass(eq=False)
 class GroupRun(Run):
     """A run that loads group after group and works on it.
-
-    Parameters
-    ----------
-    loader : GroupLoader
-        Of the groups; the others are as for `Run`.
 
     Attributes
     ----------
@@ -399,12 +374,7 @@ class GroupRun(Run):
         """Yield all groups once, for what needs a pass of its own.
 
         With `blocks`, no other blocks are read, unless one group holds all. After what may be the
-        `last` pass of a run nothing is loaded ahead.
-
-        Raises
-        ------
-        Abandoned
-            If a stop was asked for between two groups.
+        `last` pass of a run nothing is loaded ahead. A stop between two groups raises Abandoned.
         """
         order = self.block_groups(self.outer + 1)
         first = None if last else order[0]
@@ -439,9 +409,7 @@ class GroupRun(Run):
             if self.done < len(todo):
                 self.rest()
         if self.options.gap is not None:  # any group tells of all: they are drawn at random
-            for loaded in self.loader.stream(
-                following[:1], following[1] if len(following) > 1 else None
-            ):
+            for loaded in self.loader.stream(following[:1], *following[1:2]):
                 with self.times.counting("solve_s"):
                     self.solver.sample_gap(loaded.group)
                 self._begun.add(loaded)
@@ -453,13 +421,13 @@ class GroupRun(Run):
         stream = self.loader.stream(groups, following)
         while True:
             try:
-                loaded = next(stream, None)
+                loaded = next(stream)
+            except StopIteration:
+                return
             except Abandoned:
                 if self.outer > 1 or self.done:  # or there is nothing to save
                     self.save()
                 raise
-            if loaded is None:
-                return
             yield loaded
 
     @property
@@ -489,13 +457,7 @@ def _largest_by_cost(
 
 
 def check_finite(*numbers: float | Floats) -> None:
-    """Refuse what overflows in training.
-
-    Raises
-    ------
-    InputError
-        If a number is infinite, or none.
-    """
+    """Raise InputError if a number is infinite, or none: it overflowed in training."""
     if not all(np.isfinite(found).all() for found in numbers):
         raise InputError(
             "the numbers overflowed: values or C are too large", "scale the data, or lower C or -B"
