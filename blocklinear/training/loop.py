@@ -2,7 +2,6 @@
 
 import contextlib
 import dataclasses
-import math
 import os
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -153,7 +152,7 @@ def optimise(
     """
     manifest = store.manifest
     make_folder(folder, store.folder)
-    facts = resumed(folder, manifest, options, listener, options.course())
+    facts = resumed(folder, manifest, options, listener)
     previous = find_previous(folder, options, listener) if options.warm_start else None
     sizes = n_columns(len(task)), kept, store.fetching_bytes
     if facts is None:
@@ -223,15 +222,12 @@ def stopping(run: Run) -> Iterator[None]:
 
 
 def resumed(
-    folder: Path,
-    manifest: Manifest,
-    options: TrainOptions,
-    listener: Listener,
-    course: dict[str, Any],
+    folder: Path, manifest: Manifest, options: TrainOptions, listener: Listener, **more: Any
 ) -> dict[str, Any] | None:
     """Return what the checkpoint to go on from says; None to start anew.
 
-    Raises AnotherRun if the `course` of that was another, or the blocks were others.
+    AnotherRun is raised if it had other options, or is of other blocks, or what is `more` than
+    options decides on its course.
     """
     if not options.resume:
         return None
@@ -240,8 +236,9 @@ def resumed(
         listener(Warned(f"run {options.run!r} has no checkpoint: it starts from the beginning"))
         return None
     was = TrainOptions().course() | facts["course"]  # an option that is newer had its default
+    course = options.course() | more
     if options.group is None:  # then it is that of the checkpoint
-        course = course | {"group": was["group"]}
+        course["group"] = was["group"]
     differences = [
         f"{name} was {was.get(name)!r} and is {course.get(name)!r}"
         for name in sorted(course | was)
@@ -295,8 +292,9 @@ def converge(run: Run) -> Outcome:
                 stopping.learn(certificate)
         run.listener(report)
         remaining = None if seen.exact else stopping.remaining(report)
-        instead = run.successor_takes(report) if goes_over else math.inf
-        slow = remaining is not None and stopping.too_many(report, remaining, instead)
+        slow = remaining is not None and stopping.too_many(
+            report, remaining, run.successor_takes(report)
+        )
         if goes_over and (slow or stalled):
             run.go_over()
         elif slow and (warning := stopping.too_slow(report)):
