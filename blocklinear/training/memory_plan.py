@@ -82,10 +82,8 @@ def plan_memory(
 
     Parameters
     ----------
-    width : int
-        Weight vectors that are trained.
-    kept : int
-        Others that are kept as well.
+    width, kept : int
+        Weight vectors that are trained, and others that are kept as well.
     besides : int
         Bytes that reading a store on a URL takes. They are taken from what would keep decoded
         blocks, if that is enough: then training goes as on a store of this machine.
@@ -160,25 +158,16 @@ def budget_for_newton(
 
 
 def plan_again(
-    manifest: Manifest,
-    options: TrainOptions,
-    facts: Mapping[str, Any],
-    width: int = 1,
-    kept: int = 0,
-    besides: int = 0,
-) -> MemoryPlan:
+    manifest: Manifest, options: TrainOptions, facts: Mapping[str, Any], width: int = 1,
+    kept: int = 0, besides: int = 0,
+) -> MemoryPlan:  # fmt: skip
     """Divide the budget for a run that is resumed: what decides its course stays as it was.
 
     Parameters
     ----------
     facts : mapping
         Of its checkpoint: ``group``, ``newton``, ``hessian`` and ``working_set_entries``. The
-        others are as for `plan_memory`.
-
-    Raises
-    ------
-    MemoryBudgetError
-        If the budget does not hold that.
+        others, and errors, are as for `plan_memory`.
     """
     group, newton, hessian = facts["group"], facts["newton"], facts["hessian"]
     entries = facts["working_set_entries"]
@@ -216,10 +205,9 @@ class _Needs:
 
     Attributes
     ----------
-    fixed : int               whatever a group has: the program; all weight vectors but those of
-                              Newton steps, of several models one more each, which keeps what was
-                              certified; and what L1 regularisation has of all rows, with room for
-                              two columns
+    fixed : int               what does not depend on the group: the program; weight vectors, but
+                              for Newton steps, of several models one more each, which keeps what
+                              was certified; what L1 regularisation has of all rows, and two columns
     newton : int              vectors of Newton steps
     hessian : int
     making : int              making models of what was trained, where features were renumbered:

@@ -126,12 +126,6 @@ def announced(
     """Report that a run starts, and that it ended: also why, if an exception ends it.
 
     Yields what its end is to be reported with; unchanged, the run came to no model.
-
-    Parameters
-    ----------
-    listener : callable
-        Called with `RunStarted` and `RunEnded`.
-    task : {"train", "cross-validation"}
     """
     started = time.perf_counter()
     end: dict[str, Any] = {"stopped": "ended without a model"}

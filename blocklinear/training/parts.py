@@ -36,12 +36,10 @@ def split_to_fit(
     unit: int = 1,
     kept: int = 0,
 ) -> list[slice]:
-    """Divide units of models into as few equal parts as fit the memory budget.
+    """Divide units of models into as few equal parts as fit the memory budget; warn of several.
 
     Parameters
     ----------
-    listener : callable
-        Called with `Warned` where there is more than one part.
     unit : int
         Models that must be trained together.
     kept : int
@@ -62,13 +60,10 @@ def split_to_fit(
                 raise
             continue
         parts = [slice(at, min(at + size, n_units)) for at in range(0, n_units, size)]
-        if len(parts) > 1:
-            listener(
-                Warned(
-                    f"{n_units * unit} models do not fit the memory budget together: they are "
-                    f"trained in {len(parts)} parts, each with passes of its own"
-                )
-            )
+        if n_parts > 1:
+            trained = f"they are trained in {len(parts)} parts, each with passes of its own"
+            n = n_units * unit
+            listener(Warned(f"{n} models do not fit the memory budget together: {trained}"))
         return parts
     return []
 
@@ -90,11 +85,6 @@ def train_in_parts(
     train : callable
         Trains some of the models by options, with files in a folder, while so many weight vectors
         are kept; raises AnotherRun.
-
-    Raises
-    ------
-    MemoryBudgetError
-        If the budget does not hold a single model.
     """
     folders, parts = [folder], []
     if isinstance(task, Models) and task.separable and options.evaluate is None:

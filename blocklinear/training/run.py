@@ -25,7 +25,14 @@ from blocklinear.solvers.newton.costs import (
     newton_work,
     usual_newton_passes,
 )
-from blocklinear.solvers.protocol import Abandoned, Estimate, Solver, Trainee
+from blocklinear.solvers.protocol import (
+    Abandoned,
+    Estimate,
+    Solver,
+    Trainee,
+    attributes,
+    take_attributes,
+)
 from blocklinear.store.manifest import Manifest
 from blocklinear.store.prefetch import GroupLoader, Loaded
 from blocklinear.training.checkpoint import Checkpoint
@@ -38,6 +45,9 @@ Floats = NDArray[np.float64]
 Halt = Callable[[], bool]
 GRACE_S = 1.0
 """Seconds that a block step may go on for after a stop was asked for."""
+_PLANNED = "group", "working_set_entries", "newton", "hessian"
+_REACHED = "outer", "done", "decided"
+_ESTIMATED = "primal", "dual", "gap", "violation", "n_sv", "steps", "entries", "pass_entries"
 
 
 @dataclasses.dataclass
@@ -163,8 +173,8 @@ class Run(ABC):
         """Return what to tell a caller that asked for a stop."""
         if not self._saved:
             return StoppedError("stopped before there was anything to save")
-        given = {"--warm-start": self.options.warm_start, "--restart": self.options.restart}
-        instead = "".join(f" instead of {name}" for name, is_set in given.items() if is_set)
+        instead = " instead of --warm-start" if self.options.warm_start else ""
+        instead += " instead of --restart" if self.options.restart else ""
         return StoppedError(
             f"stopped in outer iteration {self.outer}: a checkpoint is saved",
             f"give the same command with --resume{instead} to go on",
@@ -175,14 +185,9 @@ class Run(ABC):
             "course": self.options.course(),
             "blocks": [[block.name, block.rows] for block in self.manifest.blocks],
             "store": self.manifest.fingerprint,
-            "group": self.memory.group,
-            "working_set_entries": self.memory.working_set_entries,
-            "newton": self.memory.newton,
-            "hessian": self.memory.hessian,
+            **attributes(self.memory, _PLANNED),
             "finished": False,
-            "outer": self.outer,
-            "done": self.done,
-            "decided": self.decided,
+            **attributes(self, _REACHED),
             "descended": self.descended,
             "stopping": self.stopping.state,
             "method": self.solver.state,
@@ -226,7 +231,7 @@ class Run(ABC):
             raise self._checkpoint.damaged("the state of the method is impossible") from error
         self._checkpoint.load(self._arrays)
         self._saved = True
-        self.outer, self.done, self.decided = facts["outer"], facts["done"], facts["decided"]
+        take_attributes(self, _REACHED, facts)
         self.stopping.state = facts["stopping"]
 
     def report(self) -> tuple[OuterIteration, Estimate]:
@@ -243,20 +248,13 @@ class Run(ABC):
         report = OuterIteration(
             outer=self.outer,
             seconds=self.seconds,
-            **dataclasses.asdict(self.times),
-            dual=seen.dual,
-            primal=seen.primal,
-            gap=seen.gap,
             certified=seen.exact,
-            violation=seen.violation,
-            n_sv=seen.n_sv,
             n_models=len(self.solver),
-            steps=seen.steps,
             rss_bytes=anonymous_bytes(),
             peak_bytes=peak_bytes(),
-            entries=seen.entries,
-            pass_entries=seen.pass_entries,
             gaps=_largest_by_cost(self.solver.costs, seen.gaps),
+            **attributes(seen, _ESTIMATED),
+            **dataclasses.asdict(self.times),
             **scores,
         )
         return report, seen
@@ -324,9 +322,7 @@ class Run(ABC):
             scores, _ = self._scored(self.held_out, self.solver.chosen(certificate))
         return dataclasses.replace(
             report,
-            primal=certificate.primal,
-            dual=certificate.dual,
-            gap=certificate.gap,
+            **attributes(certificate, ("primal", "dual", "gap")),
             certified=True,
             seconds=self.seconds,
             gaps=_largest_by_cost(self.solver.costs, [c.gap for c in self.solver.proven()]),

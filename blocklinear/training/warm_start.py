@@ -77,12 +77,6 @@ def _go_on_from_w(solver: Solver, previous: Previous) -> bool:
     return True
 
 
-def _squared_norm(array: Floats) -> float:
-    """Return the sum of the squares of all numbers of an array."""
-    flat = np.ascontiguousarray(array).reshape(-1)
-    return float(dot(flat, flat))
-
-
 @dataclass(frozen=True)
 class WarmPart(Start):
     """Weight vectors that start together.
@@ -97,6 +91,12 @@ class WarmPart(Start):
     columns: list[tuple[int, Column]]
     bias: float
     same_bias: bool
+
+    @property
+    def squared_norm(self) -> float:
+        """The sum of the squares of all weights."""
+        flat = np.ascontiguousarray(self.W).reshape(-1)
+        return float(dot(flat, flat))
 
     def take_w(self) -> None:
         """Take over weights; those of features that are new are 0."""
@@ -206,11 +206,11 @@ class _Start:
         if gone is not None and self._saves(gone):
             for part in self._parts:
                 part.take_w()
-            before = [_squared_norm(part.W) for part in self._parts]
+            before = [part.squared_norm for part in self._parts]
             if gone:
                 self._take_out(gone)
             self._add(self._misfits, anew=False)
-            left = [_squared_norm(part.W) for part in self._parts]
+            left = [part.squared_norm for part in self._parts]
             if all(new >= CANCELLED * old for old, new in zip(before, left, strict=True)):
                 return "changed" if gone or self._misfits else "kept"
         for part in self._parts:
