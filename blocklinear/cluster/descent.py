@@ -23,7 +23,6 @@ from numpy.typing import NDArray
 from blocklinear.cluster import sums, worker
 from blocklinear.cluster.engine import Engine
 from blocklinear.cluster.job import FreeBias, Job, Round
-from blocklinear.errors import MismatchError
 from blocklinear.kernels import dual as kernels
 from blocklinear.kernels.sums import dot
 from blocklinear.objectives.certificate import (
@@ -125,11 +124,6 @@ class DistributedDescent(Trainee):
         return sum(len(some) for some in self._proven.trained)
 
     @property
-    def course(self) -> dict[str, Any]:
-        """What cannot be changed when a run is resumed, besides options."""
-        return {"parts": self._job.n_parts}
-
-    @property
     def costs(self) -> Sequence[float]:
         """C of each of many models, as asked for; empty of one problem."""
         return [] if self._models is None else list(map(float, self._models.asked))
@@ -144,16 +138,13 @@ class DistributedDescent(Trainee):
 
     @state.setter
     def state(self, state: dict[str, Any]) -> None:
-        if state.get("parts") != self._job.n_parts:
-            raise MismatchError(
-                f"the run had {state.get('parts')} parts, and is to have {self._job.n_parts}",
-                f"give --parts {state.get('parts')}, or --restart instead of --resume",
-            )
         trained, written = state["trained"], state["written"]
         known = [number for some in trained for number in some]
         possible = set(range(len(self._proven.certificates)))
         if not set(known) <= set(written or known) <= possible or len({*known}) < len(known):
             raise ValueError("the models of the state are not those of the run")
+        if state["parts"] != self._job.n_parts:
+            raise ValueError("the parts of the state are not those of the run")
         if self._models is not None:
             self._proven.take_certificates(state, self._job.options.gap)
         self._proven.trained = [np.array(some, np.int64) for some in trained]

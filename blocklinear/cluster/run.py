@@ -55,7 +55,7 @@ class DistributedRun(Run):
 
     def _facts(self) -> dict[str, Any]:
         facts = super()._facts()
-        facts["course"] |= self.solver.course
+        facts["course"] |= {"parts": facts["method"]["parts"]}
         return facts
 
     def save(self) -> None:
@@ -140,8 +140,7 @@ class Cluster:
         manifest, engine = store.manifest, Engine(self._client, secrets.token_hex(4))
         n_parts = min(self._parts or max(engine.n_workers, 1), len(manifest.blocks))
         make_folder(folder, store.folder)
-        course = options.course() | {"parts": n_parts}
-        facts = resumed(folder, manifest, options, listener, course)
+        facts = resumed(folder, manifest, options, listener, parts=n_parts)
         planned = options
         if facts is not None:
             planned = dataclasses.replace(options, group=facts["group"])

@@ -356,7 +356,7 @@ class Part:
         list of float64[width]
             The weights that the bias had, if they are free.
         """
-        parts = list(warm_parts(self.solver.starts, previous))
+        parts = warm_parts(self.solver, previous)
         first = dict(zip(self.blocks, self.manifest.first_positions.tolist(), strict=False))
         for row_range in previous.row_ranges(self.session.manifest):
             if row_range.block in first:
@@ -367,13 +367,13 @@ class Part:
             for part, vectors in zip(parts, self.solver.vectors, strict=True):
                 new = part.feasible_set.fit(group, vectors.lines(group))
                 vectors.alpha.write(group.blocks, new)
-                part.add_rows(group, new, self.solver.bias)
+                part.add_rows(group, new)
                 vectors.terms += vectors.dual_terms(rows, new)
         self.alpha[:] = np.concatenate(self._after, axis=1)
         if self._job.options.regularize_bias:
             return []
         for part in parts:
-            part.take_bias(previous.bias == self.solver.bias)
+            part.take_bias()
         return [part.W[-1].copy() for part in parts]
 
 

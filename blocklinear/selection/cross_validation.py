@@ -375,12 +375,10 @@ class _Validation:
         if options.method == "auto":
             if self._whole is not None:  # the choice loads a block, which no plan has room for
                 self._whole.empty()
-            asked = dataclasses.replace(options, cost=max(costs))
-            choice = choose_method(
-                self.store, asked, models, distributed=self.train_elsewhere is not None
+            options, choice = choose_method(
+                self.store, options, models, distributed=self.train_elsewhere is not None
             )
             self.listener(choice)
-            options = dataclasses.replace(options, method=choice.method)
             models = make_models(manifest, options, costs, folds)
         models = dataclasses.replace(models, folds=self._folds)
         units = [Unit(c, fold) for c in range(len(costs)) for fold in range(self.n_folds)]

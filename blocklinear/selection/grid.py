@@ -2,19 +2,14 @@
 
 import os
 from collections.abc import Callable
-from dataclasses import replace
 
 from blocklinear.arguments import check_options
 from blocklinear.errors import UsageError
 from blocklinear.events import Listener, ignore
 from blocklinear.model.linear import LinearModel
-from blocklinear.objectives.certificate import joined
-from blocklinear.objectives.tasks import Task
 from blocklinear.options import TrainOptions
-from blocklinear.store.manifest import Manifest
 from blocklinear.store.store import BlockStore
-from blocklinear.training.loop import Optimise, train_task
-from blocklinear.training.outcome import Outcome
+from blocklinear.training.loop import Optimise, train_models
 from blocklinear.training.run import Halt
 
 
@@ -43,29 +38,4 @@ def train_grid(
     check_options(options, TrainOptions)
     if not options.costs:
         raise UsageError("there is no grid of C", "give costs, or call train")
-
-    def finish(
-        manifest: Manifest, options: TrainOptions, task: Task, outcome: Outcome
-    ) -> list[LinearModel]:
-        width = outcome.weights.shape[1] // len(options.costs)
-        models = [
-            _part(outcome, slice(k * width, (k + 1) * width)).model(
-                manifest, replace(options, cost=cost, costs=()), task
-            )
-            for k, cost in enumerate(options.costs)
-        ]
-        keep(models)
-        return models
-
-    return train_task(store, options, listener, halt, finish, optimise)
-
-
-def _part(outcome: Outcome, columns: slice) -> Outcome:
-    """Return what came of the models of one C."""
-    own = outcome.certificates[columns]
-    return replace(
-        outcome,
-        weights=outcome.weights[:, columns],
-        certificate=joined(own),
-        certificates=own if len(own) > 1 else [],
-    )
+    return train_models(store, options, listener, halt, keep, optimise)

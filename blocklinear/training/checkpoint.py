@@ -37,11 +37,9 @@ from blocklinear.store.shapes import Shape
 from blocklinear.training.rounds.files import damaged, files_of_rounds
 
 FORMAT = 6
-NAME = "checkpoint.json"
-_PIECE = 1 << 20
-_SHORT = 64
+NAME, SCRATCH = "checkpoint.json", "*.work"
 MAX_BYTES = 1 << 28
-_SCRATCH = "*.work"
+_PIECE, _SHORT = 1 << 20, 64
 _FILE = re.compile(r"[A-Za-z0-9_-]+")
 _PART_OF_RUN = re.compile(r"\.part\d+of\d+")
 
@@ -61,7 +59,6 @@ LINES = {"alpha": np.float64, "preference": np.float32, "ranges": np.uint16}
 
 Array = npt.NDArray[Any]
 Arrays = Mapping[str, Array]
-Parts = Mapping[str, Sequence[Array]]
 
 
 class Checkpoint:
@@ -70,10 +67,8 @@ class Checkpoint:
     Attributes
     ----------
     folder : Path
-    facts : dict or None
-        Those given to the last `save`, None if there is no checkpoint.
-    checksum : str
-        Of all that it says, as it was read; "" if there was none.
+    facts : dict or None      those given to the last `save`, None if there is no checkpoint
+    checksum : str            of all that it says, as it was read; "" if there was none
 
     Raises
     ------
@@ -86,9 +81,8 @@ class Checkpoint:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._files: dict[str, Any] = {}
-        self._generation = 1
+        self._generation, self.checksum = 1, ""
         self.facts: dict[str, Any] | None = None
-        self.checksum = ""
         path = folder / NAME
         with storage_errors(path, "read"):
             try:
@@ -122,13 +116,7 @@ class Checkpoint:
         return damaged(self.folder / NAME, why)
 
     def checked(self, shape: Shape) -> dict[str, Any] | None:
-        """Return the facts, None if there is no checkpoint.
-
-        Raises
-        ------
-        DamagedError
-            If they are not of a shape.
-        """
+        """Return the facts, None if there is no checkpoint; refuse those not of a shape."""
         if self.facts is not None:
             try:
                 shape(self.facts, "")
@@ -139,7 +127,7 @@ class Checkpoint:
     def _path(self, name: str, generation: int) -> Path:
         return self.folder / f"{name}.{generation}"
 
-    def save(self, facts: dict[str, Any], arrays: Arrays | Parts) -> None:
+    def save(self, facts: dict[str, Any], arrays: Mapping[str, Array | list[Array]]) -> None:
         """Replace the checkpoint.
 
         Parameters
@@ -157,7 +145,7 @@ class Checkpoint:
         generation, files = 1 - self._generation, {}
         try:
             for name, array in arrays.items():
-                parts = [array] if isinstance(array, np.ndarray) else array
+                parts = array if isinstance(array, list) else [array]
                 files[name] = self._write(name, generation, parts)
         except BaseException:
             remove_files(self._path(name, generation) for name in files)
@@ -174,10 +162,7 @@ class Checkpoint:
     def finish(self) -> None:
         """Note that the run has come to its end and what it made is kept, if there is a checkpoint.
 
-        Raises
-        ------
-        StorageError
-            If it cannot be written; the one before is intact then.
+        Errors are those of `save`.
         """
         if self.facts is not None:
             self._put(self._generation, self._files, self.facts | {"finished": True})
@@ -248,26 +233,20 @@ class Checkpoint:
         """Forget all but the lines of rows of some of ``facts["blocks"]``.
 
         What depends on the other rows goes first, as w does. Alpha is left, from which another run
-        may start; ``facts["warm_only"]`` says that this one cannot be resumed.
+        may start; ``facts["warm_only"]`` says that this one cannot be resumed. Errors are those of
+        `mapped` and `save`.
 
         Parameters
         ----------
         more : mapping of str to array, or None
             Lines that it does not hold itself, as of a run on a cluster.
-
-        Raises
-        ------
-        DamagedError
-            If what is to be kept is not what was written.
-        StorageError
         """
         facts = (self.facts or {}) | {"warm_only": True}
-        n_rows = sum(rows for _, rows in facts["blocks"])
-        stops = np.cumsum([rows for _, rows in facts["blocks"]])
-        stay = [name in blocks for name, _ in facts["blocks"]]
+        names, sizes = zip(*facts["blocks"], strict=True)
+        n_rows, stay = sum(sizes), [name in blocks for name in names]
 
         def kept(array: Array) -> list[Array]:
-            return list(compress(np.split(array, stops[:-1]), stay))
+            return list(compress(np.split(array, np.cumsum(sizes)[:-1]), stay))
 
         lines: dict[str, list[Array]] = {}
         for name in self._files:
@@ -309,21 +288,13 @@ class Checkpoint:
     def tidy(self, scratch: bool = True) -> tuple[int, int]:
         """Delete every file of the run that this checkpoint does not need; count them, and bytes.
 
-        Parameters
-        ----------
-        scratch : bool
-            Those too that a run has while it works.
+        Those that a run has while it works are `scratch`.
         """
         rounds, files = rounds_of(self.facts or {}), self._files.items()
         needed = {self._path(name, self._generation) for name, of in files if isinstance(of, dict)}
         needed |= {path for path, of in files_of_rounds(self.folder).items() if of in rounds}
         remove_temporaries(self.folder)
         return remove_files(sorted(_files(self.folder, scratch) - needed))
-
-
-def drop_scratch(folder: Path) -> None:
-    """Delete the scratch files in the folder of a run that cannot begin."""
-    remove_files(folder.glob(_SCRATCH))
 
 
 def discard(folder: Path) -> None:
@@ -336,10 +307,7 @@ def discard(folder: Path) -> None:
 def folders_of(folder: Path) -> list[Path]:
     """Return the folders there are of a run: its own, and those of the parts it was trained in.
 
-    Parameters
-    ----------
-    folder : Path
-        Of the run, ``STORE/runs/NAME``. Links are not followed: they lead out of the store.
+    Links are not followed: they lead out of the store.
     """
     if folder.parent.is_symlink():
         return []
@@ -351,16 +319,8 @@ def folders_of(folder: Path) -> list[Path]:
 def check_finished(folder: Path, listener: Listener, resuming: str = "--resume") -> None:
     """Refuse to start a run anew where one of its name was broken off.
 
-    Nothing can go on from a damaged checkpoint: it is no obstacle, but warned of.
-
-    Parameters
-    ----------
-    folder : Path
-        Of the run.
-    listener : callable
-        Called with `Warned`.
-    resuming : str
-        What goes on with the run, for the message.
+    Nothing can go on from a damaged checkpoint: it is no obstacle, but warned of. The message says
+    that what is `resuming` goes on with the run.
 
     Raises
     ------
@@ -398,7 +358,7 @@ def rounds_of(facts: Mapping[str, Any]) -> set[int]:
 
 def _files(folder: Path, scratch: bool = True) -> set[Path]:
     """Return the files of arrays: of checkpoints of both generations, of rounds, and scratch."""
-    kinds = ("*.0", "*.1", _SCRATCH) if scratch else ("*.0", "*.1")
+    kinds = ("*.0", "*.1", SCRATCH) if scratch else ("*.0", "*.1")
     found = {path for kind in kinds for path in folder.glob(kind)}
     return found | files_of_rounds(folder).keys()
 

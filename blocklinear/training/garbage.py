@@ -66,13 +66,11 @@ def collect_garbage(store: AnyStore, listener: Listener = ignore) -> Collected:
             columns = ColumnManifest.load(old.folder, old.manifest)
         if columns is None:  # or they are of other rows
             n_bytes += drop_columns(old.folder)
-        runs = list(_runs(old.folder))
+        runs, followed, n_shortened = list(_runs(old.folder)), set[str](), 0
         for folder in runs:
             with _readable(folder, listener):
                 deleted = Checkpoint(folder).tidy()
                 files, n_bytes = files + deleted[0], n_bytes + deleted[1]
-        followed: set[str] = set()
-        n_shortened = 0
         for folder in runs:
             with _readable(folder, listener):
                 blocks, shortened = _shorten(folder, old.manifest)

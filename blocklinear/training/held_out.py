@@ -80,9 +80,8 @@ class HeldOut:
                     "evaluate on fewer rows, or give more --memory",
                 )
         if not any(len(lengths) for lengths, *_ in parts):
-            raise InputError(
-                f"{shown_name(path)}: has no rows to evaluate on", "name a file with rows"
-            )
+            what = f"{shown_name(path)}: has no rows to evaluate on"
+            raise InputError(what, "name a file with rows")
         lengths, *self._entries, self._labels = map(np.concatenate, zip(*parts, strict=True))
         self._indptr = np.concatenate(([0], np.cumsum(lengths))).astype(np.int64)
 

@@ -2,57 +2,44 @@
 
 import contextlib
 import dataclasses
-import math
 import os
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from blocklinear.arguments import check_options
-from blocklinear.errors import MismatchError, StorageError, UsageError
+from blocklinear.errors import StorageError, UsageError
 from blocklinear.events import Listener, OuterIteration, SlowlyConverging, Warned, ignore
 from blocklinear.ingest.provenance import label_places
 from blocklinear.model.linear import LinearModel
 from blocklinear.objectives.certificate import Certificate
-from blocklinear.objectives.models import Models
 from blocklinear.objectives.tasks import Task, make_task
 from blocklinear.options import TrainOptions
 from blocklinear.solvers.factory import make_solver
 from blocklinear.solvers.newton.costs import enough_products
 from blocklinear.solvers.protocol import Abandoned
 from blocklinear.solvers.sharing import n_columns
-from blocklinear.store.features import read_features, read_names, to_input
-from blocklinear.store.files import make_folder, remove_if_empty
+from blocklinear.store.features import read_features, read_names
+from blocklinear.store.files import make_folder, remove_files
 from blocklinear.store.manifest import Manifest
 from blocklinear.store.prefetch import GroupLoader
 from blocklinear.store.store import BlockStore
-from blocklinear.training.checkpoint import (
-    Checkpoint,
-    check_finished,
-    discard,
-    drop_scratch,
-    folders_of,
-)
+from blocklinear.training.checkpoint import SCRATCH, Checkpoint, check_finished, discard
 from blocklinear.training.checkpoint_schema import check_resumed
 from blocklinear.training.held_out import HeldOut
 from blocklinear.training.memory_plan import MemoryPlan, budget_for_newton, plan_again, plan_memory
 from blocklinear.training.method import choose_method
 from blocklinear.training.outcome import Outcome, announced, warn_of_weights
-from blocklinear.training.parts import train_in_parts
+from blocklinear.training.parts import AnotherRun, train_in_parts
 from blocklinear.training.permutations import sampled
 from blocklinear.training.previous import find_previous
 from blocklinear.training.run import GroupRun, Halt, Run, check_finite
 from blocklinear.training.stopping import Ending
 from blocklinear.training.warm_start import start_warm
 
-Result = TypeVar("Result")
 Optimise = Callable[[BlockStore, TrainOptions, Task, Path, Listener, Halt, int], Outcome]
 """Trains what a task asks for, as `optimise` does; the last argument is its `kept`."""
-
-
-class _AnotherRun(MismatchError):
-    """A checkpoint is not one of the run that is to be resumed."""
 
 
 def train(
@@ -79,32 +66,22 @@ def train(
     check_options(options, TrainOptions)
     if options.costs:
         raise UsageError(f"there are {len(options.costs)} costs", "call train_grid")
-
-    def finish(
-        manifest: Manifest, options: TrainOptions, task: Task, outcome: Outcome
-    ) -> LinearModel:
-        model = outcome.model(manifest, options, task)
-        keep(model)
-        return model
-
-    return train_task(store, options, listener, halt, finish, optimise)
+    (model,) = train_models(store, options, listener, halt, lambda models: keep(*models), optimise)
+    return model
 
 
-def train_task(
+def train_models(
     store: BlockStore,
     options: TrainOptions,
     listener: Listener,
     halt: Halt,
-    finish: Callable[[Manifest, TrainOptions, Task, Outcome], Result],
-    by: Optimise | None = None,
-) -> Result:
-    """Lock a store and train what the options ask for.
+    keep: Callable[[list[LinearModel]], object],
+    by: Optimise | None,
+) -> list[LinearModel]:
+    """Lock a store and train the model of each C that the options ask for.
 
-    Return what `finish` makes of what was trained on, what was asked for, with the method that was
-    chosen, and what came of it; only then the run counts as finished. What trains a task is
-    `optimise`, unless another is given.
+    Only when `keep` has been called with the models the run counts as finished.
     """
-    train_one = by or optimise
     folder = store.folder / "runs" / options.run
     with store.lock():
         # read again: it may have changed before it was ours
@@ -114,66 +91,38 @@ def train_task(
             message = f"--sample-blocks {options.sample_blocks} of {n} blocks: all are trained on"
             listener(Warned(message))
         manifest = sampled(whole, options)
-        source = BlockStore(store.folder, manifest)
-        with label_places(source):
+        store, choice = BlockStore(store.folder, manifest), None
+        with label_places(store):
             task = make_task(manifest, options)
-            choice = None
             if options.method == "auto":
-                choice = choose_method(source, options, task, distributed=by is not None)
-                options = dataclasses.replace(options, method=choice.method)
-                if choice.method == "newton":
-                    options = options.without_violation()
+                options, choice = choose_method(store, options, task, distributed=by is not None)
                 task = make_task(manifest, options)
                 listener(choice)
-        warn_of_weights(options, task.labels, source, listener)
+        warn_of_weights(options, task.labels, store, listener)
         if not (options.resume or options.warm_start or options.restart):
             check_finished(folder, listener)
-        used: list[Path] = []
-        with announced(listener, "train", source, options) as end:
+        with announced(listener, "train", store, options) as end:
             read_features(store.folder, manifest)  # damage is reported now, not after hours
             read_names(store.folder, manifest)
-            recipe = source.recipe
+            manifest.read_recipe(store.folder)
 
-            def part(options: TrainOptions, task: Task, name: str, kept: int) -> Outcome:
-                own = folder.with_name(folder.name + name)
-                if not (used or options.resume or options.warm_start):
-                    for other in {*folders_of(folder)} - {own}:  # or a resume would go on with it
-                        discard(other)
-                used.append(own)
-                try:
-                    outcome = train_one(source, options, task, own, listener, halt, kept)
-                except _AnotherRun:
-                    if len(used) == 1:
-                        raise
-                    # parts before it were resumed: it was to start from what is there, as they did
-                    options = dataclasses.replace(options, resume=False, warm_start=True)
-                    outcome = train_one(source, options, task, own, listener, halt, kept)
-                finally:
-                    remove_if_empty(own, store.folder)
-                return dataclasses.replace(
-                    outcome, weights=to_input(outcome.weights, source.folder, manifest)
-                )
+            def train_one(options: TrainOptions, task: Task, own: Path, kept: int) -> Outcome:
+                return (by or optimise)(store, options, task, own, listener, halt, kept)
 
-            if isinstance(task, Models) and task.separable and options.evaluate is None:
-                outcome = train_in_parts(source, options, task, listener, part)
-            else:
-                outcome = part(options, task, "", 0)
-            names = read_names(store.folder, manifest)
-            outcome = dataclasses.replace(
-                outcome, feature_names=names, recipe=recipe, choice=choice
-            )
-            result = finish(manifest, options, task, outcome)
+            outcome, folders = train_in_parts(store, options, task, folder, listener, train_one)
+            models = outcome.models(store, options, task, choice)
+            keep(models)
             proof = outcome.certificate
             end.update(
                 stopped=outcome.stopped, outer=outcome.outer, primal=proof.primal,
                 dual=proof.dual, gap=proof.gap,
             )  # fmt: skip
         try:
-            for own in used:
+            for own in folders:
                 Checkpoint(own).finish()
         except StorageError as error:
             listener(Warned(f"{error.what}: the next run of this name needs --restart"))
-        return result
+        return models
 
 
 def optimise(
@@ -193,8 +142,6 @@ def optimise(
     ----------
     folder : Path
         Where the run keeps its files.
-    listener, halt : callable
-        As for `train`.
     kept : int
         Weight vectors that the caller keeps meanwhile.
     conclude : callable
@@ -202,14 +149,10 @@ def optimise(
     whole : GroupLoader or None
         Loads all blocks at once, and may have done so: it is used where there is room for them, and
         else emptied.
-
-    Raises
-    ------
-    As `train` does.
     """
     manifest = store.manifest
     make_folder(folder, store.folder)
-    facts = resumed(folder, manifest, options, listener, options.course())
+    facts = resumed(folder, manifest, options, listener)
     previous = find_previous(folder, options, listener) if options.warm_start else None
     sizes = n_columns(len(task)), kept, store.fetching_bytes
     if facts is None:
@@ -231,7 +174,7 @@ def optimise(
                 manifest, options, memory, solver, held_out, folder, listener, halt, loader
             )
         except BaseException:
-            drop_scratch(folder)  # of its arrays, those that found room
+            remove_files(folder.glob(SCRATCH))  # of its arrays, those that found room
             raise
         loader.while_waiting = run.give_up_if_overdue
         if not memory.newton:
@@ -279,23 +222,12 @@ def stopping(run: Run) -> Iterator[None]:
 
 
 def resumed(
-    folder: Path,
-    manifest: Manifest,
-    options: TrainOptions,
-    listener: Listener,
-    course: dict[str, Any],
+    folder: Path, manifest: Manifest, options: TrainOptions, listener: Listener, **more: Any
 ) -> dict[str, Any] | None:
     """Return what the checkpoint to go on from says; None to start anew.
 
-    Parameters
-    ----------
-    course : dict
-        What cannot have changed since.
-
-    Raises
-    ------
-    MismatchError
-        If it belongs to other options or to other blocks.
+    AnotherRun is raised if it had other options, or is of other blocks, or what is `more` than
+    options decides on its course.
     """
     if not options.resume:
         return None
@@ -304,8 +236,9 @@ def resumed(
         listener(Warned(f"run {options.run!r} has no checkpoint: it starts from the beginning"))
         return None
     was = TrainOptions().course() | facts["course"]  # an option that is newer had its default
+    course = options.course() | more
     if options.group is None:  # then it is that of the checkpoint
-        course = course | {"group": was["group"]}
+        course["group"] = was["group"]
     differences = [
         f"{name} was {was.get(name)!r} and is {course.get(name)!r}"
         for name in sorted(course | was)
@@ -317,7 +250,7 @@ def resumed(
         differences.append("the blocks of the store have changed")
     if differences:
         instead = "--warm-start to start from its alpha, " if facts.get("finished") else ""
-        raise _AnotherRun(
+        raise AnotherRun(
             f"the checkpoint of run {options.run!r} belongs to another run: "
             + "; ".join(differences),
             f"give the options it had, {instead}--restart to delete what it reached, or another "
@@ -359,8 +292,9 @@ def converge(run: Run) -> Outcome:
                 stopping.learn(certificate)
         run.listener(report)
         remaining = None if seen.exact else stopping.remaining(report)
-        instead = run.successor_takes(report) if goes_over else math.inf
-        slow = remaining is not None and stopping.too_many(report, remaining, instead)
+        slow = remaining is not None and stopping.too_many(
+            report, remaining, run.successor_takes(report)
+        )
         if goes_over and (slow or stalled):
             run.go_over()
         elif slow and (warning := stopping.too_slow(report)):
@@ -370,9 +304,12 @@ def converge(run: Run) -> Outcome:
 
 
 def _finish_with_best(run: Run, report: OuterIteration) -> Outcome:
-    certificate = run.best()
-    report = dataclasses.replace(report, certificates=1)
-    run.listener(run.certified(report, certificate))
+    """Go back to the model that scored best, and certify it."""
+    run.save()  # now: a resume is to come to the same end
+    run.adopt_best()
+    certificate = run.certify()
+    assert isinstance(certificate, Certificate)  # no gap was enough
+    run.listener(run.certified(dataclasses.replace(report, certificates=1), certificate))
     ending = Ending(f"{run.options.patience} outer iterations without a better score")
     return _finish(run, certificate, ending)
 

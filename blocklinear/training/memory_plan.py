@@ -1,5 +1,6 @@
 """How many blocks a group has, and how many stay in memory, under the memory budget."""
 
+import contextlib
 from bisect import bisect_left, bisect_right
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -58,10 +59,9 @@ class MemoryPlan:
     group : int               blocks in a group
     pin_bytes : int           for decoded blocks that stay in memory
     spare_bytes : int         for held-out rows
-    working_set_entries : int      of the rows of the working set, which are copied; for L1
-                              regularisation of columns
     newton : bool             whether there is room for Newton steps, where descent may need them
     hessian : bool            whether there is room for the Hessian of each model
+    working_set_entries : int      of rows that are copied; for L1 regularisation of columns
     """
 
     group: int
@@ -73,11 +73,7 @@ class MemoryPlan:
 
 
 def plan_memory(
-    manifest: Manifest,
-    options: TrainOptions,
-    width: int = 1,
-    kept: int = 0,
-    besides: int = 0,
+    manifest: Manifest, options: TrainOptions, width: int = 1, kept: int = 0, besides: int = 0
 ) -> MemoryPlan:
     """Divide the budget.
 
@@ -86,10 +82,8 @@ def plan_memory(
 
     Parameters
     ----------
-    width : int
-        Weight vectors that are trained.
-    kept : int
-        Others that are kept as well.
+    width, kept : int
+        Weight vectors that are trained, and others that are kept as well.
     besides : int
         Bytes that reading a store on a URL takes. They are taken from what would keep decoded
         blocks, if that is enough: then training goes as on a store of this machine.
@@ -99,42 +93,27 @@ def plan_memory(
     MemoryBudgetError
         If the budget does not hold what is needed; says the arithmetic and what would do.
     """
-    if besides:
-        plan = plan_memory(manifest, options, width, kept)
-        if plan.pin_bytes >= besides:
+    with contextlib.suppress(MemoryBudgetError):  # or what it says would not be enough
+        plan = plan_memory(manifest, options, width, kept) if besides else None
+        if plan is not None and plan.pin_bytes >= besides:
             return replace(plan, pin_bytes=plan.pin_bytes - besides)
-    needs = _Needs(manifest, options, width, kept)
-    program, model = PROCESS_BYTES + besides, needs.making + besides
+    needs = _Needs(manifest, options, width, kept, besides)
     n_blocks, solver, whole = len(manifest.blocks), ALL_SOLVERS[options.solver], needs.copy
-    l1, fixed = solver.l1, program + needs.vectors + needs.columns
-    copied = whole if l1 else whole // WORKING_SET_SHARE if has_passes(options) else 0
+    copied = whole if solver.l1 else whole // WORKING_SET_SHARE if has_passes(options) else 0
     if options.group is not None:
         group = min(options.group, n_blocks)
     else:
-        room = options.memory_bytes - fixed
-        group = needs.largest_group(room - (whole if l1 else 0))
-        if l1 and group < n_blocks:
+        room = options.memory_bytes - needs.fixed
+        group = needs.largest_group(room - (whole if solver.l1 else 0))
+        if solver.l1 and group < n_blocks:
             group = 1
         elif group < n_blocks:
             shared = needs.largest_group(room - min(room // 2, copied))
             group = max(min(group, 1), min(shared, ENOUGH_BLOCKS))
         if solver.one_class:  # alpha get from block to block within a group
             group = max(group, min(n_blocks, 2))
-    needed = fixed + needs.group(max(group, 1))
-    if group < 1 or needed > options.memory_bytes:
-        raise MemoryBudgetError(
-            f"the budget of {exact_size(options.memory_bytes)} is too small: the program takes "
-            f"{format_size(program)}, {needs.vectors // weight_bytes(manifest)} weight vectors of "
-            f"{manifest.n_features} features {format_size(needs.vectors)}, and {max(group, 1)} of "
-            f"{n_blocks} blocks in a group, with those of the next group, "
-            f"{format_size(needs.group(max(group, 1)))}",
-            f"give --memory {enough(max(needed, model))} or more"
-            + (", or a smaller --group" if group > 1 else ", or split into more blocks"),
-        )
-    if model > options.memory_bytes:
-        raise needs.no_room_for_model()
-    spare = options.memory_bytes - needed
-    primal = options.method == "newton" and not l1
+    spare = needs.spare(group)
+    primal = options.method == "newton" and not solver.l1
     descends = options.method == "dual" and not options.average
     alone = not solver.one_class and options.solver != CRAMMER_SINGER
     newton = descends and alone and needs.newton <= spare
@@ -143,10 +122,10 @@ def plan_memory(
     hessian = (newton or primal) and needs.hessian <= left // share
     # vectors of many models would take the rows' room, and proximal points many products
     newton = newton and (hessian or (width == 1 and solver.smooth))
-    spare -= (needs.newton if newton else 0) + (needs.hessian if hessian else 0)
+    spare -= needs.steps(newton, hessian)
     held_out = spare // 2 if options.evaluate is not None else 0
     spare -= held_out
-    if not l1:
+    if not solver.l1:
         copied = max(min(spare - needs.unpacked, copied), 0) if group < n_blocks else 0
         spare -= needs.unpacked if copied else 0
     elif spare >= whole + PRODUCTS_BYTES:
@@ -162,12 +141,8 @@ def budget_for_newton(
 ) -> int | None:
     """Return the least budget, in bytes, in which coordinate descent has room for Newton steps.
 
-    None if this machine has not so much memory, or no budget has room.
-
-    Parameters
-    ----------
-    manifest, options, width, kept, besides
-        As for `plan_memory`; a smaller budget than that of the options is not looked at.
+    None if this machine has not so much memory, or no budget has room; none is smaller than that of
+    the options. Arguments are as for `plan_memory`.
     """
 
     def has_room(mib: int) -> bool:
@@ -183,38 +158,27 @@ def budget_for_newton(
 
 
 def plan_again(
-    manifest: Manifest,
-    options: TrainOptions,
-    facts: Mapping[str, Any],
-    width: int = 1,
-    kept: int = 0,
-    besides: int = 0,
-) -> MemoryPlan:
+    manifest: Manifest, options: TrainOptions, facts: Mapping[str, Any], width: int = 1,
+    kept: int = 0, besides: int = 0,
+) -> MemoryPlan:  # fmt: skip
     """Divide the budget for a run that is resumed: what decides its course stays as it was.
 
     Parameters
     ----------
     facts : mapping
-        Of its checkpoint: ``group``, ``newton``, ``hessian`` and ``working_set_entries``.
-    manifest, options, width, kept, besides
-        As for `plan_memory`.
-
-    Raises
-    ------
-    MemoryBudgetError
-        If the budget does not hold that.
+        Of its checkpoint: ``group``, ``newton``, ``hessian`` and ``working_set_entries``. The
+        others, and errors, are as for `plan_memory`.
     """
     group, newton, hessian = facts["group"], facts["newton"], facts["hessian"]
     entries = facts["working_set_entries"]
-    needs = _Needs(manifest, options, width, kept)
-    needed = PROCESS_BYTES + needs.vectors + needs.group(group) + needs.columns
-    needed += (needs.newton if newton else 0) + (needs.hessian if hessian else 0)
+    needs = _Needs(manifest, options, width, kept, besides)
+    needed = needs.fixed + needs.group(group) + needs.steps(newton, hessian)
     needed += -(-entries * needs.copy // max(manifest.nnz, 1))
     if ALL_SOLVERS[options.solver].l1:
         needed += PRODUCTS_BYTES if entries >= manifest.nnz else 0
     elif entries:
         needed += needs.unpacked
-    needed = max(needed, needs.making) + besides
+    needed = max(needed, needs.making)
     spare = options.memory_bytes - needed
     if spare < 0:
         raise MemoryBudgetError(
@@ -241,14 +205,14 @@ class _Needs:
 
     Attributes
     ----------
-    vectors : int             all weight vectors but those of Newton steps: of several models one
-                              more each, which keeps what was certified; others are `kept`, too
+    fixed : int               what does not depend on the group: the program; weight vectors, but
+                              for Newton steps, of several models one more each, which keeps what
+                              was certified; what L1 regularisation has of all rows, and two columns
     newton : int              vectors of Newton steps
     hessian : int
     making : int              making models of what was trained, where features were renumbered:
                               then nothing else is in memory but what was trained, and the indices
                               of features, with a sorted copy and the file they are read from
-    columns : int             what L1 regularisation has of all rows, with room for two columns
     copy : int                a copy of all rows; for L1 regularisation, of all columns: a working
                               set rarely has more than one row in `WORKING_SET_SHARE`
     unpacked : int            rows of the working set that are unpacked, for all models that share a
@@ -256,7 +220,9 @@ class _Needs:
                               depend on them
     """
 
-    def __init__(self, manifest: Manifest, options: TrainOptions, width: int, kept: int) -> None:
+    def __init__(
+        self, manifest: Manifest, options: TrainOptions, width: int, kept: int, besides: int
+    ) -> None:
         self._manifest, self._options, self._width, self._kept = manifest, options, width, kept
         solver, n, d = ALL_SOLVERS[options.solver], manifest.n_rows, manifest.n_features
         trained = width * weight_bytes(manifest)
@@ -267,29 +233,23 @@ class _Needs:
         else:
             vectors = WEIGHT_VECTORS + options.average + (width > 1)
         vectors += options.patience is not None
-        self.vectors = vectors * trained + kept * model_bytes(manifest)
+        self._program = PROCESS_BYTES + besides
+        self._vectors = vectors * trained + kept * model_bytes(manifest)
+        self.fixed = self._program + self._vectors
         self.newton = of_newton * trained
         self.hessian = 8 * (d + 1) ** 2 * width
-        self.making = 0
-        if manifest.renumbered:
-            self.making = PROCESS_BYTES + self._models + trained + 12 * d
-        self.columns, self.copy = 0, working_set_bytes(manifest, n, manifest.nnz)
+        made_from = trained + 12 * d
+        self.making = self._program + self._models + made_from if manifest.renumbered else 0
+        self.copy = working_set_bytes(manifest, n, manifest.nnz)
         if solver.l1:
             entry = 2 + np.dtype(column_type(manifest, options)).itemsize
-            self.columns = (_L1_ROW_BYTES + width * _L1_MODEL_ROW_BYTES + 2 * entry) * n
+            self.fixed += (_L1_ROW_BYTES + width * _L1_MODEL_ROW_BYTES + 2 * entry) * n
             self.copy = entry * manifest.nnz
         self.unpacked = len(models_by_pass(width)) * entry_bytes(manifest) * ENTRIES_AT_ONCE
 
-    def no_room_for_model(self) -> MemoryBudgetError:
-        manifest, made_from = self._manifest, self.making - PROCESS_BYTES - self._models
-        return MemoryBudgetError(
-            f"the budget of {exact_size(self._options.memory_bytes)} is too small: the program "
-            f"takes {format_size(PROCESS_BYTES)}, {self._width + self._kept} weight vectors of a "
-            f"model of {manifest.dimension} features {format_size(self._models)}, and what they "
-            f"are made from, of the {manifest.n_features} features that occur, "
-            f"{format_size(made_from)}",
-            f"give --memory {enough(self.making)} or more, or split with --hash-bits",
-        )
+    def steps(self, newton: bool, hessian: bool) -> int:
+        """Return what Newton steps take, and the Hessian, as far as there is room for them."""
+        return (self.newton if newton else 0) + (self.hessian if hessian else 0)
 
     def group(self, n: int) -> int:
         """Return what the `n` largest blocks take, in two buffers unless one group holds all."""
@@ -313,3 +273,37 @@ class _Needs:
         if self.group(n_blocks) <= room:
             return n_blocks
         return bisect_right(range(1, n_blocks), room, key=self.group)
+
+    def spare(self, group: int) -> int:
+        """Return what the budget leaves, with groups of so many blocks.
+
+        Raises
+        ------
+        MemoryBudgetError
+            If it does not hold them, or what models are made from.
+        """
+        manifest, n_blocks = self._manifest, len(self._manifest.blocks)
+        budget, blocks = self._options.memory_bytes, self.group(max(group, 1))
+        needed = self.fixed + blocks
+        too_small = (
+            f"the budget of {exact_size(budget)} is too small: the program takes "
+            f"{format_size(self._program)}, "
+        )
+        if group < 1 or needed > budget:
+            raise MemoryBudgetError(
+                f"{too_small}{self._vectors // weight_bytes(manifest)} weight vectors of "
+                f"{manifest.n_features} features {format_size(self._vectors)}, and {max(group, 1)} "
+                f"of {n_blocks} blocks in a group, with those of the next group, "
+                f"{format_size(blocks)}",
+                f"give --memory {enough(max(needed, self.making))} or more"
+                + (", or a smaller --group" if group > 1 else ", or split into more blocks"),
+            )
+        if self.making > budget:
+            raise MemoryBudgetError(
+                f"{too_small}{self._width + self._kept} weight vectors of a model of "
+                f"{manifest.dimension} features {format_size(self._models)}, and what they are "
+                f"made from, of the {manifest.n_features} features that occur, "
+                f"{format_size(self.making - self._program - self._models)}",
+                f"give --memory {enough(self.making)} or more, or split with --hash-bits",
+            )
+        return budget - needed

@@ -23,6 +23,7 @@ from blocklinear.errors import MemoryBudgetError
 from blocklinear.events import MethodChosen
 from blocklinear.kernels import losses
 from blocklinear.numerals import format_number
+from blocklinear.objectives.models import Models
 from blocklinear.objectives.problems import SOLVERS
 from blocklinear.objectives.tasks import Task
 from blocklinear.options import TrainOptions
@@ -38,13 +39,13 @@ from blocklinear.training.memory_plan import plan_memory
 
 def choose_method(
     store: BlockStore, options: TrainOptions, task: Task, distributed: bool
-) -> MethodChosen:
-    """Return the method of options that leave it to the data, and why.
+) -> tuple[TrainOptions, MethodChosen]:
+    """Return options that leave the method to the data with one, and why it is that.
+
+    Of several costs the largest decides, which takes longest.
 
     Parameters
     ----------
-    options : TrainOptions
-        With method "auto". Of several costs the largest decides, which takes longest.
     distributed : bool
         Whether a cluster trains, which has coordinate descent only.
 
@@ -53,12 +54,19 @@ def choose_method(
     DamagedError, StorageError
         If a block, or the checkpoint to go on from, cannot be read.
     """
-    if distributed:
-        return MethodChosen("dual", "a cluster trains by it")
+    choice = MethodChosen("dual", "a cluster trains by it")
+    if not distributed:
+        choice = _choice(store, options, task)
+    options = replace(options, method=choice.method)
+    return options.without_violation() if choice.method == "newton" else options, choice
+
+
+def _choice(store: BlockStore, options: TrainOptions, task: Task) -> MethodChosen:
     manifest = store.manifest
     n, solver, nnz = manifest.n_features + 1, options.solver, max(manifest.nnz, 1)
     passes = newton_work(solver, manifest) / nnz * (OF_SEVERAL if len(task) > 1 else 1)
-    epochs = _condition(store, options) * math.log(1.0 / (options.gap or 1e-3))
+    cost = float(task.asked.max()) if isinstance(task, Models) else options.cost
+    epochs = _condition(store, options, cost) * math.log(1.0 / (options.gap or 1e-3))
     descent = descent_work(solver, epochs, epochs * manifest.n_rows / nnz)
     few = knows_too_few(solver, manifest)
     cheaper = passes < descent and not few
@@ -102,7 +110,7 @@ def _hessian_fits(manifest: Manifest, options: TrainOptions, n_columns: int) -> 
         return False
 
 
-def _condition(store: BlockStore, options: TrainOptions) -> float:
+def _condition(store: BlockStore, options: TrainOptions, cost: float) -> float:
     """Return 1 + h |x|**2, of the mean over the rows of a block."""
     manifest = store.manifest
     weight = manifest.weights["total"] / max(manifest.n_rows, 1)
@@ -111,5 +119,4 @@ def _condition(store: BlockStore, options: TrainOptions) -> float:
     with GroupLoader(store, 1, options.threads) as loader:
         (loaded,) = loader.stream([(number,)])
         size = float(loaded.group.sq_norm.mean()) + max(options.bias, 0.0) ** 2
-    cost = max(options.costs or (options.cost,)) * float(weight)
-    return 1.0 + curvature * cost * size
+    return 1.0 + curvature * (cost * float(weight)) * size

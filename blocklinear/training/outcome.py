@@ -17,11 +17,11 @@ from blocklinear.events import Listener, MethodChosen, RunEnded, RunStarted, War
 from blocklinear.inputs.urls import shown_name
 from blocklinear.memory import peak_bytes
 from blocklinear.model.linear import LinearModel
-from blocklinear.objectives.certificate import Certificate
+from blocklinear.objectives.certificate import Certificate, joined
 from blocklinear.objectives.models import ALL_SOLVERS
 from blocklinear.objectives.tasks import Task
 from blocklinear.options import TrainOptions
-from blocklinear.store.manifest import Manifest
+from blocklinear.store.features import read_names
 from blocklinear.store.store import BlockStore
 
 MOST_LABELS = 100
@@ -43,9 +43,6 @@ class Outcome:
     outer : int               outer iterations
     newton : int              of these, how many went on by Newton's method after coordinate descent
     stopped : str             "converged", or why it ended
-    feature_names : tuple of str or None        of the input, if it has any
-    recipe : dict or None     of the store, where it is made of tables
-    choice : MethodChosen or None       where the method was left to the data
     cluster : dict or None    workers, parts and rounds, where it was trained on several machines
     """
 
@@ -55,13 +52,30 @@ class Outcome:
     outer: int
     newton: int
     stopped: str
-    feature_names: tuple[str, ...] | None = None
-    recipe: Any = None
-    choice: MethodChosen | None = None
     cluster: dict[str, int] | None = None
 
-    def model(self, manifest: Manifest, options: TrainOptions, task: Task) -> LinearModel:
-        """Return it as a model."""
+    def models(
+        self, store: BlockStore, options: TrainOptions, task: Task, choice: MethodChosen | None
+    ) -> list[LinearModel]:
+        """Return the model of each C, of weights by the numbers of the input."""
+        if not options.costs:
+            return [self._model(store, options, task, choice)]
+        models, width = [], self.weights.shape[1] // len(options.costs)
+        for k, cost in enumerate(options.costs):
+            columns = slice(k * width, (k + 1) * width)
+            own = self.certificates[columns]
+            part = dataclasses.replace(
+                self, weights=self.weights[:, columns], certificate=joined(own),
+                certificates=own if width > 1 else [],
+            )  # fmt: skip
+            one = dataclasses.replace(options, cost=cost, costs=())
+            models.append(part._model(store, one, task, choice))
+        return models
+
+    def _model(
+        self, store: BlockStore, options: TrainOptions, task: Task, choice: MethodChosen | None
+    ) -> LinearModel:
+        manifest = store.manifest
         metadata: dict[str, Any] = {
             "C": options.cost,
             "class_weights": [list(pair) for pair in options.class_weights],
@@ -85,8 +99,8 @@ class Outcome:
         }
         not_of_all = {
             "newton_iterations": self.newton,
-            "method_chosen": self.choice and self.choice.why,
-            "recipe": self.recipe,
+            "method_chosen": choice and choice.why,
+            "recipe": store.recipe,
             "cluster": self.cluster,
             "certificates": [c.to_dict() for c in self.certificates],
         }
@@ -101,7 +115,7 @@ class Outcome:
             metadata=metadata,
             rho=self.certificate.rho or 0.0,
             classes={code: name for code, name in manifest.given.items() if code in task.labels},
-            feature_names=self.feature_names,
+            feature_names=read_names(store.folder, manifest),
         )
 
 
@@ -112,12 +126,6 @@ def announced(
     """Report that a run starts, and that it ended: also why, if an exception ends it.
 
     Yields what its end is to be reported with; unchanged, the run came to no model.
-
-    Parameters
-    ----------
-    listener : callable
-        Called with `RunStarted` and `RunEnded`.
-    task : {"train", "cross-validation"}
     """
     started = time.perf_counter()
     end: dict[str, Any] = {"stopped": "ended without a model"}

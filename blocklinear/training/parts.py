@@ -3,20 +3,29 @@
 import dataclasses
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 
-from blocklinear.errors import MemoryBudgetError
+from blocklinear.errors import MemoryBudgetError, MismatchError
 from blocklinear.events import Listener, Warned
 from blocklinear.objectives.certificate import Certificate, joined
 from blocklinear.objectives.models import Models
+from blocklinear.objectives.tasks import Task
 from blocklinear.options import TrainOptions
 from blocklinear.solvers.sharing import n_columns
+from blocklinear.store.features import to_input
+from blocklinear.store.files import remove_if_empty
 from blocklinear.store.store import BlockStore
+from blocklinear.training.checkpoint import discard, folders_of
 from blocklinear.training.memory_plan import plan_memory
 from blocklinear.training.outcome import Outcome
 
 _SHORTEST_S = 1e-9
+
+
+class AnotherRun(MismatchError):
+    """A checkpoint is not one of the run that is to be resumed."""
 
 
 def split_to_fit(
@@ -27,12 +36,10 @@ def split_to_fit(
     unit: int = 1,
     kept: int = 0,
 ) -> list[slice]:
-    """Divide units of models into as few equal parts as fit the memory budget, with a warning.
+    """Divide units of models into as few equal parts as fit the memory budget; warn of several.
 
     Parameters
     ----------
-    listener : callable
-        Called with `Warned` where there is more than one part.
     unit : int
         Models that must be trained together.
     kept : int
@@ -53,13 +60,10 @@ def split_to_fit(
                 raise
             continue
         parts = [slice(at, min(at + size, n_units)) for at in range(0, n_units, size)]
-        if len(parts) > 1:
-            listener(
-                Warned(
-                    f"{n_units * unit} models do not fit the memory budget together: they are "
-                    f"trained in {len(parts)} parts, each with passes of its own"
-                )
-            )
+        if n_parts > 1:
+            trained = f"they are trained in {len(parts)} parts, each with passes of its own"
+            n = n_units * unit
+            listener(Warned(f"{n} models do not fit the memory budget together: {trained}"))
         return parts
     return []
 
@@ -67,38 +71,57 @@ def split_to_fit(
 def train_in_parts(
     store: BlockStore,
     options: TrainOptions,
-    models: Models,
+    task: Task,
+    folder: Path,
     listener: Listener,
-    train: Callable[[TrainOptions, Models, str, int], Outcome],
-) -> Outcome:
-    """Train models together, or in parts.
+    train: Callable[[TrainOptions, Task, Path, int], Outcome],
+) -> tuple[Outcome, list[Path]]:
+    """Train a task, in parts if it has to be; return also the folders where these keep files.
 
     Parameters
     ----------
-    listener : callable
-        Called with `Warned` where there is more than one part.
+    folder : Path
+        Of the run; parts have folders next to it.
     train : callable
-        Trains models by options, and keeps what it needs under a name that is to be added to that
-        of the run; the last argument is how many weight vectors are kept meanwhile.
-
-    Raises
-    ------
-    MemoryBudgetError
-        If the budget does not hold a single one.
+        Trains some of the models by options, with files in a folder, while so many weight vectors
+        are kept; raises AnotherRun.
     """
-    n = len(models)
-    parts = split_to_fit(store, options, n, listener, kept=n)
-    if len(parts) == 1:
-        return train(options, models, "", 0)
+    folders, parts = [folder], []
+    if isinstance(task, Models) and task.separable and options.evaluate is None:
+        parts = split_to_fit(store, options, len(task), listener, kept=len(task))
+    if len(parts) > 1:
+        names = (f"{folder.name}.part{k}of{len(parts)}" for k in range(1, len(parts) + 1))
+        folders = [folder.with_name(name) for name in names]
+    if not (options.resume or options.warm_start):
+        for other in {*folders_of(folder)} - {folders[0]}:  # or a resume would go on with it
+            discard(other)
+
+    def trained(options: TrainOptions, task: Task, own: Path, kept: int) -> Outcome:
+        try:
+            outcome = train(options, task, own, kept)
+        except AnotherRun:
+            if own == folders[0]:
+                raise
+            # parts before it were resumed: it was to start from what is there, as they did
+            options = dataclasses.replace(options, resume=False, warm_start=True)
+            outcome = train(options, task, own, kept)
+        finally:
+            remove_if_empty(own, store.folder)
+        weights = to_input(outcome.weights, store.folder, store.manifest)
+        return dataclasses.replace(outcome, weights=weights)
+
+    if not isinstance(task, Models) or len(folders) == 1:
+        return trained(options, task, folder, 0), folders
+    n, began = len(task), time.monotonic()
     W = np.empty((store.manifest.dimension + 1, n))
-    outer, newton, stopped, began = 0, 0, "converged", time.monotonic()
+    outer, newton, stopped = 0, 0, "converged"
     certificates: list[Certificate] = []
-    for number, part in enumerate(parts, 1):
+    for part, own in zip(parts, folders, strict=True):
         left_s = max(options.time_limit_s - (time.monotonic() - began), _SHORTEST_S)
-        own = dataclasses.replace(options, time_limit_s=left_s)
-        outcome = train(own, models.some(part), f".part{number}of{len(parts)}", n)
+        limited = dataclasses.replace(options, time_limit_s=left_s)
+        outcome = trained(limited, task.some(part), own, n)
         W[:, part] = outcome.weights
         certificates += outcome.certificates
         outer, newton = outer + outcome.outer, newton + outcome.newton
         stopped = outcome.stopped if stopped == "converged" else stopped
-    return Outcome(W, joined(certificates), certificates, outer, newton, stopped)
+    return Outcome(W, joined(certificates), certificates, outer, newton, stopped), folders

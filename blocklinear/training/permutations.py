@@ -13,13 +13,9 @@ from blocklinear.store.manifest import Manifest
 
 
 def block_groups(
-    seed: int,
-    outer: int,
-    n_blocks: int,
-    group: int,
-    permuted: bool = True,
+    seed: int, outer: int, n_blocks: int, group: int, permuted: bool = True,
     new: Collection[int] = (),
-) -> list[tuple[int, ...]]:
+) -> list[tuple[int, ...]]:  # fmt: skip
     """Return the groups of an outer iteration, in order.
 
     Blocks are permuted anew and divided into groups of `group`, whose sizes differ by at most one.
@@ -30,8 +26,6 @@ def block_groups(
     ----------
     seed, outer : int
         The order depends on these alone; `outer` counts from 1.
-    n_blocks, group : int
-        Blocks in the store, and at most so many in a group.
     new : collection of int
         Blocks that a warm start knows nothing of. Where blocks are permuted, these are the first of
         the first outer iteration, so that the others see what they have changed. Of the second they
@@ -67,12 +61,7 @@ def block_order(seed: int, outer: int, n_blocks: int) -> NDArray[np.int64]:
 def sampled(manifest: Manifest, options: TrainOptions) -> Manifest:
     """Return the manifest of as many blocks, drawn at random, as the options ask for (Yu, 7.1).
 
-    The order in which blocks stand in the manifest is kept.
-
-    Raises
-    ------
-    InputError
-        If they have no rows.
+    They stay in their order. InputError is raised if they have no rows.
     """
     if options.sample_blocks is None or options.sample_blocks >= len(manifest.blocks):
         return manifest

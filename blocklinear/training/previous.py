@@ -65,25 +65,27 @@ class RowRange:
     record: BlockRecord | None
     first: int
 
+    @property
+    def n_rows(self) -> int:
+        """How many they are."""
+        return int(self.old.stop - self.old.start)
+
     def lines(self, first: int) -> slice:
         """Return their lines where those of the block begin with line `first`."""
-        start = first + self.first
-        return slice(start, start + self.old.stop - self.old.start)
+        return slice(first + self.first, first + self.first + self.n_rows)
 
 
 class Previous:
     """An earlier run, read from its checkpoint; its arrays stay mapped from their files.
 
-    The alpha of one on a cluster is read block by block when it is asked for.
-
-    Of a grid of costs it has the models of the one that is nearest to `cost`, by their ratio.
+    The alpha of one on a cluster is read block by block when it is asked for. Of a grid of costs it
+    has the models of the one that is nearest to `cost`, by their ratio.
 
     Attributes
     ----------
     course : dict             the options that it had
     bias : float              the value that the bias feature had, 0 for none
     columns : dict            by label of the positive class, or of the class; None for regression
-    labels : list of float    its classes
     bounded : bool            whether C was a bound of its alpha
     has_w : bool              whether it has its weights still
     n_rows : int
@@ -97,12 +99,9 @@ class Previous:
         self.bias = max(self.course["bias"], 0.0)
         self.n_rows = sum(rows for _, rows in self._blocks)
         self._state = facts["method"]
-        self.labels: list[float] = self._state["labels"]
-        solver = self.course["solver"]
-        self.bounded = ALL_SOLVERS[solver].bounded
+        self.bounded = ALL_SOLVERS[self.course["solver"]].bounded
         self._costs = [(own, others) for own, others in self._state["costs"]]
         self.has_w = not facts.get("warm_only", False)
-        self._newton, self._l1 = "newton" in self._state, "l1" in self._state
         self._is_sum = self.has_w and facts["descended"] is None and self.course["method"] == "dual"
         self._of_cluster = "parts" in self._state
         self.next_round = max(rounds_of(facts), default=-1) + 1
@@ -110,9 +109,9 @@ class Previous:
 
     def _columns(self, cost: float) -> Iterator[tuple[float | None, Column]]:
         """Yield what is left of the models of the cost nearest to one, but of no fold."""
-        together = self.course["solver"] == CRAMMER_SINGER
-        labels: list[Any] = self.labels if together else self.labels[:1] or [None]
-        models = self._state.get("models", [[label, NO_FOLD] for label in labels])
+        together, labels = self.course["solver"] == CRAMMER_SINGER, self._state["labels"]
+        own = labels if together else labels[:1] or [None]
+        models = self._state.get("models", [[label, NO_FOLD] for label in own])
         asked = self._state.get("asked", [cost] * len(models))
         nearest = asked[_nearest(asked, cost)]
         found = self._of_rounds(len(models)) if self._of_cluster else self._of_passes(len(models))
@@ -120,8 +119,8 @@ class Previous:
             label, fold = models[number]
             if fold == NO_FOLD and asked[number] == nearest:
                 yield label, column
-                if len(self.labels) == 2 and not together:  # both have the same alpha
-                    yield next(other for other in self.labels if other != label), column.opposite
+                if len(labels) == 2 and not together:  # both have the same alpha
+                    yield next(other for other in labels if other != label), column.opposite
 
     def _of_rounds(self, n_models: int) -> Iterator[tuple[int, Column]]:
         """Yield the models of a run on a cluster; alpha of its removed rows may have gone.
@@ -135,17 +134,17 @@ class Previous:
         else:
             left = AlphaLeft(self._checkpoint)
             alpha = [partial(left.of_model, number) for number in range(n_models)]
+        certified: dict[int, Floats] = {}
         w: dict[int, Floats] = {}
-        sums: set[int] = set()
         if self.has_w:
-            w |= enumerate(self._mapped("final").reshape(-1, n_models).T)
+            certified |= enumerate(self._mapped("final").reshape(-1, n_models).T)
             for k, trained in enumerate(self._state["trained"]):
                 if trained:
                     W = self._mapped(f"w-{k}").reshape(-1, len(trained))
                     w |= zip(trained, W.T, strict=True)
-                    sums.update(trained)
         for number, own in enumerate(alpha):
-            yield number, Column(own, w.get(number), number in sums, self._costs[number])
+            weights = w.get(number, certified.get(number))
+            yield number, Column(own, weights, number in w, self._costs[number])
 
     def _of_passes(self, n_models: int) -> Iterator[tuple[int, Column]]:
         """Yield the models of a run on one machine; alpha of those that share a pass are together.
@@ -161,7 +160,7 @@ class Previous:
             alpha = self.lines(f"alpha{name}").reshape(self.n_rows, len(shared))
             w = self._weights(name, shared, stored, staying) if self.has_w else {}
             for j, number in enumerate(shared):
-                own = partial(_sizes, alpha[:, j]) if self._l1 else alpha[:, j].__getitem__
+                own = partial(_sizes, alpha[:, j]) if "l1" in state else alpha[:, j].__getitem__
                 yield number, Column(own, w.get(number), self._is_sum, self._costs[number])
 
     def _weights(
@@ -182,7 +181,7 @@ class Previous:
             if columns:
                 flat = self._mapped(array + name)
                 vectors = flat.reshape(-1, n_columns).T
-                if self._newton:
+                if "newton" in self._state:
                     vectors = flat.reshape(n_columns, -1)
                 found |= zip(columns, vectors, strict=False)
         return found
@@ -192,21 +191,21 @@ class Previous:
             raise KeyError(name)
         return self._checkpoint.mapped(name, np.dtype(np.float64))
 
-    def number(self, name: str) -> float | None:
+    def number(self, name: str, place: int = 0) -> float | None:
         """Return a number that the run kept, None if it did not."""
-        return float(self._mapped(name)[0]) if name in self._checkpoint.names else None
+        return float(self._mapped(name)[place]) if name in self._checkpoint.names else None
 
     def first_violation(self, cost: float) -> float:
-        """Return what violations of a regression are compared with; 0 if the run did not keep it.
+        """Return what violations of a regression, of a C nearest to `cost`, are compared with.
 
-        Of a grid that of the model of the C nearest to `cost`, by their ratio.
+        0 if the run did not keep it.
         """
         if "models" not in self._state:
             return self.number("first-0" if self._of_cluster else "first") or 0.0
         nearest = _nearest(self._state["asked"], cost)
         for k, shared in enumerate(self._state["trained" if self._of_cluster else "by_pass"]):
-            if nearest in shared and f"first-{k}" in self._checkpoint.names:
-                return float(self._mapped(f"first-{k}")[shared.index(nearest)])
+            if nearest in shared:
+                return self.number(f"first-{k}", shared.index(nearest)) or 0.0
         return 0.0
 
     def lines(self, name: str) -> NDArray[Any]:
@@ -241,11 +240,7 @@ def _nearest(costs: Sequence[float], cost: float) -> int:
 def find_previous(folder: Path, options: TrainOptions, listener: Listener) -> Previous | None:
     """Return what a run can start from; warn and return None if there is nothing that fits.
 
-    Parameters
-    ----------
-    folder : Path
-        Of the run. A checkpoint that cannot be read is deleted.
-    listener : callable
+    A checkpoint in the folder of the run that cannot be read is deleted.
     """
     why = "has no checkpoint"
     try:
@@ -254,8 +249,7 @@ def find_previous(folder: Path, options: TrainOptions, listener: Listener) -> Pr
             check_left(checkpoint.facts, "")
             found = Previous(checkpoint, options.cost)
             checkpoint.tidy()
-            why = _misfit(found, options)
-            if not why:
+            if not (why := _misfit(found, options)):
                 return found
     except DamagedError:
         discard(folder)
@@ -279,10 +273,7 @@ def _misfit(previous: Previous, options: TrainOptions) -> str:
     return ""
 
 
-def _family(solver: int) -> str:
-    """Return which solvers can take over the alpha of which others."""
-    if solver == CRAMMER_SINGER:
-        return "classes together"
-    if ALL_SOLVERS[solver].one_class:
-        return "one class"
-    return "values" if ALL_SOLVERS[solver].regression else "classes apart"
+def _family(solver: int) -> tuple[bool, ...]:
+    """Return what solvers must have in common to take over each other's alpha."""
+    kind = ALL_SOLVERS[solver]
+    return solver == CRAMMER_SINGER, kind.one_class, kind.regression

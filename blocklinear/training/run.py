@@ -26,7 +26,14 @@ from blocklinear.solvers.newton.costs import (
     newton_work,
     usual_newton_passes,
 )
-from blocklinear.solvers.protocol import Abandoned, Estimate, Solver, Trainee
+from blocklinear.solvers.protocol import (
+    Abandoned,
+    Estimate,
+    Solver,
+    Trainee,
+    attributes,
+    take_attributes,
+)
 from blocklinear.store.manifest import Manifest
 from blocklinear.store.prefetch import GroupLoader, Loaded
 from blocklinear.training.checkpoint import Checkpoint
@@ -39,6 +46,9 @@ Floats = NDArray[np.float64]
 Halt = Callable[[], bool]
 GRACE_S = 1.0
 """Seconds that a block step may go on for after a stop was asked for."""
+_PLANNED = "group", "working_set_entries", "newton", "hessian"
+_REACHED = "outer", "done", "decided"
+_ESTIMATED = "primal", "dual", "gap", "violation", "n_sv", "steps", "entries", "pass_entries"
 
 
 @dataclasses.dataclass
@@ -78,22 +88,12 @@ class Times:
 class Run(ABC):
     """One training run: where it stands, and what it has learned.
 
-    Parameters
-    ----------
-    manifest : Manifest
-    options : TrainOptions
-    memory : MemoryPlan
-    solver : Trainee
-        What is trained.
-    held_out : HeldOut or None
-        Scores the model after each outer iteration.
-    folder : Path
-        Where checkpoints are kept.
-    listener, halt : callable
-        As for `train`.
-
     Attributes
     ----------
+    solver : Trainee          what is trained
+    held_out : HeldOut or None          scores the model after each outer iteration
+    folder : Path             where checkpoints are kept
+    listener, halt : callable           as for `train`
     outer, done : int         the outer iteration, and how many of its block steps are done
     decided : bool            whether all that follows from the outer iteration is done: a run that
                               is resumed there must not do it again
@@ -114,11 +114,9 @@ class Run(ABC):
         self._best = self.solver.current().copy() if self.options.patience else np.zeros(0)
         self._best_at, self._best_score = 0, -math.inf
         self._checkpoint, self._saved = Checkpoint(self.folder), False
-        self._saved_at = time.monotonic()
+        self._started = self._saved_at = time.monotonic()
         self._asked_at: float | None = None
-        self._started = time.perf_counter()
-        self.outer = self.done = 0
-        self.decided = False
+        self.outer, self.done, self.decided = 0, 0, False
         self.descended: int | None = None
         self.times = Times()
         self._begun = Times()  # what loading the next outer iteration's first group took
@@ -126,7 +124,7 @@ class Run(ABC):
     @property
     def seconds(self) -> float:
         """Since training began."""
-        return time.perf_counter() - self._started
+        return time.monotonic() - self._started
 
     @property
     @abstractmethod
@@ -176,8 +174,8 @@ class Run(ABC):
         """Return what to tell a caller that asked for a stop."""
         if not self._saved:
             return StoppedError("stopped before there was anything to save")
-        given = {"--warm-start": self.options.warm_start, "--restart": self.options.restart}
-        instead = "".join(f" instead of {name}" for name, is_set in given.items() if is_set)
+        instead = " instead of --warm-start" if self.options.warm_start else ""
+        instead += " instead of --restart" if self.options.restart else ""
         return StoppedError(
             f"stopped in outer iteration {self.outer}: a checkpoint is saved",
             f"give the same command with --resume{instead} to go on",
@@ -188,14 +186,9 @@ class Run(ABC):
             "course": self.options.course(),
             "blocks": [[block.name, block.rows] for block in self.manifest.blocks],
             "store": self.manifest.fingerprint,
-            "group": self.memory.group,
-            "working_set_entries": self.memory.working_set_entries,
-            "newton": self.memory.newton,
-            "hessian": self.memory.hessian,
+            **attributes(self.memory, _PLANNED),
             "finished": False,
-            "outer": self.outer,
-            "done": self.done,
-            "decided": self.decided,
+            **attributes(self, _REACHED),
             "descended": self.descended,
             "stopping": self.stopping.state,
             "method": self.solver.state,
@@ -230,16 +223,16 @@ class Run(ABC):
             self._best_at, self._best_score = facts["best"]
         if facts["descended"] is not None:
             self._succeed(facts["descended"])
-        own = self.solver.state
+        by_pass = self.solver.state.get("by_pass", [])
         try:
-            if facts["method"].get("by_pass", []) != own.get("by_pass", []):
+            if facts["method"].get("by_pass", []) != by_pass:
                 raise ValueError("other models share a pass")
             self.solver.state = facts["method"]
         except (LookupError, ValueError) as error:  # numbers that contradict each other
             raise self._checkpoint.damaged("the state of the method is impossible") from error
         self._checkpoint.load(self._arrays)
         self._saved = True
-        self.outer, self.done, self.decided = facts["outer"], facts["done"], facts["decided"]
+        take_attributes(self, _REACHED, facts)
         self.stopping.state = facts["stopping"]
 
     def report(self) -> tuple[OuterIteration, Estimate]:
@@ -256,20 +249,13 @@ class Run(ABC):
         report = OuterIteration(
             outer=self.outer,
             seconds=self.seconds,
-            **dataclasses.asdict(self.times),
-            dual=seen.dual,
-            primal=seen.primal,
-            gap=seen.gap,
             certified=seen.exact,
-            violation=seen.violation,
-            n_sv=seen.n_sv,
             n_models=len(self.solver),
-            steps=seen.steps,
             rss_bytes=anonymous_bytes(),
             peak_bytes=peak_bytes(),
-            entries=seen.entries,
-            pass_entries=seen.pass_entries,
             gaps=_largest_by_cost(self.solver.costs, seen.gaps),
+            **attributes(seen, _ESTIMATED),
+            **dataclasses.asdict(self.times),
             **scores,
         )
         return report, seen
@@ -315,12 +301,8 @@ class Run(ABC):
         self._succeed(self.outer)
         smooth = ALL_SOLVERS[self.options.solver].smooth
         how = "Newton's method on the primal" if smooth else "Newton steps to proximal points"
-        self.listener(
-            GoesOver(
-                f"after {self.outer} outer iterations of coordinate descent: going on with {how}, "
-                "which --method newton begins with"
-            )
-        )
+        message = f"after {self.outer} outer iterations of coordinate descent: going on with {how}"
+        self.listener(GoesOver(f"{message}, which --method newton begins with"))
 
     def _succeed(self, outer: int) -> None:
         successor = self.solver.successor(enough_products(self.manifest, self.memory.hessian))
@@ -344,9 +326,7 @@ class Run(ABC):
             scores, _ = self._scored(self.held_out, self.solver.chosen(certificate))
         return dataclasses.replace(
             report,
-            primal=certificate.primal,
-            dual=certificate.dual,
-            gap=certificate.gap,
+            **attributes(certificate, ("primal", "dual", "gap")),
             certified=True,
             seconds=self.seconds,
             gaps=_largest_by_cost(self.solver.costs, [c.gap for c in self.solver.proven()]),
@@ -360,23 +340,14 @@ class Run(ABC):
         patience = self.options.patience
         return patience is not None and self.outer - self._best_at >= patience
 
-    def best(self) -> Certificate:
-        """Go back to the model that scored best, and certify it."""
-        self.save()  # now: a resume is to come to the same end
+    def adopt_best(self) -> None:
+        """Go back to the model that scored best."""
         self.solver.adopt(self._best)
-        certificate = self.certify()
-        assert isinstance(certificate, Certificate)  # no gap was enough
-        return certificate
 
 
 @dataclasses.dataclass(eq=False)
 class GroupRun(Run):
     """A run that loads group after group and works on it.
-
-    Parameters
-    ----------
-    loader : GroupLoader
-        Of the groups; the others are as for `Run`.
 
     Attributes
     ----------
@@ -403,12 +374,7 @@ class GroupRun(Run):
         """Yield all groups once, for what needs a pass of its own.
 
         With `blocks`, no other blocks are read, unless one group holds all. After what may be the
-        `last` pass of a run nothing is loaded ahead.
-
-        Raises
-        ------
-        Abandoned
-            If a stop was asked for between two groups.
+        `last` pass of a run nothing is loaded ahead. A stop between two groups raises Abandoned.
         """
         order = self.block_groups(self.outer + 1)
         first = None if last else order[0]
@@ -443,9 +409,7 @@ class GroupRun(Run):
             if self.done < len(todo):
                 self.rest()
         if self.options.gap is not None:  # any group tells of all: they are drawn at random
-            for loaded in self.loader.stream(
-                following[:1], following[1] if len(following) > 1 else None
-            ):
+            for loaded in self.loader.stream(following[:1], *following[1:2]):
                 with self.times.counting("solve_s"):
                     self.solver.sample_gap(loaded.group)
                 self._begun.add(loaded)
@@ -457,13 +421,13 @@ class GroupRun(Run):
         stream = self.loader.stream(groups, following)
         while True:
             try:
-                loaded = next(stream, None)
+                loaded = next(stream)
+            except StopIteration:
+                return
             except Abandoned:
                 if self.outer > 1 or self.done:  # or there is nothing to save
                     self.save()
                 raise
-            if loaded is None:
-                return
             yield loaded
 
     @property
@@ -493,13 +457,7 @@ def _largest_by_cost(
 
 
 def check_finite(*numbers: float | Floats) -> None:
-    """Refuse what overflows in training.
-
-    Raises
-    ------
-    InputError
-        If a number is infinite, or none.
-    """
+    """Raise InputError if a number is infinite, or none: it overflowed in training."""
     if not all(np.isfinite(found).all() for found in numbers):
         raise InputError(
             "the numbers overflowed: values or C are too large", "scale the data, or lower C or -B"

@@ -91,26 +91,23 @@ class Stopping:
 
         Of several models the middle gap decides: those that are proven need no more work.
         """
-        gap, tolerance = self.options.gap, self.options.tolerance
-        if tolerance is not None and report.violation > tolerance:
-            return False
         scale = 1.0 if seen.exact else self._scale
-        return gap is None or scale * seen.middle_gap <= gap
+        return self._enough(scale * seen.middle_gap, report)
 
     def holds(self, report: OuterIteration, found: Certificate | float) -> bool:
         """Say whether a certified gap is small enough; one that was not certified never is."""
-        gap, tolerance = self.options.gap, self.options.tolerance
-        if tolerance is not None and report.violation > tolerance:
-            return False
-        return isinstance(found, Certificate) and (gap is None or found.gap <= gap)
+        return isinstance(found, Certificate) and self._enough(found.gap, report)
+
+    def _enough(self, gap: float, report: OuterIteration) -> bool:
+        """Return whether a gap, and the violation reported, are as small as was asked for."""
+        tolerance, goal = self.options.tolerance, self.options.gap
+        small = tolerance is None or report.violation <= tolerance
+        return small and (goal is None or gap <= goal)
 
     def learn(self, found: Certificate | float) -> None:
         """Believe only half of what estimates tell from now on, as a certificate was in vain.
 
-        Parameters
-        ----------
-        found : Certificate or float
-            The middle gap for which it was given up; else it was just above the one asked for.
+        What was `found` may be the middle gap for which it was given up.
         """
         self._believed = max(self._believed, found if isinstance(found, float) else found.gap)
         self._scale *= 2.0
@@ -130,16 +127,13 @@ class Stopping:
             return ""
         if options.method == "pegasos":
             return "give a larger --max-outer, or --method dual, which needs fewer"
-        faster = ""
+        faster, more = "", ""
         if self.ends_with_newton:
             faster = ", which ends with Newton steps where there are two classes, or few features"
         solver = f"-s 1{faster}" if options.solver == 3 else "another solver"
-        advice = "scale the data, lower C, give a larger --max-outer, "
         if report.outer >= FORESIGHT and (budget := self.roomier()):
-            advice += (
-                f"train anew with --memory {enough(budget)}, which has room for Newton steps, "
-            )
-        return f"{advice}or try {solver}"
+            more = f"train anew with --memory {enough(budget)}, which has room for Newton steps, "
+        return f"scale the data, lower C, give a larger --max-outer, {more}or try {solver}"
 
     def remaining(self, report: OuterIteration) -> float | None:
         """Return how many more outer iterations the goal takes at the rate so far.
@@ -175,13 +169,13 @@ class Stopping:
         if self._warned:
             return ""
         self._warned = True
-        options = self.options
-        what, place, goal = "gap", 1, options.gap
+        _, gap, violation = self._best
+        what, best, goal = "gap", gap, self.options.gap
         if goal is None:
-            what, place, goal = "violation", 2, options.tolerance
+            what, best, goal = "violation", violation, self.options.tolerance
         return (
-            f"after {report.outer} outer iterations the {what} is {self._best[place]:.3g}, and "
-            f"falls so slowly that it will take more than {options.max_outer} to {goal:g}; "
+            f"after {report.outer} outer iterations the {what} is {best:.3g}, and "
+            f"falls so slowly that it will take more than {self.options.max_outer} to {goal:g}; "
             f"{self._how_to_converge(report)}"
         )
 
@@ -201,10 +195,8 @@ class Stopping:
         self._believed = min(self._believed, scale * report.gap)
         if seen.final:
             return Ending(f"{report.outer} outer iterations, where rounding ends it", advice=ADVICE)
-        if report.outer < 2 * self._moved:
-            return None
         idle = report.outer - self._moved
-        return Ending(
-            f"{report.outer} outer iterations, as the last {idle} of them moved nothing",
-            advice=ADVICE,
-        )
+        if idle < self._moved:
+            return None
+        why = f"{report.outer} outer iterations, as the last {idle} of them moved nothing"
+        return Ending(why, advice=ADVICE)

@@ -8,7 +8,6 @@ or is added up anew in one pass, whichever reads less. Any feasible alpha is a v
 certificate of the run is one of the whole problem, so the optimum does not depend on it.
 """
 
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
@@ -17,7 +16,7 @@ from numpy.typing import NDArray
 
 from blocklinear.events import WarmStarted, Warned
 from blocklinear.kernels.sums import add_rows, dot
-from blocklinear.solvers.protocol import Abandoned, Start
+from blocklinear.solvers.protocol import Abandoned, Solver, Start
 from blocklinear.solvers.working_set import WARM_PASSES
 from blocklinear.store.groups import Group
 from blocklinear.store.manifest import Manifest
@@ -34,12 +33,7 @@ CANCELLED = 1e-8
 
 
 def start_warm(run: GroupRun, previous: Previous, store: BlockStore) -> None:
-    """Give a run, before its first outer iteration, what an earlier one left.
-
-    Parameters
-    ----------
-    store : BlockStore
-        What the run trains on; its manifest tells where the rows of the earlier run went.
+    """Give a run on a store, before its first outer iteration, what an earlier one left.
 
     Raises
     ------
@@ -49,53 +43,38 @@ def start_warm(run: GroupRun, previous: Previous, store: BlockStore) -> None:
         If a block, or what the earlier run left, is not what was written.
     StorageError
     """
-    if run.solver.starts_from_w and previous.has_w:
-        how = _go_on_from_w(run, previous)
-        blocks_read = bytes_read = 0
-    else:
+    how, read = "kept", list[BlockRecord]()
+    if not (run.solver.starts_from_w and previous.has_w):
         start = _Start(run, previous, store)
-        run.new_blocks = start.new_blocks
-        how = start.find_w()
+        how, read = start.find_w(), start.read
         start.carry()
-        blocks_read, bytes_read = start.blocks_read, start.bytes_read
-    if how:
-        run.listener(warm_started(previous, store.manifest, how, blocks_read, bytes_read))
+    elif not _go_on_from_w(run.solver, previous):
+        run.listener(Warned("the classes are other ones now: training starts from the beginning"))
+        return
+    n_bytes = sum(record.bytes for record in read)
+    run.listener(warm_started(previous, run.manifest, how, len(read), n_bytes))
 
 
 def warm_started(
     previous: Previous, manifest: Manifest, how: str, blocks_read: int, bytes_read: int
 ) -> WarmStarted:
     """Return the report of a warm start; what it counts is as in `WarmStarted`."""
-    row_ranges = previous.row_ranges(manifest)
-    kept = sum(s.old.stop - s.old.start for s in row_ranges if s.block is not None)
+    kept = sum(s.n_rows for s in previous.row_ranges(manifest) if s.block is not None)
     return WarmStarted(
-        rows_kept=kept,
-        rows_new=manifest.n_rows - kept,
-        rows_gone=previous.n_rows - kept,
-        how=how,
-        blocks_read=blocks_read,
-        bytes_read=bytes_read,
+        kept, manifest.n_rows - kept, previous.n_rows - kept, how, blocks_read, bytes_read
     )
 
 
-def _go_on_from_w(run: GroupRun, previous: Previous) -> str:
-    """Go on from w and the number of updates; nothing if the classes are other ones."""
-    solver = run.solver
-    parts = list(warm_parts(solver.starts, previous))
+def _go_on_from_w(solver: Solver, previous: Previous) -> bool:
+    """Go on from w and the number of updates; return false if the classes are other ones."""
+    parts = warm_parts(solver, previous)
     if not any(part.columns for part in parts):
-        run.listener(Warned("the classes are other ones now: training starts from the beginning"))
-        return ""
+        return False
     for part in parts:
-        part.take_w(previous.bias == solver.bias)
+        part.take_w()
     if solver.updates is not None:
         solver.updates[:] = previous.number("updates") or 0.0
-    return "kept"
-
-
-def _squared_norm(array: Floats) -> float:
-    """Return the sum of the squares of all numbers of an array."""
-    flat = np.ascontiguousarray(array).reshape(-1)
-    return float(dot(flat, flat))
+    return True
 
 
 @dataclass(frozen=True)
@@ -104,23 +83,35 @@ class WarmPart(Start):
 
     Attributes
     ----------
-    old : list of Column or None        what each starts from
+    columns : list of (int, Column)     those that start from something, by number, and from what
+    bias : float              value of the bias feature
+    same_bias : bool          whether it had that value
     """
 
-    old: list[Column | None]
+    columns: list[tuple[int, Column]]
+    bias: float
+    same_bias: bool
 
     @property
-    def columns(self) -> list[tuple[int, Column]]:
-        """Those that start from something, by number, and what that is."""
-        return [(j, column) for j, column in enumerate(self.old) if column is not None]
+    def squared_norm(self) -> float:
+        """The sum of the squares of all weights."""
+        flat = np.ascontiguousarray(self.W).reshape(-1)
+        return float(dot(flat, flat))
 
-    def take_w(self, same_bias: bool) -> None:
+    def take_w(self) -> None:
         """Take over weights; those of features that are new are 0."""
         self.W[:] = 0.0
         for j, column in self.columns:
             if column.w is not None:
                 self.W[: len(column.w) - 1, j] = column.sign * column.w[:-1]
-        self.take_bias(same_bias)
+        self.take_bias()
+
+    def take_bias(self) -> None:
+        """Take over the weight of the bias: where it is free, it is no sum over rows."""
+        self.W[-1] = 0.0
+        for j, column in self.columns if self.same_bias else ():
+            if column.w is not None:
+                self.W[-1, j] = column.sign * column.w[-1]
 
     def take_alpha(self, row_range: RowRange, first: int) -> None:
         """Take over the alpha of some rows, which are in a block whose first row is `first`."""
@@ -128,40 +119,27 @@ class WarmPart(Start):
         for j, column in self.columns:
             lines[:, j] = column.alpha(row_range.old)
 
-    def take_bias(self, same_bias: bool) -> None:
-        """Begin with the weight that the bias had: where it is free, it is no sum over rows.
-
-        Parameters
-        ----------
-        same_bias : bool
-            Whether the bias feature has the value it had.
-        """
-        self.W[-1] = 0.0
-        for j, column in self.columns if same_bias else ():
-            if column.w is not None:
-                self.W[-1, j] = column.sign * column.w[-1]
-
-    def add_rows(self, group: Group, steps: Floats, bias: float) -> None:
+    def add_rows(self, group: Group, steps: Floats) -> None:
         """Add the rows of a group to the weights, times a change of alpha, float64[n, M]."""
         steps = self.feasible_set.signs(group.labels) * steps
-        add_rows(group.indptr, group.indices, group.values, steps, bias, self.W)
+        add_rows(group.indptr, group.indices, group.values, steps, self.bias, self.W)
 
 
-def warm_parts(starts: Sequence[Start], previous: Previous) -> Iterator[WarmPart]:
-    """Yield weight vectors that are to be filled, with the columns of an earlier run they follow.
-
-    Parameters
-    ----------
-    starts : sequence of Start
-        As `Solver` has them.
-    """
-    for start in starts:
-        feasible_set = start.feasible_set
-        old = [previous.columns.get(label) for label in feasible_set.labels]
-        if old == [None] and len(feasible_set.classes) == 2:  # the same, seen from the second class
-            second = previous.columns.get(feasible_set.classes[1])
+def warm_parts(solver: Solver, previous: Previous) -> list[WarmPart]:
+    """Return what a solver has to fill, with the columns of an earlier run that it follows."""
+    parts = []
+    for start in solver.starts:
+        labels, classes = start.feasible_set.labels, start.feasible_set.classes
+        old = [previous.columns.get(label) for label in labels]
+        if old == [None] and len(classes) == 2:  # the same, seen from the second class
+            second = previous.columns.get(classes[1])
             old = [second and second.opposite]
-        yield WarmPart(feasible_set, start.alpha, start.W, old)
+        columns = [(j, column) for j, column in enumerate(old) if column is not None]
+        same_bias = previous.bias == solver.bias
+        parts.append(
+            WarmPart(**vars(start), columns=columns, bias=solver.bias, same_bias=same_bias)
+        )
+    return parts
 
 
 class _Start:
@@ -169,20 +147,16 @@ class _Start:
 
     Attributes
     ----------
-    blocks_read, bytes_read : int       on the way
+    read : list of BlockRecord          blocks that had to be read for it
     """
 
     def __init__(self, run: GroupRun, previous: Previous, store: BlockStore) -> None:
-        self._run, self._previous, self._store, solver = run, previous, store, run.solver
-        self._bias, self._blocks = solver.bias, store.manifest.blocks
-        self._same_bias = previous.bias == solver.bias
-        sums = previous.course["regularize_bias"] or not run.options.regularize_bias
-        self._keeps_w = self._same_bias and sums
-        self._parts = list(warm_parts(solver.starts, previous))
-        self._rows = [slice(*pair) for pair in pairwise(store.manifest.first_positions.tolist())]
+        self._run, self._previous, self._store, self._manifest = run, previous, store, run.manifest
+        self._parts, self._blocks = warm_parts(run.solver, previous), run.manifest.blocks
+        self._rows = [slice(*pair) for pair in pairwise(run.manifest.first_positions.tolist())]
         self._resident = len(run.block_groups(1)) == 1  # then all blocks are read anyway
-        self.blocks_read = self.bytes_read = 0
-        ranges = list(previous.row_ranges(store.manifest))
+        self.read: list[BlockRecord] = []
+        ranges = list(previous.row_ranges(run.manifest))
         self._there = [(s, s.block) for s in ranges if s.block is not None]
         self._gone = [s for s in ranges if s.block is None]
         for row_range, block in self._there:  # the outer loop: what a run left is read once
@@ -194,10 +168,10 @@ class _Start:
             if any(part.alpha[rows].any() for part in self._parts)
         }
         self._misfits = self._find_misfits()
+        run.new_blocks = self._new_blocks()
 
-    @property
-    def new_blocks(self) -> list[int]:
-        """The blocks with rows that are not of the earlier run.
+    def _new_blocks(self) -> list[int]:
+        """Return the blocks with rows that are not of the earlier run.
 
         10 % of the rows were added, gap 1e-3, means of six seeds: of 60,000 blogs -s 3 takes 3
         outer iterations instead of 4, and -s 1 2 instead of 2.7; of 25,000 film reviews both take
@@ -205,43 +179,38 @@ class _Start:
         """
         known = np.zeros(len(self._blocks), np.int64)
         for row_range, block in self._there:
-            known[block] += row_range.old.stop - row_range.old.start
+            known[block] += row_range.n_rows
         return [b for b, block in enumerate(self._blocks) if known[b] < block.rows]
 
     def _find_misfits(self) -> set[int]:
         """Return the blocks in which, as far as can be known without labels, alpha must change."""
-        found, weight, previous = set(), self._store.manifest.weights["least"], self._previous
+        found, weight, previous = set(), self._manifest.weights["least"], self._previous
         for part in self._parts:
-            feasible_set = part.feasible_set
+            fits = part.feasible_set
             narrower = [
-                j
-                for j, column in part.columns
-                if not feasible_set.holds(j, column.costs, previous.bounded)
+                j for j, column in part.columns if not fits.holds(j, column.costs, previous.bounded)
             ]
-            limits = weight * feasible_set.least[narrower]
+            limits = weight * fits.least[narrower]
             for block in self._used if narrower else ():
-                sizes = feasible_set.size(part.alpha[self._rows[block]][:, narrower])
+                sizes = fits.size(part.alpha[self._rows[block]][:, narrower])
                 if not (sizes <= limits).all():
                     found.add(block)
-            lost = (
-                previous.columns.keys() - set(feasible_set.labels) if feasible_set.coupled else ()
-            )
-            for label in lost:
+            for label in previous.columns.keys() - set(fits.labels) if fits.coupled else ():
                 alpha = previous.columns[label].alpha
                 found |= {block for s, block in self._there if alpha(s.old).any()}
         return found
 
     def find_w(self) -> str:
         """Make alpha fit, and the weights its: "kept", "changed" by Eq. (16), or "recomputed"."""
-        gone = self._removed() if self._keeps_w else None
+        gone = self._removed()
         if gone is not None and self._saves(gone):
             for part in self._parts:
-                part.take_w(self._same_bias)
-            before = [_squared_norm(part.W) for part in self._parts]
+                part.take_w()
+            before = [part.squared_norm for part in self._parts]
             if gone:
                 self._take_out(gone)
             self._add(self._misfits, anew=False)
-            left = [_squared_norm(part.W) for part in self._parts]
+            left = [part.squared_norm for part in self._parts]
             if all(new >= CANCELLED * old for old, new in zip(before, left, strict=True)):
                 return "changed" if gone or self._misfits else "kept"
         for part in self._parts:
@@ -250,10 +219,12 @@ class _Start:
         return "recomputed"
 
     def _removed(self) -> list[_Removed] | None:
-        """Return the removed blocks that have a share in w; None if one cannot be read."""
+        """Return the removed blocks that have a share in w; None if w cannot follow from it."""
         found: dict[str, _Removed] = {}
         columns = [column for part in self._parts for _, column in part.columns]
-        if not all(column.is_sum for column in columns):
+        had, has = self._previous.course["regularize_bias"], self._run.options.regularize_bias
+        same_bias = self._previous.bias == self._run.solver.bias
+        if not (same_bias and (had or not has) and all(column.is_sum for column in columns)):
             return None
         for row_range in self._gone:
             if not any(column.alpha(row_range.old).any() for column in columns):
@@ -276,18 +247,18 @@ class _Start:
     def _take_out(self, gone: list[_Removed]) -> None:
         """Take removed rows out of the weights (Eq. 16)."""
         records = [record for record, _ in gone]
-        store = BlockStore(self._store.folder, replace(self._store.manifest, blocks=records))
+        store = BlockStore(self._store.folder, replace(self._manifest, blocks=records))
         with GroupLoader(store, 1, self._run.options.threads) as loader:
             loader.while_waiting = self._run.give_up_if_overdue
             order = [(b,) for b in range(len(gone))]
             for (record, row_ranges), loaded in zip(gone, loader.stream(order), strict=True):
-                self._count(record)
+                self.read.append(record)
                 for part in self._parts:
-                    alpha = np.zeros((record.rows, len(part.old)))
+                    alpha = np.zeros((record.rows, part.W.shape[1]))
                     for row_range in row_ranges:
                         for j, column in part.columns:
                             alpha[row_range.lines(0), j] = column.alpha(row_range.old)
-                    part.add_rows(loaded.group, -alpha, self._bias)
+                    part.add_rows(loaded.group, -alpha)
                 if self._run.halt():
                     raise Abandoned
 
@@ -295,17 +266,12 @@ class _Start:
         """Make alpha fit in some blocks; add the rows, or their changes, to the weights."""
         for loaded in self._run.pass_over(blocks):
             group = loaded.group
-            for block in group.blocks if not self._resident else ():
-                self._count(self._blocks[block])
+            self.read += [self._blocks[b] for b in group.blocks if not self._resident]
             positions = group.rows.positions
             for part in self._parts:
                 old = part.alpha[positions]
                 new = part.alpha[positions] = part.feasible_set.fit(group, old)
-                part.add_rows(group, new if anew else new - old, self._bias)
-
-    def _count(self, record: BlockRecord) -> None:
-        self.blocks_read += 1
-        self.bytes_read += record.bytes
+                part.add_rows(group, new if anew else new - old)
 
     def carry(self) -> None:
         """Take over what is no sum over rows, and what was learned of rows.
@@ -320,10 +286,10 @@ class _Start:
         if solver.passes is not None:
             solver.passes[:] = WARM_PASSES
         for part in self._parts if not self._run.options.regularize_bias else ():
-            part.take_bias(self._same_bias)
+            part.take_bias()
         for name, lines in solver.row_arrays.items():
             old = previous.lines(name)
-            fits = len(old) == previous.n_rows and len(lines.all) == self._store.manifest.n_rows
+            fits = len(old) == previous.n_rows and len(lines.all) == self._manifest.n_rows
             if fits and (self._resident or not name.startswith("ranges")):
                 if name.startswith("ranges"):
                     lines.all[:] = 1

@@ -135,26 +135,28 @@ def test_a_plan_fits_or_names_a_budget_that_does(large, memory, options, n_block
 @pytest.mark.parametrize("group", [None, 1, 3, 50])
 @pytest.mark.parametrize("width", [1, 2, 9])
 @pytest.mark.parametrize("kept", [0, 20])
-def test_the_budget_that_a_refused_plan_names_is_enough(large, group, width, kept):
+@pytest.mark.parametrize("besides", [0, 5 * MIB])
+def test_the_budget_that_a_refused_plan_names_is_enough(large, group, width, kept, besides):
     """As it is read from the message; every plan of a size is tried."""
+    sizes = width, kept, besides
     for n_blocks, n_features, memory in product(
         (1, 2, 7, 40), (1, 1000, 131_071, 131_072, 5_000_000), (1, 110, 140, 300)
     ):
         manifest = store_of(large, n_blocks, n_features)
         options = TrainOptions(group=group, memory_bytes=memory * MIB)
         try:
-            plan_memory(manifest, options, width, kept)
+            plan_memory(manifest, options, *sizes)
         except MemoryBudgetError as error:
             named = parse_size(re.search(r"give --memory (\S+) or more", error.fix)[1])
             assert named > memory * MIB
-            plan = plan_memory(manifest, replace(options, memory_bytes=named), width, kept)
+            plan = plan_memory(manifest, replace(options, memory_bytes=named), *sizes)
             less = replace(options, memory_bytes=named - MIB)
             with pytest.raises(MemoryBudgetError):
-                plan_memory(manifest, less, width, kept)
+                plan_memory(manifest, less, *sizes)
             with pytest.raises(MemoryBudgetError) as caught:
-                plan_again(manifest, less, vars(plan), width, kept)
+                plan_again(manifest, less, vars(plan), *sizes)
             assert f"give --memory {enough(named)} or more" in caught.value.fix
-            plan_again(manifest, replace(options, memory_bytes=named), vars(plan), width, kept)
+            plan_again(manifest, replace(options, memory_bytes=named), vars(plan), *sizes)
 
 
 @examples(67)

@@ -80,6 +80,14 @@ def test_instead_of_a_violation_newton_ends_at_a_gap(tmp_path, solver):
     assert model.metadata["certificate"]["gap"] <= 1e-3
 
 
+@pytest.mark.parametrize("solver", [1, 7, 12])
+def test_so_it_does_in_cross_validation(tmp_path, solver):
+    problem = dense(solver, cost=1e4)
+    options = problem.options(method="auto", gap=None, tolerance=1e-1)
+    found = cross_validate(split_problem(tmp_path, problem), options, costs=[1e4], n_folds=3)
+    assert found.report.best.gap <= 1e-3
+
+
 def test_large_rows_and_their_weights_count_as_cost(tmp_path):
     assert chosen(tmp_path, dense(cost=1e-3))[1].method == "dual"
     (tmp_path / "large").mkdir()

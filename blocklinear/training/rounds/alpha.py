@@ -66,20 +66,17 @@ class RoundAlpha:
 
         Raises
         ------
-        DamagedError
-            If a file is not what was written.
-        StorageError
+        DamagedError, StorageError
+            As `AlphaFile.read` does.
         """
         found: dict[int, Floats] = {}
-        wanted = set(blocks)
         for number, of_part in enumerate(self.parts):
-            places = [place for place, block in enumerate(of_part) if block in wanted]
-            if not places:
-                continue
-            sizes = [self.rows[block] for block in of_part]
-            file = AlphaFile(self.folder, self.number, number, sizes, len(self.models))
-            for place, (before, after) in zip(places, file.read(places), strict=True):
-                found[of_part[place]] = stepped(before, after, self.steps)
+            places = [place for place, block in enumerate(of_part) if block in blocks]
+            if places:
+                sizes = [self.rows[block] for block in of_part]
+                file = AlphaFile(self.folder, self.number, number, sizes, len(self.models))
+                for place, (before, after) in zip(places, file.read(places), strict=True):
+                    found[of_part[place]] = stepped(before, after, self.steps)
         return [found[block] for block in blocks]
 
 
@@ -92,22 +89,12 @@ def stepped(before: Floats, after: Floats, steps: Floats) -> Floats:
 class AlphaLeft:
     """Alpha of all models of a run, read block by block; the block read last is kept.
 
-    Parameters
-    ----------
-    checkpoint : Checkpoint
-        Of the run.
-
-    Attributes
-    ----------
-    n_models : int
-
     Raises
     ------
-    DamagedError
-        If the steps that were taken last are not what was written.
+    DamagedError, StorageError
+        If the steps that were taken last are not what was written, or cannot be read.
     LookupError, ValueError
-        If it is not of a run on a cluster.
-    StorageError
+        If the checkpoint is not of a run on a cluster.
     """
 
     def __init__(self, checkpoint: Checkpoint) -> None:
@@ -122,26 +109,14 @@ class AlphaLeft:
         for of_round, models, steps in (*state["kept"], *last):
             if len(models) != len(steps):
                 raise ValueError("there is a step too few, or too many")
-            found = RoundAlpha(
-                checkpoint.folder,
-                state["first"] + of_round,
-                parts_of_round(course["seed"], of_round, len(rows), state["parts"]),
-                rows,
-                models,
-                np.array(steps, np.float64),
-            )
+            parts = parts_of_round(course["seed"], of_round, len(rows), state["parts"])
+            number, along = state["first"] + of_round, np.array(steps, np.float64)
+            found = RoundAlpha(checkpoint.folder, number, parts, rows, models, along)
             self._last |= dict.fromkeys(models, found)
         self._held: tuple[int, dict[int, Floats]] = -1, {}
 
     def of_model(self, model: int, rows: slice) -> Floats:
-        """Return alpha of a model, of rows of one block, float64[n].
-
-        Raises
-        ------
-        DamagedError
-            If a file is not what was written.
-        StorageError
-        """
+        """Return alpha of a model, of rows of one block, float64[n]; see `AlphaFile.read`."""
         if model not in self._last or rows.start == rows.stop:  # the run had not begun
             return np.zeros(rows.stop - rows.start)
         block = int(np.searchsorted(self._starts, rows.start, "right")) - 1

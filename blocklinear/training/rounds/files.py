@@ -17,6 +17,7 @@ import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from io import BufferedIOBase, BufferedReader, FileIO
+from itertools import chain
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -37,10 +38,7 @@ SHOWS_UP_S = 10.0
 def once_there(read: Callable[[], T], missing: type[Exception]) -> T:
     """Return what was written, maybe on another machine a moment ago.
 
-    Parameters
-    ----------
-    read : callable
-        Returns it; called again, for a while, if it raises an error of type `missing`.
+    What reads it is called again, for a while, if it raises an error of type `missing`.
     """
     until = time.monotonic() + SHOWS_UP_S
     while True:
@@ -54,14 +52,7 @@ def once_there(read: Callable[[], T], missing: type[Exception]) -> T:
 
 
 def opened_late(path: Path) -> FileIO:
-    """Open a file that may have been written on another machine a moment ago.
-
-    Raises
-    ------
-    DamagedError
-        If it is no regular file.
-    OSError
-    """
+    """Open a file as `opened` does, which may have been written elsewhere a moment ago."""
     return once_there(lambda: opened(path), FileNotFoundError)
 
 
@@ -100,11 +91,8 @@ class AlphaFile:
         crcs = [[len(old), _crc(old), _crc(new)] for old, new in blocks]
         table = np.concatenate((self._head, *crcs), dtype=np.int64)
         with atomic_write(self._path) as stream:
-            stream.write(table.data)
-            stream.write(np.array([_crc(table)], np.int64).data)
-            for old, new in blocks:
-                stream.write(old.data)
-                stream.write(new.data)
+            for array in (table, np.array([_crc(table)], np.int64), *chain(*blocks)):
+                stream.write(array.data)
 
     def read(self, places: Sequence[int]) -> list[Floats]:
         """Return alpha of some of its blocks before and after, float64[2, rows, columns] each.
@@ -118,22 +106,28 @@ class AlphaFile:
         path, head = self._path, self._head
         with storage_errors(path, "read"), BufferedReader(opened_late(path)) as stream:
             n_numbers = len(head) + 3 * len(self.sizes) + 1
-            raw = np.frombuffer(_exactly(stream, 8 * n_numbers, path), np.int64)
-            table = raw[:-1]
-            if _crc(table) != raw[-1] or table[: len(head)].tolist() != head:
+            raw = self._numbers(stream, n_numbers).view(np.int64)
+            blocks = raw[len(head) : -1].reshape(-1, 3)
+            if _crc(raw[:-1]) != raw[-1] or raw[: len(head)].tolist() != head:
                 raise damaged(path, "it is not of this part of this round")
-            blocks = table[len(head) :].reshape(-1, 3)
             if blocks[:, 0].tolist() != list(self.sizes):
                 raise damaged(path, "it is of other blocks")
             starts, found = np.cumsum([0, *self.sizes]).tolist(), []
             for place in places:
                 stream.seek(8 * (n_numbers + 2 * starts[place] * self.columns))
                 shape = 2, self.sizes[place], self.columns
-                alpha = np.frombuffer(_exactly(stream, 8 * math.prod(shape), path)).reshape(shape)
+                alpha = self._numbers(stream, math.prod(shape)).reshape(shape)
                 if [*map(_crc, alpha)] != blocks[place, 1:].tolist():
                     raise damaged(path, "a checksum is wrong")
                 found.append(alpha)
             return found
+
+    def _numbers(self, stream: BufferedIOBase, n: int) -> Floats:
+        """Return so many of the file's numbers, writable."""
+        found = np.empty(n)
+        if stream.readinto(found.data.cast("B")) < found.nbytes:
+            raise damaged(self._path, "it ends early")
+        return found
 
 
 def files_of_rounds(folder: Path) -> dict[Path, int]:
@@ -145,14 +139,6 @@ def files_of_rounds(folder: Path) -> dict[Path, int]:
 def _crc(array: NDArray[Any]) -> int:
     """Return the CRC-32 of an array in C order."""
     return zlib.crc32(array.data)
-
-
-def _exactly(stream: BufferedIOBase, n_bytes: int, path: Path) -> bytearray:
-    """Return so many bytes of a file, writable."""
-    raw = bytearray(n_bytes)
-    if stream.readinto(raw) < n_bytes:
-        raise damaged(path, "it ends early")
-    return raw
 
 
 def damaged(path: Path, why: str) -> DamagedError:
