@@ -387,7 +387,7 @@ def _add_candidate(indices, values, start, stop, bias, V, C, y, a, wrong, gamma,
     if above > max(WORTH * exact, 0.0):
         most = 0.0
         for m in range(K):
-            most = max(most, gamma * magnitude(indices, values, start, stop, bias, V, m))
+            most = max(most, gamma * magnitude(indices, values, start, stop, bias, V[:, m]))
         below = _bound(clear, total, free, at_best, spread, rounding, 2.0 * most + least)
         above = min(above, below)  # added once: taken back, it would take smaller ones with it
     sums[GAP] += above

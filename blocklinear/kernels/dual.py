@@ -36,7 +36,15 @@ from blocklinear.kernels.losses import (
     update,
 )
 from blocklinear.kernels.registers import LANES, WIDE
-from blocklinear.kernels.shared import add_row, gather, inline, row_dot, scatter, span
+from blocklinear.kernels.shared import (
+    add_row,
+    gather,
+    inline,
+    magnitude,
+    row_dot,
+    scatter,
+    span,
+)
 
 PG_MAX, PG_MIN, PG_SUM, EXCESS, GAIN, STEPS = 0, 1, 2, 3, 4, 5
 N_STATS = 6
@@ -153,15 +161,6 @@ def add_dual_terms(target, cost, kind, epsilon, alpha, terms):
         terms[PLUS if a * (1.0 if kind >= L1_SVR else target[i]) > 0.0 else MINUS] += abs(a)
 
 
-@kernel(fastmath={"reassoc", "contract", "nsz"})
-def _magnitude(indices, values, start, stop, bias, w):
-    """Return the sum of the sizes of what `row_dot` adds up, and the bias."""
-    total = abs(bias * w[w.shape[0] - 1])
-    for p in span(start, stop):
-        total += abs(w[indices[p]] * values[p])
-    return total
-
-
 @kernel(error_model="numpy")
 def certify_rows(
     starts, stops, indices, values, sq_norm, target, cost, kind, epsilon, bias, alpha, balance, w,
@@ -212,7 +211,7 @@ def certify_rows(
         bound = wrong * norms[0]
         above, kink = bound_candidate(kind, epsilon, t, C, f, a, q, entropy, bound, sums[0])
         if kink:
-            total = _magnitude(indices, values, start, stop, bias, w)
+            total = magnitude(indices, values, start, stop, bias, w)
             above = refine(kind, epsilon, t, C, f, a, gamma * total, above)
         sums[0, GAP] += above
         if averaged:
@@ -220,7 +219,7 @@ def certify_rows(
             bound = wrong * norms[1]
             above, kink = bound_candidate(kind, epsilon, t, C, f, a, q, entropy, bound, sums[1])
             if kink:
-                total = _magnitude(indices, values, start, stop, bias, average)
+                total = magnitude(indices, values, start, stop, bias, average)
                 above = refine(kind, epsilon, t, C, f, a, gamma * total, above)
             sums[1, GAP] += above
         step = a * s

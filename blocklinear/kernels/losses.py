@@ -344,7 +344,7 @@ def refine_many(kind, epsilon, t, C, f, a, gamma, above, indices, values, start,
         elif not abs(f[j]) < np.inf:
             above[j] = np.inf
         elif above[j] > 0.0 and kind in (HINGE, L1_SVR):
-            wrong = gamma * magnitude(indices, values, start, stop, bias, W, j)
+            wrong = gamma * magnitude(indices, values, start, stop, bias, W[:, j])
             above[j] = refine(kind, epsilon, t[j], C[j], f[j], a[j], wrong, above[j])
 
 

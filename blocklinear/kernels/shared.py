@@ -81,11 +81,11 @@ def add_row(indices, values, start, stop, bias, step, w):
 
 
 @kernel(fastmath={"reassoc", "contract", "nsz"})
-def magnitude(indices, values, start, stop, bias, W, j):
-    """Return the sum of the sizes of what `row_dot` of column j adds up, and the bias."""
-    total = abs(bias * W[W.shape[0] - 1, j])
+def magnitude(indices, values, start, stop, bias, w):
+    """Return the sum of the sizes of what `row_dot` adds up, and the bias."""
+    total = abs(bias * w[w.shape[0] - 1])
     for p in span(start, stop):
-        total += abs(W[indices[p], j] * values[p])
+        total += abs(w[indices[p]] * values[p])
     return total
 
 
