@@ -10,7 +10,7 @@ import numpy as np
 
 from blocklinear.batches.labels import LabelCoder
 from blocklinear.batches.reader import BatchReader
-from blocklinear.errors import InputError, UsageError, shown
+from blocklinear.errors import InputError, UsageError, quoted, shown
 from blocklinear.events import Listener, TextProgress, ignore
 from blocklinear.model.confusion import Confusion
 from blocklinear.model.evaluation import Evaluation, score_of
@@ -127,14 +127,14 @@ def predict_tables(
     labelled = recipe.target.name in schema.names
     lacking = [column for column in keep if column not in schema.names]
     if lacking:
-        raise UsageError(f"--keep names {lacking[0]}, which is no column of the table")
+        raise UsageError(f"the table has no column {quoted(lacking[0])}, which --keep names")
     kept_kinds = {column: schema.field(column).type for column in keep}
     tables.open(recipe, f"the recipe of {name}", [recipe.target.name] if labelled else [])
     for source in tables.sources:
         for column in keep:
             if column not in source.schema.names:
                 raise InputError(
-                    f"{source.path}: no column {column}, which --keep names",
+                    f"{source.path}: no column {quoted(column)}, which --keep names",
                     "leave it out of --keep, or write the table as the first one",
                 )
     if classes and not labelled:

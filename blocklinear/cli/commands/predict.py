@@ -64,7 +64,8 @@ def add_parser(commands: Any) -> None:
         "--keep",
         type=column_names,
         metavar="A,B,...",
-        help="columns of a table to write with the predictions",
+        help="columns of a table to write with the predictions; a name with a comma is written in "
+        "double quotes",
     )
     add_row_options(parser)
     parser.add_argument(
