@@ -18,6 +18,7 @@ from blocklinear.model.linear import LinearModel
 from blocklinear.model.metrics import Score
 from blocklinear.model.predict import decisions_of
 from blocklinear.model.probability import probabilities
+from blocklinear.numerals import counted
 from blocklinear.options import TextOptions
 from blocklinear.outputs import Output
 from blocklinear.recipe import recipe_of_model
@@ -47,7 +48,7 @@ class TableReport:
 
     def summary(self) -> str:
         """Return the score, or how many rows there were."""
-        return f"{self.rows} rows" if self.score is None else self.score.summary()
+        return counted(self.rows, "row") if self.score is None else self.score.summary()
 
     def to_json(self) -> str:
         """Return one JSON object."""
@@ -197,7 +198,8 @@ def predict_tables(
                 raise InputError(f"{', '.join(inputs)}: no rows", "check the input")
             if options.expect_rows not in (None, n_rows):
                 raise InputError(
-                    f"{n_rows} rows, not the {options.expect_rows} expected", "check the input"
+                    f"{counted(n_rows, 'row')}, not the {options.expect_rows} expected",
+                    "check the input",
                 )
             writer.close()
         except BaseException:

@@ -14,6 +14,7 @@ from blocklinear.errors import MismatchError, StorageError, UsageError
 from blocklinear.events import Listener, OuterIteration, SlowlyConverging, Warned, ignore
 from blocklinear.ingest.provenance import label_places
 from blocklinear.model.linear import LinearModel
+from blocklinear.numerals import counted
 from blocklinear.objectives.certificate import Certificate
 from blocklinear.objectives.models import Models
 from blocklinear.objectives.tasks import Task, make_task
@@ -110,8 +111,8 @@ def train_task(
         # read again: it may have changed before it was ours
         whole = BlockStore.open(store.folder).manifest
         if options.sample_blocks is not None and options.sample_blocks > len(whole.blocks):
-            n = len(whole.blocks)
-            message = f"--sample-blocks {options.sample_blocks} of {n} blocks: all are trained on"
+            blocks = counted(len(whole.blocks), "block")
+            message = f"--sample-blocks {options.sample_blocks} of {blocks}: all are trained on"
             listener(Warned(message))
         manifest = sampled(whole, options)
         source = BlockStore(store.folder, manifest)
@@ -373,7 +374,8 @@ def _finish_with_best(run: Run, report: OuterIteration) -> Outcome:
     certificate = run.best()
     report = dataclasses.replace(report, certificates=1)
     run.listener(run.certified(report, certificate))
-    ending = Ending(f"{run.options.patience} outer iterations without a better score")
+    waited = counted(run.options.patience or 0, "outer iteration")
+    ending = Ending(f"{waited} without a better score")
     return _finish(run, certificate, ending)
 
 

@@ -16,6 +16,7 @@ from blocklinear.memory import (
     exact_size,
     format_size,
 )
+from blocklinear.numerals import counted
 from blocklinear.objectives.models import ALL_SOLVERS, CRAMMER_SINGER
 from blocklinear.options import TrainOptions
 from blocklinear.solvers.l1.columns import PRODUCTS_BYTES, column_type
@@ -125,9 +126,9 @@ def plan_memory(
         raise MemoryBudgetError(
             f"the budget of {exact_size(options.memory_bytes)} is too small: the program takes "
             f"{format_size(program)}, {needs.vectors // weight_bytes(manifest)} weight vectors of "
-            f"{manifest.n_features} features {format_size(needs.vectors)}, and {max(group, 1)} of "
-            f"{n_blocks} blocks in a group, with those of the next group, "
-            f"{format_size(needs.group(max(group, 1)))}",
+            f"{counted(manifest.n_features, 'feature')} {format_size(needs.vectors)}, and "
+            f"{max(group, 1)} of {counted(n_blocks, 'block')} in a group, with those of the next "
+            f"group, {format_size(needs.group(max(group, 1)))}",
             f"give --memory {enough(max(needed, model))} or more"
             + (", or a smaller --group" if group > 1 else ", or split into more blocks"),
         )
@@ -285,8 +286,8 @@ class _Needs:
         return MemoryBudgetError(
             f"the budget of {exact_size(self._options.memory_bytes)} is too small: the program "
             f"takes {format_size(PROCESS_BYTES)}, {self._width + self._kept} weight vectors of a "
-            f"model of {manifest.dimension} features {format_size(self._models)}, and what they "
-            f"are made from, of the {manifest.n_features} features that occur, "
+            f"model of {counted(manifest.dimension, 'feature')} {format_size(self._models)}, and "
+            f"what they are made from, of the {manifest.n_features} features that occur, "
             f"{format_size(made_from)}",
             f"give --memory {enough(self.making)} or more, or split with --hash-bits",
         )

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from blocklinear.errors import InputError, StoppedError
 from blocklinear.events import BlockStep, GoesOver, Listener, OuterIteration
 from blocklinear.memory import anonymous_bytes, peak_bytes
+from blocklinear.numerals import counted
 from blocklinear.objectives.certificate import Certificate
 from blocklinear.objectives.models import ALL_SOLVERS
 from blocklinear.options import TrainOptions
@@ -313,8 +314,8 @@ class Run(ABC):
         how = "Newton's method on the primal" if smooth else "Newton steps to proximal points"
         self.listener(
             GoesOver(
-                f"after {self.outer} outer iterations of coordinate descent: going on with {how}, "
-                "which --method newton begins with"
+                f"after {counted(self.outer, 'outer iteration')} of coordinate descent: going on "
+                f"with {how}, which --method newton begins with"
             )
         )
 

@@ -8,7 +8,7 @@ from typing import Any
 from blocklinear.events import OuterIteration
 from blocklinear.kernels.losses import UNIT
 from blocklinear.memory import enough
-from blocklinear.numerals import format_number
+from blocklinear.numerals import counted, format_number
 from blocklinear.objectives.certificate import Certificate
 from blocklinear.options import TrainOptions
 from blocklinear.solvers.protocol import Estimate, attributes, take_attributes
@@ -118,10 +118,10 @@ class Stopping:
     def exhausted(self, report: OuterIteration) -> Ending | None:
         """Return why training must end unconverged, if it must."""
         if self.options.max_outer is not None and report.outer >= self.options.max_outer:
-            why = f"{report.outer} outer iterations"
+            why = counted(report.outer, "outer iteration")
             return Ending(why, limit=True, advice=self._how_to_converge(report))
         if report.seconds >= self.options.time_limit_s:
-            return Ending(f"{format_number(self.options.time_limit_s)} seconds")
+            return Ending(f"{format_number(self.options.time_limit_s)} s")
         return None
 
     def _how_to_converge(self, report: OuterIteration) -> str:
@@ -180,9 +180,9 @@ class Stopping:
         if goal is None:
             what, place, goal = "violation", 2, options.tolerance
         return (
-            f"after {report.outer} outer iterations the {what} is {self._best[place]:.3g}, and "
-            f"falls so slowly that it will take more than {options.max_outer} to {goal:g}; "
-            f"{self._how_to_converge(report)}"
+            f"after {counted(report.outer, 'outer iteration')} the {what} is "
+            f"{self._best[place]:.3g}, and falls so slowly that it will take more than "
+            f"{options.max_outer} to {goal:g}; {self._how_to_converge(report)}"
         )
 
     def stalled(self, report: OuterIteration, seen: Estimate) -> Ending | None:
@@ -199,12 +199,10 @@ class Stopping:
         self._best = [min(both) for both in zip(found, self._best, strict=True)]
         scale = 1.0 if seen.exact else self._scale
         self._believed = min(self._believed, scale * report.gap)
+        done = counted(report.outer, "outer iteration")
         if seen.final:
-            return Ending(f"{report.outer} outer iterations, where rounding ends it", advice=ADVICE)
+            return Ending(f"{done}, where rounding ends it", advice=ADVICE)
         if report.outer < 2 * self._moved:
             return None
         idle = report.outer - self._moved
-        return Ending(
-            f"{report.outer} outer iterations, as the last {idle} of them moved nothing",
-            advice=ADVICE,
-        )
+        return Ending(f"{done}, as the last {idle} of them moved nothing", advice=ADVICE)

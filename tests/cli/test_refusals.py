@@ -180,7 +180,7 @@ def test_unknown_features_are_counted_or_refused(cli, refused, model, tmp_path):
     path.write_text("1 1:1\n-1 2:1 3:7\n5\n")
     done = cli("predict", path, model, output, "--strict")
     assert (done.status, output.read_text()) == (0, "1\n-1\n-1\n")
-    assert "1 rows have a label that the model does not know" in done.err
+    assert "1 row has a label that the model does not know" in done.err
 
 
 def test_rows_to_predict_may_be_cut(cli, refused, model, tmp_path):
@@ -193,7 +193,7 @@ def test_rows_to_predict_may_be_cut(cli, refused, model, tmp_path):
     output.unlink()
     assert "no newline" in refused(3, "predict", path, model, output, "--require-final-newline")
     path.write_text("1 1:1\n")
-    assert "1 rows, not the 2" in refused(3, "predict", path, model, output, "--expect-rows", 2)
+    assert "1 row, not the 2" in refused(3, "predict", path, model, output, "--expect-rows", 2)
     assert not output.exists()
 
 

@@ -154,7 +154,7 @@ def test_a_row_too_large_for_float32(row, column, what, tmp_path, split):
     assert err.startswith(f"blocklinear: {path}:2:{column}: {what}\n  fix: scale the data, or")
     assert split(path, options=["--dtype", "float64"]).code == 0
     skipped = split(path, options=[*float32, *one, "--on-error", "skip"])
-    assert "warning: 1 lines were skipped" in skipped.err
+    assert "warning: 1 line was skipped" in skipped.err
     assert skipped.blocks == split(good, options=[*float32, *one]).blocks
 
 

@@ -15,6 +15,7 @@ from blocklinear.cli.text_options import (
     add_sha256,
     reading,
 )
+from blocklinear.numerals import counted
 
 if TYPE_CHECKING:
     from blocklinear.events import Event
@@ -110,12 +111,13 @@ def run(args: argparse.Namespace) -> int:
         else:
             store = add(args.store, args.inputs, options, listen)
     if present:
-        n_rows = store.manifest.n_rows
-        print(f"batch {present[0]} is in the store already, which has {n_rows} rows")
+        rows = counted(store.manifest.n_rows, "row")
+        print(f"batch {present[0]} is in the store already, which has {rows}")
         return 0
     added = store.batches()[-1]
     print(
-        f"batch {added['name']}: {added['rows']} rows, {added['nnz']} entries in "
-        f"{len(added['blocks'])} blocks; the store has {store.manifest.n_rows} rows"
+        f"batch {added['name']}: {counted(added['rows'], 'row')}, "
+        f"{counted(added['nnz'], 'entry', 'entries')} in {counted(len(added['blocks']), 'block')}; "
+        f"the store has {counted(store.manifest.n_rows, 'row')}"
     )
     return 0
