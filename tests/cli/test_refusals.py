@@ -200,9 +200,12 @@ def test_rows_to_predict_may_be_cut(cli, refused, model, tmp_path):
 def test_no_rows_to_predict(cli, model, tmp_path):
     path, output = tmp_path / "none.svm", tmp_path / "out"
     path.write_text("# nothing\n")
-    done = cli("predict", path, model, output)
-    assert (done.status, output.read_text()) == (0, "")
-    assert f"warning: {path}: no rows" in done.err
+    for options in ((), ("--report",)):
+        done = cli("predict", path, model, output, *options)
+        assert (done.status, done.out, output.read_text()) == (0, "no rows\n", "")
+        assert f"warning: {path}: no rows" in done.err
+    facts = json.loads(cli("predict", path, model, output, "--report", "--json").out)
+    assert (facts["accuracy"], facts["f1"], facts["rows"]) == (None, None, 0)
 
 
 def test_rows_in_another_base(refused, model, tmp_path):

@@ -192,7 +192,7 @@ def _print_report(
         return
     if not args.json:
         print(report.summary(), file=results)
-        if report.confusion is not None:
+        if report.confusion is not None and report.rows:
             print(report.confusion.table(), file=results)
             print(report.confusion.summary(), file=results)
     for remark in remarks:
