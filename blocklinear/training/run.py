@@ -111,6 +111,9 @@ class Run(ABC):
 
     def __post_init__(self) -> None:
         self.stopping = Stopping(self.options)
+        self.stopping.one_target = (
+            ALL_SOLVERS[self.options.solver].regression and len(self.manifest.labels or ()) == 1
+        )
         self._best = self.solver.current().copy() if self.options.patience else np.zeros(0)
         self._best_at, self._best_score = 0, -math.inf
         self._checkpoint, self._saved = Checkpoint(self.folder), False

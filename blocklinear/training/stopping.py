@@ -14,6 +14,7 @@ from blocklinear.options import TrainOptions
 from blocklinear.solvers.protocol import Estimate, attributes, take_attributes
 
 ADVICE = "scale the data, lower C, or try another solver"
+ONE_TARGET = "all rows have the same target, of which there is nothing to learn"
 DOUBT = 1.1
 """By so much what some rows tell of P - D may be too small; twice that after a certificate in vain,
 as then it was wrong by up to 1.5 times.
@@ -61,12 +62,15 @@ class Stopping:
     roomier : callable        returns a budget with room for Newton steps, if there is one and the
                               run has none
     ends_with_newton : bool   whether descent may go on by Newton steps: not on a cluster
+    one_target : bool         whether it is a regression whose rows have all the same target: if the
+                              bias is free, the optimum may be 0, where no relative gap is small
     """
 
     def __init__(self, options: TrainOptions) -> None:
         self.options = options
         self.roomier: Callable[[], int | None] = lambda: None
         self.ends_with_newton = True
+        self.one_target = False
         self._scale = DOUBT  # of gaps, to what some rows tell
         self._moved, self._best = 0, [math.inf] * 3  # the last iteration that brought anything
         self._halfway, self._warned = math.inf, False
@@ -125,6 +129,8 @@ class Stopping:
         return None
 
     def _how_to_converge(self, report: OuterIteration) -> str:
+        if self.one_target:
+            return ONE_TARGET
         options = self.options
         if options.average:  # one outer iteration is all it has
             return ""
@@ -199,10 +205,12 @@ class Stopping:
         self._best = [min(both) for both in zip(found, self._best, strict=True)]
         scale = 1.0 if seen.exact else self._scale
         self._believed = min(self._believed, scale * report.gap)
-        done = counted(report.outer, "outer iteration")
+        done, advice = counted(report.outer, "outer iteration"), ADVICE
+        if self.one_target:
+            advice = ONE_TARGET
         if seen.final:
-            return Ending(f"{done}, where rounding ends it", advice=ADVICE)
+            return Ending(f"{done}, where rounding ends it", advice=advice)
         if report.outer < 2 * self._moved:
             return None
         idle = report.outer - self._moved
-        return Ending(f"{done}, as the last {idle} of them moved nothing", advice=ADVICE)
+        return Ending(f"{done}, as the last {idle} of them moved nothing", advice=advice)
