@@ -248,7 +248,7 @@ class Recipe:
                 f"{counted(len(names), 'column')} of kind {kind}: {', '.join(names[:20])}{more}"
             )
         if any(column.scale is not None for column in self.columns):
-            lines.append("numbers are standardized")
+            lines.append("numbers are standardised")
         crosses = [f"{self.names[i]}*{self.names[j]}" for i, j in self.interactions]
         if crosses:
             lines.append(f"crosses: {', '.join(crosses)}")

@@ -96,7 +96,7 @@ class StoreWriter:
     ) -> Self:
         """Return what writes one more batch of a store: all that is appended, or nothing.
 
-        Hashing, normalization, precision, compression and seed are those of the store; there may
+        Hashing, normalisation, precision, compression and seed are those of the store; there may
         be new features and new labels. No other can write to the store meanwhile.
 
         Parameters

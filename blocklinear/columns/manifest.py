@@ -101,7 +101,7 @@ class ColumnManifest:
     store : str               the fingerprint of the store
     dtype, normalize : str    of the store
     n_rows, n_features, nnz : int       of the store
-    norms : str or None       SHA-256 of the file of norms, if rows are normalized
+    norms : str or None       SHA-256 of the file of norms, if rows are normalised
     blocks : list[ColumnRecord]     in the order of their features
     format : int
     written_by : str          version that wrote it

@@ -23,7 +23,7 @@ _KEYS = (b"solver_type", b"nr_class", b"label", b"nr_feature", b"bias", b"rho", 
 _NUMBERS_PER_WRITE = 1 << 16
 _READ_BYTES = 1 << 22
 NORMALIZED_ROWS = (
-    "LIBLINEAR's format cannot record that rows are normalized: normalize those you predict"
+    "LIBLINEAR's format cannot record that rows are normalised: normalise those you predict"
 )
 """A warning where such a model is written."""
 LARGE = 1 << 19

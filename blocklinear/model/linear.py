@@ -132,7 +132,7 @@ class LinearModel(ModelParameters):
         ----------
         X : scipy sparse matrix or array_like, shape (n_rows, any)
             Column j is feature j, counted from 0; columns the model does not know are ignored. If
-            features are hashed, columns are hashes. Rows are normalized as in training. Names of
+            features are hashed, columns are hashes. Rows are normalised as in training. Names of
             the columns of a data frame have to be those of `feature_names`, in their order; a model
             of tables, or of hashes, takes no data frame with names.
 
@@ -491,7 +491,7 @@ class LinearModel(ModelParameters):
         -------
         LinearSVC, LogisticRegression or LinearSVR
             By the loss; logistic regression of more than two classes is a `OneVsRestClassifier`.
-            Where training normalized rows, a `Pipeline` that does so first.
+            Where training normalised rows, a `Pipeline` that does so first.
 
         Raises
         ------

@@ -114,7 +114,7 @@ def predict_stream(
         Appears whole or not at all, unless it is a stream: ``-`` (stdout), a pipe or a device.
     text_options : TextOptions, optional
         How to read; by default with the features numbered as the model's were. They are hashed as
-        the model's were, and rows are normalized so, in any case.
+        the model's were, and rows are normalised so, in any case.
     decision : bool
         Write all decision values of a row (``%.17g``, separated by blanks) instead of its label.
     probability : bool

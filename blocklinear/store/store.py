@@ -353,7 +353,7 @@ class BlockStore:
 
         Rows come block by block, as they lie there: in the order of the input with
         ``order="file"``, else as they were assigned at random, the same at any time. Values are as
-        they were given, neither rounded to the precision of the store nor normalized.
+        they were given, neither rounded to the precision of the store nor normalised.
 
         Parameters
         ----------

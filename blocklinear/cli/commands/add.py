@@ -28,7 +28,7 @@ def add_parser(commands: Any) -> None:
         help="add LIBSVM text, or tables, to a store",
         description="Read LIBSVM text once, or tables if STORE is made of tables, and write the "
         "rows to new blocks of STORE: all of them, or none if anything fails. Index base, hashing, "
-        "normalization, precision, compression and seed are those of the store, and so is what is "
+        "normalisation, precision, compression and seed are those of the store, and so is what is "
         "made of columns; there may be new features and labels.",
         epilog="exit status: 0 ok, 2 usage, 3 malformed input, 4 damaged store, 5 the store has an "
         "input already, or other rows in batch NAME, or another index base, or weights where the "

@@ -85,7 +85,7 @@ def _add_problem(group: Any) -> None:
         help="1 squared hinge, 3 hinge (default), 4 Crammer-Singer, 7 logistic; regression: 12 "
         "squared epsilon-insensitive, 13 epsilon-insensitive; 21 one-class SVM; 2, 0, 11: as 1, 7, "
         "12, by Newton's method on the primal where that is cheaper; 5, 6: as 1, 7 with "
-        "L1 regularization, which leaves most weights 0; auto: 1, with --method auto",
+        "L1 regularisation, which leaves most weights 0; auto: 1, with --method auto",
     )
     group.add_argument(
         "-c",
