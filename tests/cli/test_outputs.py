@@ -330,6 +330,17 @@ def test_what_may_not_be_written_to_is_said_before_any_work(rows, model, tmp_pat
         assert sorted(tmp_path.rglob("*")) == before, arguments
 
 
+def test_a_store_that_cannot_be_made_next_to_its_text(rows, tmp_path):
+    rows.parent.chmod(0o555)
+    try:
+        done = programs.blocklinear("cv", rows, *CV, preexec_fn=obey_permissions)
+    finally:
+        rows.parent.chmod(0o755)
+    assert done.returncode == 6
+    assert f"{rows}.blocks: the store of {rows.name} cannot be made: its folder" in done.stderr
+    assert "fix: make the store elsewhere by `blocklinear split`" in done.stderr
+
+
 def test_what_is_no_log_is_told_of_before_any_work(refused, rows, tmp_path):
     (tmp_path / "notes").write_text("not a log\n")
     said = refused(2, "train", rows, tmp_path / "m", "--log", tmp_path / "notes", "-q")

@@ -36,7 +36,9 @@ def add_parser(commands: Any) -> None:
         "store; unless 0, the store is as it was",
     )
     parser.add_argument("store", metavar="STORE", help="folder made by `split`")
-    parser.add_argument("inputs", nargs="+", metavar="INPUT", help="LIBSVM text, or - for stdin")
+    parser.add_argument(
+        "inputs", nargs="+", metavar="INPUT", help="LIBSVM text, or - for stdin; or tables"
+    )
     parser.add_argument("--batch", metavar="NAME", help="name of the batch (default: b2, b3, ...)")
     parser.add_argument("--weights", metavar="FILE", help=WEIGHTS_HELP)
     parser.add_argument(
