@@ -31,24 +31,25 @@ def format_number(value: float) -> str:
     return repr(value)
 
 
-def counted(n: int, one: str, several: str = "", form: str = "") -> str:
+def counted(n: float, one: str, several: str = "", form: str = "") -> str:
     """Return a count with what is counted, for people: ``1 row``, ``2 rows``, ``0 rows``.
 
     Parameters
     ----------
-    n : int
+    n : int or float
     one : str
         What follows a 1, as ``row`` or ``row has``.
     several : str
         What follows other numbers, if that is not `one` with an s: ``entries``, ``rows have``.
     form : str
-        How `n` is written, as ``,``.
+        How `n` is written, as ``,``; by default as `format_number` does.
 
     Returns
     -------
     str
     """
-    return f"{n:{form}} {one if n == 1 else several or f'{one}s'}"
+    number = f"{n:{form}}" if form else format_number(n)
+    return f"{number} {one if n == 1 else several or f'{one}s'}"
 
 
 def parse_label(text: str) -> float:

@@ -58,3 +58,8 @@ def test_counts_agree_with_what_is_counted():
     assert [counted(n, "entry", "entries") for n in (1, np.int64(2))] == ["1 entry", "2 entries"]
     assert counted(1, "line was", "lines were") == "1 line was"
     assert counted(12345, "row", form=",") == "12,345 rows"
+    assert [counted(s, "second") for s in (1.0, 0.5, 60.0)] == [
+        "1 second",
+        "0.5 seconds",
+        "60 seconds",
+    ]

@@ -255,7 +255,7 @@ def transpose(
     >>> import blocklinear
     >>> columns = blocklinear.transpose(blocklinear.split("rows.svm", "by-feature"))
     >>> columns
-    ColumnStore('...columns': 13 features, 216 rows, 1 blocks)
+    ColumnStore('...columns': 13 features, 216 rows, 1 block)
     >>> columns.read(0).n_columns
     13
     """

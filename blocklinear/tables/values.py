@@ -122,7 +122,7 @@ def refuse_missing(part: Part, name: str, array: Any, what: str) -> None:
     if array.null_count:
         row = int(np.flatnonzero(np.asarray(array.is_null()))[0])
         raise InputError(
-            f"{part.at(row)}, column {name}: {what} is missing; it is in {array.null_count} of "
+            f"{part.at(row)}, column {name}: {what} is missing; it is in {array.null_count} of the "
             f"{counted(part.n_rows, 'row')} read with this one",
             "leave out rows without one",
         )

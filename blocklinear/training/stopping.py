@@ -8,7 +8,7 @@ from typing import Any
 from blocklinear.events import OuterIteration
 from blocklinear.kernels.losses import UNIT
 from blocklinear.memory import enough
-from blocklinear.numerals import counted, format_number
+from blocklinear.numerals import counted
 from blocklinear.objectives.certificate import Certificate
 from blocklinear.options import TrainOptions
 from blocklinear.solvers.protocol import Estimate, attributes, take_attributes
@@ -125,7 +125,7 @@ class Stopping:
             why = counted(report.outer, "outer iteration")
             return Ending(why, limit=True, advice=self._how_to_converge(report))
         if report.seconds >= self.options.time_limit_s:
-            return Ending(f"{format_number(self.options.time_limit_s)} s")
+            return Ending(counted(self.options.time_limit_s, "second"))
         return None
 
     def _how_to_converge(self, report: OuterIteration) -> str:

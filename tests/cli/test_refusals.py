@@ -197,6 +197,14 @@ def test_rows_to_predict_may_be_cut(cli, refused, model, tmp_path):
     assert not output.exists()
 
 
+def test_stores_and_models_in_each_others_place(refused, store, model, tmp_path):
+    output = tmp_path / "out"
+    rows = tmp_path / "rows.svm"
+    assert f"{store}: is a folder, not a model" in refused(6, "predict", rows, store, output)
+    assert f"{store}: is a folder\n" in refused(6, "predict", store, model, output)
+    assert "is a folder, not a model" in refused(6, "convert", store, output, "--to", "json")
+
+
 def test_no_rows_to_predict(cli, model, tmp_path):
     path, output = tmp_path / "none.svm", tmp_path / "out"
     path.write_text("# nothing\n")

@@ -109,7 +109,7 @@ def test_patience(cli, store, rows, tmp_path):
 def test_the_time_limit(cli, store, tmp_path):
     done = cli("train", store, tmp_path / "m", "-q", "--time-limit", 1e-9, "--gap", 1e-12)
     assert done.status == 0
-    assert done.err.startswith("warning: not converged after 1e-09 s:")
+    assert done.err.startswith("warning: not converged after 1e-09 seconds")
 
 
 @pytest.mark.parametrize(

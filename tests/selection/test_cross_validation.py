@@ -268,7 +268,7 @@ def test_a_fold_without_rows(tmp_path):
     options = problem.options(seed=seed)
     found = cross_validate(store, options, n_folds=4, costs=[1.0], listener=heard)
     n_empty = 4 - len(set(folds_of(problem, 4, seed)))
-    assert heard.of(Warned)[0].message == f"{n_empty} of 4 folds have no rows"
+    assert heard.of(Warned)[0].message == f"folds without rows: {n_empty} of 4"
     score = found.report.scores[0]
     assert sum(own["rows"] == 0 for own in score.folds) == n_empty
     assert np.isfinite(score.mean("accuracy"))
