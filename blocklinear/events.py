@@ -4,6 +4,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from blocklinear.numerals import counted
+
 
 @dataclass(frozen=True)
 class Warned:
@@ -100,14 +102,14 @@ class WarmStarted:
         """The same in a sentence."""
         ways = {
             "kept": "w as it was",
-            "changed": f"w by Eq. (16) over {self.blocks_read} changed blocks",
-            "recomputed": f"w recomputed in one pass over {self.blocks_read} blocks",
+            "changed": f"w by Eq. (16) over {counted(self.blocks_read, 'changed block')}",
+            "recomputed": f"w recomputed in one pass over {counted(self.blocks_read, 'block')}",
         }
         if self.how == "recomputed" and not self.blocks_read:
             ways["recomputed"] = "w recomputed from the blocks in memory"
         return (
-            f"warm start: alpha of {self.rows_kept} rows kept, {self.rows_new} rows new, "
-            f"{self.rows_gone} gone; {ways[self.how]}"
+            f"warm start: alpha of {counted(self.rows_kept, 'row')} kept, "
+            f"{counted(self.rows_new, 'row')} new, {self.rows_gone} gone; {ways[self.how]}"
         )
 
 

@@ -1,4 +1,4 @@
-"""Numbers as text that reads back the same: labels, costs and other options."""
+"""Numbers as text: labels, costs and other options, which read back the same, and counts."""
 
 import math
 import re
@@ -29,6 +29,27 @@ def format_number(value: float) -> str:
     if value.is_integer() and abs(value) < _DIGITS_OF_INTEGERS:
         return str(int(value))
     return repr(value)
+
+
+def counted(n: float, one: str, several: str = "", form: str = "") -> str:
+    """Return a count with what is counted, for people: ``1 row``, ``2 rows``, ``0 rows``.
+
+    Parameters
+    ----------
+    n : int or float
+    one : str
+        What follows a 1, as ``row`` or ``row has``.
+    several : str
+        What follows other numbers, if that is not `one` with an s: ``entries``, ``rows have``.
+    form : str
+        How `n` is written, as ``,``; by default as `format_number` does.
+
+    Returns
+    -------
+    str
+    """
+    number = f"{n:{form}}" if form else format_number(n)
+    return f"{number} {one if n == 1 else several or f'{one}s'}"
 
 
 def parse_label(text: str) -> float:

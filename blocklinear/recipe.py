@@ -12,6 +12,7 @@ from functools import cached_property
 from typing import Any, Self
 
 from blocklinear.errors import MismatchError, UsageError
+from blocklinear.numerals import counted
 from blocklinear.store import shapes
 
 VERSION = 1
@@ -243,16 +244,18 @@ class Recipe:
             lines.append(f"weight: {self.weight}")
         for kind, names in by_kind.items():
             more = f" and {len(names) - 20} more" if len(names) > 20 else ""
-            lines.append(f"{len(names)} columns of kind {kind}: {', '.join(names[:20])}{more}")
+            lines.append(
+                f"{counted(len(names), 'column')} of kind {kind}: {', '.join(names[:20])}{more}"
+            )
         if any(column.scale is not None for column in self.columns):
-            lines.append("numbers are standardized")
+            lines.append("numbers are standardised")
         crosses = [f"{self.names[i]}*{self.names[j]}" for i, j in self.interactions]
         if crosses:
             lines.append(f"crosses: {', '.join(crosses)}")
         if self.hash_bits:
-            lines.append(f"values hashed to {self.hash_bits} bits ({HASH})")
+            lines.append(f"values hashed to {counted(self.hash_bits, 'bit')} ({HASH})")
         elif self.dictionary:
-            lines.append(f"dictionary of {len(self.dictionary)} values")
+            lines.append(f"dictionary of {counted(len(self.dictionary), 'value')}")
         return "\n".join(lines)
 
 

@@ -554,7 +554,7 @@ def test_rows_given_several_times_count_so_in_scores(scoring):
 def test_a_fold_whose_rows_have_weight_0_has_no_score():
     weights = np.r_[np.zeros(20), np.ones(40)]
     how = {"cv": PredefinedSplit(np.repeat([2, 0, 1], 20)), **FEW}
-    with pytest.warns(BlocklinearWarning, match="1 of 3 folds have no rows"):
+    with pytest.warns(BlocklinearWarning, match="folds without rows: 1 of 3"):
         found = BlockLinearSVCCV([0.1], **how).fit(X[:60], Y[:60] > 0, weights)
     assert np.isnan(found.scores_[2]).all()
     assert np.isfinite(found.scores_[:2]).all()
@@ -562,7 +562,7 @@ def test_a_fold_whose_rows_have_weight_0_has_no_score():
 
 def test_each_row_a_fold_and_one_without_weight():
     weights = np.r_[0.0, np.ones(11)]
-    with pytest.warns(BlocklinearWarning, match="1 of 12 folds have no rows"):
+    with pytest.warns(BlocklinearWarning, match="folds without rows: 1 of 12"):
         found = BlockLinearSVRCV([0.1], cv=12, **FEW).fit(X[:12], Z[:12], weights)
     alone = [
         (BlockLinearSVR(0.1, **FEW).fit(X[1:12][rest], Z[1:12][rest]).predict(X[k : k + 1])[0])

@@ -17,7 +17,7 @@ MAY_IMPORT = {
     "errors": set(),
     "arguments": {"errors"},
     "classes": {"numerals"},
-    "events": set(),
+    "events": {"numerals"},
     "keywords": {"errors", "memory"},
     "markup": set(),
     "memory": {"errors"},
@@ -26,7 +26,7 @@ MAY_IMPORT = {
     "options": {"arguments", "errors", "keywords", "memory", "numerals"},
     "pages": set(),
     "progress": {"events"},
-    "recipe": {"classes", "errors", "store"},
+    "recipe": {"classes", "errors", "numerals", "store"},
     # rows: text to blocks, arrays to arrays
     "kernels": set(),
     "inputs": BASE,

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from blocklinear.errors import UsageError
-from blocklinear.numerals import format_number, parse_label
+from blocklinear.numerals import counted, format_number, parse_label
 
 
 @pytest.mark.parametrize(
@@ -51,3 +51,15 @@ def test_minus_zero_is_zero():
 def test_what_is_no_label(text):
     with pytest.raises(UsageError, match=r"is not a number between -2\*\*53 and 2\*\*53"):
         parse_label(text)
+
+
+def test_counts_agree_with_what_is_counted():
+    assert [counted(n, "row") for n in (0, 1, 2)] == ["0 rows", "1 row", "2 rows"]
+    assert [counted(n, "entry", "entries") for n in (1, np.int64(2))] == ["1 entry", "2 entries"]
+    assert counted(1, "line was", "lines were") == "1 line was"
+    assert counted(12345, "row", form=",") == "12,345 rows"
+    assert [counted(s, "second") for s in (1.0, 0.5, 60.0)] == [
+        "1 second",
+        "0.5 seconds",
+        "60 seconds",
+    ]

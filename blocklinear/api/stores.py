@@ -105,7 +105,7 @@ def add(
 ) -> BlockStore:
     """Add LIBSVM text to a store: all of its rows, or none if anything goes wrong.
 
-    Rows go to new blocks. Index base, hashing, normalization, precision, compression and seed are
+    Rows go to new blocks. Index base, hashing, normalisation, precision, compression and seed are
     those of the store; there may be new features and new labels.
 
     Parameters
@@ -255,7 +255,7 @@ def transpose(
     >>> import blocklinear
     >>> columns = blocklinear.transpose(blocklinear.split("rows.svm", "by-feature"))
     >>> columns
-    ColumnStore('...columns': 13 features, 216 rows, 1 blocks)
+    ColumnStore('...columns': 13 features, 216 rows, 1 block)
     >>> columns.read(0).n_columns
     13
     """

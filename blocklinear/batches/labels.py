@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from blocklinear.classes import Class
 from blocklinear.errors import InputError, quoted
-from blocklinear.numerals import format_number
+from blocklinear.numerals import counted, format_number
 
 MOST_NAMED = 10_000
 """As many as a store tabulates."""
@@ -68,7 +68,8 @@ class LabelCoder:
         given = _array_of(y)
         if given.shape != (n_rows,):
             raise InputError(
-                f"X has {n_rows} rows, and y the shape {given.shape}", "give one label a row"
+                f"X has {counted(n_rows, 'row')}, and y the shape {given.shape}",
+                "give one label a row",
             )
         labels = _of_objects(given.tolist()) if given.dtype.kind in "OU" else given
         if isinstance(labels, list):

@@ -16,7 +16,7 @@ from blocklinear.errors import InputError, UsageError
 from blocklinear.kernels.text import decimals as kernels
 from blocklinear.kernels.text import reshape
 from blocklinear.memory import PROCESS_BYTES, enough, format_size
-from blocklinear.numerals import format_number
+from blocklinear.numerals import counted, format_number
 from blocklinear.options import TextOptions
 from blocklinear.text import Rows, norms
 from blocklinear.text.faults import Faults, too_many_features
@@ -206,7 +206,7 @@ class BatchReader:
         fixed = table.names is not None or self.names is not None or not table.any_width
         if fixed and self._width not in (None, table.n_columns):
             batch.refuse(
-                f"it has {table.n_columns} columns, and those before have {self._width}",
+                f"it has {counted(table.n_columns, 'column')}, and those before have {self._width}",
                 "give all batches the same columns",
             )
         if fixed:
@@ -250,8 +250,8 @@ class BatchReader:
         if needed > options.reading_bytes:
             lacking = PROCESS_BYTES + 2 * needed
             batch.refuse(
-                f"row {row} has {n_entries} entries: taking it in needs {format_size(needed)}, "
-                "more than the memory budget leaves",
+                f"row {row} has {counted(n_entries, 'entry', 'entries')}: taking it in needs "
+                f"{format_size(needed)}, more than the memory budget leaves",
                 f"give {enough(lacking)} or more memory",
             )
         return self._convert(batch, row, row + 1, ParseBuffers(), looked_up=False)
@@ -346,7 +346,7 @@ def _weights_of(weights: Any, table: Table) -> NDArray[np.float64] | None:
         raise InputError("sample_weight is not of numbers", "give one number a row") from error
     if found.shape != (table.n_rows,):
         raise InputError(
-            f"X has {table.n_rows} rows, and sample_weight the shape {found.shape}",
+            f"X has {counted(table.n_rows, 'row')}, and sample_weight the shape {found.shape}",
             "give one number a row",
         )
     bad = np.flatnonzero(~((found >= 0.0) & (found < _MOST_WEIGHT)))

@@ -27,6 +27,7 @@ from blocklinear.ingest.compact import usual_bytes
 from blocklinear.ingest.ingest import Batch, Ingestion
 from blocklinear.ingest.split import check_new, ingestion_of, new_store, save
 from blocklinear.ingest.writer import make_plan
+from blocklinear.numerals import counted
 from blocklinear.options import AddOptions, SplitOptions
 from blocklinear.store.changes import AnyStore, changing, new_blocks
 from blocklinear.store.features import read_names
@@ -95,7 +96,7 @@ class StoreWriter:
     ) -> Self:
         """Return what writes one more batch of a store: all that is appended, or nothing.
 
-        Hashing, normalization, precision, compression and seed are those of the store; there may
+        Hashing, normalisation, precision, compression and seed are those of the store; there may
         be new features and new labels. No other can write to the store meanwhile.
 
         Parameters
@@ -261,7 +262,9 @@ class StoreWriter:
         reader = self._reader
         expected, found = self._place.expected_rows, self._ingestion.n_rows
         if expected is not None and found != expected:
-            raise InputError(f"{found} rows, not the {expected} expected", "append all of them")
+            raise InputError(
+                f"{counted(found, 'row')}, not the {expected} expected", "append all of them"
+            )
         weights = _WEIGHTS_PROVENANCE if self._weighted else None
         classes = self._coder.classes
         sources = [reader.provenance] if self._sources is None else self._sources
@@ -393,8 +396,8 @@ def _of_batches(options: SplitOptions) -> SplitOptions:
         )
     if options.order == "file" and options.blocks is not None:
         raise UsageError(
-            f"how many rows there will be is known only at the end: no {options.blocks} blocks "
-            "can be filled in their order",
+            "how many rows there will be is known only at the end: "
+            f"{counted(options.blocks, 'block')} cannot be filled in their order",
             "leave out blocks, or order='file'",
         )
     return options

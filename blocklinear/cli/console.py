@@ -18,6 +18,7 @@ from blocklinear.events import (
     WarmStarted,
     Warned,
 )
+from blocklinear.numerals import counted
 from blocklinear.report import table
 
 if TYPE_CHECKING:
@@ -105,7 +106,8 @@ class Console:
             total = event.bytes_total
             share = f" ({100 * event.bytes_read / total:.0f} %)" if total else ""
             if self._next_line_bytes:
-                self._print(f"{self._task}: {event.bytes_read >> 20} MiB{share}, {event.rows} rows")
+                read = f"{event.bytes_read >> 20} MiB{share}"
+                self._print(f"{self._task}: {read}, {counted(event.rows, 'row')}")
             self._next_line_bytes = event.bytes_read + max((total or 0) // 10, 64 << 20)
 
     def _outer(self, event: OuterIteration) -> None:

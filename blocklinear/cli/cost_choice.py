@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TextIO
 
 from blocklinear.memory import exact_size
-from blocklinear.numerals import format_number
+from blocklinear.numerals import counted, format_number
 
 if TYPE_CHECKING:
     from blocklinear.model.linear import LinearModel
@@ -75,9 +75,11 @@ def summary(model: "LinearModel") -> str:
     found = model.metadata["certificate"]
     used = ""
     if model.solver.startswith("L1R_"):
-        used = f"; {(model.weights != 0.0).sum()} of {model.weights.size} weights are not 0"
+        used = (
+            f"; {(model.weights != 0.0).sum()} of {counted(model.weights.size, 'weight')} are not 0"
+        )
     return (
         f"primal {found['primal']:.9g}, dual {found['dual']:.9g}, certified gap {found['gap']:.3g} "
-        f"after {model.metadata['outer_iterations']} outer iterations "
+        f"after {counted(model.metadata['outer_iterations'], 'outer iteration')} "
         f"with --memory {exact_size(model.metadata['memory_bytes'])}{used}"
     )

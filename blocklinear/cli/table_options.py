@@ -1,6 +1,7 @@
 """Options of `split` that are about tables."""
 
 import argparse
+import csv
 from typing import TYPE_CHECKING, Any
 
 from blocklinear.errors import UsageError
@@ -23,7 +24,8 @@ def add_table_options(parser: Any) -> None:
         "tables",
         "With --target, INPUT is a table: files of Parquet, Arrow or CSV (also .gz), folders of "
         "them, or patterns. Numbers are features; text, booleans and dates are one feature for "
-        "each value; lists of text are bags of words.",
+        "each value; lists of text are bags of words. Names are listed as in a line of CSV: one "
+        "with a comma is written in double quotes.",
     )
     group.add_argument("--target", metavar="COLUMN", help="column of labels")
     group.add_argument("--weight", metavar="COLUMN", help="column of weights of rows")
@@ -51,8 +53,11 @@ def add_table_options(parser: Any) -> None:
 
 
 def column_names(text: str) -> tuple[str, ...]:
-    """Return the names in a list with commas."""
-    found = tuple(part for part in text.split(",") if part)
+    """Return the names in a line of CSV, where one with a comma is in double quotes."""
+    try:
+        found = tuple(name for name in _fields(text, ",") if name)
+    except csv.Error as error:
+        raise argparse.ArgumentTypeError(f"{text!r} is no line of CSV: {error}") from error
     if not found:
         raise argparse.ArgumentTypeError(f"{text!r} names no column")
     return found
@@ -103,7 +108,16 @@ def refuse_text_options(args: argparse.Namespace) -> None:
 
 
 def _pair(text: str) -> tuple[str, str]:
-    one, star, other = text.partition("*")
-    if not (one and star and other) or "*" in other:
+    """Return the two names of ``A*B``; one with a star is in double quotes."""
+    try:
+        one, other = _fields(text, "*")
+    except (csv.Error, ValueError):
+        one = other = ""
+    if not (one and other):
         raise UsageError(f"interaction {text!r} is not A*B", "name two columns: --interactions a*b")
     return one, other
+
+
+def _fields(text: str, delimiter: str) -> list[str]:
+    (fields,) = csv.reader([text], delimiter=delimiter, strict=True)
+    return fields

@@ -15,6 +15,7 @@ from typing import Any
 
 from blocklinear.errors import ClusterError, UsageError
 from blocklinear.memory import default_budget
+from blocklinear.numerals import counted
 
 _LOCAL = re.compile(r"local:([1-9][0-9]{0,3})")
 _CONNECT_S = 30
@@ -203,7 +204,8 @@ def _local(
             client.wait_for_workers(n_workers, timeout=_STARTED_S)
         except TimeoutError as error:
             raise ClusterError(
-                f"{n_workers} processes have not started in {_STARTED_S} seconds",
+                f"{counted(n_workers, 'process has', 'processes have')} not started in "
+                f"{_STARTED_S} seconds",
                 "give --dask local:N with a smaller N",
             ) from error
         yield client

@@ -195,7 +195,7 @@ def check_supported(options: TrainOptions) -> None:
     """
     kind = ALL_SOLVERS[options.solver]
     for given, what, instead in (
-        (kind.l1, "L1 regularization", "give -s 1, 3 or 7"),
+        (kind.l1, "L1 regularisation", "give -s 1, 3 or 7"),
         (kind.one_class, "a one-class SVM", "train it on one machine"),
         (options.solver == CRAMMER_SINGER, "Crammer and Singer's problem", "give -s 1, 3 or 7"),
         (

@@ -15,6 +15,7 @@ from blocklinear.cluster.job import FOLDS, Job, check_supported
 from blocklinear.errors import MemoryBudgetError, UsageError
 from blocklinear.events import Listener, OuterIteration
 from blocklinear.memory import enough, format_size
+from blocklinear.numerals import counted
 from blocklinear.objectives.certificate import Certificate
 from blocklinear.objectives.models import Models
 from blocklinear.objectives.tasks import Task
@@ -202,6 +203,7 @@ def plan_worker(manifest: Manifest, options: TrainOptions, task: Task, n_parts: 
     except MemoryBudgetError as error:
         raise MemoryBudgetError(
             f"a worker has {format_size(options.memory_bytes)}, of which Dask, sums of weights and "
-            f"alpha of one of {n_parts} parts take {format_size(more)}; then {error.what}",
+            f"alpha of one of {counted(n_parts, 'part')} take {format_size(more)}; "
+            f"then {error.what}",
             f"{error.fix} for that and {enough(more)} for the rest; or more --parts",
         ) from error

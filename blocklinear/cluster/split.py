@@ -61,6 +61,7 @@ from blocklinear.ingest.writer import (
 from blocklinear.inputs.extents import Extent, cut, whole
 from blocklinear.inputs.raw import name_of
 from blocklinear.memory import PROCESS_BYTES, enough, exact_size, format_size, spare_bytes
+from blocklinear.numerals import counted
 from blocklinear.options import SplitOptions
 from blocklinear.solvers.protocol import Abandoned
 from blocklinear.store.changes import skipped_name
@@ -175,8 +176,8 @@ def _piece_entries(options: SplitOptions, plan: Plan) -> int:
         least = MIN_CHUNK_ENTRIES * most_slots * SLOT_ENTRY_BYTES
         needed = PROCESS_BYTES + (DASK_BYTES + least) / share
         raise MemoryBudgetError(
-            f"{plan.open_blocks} open blocks do not fit in the {exact_size(memory)} of a worker, "
-            f"of which Dask takes {format_size(DASK_BYTES)}",
+            f"{counted(plan.open_blocks, 'open block does', 'open blocks do')} not fit in the "
+            f"{exact_size(memory)} of a worker, of which Dask takes {format_size(DASK_BYTES)}",
             f"give --memory {enough(needed)} or more, or fewer --blocks",
         )
     return min(entries, plan.chunk_entries)

@@ -6,6 +6,7 @@ from typing import Any
 
 from blocklinear.cluster.engine import ATTEMPTS, NO_WORKERS_S, POLL_S, Engine
 from blocklinear.errors import ClusterError
+from blocklinear.numerals import counted
 
 
 class Task:
@@ -59,7 +60,7 @@ class Task:
             return self._value
         if self._engine.is_of_cluster(self._error):
             raise ClusterError(
-                f"the cluster has lost the work of a task {self._attempts} times: "
+                f"the cluster has lost the work of a task {counted(self._attempts, 'time')}: "
                 f"{type(self._error).__name__}",
                 "see why its workers die (the memory they may take?), and give the command again",
             ) from self._error

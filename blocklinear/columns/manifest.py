@@ -28,6 +28,7 @@ from typing import Any, Self
 from blocklinear import __version__
 from blocklinear.errors import DamagedError, storage_errors
 from blocklinear.memory import format_size
+from blocklinear.numerals import counted
 from blocklinear.store import shapes
 from blocklinear.store.blocks import COLUMNS
 from blocklinear.store.changes import COLUMNS_NAMES
@@ -100,7 +101,7 @@ class ColumnManifest:
     store : str               the fingerprint of the store
     dtype, normalize : str    of the store
     n_rows, n_features, nnz : int       of the store
-    norms : str or None       SHA-256 of the file of norms, if rows are normalized
+    norms : str or None       SHA-256 of the file of norms, if rows are normalised
     blocks : list[ColumnRecord]     in the order of their features
     format : int
     written_by : str          version that wrote it
@@ -134,7 +135,8 @@ class ColumnManifest:
         """Return it as a sentence."""
         size = format_size(self.total_bytes)
         each = self.total_bytes / max(self.nnz, 1)
-        return f"columns: {len(self.blocks)} files, {size} on disk ({each:.2f} bytes an entry)"
+        files = counted(len(self.blocks), "file")
+        return f"columns: {files}, {size} on disk ({each:.2f} bytes an entry)"
 
     @property
     def norms_bytes(self) -> int:

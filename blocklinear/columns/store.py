@@ -20,6 +20,7 @@ from blocklinear.columns.manifest import (
 )
 from blocklinear.errors import BlocklinearError, DamagedError, UsageError, storage_errors
 from blocklinear.events import BlockProgress, Listener, ignore
+from blocklinear.numerals import counted
 from blocklinear.store.store import BlockStore
 
 Wanted = NDArray[np.bool_] | NDArray[np.integer] | None
@@ -72,7 +73,10 @@ class ColumnStore:
         self._scale: tuple[NDArray[np.float64], NDArray[np.float64]] | None = None
 
     def __repr__(self) -> str:
-        size = f"{self.n_features} features, {self.n_rows} rows, {len(self.blocks)} blocks"
+        size = (
+            f"{counted(self.n_features, 'feature')}, {counted(self.n_rows, 'row')}, "
+            f"{counted(len(self.blocks), 'block')}"
+        )
         return f"ColumnStore({str(self.folder)!r}: {size})"
 
     @property
@@ -134,7 +138,8 @@ class ColumnStore:
         """Return, of each feature, whether it is wanted."""
         if wanted.dtype == np.bool_:
             if len(wanted) != self.n_features:
-                raise UsageError(f"there are {self.n_features} features, not {len(wanted)}")
+                features = counted(self.n_features, "feature")
+                raise UsageError(f"{features}, but {len(wanted)} marks of them")
             return wanted.astype(np.bool_, copy=False)
         if len(wanted) and not 0 <= wanted.min() <= wanted.max() < self.n_features:
             raise UsageError(f"a feature is not below {self.n_features}")

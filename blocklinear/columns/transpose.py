@@ -147,7 +147,7 @@ def _with_what_is_needed(store: BlockStore) -> Iterator[None]:
 class _Rows:
     """Rows with their entries as decimals; `numbers` are their places in the store.
 
-    There are units and norms where rows are normalized.
+    There are units and norms where rows are normalised.
     """
 
     numbers: NDArray[np.int64]

@@ -317,7 +317,7 @@ class BlockLinear(BaseEstimator, ABC):  # type: ignore[misc]
         return values.ravel() if values.shape[1] == 1 else values
 
     def _take_features(self, store: BlockStore) -> None:
-        """Tell the features of a store as `fit` tells those of X; note if they are normalized."""
+        """Tell the features of a store as `fit` tells those of X; note if they are normalised."""
         self.n_features_in_ = store.manifest.dimension
         names = store.feature_names()
         if names is not None and len(names) == self.n_features_in_:

@@ -36,7 +36,7 @@ def add(
 ) -> BlockStore:
     """Add LIBSVM text to a store: all of its rows, or none if anything fails.
 
-    Rows go to new blocks. Index base, hashing, normalization, precision, compression and seed are
+    Rows go to new blocks. Index base, hashing, normalisation, precision, compression and seed are
     those of the store; there may be new features and new labels.
 
     Parameters

@@ -15,6 +15,7 @@ from blocklinear.ingest.numbering import Numbering
 from blocklinear.ingest.writer import BatchWriter, Plan, decoded_bytes
 from blocklinear.inputs.raw import name_of, size_of
 from blocklinear.memory import WEIGHT_VECTORS, exact_size, format_size
+from blocklinear.numerals import counted
 from blocklinear.options import SplitOptions
 from blocklinear.store.changes import skipped_name
 from blocklinear.store.codec import compression_level
@@ -118,7 +119,11 @@ def batch_of(
     _warn_of_features(dimension, n_features, options, listener)
     n_zeros = sum(block.weights.get("zeros", 0) for block in written.blocks)
     if n_zeros:
-        listener(Warned(f"{n_zeros} rows have weight 0: they are stored, but not trained on"))
+        listener(
+            Warned(
+                f"{counted(n_zeros, 'row has', 'rows have')} weight 0: stored, but not trained on"
+            )
+        )
     return Batch(
         name=name,
         blocks=written.blocks,
@@ -336,8 +341,8 @@ def total_bytes(inputs: Paths, options: SplitOptions) -> float | None:
         return None
     if any(size_of(path) is None for path in inputs):
         raise UsageError(
-            f"the size of a stream is known only at its end: no {options.blocks} blocks can be "
-            "filled in the order of the input",
+            "the size of a stream is known only at its end: "
+            f"{counted(options.blocks, 'block')} cannot be filled in the order of the input",
             "give a file, or leave out --blocks or --order file",
         )
     reader = RowReader(inputs, options.text, fleeting=True, dtype=options.dtype)
@@ -365,7 +370,7 @@ class SkippedLines:
         if n:
             listener(
                 Warned(
-                    f"{n} lines were skipped; the first: {self.first}; "
+                    f"{counted(n, 'line was', 'lines were')} skipped; the first: {self.first}; "
                     f"all are listed in {self.name} in the store"
                 )
             )
@@ -394,8 +399,8 @@ def _warn_of_features(
     if needed > budget:
         listener(
             Warned(
-                f"{dimension} features: {what} take {needed} bytes ({format_size(needed)}), more "
-                f"than the budget of {exact_size(budget)}: split with --hash-bits, or train with a "
-                "larger --memory"
+                f"{counted(dimension, 'feature')}: {what} take {needed} bytes "
+                f"({format_size(needed)}), more than the budget of {exact_size(budget)}: split "
+                "with --hash-bits, or train with a larger --memory"
             )
         )

@@ -129,7 +129,8 @@ def new_store(store: str | os.PathLike[str], check: Callable[[Path], None]) -> I
     """
     target = _resolved(store)
     if not target.parent.is_dir():
-        raise StorageError(f"{target.parent}: no such folder", "make it first")
+        what = "is not a folder" if os.path.lexists(target.parent) else "no such folder"
+        raise StorageError(f"{target.parent}: {what}", "make it first")
     with _locked(target, check):
         pass  # now, not after hours
     staging = target.with_name(f".{target.name}.splitting")

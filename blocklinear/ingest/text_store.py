@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from blocklinear.errors import MismatchError, UsageError, storage_errors
+from blocklinear.errors import MismatchError, StorageError, UsageError, storage_errors
 from blocklinear.events import Listener, Warned, ignore
 from blocklinear.ingest.split import check_replaceable, make_store
 from blocklinear.inputs.raw import digest_of
@@ -63,6 +63,12 @@ def store_of(
             return BlockStore.open(target)
         check(target)
         listener(Warned(f"{source}: changed since {target.name} was made: splitting it again"))
+    if not os.access(target.parent, os.W_OK):
+        raise StorageError(
+            f"{target}: the store of {source.name} cannot be made: its folder may not be written "
+            "to",
+            "make the store elsewhere by `blocklinear split`, and name that",
+        )
     return make_store([source], target, chosen, listener, check)
 
 

@@ -53,7 +53,7 @@ class LocalFile:
             self._stat = os.fstat(self._descriptor)
             if stat.S_ISDIR(self._stat.st_mode):
                 self.close()
-                raise StorageError(f"{path}: is a directory", "name the files in it")
+                raise StorageError(f"{path}: is a folder", "name a file of text")
         regular = stat.S_ISREG(self._stat.st_mode)
         self.size = self._stat.st_size if regular else None
         self.mtime_ns = self._stat.st_mtime_ns if regular else None

@@ -10,6 +10,7 @@ import numpy.typing as npt
 from blocklinear.classes import Classes, given_labels, shown
 from blocklinear.markup import table_html
 from blocklinear.model.scores import positive_class
+from blocklinear.numerals import counted
 
 Floats = npt.NDArray[np.float64]
 
@@ -123,7 +124,7 @@ class Confusion:
         """Return a line with F1 and its class."""
         if self.positive is not None:
             return f"F1 = {self.f1:g} (positive class {shown(self.positive, self._given)})"
-        return f"F1 = {self.f1:g} (mean of {len(self._occurring())} classes)"
+        return f"F1 = {self.f1:g} (mean of {counted(len(self._occurring()), 'class', 'classes')})"
 
     def as_dict(self) -> dict[str, Any]:
         """Return ``positive``, ``f1``, ``classes``, and ``confusion``.

@@ -18,6 +18,7 @@ from blocklinear.model.metrics import AccuracyCounter, OutlierCounter, Regressio
 from blocklinear.model.parameters import ModelParameters
 from blocklinear.model.probability import probabilities
 from blocklinear.model.scores import auc
+from blocklinear.numerals import counted
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -158,8 +159,8 @@ class Evaluation:
             or len(columns) != len(labels) or columns.shape[1] not in wanted
         ):  # fmt: skip
             raise UsageError(
-                f"labels of shape {labels.shape} and {len(names)} classes, but decision values of "
-                f"shape {values.shape}",
+                f"labels of shape {labels.shape} and {counted(len(names), 'class', 'classes')}, "
+                f"but decision values of shape {values.shape}",
                 "give a column for each class, or one for two classes",
             )
         codes = np.arange(len(names), dtype=np.float64)
@@ -234,7 +235,9 @@ class Evaluation:
     def _kept(self) -> tuple[npt.NDArray[np.int32], Floats]:
         """Return the classes and decision values of all rows of known classes."""
         if not self._keeps:
-            what = f"{len(self._names)} classes" if self.confusion is not None else self._unlike
+            what = self._unlike
+            if self.confusion is not None:
+                what = counted(len(self._names), "class", "classes")
             raise UsageError(
                 f"curves are those of a classifier of up to {MOST_CURVES} classes, and this is "
                 f"{what}",
@@ -432,7 +435,7 @@ class Evaluation:
         return self.summary()
 
     def __repr__(self) -> str:
-        return f"Evaluation({self.rows} rows: {'; '.join(self.summary().splitlines())})"
+        return f"Evaluation({counted(self.rows, 'row')}: {'; '.join(self.summary().splitlines())})"
 
     def _repr_html_(self) -> str:
         facts = {"rows": str(self.rows), "score": self.summary()}
@@ -456,7 +459,7 @@ def evaluate_rows(model: Any, X: Any, y: npt.ArrayLike, positive: Any = None) ->
     decisions = model.decision_function(X).reshape(-1, model.n_columns)
     if given.shape != (len(decisions),):
         raise InputError(
-            f"y has shape {given.shape} for {len(decisions)} rows", "give a label each"
+            f"y has shape {given.shape} for {counted(len(decisions), 'row')}", "give a label each"
         )
     found.add(_codes(model, given), decisions)
     return found

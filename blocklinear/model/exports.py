@@ -114,7 +114,7 @@ def _set(
 
 
 def _after_normalizing(made: Any, model: ModelParameters) -> Any:
-    """Return an estimator behind what normalizes rows, if they were in training."""
+    """Return an estimator behind what normalises rows, if they were in training."""
     if model.normalize == "none":
         return made
     from sklearn.pipeline import make_pipeline

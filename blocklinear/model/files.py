@@ -23,6 +23,10 @@ def _opened(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
     def at_once(name: str, how: int) -> int:
         return os.open(name, how | os.O_NONBLOCK)
 
+    if os.path.isdir(path):
+        raise StorageError(
+            f"{os.fspath(path)}: is a folder, not a model", "name the file that `train` wrote"
+        )
     with storage_errors(path, "read"), open(path, "rb", opener=at_once) as stream:
         if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
             raise StorageError(

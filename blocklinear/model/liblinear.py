@@ -17,13 +17,13 @@ import numpy.typing as npt
 from blocklinear.classes import Classes, shown
 from blocklinear.errors import DamagedError, UsageError, quoted
 from blocklinear.model.parameters import ModelParameters
-from blocklinear.numerals import format_number
+from blocklinear.numerals import counted, format_number
 
 _KEYS = (b"solver_type", b"nr_class", b"label", b"nr_feature", b"bias", b"rho", b"w")
 _NUMBERS_PER_WRITE = 1 << 16
 _READ_BYTES = 1 << 22
 NORMALIZED_ROWS = (
-    "LIBLINEAR's format cannot record that rows are normalized: normalize those you predict"
+    "LIBLINEAR's format cannot record that rows are normalised: normalise those you predict"
 )
 """A warning where such a model is written."""
 LARGE = 1 << 19
@@ -272,7 +272,7 @@ class _Text:
         total = n_rows * n_columns
         most = (self._remaining + len(self._buffer)) // 2  # a digit and a blank each
         if total > most + 1:
-            self.fail(f"w must have {total} numbers, and the file is too short for them")
+            self.fail(f"w must have {counted(total, 'number')}, and the file is too short for them")
         values, done = np.empty(total), 0
         at_end = False
         while not at_end:
@@ -291,12 +291,12 @@ class _Text:
                 self.fail(f"{quoted(tokens[bad])} is not a finite number")
             if done + len(parsed) > total:
                 self._skip_to(total - done, piece)
-                self.fail(f"w goes on after its {total} numbers")
+                self.fail(f"w goes on after its {counted(total, 'number')}")
             self._line += piece.count(b"\n", 0, end)
             values[done : done + len(parsed)] = parsed
             done += len(parsed)
         if done < total:
-            self.fail(f"w ends after {done} of {total} numbers")
+            self.fail(f"w ends after {done} of {counted(total, 'number')}")
         return values.reshape(n_rows, n_columns)
 
     def _skip_to(self, k: int, piece: bytes) -> None:

@@ -19,7 +19,7 @@ from blocklinear.model import exports
 from blocklinear.model.files import read_model, write_model
 from blocklinear.model.parameters import SOLVERS, Floats, ModelParameters, expected_columns
 from blocklinear.model.top_weights import largest
-from blocklinear.numerals import format_number
+from blocklinear.numerals import counted, format_number
 from blocklinear.outputs import Output
 from blocklinear.recipe import names_of_features
 
@@ -97,7 +97,7 @@ class LinearModel(ModelParameters):
         if len(set(self.labels)) != len(self.labels):
             yield "labels must differ from one another"
         if self.is_classifier != bool(self.labels):
-            yield f"{self.solver} with {len(self.labels)} labels"
+            yield f"{self.solver} with {counted(len(self.labels), 'label')}"
         if self.weights.ndim != 2 or self.weights.shape[0] > MAX_FEATURES:
             yield f"weights must be (n_features, n_columns), got shape {self.weights.shape}"
         columns = expected_columns(self.solver, len(self.labels))
@@ -113,7 +113,8 @@ class LinearModel(ModelParameters):
         if type(self.hash_bits) is not int or not 0 <= self.hash_bits <= 31:
             yield f"hash_bits must be from 0 to 31, got {self.hash_bits!r}"
         elif self.hash_bits and (self.index_base, self.n_features) != (0, 1 << self.hash_bits):
-            yield f"{self.n_features} features do not fit hashes of {self.hash_bits} bits"
+            hashes = f"hashes of {counted(self.hash_bits, 'bit')}"
+            yield f"{counted(self.n_features, 'feature does', 'features do')} not fit {hashes}"
         if self.normalize not in ("none", "l2"):
             yield f"normalize must be 'none' or 'l2', got {self.normalize!r}"
         if self.rho != 0.0 and self.solver != "ONECLASS_SVM":
@@ -121,7 +122,8 @@ class LinearModel(ModelParameters):
         if not set(self.classes) <= set(self.labels):
             yield "classes must be of labels"
         if self.feature_names is not None and len(self.feature_names) > self.n_features:
-            yield f"{len(self.feature_names)} feature_names for {self.n_features} features"
+            features = counted(self.n_features, "feature")
+            yield f"{len(self.feature_names)} feature_names for {features}"
 
     def decision_function(self, X: Any) -> Floats:
         """Compute the decision values of some rows.
@@ -130,7 +132,7 @@ class LinearModel(ModelParameters):
         ----------
         X : scipy sparse matrix or array_like, shape (n_rows, any)
             Column j is feature j, counted from 0; columns the model does not know are ignored. If
-            features are hashed, columns are hashes. Rows are normalized as in training. Names of
+            features are hashed, columns are hashes. Rows are normalised as in training. Names of
             the columns of a data frame have to be those of `feature_names`, in their order; a model
             of tables, or of hashes, takes no data frame with names.
 
@@ -489,7 +491,7 @@ class LinearModel(ModelParameters):
         -------
         LinearSVC, LogisticRegression or LinearSVR
             By the loss; logistic regression of more than two classes is a `OneVsRestClassifier`.
-            Where training normalized rows, a `Pipeline` that does so first.
+            Where training normalised rows, a `Pipeline` that does so first.
 
         Raises
         ------
@@ -578,7 +580,7 @@ class LinearModel(ModelParameters):
         if self.labels:
             more = " ..." if len(self.labels) > 10 else ""
             facts.append(f"classes {' '.join(self.outcome_names[:10])}{more}")
-        facts.append(f"{self.n_features} features")
+        facts.append(counted(self.n_features, "feature"))
         for name in ("C", "nu", "l1_ratio"):
             if name in self.metadata:
                 facts.append(f"{name} {self.metadata[name]}")
@@ -599,7 +601,7 @@ class LinearModel(ModelParameters):
         lines["features"] = f"{self.n_features} (numbered from {self.index_base})"
         lines["nonzero weights"] = f"{np.count_nonzero(self.weights)} of {self.weights.size}"
         if self.hash_bits:
-            lines["features"] = f"{self.n_features} (hashed to {self.hash_bits} bits)"
+            lines["features"] = f"{self.n_features} (hashed to {counted(self.hash_bits, 'bit')})"
         if self.normalize != "none":
             lines["rows"] = "divided by their Euclidean norm"
         lines["bias"] = format_number(self.bias) if self.bias >= 0 else "none"

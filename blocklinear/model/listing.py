@@ -18,6 +18,7 @@ import numpy as np
 from blocklinear.errors import UsageError
 from blocklinear.model.linear import LinearModel
 from blocklinear.model.parameters import Floats
+from blocklinear.numerals import counted
 
 MAGIC = b'{"format": "blocklinear weights"'
 VERSION = 1
@@ -41,7 +42,10 @@ def write_weights(model: LinearModel, stream: IO[bytes], most: int | None = None
         If the recipe of a model of tables is not that of its weights.
     """
     if most is not None and most < 1:
-        raise UsageError(f"{most} weights are asked for", "give 1 or more, or none for all")
+        raise UsageError(
+            f"{counted(most, 'weight is', 'weights are')} asked for",
+            "give 1 or more, or none for all",
+        )
     facts = {
         "version": VERSION,
         "solver": model.solver,

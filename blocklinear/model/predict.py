@@ -65,8 +65,8 @@ class PredictionReport:
     confusion: Confusion | None = None
 
     def summary(self) -> str:
-        """Return the score as LIBLINEAR prints it, without a final newline."""
-        return self.score.summary()
+        """Return the score as LIBLINEAR prints it, without a final newline; or ``no rows``."""
+        return self.score.summary() if self.rows else "no rows"
 
     def __str__(self) -> str:
         return self.summary()
@@ -79,7 +79,8 @@ class PredictionReport:
             facts["rows of unknown labels"] = str(self.unknown_labels)
         if self.notes:
             facts["notes"] = "\n".join(self.notes)
-        matrix = "" if self.confusion is None else self.confusion._repr_html_()
+        counts = self.confusion if self.rows else None
+        matrix = "" if counts is None else counts._repr_html_()
         return facts_html("Prediction", facts) + matrix
 
     def to_json(self) -> str:
@@ -113,7 +114,7 @@ def predict_stream(
         Appears whole or not at all, unless it is a stream: ``-`` (stdout), a pipe or a device.
     text_options : TextOptions, optional
         How to read; by default with the features numbered as the model's were. They are hashed as
-        the model's were, and rows are normalized so, in any case.
+        the model's were, and rows are normalised so, in any case.
     decision : bool
         Write all decision values of a row (``%.17g``, separated by blanks) instead of its label.
     probability : bool

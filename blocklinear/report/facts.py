@@ -7,7 +7,7 @@ from typing import Any
 from blocklinear.markup import facts_html
 from blocklinear.memory import format_size
 from blocklinear.model.parameters import SOLVERS
-from blocklinear.numerals import format_number
+from blocklinear.numerals import counted, format_number
 from blocklinear.report.records import PHASES, RunRecords, is_number
 
 PHASE_NAMES = {
@@ -155,8 +155,7 @@ def status(history: RunRecords) -> tuple[str, str]:
             return "good", "Reached its goal."
         n = len(history.events)
         return "warn", (
-            f"Not ended: {n} outer iteration{'' if n == 1 else 's'} so far. It goes on, or was "
-            "killed."
+            f"Not ended: {counted(n, 'outer iteration')} so far. It goes on, or was killed."
         )
     stopped = str(ended.get("stopped"))
     if ended.get("outer") is None:
@@ -252,7 +251,7 @@ def store_facts(store: Mapping[str, Any]) -> dict[str, str]:
     if is_number(rows) and is_number(nnz) and rows:
         facts["nonzeros"] += f" ({nnz / rows:.3g} a row)"
     if store.get("hash_bits"):
-        facts["features"] += f", hashed to {store['hash_bits']} bits"
+        facts["features"] += f", hashed to {counted(store['hash_bits'], 'bit')}"
     if store.get("normalize") not in (None, "none"):
         facts["rows"] += ", divided by their Euclidean norm"
     if store.get("weighted"):
@@ -271,7 +270,7 @@ def _batches(count: float, last: object) -> str:
     """Return how many batches there are, with the last ones."""
     some = [batch for batch in last if isinstance(batch, dict)] if isinstance(last, list) else []
     listed = ", ".join(
-        f"{shortened(str(batch.get('name')), 40)} ({number_text(batch.get('rows'))} rows)"
+        f"{shortened(str(batch.get('name')), 40)} ({_rows(batch.get('rows'))})"
         for batch in some[-_MOST_BATCHES:]
     )
     more = "... " if len(some[-_MOST_BATCHES:]) < count else ""
@@ -282,8 +281,15 @@ def warm_start_text(found: Mapping[str, Any] | None) -> str:
     """Return what a run that was to start warm began with."""
     if found is None:
         return "asked for, but there was nothing to start from"
-    kept, new, gone = (number_text(found.get(f"rows_{name}")) for name in ("kept", "new", "gone"))
-    return f"from an earlier run: {kept} of its rows kept, {new} rows new, {gone} gone"
+    kept, gone = (number_text(found.get(f"rows_{name}")) for name in ("kept", "gone"))
+    return (
+        f"from an earlier run: {kept} of its rows kept, {_rows(found.get('rows_new'))} new, "
+        f"{gone} gone"
+    )
+
+
+def _rows(n: object) -> str:
+    return counted(n, "row", form=",") if isinstance(n, int) else f"{number_text(n)} rows"
 
 
 def key_facts(history: RunRecords) -> dict[str, str]:

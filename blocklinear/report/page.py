@@ -16,7 +16,7 @@ from blocklinear.markup import facts_table, shown, table
 from blocklinear.model.confusion import CLASS_HEADER
 from blocklinear.model.evaluation import Evaluation
 from blocklinear.model.linear import LinearModel, Names
-from blocklinear.numerals import format_number
+from blocklinear.numerals import counted, format_number
 from blocklinear.outputs import Output
 from blocklinear.report import facts
 from blocklinear.report.pictures import MOST_IN_MATRIX, Pictures
@@ -475,7 +475,8 @@ def _warnings(history: RunRecords) -> str:
         return ""
     items = "".join(f"<li>{shown(facts.shortened(text, 500))}</li>" for text in found)
     hidden = len(history.warnings) - len(found)
-    more = _text(f"{hidden} earlier ones are left out.", "soft") if hidden else ""
+    earlier = counted(hidden, "earlier one is", "earlier ones are")
+    more = _text(f"{earlier} left out.", "soft") if hidden else ""
     return _section("Warnings", f"<ul>{items}</ul>", more)
 
 
@@ -489,7 +490,8 @@ def _iterations(history: RunRecords) -> str:
     listed = _scroll(table("", header, rows, numbers=(0, 1, 2, 3, 4, 6, 7)))
     if len(some) < len(events):
         listed += _text(f"The first 5 and the last {_MOST_LINES - 5} of {len(events):,}.", "soft")
-    return _section("Outer iterations", _details(f"{len(events):,} outer iterations", listed))
+    title = counted(len(events), "outer iteration", form=",")
+    return _section("Outer iterations", _details(title, listed))
 
 
 def _iteration(event: Mapping[str, Any]) -> Sequence[str]:

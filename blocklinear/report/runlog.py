@@ -98,11 +98,11 @@ def check_log(output: Output) -> bool:
     ------
     UsageError
     StorageError
-        If it cannot be read.
+        If it cannot be read, or written to.
     """
     if output.target is None or not output.is_file:
         return False
-    with storage_errors(output.name, "read"), open(output.target, "rb") as stream:
+    with storage_errors(output.name, "open"), open(output.target, "r+b") as stream:
         if stream.read(1) not in (b"", b"{"):
             raise UsageError(
                 f"{output.name}: exists and is not a log", "choose another name for the log"

@@ -21,7 +21,7 @@ from blocklinear.figures.costs import plot_costs
 from blocklinear.ingest.provenance import label_places
 from blocklinear.kernels.losses import LOGISTIC
 from blocklinear.model.scores import positive_class
-from blocklinear.numerals import format_number
+from blocklinear.numerals import counted, format_number
 from blocklinear.objectives.certificate import column_norms
 from blocklinear.objectives.models import ALL_SOLVERS, CRAMMER_SINGER, Models, make_models
 from blocklinear.objectives.one_class import ONE_CLASS
@@ -198,7 +198,9 @@ def cross_validate(
         _check_assigned(assigned, manifest.n_rows, n_folds)
         positive = positive_class(labels, positive, store.named)
         if n_folds > manifest.n_rows and assigned is None:
-            listener(Warned(f"{n_folds} folds of {manifest.n_rows} rows: each row is a fold"))
+            listener(
+                Warned(f"{n_folds} folds of {counted(manifest.n_rows, 'row')}: each row is a fold")
+            )
             n_folds = manifest.n_rows
         warn_of_weights(options, labels, store, listener)
         folder = store.folder / "runs" / f"{options.run}.cv"  # whose checkpoint is no matter here
@@ -237,7 +239,9 @@ def _check(
     if metric is not None and metric not in known:
         raise UsageError(f"metric {metric!r} is not one of {', '.join(known)}", "choose another")
     if not isinstance(n_folds, Integral) or not 2 <= n_folds <= MOST_FOLDS:
-        raise UsageError(f"{n_folds} folds are not from 2 to {MOST_FOLDS}", "change -v")
+        raise UsageError(
+            f"the number of folds is {n_folds}, but must be from 2 to {MOST_FOLDS}", "change -v"
+        )
     check_shared(options, "cross-validation needs many")
     for given, flag in (
         (options.solver == CRAMMER_SINGER, "-s 4"),
@@ -361,7 +365,7 @@ class _Validation:
         counts = np.bincount(self._folds.all, minlength=self.n_folds)
         empty = np.flatnonzero(counts == 0)
         if len(empty):
-            self.listener(Warned(f"{len(empty)} of {self.n_folds} folds have no rows"))
+            self.listener(Warned(f"folds without rows: {len(empty)} of {self.n_folds}"))
 
     def _split_to_fit(self, options: TrainOptions, n_units: int) -> list[slice]:
         """Divide the models, of a fold and a C at a time, into parts that fit the budget."""

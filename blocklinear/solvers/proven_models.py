@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blocklinear.errors import MismatchError
+from blocklinear.numerals import counted
 from blocklinear.objectives.certificate import Certificate
 from blocklinear.solvers.protocol import Estimate
 
@@ -59,8 +60,8 @@ class ProvenModels:
         gaps = [c["gap"] for number, c in enumerate(found) if number not in kept]
         if gaps and (goal is None or max(gaps) > goal):
             raise MismatchError(
-                f"{len(gaps)} models were finished with gaps up to {max(gaps):.3g}, and are no "
-                "longer trained",
+                f"{counted(len(gaps), 'model was', 'models were')} finished with gaps up to "
+                f"{max(gaps):.3g}, and no longer trained",
                 "ask for that --gap, or give --restart instead of --resume",
             )
         self.certificates = [None if c is None else Certificate(**c) for c in found]

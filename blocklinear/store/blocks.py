@@ -33,6 +33,7 @@ import xxhash
 from numpy.typing import NDArray
 
 from blocklinear.errors import DamagedError, StorageError, storage_errors
+from blocklinear.numerals import counted
 from blocklinear.store.files import open_regular, read_past_cache, remove_files, sync_file
 from blocklinear.store.records import BlockRecord, ChunkFile
 from blocklinear.store.remote.mirror import FETCHES, Mirror, fetched
@@ -143,7 +144,8 @@ class BlockWriter:
                 with storage_errors(self.path, "read"):
                     piece = os.pread(descriptor, _COPY_BYTES, start)
                 if len(piece) < min(_COPY_BYTES, self._bytes - start):
-                    raise StorageError(f"{self.path}: ends after {start + len(piece)} bytes")
+                    size = counted(start + len(piece), "byte")
+                    raise StorageError(f"{self.path}: ends after {size}")
                 yield piece
         finally:
             os.close(descriptor)
@@ -397,7 +399,8 @@ def opened_block(path: Path, record: ChunkFile) -> Iterator[int]:
         if not stat.S_ISREG(found.st_mode):
             raise damaged(path, "it is not a regular file")
         if found.st_size != record.bytes:
-            raise damaged(path, f"it has {found.st_size} bytes, the manifest says {record.bytes}")
+            size = counted(found.st_size, "byte")
+            raise damaged(path, f"it has {size}, the manifest says {record.bytes}")
         yield descriptor
     finally:
         os.close(descriptor)
@@ -412,7 +415,7 @@ def read_part(
         while filled < size and (n := os.preadv(descriptor, [data[filled:]], start + filled)):
             filled += n
     if filled < size:
-        raise damaged(path, f"it ends after {start + filled} bytes")
+        raise damaged(path, f"it ends after {counted(start + filled, 'byte')}")
     return data.toreadonly()
 
 

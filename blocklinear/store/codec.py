@@ -112,7 +112,7 @@ class _Numbers:
 def _most_of_decimals(mantissa: NDArray[np.int64], exponent: NDArray[np.uint8]) -> tuple[int, int]:
     """Return up to which mantissa decimals are stored as such, and how many are above.
 
-    Each plane has a byte of all numbers, so a few wide ones, as standardized values next to
+    Each plane has a byte of all numbers, so a few wide ones, as standardised values next to
     indicators, are dear: as float64 they take less.
     """
     wider = np.empty(8, np.int64)

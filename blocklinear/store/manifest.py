@@ -24,6 +24,7 @@ from blocklinear import __version__
 from blocklinear.classes import Class, from_json
 from blocklinear.errors import DamagedError, MismatchError, StorageError, storage_errors
 from blocklinear.memory import format_size
+from blocklinear.numerals import counted
 from blocklinear.store import shapes
 from blocklinear.store.files import aside_name, atomic_write, read_regular
 from blocklinear.store.records import IN_FILE, BlockRecord, FeatureFile
@@ -489,8 +490,9 @@ def refuse_many(n_blocks: int, n_labels: int) -> None:
 
 def _too_large(n_bytes: int, n_blocks: int, n_labels: int) -> StorageError:
     return StorageError(
-        f"the manifest of {n_blocks} blocks, with a count for each of {n_labels} labels, would "
-        f"take {n_bytes} bytes or more; {format_size(MAX_BYTES)} are allowed",
+        f"the manifest of {counted(n_blocks, 'block')}, with a count for each of "
+        f"{counted(n_labels, 'label')}, would take {n_bytes} bytes or more; "
+        f"{format_size(MAX_BYTES)} are allowed",
         "make fewer and larger blocks: give more --memory or fewer --blocks, or compact the store",
     )
 

@@ -30,7 +30,7 @@ from blocklinear.inputs.objects import MissingError
 from blocklinear.inputs.urls import is_url
 from blocklinear.markup import facts_html, text_html
 from blocklinear.memory import format_size
-from blocklinear.numerals import format_number
+from blocklinear.numerals import counted, format_number
 from blocklinear.store.files import LOCK_NAME, Lock
 from blocklinear.store.manifest import Manifest
 from blocklinear.store.remote.mirror import FETCHING_BYTES, Mirror
@@ -59,9 +59,13 @@ class VerifyReport:
     def summary(self) -> str:
         """Return the report as a sentence."""
         state = f"{len(self.faults)} damaged" if self.faults else "all intact"
-        text = f"{self.blocks} blocks, {self.rows} rows, {self.nnz} entries: {state}"
+        text = (
+            f"{counted(self.blocks, 'block')}, {counted(self.rows, 'row')}, "
+            f"{counted(self.nnz, 'entry', 'entries')}: {state}"
+        )
         if self.unused_files:
-            text += f"; {len(self.unused_files)} files in it are not part of the store"
+            unused = counted(len(self.unused_files), "file in it is", "files in it are")
+            text += f"; {unused} not part of the store"
         return text
 
     def _repr_html_(self) -> str:
@@ -139,7 +143,10 @@ class BlockStore:
 
     def __repr__(self) -> str:
         m = self.manifest
-        size = f"{m.n_rows} rows, {m.dimension} features, {len(m.blocks)} blocks"
+        size = (
+            f"{counted(m.n_rows, 'row')}, {counted(m.dimension, 'feature')}, "
+            f"{counted(len(m.blocks), 'block')}"
+        )
         return f"BlockStore({self.name!r}: {size})"
 
     def _repr_html_(self) -> str:
@@ -276,8 +283,9 @@ class BlockStore:
         """Return what ``info`` prints."""
         m, size = self.manifest, sum(block.bytes for block in self.manifest.blocks)
         lines = [
-            f"{m.n_rows} rows, {m.dimension} features, {m.nnz} entries",
-            f"{len(m.blocks)} blocks, {format_size(size)} on disk "
+            f"{counted(m.n_rows, 'row')}, {counted(m.dimension, 'feature')}, "
+            f"{counted(m.nnz, 'entry', 'entries')}",
+            f"{counted(len(m.blocks), 'block')}, {format_size(size)} on disk "
             f"({size / max(m.nnz, 1):.2f} bytes an entry), {m.dtype}, {m.compression}",
         ]
         if m.labels is None:
@@ -290,13 +298,14 @@ class BlockStore:
                 more = f" and {len(m.classes) - 20} more" if len(m.classes) > 20 else ""
                 lines.append(f"in LIBSVM and LIBLINEAR text, label {coded}{more}")
         if m.names:
-            lines.append(f"the first {m.names['names']} features have names")
+            named = counted(m.names["names"], "feature has", "features have")
+            lines.append(f"the first {named} names")
         if m.weighted:
             w = m.weights
+            zeros = counted(w["zeros"], "row has", "rows have")
             lines.append(
                 f"weights of rows: {format_number(w['least'])} to {format_number(w['largest'])}, "
-                f"{w['total']:.15g} in all"
-                + (f"; {w['zeros']} rows have weight 0" if w["zeros"] else "")
+                f"{w['total']:.15g} in all" + (f"; {zeros} weight 0" if w["zeros"] else "")
             )
         for batch in self.batches():
             sources = ", ".join(str(source["path"]) for source in batch["sources"])
@@ -304,31 +313,37 @@ class BlockStore:
                 files = ", ".join(str(file["path"]) for file in batch["weights"])
                 sources += f" with weights from {files}"
             lines.append(
-                f"batch {batch['name']}: {batch['rows']} rows from {sources}, {batch['date']}"
+                f"batch {batch['name']}: {counted(batch['rows'], 'row')} from {sources}, "
+                f"{batch['date']}"
             )
         if self.mirror is not None:
             here = sum((self.blocks_folder / block.name).exists() for block in m.blocks)
             lines.append(f"on {self.name}; {here} of its blocks are kept in {self.folder}")
         if m.removed:
             size = sum(block.bytes for block in m.removed)
+            waiting = counted(len(m.removed), "removed block is", "removed blocks are")
             lines.append(
-                f"{len(m.removed)} removed blocks are still on disk, {format_size(size)}: "
-                "`blocklinear gc` deletes them"
+                f"{waiting} still on disk, {format_size(size)}: `blocklinear gc` deletes them"
             )
+        occurring = counted(m.n_features, "feature occurs, and is", "features occur, and are")
+        hashed = (
+            f"{counted(m.hash_bits, 'bit')}: {counted(m.total('hash_collisions'), 'collision')}"
+        )
         notes = [
-            (m.renumbered, f"{m.n_features} features occur, and are renumbered in the blocks", ""),
-            (
-                m.hash_bits,
-                f"features hashed to {m.hash_bits} bits: {{}} collisions",
-                "hash_collisions",
-            ),
-            (m.normalize == "l2", "rows are divided by their norm when they are read", ""),
-            (m.total("sorted_rows"), "{} rows were sorted", "sorted_rows"),
-            (m.total("merged_entries"), "{} repeated entries were added up", "merged_entries"),
-            (m.total("ignored_qids"), "{} query numbers (qid) were ignored", "ignored_qids"),
-            (m.total("skipped"), "{} lines were skipped", "skipped"),
+            (m.renumbered, f"{occurring} renumbered in the blocks"),
+            (m.hash_bits, f"features hashed to {hashed}"),
+            (m.normalize == "l2", "rows are divided by their norm when they are read"),
         ]
-        lines += [text.format(m.total(count)) for holds, text, count in notes if holds]
+        lines += [text for holds, text in notes if holds]
+        changes = [
+            ("sorted_rows", "row was sorted", "rows were sorted"),
+            ("merged_entries", "repeated entry was added up", "repeated entries were added up"),
+            ("ignored_qids", "query number (qid) was ignored", "query numbers (qid) were ignored"),
+            ("skipped", "line was skipped", "lines were skipped"),
+        ]
+        lines += [
+            counted(m.total(name), one, several) for name, one, several in changes if m.total(name)
+        ]
         return "\n".join(map(shown, lines))
 
     def iter_csr(
@@ -338,7 +353,7 @@ class BlockStore:
 
         Rows come block by block, as they lie there: in the order of the input with
         ``order="file"``, else as they were assigned at random, the same at any time. Values are as
-        they were given, neither rounded to the precision of the store nor normalized.
+        they were given, neither rounded to the precision of the store nor normalised.
 
         Parameters
         ----------
@@ -491,6 +506,6 @@ def counted_labels(labels: list[dict[str, Any]] | None, most: int) -> str:
     if labels is None:
         return "too many to list"
     listed = ", ".join(
-        f"{label_text(found['label'])} ({found['rows']} rows)" for found in labels[:most]
+        f"{label_text(found['label'])} ({counted(found['rows'], 'row')})" for found in labels[:most]
     )
     return listed + (f" and {len(labels) - most} more" if len(labels) > most else "")

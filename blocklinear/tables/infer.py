@@ -82,7 +82,7 @@ def infer(path: str, schema: Any, options: TableOptions) -> Recipe:
         lacking = [name for name in given if name not in names]
         if lacking:
             raise UsageError(
-                f"{path}: {option} names {_listed(lacking)}, which is no column of the table",
+                f"{path}: the table has no column {_listed(lacking)}, which {option} names",
                 f"there are {_listed(names)}",
             )
     if options.weight == options.target:

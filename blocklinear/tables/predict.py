@@ -10,7 +10,7 @@ import numpy as np
 
 from blocklinear.batches.labels import LabelCoder
 from blocklinear.batches.reader import BatchReader
-from blocklinear.errors import InputError, UsageError, shown
+from blocklinear.errors import InputError, UsageError, quoted, shown
 from blocklinear.events import Listener, TextProgress, ignore
 from blocklinear.model.confusion import Confusion
 from blocklinear.model.evaluation import Evaluation, score_of
@@ -18,6 +18,7 @@ from blocklinear.model.linear import LinearModel
 from blocklinear.model.metrics import Score
 from blocklinear.model.predict import decisions_of
 from blocklinear.model.probability import probabilities
+from blocklinear.numerals import counted
 from blocklinear.options import TextOptions
 from blocklinear.outputs import Output
 from blocklinear.recipe import recipe_of_model
@@ -47,7 +48,7 @@ class TableReport:
 
     def summary(self) -> str:
         """Return the score, or how many rows there were."""
-        return f"{self.rows} rows" if self.score is None else self.score.summary()
+        return counted(self.rows, "row") if self.score is None else self.score.summary()
 
     def to_json(self) -> str:
         """Return one JSON object."""
@@ -127,14 +128,14 @@ def predict_tables(
     labelled = recipe.target.name in schema.names
     lacking = [column for column in keep if column not in schema.names]
     if lacking:
-        raise UsageError(f"--keep names {lacking[0]}, which is no column of the table")
+        raise UsageError(f"the table has no column {quoted(lacking[0])}, which --keep names")
     kept_kinds = {column: schema.field(column).type for column in keep}
     tables.open(recipe, f"the recipe of {name}", [recipe.target.name] if labelled else [])
     for source in tables.sources:
         for column in keep:
             if column not in source.schema.names:
                 raise InputError(
-                    f"{source.path}: no column {column}, which --keep names",
+                    f"{source.path}: no column {quoted(column)}, which --keep names",
                     "leave it out of --keep, or write the table as the first one",
                 )
     if classes and not labelled:
@@ -197,7 +198,8 @@ def predict_tables(
                 raise InputError(f"{', '.join(inputs)}: no rows", "check the input")
             if options.expect_rows not in (None, n_rows):
                 raise InputError(
-                    f"{n_rows} rows, not the {options.expect_rows} expected", "check the input"
+                    f"{counted(n_rows, 'row')}, not the {options.expect_rows} expected",
+                    "check the input",
                 )
             writer.close()
         except BaseException:

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from blocklinear.batches.tables import MOST_EXACT
 from blocklinear.errors import InputError
+from blocklinear.numerals import counted
 from blocklinear.tables.arrow import arrow
 
 LONGEST_VALUE = 1 << 16
@@ -122,7 +123,7 @@ def refuse_missing(part: Part, name: str, array: Any, what: str) -> None:
         row = int(np.flatnonzero(np.asarray(array.is_null()))[0])
         raise InputError(
             f"{part.at(row)}, column {name}: {what} is missing; it is in {array.null_count} of the "
-            f"{part.n_rows} rows read with this one",
+            f"{counted(part.n_rows, 'row')} read with this one",
             "leave out rows without one",
         )
 

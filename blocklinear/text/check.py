@@ -11,7 +11,7 @@ from blocklinear.arguments import Path, check_options, path_list
 from blocklinear.errors import InputError
 from blocklinear.events import Listener, TextProgress, ignore
 from blocklinear.markup import text_html
-from blocklinear.numerals import format_number
+from blocklinear.numerals import counted, format_number
 from blocklinear.options import TextOptions
 from blocklinear.text.reader import RowReader
 from blocklinear.text.rows import Rows
@@ -105,15 +105,16 @@ class CheckReport:
     def summary(self) -> str:
         """Describe it in a few lines for people, without the problems."""
         lines = [
-            f"{self.rows} rows, {self.entries} entries, {self.blank_lines} blank lines, "
-            f"{self.explicit_zeros} explicit zeros"
+            f"{counted(self.rows, 'row')}, {counted(self.entries, 'entry', 'entries')}, "
+            f"{counted(self.blank_lines, 'blank line')}, "
+            f"{counted(self.explicit_zeros, 'explicit zero')}"
         ]
         if self.labels is None:
             lines.append(f"labels: more than {MAX_LABELS} (regression)")
         elif self.labels:
             pairs = list(self.labels.items())
             shown = ", ".join(
-                f"{format_number(label)} ({n} rows)" for label, n in pairs[:SHOWN_LABELS]
+                f"{format_number(label)} ({counted(n, 'row')})" for label, n in pairs[:SHOWN_LABELS]
             )
             more = len(pairs) - SHOWN_LABELS
             lines.append(f"labels: {shown}" + (f" and {more} more" if more > 0 else ""))
@@ -128,7 +129,7 @@ class CheckReport:
                 f"entries per row: {self.min_row_entries} to {self.max_row_entries}, "
                 f"mean {self.entries / self.rows:.4g}"
             )
-        problems = f"{self.n_problems or 'no'} problem{'' if self.n_problems == 1 else 's'}"
+        problems = counted(self.n_problems, "problem") if self.n_problems else "no problems"
         lines.append(problems + ("" if self.complete else "; not all was read"))
         return "\n".join(lines)
 
@@ -186,8 +187,8 @@ def check(
     n_features = 0 if report.max_index is None else report.max_index - report.index_base + 1
     if n_features > options.feature_limit and not options.hash_bits:
         report.notes.append(
-            f"{n_features} features: split accepts {options.feature_limit} under this memory "
-            "budget, unless it is given --max-features"
+            f"{counted(n_features, 'feature')}: split accepts {options.feature_limit} under this "
+            "memory budget, unless it is given --max-features"
         )
     if not report.rows and not report.n_problems:
         report.note(InputError("no rows: nothing but blank lines or comments"))

@@ -28,7 +28,7 @@ _NOT_DATA = (
     (b"\x80\x04", "a Python pickle"),
     (b"\x80\x05", "a Python pickle"),
     (b"\x93NUMPY", "a NumPy array"),
-    (b"PK\x03\x04", "a zip or npz file"),
+    (b"PK\x03\x04", "a zip or npz file, such as a model"),
     (b"BLKBLOCK", "a block file of blocklinear"),
     (b"\x01\xab\xff\xff", "an XGBoost binary"),
     (b"binf", "an XGBoost binary"),

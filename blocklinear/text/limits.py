@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from blocklinear.errors import InputError, InputFormatError, UsageError
 from blocklinear.inputs.raw import size_of
 from blocklinear.memory import PROCESS_BYTES, enough, format_size
+from blocklinear.numerals import counted
 from blocklinear.options import LINE_FACTOR, TextOptions
 from blocklinear.text.faults import index_beyond, too_many_features
 from blocklinear.text.rows import Rows
@@ -85,7 +86,7 @@ class Limits:
             lacking += math.ceil(4 * line.n_bytes / LINE_FACTOR)
             return InputFormatError(
                 path, number, 1,
-                f"the line has {line.n_entries} entries: reading them takes "
+                f"the line has {counted(line.n_entries, 'entry', 'entries')}: reading them takes "
                 f"{format_size(line.n_bytes)}, more than --memory leaves",
                 f"check the line ends, or give {enough(lacking)} more --memory",
             )  # fmt: skip
@@ -116,7 +117,7 @@ class Limits:
         if expected is not None and found != expected:
             names = ", ".join(paths)
             fix = _FETCH_AGAIN if found < expected else "check which input it is, and the number"
-            raise InputError(f"{names}: {found} rows, not the {expected} expected", fix)
+            raise InputError(f"{names}: {counted(found, 'row')}, not the {expected} expected", fix)
 
 
 def _refuse_streams(paths: Sequence[str]) -> None:

@@ -19,6 +19,7 @@ from blocklinear.errors import InputError, StorageError
 from blocklinear.inputs.extents import Extent
 from blocklinear.inputs.raw import READ_BYTES, RawFile
 from blocklinear.memory import format_size
+from blocklinear.numerals import counted
 from blocklinear.options import TextOptions
 
 _XZ_STATE_BYTES = 2 << 20  # what unpacking xz takes besides its window
@@ -74,7 +75,8 @@ def _note_no_checksum(raw: RawFile, notes: list[str]) -> None:
 
 def _cut(raw: RawFile, name: str) -> InputError:
     return InputError(
-        f"{raw.path}: the {name} stream ends before its end mark, after {raw.bytes_read} bytes",
+        f"{raw.path}: the {name} stream ends before its end mark, after "
+        f"{counted(raw.bytes_read, 'byte')}",
         "the file is cut short: fetch it again",
     )
 
@@ -296,8 +298,8 @@ class Source:
             self._unpacked += len(more)
             if self._limit is not None and self._unpacked > self._limit:
                 raise InputError(
-                    f"{self.raw.path}: holds more than {self._limit} bytes of text, after "
-                    f"{self.raw.bytes_read} bytes of the {self.kind} stream",
+                    f"{self.raw.path}: holds more than {counted(self._limit, 'byte')} of text, "
+                    f"after {self.raw.bytes_read} bytes of the {self.kind} stream",
                     "give a larger --max-decompressed, if the input is to be trusted",
                 )
         n = min(len(buffer), len(self._left))

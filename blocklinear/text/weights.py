@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from blocklinear.errors import InputError, InputFormatError, quoted
 from blocklinear.memory import format_size
+from blocklinear.numerals import counted
 from blocklinear.options import TextOptions
 from blocklinear.text.slabs import LongLine, Slab, slabs
 from blocklinear.text.sources import Source
@@ -82,7 +83,8 @@ class WeightReader:
         self.notes += self._source.notes
         if self._read != n_rows:
             raise InputError(
-                f"{self._path}: {self._read} weights, but the input has {n_rows} rows",
+                f"{self._path}: {counted(self._read, 'weight')}, but the input has "
+                f"{counted(n_rows, 'row')}",
                 f"{_FIX}; rows that are skipped have one too",
             )
         if self._cut and self._whole:

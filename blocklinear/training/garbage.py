@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from blocklinear.columns.manifest import ColumnManifest
 from blocklinear.errors import DamagedError, MismatchError, storage_errors
 from blocklinear.events import Listener, Warned, ignore
+from blocklinear.numerals import counted
 from blocklinear.store.changes import AnyStore, changing, delete_unused, drop_columns, forget
 from blocklinear.store.files import write_whole
 from blocklinear.store.manifest import Manifest
@@ -30,8 +31,8 @@ class Collected:
 
     def summary(self) -> str:
         """Return it as a sentence."""
-        cut = f"; {self.runs} runs lost the rows that were removed" if self.runs else ""
-        return f"{self.files} files, {self.bytes} bytes deleted{cut}"
+        cut = f"; {counted(self.runs, 'run')} lost the rows that were removed" if self.runs else ""
+        return f"{counted(self.files, 'file')}, {counted(self.bytes, 'byte')} deleted{cut}"
 
 
 def collect_garbage(store: AnyStore, listener: Listener = ignore) -> Collected:

@@ -13,6 +13,7 @@ from blocklinear.errors import StorageError, UsageError
 from blocklinear.events import Listener, OuterIteration, SlowlyConverging, Warned, ignore
 from blocklinear.ingest.provenance import label_places
 from blocklinear.model.linear import LinearModel
+from blocklinear.numerals import counted
 from blocklinear.objectives.certificate import Certificate
 from blocklinear.objectives.tasks import Task, make_task
 from blocklinear.options import TrainOptions
@@ -87,8 +88,8 @@ def train_models(
         # read again: it may have changed before it was ours
         whole = BlockStore.open(store.folder).manifest
         if options.sample_blocks is not None and options.sample_blocks > len(whole.blocks):
-            n = len(whole.blocks)
-            message = f"--sample-blocks {options.sample_blocks} of {n} blocks: all are trained on"
+            blocks = counted(len(whole.blocks), "block")
+            message = f"--sample-blocks {options.sample_blocks} of {blocks}: all are trained on"
             listener(Warned(message))
         manifest = sampled(whole, options)
         store, choice = BlockStore(store.folder, manifest), None
@@ -310,7 +311,8 @@ def _finish_with_best(run: Run, report: OuterIteration) -> Outcome:
     certificate = run.certify()
     assert isinstance(certificate, Certificate)  # no gap was enough
     run.listener(run.certified(dataclasses.replace(report, certificates=1), certificate))
-    ending = Ending(f"{run.options.patience} outer iterations without a better score")
+    waited = counted(run.options.patience or 0, "outer iteration")
+    ending = Ending(f"{waited} without a better score")
     return _finish(run, certificate, ending)
 
 
@@ -324,7 +326,7 @@ def _finish(run: Run, certificate: Certificate, ending: Ending | None) -> Outcom
         run.listener(
             Warned(
                 "no plane separates 0 from enough of the rows: the optimum is w = 0, and "
-                "predictions mean nothing; do not center the features, or lower nu"
+                "predictions mean nothing; do not centre the features, or lower nu"
             )
         )
     return Outcome(

@@ -17,6 +17,7 @@ from blocklinear.memory import (
     exact_size,
     format_size,
 )
+from blocklinear.numerals import counted
 from blocklinear.objectives.models import ALL_SOLVERS, CRAMMER_SINGER
 from blocklinear.options import TrainOptions
 from blocklinear.solvers.l1.columns import PRODUCTS_BYTES, column_type
@@ -292,17 +293,17 @@ class _Needs:
         if group < 1 or needed > budget:
             raise MemoryBudgetError(
                 f"{too_small}{self._vectors // weight_bytes(manifest)} weight vectors of "
-                f"{manifest.n_features} features {format_size(self._vectors)}, and {max(group, 1)} "
-                f"of {n_blocks} blocks in a group, with those of the next group, "
-                f"{format_size(blocks)}",
+                f"{counted(manifest.n_features, 'feature')} {format_size(self._vectors)}, and "
+                f"{max(group, 1)} of {counted(n_blocks, 'block')} in a group, with those of the "
+                f"next group, {format_size(blocks)}",
                 f"give --memory {enough(max(needed, self.making))} or more"
                 + (", or a smaller --group" if group > 1 else ", or split into more blocks"),
             )
         if self.making > budget:
             raise MemoryBudgetError(
                 f"{too_small}{self._width + self._kept} weight vectors of a model of "
-                f"{manifest.dimension} features {format_size(self._models)}, and what they are "
-                f"made from, of the {manifest.n_features} features that occur, "
+                f"{counted(manifest.dimension, 'feature')} {format_size(self._models)}, and what "
+                f"they are made from, of the {manifest.n_features} features that occur, "
                 f"{format_size(self.making - self._program - self._models)}",
                 f"give --memory {enough(self.making)} or more, or split with --hash-bits",
             )

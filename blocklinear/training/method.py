@@ -22,7 +22,7 @@ from typing import Any
 from blocklinear.errors import MemoryBudgetError
 from blocklinear.events import MethodChosen
 from blocklinear.kernels import losses
-from blocklinear.numerals import format_number
+from blocklinear.numerals import counted, format_number
 from blocklinear.objectives.models import Models
 from blocklinear.objectives.problems import SOLVERS
 from blocklinear.objectives.tasks import Task
@@ -79,16 +79,16 @@ def _choice(store: BlockStore, options: TrainOptions, task: Task) -> MethodChose
     if facts is not None and facts["course"]["method"] != method:
         return MethodChosen(facts["course"]["method"], "the run to go on from was trained by it")
     if cheaper and method == "dual":
-        return MethodChosen(method, f"there is no memory for a Hessian of {n} weights")
+        return MethodChosen(method, f"there is no memory for a Hessian of {counted(n, 'weight')}")
     if few:
         why = (
-            f"only rows with a loss are in the Hessian, and {manifest.n_rows} rows are few for "
-            f"{n} weights"
+            "only rows with a loss are in the Hessian, and "
+            f"{counted(manifest.n_rows, 'row')} may be too few for {counted(n, 'weight')}"
         )
         return MethodChosen(method, why)
     why = (
-        f"with {n} weights, steps by the Hessian cost as much as {format_number(round(passes))} "
-        "passes over the data, and coordinate descent as much as "
+        f"with {counted(n, 'weight')}, steps by the Hessian cost as much as "
+        f"{format_number(round(passes))} passes over the data, and coordinate descent as much as "
         + (format_number(math.ceil(descent)) if math.isfinite(descent) else "any number")
     )
     return MethodChosen(method, why)

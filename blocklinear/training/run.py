@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from blocklinear.errors import InputError, StoppedError
 from blocklinear.events import BlockStep, GoesOver, Listener, OuterIteration
 from blocklinear.memory import anonymous_bytes, peak_bytes
+from blocklinear.numerals import counted
 from blocklinear.objectives.certificate import Certificate
 from blocklinear.objectives.models import ALL_SOLVERS
 from blocklinear.options import TrainOptions
@@ -111,6 +112,9 @@ class Run(ABC):
 
     def __post_init__(self) -> None:
         self.stopping = Stopping(self.options)
+        self.stopping.one_target = (
+            ALL_SOLVERS[self.options.solver].regression and len(self.manifest.labels or ()) == 1
+        )
         self._best = self.solver.current().copy() if self.options.patience else np.zeros(0)
         self._best_at, self._best_score = 0, -math.inf
         self._checkpoint, self._saved = Checkpoint(self.folder), False
@@ -301,7 +305,8 @@ class Run(ABC):
         self._succeed(self.outer)
         smooth = ALL_SOLVERS[self.options.solver].smooth
         how = "Newton's method on the primal" if smooth else "Newton steps to proximal points"
-        message = f"after {self.outer} outer iterations of coordinate descent: going on with {how}"
+        done = counted(self.outer, "outer iteration")
+        message = f"after {done} of coordinate descent: going on with {how}"
         self.listener(GoesOver(f"{message}, which --method newton begins with"))
 
     def _succeed(self, outer: int) -> None:

@@ -8,12 +8,13 @@ from typing import Any
 from blocklinear.events import OuterIteration
 from blocklinear.kernels.losses import UNIT
 from blocklinear.memory import enough
-from blocklinear.numerals import format_number
+from blocklinear.numerals import counted
 from blocklinear.objectives.certificate import Certificate
 from blocklinear.options import TrainOptions
 from blocklinear.solvers.protocol import Estimate, attributes, take_attributes
 
 ADVICE = "scale the data, lower C, or try another solver"
+ONE_TARGET = "all rows have the same target, of which there is nothing to learn"
 DOUBT = 1.1
 """By so much what some rows tell of P - D may be too small; twice that after a certificate in vain,
 as then it was wrong by up to 1.5 times.
@@ -61,12 +62,15 @@ class Stopping:
     roomier : callable        returns a budget with room for Newton steps, if there is one and the
                               run has none
     ends_with_newton : bool   whether descent may go on by Newton steps: not on a cluster
+    one_target : bool         whether it is a regression whose rows have all the same target: if the
+                              bias is free, the optimum may be 0, where no relative gap is small
     """
 
     def __init__(self, options: TrainOptions) -> None:
         self.options = options
         self.roomier: Callable[[], int | None] = lambda: None
         self.ends_with_newton = True
+        self.one_target = False
         self._scale = DOUBT  # of gaps, to what some rows tell
         self._moved, self._best = 0, [math.inf] * 3  # the last iteration that brought anything
         self._halfway, self._warned = math.inf, False
@@ -115,13 +119,15 @@ class Stopping:
     def exhausted(self, report: OuterIteration) -> Ending | None:
         """Return why training must end unconverged, if it must."""
         if self.options.max_outer is not None and report.outer >= self.options.max_outer:
-            why = f"{report.outer} outer iterations"
+            why = counted(report.outer, "outer iteration")
             return Ending(why, limit=True, advice=self._how_to_converge(report))
         if report.seconds >= self.options.time_limit_s:
-            return Ending(f"{format_number(self.options.time_limit_s)} seconds")
+            return Ending(counted(self.options.time_limit_s, "second"))
         return None
 
     def _how_to_converge(self, report: OuterIteration) -> str:
+        if self.one_target:
+            return ONE_TARGET
         options = self.options
         if options.average:  # one outer iteration is all it has
             return ""
@@ -174,7 +180,7 @@ class Stopping:
         if goal is None:
             what, best, goal = "violation", violation, self.options.tolerance
         return (
-            f"after {report.outer} outer iterations the {what} is {best:.3g}, and "
+            f"after {counted(report.outer, 'outer iteration')} the {what} is {best:.3g}, and "
             f"falls so slowly that it will take more than {self.options.max_outer} to {goal:g}; "
             f"{self._how_to_converge(report)}"
         )
@@ -193,10 +199,12 @@ class Stopping:
         self._best = [min(both) for both in zip(found, self._best, strict=True)]
         scale = 1.0 if seen.exact else self._scale
         self._believed = min(self._believed, scale * report.gap)
+        done, advice = counted(report.outer, "outer iteration"), ADVICE
+        if self.one_target:
+            advice = ONE_TARGET
         if seen.final:
-            return Ending(f"{report.outer} outer iterations, where rounding ends it", advice=ADVICE)
+            return Ending(f"{done}, where rounding ends it", advice=advice)
         idle = report.outer - self._moved
         if idle < self._moved:
             return None
-        why = f"{report.outer} outer iterations, as the last {idle} of them moved nothing"
-        return Ending(why, advice=ADVICE)
+        return Ending(f"{done}, as the last {idle} of them moved nothing", advice=advice)

@@ -266,7 +266,7 @@ def test_a_model_checks_classes_and_names():
     parts = {"weights": [[1.0]], "bias_weights": [0.0], "bias": -1, "labels": (1, 2)}
     with pytest.raises(UsageError, match="classes must be of labels"):
         LinearModel(**parts, solver="L2R_LR", classes={3.0: "a"})
-    with pytest.raises(UsageError, match="2 feature_names for 1 features"):
+    with pytest.raises(UsageError, match="2 feature_names for 1 feature"):
         LinearModel(**parts, solver="L2R_LR", feature_names=("a", "b"))
 
 

@@ -61,7 +61,7 @@ def test_progress_and_warnings_are_told(tmp_path):
     ]  # fmt: skip
     assert [event.message for event in heard if isinstance(event, Warned)] == [
         "all rows have the one label 1",
-        "2 rows have weight 0: they are stored, but not trained on",
+        "2 rows have weight 0: stored, but not trained on",
     ]
 
 

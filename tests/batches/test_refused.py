@@ -182,7 +182,7 @@ FRAME = pd.DataFrame(X2, columns=["a", "b"])
 @pytest.mark.parametrize(
     ("first", "second", "message"),
     [
-        ((X2, Y2), (X2[:, :1], Y2), "it has 1 columns, and those before have 2"),
+        ((X2, Y2), (X2[:, :1], Y2), "it has 1 column, and those before have 2"),
         ((X2, Y2), (X2, ["a", "b"]), "row 0: the label is text, and those before were numbers"),
         ((X2, ["a", "b"]), (X2, Y2), "row 0: the label is a number, and those before were text"),
         ((X2, Y2), (X2, Y2, [1, 1]), "has sample_weight; those before had none"),

@@ -22,7 +22,7 @@ def info(cli, store):
 def test_add(cli, store, more):
     done = cli("add", store, more, "-q")
     assert (done.status, done.err) == (0, "warning: labels that the store did not have: 3\n")
-    assert done.out == "batch b2: 2 rows, 3 entries in 1 blocks; the store has 62 rows\n"
+    assert done.out == "batch b2: 2 rows, 3 entries in 1 block; the store has 62 rows\n"
     facts = info(cli, store)
     assert (facts["rows"], facts["features"], facts["blocks"]) == (62, 9, 5)
     assert [batch["name"] for batch in facts["batches"]] == ["b1", "b2"]
@@ -70,7 +70,7 @@ def test_remove(cli, refused, store, more):
     assert cli("add", store, more, "-q").status == 0
     done = cli("remove", store, "--batch", "b1")
     assert done.status == 0
-    assert done.out.startswith("the store has 2 rows in 1 blocks; `blocklinear gc` frees ")
+    assert done.out.startswith("the store has 2 rows in 1 block; `blocklinear gc` frees ")
     assert (info(cli, store)["rows"], info(cli, store)["removed_blocks"]) == (2, 4)
     assert "4 removed blocks are still on disk" in cli("info", store).out
     assert "there are b2" in refused(2, "remove", store, "--batch", "b1")
@@ -96,7 +96,7 @@ def test_batches_are_listed(cli, store, more):
     assert first.startswith("b1  2026-01-01T00:00:00Z  ")
     assert first.endswith("blocks 0, 2-3")
     assert "  2 rows  " in second
-    assert second.endswith("  labels 1 (1 rows), 3 (1 rows)  blocks 4")
+    assert second.endswith("  labels 1 (1 row), 3 (1 row)  blocks 4")
     lines = cli("remove", store, "--list", "--json").out.splitlines()
     assert [json.loads(line) for line in lines] == info(cli, store)["batches"]
 
@@ -105,7 +105,8 @@ def test_compact(cli, refused, store, more):
     assert cli("add", store, more, "-q").status == 0
     assert cli("compact", store).out == "5 blocks became 2\n"
     assert cli("compact", store, "--merge-batches", "all", "b1", "b2").out == "2 blocks became 1\n"
-    assert cli("compact", store, "--block-size", "1K").out == "1 blocks became 1\n"
+    unchanged = "no blocks to merge: the store has 1 block, as before\n"
+    assert cli("compact", store, "--block-size", "1K").out == unchanged
     assert [batch["name"] for batch in info(cli, store)["batches"]] == ["all"]
     assert cli("verify", store).status == 0
     refused(2, "compact", store, "--merge-batches", "all")
@@ -157,7 +158,7 @@ def test_a_warm_start_says_how_w_was_made(cli, store, more, tmp_path):
     assert cli("remove", store, "--block", 0).status == 0
     done = cli("train", store, model, *options, "--warm-start")
     assert done.status == 0
-    assert "gone; w by Eq. (16) over 1 changed blocks" in done.err
+    assert "gone; w by Eq. (16) over 1 changed block\n" in done.err
     assert cli("remove", store, "--block", 1).status == 0
     assert cli("gc", store).status == 0
     done = cli("train", store, model, *options, "--warm-start")

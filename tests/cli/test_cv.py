@@ -128,7 +128,7 @@ def test_balanced(cli, classes, refused):
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        (["-v", 1], "1 folds are not from 2 to 1000"),
+        (["-v", 1], "the number of folds is 1, but must be from 2 to 1000"),
         (["-c", "1,x"], "costs '1,x' are not numbers"),
         (["-c", "0"], "C is 0.0"),
         (["--metric", "mean_squared_error"], "is not one of accuracy, auc, f1"),

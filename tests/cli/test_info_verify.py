@@ -57,7 +57,7 @@ def test_verify_names_what_is_damaged_and_what_is_missing(cli, store):
 
     done = cli("verify", store)
     assert done.status == 4
-    assert done.out.endswith("2 damaged; 1 files in it are not part of the store\n")
+    assert done.out.endswith("2 damaged; 1 file in it is not part of the store\n")
     assert first.name in done.err
     assert second.name in done.err
     done = cli("verify", store, "--json")

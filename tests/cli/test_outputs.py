@@ -1,5 +1,6 @@
 """What commands write to: files are replaced whole, the rest is written to as it is."""
 
+import ctypes
 import json
 import os
 import signal
@@ -296,6 +297,48 @@ def test_a_folder_that_cannot_be_written_to(rows, store, tmp_path, refused, monk
     ):
         assert "/proc/1/task" in refused(6, *arguments)
     assert not (tmp_path / "rows.svm.blocks").exists()
+
+
+def obey_permissions():
+    """Take from root, in a process that is to begin, the right to read and write everything."""
+    for capability in (1, 2):  # CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH
+        ctypes.CDLL(None).prctl(24, capability, 0, 0, 0)  # PR_CAPBSET_DROP
+
+
+@pytest.mark.parametrize("name", ["closed/file", "file"])
+def test_what_may_not_be_written_to_is_said_before_any_work(rows, model, tmp_path, name):
+    (tmp_path / "closed").mkdir(mode=0o555)
+    path = tmp_path / name
+    if name == "file":
+        path.touch(mode=0o444)
+    before = sorted(tmp_path.rglob("*"))
+    commands = [("train", rows, tmp_path / "m", "--log", path), ("cv", rows, *CV, "--log", path)]
+    if name != "file":  # which the others replace
+        commands += [
+            ("split", rows, path),
+            ("train", rows, path),
+            ("cv", rows, *CV, "--predictions", path),
+            ("cv", rows, *CV, "--refit", path),
+            ("predict", rows, model, path),
+            ("convert", model, path, "--to", "json"),
+            ("report", model, "-o", path, "--test", rows),
+        ]
+    for arguments in commands:
+        done = programs.blocklinear(*arguments, preexec_fn=obey_permissions)
+        assert done.returncode == 6, arguments
+        assert ": Permission denied\n  fix: check the disk, the path and its perm" in done.stderr
+        assert sorted(tmp_path.rglob("*")) == before, arguments
+
+
+def test_a_store_that_cannot_be_made_next_to_its_text(rows, tmp_path):
+    rows.parent.chmod(0o555)
+    try:
+        done = programs.blocklinear("cv", rows, *CV, preexec_fn=obey_permissions)
+    finally:
+        rows.parent.chmod(0o755)
+    assert done.returncode == 6
+    assert f"{rows}.blocks: the store of {rows.name} cannot be made: its folder" in done.stderr
+    assert "fix: make the store elsewhere by `blocklinear split`" in done.stderr
 
 
 def test_what_is_no_log_is_told_of_before_any_work(refused, rows, tmp_path):

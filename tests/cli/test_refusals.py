@@ -180,7 +180,7 @@ def test_unknown_features_are_counted_or_refused(cli, refused, model, tmp_path):
     path.write_text("1 1:1\n-1 2:1 3:7\n5\n")
     done = cli("predict", path, model, output, "--strict")
     assert (done.status, output.read_text()) == (0, "1\n-1\n-1\n")
-    assert "1 rows have a label that the model does not know" in done.err
+    assert "1 row has a label that the model does not know" in done.err
 
 
 def test_rows_to_predict_may_be_cut(cli, refused, model, tmp_path):
@@ -193,16 +193,27 @@ def test_rows_to_predict_may_be_cut(cli, refused, model, tmp_path):
     output.unlink()
     assert "no newline" in refused(3, "predict", path, model, output, "--require-final-newline")
     path.write_text("1 1:1\n")
-    assert "1 rows, not the 2" in refused(3, "predict", path, model, output, "--expect-rows", 2)
+    assert "1 row, not the 2" in refused(3, "predict", path, model, output, "--expect-rows", 2)
     assert not output.exists()
+
+
+def test_stores_and_models_in_each_others_place(refused, store, model, tmp_path):
+    output = tmp_path / "out"
+    rows = tmp_path / "rows.svm"
+    assert f"{store}: is a folder, not a model" in refused(6, "predict", rows, store, output)
+    assert f"{store}: is a folder\n" in refused(6, "predict", store, model, output)
+    assert "is a folder, not a model" in refused(6, "convert", store, output, "--to", "json")
 
 
 def test_no_rows_to_predict(cli, model, tmp_path):
     path, output = tmp_path / "none.svm", tmp_path / "out"
     path.write_text("# nothing\n")
-    done = cli("predict", path, model, output)
-    assert (done.status, output.read_text()) == (0, "")
-    assert f"warning: {path}: no rows" in done.err
+    for options in ((), ("--report",)):
+        done = cli("predict", path, model, output, *options)
+        assert (done.status, done.out, output.read_text()) == (0, "no rows\n", "")
+        assert f"warning: {path}: no rows" in done.err
+    facts = json.loads(cli("predict", path, model, output, "--report", "--json").out)
+    assert (facts["accuracy"], facts["f1"], facts["rows"]) == (None, None, 0)
 
 
 def test_rows_in_another_base(refused, model, tmp_path):

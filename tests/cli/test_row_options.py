@@ -113,7 +113,7 @@ def test_what_liblinear_cannot_tell_is_refused_before_training(
 
 def test_liblinear_does_not_normalize(cli, rows, tmp_path):
     warning = f"warning: {NORMALIZED_ROWS}\n"
-    assert "cannot record that rows are normalized" in warning
+    assert "cannot record that rows are normalised" in warning
     cli("split", rows, tmp_path / "s", "-q", "--normalize", "l2")
     done = cli("train", tmp_path / "s", tmp_path / "m", "-q", "--format", "liblinear")
     assert (done.status, done.err) == (0, warning)

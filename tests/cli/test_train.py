@@ -44,7 +44,7 @@ def test_quiet_has_no_progress_but_warns(cli, store, tmp_path):
     done = cli("train", store, tmp_path / "m", "-q", "--max-outer", 1, "--gap", 1e-12)
     assert done.status == 0  # a model, though not converged
     assert done.err.startswith(
-        "warning: reaching max number of iterations: not converged after 1 outer iterations: the "
+        "warning: reaching max number of iterations: not converged after 1 outer iteration: the "
     )
     assert done.err.endswith(
         "; scale the data, lower C, give a larger --max-outer, or try -s 1, which ends with Newton "

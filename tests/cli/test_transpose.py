@@ -15,7 +15,7 @@ def columns_of(store):
 
 
 def test_columns_are_made_kept_renewed_and_deleted(cli, store):
-    made = r"columns: 1 files, [0-9]+B on disk \([0-9.]+ bytes an entry\)\n"
+    made = r"columns: 1 file, [0-9]+B on disk \([0-9.]+ bytes an entry\)\n"
     done = cli("transpose", store, "--memory", "512M", "--threads", 1)
     assert (done.status, done.err) == (0, "")
     assert re.fullmatch(made, done.out)
@@ -43,7 +43,7 @@ def test_info_and_verify_know_columns(cli, store):
     assert json.loads(cli("info", store, "--json").out)["columns"] == {"files": 1, "bytes": size}
     done = cli("verify", store)
     assert (done.status, done.err) == (0, "")
-    assert done.out.endswith("all intact\n1 files of columns: all intact\n")
+    assert done.out.endswith("all intact\n1 file of columns: all intact\n")
     assert json.loads(cli("verify", store, "--json").out)["columns"] == {"files": 1, "faults": []}
 
 
@@ -55,7 +55,7 @@ def test_damaged_columns_are_reported_with_what_renews_them(cli, store):
     path.write_bytes(data)
     done = cli("verify", store)
     assert done.status == 4
-    assert "all intact\n1 files of columns: 1 damaged\n" in done.out
+    assert "all intact\n1 file of columns: 1 damaged\n" in done.out
     assert f"{path}: damaged: " in done.err
     assert "blocklinear transpose --force STORE" in done.err
     assert cli("transpose", store, "--force").status == 0

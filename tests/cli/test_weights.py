@@ -22,9 +22,7 @@ def weighted(cli, rows, weights, tmp_path):
     path = tmp_path / "weighted"
     done = cli("split", rows, path, "--weights", weights, "--blocks", 4, *SMALL)
     assert done.status == 0
-    assert (
-        done.err == f"warning: {N // 3} rows have weight 0: they are stored, but not trained on\n"
-    )
+    assert done.err == f"warning: {N // 3} rows have weight 0: stored, but not trained on\n"
     assert f"weights of rows: 1 to 2, {N} in all; {N // 3} rows have weight 0" in done.out
     return path
 

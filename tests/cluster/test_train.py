@@ -147,7 +147,7 @@ def test_parts_as_many_as_workers_unless_given(three, store):
 @pytest.mark.parametrize(
     ("options", "what"),
     [
-        ({"solver": 5}, "L1 regularization"),
+        ({"solver": 5}, "L1 regularisation"),
         ({"solver": 21}, "one-class"),
         ({"solver": 4}, "Crammer and Singer"),
         ({"solver": 2, "method": "newton"}, "the method newton"),

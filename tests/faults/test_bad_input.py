@@ -78,7 +78,7 @@ FAULTS = [
     ("vowpal_wabbit", 1, 3, "this looks like Vowpal Wabbit text"),
     ("pickle", 1, 1, "this is a Python pickle, not LIBSVM text"),
     ("xgboost_binary", 1, 1, "this is an XGBoost binary"),
-    ("zip", 1, 1, "this is a zip or npz file, not LIBSVM text"),
+    ("zip", 1, 1, "this is a zip or npz file, such as a model, not LIBSVM text"),
     ("elf", 1, 1, "this is a program"),
     ("liblinear_model", 1, 1, "this is a LIBLINEAR model"),
     ("block_file", 1, 1, "this is a block file of blocklinear"),
@@ -154,7 +154,7 @@ def test_a_row_too_large_for_float32(row, column, what, tmp_path, split):
     assert err.startswith(f"blocklinear: {path}:2:{column}: {what}\n  fix: scale the data, or")
     assert split(path, options=["--dtype", "float64"]).code == 0
     skipped = split(path, options=[*float32, *one, "--on-error", "skip"])
-    assert "warning: 1 lines were skipped" in skipped.err
+    assert "warning: 1 line was skipped" in skipped.err
     assert skipped.blocks == split(good, options=[*float32, *one]).blocks
 
 
@@ -180,7 +180,7 @@ def test_a_line_beyond_the_bound(newline, tmp_path, split):
 
 def test_a_file_that_is_not_there(tmp_path, split):
     assert "No such file" in split(tmp_path / "none.svm", code=6).err
-    assert "is a directory" in split(tmp_path, code=6).err
+    assert "is a folder" in split(tmp_path, code=6).err
 
 
 def test_a_bad_line_in_a_later_file_leaves_nothing(tmp_path, split):

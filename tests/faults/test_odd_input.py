@@ -62,7 +62,7 @@ def test_one_label_is_warned_of(write, split):
 
 
 def test_a_denormal_is_kept(write, split):
-    assert "1 entries" in split(write(b"1 1:1e-320\n-1\n")).out
+    assert "1 entry" in split(write(b"1 1:1e-320\n-1\n")).out
 
 
 def test_counts_of_what_was_dropped_are_kept(write, tmp_path, capsys):
@@ -77,8 +77,8 @@ def test_counts_of_what_was_dropped_are_kept(write, tmp_path, capsys):
 
 
 def test_labels_keep_the_order_in_which_they_appear(write, split):
-    assert "labels: -1 (2 rows), 1 (1 rows)" in split(write(b"-1 1:1\n+1 1:1\n-1.0 1:2\n")).out
-    assert "labels: 2 (1 rows), 1 (2 rows)" in split(write(b"2 1:1\n1 1:1\n1 1:2\n")).out
+    assert "labels: -1 (2 rows), 1 (1 row)" in split(write(b"-1 1:1\n+1 1:1\n-1.0 1:2\n")).out
+    assert "labels: 2 (1 row), 1 (2 rows)" in split(write(b"2 1:1\n1 1:1\n1 1:2\n")).out
 
 
 def test_each_file_may_begin_with_a_mark(write, split):

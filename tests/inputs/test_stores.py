@@ -161,6 +161,29 @@ def test_a_server_that_cannot_be_reached_is_no_damage(local, remote, capsys, mon
     assert "b00000003.blk: there is no such file" in fault
 
 
+@pytest.mark.parametrize("name", ["manifest.json", "b00000003.blk"])
+def test_a_full_disk_of_the_cache(name, remote, capsys, monkeypatch):
+    rename = files.os.rename
+
+    def full(old, new):
+        if str(new).endswith(name):
+            raise OSError(errno.ENOSPC, "No space left on device")
+        rename(old, new)
+
+    monkeypatch.setattr(files.os, "rename", full)
+    assert main(["verify", URL]) == 6
+    err = capsys.readouterr().err
+    assert f"{name}: write failed: No space left on device (" in err
+    assert "another disk with --cache, or limit what is kept with --cache-size" in err
+
+
+def test_a_cache_that_cannot_be_made(remote, tmp_path, capsys):
+    (tmp_path / "file").touch()
+    assert main(["info", URL, "--cache", str(tmp_path / "file")]) == 6
+    assert "create failed: Not a directory\n" in (err := capsys.readouterr().err)
+    assert err.endswith("and its permissions; --cache names another folder\n")
+
+
 def test_a_missing_block(remote):
     remote.rm_file("/store/blocks/b00000003.blk")
     with pytest.raises(StorageError, match=f"{URL}/blocks/b00000003.blk: there is no such file"):

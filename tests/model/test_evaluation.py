@@ -147,7 +147,7 @@ def test_parts_are_the_whole():
 def test_what_cannot_be():
     with pytest.raises(UsageError, match="one for two classes"):
         Evaluation.from_decisions([0, 1, 2], [1.0, 2.0, 3.0])
-    with pytest.raises(UsageError, match=r"labels of shape \(2,\) and 1 classes"):
+    with pytest.raises(UsageError, match=r"labels of shape \(2,\) and 1 class"):
         Evaluation.from_decisions([1, 1], [1.0, 2.0])
     with pytest.raises(UsageError, match="positive is 3"):
         Evaluation.from_decisions([0, 1], [1.0, 2.0], positive=3)
@@ -162,7 +162,7 @@ def test_what_cannot_be():
     with pytest.raises(UsageError, match="bins is 0"):
         Evaluation.from_decisions([0, 1], [1.0, 2.0], logistic=True).calibration(0)
     model = model_of((1.0, -1.0))
-    with pytest.raises(InputError, match=r"y has shape \(2,\) for 1 rows"):
+    with pytest.raises(InputError, match=r"y has shape \(2,\) for 1 row"):
         model.evaluate([[1.0]], [1, 1])
     with pytest.raises(InputError, match="y is not of numbers"):
         model.evaluate([[1.0]], ["a"])

@@ -248,7 +248,7 @@ def test_command_predict(rows, model_path, tmp_path, capsys):
     assert captured.out == "Accuracy = 75% (3/4)\n"
     assert captured.err.splitlines() == [
         "blocklinear: 2 values of features that the model does not know: ignored",
-        "blocklinear: 1 rows have a label that the model does not know",
+        "blocklinear: 1 row has a label that the model does not know",
     ]
     assert (tmp_path / "out").read_text() == "1\n-1\n-1\n1\n"
 

@@ -121,7 +121,7 @@ def test_a_warm_start_and_the_batches_of_a_store(log):
     assert facts["batches"].startswith("30: ... day 11 (11 rows), day 12")
     start["store"] = STORE | {"batches": 2, "last_batches": batches[:2]}
     facts = page(Subject("run", read_events(log(start, *EVENTS, END)))).facts()
-    assert facts["batches"] == "2: day 1 (1 rows), day 2 (2 rows)"
+    assert facts["batches"] == "2: day 1 (1 row), day 2 (2 rows)"
     assert "warm start" not in facts
 
 

@@ -268,7 +268,7 @@ def test_a_fold_without_rows(tmp_path):
     options = problem.options(seed=seed)
     found = cross_validate(store, options, n_folds=4, costs=[1.0], listener=heard)
     n_empty = 4 - len(set(folds_of(problem, 4, seed)))
-    assert heard.of(Warned)[0].message == f"{n_empty} of 4 folds have no rows"
+    assert heard.of(Warned)[0].message == f"folds without rows: {n_empty} of 4"
     score = found.report.scores[0]
     assert sum(own["rows"] == 0 for own in score.folds) == n_empty
     assert np.isfinite(score.mean("accuracy"))
@@ -499,8 +499,8 @@ def test_rare_positive_rows_do_not_end_a_search(tmp_path):
 @pytest.mark.parametrize(
     ("how", "message"),
     [
-        ({"n_folds": 1}, "1 folds are not from 2 to 1000"),
-        ({"n_folds": 2.5}, "2.5 folds are not from 2 to 1000"),
+        ({"n_folds": 1}, "the number of folds is 1, but must be from 2 to 1000"),
+        ({"n_folds": 2.5}, "the number of folds is 2.5, but must be from 2 to 1000"),
         ({"costs": 0.1}, "costs is float, but must be a list"),
         ({"metric": "mean_squared_error"}, "is not one of accuracy, auc, f1"),
         ({"costs": [0.0]}, r"C is 0\.0"),

@@ -18,10 +18,11 @@ from training.small import (
 
 from blocklinear import TrainOptions, train
 from blocklinear.errors import UsageError
-from blocklinear.events import GoesOver, OuterIteration, WarmStarted
+from blocklinear.events import GoesOver, OuterIteration, SlowlyConverging, WarmStarted
 from blocklinear.selection.cross_validation import cross_validate
 from blocklinear.selection.grid import train_grid
 from blocklinear.training import loop, run
+from blocklinear.training.stopping import ONE_TARGET
 from solvers.test_newton import check_resumed
 
 DUAL, NEWTON = (1, 3, 7, 12, 13), (0, 2, 11)
@@ -228,6 +229,9 @@ def test_targets_that_are_all_one_end_where_rounding_decides(tmp_path, target, c
     X = np.random.default_rng(0).normal(size=(50, 4)).round(3)
     problem = Problem(X, np.full(50, target), 12, cost)
     options = problem.options(bias=1.0, regularize_bias=False, method="newton", epsilon=0.1)
-    model = train(split_problem(tmp_path, problem, 2), options)
+    said = []
+    model = train(split_problem(tmp_path, problem, 2), options, said.append)
     assert model.metadata["outer_iterations"] <= 30
     assert model.metadata["certificate"]["primal"] <= 1e-20 * cost * target**2
+    warnings = [event.message for event in said if isinstance(event, SlowlyConverging)]
+    assert all(text.endswith(f"best so far; {ONE_TARGET}") for text in warnings)

@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from blocklinear.errors import DamagedError
+from blocklinear.numerals import counted
 from blocklinear.store.blocks import BlockFile
 from blocklinear.store.manifest import Manifest
 from blocklinear.store.store import BlockStore
@@ -87,7 +88,12 @@ def test_a_block_of_any_other_length_is_refused(stores, compression):
     try:
         for data in changed:
             path.write_bytes(data)
-            refused(path, store, 1, f"it has {len(data)} bytes, the manifest says {len(whole)}")
+            refused(
+                path,
+                store,
+                1,
+                f"it has {counted(len(data), 'byte')}, the manifest says {len(whole)}",
+            )
     finally:
         path.write_bytes(whole)
 
@@ -177,7 +183,7 @@ def test_verify_says_what_is_not_used(store):
     report = store.verify()
     assert report.unused_files == ["b00000009.blk"]
     assert report.faults == []
-    assert "all intact; 1 files in it are not part of the store" in report.summary()
+    assert "all intact; 1 file in it is not part of the store" in report.summary()
 
 
 def test_an_older_manifest_opens_the_older_store(store):

@@ -334,7 +334,7 @@ def test_weights_and_format_belong_together(tmp_path, where):
 def test_info(tmp_path):
     weights = np.array([0.5, 2.0, 0.0])
     store = weighted_store(tmp_path, b"1 1:1\n-1 2:1\n1\n", weights)
-    assert "weights of rows: 0.5 to 2, 2.5 in all; 1 rows have weight 0" in store.summary()
+    assert "weights of rows: 0.5 to 2, 2.5 in all; 1 row has weight 0" in store.summary()
     assert "with weights from " in store.summary()
     facts = json.loads(json.dumps(store.describe()))
     assert facts["weights"] == {"zeros": 1, "least": 0.5, "largest": 2.0, "total": 2.5}

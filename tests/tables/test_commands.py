@@ -266,6 +266,31 @@ def test_an_option_that_names_no_column(run, capsys, option):
     assert f"argument {option}: ',' names no column" in capsys.readouterr().err
 
 
+def test_names_with_commas_stars_and_quotes(run, tmp_path):
+    x = [0.5, -1.0, 2.0, -0.25] * 20
+    names = {"a,b": x, "c*d": x, 'e"f': x, "g": x, "y": [value > 0 for value in x]}
+    write(pa.table(names), tmp_path / "c.parquet")
+    columns = '"a,b",c*d,e"f'
+    crosses = '"a,b*e""f","""c*d""*a,b"'
+    options = f"--columns {columns} --interactions {crosses} --hash-bits 8"
+    assert run(f"split c.parquet c --target y {options}")[0] == 0
+    lines = run("info c")[1].splitlines()
+    assert '3 columns of kind number: a,b, c*d, e"f' in lines
+    assert 'crosses: a,b*e"f, c*d*a,b' in lines
+    assert run("train c m -q")[0] == 0
+    assert run('predict c.parquet m o.parquet -q --keep "a,b",g')[0] == 0
+    assert pa.parquet.read_table(tmp_path / "o.parquet").column_names == ["a,b", "g", "prediction"]
+
+
+def test_names_in_quotes_that_do_not_end(run, capsys):
+    with pytest.raises(SystemExit, match="2"):
+        run('split a.parquet n --target y --columns "age,city')
+    assert "argument --columns: '\"age,city' is no line of CSV" in capsys.readouterr().err
+    for cross in ("age", "age*", "age*city*code", '"""age*city"'):
+        status, _, err = run(f"split a.parquet n --target y --hash-bits 8 --interactions {cross}")
+        assert (status, err.count("is not A*B")) == (2, 1)
+
+
 def test_predict_counts_the_rows_that_are_expected(run, tmp_path):
     assert run("train s m -q --gap 0.1")[0] == 0
     status, _, err = run("predict b.csv m out --expect-rows 101")

@@ -177,7 +177,7 @@ def test_a_prediction_that_fails_leaves_nothing(tmp_path, capfd):
 @pytest.mark.parametrize(
     ("kept", "message"),
     [
-        (None, "b.parquet: no column name, which --keep names"),
+        (None, "b.parquet: no column 'name', which --keep names"),
         (["7"] * 150 + ["no number"] * 50, "b.parquet, row group 1, row 1 .*, column name: its "),
         ([7] * 200, None),
     ],

@@ -97,7 +97,7 @@ def test_outliers(tmp_path):
 
 
 def test_columns_of_a_table_are_no_features(tmp_path):
-    """They were taken for the first features by their places, as if not standardized."""
+    """They were taken for the first features by their places, as if not standardised."""
     table = pa.table({"x": [1.0, 2.0, 3.0, 4.0], "c": [1.0, 0.0, 3.0, 4.0], "y": list("nnyy")})
     model = train(make_store(tmp_path, table, standardize=True), TrainOptions())
     rows = tmp_path / "rows.svm"

@@ -35,8 +35,8 @@ def test_what_is_in_it(checked):
     }  # fmt: skip
     assert json.loads(report.to_json()) == report.as_dict()
     assert report.summary().splitlines() == [
-        "4 rows, 6 entries, 2 blank lines, 1 explicit zeros",
-        "labels: 1 (3 rows), -1 (1 rows)",
+        "4 rows, 6 entries, 2 blank lines, 1 explicit zero",
+        "labels: 1 (3 rows), -1 (1 row)",
         "indices: 1 to 9, base 1",
         "values: -3 to 4",
         "entries per row: 0 to 3, mean 1.5",
@@ -97,7 +97,7 @@ def test_no_rows_is_a_problem(checked, text):
 
 def test_many_labels(checked):
     report = checked(b"".join(b"%d 1:1\n" % i for i in range(30)))
-    assert "29 (1 rows)" not in report.summary()
+    assert "29 (1 row)" not in report.summary()
     assert " and 10 more" in report.summary()
     report = checked(b"".join(b"%d 1:1\n" % i for i in range(10_001)))
     assert report.labels is report.as_dict()["labels"] is None

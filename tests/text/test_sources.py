@@ -217,7 +217,7 @@ def test_a_file_that_changes_meanwhile(change, write):
 
 def test_a_folder_and_a_missing_file(tmp_path):
     before = os.listdir("/proc/self/fd")
-    with pytest.raises(StorageError, match="is a directory"):
+    with pytest.raises(StorageError, match="is a folder"):
         Source(str(tmp_path), TextOptions())
     with pytest.raises(StorageError, match="No such file"):
         Source(str(tmp_path / "none"), TextOptions())

@@ -15,6 +15,7 @@ from blocklinear.cli.text_options import (
     add_sha256,
     reading,
 )
+from blocklinear.numerals import counted
 
 if TYPE_CHECKING:
     from blocklinear.events import Event
@@ -27,7 +28,7 @@ def add_parser(commands: Any) -> None:
         help="add LIBSVM text, or tables, to a store",
         description="Read LIBSVM text once, or tables if STORE is made of tables, and write the "
         "rows to new blocks of STORE: all of them, or none if anything fails. Index base, hashing, "
-        "normalization, precision, compression and seed are those of the store, and so is what is "
+        "normalisation, precision, compression and seed are those of the store, and so is what is "
         "made of columns; there may be new features and labels.",
         epilog="exit status: 0 ok, 2 usage, 3 malformed input, 4 damaged store, 5 the store has an "
         "input already, or other rows in batch NAME, or another index base, or weights where the "
@@ -35,7 +36,9 @@ def add_parser(commands: Any) -> None:
         "store; unless 0, the store is as it was",
     )
     parser.add_argument("store", metavar="STORE", help="folder made by `split`")
-    parser.add_argument("inputs", nargs="+", metavar="INPUT", help="LIBSVM text, or - for stdin")
+    parser.add_argument(
+        "inputs", nargs="+", metavar="INPUT", help="LIBSVM text, or - for stdin; or tables"
+    )
     parser.add_argument("--batch", metavar="NAME", help="name of the batch (default: b2, b3, ...)")
     parser.add_argument("--weights", metavar="FILE", help=WEIGHTS_HELP)
     parser.add_argument(
@@ -110,12 +113,13 @@ def run(args: argparse.Namespace) -> int:
         else:
             store = add(args.store, args.inputs, options, listen)
     if present:
-        n_rows = store.manifest.n_rows
-        print(f"batch {present[0]} is in the store already, which has {n_rows} rows")
+        rows = counted(store.manifest.n_rows, "row")
+        print(f"batch {present[0]} is in the store already, which has {rows}")
         return 0
     added = store.batches()[-1]
     print(
-        f"batch {added['name']}: {added['rows']} rows, {added['nnz']} entries in "
-        f"{len(added['blocks'])} blocks; the store has {store.manifest.n_rows} rows"
+        f"batch {added['name']}: {counted(added['rows'], 'row')}, "
+        f"{counted(added['nnz'], 'entry', 'entries')} in {counted(len(added['blocks']), 'block')}; "
+        f"the store has {counted(store.manifest.n_rows, 'row')}"
     )
     return 0

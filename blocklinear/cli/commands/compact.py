@@ -5,6 +5,7 @@ from typing import Any
 
 from blocklinear.cli.common_options import size
 from blocklinear.cli.console import Console
+from blocklinear.numerals import counted
 
 
 def add_parser(commands: Any) -> None:
@@ -48,5 +49,9 @@ def run(args: argparse.Namespace) -> int:
     batches = (names[0], names[1:]) if names else None
     with Console(args.quiet, "compact") as console:
         store = compact(args.store, args.block_size, batches, console)
-    print(f"{before} blocks became {len(store.manifest.blocks)}")
+    now = len(store.manifest.blocks)
+    if now < before:
+        print(f"{before} blocks became {now}")
+    else:
+        print(f"no blocks to merge: the store has {counted(now, 'block')}, as before")
     return 0

@@ -130,7 +130,11 @@ def add_parser(commands: Any) -> None:
         "--predictions", metavar="FILE", help="write the out-of-fold predictions of the best C"
     )
     parser.add_argument("--json", action="store_true", help="one JSON object as the result")
-    parser.add_argument("--log", metavar="FILE", help="append one JSON object per outer iteration")
+    parser.add_argument(
+        "--log",
+        metavar="FILE",
+        help="append one JSON object per outer iteration, for `plot` and `report`",
+    )
     parser.add_argument("-q", "--quiet", action="store_true", help="no progress")
     add_budget(parser)
     add_cache(parser)

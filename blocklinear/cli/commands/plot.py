@@ -21,7 +21,9 @@ def add_parser(commands: Any) -> None:
         epilog="exit status: 0 ok, 2 usage, or matplotlib is not installed, 3 not a run log, "
         "6 I/O, 130 --follow was interrupted",
     )
-    parser.add_argument("logs", nargs="+", metavar="LOG", help="written by `train --log`")
+    parser.add_argument(
+        "logs", nargs="+", metavar="LOG", help="written by `train --log` or `cv --log`"
+    )
     parser.add_argument(
         "-o", "--output", metavar="FIGURE", help="file to write, .png, .svg or .pdf"
     )

@@ -9,6 +9,7 @@ from blocklinear.cli.console import Console
 from blocklinear.cli.table_options import column_names, refuse_text_options
 from blocklinear.cli.text_options import add_reading, add_row_options, reading
 from blocklinear.errors import UsageError, shown
+from blocklinear.numerals import counted
 
 if TYPE_CHECKING:
     from blocklinear.model.linear import LinearModel
@@ -64,7 +65,8 @@ def add_parser(commands: Any) -> None:
         "--keep",
         type=column_names,
         metavar="A,B,...",
-        help="columns of a table to write with the predictions",
+        help="columns of a table to write with the predictions; a name with a comma is written in "
+        "double quotes",
     )
     add_row_options(parser)
     parser.add_argument(
@@ -135,8 +137,8 @@ def run(args: argparse.Namespace) -> int:
         )
     remarks = [f"warning: {shown(note)}" for note in report.notes]
     if report.unknown_values:
-        values = f"{report.unknown_values} values of features"
-        remarks.append(f"blocklinear: {values} that the model does not know: ignored")
+        values = counted(report.unknown_values, "value")
+        remarks.append(f"blocklinear: {values} of features that the model does not know: ignored")
     _print_report(args, output, report, remarks)
     return 0
 
@@ -190,11 +192,11 @@ def _print_report(
         return
     if not args.json:
         print(report.summary(), file=results)
-        if report.confusion is not None:
+        if report.confusion is not None and report.rows:
             print(report.confusion.table(), file=results)
             print(report.confusion.summary(), file=results)
     for remark in remarks:
         print(remark, file=sys.stderr)
     if report.unknown_labels:
-        text = f"{report.unknown_labels} rows have a label that the model does not know"
-        print(f"blocklinear: {text}", file=sys.stderr)
+        rows = counted(report.unknown_labels, "row has", "rows have")
+        print(f"blocklinear: {rows} a label that the model does not know", file=sys.stderr)

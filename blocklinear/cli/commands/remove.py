@@ -6,6 +6,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from blocklinear.cli.console import Console
+from blocklinear.numerals import counted
 
 if TYPE_CHECKING:
     from blocklinear.store.store import BlockStore
@@ -52,7 +53,8 @@ def run(args: argparse.Namespace) -> int:
     )
     waiting = sum(block.bytes for block in store.manifest.removed)
     print(
-        f"the store has {store.manifest.n_rows} rows in {len(store.manifest.blocks)} blocks; "
+        f"the store has {counted(store.manifest.n_rows, 'row')} in "
+        f"{counted(len(store.manifest.blocks), 'block')}; "
         f"`blocklinear gc` frees {format_size(waiting)}"
     )
     return 0
@@ -70,7 +72,7 @@ def _print_batches(store: "BlockStore", as_json: bool) -> None:
         size, labels = format_size(batch["bytes"]), counted_labels(batch["labels"], 5)
         print(
             shown(
-                f"{batch['name']}  {batch['date']}  {batch['rows']} rows  {size}  "
+                f"{batch['name']}  {batch['date']}  {counted(batch['rows'], 'row')}  {size}  "
                 f"labels {labels}  blocks {_ranges(batch['blocks'])}"
             )
         )

@@ -48,9 +48,9 @@ def add_parser(commands: Any) -> None:
     parser = commands.add_parser(
         "train",
         help="train a model on a store",
-        description="Train a linear model by dual coordinate descent (or Pegasos) on groups of "
-        "blocks, until the certified relative duality gap is at most --gap. If both --gap and -e "
-        "are given, both must hold.",
+        description="Train a linear model on groups of blocks, by dual coordinate descent, "
+        "Newton's method or Pegasos, until the certified relative duality gap is at most --gap. "
+        "If both --gap and -e are given, both must hold.",
         epilog="exit status: 0 ok (also if not converged, with a warning), 2 usage, 3 labels do "
         "not fit the solver, 4 damaged store, 5 --resume with other options, or an interrupted "
         "run, 6 I/O or no space, 7 memory budget, 8 store busy, 9 the cluster is gone or missing, "
@@ -85,7 +85,7 @@ def _add_problem(group: Any) -> None:
         help="1 squared hinge, 3 hinge (default), 4 Crammer-Singer, 7 logistic; regression: 12 "
         "squared epsilon-insensitive, 13 epsilon-insensitive; 21 one-class SVM; 2, 0, 11: as 1, 7, "
         "12, by Newton's method on the primal where that is cheaper; 5, 6: as 1, 7 with "
-        "L1 regularization, which leaves most weights 0; auto: 1, with --method auto",
+        "L1 regularisation, which leaves most weights 0; auto: 1, with --method auto",
     )
     group.add_argument(
         "-c",
@@ -236,7 +236,7 @@ def _add_run(group: Any) -> None:
     group.add_argument(
         "--log",
         metavar="FILE",
-        help="append one JSON object per outer iteration, for `blocklinear plot`",
+        help="append one JSON object per outer iteration, for `plot` and `report`",
     )
     group.add_argument("-q", "--quiet", action="store_true", help="no progress")
     add_budget(group)

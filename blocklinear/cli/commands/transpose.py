@@ -6,6 +6,7 @@ from typing import Any
 from blocklinear.cli.ahead import load_for_columns
 from blocklinear.cli.common_options import add_budget, given
 from blocklinear.cli.console import Console
+from blocklinear.numerals import counted
 
 
 def add_parser(commands: Any) -> None:
@@ -41,7 +42,7 @@ def run(args: argparse.Namespace) -> int:
     budget = TextOptions(**settings)
     with locked(args.store) as store:
         if args.drop:
-            print(f"{drop_columns(store.folder)} bytes deleted")
+            print(f"{counted(drop_columns(store.folder), 'byte')} deleted")
             return 0
         if not args.force and (columns := intact_columns(store)) is not None:
             print(columns.summary())

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from blocklinear.cli.common_options import add_cache
 from blocklinear.cli.console import Console
 from blocklinear.cli.stores import opened
+from blocklinear.numerals import counted
 
 if TYPE_CHECKING:
     from blocklinear.store.store import BlockStore
@@ -46,7 +47,7 @@ def run(args: argparse.Namespace) -> int:
         faults += columns["faults"]
         if not args.json:
             state = f"{len(columns['faults'])} damaged" if columns["faults"] else "all intact"
-            print(f"{columns['files']} files of columns: {state}")
+            print(f"{counted(columns['files'], 'file')} of columns: {state}")
     for fault in faults:
         print(fault, file=sys.stderr)
     return 4 if faults else 0

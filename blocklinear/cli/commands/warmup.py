@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import blocklinear
+from blocklinear.numerals import counted
 
 
 def add_parser(commands: Any) -> None:
@@ -57,7 +58,8 @@ def run(args: argparse.Namespace) -> int:
         )
     if not args.quiet:
         print(
-            f"compiling {len(missing)} kernels for this processor, so that no later command has to",
+            f"compiling {counted(len(missing), 'kernel')} for this processor, so that no later "
+            "command has to",
             file=sys.stderr,
         )
     bar = tqdm(total=len(missing), disable=args.quiet, unit=" kernels", leave=False)
@@ -68,5 +70,5 @@ def run(args: argparse.Namespace) -> int:
             "a process that compiled kernels was ended, for want of memory most likely",
             "give the container 1 GB for this command",
         )
-    print(f"compiled {len(missing)} kernels in {time.perf_counter() - started:.1f} s")
+    print(f"compiled {counted(len(missing), 'kernel')} in {time.perf_counter() - started:.1f} s")
     return 0

@@ -5,6 +5,7 @@ The folder is that of a store, but for files that were not read yet: whoever mis
 """
 
 import contextlib
+import errno
 import hashlib
 import json
 import os
@@ -68,8 +69,11 @@ class Mirror:
         """
         root = user_cache() / "stores" if cache is None else cache
         mirror = cls(root / _folder_name(url), url, limit)
-        with storage_errors(mirror.folder, "create"):
-            mirror.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        try:
+            with storage_errors(mirror.folder, "create"):
+                mirror.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except StorageError as error:
+            raise StorageError(error.what, f"{error.fix}; --cache names another folder") from error
         make_folder(mirror.folder / "blocks", mirror.folder)
         if cls.at(mirror.folder) != mirror:
             with atomic_write(mirror.folder / NOTE) as stream:
@@ -131,7 +135,7 @@ class Mirror:
 
     def _copy(self, file: ReadAhead, path: Path) -> None:
         buffer = memoryview(bytearray(_COPY_BYTES))
-        with atomic_write(path) as stream:
+        with full_disk_advice(), atomic_write(path) as stream:
             while n := file.readinto(buffer):
                 stream.write(buffer[:n])
             file.refuse_change()
@@ -158,6 +162,22 @@ class Mirror:
                 break
             path.unlink(missing_ok=True)
             n_bytes -= size
+
+
+@contextlib.contextmanager
+def full_disk_advice() -> Iterator[None]:
+    """Say, where the disk of the cache is full, how to take less of it, or another one."""
+    try:
+        yield
+    except StorageError as error:
+        cause = error.__cause__
+        if isinstance(cause, OSError) and cause.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise StorageError(
+                error.what,
+                "free some space, name a folder on another disk with --cache, or limit what is "
+                "kept with --cache-size",
+            ) from error
+        raise
 
 
 @contextlib.contextmanager

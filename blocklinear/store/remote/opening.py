@@ -9,7 +9,7 @@ from blocklinear.inputs.urls import joined
 from blocklinear.store.features import FOLDER as FEATURES
 from blocklinear.store.files import atomic_write
 from blocklinear.store.manifest import MAX_BYTES, NAME, RECIPE_NAME, Manifest
-from blocklinear.store.remote.mirror import Mirror, refuse_secrets
+from blocklinear.store.remote.mirror import Mirror, full_disk_advice, refuse_secrets
 
 
 def mirrored(url: str, cache: Path | None = None, limit: int | None = None) -> Path:
@@ -61,7 +61,7 @@ def mirrored(url: str, cache: Path | None = None, limit: int | None = None) -> P
         name = file.relative_to(mirror.folder).as_posix()
         if name not in now or now[name] != before.get(name):
             file.unlink(missing_ok=True)
-    with atomic_write(path) as stream:
+    with full_disk_advice(), atomic_write(path) as stream:
         stream.write(text)
     return mirror.folder
 
