@@ -10,10 +10,10 @@ from blocklinear.kernels.losses import UNIT
 from blocklinear.memory import enough
 from blocklinear.numerals import format_number
 from blocklinear.objectives.certificate import Certificate
+from blocklinear.objectives.one_class import ONE_CLASS
 from blocklinear.options import TrainOptions
 from blocklinear.solvers.protocol import Estimate, attributes, take_attributes
 
-ADVICE = "scale the data, lower C, or try another solver"
 DOUBT = 1.1
 """By so much what some rows tell of P - D may be too small; twice that after a certificate in vain,
 as then it was wrong by up to 1.5 times.
@@ -130,6 +130,8 @@ class Stopping:
             return ""
         if options.method == "pegasos":
             return "give a larger --max-outer, or --method dual, which needs fewer"
+        if options.solver == ONE_CLASS:
+            return "scale the data, or give a larger --max-outer"
         faster = ""
         if self.ends_with_newton:
             faster = ", which ends with Newton steps where there are two classes, or few features"
@@ -199,12 +201,14 @@ class Stopping:
         self._best = [min(both) for both in zip(found, self._best, strict=True)]
         scale = 1.0 if seen.exact else self._scale
         self._believed = min(self._believed, scale * report.gap)
+        one_class = self.options.solver == ONE_CLASS  # has no C
+        advice = "scale the data" + ("" if one_class else ", lower C, or try another solver")
         if seen.final:
-            return Ending(f"{report.outer} outer iterations, where rounding ends it", advice=ADVICE)
+            return Ending(f"{report.outer} outer iterations, where rounding ends it", advice=advice)
         if report.outer < 2 * self._moved:
             return None
         idle = report.outer - self._moved
         return Ending(
             f"{report.outer} outer iterations, as the last {idle} of them moved nothing",
-            advice=ADVICE,
+            advice=advice,
         )
