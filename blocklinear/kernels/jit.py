@@ -139,8 +139,15 @@ class _Library(codegen.JITCodeLibrary):
         return library
 
     def get_pointer_to_function(self, name):
-        """Return the address of a function that is there."""
-        return self._codegen._engine.get_function_address(name)
+        """Return the address of a function that is there.
+
+        LLVM calls Python for the machine code. An exception that a signal raises then is dropped,
+        and the function is not there: Numba would go on to write to address 0.
+        """
+        address = self._codegen._engine.get_function_address(name)
+        if not address:
+            raise RuntimeError(f"{name} was not loaded: something ended it, such as a signal")
+        return address
 
     def _get_module_for_linking(self):
         if self._bitcode is not None:

@@ -10,6 +10,7 @@ from blocklinear.kernels.losses import UNIT
 from blocklinear.memory import enough
 from blocklinear.numerals import counted
 from blocklinear.objectives.certificate import Certificate
+from blocklinear.objectives.one_class import ONE_CLASS
 from blocklinear.options import TrainOptions
 from blocklinear.solvers.protocol import Estimate, attributes, take_attributes
 
@@ -133,6 +134,8 @@ class Stopping:
             return ""
         if options.method == "pegasos":
             return "give a larger --max-outer, or --method dual, which needs fewer"
+        if options.solver == ONE_CLASS:  # which has no C
+            return "scale the data, or give a larger --max-outer"
         faster, more = "", ""
         if self.ends_with_newton:
             faster = ", which ends with Newton steps where there are two classes, or few features"
@@ -202,6 +205,8 @@ class Stopping:
         done, advice = counted(report.outer, "outer iteration"), ADVICE
         if self.one_target:
             advice = ONE_TARGET
+        elif self.options.solver == ONE_CLASS:
+            advice = "scale the data"
         if seen.final:
             return Ending(f"{done}, where rounding ends it", advice=advice)
         idle = report.outer - self._moved

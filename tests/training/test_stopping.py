@@ -446,6 +446,14 @@ def test_a_run_is_stalled_when_half_of_it_has_brought_nothing():
     assert "scale the data, lower C, or try another solver" in ending.message(0.9)
 
 
+def test_a_one_class_svm_has_no_c_to_lower():
+    tell = Reports(solver=21)
+    tell()
+    assert tell().message(0.9).endswith("; scale the data")
+    (slow,) = slowing(0.9999 ** np.arange(1, 200), solver=21)
+    assert slow.endswith("; scale the data, or give a larger --max-outer")
+
+
 @pytest.mark.parametrize("better", [{"primal": 8.0}, {"gap": 0.8}, {"violation": 0.5}])
 def test_whatever_was_never_so_small_is_a_move(better):
     tell = Reports()
