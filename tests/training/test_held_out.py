@@ -93,7 +93,8 @@ def test_patience_keeps_the_best_model(make, solver, patience):
     name = "mean_squared_error" if problem.regression else "accuracy"
     scores = [getattr(report, name) for report in reports[:-1]]  # the last tells of the model
     best = min(scores) if problem.regression else max(scores)
-    ending = f"{patience} outer iterations without a better score"
+    waited = "1 outer iteration" if patience == 1 else f"{patience} outer iterations"
+    ending = f"{waited} without a better score"
     assert model.metadata["stopped"] == ending
     assert f"not converged after {ending}: the gap is" in heard.of(SlowlyConverging)[-1].message
     assert score_of(model, path) == pytest.approx(best, rel=1e-12)
