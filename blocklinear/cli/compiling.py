@@ -32,11 +32,16 @@ def start_lightly() -> None:
 
 @contextlib.contextmanager
 def compiling(quiet: bool = False) -> Iterator[None]:
-    """Say so when a kernel has to be compiled: if `quiet`, only that it cannot be kept."""
+    """Say so when a kernel has to be compiled: if `quiet`, only that it cannot be kept.
+
+    Numba is imported here in any case, under few frames: deeper, Python 3.11 may map and unmap a
+    piece of its stack for each of 15,000 calls (0.1 s).
+    """
+    from numba.core import event
+
     if quiet and cache_folder() is not None:
         yield
         return
-    from numba.core import event
 
     class Compilation(event.Listener):
         def on_start(self, event: object) -> None:
