@@ -378,21 +378,79 @@ def descend_together(
     return fallen, first
 
 
+@kernel(fastmath=_SUMS)
+def products_along(state, path):
+    """Return what the rows have of products with h_i x_i'd, and of directions with one another.
+
+    Parameters
+    ----------
+    state : float64[n_rows, 2]
+    path : float64[n_rows, 2] of each row x_i'd before the last pass, and x_i'b of the change before
+
+    Returns
+    -------
+    float, float, float, float, float
+        Of d with the last change, c, and with b; of c with c, of c with b, and of b with b.
+    """
+    to_c, to_b, cc, cb, bb = 0.0, 0.0, 0.0, 0.0, 0.0
+    for i in range(state.shape[0]):
+        h, moved, b = state[i, CURVED], state[i, MOVED], path[i, 1]
+        c = moved - path[i, 0]
+        to_c += h * moved * c
+        to_b += h * moved * b
+        cc += h * c * c
+        cb += h * c * b
+        bb += h * b * b
+    return to_c, to_b, cc, cb, bb
+
+
+@kernel
+def move_along(state, path, x, y):
+    """Move d by x times the last change and y times that before; it is what was changed last then.
+
+    Parameters
+    ----------
+    state, path : float64[n_rows, 2]    updated; as for `products_along`
+    x, y : float
+    """
+    for i in range(state.shape[0]):
+        change = state[i, MOVED] - path[i, 0]
+        more = x * change + y * path[i, 1]
+        state[i, MOVED] += more
+        path[i, 0], path[i, 1] = state[i, MOVED], change + more
+
+
 @kernel(error_model="numpy")
 def move_alpha(kind, target, cost, step, state, moved):
     """Write what `step` becomes as h_i x_i'd is taken off, each alpha_i in its domain.
+
+    What would leave it stays at its end from there on: its h_i becomes 0.
 
     Parameters
     ----------
     kind : int
     target, cost : float64[n_rows]
-    step : float64[n_rows]    s_i alpha_i
-    state : float64[n_rows, 2]
+    step : float64[n_rows]    s_i alpha_i; updated where they stay
+    state : float64[n_rows, 2]          likewise
     moved : float64[n_rows]   written
+
+    Returns
+    -------
+    bool
+        Whether there are any that stay as of now.
     """
+    any_stay = False
     for i in range(target.shape[0]):
-        change = target[i] * (step[i] - state[i, CURVED] * state[i, MOVED])
-        moved[i] = target[i] * feasible(kind, cost[i], change) if cost[i] != 0.0 else 0.0
+        if cost[i] == 0.0:
+            moved[i] = 0.0
+            continue
+        wanted = target[i] * (step[i] - state[i, CURVED] * state[i, MOVED])
+        a = feasible(kind, cost[i], wanted)
+        moved[i] = target[i] * a
+        if a != wanted and state[i, CURVED] != 0.0:
+            step[i], state[i, CURVED] = moved[i], 0.0
+            any_stay = True
+    return any_stay
 
 
 @kernel(error_model="numpy")

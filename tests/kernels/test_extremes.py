@@ -246,6 +246,9 @@ def l1_columns(r):
                 l1.gram(starts, *columns, block, state, first, 2, products)
             products = np.tril(products) + np.tril(products, -1).T
             l1.descend_together(*chosen, block, products, *costs, v, np.zeros(n), d, state)
+            path = np.zeros((r.n, 2))
+            l1.products_along(state, path)
+            l1.move_along(state, path, 0.5, 0.5)
         l1.move_alpha(kind, r.y, r.cost, step, state, moved)
         l1.total_loss(*rows, f, 0.5, state)
         l1.dual_value(*rows, moved, 1.0)
@@ -411,6 +414,8 @@ TRIED = {
             "total_loss",
             "derivatives",
             "descend",
+            "products_along",
+            "move_along",
             "move_alpha",
             "dual_value",
             "certify_rows",

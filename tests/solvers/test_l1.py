@@ -15,9 +15,10 @@ from blocklinear.errors import MemoryBudgetError, StorageError, UsageError
 from blocklinear.events import OuterIteration, WarmStarted, Warned
 from blocklinear.kernels import l1 as kernels
 from blocklinear.kernels.blocks.columns import count
+from blocklinear.kernels.losses import SQUARED_HINGE
 from blocklinear.selection.cross_validation import cross_validate
 from blocklinear.selection.grid import train_grid
-from blocklinear.solvers.l1 import columns, descent, iterate, scratch
+from blocklinear.solvers.l1 import columns, descent, iterate, scratch, subspace
 from blocklinear.solvers.l1.columns import ColumnCache
 from blocklinear.solvers.l1.penalty import Penalty
 from blocklinear.solvers.l1.scratch import ScratchArray
@@ -303,7 +304,7 @@ def test_dual_points_that_take_long_are_given_up(tmp_path, monkeypatch):
     before = descent.Descent.pulled
 
     def pulled(self, most):
-        steps, cycle = self.work, 5 * int(np.diff(self._columns.starts).sum())
+        steps, cycle = self.work, 5 * store.manifest.nnz
         point = before(self, most)
         tried.append((steps, cycle, most, self.work - steps))
         return point
@@ -313,6 +314,81 @@ def test_dual_points_that_take_long_are_given_up(tmp_path, monkeypatch):
     assert model.metadata["stopped"] == "converged"
     assert any(used > 0 for *_, used in tried)
     assert all(steps <= most and used <= most / 2 + cycle for steps, cycle, most, used in tried)
+
+
+def test_alpha_that_come_to_their_ends_do_not_keep_a_dual_point_from_being_feasible(
+    tmp_path, monkeypatch
+):
+    """Moved there again by each cycle, they left a dual point as it was until it was given up."""
+    problem = sparse_problem(8, 5, n_rows=600, n_features=300, cost=100.0)
+    rows, labels, rng = problem.X.copy(), np.full(600, -1.0), np.random.default_rng(8)
+    labels[rng.choice(600, 12, replace=False)] = 1.0
+    rows[labels > 0.0, :3] += 0.2
+    rare, shares, before = replace(problem, X=rows.round(4), labels=labels), [], descent.Descent
+
+    class Noted(before):
+        def pulled(self, most):
+            steps = self.work
+            point = super().pulled(most)
+            shares.append((self.work - steps) / most)
+            return point
+
+    monkeypatch.setattr(iterate, "Descent", Noted)
+    train(split_problem(tmp_path, rare, 3), rare.options(gap=1e-3))
+    assert 0.0 < max(shares) < 0.25
+
+
+def test_passes_go_on_along_what_they_changed(tmp_path, monkeypatch):
+    """The features depend on each other: one after the other, passes take hundreds."""
+    rng, n_rows, m = np.random.default_rng(1), 300, 150
+    X = (1.0 + rng.random((n_rows, 1)) + 0.3 * rng.random((n_rows, m))).round(3)
+    problem = Problem(X, np.arange(n_rows) % 2 * 2.0 - 1.0, 5)
+    store = split_problem(tmp_path, problem, 1)
+    cache = ColumnCache(store.manifest, 0.0, np.float64, X.size, tmp_path, 1)
+    with GroupLoader(store, 1, 1) as loader:
+        (loaded,) = loader.stream([(0,)])
+        count(loaded.group.indices, cache.counts)
+        cache.want(np.arange(m), np.arange(m))
+        cache.collect(loaded.group.rows)
+        cache.finish()
+    X = cache.values.reshape(m, n_rows).T
+    monkeypatch.setattr(descent, "TOGETHER", 0)
+    monkeypatch.setattr(descent, "_LAST_GAIN", 0.0)
+    rows = descent.Rows(SQUARED_HINGE, problem.labels, np.ones(n_rows), np.ones(n_rows), None)
+
+    def least():
+        step = descent.Descent(
+            rows, cache, np.arange(m), np.zeros(m + 1), np.zeros(n_rows), Penalty(0.5, 0.0, True),
+            0.0, 0.0, 1, 0, lambda: None,
+        )  # fmt: skip
+        d, _ = step._model_step(0.0)
+        moved = X @ d
+        assert step._state[:, kernels.MOVED] == pytest.approx(moved, abs=1e-9)
+        return moved @ moved - step.step @ moved + 0.5 * np.abs(d).sum()
+
+    found = least()
+    monkeypatch.setattr(subspace.Subspace, "go_on", lambda *_: 0.0)
+    slower = least()
+    monkeypatch.setattr(descent, "_MOST_PASSES", 20_000)
+    optimum = least()
+    assert found - optimum <= 0.2 * (slower - optimum)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_least_value_along_a_direction_is_found(seed):
+    rng = np.random.default_rng(seed)
+    at = rng.normal(size=8) * (rng.random(8) < 0.7)
+    direction, penalty = rng.normal(size=8), rng.random(8) * (rng.random(8) < 0.9)
+    slope, curvature = -rng.random() * 10.0, rng.random()
+
+    def value(t):
+        return slope * t + 0.5 * curvature * t * t + penalty @ np.abs(at + t * direction)
+
+    length, fell = subspace.least_along(slope, curvature, penalty, at, direction)
+    lengths = np.linspace(0.0, 2.0 * length + 1.0, 100001)
+    best = min(value(t) for t in lengths)
+    assert fell == pytest.approx(value(0.0) - value(length), abs=1e-12)
+    assert value(length) <= best + 1e-12
 
 
 @pytest.mark.parametrize("promised", [1e-20, 1.0])

@@ -27,6 +27,7 @@ from blocklinear.kernels import l1 as kernels
 from blocklinear.kernels.sums import dot
 from blocklinear.solvers.l1.columns import TOGETHER, ColumnCache
 from blocklinear.solvers.l1.penalty import Penalty, violations
+from blocklinear.solvers.l1.subspace import Subspace
 from blocklinear.solvers.row_orders import permuted
 
 Floats = NDArray[np.float64]
@@ -127,6 +128,10 @@ class Descent:
         n = len(decision)
         self.step, self._state = np.empty(n), np.empty((n, 2))
         self._v, self._h = np.empty(len(self.w)), np.empty(len(self.w))
+        self._subspace, self._damping = (
+            Subspace(n, self._penalty, self._ridge),
+            np.zeros(len(self.w)),
+        )
         self.work = 0
         self._together, self._products = np.zeros(0, np.int64), np.zeros((0, 0))
         self.value = self._value(0.0, self.w)
@@ -151,6 +156,8 @@ class Descent:
         self._columns.derivatives(self._chosen, self.step, self._state, self._v, self._h)
         self._v -= self._ridge * self.w
         self._h += self._ridge
+        self._subspace.forget()
+        self._damping[:] = 0.0
 
     def newton_step(self) -> float:
         """Minimise the quadratic model, and go as far along as the primal falls enough.
@@ -166,7 +173,8 @@ class Descent:
             before = longest  # the model means nothing so far away
             self._expand()
             each = violations(self.w, self._v, self._penalty)
-            np.maximum(self._h, each / (_SHORTER * longest), out=self._h)
+            np.maximum(each / (_SHORTER * longest) - self._h, 0.0, out=self._damping)
+            self._h += self._damping
             gain, promised, longest, left = self._step(enough)
         self._expand()
         off = abs(self._wrong() - left) / wrong if wrong > 0.0 else 1.0
@@ -266,14 +274,14 @@ class Descent:
         return np.flatnonzero(others), (self._together[among], products)
 
     def _descend(self, order: Integers, block: Block, w: Floats, d: Floats) -> tuple[float, float]:
-        """Pass over some features once, over those of a block together.
+        """Go on along the last changes, and pass over some features, those of a block together.
 
         Return by how much the model has fallen, and the largest violation met.
         """
         columns, state = (*self._columns.arrays, self._chosen), self._state
         penalty = self._penalty, self._ridge
         self.work += self._entries(order) + self._entries(block[0])
-        fallen, violation = 0.0, 0.0
+        fallen, violation = self._subspace.go_on(w, d, self._v, self._damping, state), 0.0
         for part in self._columns.parts(self._chosen, order):
             fell, worst = kernels.descend(*columns, part, *penalty, self._v, self._h, w, d, state)
             fallen, violation = fallen + fell, max(violation, worst)
@@ -299,8 +307,9 @@ class Descent:
         rows, best, enough = self._rows, self.step, self._goal * self.value
         if self._ridge.any():
             return best
-        u, moved, before = np.zeros(len(self.w)), self.step.copy(), self.work
+        u, base, moved = np.zeros(len(self.w)), self.step.copy(), self.step.copy()
         v, unused, nothing = self._v.copy(), np.empty(len(u)), np.zeros(len(u))
+        before = self.work
         top = self._top(v)
         least = self.value - self._dual(moved, top)
         while least > enough and self.work - before <= _SHARE * most:
@@ -316,7 +325,8 @@ class Descent:
                 _, worst = self._descend(others, block, nothing, u)
                 if worst <= small:
                     break
-            kernels.move_alpha(rows.kind, rows.target, rows.cost, self.step, self._state, moved)
+            if kernels.move_alpha(*rows.loss, base, self._state, moved):
+                self._columns.derivatives(self._chosen, base, self._state, self._v, unused)
             self._columns.derivatives(self._chosen, moved, self._state, v, unused)
             top = self._top(v)
             left = self.value - self._dual(moved, top)
