@@ -583,7 +583,7 @@ class LinearModel(ModelParameters):
         facts.append(counted(self.n_features, "feature"))
         for name in ("C", "nu", "l1_ratio"):
             if name in self.metadata:
-                facts.append(f"{name} {self.metadata[name]}")
+                facts.append(f"{name} {_text_of(self.metadata[name])}")
         return f"LinearModel({', '.join(facts)})"
 
     def _repr_html_(self) -> str:
@@ -607,7 +607,7 @@ class LinearModel(ModelParameters):
         lines["bias"] = format_number(self.bias) if self.bias >= 0 else "none"
         for name in ("C", "nu", "l1_ratio"):
             if name in self.metadata:
-                lines[name] = str(self.metadata[name])
+                lines[name] = _text_of(self.metadata[name])
         if self.solver == "ONECLASS_SVM":
             lines["rho"] = format_number(self.rho)
         certificate = self.metadata.get("certificate")
@@ -700,6 +700,11 @@ def _check_finite(rows: Any) -> None:
 def _finite(array: Floats) -> bool:
     """Whether all is finite, without a temporary as long as the weights."""
     return array.size == 0 or bool(np.isfinite(array.min()) and np.isfinite(array.max()))
+
+
+def _text_of(value: Any) -> str:
+    """Return a parameter as it is asked for: C 1, not 1.0."""
+    return format_number(value) if isinstance(value, float) else str(value)
 
 
 def _plain(value: Any) -> Any:

@@ -320,6 +320,20 @@ def test_what_liblinear_takes_for_something_else(cli, line):
     assert done.out.startswith("Usage: ")
 
 
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        ("train -s", "-s has no value"),
+        ("predict -b 2 data_file m out", "-b 2: neither 0 nor 1"),
+        ("predict -b", "-b has no value"),
+    ],
+)
+def test_a_value_that_is_none_is_named(cli, line, why):
+    done = cli("liblinear", *line.split())
+    assert (done.status, done.err.strip()) == (1, why)
+    assert done.out.startswith("Usage: ")
+
+
 @pytest.mark.parametrize("line", ["", "svm-train", "--memory much train", "--unknown train"])
 def test_a_command_line_that_cannot_be_read(cli, line):
     done = cli("liblinear", *line.split())

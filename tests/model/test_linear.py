@@ -165,7 +165,7 @@ def test_summary(make_model):
         "features         2 (numbered from 1)",
         "nonzero weights  1 of 2",
         "bias             1",
-        "C                4.0",
+        "C                4",
         "certified gap    0.00087",
         "memory budget    1536M",
     ]

@@ -220,7 +220,9 @@ def read_predict(arguments: Sequence[str]) -> PredictArguments:
     RefusedArguments
     """
     values, _, files = _read(arguments, "b", "q", PREDICT_USAGE, last="--")
-    if len(files) != 3 or values.get("b", "0") not in ("0", "1"):
+    if values.get("b", "0") not in ("0", "1"):
+        raise RefusedArguments(f"-b {values['b']}: neither 0 nor 1", PREDICT_USAGE)
+    if len(files) != 3:
         raise RefusedArguments("", PREDICT_USAGE)
     return PredictArguments(values.get("b") == "1", "q" in values, *files)
 
@@ -246,7 +248,7 @@ def _read(
         if not letter or letter not in valued:
             raise RefusedArguments(f"unknown option: -{letter}", usage)
         if not rest:
-            raise RefusedArguments("", usage)
+            raise RefusedArguments(f"{option} has no value", usage)
         value = rest.pop(0)
         if letter == "w":
             weights.append(_weight(option, value))
