@@ -374,6 +374,28 @@ def test_passes_go_on_along_what_they_changed(tmp_path, monkeypatch):
     assert found - optimum <= 0.2 * (slower - optimum)
 
 
+def test_steps_that_are_to_be_short_do_not_go_on(tmp_path, monkeypatch):
+    """Where no part of a step lowered the primal, shorter ones are tried: they went far again."""
+    problem, gone_on, tried = sparse_problem(solver=6), [], []
+    before, go_on = descent.Descent._step, subspace.Subspace.go_on
+
+    def step(self, enough):
+        tried.append(self._damped)
+        gone_on.clear()
+        found = before(self, enough)
+        assert bool(gone_on) != self._damped
+        return found if self._damped else (0.0, *found[1:])
+
+    def noted(self, *args):
+        gone_on.append(True)
+        return go_on(self, *args)
+
+    monkeypatch.setattr(descent.Descent, "_step", step)
+    monkeypatch.setattr(subspace.Subspace, "go_on", noted)
+    train(split_problem(tmp_path, problem, 3), problem.options(gap=1e-3, max_outer=4))
+    assert True in tried
+
+
 @pytest.mark.parametrize("seed", range(20))
 def test_the_least_value_along_a_direction_is_found(seed):
     rng = np.random.default_rng(seed)

@@ -128,10 +128,8 @@ class Descent:
         n = len(decision)
         self.step, self._state = np.empty(n), np.empty((n, 2))
         self._v, self._h = np.empty(len(self.w)), np.empty(len(self.w))
-        self._subspace, self._damping = (
-            Subspace(n, self._penalty, self._ridge),
-            np.zeros(len(self.w)),
-        )
+        self._subspace = Subspace(n, self._penalty, self._ridge)
+        self._damped = False  # whether `_h` is more than the curvatures, to keep steps short
         self.work = 0
         self._together, self._products = np.zeros(0, np.int64), np.zeros((0, 0))
         self.value = self._value(0.0, self.w)
@@ -157,7 +155,7 @@ class Descent:
         self._v -= self._ridge * self.w
         self._h += self._ridge
         self._subspace.forget()
-        self._damping[:] = 0.0
+        self._damped = False
 
     def newton_step(self) -> float:
         """Minimise the quadratic model, and go as far along as the primal falls enough.
@@ -173,8 +171,8 @@ class Descent:
             before = longest  # the model means nothing so far away
             self._expand()
             each = violations(self.w, self._v, self._penalty)
-            np.maximum(each / (_SHORTER * longest) - self._h, 0.0, out=self._damping)
-            self._h += self._damping
+            np.maximum(self._h, each / (_SHORTER * longest), out=self._h)
+            self._damped = True
             gain, promised, longest, left = self._step(enough)
         self._expand()
         off = abs(self._wrong() - left) / wrong if wrong > 0.0 else 1.0
@@ -276,12 +274,14 @@ class Descent:
     def _descend(self, order: Integers, block: Block, w: Floats, d: Floats) -> tuple[float, float]:
         """Go on along the last changes, and pass over some features, those of a block together.
 
-        Return by how much the model has fallen, and the largest violation met.
+        Where steps are kept short they do not go on. Return by how much the model has fallen, and
+        the largest violation met.
         """
         columns, state = (*self._columns.arrays, self._chosen), self._state
         penalty = self._penalty, self._ridge
         self.work += self._entries(order) + self._entries(block[0])
-        fallen, violation = self._subspace.go_on(w, d, self._v, self._damping, state), 0.0
+        fallen = 0.0 if self._damped else self._subspace.go_on(w, d, self._v, state)
+        violation = 0.0
         for part in self._columns.parts(self._chosen, order):
             fell, worst = kernels.descend(*columns, part, *penalty, self._v, self._h, w, d, state)
             fallen, violation = fallen + fell, max(violation, worst)

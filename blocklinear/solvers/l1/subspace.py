@@ -37,13 +37,12 @@ class Subspace:
         self._last[:] = self._before[:] = 0.0
         self._path[:] = 0.0
 
-    def go_on(self, w: Floats, d: Floats, v: Floats, damping: Floats, state: Floats) -> float:
+    def go_on(self, w: Floats, d: Floats, v: Floats, state: Floats) -> float:
         """Move the step on; return by how much the model falls.
 
         Parameters
         ----------
         w, d, v : float64[m]      as for `kernels.descend`; `d` is updated
-        damping : float64[m]      what curvatures of features are taken for, beyond what they are
         state : float64[n_rows, 2]          updated
         """
         at, change, before, ridge = w + d, d - self._last, self._before, self._ridge
@@ -61,7 +60,6 @@ class Subspace:
         along = x * change + y * before
         slope = x * to_c + y * to_b + float(dot(slopes, along))
         curvature = x * x * cc + 2.0 * x * y * cb + y * y * bb
-        curvature += float(dot(damping * along, along))
         length, fell = least_along(slope, curvature, self._penalty, at, along)
         along *= length
         kernels.move_along(state, self._path, length * x, length * y)
