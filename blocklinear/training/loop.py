@@ -27,7 +27,7 @@ from blocklinear.store.manifest import Manifest
 from blocklinear.store.prefetch import GroupLoader
 from blocklinear.store.store import BlockStore
 from blocklinear.training.checkpoint import SCRATCH, Checkpoint, check_finished, discard
-from blocklinear.training.checkpoint_schema import check_resumed
+from blocklinear.training.checkpoint_schema import check_facts
 from blocklinear.training.held_out import HeldOut
 from blocklinear.training.memory_plan import MemoryPlan, budget_for_newton, plan_again, plan_memory
 from blocklinear.training.method import choose_method
@@ -232,7 +232,7 @@ def resumed(
     """
     if not options.resume:
         return None
-    facts = Checkpoint(folder).checked(check_resumed)
+    facts = Checkpoint(folder).checked(check_facts)
     if facts is None:
         listener(Warned(f"run {options.run!r} has no checkpoint: it starts from the beginning"))
         return None

@@ -33,7 +33,7 @@ from blocklinear.store.manifest import Manifest
 from blocklinear.store.prefetch import GroupLoader
 from blocklinear.store.store import BlockStore
 from blocklinear.training.checkpoint import Checkpoint
-from blocklinear.training.checkpoint_schema import check_resumed
+from blocklinear.training.checkpoint_schema import check_facts
 from blocklinear.training.memory_plan import plan_memory
 
 
@@ -98,7 +98,7 @@ def _resumed(store: BlockStore, options: TrainOptions) -> dict[str, Any] | None:
     """Return the facts of the run to go on from, if there is one by a method to choose from."""
     if not options.resume:
         return None
-    facts = Checkpoint(store.folder / "runs" / options.run).checked(check_resumed)
+    facts = Checkpoint(store.folder / "runs" / options.run).checked(check_facts)
     return facts if facts is not None and facts["course"]["method"] in ("dual", "newton") else None
 
 
