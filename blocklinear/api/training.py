@@ -11,7 +11,7 @@ from blocklinear.events import Event, Listener
 from blocklinear.model.linear import LinearModel
 from blocklinear.options import TrainOptions
 from blocklinear.report.history import RunHistory
-from blocklinear.selection import cross_validation, grid
+from blocklinear.selection import cross_validation
 from blocklinear.selection.cross_validation import CrossValidation
 from blocklinear.store.store import BlockStore
 from blocklinear.training import loop
@@ -196,10 +196,12 @@ def train_grid(
     [0.1, 1, 10]
     """
     chosen, by = _with_cluster(store, client, parts, options, settings, "train_grid")
+    if not chosen.costs:
+        raise UsageError("there is no grid of C", "give costs, or call train")
     with telling(listener, verbose, chosen.gap) as tell:
         history = RunHistory(chosen.run)
         hear = _recording(history, chosen, tell)
-        models = grid.train_grid(store, chosen, hear, halt, keep, by)
+        models = loop.train_models(BlockStore.of(store), chosen, hear, halt, keep, by)
         return [replace(model, history=history) for model in models]
 
 

@@ -97,7 +97,6 @@ def train_models(
             task = make_task(manifest, options)
             if options.method == "auto":
                 options, choice = choose_method(store, options, task, distributed=by is not None)
-                task = make_task(manifest, options)
                 listener(choice)
         warn_of_weights(options, task.labels, store, listener)
         if not (options.resume or options.warm_start or options.restart):

@@ -289,8 +289,7 @@ def run(args: argparse.Namespace) -> int:
     from blocklinear.errors import StoppedError, UsageError
     from blocklinear.options import TextOptions, TrainOptions
     from blocklinear.report.runlog import RunLog, check_log
-    from blocklinear.selection.grid import train_grid
-    from blocklinear.training import train
+    from blocklinear.training.loop import train_models
 
     chosen: Any = given(
         gap=args.gap,
@@ -387,10 +386,7 @@ def run(args: argparse.Namespace) -> int:
 
         with Stopper(until_asked=cluster is None) as stopper:
             try:
-                if options.costs:
-                    train_grid(store, options, listen, stopper.asked, keep, by)
-                else:
-                    train(store, options, listen, stopper.asked, lambda model: keep([model]), by)
+                train_models(store, options, listen, stopper.asked, keep, by)
             except StoppedError as stopped:
                 console.close()
                 print(f"blocklinear: {stopped}", file=sys.stderr)
