@@ -15,6 +15,7 @@ from blocklinear.selection import cross_validation
 from blocklinear.selection.cross_validation import CrossValidation
 from blocklinear.store.store import BlockStore
 from blocklinear.training import loop
+from blocklinear.training.parts import Optimise
 from blocklinear.training.run import Halt
 
 Store = BlockStore | str | os.PathLike[str]
@@ -39,7 +40,7 @@ def _with_cluster(
     options: TrainOptions | None,
     settings: dict[str, Any],
     by: str,
-) -> tuple[TrainOptions, "loop.Optimise | None"]:
+) -> tuple[TrainOptions, Optimise | None]:
     """Return the options of a function, and what trains a task on a cluster if one is given.
 
     Classes are called as they were given, so the store has to say which number each one has.

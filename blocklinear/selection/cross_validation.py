@@ -41,11 +41,11 @@ from blocklinear.store.prefetch import GroupLoader
 from blocklinear.store.row_arrays import RowArray
 from blocklinear.store.store import BlockStore
 from blocklinear.training.checkpoint import discard
-from blocklinear.training.loop import Optimise, optimise
+from blocklinear.training.loop import optimise
 from blocklinear.training.memory_plan import plan_memory
 from blocklinear.training.method import choose_method
 from blocklinear.training.outcome import Outcome, announced, warn_of_weights
-from blocklinear.training.parts import split_to_fit
+from blocklinear.training.parts import Optimise, split_to_fit
 from blocklinear.training.permutations import block_groups
 from blocklinear.training.run import Halt
 
