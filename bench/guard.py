@@ -312,7 +312,7 @@ def cases() -> list[Case]:
 def measure(wanted: Iterable[Case], shown: Callable[[str, float], None]) -> Expected:
     """Train all, and return the counts of each."""
     found: Expected = {}
-    for name in ("training.loop", "selection.cross_validation", "selection.grid", "model.predict"):
+    for name in ("training.loop", "selection.cross_validation", "model.predict"):
         import_module(f"blocklinear.{name}")  # counted is what is there
     with tempfile.TemporaryDirectory() as folder:
         rows = Rows(Path(folder))

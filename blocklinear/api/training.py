@@ -11,10 +11,11 @@ from blocklinear.events import Event, Listener
 from blocklinear.model.linear import LinearModel
 from blocklinear.options import TrainOptions
 from blocklinear.report.history import RunHistory
-from blocklinear.selection import cross_validation, grid
+from blocklinear.selection import cross_validation
 from blocklinear.selection.cross_validation import CrossValidation
 from blocklinear.store.store import BlockStore
 from blocklinear.training import loop
+from blocklinear.training.parts import Optimise
 from blocklinear.training.run import Halt
 
 Store = BlockStore | str | os.PathLike[str]
@@ -39,7 +40,7 @@ def _with_cluster(
     options: TrainOptions | None,
     settings: dict[str, Any],
     by: str,
-) -> tuple[TrainOptions, "loop.Optimise | None"]:
+) -> tuple[TrainOptions, Optimise | None]:
     """Return the options of a function, and what trains a task on a cluster if one is given.
 
     Classes are called as they were given, so the store has to say which number each one has.
@@ -196,10 +197,12 @@ def train_grid(
     [0.1, 1, 10]
     """
     chosen, by = _with_cluster(store, client, parts, options, settings, "train_grid")
+    if not chosen.costs:
+        raise UsageError("there is no grid of C", "give costs, or call train")
     with telling(listener, verbose, chosen.gap) as tell:
         history = RunHistory(chosen.run)
         hear = _recording(history, chosen, tell)
-        models = grid.train_grid(store, chosen, hear, halt, keep, by)
+        models = loop.train_models(BlockStore.of(store), chosen, hear, halt, keep, by)
         return [replace(model, history=history) for model in models]
 
 

@@ -3,12 +3,13 @@
 import argparse
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from blocklinear.cluster.run import Cluster
     from blocklinear.options import SplitOptions, TrainOptions
+    from blocklinear.training.parts import Optimise
 
 
 def add_cluster(parser: Any) -> None:
@@ -45,15 +46,16 @@ def check_cluster(args: argparse.Namespace, options: "TrainOptions") -> None:
 
 @contextmanager
 def cluster_of(
-    args: argparse.Namespace, load: "Callable[[bool], None]"
-) -> "Iterator[Cluster | None]":
-    """Yield the cluster to train on, if one was asked for; load the kernels, on workers too.
+    args: argparse.Namespace, options: "TrainOptions", load: "Callable[[bool], None]"
+) -> "Iterator[tuple[TrainOptions, Optimise | None]]":
+    """Yield the options, and what trains on a cluster if one was asked for.
 
-    Threads of a worker that load one kernel at once may wait for each other for a second.
+    Memory is that of its workers unless it was given. The kernels are loaded, on workers too:
+    threads of one that load one kernel at once may wait for each other for a second.
     """
     if args.dask is None:
         load(args.quiet)
-        yield None
+        yield options, None
         return
     from blocklinear.cluster.connect import connected, run_on_workers
     from blocklinear.cluster.run import Cluster
@@ -61,7 +63,10 @@ def cluster_of(
     one_part = args.parts in (None, 1)  # several would need memory for their sums besides
     with connected(args.dask, partial(load, args.quiet), inside=one_part) as client:
         run_on_workers(client, load, True)
-        yield Cluster(client, args.parts)
+        cluster = Cluster(client, args.parts)
+        if args.memory is None:
+            options = replace(options, memory_bytes=cluster.budget())
+        yield options, cluster.optimise
 
 
 def add_split_cluster(parser: Any) -> None:

@@ -2,6 +2,7 @@
 
 import hashlib
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -85,6 +86,13 @@ class Job:
         """Return the blocks of each part in a round."""
         return parts_of_round(self.options.seed, outer, len(manifest.blocks), self.n_parts)
 
+    def alpha(
+        self, manifest: Manifest, outer: int, first: int, models: Sequence[int]
+    ) -> RoundAlpha:
+        """Return the files of alpha of some models in a round; of round 0 they are `first`."""
+        rows, parts = [block.rows for block in manifest.blocks], self.parts(manifest, outer)
+        return RoundAlpha(self.run_folder, first + outer, parts, rows, models)
+
     def manifest(self) -> Manifest:
         """Read the manifest of the store.
 
@@ -135,11 +143,6 @@ class Round:
         """The models of the columns of alpha in the next round."""
         return [number for some in self.trained for number in some]
 
-    @property
-    def file(self) -> int:
-        """The number of the files of the last round."""
-        return self.first + self.outer
-
 
 @dataclass(frozen=True)
 class FreeBias:
@@ -174,12 +177,10 @@ def alpha_after(job: Job, manifest: Manifest, at: Round, blocks: Blocks) -> list
 
     The columns are those of the models still trained.
     """
-    rows, columns = [block.rows for block in manifest.blocks], at.columns
+    columns = at.columns
     if not at.written:
-        return [np.zeros((rows[block], len(columns))) for block in blocks]
-    parts = job.parts(manifest, at.outer)
-    written = RoundAlpha(job.run_folder, at.file, parts, rows, at.written, at.steps)
-    found = written.of_blocks(blocks)
+        return [np.zeros((manifest.blocks[block].rows, len(columns))) for block in blocks]
+    found = job.alpha(manifest, at.outer, at.first, at.written).of_blocks(blocks, at.steps)
     if columns == at.written:
         return found
     places = [at.written.index(number) for number in columns]

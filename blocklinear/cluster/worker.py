@@ -40,7 +40,7 @@ from blocklinear.training.checkpoint import Checkpoint
 from blocklinear.training.permutations import block_groups, some_blocks
 from blocklinear.training.previous import Previous
 from blocklinear.training.rounds.alpha import Blocks, stepped
-from blocklinear.training.rounds.files import AlphaFile, once_there
+from blocklinear.training.rounds.files import once_there
 from blocklinear.training.run import Times
 from blocklinear.training.warm_start import warm_parts
 
@@ -342,9 +342,9 @@ class Part:
 
     def write(self) -> None:
         """Write alpha as it was and as it is now."""
-        folder, sizes = self._job.run_folder, [block.rows for block in self.manifest.blocks]
-        file = AlphaFile(folder, self._at.file + 1, self.number, sizes, self.alpha.shape[1])
-        file.write(self.alpha, np.concatenate(self._after, axis=1))
+        at, manifest = self._at, self.session.manifest
+        files = self._job.alpha(manifest, at.outer + 1, at.first, at.columns)
+        files.write(self.number, self.alpha, np.concatenate(self._after, axis=1))
 
     def start(self, previous: Previous) -> list[Floats]:
         """Take over the alpha of an earlier run, made to fit, and add up the weights it makes.

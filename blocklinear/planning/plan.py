@@ -4,6 +4,7 @@ import math
 import os
 import tempfile
 import time
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -33,7 +34,12 @@ from blocklinear.solvers.sharing import n_columns
 from blocklinear.store.contents import is_store
 from blocklinear.store.manifest import Manifest
 from blocklinear.store.store import BlockStore
-from blocklinear.training.memory_plan import model_bytes, plan_memory
+from blocklinear.training.memory_plan import (
+    MemoryPlan,
+    model_bytes,
+    plan_memory,
+    plan_that_fits,
+)
 
 _TRIAL_S = 4.0
 _ENTRY_NS = 3.0
@@ -137,7 +143,8 @@ def _estimate(
     if subject.store_bytes.likely > available_bytes():
         pass_s = max(pass_s, subject.store_bytes.likely / machine.read_bytes_s)
     least, advised = _memory(subject, options, width)
-    in_memory = _stays(manifest, options, width)
+    plan = plan_that_fits(manifest, options, width)
+    in_memory = plan is not None and _stays(manifest, plan)
     train_s, outer = None, None
     if trend is not None:
         outer = trend.last.outer
@@ -178,14 +185,10 @@ def _training(
     return Range(found.low + 0.5 * read_s, found.likely + read_s, found.high + 1.5 * read_s)
 
 
-def _stays(manifest: Manifest, options: TrainOptions, width: int) -> bool:
+def _stays(manifest: Manifest, plan: MemoryPlan) -> bool:
     """Say whether all rows stay in memory, in one group or as decoded blocks."""
-    try:
-        found = plan_memory(manifest, options, width)
-    except MemoryBudgetError:
-        return False
     entry_bytes = 12 if manifest.dtype == "float64" else 8
-    return found.group >= len(manifest.blocks) or found.pin_bytes >= entry_bytes * manifest.nnz
+    return plan.group >= len(manifest.blocks) or plan.pin_bytes >= entry_bytes * manifest.nnz
 
 
 def _memory(subject: Subject, options: TrainOptions, width: int) -> tuple[int, int]:
@@ -194,20 +197,18 @@ def _memory(subject: Subject, options: TrainOptions, width: int) -> tuple[int, i
     Where that is more than the machine's usual budget, the latter is advised, or twice the least.
     """
 
-    def least_that(holds: Callable[[Manifest, TrainOptions], bool]) -> int:
-        low, high = 1, 1 << 24  # MiB: 16 TiB
-        while low < high:
-            middle = (low + high) // 2
-            chosen = replace(options, memory_bytes=middle << 20)
+    def least_that(is_enough: Callable[[Manifest, MemoryPlan], bool]) -> int:
+        def holds(mib: int) -> bool:
+            chosen = replace(options, memory_bytes=mib << 20)
             try:
-                enough = holds(subject.manifest_for(middle << 20), chosen)
-            except MemoryBudgetError:
-                enough = False
-            low, high = (low, middle) if enough else (middle + 1, high)
-        return low << 20
+                manifest = subject.manifest_for(mib << 20)
+                return is_enough(manifest, plan_memory(manifest, chosen, width))
+            except MemoryBudgetError:  # of a split, too
+                return False
 
-    least = least_that(lambda m, chosen: plan_memory(m, chosen, width).group > 0)
-    ample = least_that(lambda m, chosen: _stays(m, chosen, width))
+        return bisect_left(range(1 << 24), True, lo=1, key=holds) << 20  # MiB: 16 TiB
+
+    least, ample = least_that(lambda manifest, plan: True), least_that(_stays)
     return least, max(least, min(ample, max(default_budget(), 2 * least)))
 
 

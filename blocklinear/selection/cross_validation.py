@@ -41,11 +41,11 @@ from blocklinear.store.prefetch import GroupLoader
 from blocklinear.store.row_arrays import RowArray
 from blocklinear.store.store import BlockStore
 from blocklinear.training.checkpoint import discard
-from blocklinear.training.loop import Optimise, optimise
+from blocklinear.training.loop import optimise
 from blocklinear.training.memory_plan import plan_memory
 from blocklinear.training.method import choose_method
 from blocklinear.training.outcome import Outcome, announced, warn_of_weights
-from blocklinear.training.parts import split_to_fit
+from blocklinear.training.parts import Optimise, split_to_fit
 from blocklinear.training.permutations import block_groups
 from blocklinear.training.run import Halt
 
@@ -374,8 +374,8 @@ class _Validation:
     def run(self, costs: Sequence[float]) -> None:
         """Train the models of all folds and these costs, and score them."""
         manifest = self.store.manifest
-        options, folds = self.options, range(self.n_folds)
-        models = make_models(manifest, options, costs, folds)
+        options = self.options
+        models = make_models(manifest, options, costs, range(self.n_folds))
         if options.method == "auto":
             if self._whole is not None:  # the choice loads a block, which no plan has room for
                 self._whole.empty()
@@ -383,7 +383,6 @@ class _Validation:
                 self.store, options, models, distributed=self.train_elsewhere is not None
             )
             self.listener(choice)
-            models = make_models(manifest, options, costs, folds)
         models = dataclasses.replace(models, folds=self._folds)
         units = [Unit(c, fold) for c in range(len(costs)) for fold in range(self.n_folds)]
         decisions = self._row_array("decisions", columns=len(costs))

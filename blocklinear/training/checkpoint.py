@@ -13,9 +13,9 @@ import json
 import os
 import re
 import zlib
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping
 from io import FileIO
-from itertools import compress
+from itertools import compress, pairwise, starmap
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +34,6 @@ from blocklinear.store.files import (
     write_whole,
 )
 from blocklinear.store.shapes import Shape
-from blocklinear.training.rounds.files import damaged, files_of_rounds
 
 FORMAT = 6
 NAME, SCRATCH = "checkpoint.json", "*.work"
@@ -42,6 +41,7 @@ MAX_BYTES = 1 << 28
 _PIECE, _SHORT = 1 << 20, 64
 _FILE = re.compile(r"[A-Za-z0-9_-]+")
 _PART_OF_RUN = re.compile(r"\.part\d+of\d+")
+_OF_ROUND = re.compile(r"alpha\.(\d+)\.\d+")
 
 _SHORT_ARRAY = shapes.items(shapes.text)
 _LONG_ARRAY = shapes.fields({"bytes": shapes.count, "crc": shapes.count})
@@ -59,6 +59,7 @@ LINES = {"alpha": np.float64, "preference": np.float32, "ranges": np.uint16}
 
 Array = npt.NDArray[Any]
 Arrays = Mapping[str, Array]
+Parts = list[Array] | Iterator[Array]
 
 
 class Checkpoint:
@@ -127,14 +128,14 @@ class Checkpoint:
     def _path(self, name: str, generation: int) -> Path:
         return self.folder / f"{name}.{generation}"
 
-    def save(self, facts: dict[str, Any], arrays: Mapping[str, Array | list[Array]]) -> None:
+    def save(self, facts: dict[str, Any], arrays: Mapping[str, Array | Parts]) -> None:
         """Replace the checkpoint.
 
         Parameters
         ----------
         facts : dict
             JSON.
-        arrays : mapping of str to array, or to a list of its parts
+        arrays : mapping of str to array, or to a list or iterator of its parts
             In C order; each may be a map of a file.
 
         Raises
@@ -145,7 +146,7 @@ class Checkpoint:
         generation, files = 1 - self._generation, {}
         try:
             for name, array in arrays.items():
-                parts = array if isinstance(array, list) else [array]
+                parts = [array] if isinstance(array, np.ndarray) else array
                 files[name] = self._write(name, generation, parts)
         except BaseException:
             remove_files(self._path(name, generation) for name in files)
@@ -167,15 +168,21 @@ class Checkpoint:
         if self.facts is not None:
             self._put(self._generation, self._files, self.facts | {"finished": True})
 
-    def _write(self, name: str, generation: int, parts: Sequence[Array]) -> Any:
+    def _write(self, name: str, generation: int, parts: Parts) -> Any:
         """Write an array, and return what the checkpoint is to say of it."""
-        if sum(part.size for part in parts) <= _SHORT:
+        if isinstance(parts, list) and sum(part.size for part in parts) <= _SHORT:
             return [float(x).hex() for part in parts for x in part.flat]
-        raw, crc = [_bytes_of(part) for part in parts], 0
-        write_whole(self._path(name, generation), _pieces(*raw))
-        for piece in _pieces(*raw):
-            crc = zlib.crc32(piece, crc)
-        return {"bytes": sum(map(len, raw)), "crc": crc}
+        written = {"bytes": 0, "crc": 0}
+
+        def pieces() -> Iterator[memoryview]:
+            for part in parts:
+                for piece in _pieces(_bytes_of(part)):
+                    written["bytes"] += len(piece)
+                    written["crc"] = zlib.crc32(piece, written["crc"])
+                    yield piece
+
+        write_whole(self._path(name, generation), pieces())
+        return written
 
     def load(self, arrays: Arrays) -> None:
         """Fill arrays with what the checkpoint holds under their names.
@@ -229,7 +236,9 @@ class Checkpoint:
         """The arrays it holds."""
         return self._files.keys()
 
-    def keep_rows(self, blocks: Collection[str], more: Arrays | None = None) -> None:
+    def keep_rows(
+        self, blocks: Collection[str], alpha: Callable[[slice], Array] | None = None
+    ) -> None:
         """Forget all but the lines of rows of some of ``facts["blocks"]``.
 
         What depends on the other rows goes first, as w does. Alpha is left, from which another run
@@ -238,29 +247,27 @@ class Checkpoint:
 
         Parameters
         ----------
-        more : mapping of str to array, or None
-            Lines that it does not hold itself, as of a run on a cluster.
+        alpha : callable or None
+            Returns alpha of the rows of a block, where it does not hold them itself.
         """
         facts = (self.facts or {}) | {"warm_only": True}
         names, sizes = zip(*facts["blocks"], strict=True)
         n_rows, stay = sum(sizes), [name in blocks for name in names]
-
-        def kept(array: Array) -> list[Array]:
-            return list(compress(np.split(array, np.cumsum(sizes)[:-1]), stay))
-
-        lines: dict[str, list[Array]] = {}
+        rows = list(compress(starmap(slice, pairwise(np.cumsum([0, *sizes]).tolist())), stay))
+        lines: dict[str, Parts] = {}
         for name in self._files:
             kind = name.partition("-")[0]
             if kind in LINES:
                 array = self.mapped(name, np.dtype(LINES[kind]))
                 if n_rows == 0 or array.size % n_rows:
                     raise self.damaged(f"its {name} does not have a line for each of {n_rows} rows")
-                lines[name] = kept(array.reshape(n_rows, -1))
-        if not more and lines.keys() != self._files.keys():
+                lines[name] = [array.reshape(n_rows, -1)[block] for block in rows]
+        if alpha is not None:
+            lines["alpha"] = map(alpha, rows)
+        elif lines.keys() != self._files.keys():
             # make room for them, on a disk that may be full
             self._put(self._generation, {name: self._files[name] for name in lines}, facts)
             self.tidy()
-        lines |= {name: kept(array) for name, array in (more or {}).items()}
         self.save(facts | {"blocks": list(compress(facts["blocks"], stay))}, lines)
 
     def mapped(self, name: str, dtype: np.dtype[Any]) -> Array:
@@ -356,6 +363,17 @@ def rounds_of(facts: Mapping[str, Any]) -> set[int]:
     return {state.get("first", 0) + of_round for of_round in (*kept, facts["outer"])}
 
 
+def files_of_rounds(folder: Path) -> dict[Path, int]:
+    """Return the files of `RoundAlpha` in the folder of a run, and the number of each."""
+    matches = ((path, _OF_ROUND.fullmatch(path.name)) for path in folder.glob("alpha.*.*"))
+    return {path: int(found[1]) for path, found in matches if found}
+
+
+def damaged(path: Path, why: str) -> DamagedError:
+    """Return the error that says what is wrong with a file of a run."""
+    return DamagedError(f"{path}: {why}", "train with --restart, which starts the run anew")
+
+
 def _files(folder: Path, scratch: bool = True) -> set[Path]:
     """Return the files of arrays: of checkpoints of both generations, of rounds, and scratch."""
     kinds = ("*.0", "*.1", SCRATCH) if scratch else ("*.0", "*.1")
@@ -368,10 +386,9 @@ def _bytes_of(array: npt.NDArray[Any]) -> memoryview:
     return array.reshape(-1).view(np.uint8).data
 
 
-def _pieces(*parts: memoryview) -> Iterator[memoryview]:
-    """Yield parts of memory, some at a time."""
-    for raw in parts:
-        yield from (raw[at : at + _PIECE] for at in range(0, len(raw), _PIECE))
+def _pieces(raw: memoryview) -> Iterator[memoryview]:
+    """Yield memory, some at a time."""
+    return (raw[at : at + _PIECE] for at in range(0, len(raw), _PIECE))
 
 
 def _checksum(body: Any) -> str:

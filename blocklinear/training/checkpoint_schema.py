@@ -83,21 +83,16 @@ _STOPPING = fields(
     }
 )  # fmt: skip
 _BLOCKS: dict[str, Shape] = {"blocks": items(row(text, count))}
-_LEFT: dict[str, Shape] = {
-    "course": _COURSE, "method": _METHOD, "descended": maybe(count)
-}  # fmt: skip
-check_resumed: Shape = fields(
-    {
-        **_BLOCKS, **_LEFT, "store": text, "group": shapes.integer(1), "working_set_entries": count,
+check_facts: Shape = fields(
+    _BLOCKS | {
+        "course": _COURSE, "store": text, "group": shapes.integer(1), "working_set_entries": count,
         "newton": flag, "hessian": flag, "outer": count, "done": count, "decided": flag,
-        "stopping": _STOPPING,
+        "descended": maybe(count), "stopping": _STOPPING, "method": _METHOD,
         "best": maybe(row(count, number)),
     },
     {"warm_only": flag, "finished": flag, "new_blocks": items(count), "started_warm": flag},
     more=True,
 )  # fmt: skip
-"""What a run must have to go on from."""
+"""What a run has to be resumed, or for another to start from its alpha."""
 check_blocks: Shape = fields(_BLOCKS, more=True)
-"""What any run has: the blocks whose rows it knows."""
-check_left: Shape = fields({**_BLOCKS, **_LEFT}, {"warm_only": flag, "finished": flag}, more=True)
-"""What a run must have for another to start from its alpha."""
+"""What `gc` needs of it: the blocks whose rows it knows."""

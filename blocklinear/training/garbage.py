@@ -3,21 +3,16 @@
 import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 
-import numpy as np
-from numpy.typing import NDArray
-
 from blocklinear.columns.manifest import ColumnManifest
-from blocklinear.errors import DamagedError, MismatchError, storage_errors
+from blocklinear.errors import DamagedError, MismatchError
 from blocklinear.events import Listener, Warned, ignore
 from blocklinear.numerals import counted
 from blocklinear.store.changes import AnyStore, changing, delete_unused, drop_columns, forget
-from blocklinear.store.files import write_whole
 from blocklinear.store.manifest import Manifest
 from blocklinear.training.checkpoint import Checkpoint, discard, rounds_of
-from blocklinear.training.checkpoint_schema import check_blocks, check_left
+from blocklinear.training.checkpoint_schema import check_blocks, check_facts
 from blocklinear.training.rounds.alpha import AlphaLeft
 
 
@@ -113,24 +108,10 @@ def _shorten(folder: Path, manifest: Manifest) -> tuple[set[str], bool]:
     if there.isdisjoint(named):
         discard(folder)
         return set(), True
-    checkpoint.keep_rows(there, _alpha_of_rounds(checkpoint))
+    alpha = None
+    if rounds_of(known):
+        check_facts(known, "")
+        alpha = AlphaLeft(checkpoint).of_rows
+    checkpoint.keep_rows(there, alpha)
     checkpoint.tidy()
     return set(named) & there, True
-
-
-def _alpha_of_rounds(checkpoint: Checkpoint) -> dict[str, NDArray[np.float64]]:
-    """Return alpha of a run on a cluster, float64[n_rows, n_models]; nothing of any other run."""
-    facts = checkpoint.facts or {}
-    if not rounds_of(facts):
-        return {}
-    check_left(facts, "")
-    left = AlphaLeft(checkpoint)
-    models = range(left.n_models)
-    ends = np.cumsum([0, *(rows for _, rows in facts["blocks"])]).tolist()
-    blocks = (slice(*pair) for pair in pairwise(ends))
-    path = checkpoint.folder / "alpha.work"  # it may be larger than memory
-    lines = (np.stack([left.of_model(j, block) for j in models], 1) for block in blocks)
-    write_whole(path, (some.tobytes() for some in lines))
-    with storage_errors(path, "read"):
-        alpha = np.memmap(path, np.float64, "r") if ends[-1] else np.zeros(0)
-    return {"alpha": alpha.reshape(-1, len(models))}

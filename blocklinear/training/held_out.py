@@ -14,8 +14,7 @@ from blocklinear.kernels.blocks.scaling import normalize_rows
 from blocklinear.kernels.margins import decision_values
 from blocklinear.memory import format_size
 from blocklinear.model.metrics import AccuracyCounter, RegressionErrors, Score
-from blocklinear.objectives.models import Models
-from blocklinear.objectives.problems import Problem
+from blocklinear.objectives.tasks import Task
 from blocklinear.options import TextOptions, TrainOptions
 from blocklinear.store.features import read_features
 from blocklinear.store.store import BlockStore
@@ -56,7 +55,7 @@ class HeldOut:
         self,
         path: str,
         store: BlockStore,
-        task: Problem | Models,
+        task: Task,
         options: TrainOptions,
         room_bytes: int,
     ) -> None:

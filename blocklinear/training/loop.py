@@ -27,20 +27,17 @@ from blocklinear.store.manifest import Manifest
 from blocklinear.store.prefetch import GroupLoader
 from blocklinear.store.store import BlockStore
 from blocklinear.training.checkpoint import SCRATCH, Checkpoint, check_finished, discard
-from blocklinear.training.checkpoint_schema import check_resumed
+from blocklinear.training.checkpoint_schema import check_facts
 from blocklinear.training.held_out import HeldOut
 from blocklinear.training.memory_plan import MemoryPlan, budget_for_newton, plan_again, plan_memory
 from blocklinear.training.method import choose_method
 from blocklinear.training.outcome import Outcome, announced, warn_of_weights
-from blocklinear.training.parts import AnotherRun, train_in_parts
+from blocklinear.training.parts import AnotherRun, Optimise, train_in_parts
 from blocklinear.training.permutations import sampled
 from blocklinear.training.previous import find_previous
 from blocklinear.training.run import GroupRun, Halt, Run, check_finite
 from blocklinear.training.stopping import Ending
 from blocklinear.training.warm_start import start_warm
-
-Optimise = Callable[[BlockStore, TrainOptions, Task, Path, Listener, Halt, int], Outcome]
-"""Trains what a task asks for, as `optimise` does; the last argument is its `kept`."""
 
 
 def train(
@@ -97,7 +94,6 @@ def train_models(
             task = make_task(manifest, options)
             if options.method == "auto":
                 options, choice = choose_method(store, options, task, distributed=by is not None)
-                task = make_task(manifest, options)
                 listener(choice)
         warn_of_weights(options, task.labels, store, listener)
         if not (options.resume or options.warm_start or options.restart):
@@ -106,11 +102,9 @@ def train_models(
             read_features(store.folder, manifest)  # damage is reported now, not after hours
             read_names(store.folder, manifest)
             manifest.read_recipe(store.folder)
-
-            def train_one(options: TrainOptions, task: Task, own: Path, kept: int) -> Outcome:
-                return (by or optimise)(store, options, task, own, listener, halt, kept)
-
-            outcome, folders = train_in_parts(store, options, task, folder, listener, train_one)
+            outcome, folders = train_in_parts(
+                store, options, task, folder, listener, halt, by or optimise
+            )
             models = outcome.models(store, options, task, choice)
             keep(models)
             proof = outcome.certificate
@@ -232,7 +226,7 @@ def resumed(
     """
     if not options.resume:
         return None
-    facts = Checkpoint(folder).checked(check_resumed)
+    facts = Checkpoint(folder).checked(check_facts)
     if facts is None:
         listener(Warned(f"run {options.run!r} has no checkpoint: it starts from the beginning"))
         return None

@@ -1,6 +1,5 @@
 """How many blocks a group has, and how many stay in memory, under the memory budget."""
 
-import contextlib
 from bisect import bisect_left, bisect_right
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -94,10 +93,9 @@ def plan_memory(
     MemoryBudgetError
         If the budget does not hold what is needed; says the arithmetic and what would do.
     """
-    with contextlib.suppress(MemoryBudgetError):  # or what it says would not be enough
-        plan = plan_memory(manifest, options, width, kept) if besides else None
-        if plan is not None and plan.pin_bytes >= besides:
-            return replace(plan, pin_bytes=plan.pin_bytes - besides)
+    plan = plan_that_fits(manifest, options, width, kept) if besides else None
+    if plan is not None and plan.pin_bytes >= besides:
+        return replace(plan, pin_bytes=plan.pin_bytes - besides)
     needs = _Needs(manifest, options, width, kept, besides)
     n_blocks, solver, whole = len(manifest.blocks), ALL_SOLVERS[options.solver], needs.copy
     copied = whole if solver.l1 else whole // WORKING_SET_SHARE if has_passes(options) else 0
@@ -137,6 +135,16 @@ def plan_memory(
     return MemoryPlan(group, spare - copied, held_out, newton, hessian, entries)
 
 
+def plan_that_fits(
+    manifest: Manifest, options: TrainOptions, width: int = 1, kept: int = 0, besides: int = 0
+) -> MemoryPlan | None:
+    """Divide the budget as `plan_memory` does; None if it does not hold what is needed."""
+    try:
+        return plan_memory(manifest, options, width, kept, besides)
+    except MemoryBudgetError:
+        return None
+
+
 def budget_for_newton(
     manifest: Manifest, options: TrainOptions, width: int = 1, kept: int = 0, besides: int = 0
 ) -> int | None:
@@ -148,10 +156,8 @@ def budget_for_newton(
 
     def has_room(mib: int) -> bool:
         larger = replace(options, memory_bytes=mib << 20)
-        try:
-            return plan_memory(manifest, larger, width, kept, besides).newton
-        except MemoryBudgetError:
-            return False
+        plan = plan_that_fits(manifest, larger, width, kept, besides)
+        return plan is not None and plan.newton
 
     budgets = range(options.memory_bytes >> 20, 1 + (2 * default_budget() >> 20))
     found = bisect_left(budgets, True, key=has_room)

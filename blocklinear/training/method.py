@@ -19,7 +19,6 @@ import math
 from dataclasses import replace
 from typing import Any
 
-from blocklinear.errors import MemoryBudgetError
 from blocklinear.events import MethodChosen
 from blocklinear.kernels import losses
 from blocklinear.numerals import counted, format_number
@@ -29,12 +28,11 @@ from blocklinear.objectives.tasks import Task
 from blocklinear.options import TrainOptions
 from blocklinear.solvers.newton.costs import OF_SEVERAL, descent_work, knows_too_few, newton_work
 from blocklinear.solvers.sharing import n_columns
-from blocklinear.store.manifest import Manifest
 from blocklinear.store.prefetch import GroupLoader
 from blocklinear.store.store import BlockStore
 from blocklinear.training.checkpoint import Checkpoint
-from blocklinear.training.checkpoint_schema import check_resumed
-from blocklinear.training.memory_plan import plan_memory
+from blocklinear.training.checkpoint_schema import check_facts
+from blocklinear.training.memory_plan import plan_that_fits
 
 
 def choose_method(
@@ -72,7 +70,10 @@ def _choice(store: BlockStore, options: TrainOptions, task: Task) -> MethodChose
     cheaper = passes < descent and not few
     facts = _resumed(store, options)
     if facts is None:
-        fits = cheaper and _hessian_fits(manifest, options, n_columns(len(task)))
+        plan = None
+        if cheaper:
+            plan = plan_that_fits(manifest, replace(options, method="newton"), n_columns(len(task)))
+        fits = plan is not None and plan.hessian
     else:
         fits = facts["hessian"]
     method = "newton" if cheaper and fits else "dual"
@@ -98,16 +99,8 @@ def _resumed(store: BlockStore, options: TrainOptions) -> dict[str, Any] | None:
     """Return the facts of the run to go on from, if there is one by a method to choose from."""
     if not options.resume:
         return None
-    facts = Checkpoint(store.folder / "runs" / options.run).checked(check_resumed)
+    facts = Checkpoint(store.folder / "runs" / options.run).checked(check_facts)
     return facts if facts is not None and facts["course"]["method"] in ("dual", "newton") else None
-
-
-def _hessian_fits(manifest: Manifest, options: TrainOptions, n_columns: int) -> bool:
-    """Return whether the memory budget leaves Newton's method room for a Hessian."""
-    try:
-        return plan_memory(manifest, replace(options, method="newton"), n_columns).hessian
-    except MemoryBudgetError:
-        return False
 
 
 def _condition(store: BlockStore, options: TrainOptions, cost: float) -> float:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from blocklinear.errors import MemoryBudgetError, MismatchError
+from blocklinear.errors import MismatchError
 from blocklinear.events import Listener, Warned
 from blocklinear.objectives.certificate import Certificate, joined
 from blocklinear.objectives.models import Models
@@ -18,10 +18,13 @@ from blocklinear.store.features import to_input
 from blocklinear.store.files import remove_if_empty
 from blocklinear.store.store import BlockStore
 from blocklinear.training.checkpoint import discard, folders_of
-from blocklinear.training.memory_plan import plan_memory
+from blocklinear.training.memory_plan import plan_memory, plan_that_fits
 from blocklinear.training.outcome import Outcome
+from blocklinear.training.run import Halt
 
 _SHORTEST_S = 1e-9
+Optimise = Callable[[BlockStore, TrainOptions, Task, Path, Listener, Halt, int], Outcome]
+"""Trains what a task asks for, as `loop.optimise` does; the last argument is its `kept`."""
 
 
 class AnotherRun(MismatchError):
@@ -50,22 +53,21 @@ def split_to_fit(
     MemoryBudgetError
         If the budget does not hold a single unit.
     """
-    for n_parts in range(1, n_units + 1):
-        size = -(-n_units // n_parts)
-        width, others = n_columns(size * unit), kept if n_parts > 1 else 0
-        try:
-            plan_memory(store.manifest, options, width, others, store.fetching_bytes)
-        except MemoryBudgetError:
-            if size == 1:
-                raise
-            continue
-        parts = [slice(at, min(at + size, n_units)) for at in range(0, n_units, size)]
-        if n_parts > 1:
-            trained = f"they are trained in {len(parts)} parts, each with passes of its own"
-            n = n_units * unit
-            listener(Warned(f"{n} models do not fit the memory budget together: {trained}"))
-        return parts
-    return []
+
+    def fits(size: int) -> bool:
+        width, others = n_columns(size * unit), kept if size < n_units else 0
+        plan = plan_that_fits if size > 1 else plan_memory  # which says why it does not fit
+        found = plan(store.manifest, options, width, others, store.fetching_bytes)
+        return found is not None
+
+    sizes = (-(-n_units // n_parts) for n_parts in range(1, n_units + 1))
+    size = next(filter(fits, sizes))
+    parts = [slice(at, min(at + size, n_units)) for at in range(0, n_units, size)]
+    if len(parts) > 1:
+        trained = f"they are trained in {len(parts)} parts, each with passes of its own"
+        n = n_units * unit
+        listener(Warned(f"{n} models do not fit the memory budget together: {trained}"))
+    return parts
 
 
 def train_in_parts(
@@ -74,7 +76,8 @@ def train_in_parts(
     task: Task,
     folder: Path,
     listener: Listener,
-    train: Callable[[TrainOptions, Task, Path, int], Outcome],
+    halt: Halt,
+    optimise: Optimise,
 ) -> tuple[Outcome, list[Path]]:
     """Train a task, in parts if it has to be; return also the folders where these keep files.
 
@@ -82,9 +85,8 @@ def train_in_parts(
     ----------
     folder : Path
         Of the run; parts have folders next to it.
-    train : callable
-        Trains some of the models by options, with files in a folder, while so many weight vectors
-        are kept; raises AnotherRun.
+    optimise : callable
+        Trains some of the models; raises AnotherRun.
     """
     folders, parts = [folder], []
     if isinstance(task, Models) and task.separable and options.evaluate is None:
@@ -98,13 +100,13 @@ def train_in_parts(
 
     def trained(options: TrainOptions, task: Task, own: Path, kept: int) -> Outcome:
         try:
-            outcome = train(options, task, own, kept)
+            outcome = optimise(store, options, task, own, listener, halt, kept)
         except AnotherRun:
             if own == folders[0]:
                 raise
             # parts before it were resumed: it was to start from what is there, as they did
             options = dataclasses.replace(options, resume=False, warm_start=True)
-            outcome = train(options, task, own, kept)
+            outcome = optimise(store, options, task, own, listener, halt, kept)
         finally:
             remove_if_empty(own, store.folder)
         weights = to_input(outcome.weights, store.folder, store.manifest)

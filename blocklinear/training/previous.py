@@ -1,7 +1,7 @@
 """What an earlier run left: alpha of each row, w, and where the rows are now."""
 
 import math
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -17,10 +17,11 @@ from blocklinear.options import TrainOptions
 from blocklinear.store.manifest import Manifest
 from blocklinear.store.records import BlockRecord
 from blocklinear.training.checkpoint import LINES, Checkpoint, discard, rounds_of
-from blocklinear.training.checkpoint_schema import check_left
+from blocklinear.training.checkpoint_schema import check_facts
 from blocklinear.training.rounds.alpha import AlphaLeft
 
 Floats = NDArray[np.float64]
+AlphaOf = Callable[[slice], Floats]
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,7 @@ class Column:
     sign : float              -1 where `w` belongs to the other one of two classes
     """
 
-    alpha: Callable[[slice], Floats]
+    alpha: AlphaOf
     w: Floats | None
     is_sum: bool
     costs: tuple[float, float]
@@ -109,86 +110,76 @@ class Previous:
 
     def _columns(self, cost: float) -> Iterator[tuple[float | None, Column]]:
         """Yield what is left of the models of the cost nearest to one, but of no fold."""
-        together, labels = self.course["solver"] == CRAMMER_SINGER, self._state["labels"]
+        state, together = self._state, self.course["solver"] == CRAMMER_SINGER
+        labels = state["labels"]
         own = labels if together else labels[:1] or [None]
-        models = self._state.get("models", [[label, NO_FOLD] for label in own])
-        asked = self._state.get("asked", [cost] * len(models))
+        models = state.get("models", [[label, NO_FOLD] for label in own])
+        asked = state.get("asked", [cost] * len(models))
         nearest = asked[_nearest(asked, cost)]
-        found = self._of_rounds(len(models)) if self._of_cluster else self._of_passes(len(models))
-        for number, column in found:
-            label, fold = models[number]
-            if fold == NO_FOLD and asked[number] == nearest:
+        weights = self._weights(len(models)) if self.has_w else {}
+        certified = set[int]()  # and no sums, as they may be averages
+        if self._of_cluster:
+            certified = set(range(len(models))).difference(*state["trained"])
+        for numbers, alpha in self._alphas(len(models)):
+            for j, number in enumerate(numbers):
+                label, fold = models[number]
+                if fold != NO_FOLD or asked[number] != nearest:
+                    continue
+                is_sum, costs = self._is_sum and number not in certified, self._costs[number]
+                own_alpha = partial(self._alpha, alpha, j)
+                column = Column(own_alpha, weights.get(number), is_sum, costs)
                 yield label, column
                 if len(labels) == 2 and not together:  # both have the same alpha
                     yield next(other for other in labels if other != label), column.opposite
 
-    def _of_rounds(self, n_models: int) -> Iterator[tuple[int, Column]]:
-        """Yield the models of a run on a cluster; alpha of its removed rows may have gone.
+    def _alphas(self, n_models: int) -> Iterator[tuple[Sequence[int], AlphaOf]]:
+        """Yield models whose alpha are together, and what returns those of rows, float64[n, M]."""
+        if self._of_cluster and "alpha" not in self._checkpoint.names:  # `gc` leaves it there
+            yield range(n_models), AlphaLeft(self._checkpoint).of_rows
+            return
+        together: dict[str, Sequence[int]] = {"": range(n_models)}
+        if "by_pass" in self._state:
+            together = {f"-{k}": shared for k, shared in enumerate(self._state["by_pass"])}
+        for name, shared in together.items():
+            yield shared, self.lines(f"alpha{name}").reshape(self.n_rows, len(shared)).__getitem__
 
-        Of a model that is trained no more there are the weights that were certified.
-        """
-        alpha: list[Callable[[slice], Floats]]
-        if "alpha" in self._checkpoint.names:
-            columns = self.lines("alpha").reshape(self.n_rows, n_models).T
-            alpha = [column.__getitem__ for column in columns]
-        else:
-            left = AlphaLeft(self._checkpoint)
-            alpha = [partial(left.of_model, number) for number in range(n_models)]
-        certified: dict[int, Floats] = {}
-        w: dict[int, Floats] = {}
-        if self.has_w:
-            certified |= enumerate(self._mapped("final").reshape(-1, n_models).T)
-            for k, trained in enumerate(self._state["trained"]):
-                if trained:
-                    W = self._mapped(f"w-{k}").reshape(-1, len(trained))
-                    w |= zip(trained, W.T, strict=True)
-        for number, own in enumerate(alpha):
-            weights = w.get(number, certified.get(number))
-            yield number, Column(own, weights, number in w, self._costs[number])
+    def _alpha(self, alpha: AlphaOf, column: int, rows: slice) -> Floats:
+        """Return alpha of one of the models that are together; of classes it is not signed."""
+        found = alpha(rows)[:, column]
+        return np.abs(found) if "l1" in self._state else found
 
-    def _of_passes(self, n_models: int) -> Iterator[tuple[int, Column]]:
-        """Yield the models of a run on one machine; alpha of those that share a pass are together.
+    def _weights(self, n_models: int) -> dict[int, Floats]:
+        """Return the weights of models, by their numbers.
 
-        Weights of those that are still trained stand side by side, with what was left free.
+        Of those that had left they are what was certified; where that is an average of one machine
+        they stand apart. Those that are still trained stand side by side, with what was left free;
+        Newton's method has vectors one after the other.
         """
         state, numbers = self._state, range(n_models)
+        arrays: list[tuple[str, Sequence[int], int]] = []  # names, their models, their columns
         groups = [("", numbers, numbers, state.get("columns", 1))]
-        if "models" in state:
+        if self._of_cluster:
+            arrays.append(("final", numbers, n_models))
+            groups = [(f"-{k}", some, some, len(some)) for k, some in enumerate(state["trained"])]
+        elif "models" in state:
             several = zip(state["by_pass"], state["trained"], state["columns"], strict=True)
             groups = [(f"-{k}", *group) for k, group in enumerate(several)]
         for name, shared, staying, stored in groups:
-            alpha = self.lines(f"alpha{name}").reshape(self.n_rows, len(shared))
-            w = self._weights(name, shared, stored, staying) if self.has_w else {}
-            for j, number in enumerate(shared):
-                own = partial(_sizes, alpha[:, j]) if "l1" in state else alpha[:, j].__getitem__
-                yield number, Column(own, w.get(number), self._is_sum, self._costs[number])
-
-    def _weights(
-        self, name: str, numbers: Sequence[int], stored: int, staying: Collection[int]
-    ) -> dict[int, Floats]:
-        """Return the weights that belong to the alpha of models, by their numbers.
-
-        Of those that had left they are what was certified; where that is an average they stand
-        apart. Newton's method has vectors one after the other.
-        """
-        left = [number for number in numbers if number not in staying]
-        proofs = self._state.get("certificates", [])
-        apart = [number for number in left if proofs[number]["average"]]
-        kept = [number for number in numbers if number in staying]
-        places = (("certified", left, len(left)), ("apart", apart, len(apart)), ("w", kept, stored))
+            left = [number for number in shared if number not in staying]
+            apart = [number for number in left if state["certificates"][number]["average"]]
+            kept = [number for number in shared if number in staying]
+            arrays += [("certified" + name, left, len(left)), ("apart" + name, apart, len(apart))]
+            arrays.append(("w" + name, kept, stored))
         found: dict[int, Floats] = {}
-        for array, columns, n_columns in places:
-            if columns:
-                flat = self._mapped(array + name)
-                vectors = flat.reshape(-1, n_columns).T
-                if "newton" in self._state:
-                    vectors = flat.reshape(n_columns, -1)
-                found |= zip(columns, vectors, strict=False)
+        for name, models, n_columns in arrays:
+            if models:
+                flat = self._mapped(name)
+                separate = "newton" in state
+                vectors = flat.reshape(n_columns, -1) if separate else flat.reshape(-1, n_columns).T
+                found |= zip(models, vectors, strict=False)
         return found
 
     def _mapped(self, name: str) -> NDArray[Any]:
-        if name not in self._checkpoint.names:
-            raise KeyError(name)
         return self._checkpoint.mapped(name, np.dtype(np.float64))
 
     def number(self, name: str, place: int = 0) -> float | None:
@@ -227,11 +218,6 @@ class Previous:
             start += rows
 
 
-def _sizes(alpha: Floats, rows: slice) -> Floats:
-    """Return alpha of classes, which were kept as s_i alpha_i."""
-    return np.abs(alpha[rows])
-
-
 def _nearest(costs: Sequence[float], cost: float) -> int:
     """Return the place of the cost nearest to another one, by their ratio; the first of several."""
     return min(range(len(costs)), key=lambda k: abs(math.log(costs[k]) - math.log(cost)))
@@ -245,17 +231,14 @@ def find_previous(folder: Path, options: TrainOptions, listener: Listener) -> Pr
     why = "has no checkpoint"
     try:
         checkpoint = Checkpoint(folder)
-        if checkpoint.facts is not None:
-            check_left(checkpoint.facts, "")
+        if checkpoint.checked(check_facts) is not None:
             found = Previous(checkpoint, options.cost)
             checkpoint.tidy()
             if not (why := _misfit(found, options)):
                 return found
-    except DamagedError:
+    except (DamagedError, LookupError, TypeError, ValueError):
         discard(folder)
         why = "has a damaged checkpoint"
-    except (KeyError, TypeError, ValueError, IndexError):
-        why = "was saved by another version"
     listener(Warned(f"run {options.run!r} {why}: training starts from the beginning"))
     return None
 

@@ -17,7 +17,7 @@ from blocklinear.cli import overloads
 ROOT = Path(__file__).parents[2]
 SCRIPT = """
 import gc, json, os, sys
-import blocklinear.selection.cross_validation, blocklinear.selection.grid, blocklinear.ingest.add
+import blocklinear.selection.cross_validation, blocklinear.ingest.add
 from blocklinear.cli import overloads
 from blocklinear.cli.main import main
 from blocklinear.model import liblinear

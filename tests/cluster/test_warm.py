@@ -15,7 +15,7 @@ from blocklinear.errors import DamagedError, MismatchError, StoppedError
 from blocklinear.events import OuterIteration, WarmStarted, Warned
 from blocklinear.solvers.protocol import Abandoned
 from blocklinear.store.changes import remove
-from blocklinear.training.checkpoint import Checkpoint
+from blocklinear.training.checkpoint import Checkpoint, files_of_rounds
 from blocklinear.training.garbage import collect_garbage
 from blocklinear.training.rounds import files as round_files
 
@@ -194,12 +194,12 @@ def test_models_that_had_left_start_warm_too(two, tmp_path, after, blocks):
     kept = facts["method"]["kept"]
     assert kept
     assert sum(map(len, facts["method"]["trained"])) < 5
-    numbers = set(round_files.files_of_rounds(folder).values())
+    numbers = set(files_of_rounds(folder).values())
     assert numbers == {*(of_round for of_round, *_ in kept), facts["outer"]}
     if after == "gc":
         remove(store, blocks=[2])
         collect_garbage(store)
-        assert not round_files.files_of_rounds(folder)
+        assert not files_of_rounds(folder)
         assert Checkpoint(folder).names == {"alpha"}
     model, _, warm = skewed(store, None if after == "one machine" else two, warm_start=True)
     assert warm < cold / 2
@@ -325,7 +325,7 @@ def test_a_run_of_nothing(serial, killed):
 def test_alpha_that_is_lost(two, store, monkeypatch, change):
     monkeypatch.setattr(round_files, "SHOWS_UP_S", 0.0)
     trained(store, two, how(3))
-    for path in round_files.files_of_rounds(store.folder / "runs" / "default"):
+    for path in files_of_rounds(store.folder / "runs" / "default"):
         if change == "gone":
             path.unlink()
         else:

@@ -16,11 +16,10 @@ from training.small import (
     split_problem,
 )
 
-from blocklinear import TrainOptions, train
+from blocklinear import TrainOptions, train, train_grid
 from blocklinear.errors import UsageError
 from blocklinear.events import GoesOver, OuterIteration, SlowlyConverging, WarmStarted
 from blocklinear.selection.cross_validation import cross_validate
-from blocklinear.selection.grid import train_grid
 from blocklinear.training import loop, run
 from blocklinear.training.stopping import ONE_TARGET
 from solvers.test_newton import check_resumed

@@ -10,14 +10,13 @@ from scipy.optimize import minimize
 from scipy.special import expit
 from training.small import Heard, Problem, outcome, random_problem, split_problem
 
-from blocklinear import AddOptions, StoreWriter, TrainOptions, remove, train
+from blocklinear import AddOptions, StoreWriter, TrainOptions, remove, train, train_grid
 from blocklinear.errors import MemoryBudgetError, StorageError, UsageError
 from blocklinear.events import OuterIteration, WarmStarted, Warned
 from blocklinear.kernels import l1 as kernels
 from blocklinear.kernels.blocks.columns import count
 from blocklinear.kernels.losses import SQUARED_HINGE
 from blocklinear.selection.cross_validation import cross_validate
-from blocklinear.selection.grid import train_grid
 from blocklinear.solvers.l1 import columns, descent, iterate, scratch, subspace
 from blocklinear.solvers.l1.columns import ColumnCache
 from blocklinear.solvers.l1.penalty import Penalty

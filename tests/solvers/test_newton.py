@@ -9,11 +9,10 @@ import pytest
 from training.free_bias import free_problem
 from training.small import Heard, Problem, newton_after, outcome, random_problem, split_problem
 
-from blocklinear import SplitOptions, TrainOptions, split, train
+from blocklinear import SplitOptions, TrainOptions, split, train, train_grid
 from blocklinear.errors import StoppedError, UsageError
 from blocklinear.events import BlockStep, GoesOver, OuterIteration, WarmStarted, Warned
 from blocklinear.selection.cross_validation import cross_validate
-from blocklinear.selection.grid import train_grid
 from blocklinear.solvers.newton import costs
 from blocklinear.training import loop, run
 from blocklinear.training.stopping import Stopping

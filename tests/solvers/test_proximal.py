@@ -8,11 +8,10 @@ import pytest
 from training.free_bias import free_optimum, free_primal_of, free_problem
 from training.small import Heard, Problem, newton_after, random_problem, split_problem
 
-from blocklinear import TrainOptions, train
+from blocklinear import TrainOptions, train, train_grid
 from blocklinear.errors import UsageError
 from blocklinear.events import GoesOver, OuterIteration, WarmStarted, Warned
 from blocklinear.selection.cross_validation import cross_validate
-from blocklinear.selection.grid import train_grid
 from blocklinear.training import loop, run
 from solvers.test_newton import check_resumed, classes
 

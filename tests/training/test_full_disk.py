@@ -11,13 +11,13 @@ import numpy as np
 import programs
 import pytest
 
+from blocklinear import train_grid
 from blocklinear.errors import StorageError
 from blocklinear.events import WarmStarted
 from blocklinear.ingest.compact import compact
 from blocklinear.ingest.split import split
 from blocklinear.options import SplitOptions, TextOptions, TrainOptions
 from blocklinear.selection.cross_validation import cross_validate
-from blocklinear.selection.grid import train_grid
 from blocklinear.store.changes import remove
 from blocklinear.store.store import BlockStore
 from blocklinear.training import train

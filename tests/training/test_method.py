@@ -6,13 +6,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from blocklinear import train_grid
 from blocklinear.cli.main import main
 from blocklinear.errors import StoppedError, UsageError
 from blocklinear.events import MethodChosen
 from blocklinear.memory import PROCESS_BYTES
 from blocklinear.options import TrainOptions
 from blocklinear.selection.cross_validation import cross_validate
-from blocklinear.selection.grid import train_grid
 from blocklinear.training import train
 from training.classes import several_classes
 from training.small import Heard, Problem, split_problem

@@ -5,13 +5,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from blocklinear import train_grid
 from blocklinear.errors import MemoryBudgetError, StoppedError
 from blocklinear.events import OuterIteration, WarmStarted
 from blocklinear.ingest.add import add
 from blocklinear.ingest.split import split
 from blocklinear.model.linear import LinearModel
 from blocklinear.options import AddOptions, SplitOptions, TextOptions, TrainOptions
-from blocklinear.selection.grid import train_grid
 from blocklinear.store.features import read_features
 from blocklinear.training import train
 from blocklinear.training.memory_plan import plan_again, plan_memory

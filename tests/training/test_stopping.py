@@ -8,15 +8,16 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from blocklinear import train_grid
 from blocklinear.errors import InputError
 from blocklinear.events import GoesOver, OuterIteration, Warned
 from blocklinear.memory import PROCESS_BYTES, parse_size
 from blocklinear.options import TrainOptions
 from blocklinear.selection.cross_validation import cross_validate
-from blocklinear.selection.grid import train_grid
 from blocklinear.solvers.newton.costs import ALL_ROWS, ROWS_WITH_A_LOSS
 from blocklinear.solvers.protocol import Estimate
 from blocklinear.training import train
+from blocklinear.training.loop import train_models
 from blocklinear.training.memory_plan import plan_memory
 from blocklinear.training.run import GroupRun
 from blocklinear.training.stopping import Stopping
@@ -531,7 +532,7 @@ def test_numbers_that_overflow_in_training_end_it_within_an_outer_iteration(two,
     heard, options = Heard(), problem.options(**how)
     object.__setattr__(options, "bias", 1e200)  # x'x + B^2 is infinite; options refuse it
     with pytest.raises(InputError, match=r"overflowed.*\n.*scale the data, or lower C or -B"):
-        (train_grid if options.costs else train)(store, options, heard)
+        train_models(store, options, heard, lambda: False, lambda models: None, None)
     assert not heard.of(OuterIteration)
     assert not recwarn.list
 

@@ -14,14 +14,14 @@ from blocklinear.errors import (
     StorageError,
     UsageError,
 )
-from blocklinear.events import OuterIteration, Warned
+from blocklinear.events import OuterIteration, Warned, ignore
 from blocklinear.options import TrainOptions
 from blocklinear.selection.cross_validation import cross_validate
-from blocklinear.selection.grid import train_grid
 from blocklinear.store.changes import remove
 from blocklinear.training import checkpoint, train
 from blocklinear.training.checkpoint import Checkpoint, _checksum
 from blocklinear.training.garbage import collect_garbage
+from blocklinear.training.loop import train_models
 from training.classes import several_classes
 from training.small import Heard, long_problem, outcome, split_problem
 from training.test_resume import Breaks
@@ -111,7 +111,11 @@ def test_resumed_and_broken_off_again_it_is_not_finished(store):
 
 @pytest.mark.parametrize("grid", [False, True])
 def test_a_run_is_finished_only_when_its_model_is_kept(store, grid):
-    trainer = train_grid if grid else train
+    def trainer(store, options, keep=lambda models: None):
+        if grid:
+            return train_models(store, options, ignore, lambda: False, keep, None)
+        return train(store, options, keep=keep)
+
     options = how(costs=(0.5, 2.0)) if grid else how()
 
     def no_room(found):

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from blocklinear.selection.grid import train_grid
+from blocklinear import train_grid
 from blocklinear.store.store import BlockStore
 from blocklinear.training import train
 from blocklinear.training.checkpoint import Checkpoint

@@ -15,12 +15,12 @@ import optima
 import pytest
 import reference
 
+from blocklinear import train_grid
 from blocklinear.errors import InputError
 from blocklinear.ingest.add import add
 from blocklinear.objectives.models import CRAMMER_SINGER
 from blocklinear.objectives.problems import SOLVERS
 from blocklinear.options import AddOptions, TextOptions, TrainOptions
-from blocklinear.selection.grid import train_grid
 from blocklinear.store.changes import remove
 from blocklinear.store.features import read_features
 from blocklinear.store.prefetch import GroupLoader

@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from blocklinear import train_grid
 from blocklinear.errors import InputError, UsageError
 from blocklinear.ingest.add import add
 from blocklinear.ingest.compact import compact
@@ -13,7 +14,6 @@ from blocklinear.objectives.problems import SOLVERS, make_problem
 from blocklinear.options import AddOptions, TextOptions
 from blocklinear.selection import cross_validation
 from blocklinear.selection.cross_validation import cross_validate
-from blocklinear.selection.grid import train_grid
 from blocklinear.store.changes import remove
 from blocklinear.training import train
 from training.classes import several_classes

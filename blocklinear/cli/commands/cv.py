@@ -211,10 +211,7 @@ def run(args: argparse.Namespace) -> int:
 
     with ExitStack() as stack:
         load = partial(_load, store.manifest, options, bool(args.refit))
-        cluster = stack.enter_context(cluster_of(args, load))
-        by = None if cluster is None else cluster.optimise
-        if cluster is not None and args.memory is None:
-            options = replace(options, memory_bytes=cluster.budget())
+        options, by = stack.enter_context(cluster_of(args, options, load))
         listeners: list[Listener] = [console]
         if log is not None:
             run_log = RunLog(
@@ -226,7 +223,7 @@ def run(args: argparse.Namespace) -> int:
             for listener in listeners:
                 listener(event)
 
-        stopper, refitted = stack.enter_context(Stopper(until_asked=cluster is None)), None
+        stopper, refitted = stack.enter_context(Stopper(until_asked=by is None)), None
         try:
             result = cross_validate(
                 store,

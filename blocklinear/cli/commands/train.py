@@ -289,8 +289,7 @@ def run(args: argparse.Namespace) -> int:
     from blocklinear.errors import StoppedError, UsageError
     from blocklinear.options import TextOptions, TrainOptions
     from blocklinear.report.runlog import RunLog, check_log
-    from blocklinear.selection.grid import train_grid
-    from blocklinear.training import train
+    from blocklinear.training.loop import train_models
 
     chosen: Any = given(
         gap=args.gap,
@@ -357,10 +356,7 @@ def run(args: argparse.Namespace) -> int:
         load_for_training, store.manifest, options, several=bool(options.costs), others=others
     )
     with ExitStack() as stack:
-        cluster = stack.enter_context(cluster_of(args, load))
-        by = None if cluster is None else cluster.optimise
-        if cluster is not None and args.memory is None:
-            options = replace(options, memory_bytes=cluster.budget())
+        options, by = stack.enter_context(cluster_of(args, options, load))
         if args.best_on:
             check_choice(args.best_on, store, text)
         if args.format == "liblinear":
@@ -385,12 +381,9 @@ def run(args: argparse.Namespace) -> int:
                 model.save(place, format=args.format)
             kept.extend(models)
 
-        with Stopper(until_asked=cluster is None) as stopper:
+        with Stopper(until_asked=by is None) as stopper:
             try:
-                if options.costs:
-                    train_grid(store, options, listen, stopper.asked, keep, by)
-                else:
-                    train(store, options, listen, stopper.asked, lambda model: keep([model]), by)
+                train_models(store, options, listen, stopper.asked, keep, by)
             except StoppedError as stopped:
                 console.close()
                 print(f"blocklinear: {stopped}", file=sys.stderr)

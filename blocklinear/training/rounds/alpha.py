@@ -1,23 +1,37 @@
-"""Alpha of any rows after a round of a run on a cluster, from the files of its parts.
+"""Alpha of a run on a cluster: what it was before a round, and what each part made of it.
 
-A model that is trained no more has its alpha in the files of the last round that it was trained in,
-which are kept. A round's files have a number: that of the round, after all numbers that an earlier
-run left if this one started from its alpha.
+A part writes one file a round; the alpha that a run starts warm from is there likewise, as that of
+a round before the first. Which step along the change is taken is known only when all parts have
+ended: readers take it. So nothing has to be written twice, and a part that is worked on again, on
+another worker, writes the same bits. A model that is trained no more has its alpha in the files of
+the last round that it was trained in, which are kept.
+
+A file has int64 numbers: a mark, the number of the round's files, that of the part, its blocks, the
+columns of alpha; then of each block its rows and the CRC-32 of its alpha before and after; then the
+CRC-32 of all these. The alpha of each block follows, before and after, float64[rows, columns] each.
 """
 
+import math
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from io import BufferedReader
+from itertools import chain
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from blocklinear.training.checkpoint import Checkpoint
+from blocklinear.errors import storage_errors
+from blocklinear.store.files import atomic_write
+from blocklinear.training.checkpoint import Checkpoint, damaged
 from blocklinear.training.permutations import block_order
-from blocklinear.training.rounds.files import AlphaFile
+from blocklinear.training.rounds.files import opened_late
 
 Floats = NDArray[np.float64]
 Blocks = tuple[int, ...]
+_MARK = int.from_bytes(b"BLalpha1", "little")
 
 
 def parts_of_round(seed: int, outer: int, n_blocks: int, n_parts: int) -> list[Blocks]:
@@ -42,16 +56,16 @@ def parts_of_round(seed: int, outer: int, n_blocks: int, n_parts: int) -> list[B
 
 @dataclass(frozen=True)
 class RoundAlpha:
-    """Alpha that the parts of a round have written.
+    """Alpha before and after a round, in a file of each part.
 
     Attributes
     ----------
     folder : Path             of the run
-    number : int              of the files
+    number : int              of the files: that of the round, after all numbers that an earlier run
+                              left if this one started from its alpha
     parts : sequence of tuples of int   the blocks of each part
     rows : sequence of int    of each block
-    models : sequence of int            that were trained, in the order of columns
-    steps : float64[n_models]           that were taken along the change of their alpha
+    models : sequence of int            that are trained, in the order of columns
     """
 
     folder: Path
@@ -59,25 +73,76 @@ class RoundAlpha:
     parts: Sequence[Blocks]
     rows: Sequence[int]
     models: Sequence[int]
-    steps: Floats
 
-    def of_blocks(self, blocks: Sequence[int]) -> list[Floats]:
+    def _path(self, part: int) -> Path:
+        return self.folder / f"alpha.{self.number}.{part}"
+
+    def _head(self, part: int) -> list[int]:
+        """Return the numbers before those of blocks."""
+        return [_MARK, self.number, part, len(self.parts[part]), len(self.models)]
+
+    def write(self, part: int, before: Floats, after: Floats) -> None:
+        """Write alpha of the rows of a part, block by block, float64[n_rows, n_models] both."""
+        ends = np.cumsum([self.rows[block] for block in self.parts[part]])[:-1]
+        blocks = list(zip(np.split(before, ends), np.split(after, ends), strict=True))
+        crcs = [[len(old), _crc(old), _crc(new)] for old, new in blocks]
+        table = np.concatenate((self._head(part), *crcs), dtype=np.int64)
+        with atomic_write(self._path(part)) as stream:
+            for array in (table, np.array([_crc(table)], np.int64), *chain(*blocks)):
+                stream.write(array.data)
+
+    def of_blocks(self, blocks: Sequence[int], steps: Floats) -> list[Floats]:
         """Return alpha of blocks after the round, float64[rows, n_models] each.
+
+        Parameters
+        ----------
+        blocks : sequence of int
+        steps : float64[n_models]
+            That were taken along the change of alpha.
 
         Raises
         ------
-        DamagedError, StorageError
-            As `AlphaFile.read` does.
+        DamagedError
+            If a file is not what was written.
+        StorageError
+            If one cannot be read, or does not show up.
         """
         found: dict[int, Floats] = {}
-        for number, of_part in enumerate(self.parts):
+        for part, of_part in enumerate(self.parts):
             places = [place for place, block in enumerate(of_part) if block in blocks]
             if places:
-                sizes = [self.rows[block] for block in of_part]
-                file = AlphaFile(self.folder, self.number, number, sizes, len(self.models))
-                for place, (before, after) in zip(places, file.read(places), strict=True):
-                    found[of_part[place]] = stepped(before, after, self.steps)
+                pairs = self._read(part, places).items()
+                found |= {of_part[k]: stepped(old, new, steps) for k, (old, new) in pairs}
         return [found[block] for block in blocks]
+
+    def _read(self, part: int, places: Sequence[int]) -> dict[int, Floats]:
+        """Return alpha of some blocks of a part, float64[2, rows, n_models], by their places."""
+        path, head = self._path(part), self._head(part)
+        sizes = [self.rows[block] for block in self.parts[part]]
+        with storage_errors(path, "read"), BufferedReader(opened_late(path)) as stream:
+
+            def numbers(n: int) -> Floats:
+                """Return the next `n` numbers of the file, writable."""
+                array = np.empty(n)
+                if stream.readinto(array.data.cast("B")) < array.nbytes:
+                    raise damaged(path, "it ends early")
+                return array
+
+            n_numbers = len(head) + 3 * len(sizes) + 1
+            raw = numbers(n_numbers).view(np.int64)
+            blocks = raw[len(head) : -1].reshape(-1, 3)
+            if _crc(raw[:-1]) != raw[-1] or raw[: len(head)].tolist() != head:
+                raise damaged(path, "it is not of this part of this round")
+            if blocks[:, 0].tolist() != sizes:
+                raise damaged(path, "it is of other blocks")
+            starts, found = np.cumsum([0, *sizes]).tolist(), {}
+            for place in places:
+                stream.seek(8 * (n_numbers + 2 * starts[place] * len(self.models)))
+                shape = 2, sizes[place], len(self.models)
+                found[place] = numbers(math.prod(shape)).reshape(shape)
+                if [*map(_crc, found[place])] != blocks[place, 1:].tolist():
+                    raise damaged(path, "a checksum is wrong")
+            return found
 
 
 def stepped(before: Floats, after: Floats, steps: Floats) -> Floats:
@@ -89,6 +154,10 @@ def stepped(before: Floats, after: Floats, steps: Floats) -> Floats:
 class AlphaLeft:
     """Alpha of all models of a run, read block by block; the block read last is kept.
 
+    Attributes
+    ----------
+    n_models : int
+
     Raises
     ------
     DamagedError, StorageError
@@ -99,33 +168,38 @@ class AlphaLeft:
 
     def __init__(self, checkpoint: Checkpoint) -> None:
         facts = checkpoint.facts or {}
-        state, course, outer = facts["method"], facts["course"], facts["outer"]
+        state, seed = facts["method"], facts["course"]["seed"]
         rows = [rows for _, rows in facts["blocks"]]
-        taken = checkpoint.mapped("taken", np.dtype(np.float64))
+        taken = checkpoint.mapped("taken", np.dtype(np.float64)).tolist()
         self.n_models = len(state.get("models", [0]))
         self._starts = np.cumsum([0, *rows]).tolist()
-        last = [[outer, state["written"], taken.tolist()]] if state["written"] else []
-        self._last: dict[int, RoundAlpha] = {}
-        for of_round, models, steps in (*state["kept"], *last):
-            if len(models) != len(steps):
-                raise ValueError("there is a step too few, or too many")
-            parts = parts_of_round(course["seed"], of_round, len(rows), state["parts"])
-            number, along = state["first"] + of_round, np.array(steps, np.float64)
-            found = RoundAlpha(checkpoint.folder, number, parts, rows, models, along)
-            self._last |= dict.fromkeys(models, found)
-        self._held: tuple[int, dict[int, Floats]] = -1, {}
+        self._rounds: list[tuple[RoundAlpha, Floats]] = []  # with the steps
+        for outer, models, steps in (*state["kept"], [facts["outer"], state["written"], taken]):
+            if len(models) != len(steps) or not set(models) <= set(range(self.n_models)):
+                raise ValueError("the steps are not those of the models")
+            parts = parts_of_round(seed, outer, len(rows), state["parts"])
+            files = RoundAlpha(checkpoint.folder, state["first"] + outer, parts, rows, models)
+            if models:  # or the run has not begun
+                self._rounds.append((files, np.array(steps, np.float64)))
+        self._held = -1, np.zeros((0, 0))
 
-    def of_model(self, model: int, rows: slice) -> Floats:
-        """Return alpha of a model, of rows of one block, float64[n]; see `AlphaFile.read`."""
-        if model not in self._last or rows.start == rows.stop:  # the run had not begun
-            return np.zeros(rows.stop - rows.start)
+    def of_rows(self, rows: slice) -> Floats:
+        """Return alpha of rows of one block, float64[n, n_models].
+
+        Errors are those of `RoundAlpha.of_blocks`.
+        """
+        if rows.start == rows.stop:
+            return np.zeros((0, self.n_models))
         block = int(np.searchsorted(self._starts, rows.start, "right")) - 1
+        start, stop = self._starts[block : block + 2]
         if self._held[0] != block:
-            columns: dict[int, Floats] = {}
-            for found in {found.number: found for found in self._last.values()}.values():
-                (alpha,) = found.of_blocks([block])
-                pairs = zip(found.models, alpha.T, strict=True)
-                columns |= {model: own for model, own in pairs if self._last[model] is found}
-            self._held = block, columns
-        start = self._starts[block]
-        return self._held[1][model][rows.start - start : rows.stop - start]
+            alpha = np.zeros((stop - start, self.n_models))
+            for files, steps in self._rounds:  # the last that a model was trained in counts
+                alpha[:, files.models] = files.of_blocks([block], steps)[0]
+            self._held = block, alpha
+        return self._held[1][rows.start - start : rows.stop - start]
+
+
+def _crc(array: NDArray[Any]) -> int:
+    """Return the CRC-32 of an array in C order."""
+    return zlib.crc32(array.data)
