@@ -115,16 +115,14 @@ def _most_of_decimals(mantissa: NDArray[np.int64], exponent: NDArray[np.uint8]) 
     Each plane has a byte of all numbers, so a few wide ones, as standardised values next to
     indicators, are dear: as float64 they take less.
     """
-    wider = np.empty(8, np.int64)
-    kernels.count_wider(mantissa, exponent, wider)
+    sizes = np.where(exponent == RAW, 0, np.abs(mantissa))
+    most = [(1 << max(8 * width - 1, 0)) - 1 for width in range(8)]
+    wider = [int(np.count_nonzero(sizes > limit)) for limit in most]  # with their sign
     costs = [
-        int(wider[:w].sum()) + (8 - w) * int(wider[w]) + PLANE_BYTES * w * len(mantissa)
-        for w in range(8)
+        sum(wider[:w]) + (8 - w) * wider[w] + PLANE_BYTES * w * len(mantissa) for w in range(8)
     ]
     width = int(np.argmin(costs))
-    if not wider[width]:
-        return kernels.MOST_INTEGER, 0
-    return (1 << max(8 * width - 1, 0)) - 1, int(wider[width])
+    return (most[width] if wider[width] else kernels.MOST_INTEGER), wider[width]
 
 
 def _take_apart(

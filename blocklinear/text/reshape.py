@@ -5,12 +5,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from blocklinear.kernels.blocks import features
+from blocklinear.kernels.blocks.features import sort_rows
 from blocklinear.kernels.text import tokenizer
-from blocklinear.kernels.text.reshape import find_unsorted, merge_rows, sort_long_rows
-from blocklinear.pages import Pages
+from blocklinear.kernels.text.reshape import find_unsorted, merge_rows
 
-SORT_BYTES = 8
+SORT_BYTES = 17
 """What sorting a row takes in memory, an entry."""
 
 
@@ -68,14 +67,8 @@ def sort(
     """Sort each row by index in place, equal ones as they come; return which were unsorted."""
     lengths = np.diff(indptr)
     unsorted = np.zeros(len(lengths), np.uint8)
-    if not find_unsorted(indptr, indices, unsorted):
-        return unsorted
-    longest = int(lengths.max())
-    if longest <= features.TILE:
-        features.sort_rows(lengths, indices, mantissa, exponent)
-    else:
-        keys = Pages(SORT_BYTES * longest).array.view(np.uint64)
-        sort_long_rows(indptr, indices, mantissa, exponent, keys, unsorted)
+    if find_unsorted(indptr, indices, unsorted):
+        sort_rows(lengths, indices, mantissa, exponent)
     return unsorted
 
 

@@ -20,7 +20,6 @@ import gc, json, os, sys
 import blocklinear.selection.cross_validation, blocklinear.ingest.add
 from blocklinear.cli import overloads
 from blocklinear.cli.main import main
-from blocklinear.model import liblinear
 
 def loaded():
     from numba.core.dispatcher import Dispatcher
@@ -47,7 +46,6 @@ def run(command):
 
 answers = os.fdopen(os.dup(1), "w")
 os.dup2(2, 1)
-liblinear.LARGE = 0
 for line in sys.stdin:
     process = os.fork()
     if not process:

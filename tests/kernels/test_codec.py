@@ -6,6 +6,8 @@ from hypothesis import strategies as st
 
 from blocklinear.kernels.blocks import codec
 from blocklinear.kernels.text.powers import INTEGER_POWERS, POWERS
+from blocklinear.store.codec import PLANE_BYTES
+from blocklinear.store.codec import _most_of_decimals as most_of_decimals
 
 quick = settings(max_examples=60, deadline=None)
 rows_of_indices = st.lists(
@@ -27,13 +29,19 @@ wide_numbers = st.lists(
 
 @quick
 @given(numbers=wide_numbers, raw=st.floats(allow_nan=False))
-def test_wide_mantissas_are_counted(numbers, raw):
+def test_wide_decimals_are_chosen_by_what_they_cost(numbers, raw):
     mantissa = np.array([np.array(raw).view(np.int64), *(m for m, _ in numbers)], np.int64)
     exponent = np.array([255, *(e for _, e in numbers)], np.uint8)
-    counts = np.empty(8, np.int64)
-    codec.count_wider(mantissa, exponent, counts)
     bits = [abs(m).bit_length() + 1 if m else 0 for m, _ in numbers]
-    assert counts.tolist() == [sum(b > 8 * w for b in bits) for w in range(8)]
+    costs = [
+        sum(min(-(-b // 8), w) + (8 - w) * (b > 8 * w) for b in bits)
+        + PLANE_BYTES * w * len(mantissa)
+        for w in range(8)
+    ]
+    width = costs.index(min(costs))
+    wide = sum(b > 8 * width for b in bits)
+    most = (1 << max(8 * width - 1, 0)) - 1 if wide else codec.MOST_INTEGER
+    assert most_of_decimals(mantissa, exponent) == (most, wide)
 
 
 @quick

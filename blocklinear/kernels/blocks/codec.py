@@ -95,22 +95,6 @@ def measure(
 
 
 @kernel
-def count_wider(mantissa, exponent, counts):
-    """Count the decimals whose mantissas take more than 0, 1, 2 ... bytes.
-
-    Parameters
-    ----------
-    mantissa, exponent : int64[n], uint8[n]
-    counts : int64[8]         written: ``counts[w]`` mantissas do not fit in w bytes with their sign
-    """
-    for w in range(counts.shape[0]):
-        most, n = np.int64((1 << max(8 * w - 1, 0)) - 1), 0
-        for k in range(mantissa.shape[0]):
-            n += (abs(mantissa[k]) > most) & (exponent[k] != RAW)
-        counts[w] = n
-
-
-@kernel
 def take_doubles(mantissa, exponent, most, doubles):
     """Move what is to be stored as float64 out of `mantissa`, leaving 0 there.
 
@@ -386,13 +370,10 @@ def _divide(bits, folded, codes, code_bits, divisors, out):
         for k in range(out.shape[0]):
             even, odd = c if codes[k] & 2 else a, d if codes[k] & 2 else b
             out[k] = np.float64(bits[k]) / (odd if codes[k] & 1 else even)
-    elif divisors[0] != 1.0:
+    else:
         divisor = divisors[0]
         for k in range(out.shape[0]):
             out[k] = np.float64(bits[k]) / divisor
-    else:
-        for k in range(out.shape[0]):
-            out[k] = np.float64(bits[k])
 
 
 @kernel
@@ -424,23 +405,13 @@ def _put_doubles(codes, code_bits, raw, doubles, out):
 
 
 @kernel
-def _norms_upto(lengths, values, i, p, stop, sq_norm):
-    """Write x_i' x_i of the rows that end by `stop`, from row i on, which begins at p.
-
-    Return the first row that is left, and where it begins.
-    """
-    while i < lengths.shape[0] and p + lengths[i] <= stop:
+def square_norms(lengths, values, sq_norm):
+    """Write x_i' x_i of each row, float64[n_rows]."""
+    p = 0
+    for i in range(lengths.shape[0]):
         row = values[p : p + lengths[i]]
         sq_norm[i] = four_sums(row, row)
         p += lengths[i]
-        i += 1
-    return i, p
-
-
-@kernel
-def square_norms(lengths, values, sq_norm):
-    """Write x_i' x_i of each row, float64[n_rows]."""
-    _norms_upto(lengths, values, 0, 0, values.shape[0], sq_norm)
 
 
 @kernel
@@ -460,7 +431,7 @@ def to_values(
     doubles : float64[m]      these numbers, in order
     values : float64[n] or float32[n]      written
     lengths : int64[n_rows]   of the rows whose norms are wanted
-    sq_norm : float64[n_rows] written: x_i' x_i of these, while their values are in the cache
+    sq_norm : float64[n_rows] written: x_i' x_i of these
 
     Returns
     -------
@@ -469,7 +440,6 @@ def to_values(
     n = values.shape[0]
     width, codes, worst = _unpack(planes, bits, code_bits)
     narrow, wide = np.empty(TILE, np.int32), np.empty(TILE, np.int64)
-    i = p = 0
     for start in range(0, n, TILE):
         stop = min(start + TILE, n)
         some, out = codes[start:stop], values[start:stop]
@@ -479,11 +449,9 @@ def to_values(
         else:
             _join(planes, width, start, stop, wide[: stop - start])
             _divide(wide, folded, some, code_bits, divisors, out)
-        if raw < 0:
-            i, p = _norms_upto(lengths, values, i, p, stop, sq_norm)
     if not _put_doubles(codes, code_bits, raw, doubles, values):
         return False
-    _norms_upto(lengths, values, i, p, n, sq_norm)
+    square_norms(lengths, values, sq_norm)
     return worst < max(n_codes, 1)
 
 

@@ -16,9 +16,6 @@ PAGE = 1 << PAGE_BITS
 """Entries of a page of the system."""
 LOOKED_UP = 1024  # entries looked up at a time
 TILE = 4096  # entries sorted at a time: what that takes stays in the second-level cache
-SHORT = (
-    64  # rows of up to so many entries are sorted by comparing each with all, a vector at a time
-)
 DIGIT_BITS, DIGITS = 11, 3  # of an index
 PAGES, FEATURES = 0, 1
 """The state of a table: pages written to, features that have a number."""
@@ -155,16 +152,12 @@ def _ordered(lengths, indices):
 
 
 @kernel
-def _sort_tile(lengths, indices, mantissa, exponent, keys, other, m, e, at):
-    """Sort some rows, by radix: see `sort_rows`. The last five are scratch."""
+def _sort_tile(lengths, indices, mantissa, exponent, keys, other, e, at):
+    """Sort some rows, by radix: see `sort_rows`. The last four are scratch."""
     if _ordered(lengths, indices):
         return
     n, low = indices.shape[0], np.uint64(0xFFFFFFFF)
     bits = np.uint64(16 if lengths.shape[0] > 1 else 32)  # of a place; a row alone may be long
-    for q in range(n):
-        m[q] = mantissa[q]
-    for q in range(n):
-        e[q] = exponent[q]
     counts = np.empty((DIGITS, 1 << DIGIT_BITS), np.uint32)
     digits = _places(indices, counts)
     first, mask = counts[0], np.uint32(counts.shape[1] - 1)
@@ -184,6 +177,11 @@ def _sort_tile(lengths, indices, mantissa, exponent, keys, other, m, e, at):
             other[places[value]] = keys[k]
             places[value] += np.uint32(1)
         keys, other = other, keys
+    m = other.view(np.int64)
+    for q in range(n):
+        m[q] = mantissa[q]
+    for q in range(n):
+        e[q] = exponent[q]
     for k in range(n):
         row, place = (keys[k] & low) >> bits, keys[k] & (low >> (np.uint64(32) - bits))
         to = at[row]
@@ -191,41 +189,6 @@ def _sort_tile(lengths, indices, mantissa, exponent, keys, other, m, e, at):
         indices[to] = np.uint32(keys[k] >> np.uint64(32))
         mantissa[to] = m[place]
         exponent[to] = e[place]
-
-
-@kernel
-def _sort_short(lengths, indices, mantissa, exponent):
-    """Sort rows of at most `SHORT` entries: see `sort_rows`."""
-    keys, smaller = np.empty(SHORT, np.uint32), np.empty(SHORT, np.uint32)
-    m, e, equal = np.empty(SHORT, np.int64), np.empty(SHORT, np.uint8), np.empty(SHORT, np.uint8)
-    start = 0
-    for i in range(lengths.shape[0]):
-        n = lengths[i]
-        row, some_m = indices[start : start + n], mantissa[start : start + n]
-        some_e = exponent[start : start + n]
-        start += n
-        keys[:] = np.uint32(0xFFFFFFFF)
-        smaller[:] = 0
-        equal[:] = 0
-        for p in range(n):
-            keys[p] = row[p]
-        for p in range(n):
-            m[p] = some_m[p]
-        for p in range(n):
-            e[p] = some_e[p]
-        for q in range(0, n, 4):
-            a, b, c, d = keys[q], keys[q + 1], keys[q + 2], keys[q + 3]
-            for p in range(-(-n // 16) * 16):
-                x = keys[p]
-                smaller[p] += np.uint32(x > a) + np.uint32(x > b)
-                smaller[p] += np.uint32(x > c) + np.uint32(x > d)
-        for p in range(n):
-            rank = smaller[p]
-            to = rank + equal[rank]
-            equal[rank] += 1
-            row[to] = keys[p]
-            some_m[to] = m[p]
-            some_e[to] = e[p]
 
 
 @kernel
@@ -240,12 +203,8 @@ def sort_rows(lengths, indices, mantissa, exponent):
     longest = 0
     for i in range(lengths.shape[0]):
         longest = max(longest, lengths[i])
-    if longest <= SHORT:
-        _sort_short(lengths, indices, mantissa, exponent)
-        return
     size = min(max(longest, TILE), indices.shape[0])
-    keys, other = np.empty(size, np.uint64), np.empty(size, np.uint64)
-    m, e = np.empty(size, np.int64), np.empty(size, np.uint8)
+    keys, other, e = np.empty(size, np.uint64), np.empty(size, np.uint64), np.empty(size, np.uint8)
     at = np.empty(min(TILE, lengths.shape[0]), np.uint32)
     i = stop = 0
     while i < lengths.shape[0]:
@@ -257,5 +216,5 @@ def sort_rows(lengths, indices, mantissa, exponent):
             i += 1
         _sort_tile(
             lengths[first:i], indices[start:stop], mantissa[start:stop], exponent[start:stop],
-            keys, other, m, e, at,
+            keys, other, e, at,
         )  # fmt: skip

@@ -20,7 +20,7 @@ import numpy as np
 from blocklinear.kernels.fetch import FAR, fetch, fetch_entries
 from blocklinear.kernels.jit import kernel
 from blocklinear.kernels.orders import key_state, uniform
-from blocklinear.kernels.shared import inline, mix, span
+from blocklinear.kernels.shared import mix, span
 from blocklinear.kernels.text.powers import POWERS
 
 TABLE, HEADER = 3, 3
@@ -58,12 +58,6 @@ def _to_decimals(values, mantissas):
         others += nearest / power != values[p]
         mantissas[p] = np.int32(nearest)
     return DOUBLE if others else form
-
-
-@inline
-def _bytes_of(n, form, planes):
-    """Return the bytes that the values and columns of n entries take."""
-    return n * ((8 if form == DOUBLE else 4) + 2 + planes)
 
 
 @kernel
@@ -104,7 +98,8 @@ def pack_rows(
         form = SINGLE
         if values.itemsize == 8:
             form = _to_decimals(row, mantissas)
-        first = end - HEADER - ((_bytes_of(n, form, planes) + 7) >> 3)
+        size = n * ((8 if form == DOUBLE else 4) + 2 + planes)  # of values and columns, in bytes
+        first = end - HEADER - ((size + 7) >> 3)
         table = begin + TABLE * k
         if first < table + TABLE:
             return k

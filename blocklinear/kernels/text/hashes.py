@@ -7,12 +7,6 @@ from blocklinear.kernels.shared import mix
 
 
 @kernel
-def _is_missing(bitmap, place):
-    """Say whether the bit of a value is not set."""
-    return (bitmap[place >> 3] >> np.uint8(place & 7)) & np.uint8(1) == 0
-
-
-@kernel
 def hash_values(data, ends, bitmap, first, if_missing, seed, hashes):
     """Write the hash of each value.
 
@@ -28,7 +22,8 @@ def hash_values(data, ends, bitmap, first, if_missing, seed, hashes):
     hashes : uint64[n]        written
     """
     for k in range(hashes.shape[0]):
-        if bitmap.shape[0] > 0 and _is_missing(bitmap, first + k):
+        place = first + k
+        if bitmap.shape[0] > 0 and not bitmap[place >> 3] >> (place & 7) & 1:
             hashes[k] = if_missing
             continue
         value, h = data[np.int64(ends[k]) : np.int64(ends[k + 1])], np.uint64(seed)

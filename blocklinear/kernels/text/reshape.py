@@ -1,4 +1,4 @@
-"""Kernels that hash the indices of rows, sort them, and merge repeated ones."""
+"""Kernels that hash the indices of rows, find unsorted ones, and merge repeated ones."""
 
 import numpy as np
 
@@ -43,43 +43,6 @@ def find_unsorted(indptr, indices, unsorted):
             unsorted[i] = 1
             n += 1
     return n
-
-
-@kernel
-def sort_long_rows(indptr, indices, mantissa, exponent, keys, unsorted):
-    """Sort rows by index in place, with little scratch; entries of one index stay in their order.
-
-    `kernels.blocks.features.sort_rows` is several times faster for rows of up to some thousand
-    entries, and takes three times the scratch.
-
-    Parameters
-    ----------
-    indptr : int64[n_rows + 1]
-    indices, mantissa, exponent : uint32[nnz], int64[nnz], uint8[nnz]      changed
-    keys : uint64[longest]    scratch
-    unsorted : uint8[n_rows]  1 for the rows to sort
-    """
-    low = np.uint64(0xFFFFFFFF)
-    for i in range(indptr.shape[0] - 1):
-        if unsorted[i] == 0:
-            continue
-        start, stop = indptr[i], indptr[i + 1]
-        n = stop - start
-        for k in range(n):  # the place in the low half makes keys differ
-            keys[k] = (np.uint64(indices[start + k]) << np.uint64(32)) | np.uint64(k)
-        keys[:n].sort()
-        for k in range(n):
-            indices[start + k] = np.uint32(keys[k] >> np.uint64(32))
-            keys[k] &= low
-        for k in range(n):  # entry k comes from place keys[k]: go along each cycle of these once
-            m, e, at, source = mantissa[start + k], exponent[start + k], k, np.int64(keys[k])
-            while source != k:
-                mantissa[start + at] = mantissa[start + source]
-                exponent[start + at] = exponent[start + source]
-                keys[at] = np.uint64(at)
-                at, source = source, np.int64(keys[source])
-            mantissa[start + at], exponent[start + at] = m, e
-            keys[at] = np.uint64(at)
 
 
 @kernel
