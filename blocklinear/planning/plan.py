@@ -72,7 +72,7 @@ def plan(
     Raises
     ------
     UsageError
-        If an input is a stream, or `workers` is below 1.
+        If there are no inputs, one is a stream, or `workers` is below 1.
     InputError
         If the text is malformed.
     StorageError, DamagedError
