@@ -27,6 +27,19 @@ def described(value: object) -> str:
     return f"{kind} of shape {shape}" if isinstance(shape, tuple) else kind
 
 
+def check_count(name: str, value: object) -> int:
+    """Return how many, NumPy's integers as Python's.
+
+    Raises
+    ------
+    UsageError
+        If `value` is not an integer of at least 1.
+    """
+    if not isinstance(value, Integral) or isinstance(value, bool) or value < 1:
+        raise UsageError(f"{name} is {value!r}, but must be an integer, at least 1")
+    return int(value)
+
+
 def path_list(inputs: Path | Iterable[Path]) -> list[Path]:
     """Return the paths of text as a list; one path is a list of one.
 
@@ -34,6 +47,8 @@ def path_list(inputs: Path | Iterable[Path]) -> list[Path]:
     ------
     WrongTypeError
         If `inputs` is neither a path nor some paths.
+    UsageError
+        If there is none.
     """
     if isinstance(inputs, str | os.PathLike):
         return [inputs]
@@ -43,6 +58,8 @@ def path_list(inputs: Path | Iterable[Path]) -> list[Path]:
     for path in paths:
         if not isinstance(path, str | os.PathLike):
             raise _no_path("an item of inputs", path)
+    if not paths:
+        raise UsageError("there are no inputs", "name a file at least")
     return paths
 
 

@@ -520,7 +520,8 @@ class TrainOptions:
         plain = _PLAIN_NAME.fullmatch(self.run) is not None
         _check("run", self.run, plain, "a plain name of letters, digits, dots and dashes")
         one = not (self.warm_start and self.resume)
-        _check("warm-start", self.warm_start, one, "used without --resume")
+        rule = "used without --resume, which goes on with a warm start, too"
+        _check("warm-start", self.warm_start, one, rule)
         anew = not (self.restart and (self.warm_start or self.resume))
         _check("restart", self.restart, anew, "used without --resume and --warm-start")
         descent = (self.epochs, self.selection, self.average) == (1, "active", False)

@@ -208,6 +208,10 @@ def test_a_refused_parameter_is_called_by_its_name(estimator, wrong):
         estimator(**wrong).fit(X, Y)
 
 
+def test_memory_may_be_an_integer_of_numpy():
+    assert BlockLinearSVC(memory=np.int64(200 << 20)).fit(X, Y).n_iter_ > 0
+
+
 def test_in_pipelines_searches_and_pickles():
     rows = Y < 2
     grid = GridSearchCV(

@@ -114,6 +114,17 @@ def test_what_is_no_path_is_refused(wrong, tmp_path):
         blocklinear.split(wrong, tmp_path / "store")
 
 
+def test_no_inputs_are_called_so(tmp_path):
+    with pytest.raises(UsageError, match="there are no inputs"):
+        blocklinear.split([], tmp_path / "store")
+
+
+def test_integers_of_numpy_are_integers(store):
+    ((rows, _, _),) = store.iter_csr(np.int64(50))
+    assert rows.shape[0] == store.manifest.n_rows
+    assert len(blocklinear.train(store).top_weights(np.int32(1))) == 1
+
+
 @pytest.mark.parametrize("name", STORES)
 @pytest.mark.parametrize("wrong", [X, None, 3])
 def test_an_array_is_no_store(name, wrong):

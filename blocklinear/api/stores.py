@@ -60,6 +60,8 @@ def split(
     ------
     WrongTypeError
         If an argument is of the wrong type, or an option is unknown.
+    UsageError
+        If there are no inputs.
     InputError
         If the text is malformed or holds no rows.
     MismatchError
@@ -139,7 +141,7 @@ def add(
         and these have none, or the other way round; with `AddOptions.if_absent`, if there is a
         batch of that name that has other rows.
     UsageError
-        If there is a batch of that name.
+        If there is a batch of that name, or there are no inputs.
     BusyError
         If another process writes to the store or trains on it.
     MemoryBudgetError
@@ -190,6 +192,8 @@ def check(
     ------
     WrongTypeError
         If an argument is of the wrong type, or an option is unknown.
+    UsageError
+        If there are no inputs.
     StorageError
         If an input cannot be read.
 

@@ -114,7 +114,7 @@ class BlockLinear(BaseEstimator, ABC):  # type: ignore[misc]
         self._validate_params()
         memory = self.memory
         budget = default_budget() if memory is None else memory
-        size = budget if isinstance(budget, int) else parse_size(budget)
+        size = parse_size(budget) if isinstance(budget, str) else int(budget)
         jobs: dict[str, Any] = {} if self.n_jobs in (None, -1) else {"threads": int(self.n_jobs)}
         if jobs and jobs["threads"] < 1:
             raise ValueError(f"n_jobs is {self.n_jobs}, but must be None, -1, or at least 1")

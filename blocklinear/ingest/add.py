@@ -64,7 +64,7 @@ def add(
         store, or only the new ones, have weights; with `AddOptions.if_absent`, if there is a batch
         of that name with other rows.
     UsageError
-        If there is a batch of that name.
+        If there is a batch of that name, or there are no inputs.
     BusyError
         If another process writes to the store or trains on it.
     MemoryBudgetError

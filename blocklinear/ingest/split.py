@@ -61,6 +61,8 @@ def split(
     ------
     WrongTypeError
         If an argument is of the wrong type.
+    UsageError
+        If there are no inputs.
     InputError
         If the text is malformed or holds no rows.
     MismatchError

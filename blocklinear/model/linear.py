@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 import numpy as np
 import numpy.typing as npt
 
-from blocklinear.arguments import check_sparse, described
+from blocklinear.arguments import check_count, check_sparse, described
 from blocklinear.classes import as_given, given_labels
 from blocklinear.errors import DamagedError, InputError, UsageError
 from blocklinear.markup import facts_html
@@ -326,8 +326,7 @@ class LinearModel(ModelParameters):
         UsageError
             If `top` is not at least 1, or `label` is no class.
         """
-        if type(top) is not int or top < 1:
-            raise UsageError(f"top is {top!r}, but must be an integer, at least 1")
+        top = check_count("top", top)
         column, sign = self._column_of(label)
         found = largest(self.weights, column, top)
         weights = sign * self.weights[found, column]

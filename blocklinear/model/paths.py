@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from blocklinear.arguments import check_count
 from blocklinear.errors import UsageError
 from blocklinear.model.linear import LinearModel, Names
 
@@ -52,8 +53,7 @@ def plot_path(
     """
     from blocklinear.figures.path import draw_path
 
-    if type(top) is not int or top < 1:
-        raise UsageError(f"top is {top!r}, but must be an integer, at least 1")
+    top = check_count("top", top)
     path = sorted(models, key=lambda model: model.metadata["C"])
     costs = [float(model.metadata["C"]) for model in path]
     if not path:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from blocklinear.arguments import Path as AnyPath
-from blocklinear.arguments import path_list
+from blocklinear.arguments import check_count, path_list
 from blocklinear.errors import (
     DamagedError,
     InputError,
@@ -78,13 +78,12 @@ def plan(
     Raises
     ------
     UsageError
-        If an input is a stream, or `workers` is below 1.
+        If there are no inputs, one is a stream, or `workers` is below 1.
     InputError
         If the text is malformed.
     StorageError, DamagedError
     """
-    if type(workers) is not int or workers < 1:
-        raise UsageError(f"workers is {workers!r}, but must be an integer, at least 1")
+    workers = check_count("workers", workers)
     options = train or TrainOptions()
     machine = Machine.known(recalibrate)
     started = time.perf_counter()

@@ -240,7 +240,7 @@ def _check(
         raise UsageError(f"metric {metric!r} is not one of {', '.join(known)}", "choose another")
     if not isinstance(n_folds, Integral) or not 2 <= n_folds <= MOST_FOLDS:
         raise UsageError(
-            f"the number of folds is {n_folds}, but must be from 2 to {MOST_FOLDS}", "change -v"
+            f"the number of folds is {n_folds!r}, but must be from 2 to {MOST_FOLDS}", "change -v"
         )
     check_shared(options, "cross-validation needs many")
     for given, flag in (

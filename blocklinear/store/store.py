@@ -15,7 +15,7 @@ from typing import Any, Self, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from blocklinear.arguments import check_name, check_store
+from blocklinear.arguments import check_count, check_name, check_store
 from blocklinear.classes import Classes, given_labels, label_text, named_labels
 from blocklinear.errors import (
     BusyError,
@@ -380,8 +380,7 @@ class BlockStore:
         BusyError
             If another process changed the store meanwhile, and deleted a block.
         """
-        if type(rows) is not int or rows < 1:
-            raise UsageError(f"rows is {rows!r}, but must be an integer, at least 1")
+        rows = check_count("rows", rows)
         from blocklinear.store.features import read_features
         from blocklinear.store.groups import iter_csr
 

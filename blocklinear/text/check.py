@@ -159,7 +159,7 @@ def check(
     WrongTypeError
         If an argument is of the wrong type.
     UsageError
-        If `index_base` is "auto" and an input is a stream.
+        If there are no inputs, or `index_base` is "auto" and one is a stream.
     StorageError
         If an input cannot be read.
     """
