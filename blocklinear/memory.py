@@ -13,7 +13,9 @@ _UNITS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
 _SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([kmgt]?)(i?b)?", re.IGNORECASE | re.ASCII)
 _LONGEST_SIZE = 100  # characters; int() refuses numbers of more than 4300 digits
 PROCESS_BYTES = 110 << 20
-"""What the interpreter, NumPy, Numba and compiled kernels hold before any data (measured)."""
+"""For the interpreter, NumPy, LLVM and compiled kernels, which hold 60 MiB before any data, and for
+what is not counted elsewhere: 20 MiB that splitting leaves behind, page tables, and files on their
+way. With 90 MiB a `train TEXT` in a container of 224 MiB is ended by the system (measured)."""
 WEIGHT_VECTORS = 3
 """What training keeps: w, the running average of w, and the w recomputed by a certificate."""
 

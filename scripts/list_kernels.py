@@ -40,41 +40,19 @@ _LITTLE: Any = {"memory_bytes": 256 << 20, "threads": 1}
 
 
 class Recorder:
-    """Records the overloads that Python calls, while all that they are made of is in the cache.
-
-    A kernel that is loaded from there brings along what it calls. Where one is compiled, helpers
-    are compiled or loaded, too, or are not, as the cache has it: nothing that was recorded counts.
-
-    Attributes
-    ----------
-    compiles : bool           whether a kernel was compiled
-    """
+    """Records the overloads that Python calls."""
 
     def __init__(self) -> None:
-        from numba.core import event
-
-        self.compiles = False
         self._taken: set[str] = set()
-        recorder = self
-
-        class Compilation(event.Listener):
-            def on_start(self, event: Any) -> None:
-                recorder.compiles = True
-
-            def on_end(self, event: Any) -> None:
-                pass
-
-        event.register("numba:compile", Compilation())
 
     def take(self) -> list[str]:
         """Return what was added since this was called before."""
-        from numba.core.dispatcher import Dispatcher
+        from blocklinear.kernels.jit import Kernel
 
         found = {
-            overloads.describe(kernel, types)
-            for kernel in [found for found in gc.get_objects() if isinstance(found, Dispatcher)]
-            if kernel.py_func.__module__.startswith("blocklinear.")
-            for types in list(kernel.stats.cache_hits)
+            overloads.describe(kernel, signature)
+            for kernel in [found for found in gc.get_objects() if isinstance(found, Kernel)]
+            for signature in list(kernel.overloads)
         }
         new = sorted(found - self._taken)
         self._taken |= found
@@ -287,11 +265,8 @@ def _train(folder: Path, dtype: str, part: str) -> Iterator[str]:
     yield f"{part}.warm"
 
 
-def rehearse(part: str, dtype: str) -> dict[str, list[str]] | None:
-    """Go through the motions of a part of the program; return what each step calls.
-
-    That is known once all of it is in the cache: nothing is returned before.
-    """
+def rehearse(part: str, dtype: str) -> dict[str, list[str]]:
+    """Go through the motions of a part of the program; return what each step calls."""
     recorder = Recorder()
     with tempfile.TemporaryDirectory() as name:
         others = {"split": _split, "transpose": _transpose}
@@ -299,31 +274,26 @@ def rehearse(part: str, dtype: str) -> dict[str, list[str]] | None:
             steps = others[part](Path(name), dtype)
         else:
             steps = _train(Path(name), dtype, part)
-        found = {step: recorder.take() for step in steps}
-        return None if recorder.compiles else found
+        return {step: recorder.take() for step in steps}
 
 
-def _rehearsed(part: str, dtype: str, cache: str) -> dict[str, list[str]]:
-    """Rehearse a part of the program, in processes of their own, until nothing is compiled."""
-    for _ in range(3):
-        done = subprocess.run(
-            [sys.executable, __file__, part, dtype], check=True, stdout=subprocess.PIPE,
-            env=os.environ | {"NUMBA_CACHE_DIR": cache, "OPENBLAS_NUM_THREADS": "1"},
-        )  # fmt: skip
-        found: dict[str, list[str]] | None = json.loads(done.stdout)
-        if found is not None:
-            return found
-    raise SystemExit(f"{part}, {dtype}: kernels are compiled each time, and not kept")
+def _rehearsed(part: str, dtype: str) -> dict[str, list[str]]:
+    """Rehearse a part of the program in a process of its own."""
+    done = subprocess.run(
+        [sys.executable, __file__, part, dtype], check=True, stdout=subprocess.PIPE,
+        env=os.environ | {"OPENBLAS_NUM_THREADS": "1"},
+    )  # fmt: skip
+    found: dict[str, list[str]] = json.loads(done.stdout)
+    return found
 
 
 def main() -> None:
     """Rehearse all parts for all types of values, and write the list."""
     users: dict[str, list[str]] = {}
-    with tempfile.TemporaryDirectory() as cache:
-        for part, dtype in product(PARTS, DTYPES):
-            for step, found in _rehearsed(part, dtype, cache).items():
-                for overload in found:
-                    users.setdefault(overload, []).append(f"{step}:{dtype}")
+    for part, dtype in product(PARTS, DTYPES):
+        for step, found in _rehearsed(part, dtype).items():
+            for overload in found:
+                users.setdefault(overload, []).append(f"{step}:{dtype}")
     lines = []
     for overload, found in sorted(users.items()):
         steps = dict.fromkeys(user.partition(":")[0] for user in found)

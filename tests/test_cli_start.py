@@ -9,6 +9,7 @@ import pytest
 
 from blocklinear.cli.main import _parser
 from blocklinear.ingest.split import split
+from blocklinear.kernels.code.intrinsics import DISABLED as kernels_are_python
 from blocklinear.model.linear import LinearModel
 from blocklinear.options import SplitOptions, TextOptions
 
@@ -82,6 +83,23 @@ def test_info_of_a_model(model, flags):
     assert status == 0
     assert output
     assert not modules & set(HEAVY)
+
+
+@pytest.mark.skipif(kernels_are_python, reason="nothing is compiled")
+def test_no_command_imports_numba(store, tmp_path):
+    """It takes longer than the rest of a start: compiled kernels are called without it."""
+    (tmp_path / "rows").write_bytes(b"1 1:1\n-1 2:0.5\n1 3:2\n")
+    commands = [
+        ("split", tmp_path / "rows", tmp_path / "other", "--blocks", "1", "-q"),
+        ("train", store, tmp_path / "model", "-q"),
+        ("cv", store, "-v", "2", "-q"),
+        ("predict", tmp_path / "rows", tmp_path / "model", tmp_path / "out"),
+    ]
+    for command in commands:
+        for _ in range(2):  # the first may compile
+            status, _, modules = run(*command, *(["--force"] if command[0] == "split" else []))
+        assert status == 0
+        assert not modules & {"numba", "sklearn"}, command
 
 
 @pytest.mark.parametrize(

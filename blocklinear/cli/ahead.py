@@ -199,8 +199,8 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # ended from the keyboard: without a traceback
     listed, tight = overloads.listed(), available_bytes() < _PLENTY * _PROCESS_BYTES
     while task := os.read(0, 2):
-        kernel, types = overloads.resolve(listed[int.from_bytes(task)])
-        kernel.compile(types)
+        kernel, signature = overloads.resolve(listed[int.from_bytes(task)])
+        kernel.overload(signature)
         if tight:
             gc.collect()
             with contextlib.suppress(AttributeError):  # not the GNU library

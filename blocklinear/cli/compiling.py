@@ -32,30 +32,15 @@ def start_lightly() -> None:
 
 @contextlib.contextmanager
 def compiling(quiet: bool = False) -> Iterator[None]:
-    """Say so when a kernel has to be compiled: if `quiet`, only that it cannot be kept.
+    """Say so when a kernel has to be compiled: if `quiet`, only that it cannot be kept."""
+    from blocklinear.kernels import jit
 
-    Numba is imported here in any case, under few frames: deeper, Python 3.11 may map and unmap a
-    piece of its stack for each of 15,000 calls (0.1 s).
-    """
-    from numba.core import event
-
-    if quiet and cache_folder() is not None:
-        yield
-        return
-
-    class Compilation(event.Listener):
-        def on_start(self, event: object) -> None:
-            say_that_it_compiles()
-
-        def on_end(self, event: object) -> None:
-            pass
-
-    listener = Compilation()
-    event.register("numba:compile", listener)  # type: ignore[no-untyped-call]
+    if not quiet or cache_folder() is None:
+        jit.announce = say_that_it_compiles
     try:
         yield
     finally:
-        event.unregister("numba:compile", listener)  # type: ignore[no-untyped-call]
+        jit.announce = None
 
 
 @functools.cache
@@ -65,17 +50,10 @@ def say_that_it_compiles() -> None:
 
 
 def cache_folder() -> Path | None:
-    """Return the folder where Numba keeps what it compiles; None if there is none."""
-    return next(filter(_can_be_made, _cache_folders()), None)
+    """Return the folder where compiled kernels are kept; None if there is none."""
+    from blocklinear.kernels.code.kept import folders
 
-
-def _cache_folders() -> Iterator[Path]:
-    """Yield the folders that Numba tries."""
-    if own := os.environ.get("NUMBA_CACHE_DIR"):
-        yield Path(own)
-    yield Path(__file__).parent / "__pycache__"
-    cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
-    yield Path(cache) / "numba"
+    return next(filter(_can_be_made, folders()), None)
 
 
 def _can_be_made(folder: Path) -> bool:

@@ -1,1 +1,1 @@
-"""Numba kernels: arrays in, arrays out. They import numpy and numba, and not each other."""
+"""Kernels that Numba compiles: arrays in, arrays out."""

@@ -3,10 +3,7 @@
 Where rows or columns come in random order, the processor cannot guess which one is next.
 """
 
-from llvmlite import ir
-from numba import config, types
-from numba.extending import intrinsic
-
+from blocklinear.kernels.code.intrinsics import intrinsic
 from blocklinear.kernels.jit import kernel
 
 FAR = 3
@@ -18,9 +15,11 @@ CACHED = 1 << 20
 _CACHE_LINE = 64
 
 
-@intrinsic
+@intrinsic(lambda array, place: None)
 def _fetch_line(typing, array, place):
     """Ask for the cache line of a byte of an array, without waiting, into the second level."""
+    from llvmlite import ir
+    from numba import types
 
     def generate(context, builder, signature, args):
         byte, number = ir.IntType(8).as_pointer(), ir.IntType(32)
@@ -69,11 +68,3 @@ def fetch_entries(starts, stops, indices, values, i):
     start, stop = starts[i], stops[i]
     fetch(indices, start, stop)
     fetch(values, start, stop)
-
-
-if config.DISABLE_JIT:  # type: ignore[attr-defined]
-
-    def _fetch_nothing(array, place):
-        pass
-
-    _fetch_line = _fetch_nothing  # type: ignore[assignment]

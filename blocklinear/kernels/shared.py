@@ -1,7 +1,6 @@
 """What kernels of several files call."""
 
 import numpy as np
-from numba.extending import register_jitable
 
 from blocklinear.kernels.jit import kernel
 from blocklinear.kernels.registers import LANES, WIDE, add_multiples, add_products
@@ -53,7 +52,7 @@ def four_sums(x, y):
     return (a + b) + (c + d)
 
 
-@register_jitable
+@kernel
 def span(start, stop):
     """Return range(start, stop), of numbers without a sign.
 

@@ -10,7 +10,7 @@ import pytest
 
 from blocklinear import SplitOptions, TextOptions, TrainOptions, split
 from blocklinear.cli import ahead, overloads
-from blocklinear.kernels import jit
+from blocklinear.kernels.code import kept
 
 WORK = {
     "split": """
@@ -32,22 +32,19 @@ train(store, TrainOptions(solver=1, gap=1e-9))
 }
 PROGRAM = """
 import json, os, sys
-from numba.core.dispatcher import Dispatcher
 from blocklinear import SplitOptions, TextOptions, TrainOptions, split
 from blocklinear.cli import overloads
+from blocklinear.kernels.jit import Kernel
 from blocklinear.training.stopping import Stopping
 from blocklinear.training.loop import train
-
-HELPERS = {"blocklinear.kernels.shared", "blocklinear.kernels.losses"}
 
 def called():
     found = set()
     for name, module in list(sys.modules.items()):
-        if name.startswith("blocklinear.") and name not in HELPERS:
+        if name.startswith("blocklinear."):
             for f in vars(module).values():
-                own = isinstance(f, Dispatcher) and f.__module__ == name
-                if own and f.__name__[0] != "_":  # kernels call the others
-                    found |= {overloads.describe(f, types) for types in f.overloads}
+                if isinstance(f, Kernel):
+                    found |= {overloads.describe(f, signature) for signature in f.overloads}
     return sorted(found)
 
 dtype, *pieces = sys.argv[1:]
@@ -148,7 +145,7 @@ def cold(tmp_path, monkeypatch):
     """Return a folder with a list of two kernels, and an empty cache."""
     (tmp_path / "list").write_text(SMALL)
     package = tmp_path / "package" / "blocklinear"
-    shutil.copytree(jit.PACKAGE, package, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(kept.PACKAGE, package, ignore=shutil.ignore_patterns("__pycache__"))
     (package / "cli" / "kernels.txt").write_text(SMALL)
     monkeypatch.setenv("PYTHONPATH", str(package.parent))
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "cache"))
@@ -160,7 +157,7 @@ def test_what_is_missing_is_compiled_in_other_processes(cold):
     for _ in range(2):
         done = programs.run([sys.executable, "-P", "-c", PREPARE], cwd=cold)
         assert (done.returncode, done.stderr, done.stdout) == (0, "", "[1, 0]\n")
-    assert len([*cold.glob("cache/*/codec.zigzag*")]) == 1
+    assert len([*cold.glob("cache/*/blocks.codec.zigzag*")]) == 1
 
 
 def test_warmup(cold):
@@ -170,7 +167,7 @@ def test_warmup(cold):
     assert first.stdout.startswith("compiled 2 kernels in ")
     assert (second.stdout, second.stderr) == ("all is compiled\n", "")
     assert {path.name.split("-")[0] for path in cold.glob("cache/*/*")} == {
-        "codec.zigzag", "orders.draws", "orders.key_state", "shared.mix",
+        "blocks.codec.zigzag", "orders.draws",
     }  # fmt: skip
     assert programs.blocklinear("warmup", "--quiet", cwd=cold).stderr == ""
 

@@ -134,17 +134,16 @@ def test_a_signal_while_the_program_starts(number, status):
 
 @pytest.mark.skipif(bool(numba.config.DISABLE_JIT), reason="nothing is compiled")
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_a_signal_while_llvm_asks_for_machine_code(store, tmp_path, number, status):
-    """Which drops exceptions, and goes on without the code: its addresses are 0."""
+def test_a_signal_while_kernels_are_loaded(store, tmp_path, number, status):
     code = (
         "import signal, sys\n"
         "from blocklinear.cli.main import main\n"
-        "from blocklinear.kernels import jit\n"
-        "def enabled(library):\n"
-        "    if sys._getframe(1).f_code.co_name == '_object_getbuffer_hook':\n"
-        f"        signal.raise_signal({number:d})\n"
-        "    return True\n"
-        "jit._Library._object_caching_enabled = property(enabled, lambda *_: None)\n"
+        "from blocklinear.kernels.code import loader\n"
+        "load = loader.load\n"
+        "def signalled(*args, **names):\n"
+        f"    signal.raise_signal({number:d})\n"
+        "    return load(*args, **names)\n"
+        "loader.load = signalled\n"
         "sys.exit(main(sys.argv[1:]))\n"
     )
     done = programs.run([sys.executable, "-c", code, "train", store, tmp_path / "m", "--quiet"])

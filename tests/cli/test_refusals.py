@@ -127,16 +127,10 @@ def test_a_linked_folder_of_blocks(command, refused, store, tmp_path):
 
 NOWHERE = """
 import sys
-from blocklinear.cli import compiling, main
-from blocklinear.kernels import jit
+from blocklinear.cli import main
+from blocklinear.kernels.code import kept
 
-def refuse(self):
-    raise PermissionError
-
-compiling._cache_folders = lambda: []
-jit._Overloads._locator_classes = [jit._Folder]
-jit._Folder.ensure_cache_path = refuse
-jit._Files.find = lambda self, key: None
+kept.folders = lambda: []
 sys.exit(main.main())
 """
 

@@ -448,7 +448,7 @@ TRIED = {
         ],
     ),
 }
-ELSEWHERE = {"codec", "features", "fetch", "jit", "losses", "registers", "shared", "text"}
+ELSEWHERE = {"code", "codec", "features", "fetch", "jit", "losses", "registers", "shared", "text"}
 """Tried over extremes by tests of their own, or by those of what calls them."""
 
 

@@ -1,16 +1,18 @@
 """Compiled kernels are kept, for one state of all sources."""
 
 import os
+import pickle
 import re
 import shutil
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import numba
 import numpy as np
 import programs
 import pytest
 
-from blocklinear.kernels import jit
+from blocklinear.kernels.code import kept
 from blocklinear.kernels.jit import kernel
 
 pytestmark = pytest.mark.skipif(bool(numba.config.DISABLE_JIT), reason="nothing is compiled")
@@ -20,7 +22,7 @@ import numpy as np
 from blocklinear.kernels import orders
 out = np.empty(9, np.int64)
 orders.permutation(np.array([1, 2], np.uint64), out)
-print(out.tolist(), sum(getattr(orders.permutation, "_cache_hits", {}).values()))
+print(out.tolist(), getattr(orders.permutation, "n_loaded", 0))
 """
 
 
@@ -28,7 +30,7 @@ print(out.tolist(), sum(getattr(orders.permutation, "_cache_hits", {}).values())
 def package(tmp_path):
     """Copy the kernels to a package of their own; return how to run them, and their folder."""
     folder = tmp_path / "blocklinear"
-    shutil.copytree(jit.PACKAGE / "kernels", folder / "kernels")
+    shutil.copytree(kept.PACKAGE / "kernels", folder / "kernels")
     shutil.rmtree(folder / "kernels" / "__pycache__", ignore_errors=True)
     (folder / "__init__.py").touch()
 
@@ -55,9 +57,9 @@ def test_a_helper_that_changes_in_another_file_is_noticed(package):
 
 
 def test_every_file_with_a_part_in_compiled_code_counts():
-    listed = {str(file.relative_to(jit.PACKAGE)) for file in jit.sources()}
-    for file in jit.PACKAGE.rglob("*.py"):
-        name = str(file.relative_to(jit.PACKAGE))
+    listed = {str(file.relative_to(kept.PACKAGE)) for file in kept.sources()}
+    for file in kept.PACKAGE.rglob("*.py"):
+        name = str(file.relative_to(kept.PACKAGE))
         uses = re.search(r"^\s*@(kernel|njit|intrinsic)\b", file.read_text(), re.MULTILINE)
         assert not uses or name in listed, name
     assert {"kernels/shared.py", "kernels/text/tokenizer.py"} <= listed
@@ -69,35 +71,34 @@ def twice(x):
 
 
 def test_two_processes_that_compile_for_other_types_do_not_mix_them_up(tmp_path, monkeypatch):
-    """Numba's index is read, changed and written: what another has added meanwhile is lost."""
-    monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path))
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
     one, other = kernel(twice), kernel(twice)
     assert (one(3), other(1.5)) == (6, 3.0)
     third = kernel(twice)
     assert (third(1.5), third(3)) == (3.0, 6)
-    assert sum(third.stats.cache_hits.values()) == 2
-    assert len(list(tmp_path.rglob("*.nbc"))) == 2
+    assert third.n_loaded == 2
+    assert len(list(tmp_path.rglob("*.kernel"))) == 2
 
 
 @pytest.mark.parametrize("content", [b"", b"\x80\x05", b"other"], ids=str)
 def test_a_damaged_file_is_replaced(tmp_path, monkeypatch, content):
-    monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path))
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
     assert kernel(twice)(3) == 6
-    (file,) = tmp_path.rglob("*.nbc")
+    (file,) = tmp_path.rglob("*.kernel")
     file.write_bytes(content)
     assert kernel(twice)(3) == 6
     again = kernel(twice)
     assert again(3) == 6
-    assert sum(again.stats.cache_hits.values()) == 1
+    assert again.n_loaded == 1
 
 
-def test_without_a_folder_kernels_are_compiled_and_not_kept(monkeypatch):
-    def refuse(self):
-        raise PermissionError
-
-    monkeypatch.setattr(jit._Overloads, "_locator_classes", [jit._Folder])
-    monkeypatch.setattr(jit._Folder, "ensure_cache_path", refuse)
-    assert kernel(twice)(np.float64(1.5)) == 3.0
+def test_without_a_folder_kernels_are_compiled_and_not_kept(tmp_path, monkeypatch):
+    (tmp_path / "file").touch()
+    monkeypatch.setattr(kept, "folders", lambda: [tmp_path / "file" / "folder"])
+    found = kernel(twice)
+    assert found(np.float64(1.5)) == 3.0
+    assert not found.is_kept("float64")
+    assert [*tmp_path.iterdir()] == [tmp_path / "file"]
 
 
 def test_what_an_image_has_is_read(package):
@@ -105,20 +106,18 @@ def test_what_an_image_has_is_read(package):
     run, folder = package
     image = run(NUMBA_CACHE_DIR="")
     assert image[1] == "0\n"
-    assert [*folder.glob("__pycache__/orders.permutation*.nbc")]
+    assert [*folder.glob("__pycache__/orders.permutation*.kernel")]
     assert run() == [image[0], "1\n"]
     assert not [*folder.parents[1].glob("cache/*/orders.permutation*")]
 
 
-def test_what_was_loaded_is_inlined_by_what_is_compiled_later(tmp_path, monkeypatch):
-    monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path))
+def test_what_was_loaded_is_called_by_what_is_compiled_later(tmp_path, monkeypatch):
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
     assert kernel(twice)(3) == 6
     loaded = kernel(twice)
     assert loaded(3) == 6
-    library = next(iter(loaded.overloads.values())).library
-    assert library._bitcode
+    assert loaded.n_loaded == 1
     assert numba.njit(lambda x: loaded(loaded(x)))(3) == 12
-    assert library._bitcode is None  # parsed, once
 
 
 def refuse(x):
@@ -128,23 +127,72 @@ def refuse(x):
 
 
 def test_what_was_loaded_raises_what_it_did(tmp_path, monkeypatch):
-    monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path))
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
     for function in (kernel(refuse), kernel(refuse), kernel(refuse)):
         assert function(3) == 3
         with pytest.raises(ValueError, match="too large"):
             function(4)
-    assert sum(function.stats.cache_hits.values()) == 1
+    assert function.n_loaded == 1
+
+
+def whole(x, numbers):
+    return x + numbers[0] + numbers.sum()
+
+
+@pytest.mark.parametrize(
+    "argument",
+    [
+        np.zeros(3, ">f8"), np.zeros(25, np.uint8)[1:].view(np.float64), np.zeros(()),
+        np.zeros(3, object), np.zeros(3, complex), None, "x", [1.0],
+    ],
+    ids=repr,
+)  # fmt: skip
+def test_what_kernels_do_not_take_is_refused(argument):
+    """Memory of another kind would be read as if it were what the machine code is for."""
+    with pytest.raises(TypeError, match="kernels take no"):
+        kernel(whole)(1.0, argument)
+
+
+def test_arguments_of_other_types_are_other_overloads(tmp_path, monkeypatch):
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
+    for found in (kernel(whole), kernel(whole)):
+        assert found(1.0, np.arange(3)) == 4.0
+        assert found(1.0, np.arange(6)[::2]) == 7.0
+        assert found(1, np.arange(3)) == 4
+        assert found(1.0, np.arange(3.0)) == 4.0
+        assert {*found.overloads} == {
+            "float64, int64[::1]", "float64, int64[:]", "int64, int64[::1]",
+            "float64, float64[::1]",
+        }  # fmt: skip
+    assert found.n_loaded == 4
+    with pytest.raises(TypeError):
+        found(1.0)
+
+
+def test_threads_load_a_kernel_once(tmp_path, monkeypatch):
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
+    assert kernel(twice)(3) == 6
+    found = kernel(twice)
+    with ThreadPoolExecutor(8) as pool:
+        assert [*pool.map(found, range(64))] == [2 * k for k in range(64)]
+    assert found.n_loaded == 1
+
+
+def test_a_kernel_is_pickled_by_its_name():
+    from blocklinear.kernels import orders
+
+    assert pickle.loads(pickle.dumps(orders.permutation)) is orders.permutation
 
 
 LOAD = """
 import sys
 from blocklinear.cli import overloads
 print(overloads.load(overloads.listed({"one", "split"}, "float64")))
-print("numba.np.arrayobj" in sys.modules)
+print("numba" in sys.modules)
 """
 
 
-def test_loading_imports_nothing_that_only_compiling_needs(tmp_path):
+def test_loading_imports_nothing_of_numba(tmp_path):
     environment = os.environ | {"NUMBA_CACHE_DIR": ""}
     done = programs.run([sys.executable, "-c", LOAD], cwd=tmp_path, env=environment)
     assert done.returncode == 0, done.stderr

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from sklearn.datasets import load_svmlight_file
 from sklearn.svm import LinearSVC
 
-from blocklinear.kernels import pegasos
+from blocklinear.kernels import pegasos, shared
 
 HEART = Path(__file__).parents[1] / "data" / "heart_scale.train.svm.bz2"
 WHOLE = 10**15  # more rows than a group ever has
@@ -228,9 +228,10 @@ class Counted(np.ndarray):
 
 def numbers_touched(monkeypatch, d, n_updates):
     """What so many updates touch of a w of so many features, one row of 4 nonzeros each."""
-    for name in ("row_dot", "_add_row", "_rescale", "pegasos_epoch"):
-        kernel = getattr(pegasos, name)
-        monkeypatch.setattr(pegasos, name, getattr(kernel, "py_func", kernel))
+    names = "span", "row_dot", "_add_row", "_rescale", "pegasos_epoch"
+    for module, name in ((shared, "span"), *((pegasos, name) for name in names)):
+        kernel = getattr(module, name)
+        monkeypatch.setattr(module, name, getattr(kernel, "py_func", kernel))
     p, rng = random_problem(6, d=4, C=0.1, bias=1.0)
     p = replace(p, rows=rng.normal(size=(60, 4))).in_ball()
     Counted.touched = 0

@@ -6,11 +6,29 @@ its references counted, atomically, at every call, which takes longer than readi
 """
 
 import numpy as np
-from llvmlite import ir
-from numba import config, types
-from numba.extending import intrinsic
 
-_BYTE, _WORD = ir.IntType(8), ir.IntType(64)
+from blocklinear.kernels.code.intrinsics import intrinsic
+
+
+def _address_of(array):
+    return array.view(np.uint8)
+
+
+def _byte_at(address, p):
+    return np.uint64(address[int(p)])
+
+
+def _eight_bytes(address, p):
+    return address[int(p) : int(p) + 8].view("<u8")[0]
+
+
+def _marks_in_32(address, p, mark):
+    found = np.flatnonzero(address[int(p) : int(p) + 32] == mark)
+    return np.uint64(sum(1 << int(i) for i in found))
+
+
+def _trailing_zeros(x):
+    return np.uint64((int(x) & -int(x)).bit_length() - 1 if x else 64)
 
 
 def _load(builder, args, kind):
@@ -19,78 +37,66 @@ def _load(builder, args, kind):
     return builder.load(place, align=1)
 
 
-@intrinsic
+@intrinsic(_address_of)
 def address_of(typing, array):
     """Return the address of the first element of an array, which must outlive its use."""
+    from llvmlite import ir
+    from numba import types
 
     def generate(context, builder, signature, args):
         data = context.make_array(signature.args[0])(context, builder, args[0]).data
-        return builder.ptrtoint(data, _WORD)
+        return builder.ptrtoint(data, ir.IntType(64))
 
     return types.uint64(array), generate
 
 
-@intrinsic
+@intrinsic(_byte_at)
 def byte_at(typing, address, p):
     """Return byte p, a uint64, of the memory at `address`."""
+    from llvmlite import ir
+    from numba import types
 
     def generate(context, builder, signature, args):
-        return builder.zext(_load(builder, args, _BYTE), _WORD)
+        return builder.zext(_load(builder, args, ir.IntType(8)), ir.IntType(64))
 
     return types.uint64(types.uint64, types.uint64), generate
 
 
-@intrinsic
+@intrinsic(_eight_bytes)
 def eight_bytes(typing, address, p):
     """Return bytes p..p+7 of the memory at `address` as a uint64, the first of them lowest."""
+    from llvmlite import ir
+    from numba import types
 
     def generate(context, builder, signature, args):
-        return _load(builder, args, _WORD)
+        return _load(builder, args, ir.IntType(64))
 
     return types.uint64(types.uint64, types.uint64), generate
 
 
-@intrinsic(prefer_literal=True)
+@intrinsic(_marks_in_32, prefer_literal=True)
 def marks_in_32(typing, address, p, mark):
     """Return which of the bytes p..p+31 equal the literal `mark`: bit i of a uint64 for p + i."""
-    kind, wanted = ir.VectorType(_BYTE, 32), [mark.literal_value] * 32
+    from llvmlite import ir
+    from numba import types
+
+    kind, wanted = ir.VectorType(ir.IntType(8), 32), [mark.literal_value] * 32
 
     def generate(context, builder, signature, args):
         bytes_ = _load(builder, args, kind)
         equal = builder.icmp_unsigned("==", bytes_, ir.Constant(kind, wanted))
-        return builder.zext(builder.bitcast(equal, ir.IntType(32)), _WORD)
+        return builder.zext(builder.bitcast(equal, ir.IntType(32)), ir.IntType(64))
 
     return types.uint64(types.uint64, types.uint64, mark), generate
 
 
-@intrinsic
+@intrinsic(_trailing_zeros)
 def trailing_zeros(typing, x):
     """Return how many low bits of `x`, a uint64, are 0; 64 if all are."""
+    from llvmlite import ir
+    from numba import types
 
     def generate(context, builder, signature, args):
         return builder.cttz(args[0], ir.Constant(ir.IntType(1), 0))
 
     return types.uint64(types.uint64), generate
-
-
-if config.DISABLE_JIT:  # type: ignore[attr-defined]
-
-    def _address_of(array):
-        return array.view(np.uint8)
-
-    def _byte_at(address, p):
-        return np.uint64(address[int(p)])
-
-    def _eight_bytes(address, p):
-        return address[int(p) : int(p) + 8].view("<u8")[0]
-
-    def _marks_in_32(address, p, mark):
-        found = np.flatnonzero(address[int(p) : int(p) + 32] == mark)
-        return np.uint64(sum(1 << int(i) for i in found))
-
-    def _trailing_zeros(x):
-        return np.uint64((int(x) & -int(x)).bit_length() - 1 if x else 64)
-
-    address_of, byte_at = _address_of, _byte_at  # type: ignore[assignment]
-    eight_bytes, trailing_zeros = _eight_bytes, _trailing_zeros  # type: ignore[assignment]
-    marks_in_32 = _marks_in_32  # type: ignore[assignment]

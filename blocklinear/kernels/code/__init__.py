@@ -1,0 +1,1 @@
+"""What becomes of kernels: code that is emitted, kept, loaded and called."""

@@ -1,0 +1,112 @@
+"""LLVM's loader of machine code that Numba compiled, without Numba."""
+
+import builtins
+import ctypes
+import functools
+import importlib.machinery
+import importlib.util
+import sys
+from pathlib import Path
+
+
+@functools.cache
+def machine():
+    """Return what code is compiled for."""
+    from llvmlite import binding
+
+    features = binding.get_host_cpu_features().flatten()
+    return binding.get_default_triple(), binding.get_host_cpu_name(), features
+
+
+class _Method(ctypes.Structure):
+    """What Python knows of a function in machine code, `PyMethodDef`."""
+
+    _fields_ = (
+        ("name", ctypes.c_char_p), ("address", ctypes.c_void_p), ("flags", ctypes.c_int),
+        ("doc", ctypes.c_char_p),
+    )  # fmt: skip
+
+
+_WITH_KEYWORDS = 3  # METH_VARARGS | METH_KEYWORDS
+_kept_alive: list[object] = []
+"""What machine code refers to."""
+
+
+def load(function, code, wrapper, environment):
+    """Return what calls machine code, which Numba compiled from a function.
+
+    Parameters
+    ----------
+    wrapper, environment : str
+        What is called, with a tuple of arguments; and the place for objects that code uses, of
+        which kernels have none.
+    """
+    from llvmlite import binding
+
+    engine, environments = _engine()
+    engine.add_object_file(binding.ObjectFileRef.from_data(code))
+    engine.finalize_object()
+    address, place = (
+        engine.get_function_address(wrapper), engine.get_global_value_address(environment),
+    )  # fmt: skip
+    if not address or not place:
+        raise RuntimeError(f"{wrapper} is not in the machine code that was kept of it")
+    empty = environments({})
+    ctypes.c_void_p.from_address(place).value = id(empty)
+    method = _Method(function.__name__.encode(), address, _WITH_KEYWORDS, None)
+    _kept_alive.extend((empty, method))
+    return _new_function()(ctypes.byref(method), None, None)
+
+
+@functools.cache
+def _new_function():
+    new = ctypes.pythonapi.PyCFunction_NewEx
+    new.restype, new.argtypes = ctypes.py_object, [ctypes.c_void_p] + [ctypes.py_object] * 2
+    return new
+
+
+@functools.cache
+def _engine():
+    """Return LLVM's loader, which knows what compiled code calls, and the type of environments.
+
+    What it calls are functions in C, which are loaded without the rest of Numba, and Python's
+    exceptions.
+    """
+    from llvmlite import binding
+
+    helpers, runtime, functions = map(
+        _extension, ("_helperlib", "core.runtime._nrt_python", "_dynfunc")
+    )
+    runtime.memsys_use_cpython_allocator()
+    symbols = {f"numba_{name}": at for name, at in helpers.c_helpers.items()}
+    symbols |= {f"numba_{name}": at for name, at in functions.c_helpers.items()}
+    for name, at in runtime.c_helpers.items():
+        symbols[name if name.startswith("_") else f"NRT_{name}"] = at
+    for thing in vars(builtins).values():
+        if isinstance(thing, type) and issubclass(thing, BaseException):
+            symbols[f"PyExc_{thing.__name__}"] = id(thing)
+    symbols["_Py_NoneStruct"] = id(None)
+    for name, at in symbols.items():
+        binding.add_symbol(name, at)
+    binding.initialize_native_target()
+    binding.initialize_native_asmprinter()
+    machine = binding.Target.from_default_triple().create_target_machine(jit=True)
+    engine = binding.create_mcjit_compiler(binding.parse_assembly(""), machine)
+    return engine, functions.Environment
+
+
+def _extension(name):
+    """Return one of Numba's modules in C, without Numba."""
+    whole = f"numba.{name}"
+    if whole in sys.modules:
+        return sys.modules[whole]
+    *packages, module = name.split(".")
+    folder = Path(importlib.util.find_spec("numba").origin).parent.joinpath(*packages)
+    paths = (folder / f"{module}{ending}" for ending in importlib.machinery.EXTENSION_SUFFIXES)
+    place = str(next(path for path in paths if path.exists()))
+    loader = importlib.machinery.ExtensionFileLoader(whole, place)
+    found = importlib.util.module_from_spec(
+        importlib.machinery.ModuleSpec(whole, loader, origin=place)
+    )
+    loader.exec_module(found)
+    return found

@@ -1,0 +1,68 @@
+"""Types of arguments: as text, of what a kernel is called with, and for Numba."""
+
+import re
+
+import numpy as np
+
+_LAYOUTS = {"C": (":,", "::1"), "F": ("::1,", ":"), "A": (":,", ":")}
+_ARRAY = re.compile(r"(const )?(\w+)\[([:1,]+)\]")
+
+
+def signature_of(args):
+    """Return the types of arguments as Numba writes them, an array that is only read ``const``.
+
+    Raises
+    ------
+    TypeError
+        If kernels do not take arguments of a type.
+    """
+    return ", ".join(map(_name_of, args))
+
+
+def _name_of(argument):
+    if isinstance(argument, tuple) and argument:
+        return f"{len(argument)} * {_name_of(argument[0])}"
+    if isinstance(argument, np.generic):
+        return argument.dtype.name
+    for kind, name in ((bool, "bool"), (int, "int64"), (float, "float64")):
+        if isinstance(argument, kind):
+            return name
+    if not isinstance(argument, np.ndarray) or not _is_plain(argument):
+        raise TypeError(f"kernels take no {type(argument).__name__} like this: {argument!r:.60}")
+    flags = argument.flags
+    layout = "C" if flags.c_contiguous else "F" if flags.f_contiguous else "A"
+    more, last = _LAYOUTS[layout]
+    if layout == "F":
+        dimensions = more + ",".join(last * (argument.ndim - 1))
+    else:
+        dimensions = more * (argument.ndim - 1) + last
+    return f"{'' if flags.writeable else 'const '}{argument.dtype.name}[{dimensions}]"
+
+
+def _is_plain(array):
+    """Say whether machine code reads an array's numbers as they lie in memory."""
+    numbers = array.dtype.kind in "biuf" and array.dtype.isnative
+    return numbers and array.flags.aligned and array.ndim > 0
+
+
+def numba_types(signature):
+    """Return the Numba types of a signature, a tuple."""
+    return tuple(map(_type_of, signature.split(", "))) if signature else ()
+
+
+def _type_of(name):
+    from numba import types
+
+    if array := _ARRAY.fullmatch(name):
+        dimensions = array[3].split(",")
+        layout = "C" if dimensions[-1] == "::1" else "F" if dimensions[0] == "::1" else "A"
+        return types.Array(_named(array[2]), len(dimensions), layout, readonly=bool(array[1]))
+    count, _, element = name.rpartition(" * ")
+    return types.UniTuple(_named(element), int(count)) if count else _named(element)
+
+
+def _named(name):
+    """Return the Numba type of a name that is one word; Numba 0.62 has no `types.bool`."""
+    from numba import types
+
+    return types.boolean if name == "bool" else getattr(types, name)
