@@ -205,6 +205,7 @@ def _train(folder: Path, dtype: str, part: str) -> Iterator[str]:
 
     from blocklinear.kernels import l1
     from blocklinear.kernels.blocks.scaling import scale_columns
+    from blocklinear.model import liblinear
     from blocklinear.options import TrainOptions
     from blocklinear.selection.cross_validation import cross_validate
     from blocklinear.store.changes import remove
@@ -261,8 +262,11 @@ def _train(folder: Path, dtype: str, part: str) -> Iterator[str]:
         yield f"{part}.evaluate"
     loop.train(store, TrainOptions(group=least, **common))
     store = remove(store, blocks=[store.manifest.blocks[0].name])
-    loop.train(store, TrainOptions(warm_start=True, group=least, **common))
+    model = loop.train(store, TrainOptions(warm_start=True, group=least, **common))
     yield f"{part}.warm"
+    liblinear.LARGE = 0
+    model.save(folder / "model", format="liblinear")
+    yield f"{part}.text"
 
 
 def rehearse(part: str, dtype: str) -> dict[str, list[str]]:

@@ -74,7 +74,7 @@ def load_for_training(
     options: "TrainOptions",
     quiet: bool,
     several: bool = False,
-    evaluates: bool = False,
+    others: Collection[str] = (),
 ) -> None:
     """Load the kernels that training a store needs; compile them before, the first time.
 
@@ -85,12 +85,12 @@ def load_for_training(
     quiet : bool
     several : bool
         Whether more than one model is trained, whatever the classes.
-    evaluates : bool
-        Whether rows are evaluated, whatever the options.
+    others : collection of str
+        Steps that are taken whatever the options: "evaluate", "text" for writing a large model for
+        LIBLINEAR.
     """
     many = several or (options.solver <= 7 and len(manifest.labels or ()) > 2)
-    steps = {"evaluate"} if evaluates or options.evaluate is not None else set()
-    newton, dual = "newton-many" if many else "newton", "many" if many else "one"
+    steps, newton, dual = {*others}, "newton-many" if many else "newton", "many" if many else "one"
     if options.solver == 4:
         parts = {"crammer-singer"}
     elif options.solver == 21:
@@ -104,6 +104,7 @@ def load_for_training(
     else:
         parts = {"pegasos" if options.method == "pegasos" else dual}
         steps |= {"newton"} if options.solver in (1, 7, 12) else set()
+    steps |= {"evaluate"} if options.evaluate is not None else set()
     steps |= {"warm"} if options.warm_start else set()
     parts |= {f"{part}.{step}" for part in parts for step in steps}
     _prepare(parts, manifest.dtype, quiet)

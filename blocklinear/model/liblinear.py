@@ -7,7 +7,7 @@ one more for it.
 
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from itertools import islice
 from typing import IO, Any, NoReturn
 
@@ -26,6 +26,8 @@ NORMALIZED_ROWS = (
     "LIBLINEAR's format cannot record that rows are normalised: normalise those you predict"
 )
 """A warning where such a model is written."""
+LARGE = 1 << 19
+"""From so many numbers on compiled code writes them; loading that code takes time, too."""
 _MAX_TOKEN_BYTES = 400  # a %.17g has 24; some programs write more digits
 _TOKEN = re.compile(rb"\s*(\S+)(?=\s)")
 _INTEGER = re.compile(rb"[+-]?[0-9]{1,10}")
@@ -115,17 +117,48 @@ def write(model: ModelParameters, stream: IO[bytes]) -> None:
     lines += [f"bias {model.bias if model.bias >= 0 else -1:.17g}"]
     lines += [f"rho {model.rho:.17g}"] if one_class else []
     stream.write(("\n".join(lines) + "\nw\n").encode("ascii"))
+    text_of = _compiled() if is_large(model) else _text_of
     step = max(1, _NUMBERS_PER_WRITE // model.n_columns)
     for start in range(0, model.n_features, step):
-        stream.write(_text_of(model.weights[start : start + step]))
+        stream.write(text_of(model.weights[start : start + step]))
     if model.bias >= 0:
         stream.write(_text_of(model.bias_weights[None, :]))
+
+
+def is_large(model: ModelParameters) -> bool:
+    """Return whether compiled code, five times as fast, is to write the weights.
+
+    Parameters
+    ----------
+    model : ModelParameters
+
+    Returns
+    -------
+    bool
+    """
+    return bool(model.weights.size >= LARGE)
 
 
 def _text_of(rows: npt.NDArray[np.float64]) -> bytes:
     template = ("%.17g " * rows.shape[1] + "\n") * rows.shape[0]
     text: str = template % tuple(rows.ravel().tolist())
     return text.encode("ascii")
+
+
+def _compiled() -> Callable[[npt.NDArray[np.float64]], bytes | memoryview]:
+    """Return a compiled `_text_of`, whose result is valid until it is called again."""
+    from blocklinear.kernels.text.numerals import WIDTH, write_rows
+
+    out = np.empty(0, np.uint8)
+
+    def text_of(rows: npt.NDArray[np.float64]) -> bytes | memoryview:
+        nonlocal out
+        most = rows.shape[0] * (rows.shape[1] * WIDTH + 1)
+        out = out if len(out) >= most else np.empty(most, np.uint8)
+        length = write_rows(rows.copy().view(np.uint64), out)
+        return _text_of(rows) if length < 0 else out[:length].data
+
+    return text_of
 
 
 def read(name: str, stream: IO[bytes]) -> ModelParameters:

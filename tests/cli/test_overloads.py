@@ -22,6 +22,7 @@ import gc, json, os, sys
 import blocklinear.selection.cross_validation, blocklinear.ingest.add
 from blocklinear.cli import overloads
 from blocklinear.cli.main import main
+from blocklinear.model import liblinear
 
 def loaded():
     from blocklinear.kernels.jit import Kernel
@@ -44,6 +45,7 @@ def run(command):
 
 answers = os.fdopen(os.dup(1), "w")
 os.dup2(2, 1)
+liblinear.LARGE = 0
 for line in sys.stdin:
     process = os.fork()
     if not process:

@@ -95,6 +95,20 @@ def test_numbers_across_pieces(make_model, load, same, monkeypatch, step):
     assert same(load(written(model)), model)
 
 
+@pytest.mark.parametrize("value", [0.1, 1e-300, 1e300], ids=str)
+def test_a_large_model_has_the_same_text(make_model, monkeypatch, value):
+    """Compiled code writes it, but for pieces with numbers that are out of its reach."""
+    monkeypatch.setattr(liblinear, "_NUMBERS_PER_WRITE", 30)
+    weights = np.random.default_rng(1).normal(size=(40, 3))
+    weights[25, 1] = value
+    model = make_model(n_features=40, labels=(1.0, 2.0, 3.0), weights=weights, bias=1.0)
+    expected = written(model)
+    monkeypatch.setattr(liblinear, "LARGE", 120)
+    assert written(model) == expected
+    model.weights.flags.writeable = False
+    assert written(model) == expected
+
+
 def test_metadata_is_not_kept(make_model, load, same):
     model = make_model(metadata={"C": 1.0})
     assert same(load(written(model)), model, metadata=False)

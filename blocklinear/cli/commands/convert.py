@@ -1,9 +1,11 @@
 """`blocklinear convert`: the same model in the other file format."""
 
 import argparse
+import contextlib
 import sys
 from typing import Any
 
+from blocklinear.cli.compiling import compiling
 from blocklinear.errors import UsageError, storage_errors
 
 
@@ -66,7 +68,9 @@ def run(args: argparse.Namespace) -> int:
     output = Output(args.output, [args.model])
     check_replaceable(output)
     model = LinearModel.load(args.model)
-    model.save(output, format=args.to)
+    compiles = args.to == "liblinear" and liblinear.is_large(model)
+    with compiling() if compiles else contextlib.nullcontext():
+        model.save(output, format=args.to)
     if args.to == "liblinear" and model.normalize != "none":
         print(f"warning: {liblinear.NORMALIZED_ROWS}", file=sys.stderr)
     if args.to == "liblinear" and model.classes:

@@ -349,11 +349,12 @@ def run(args: argparse.Namespace) -> int:
     options = replace(options, class_weights=of_labels(weights, labels))
     outputs.check_sources(store.manifest)
     _check_held_out(args, store.manifest.of_tables)
+    others = {"evaluate"} if args.best_on else set()
+    others |= {"text"} if args.format == "liblinear" else set()
 
     load = partial(
-        load_for_training, store.manifest, options, several=bool(options.costs),
-        evaluates=args.best_on is not None,
-    )  # fmt: skip
+        load_for_training, store.manifest, options, several=bool(options.costs), others=others
+    )
     with ExitStack() as stack:
         options, by = stack.enter_context(cluster_of(args, options, load))
         if args.best_on:

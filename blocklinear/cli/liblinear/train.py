@@ -72,7 +72,7 @@ def train(arguments: TrainArguments, given: dict[str, Any], keep_store: bool) ->
     with _store(arguments, given, keep_store, progress) as store:
         options = _options(arguments, given, store)
         several = arguments.folds is not None
-        load_for_training(store.manifest, options, arguments.quiet, several)
+        load_for_training(store.manifest, options, arguments.quiet, several, {"text"})
         if arguments.searches:
             _search(arguments, store, options, progress)
         elif arguments.folds:
