@@ -9,9 +9,6 @@ filled by then, these pages are read from disk again and again, for many seconds
 what it may need before its work.
 """
 
-import contextlib
-import ctypes
-import gc
 import os
 import signal
 import subprocess
@@ -21,14 +18,16 @@ from typing import TYPE_CHECKING, Any
 
 from blocklinear.cli import overloads
 from blocklinear.cli.compiling import cache_folder, say_that_it_compiles, start_lightly
-from blocklinear.memory import available_bytes
+from blocklinear.memory import anonymous_bytes, available_bytes
 
 if TYPE_CHECKING:
     from blocklinear.options import TextOptions, TrainOptions
     from blocklinear.store.manifest import Manifest
 
 _PROCESS_BYTES = 400 << 20  # what a process takes that compiles
-_PLENTY = 4  # times as much is there: no need to give back what one kernel took before the next
+_PLENTY = 4  # times as much is there: no need to give back what kernels took before others
+_TIGHT_BYTES = 100 << 20  # anonymous ones: 60 MB are Numba, a large kernel adds 40
+_COMMAND = [sys.executable, "-P", "-m", __spec__.name]
 
 
 def load_for_splitting(
@@ -148,7 +147,6 @@ def compile_in_processes(
     wanted = set(missing)
     numbers = [k for k, overload in enumerate(overloads.listed()) if overload in wanted]
     n = min(len(os.sched_getaffinity(0)), available_bytes() // _PROCESS_BYTES, len(numbers))
-    command = [sys.executable, "-P", "-m", __name__]
     (tasks, give), (reports, report) = os.pipe(), os.pipe()
     processes = []
     try:
@@ -157,7 +155,7 @@ def compile_in_processes(
         for _ in range(max(n, 1)):
             processes.append(
                 subprocess.Popen(
-                    command, stdin=tasks, stdout=report, stderr=subprocess.DEVNULL,
+                    _COMMAND, stdin=tasks, stdout=report, stderr=subprocess.DEVNULL,
                     env=os.environ | {"MALLOC_ARENA_MAX": "1", "OPENBLAS_NUM_THREADS": "1"},
                 )
             )  # fmt: skip
@@ -202,11 +200,9 @@ def main() -> None:
     while task := os.read(0, 2):
         kernel, signature = overloads.resolve(listed[int.from_bytes(task)])
         kernel.overload(signature)
-        if tight:
-            gc.collect()
-            with contextlib.suppress(AttributeError):  # not the GNU library
-                ctypes.CDLL(None).malloc_trim(0)
         os.write(1, b".")
+        if tight and anonymous_bytes() > _TIGHT_BYTES:  # Numba gives nothing back
+            os.execv(sys.executable, _COMMAND)
 
 
 if __name__ == "__main__":
