@@ -12,10 +12,10 @@ from blocklinear.errors import UsageError, quoted
 _UNITS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
 _SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([kmgt]?)(i?b)?", re.IGNORECASE | re.ASCII)
 _LONGEST_SIZE = 100  # characters; int() refuses numbers of more than 4300 digits
-PROCESS_BYTES = 110 << 20
-"""For the interpreter, NumPy, LLVM and compiled kernels, which hold 60 MiB before any data, and for
-what is not counted elsewhere: 20 MiB that splitting leaves behind, page tables, and files on their
-way. With 90 MiB a `train TEXT` in a container of 224 MiB is ended by the system (measured)."""
+PROCESS_BYTES = 80 << 20
+"""For the interpreter, NumPy, LLVM and compiled kernels, which hold 30 MiB, with as much of their
+code that is in use (in containers the pages of files count too), and for 20 MiB that are counted
+nowhere else: what splitting leaves behind, page tables, and files on their way."""
 WEIGHT_VECTORS = 3
 """What training keeps: w, the running average of w, and the w recomputed by a certificate."""
 

@@ -89,7 +89,7 @@ class TextOptions:
         Refuse the first index that makes more features. None is as many as training can hold the
         weights of in `memory_bytes`; unlimited where text is not trained on.
     max_line_bytes : int or None
-        Refuse longer lines; from 64 KiB to a quarter of what `memory_bytes` leaves after 110 MiB
+        Refuse longer lines; from 64 KiB to a quarter of what `memory_bytes` leaves after 80 MiB
         for the program, or 1 MiB if that is more. None is 64 MiB, less under a small budget.
     max_decompressed : int or None
         Refuse a compressed input that holds more bytes of text.

@@ -47,7 +47,7 @@ class StoreWriter:
     and whatever the sizes of batches.
 
     The budget, ``options.text.memory_bytes``, is for all that the writer takes, the program
-    included, with batches of up to a quarter of what 110 MiB for the program leave of it. What
+    included, with batches of up to a quarter of what 80 MiB for the program leave of it. What
     larger batches take, and what makes them, comes on top.
 
     Parameters

@@ -88,7 +88,7 @@ def add_reading(parser: argparse.ArgumentParser, expecting: bool = True) -> None
         "--max-line-bytes",
         type=size,
         metavar="SIZE",
-        help="refuse longer lines (default 64M, or a quarter of --memory less 110M)",
+        help="refuse longer lines (default 64M, or a quarter of --memory less 80M)",
     )
     group.add_argument(
         "--max-decompressed",

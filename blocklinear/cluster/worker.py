@@ -207,8 +207,10 @@ class Part:
         """Yield the groups of the part, or others, by the places of their blocks in it."""
         if groups is None or self._has_all:  # a loader of all blocks keeps what it has loaded first
             groups = self.groups
-        with self.session.loader(self._job, self.manifest) as loader:
-            loader.while_waiting = self._give_up_if_ended
+        with (
+            self.session.loader(self._job, self.manifest) as loader,
+            loader.calling(self._give_up_if_ended),
+        ):
             for loaded in loader.stream(groups):
                 self._give_up_if_ended()
                 self.times.add(loaded)

@@ -42,7 +42,7 @@ VERSION = 2
 """The newest. Version 1 has neither classes nor names of features; a model without is one."""
 _PREFIX_BYTES = 128
 _END, _END_BYTES = b"PK\x05\x06", 22  # the last record of an archive without a comment
-_PIECE_BYTES = 1 << 24
+_PIECE_BYTES = 1 << 20
 _MAX_FEATURES = 1 << 32
 _FIX = "train again, or fetch the file again"
 
@@ -62,7 +62,7 @@ def matches(head: bytes) -> bool:
 
 
 def write(model: ModelParameters, stream: IO[bytes]) -> None:
-    """Write a model; the same model gives the same bytes.
+    """Write a model, with little scratch; the same model gives the same bytes.
 
     Parameters
     ----------
@@ -82,14 +82,14 @@ def write(model: ModelParameters, stream: IO[bytes]) -> None:
         "metadata": model.metadata,
     }
     # By bits, so that -0.0 comes back as it was.
-    rows = np.flatnonzero(model.weights.view(np.uint64).any(axis=1))
+    rows = np.flatnonzero(model.weights.view(np.uint64).any(axis=1)).astype("<u4")
     arrays: dict[str, npt.NDArray[Any]] = {"bias_weights": model.bias_weights.astype("<f8")}
     if len(rows) * (4 + 8 * model.n_columns) < model.weights.nbytes:
         header |= {"layout": "sparse", "n_rows_stored": len(rows)}
-        arrays |= {"rows": rows.astype("<u4"), "row_weights": model.weights[rows].astype("<f8")}
+        arrays |= {"rows": rows, "row_weights": model.weights}
     else:
         header |= {"layout": "dense"}
-        arrays["weights"] = model.weights.astype("<f8", copy=False)
+        arrays["weights"] = model.weights
     if header["version"] == 2:
         packed, n_bytes = pack(model.feature_names or ())
         header |= {"classes": to_json(model.classes)}
@@ -100,7 +100,8 @@ def write(model: ModelParameters, stream: IO[bytes]) -> None:
     with zipfile.ZipFile(stream, "w", zipfile.ZIP_STORED) as archive:
         for name, array in {"header": np.frombuffer(text, np.uint8), **arrays}.items():
             digest.update(name.encode())
-            for piece in _write_member(archive, name, array):
+            some = rows if name == "row_weights" else None
+            for piece in _write_member(archive, name, array, some):
                 digest.update(piece)
         seal = np.frombuffer(digest.digest(), np.uint8)
         for _ in _write_member(archive, "sha256", seal):
@@ -108,17 +109,22 @@ def write(model: ModelParameters, stream: IO[bytes]) -> None:
 
 
 def _write_member(
-    archive: zipfile.ZipFile, name: str, array: npt.NDArray[Any]
+    archive: zipfile.ZipFile,
+    name: str,
+    array: npt.NDArray[Any],
+    rows: npt.NDArray[np.uint32] | None = None,
 ) -> Iterator[memoryview]:
-    """Write one array, yielding its bytes in pieces on the way."""
+    """Write an array, or some rows of it, yielding the bytes in pieces on the way."""
     info = zipfile.ZipInfo(f"{name}.npy", (1980, 1, 1, 0, 0, 0))  # no clock: same bytes each time
     info.create_system = 3
     info.external_attr = 0o600 << 16
-    data = array.reshape(-1).view(np.uint8)
+    n = len(array if rows is None else rows)
+    step = max(_PIECE_BYTES // max(array[:1].nbytes, 1), 1)
     with archive.open(info, "w", force_zip64=True) as member:
-        member.write(_prefix(array.dtype.str, array.shape))
-        for start in range(0, len(data), _PIECE_BYTES):
-            piece = data[start : start + _PIECE_BYTES].data
+        member.write(_prefix(array.dtype.str, (n, *array.shape[1:])))
+        for start in range(0, n, step):
+            lines = slice(start, start + step) if rows is None else rows[start : start + step]
+            piece = array[lines].reshape(-1).view(np.uint8).data
             member.write(piece)
             yield piece
 

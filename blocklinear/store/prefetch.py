@@ -1,5 +1,6 @@
 """Data loaded ahead: the next group is read and decoded while the solver works on this one."""
 
+import contextlib
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
@@ -18,7 +19,7 @@ from blocklinear.store.store import BlockStore
 
 DECODED_AT_ONCE = 2
 """Blocks that a group is decoded from at a time, where nothing says that there is room for more."""
-_POLL_S = 0.1  # between calls of `while_waiting`
+_POLL_S = 0.1  # between calls of what is to be called meanwhile
 _MOST_SQUARED = 1.6e308
 """What x'x of a row is below in training: B**2 comes on top. Text is refused a little earlier."""
 
@@ -61,8 +62,6 @@ class GroupLoader:
     group : int
     whole : bool              whether one group holds all blocks
     pins : Pins
-    while_waiting : callable
-        Called again and again while a group is waited for; what it raises ends the stream.
     """
 
     def __init__(
@@ -93,7 +92,7 @@ class GroupLoader:
         self._decoders = ThreadPoolExecutor(threads, "decode")
         self._current: Group | None = None  # last yielded, still whole
         self._used = 0  # the buffer that holds it
-        self.while_waiting: Callable[[], None] = lambda: None
+        self._while_waiting: Callable[[], None] | None = None
         self._expected: tuple[tuple[int, ...], Future[tuple[Group, float]]] | None = None
 
     def __enter__(self) -> Self:
@@ -109,6 +108,18 @@ class GroupLoader:
         self._ahead.shutdown(cancel_futures=True)
         self._decoders.shutdown(cancel_futures=True)
         self._reader.close()
+
+    @contextlib.contextmanager
+    def calling(self, function: Callable[[], None]) -> Iterator[None]:
+        """Within this context, call a function again and again while a group is waited for.
+
+        What it raises ends the stream. It is not held any longer, nor is what it belongs to.
+        """
+        self._while_waiting = function
+        try:
+            yield
+        finally:
+            self._while_waiting = None
 
     def empty(self) -> None:
         """Give back the memory of a loader of all blocks; it loads them again when asked to."""
@@ -178,7 +189,8 @@ class GroupLoader:
 
     def _await(self, coming: Future[tuple[Group, float]]) -> tuple[Group, float]:
         while not wait([coming], _POLL_S).done:
-            self.while_waiting()
+            if self._while_waiting is not None:
+                self._while_waiting()
         return coming.result()
 
     def _expect(self, order: Sequence[tuple[int, ...]], now: bool = False) -> None:

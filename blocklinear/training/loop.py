@@ -171,11 +171,10 @@ def optimise(
         except BaseException:
             remove_files(folder.glob(SCRATCH))  # of its arrays, those that found room
             raise
-        loader.while_waiting = run.give_up_if_overdue
         if not memory.newton:
             run.stopping.roomier = partial(budget_for_newton, manifest, options, *sizes)
         try:
-            with stopping(run):
+            with stopping(run), loader.calling(run.give_up_if_overdue):
                 if facts is not None:
                     run.resume(facts)
                 elif previous is not None:

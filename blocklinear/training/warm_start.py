@@ -248,8 +248,10 @@ class _Start:
         """Take removed rows out of the weights (Eq. 16)."""
         records = [record for record, _ in gone]
         store = BlockStore(self._store.folder, replace(self._manifest, blocks=records))
-        with GroupLoader(store, 1, self._run.options.threads) as loader:
-            loader.while_waiting = self._run.give_up_if_overdue
+        with (
+            GroupLoader(store, 1, self._run.options.threads) as loader,
+            loader.calling(self._run.give_up_if_overdue),
+        ):
             order = [(b,) for b in range(len(gone))]
             for (record, row_ranges), loaded in zip(gone, loader.stream(order), strict=True):
                 self.read.append(record)

@@ -233,9 +233,9 @@ def test_no_store(refused, rows, tmp_path):
 
 
 def test_too_little_memory(refused, store, tmp_path):
-    text = refused(7, "train", store, tmp_path / "m", "--memory", "100M")
-    assert "the budget of 100M is too small" in text
-    assert "fix: give --memory 11" in text
+    text = refused(7, "train", store, tmp_path / "m", "--memory", "70M")
+    assert "the budget of 70M is too small" in text
+    assert "fix: give --memory 8" in text
 
 
 def test_one_class(cli, refused, tmp_path):

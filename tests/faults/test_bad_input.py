@@ -170,7 +170,7 @@ def test_a_long_token_is_escaped_and_cut(tmp_path, split):
 def test_a_line_beyond_the_bound(newline, tmp_path, split):
     path = tmp_path / "long.svm"
     line = b"1 1:1" + b" " * ((9 << 19) - 5)
-    options = ["--memory", "128M", "--blocks", "1"]
+    options = ["--memory", "98M", "--blocks", "1"]
     path.write_bytes(b"1 1:1\n" + line + newline)
     assert split(path, options=options).code == 0
     path.write_bytes(b"1 1:1\n" + line + b" " + newline)

@@ -139,8 +139,8 @@ def test_the_bound_of_a_line_can_be_chosen(write, split):
 
 
 def test_the_bound_of_a_line_fits_the_budget(write, split):
-    err = split(write(b"1 1:1\n"), code=7, options=[*SMALL, "--max-line-bytes", "37M"]).err
-    assert "max-line-bytes is 38797312, more than the 38273024 bytes that --memory allows" in err
+    err = split(write(b"1 1:1\n"), code=7, options=[*SMALL, "--max-line-bytes", "45M"]).err
+    assert "max-line-bytes is 47185920, more than the 46137344 bytes that --memory allows" in err
     with pytest.raises(UsageError, match="max-line-bytes is 1, but must be at least 65536"):
         TextOptions(max_line_bytes=1)
 

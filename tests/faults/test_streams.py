@@ -73,7 +73,7 @@ def test_a_wrong_checksum(kind, write, split):
 def test_a_bomb_without_a_newline_meets_the_bound_of_a_line(kind, write, split):
     packed = PACK[kind](b"1" + b" " * (24 << 20))
     assert len(packed) < 1 << 16
-    err = split(write(packed), code=3, options=["--memory", "128M"]).err
+    err = split(write(packed), code=3, options=["--memory", "98M"]).err
     assert "1:4718593: the line is longer than 4.5M" in err
 
 

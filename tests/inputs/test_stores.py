@@ -353,9 +353,9 @@ def test_memory_for_fetching_is_that_of_decoded_blocks_if_there_are_any(local):
     plan, with_url = (plan_memory(manifest, ample, besides=n) for n in (0, taken))
     assert with_url.pin_bytes == plan.pin_bytes - taken
     assert with_url.group == plan.group
-    tight = TrainOptions(memory_bytes=(128 << 20) + taken)
-    plan = plan_memory(manifest, TrainOptions(memory_bytes=128 << 20))
+    tight = TrainOptions(memory_bytes=(98 << 20) + taken)
+    plan = plan_memory(manifest, TrainOptions(memory_bytes=98 << 20))
     found = plan_memory(manifest, tight, besides=taken)
-    assert found.pin_bytes in (plan.pin_bytes, plan.pin_bytes + (128 << 20))
-    with pytest.raises(MemoryBudgetError, match="the program takes 198M"):
-        plan_memory(manifest, TrainOptions(memory_bytes=128 << 20), besides=taken)
+    assert found.pin_bytes in (plan.pin_bytes, plan.pin_bytes + (98 << 20))
+    with pytest.raises(MemoryBudgetError, match="the program takes 168M"):
+        plan_memory(manifest, TrainOptions(memory_bytes=98 << 20), besides=taken)

@@ -104,10 +104,10 @@ def test_the_least_memory_is_what_training_asks_for(store):
 
 
 def test_a_budget_that_is_too_small_is_said(store):
-    report = blocklinear.plan(store, memory_bytes=100 << 20)
+    report = blocklinear.plan(store, memory_bytes=70 << 20)
     assert report.train_s is None
-    assert any("the budget of 100M is too small" in note for note in report.notes)
-    assert report.least_memory > 100 << 20
+    assert any("the budget of 70M is too small" in note for note in report.notes)
+    assert report.least_memory > 70 << 20
 
 
 def test_no_training_converges(store):

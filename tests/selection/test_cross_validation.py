@@ -324,7 +324,7 @@ def test_a_budget_that_is_named_in_a_refusal_suffices_for_several_classes(tmp_pa
     X[0] += 0.5  # so that there are so many features
     problem = replace(problem, X=X)
     store = split_problem(tmp_path, problem, N_BLOCKS)
-    options = problem.options(group=1, max_outer=1, memory_bytes=100 << 20)
+    options = problem.options(group=1, max_outer=1, memory_bytes=70 << 20)
     with pytest.raises(MemoryBudgetError) as caught:
         cross_validate(store, options, n_folds=2, costs=[1.0])
     (named,) = re.findall(r"--memory (\d+)M", caught.value.fix)
@@ -337,10 +337,10 @@ def test_what_a_store_on_a_url_takes_leaves_room_for_fewer_models(tmp_path, monk
     X[:, ::5000] = problem.X
     X[0] += 0.5  # so that there are so many features
     store = split_problem(tmp_path, replace(problem, X=X), N_BLOCKS)
-    options = problem.options(group=1, max_outer=1, memory_bytes=134 << 20)
+    options = problem.options(group=1, max_outer=1, memory_bytes=104 << 20)
     monkeypatch.setattr(BlockStore, "fetching_bytes", 8 << 20)
     heard = Heard()
-    loop.train(store, replace(options, memory_bytes=124 << 20), heard)
+    loop.train(store, replace(options, memory_bytes=94 << 20), heard)
     cross_validate(store, options, n_folds=3, costs=[1.0], listener=heard)
     said = [event.message for event in heard.of(Warned) if "do not fit" in event.message]
     assert [text.partition(" do")[0] for text in said] == ["4 models", "12 models"]

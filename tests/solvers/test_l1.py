@@ -572,7 +572,7 @@ def test_without_room_for_a_column_the_budget_is_refused(tmp_path):
     problem = sparse_problem()
     store = split_problem(tmp_path, problem, 3)
     with pytest.raises(MemoryBudgetError, match="too small"):
-        train(store, problem.options(memory_bytes=100 << 20))
+        train(store, problem.options(memory_bytes=70 << 20))
 
 
 def test_columns_are_shared_among_threads_to_the_bit(tmp_path, monkeypatch):

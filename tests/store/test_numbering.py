@@ -140,7 +140,7 @@ def test_rows_that_are_longer_than_a_chunk(tmp_path, chunk_entries):
 
 def test_a_table_that_the_budget_does_not_hold(tmp_path):
     spread = b"".join(b"1 %d:1\n" % (4096 * k + 1) for k in range(300))
-    text = small_text_options(memory_bytes=112 << 20, max_features=1 << 32)
+    text = small_text_options(memory_bytes=82 << 20, max_features=1 << 32)
     with pytest.raises(MemoryBudgetError, match="table of their numbers takes 1M") as caught:
         make_store(tmp_path, spread, text_options=text, blocks=1)
     assert caught.value.exit_code == 7

@@ -30,7 +30,8 @@ COMMENTS = b"# nothing but a remark on the rows that follow, all of them the sam
 def stored(folder, content, name="s", **options):
     source = folder / f"{name}.svm"
     source.write_bytes(content)
-    return split([source], folder / name, SplitOptions(text=small_text_options(), **options))
+    text = small_text_options(memory_bytes=226 << 20)
+    return split([source], folder / name, SplitOptions(text=text, **options))
 
 
 def sizes(manifest):
@@ -70,7 +71,7 @@ def test_the_same_rows_make_the_same_blocks_however_they_come(tmp_path, n_rows):
     os.mkfifo(tmp_path / "fifo")
     writer = Thread(target=(tmp_path / "fifo").write_bytes, args=(text,), daemon=True)
     writer.start()
-    options = SplitOptions(text=small_text_options(threads=1))
+    options = SplitOptions(text=small_text_options(threads=1, memory_bytes=226 << 20))
     others = [
         stored(tmp_path, gzip.compress(text, 1, mtime=0), "gz"),
         stored(tmp_path, COMMENTS + text, "comments"),

@@ -241,7 +241,7 @@ def test_long_lines_are_not_read_all_at_once(tmp_path, monkeypatch):
     entries = b" ".join(b"%d:1" % k for k in range(1, 400_000))
     path = tmp_path / "long"
     path.write_bytes((b"1 1:2\n" * 1000 + b"-1 " + entries + b"\n") * 6)
-    options = TextOptions(threads=4, memory_bytes=132 << 20)
+    options = TextOptions(threads=4, memory_bytes=102 << 20)
     assert len(entries) < options.line_limit < 2 * len(entries)
     held, peaks, lock = [0], [0], Lock()
 
@@ -270,7 +270,7 @@ def test_long_lines_are_not_read_all_at_once(tmp_path, monkeypatch):
 def test_a_line_of_more_entries_than_fit_is_refused_before_it_is_parsed(tmp_path, options):
     path = tmp_path / "dense"
     path.write_bytes(b"1 1:1\n-1" + b" 1:1" * 1_000_000 + b"\n")
-    options = TextOptions(memory_bytes=127 << 20, **options)
+    options = TextOptions(memory_bytes=97 << 20, **options)
     with pytest.raises(InputFormatError, match=r"2:1: the line has 1000000 entries") as error:
         all_rows([path], options)
     memory = options.memory_bytes + parse_size(error.value.fix.split()[-3])
@@ -283,21 +283,21 @@ def test_a_line_that_is_refused_by_its_length_is_taken_with_what_is_advised(tmp_
     path = tmp_path / "long"
     path.write_bytes(b"1 1:1" + b" " * (3 << 20) + b"\n")
     with pytest.raises(InputFormatError, match="longer than 2M") as error:
-        all_rows([path], TextOptions(memory_bytes=118 << 20))
+        all_rows([path], TextOptions(memory_bytes=88 << 20))
     advice = r"--max-line-bytes (4194304) or more, and eight times that more --memory$"
     limit = int(re.search(advice, error.value.fix)[1])
-    options = TextOptions(memory_bytes=(118 << 20) + 8 * limit, max_line_bytes=limit)
+    options = TextOptions(memory_bytes=(88 << 20) + 8 * limit, max_line_bytes=limit)
     assert len(all_rows([path], options)) == 1
     with pytest.raises(InputFormatError, match="longer than 1M") as error:
         all_rows([path], TextOptions(memory_bytes=30 << 20))
     assert error.value.fix.endswith(
-        "2097152 or more, and eight times that more --memory, and 80M besides"
+        "2097152 or more, and eight times that more --memory, and 50M besides"
     )
 
 
 def test_the_window_of_a_stream_leaves_less_for_a_line(tmp_path):
     text = b"1 1:1\n-1" + b"".join(b" %d:1" % k for k in range(1, 400_000)) + b"\n"
-    options, path = TextOptions(memory_bytes=131 << 20), tmp_path / "packed"
+    options, path = TextOptions(memory_bytes=101 << 20), tmp_path / "packed"
     for window_log in (15, 23):
         how = zstandard.ZstdCompressionParameters.from_level(1, window_log=window_log)
         packing = zstandard.ZstdCompressor(compression_params=how).compressobj()

@@ -1,5 +1,7 @@
 import contextlib
+import gc
 import threading
+import weakref
 from dataclasses import replace
 
 import numpy as np
@@ -8,7 +10,7 @@ import pytest
 from blocklinear.errors import BusyError, DamagedError, InputError, StorageError, UsageError
 from blocklinear.events import BlockStep, OuterIteration, RunEnded, RunStarted, Warned
 from blocklinear.store.files import Lock
-from blocklinear.training import train
+from blocklinear.training import loop, train
 from blocklinear.training.stopping import Stopping
 from training.small import (
     DUAL_SOLVERS,
@@ -258,6 +260,27 @@ def test_numbers_that_overflow_make_no_model(tmp_path, solver, text, cost, recwa
         assert np.isfinite(model.weights).all()
         assert None not in model.metadata["certificate"].values()
     assert not recwarn.list
+
+
+@pytest.mark.parametrize("group", [1, N_BLOCKS])
+@pytest.mark.parametrize("solver", [*DUAL_SOLVERS, 0, 5])
+def test_models_are_made_when_the_memory_of_training_is_free(
+    store, problem, monkeypatch, solver, group
+):
+    runs, freed, converge = [], [], loop.converge
+
+    def noting(run):
+        runs.append(weakref.ref(run))
+        return converge(run)
+
+    monkeypatch.setattr(loop, "converge", noting)
+    gc.disable()  # which would come too late
+    try:
+        options = replace(problem, solver=solver).options(group=group, max_outer=3)
+        train(store, options, keep=lambda model: freed.append(runs[0]() is None))
+    finally:
+        gc.enable()
+    assert freed == [True]
 
 
 @pytest.mark.parametrize("solver", [1, 3])

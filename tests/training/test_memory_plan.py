@@ -52,10 +52,10 @@ def store_of(manifest, n_blocks, n_features=1000):
 
 def test_too_little_says_the_arithmetic_and_what_would_do(store):
     with pytest.raises(MemoryBudgetError) as caught:
-        plan_memory(store.manifest, TrainOptions(memory_bytes=120 * MIB))
+        plan_memory(store.manifest, TrainOptions(memory_bytes=100 * MIB))
     text = str(caught.value)
     assert caught.value.exit_code == 7
-    assert "the budget of 120M is too small: the program takes 110M" in text
+    assert "the budget of 100M is too small: the program takes 80M" in text
     assert "3 weight vectors of 2000000 features 45.8M" in text
     assert "1 of 3 blocks in a group" in text
     enough = named_budget(caught.value)

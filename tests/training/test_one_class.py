@@ -287,7 +287,7 @@ def test_a_group_has_two_blocks_at_least(tmp_path):
     X = np.hstack([rows(n=4000, d=20)] * 4)
     store = store_of(tmp_path, X, 40)
     least = None
-    for size in range(100 << 20, 140 << 20, 1 << 16):
+    for size in range(70 << 20, 110 << 20, 1 << 16):
         with contextlib.suppress(MemoryBudgetError):
             least = plan_memory(store.manifest, how(memory_bytes=size)).group
             break

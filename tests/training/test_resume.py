@@ -258,7 +258,7 @@ def test_stopped_while_a_group_is_waited_for(store, monkeypatch, changes):
 
     def await_(self, coming):
         left[0] -= 1
-        self.while_waiting()
+        self._while_waiting()
         return real(self, coming)
 
     monkeypatch.setattr(GroupLoader, "_await", await_)
