@@ -90,7 +90,10 @@ check_facts: Shape = fields(
         "descended": maybe(count), "stopping": _STOPPING, "method": _METHOD,
         "best": maybe(row(count, number)),
     },
-    {"warm_only": flag, "finished": flag, "new_blocks": items(count), "started_warm": flag},
+    {
+        "warm_only": flag, "finished": flag, "new_blocks": items(count), "started_warm": flag,
+        "early": flag,
+    },
     more=True,
 )  # fmt: skip
 """What a run has to be resumed, or for another to start from its alpha."""

@@ -28,19 +28,15 @@ def block_groups(
         The order depends on these alone; `outer` counts from 1.
     new : collection of int
         Blocks that a warm start knows nothing of. Where blocks are permuted, these are the first of
-        the first outer iteration, so that the others see what they have changed. Of the second they
-        come after one group, whose rows tell of the gap of all: nothing else has changed so much
-        since its turn (60,000 blogs and a tenth more: gaps after two outer iterations are a half
-        to a quarter as large).
+        the first outer iteration, so that the others see what they have changed.
     """
     if group >= n_blocks:
         return [tuple(range(n_blocks))]
     order, n_groups = np.arange(n_blocks), -(-n_blocks // group)
     if permuted:
         order = block_order(seed, outer, n_blocks)
-        if new and outer <= 2:
-            rest = order[0 if outer == 1 else -(-n_blocks // n_groups) :]
-            rest[:] = rest[np.argsort(~np.isin(rest, list(new)), kind="stable")]
+        if outer == 1:
+            order = order[np.argsort(~np.isin(order, list(new)), kind="stable")]
     parts = np.array_split(order, n_groups)
     return [tuple(part.tolist()) for part in parts]
 

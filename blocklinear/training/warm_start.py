@@ -286,7 +286,7 @@ class _Start:
         solver, previous = self._run.solver, self._previous
         solver.started_warm = True
         if solver.passes is not None:
-            solver.passes[:] = WARM_PASSES
+            solver.passes[:] = WARM_PASSES if self._resident else 2 * WARM_PASSES
         for part in self._parts if not self._run.options.regularize_bias else ():
             part.take_bias()
         for name, lines in solver.row_arrays.items():

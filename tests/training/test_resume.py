@@ -11,6 +11,7 @@ from blocklinear.errors import DamagedError, MismatchError, StoppedError
 from blocklinear.events import BlockStep, OuterIteration, Warned
 from blocklinear.options import TrainOptions
 from blocklinear.solvers import weight_vectors
+from blocklinear.solvers.block_descent import BlockDescent
 from blocklinear.store.prefetch import GroupLoader
 from blocklinear.store.store import BlockStore
 from blocklinear.training import run, train
@@ -250,6 +251,25 @@ def test_every_epoch_is_a_chance_to_stop(store, group, method):
 )
 def test_stopped_while_a_group_is_waited_for(store, monkeypatch, changes):
     """As when a server is silent; what was reached between two block steps is saved."""
+    check_stops_while_waiting(store, monkeypatch, changes)
+
+
+def test_stopped_after_an_outer_iteration_that_ended_early(store, monkeypatch):
+    """Its certificate begins with what was loaded to be worked on, also when it is resumed."""
+    monkeypatch.setattr(BlockDescent, "reached", lambda self, group: True)
+    orders, stream = [], GroupLoader.stream
+
+    def noting(self, groups, following=None):
+        orders.append([*groups])
+        return stream(self, groups, following)
+
+    monkeypatch.setattr(GroupLoader, "stream", noting)
+    check_stops_while_waiting(store, monkeypatch, {"max_outer": 1})
+    first, certificate = orders[:2]
+    assert certificate == [*first[1:], first[0]]
+
+
+def check_stops_while_waiting(store, monkeypatch, changes):
     asked = {"group": 2, "max_outer": 3, "gap": 1e-9, "seed": 4} | changes
     options = long_problem().options(**asked, run="waits")
     unbroken = outcome(store, options)

@@ -13,6 +13,7 @@ from blocklinear.solvers import weight_vectors
 from blocklinear.solvers.block_descent import BlockDescent
 from blocklinear.solvers.working_set import WARM_PASSES
 from blocklinear.store.changes import remove
+from blocklinear.store.prefetch import GroupLoader
 from blocklinear.store.store import BlockStore
 from blocklinear.training import train
 from blocklinear.training.checkpoint import Checkpoint
@@ -225,6 +226,26 @@ def test_blocks_with_new_rows_are_noted_for_the_first_outer_iteration(tmp_path):
     assert Checkpoint(store.folder / "runs" / "default").facts["new_blocks"] == []
 
 
+def test_the_first_outer_iterations_after_a_warm_start_have_one_order(tmp_path, monkeypatch):
+    """What had its turn first, as new rows have, knows the least of the others."""
+    orders, stream = [], GroupLoader.stream
+
+    def noting(self, groups, following=None):
+        orders.append([*groups])
+        return stream(self, groups, following)
+
+    monkeypatch.setattr(GroupLoader, "stream", noting)
+    store = split_text(tmp_path, rows(1, 200, 30), 8)
+    train(store, how(3, group=2))
+    store = more(store, rows(2, 40, 30), "more", 2)
+    orders.clear()
+    train(store, how(3, group=2, gap=1e-12, max_outer=4, warm_start=True))
+    first, second, third, fourth = (order for order in orders[:8] if len(order) == 5)
+    assert first == second
+    assert {*first[0]} == {8, 9}
+    assert len({tuple(order) for order in (second, third, fourth)}) == 3
+
+
 @pytest.mark.parametrize("group", [None, 2])
 def test_near_the_optimum_there_are_more_passes(tmp_path, monkeypatch, group):
     begun, begin = [], BlockDescent.begin
@@ -235,7 +256,7 @@ def test_near_the_optimum_there_are_more_passes(tmp_path, monkeypatch, group):
 
     monkeypatch.setattr(BlockDescent, "begin", noting)
     store = split_text(tmp_path, rows(1, 300, 30), 6)
-    for warm, passes in ((False, 1), (True, WARM_PASSES)):
+    for warm, passes in ((False, 1), (True, WARM_PASSES if group is None else 2 * WARM_PASSES)):
         begun.clear()
         train(store, how(3, group=group, gap=1e-3, warm_start=warm))
         assert begun[0] == passes
