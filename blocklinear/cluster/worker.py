@@ -244,8 +244,8 @@ class Part:
         weights : sequence of float64[n_features + 1, width]
             Before the round.
         """
-        for k, (start, before) in enumerate(zip(self.solver.starts, weights, strict=True)):
-            self._scaled(k, before, start.W)
+        for k, (W, before) in enumerate(zip(self.weights, weights, strict=True)):
+            self._scaled(k, before, W)
         self.solver.passes[0] = self._at.passes
         self.labels = RowArray(self._folder / "labels.work", self.manifest)
         self.row_weights: RowArray | None = None
@@ -281,9 +281,9 @@ class Part:
     def change(self, weights: Sequence[Floats]) -> list[Floats]:
         """Return what the rows of this part have changed in the weights."""
         found = []
-        for k, (start, before) in enumerate(zip(self.solver.starts, weights, strict=True)):
+        for k, (W, before) in enumerate(zip(self.weights, weights, strict=True)):
             changed = self._scaled(k, before)
-            np.subtract(start.W, changed, out=changed)
+            np.subtract(W, changed, out=changed)
             changed /= 1.0 if self._factors is None else self._factors[:, None]
             found.append(changed)
         return found
@@ -338,6 +338,11 @@ class Part:
         return found
 
     @property
+    def weights(self) -> list[Floats]:
+        """Views of what is worked on, float64[n_features + 1, width] of each weight vectors."""
+        return [vectors.W[:, : vectors.width] for vectors in self.solver.vectors]
+
+    @property
     def _after(self) -> list[Floats]:
         """Alpha of all rows as it is now, float64[n_rows, width] of each weight vectors."""
         return [start.alpha for start in self.solver.starts]
@@ -376,7 +381,7 @@ class Part:
             return []
         for part in parts:
             part.take_bias()
-        return [part.W[-1].copy() for part in parts]
+        return [W[-1].copy() for W in self.weights]
 
 
 @contextlib.contextmanager
@@ -449,8 +454,8 @@ def certify(
         Take some rows only, and do not recompute the weights.
     """
     with _located(), _opened(job, at, number) as part:
-        for start, weights in zip(part.solver.starts, candidates[0], strict=True):
-            start.W[:] = weights
+        for W, weights in zip(part.weights, candidates[0], strict=True):
+            W[:] = weights
         return part.prove(candidates, sampling)
 
 
@@ -479,7 +484,7 @@ def start(job: Job, at: Round, number: int, checksum: str) -> Started:
         biases = part.start(session.previous)
         part.write()
         return Started(
-            [Packed.of(start.W, job.n_parts > 1) for start in part.solver.starts],
+            [Packed.of(W, job.n_parts > 1) for W in part.weights],
             [vectors.terms for vectors in part.solver.vectors],
             biases,
             part.times.bytes_read,

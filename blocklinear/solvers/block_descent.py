@@ -240,7 +240,7 @@ class BlockDescent(Solver):
     @property
     def starts(self) -> list[Start]:
         """What a warm start is to fill."""
-        return [Start(v.feasible_set, v.alpha.table, v.W[:, : v.width]) for v in self.vectors]
+        return [Start(v.feasible_set, v.alpha.table, v.W) for v in self.vectors]
 
     def successor(self, enough_products: float) -> Solver | None:
         """Return Newton's method for one model, if that can go on.

@@ -92,7 +92,7 @@ class Start:
     ----------
     feasible_set : FeasibleSet           where their alpha may be
     alpha : float64[n_rows, M]          a view of what the solver works on
-    W : float64[n_features + 1, M]      likewise
+    W : float64[n_features + 1, M or more]      the same memory; zeros after the first M
     """
 
     feasible_set: FeasibleSet

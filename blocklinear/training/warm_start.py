@@ -95,8 +95,7 @@ class WarmPart(Start):
     @property
     def squared_norm(self) -> float:
         """The sum of the squares of all weights."""
-        flat = np.ascontiguousarray(self.W).reshape(-1)
-        return float(dot(flat, flat))
+        return float(dot(self.W.reshape(-1), self.W.reshape(-1)))
 
     def take_w(self) -> None:
         """Take over weights; those of features that are new are 0."""
@@ -256,7 +255,7 @@ class _Start:
             for (record, row_ranges), loaded in zip(gone, loader.stream(order), strict=True):
                 self.read.append(record)
                 for part in self._parts:
-                    alpha = np.zeros((record.rows, part.W.shape[1]))
+                    alpha = np.zeros((record.rows, part.alpha.shape[1]))
                     for row_range in row_ranges:
                         for j, column in part.columns:
                             alpha[row_range.lines(0), j] = column.alpha(row_range.old)

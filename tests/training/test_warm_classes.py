@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from blocklinear.solvers.sharing import models_by_pass, padded
 from blocklinear.solvers.weight_vectors import WeightVectors
 from blocklinear.store.changes import remove
 from blocklinear.training import train
@@ -39,6 +40,19 @@ def test_many_classes(tmp_path, monkeypatch, solver, group):
     found = check(store, replace(options, class_weights=((2.0, 3.0),)))
     assert len(found.model.labels) == 3
     assert found.started.rows_gone in (0, 40)
+
+
+@each_group
+@pytest.mark.parametrize("method", ["dual", "newton"])
+def test_so_many_classes_that_columns_of_zeros_follow(tmp_path, method, group):
+    labels = tuple(map(float, range(15)))
+    store = split_text(tmp_path, rows(1, 200, classes=labels), 6)
+    assert any(padded(len(models)) > len(models) for models in models_by_pass(15))
+    options = how(3, method=method, group=group, gap=1e-2)
+    train(store, options)
+    check(store, replace(options, cost=0.2))
+    remove(store, blocks=[2])
+    check(store, options)
 
 
 @pytest.mark.parametrize("solver", [1, 3])

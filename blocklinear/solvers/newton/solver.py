@@ -106,10 +106,7 @@ class Newton(CertifiedPasses):
     @property
     def starts(self) -> list[Start]:
         """What a warm start is to fill."""
-        return [
-            Start(Separate(part.task), part.alpha.table, part.V[:, : len(part.models)])
-            for part in self._passes
-        ]
+        return [Start(Separate(part.task), part.alpha.table, part.V) for part in self._passes]
 
     def begin(self, goal: float, learns: bool = True) -> None:
         """Start a pass, for the models that are not solved."""
