@@ -104,43 +104,19 @@ class WorkingSet:
         lengths = rows.lengths
         mantissas = np.empty(int(lengths.max(initial=0)), np.int32)
         cuts = np.searchsorted(chosen, group.starts)
-        for block, start, stop in zip(group.blocks, cuts[:-1], cuts[1:], strict=True):
-            own = chosen[start:stop]
-            if self._may_hold(block, lengths[own]):
-                if self._pack(block, rows, own, mantissas, kept) == len(own):
-                    continue
-                kept[own] = False
-            worth = priority[start:stop] / np.maximum(lengths[own], 1)
-            best = own[np.argsort(-worth, kind="stable")]
-            n = self._pack(block, rows, best, mantissas, kept)
-            table = self._integers[self._bounds[block] :][: packed_rows.TABLE * n]
-            table = table.reshape(-1, packed_rows.TABLE)
-            table[:] = table[np.argsort(table[:, 0])]  # by position, as where all fit
-        return kept
-
-    def _may_hold(self, block: int, lengths: NDArray[np.int64]) -> bool:
-        """Say whether a region has room for rows of so many entries, at 4 bytes a value."""
-        begin, end = self._bounds[block : block + 2].tolist()
-        least = (4 + 2 + self._planes) * int(lengths.sum()) + (ROW_BYTES - _WORD) * len(lengths)
-        return bool(least <= _WORD * (end - begin))
-
-    def _pack(
-        self,
-        block: int,
-        rows: RowView,
-        order: NDArray[np.int64],
-        mantissas: NDArray[np.int32],
-        kept: NDArray[np.bool_],
-    ) -> int:
-        """Pack rows of a block, the first ones as long as there is room; return how many."""
-        begin, end = self._bounds[block : block + 2].tolist()
         weights = np.empty(0) if rows.weights is None else rows.weights
-        n: int = packed_rows.pack_rows(
-            order, begin, end, rows.positions, *rows.arrays, rows.sq_norm, rows.labels, weights,
-            mantissas, self._planes, self._words, kept,
-        )  # fmt: skip
-        self._counts[block] = n
-        return n
+        for block, start, stop in zip(group.blocks, cuts[:-1], cuts[1:], strict=True):
+            own, (begin, end) = chosen[start:stop], self._bounds[block : block + 2].tolist()
+            worth = priority[start:stop] / np.maximum(lengths[own], 1)
+            n = packed_rows.pack_rows(
+                own[np.argsort(-worth, kind="stable")], begin, end, rows.positions, *rows.arrays,
+                rows.sq_norm, rows.labels, weights, mantissas, self._planes, self._words, kept,
+            )  # fmt: skip
+            self._counts[block] = n
+            table = self._integers[begin : begin + packed_rows.TABLE * n]
+            table = table.reshape(-1, packed_rows.TABLE)
+            table[:] = table[np.argsort(table[:, 0])]  # by position
+        return kept
 
     def in_part(
         self, key: NDArray[np.uint64], ranges: NDArray[np.uint16], first: float, last: float
