@@ -20,7 +20,10 @@ from blocklinear.store.manifest import Manifest
 _Data = tuple[NDArray[np.int32], Floats]
 """Class and C of each row."""
 WIDE = 4
-"""One pass over the working set in so many is for all classes, others for those with an alpha."""
+"""One pass over the working set in so many is for all classes, others for those with an alpha.
+
+With none for all, 52 classes in little memory (Reuters) read 1.1 times the bytes to a gap of 1e-3,
+and take 1.3 times the entries to 1e-4; with all for all, in memory, 1.3 times as many to 1e-3."""
 FACTOR = 1.5
 """How much longer steps are in passes over the working set."""
 SMOOTHING = 4
