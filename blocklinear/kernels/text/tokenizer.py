@@ -58,17 +58,17 @@ def _nearest(mantissa, scale):
 
 
 @kernel(forceinline=True)
-def _digits(buf, p, m, exact):
-    """Append the digits at `p` to the mantissa `m`; return (next, m, whether no digit was lost)."""
+def _digits(buf, p, m, lost):
+    """Append the digits at `p` to the mantissa `m`; return (next, m, digits lost: it is full)."""
     d = np.int64(buf[p]) - 48
     while 0 <= d <= 9:
         if m < 900000000000000000:
             m = m * 10 + d
         else:
-            exact = False
+            lost += 1
         p += 1
         d = np.int64(buf[p]) - 48
-    return p, m, exact
+    return p, m, lost
 
 
 @kernel
@@ -82,33 +82,6 @@ def _exponent(buf, p):
         e = min(e * 10 + (np.int64(buf[p]) - 48), 1 << 40)
         p += 1
     return p, sign * e
-
-
-@kernel
-def _magnitude(buf, p):
-    """Return the decimal exponent k of the number at `p`: 10**(k-1) <= |number| < 10**k.
-
-    Rare: called only for numbers whose mantissa or exponent is out of the ordinary.
-    """
-    if buf[p] == 45 or buf[p] == 43:
-        p += 1
-    k = 0
-    seen_point, seen_digit = False, False
-    while buf[p] == 46 or 48 <= buf[p] <= 57:
-        if buf[p] == 46:
-            seen_point = True
-        else:
-            seen_digit = seen_digit or buf[p] != 48
-            if seen_digit and not seen_point:
-                k += 1
-            elif seen_point and not seen_digit:
-                k -= 1
-        p += 1
-    if not seen_digit:
-        return -(1 << 40)
-    if buf[p] == 101 or buf[p] == 69:
-        k += _exponent(buf, p + 1)[1]
-    return k
 
 
 @kernel(forceinline=True)
@@ -128,12 +101,12 @@ def _number(buf, p):
     if negative or buf[p] == 43:
         p += 1
     first = p
-    p, m, exact = _digits(buf, p, np.int64(0), True)
+    p, m, lost = _digits(buf, p, np.int64(0), np.int64(0))
     n_digits = p - first
     scale = np.int64(0)
     if buf[p] == 46:
         first = p + 1
-        p, m, exact = _digits(buf, first, m, exact)
+        p, m, lost = _digits(buf, first, m, lost)
         scale = p - first
         n_digits += scale
     if n_digits == 0:
@@ -143,14 +116,17 @@ def _number(buf, p):
         if not 48 <= buf[p - 1] <= 57:
             return p, 0, m, 0, 0.0
         scale -= e
+    exact, scale = lost == 0, scale - lost
     while scale < 0 and exact and 0 < m <= 900719925474099:  # 12e3 is the integer 12000
         m *= 10
         scale += 1
     if exact and (m == 0 or (0 <= scale <= 22 and m <= 9007199254740992)):
         return p, 1, -m if negative else m, scale if m else 0, 0.0
     if not exact or abs(scale) > 250 or scale < -135:
-        k = _magnitude(buf, token)
-        if k > 154:
+        k = -scale
+        for power in INTEGER_POWERS:
+            k += power <= m
+        if k > 154:  # 10**(k - 1) <= |number| < 10**k
             return p, -1, m, 0, 0.0
         if k < -325:
             return p, 1, np.int64(0), 0, 0.0
