@@ -49,56 +49,41 @@ fused multiplication would wait for the sum: frequent columns take 0.7 of the ti
 
 @kernel(error_model="numpy")
 def evaluate_rows(
-    starts, stops, indices, values, positions, bias, w, step, decision, pull
+    starts, stops, indices, values, positions, kind, target, cost, bias, w, step, decision, pull
 ):  # fmt: skip
-    """Write the decision values of rows; add step_i x_i.
+    """Write the decision values of rows; add step_i x_i, `step` being written first if asked for.
 
     Parameters
     ----------
     starts, stops, indices, values, bias :      as for `dual.dcd_epoch`
     positions : int64[n]      of the rows in the store
+    kind : int
+    target, cost : float64[n] t_i and C_i; empty if `step` is to stay as it is
     w : float64[n_features + 1]
-    step, decision : float64[n_rows]    of all rows of the store; `decision` is written
+    step : float64[n_rows]    of all rows of the store; else written: s_i alpha_i of the primal at w
+    decision : float64[n_rows]          likewise; written
     pull : float64[n_features + 1]      added to
     """
     last = w.shape[0] - 1
     for i in range(positions.shape[0]):
         at, start, stop = positions[i], starts[i], stops[i]
-        a, f = step[at], bias * w[last]
-        if a == 0.0:
-            decision[at] = row_dot(indices, values, start, stop, w) + f
-            continue
-        for p in span(start, stop):  # one loop: less is waited for memory
-            f += w[indices[p]] * values[p]
-            pull[indices[p]] += a * values[p]
+        f = bias * w[last]
+        if cost.shape[0] > 0:
+            f += row_dot(indices, values, start, stop, w)
+            C, t = cost[i], target[i]
+            a = t * feasible(kind, C, primal_alpha(kind, 0.0, t, C, f)) if C != 0.0 else 0.0
+            step[at] = a
+            if a != 0.0:
+                add_row(indices, values, start, stop, bias, a, pull)
+        elif step[at] == 0.0:
+            f += row_dot(indices, values, start, stop, w)
+        else:  # one loop: less is waited for memory
+            a = step[at]
+            for p in span(start, stop):
+                f += w[indices[p]] * values[p]
+                pull[indices[p]] += a * values[p]
+            pull[last] += a * bias
         decision[at] = f
-        pull[last] += a * bias
-
-
-@kernel(error_model="numpy")
-def start_rows(
-    starts, stops, indices, values, positions, kind, target, cost, bias, w, step, decision,
-    pull,
-):  # fmt: skip
-    """Write the decision values of rows and s_i alpha_i of the primal there; add s_i alpha_i x_i.
-
-    Parameters
-    ----------
-    kind : int
-    target, cost : float64[n]           t_i and C_i
-    others :                  as for `evaluate_rows`; `step` is written, too
-    """
-    last = w.shape[0] - 1
-    for i in range(positions.shape[0]):
-        at, start, stop = positions[i], starts[i], stops[i]
-        f = row_dot(indices, values, start, stop, w) + bias * w[last]
-        decision[at], step[at] = f, 0.0
-        if cost[i] == 0.0:
-            continue
-        a = target[i] * feasible(kind, cost[i], primal_alpha(kind, 0.0, target[i], cost[i], f))
-        step[at] = a
-        if a != 0.0:
-            add_row(indices, values, start, stop, bias, a, pull)
 
 
 @kernel

@@ -232,8 +232,8 @@ def l1_columns(r):
     for kind in (losses.SQUARED_HINGE, losses.LOGISTIC):
         rows = kind, r.y, r.cost
         step, f, w, pull = np.full(r.n, np.nan), np.full(r.n, np.nan), r.w(), r.w()
-        l1.start_rows(*r.cut, positions, *rows, r.bias, w, step, f, pull)
-        l1.evaluate_rows(*r.cut, positions, r.bias, w, step, f, pull)
+        for loss in (rows, (kind, np.zeros(0), np.zeros(0))):
+            l1.evaluate_rows(*r.cut, positions, *loss, r.bias, w, step, f, pull)
         state, v, h, d, moved = np.zeros((r.n, 2)), np.zeros(n), np.zeros(n), np.zeros(n), r.y + 0.0
         l1.expand(*rows, f, step, state)
         chosen = starts, *columns, every
@@ -404,7 +404,6 @@ TRIED = {
     "l1": (
         l1_columns,
         [
-            "start_rows",
             "evaluate_rows",
             "collect_columns",
             "keep_columns",

@@ -32,6 +32,8 @@ from blocklinear.store.row_arrays import RowArray
 Floats = NDArray[np.float64]
 _LOSSLESS = 800.0
 """A decision value whose logistic loss, log(1 + exp(-800)), is 0 in float64."""
+_KNOWN = np.zeros(0), np.zeros(0)
+"""Instead of targets and costs: alpha stays as it is."""
 
 
 class L1Regularized(CertifiedPasses):
@@ -161,11 +163,8 @@ class L1Regularized(CertifiedPasses):
     def _add_rows(self, k: int, rows: RowView) -> None:
         """Add what rows contribute to what is known of model k."""
         found = self._W[k], self._alpha[k].all, self._decisions[k], self._pulls[k]
-        if self._noted:
-            kernels.evaluate_rows(*rows.arrays, rows.positions, self.bias, *found)
-            return
-        target, cost = self._task.of_model(k, rows)
-        kernels.start_rows(
+        target, cost = _KNOWN if self._noted else self._task.of_model(k, rows)
+        kernels.evaluate_rows(
             *rows.arrays, rows.positions, self._task.kind, target, cost, self.bias, *found
         )
 
