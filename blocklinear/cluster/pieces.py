@@ -26,9 +26,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blocklinear.errors import StorageError, storage_errors
-from blocklinear.ingest.arena import Arena
+from blocklinear.ingest.arena import Arena, draw_blocks
 from blocklinear.ingest.writer import ROWS_AT_A_TIME, chunk_of_row, some_rows
-from blocklinear.kernels.blocks import routing
 from blocklinear.store.codec import Chunk
 from blocklinear.store.files import write_all
 from blocklinear.text import Rows
@@ -62,7 +61,7 @@ class PieceWriter:
     """
 
     def __init__(self, stream: FileIO, seed: int, slots: int, entries: int, first_row: int) -> None:
-        self._stream, self._seed, self._slots = stream, np.uint64(seed), slots
+        self._stream, self._seed, self._slots = stream, seed, slots
         self._arena = Arena(slots, 1, entries)
         self._next_row, self._offset = first_row, 0
         self._pieces: list[tuple[int, ...]] = []
@@ -78,9 +77,7 @@ class PieceWriter:
             self._append(some_rows(rows, start, min(start + ROWS_AT_A_TIME, rows.n_rows)))
 
     def _append(self, rows: Rows) -> None:
-        slot = np.zeros(rows.n_rows, np.int64)
-        if self._slots > 1:
-            routing.assign(self._seed, self._next_row, self._slots, slot)
+        slot = draw_blocks(self._seed, self._next_row, rows.n_rows, self._slots)
         start = 0
         while start < rows.n_rows:
             start = self._arena.append(rows, self._next_row, slot, start, rows.n_rows)

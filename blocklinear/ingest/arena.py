@@ -22,6 +22,14 @@ WEIGHT_ENTRY_BYTES = 8 / ENTRIES_PER_ROW
 _NONE = np.empty(0)
 
 
+def draw_blocks(seed: int, first_row: int, n_rows: int, n_blocks: int) -> NDArray[np.int64]:
+    """Draw a block for each row: hash(seed, row) mod n_blocks, int64[n_rows]."""
+    hashes = np.empty(n_rows, np.uint64)
+    routing.hash_rows(np.uint64(seed), np.arange(first_row, first_row + n_rows), hashes)
+    hashes %= np.uint64(n_blocks)
+    return hashes.view(np.int64)
+
+
 class Arena:
     """Slots of equal size, all allocated at once; chunks are handed out without copying.
 

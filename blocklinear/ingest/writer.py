@@ -23,10 +23,9 @@ from typing import NamedTuple, Self
 import numpy as np
 
 from blocklinear.errors import MemoryBudgetError
-from blocklinear.ingest.arena import SLOT_ENTRY_BYTES, WEIGHT_ENTRY_BYTES, Arena
+from blocklinear.ingest.arena import SLOT_ENTRY_BYTES, WEIGHT_ENTRY_BYTES, Arena, draw_blocks
 from blocklinear.ingest.labels import LabelCounts, LabelTable
 from blocklinear.ingest.numbering import Numbering
-from blocklinear.kernels.blocks import routing
 from blocklinear.kernels.blocks.features import sort_rows
 from blocklinear.memory import PROCESS_BYTES, enough, exact_size, spare_bytes
 from blocklinear.options import SplitOptions
@@ -321,7 +320,7 @@ class BatchWriter:
     ) -> None:
         self._numbering = numbering
         self._folder, self._batch, self._plan, self._pool = folder, batch, plan, pool
-        self._seed = np.uint64(options.seed)
+        self._seed = options.seed
         self._level = codec.compression_level(options.compression)
         self._queue: deque[Future[None]] = deque()
         self.next_row, self.next_block = first_row, first_block
@@ -394,9 +393,7 @@ class BatchWriter:
                 block.forget_labels()
 
     def _route(self, rows: Rows, start: int, stop: int) -> None:
-        block = np.zeros(rows.n_rows, np.int64)
-        if len(self._open) > 1:
-            routing.assign(self._seed, self.next_row, len(self._open), block)
+        block = draw_blocks(self._seed, self.next_row, rows.n_rows, len(self._open))
         while start < stop:
             start = self._arena.append(rows, self.next_row, block, start, stop)
             if start < stop:

@@ -341,8 +341,9 @@ def random_orders(r):
 
 def route(r):
     n_blocks, block = 2, np.full(r.n, -1)
-    routing.assign(np.uint64(7), 2**61, n_blocks, block)
-    routing.hash_rows(np.uint64(7), block, np.empty(len(block), np.uint64))
+    hashes = np.empty(r.n, np.uint64)
+    routing.hash_rows(np.uint64(7), 2**61 + np.arange(r.n), hashes)
+    block[:] = hashes % np.uint64(n_blocks)
     mantissa, exponent = np.ones(len(r.indices), np.int64), np.zeros(len(r.indices), np.uint8)
     labels, label_exponents = np.ones(r.n, np.int64), np.zeros(r.n, np.uint8)
     for entries, rows in ((len(r.indices), r.n), (len(r.indices), 1), (0, r.n), (8, 1)):
@@ -432,7 +433,7 @@ TRIED = {
     "pegasos": (pegasos_epochs, ["pegasos_epoch"]),
     "primal": (newton, ["curvature_along", "gradient_rows", "hessian_rows", "solve"]),
     "many primal": (newton_many, ["newton_many"]),
-    "routing": (route, ["assign", "hash_rows", "scatter"]),
+    "routing": (route, ["hash_rows", "scatter"]),
     "scaling": (normalize_rows, ["normalize_rows", "row_norms", "divide"]),
     "columns scaled": (scaled_columns, ["scale_columns"]),
     "sums": (

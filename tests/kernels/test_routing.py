@@ -3,13 +3,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from blocklinear.ingest.arena import draw_blocks
 from blocklinear.kernels.blocks import routing
-
-
-def assign(seed, first_row, n_blocks, n_rows):
-    block = np.full(n_rows, -1, np.int64)
-    routing.assign(np.uint64(seed), first_row, n_blocks, block)
-    return block
 
 
 @settings(max_examples=50, deadline=None)
@@ -20,17 +15,17 @@ def assign(seed, first_row, n_blocks, n_rows):
     cut=st.integers(0, 30),
 )
 def test_a_row_goes_where_its_number_says(seed, first_row, n_blocks, cut):
-    block = assign(seed, first_row, n_blocks, 30)
+    block = draw_blocks(seed, first_row, 30, n_blocks)
     assert (block >= 0).all()
     assert (block < n_blocks).all()
-    rest = assign(seed, first_row + cut, n_blocks, 30 - cut)
+    rest = draw_blocks(seed, first_row + cut, 30 - cut, n_blocks)
     assert block[cut:].tolist() == rest.tolist()
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2**62])
 def test_blocks_are_balanced(seed):
     """Chi-square, 9 degrees of freedom: 27.9 has p = 0.001; also of rows that follow each other."""
-    block = assign(seed, 0, 10, 5000)
+    block = draw_blocks(seed, 0, 5000, 10)
     pairs = block[:-1] * 10 + block[1:]  # 99 degrees of freedom: 148.2
     for drawn, n, limit in ((block, 10, 27.9), (pairs, 100, 148.2)):
         expected = len(drawn) / n
@@ -38,7 +33,7 @@ def test_blocks_are_balanced(seed):
 
 
 def test_another_seed_is_another_assignment():
-    assert assign(0, 0, 10, 100).tolist() != assign(1, 0, 10, 100).tolist()
+    assert draw_blocks(0, 0, 100, 10).tolist() != draw_blocks(1, 0, 100, 10).tolist()
 
 
 @pytest.mark.parametrize(
@@ -51,7 +46,7 @@ def test_another_seed_is_another_assignment():
 )
 def test_assignments_are_frozen(seed, first_row, n_blocks, expected):
     """The same seed must make the same store for ever."""
-    assert assign(seed, first_row, n_blocks, 12).tolist() == expected
+    assert draw_blocks(seed, first_row, 12, n_blocks).tolist() == expected
 
 
 def arena(m, rows, entries, weighted):

@@ -18,7 +18,7 @@ from blocklinear.errors import (
     UsageError,
 )
 from blocklinear.events import SplitProgress, Warned
-from blocklinear.ingest.arena import SLOT_ENTRY_BYTES
+from blocklinear.ingest.arena import SLOT_ENTRY_BYTES, draw_blocks
 from blocklinear.ingest.split import split
 from blocklinear.ingest.writer import (
     ARENA_SHARE,
@@ -28,7 +28,6 @@ from blocklinear.ingest.writer import (
     decoded_bytes,
     make_plan,
 )
-from blocklinear.kernels.blocks import routing
 from blocklinear.memory import PROCESS_BYTES, parse_size
 from blocklinear.options import SplitOptions
 from blocklinear.store.files import Lock
@@ -99,8 +98,7 @@ def test_how_the_rows_are_cut_does_not_matter(tmp_path, plan, order):
 
 def test_rows_go_where_their_number_says(tmp_path):
     manifest = write_batch(tmp_path / "s", [b"".join(LINES)], Plan(5, np.inf, 1000), seed=9)
-    block = np.empty(len(LINES), np.int64)
-    routing.assign(np.uint64(9), 0, 5, block)
+    block = draw_blocks(9, 0, len(LINES), 5)
     expected = [np.flatnonzero(block == b).tolist() for b in range(5)]
     assert blocks_of(manifest, tmp_path / "s") == expected
 

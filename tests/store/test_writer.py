@@ -8,9 +8,9 @@ from threading import Thread
 import numpy as np
 import pytest
 
+from blocklinear.ingest.arena import draw_blocks
 from blocklinear.ingest.split import split
 from blocklinear.ingest.writer import Plan, decoded_bytes
-from blocklinear.kernels.blocks import routing
 from blocklinear.options import SplitOptions
 from blocklinear.store.store import BlockStore
 
@@ -101,8 +101,7 @@ def test_blocks_of_the_last_generation_are_joined(tmp_path, n_rows, chunk_entrie
     if last:
         assert sum(last) / len(last) <= block_bytes
         assert len(last) == 1 or 2 * sum(last) / len(last) > block_bytes
-    of_block = np.empty(n_rows, np.int64)
-    routing.assign(np.uint64(5), 0, max(len(last), 1), of_block)
+    of_block = draw_blocks(5, 0, n_rows, max(len(last), 1))
     for b in range(full, len(manifest.blocks)):
         rows = load(tmp_path / "s", manifest, [b]).row_numbers
         assert np.all(of_block[rows] == b - full)

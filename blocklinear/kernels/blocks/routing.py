@@ -15,22 +15,6 @@ def hash_rows(key, row_numbers, out):
 
 
 @kernel
-def assign(seed, first_row, n_blocks, block):
-    """Draw a block for each row: hash(seed, row) mod n_blocks.
-
-    Parameters
-    ----------
-    seed : uint64
-    first_row : int64         number of the first row
-    n_blocks : int64
-    block : int64[n_rows]     written, 0 <= block < n_blocks
-    """
-    key = mix(np.uint64(seed))
-    for i in range(block.shape[0]):
-        block[i] = np.int64(mix(key ^ np.uint64(first_row + i)) % np.uint64(n_blocks))
-
-
-@kernel
 def _copy(source, target):
     """Copy entries; written as any other, it compiles to calls of memmove, slow for so few."""
     for p in range(source.shape[0]):
