@@ -20,7 +20,7 @@ from blocklinear.cluster.ranges import SplitJob
 from blocklinear.ingest.arena import Arena
 from blocklinear.ingest.labels import LabelCounts
 from blocklinear.ingest.writer import SPARE_SLOTS, Content, OpenBlock, chunk_of_row
-from blocklinear.kernels.blocks.features import look_up, sort_rows
+from blocklinear.kernels.blocks.features import look_up
 from blocklinear.store import codec
 from blocklinear.store.codec import Chunk
 from blocklinear.store.files import make_folder, move_file
@@ -168,7 +168,7 @@ class _Assembly:
     def _encode(self, number: int, chunk: Chunk, slot: int | None) -> None:
         """Encode a chunk and append it to the block (in a thread)."""
         if self._job.options.renumber:
-            sort_rows(chunk.lengths, chunk.indices, chunk.mantissa, chunk.exponent)
+            chunk.sort()
         content = Content.of(chunk, self._counted)
         parts = codec.encode_parts(chunk, self._level)
         if slot is not None:

@@ -26,7 +26,6 @@ from blocklinear.errors import MemoryBudgetError
 from blocklinear.ingest.arena import SLOT_ENTRY_BYTES, WEIGHT_ENTRY_BYTES, Arena, draw_blocks
 from blocklinear.ingest.labels import LabelCounts, LabelTable
 from blocklinear.ingest.numbering import Numbering
-from blocklinear.kernels.blocks.features import sort_rows
 from blocklinear.memory import PROCESS_BYTES, enough, exact_size, spare_bytes
 from blocklinear.options import SplitOptions
 from blocklinear.pages import ByteBudget
@@ -443,7 +442,7 @@ class BatchWriter:
         """Encode a chunk and append it to its block (in a worker)."""
         try:
             if self._numbering is not None:
-                sort_rows(chunk.lengths, chunk.indices, chunk.mantissa, chunk.exponent)
+                chunk.sort()
             content = Content.of(chunk, self._labels.labels is not None)
             parts = codec.encode_parts(chunk, self._level)
             if slot is not None:

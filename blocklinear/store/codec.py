@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from blocklinear.errors import DamagedError, UsageError
 from blocklinear.kernels.blocks import codec as kernels
 from blocklinear.kernels.blocks import scaling
+from blocklinear.kernels.blocks.features import sort_rows
 from blocklinear.kernels.shared import RAW
 from blocklinear.kernels.text.decimals import to_decimals
 from blocklinear.kernels.text.powers import POWERS
@@ -47,7 +48,7 @@ class Chunk:
     ----------
     row_numbers, lengths : int64[n_rows]
     label_mantissa, label_exponent : int64[n_rows], uint8[n_rows]
-    indices : uint32[nnz]     as written, strictly increasing in each row
+    indices : uint32[nnz]     as written, strictly increasing in each row when it is encoded
     mantissa, exponent : int64[nnz], uint8[nnz]
     weights : float64[n_rows] or None
     """
@@ -60,6 +61,10 @@ class Chunk:
     mantissa: NDArray[np.int64]
     exponent: NDArray[np.uint8]
     weights: NDArray[np.float64] | None = None
+
+    def sort(self) -> None:
+        """Sort the entries of each row by index."""
+        sort_rows(self.lengths, self.indices, self.mantissa, self.exponent, np.empty(0, np.uint8))
 
     def copy(self) -> "Chunk":
         """Return the same in memory of its own."""

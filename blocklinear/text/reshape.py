@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from blocklinear.kernels.blocks.features import sort_rows
 from blocklinear.kernels.text import tokenizer
-from blocklinear.kernels.text.reshape import find_unsorted, merge_rows
+from blocklinear.kernels.text.reshape import merge_rows
 
 SORT_BYTES = 17
 """What sorting a row takes in memory, an entry."""
@@ -65,10 +65,8 @@ def sort(
     exponent: NDArray[np.uint8],
 ) -> NDArray[np.uint8]:
     """Sort each row by index in place, equal ones as they come; return which were unsorted."""
-    lengths = np.diff(indptr)
-    unsorted = np.zeros(len(lengths), np.uint8)
-    if find_unsorted(indptr, indices, unsorted):
-        sort_rows(lengths, indices, mantissa, exponent)
+    unsorted = np.zeros(len(indptr) - 1, np.uint8)
+    sort_rows(np.diff(indptr), indices, mantissa, exponent, unsorted)
     return unsorted
 
 

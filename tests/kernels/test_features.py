@@ -84,7 +84,8 @@ def test_pages_run_out():
     ],
     ids=lambda case: str(case)[:40],
 )
-def test_rows_are_sorted(lengths, largest):
+@pytest.mark.parametrize("flagged", [False, True])
+def test_rows_are_sorted(lengths, largest, flagged):
     rng = np.random.default_rng(0)
     lengths = np.array(lengths, np.int64)
     rows = [rng.choice(largest + 1, n, replace=False) if n < largest // 2 else rng.permutation(n)
@@ -96,9 +97,12 @@ def test_rows_are_sorted(lengths, largest):
     starts = np.cumsum(lengths) - lengths
     order = np.concatenate([*(o + s for o, s in zip(orders, starts, strict=True)), []]).astype(int)
     expected = indices[order], mantissa[order], exponent[order]
-    features.sort_rows(lengths, indices, mantissa, exponent)
+    unsorted = np.zeros(len(lengths) if flagged else 0, np.uint8)
+    features.sort_rows(lengths, indices, mantissa, exponent, unsorted)
     for found, wanted in zip((indices, mantissa, exponent), expected, strict=True):
         assert found.tolist() == wanted.tolist()
+    decreasing = [bool((np.diff(row.astype(np.int64)) < 0).any()) for row in rows]
+    assert unsorted.tolist() == (decreasing if flagged else [])
 
 
 @pytest.mark.parametrize("longest", [1, 3, 64, 300, features.TILE + 1])
@@ -112,7 +116,7 @@ def test_entries_of_one_index_stay_in_their_order(longest, largest):
     row = np.repeat(np.arange(len(lengths)), lengths)
     order = np.lexsort((mantissa, indices, row))
     expected = indices[order], mantissa[order], exponent[order]
-    features.sort_rows(lengths, indices, mantissa, exponent)
+    features.sort_rows(lengths, indices, mantissa, exponent, np.zeros(0, np.uint8))
     for found, wanted in zip((indices, mantissa, exponent), expected, strict=True):
         assert found.tolist() == wanted.tolist()
 

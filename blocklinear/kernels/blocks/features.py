@@ -140,22 +140,24 @@ def _places(indices, counts):
 
 
 @kernel
-def _ordered(lengths, indices):
-    """Say whether the indices of each row increase."""
-    p = 0
+def _any_unsorted(lengths, indices, unsorted):
+    """Return whether indices of a row decrease somewhere; set `unsorted` as `sort_rows` does."""
+    p, found = 0, False
     for i in range(lengths.shape[0]):
-        for q in range(p + 1, p + lengths[i]):
-            if indices[q - 1] > indices[q]:
-                return False
+        row, decreases = indices[p : p + lengths[i]], False
+        for q in range(1, row.shape[0]):
+            decreases |= row[q] < row[q - 1]
+        if decreases:
+            if unsorted.shape[0] == 0:
+                return True
+            unsorted[i], found = 1, True
         p += lengths[i]
-    return True
+    return found
 
 
 @kernel
 def _sort_tile(lengths, indices, mantissa, exponent, keys, other, e, at):
     """Sort some rows, by radix: see `sort_rows`. The last four are scratch."""
-    if _ordered(lengths, indices):
-        return
     n, low = indices.shape[0], np.uint64(0xFFFFFFFF)
     bits = np.uint64(16 if lengths.shape[0] > 1 else 32)  # of a place; a row alone may be long
     counts = np.empty((DIGITS, 1 << DIGIT_BITS), np.uint32)
@@ -192,13 +194,14 @@ def _sort_tile(lengths, indices, mantissa, exponent, keys, other, e, at):
 
 
 @kernel
-def sort_rows(lengths, indices, mantissa, exponent):
+def sort_rows(lengths, indices, mantissa, exponent, unsorted):
     """Sort the entries of each row by index, in place; entries of one index stay in their order.
 
     Parameters
     ----------
     lengths : int64[n_rows]   of all entries together
     indices, mantissa, exponent : uint32[nnz], int64[nnz], uint8[nnz]      changed
+    unsorted : uint8[n_rows or 0]       set to 1 for rows whose indices decreased somewhere
     """
     longest = 0
     for i in range(lengths.shape[0]):
@@ -214,7 +217,8 @@ def sort_rows(lengths, indices, mantissa, exponent):
         while i < lengths.shape[0] and i - first < TILE and stop - start + lengths[i] <= TILE:
             stop += lengths[i]
             i += 1
-        _sort_tile(
-            lengths[first:i], indices[start:stop], mantissa[start:stop], exponent[start:stop],
-            keys, other, e, at,
-        )  # fmt: skip
+        if _any_unsorted(lengths[first:i], indices[start:stop], unsorted[first:i]):
+            _sort_tile(
+                lengths[first:i], indices[start:stop], mantissa[start:stop], exponent[start:stop],
+                keys, other, e, at,
+            )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Kernels that hash the indices of rows, find unsorted ones, and merge repeated ones."""
+"""Kernels that hash the indices of rows, and merge repeated ones."""
 
 import numpy as np
 
@@ -22,27 +22,6 @@ def hash_indices(indices, bits):
     shift = np.uint64(64 - bits)
     for p in range(indices.shape[0]):
         indices[p] = np.uint32(mix(np.uint64(indices[p])) >> shift)
-
-
-@kernel
-def find_unsorted(indptr, indices, unsorted):
-    """Set `unsorted` to 1 for rows whose indices decrease somewhere; return how many there are.
-
-    Parameters
-    ----------
-    indptr : int64[n_rows + 1]
-    indices : uint32[nnz]
-    unsorted : uint8[n_rows]  changed
-    """
-    n = 0
-    for i in range(indptr.shape[0] - 1):
-        row, decreases = indices[indptr[i] : indptr[i + 1]], False
-        for p in range(1, row.shape[0]):
-            decreases |= row[p] < row[p - 1]
-        if decreases:
-            unsorted[i] = 1
-            n += 1
-    return n
 
 
 @kernel
