@@ -1,4 +1,8 @@
-"""Dual coordinate descent for the multi-class SVM of Crammer and Singer (Fan, appendix E)."""
+"""Dual coordinate descent for the multi-class SVM of Crammer and Singer (Fan, appendix E).
+
+Kernels take `label`, int32[n_rows], the class y_i of each row, from 0 to K - 1; float64[n_rows, K]
+`alpha`; and float64[n_features + 1, K] `W`.
+"""
 
 import numpy as np
 
@@ -169,11 +173,7 @@ def cs_epoch(
 
     Parameters
     ----------
-    starts, stops, indices, values, sq_norm, order, bias :      as for `dual.dcd_epoch`
-    label : int32[n_rows]     y_i, 0 <= y_i < K
-    cost : float64[n_rows]    C_i; a row of cost 0 is left out, and its alpha must be 0
-    alpha : float64[n_rows, K]          feasible; updated
-    W : float64[n_features + 1, K]      updated; the last row belongs to the extra feature
+    alpha : float64[n_rows, K]          feasible, which is 0 where C_i is 0; updated
     supported : bool          which classes are worked on
     factor : float            of the length of steps, from 1 to below 2
     stats : float64[N_STATS]  updated: largest violation maxG - minG (Eq. 35), and the sum of what
@@ -228,8 +228,6 @@ def cs_extrapolate(
 
     Parameters
     ----------
-    starts, stops, indices, values, label, cost, bias, alpha :          as for `cs_epoch`; alpha is
-                              only read
     factor : float            how many times as far, > 0
     earlier : float64[n_rows, K]        an earlier alpha; overwritten by steps d such that
                               alpha + t d is feasible for 0 <= t <= 1
@@ -299,8 +297,6 @@ def cs_add_dual_terms(label, cost, alpha, terms):
 
     Parameters
     ----------
-    label : int32[n_rows]
-    cost : float64[n_rows]    C_i; a row of cost 0 is left out
     alpha : float64[n_rows, K]          what counts is a feasible point next to it
     terms : float64[N_TERMS]  added to: - sum_i sum_m e_i^m alpha_i^m, and the number of rows with
                               a non-zero alpha
@@ -409,11 +405,8 @@ def cs_certify_rows(
 
     Parameters
     ----------
-    starts, stops, indices, values, sq_norm, label, cost, bias, alpha : as for `cs_epoch`; alpha is
-                              only read, and need not be feasible: what counts is a point next to it
-                              that is
-    W, average : float64[n_features + 1, K]   two candidates for the primal
-    averaged, sums :          as for `dual.certify_rows`
+    alpha : float64[n_rows, K]          what counts is a feasible point next to it
+    W, average, averaged, sums :        as for `dual.certify_rows`
     norms : float64[2]        the largest |w_m| of `W` and of `average`, or more
     recomputed : float64[n_features + 1 or 0, K]        added to: w'_m (Fan, Eq. 16); left out if
                               empty

@@ -73,18 +73,6 @@ def dcd_epoch(
 
     Parameters
     ----------
-    starts, stops : int64[n_rows]       row i has the entries starts[i] to stops[i] - 1
-    indices : uint32[]        columns, each < n_features (checked when the block was loaded)
-    values : float64[] or float32[]
-    sq_norm : float64[n_rows] x_i' x_i without the bias
-    target : float64[n_rows]  t_i
-    cost : float64[n_rows]    C_i; rows with 0 are left out
-    order : int64[n_order]   rows to work on
-    kind : int                the loss
-    epsilon : float           of the losses for regression
-    bias : float              value of one more feature that every row has, 0 for none
-    alpha : float64[n_rows]   updated
-    w : float64[n_features + 1]         updated; the last entry belongs to the extra feature
     stats : float64[N_STATS]  updated: largest and smallest projected gradient, sum of their sizes,
                               sum of what rows add to P - D, each seen when it was worked on;
                               gain of the dual; rows worked on
@@ -147,7 +135,6 @@ def add_dual_terms(target, cost, kind, epsilon, alpha, terms):
 
     Parameters
     ----------
-    target, cost, kind, epsilon, alpha :        as for `dcd_epoch`
     terms : float64[N_TERMS]  added to: sum of g_i; number of rows with alpha_i != 0; the sum of
                               s_i alpha_i that are positive, and of -s_i alpha_i of the others
     """
@@ -176,9 +163,7 @@ def certify_rows(
 
     Parameters
     ----------
-    starts, stops, indices, values, sq_norm, target, cost, kind, epsilon, bias, alpha :     as for
-        `dcd_epoch`; alpha is only read, and need not be feasible: what counts is the point next to
-        it that is, times `balance`
+    alpha : float64[n_rows]   what counts is the point next to it that is feasible, times `balance`
     balance : float64[2]      at most 1: of s_i alpha_i that are positive, and of the others
     w, average : float64[n_features + 1]      two candidates for the primal
     averaged : bool           whether there is an average
@@ -275,25 +260,13 @@ def dcd_many(
     starts, stops, indices, values, sq_norm, target, code, fold, weight, order,
     positive, held_out, cost, kind, epsilon, bias, alpha, W, stats, ranges, priority,
 ):  # fmt: skip
-    r"""Work on rows in the order given, once for each place there, updating all models.
+    r"""Work on rows in the order given, once for each place there, updating `alpha` and `W`.
 
     For each model this is what `dcd_epoch` does (Hsieh, Algorithm 1), but for rounding in the
     order of a sum. The models do not affect each other.
 
     Parameters
     ----------
-    starts, stops, indices, values, sq_norm, order, kind, epsilon, bias :       as for `dcd_epoch`
-    target : float64[n_rows]  the values of regression; not used for classes
-    code : int32[n_rows]      number of the class of the row; not used for regression
-    fold : int32[n_rows]      fold of the row, not negative
-    weight : float64[n_rows]  of the row
-    positive : int32[M]       number of the class that is +1; not used for regression
-    held_out : int32[M]       fold whose rows are left out, -1 for none
-    cost : float64[M, 2]      C of rows with t_ij <= 0, and of those with t_ij > 0
-    alpha : float64[n_rows, M]          updated
-    W : float64[n_features + 1, P]      updated; the last row belongs to the extra feature; columns
-                              from M on are zeros, and stay so. Fastest when P is a multiple of 4
-                              and `W` begins with a cache line
     stats : float64[M, N_STATS]         updated; each model has what `dcd_epoch` keeps
     ranges : uint16[n_rows]     of these rows, updated: the first model that is to be updated, and
                               256 times one past the last, at most 255; then those for which
@@ -341,8 +314,6 @@ def add_many_dual_terms(
 
     Parameters
     ----------
-    target, code, fold, weight, positive, held_out, cost, kind, epsilon, alpha :
-                              as for `dcd_many`; alpha is only read
     terms : float64[M, N_TERMS]         added to, as in `add_dual_terms`
     """
     M = positive.shape[0]
@@ -365,23 +336,13 @@ def certify_many(
     starts, stops, indices, values, sq_norm, target, code, fold, weight, positive, held_out, cost,
     kind, epsilon, bias, alpha, balance, W, average, averaged, norms, recomputed, sums, reach,
 ):  # fmt: skip
-    """Add what the rows contribute to a certificate of each model; see `certify_rows`.
+    """Add what the rows contribute to a certificate of each model.
 
     Parameters
     ----------
-    starts, stops, indices, values, sq_norm, target, code, fold, weight, positive, held_out, cost,
-    kind, epsilon, bias, alpha :                        as for `dcd_many`; alpha is only read, and
-                              need not be feasible: what counts is the point next to it that is,
-                              times `balance`
-    balance : float64[2, M]   as for `certify_rows`
-    W, average : float64[n_features + 1, P]   two candidates for the primal
-    averaged : bool           whether there is an average
-    norms : float64[2, P]     of the columns of `W` and of `average`, or more
-    recomputed : float64[n_features + 1 or 0, P]        added to: sum_i s_ij alpha_ij x_i; left out
-                              if empty
-    sums : float64[2, N_SUMS, M]        added to, for each candidate, if there is one, and model: as
-                              in `certify_rows`
-    reach : float64[N_REACHES, M]       added to: so are they
+    alpha, balance, W, average, averaged, norms, recomputed, sums, reach :      as for
+        `certify_rows`, of each model: float64[2, M], [2, P], [2, N_SUMS, M] and [N_REACHES, M] for
+        `balance`, `norms`, `sums` and `reach`
     """
     M = positive.shape[0]
     scratch = np.zeros((8, W.shape[1]))

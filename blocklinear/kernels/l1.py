@@ -13,6 +13,21 @@ step solves
 
 by coordinate descent (Yuan, Ho and Lin, "An improved GLMNET for L1-regularized logistic
 regression", JMLR 2012, Eq. 16 to 19), with alpha_i = -s_i C_i loss_i'(f_i) and h_i = C_i loss_i''.
+
+Of all rows of the store there are
+
+    decision            float64[n_rows]: f_i
+    step                float64[n_rows]: s_i alpha_i
+    state               float64[n_rows, 2]: x_i'd and h_i, in columns `MOVED` and `CURVED`
+
+and of the columns in memory
+
+    starts              int64[k + 1]: column c has the entries starts[c] to starts[c + 1] - 1
+    jumps               uint16[]: rows from one entry to the next, from row 0 to the first
+    values              float64[] or float32[]
+    chosen              int64[m]: columns that a pass is over; `order` has numbers of these
+    penalty, ridge      float64[m]: p_j and r_j of the chosen
+    w, d                float64[m]: their weights and step
 """
 
 import numpy as np
@@ -55,13 +70,9 @@ def evaluate_rows(
 
     Parameters
     ----------
-    starts, stops, indices, values, bias :      as for `dual.dcd_epoch`
     positions : int64[n]      of the rows in the store
-    kind : int
-    target, cost : float64[n] t_i and C_i; empty if `step` is to stay as it is
-    w : float64[n_features + 1]
-    step : float64[n_rows]    of all rows of the store; else written: s_i alpha_i of the primal at w
-    decision : float64[n_rows]          likewise; written
+    target, cost : float64[n] of these rows, to write the `step` of the primal; empty to leave it
+    step, decision : float64[n_rows]    `decision` is written
     pull : float64[n_features + 1]      added to
     """
     last = w.shape[0] - 1
@@ -94,7 +105,7 @@ def collect_columns(
 
     Parameters
     ----------
-    starts, stops, indices, values, positions :         as for `evaluate_rows`
+    positions : int64[n]      of the rows in the store
     slots : int32[n_features + 1]       number of the column of a feature; -1 for none
     first : int               columns before it have their entries already
     fill : int64[k]           where the next entry of a column goes; moved on
@@ -122,7 +133,6 @@ def keep_columns(kept, starts, jumps, values):
     ----------
     kept : int64[m]           ascending
     starts : int64[k + 1]     the first m + 1 are overwritten
-    jumps, values : uint16[], float64[] or float32[]
     """
     at = 0
     for m in range(kept.shape[0]):
@@ -136,15 +146,7 @@ def keep_columns(kept, starts, jumps, values):
 
 @kernel(error_model="numpy")
 def expand(kind, target, cost, decision, step, state):
-    """Write s_i alpha_i and h_i of the primal at decision values, and that nothing has moved.
-
-    Parameters
-    ----------
-    kind : int
-    target, cost, decision : float64[n_rows]
-    step : float64[n_rows]    written
-    state : float64[n_rows, 2]          written
-    """
+    """Write `step` and h_i of the primal at decision values, and that nothing has moved."""
     for i in range(target.shape[0]):
         C, t = cost[i], target[i]
         step[i] = state[i, MOVED] = state[i, CURVED] = 0.0
@@ -168,18 +170,7 @@ def total_loss(kind, target, cost, decision, length, state):
 
 @kernel(fastmath=_SUMS)
 def derivatives(starts, jumps, values, chosen, step, state, v, h):
-    """Write v_j and sum_i h_i x_ij**2 of chosen columns.
-
-    Parameters
-    ----------
-    starts : int64[k + 1]     where columns start
-    jumps : uint16[]          rows from one entry of a column to the next, from row 0 to the first
-    values : float64[] or float32[]
-    chosen : int64[m]
-    step : float64[n_rows]    s_i alpha_i
-    state : float64[n_rows, 2]
-    v, h : float64[m]         written
-    """
+    """Write v_j and sum_i h_i x_ij**2 of chosen columns to `v` and `h`, float64[m]."""
     for m in range(chosen.shape[0]):
         total, square, i = 0.0, 0.0, np.uint64(0)
         for p in span(starts[chosen[m]], starts[chosen[m] + 1]):
@@ -225,12 +216,8 @@ def descend(starts, jumps, values, chosen, order, penalty, ridge, v, h, w, d, st
 
     Parameters
     ----------
-    starts, jumps, values, chosen :     as for `derivatives`
-    order : int64[]           numbers of chosen columns
-    penalty, ridge : float64[m]         p_j and r_j
     v, h : float64[m]         as `derivatives` leaves them, less r_j w_j and plus r_j
-    w, d : float64[m]         weights and step; `d` is updated
-    state : float64[n_rows, 2]          updated
+    d, state : float64[m], float64[n_rows, 2]   updated
 
     Returns
     -------
@@ -280,8 +267,6 @@ def gram(starts, jumps, values, chosen, state, first, stride, out):
 
     Parameters
     ----------
-    starts, jumps, values, chosen :     as for `derivatives`
-    state : float64[n_rows, 2]
     first, stride : int       rows of `out` that are written
     out : float64[m, m]
     """
@@ -321,9 +306,9 @@ def descend_together(
 
     Parameters
     ----------
-    starts, jumps, values, chosen, penalty, ridge, v, w, d, state :         as for `descend`
     block : int64[b]          numbers of chosen columns
-    products : float64[b, b]            as `gram` leaves them, plus r_j on the diagonal
+    products : float64[b, b]  as `gram` leaves them, plus r_j on the diagonal
+    v, d, state :             as for `descend`
 
     Returns
     -------
@@ -369,7 +354,6 @@ def products_along(state, path):
 
     Parameters
     ----------
-    state : float64[n_rows, 2]
     path : float64[n_rows, 2] of each row x_i'd before the last pass, and x_i'b of the change before
 
     Returns
@@ -393,10 +377,7 @@ def products_along(state, path):
 def move_along(state, path, x, y):
     """Move d by x times the last change and y times that before; it is what was changed last then.
 
-    Parameters
-    ----------
-    state, path : float64[n_rows, 2]    updated; as for `products_along`
-    x, y : float
+    `state` and `path`, as for `products_along`, are updated.
     """
     for i in range(state.shape[0]):
         change = state[i, MOVED] - path[i, 0]
@@ -407,22 +388,10 @@ def move_along(state, path, x, y):
 
 @kernel(error_model="numpy")
 def move_alpha(kind, target, cost, step, state, moved):
-    """Write what `step` becomes as h_i x_i'd is taken off, each alpha_i in its domain.
+    """Write what `step` becomes as h_i x_i'd is taken off, each alpha_i in its domain, to `moved`.
 
-    What would leave it stays at its end from there on: its h_i becomes 0.
-
-    Parameters
-    ----------
-    kind : int
-    target, cost : float64[n_rows]
-    step : float64[n_rows]    s_i alpha_i; updated where they stay
-    state : float64[n_rows, 2]          likewise
-    moved : float64[n_rows]   written
-
-    Returns
-    -------
-    bool
-        Whether there are any that stay as of now.
+    What would leave it stays at its end from there on: its `step` is written, and h_i becomes 0.
+    Return whether there are any that stay as of now.
     """
     any_stay = False
     for i in range(target.shape[0]):
@@ -457,7 +426,6 @@ def certify_rows(
 
     Parameters
     ----------
-    kind, target, cost, decision, step, scale :          as above
     size : float64[n_rows]    |x_i|, the bias feature included
     length : int32[n_rows]    entries
     norm : float              |w|, or more

@@ -25,6 +25,17 @@ own costs:
 
     t_ij = 1 if code_i = positive_j, otherwise -1; for regression the value of the row
     C_ij = weight_i cost[j, t_ij > 0], or 0 if fold_i = held_out_j
+
+Their kernels take
+
+    target              float64[n_rows]: values of regression
+    code, fold, weight  int32[n_rows], int32[n_rows], float64[n_rows]: of the row; folds are not
+                        negative, and classes have no part in regression
+    positive, held_out  int32[M]: a class; a fold, or -1 for none
+    cost                float64[M, 2]: C of rows with t_ij <= 0, and of those with t_ij > 0
+    alpha               float64[n_rows, M]
+    W                   float64[n_features + 1, P]: weights; columns from M on are zeros, and stay
+                        so. Fastest when P is a multiple of 4 and `W` begins with a cache line
 """
 
 import numpy as np

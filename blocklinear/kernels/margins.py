@@ -19,20 +19,18 @@ def decision_values(indptr, indices, values, index_base, weights, bias_term, out
 
     Parameters
     ----------
-    indptr : int64[n_rows + 1]      monotone; may start above 0 when rows are a part of a batch
-    indices : uint32[nnz]           feature p has number indices[p] - index_base
-    values : float64[nnz]
-    index_base : int64              the number the text gives to the first feature
+    indptr : int64[n_rows + 1]      monotone, within the arrays (checked by the caller); may start
+                              above 0 when rows are a part of a batch
+    indices : uint32[nnz]     any; feature p has number indices[p] - index_base
+    index_base : int64        the number the text gives to the first feature
     weights : float64[n_features, n_columns]
     bias_term : float64[n_columns]  bias times its weight
-    out : float64[n_rows, n_columns]    overwritten in place
+    out : float64[n_rows, n_columns]    written
 
     Returns
     -------
     unknown : int
         Stored values left out because the model has no weight for their feature.
-
-    The caller has checked that indptr[-1] fits `indices` and `values`; indices may be anything.
     """
     n_features, n_columns = weights.shape
     unknown, n_rows = 0, indptr.shape[0] - 1

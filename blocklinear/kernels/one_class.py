@@ -27,15 +27,7 @@ N_SUMS = 4
 
 @kernel
 def decision_values(starts, stops, indices, values, order, w, f):
-    """Write f[k] = w'x_i of row i = order[k].
-
-    Parameters
-    ----------
-    starts, stops, indices, values :    as for `dual.dcd_epoch`
-    order : int64[n]
-    w : float64[n_features + 1]
-    f : float64[n]            written
-    """
+    """Write w'x_i of row i = order[k] to f[k], float64[n]."""
     for k in range(order.shape[0]):
         i = order[k]
         f[k] = row_dot(indices, values, starts[i], stops[i], w)
@@ -71,14 +63,12 @@ def exchange(
 
     Parameters
     ----------
-    starts, stops, indices, values :    as for `decision_values`; columns of a row increase
-    sq_norm : float64[n_rows] x_i' x_i
+    indices : uint32[nnz]     increasing in each row
     upper : float64[n_rows]   U_i, multiples of `quantum`
     quantum : float           a power of two
     rising, falling : int64[n_pairs]    the row of each pair whose alpha may become larger, and the
                               one whose alpha may become smaller; pairs with f_j <= f_i are left out
-    alpha : float64[n_rows]   updated, multiples of `quantum`
-    w : float64[n_features + 1]         updated
+    alpha : float64[n_rows]   updated, as `w` is; multiples of `quantum`
     stats : float64[N_STATS]  updated: gain of the dual
 
     Returns
@@ -124,8 +114,8 @@ def certify_rows(
 
     Parameters
     ----------
-    starts, stops, indices, values, sq_norm, upper :    as for `exchange`
-    alpha : float64[n_rows]   only read; what is outside of 0 to U_i counts as the nearest bound
+    upper : float64[n_rows]   U_i
+    alpha : float64[n_rows]   what is outside of 0 to U_i counts as the nearest bound
     v : float64[n_features + 1]         the candidate
     norm : float              |v|, or more
     recomputed : float64[n_features + 1]        added to: sum_i alpha_i x_i

@@ -1,4 +1,4 @@
-"""Random orders as pure functions of a key."""
+"""Random orders as pure functions of a key, uint64[n_words]."""
 
 import numpy as np
 
@@ -36,13 +36,7 @@ def _shuffle(state, out):
 
 @kernel
 def permutation(key, out):
-    """Write a permutation of 0..n-1 drawn with the words of `key`.
-
-    Parameters
-    ----------
-    key : uint64[n_words]     what the order depends on
-    out : int64[n]            written
-    """
+    """Write a permutation of 0..n-1 to int64[n] `out`."""
     for i in range(out.shape[0]):
         out[i] = i
     _shuffle(key_state(key), out)
@@ -79,7 +73,6 @@ def schedule(key, preference, out):
 
     Parameters
     ----------
-    key : uint64[n_words]     what the order depends on
     preference : float32[n]   log p_i; a row whose p_i is below 2**-31 of the largest is left out;
                               what is not a number stands for 0
     out : int64[n]            written
@@ -112,13 +105,7 @@ def schedule(key, preference, out):
 
 @kernel
 def draws(key, out):
-    """Write numbers from 0..n-1 drawn independently with the words of `key`.
-
-    Parameters
-    ----------
-    key : uint64[n_words]     what they depend on
-    out : int64[n]            written
-    """
+    """Write numbers from 0..n-1, drawn independently, to int64[n] `out`."""
     state, n = key_state(key), np.uint64(out.shape[0])
     for i in range(out.shape[0]):
         state += np.uint64(0x9E3779B97F4A7C15)

@@ -59,15 +59,13 @@ def pegasos_epoch(
 
     Parameters
     ----------
-    starts, stops, indices, values, order, bias :       as for `dual.dcd_epoch`
     y : float64[n_rows]       +1 or -1
-    cost : float64[n_rows]    C_i; rows with 0 are left out, as if they were not in `order`
     batch : int               rows an update, at least 1; the last update takes what remains. 1 is
                               Yu's BLOCK-P-I; n_order or more, one update in all, BLOCK-P-B
     total_rows : int          l: rows of the whole store with C_i > 0
     radius_sq : float         R**2; inf for no projection
     t : int                   updates done before this call, 0 in the first
-    w : float64[n_features + 1]         updated; the last entry belongs to the extra feature
+    w : float64[n_features + 1]         updated
     stats : float64[N_STATS]  added to: sum of C_i times the loss, and number of rows with a loss,
                               each seen when a row was worked on
     alpha : float64[n_rows]   updated: moves by `share` of the way to C_i where there is a loss,

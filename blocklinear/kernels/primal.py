@@ -114,23 +114,17 @@ def gradient_rows(
 ):  # fmt: skip
     """Add what the rows contribute to value, gradient, Hessian and certificate of the primal at w.
 
-    Rows with C_i = 0 are left out: their alpha_i is 0.
-
     Parameters
     ----------
-    starts, stops, indices, values, sq_norm, target, cost, kind, epsilon, bias :        as for
-        `dual.certify_rows`
-    w : float64[n_features + 1]
     norm : float              |w|, or more
     center : float64[n_rows]  for HINGE and L1_SVR; may be empty for others
     width : float             likewise: above 0, and may be infinite
-    alpha : float64[n_rows]   written; feasible, and optimal where `w` is
+    alpha : float64[n_rows]   written: feasible, optimal where `w` is, 0 where C_i is
     pull : float64[n_features + 1]      added to: sum_i s_i alpha_i x_i
     diagonal : float64[n_features + 1]  added to: that of sum_i h_i x_i x_i'
     hessian : float64[n_features + 1, n_features + 1], or [0, 0]       added to: its lower triangle;
                               left out if empty
-    sums : float64[N_SUMS]    added to: see `dual.certify_rows`
-    reach : float64[N_REACHES]          added to: likewise
+    sums, reach : float64[N_SUMS], float64[N_REACHES]         added to, as in `dual.certify_rows`
     sums_of_values : float64[N_VALUES]  added to, for HINGE and L1_SVR
     """
     last, proximal = w.shape[0] - 1, kind in (HINGE, L1_SVR)
@@ -169,7 +163,7 @@ def hessian_rows(
 
     Parameters
     ----------
-    starts, stops, indices, values, cost, kind, bias, width :           as for `gradient_rows`
+    width : float             as for `gradient_rows`
     alpha : float64[n_rows]   as `gradient_rows` left it
     v : float64[n_features + 1]
     product : float64[n_features + 1]   added to
@@ -194,21 +188,17 @@ def newton_many(
 
     Parameters
     ----------
-    starts, stops, indices, values, sq_norm, target, code, fold, weight, positive, held_out, cost,
-    kind, epsilon, bias :                               as for `dual.dcd_many`
     evaluates : bool[M]       whether a model's column of `V` is a point to be evaluated, or a
                               vector to be multiplied by the Hessian
     V : float64[n_features + 1, P]      columns from M on are zeros
-    norms : float64[M]        of the columns of `V`, or more
+    norms, widths : float64[M]          of each model
     center : float64[n_rows, M]         for HINGE and L1_SVR; may be empty for others
-    widths : float64[M]       likewise, of each model
     alpha : float64[n_rows, M]          written where a model evaluates, read where it multiplies
     out, diagonal : float64[n_features + 1, P]  added to: sum of s_ij alpha_ij x_i, or product; and
                               diagonals, where a model evaluates
     hessians : float64[M, n_features + 1, n_features + 1], or [0, 0, 0]
-    sums : float64[M, N_SUMS]           added to where a model evaluates, as is `reach`
-    reach : float64[M, N_REACHES]
-    sums_of_values : float64[M, N_VALUES]       added to, for HINGE and L1_SVR
+    sums, reach, sums_of_values : float64[M, N_SUMS], [M, N_REACHES], [M, N_VALUES]   added to where
+                              a model evaluates
     """
     proximal = kind in (HINGE, L1_SVR)
     M, P = positive.shape[0], V.shape[1]

@@ -45,12 +45,8 @@ def add_rows(indptr, indices, values, steps, bias, W):
 
     Parameters
     ----------
-    indptr : int64[n_rows + 1]
-    indices : uint32[nnz]     columns, each < n_features (checked when the block was loaded)
-    values : float64[nnz] or float32[nnz]
     steps : float64[n_rows, M]
-    bias : float              value of one more feature that every row has, 0 for none
-    W : float64[n_features + 1, M or more]        updated; the last row belongs to the extra feature
+    W : float64[n_features + 1, M or more]      updated; the last row belongs to the bias
     """
     for i in range(steps.shape[0]):
         scatter(indices, values, indptr[i], indptr[i + 1], bias, steps[i], 0, steps.shape[1], W)

@@ -22,13 +22,11 @@ TILE = 2048  # numbers decoded at a time: what is between their planes and them 
 def _gaps_of(lengths, indices, gaps):
     """Write the gap before each index: index - previous - 1 within a row, the index itself first.
 
-    Return all gaps or-ed together.
+    Return all gaps, uint32[nnz], or-ed together.
 
     Parameters
     ----------
-    lengths : int64[n_rows]
     indices : uint32[nnz]     strictly increasing in each row
-    gaps : uint32[nnz]        written
     """
     if indices.shape[0] > 0:  # Numba takes 2 s to compile an assignment of slices
         gaps[0] = indices[0]
@@ -48,7 +46,7 @@ def _gaps_of(lengths, indices, gaps):
 
 @kernel
 def survey(mantissa, exponent):
-    """Return what there is among numbers, of int64[n] and uint8[n] as the tokenizer leaves them.
+    """Return what there is among decimals.
 
     Returns
     -------
@@ -74,9 +72,9 @@ def measure(
 
     Parameters
     ----------
-    row_numbers, lengths : int64[n_rows]      increasing; entries of each row
-    label_mantissa, label_exponent, mantissa, exponent :      numbers, see `survey`
-    indices, gaps : uint32[nnz]       see `_gaps_of`
+    row_numbers : int64[n_rows]         increasing
+    label_mantissa, label_exponent : int64[n_rows], uint8[n_rows]
+    indices, gaps : uint32[nnz]         see `_gaps_of`
     row_gaps : int64[n_rows]  written: gaps before the row numbers, 0 for the first
 
     Returns
@@ -96,14 +94,12 @@ def measure(
 
 @kernel
 def take_doubles(mantissa, exponent, most, doubles):
-    """Move what is to be stored as float64 out of `mantissa`, leaving 0 there.
+    """Move what is to be stored as float64 out of `mantissa`, leaving 0 there; `RAW` in `exponent`.
 
     That are the float64 numbers, and decimals whose mantissas are above `most` without their sign.
 
     Parameters
     ----------
-    mantissa : int64[n]       changed
-    exponent : uint8[n]       changed to `RAW` where a decimal is moved
     most : int                `MOST_INTEGER` to move float64 numbers alone
     doubles : float64[> n_doubles]      the first of it written, in order; one more is scratch
 
@@ -128,20 +124,19 @@ def take_doubles(mantissa, exponent, most, doubles):
 
 @kernel
 def raise_exponents(mantissa, exponent, least, most):
-    """Write numbers of small exponents with exponent `least` instead, if all of them allow it.
+    """Write numbers of exponents below `least` with that instead, if all of them allow it.
 
     The quotient stays the same, hence the double it is rounded to: m / 10**e = 10 m / 10**(e + 1).
     Exponents may be further apart than int64 has powers of ten: then only 0 can be raised.
 
     Parameters
     ----------
-    mantissa, exponent : int64[n], uint8[n]    changed where exponent < least
     least : int
     most : int                largest magnitude a mantissa may get
 
     Returns
     -------
-    done : bool               whether anything was changed
+    done : bool               whether they were; else nothing was changed
     """
     for k in range(exponent.shape[0]):
         by = least - np.int64(exponent[k])
@@ -318,7 +313,6 @@ def to_columns(planes, bits, lengths, n_features, base, first, indptr, indices):
     ----------
     planes : uint8[width, nnz]    width at least 1; the last of them packed, see `_expand`
     bits : int                bits of a gap, 0..32
-    lengths : int64[n_rows]   entries per row; their sum is nnz (checked by the caller)
     n_features, base : int    columns are 0 <= index - base < n_features
     first : int               position of the chunk's first entry in the arrays of its group
     indptr : int64[n_rows]    written: where each row ends, counted in the group

@@ -52,8 +52,9 @@ def scatter(
 
     Parameters
     ----------
-    lengths, numbers : int64[n_rows]    entries of each row, and its number, which increases
-    indices, mantissa, exponent : uint32[nnz], integer[nnz], uint8[nnz]
+    numbers : int64[n_rows]   of the rows; they increase
+    indices : uint32[nnz]     increasing in each row
+    mantissa : int32[nnz] or int64[nnz]
     low, high : int           features from `low` to `high` - 1 are sorted, if there are any
     first : int               the feature of the first column
     at : uint32[n_columns]    where the next entry of each column goes; changed
@@ -83,7 +84,7 @@ def scatter(
 
 @kernel
 def find_range(stops, indices, high, cursors, lengths):
-    """Return how many entries rows have before a feature, from where each was left.
+    """Return how many entries come before a feature, from where each row was left.
 
     Parameters
     ----------
@@ -92,10 +93,6 @@ def find_range(stops, indices, high, cursors, lengths):
     high : int                features below this are taken
     cursors : int64[n_rows]   where each row was left
     lengths : int64[n_rows]   written: entries from there on that are taken
-
-    Returns
-    -------
-    n : int                   their sum
     """
     n = 0
     for i in range(stops.shape[0]):
@@ -115,9 +112,7 @@ def take_range(
 
     Parameters
     ----------
-    lengths : int64[n_rows]
     cursors : int64[n_rows]   changed
-    indices, mantissa, exponent : uint32[nnz], integer[nnz], uint8[nnz]
     taken, taken_mantissa, taken_exponent : uint32[n], int64[n], uint8[n]     written
     """
     k, one = np.uint64(0), np.uint64(1)

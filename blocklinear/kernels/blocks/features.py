@@ -197,11 +197,7 @@ def _sort_tile(lengths, indices, mantissa, exponent, keys, other, e, at):
 def sort_rows(lengths, indices, mantissa, exponent, unsorted):
     """Sort the entries of each row by index, in place; entries of one index stay in their order.
 
-    Parameters
-    ----------
-    lengths : int64[n_rows]   of all entries together
-    indices, mantissa, exponent : uint32[nnz], int64[nnz], uint8[nnz]      changed
-    unsorted : uint8[n_rows or 0]       set to 1 for rows whose indices decreased somewhere
+    `unsorted`, uint8[n_rows or 0], is set to 1 for rows whose indices decreased somewhere.
     """
     longest = 0
     for i in range(lengths.shape[0]):

@@ -71,13 +71,9 @@ def pack_rows(
 
     Parameters
     ----------
-    order : int64[k]          which of the rows
     begin, end : int          words of the region
     positions : int64[n]      of the rows in the store
-    starts, stops : int64[n]  where the entries of each row are
-    indices, values : uint32[], float64[] or float32[]
-    sq_norm, labels : float64[n]
-    weights : float64[n], or float64[0] where rows have none
+    labels, weights : float64[n]        weights may be empty
     mantissas : int32[]       overwritten; as many as the longest row has entries
     planes : int              bytes of a column beyond the first two
     words : float64[]         the memory
@@ -165,8 +161,7 @@ def unpack_rows(which, planes, words, starts, stops, indices, values):
     ----------
     which : int64[k]          where the rows are in the tables, in the order wanted
     planes, words :           as for `pack_rows`
-    starts, stops : int64[k]  written: where the entries of each row are
-    indices, values : uint32[size], float64[size] or float32[size]      written
+    starts, stops, indices, values :    written
     """
     integers, singles = words.view(np.int64), words.view(np.int32)
     halves, octets = words.view(np.uint16), words.view(np.uint8)

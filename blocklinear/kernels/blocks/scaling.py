@@ -29,13 +29,8 @@ def normalize_rows(lengths, values, sq_norm):
 
     x_i <- x_i / ||x_i||,   ||x_i|| = sqrt(sum_j x_ij^2),   and x_i stays where that is 0.
 
-    Where the squares could overflow or vanish they are taken of x_i / max_j |x_ij|.
-
-    Parameters
-    ----------
-    lengths : int64[n_rows]   entries per row; their sum is values.shape[0] (checked by the caller)
-    values : float64[nnz] or float32[nnz]       changed
-    sq_norm : float64[n_rows] written: x_i' x_i of the scaled row, as its rounded values give it
+    Where the squares could overflow or vanish they are taken of x_i / max_j |x_ij|. To `sq_norm` go
+    x_i' x_i of the scaled rows, as their rounded values give them.
     """
     start = 0
     for i in range(lengths.shape[0]):
@@ -53,14 +48,7 @@ def normalize_rows(lengths, values, sq_norm):
 
 @kernel(error_model="numpy")
 def row_norms(lengths, values, units, norms):
-    """Write what `normalize_rows` divides each row by: first its unit, then its norm.
-
-    Parameters
-    ----------
-    lengths : int64[n_rows]   entries per row; their sum is values.shape[0] (checked by the caller)
-    values : float64[nnz] or float32[nnz]
-    units, norms : float64[n_rows]      written
-    """
+    """Write what `normalize_rows` divides each row by: first its unit, then its norm."""
     start = 0
     for i in range(lengths.shape[0]):
         stop = start + lengths[i]
@@ -72,11 +60,7 @@ def row_norms(lengths, values, units, norms):
 def divide(rows, units, norms, values):
     """Divide values of columns by the unit and the norm of their rows, as `normalize_rows` does.
 
-    Parameters
-    ----------
-    rows : uint32[nnz]        each below n_rows (checked by the caller)
-    units, norms : float64[n_rows]
-    values : float64[nnz] or float32[nnz]       changed
+    `rows`, uint32[nnz], are each below n_rows (checked by the caller).
     """
     for p in range(rows.shape[0]):
         i = rows[p]
@@ -85,15 +69,11 @@ def divide(rows, units, norms, values):
 
 @kernel
 def scale_columns(indptr, indices, values, factors, sq_norm):
-    """Multiply x_ij by factor_j, and write x_i'x_i of what comes of it.
+    """Multiply x_ij by factor_j in place, and write x_i' x_i of what comes of it to `sq_norm`.
 
     Parameters
     ----------
-    indptr : int64[n_rows + 1]
-    indices : uint32[nnz]     columns, each < n_features (checked when the block was loaded)
-    values : float64[nnz] or float32[nnz]       updated
     factors : float64[n_features or more]
-    sq_norm : float64[n_rows] written
     """
     for i in range(sq_norm.shape[0]):
         total = 0.0

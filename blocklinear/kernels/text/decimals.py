@@ -86,8 +86,7 @@ def take_rows(indptr, indices, mantissa, exponent, strict, found):
     ----------
     indptr : int64[n_rows + 1]          changed where zeros are dropped
     indices : uint32[nnz]     moved down over zeros that are dropped
-    mantissa : int64[nnz]     on entry the bits of values, float64; then see `to_decimals`
-    exponent : uint8[nnz]     written
+    mantissa : int64[nnz]     on entry the bits of values, float64; written, as `exponent` is
     strict : bool             drop and count zeros, and refuse indices that do not increase in a
                               row; otherwise zeros are kept, and indices may be in any order
     found : int64[N_FOUND]    written: zeros dropped; the smallest of their indices, 2**32 if none;

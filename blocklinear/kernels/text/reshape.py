@@ -12,13 +12,7 @@ REPEATED, TOO_LARGE = 1, 2
 
 @kernel
 def hash_indices(indices, bits):
-    """Replace each index, in place, by the high `bits` bits of its SplitMix64 hash.
-
-    Parameters
-    ----------
-    indices : uint32[n]       changed
-    bits : int                1..31
-    """
+    """Replace each index, in place, by the high `bits` bits of its SplitMix64 hash, 1 to 31."""
     shift = np.uint64(64 - bits)
     for p in range(indices.shape[0]):
         indices[p] = np.uint32(mix(np.uint64(indices[p])) >> shift)
@@ -59,9 +53,7 @@ def merge_rows(indptr, indices, mantissa, exponent, allowed, merged, zeros, why,
 
     Parameters
     ----------
-    indptr : int64[n_rows + 1]      changed
-    indices, mantissa, exponent : uint32[nnz], int64[nnz], uint8[nnz]      changed; the indices of a
-                              row do not decrease
+    indices : uint32[nnz]     those of a row do not decrease
     allowed : bool            whether indices may be repeated; if not, that refuses the row
     merged, zeros : int64[n_rows]   written: entries added to another, entries dropped as zero
     why : uint8[n_rows]       written: 0, `REPEATED`, or `TOO_LARGE` for a sum of 1e154 or more

@@ -46,13 +46,7 @@ def count_lines(buf, begins):
 
 @kernel
 def to_doubles(mantissa, exponent, out):
-    """Write the values of decimals: mantissa / 10**exponent, or the bits of a double where `RAW`.
-
-    Parameters
-    ----------
-    mantissa, exponent : int64[n], uint8[n]         as `parse_lines` leaves them
-    out : float64[n]          written
-    """
+    """Write the values of decimals to float64[nnz] `out`."""
     double = mantissa.view(np.float64)
     for k in range(mantissa.shape[0]):
         e = exponent[k]
