@@ -28,8 +28,6 @@ def _gaps_of(lengths, indices, gaps):
     ----------
     indices : uint32[nnz]     strictly increasing in each row
     """
-    if indices.shape[0] > 0:  # Numba takes 2 s to compile an assignment of slices
-        gaps[0] = indices[0]
     later, following = indices[1:], gaps[1:]
     for p in range(later.shape[0]):
         following[p] = later[p] - indices[p] - np.uint32(1)
@@ -290,19 +288,16 @@ def to_rows(planes, widths, first_row, nnz, doubles, folded, lengths, numbers, l
             return 2
         number += numbers[i] + 1
         numbers[i] = number
-    bits, exponent, used = np.empty(n, np.int64), planes[b + widths[2]], 0
+    bits, exponent = np.empty(n, np.int64), planes[b + widths[2]]
     _join(planes[b:], widths[2], 0, n, bits)
     if folded:
         _unfold(bits)
     for i in range(n):
-        if exponent[i] < 23:
+        if exponent[i] < POWERS.shape[0]:
             labels[i] = bits[i] / POWERS[exponent[i]]
-        elif exponent[i] == RAW and used < doubles.shape[0] and np.isfinite(doubles[used]):
-            labels[i] = doubles[used]
-            used += 1
-        else:
+        elif exponent[i] != RAW:
             return 3
-    return 0 if used == doubles.shape[0] else 3
+    return 0 if _put_doubles(exponent, 8, RAW, doubles, labels) else 3
 
 
 @kernel
@@ -323,8 +318,7 @@ def to_columns(planes, bits, lengths, n_features, base, first, indptr, indices):
     ok : bool                 whether every column lies in its range
     """
     width = (bits + 7) // 8
-    if bits % 8:
-        _expand(planes[width - 1], bits % 8)
+    _expand(planes[width - 1], bits % 8)
     p = joined = 0
     for i in range(lengths.shape[0]):
         if p + lengths[i] > joined:
@@ -374,8 +368,7 @@ def _divide(bits, folded, codes, code_bits, divisors, out):
 def _unpack(planes, bits, code_bits):
     """Undo the packing of planes, see `to_values`; return width, codes and the largest."""
     width = (bits + 7) // 8
-    if bits % 8:
-        _expand(planes[width - 1], bits % 8)
+    _expand(planes[width - 1], bits % 8)
     codes, worst = planes[width], np.uint8(0)
     if code_bits:
         _expand(codes, code_bits)
