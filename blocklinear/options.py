@@ -365,7 +365,8 @@ class TrainOptions:
     max_outer : int or None
         Largest number of outer iterations. None is 1000; 50 for pegasos, 1 for averages.
     time_limit_s : float
-        Stop after the outer iteration in which this many seconds have passed.
+        Stop once this many seconds have passed: the outer iteration is ended after one pass over
+        the data, and a certificate may take another. A cluster ends its round first.
     evaluate : str or None
         LIBSVM text, or of a store of tables a table, a folder of them or a pattern; the model is
         scored on its rows after each outer iteration.

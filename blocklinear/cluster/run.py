@@ -135,6 +135,7 @@ class Cluster:
         listener: Listener,
         halt: Halt,
         kept: int = 0,
+        spent_s: float = 0.0,
     ) -> Outcome:
         """Train what a task asks for, as `training.loop.optimise` does; the store is locked."""
         check_supported(options)
@@ -170,7 +171,7 @@ class Cluster:
             write_whole(folder / FOLDS, [np.ascontiguousarray(folds.all, np.int32).data.cast("B")])
         solver = DistributedDescent(job, manifest, engine)
         run = DistributedRun(manifest, options, plan, solver, held_out, folder, listener, halt)
-        run.stopping.ends_with_newton = False
+        run.stopping.ends_with_newton, run.stopping.spent_s = False, spent_s
         try:
             with stopping(run):
                 if facts is not None:

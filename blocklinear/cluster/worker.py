@@ -220,6 +220,10 @@ class Part:
         if self.session.ended.is_set():
             raise Abandoned
 
+    def _cut_short(self) -> bool:
+        self._give_up_if_ended()
+        return False
+
     @property
     def _has_all(self) -> bool:
         """Whether all rows are here, and in memory at once.
@@ -268,7 +272,7 @@ class Part:
         if self._has_all:
             for vectors in self.solver.vectors:
                 vectors.find_free(group)
-        self.solver.step(group, 1, place, len(self.groups), self.session.ended.is_set)
+        self.solver.step(group, 1, place, len(self.groups), self._cut_short)
 
     def _scaled(self, k: int, before: Floats, out: Floats | None = None) -> Floats:
         """Return the weights that a round begins with, in the scale of its columns."""

@@ -440,7 +440,7 @@ class _Validation:
         discard(self.folder)  # of one that was killed
         try:
             outcome = self.train_elsewhere(
-                self.store, options, models, self.folder, self.listener, self.halt, 0
+                self.store, options, models, self.folder, self.listener, self.halt, 0, 0.0
             )
         except StoppedError:
             raise StoppedError("stopped before there was anything to save") from None

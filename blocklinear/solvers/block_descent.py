@@ -19,7 +19,7 @@ from blocklinear.options import TrainOptions
 from blocklinear.solvers.many import ManyModels
 from blocklinear.solvers.newton.solver import Newton
 from blocklinear.solvers.pass_statistics import middle, rises
-from blocklinear.solvers.protocol import Abandoned, Estimate, Solver, Start, each
+from blocklinear.solvers.protocol import CutShort, Estimate, Solver, Start, each
 from blocklinear.solvers.proven_models import ProvenModels
 from blocklinear.solvers.row_orders import parts_of_passes
 from blocklinear.solvers.single import SingleModel
@@ -137,16 +137,14 @@ class BlockDescent(Solver):
         bound = max if self._copies else min
         self.passes[0] = following if learns else bound(following, self.passes[0])
 
-    def step(
-        self, group: Group, outer: int, number: int, steps: int, halt: Callable[[], bool]
-    ) -> None:
+    def step(self, group: Group, outer: int, number: int, steps: int, cut_short: CutShort) -> None:
         """Work on one group, block step `number` (from 0) of `steps`; then on the working set."""
         passes = int(self.passes[0]) if self._uses_working_set else 0
         resident = steps == 1
         if resident and outer == 1 and self.started_warm:
             self._each(lambda vectors: vectors.aim(group, self._goal))
         found = self._each(
-            lambda vectors: vectors.work(group, outer, steps, passes if resident else 0, halt)
+            lambda vectors: vectors.work(group, outer, steps, passes if resident else 0, cut_short)
         )
         moving = np.ones(group.n_rows, np.bool_)
         if passes and not resident:
@@ -159,10 +157,8 @@ class BlockDescent(Solver):
 
         def pass_over(vectors: WeightVectors) -> None:
             for part in parts:
-                if vectors.pass_over(self._working_set, outer, *part):
+                if cut_short() or vectors.pass_over(self._working_set, outer, *part):
                     break
-                if halt():
-                    raise Abandoned
 
         self._each(pass_over)
 

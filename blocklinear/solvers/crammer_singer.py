@@ -12,7 +12,6 @@ from blocklinear.objectives.feasible_sets import AllClasses
 from blocklinear.objectives.models import Models
 from blocklinear.objectives.problems import weighted
 from blocklinear.options import TrainOptions
-from blocklinear.solvers.protocol import Abandoned
 from blocklinear.solvers.weight_vectors import PASS, BlockStep, Floats, WeightVectors
 from blocklinear.store.groups import RowView
 from blocklinear.store.manifest import Manifest
@@ -82,8 +81,8 @@ class CrammerSinger(WeightVectors):
         del alpha_before, W_before
         self._factor = 1.0
         for number in range(step.passes, step.passes + SMOOTHING):
-            if step.halt():
-                raise Abandoned
+            if step.cut_short():
+                break
             self._pass_over_group(step, 0, number)
         self._factor = FACTOR
 

@@ -24,7 +24,6 @@ from blocklinear.objectives.one_class import (
     relative_gap,
 )
 from blocklinear.options import TrainOptions
-from blocklinear.solvers.protocol import Abandoned
 from blocklinear.solvers.weight_vectors import (
     AGAIN,
     FIRST,
@@ -137,13 +136,13 @@ class OneClassModel(WeightVectors):
         why = AGAIN if epoch else FIRST
         parts = max(-(-len(step.rows.indices) // LONGEST_PART), 1)
         for number, part in enumerate(np.array_split(order, parts)):
-            if (number or epoch) and step.halt():
-                raise Abandoned
+            if (number or epoch) and step.cut_short() and epoch:
+                break
             self._descend(step, part, why)
             self._count(step.rows.entries(part), len(part), why)
         for number in range(step.passes):
-            if step.halt():
-                raise Abandoned
+            if step.cut_short():
+                break
             self._pass_over_group(step, epoch, number)
 
     def _count(self, entries: int, n_rows: int, why: int) -> None:

@@ -10,7 +10,6 @@ from blocklinear.kernels import pegasos
 from blocklinear.kernels.sums import dot
 from blocklinear.objectives.problems import Problem
 from blocklinear.options import TrainOptions
-from blocklinear.solvers.protocol import Abandoned
 from blocklinear.solvers.row_orders import row_order
 from blocklinear.solvers.single import SingleModel
 from blocklinear.solvers.weight_vectors import (
@@ -61,8 +60,8 @@ class Pegasos(SingleModel):
         for epoch in range(options.epochs or 1):
             order = row_order(len(rows), options.seed, step.outer, epoch, step.blocks)
             for k, part in enumerate(_parts(order, batch, step.steps, len(rows.indices))):
-                if (epoch or k) and step.halt():
-                    raise Abandoned
+                if (epoch or k) and step.cut_short() and epoch:
+                    return
                 self.updates[0] = pegasos.pegasos_epoch(
                     *rows.arrays, *step.data, part, batch, self._used_rows, self._radius_sq,
                     self.bias, int(self.updates[0]), self.W.reshape(-1), self._lost,

@@ -17,6 +17,9 @@ from blocklinear.store.row_arrays import RowArray
 
 Floats = NDArray[np.float64]
 T = TypeVar("T")
+CutShort = Callable[[], bool]
+"""Asked between two parts of a block step: returns whether to leave out what is more than one pass
+over the rows, as the time limit has passed; raises Abandoned to give the block step up."""
 
 
 def each(threads: Executor, work: Callable[..., T], *of: Iterable[Any]) -> list[T]:
@@ -212,15 +215,13 @@ class Solver(Trainee):
         """
 
     @abstractmethod
-    def step(
-        self, group: Group, outer: int, number: int, steps: int, halt: Callable[[], bool]
-    ) -> None:
+    def step(self, group: Group, outer: int, number: int, steps: int, cut_short: CutShort) -> None:
         """Work on one group, block step `number` (from 0) of `steps`.
 
         Raises
         ------
         Abandoned
-            If `halt` returned true between two parts of it.
+            By `cut_short`.
         """
 
     def reached(self, group: Group) -> bool:

@@ -1,7 +1,7 @@
 """Weight vectors that share each pass over rows, and their alpha: what is done on a block step."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,7 @@ from blocklinear.objectives.models import ALL_SOLVERS
 from blocklinear.objectives.multiplier import moved, nothing_seen
 from blocklinear.options import TrainOptions
 from blocklinear.solvers.pass_statistics import no_stats, violations
-from blocklinear.solvers.protocol import Abandoned
+from blocklinear.solvers.protocol import CutShort
 from blocklinear.solvers.row_orders import pass_order, row_order, turns
 from blocklinear.solvers.working_set import WorkingSet
 from blocklinear.store.groups import Group, RowView
@@ -70,7 +70,7 @@ class BlockStep:
     outer : int
     steps : int               block steps of the outer iteration
     passes : int              over the working set, where the group holds all rows
-    halt : callable           whether to stop, asked between two parts of the work
+    cut_short : callable      asked between two parts of the work, see `CutShort`
     """
 
     rows: RowView
@@ -82,7 +82,7 @@ class BlockStep:
     outer: int
     steps: int
     passes: int
-    halt: Callable[[], bool]
+    cut_short: CutShort
 
 
 class WeightVectors(ABC):
@@ -262,7 +262,7 @@ class WeightVectors(ABC):
         return found
 
     def work(
-        self, group: Group, outer: int, steps: int, passes: int, halt: Callable[[], bool]
+        self, group: Group, outer: int, steps: int, passes: int, cut_short: CutShort
     ) -> tuple[ModelRanges, Floats]:
         """Work on one group, of `steps`; return the ranges and the priorities of its rows.
 
@@ -274,7 +274,7 @@ class WeightVectors(ABC):
         Raises
         ------
         Abandoned
-            If `halt` returned true between two parts of it.
+            By `cut_short`.
         """
         rows, alpha, ranges = group.rows, self.lines(group), self.ranges(group)
         data = self._data(rows)
@@ -283,8 +283,9 @@ class WeightVectors(ABC):
         else:  # ranges from a warm start are those of other weight vectors
             ranges[ranges > 0] = self.all_models
         step = BlockStep(
-            rows, data, group.blocks, alpha, ranges, np.zeros(len(rows)), outer, steps, passes, halt
-        )
+            rows, data, group.blocks, alpha, ranges, np.zeros(len(rows)), outer, steps, passes,
+            cut_short,
+        )  # fmt: skip
         self._epochs(step)
         self.terms += self._terms_of(data, alpha)
         self.alpha.write_columns(group.blocks, self.places, alpha)
@@ -293,6 +294,8 @@ class WeightVectors(ABC):
     def _epochs(self, step: BlockStep) -> None:
         """Go over the rows of a group, as often as is asked for."""
         for epoch in range(self._options.epochs or MOST_EPOCHS):
+            if epoch and step.cut_short():
+                break
             order = self._order(step, epoch)
             self._epoch(step, epoch, order)
             if self._enough_epochs(step, epoch, order):
@@ -315,13 +318,14 @@ class WeightVectors(ABC):
         longest = -(-len(step.rows.indices) * self.width // LONGEST_PART)
         parts, done = max(step.passes, points, longest), 0
         for number, part in enumerate(np.array_split(order, parts)):
-            if (number or epoch) and step.halt():
-                raise Abandoned
+            late = (number > 0 or epoch > 0) and step.cut_short()
+            if late and epoch:
+                break
             step.ranges[part] = self.all_models
             self._descend(step, part, AGAIN if epoch else FIRST)
             self._count(step.rows.entries(part), len(part), AGAIN if epoch else FIRST)
             due = (number + 1) * step.passes // parts
-            if number < parts - 1 and np.count_nonzero(step.ranges) <= parts:
+            if late or (number < parts - 1 and np.count_nonzero(step.ranges) <= parts):
                 due = done
             for again in range(done, due):
                 self._pass_over_group(step, epoch, again)

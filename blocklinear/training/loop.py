@@ -128,6 +128,7 @@ def optimise(
     listener: Listener,
     halt: Halt,
     kept: int = 0,
+    spent_s: float = 0.0,
     conclude: Callable[[GroupLoader, Outcome], None] = lambda loader, outcome: None,
     whole: GroupLoader | None = None,
 ) -> Outcome:
@@ -139,6 +140,8 @@ def optimise(
         Where the run keeps its files.
     kept : int
         Weight vectors that the caller keeps meanwhile.
+    spent_s : float
+        Of the time limit, on models that were trained before.
     conclude : callable
         Called at the end, to pass over the data.
     whole : GroupLoader or None
@@ -171,6 +174,7 @@ def optimise(
         except BaseException:
             remove_files(folder.glob(SCRATCH))  # of its arrays, those that found room
             raise
+        run.stopping.spent_s = spent_s
         if not memory.newton:
             run.stopping.roomier = partial(budget_for_newton, manifest, options, *sizes)
         try:

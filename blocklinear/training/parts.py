@@ -22,9 +22,8 @@ from blocklinear.training.memory_plan import plan_memory, plan_that_fits
 from blocklinear.training.outcome import Outcome
 from blocklinear.training.run import Halt
 
-_SHORTEST_S = 1e-9
-Optimise = Callable[[BlockStore, TrainOptions, Task, Path, Listener, Halt, int], Outcome]
-"""Trains what a task asks for, as `loop.optimise` does; the last argument is its `kept`."""
+Optimise = Callable[[BlockStore, TrainOptions, Task, Path, Listener, Halt, int, float], Outcome]
+"""Trains what a task asks for, as `loop.optimise` does; the last two are `kept` and `spent_s`."""
 
 
 class AnotherRun(MismatchError):
@@ -98,15 +97,18 @@ def train_in_parts(
         for other in {*folders_of(folder)} - {folders[0]}:  # or a resume would go on with it
             discard(other)
 
+    began = time.monotonic()
+
     def trained(options: TrainOptions, task: Task, own: Path, kept: int) -> Outcome:
+        spent_s = time.monotonic() - began
         try:
-            outcome = optimise(store, options, task, own, listener, halt, kept)
+            outcome = optimise(store, options, task, own, listener, halt, kept, spent_s)
         except AnotherRun:
             if own == folders[0]:
                 raise
             # parts before it were resumed: it was to start from what is there, as they did
             options = dataclasses.replace(options, resume=False, warm_start=True)
-            outcome = optimise(store, options, task, own, listener, halt, kept)
+            outcome = optimise(store, options, task, own, listener, halt, kept, spent_s)
         finally:
             remove_if_empty(own, store.folder)
         weights = to_input(outcome.weights, store.folder, store.manifest)
@@ -114,16 +116,16 @@ def train_in_parts(
 
     if not isinstance(task, Models) or len(folders) == 1:
         return trained(options, task, folder, 0), folders
-    n, began = len(task), time.monotonic()
+    n = len(task)
     W = np.empty((store.manifest.dimension + 1, n))
     outer, newton, stopped = 0, 0, "converged"
     certificates: list[Certificate] = []
     for part, own in zip(parts, folders, strict=True):
-        left_s = max(options.time_limit_s - (time.monotonic() - began), _SHORTEST_S)
-        limited = dataclasses.replace(options, time_limit_s=left_s)
-        outcome = trained(limited, task.some(part), own, n)
+        outcome = trained(options, task.some(part), own, n)
         W[:, part] = outcome.weights
         certificates += outcome.certificates
         outer, newton = outer + outcome.outer, newton + outcome.newton
         stopped = outcome.stopped if stopped == "converged" else stopped
-    return Outcome(W, joined(certificates), certificates, outer, newton, stopped), folders
+    cluster = outcome.cluster and outcome.cluster | {"rounds": outer}
+    found = Outcome(W, joined(certificates), certificates, outer, newton, stopped, cluster)
+    return found, folders

@@ -166,6 +166,11 @@ class Run(ABC):
         if self.overdue():
             raise Abandoned
 
+    def cut_short(self) -> bool:
+        """Return whether the time limit has passed; raise Abandoned as `give_up_if_overdue`."""
+        self.give_up_if_overdue()
+        return self.stopping.out_of_time(self.seconds)
+
     def rest(self) -> None:
         """Save a checkpoint if one is due, or if a stop was asked for, which ends the run."""
         halted = self.halt()
@@ -416,7 +421,7 @@ class GroupRun(Run):
             with self.times.counting("solve_s"):
                 self.early = self.done > 0 and self.solver.reached(loaded.group)
                 if not self.early:
-                    self.solver.step(loaded.group, self.outer, self.done, len(todo), self.overdue)
+                    self.solver.step(loaded.group, self.outer, self.done, len(todo), self.cut_short)
             self.times.add(loaded)
             if self.early:
                 return

@@ -65,6 +65,7 @@ class Stopping:
     ends_with_newton : bool   whether descent may go on by Newton steps: not on a cluster
     one_target : bool         whether it is a regression whose rows have all the same target: if the
                               bias is free, the optimum may be 0, where no relative gap is small
+    spent_s : float           of the time limit, on models that were trained before
     """
 
     def __init__(self, options: TrainOptions) -> None:
@@ -72,6 +73,7 @@ class Stopping:
         self.roomier: Callable[[], int | None] = lambda: None
         self.ends_with_newton = True
         self.one_target = False
+        self.spent_s = 0.0
         self._scale = DOUBT  # of gaps, to what some rows tell
         self._moved, self._best = 0, [math.inf] * 3  # the last iteration that brought anything
         self._halfway, self._warned = math.inf, False
@@ -117,13 +119,17 @@ class Stopping:
         self._believed = max(self._believed, found if isinstance(found, float) else found.gap)
         self._scale *= 2.0
 
+    def out_of_time(self, seconds: float) -> bool:
+        """Return whether the time limit has passed so many seconds after training began."""
+        return self.spent_s + seconds >= self.options.time_limit_s
+
     def exhausted(self, report: OuterIteration) -> Ending | None:
         """Return why training must end unconverged, if it must."""
+        if self.out_of_time(report.seconds):  # first: it cuts outer iterations short
+            return Ending(counted(self.options.time_limit_s, "second"))
         if self.options.max_outer is not None and report.outer >= self.options.max_outer:
             why = counted(report.outer, "outer iteration")
             return Ending(why, limit=True, advice=self._how_to_converge(report))
-        if report.seconds >= self.options.time_limit_s:
-            return Ending(counted(self.options.time_limit_s, "second"))
         return None
 
     def _how_to_converge(self, report: OuterIteration) -> str:

@@ -66,6 +66,17 @@ def test_each_class_is_at_its_optimum(two, classes, n_classes, solver, parts):
     assert all(v <= b * 1.0011 for v, b in zip(values, best, strict=True))
 
 
+def test_models_trained_in_parts_say_of_which_cluster(two, classes, monkeypatch):
+    problem, store = classes(9)
+    monkeypatch.setattr(
+        "blocklinear.training.parts.split_to_fit",
+        lambda store, options, n, *rest, **more: [slice(0, 4), slice(4, n)],
+    )
+    model = trained(store, two, problem, gap=0.1)
+    rounds = model.metadata["outer_iterations"]
+    assert model.metadata["cluster"] == {"workers": 2, "parts": 3, "rounds": rounds}
+
+
 def columns(problem, model):
     """Yield the class and the weights of each model, with that of the bias at the end."""
     for j, label in enumerate(model.labels):

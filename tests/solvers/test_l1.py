@@ -1,6 +1,7 @@
 """L1 regularisation: the optimum and its proof, one model and many, columns that do not all fit."""
 
 import errno
+import itertools
 from dataclasses import replace
 
 import numpy as np
@@ -24,6 +25,7 @@ from blocklinear.solvers.l1.scratch import ScratchArray
 from blocklinear.store.prefetch import GroupLoader
 from blocklinear.training import loop
 from blocklinear.training.memory_plan import plan_memory
+from blocklinear.training.run import Run
 from solvers.test_newton import check_resumed, classes
 
 each_solver = pytest.mark.parametrize("solver", [5, 6])
@@ -87,6 +89,35 @@ def test_weights_of_what_tells_nothing_are_0(tmp_path, solver):
     few = replace(problem, cost=0.01)
     (tmp_path / "few").mkdir()
     assert not train(split_problem(tmp_path / "few", few, 4), few.options()).weights.any()
+
+
+@each_solver
+@pytest.mark.parametrize("ratio", [1.0, 0.5])
+def test_steps_are_ended_once_the_time_limit_has_passed(tmp_path, monkeypatch, solver, ratio):
+    """Newton steps of an outer iteration went on until they gained little: for a minute."""
+    monkeypatch.setattr(descent, "_LONGEST_PART", 50)
+    problem = sparse_problem(solver=solver, cost=1e6)
+    store, ticks, last = split_problem(tmp_path, problem, 3), itertools.count(), []
+
+    def seconds(run):
+        last.append(float(next(ticks)))
+        return last[-1]
+
+    monkeypatch.setattr(Run, "seconds", property(seconds))
+    values = []
+    for limit in (5.0, 100.0, 500.0, 3000.0):
+        ticks, heard = itertools.count(), Heard()
+        options = problem.options(gap=1e-12, time_limit_s=limit, l1_ratio=ratio, restart=True)
+        model = train(store, options, heard)
+        assert model.metadata["stopped"] == f"{limit:g} seconds"
+        assert last[-1] - limit < 30.0  # looks at the clock after that
+        proof = model.metadata["certificate"]
+        assert proof["gap"] > 1e-12
+        if ratio == 1.0:
+            assert problem.primal_of(model) == pytest.approx(proof["primal"], rel=1e-9)
+        values.append(proof["primal"])
+    assert values == sorted(values, reverse=True)
+    assert values[-1] < 0.5 * values[0]
 
 
 @each_solver

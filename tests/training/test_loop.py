@@ -237,6 +237,29 @@ def test_the_time_limit_ends_after_an_outer_iteration(store, problem):
     assert model.metadata["stopped"] == "1e-06 seconds"
 
 
+@pytest.mark.parametrize("group", [1, N_BLOCKS])
+@pytest.mark.parametrize(
+    "changes",
+    [
+        *({"solver": solver, "epochs": epochs} for solver in DUAL_SOLVERS for epochs in (1, 50)),
+        *({"selection": selection, "epochs": 50} for selection in SELECTIONS),
+        {"epochs": None, "inner_tolerance": 1e-300},
+        {"average": True, "epochs": 50},
+        {"method": "pegasos", "epochs": 50},
+    ],
+    ids=str,
+)
+def test_past_the_time_limit_an_outer_iteration_is_one_epoch(store, problem, changes, group):
+    """A block step of a thousand epochs took as long as it takes, whatever the limit."""
+    options = problem.options(gap=1e-12, time_limit_s=1e-9, group=group, **changes)
+    model, (event,), warned = trained(store, options)
+    assert event.certified
+    assert event.entries - event.pass_entries < 1.5 * store.manifest.nnz  # drawn: not just once
+    assert event.pass_entries <= (store.manifest.nnz if group == N_BLOCKS else 0)
+    assert model.metadata["stopped"] == "1e-09 seconds"
+    assert warned[-1].message.startswith("not converged after 1e-09 seconds: ")
+
+
 def test_a_class_weight_without_rows_is_said(store, problem):
     weights = ((9.0, 5.0), (1.0, 2.0))
     _, _, warned = trained(store, problem.options(class_weights=weights))

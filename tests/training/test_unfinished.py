@@ -202,6 +202,21 @@ def test_parts_of_a_run_are_the_run(tmp_path, monkeypatch):
     assert not [path for path in files(store) if "part" in path.parent.name]
 
 
+def test_parts_of_a_run_share_its_time_limit(tmp_path, monkeypatch):
+    """A later part said what was left of the limit: not converged after 1e-09 seconds."""
+    problem = several_classes(6)
+    store = split_problem(tmp_path, problem, N_BLOCKS)
+    monkeypatch.setattr(
+        "blocklinear.training.parts.split_to_fit",
+        lambda store, options, n, *rest, **more: [slice(0, 3), slice(3, n)],
+    )
+    heard = Heard()
+    model = train(store, problem.options(gap=1e-9, time_limit_s=1e-6), heard)
+    assert model.metadata["stopped"] == "1e-06 seconds"
+    said = [event.message for event in heard.of(Warned)]
+    assert [message.split(":")[0] for message in said] == ["not converged after 1e-06 seconds"] * 2
+
+
 def test_a_warm_start_in_parts_is_resumed_in_its_first_part(tmp_path, monkeypatch):
     problem = several_classes(6)
     store = split_problem(tmp_path, problem, N_BLOCKS)

@@ -146,7 +146,8 @@ def _add_stops(group: Any) -> None:
         "--time-limit",
         type=float,
         metavar="SECONDS",
-        help="stop after the outer iteration in which this time has passed",
+        help="stop once this time has passed: the outer iteration is ended after one pass over "
+        "the data, and a certificate may take another",
     )
     group.add_argument(
         "--eval",

@@ -17,7 +17,7 @@ the square of the violation: Newton steps go on until that is little.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -28,6 +28,7 @@ from blocklinear.kernels.sums import dot
 from blocklinear.solvers.l1.columns import TOGETHER, ColumnCache
 from blocklinear.solvers.l1.penalty import Penalty, violations
 from blocklinear.solvers.l1.subspace import Subspace
+from blocklinear.solvers.protocol import CutShort
 from blocklinear.solvers.row_orders import permuted
 
 Floats = NDArray[np.float64]
@@ -41,6 +42,7 @@ ROUGH = 0.5
 _FORCING = 0.1  # no step needs less; nor does a pulled alpha
 _LAST_GAIN = 0.03  # passes over the columns go on while one gains so much of what all did
 _MOST_PASSES = 30
+_LONGEST_PART = 1 << 22  # of a pass, in entries: up to a second
 _CYCLE = 5  # passes over the features that violate most, before all are looked at
 _SHARE = 0.5  # of the entries of all steps, for a dual point
 _PRODUCT = 0.05  # of the time of an entry in a pass: 0.06 in a profile of imdb_uni
@@ -89,8 +91,8 @@ class Descent:
     goal : float              the gap that is asked for
     forcing : float           how much of the violation may be left by the first step
     key, orders : int         of random orders; how many were drawn before
-    halt : callable
-        Called between passes over the columns, to raise what ends it.
+    cut_short : callable
+        Asked between parts of passes over the columns: the rest is then left out.
 
     Attributes
     ----------
@@ -115,9 +117,9 @@ class Descent:
         forcing: float,
         key: int,
         orders: int,
-        halt: Callable[[], None],
+        cut_short: CutShort,
     ) -> None:
-        self._rows, self._goal, self._halt, self._columns = rows, goal, halt, columns
+        self._rows, self._goal, self._cut_short, self._columns = rows, goal, cut_short, columns
         self._key, self.orders = key, orders
         self._chosen = np.sort(columns.slots[chosen]).astype(np.int64)
         self._lengths = columns.entries(self._chosen)
@@ -168,6 +170,8 @@ class Descent:
         enough, before = self.forcing * wrong, math.inf
         gain, promised, longest, left = self._step(enough)
         while gain == 0.0 and promised > DIFFERENCE * self.value and longest <= 0.5 * before:
+            if self._cut_short():
+                break
             before = longest  # the model means nothing so far away
             self._expand()
             each = violations(self.w, self._v, self._penalty)
@@ -221,12 +225,11 @@ class Descent:
         others, block = self._divided(matter)
         d, fallen, before = np.zeros(len(self.w)), 0.0, self.work
         for _ in range(_MOST_PASSES):
-            self._halt()
             order = others[permuted(len(others), self._key, self.orders)]
             self.orders += 1
             fell, worst = self._descend(order, block, self.w, d)
             fallen += fell
-            if worst <= enough or fell <= _LAST_GAIN * fallen:
+            if worst <= enough or fell <= _LAST_GAIN * fallen or self._cut_short():
                 break
             if worst > 0.5 * left and self._together_pays(matter, self.work - before):
                 size = min(2 * len(self._together), self._columns.together)
@@ -282,11 +285,18 @@ class Descent:
         self.work += self._entries(order) + self._entries(block[0])
         fallen = 0.0 if self._damped else self._subspace.go_on(w, d, self._v, state)
         violation = 0.0
-        for part in self._columns.parts(self._chosen, order):
+        for part in self._parts(order):
             fell, worst = kernels.descend(*columns, part, *penalty, self._v, self._h, w, d, state)
             fallen, violation = fallen + fell, max(violation, worst)
+            if self._cut_short():
+                break
         fell, worst = kernels.descend_together(*columns, *block, *penalty, self._v, w, d, state)
         return fallen + fell, max(violation, worst)
+
+    def _parts(self, order: Integers) -> Iterator[Integers]:
+        """Yield an order of features in parts that memory holds, and that are soon passed over."""
+        for part in self._columns.parts(self._chosen, order):
+            yield from np.array_split(part, max(self._entries(part) // _LONGEST_PART, 1))
 
     def _entries(self, features: Integers) -> int:
         return int(self._lengths[features].sum())
@@ -312,7 +322,7 @@ class Descent:
         before = self.work
         top = self._top(v)
         least = self.value - self._dual(moved, top)
-        while least > enough and self.work - before <= _SHARE * most:
+        while least > enough and self.work - before <= _SHARE * most and not self._cut_short():
             small = _FORCING * (top - 1.0)
             some = (np.abs(v) > (1.0 + small) * self._penalty) | (u != 0.0)
             if self.value - self._dual(moved, 1.0) >= enough or not some.any():
@@ -321,9 +331,8 @@ class Descent:
                 self._join_frequent((self.w != 0.0) | (np.abs(self._v) >= self._penalty))
             others, block = self._divided(some)
             for _ in range(_CYCLE):
-                self._halt()
                 _, worst = self._descend(others, block, nothing, u)
-                if worst <= small:
+                if worst <= small or self._cut_short():
                     break
             if kernels.move_alpha(*rows.loss, base, self._state, moved):
                 self._columns.derivatives(self._chosen, base, self._state, self._v, unused)

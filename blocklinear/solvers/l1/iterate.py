@@ -6,7 +6,6 @@ raises the dual value, as far from the optimum, the point is scaled, too.
 """
 
 import math
-from collections.abc import Callable
 from operator import attrgetter
 
 import numpy as np
@@ -20,6 +19,7 @@ from blocklinear.solvers.certified import Iterate
 from blocklinear.solvers.l1.columns import ColumnCache
 from blocklinear.solvers.l1.descent import DIFFERENCE, ROUGH, Descent, Rows
 from blocklinear.solvers.l1.penalty import Penalty, violations
+from blocklinear.solvers.protocol import CutShort
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -158,7 +158,7 @@ class L1Iterate(Iterate):
         return np.concatenate([found, largest[:more]])
 
     def improve(
-        self, rows: Rows, columns: ColumnCache, features: Integers, halt: Callable[[], None]
+        self, rows: Rows, columns: ColumnCache, features: Integers, cut_short: CutShort
     ) -> None:
         """Take Newton steps on features whose columns are in memory, and pull alpha after them.
 
@@ -167,12 +167,12 @@ class L1Iterate(Iterate):
         Parameters
         ----------
         features : int64[m]
-        halt : callable
-            Called between passes over the columns, to raise what ends it.
+        cut_short : callable
+            Asked between parts of passes over the columns.
         """
         descent = Descent(
             rows, columns, features, self.w, self.decision, self._penalty, self._goal,
-            self._forcing, self._key, self._orders, halt,
+            self._forcing, self._key, self._orders, cut_short,
         )  # fmt: skip
         missing = not columns.complete(self.needed(columns.counts)).all()
         value, gains = descent.value, []
@@ -183,11 +183,16 @@ class L1Iterate(Iterate):
             hidden = gain <= DIFFERENCE * value
             if small and (missing or hidden or descent.lost <= 0.5 * self._goal * value):
                 break
+            if cut_short():
+                break
         self.w[descent.features] = descent.w
         self.work += descent.work
         pulls = self._goal and not missing and gain <= self._goal * descent.value
         self.step[:] = descent.pulled(self.work) if pulls else descent.step
         self._orders, self._forcing, self.new = descent.orders, descent.forcing, True
-        self._idle = self._idle + 1 if value - descent.value <= 4.0 * UNIT * value else 0
+        if value - descent.value > 4.0 * UNIT * value:
+            self._idle = 0
+        elif not cut_short():
+            self._idle += 1
         self.final = self._idle > 2
         self._balance()

@@ -23,7 +23,7 @@ from blocklinear.solvers.l1.columns import TOGETHER, ColumnCache, column_type, m
 from blocklinear.solvers.l1.descent import Rows
 from blocklinear.solvers.l1.iterate import L1Iterate
 from blocklinear.solvers.l1.penalty import Penalty
-from blocklinear.solvers.protocol import Abandoned, Start
+from blocklinear.solvers.protocol import CutShort, Start
 from blocklinear.store.groups import Group, RowView, rows_without_entries
 from blocklinear.store.manifest import Manifest
 from blocklinear.store.prefetch import Loaded
@@ -145,12 +145,10 @@ class L1Regularized(CertifiedPasses):
                 self._columns.collect(loaded.group.rows)
             self._columns.finish()
 
-    def step(
-        self, group: Group, outer: int, number: int, steps: int, halt: Callable[[], bool]
-    ) -> None:
+    def step(self, group: Group, outer: int, number: int, steps: int, cut_short: CutShort) -> None:
         """Work on columns before the first group; evaluate and collect in each."""
         if number == 0:
-            self._prepare(halt)
+            self._prepare(cut_short)
         rows = group.rows
         if not self._noted:
             self._note(group, rows.positions)
@@ -177,7 +175,7 @@ class L1Regularized(CertifiedPasses):
         self._lengths[positions] = np.diff(group.indptr)
         count(group.indices, self._columns.counts)
 
-    def _prepare(self, halt: Callable[[], bool]) -> None:
+    def _prepare(self, cut_short: CutShort) -> None:
         """Work on columns in memory, and choose those to be collected."""
         if not self._noted:
             self._each(lambda k: self._pulls[k].fill(0.0), range(len(self._models)))
@@ -186,7 +184,7 @@ class L1Regularized(CertifiedPasses):
         descending = [k for k in self._active if not self._solved_by_bias(k)]
         columns, counts = self._columns, self._columns.counts
         lists = self._each(lambda k: self._models[k].wanted(counts), descending)
-        self._improve(dict(zip(descending, lists, strict=True)), halt)
+        self._improve(dict(zip(descending, lists, strict=True)), cut_short)
         if any(not columns.complete(features).all() for features in lists):
             used = np.any([self._W[k] != 0.0 for k in descending], axis=0) & (counts > 0)
             columns.want(_in_turn(lists, len(counts)), np.flatnonzero(used))
@@ -208,16 +206,13 @@ class L1Regularized(CertifiedPasses):
         self._models[k].new = True
         return True
 
-    def _improve(self, features: Mapping[int, NDArray[np.int64]], halt: Callable[[], bool]) -> None:
+    def _improve(self, features: Mapping[int, NDArray[np.int64]], cut_short: CutShort) -> None:
         """Work on features of models, as far as their columns are there."""
 
-        def check() -> None:
-            if halt():
-                raise Abandoned
-
         def improve(k: int) -> None:
-            there = features[k][self._columns.complete(features[k])]
-            self._models[k].improve(self._rows(k), self._columns, there, check)
+            if not cut_short():
+                there = features[k][self._columns.complete(features[k])]
+                self._models[k].improve(self._rows(k), self._columns, there, cut_short)
 
         self._columns.threads = max(self._options.threads // max(len(features), 1), 1)
         costs = self.costs or (0.0,)

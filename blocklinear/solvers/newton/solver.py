@@ -7,7 +7,7 @@ w' = sum s_i alpha_i x_i from the same pass. What rounding may do to both is add
 `objectives.certificate`.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Any
 
@@ -22,7 +22,7 @@ from blocklinear.options import TrainOptions
 from blocklinear.solvers.certified import CertifiedPasses
 from blocklinear.solvers.newton.iterate import NewtonIterate
 from blocklinear.solvers.newton.passes import NewtonPass
-from blocklinear.solvers.protocol import Solver, Start
+from blocklinear.solvers.protocol import CutShort, Solver, Start
 from blocklinear.solvers.sharing import models_by_pass
 from blocklinear.store.groups import Group
 from blocklinear.store.manifest import Manifest
@@ -114,9 +114,7 @@ class Newton(CertifiedPasses):
         for part, numbers in zip(self._passes, self._numbers, strict=True):
             part.begin(np.flatnonzero(unsolved[numbers]).tolist())
 
-    def step(
-        self, group: Group, outer: int, number: int, steps: int, halt: Callable[[], bool]
-    ) -> None:
+    def step(self, group: Group, outer: int, number: int, steps: int, cut_short: CutShort) -> None:
         """Add what a group contributes to the pass; after the last one take its consequence."""
         self._each(lambda part: part.step(group), self._passes)
         if number == steps - 1:
