@@ -309,7 +309,7 @@ def _finish_with_best(run: Run, report: OuterIteration) -> Outcome:
     assert isinstance(certificate, Certificate)  # no gap was enough
     run.listener(run.certified(dataclasses.replace(report, certificates=1), certificate))
     waited = counted(run.options.patience or 0, "outer iteration")
-    ending = Ending(f"{waited} without a better score")
+    ending = Ending(f"{waited} without a better score", patience=True)
     return _finish(run, certificate, ending)
 
 

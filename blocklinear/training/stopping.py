@@ -36,14 +36,18 @@ class Ending:
     why : str                 after what
     limit : bool              whether the limit on outer iterations is the reason
     advice : str              what to do about it, or nothing
+    patience : bool           whether it was asked to end so, with the model that scored best
     """
 
     why: str
     limit: bool = False
     advice: str = ""
+    patience: bool = False
 
     def message(self, gap: float) -> str:
         """Return a warning about a model with this certified gap."""
+        if self.patience:
+            return f"stopped after {self.why}: the gap of the model that scored best is {gap:.3g}"
         return (
             ("reaching max number of iterations: " if self.limit else "")
             + f"not converged after {self.why}: the gap is {gap:.3g}; the model is the best so far"

@@ -102,7 +102,8 @@ def test_patience(cli, store, rows, tmp_path):
     done = cli("train", store, tmp_path / "m", "-q", *flags)
     assert done.status == 0
     ending = "2 outer iterations without a better score"
-    assert done.err.startswith(f"warning: not converged after {ending}: the gap is ")
+    said = f"warning: stopped after {ending}: the gap of the model that scored best is "
+    assert done.err.startswith(said)
     assert metadata(tmp_path / "m")["stopped"] == ending
 
 

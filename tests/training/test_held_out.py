@@ -96,7 +96,9 @@ def test_patience_keeps_the_best_model(make, solver, patience):
     waited = "1 outer iteration" if patience == 1 else f"{patience} outer iterations"
     ending = f"{waited} without a better score"
     assert model.metadata["stopped"] == ending
-    assert f"not converged after {ending}: the gap is" in heard.of(SlowlyConverging)[-1].message
+    said = heard.of(SlowlyConverging)[-1].message
+    best_gap = f"{reports[-1].gap:.3g}"
+    assert said == f"stopped after {ending}: the gap of the model that scored best is {best_gap}"
     assert score_of(model, path) == pytest.approx(best, rel=1e-12)
     assert getattr(reports[-1], name) == pytest.approx(best, rel=1e-12)
     assert model.metadata["outer_iterations"] == 1 + scores.index(best) + patience
