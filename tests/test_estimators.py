@@ -180,6 +180,9 @@ def test_parameters_that_are_refused():
         BlockLinearSVCCV(scoring=["f1"]).fit(X, Y)
     with pytest.raises(ValueError, match=r"intercept_scaling is 0\.0, but must be above 0"):
         BlockLinearSVC(intercept_scaling=0).fit(X, Y)
+    for changes in ({"intercept_scaling": 1e200}, {"intercept_scaling": np.nan}, {"n_jobs": 1000}):
+        with pytest.raises(ValueError, match=f"^{next(iter(changes))} is .*, but must be "):
+            BlockLinearSVC(**changes).fit(X, Y)
     with pytest.raises(UsageError, match="the name of the store is empty"):
         BlockLinearSVC(store="").fit(X, Y)
 

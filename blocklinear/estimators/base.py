@@ -116,8 +116,8 @@ class BlockLinear(BaseEstimator, ABC):  # type: ignore[misc]
         budget = default_budget() if memory is None else memory
         size = parse_size(budget) if isinstance(budget, str) else int(budget)
         jobs: dict[str, Any] = {} if self.n_jobs in (None, -1) else {"threads": int(self.n_jobs)}
-        if jobs and jobs["threads"] < 1:
-            raise ValueError(f"n_jobs is {self.n_jobs}, but must be None, -1, or at least 1")
+        if jobs and not 1 <= jobs["threads"] <= 256:
+            raise ValueError(f"n_jobs is {self.n_jobs}, but must be None, -1, or from 1 to 256")
         return TextOptions(memory_bytes=size, unsorted="sort", duplicates="sum", **jobs)
 
     @contextlib.contextmanager
@@ -217,9 +217,10 @@ class BlockLinear(BaseEstimator, ABC):  # type: ignore[misc]
         """Return the parameters as options, with more of these."""
         text = self._text_options()
         scaling = float(self.intercept_scaling)
-        if self.fit_intercept and scaling <= 0:
+        if self.fit_intercept and not 0.0 < scaling < 1e153:
             raise ValueError(
-                f"intercept_scaling is {scaling}, but must be above 0 where fit_intercept is true"
+                f"intercept_scaling is {scaling}, but must be above 0 and below 1e153 where "
+                "fit_intercept is true"
             )
         bound: dict[str, Any] = (
             {"tolerance": float(self.tol)} if self.gap is None else {"gap": float(self.gap)}
