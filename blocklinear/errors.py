@@ -186,7 +186,8 @@ def storage_errors(path: str | os.PathLike[str], doing: str) -> Iterator[None]:
                 with contextlib.suppress(OSError):
                     free = shutil.disk_usage(Path(path).absolute().parent).free
                     reason += f" ({free >> 10} KiB free)"
-        raise StorageError(f"{os.fspath(path)}: {doing} failed: {reason}", fix) from error
+        name = os.fspath(path) or "''"
+        raise StorageError(f"{name}: {doing} failed: {reason}", fix) from error
 
 
 def _is_device(path: str | os.PathLike[str]) -> bool:

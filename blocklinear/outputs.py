@@ -50,13 +50,16 @@ class Output:
     Raises
     ------
     UsageError
-        If the name is that of something that must not be overwritten or cannot be replaced.
+        If the name is empty, or that of something that must not be overwritten or cannot be
+        replaced.
     StorageError
         If it cannot be written to.
     """
 
     def __init__(self, name: Name, inputs: Iterable[Name] = ()) -> None:
         self.name = os.fspath(name)
+        if not self.name:
+            raise UsageError("the name of the file to write is empty", "name a file")
         self.target: Path | None = None
         self.descriptor: int | None = None
         self._inputs = tuple(inputs)

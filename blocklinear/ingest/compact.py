@@ -139,7 +139,9 @@ def _one_batch(manifest: Manifest, name: str, parts: Sequence[str]) -> Manifest:
     known = [batch["name"] for batch in manifest.batches]
     for part in parts:
         if part not in known:
-            raise UsageError(f"no batch is named {part}", f"there are {', '.join(known)}")
+            raise UsageError(
+                f"no batch is named {part or repr(part)}", f"there are {', '.join(known)}"
+            )
     if name in known and name not in parts:
         raise UsageError(f"there is a batch {name} already", "choose another name")
     chosen = [batch for batch in manifest.batches if batch["name"] in parts]

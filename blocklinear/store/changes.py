@@ -229,7 +229,9 @@ def _blocks_of(manifest: Manifest, batches: Sequence[str], missing_ok: bool) -> 
     known = [batch["name"] for batch in manifest.batches]
     for name in batches:
         if name not in known and not missing_ok:
-            raise UsageError(f"no batch is named {name}", f"there are {', '.join(known)}")
+            raise UsageError(
+                f"no batch is named {name or repr(name)}", f"there are {', '.join(known)}"
+            )
     return {block.name for block in manifest.blocks if block.batch in batches}
 
 

@@ -217,6 +217,14 @@ def test_load_of_nothing(tmp_path):
         LinearModel.load(tmp_path)
 
 
+def test_an_empty_name_is_refused(make_model):
+    """The message began with a colon."""
+    with pytest.raises(UsageError, match=r"^the name of the file to write is empty"):
+        make_model().save("")
+    with pytest.raises(StorageError, match=r"^'': read failed"):
+        LinearModel.load("")
+
+
 def test_load_waits_for_nobody(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     for path in (tmp_path / "pipe", "/dev/zero"):
