@@ -114,6 +114,9 @@ def test_commands(local, remote, tmp_path, capsys):
     model = tmp_path / "model"
     assert main(["train", URL, str(model), "--cache", folder, "--cache-size", "1K", "-q"]) == 0
     assert model.exists()
+    other = tmp_path / "other"
+    assert main(["transpose", URL, "--cache", str(other), "-q"]) == 0
+    assert list(other.glob("*/columns/*"))
 
 
 def test_the_cache_may_be_bounded(local, remote, cache, requests, monkeypatch):

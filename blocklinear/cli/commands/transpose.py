@@ -4,8 +4,9 @@ import argparse
 from typing import Any
 
 from blocklinear.cli.ahead import load_for_columns
-from blocklinear.cli.common_options import add_budget, given
+from blocklinear.cli.common_options import add_budget, add_cache, given
 from blocklinear.cli.console import Console
+from blocklinear.cli.stores import opened
 from blocklinear.numerals import counted
 
 
@@ -23,6 +24,7 @@ def add_parser(commands: Any) -> None:
     )
     parser.add_argument("store", metavar="STORE", help="folder made by `split`")
     add_budget(parser)
+    add_cache(parser)
     what = parser.add_mutually_exclusive_group()
     what.add_argument(
         "--force", action="store_true", help="make all anew (default: keep what fits the rows)"
@@ -40,7 +42,7 @@ def run(args: argparse.Namespace) -> int:
 
     settings: Any = given(memory_bytes=args.memory, threads=args.threads)
     budget = TextOptions(**settings)
-    with locked(args.store) as store:
+    with locked(opened(args, args.store)) as store:
         if args.drop:
             print(f"{counted(drop_columns(store.folder), 'byte')} deleted")
             return 0
