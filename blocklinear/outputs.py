@@ -40,6 +40,8 @@ class Output:
         The str ``-`` is standard output; a `Path` is always a file.
     inputs : iterable of (str or path)
         What is read: files, ``-`` for standard input, or a store that is to be made.
+    appends : bool
+        Whether a file that is there is appended to: its folder may then not be writable.
 
     Attributes
     ----------
@@ -56,13 +58,13 @@ class Output:
         If it cannot be written to.
     """
 
-    def __init__(self, name: Name, inputs: Iterable[Name] = ()) -> None:
+    def __init__(self, name: Name, inputs: Iterable[Name] = (), appends: bool = False) -> None:
         self.name = os.fspath(name)
         if not self.name:
             raise UsageError("the name of the file to write is empty", "name a file")
         self.target: Path | None = None
         self.descriptor: int | None = None
-        self._inputs = tuple(inputs)
+        self._inputs, self._appends = tuple(inputs), appends
         with storage_errors(self.name, "open"):
             place = 1 if name == "-" else _resolved(self.name)
             if isinstance(place, int):
@@ -72,9 +74,11 @@ class Output:
         self.check()
 
     @classmethod
-    def of(cls, output: "Name | Output", inputs: Iterable[Name] = ()) -> "Output":
+    def of(
+        cls, output: "Name | Output", inputs: Iterable[Name] = (), appends: bool = False
+    ) -> "Output":
         """Return an output as it is, or make one of a name."""
-        return output if isinstance(output, Output) else cls(output, inputs)
+        return output if isinstance(output, Output) else cls(output, inputs, appends)
 
     def _resolve(self, place: Path) -> None:
         """Distinguish a stream from a file."""
@@ -168,7 +172,8 @@ class Output:
         if not folder.is_dir():
             what = "is not a folder" if os.path.lexists(folder) else "no such folder"
             raise StorageError(f"{folder}: {what}", "make it first")
-        check_creatable(target)
+        if found is None or not self._appends:
+            check_creatable(target)
 
     @contextlib.contextmanager
     def open(self) -> Iterator[IO[bytes]]:

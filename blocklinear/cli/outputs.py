@@ -28,7 +28,12 @@ class Outputs:
         self._inputs = [*given, *(f"{name}.blocks" for name in given if name != "-")]
         self._all: list[Output] = []
 
-    def add(self, name: str, check: Callable[[Output], Any] = lambda output: None) -> Output:
+    def add(
+        self,
+        name: str,
+        check: Callable[[Output], Any] = lambda output: None,
+        appends: bool = False,
+    ) -> Output:
         """Check an output, by a function of the caller too, and return it.
 
         Raises
@@ -38,7 +43,7 @@ class Outputs:
         StorageError
             If it cannot be written to.
         """
-        output = Output(name, self._inputs)
+        output = Output(name, self._inputs, appends)
         check(output)
         for other in self._all:
             if output.is_at(other):

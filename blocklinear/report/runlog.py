@@ -46,7 +46,7 @@ class RunLog:
         self._models = list(models)
         goals = {"gap_goal": gap_goal, "violation_goal": violation_goal}
         self._goals = {name: goal for name, goal in goals.items() if goal is not None}
-        self._output = Output.of(path)
+        self._output = Output.of(path, appends=True)
         self._before = "\n" * check_log(self._output)
         self._stream: IO[bytes] | None = None
 

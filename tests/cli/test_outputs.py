@@ -330,6 +330,18 @@ def test_what_may_not_be_written_to_is_said_before_any_work(rows, model, tmp_pat
         assert sorted(tmp_path.rglob("*")) == before, arguments
 
 
+def test_a_log_that_is_there_needs_no_folder_that_may_be_written_to(store, tmp_path):
+    """It is appended to. It was refused, as if it were made anew and renamed."""
+    (tmp_path / "closed").mkdir()
+    path = tmp_path / "closed/log"
+    path.touch()
+    path.parent.chmod(0o555)
+    arguments = ("train", store, tmp_path / "m", "-q", "--log", path)
+    done = programs.blocklinear(*arguments, preexec_fn=obey_permissions)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert path.read_text().startswith("{")
+
+
 def test_a_store_that_cannot_be_made_next_to_its_text(rows, tmp_path):
     rows.parent.chmod(0o555)
     try:

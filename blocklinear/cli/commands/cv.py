@@ -199,7 +199,7 @@ def run(args: argparse.Namespace) -> int:
     outputs = Outputs(args.store)
     model = outputs.add_models(args.refit)[0] if args.refit else None
     predictions = outputs.add(args.predictions) if args.predictions else None
-    log = outputs.add(args.log, check_log) if args.log else None
+    log = outputs.add(args.log, check_log, appends=True) if args.log else None
     console = Console(args.quiet)
     store = open_store(args, console)
     labels = store.named

@@ -342,7 +342,7 @@ def run(args: argparse.Namespace) -> int:
     # all that is written or read later is checked now, not after hours
     outputs = Outputs(args.store, args.eval, args.best_on)
     places = outputs.add_models(args.model, () if args.best_on else options.costs)
-    log = outputs.add(args.log, check_log) if args.log else None
+    log = outputs.add(args.log, check_log, appends=True) if args.log else None
     _check_held_out(args, of_tables=None)
     console = Console(args.quiet)
     store = open_store(args, console)
