@@ -15,6 +15,9 @@ from blocklinear.numerals import format_number
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _LEAST_SLAB_BYTES = 64 << 10
 _LONGEST_SHOWN = 100  # characters
+MOST_THREADS = 256
+BIAS_BOUND = 1e153
+"""A bias is below it, as its square is added to a row's."""
 SLAB_FACTOR = 10
 """A slab and its rows take at most so many times its text: rows of a label alone take 8.5."""
 LINE_FACTOR = 2.5
@@ -126,7 +129,9 @@ class TextOptions:
     def __post_init__(self) -> None:
         check_types(self)
         _check("index base", self.index_base, self.index_base in (0, 1, "auto"), "0, 1 or 'auto'")
-        _check("threads", self.threads, 1 <= self.threads <= 256, "from 1 to 256")
+        _check(
+            "threads", self.threads, 1 <= self.threads <= MOST_THREADS, f"from 1 to {MOST_THREADS}"
+        )
         _check("memory", self.memory_bytes, self.memory_bytes >= 1 << 20, "at least 1M")
         _check("on-error", self.on_error, self.on_error in ("fail", "skip"), "'fail' or 'skip'")
         _check("max-errors", self.max_errors, self.max_errors >= 0, "at least 0")
@@ -484,7 +489,7 @@ class TrainOptions:
         _check("l1-ratio", self.l1_ratio, 0 < self.l1_ratio <= 1, "above 0 and at most 1")
         takes_ratio = self.l1_ratio == 1.0 or self.solver in (5, 6)
         _check("solver", self.solver, takes_ratio, "5 or 6 with an l1-ratio")
-        small = finite(self.bias) and self.bias < 1e153
+        small = finite(self.bias) and self.bias < BIAS_BOUND
         _check("bias", self.bias, small, "finite and below 1e153: its square is added to a row's")
         for name, limit in (("gap", self.gap), ("tolerance", self.tolerance)):
             _check(name, limit, limit is None or (finite(limit) and limit > 0), "above 0")
@@ -516,7 +521,9 @@ class TrainOptions:
         _check("pegasos-batch", batch, batch is None or batch >= 1, "at least 1, or block")
         _check("pegasos-batch", batch, pegasos or batch == 1, "used with --method pegasos")
         _check("seed", self.seed, 0 <= self.seed < 1 << 63, "from 0 to 2**63 - 1")
-        _check("threads", self.threads, 1 <= self.threads <= 256, "from 1 to 256")
+        _check(
+            "threads", self.threads, 1 <= self.threads <= MOST_THREADS, f"from 1 to {MOST_THREADS}"
+        )
         _check("memory", self.memory_bytes, self.memory_bytes >= 1 << 20, "at least 1M")
         plain = _PLAIN_NAME.fullmatch(self.run) is not None
         _check("run", self.run, plain, "a plain name of letters, digits, dots and dashes")

@@ -29,7 +29,13 @@ from blocklinear.estimators.one_pass import OnePass
 from blocklinear.events import Event, OneLabel, SlowlyConverging, Warned
 from blocklinear.memory import default_budget, parse_size, spare_bytes
 from blocklinear.model.linear import LinearModel
-from blocklinear.options import SplitOptions, TextOptions, TrainOptions
+from blocklinear.options import (
+    BIAS_BOUND,
+    MOST_THREADS,
+    SplitOptions,
+    TextOptions,
+    TrainOptions,
+)
 from blocklinear.store.changes import AnyStore
 from blocklinear.store.store import BlockStore
 from blocklinear.training.loop import train
@@ -116,8 +122,10 @@ class BlockLinear(BaseEstimator, ABC):  # type: ignore[misc]
         budget = default_budget() if memory is None else memory
         size = parse_size(budget) if isinstance(budget, str) else int(budget)
         jobs: dict[str, Any] = {} if self.n_jobs in (None, -1) else {"threads": int(self.n_jobs)}
-        if jobs and not 1 <= jobs["threads"] <= 256:
-            raise ValueError(f"n_jobs is {self.n_jobs}, but must be None, -1, or from 1 to 256")
+        if jobs and not 1 <= jobs["threads"] <= MOST_THREADS:
+            raise ValueError(
+                f"n_jobs is {self.n_jobs}, but must be None, -1, or from 1 to {MOST_THREADS}"
+            )
         return TextOptions(memory_bytes=size, unsorted="sort", duplicates="sum", **jobs)
 
     @contextlib.contextmanager
@@ -217,7 +225,7 @@ class BlockLinear(BaseEstimator, ABC):  # type: ignore[misc]
         """Return the parameters as options, with more of these."""
         text = self._text_options()
         scaling = float(self.intercept_scaling)
-        if self.fit_intercept and not 0.0 < scaling < 1e153:
+        if self.fit_intercept and not 0.0 < scaling < BIAS_BOUND:
             raise ValueError(
                 f"intercept_scaling is {scaling}, but must be above 0 and below 1e153 where "
                 "fit_intercept is true"

@@ -83,13 +83,14 @@ def write(model: ModelParameters, stream: IO[bytes]) -> None:
     }
     # By bits, so that -0.0 comes back as it was.
     rows = np.flatnonzero(model.weights.view(np.uint64).any(axis=1)).astype("<u4")
+    weights = model.weights.astype("<f8", copy=False)
     arrays: dict[str, npt.NDArray[Any]] = {"bias_weights": model.bias_weights.astype("<f8")}
     if len(rows) * (4 + 8 * model.n_columns) < model.weights.nbytes:
         header |= {"layout": "sparse", "n_rows_stored": len(rows)}
-        arrays |= {"rows": rows, "row_weights": model.weights}
+        arrays |= {"rows": rows, "row_weights": weights}
     else:
         header |= {"layout": "dense"}
-        arrays["weights"] = model.weights
+        arrays["weights"] = weights
     if header["version"] == 2:
         packed, n_bytes = pack(model.feature_names or ())
         header |= {"classes": to_json(model.classes)}
