@@ -124,8 +124,8 @@ class BlockDescent(Solver):
         """Start an outer iteration, which may end at a relative gap of `goal`, as rows tell.
 
         Unless it `learns` from the last one, in which all rows were met for the first time since a
-        warm start and gained much, it has no fewer passes than that; or no more where all rows are
-        in memory, as there new ones were passed over first.
+        warm start and gained much, it has twice the passes, as loading is dear; or no more of them
+        where all rows are in memory, as there new ones were passed over first.
         """
         gains = np.zeros((3, 2))  # of the dual, and entries worked on
         for vectors in self._trained:
@@ -134,8 +134,9 @@ class BlockDescent(Solver):
             vectors.begin(goal)
         self._goal = goal
         following = next_passes(int(self.passes[0]), *gains[[FIRST, PASS]].tolist())
-        bound = max if self._copies else min
-        self.passes[0] = following if learns else bound(following, self.passes[0])
+        if not learns:
+            following = 2 * self.passes[0] if self._copies else min(following, self.passes[0])
+        self.passes[0] = following
 
     def step(self, group: Group, outer: int, number: int, steps: int, cut_short: CutShort) -> None:
         """Work on one group, block step `number` (from 0) of `steps`; then on the working set."""
@@ -151,9 +152,15 @@ class BlockDescent(Solver):
             moving = self._keep(group, [s for s, _ in found], *(p for _, p in found))
         for vectors, (ranges, _) in zip(self._trained, found, strict=True):
             vectors.set_ranges(group, np.where(moving, ranges, np.uint16(0)))
-        if not self._copies:
-            return
-        parts = parts_of_passes(passes, number, steps)
+        if self._copies:
+            self._pass_over(outer, parts_of_passes(passes, number, steps), cut_short)
+        if not resident:
+            self._look_at(group, last=number + 1 == steps)
+
+    def _pass_over(
+        self, outer: int, parts: Sequence[tuple[int, float, float]], cut_short: CutShort
+    ) -> None:
+        """Pass over parts of the working set."""
 
         def pass_over(vectors: WeightVectors) -> None:
             for part in parts:
@@ -162,17 +169,26 @@ class BlockDescent(Solver):
 
         self._each(pass_over)
 
-    def reached(self, group: Group) -> bool:
-        """Return whether P - D of all is as small as it is to be, as rows of a group tell.
+    def _look_at(self, group: Group, last: bool) -> None:
+        """Sample rows that were worked on last, if P - D may be small enough, or is reported."""
+        near = all([vectors.near(group.n_rows, self.started_warm) for vectors in self._trained])
+        self._each(WeightVectors.forget_sample)
+        if near or (last and self._options.gap is not None):
+            self._each(lambda vectors: vectors.sample_gap(group.rows, share=1.0))
+
+    def reached(self, group: Group, share: float) -> bool:
+        """Return whether P - D of all is as small as it is to be, as rows tell, see `sample_gap`.
 
         These are looked at where those last worked on tell that it may be so.
         """
-        near = [vectors.near() for vectors in self._trained]
-        return all(near) and all(self._each(lambda vectors: vectors.reached(group.rows)))
+        if not all(vectors.sampled for vectors in self._trained):
+            return False
+        self.sample_gap(group, share)
+        return all(vectors.reached for vectors in self._trained)
 
-    def sample_gap(self, group: Group) -> None:
-        """Estimate from rows of a group what all rows contribute to P - D."""
-        self._each(lambda vectors: vectors.sample_gap(group.rows))
+    def sample_gap(self, group: Group, share: float) -> None:
+        """Estimate what all rows contribute to P - D from those worked on last and of a group."""
+        self._each(lambda vectors: vectors.sample_gap(group.rows, share=share))
 
     def estimate(self) -> Estimate:
         """Return the sums over all problems; of those still trained the worst gap and violation."""

@@ -205,9 +205,8 @@ class OneClassModel(WeightVectors):
         if rows.weights is not None:
             self._found.table[rows.positions, 1] = data
 
-    def sample_gap(self, rows: RowView, alpha: Floats | None = None) -> None:
-        """Estimate from a sample of some rows what all contribute to P - D."""
-        rows = rows.some(self._sample(rows))
+    def _left(self, rows: RowView, alpha: Floats | None) -> Floats:
+        """Return P - D as some rows tell, float64[1, 1]."""
         order, f = np.arange(len(rows)), np.empty(len(rows))
         w, upper = self.W.reshape(-1), self._data(rows)
         alpha = self.alpha.all[rows.positions]
@@ -215,8 +214,8 @@ class OneClassModel(WeightVectors):
         rho = quantile(f, upper if rows.weights is not None else None, float(alpha.sum()))
         times = self._n_rows / max(len(rows), 1)
         most = -float(self.duals[0])  # P - D of w = 0
-        self._remaining[0] = min(times * _excess(f, upper, alpha, rho), most)
         self._length[0] = times * self.problem.nu * float((upper * np.sqrt(rows.sq_norm)).sum())
+        return np.array([[min(times * _excess(f, upper, alpha, rho), most)]])
 
     def relative_gaps(self, dual: Floats, left: Floats) -> Floats:
         """Return what P - D, which is `left`, is relative to the objective, float64[1]."""

@@ -224,15 +224,22 @@ class Solver(Trainee):
             By `cut_short`.
         """
 
-    def reached(self, group: Group) -> bool:
+    def reached(self, group: Group, share: float) -> bool:
         """Return whether the outer iteration need not go on, asked before each block step but one.
 
         Where it need not, rows of its group were looked at, as by `sample_gap`.
         """
         return False
 
-    def sample_gap(self, group: Group) -> None:
-        """Estimate from rows of a group what all rows contribute to P - D, unless it is known."""
+    def sample_gap(self, group: Group, share: float) -> None:
+        """Estimate what all rows contribute to P - D, unless it is known.
+
+        Parameters
+        ----------
+        group : Group         that comes next
+        share : float         the time since rows had their turn, in the mean, as a part of the time
+                              since those of the group had theirs
+        """
 
     @abstractmethod
     def certify(self, stream: Iterable[Loaded], enough: float | None = None) -> Certificate | float:

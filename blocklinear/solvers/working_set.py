@@ -25,10 +25,11 @@ ROWS_AT_ONCE, ENTRIES_AT_ONCE = 1 << 12, 1 << 15
 """Looked up, and unpacked, for a thread at a time: few enough for caches, and many to a call."""
 WARM_PASSES = 4
 """Passes over the rows in memory in the first outer iteration after a warm start, which is near the
-optimum; twice as many over a working set, as loading is dear. Measured, a tenth of the rows new or
-gone, to a gap of 1e-3: with 8 instead of 4 passes hinge loss reads 0.79 to 1 of the blocks (60,000
-blogs, film reviews, source code), for up to 1.5 times the entries in passes; in memory, logistic
-loss takes 0.8 of the entries that it takes with 2, and hinge loss 0.9 to 1.7."""
+optimum; twice as many over a working set, as loading is dear, and again in the second. Measured, a
+tenth of the rows new or gone, to a gap of 1e-3: with 8 instead of 4 passes hinge loss reads 0.79 to
+1 of the blocks (60,000 blogs, film reviews, source code), for up to 1.5 times the entries in
+passes; with 16 in the second, one group less, for as many. In memory, logistic loss takes 0.8 of
+the entries that it takes with 2, and hinge loss 0.9 to 1.7."""
 MOST_PASSES = 64
 """Where the data are badly scaled, passes may be all that pays: outer iterations come to an end."""
 

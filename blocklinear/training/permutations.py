@@ -54,6 +54,38 @@ def block_order(seed: int, outer: int, n_blocks: int) -> NDArray[np.int64]:
     return np.lexsort((number, number + before))
 
 
+class Turns:
+    """When the blocks of a store had their turn last, in block steps.
+
+    Parameters
+    ----------
+    manifest : Manifest
+    groups : sequence of sequence of int
+        Of those that had it so far, in order.
+    """
+
+    def __init__(self, manifest: Manifest, groups: Sequence[Sequence[int]] = ()) -> None:
+        self._rows = np.array([max(block.rows, 1) for block in manifest.blocks])
+        self._last, self._done = np.zeros(len(self._rows)), 0
+        for blocks in groups:
+            self.note(blocks)
+
+    def note(self, blocks: Sequence[int]) -> None:
+        """Note that some blocks had their turn, all in one block step."""
+        self._done += 1
+        self._last[list(blocks)] = self._done
+
+    def share(self, blocks: Sequence[int]) -> float:
+        """Return how long ago all had their turn, as a part of how long ago some `blocks` had it.
+
+        Both are means over rows; 1 where the latter is 0. Blocks that had none count as if they had
+        had it just before the first.
+        """
+        ago, some = self._done - self._last, list(blocks)
+        of_some = np.average(ago[some], weights=self._rows[some])
+        return float(np.average(ago, weights=self._rows) / of_some) if of_some else 1.0
+
+
 def sampled(manifest: Manifest, options: TrainOptions) -> Manifest:
     """Return the manifest of as many blocks, drawn at random, as the options ask for (Yu, 7.1).
 

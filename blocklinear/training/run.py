@@ -40,7 +40,7 @@ from blocklinear.store.prefetch import GroupLoader, Loaded
 from blocklinear.training.checkpoint import Checkpoint
 from blocklinear.training.held_out import HeldOut
 from blocklinear.training.memory_plan import MemoryPlan
-from blocklinear.training.permutations import block_groups
+from blocklinear.training.permutations import Turns, block_groups
 from blocklinear.training.stopping import FORESIGHT, Stopping
 
 Floats = NDArray[np.float64]
@@ -417,22 +417,27 @@ class GroupRun(Run):
             self.solver.begin(self.stopping.goal, learns)
         self.times, self._begun = self._begun, Times()
         todo, following = self.block_groups(self.outer), self.block_groups(self.outer + 1)
+        before = self.block_groups(self.outer - 1) if self.outer > 1 else []
+        turns = Turns(self.manifest, [*before, *todo[: self.done]])
         for loaded in self._to_step_on(todo[self.done :], following[0]):
+            share = turns.share(loaded.group.blocks)
             with self.times.counting("solve_s"):
-                self.early = self.done > 0 and self.solver.reached(loaded.group)
+                self.early = self.done > 0 and self.solver.reached(loaded.group, share)
                 if not self.early:
                     self.solver.step(loaded.group, self.outer, self.done, len(todo), self.cut_short)
             self.times.add(loaded)
             if self.early:
                 return
+            turns.note(loaded.group.blocks)
             self.done += 1
             self.listener(BlockStep(self.outer, self.done, len(todo)))
             if self.done < len(todo):
                 self.rest()
         if self.options.gap is not None:  # any group tells of all: they are drawn at random
             for loaded in self.loader.stream(following[:1], *following[1:2]):
+                share = turns.share(loaded.group.blocks)
                 with self.times.counting("solve_s"):
-                    self.solver.sample_gap(loaded.group)
+                    self.solver.sample_gap(loaded.group, share)
                 self._begun.add(loaded)
 
     def _to_step_on(

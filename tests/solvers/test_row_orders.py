@@ -1,4 +1,5 @@
 from itertools import pairwise
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ from blocklinear.solvers.row_orders import (
     row_schedule,
     turns,
 )
-from blocklinear.training.permutations import block_groups, block_order
+from blocklinear.training.permutations import Turns, block_groups, block_order
 
 SEEDS = st.integers(0, 2**63 - 1)
 
@@ -60,6 +61,18 @@ def test_every_pair_of_blocks_meets():
 @pytest.mark.parametrize("group", [7, 8])
 def test_a_group_of_all_blocks_stays_in_place(group):
     assert [block_groups(0, outer, 7, group) for outer in (1, 2)] == [[tuple(range(7))]] * 2
+
+
+def test_how_long_ago_blocks_had_their_turn():
+    rows = [10, 10, 20, 0]
+    turns = Turns(SimpleNamespace(blocks=[SimpleNamespace(rows=n) for n in rows]), [(0, 3), (1,)])
+    mean = (10 * 1 + 10 * 0 + 20 * 2 + 1 * 1) / 41  # block 2 had none
+    assert turns.share([2]) == pytest.approx(mean / 2)
+    assert turns.share([0, 3]) == pytest.approx(mean / 1)
+    assert turns.share([0, 1]) == pytest.approx(mean / 0.5)
+    assert turns.share([1]) == 1.0  # just now: nothing was worked on since
+    turns.note([2])
+    assert turns.share([0]) == pytest.approx((10 * 2 + 10 * 1 + 1 * 2) / 41 / 2)
 
 
 @pytest.mark.parametrize("group", [1, 3, 5])

@@ -9,7 +9,9 @@ import pytest
 
 from blocklinear.errors import BusyError, DamagedError, InputError, StorageError, UsageError
 from blocklinear.events import BlockStep, OuterIteration, RunEnded, RunStarted, Warned
+from blocklinear.solvers.block_descent import BlockDescent
 from blocklinear.store.files import Lock
+from blocklinear.store.prefetch import GroupLoader
 from blocklinear.training import loop, train
 from blocklinear.training.stopping import Stopping
 from training.small import (
@@ -183,6 +185,36 @@ def test_the_tolerance_bounds_the_violation_at_first_touch(store, problem):
     assert [event.violation <= 0.1 for event in events] == [False] * (len(events) - 1) + [True]
     assert events[-1].certified  # however training ends, its model says how good it is
     assert model.metadata["certificate"]["gap"] > 0
+
+
+@pytest.mark.parametrize("solver", [1, 3, 7, 11])
+def test_estimates_out_of_core_are_of_all_rows(tmp_path, monkeypatch, solver):
+    """Rows that wait for their turn add several times as much as those that just had it."""
+    rng = np.random.default_rng(solver)
+    X = rng.normal(size=(4000, 1000)) * (rng.random((4000, 1000)) < 0.01)
+    value = X @ rng.normal(size=1000) + 0.5 * rng.normal(size=4000)
+    many = Problem(X, value if solver == 11 else np.where(value > 0.0, 1.0, -1.0), solver)
+    store, ratios, next_ones = split_problem(tmp_path, many, 10), [], []
+    sample = BlockDescent.sample_gap
+
+    def compare(self, group, share):
+        (vectors,) = self.vectors
+        before = vectors._remaining[0, 0]
+        sample(self, group, share)
+        found = vectors._remaining[0, 0]
+        next_ones.append(((found - before) / share + before) / before)
+        with GroupLoader(store, 10, 1) as loader:
+            proof = vectors.proof(recompute=False)
+            for loaded in loader.stream([tuple(range(10))]):
+                vectors.certify_group(loaded.group, proof)
+        ratios.append(found / proof.remaining(4000)[0, 0])
+
+    monkeypatch.setattr(BlockDescent, "sample_gap", compare)
+    monkeypatch.setattr(BlockDescent, "reached", lambda self, group, share: False)
+    train(store, many.options(group=1, max_outer=6, gap=1e-9, method="dual"))
+    assert len(ratios) == 6
+    assert 0.65 < np.median(ratios) < 1.4
+    assert np.median(next_ones) > 1.1
 
 
 @pytest.mark.parametrize("n_rows", [2, 3, 4, 5])

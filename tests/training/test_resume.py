@@ -256,7 +256,7 @@ def test_stopped_while_a_group_is_waited_for(store, monkeypatch, changes):
 
 def test_stopped_after_an_outer_iteration_that_ended_early(store, monkeypatch):
     """Its certificate begins with what was loaded to be worked on, also when it is resumed."""
-    monkeypatch.setattr(BlockDescent, "reached", lambda self, group: True)
+    monkeypatch.setattr(BlockDescent, "reached", lambda self, group, share: True)
     orders, stream = [], GroupLoader.stream
 
     def noting(self, groups, following=None):

@@ -248,6 +248,7 @@ def test_the_first_outer_iterations_after_a_warm_start_have_one_order(tmp_path, 
 
 @pytest.mark.parametrize("group", [None, 2])
 def test_near_the_optimum_there_are_more_passes(tmp_path, monkeypatch, group):
+    """Out of core twice as many, and again in the second outer iteration: loading is dear."""
     begun, begin = [], BlockDescent.begin
 
     def noting(self, goal, learns=True):
@@ -260,6 +261,11 @@ def test_near_the_optimum_there_are_more_passes(tmp_path, monkeypatch, group):
         begun.clear()
         train(store, how(3, group=group, gap=1e-3, warm_start=warm))
         assert begun[0] == passes
+    store = more(store, rows(2, 40, 30), "more", 2)
+    begun.clear()
+    train(store, how(3, group=group, gap=1e-12, max_outer=2, warm_start=True))
+    assert begun[0] == passes
+    assert begun[1] <= passes if group is None else begun[1] == 2 * passes
 
 
 @pytest.mark.parametrize(("solver", "cost"), [(1, 0.1), (7, 1.0)])

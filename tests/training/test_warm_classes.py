@@ -100,12 +100,12 @@ def test_models_that_had_left_start_warm_too(tmp_path, monkeypatch, averaged):
     """Their alpha and w are those they left with, which the certified w need not be."""
     sample = WeightVectors.sample_gap
 
-    def sample_and_set(self, rows):
-        sample(self, rows)
+    def sample_and_set(self, rows, share):
+        sample(self, rows, share=share)
         assert self.averaged
         better = np.isin(self.models.positive, averaged)
-        self._remaining[1] = np.where(better, self._remaining.min(axis=0) / 2, np.inf)
-        self._remaining[0] = np.where(better, np.inf, self._remaining[0])
+        self._remaining[1] = np.where(better, self._remaining.min(axis=0) / 2, 1e9)
+        self._remaining[0] = np.where(better, 1e9, self._remaining[0])
 
     monkeypatch.setattr(WeightVectors, "sample_gap", sample_and_set)
     store = of_five_classes(tmp_path)
