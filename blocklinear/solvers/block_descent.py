@@ -155,7 +155,7 @@ class BlockDescent(Solver):
         if self._copies:
             self._pass_over(outer, parts_of_passes(passes, number, steps), cut_short)
         if not resident:
-            self._look_at(group, last=number + 1 == steps)
+            self._look_at(group, outer, last=number + 1 == steps)
 
     def _pass_over(
         self, outer: int, parts: Sequence[tuple[int, float, float]], cut_short: CutShort
@@ -169,9 +169,13 @@ class BlockDescent(Solver):
 
         self._each(pass_over)
 
-    def _look_at(self, group: Group, last: bool) -> None:
-        """Sample rows that were worked on last, if P - D may be small enough, or is reported."""
-        near = all([vectors.near(group.n_rows, self.started_warm) for vectors in self._trained])
+    def _look_at(self, group: Group, outer: int, last: bool) -> None:
+        """Sample rows that were worked on last, if P - D may be small enough, or is reported.
+
+        In the second outer iteration after a warm start each group may divide it by two and more.
+        """
+        falls = outer == 2 and self.started_warm
+        near = all([vectors.near(group.n_rows, falls) for vectors in self._trained])
         self._each(WeightVectors.forget_sample)
         if near or (last and self._options.gap is not None):
             self._each(lambda vectors: vectors.sample_gap(group.rows, share=1.0))

@@ -149,7 +149,6 @@ class WeightVectors(ABC):
         self._goals = np.zeros(n_problems)  # what it is to fall to, as rows tell
         self._reported = np.zeros(n_problems)  # what rows first worked on added to it before
         self._since = np.zeros(1)  # such rows since
-        self._left_before = np.full(n_problems, np.nan)  # P - D, as rows before those say
 
     @property
     @abstractmethod
@@ -164,7 +163,6 @@ class WeightVectors(ABC):
             "ranges": self._ranges.all, "points": self._points, "stats": self.stats,
             "terms": self.terms, "entries": self.entries, "remaining": self._remaining,
             "goals": self._goals, "reported": self._reported, "since": self._since,
-            "left_before": self._left_before,
             "first": self.first_violation,
         } | ({"multiplier": self._multiplier} if self.free_bias else {})  # fmt: skip
 
@@ -386,30 +384,29 @@ class WeightVectors(ABC):
         if self._points[1] >= WORK_A_POINT * len(self.W):
             self._take_point()
 
-    def near(self, last: int, falls: bool = False) -> bool:
+    def near(self, last: int, anyway: bool = False) -> bool:
         """Return whether P - D may be as small as it is to be: whether a sample should tell.
 
         Asked of the rows first worked on since it was asked last, which were drawn at random, once
         they are about as many as a sample has; it is asked after so many at a time, of which `last`
         are the last. What these added before they were worked on is up to twice what rows add in
-        the mean: little right after their turn, and more and more until the next. And where it
-        `falls` fast, as after a warm start, work on these may have divided it as did that before.
+        the mean: little right after their turn, and more and more until the next. Whatever they
+        added, a sample may be asked for `anyway`.
 
         That cannot be known before there is a goal, which the dual value of all rows sets; of a
         violation that is asked for, which is one of all rows; nor where the bias is free, as no
         row tells of the imbalance of alpha.
         """
         rows, enough = self._since[0], max(self._n_rows / SAMPLED_SHARE, SAMPLED_ROWS)
-        if rows == 0.0 or rows + 0.5 * last < enough:
+        if rows == 0.0 or rows + 0.5 * last < enough or not self._goals.any():
+            return False
+        if self._options.tolerance is not None or self.free_bias:
             return False
         excess = self.stats[FIRST, :, dual.EXCESS]
         left = 0.5 * (excess - self._reported) * (self._n_rows / rows)
-        with np.errstate(all="ignore"):
-            fallen = np.fmin(left / self._left_before, 1.0) if falls else 1.0
-        self._reported[:], self._left_before[:], self._since[0] = excess, left, 0.0
-        if self._options.tolerance is not None or self.free_bias or not self._goals.any():
-            return False
-        return bool((left * fallen <= self._goals).all())
+        self._reported[:] = excess
+        self._since[0] = 0.0
+        return anyway or bool((left <= self._goals).all())
 
     @property
     def sampled(self) -> bool:

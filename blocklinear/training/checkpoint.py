@@ -57,9 +57,6 @@ _BODY = shapes.fields(
 LINES = {"alpha": np.float64, "preference": np.float32, "ranges": np.uint16}
 """Arrays, by the first word of their name, with a line for each row of ``facts["blocks"]``."""
 
-LATER = ("left_before",)
-"""Arrays, named likewise, that not all checkpoints of this format have: they stay as they are."""
-
 Array = npt.NDArray[Any]
 Arrays = Mapping[str, Array]
 Parts = list[Array] | Iterator[Array]
@@ -199,8 +196,6 @@ class Checkpoint:
         """
         for name, array in arrays.items():
             found = self._files.get(name)
-            if found is None and name.split("-")[0] in LATER:
-                continue
             if isinstance(found, list) and len(found) == array.size:
                 array[...] = self._numbers(name, array.dtype).reshape(array.shape)
             elif isinstance(found, dict) and found["bytes"] == array.nbytes:

@@ -196,15 +196,6 @@ def test_arrays_of_another_length(tmp_path, name):
         Checkpoint(tmp_path).load(wanted)
 
 
-def test_an_array_that_older_versions_did_not_save_stays_as_it_is(tmp_path):
-    Checkpoint(tmp_path).save(FACTS, arrays())
-    wanted = arrays() | {"left_before": np.ones(2), "left_before-1": np.ones(3)}
-    Checkpoint(tmp_path).load(wanted)
-    assert [wanted["left_before"].sum(), wanted["left_before-1"].sum()] == [2.0, 3.0]
-    with pytest.raises(DamagedError, match="its left does not have"):
-        Checkpoint(tmp_path).load(arrays() | {"left": np.ones(2)})
-
-
 def test_discarding(tmp_path):
     for k in range(2):
         Checkpoint(tmp_path).save(FACTS, arrays(k))
