@@ -192,7 +192,8 @@ class BlockDescent(Solver):
 
     def sample_gap(self, group: Group, share: float) -> None:
         """Estimate what all rows contribute to P - D from those worked on last and of a group."""
-        self._each(lambda vectors: vectors.sample_gap(group.rows, share=share))
+        of = None if group.n_rows == self._manifest.n_rows else share
+        self._each(lambda vectors: vectors.sample_gap(group.rows, share=of))
 
     def estimate(self) -> Estimate:
         """Return the sums over all problems; of those still trained the worst gap and violation."""
