@@ -392,14 +392,17 @@ class GroupRun(Run):
         """Yield all groups once, for what needs a pass of its own.
 
         With `blocks`, no other blocks are read, unless one group holds all. What may be the `last`
-        pass of a run begins with what was loaded to be worked on, and nothing is loaded ahead after
-        it. A stop between two groups raises Abandoned.
+        pass of a run begins with the groups in memory, which were loaded to be worked on, and
+        nothing is loaded ahead after it. A stop between two groups raises Abandoned.
         """
         order = self.block_groups(self.outer + 1)
-        if last and self.early:
-            groups = self.block_groups(self.outer)
-            order = [*groups[self.done :], *groups[: self.done]]
         first = None if last else order[0]
+        if last and self.early:
+            groups, left = self.block_groups(self.outer), set(range(len(self.manifest.blocks)))
+            memory, order = [*groups, order[0]][self.done : self.done + 2], []
+            for group in (*memory, *groups):
+                order.append(tuple(b for b in group if b in left))
+                left -= {*group}
         if blocks is not None and (len(order) > 1 or not blocks):
             order = [tuple(b for b in group if b in blocks) for group in order]
         order = [group for group in order if group]

@@ -1,7 +1,7 @@
 """A run that was broken off and resumed ends with the bits of one that was not."""
 
 from dataclasses import replace
-from itertools import count
+from itertools import chain, count
 
 import numpy as np
 import pytest
@@ -16,6 +16,7 @@ from blocklinear.store.prefetch import GroupLoader
 from blocklinear.store.store import BlockStore
 from blocklinear.training import run, train
 from blocklinear.training.memory_plan import plan_memory
+from blocklinear.training.permutations import block_groups
 from training.small import (
     DUAL_SOLVERS,
     SELECTIONS,
@@ -254,9 +255,14 @@ def test_stopped_while_a_group_is_waited_for(store, monkeypatch, changes):
     check_stops_while_waiting(store, monkeypatch, changes)
 
 
-def test_stopped_after_an_outer_iteration_that_ended_early(store, monkeypatch):
+@pytest.mark.parametrize("before", [1, 2])
+def test_stopped_after_an_outer_iteration_that_ended_early(store, monkeypatch, before):
     """Its certificate begins with what was loaded to be worked on, also when it is resumed."""
-    monkeypatch.setattr(BlockDescent, "reached", lambda self, group, share: True)
+    (*worked_on, last), (ahead, *_) = (
+        block_groups(4, k, len(store.manifest.blocks), 2) for k in (1, 2)
+    )
+    ends = worked_on[1] if before == 1 else last
+    monkeypatch.setattr(BlockDescent, "reached", lambda self, group, _: group.blocks == ends)
     orders, stream = [], GroupLoader.stream
 
     def noting(self, groups, following=None):
@@ -266,7 +272,12 @@ def test_stopped_after_an_outer_iteration_that_ended_early(store, monkeypatch):
     monkeypatch.setattr(GroupLoader, "stream", noting)
     check_stops_while_waiting(store, monkeypatch, {"max_outer": 1})
     first, certificate = orders[:2]
-    assert certificate == [*first[1:], first[0]]
+    assert first == [*worked_on, last]
+    if before == 1:
+        assert certificate == [worked_on[1], last, worked_on[0]]
+    else:
+        assert certificate[:2] == [last, tuple(b for b in ahead if b not in last)]
+        assert sorted(chain.from_iterable(certificate)) == sorted(chain.from_iterable(first))
 
 
 def check_stops_while_waiting(store, monkeypatch, changes):
