@@ -217,6 +217,22 @@ def test_estimates_out_of_core_are_of_all_rows(tmp_path, monkeypatch, solver):
     assert np.median(next_ones) > 1.1
 
 
+def test_estimates_of_the_gap_are_never_below_zero(tmp_path):
+    """Also where the group that comes next had its turn later than others, and is close by chance.
+
+    Such a gap was taken for 0, and a certificate was in vain.
+    """
+    for seed in range(6):
+        rng = np.random.default_rng(seed)
+        X = rng.normal(size=(1500, 30)) * (rng.random((1500, 30)) < 0.3)
+        y = np.where(X @ rng.normal(size=30) + rng.normal(size=1500) > 0.0, 1.0, -1.0)
+        noisy = Problem(X, y, 3)
+        store = split_problem(tmp_path, noisy, 5, name=f"store{seed}")
+        _, events, _ = trained(store, noisy.options(group=1, gap=1e-4, max_outer=30))
+        assert all(event.primal >= event.dual for event in events)
+        assert all(event.gap > 0.0 for event in events)
+
+
 @pytest.mark.parametrize("n_rows", [2, 3, 4, 5])
 @pytest.mark.parametrize("seed", range(3))
 def test_few_rows_do_not_look_solved(tmp_path, monkeypatch, n_rows, seed):
