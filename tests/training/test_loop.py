@@ -333,6 +333,39 @@ def test_numbers_that_overflow_make_no_model(tmp_path, solver, text, cost, recwa
     assert not recwarn.list
 
 
+@pytest.mark.parametrize(
+    ("solver", "scale", "labels", "changes"),
+    [
+        (13, 1e153, (1.0, -1.0) * 3, {"cost": 1e307, "bias": 1.0, "group": 1}),
+        (13, 1e-160, (1e150, -1e150) * 3, {"cost": 1e200}),
+        (1, 1e-300, (1.0, -1.0) * 3, {"cost": 1e307, "bias": 1e150, "group": 1}),
+    ],
+    ids=str,
+)
+def test_overflows_are_told_without_warnings_of_numpy(
+    tmp_path, solver, scale, labels, changes, recwarn
+):
+    for seed in range(3):
+        rng = np.random.default_rng(seed)
+        rows = rng.normal(size=(len(labels), 2)) * scale
+        huge = Problem(rows, np.array(labels), solver)
+        store = split_problem(tmp_path, huge, 2, name=f"store{seed}")
+        with contextlib.suppress(InputError):
+            model = train(store, huge.options(max_outer=60, gap=1e-3, **changes))
+            assert np.isfinite(model.weights).all()
+            assert None not in model.metadata["certificate"].values()
+    assert not recwarn.list
+
+
+def test_a_relative_gap_that_overflows_makes_no_model(tmp_path):
+    """P was 1e-279, and D -1e170."""
+    rows = np.random.default_rng(0).normal(size=(2, 1)) * 1e140
+    huge = Problem(rows, np.array([1.0, -1.0]), 2)
+    options = huge.options(cost=1e200, group=1, max_outer=60, gap=1e-3)
+    with pytest.raises(InputError, match=r"overflowed.*\n.*scale the data"):
+        train(split_problem(tmp_path, huge, 2), options)
+
+
 @pytest.mark.parametrize("group", [1, N_BLOCKS])
 @pytest.mark.parametrize("solver", [*DUAL_SOLVERS, 0, 5])
 def test_models_are_made_when_the_memory_of_training_is_free(
