@@ -12,7 +12,14 @@ import numpy as np
 
 from blocklinear.arguments import check_options
 from blocklinear.errors import StorageError, UsageError
-from blocklinear.events import Listener, OuterIteration, SlowlyConverging, Warned, ignore
+from blocklinear.events import (
+    NO_BETTER_SCORE,
+    Listener,
+    OuterIteration,
+    SlowlyConverging,
+    Warned,
+    ignore,
+)
 from blocklinear.ingest.provenance import label_places
 from blocklinear.model.linear import LinearModel
 from blocklinear.numerals import counted
@@ -323,7 +330,7 @@ def _finish_with_best(run: Run, report: OuterIteration) -> Outcome:
     assert isinstance(certificate, Certificate)  # no gap was enough
     run.listener(run.certified(dataclasses.replace(report, certificates=1), certificate))
     waited = counted(run.options.patience or 0, "outer iteration")
-    ending = Ending(f"{waited} without a better score", patience=True)
+    ending = Ending(f"{waited} {NO_BETTER_SCORE}", patience=True)
     return _finish(run, certificate, ending)
 
 
