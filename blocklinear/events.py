@@ -6,6 +6,9 @@ from typing import Any
 
 from blocklinear.numerals import counted
 
+NO_BETTER_SCORE = "without a better score"
+"""Why a run ended says so, after how many outer iterations, where patience was asked for."""
+
 
 @dataclass(frozen=True)
 class Warned:

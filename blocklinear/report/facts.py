@@ -4,6 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from blocklinear.events import NO_BETTER_SCORE
 from blocklinear.markup import facts_html
 from blocklinear.memory import format_size
 from blocklinear.model.parameters import SOLVERS
@@ -164,6 +165,11 @@ def status(history: RunRecords) -> tuple[str, str]:
         return "good", "Ended."
     if stopped == "converged":
         return "good", "Converged: what was asked for is proven."
+    if stopped.endswith(NO_BETTER_SCORE):  # as was asked for
+        return (
+            "warn",
+            f"Stopped before its goal, after {shortened(stopped)}: the best model is kept.",
+        )
     return "warn", f"Not converged after {shortened(stopped)}."
 
 

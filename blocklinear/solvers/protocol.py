@@ -23,11 +23,20 @@ over the rows, as the time limit has passed; raises Abandoned to give the block 
 
 
 def each(threads: Executor, work: Callable[..., T], *of: Iterable[Any]) -> list[T]:
-    """Return what `map` does, called in threads; all calls have ended, also where one fails."""
+    """Return what `map` does, called in threads; all calls have ended, also where one fails.
+
+    NumPy does not warn of what is infinite, or no number: that is noticed at the end of an outer
+    iteration.
+    """
+
+    def quietly(*call: Any) -> T:
+        with np.errstate(all="ignore"):
+            return work(*call)
+
     calls = list(zip(*of, strict=True))
     if len(calls) == 1:
-        return [work(*calls[0])]
-    futures = [threads.submit(work, *call) for call in calls]
+        return [quietly(*calls[0])]
+    futures = [threads.submit(quietly, *call) for call in calls]
     wait(futures)
     return [future.result() for future in futures]
 

@@ -8,9 +8,18 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from blocklinear.arguments import check_options
 from blocklinear.errors import StorageError, UsageError
-from blocklinear.events import Listener, OuterIteration, SlowlyConverging, Warned, ignore
+from blocklinear.events import (
+    NO_BETTER_SCORE,
+    Listener,
+    OuterIteration,
+    SlowlyConverging,
+    Warned,
+    ignore,
+)
 from blocklinear.ingest.provenance import label_places
 from blocklinear.model.linear import LinearModel
 from blocklinear.numerals import counted
@@ -212,9 +221,13 @@ def _loading(
 
 @contextlib.contextmanager
 def stopping(run: Run) -> Iterator[None]:
-    """Report a run that is abandoned meanwhile as stopped."""
+    """Report a run that is abandoned meanwhile as stopped.
+
+    NumPy does not warn of what is infinite, or no number: `check_finite` notices it.
+    """
     try:
-        yield
+        with np.errstate(all="ignore"):
+            yield
     except Abandoned:
         raise run.stopped() from None
 
@@ -258,7 +271,15 @@ def resumed(
 
 
 def converge(run: Run) -> Outcome:
-    """Go on with a run until it has converged, or must end; return what came of it."""
+    """Go on with a run until it has converged, or must end; return what came of it.
+
+    Raises
+    ------
+    Abandoned
+        If a stop was asked for.
+    InputError
+        If numbers overflowed.
+    """
     stopping, undecided = run.stopping, run.outer > 0 and run.finished and not run.decided
     while True:
         if not undecided:
@@ -309,14 +330,14 @@ def _finish_with_best(run: Run, report: OuterIteration) -> Outcome:
     assert isinstance(certificate, Certificate)  # no gap was enough
     run.listener(run.certified(dataclasses.replace(report, certificates=1), certificate))
     waited = counted(run.options.patience or 0, "outer iteration")
-    ending = Ending(f"{waited} without a better score", patience=True)
+    ending = Ending(f"{waited} {NO_BETTER_SCORE}", patience=True)
     return _finish(run, certificate, ending)
 
 
 def _finish(run: Run, certificate: Certificate, ending: Ending | None) -> Outcome:
     """Return the model; say so if it is not as good as was asked for."""
     chosen = run.solver.chosen(certificate)
-    check_finite(chosen)
+    check_finite(chosen, certificate.gap)
     if ending:
         run.listener(SlowlyConverging(ending.message(certificate.gap)))
     if certificate.of_zero:

@@ -111,5 +111,6 @@ def _condition(store: BlockStore, options: TrainOptions, cost: float) -> float:
     number = max(range(len(manifest.blocks)), key=lambda k: manifest.blocks[k].rows)
     with GroupLoader(store, 1, options.threads) as loader:
         (loaded,) = loader.stream([(number,)])
-        size = float(loaded.group.sq_norm.mean()) + max(options.bias, 0.0) ** 2
+        squares = loaded.group.sq_norm / max(loaded.group.n_rows, 1)  # their sum may be infinite
+        size = float(squares.sum()) + max(options.bias, 0.0) ** 2
     return 1.0 + curvature * (cost * float(weight)) * size

@@ -133,6 +133,11 @@ def test_a_warm_start_and_the_batches_of_a_store(log):
         ([EVENTS[1]], "Reached its goal."),
         ([START, END | {"outer": None, "stopped": "out of memory"}], "without a model: out of mem"),
         ([START, *EVENTS, END | {"stopped": "9 seconds"}], "Not converged after 9 seconds."),
+        (
+            [START, *EVENTS, END | {"stopped": "3 outer iterations without a better score"}],
+            "Stopped before its goal, after 3 outer iterations without a better score: the best "
+            "model is kept.",
+        ),
     ],
 )
 def test_runs_that_are_not_whole(log, lines, status):

@@ -12,7 +12,7 @@ from scipy.special import expit
 from training.small import Heard, Problem, outcome, random_problem, split_problem
 
 from blocklinear import AddOptions, StoreWriter, TrainOptions, remove, train, train_grid
-from blocklinear.errors import MemoryBudgetError, StorageError, UsageError
+from blocklinear.errors import InputError, MemoryBudgetError, StorageError, UsageError
 from blocklinear.events import OuterIteration, WarmStarted, Warned
 from blocklinear.kernels import l1 as kernels
 from blocklinear.kernels.blocks.columns import count
@@ -701,3 +701,17 @@ def test_rows_without_entries_and_a_store_without_features(tmp_path, solver):
     model = train(split_problem(tmp_path, problem, 2), problem.options())
     assert model.metadata["certificate"]["gap"] <= 1e-3
     assert not model.weights.any()
+
+
+@pytest.mark.parametrize(("scale", "bias"), [(1e60, -1.0), (1.0, 1e60)], ids=["values", "bias"])
+@each_solver
+def test_values_too_large_for_single_precision(tmp_path, solver, scale, bias, recwarn):
+    """They were infinite in columns: steps were none, and rounding was said to end it."""
+    problem = sparse_problem(solver=solver, n_rows=60, n_features=5, bias=bias, cost=1.0 / scale)
+    problem = replace(problem, X=problem.X * scale)
+    store = split_problem(tmp_path, problem, 3)
+    with pytest.raises(InputError, match=r"single precision.*\n.*scale the data, or give a --gap"):
+        train(store, problem.options(gap=1e-3))
+    proof = train(store, problem.options(gap=1e-6, restart=True)).metadata["certificate"]
+    assert bias > 0.0 or proof["gap"] <= 1e-6
+    assert not [found for found in recwarn if found.category is RuntimeWarning]

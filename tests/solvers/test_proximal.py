@@ -1,5 +1,6 @@
 """Proximal points: hinge and epsilon-insensitive loss where coordinate descent crawls."""
 
+import contextlib
 import math
 from dataclasses import replace
 
@@ -9,7 +10,7 @@ from training.free_bias import free_optimum, free_primal_of, free_problem
 from training.small import Heard, Problem, newton_after, random_problem, split_problem
 
 from blocklinear import TrainOptions, train, train_grid
-from blocklinear.errors import UsageError
+from blocklinear.errors import InputError, UsageError
 from blocklinear.events import GoesOver, OuterIteration, WarmStarted, Warned
 from blocklinear.selection.cross_validation import cross_validate
 from blocklinear.training import loop, run
@@ -241,3 +242,14 @@ def test_without_room_for_the_hessian_descent_goes_on(tmp_path, monkeypatch):
     monkeypatch.setattr(loop, "plan_memory", lambda _, *of: plan(wide, *of))
     train(store, problem.options(memory_bytes=512 << 20, max_outer=40), heard)
     assert not any("going on" in warned.message for warned in heard.of(Warned))
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_slopes_that_are_zero_as_numbers_are_tiny(tmp_path, seed):
+    """Of weights of 1e-150 the squares are hardly above 0; two slopes were 0, as was their sum."""
+    rng = np.random.default_rng(seed)
+    labels = np.array([1.0, -1.0, 1.0])
+    tiny = Problem(rng.normal(size=(3, 3)) * 1e150, labels, 3, cost=1e307, bias=1.0)
+    with contextlib.suppress(InputError):  # numbers that overflow
+        model = train(split_problem(tmp_path, tiny, 2), tiny.options(max_outer=60))
+        assert np.isfinite(model.weights).all()

@@ -217,6 +217,22 @@ def test_estimates_out_of_core_are_of_all_rows(tmp_path, monkeypatch, solver):
     assert np.median(next_ones) > 1.1
 
 
+def test_estimates_of_the_gap_are_never_below_zero(tmp_path):
+    """Also where the group that comes next had its turn later than others, and is close by chance.
+
+    Such a gap was taken for 0, and a certificate was in vain.
+    """
+    for seed in range(6):
+        rng = np.random.default_rng(seed)
+        X = rng.normal(size=(1500, 30)) * (rng.random((1500, 30)) < 0.3)
+        y = np.where(X @ rng.normal(size=30) + rng.normal(size=1500) > 0.0, 1.0, -1.0)
+        noisy = Problem(X, y, 3)
+        store = split_problem(tmp_path, noisy, 5, name=f"store{seed}")
+        _, events, _ = trained(store, noisy.options(group=1, gap=1e-4, max_outer=30))
+        assert all(event.primal >= event.dual for event in events)
+        assert all(event.gap > 0.0 for event in events)
+
+
 @pytest.mark.parametrize("n_rows", [2, 3, 4, 5])
 @pytest.mark.parametrize("seed", range(3))
 def test_few_rows_do_not_look_solved(tmp_path, monkeypatch, n_rows, seed):
@@ -315,6 +331,39 @@ def test_numbers_that_overflow_make_no_model(tmp_path, solver, text, cost, recwa
         assert np.isfinite(model.weights).all()
         assert None not in model.metadata["certificate"].values()
     assert not recwarn.list
+
+
+@pytest.mark.parametrize(
+    ("solver", "scale", "labels", "changes"),
+    [
+        (13, 1e153, (1.0, -1.0) * 3, {"cost": 1e307, "bias": 1.0, "group": 1}),
+        (13, 1e-160, (1e150, -1e150) * 3, {"cost": 1e200}),
+        (1, 1e-300, (1.0, -1.0) * 3, {"cost": 1e307, "bias": 1e150, "group": 1}),
+    ],
+    ids=str,
+)
+def test_overflows_are_told_without_warnings_of_numpy(
+    tmp_path, solver, scale, labels, changes, recwarn
+):
+    for seed in range(3):
+        rng = np.random.default_rng(seed)
+        rows = rng.normal(size=(len(labels), 2)) * scale
+        huge = Problem(rows, np.array(labels), solver)
+        store = split_problem(tmp_path, huge, 2, name=f"store{seed}")
+        with contextlib.suppress(InputError):
+            model = train(store, huge.options(max_outer=60, gap=1e-3, **changes))
+            assert np.isfinite(model.weights).all()
+            assert None not in model.metadata["certificate"].values()
+    assert not recwarn.list
+
+
+def test_a_relative_gap_that_overflows_makes_no_model(tmp_path):
+    """P was 1e-279, and D -1e170."""
+    rows = np.random.default_rng(0).normal(size=(2, 1)) * 1e140
+    huge = Problem(rows, np.array([1.0, -1.0]), 2)
+    options = huge.options(cost=1e200, group=1, max_outer=60, gap=1e-3)
+    with pytest.raises(InputError, match=r"overflowed.*\n.*scale the data"):
+        train(split_problem(tmp_path, huge, 2), options)
 
 
 @pytest.mark.parametrize("group", [1, N_BLOCKS])

@@ -88,6 +88,16 @@ def test_so_it_does_in_cross_validation(tmp_path, solver):
     assert found.report.best.gap <= 1e-3
 
 
+def test_squares_of_rows_whose_sum_overflows(tmp_path, recwarn):
+    """Their mean was infinite, whatever C."""
+    rows = np.full((40, 1), 9e153)
+    huge, heard = Problem(rows, np.resize([1.0, -1.0], 40), 2, cost=1e-308), Heard()
+    store = split_problem(tmp_path, huge, 1)
+    train(store, huge.options(max_outer=4), heard)
+    assert heard.of(MethodChosen)[0].why.endswith("coordinate descent as much as 743")
+    assert not recwarn.list
+
+
 def test_large_rows_and_their_weights_count_as_cost(tmp_path):
     assert chosen(tmp_path, dense(cost=1e-3))[1].method == "dual"
     (tmp_path / "large").mkdir()

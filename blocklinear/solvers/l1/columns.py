@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from blocklinear.errors import InputError
 from blocklinear.kernels import l1 as kernels
 from blocklinear.options import TrainOptions
 from blocklinear.solvers.l1.scratch import ScratchArray
@@ -315,13 +316,26 @@ class ColumnCache:
         )  # fmt: skip
 
     def finish(self) -> None:
-        """Take note that all rows were there: nothing waits then."""
-        slot = int(self.slots[-1])
+        """Take note that all rows were there: nothing waits then.
+
+        Raises
+        ------
+        InputError
+            If a value is too large for single precision.
+        """
+        first, slot = int(self.starts[self._first]) - self._base, int(self.slots[-1])
         if slot >= self._first:
             start = self.starts[slot] - self._base
             of_bias = slice(start, start + self._n_rows)
-            self.jumps[of_bias], self.values[of_bias] = 1, self._bias
+            with np.errstate(over="ignore"):  # as of other values: it is infinite then
+                self.jumps[of_bias], self.values[of_bias] = 1, self._bias
             self.jumps[start] = 0
+        new = self.values[first : int(self.starts[-1]) - self._base]
+        if not np.isfinite([new.max(initial=0.0), new.min(initial=0.0)]).all():
+            raise InputError(
+                "values, or -B, are too large for the single precision that --gap allows",
+                f"scale the data, or give a --gap below {_PRECISE:g}",
+            )
         self._first = len(self.features)
         if self.filed:
             for file, numbers in zip(self._files, (self.jumps, self.values), strict=True):

@@ -217,7 +217,8 @@ class NewtonIterate(Iterate):
                 return float(length)
         if 0.0 < 4.0 * low < high:  # nothing is known of its size
             return math.sqrt(low * high)
-        share = at_low / (at_low - at_high)
+        # where numbers are so tiny that squares are 0, both slopes may be
+        share = at_low / (at_low - at_high) if at_low < at_high else 0.5
         return low + min(max(share, _INSIDE), 1.0 - _INSIDE) * (high - low)
 
     def _slope_at(self, found: PassSums) -> float:
