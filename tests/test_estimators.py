@@ -533,10 +533,10 @@ def test_cross_validation_is_that_of_a_grid_search(scoring):
 def test_rows_given_several_times_count_so_in_scores(scoring):
     """And so do weights, as in scikit-learn's `LogisticRegressionCV`."""
     rng = np.random.default_rng(1)
-    rows = rng.integers(0, 2, (300, 3)).astype(float)
-    y = (rows[:, 0] + rng.normal(0, 0.8, 300) > 0.5) * 1
+    rows = rng.integers(0, 2, (120, 3)).astype(float)
+    y = (rows[:, 0] + rng.normal(0, 0.8, 120) > 0.5) * 1
     if scoring == "f1_macro":
-        y += rows[:, 1] > rng.random(300)
+        y += rows[:, 1] > rng.random(120)
     ours, cv = (BlockLinearSVC, BlockLinearSVCCV)
     if scoring == "neg_mean_squared_error":
         ours, cv = (BlockLinearSVR, BlockLinearSVRCV)
@@ -545,7 +545,7 @@ def test_rows_given_several_times_count_so_in_scores(scoring):
     single = GridSearchCV(ours(**TIGHT), {"C": costs}, **how).fit(rows, y)
     expected = [single.cv_results_[f"split{k}_test_score"] for k in range(4)]
     np.testing.assert_allclose(found.scores_, expected, rtol=1e-4)
-    assert found.n_samples_seen_ == single.best_estimator_.n_samples_seen_ == 300
+    assert found.n_samples_seen_ == single.best_estimator_.n_samples_seen_ == 120
     distinct, first, counts = np.unique(
         np.column_stack([rows, y]), axis=0, return_index=True, return_counts=True
     )[:3]
