@@ -326,6 +326,7 @@ def test_classes_that_do_not_fit_together_are_trained_in_parts(wide):
 
 def test_parts_are_resumed(wide):
     _, store, options = wide
+    options = replace(options, gap=1e-2)
     whole = train(store, options)
     heard = Heard()
 
