@@ -251,17 +251,6 @@ def cs_extrapolate(
 
 
 @kernel
-def cs_slope(label, d):
-    """Return by how much steps d, float64[n_rows, K], raise - sum_i sum_m e_i^m alpha_i^m."""
-    total = 0.0
-    for i in range(d.shape[0]):
-        for m in range(d.shape[1]):
-            if m != label[i]:
-                total -= d[i, m]
-    return total
-
-
-@kernel
 def _feasible(C, y, alpha, a):
     """Write a feasible point, next to alpha_i, and return the sum of |a_m| over m other than y.
 
