@@ -9,7 +9,7 @@ import numpy as np
 from blocklinear.kernels.dual import DUAL, EXCESS, GAIN, N_SUPPORT, PG_MAX, STEPS
 from blocklinear.kernels.fetch import FAR, fetch_entries, fetch_item, fetch_items
 from blocklinear.kernels.jit import kernel
-from blocklinear.kernels.losses import GAP, LEAST, LOSS, N_REACH, REACH, UNIT, WORTH
+from blocklinear.kernels.losses import GAP, LEAST, LOSS, N_REACH, REACH, WORTH, rounding_of
 from blocklinear.kernels.shared import add_exactly, gather, magnitude, scatter, span
 
 SOLVED = 1e-12  # a row whose violation is not above is left as it is, as in LIBLINEAR
@@ -251,17 +251,6 @@ def cs_extrapolate(
 
 
 @kernel
-def cs_slope(label, d):
-    """Return by how much steps d, float64[n_rows, K], raise - sum_i sum_m e_i^m alpha_i^m."""
-    total = 0.0
-    for i in range(d.shape[0]):
-        for m in range(d.shape[1]):
-            if m != label[i]:
-                total -= d[i, m]
-    return total
-
-
-@kernel
 def _feasible(C, y, alpha, a):
     """Write a feasible point, next to alpha_i, and return the sum of |a_m| over m other than y.
 
@@ -422,7 +411,7 @@ def cs_certify_rows(
         start, stop = starts[i], stops[i]
         size = np.sqrt(sq_norm[i] + bias * bias)
         total = _feasible(C, y, alpha[i], step)
-        gamma = 1.01 * (stop - start + 2.0) * UNIT
+        gamma = rounding_of(stop - start)
         wrong = gamma * size  # times |w_m|: by Cauchy and Schwarz, of gamma |w_m|'|x_i|
         for k in range(2 if averaged else 1):
             _add_candidate(

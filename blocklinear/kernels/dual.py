@@ -12,39 +12,11 @@ result does not depend on which thread works on which models.
 
 import numpy as np
 
+from blocklinear.kernels import losses
 from blocklinear.kernels.fetch import CACHED, FAR, fetch, fetch_entries, fetch_item, fetch_items
 from blocklinear.kernels.jit import kernel
-from blocklinear.kernels.losses import (
-    GAP,
-    L1_SVR,
-    L2_SVR,
-    LOGISTIC,
-    N_REACH,
-    OF_PLUS,
-    REACH,
-    SQUARED_HINGE,
-    UNIT,
-    bound_candidate,
-    bound_candidates,
-    dual_term,
-    entropy_of,
-    excess,
-    feasible,
-    refine,
-    refine_many,
-    targets_and_costs,
-    update,
-)
 from blocklinear.kernels.registers import LANES, WIDE
-from blocklinear.kernels.shared import (
-    add_row,
-    gather,
-    inline,
-    magnitude,
-    row_dot,
-    scatter,
-    span,
-)
+from blocklinear.kernels.shared import add_row, gather, inline, magnitude, row_dot, scatter, span
 
 PG_MAX, PG_MIN, PG_SUM, EXCESS, GAIN, STEPS = 0, 1, 2, 3, 4, 5
 N_STATS = 6
@@ -87,7 +59,7 @@ def dcd_epoch(
     priority : float64[n_rows]          of these rows, updated: how far the step moved w, squared
     """
     last = w.shape[0] - 1
-    kept, bounded = ranges.shape[0] > 0, kind not in (SQUARED_HINGE, L2_SVR)
+    kept, bounded = ranges.shape[0] > 0, kind not in (losses.SQUARED_HINGE, losses.L2_SVR)
     for k in range(order.shape[0]):
         if k + 2 * FAR < order.shape[0]:
             i = order[k + 2 * FAR]
@@ -104,9 +76,9 @@ def dcd_epoch(
         start, stop = starts[i], stops[i]
         t, old = target[i], alpha[i]
         f = row_dot(indices, values, start, stop, w) + bias * w[last]
-        stats[EXCESS] += excess(kind, epsilon, t, C, f, old)
+        stats[EXCESS] += losses.excess(kind, epsilon, t, C, f, old)
         Q = sq_norm[i] + bias * bias
-        new, PG, pressure, gain = update(kind, epsilon, t, C, Q, f, old)
+        new, PG, pressure, gain = losses.update(kind, epsilon, t, C, Q, f, old)
         stats[PG_MAX] = max(stats[PG_MAX], PG)
         stats[PG_MIN] = min(stats[PG_MIN], PG)
         stats[PG_SUM] += abs(PG)
@@ -123,7 +95,7 @@ def dcd_epoch(
             ranges[i] = ONE_MODEL
         if new != old:
             alpha[i] = new
-            step = (new - old) * (1.0 if kind >= L1_SVR else t)
+            step = (new - old) * losses.sign_of(kind, t)
             add_row(indices, values, start, stop, bias, step, w)
             if kept:
                 priority[i] = step * step * sq_norm[i]
@@ -142,10 +114,10 @@ def add_dual_terms(target, cost, kind, epsilon, alpha, terms):
         C, a = cost[i], alpha[i]
         if C == 0.0:
             continue
-        a = feasible(kind, C, a)
+        a = losses.feasible(kind, C, a)
         terms[N_SUPPORT] += a != 0.0
-        terms[DUAL] += dual_term(kind, epsilon, target[i], C, a)
-        terms[PLUS if a * (1.0 if kind >= L1_SVR else target[i]) > 0.0 else MINUS] += abs(a)
+        terms[DUAL] += losses.dual_term(kind, epsilon, target[i], C, a)
+        terms[PLUS if a * losses.sign_of(kind, target[i]) > 0.0 else MINUS] += abs(a)
 
 
 @kernel(error_model="numpy")
@@ -183,35 +155,37 @@ def certify_rows(
         if C == 0.0:
             continue
         start, stop = starts[i], stops[i]
-        a, s = feasible(kind, C, alpha[i]), 1.0 if kind >= L1_SVR else t
+        a, s = losses.feasible(kind, C, alpha[i]), losses.sign_of(kind, t)
         side = 0 if s * a > 0.0 else 1
         a *= balance[side]
         q = 0.5 * a / C
-        entropy = entropy_of(2.0 * q) if kind == LOGISTIC else 0.0
-        size, gamma = np.sqrt(sq_norm[i] + bias * bias), 1.01 * (stop - start + 2.0) * UNIT
+        entropy = losses.entropy_of(2.0 * q) if kind == losses.LOGISTIC else 0.0
+        size, gamma = np.sqrt(sq_norm[i] + bias * bias), losses.rounding_of(stop - start)
         wrong = gamma * size  # times |v|: by Cauchy and Schwarz, of gamma |v|'|x_i|
         # a bound is added once: taken back in part, a large one would take smaller ones with it;
         # both candidates are written out, as a loop over them takes 1.4 times as long
         f = row_dot(indices, values, start, stop, w) + bias * w[last]
         bound = wrong * norms[0]
-        above, kink = bound_candidate(kind, epsilon, t, C, f, a, q, entropy, bound, sums[0])
+        above, kink = losses.bound_candidate(kind, epsilon, t, C, f, a, q, entropy, bound, sums[0])
         if kink:
             total = magnitude(indices, values, start, stop, bias, w)
-            above = refine(kind, epsilon, t, C, f, a, gamma * total, above)
-        sums[0, GAP] += above
+            above = losses.refine(kind, epsilon, t, C, f, a, gamma * total, above)
+        sums[0, losses.GAP] += above
         if averaged:
             f = row_dot(indices, values, start, stop, average) + bias * average[last]
             bound = wrong * norms[1]
-            above, kink = bound_candidate(kind, epsilon, t, C, f, a, q, entropy, bound, sums[1])
+            above, kink = losses.bound_candidate(
+                kind, epsilon, t, C, f, a, q, entropy, bound, sums[1]
+            )
             if kink:
                 total = magnitude(indices, values, start, stop, bias, average)
-                above = refine(kind, epsilon, t, C, f, a, gamma * total, above)
-            sums[1, GAP] += above
+                above = losses.refine(kind, epsilon, t, C, f, a, gamma * total, above)
+            sums[1, losses.GAP] += above
         step = a * s
         if step != 0.0 and recomputed.shape[0] > 0:
-            reach[REACH] += abs(step) * size
-            reach[N_REACH] += 1.0
-            reach[OF_PLUS + side] += abs(step)
+            reach[losses.REACH] += abs(step) * size
+            reach[losses.N_REACH] += 1.0
+            reach[losses.OF_PLUS + side] += abs(step)
             add_row(indices, values, start, stop, bias, step, recomputed)
 
 
@@ -232,14 +206,14 @@ def _step_models(kind, epsilon, Q, first, last, t, C, f, alpha, step, stats):
     and the gain of all.
     """
     some, low, high, total = False, 0, 0, 0.0
-    bounded = kind not in (SQUARED_HINGE, L2_SVR)
+    bounded = kind not in (losses.SQUARED_HINGE, losses.L2_SVR)
     for j in range(first, last):
         step[j] = 0.0
         if C[j] == 0.0:
             continue
         old, seen = alpha[j], stats[j]
-        seen[EXCESS] += excess(kind, epsilon, t[j], C[j], f[j], old)
-        new, PG, _, gain = update(kind, epsilon, t[j], C[j], Q, f[j], old)
+        seen[EXCESS] += losses.excess(kind, epsilon, t[j], C[j], f[j], old)
+        new, PG, _, gain = losses.update(kind, epsilon, t[j], C[j], Q, f[j], old)
         seen[PG_MAX] = max(seen[PG_MAX], PG)
         seen[PG_MIN] = min(seen[PG_MIN], PG)
         seen[PG_SUM] += abs(PG)
@@ -248,7 +222,7 @@ def _step_models(kind, epsilon, Q, first, last, t, C, f, alpha, step, stats):
         total += gain
         if new != old:
             alpha[j] = new
-            step[j] = (new - old) * (1.0 if kind >= L1_SVR else t[j])
+            step[j] = (new - old) * losses.sign_of(kind, t[j])
             some = True
             if new != 0.0 and not (bounded and abs(new) == C[j]):
                 low, high = (low if high > 0 else j), j + 1
@@ -288,7 +262,7 @@ def dcd_many(
         i = order[k]
         first, last = int(ranges[i]) & 255, int(ranges[i]) >> 8
         ranges[i], priority[i] = 0, 0.0
-        if not targets_and_costs(
+        if not losses.targets_and_costs(
             kind, target[i], code[i], fold[i], weight[i], positive, held_out, cost, first, last,
             t, C,
         ):  # fmt: skip
@@ -319,16 +293,16 @@ def add_many_dual_terms(
     M = positive.shape[0]
     t, C = np.zeros(M), np.zeros(M)
     for i in range(alpha.shape[0]):
-        targets_and_costs(
+        losses.targets_and_costs(
             kind, target[i], code[i], fold[i], weight[i], positive, held_out, cost, 0, M, t, C
         )
         for j in range(alpha.shape[1]):
             if C[j] == 0.0:
                 continue
-            a = feasible(kind, C[j], alpha[i, j])
+            a = losses.feasible(kind, C[j], alpha[i, j])
             terms[j, N_SUPPORT] += a != 0.0
-            terms[j, DUAL] += dual_term(kind, epsilon, t[j], C[j], a)
-            terms[j, PLUS if a * (1.0 if kind >= L1_SVR else t[j]) > 0.0 else MINUS] += abs(a)
+            terms[j, DUAL] += losses.dual_term(kind, epsilon, t[j], C[j], a)
+            terms[j, PLUS if a * losses.sign_of(kind, t[j]) > 0.0 else MINUS] += abs(a)
 
 
 @kernel(error_model="numpy")
@@ -358,38 +332,38 @@ def certify_many(
             _fetch_weights(indices, start, stop, whole, W)
             if recomputed.shape[0] > 0:
                 _fetch_weights(indices, start, stop, whole, recomputed)
-        if not targets_and_costs(
+        if not losses.targets_and_costs(
             kind, target[i], code[i], fold[i], weight[i], positive, held_out, cost, 0, M, t, C
         ):
             continue
         start, stop = starts[i], stops[i]
-        size, gamma = np.sqrt(sq_norm[i] + bias * bias), 1.01 * (stop - start + 2.0) * UNIT
+        size, gamma = np.sqrt(sq_norm[i] + bias * bias), losses.rounding_of(stop - start)
         for j in range(M):
             step[j] = a[j] = q[j] = 0.0
             if C[j] == 0.0:
                 continue
-            s = 1.0 if kind >= L1_SVR else t[j]
-            a[j] = feasible(kind, C[j], alpha[i, j])
+            s = losses.sign_of(kind, t[j])
+            a[j] = losses.feasible(kind, C[j], alpha[i, j])
             side = 0 if s * a[j] > 0.0 else 1
             a[j] *= balance[side, j]
             q[j] = 0.5 * a[j] / C[j]
-            if kind == LOGISTIC:
-                entropy[j] = entropy_of(2.0 * q[j])
+            if kind == losses.LOGISTIC:
+                entropy[j] = losses.entropy_of(2.0 * q[j])
             if a[j] != 0.0:
                 step[j] = s * a[j]
-                reach[REACH, j] += abs(a[j]) * size
-                reach[N_REACH, j] += 1.0
-                reach[OF_PLUS + side, j] += abs(a[j])
+                reach[losses.REACH, j] += abs(a[j]) * size
+                reach[losses.N_REACH, j] += 1.0
+                reach[losses.OF_PLUS + side, j] += abs(a[j])
         for k in range(2 if averaged else 1):
             V = average if k else W
             gather(indices, values, start, stop, bias, 0, W.shape[1], V, f)
-            if bound_candidates(
+            if losses.bound_candidates(
                 kind, epsilon, t, C, f, a, q, entropy, gamma, size, norms[k], above, sums[k]
             ):
-                refine_many(
+                losses.refine_many(
                     kind, epsilon, t, C, f, a, gamma, above, indices, values, start, stop, bias, V,
                 )  # fmt: skip
             for j in range(M):
-                sums[k, GAP, j] += above[j]
+                sums[k, losses.GAP, j] += above[j]
         if recomputed.shape[0] > 0:
             scatter(indices, values, start, stop, bias, step, 0, W.shape[1], recomputed)

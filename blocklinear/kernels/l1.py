@@ -32,19 +32,9 @@ and of the columns in memory
 
 import numpy as np
 
+from blocklinear.kernels import losses
 from blocklinear.kernels.fetch import fetch
 from blocklinear.kernels.jit import kernel
-from blocklinear.kernels.losses import (
-    LOGISTIC,
-    UNIT,
-    add_candidate,
-    curvature,
-    dual_term,
-    entropy_of,
-    feasible,
-    loss,
-    primal_alpha,
-)
 from blocklinear.kernels.shared import add_row, row_dot, span
 
 MOVED, CURVED = 0, 1
@@ -82,7 +72,9 @@ def evaluate_rows(
         if cost.shape[0] > 0:
             f += row_dot(indices, values, start, stop, w)
             C, t = cost[i], target[i]
-            a = t * feasible(kind, C, primal_alpha(kind, 0.0, t, C, f)) if C != 0.0 else 0.0
+            a = 0.0
+            if C != 0.0:
+                a = t * losses.feasible(kind, C, losses.primal_alpha(kind, 0.0, t, C, f))
             step[at] = a
             if a != 0.0:
                 add_row(indices, values, start, stop, bias, a, pull)
@@ -152,9 +144,9 @@ def expand(kind, target, cost, decision, step, state):
         step[i] = state[i, MOVED] = state[i, CURVED] = 0.0
         if C == 0.0:
             continue
-        a = feasible(kind, C, primal_alpha(kind, 0.0, t, C, decision[i]))
+        a = losses.feasible(kind, C, losses.primal_alpha(kind, 0.0, t, C, decision[i]))
         step[i] = a * t
-        state[i, CURVED] = curvature(kind, C, a)
+        state[i, CURVED] = losses.curvature(kind, C, a)
 
 
 @kernel(error_model="numpy")
@@ -164,7 +156,7 @@ def total_loss(kind, target, cost, decision, length, state):
     for i in range(target.shape[0]):
         if cost[i] != 0.0:
             f = decision[i] + length * state[i, MOVED]
-            total += cost[i] * loss(kind, 0.0, target[i], f)
+            total += cost[i] * losses.loss(kind, 0.0, target[i], f)
     return total
 
 
@@ -399,7 +391,7 @@ def move_alpha(kind, target, cost, step, state, moved):
             moved[i] = 0.0
             continue
         wanted = target[i] * (step[i] - state[i, CURVED] * state[i, MOVED])
-        a = feasible(kind, cost[i], wanted)
+        a = losses.feasible(kind, cost[i], wanted)
         moved[i] = target[i] * a
         if a != wanted and state[i, CURVED] != 0.0:
             step[i], state[i, CURVED] = moved[i], 0.0
@@ -413,8 +405,8 @@ def dual_value(kind, target, cost, step, scale):
     total = 0.0
     for i in range(target.shape[0]):
         if cost[i] != 0.0:
-            a = feasible(kind, cost[i], target[i] * step[i] * scale)
-            total += dual_term(kind, 0.0, target[i], cost[i], a)
+            a = losses.feasible(kind, cost[i], target[i] * step[i] * scale)
+            total += losses.dual_term(kind, 0.0, target[i], cost[i], a)
     return total
 
 
@@ -435,11 +427,9 @@ def certify_rows(
         C, t = cost[i], target[i]
         if C == 0.0:
             continue
-        a = feasible(kind, C, t * step[i] * scale)
-        q = 0.5 * a / C
-        entropy = entropy_of(2.0 * q) if kind == LOGISTIC else 0.0
-        wrong = 1.01 * (length[i] + 2.0) * UNIT * size[i] * norm
-        add_candidate(kind, 0.0, t, C, decision[i], a, q, entropy, wrong, sums)
+        a = losses.feasible(kind, C, t * step[i] * scale)
+        wrong = losses.rounding_of(length[i]) * size[i] * norm
+        losses.add_candidate(kind, 0.0, t, C, decision[i], a, wrong, sums)
 
 
 @kernel(error_model="numpy")

@@ -75,6 +75,18 @@ def loss(kind, epsilon, t, f):
 
 
 @inline
+def sign_of(kind, t):
+    """Return s_i, the sign of x_i in w = sum_i s_i alpha_i x_i."""
+    return 1.0 if kind >= L1_SVR else t
+
+
+@inline
+def rounding_of(n_entries):
+    """Return the largest error of w'x_i, of so many entries, over the sum of their sizes."""
+    return 1.01 * (n_entries + 2.0) * UNIT
+
+
+@inline
 def entropy_of(u):
     """Return -u log u - (1 - u) log(1 - u), continuous at 0 and 1, and right for the smallest u."""
     total = u * np.log(u) if u > 0.0 else 0.0
@@ -94,7 +106,7 @@ def dual_term(kind, epsilon, t, C, a):
 @inline
 def excess(kind, epsilon, t, C, f, a):
     """Return C_i loss_i + s_i alpha_i f_i - g_i(alpha_i) >= 0; the sum over all rows is P - D."""
-    reach = a * f if kind >= L1_SVR else t * a * f
+    reach = sign_of(kind, t) * a * f
     return C * loss(kind, epsilon, t, f) + reach - dual_term(kind, epsilon, t, C, a)
 
 
@@ -147,11 +159,9 @@ def regression_gap(kind, epsilon, C, r, a, q):
     size, half, z = abs(a), abs(q), abs(r) - epsilon
     over, under = max(z, 0.0), max(-z, 0.0)
     if kind == L1_SVR:
-        return (
-            C * over + size * (z + 2.0 * epsilon)
-            if a * r > 0.0
-            else (C - size) * over + size * under
-        )
+        if a * r > 0.0:
+            return C * over + size * (z + 2.0 * epsilon)
+        return (C - size) * over + size * under
     if a * r > 0.0:
         return C * over * over + size * (z + 2.0 * epsilon + 0.5 * half)
     return C * (over - half) * (over - half) + size * under
@@ -312,8 +322,10 @@ def bound_candidate(kind, epsilon, t, C, f, a, q, entropy, wrong, sums):
 
 
 @inline
-def add_candidate(kind, epsilon, t, C, f, a, q, entropy, wrong, sums):
+def add_candidate(kind, epsilon, t, C, f, a, wrong, sums):
     """Add to `sums` what a row contributes under one candidate, see `bound_candidate`."""
+    q = 0.5 * a / C
+    entropy = entropy_of(2.0 * q) if kind == LOGISTIC else 0.0
     above, _ = bound_candidate(kind, epsilon, t, C, f, a, q, entropy, wrong, sums)
     sums[GAP] += above
 

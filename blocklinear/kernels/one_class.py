@@ -15,7 +15,7 @@ import numpy as np
 
 from blocklinear.kernels.dual import GAIN
 from blocklinear.kernels.jit import kernel
-from blocklinear.kernels.losses import UNIT
+from blocklinear.kernels.losses import UNIT, rounding_of
 from blocklinear.kernels.shared import add_exactly, add_row, row_dot
 
 REACH, N_REACH, WHOLE, WRONG, MASS, MASS_LOW, TOTAL, TOTAL_LOW = 0, 1, 2, 3, 4, 5, 6, 7
@@ -130,7 +130,7 @@ def certify_rows(
         a = min(max(alpha[i], 0.0), upper[i])
         f[i] = row_dot(indices, values, start, stop, v)
         size = np.sqrt(sq_norm[i])
-        wrong = 1.01 * (stop - start + 2.0) * UNIT * size * norm
+        wrong = rounding_of(stop - start) * size * norm
         seen[WRONG] += wrong * max(a, upper[i] - a)
         seen[WHOLE] += upper[i] * size
         add_exactly(a, seen, MASS)

@@ -19,34 +19,9 @@ strictly inside their bounds.
 
 import numpy as np
 
+from blocklinear.kernels import losses
 from blocklinear.kernels.jit import kernel
-from blocklinear.kernels.losses import (
-    HINGE,
-    L1_SVR,
-    LOGISTIC,
-    N_REACH,
-    OF_MINUS,
-    OF_PLUS,
-    REACH,
-    UNIT,
-    add_candidate,
-    curvature,
-    dual_term,
-    entropy_of,
-    feasible,
-    primal_alpha,
-    proximal_alpha,
-    targets_and_costs,
-)
-from blocklinear.kernels.shared import (
-    add_exactly,
-    add_row,
-    gather,
-    inline,
-    row_dot,
-    scatter,
-    span,
-)
+from blocklinear.kernels.shared import add_exactly, add_row, gather, inline, row_dot, scatter, span
 
 VALUE, VALUE_LOW, MOVED, COSTS, TARGETS = 0, 1, 2, 3, 4
 N_VALUES = 5
@@ -70,20 +45,20 @@ def _add_products(indices, values, start, stop, bias, h, hessian):
 @inline
 def _curvature(kind, C, a, width):
     """Return h_i: the derivative of alpha_i, in its domain, by -s_i f_i; 0 at its ends."""
-    if kind in (HINGE, L1_SVR):
+    if kind in (losses.HINGE, losses.L1_SVR):
         return C / width if a != 0.0 and abs(a) < C else 0.0
-    return curvature(kind, C, a)
+    return losses.curvature(kind, C, a)
 
 
 @inline
 def _add_value(kind, epsilon, t, C, b, f, a, center, width, values):
     """Add what a row contributes to `values`, and what that loses."""
     moved = 0.5 * (a - center) * (a - center) / C * width if a != center else 0.0
-    own = dual_term(kind, epsilon, t, C, a) - (a if kind >= L1_SVR else t * a) * f - moved
+    own = losses.dual_term(kind, epsilon, t, C, a) - losses.sign_of(kind, t) * a * f - moved
     add_exactly(own, values, VALUE)
     values[MOVED] += moved
     values[COSTS] += C
-    values[TARGETS] += C * abs(t - b if kind == L1_SVR else t)
+    values[TARGETS] += C * abs(t - b if kind == losses.L1_SVR else t)
 
 
 @inline
@@ -91,19 +66,17 @@ def _evaluate(
     kind, epsilon, t, C, b, f, gamma, size, norm, center, width, sums, reach, values
 ):  # fmt: skip
     """Add what a row contributes to the certificate of its alpha_i; return that."""
-    if kind in (HINGE, L1_SVR):
-        a = feasible(kind, C, proximal_alpha(kind, epsilon, t, C, f, center, width))
-        _add_value(kind, epsilon, t, C, b, f, a, feasible(kind, C, center), width, values)
+    if kind in (losses.HINGE, losses.L1_SVR):
+        a = losses.feasible(kind, C, losses.proximal_alpha(kind, epsilon, t, C, f, center, width))
+        _add_value(kind, epsilon, t, C, b, f, a, losses.feasible(kind, C, center), width, values)
     else:
-        a = feasible(kind, C, primal_alpha(kind, epsilon, t, C, f))
-    s = 1.0 if kind >= L1_SVR else t
-    q = 0.5 * a / C
-    entropy = entropy_of(2.0 * q) if kind == LOGISTIC else 0.0
-    add_candidate(kind, epsilon, t, C, f, a, q, entropy, gamma * size * norm, sums)
+        a = losses.feasible(kind, C, losses.primal_alpha(kind, epsilon, t, C, f))
+    losses.add_candidate(kind, epsilon, t, C, f, a, gamma * size * norm, sums)
+    s = losses.sign_of(kind, t)
     if a != 0.0:
-        reach[REACH] += abs(a) * size
-        reach[N_REACH] += 1.0
-        reach[OF_PLUS if s * a > 0.0 else OF_MINUS] += abs(a)
+        reach[losses.REACH] += abs(a) * size
+        reach[losses.N_REACH] += 1.0
+        reach[losses.OF_PLUS if s * a > 0.0 else losses.OF_MINUS] += abs(a)
     return a
 
 
@@ -127,7 +100,7 @@ def gradient_rows(
     sums, reach : float64[N_SUMS], float64[N_REACHES]         added to, as in `dual.certify_rows`
     sums_of_values : float64[N_VALUES]  added to, for HINGE and L1_SVR
     """
-    last, proximal = w.shape[0] - 1, kind in (HINGE, L1_SVR)
+    last, proximal = w.shape[0] - 1, kind in (losses.HINGE, losses.L1_SVR)
     for i in range(target.shape[0]):
         C, t = cost[i], target[i]
         alpha[i] = 0.0
@@ -136,7 +109,7 @@ def gradient_rows(
         start, stop = starts[i], stops[i]
         b = bias * w[last]
         f = row_dot(indices, values, start, stop, w) + b
-        size, gamma = np.sqrt(sq_norm[i] + bias * bias), 1.01 * (stop - start + 2.0) * UNIT
+        size, gamma = np.sqrt(sq_norm[i] + bias * bias), losses.rounding_of(stop - start)
         a = _evaluate(
             kind, epsilon, t, C, b, f, gamma, size, norm, center[i] if proximal else 0.0, width,
             sums, reach, sums_of_values,
@@ -144,7 +117,7 @@ def gradient_rows(
         alpha[i] = a
         if a == 0.0:
             continue
-        step, h = a * (1.0 if kind >= L1_SVR else t), _curvature(kind, C, a, width)
+        step, h = a * losses.sign_of(kind, t), _curvature(kind, C, a, width)
         for p in span(start, stop):
             v = values[p]
             pull[indices[p]] += step * v
@@ -200,18 +173,18 @@ def newton_many(
     sums, reach, sums_of_values : float64[M, N_SUMS], [M, N_REACHES], [M, N_VALUES]   added to where
                               a model evaluates
     """
-    proximal = kind in (HINGE, L1_SVR)
+    proximal = kind in (losses.HINGE, losses.L1_SVR)
     M, P = positive.shape[0], V.shape[1]
     scratch = np.zeros((5, P))
     t, C, f, step, h = scratch[0], scratch[1], scratch[2], scratch[3], scratch[4]
     for i in range(alpha.shape[0]):
-        some = targets_and_costs(
+        some = losses.targets_and_costs(
             kind, target[i], code[i], fold[i], weight[i], positive, held_out, cost, 0, M, t, C
         )
         start, stop = starts[i], stops[i]
         if some:
             gather(indices, values, start, stop, bias, 0, P, V, f)
-        size, gamma = np.sqrt(sq_norm[i] + bias * bias), 1.01 * (stop - start + 2.0) * UNIT
+        size, gamma = np.sqrt(sq_norm[i] + bias * bias), losses.rounding_of(stop - start)
         curved = False
         for j in range(M):
             step[j] = h[j] = 0.0
@@ -227,7 +200,7 @@ def newton_many(
                 center[i, j] if proximal else 0.0, widths[j], sums[j], reach[j], sums_of_values[j],
             )  # fmt: skip
             alpha[i, j] = a
-            step[j] = a * (1.0 if kind >= L1_SVR else t[j])
+            step[j] = a * losses.sign_of(kind, t[j])
             if a != 0.0:
                 h[j] = _curvature(kind, C[j], a, widths[j])
                 curved = curved or h[j] != 0.0
@@ -285,9 +258,7 @@ def solve(H, x):
     for i in range(n):
         for j in range(i):
             H[i, j] = (H[i, j] - _row_products(H, i, j)) / H[j, j]
-        square = H[i, i]
-        for k in range(i):
-            square -= H[i, k] * H[i, k]
+        square = H[i, i] - _row_products(H, i, i)
         if not square > 0.0:
             return False
         H[i, i] = np.sqrt(square)

@@ -100,13 +100,14 @@ class CrammerSinger(WeightVectors):
             return
         V *= factor
         crammer_singer.cs_extrapolate(*rows.arrays, code, cost, self.bias, factor, alpha, d, V)
-        t = min(self._best_step(float(crammer_singer.cs_slope(code, d)), V), 1.0)
+        places = np.arange(len(code))
+        slope = float(d[places, code].sum())  # of D by t: each row of d sums to 0
+        t = min(self._best_step(slope, V), 1.0)
         d *= t
         V *= t
         alpha += d
         self.W += V
-        places = np.arange(len(code))  # rounding may have gone past a bound
-        own = np.minimum(alpha[places, code], cost)
+        own = np.minimum(alpha[places, code], cost)  # rounding may have gone past a bound
         np.minimum(alpha, 0.0, out=alpha)
         alpha[places, code] = own
 

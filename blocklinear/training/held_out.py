@@ -52,12 +52,7 @@ class HeldOut:
     """
 
     def __init__(
-        self,
-        path: str,
-        store: BlockStore,
-        task: Task,
-        options: TrainOptions,
-        room_bytes: int,
+        self, path: str, store: BlockStore, task: Task, options: TrainOptions, room_bytes: int
     ) -> None:
         manifest = store.manifest
         self._task, self._index_base = task, manifest.column_base

@@ -69,13 +69,11 @@ def _choice(store: BlockStore, options: TrainOptions, task: Task) -> MethodChose
     few = knows_too_few(solver, manifest)
     cheaper = passes < descent and not few
     facts = _resumed(store, options)
-    if facts is None:
-        plan = None
-        if cheaper:
-            plan = plan_that_fits(manifest, replace(options, method="newton"), n_columns(len(task)))
-        fits = plan is not None and plan.hessian
-    else:
+    if facts is not None:
         fits = facts["hessian"]
+    else:
+        plan = plan_that_fits(manifest, replace(options, method="newton"), n_columns(len(task)))
+        fits = plan is not None and plan.hessian
     method = "newton" if cheaper and fits else "dual"
     if facts is not None and facts["course"]["method"] != method:
         return MethodChosen(facts["course"]["method"], "the run to go on from was trained by it")

@@ -447,17 +447,12 @@ class GroupRun(Run):
         self, groups: Sequence[tuple[int, ...]], following: tuple[int, ...]
     ) -> Iterator[Loaded]:
         """Yield groups; save where one is waited for in vain: w and alpha fit between steps."""
-        stream = self.loader.stream(groups, following)
-        while True:
-            try:
-                loaded = next(stream)
-            except StopIteration:
-                return
-            except Abandoned:
-                if self.outer > 1 or self.done:  # or there is nothing to save
-                    self.save()
-                raise
-            yield loaded
+        try:
+            yield from self.loader.stream(groups, following)
+        except Abandoned:
+            if self.outer > 1 or self.done:  # or there is nothing to save
+                self.save()
+            raise
 
     @property
     def finished(self) -> bool:

@@ -180,7 +180,7 @@ def read_only(array):
     "argument",
     [
         1, 1.0, True, (1, 2, 3), np.zeros(3), np.zeros((2, 3), np.uint8), np.zeros((4, 4))[:, 1],
-        np.zeros((2, 3), np.float32, order="F"), read_only(np.zeros(3, np.uint32)),
+        np.zeros((4, 4, 4), np.float32)[:, 1:2], read_only(np.zeros(3, np.uint32)),
         np.uint64(3), np.zeros(2, np.bool_),
     ],
     ids=repr,

@@ -139,7 +139,6 @@ def crammer_singer(r):
             )  # fmt: skip
         assert np.isfinite(alpha).all()
         cs.cs_add_dual_terms(label, r.cost, alpha, np.zeros(dual.N_TERMS))
-        cs.cs_slope(label, alpha)
         cs.cs_certify_rows(
             *r.cut, r.sq_norm, label, r.cost, r.bias, alpha, W, r.w(K), True, np.zeros(2), r.w(K),
             np.zeros((2, losses.N_SUMS)), np.zeros(losses.N_REACHES),
@@ -395,7 +394,6 @@ TRIED = {
         [
             "cs_epoch",
             "cs_extrapolate",
-            "cs_slope",
             "cs_add_dual_terms",
             "cs_certify_rows",
         ],

@@ -4,12 +4,13 @@ import re
 
 import numpy as np
 
-_LAYOUTS = {"C": (":,", "::1"), "F": ("::1,", ":"), "A": (":,", ":")}
 _ARRAY = re.compile(r"(const )?(\w+)\[([:1,]+)\]")
 
 
 def signature_of(args):
     """Return the types of arguments as Numba writes them, an array that is only read ``const``.
+
+    Where an array is not in C order, nothing is said of its order.
 
     Raises
     ------
@@ -30,12 +31,7 @@ def _name_of(argument):
     if not isinstance(argument, np.ndarray) or not _is_plain(argument):
         raise TypeError(f"kernels take no {type(argument).__name__} like this: {argument!r:.60}")
     flags = argument.flags
-    layout = "C" if flags.c_contiguous else "F" if flags.f_contiguous else "A"
-    more, last = _LAYOUTS[layout]
-    if layout == "F":
-        dimensions = more + ",".join(last * (argument.ndim - 1))
-    else:
-        dimensions = more * (argument.ndim - 1) + last
+    dimensions = ":," * (argument.ndim - 1) + ("::1" if flags.c_contiguous else ":")
     return f"{'' if flags.writeable else 'const '}{argument.dtype.name}[{dimensions}]"
 
 
@@ -54,9 +50,8 @@ def _type_of(name):
     from numba import types
 
     if array := _ARRAY.fullmatch(name):
-        dimensions = array[3].split(",")
-        layout = "C" if dimensions[-1] == "::1" else "F" if dimensions[0] == "::1" else "A"
-        return types.Array(_named(array[2]), len(dimensions), layout, readonly=bool(array[1]))
+        n_dimensions, layout = array[3].count(",") + 1, "C" if array[3].endswith("1") else "A"
+        return types.Array(_named(array[2]), n_dimensions, layout, readonly=bool(array[1]))
     count, _, element = name.rpartition(" * ")
     return types.UniTuple(_named(element), int(count)) if count else _named(element)
 

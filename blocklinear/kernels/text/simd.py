@@ -10,25 +10,9 @@ import numpy as np
 from blocklinear.kernels.code.intrinsics import intrinsic
 
 
-def _address_of(array):
-    return array.view(np.uint8)
-
-
-def _byte_at(address, p):
-    return np.uint64(address[int(p)])
-
-
-def _eight_bytes(address, p):
-    return address[int(p) : int(p) + 8].view("<u8")[0]
-
-
 def _marks_in_32(address, p, mark):
     found = np.flatnonzero(address[int(p) : int(p) + 32] == mark)
     return np.uint64(sum(1 << int(i) for i in found))
-
-
-def _trailing_zeros(x):
-    return np.uint64((int(x) & -int(x)).bit_length() - 1 if x else 64)
 
 
 def _load(builder, args, kind):
@@ -37,7 +21,7 @@ def _load(builder, args, kind):
     return builder.load(place, align=1)
 
 
-@intrinsic(_address_of)
+@intrinsic(lambda array: array.view(np.uint8))
 def address_of(typing, array):
     """Return the address of the first element of an array, which must outlive its use."""
     from llvmlite import ir
@@ -50,19 +34,7 @@ def address_of(typing, array):
     return types.uint64(array), generate
 
 
-@intrinsic(_byte_at)
-def byte_at(typing, address, p):
-    """Return byte p, a uint64, of the memory at `address`."""
-    from llvmlite import ir
-    from numba import types
-
-    def generate(context, builder, signature, args):
-        return builder.zext(_load(builder, args, ir.IntType(8)), ir.IntType(64))
-
-    return types.uint64(types.uint64, types.uint64), generate
-
-
-@intrinsic(_eight_bytes)
+@intrinsic(lambda address, p: address[int(p) : int(p) + 8].view("<u8")[0])
 def eight_bytes(typing, address, p):
     """Return bytes p..p+7 of the memory at `address` as a uint64, the first of them lowest."""
     from llvmlite import ir
@@ -90,7 +62,7 @@ def marks_in_32(typing, address, p, mark):
     return types.uint64(types.uint64, types.uint64, mark), generate
 
 
-@intrinsic(_trailing_zeros)
+@intrinsic(lambda x: np.uint64((int(x) & -int(x)).bit_length() - 1 if x else 64))
 def trailing_zeros(typing, x):
     """Return how many low bits of `x`, a uint64, are 0; 64 if all are."""
     from llvmlite import ir

@@ -12,13 +12,7 @@ from blocklinear.kernels.jit import kernel
 from blocklinear.kernels.shared import RAW
 from blocklinear.kernels.text.decimals import exact_product
 from blocklinear.kernels.text.powers import INTEGER_POWERS, POWERS_HIGH, POWERS_LOW
-from blocklinear.kernels.text.simd import (
-    address_of,
-    byte_at,
-    eight_bytes,
-    marks_in_32,
-    trailing_zeros,
-)
+from blocklinear.kernels.text.simd import address_of, eight_bytes, marks_in_32, trailing_zeros
 
 SLOW = 254
 """The exponent that marks a mantissa holding the offset of a token left to ``float``."""
@@ -203,6 +197,11 @@ def _feature(buf, p, base, previous, lenient):
 
 
 @kernel(forceinline=True)
+def _byte_at(text, p):
+    return eight_bytes(text, p) & np.uint64(255)
+
+
+@kernel(forceinline=True)
 def _digits_of(word, n):
     """Read the first n bytes of the uint64 `word`, 1 <= n <= 8; return (value, whether digits)."""
     x = (word ^ np.uint64(0x3030303030303030)) << ((np.uint64(8) - n) << np.uint64(3))
@@ -232,17 +231,17 @@ def _plain_feature(text, p, previous, powers):
     if blanks == zero:  # the last of the row, if ordinary
         blanks = marks_in_32(text, first, 10)
     colon, end = trailing_zeros(marks_in_32(text, first, 58)), trailing_zeros(blanks)
-    if byte_at(text, p) != 32 or colon - one >= eight or end > 31:
+    if _byte_at(text, p) != 32 or colon - one >= eight or end > 31:
         return zero, previous, np.int64(0), zero
     index, plain = _digits_of(eight_bytes(text, first), colon)
     start = colon + one
-    negative = byte_at(text, first + start) == 45
+    negative = _byte_at(text, first + start) == 45
     start += np.uint64(negative)
     points = marks_in_32(text, first, 46) & ((one << end) - one)
     point = min(trailing_zeros(points), end)
     n_whole, n_rest = point - start, end - point
     if n_whole == one:  # 0.5: the usual case needs no counting
-        m = np.int64(byte_at(text, first + start)) - 48
+        m = np.int64(_byte_at(text, first + start)) - 48
         plain &= 0 <= m <= 9
     elif n_whole - one < eight:
         m, whole = _digits_of(eight_bytes(text, first + start), n_whole)
