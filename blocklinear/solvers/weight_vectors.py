@@ -465,9 +465,8 @@ class WeightVectors(ABC):
         self.forget_sample()
         found = self._left(rows.some(some), None if alpha is None else alpha[some])
         if share is not None and not np.isnan(before[0]).any():
-            with np.errstate(all="ignore"):  # what is infinite, or no number, is noticed later
-                known = before[: len(found)]
-                found = np.maximum(known + share * (found - known), np.minimum(known, found))
+            known = before[: len(found)]
+            found = np.maximum(known + share * (found - known), np.minimum(known, found))
         self._remaining[: len(found)] = found
 
     def _left(self, rows: RowView, alpha: Floats | None) -> Floats:

@@ -89,7 +89,7 @@ class Problem:
         }  # fmt: skip
         if self.solver == 6:
             # Newton's method is at the last bits after some dozens, and seldom sees a tolerance
-            # of 1e-12: it made nothing of all others
+            # of 1e-12: all others change nothing
             how["max_iter"] = 2000
         if self.regression:
             loss = ("squared_" if self.solver != 13 else "") + "epsilon_insensitive"

@@ -193,10 +193,10 @@ def slowing(gaps, **options):
 
 
 @pytest.mark.parametrize(
-    ("rate", "n_warnings"), [(1.0, 1), (0.9999, 1), (0.994, 1), (0.992, 0), (0.5, 0)]
+    ("rate", "n_warnings"), [(1.0, 1), (0.9999, 1), (0.994, 1), (0.9929, 0), (0.5, 0)]
 )
 def test_a_gap_that_falls_too_slowly_for_the_limit_is_told_in_time(rate, n_warnings):
-    """From 1 to 0.001 within 1,000 outer iterations takes a rate of 0.99312."""
+    """From 1 to 0.001, less doubt, within 1,000 outer iterations takes a rate of 0.99293."""
     found = slowing(rate ** np.arange(1, 200))
     assert len(found) == n_warnings
     for message in found:
