@@ -191,6 +191,7 @@ class RemoteObject:
         """
         failures = 0
         while True:
+            self._refuse_stopped()
             try:
                 if not apart:
                     return request(failures)
@@ -219,9 +220,12 @@ class RemoteObject:
             As the request does.
         """
         while not wait([coming], _POLL_S).done:
-            if self._stopped or self._halt():
-                raise StorageError(f"{self.name}: reading was stopped")
+            self._refuse_stopped()
         return coming.result()
+
+    def _refuse_stopped(self) -> None:
+        if self._stopped or self._halt():
+            raise StorageError(f"{self.name}: reading was stopped")
 
     def require_parts(self) -> None:
         """Refuse a server that would send the whole file for each part of it.
@@ -285,7 +289,7 @@ class RemoteObject:
             raise StorageError(f"{self.name}: the file changed while it was read", "read it again")
 
     def stop(self) -> None:
-        """Make whoever waits for a request give up."""
+        """Make whoever waits for a request give up, and nobody make another one."""
         self._stopped = True
 
 

@@ -52,18 +52,28 @@ class Asked:
 
     def __init__(self, monkeypatch, system, names, at, times=1):
         self.n, self._at, self._left = 0, at, times
+        self._lock = threading.Lock()
         for name in names:
             monkeypatch.setattr(type(system), name, self._counted(getattr(type(system), name)))
 
     def _counted(self, real):
         def request(*given, **more):
-            self.n += 1
-            if self.n > self._at and self._left:
-                self._left -= 1
+            with self._lock:
+                self.n += 1
+                fails = self.n > self._at and self._left > 0
+                self._left -= fails
+            if fails:
                 raise ConnectionResetError("cut")
             return real(*given, **more)
 
         return request
+
+
+def wait_for_requests():
+    """Wait for the threads of parts that nobody wants any more."""
+    for thread in threading.enumerate():
+        if thread.name == "fetch":
+            thread.join()
 
 
 REQUESTS = ("info", "open", "cat_file")
@@ -91,12 +101,31 @@ def test_requests_that_fail_for_ever(rows, memory, small_parts, monkeypatch):
             Asked(patch, memory, REQUESTS, at, 1_000)
             with pytest.raises(StorageError, match=r"failed[^:]*, 4 times: cut") as caught:
                 read_whole("memory://rows.svm")
+            wait_for_requests()
             messages.add(str(caught.value).split(", 4 times")[0].split("at byte")[0])
     name = "memory://rows.svm: "
     assert messages == {
         f"{name}asking for its size failed", f"{name}asking for a part of it failed",
         f"{name}reading failed ", f"{name}comparing it with what was read failed",
     }  # fmt: skip
+
+
+def test_nothing_is_asked_for_after_the_end(rows, memory, small_parts, monkeypatch):
+    """A part that fails is not asked for again where reading ended meanwhile."""
+    memory.pipe_file("/rows.svm", rows)
+    raw = RawFile("memory://rows.svm")
+    asked = []
+
+    def fail(system, path, start, end):
+        asked.append(start)
+        raw.close()
+        raise ConnectionResetError("cut")
+
+    monkeypatch.setattr(type(memory), "cat_file", fail)
+    with pytest.raises(StorageError, match="reading was stopped"):
+        raw.read()
+    wait_for_requests()
+    assert len(asked) == len(set(asked))
 
 
 def test_connections_that_are_cut_for_ever_end_in_an_error(rows, s3, small_parts, tmp_path):
