@@ -54,12 +54,17 @@ def dcd_epoch(
     preference : float32[n_rows]        empty for PERMUTE
     adapt : float64[N_ADAPT]  threshold of SHRINK; fading mean of the gain for AVSF, where 0 means
                               that there is none yet to compare with
-    ranges : uint16[n_rows]   of these rows, updated: `ONE_MODEL` if alpha_i is strictly inside its
-                              bounds, else 0; empty for nothing of that
-    priority : float64[n_rows]          of these rows, updated: how far the step moved w, squared
+    ranges : uint16[n_rows]   of these rows, updated: `ONE_MODEL` if they are to stay in memory,
+                              where alpha_i is strictly inside its bounds, else 0; empty for nothing
+                              of that
+    priority : float64[n_rows]          of these rows, updated: how far the step moved w, squared;
+                              for an alpha_i at a bound, minus what it presses against it, times the
+                              entries. Of these, rows are to stay too that press by less than rows
+                              here were off, in the mean: w moves as far from turn to turn. Empty
+                              where all rows are in memory
     """
     last = w.shape[0] - 1
-    kept, bounded = ranges.shape[0] > 0, kind not in (losses.SQUARED_HINGE, losses.L2_SVR)
+    kept, out_of_core = ranges.shape[0] > 0, priority.shape[0] > 0
     for k in range(order.shape[0]):
         if k + 2 * FAR < order.shape[0]:
             i = order[k + 2 * FAR]
@@ -70,7 +75,9 @@ def dcd_epoch(
         i = order[k]
         C = cost[i]
         if kept:
-            ranges[i], priority[i] = 0, 0.0
+            ranges[i] = 0
+        if out_of_core:
+            priority[i] = 0.0
         if C == 0.0:
             continue
         start, stop = starts[i], stops[i]
@@ -91,14 +98,15 @@ def dcd_epoch(
             h = RATE * (gain / adapt[MEAN_GAIN] - 1.0)
             preference[i] = min(max(preference[i] + h, -MAX_PREFERENCE), MAX_PREFERENCE)
             adapt[MEAN_GAIN] += (gain - adapt[MEAN_GAIN]) / preference.shape[0]
-        if kept and new != 0.0 and not (bounded and abs(new) == C):
+        free = pressure <= 0.0
+        if kept and (free or (out_of_core and pressure * stats[STEPS] < stats[PG_SUM])):
             ranges[i] = ONE_MODEL
         if new != old:
             alpha[i] = new
-            step = (new - old) * losses.sign_of(kind, t)
-            add_row(indices, values, start, stop, bias, step, w)
-            if kept:
-                priority[i] = step * step * sq_norm[i]
+            add_row(indices, values, start, stop, bias, (new - old) * losses.sign_of(kind, t), w)
+        if out_of_core:
+            moved = (new - old) * (new - old) * sq_norm[i]
+            priority[i] = moved if free else -pressure * (stop - start)
 
 
 @kernel

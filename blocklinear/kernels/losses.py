@@ -203,17 +203,16 @@ def row_gap(kind, epsilon, t, C, f, lost, a, q, entropy, d):
 
 @inline
 def hinge_rule(G, QD, U, old):
-    """Return the new alpha, the projected gradient and the pressure against a bound."""
-    PG, pressure = G, 0.0
+    """Return the new alpha, the projected gradient and the pressure of the new one on a bound."""
+    PG, new = G, old
     if old == 0.0:
-        PG, pressure = min(G, 0.0), G
+        PG = min(G, 0.0)
     elif old == U:
-        PG, pressure = max(G, 0.0), -G
-    if PG == 0.0:
-        return old, PG, pressure
-    if QD > 0.0:
-        return min(max(old - G / QD, 0.0), U), PG, pressure
-    return U, PG, pressure  # an empty row under hinge loss: the dual is linear in its alpha
+        PG = max(G, 0.0)
+    if PG != 0.0:  # an empty row under hinge loss: the dual is linear in its alpha
+        new = min(max(old - G / QD, 0.0), U) if QD > 0.0 else U
+    after = G + QD * (new - old)
+    return new, PG, after if new == 0.0 else (-after if new == U else 0.0)
 
 
 @inline
@@ -252,28 +251,33 @@ def logistic_rule(margin, Q, C, old):
 
 @inline
 def regression_rule(G, QD, U, epsilon, old):
-    """Return the new alpha, the projected gradient and the pressure against a bound or kink."""
+    """Return the new alpha, the projected gradient, and the pressure of the new one.
+
+    Pressure is on a bound, or at 0 on the kink.
+    """
     Gp, Gn = G + epsilon, G - epsilon
-    PG, pressure = 0.0, 0.0
+    PG, new = 0.0, old
     if old == 0.0:
-        PG, pressure = (Gp if Gp < 0.0 else max(Gn, 0.0)), min(Gp, -Gn)
+        PG = Gp if Gp < 0.0 else max(Gn, 0.0)
     elif old >= U:
-        PG, pressure = max(Gp, 0.0), -Gp
+        PG = max(Gp, 0.0)
     elif old <= -U:
-        PG, pressure = min(Gn, 0.0), Gn
+        PG = min(Gn, 0.0)
     else:
         PG = Gp if old > 0.0 else Gn
-    if PG == 0.0:
-        return old, PG, pressure
-    if QD <= 0.0:  # an empty row: the dual is linear on either side of 0
-        return (U if Gp < 0.0 else (-U if Gn > 0.0 else 0.0)), PG, pressure
-    if Gp < QD * old:
-        step = -Gp / QD
-    elif Gn > QD * old:
-        step = -Gn / QD
-    else:
+    if PG != 0.0 and QD <= 0.0:  # an empty row: the dual is linear on either side of 0
+        new = U if Gp < 0.0 else (-U if Gn > 0.0 else 0.0)
+    elif PG != 0.0:
         step = -old
-    return min(max(old + step, -U), U), PG, pressure
+        if Gp < QD * old:
+            step = -Gp / QD
+        elif Gn > QD * old:
+            step = -Gn / QD
+        new = min(max(old + step, -U), U)
+    after = QD * (new - old)
+    if new == 0.0:
+        return new, PG, min(Gp + after, -Gn - after)
+    return new, PG, -Gp - after if new >= U else (Gn + after if new <= -U else 0.0)
 
 
 @inline

@@ -20,8 +20,9 @@ from blocklinear.store.row_arrays import RowArray
 
 Floats = NDArray[np.float64]
 _SELECTIONS = {"shrink": dual.SHRINK, "avsf": dual.AVSF}
-_AS_THEY_ARE = np.empty(0, np.uint16)
-"""Ranges that a pass over the working set leaves alone."""
+_NO_RANGES, _NO_PRIORITY = np.empty(0, np.uint16), np.empty(0)
+"""Of a pass over the working set; the second also where all rows are in memory: there a turn of one
+at a bound costs no more than a pass."""
 
 
 class SingleModel(WeightVectors):
@@ -102,11 +103,12 @@ class SingleModel(WeightVectors):
         self, step: BlockStep, order: NDArray[np.int64], why: int, number: int = 0
     ) -> None:
         rows, problem, alpha = step.rows, self.problem, step.alpha.reshape(-1)
-        seen = no_stats()
+        seen, resident = no_stats(), step.steps == 1
         dual.dcd_epoch(
             *rows.arrays, rows.sq_norm, *step.data, order, problem.kind, problem.epsilon, self.bias,
             alpha, self.W.reshape(-1), seen, self._selection, self._preference, self._adapt,
-            step.ranges if why != PASS else _AS_THEY_ARE, step.priority,
+            step.ranges if why != PASS else _NO_RANGES,
+            step.priority if why != PASS and not resident else _NO_PRIORITY,
         )  # fmt: skip
         add_stats(seen, self.stats[why, 0])
         if why != PASS:

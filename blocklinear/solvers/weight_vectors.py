@@ -384,20 +384,20 @@ class WeightVectors(ABC):
         if self._points[1] >= WORK_A_POINT * len(self.W):
             self._take_point()
 
-    def near(self, last: int, anyway: bool = False) -> bool:
-        """Return whether P - D may be as small as it is to be: whether a sample should tell.
+    def near(self, last: int, ends: int = 1, anyway: bool = False) -> bool:
+        """Return whether P - D may be as small as it is to be: whether samples should tell.
 
         Asked of the rows first worked on since it was asked last, which were drawn at random, once
-        they are about as many as a sample has; it is asked after so many at a time, of which `last`
-        are the last. What these added before they were worked on is up to twice what rows add in
-        the mean: little right after their turn, and more and more until the next. Whatever they
-        added, a sample may be asked for `anyway`.
+        they are about as many as the samples from so many `ends` of a turn have; it is asked after
+        so many at a time, of which `last` are the last. What these added before they were worked on
+        is up to twice what rows add in the mean: little right after their turn, and more and more
+        until the next. Whatever they added, samples may be asked for `anyway`.
 
         That cannot be known before there is a goal, which the dual value of all rows sets; of a
         violation that is asked for, which is one of all rows; nor where the bias is free, as no
         row tells of the imbalance of alpha.
         """
-        rows, enough = self._since[0], max(self._n_rows / SAMPLED_SHARE, SAMPLED_ROWS)
+        rows, enough = self._since[0], max(self._n_rows / (ends * SAMPLED_SHARE), SAMPLED_ROWS)
         if rows == 0.0 or rows + 0.5 * last < enough or not self._goals.any():
             return False
         if self._options.tolerance is not None or self.free_bias:
@@ -460,7 +460,7 @@ class WeightVectors(ABC):
             had their turn. If that is farther than this one, and it tells of less, which is by
             chance, all are taken to contribute as much as it tells: else it could be less than 0.
         """
-        some = self._sample(rows, 1 if share is None else 4)
+        some = self._sample(rows, 1 if share is None else 2)
         before = self._remaining.copy()
         self.forget_sample()
         found = self._left(rows.some(some), None if alpha is None else alpha[some])
@@ -479,9 +479,12 @@ class WeightVectors(ABC):
         self._squares = proof.squares[0]
         return proof.remaining(self._n_rows)
 
-    def _sample(self, rows: RowView, samples: int) -> NDArray[np.int64]:
-        """Return which rows are to tell of all, as one of some samples; they come at random."""
-        enough = max(self._n_rows // (samples * SAMPLED_SHARE), SAMPLED_ROWS)
+    def _sample(self, rows: RowView, ends: int) -> NDArray[np.int64]:
+        """Return which rows are to tell of all, or of one of both ends of a turn.
+
+        Those of both are together half as many. They come at random.
+        """
+        enough = max(self._n_rows // (ends * ends * SAMPLED_SHARE), SAMPLED_ROWS)
         return np.arange(0, len(rows), max(len(rows) // enough, 1))
 
     def proof(self, recompute: bool = True) -> Proof:

@@ -20,7 +20,7 @@ from dual_problems import (
     run,
 )
 from effort import examples
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from liblinear import liblinear_program
 from scipy.special import expit
@@ -181,22 +181,33 @@ def test_the_gradient_at_an_end_is_finite_and_points_inside(start, sign):
 
 
 @examples(50)
-@given(p=problems, data=st.data())
-def test_an_epoch_tells_which_rows_are_free_and_how_far_they_moved_w(p, data):
+@given(p=problems, data=st.data(), all_in_memory=st.booleans())
+def test_an_epoch_tells_which_rows_are_to_stay_in_memory(p, data, all_in_memory):
+    """Those strictly inside their bounds; and those near one, where others have to be loaded."""
     order = data.draw(st.permutations(range(len(p))))[: data.draw(st.integers(0, len(p)))]
     p.cost[data.draw(st.integers(0, len(p) - 1))] = 0.0
-    alpha, w = p.alpha.copy(), p.w
-    ranges, priority = np.full(len(p), 7, np.uint16), np.full(len(p), 7.0)
-    run(p, order, alpha, w, tracked=(ranges, priority))
+    alpha, w, seen = p.alpha.copy(), p.w, no_stats()
+    pressure, near = np.zeros(len(p)), np.zeros(len(p), np.bool_)
+    for i in order:
+        run(p, [i], alpha, w, touch=seen)
+        if p.cost[i]:
+            left, right = p.slopes(alpha, i)
+            pressure[i] = min(right, -left)  # above 0 where both ways lead up
+            near[i] = pressure[i] * seen[dual.STEPS] < seen[dual.PG_SUM]
+            assume(abs(pressure[i] * seen[dual.STEPS] - seen[dual.PG_SUM]) > 1e-9)
     bound = np.inf if p.kind in (losses.SQUARED_HINGE, losses.L2_SVR) else p.cost
     free = (alpha != 0.0) & (np.abs(alpha) != bound) & (p.cost > 0.0)
-    worked = np.isin(np.arange(len(p)), order)
-    assert (ranges == np.where(worked, free * dual.ONE_MODEL, 7)).all()
-    moved = (alpha - p.alpha) ** 2 * p.sq_norm
-    close(priority, np.where(worked, moved, 7.0))
+    assume(free[(abs(pressure) < 1e-9) & (p.cost > 0.0) & np.isin(np.arange(len(p)), order)].all())
+    ranges, priority = np.full(len(p), 7, np.uint16), np.full(len(p), 7.0)
     again, w = p.alpha.copy(), p.w
-    run(p, order, again, w)
-    assert again.tobytes() == alpha.tobytes()  # whether it is told or not
+    run(p, order, again, w, tracked=(ranges, priority[: 0 if all_in_memory else None]))
+    assert again.tobytes() == alpha.tobytes()  # whether it tells or not
+    worked = np.isin(np.arange(len(p)), order)
+    stays = free if all_in_memory else free | near
+    assert (ranges == np.where(worked, stays * dual.ONE_MODEL, 7)).all()
+    moved = (alpha - p.alpha) ** 2 * p.sq_norm
+    worth = np.where(free, moved, -pressure * np.count_nonzero(p.X[:, :-1], axis=1))
+    close(priority, np.where(worked & (not all_in_memory), worth, 7.0))
 
 
 @examples(50)
