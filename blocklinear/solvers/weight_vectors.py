@@ -457,8 +457,7 @@ class WeightVectors(ABC):
         share : float or None
             If these are not drawn from all rows: how far to go from what the sample before tells,
             of rows worked on last, to what this one tells. Rows add the more, the longer ago they
-            had their turn. If that is farther than this one, and it tells of less, which is by
-            chance, all are taken to contribute as much as it tells: else it could be less than 0.
+            had their turn. If this one tells of less, that is by chance, and half-way it is.
         """
         some = self._sample(rows, 1 if share is None else 2)
         before = self._remaining.copy()
@@ -466,7 +465,7 @@ class WeightVectors(ABC):
         found = self._left(rows.some(some), None if alpha is None else alpha[some])
         if share is not None and not np.isnan(before[0]).any():
             known = before[: len(found)]
-            found = np.maximum(known + share * (found - known), np.minimum(known, found))
+            found = known + np.where(found < known, 0.5, share) * (found - known)
         self._remaining[: len(found)] = found
 
     def _left(self, rows: RowView, alpha: Floats | None) -> Floats:
