@@ -92,7 +92,7 @@ check_facts: Shape = fields(
     },
     {
         "warm_only": flag, "finished": flag, "new_blocks": items(count), "started_warm": flag,
-        "early": flag,
+        "early": flag, "turns": items(count),
     },
     more=True,
 )  # fmt: skip

@@ -60,20 +60,25 @@ class Turns:
     Parameters
     ----------
     manifest : Manifest
-    groups : sequence of sequence of int
-        Of those that had it so far, in order.
+    last : sequence of int
+        What it was, see there; of any other number of blocks it tells nothing.
+
+    Attributes
+    ----------
+    last : int64[n_blocks]    the number of the block step, from 1; 0 for none
     """
 
-    def __init__(self, manifest: Manifest, groups: Sequence[Sequence[int]] = ()) -> None:
+    def __init__(self, manifest: Manifest, last: Sequence[int] = ()) -> None:
         self._rows = np.array([max(block.rows, 1) for block in manifest.blocks])
-        self._last, self._done = np.zeros(len(self._rows)), 0
-        for blocks in groups:
-            self.note(blocks)
+        self.last = np.zeros(len(self._rows), np.int64)
+        if len(last) == len(self.last):
+            self.last[:] = last
+        self._done = int(self.last.max(initial=0))
 
     def note(self, blocks: Sequence[int]) -> None:
         """Note that some blocks had their turn, all in one block step."""
         self._done += 1
-        self._last[list(blocks)] = self._done
+        self.last[list(blocks)] = self._done
 
     def share(self, blocks: Sequence[int]) -> float:
         """Return how long ago all had their turn, as a part of how long ago some `blocks` had it.
@@ -81,7 +86,7 @@ class Turns:
         Both are means over rows; 1 where the latter is 0. Blocks that had none count as if they had
         had it just before the first.
         """
-        ago, some = self._done - self._last, list(blocks)
+        ago, some = self._done - self.last, list(blocks)
         of_some = np.average(ago[some], weights=self._rows[some])
         return float(np.average(ago, weights=self._rows) / of_some) if of_some else 1.0
 

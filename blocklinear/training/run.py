@@ -364,6 +364,7 @@ class GroupRun(Run):
     new_blocks : list of int  with rows that a warm start knew nothing of, see `block_groups`
     early : bool              whether the outer iteration ended as its goal was reached, before all
                               groups had their turn
+    turns : Turns             of the blocks
     """
 
     solver: Solver
@@ -371,9 +372,15 @@ class GroupRun(Run):
     new_blocks: list[int] = dataclasses.field(default_factory=list)
     early: bool = False
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.turns = Turns(self.manifest)
+
     def _facts(self) -> dict[str, Any]:
-        facts = {"new_blocks": self.new_blocks, "started_warm": self.solver.started_warm}
-        return super()._facts() | facts | {"early": self.early}
+        return super()._facts() | {
+            "new_blocks": self.new_blocks, "started_warm": self.solver.started_warm,
+            "early": self.early, "turns": self.turns.last.tolist(),
+        }  # fmt: skip
 
     def block_groups(self, outer: int) -> list[tuple[int, ...]]:
         """Return the groups of an outer iteration, in order."""
@@ -420,10 +427,8 @@ class GroupRun(Run):
             self.solver.begin(self.stopping.goal, learns)
         self.times, self._begun = self._begun, Times()
         todo, following = self.block_groups(self.outer), self.block_groups(self.outer + 1)
-        before = self.block_groups(self.outer - 1) if self.outer > 1 else []
-        turns = Turns(self.manifest, [*before, *todo[: self.done]])
         for loaded in self._to_step_on(todo[self.done :], following[0]):
-            share = turns.share(loaded.group.blocks)
+            share = self.turns.share(loaded.group.blocks)
             with self.times.counting("solve_s"):
                 self.early = self.done > 0 and self.solver.reached(loaded.group, share)
                 if not self.early:
@@ -431,14 +436,14 @@ class GroupRun(Run):
             self.times.add(loaded)
             if self.early:
                 return
-            turns.note(loaded.group.blocks)
+            self.turns.note(loaded.group.blocks)
             self.done += 1
             self.listener(BlockStep(self.outer, self.done, len(todo)))
             if self.done < len(todo):
                 self.rest()
         if self.options.gap is not None:  # any group tells of all: they are drawn at random
             for loaded in self.loader.stream(following[:1], *following[1:2]):
-                share = turns.share(loaded.group.blocks)
+                share = self.turns.share(loaded.group.blocks)
                 with self.times.counting("solve_s"):
                     self.solver.sample_gap(loaded.group, share)
                 self._begun.add(loaded)
@@ -466,6 +471,7 @@ class GroupRun(Run):
         """Go back to where a checkpoint was saved."""
         self.new_blocks, self.early = facts.get("new_blocks", []), facts.get("early", False)
         self.solver.started_warm = facts.get("started_warm", False)
+        self.turns = Turns(self.manifest, facts.get("turns", ()))
         super().resume(facts)
         self.solver.restore(self.pass_over)
 

@@ -65,14 +65,20 @@ def test_a_group_of_all_blocks_stays_in_place(group):
 
 def test_how_long_ago_blocks_had_their_turn():
     rows = [10, 10, 20, 0]
-    turns = Turns(SimpleNamespace(blocks=[SimpleNamespace(rows=n) for n in rows]), [(0, 3), (1,)])
+    manifest = SimpleNamespace(blocks=[SimpleNamespace(rows=n) for n in rows])
+    turns = Turns(manifest)
+    turns.note([0, 3])
+    turns.note([1])
     mean = (10 * 1 + 10 * 0 + 20 * 2 + 1 * 1) / 41  # block 2 had none
     assert turns.share([2]) == pytest.approx(mean / 2)
     assert turns.share([0, 3]) == pytest.approx(mean / 1)
     assert turns.share([0, 1]) == pytest.approx(mean / 0.5)
     assert turns.share([1]) == 1.0  # just now: nothing was worked on since
-    turns.note([2])
-    assert turns.share([0]) == pytest.approx((10 * 2 + 10 * 1 + 1 * 2) / 41 / 2)
+    again = Turns(manifest, turns.last.tolist())
+    for of in (turns, again):
+        of.note([2])
+        assert of.share([0]) == pytest.approx((10 * 2 + 10 * 1 + 1 * 2) / 41 / 2)
+    assert Turns(manifest, [1, 2]).share([0]) == 1.0  # of another store
 
 
 @pytest.mark.parametrize("group", [1, 3, 5])
