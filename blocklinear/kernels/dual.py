@@ -64,7 +64,9 @@ def dcd_epoch(
                               where all rows are in memory
     """
     last = w.shape[0] - 1
-    kept, out_of_core = ranges.shape[0] > 0, priority.shape[0] > 0
+    kept, bounded = ranges.shape[0] > 0, kind not in (losses.SQUARED_HINGE, losses.L2_SVR)
+    out_of_core = priority.shape[0] > 0
+    with_near = out_of_core and kind != losses.LOGISTIC  # which is at a bound by rounding only
     for k in range(order.shape[0]):
         if k + 2 * FAR < order.shape[0]:
             i = order[k + 2 * FAR]
@@ -98,8 +100,8 @@ def dcd_epoch(
             h = RATE * (gain / adapt[MEAN_GAIN] - 1.0)
             preference[i] = min(max(preference[i] + h, -MAX_PREFERENCE), MAX_PREFERENCE)
             adapt[MEAN_GAIN] += (gain - adapt[MEAN_GAIN]) / preference.shape[0]
-        free = pressure <= 0.0
-        if kept and (free or (out_of_core and pressure * stats[STEPS] < stats[PG_SUM])):
+        free = new != 0.0 and not (bounded and abs(new) == C)
+        if kept and (free or (with_near and pressure * stats[STEPS] < stats[PG_SUM])):
             ranges[i] = ONE_MODEL
         if new != old:
             alpha[i] = new
