@@ -52,8 +52,8 @@ MOST_EPOCHS = 100
 _ROWS_AT_ONCE = 1 << 16
 Floats = NDArray[np.float64]
 ModelRanges = NDArray[np.uint16]
-"""Of each row the range of weight vectors for which its alpha is free: the first, plus 256 times
-one past the last; 0 for none."""
+"""Of each row the range of weight vectors for which it is passed over, as its alpha is free or near
+a bound: the first, plus 256 times one past the last; 0 for none."""
 
 
 @dataclass(frozen=True)
