@@ -175,7 +175,7 @@ class BlockDescent(Solver):
         In the second outer iteration after a warm start each group may divide it by two and more.
         """
         falls = outer == 2 and self.started_warm
-        near = all([vectors.near(group.n_rows, 2, falls) for vectors in self._trained])
+        near = all([vectors.near(group.n_rows, ends=2, anyway=falls) for vectors in self._trained])
         self._each(WeightVectors.forget_sample)
         if near or (last and self._options.gap is not None):
             self._each(lambda vectors: vectors.sample_gap(group.rows, share=1.0))
