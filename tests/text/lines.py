@@ -37,7 +37,7 @@ def number(rng: random.Random) -> str:
     if kind == 1:
         return sign + _digits(rng, 17, 25)
     if kind == 2:
-        return sign + _digits(rng, 0, 20) + "." + _digits(rng, 1, 25)
+        return sign + _digits(rng, 0, rng.choice((2, 9, 20))) + "." + _digits(rng, 0, 25)
     if kind == 3:
         exponent = rng.choice(("e", "E")) + rng.choice(("", "+", "-")) + _digits(rng, 1, 2)
         return sign + _digits(rng, 1, 19) + exponent

@@ -17,6 +17,9 @@ from blocklinear.kernels.text.simd import address_of, eight_bytes, marks_in_32, 
 SLOW = 254
 """The exponent that marks a mantissa holding the offset of a token left to ``float``."""
 
+MOST_EXACT = 2**53
+"""Up to here every integer is a double, too."""
+
 LABEL_SYNTAX, INDEX_SYNTAX, INDEX_RANGE, INDEX_BELOW_BASE, INDEX_ORDER = 1, 2, 3, 4, 5
 INDEX_DUPLICATE, VALUE_SYNTAX, VALUE_RANGE, LABEL_RANGE, LINE_ENDING = 6, 7, 8, 9, 10
 
@@ -111,10 +114,10 @@ def _number(buf, p):
             return p, 0, m, 0, 0.0
         scale -= e
     exact, scale = lost == 0, scale - lost
-    while scale < 0 and exact and 0 < m <= 900719925474099:  # 12e3 is the integer 12000
+    while scale < 0 and exact and 0 < m <= MOST_EXACT // 10:  # 12e3 is the integer 12000
         m *= 10
         scale += 1
-    if exact and (m == 0 or (0 <= scale <= 22 and m <= 9007199254740992)):
+    if exact and (m == 0 or (0 <= scale <= 22 and m <= MOST_EXACT)):
         return p, 1, -m if negative else m, scale if m else 0, 0.0
     if not exact or abs(scale) > 250 or scale < -135:
         k = -scale
@@ -213,19 +216,27 @@ def _digits_of(word, n):
 
 
 @kernel(forceinline=True)
+def _append(text, p, n, m, powers):
+    """Append the `n` bytes at `p`, 1 <= n <= 8, to `m`; return (value, whether digits)."""
+    x, digits = _digits_of(eight_bytes(text, p), n)
+    return m * np.int64(eight_bytes(powers, n * np.uint64(8))) + x, digits
+
+
+@kernel(forceinline=True)
 def _plain_feature(text, p, previous, powers):
     """Read an ordinary `` index:value`` at `p` quickly; 48 bytes from there must be text.
 
     Ordinary is one blank, an index of up to 8 digits above `previous`, and a value other than zero
-    of up to 15 digits without exponent, ended by a blank or a newline; a point has up to 8 digits
-    before it and 1 to 15 after it. For anything else `next` is 0, and `_feature` decides.
+    of up to 18 digits without exponent, ended by a blank or a newline; a point has up to 8 digits
+    before it, of which a zero does not count, and 1 to 18 after it. For anything else `next` is 0,
+    and `_feature` decides.
 
     All lengths come from the marks in 32 bytes, so that where the next feature begins is known
     long before the digits of this one are worked out, and the processor reads several at a time.
     `text` and `powers` (of ten, int64[19]) are addresses; (next, index, mantissa, exponent) comes
     back as from `_feature`.
     """
-    zero, one, eight = np.uint64(0), np.uint64(1), np.uint64(8)
+    zero, one, eight, most = np.uint64(0), np.uint64(1), np.uint64(8), np.uint64(18)
     first = p + one
     blanks = marks_in_32(text, first, 32)
     if blanks == zero:  # the last of the row, if ordinary
@@ -250,18 +261,16 @@ def _plain_feature(text, p, previous, powers):
         return zero, previous, np.int64(0), zero
     if n_rest != zero:
         n_rest -= one
-        at = first + point + one
-        if n_rest - one < eight:
-            x, rest = _digits_of(eight_bytes(text, at), n_rest)
-        elif n_rest - one < np.uint64(15):
-            x, rest = _digits_of(eight_bytes(text, at), eight)
-            y, more = _digits_of(eight_bytes(text, at + eight), n_rest - eight)
-            x, rest = x * np.int64(eight_bytes(powers, (n_rest - eight) * eight)) + y, rest & more
-        else:
+        if n_rest - one >= most or (m != 0 and n_whole + n_rest > most):
             return zero, previous, np.int64(0), zero
-        m = m * np.int64(eight_bytes(powers, n_rest * eight)) + x
-        plain &= rest
-    if not plain or index <= previous or m == 0 or n_whole + n_rest > np.uint64(15):
+        at, left = first + point + one, n_rest
+        while left > eight:
+            m, more = _append(text, at, eight, m, powers)
+            plain &= more
+            at, left = at + eight, left - eight
+        m, more = _append(text, at, left, m, powers)
+        plain &= more
+    if not plain or index <= previous or m == 0:
         return zero, previous, np.int64(0), zero
     return first + end, index, -m if negative else m, n_rest
 
@@ -311,13 +320,18 @@ def parse_lines(
                 if p + 48 < n:
                     q, j, m, e = _plain_feature(text, np.uint64(p), max(index - back, below), tens)
                     if q != 0:
-                        index = j
-                        indices[k] = index
+                        indices[k] = j
                         mantissa[k] = m
                         exponent[k] = e
-                        k += one
-                        p = np.int64(q)
-                        continue
+                        certain = True
+                        if abs(m) > MOST_EXACT:
+                            double[k], certain = _nearest(m, np.int64(e))
+                            exponent[k] = RAW
+                        if certain:
+                            index = j
+                            k += one
+                            p = np.int64(q)
+                            continue
                 p, state = _next_token(buf, p)
                 if state != 0:
                     break
