@@ -35,11 +35,12 @@ STRICT, REPEATS, ANY_ORDER = 0, 1, 2
 def _nearest(mantissa, scale):
     """Return (double nearest to mantissa / 10**scale, whether that is certain), |scale| <= 250.
 
-    Double-double arithmetic is off by less than 2**-100 relative; where that could change the
-    rounding (about one number in 2**46) the result is not certain and the slow path decides.
+    The mantissa is a uint64 below 10**19. Double-double arithmetic is off by less than 2**-100
+    relative; where that could change the rounding (about one number in 2**46) the result is not
+    certain and the slow path decides.
     """
     m1 = float(mantissa)
-    m2 = float(mantissa - int(m1))
+    m2 = float(np.int64(mantissa - np.uint64(m1)))
     p1, p2 = POWERS_HIGH[abs(scale)], POWERS_LOW[abs(scale)]
     if scale > 0:
         first = m1 / p1
@@ -128,7 +129,7 @@ def _number(buf, p):
         if k < -325:
             return p, 1, np.int64(0), 0, 0.0
         return p, 1, token, SLOW, 0.0
-    x, certain = _nearest(m, scale)
+    x, certain = _nearest(np.uint64(m), scale)
     if not certain:
         return p, 1, token, SLOW, 0.0
     return p, 1, np.int64(0), RAW, -x if negative else x
@@ -212,57 +213,80 @@ def _digits_of(word, n):
     x = (x * np.uint64(2561)) >> np.uint64(8)
     x = ((x & np.uint64(0x00FF00FF00FF00FF)) * np.uint64(6553601)) >> np.uint64(16)
     x = ((x & np.uint64(0x0000FFFF0000FFFF)) * np.uint64(42949672960001)) >> np.uint64(32)
-    return np.int64(x), other == 0
+    return x, other == 0
 
 
 @kernel(forceinline=True)
 def _append(text, p, n, m, powers):
     """Append the `n` bytes at `p`, 1 <= n <= 8, to `m`; return (value, whether digits)."""
     x, digits = _digits_of(eight_bytes(text, p), n)
-    return m * np.int64(eight_bytes(powers, n * np.uint64(8))) + x, digits
+    return m * eight_bytes(powers, n * np.uint64(8)) + x, digits
+
+
+@kernel(forceinline=True)
+def _scale_of(word):
+    """Read a sign and two digits at the front of `word`; return (minus the number, whether so)."""
+    sign = word & np.uint64(255)
+    number, digits = _digits_of(word >> np.uint64(8), np.uint64(2))
+    scale = np.int64(number)
+    return -scale if sign == 43 else scale, digits and (sign == 43 or sign == 45)
 
 
 @kernel(forceinline=True)
 def _plain_feature(text, p, previous, powers):
     """Read an ordinary `` index:value`` at `p` quickly; 48 bytes from there must be text.
 
-    Ordinary is one blank, an index of up to 8 digits above `previous`, and a value other than zero
-    of up to 18 digits without exponent, ended by a blank or a newline; a point has up to 8 digits
-    before it, of which a zero does not count, and 1 to 18 after it. For anything else `next` is 0,
-    and `_feature` decides.
+    Ordinary is one blank, an index of up to 8 digits above `previous`, and a value other than zero,
+    ended by a blank or a newline. It has 1 to 8 digits, and a point may follow with 1 to 19; but
+    all are at most 19, not counting zeros before the point. If 5 or more follow, ``e-05`` may be
+    next, an exponent of two digits that leaves some of them behind the point. For anything else
+    `next` is 0, and `_feature` decides.
 
     All lengths come from the marks in 32 bytes, so that where the next feature begins is known
     long before the digits of this one are worked out, and the processor reads several at a time.
-    `text` and `powers` (of ten, int64[19]) are addresses; (next, index, mantissa, exponent) comes
-    back as from `_feature`.
+    `text` and `powers` (of ten, int64[19]) are addresses.
+
+    Returns
+    -------
+    next : uint64
+    index : int64
+    mantissa : uint64         without the sign
+    exponent : int64          0..118
+    negative : bool
     """
-    zero, one, eight, most = np.uint64(0), np.uint64(1), np.uint64(8), np.uint64(18)
+    zero, one, four, eight = np.uint64(0), np.uint64(1), np.uint64(4), np.uint64(8)
+    byte, most = np.uint64(255), np.uint64(19)
     first = p + one
     blanks = marks_in_32(text, first, 32)
     if blanks == zero:  # the last of the row, if ordinary
         blanks = marks_in_32(text, first, 10)
     colon, end = trailing_zeros(marks_in_32(text, first, 58)), trailing_zeros(blanks)
     if _byte_at(text, p) != 32 or colon - one >= eight or end > 31:
-        return zero, previous, np.int64(0), zero
+        return zero, previous, zero, np.int64(0), False
     index, plain = _digits_of(eight_bytes(text, first), colon)
     start = colon + one
     negative = _byte_at(text, first + start) == 45
     start += np.uint64(negative)
     points = marks_in_32(text, first, 46) & ((one << end) - one)
     point = min(trailing_zeros(points), end)
-    n_whole, n_rest = point - start, end - point
+    n_whole, n_rest, e = point - start, end - point, np.int64(0)
     if n_whole == one:  # 0.5: the usual case needs no counting
-        m = np.int64(_byte_at(text, first + start)) - 48
-        plain &= 0 <= m <= 9
+        m = _byte_at(text, first + start) - np.uint64(48)
+        plain &= m <= 9
     elif n_whole - one < eight:
         m, whole = _digits_of(eight_bytes(text, first + start), n_whole)
         plain &= whole
     else:
-        return zero, previous, np.int64(0), zero
+        return zero, previous, zero, np.int64(0), False
     if n_rest != zero:
         n_rest -= one
-        if n_rest - one >= most or (m != 0 and n_whole + n_rest > most):
-            return zero, previous, np.int64(0), zero
+        tail = eight_bytes(text, first + end - four) if n_rest > eight else zero
+        if tail & byte == 101:
+            e, valid = _scale_of(tail >> eight)
+            plain &= valid
+            n_rest -= four
+        if n_rest - one >= most or (m != zero and n_whole + n_rest > most):
+            return zero, previous, zero, np.int64(0), False
         at, left = first + point + one, n_rest
         while left > eight:
             m, more = _append(text, at, eight, m, powers)
@@ -270,9 +294,10 @@ def _plain_feature(text, p, previous, powers):
             at, left = at + eight, left - eight
         m, more = _append(text, at, left, m, powers)
         plain &= more
-    if not plain or index <= previous or m == 0:
-        return zero, previous, np.int64(0), zero
-    return first + end, index, -m if negative else m, n_rest
+        e += np.int64(n_rest)
+    if not plain or np.int64(index) <= previous or m == zero or e < 0:
+        return zero, previous, zero, np.int64(0), False
+    return first + end, np.int64(index), m, e, negative
 
 
 @kernel
@@ -318,14 +343,16 @@ def parse_lines(
             index, row_least = below, np.int64(1) << 32
             while fault == 0:
                 if p + 48 < n:
-                    q, j, m, e = _plain_feature(text, np.uint64(p), max(index - back, below), tens)
+                    lowest = max(index - back, below)
+                    q, j, digits, e, negative = _plain_feature(text, np.uint64(p), lowest, tens)
                     if q != 0:
                         indices[k] = j
-                        mantissa[k] = m
+                        mantissa[k] = -np.int64(digits) if negative else np.int64(digits)
                         exponent[k] = e
                         certain = True
-                        if abs(m) > MOST_EXACT:
-                            double[k], certain = _nearest(m, np.int64(e))
+                        if digits > MOST_EXACT or e > 22:
+                            x, certain = _nearest(digits, e)
+                            double[k] = -x if negative else x
                             exponent[k] = RAW
                         if certain:
                             index = j
