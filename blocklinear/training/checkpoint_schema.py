@@ -80,7 +80,8 @@ _STOPPING = fields(
     {
         "scale": number, "moved": count, "best": row(number, number, number), "halfway": number,
         "warned": flag, "believed": number,
-    }
+    },
+    {"taken": number, "looked": number},
 )  # fmt: skip
 _BLOCKS: dict[str, Shape] = {"blocks": items(row(text, count))}
 check_facts: Shape = fields(

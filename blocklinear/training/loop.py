@@ -310,9 +310,10 @@ def converge(run: Run) -> Outcome:
             if isinstance(certificate, float) or not run.solver.drop_solved():
                 stopping.learn(certificate)
         run.listener(report)
-        remaining = None if seen.exact else stopping.remaining(report)
+        took = run.took(report)
+        remaining = None if seen.exact else stopping.remaining(report, took)
         slow = remaining is not None and stopping.too_many(
-            report, remaining, run.successor_takes(report)
+            report, remaining, took, run.successor_takes(report)
         )
         if goes_over and (slow or stalled):
             run.go_over()

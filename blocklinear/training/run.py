@@ -23,6 +23,7 @@ from blocklinear.solvers.newton.costs import (
     descent_work,
     enough_products,
     knows_too_few,
+    loading_work,
     newton_passes,
     newton_work,
     usual_newton_passes,
@@ -274,15 +275,25 @@ class Run(ABC):
         """Whether there is room for a successor of the solver, and none has taken over."""
         return self.memory.newton and self.descended is None
 
+    @property
+    def _loading(self) -> float:
+        """What it takes to load all rows, in entries worked on; nothing where they stay."""
+        resident = self.memory.group >= len(self.manifest.blocks)
+        return 0.0 if resident else loading_work(self.manifest)
+
+    def took(self, report: OuterIteration) -> float:
+        """Return what an outer iteration took, in entries worked on: of several models by each."""
+        steps = report.steps / max(report.n_models, 1)
+        return descent_work(self.options.solver, report.entries, steps) + self._loading
+
     def successor_takes(self, report: OuterIteration) -> float:
         """Return how many outer iterations like the last one a successor of the solver takes.
 
-        Both count in entries worked on; and in passes, unless the rows are in memory. Without room
-        for the Hessian nothing is known, and the number is infinite; nor is it where proximal
-        points, which may take thousands of products, would come to the limit before the Hessian is
-        added up. One model is taken to need what is usual. Several are taken to add the Hessian up
-        in each pass, as the slowest counts; but of a smooth loss to need less than `FORESIGHT`
-        outer iterations, as products often are enough.
+        Without room for the Hessian nothing is known, and the number is infinite; nor is it where
+        proximal points, which may take thousands of products, would come to the limit before the
+        Hessian is added up. One model is taken to need what is usual. Several are taken to add the
+        Hessian up in each pass, as the slowest counts; but of a smooth loss to need less than
+        `FORESIGHT` outer iterations, as products often are enough.
         """
         if not (self.may_go_over and self.memory.hessian):
             return math.inf
@@ -290,20 +301,15 @@ class Run(ABC):
         smooth = ALL_SOLVERS[solver].smooth
         if not smooth and enough_products(self.manifest, True) > left:
             return math.inf
-        n_models = max(report.n_models, 1)
-        if knows_too_few(solver, self.manifest, report.n_sv / n_models):
+        if knows_too_few(solver, self.manifest, report.n_sv / max(report.n_models, 1)):
             return math.inf
-        done = descent_work(solver, report.entries, report.steps / n_models)
         if self.solver.costs:
-            passes: float = newton_passes(solver)
-            found = newton_work(solver, self.manifest) / max(done, 1.0)
-            if smooth:
-                found = min(found, FORESIGHT - 1)
+            work = newton_work(solver, self.manifest) + newton_passes(solver) * self._loading
         else:
             passes = usual_newton_passes(solver, self.manifest)
-            found = passes * self.manifest.nnz / max(done, 1.0)
-        resident = self.memory.group >= len(self.manifest.blocks)
-        return found if resident else max(found, passes)
+            work = passes * (self.manifest.nnz + self._loading)
+        found = work / max(self.took(report), 1.0)
+        return min(found, FORESIGHT - 1) if self.solver.costs and smooth else found
 
     def go_over(self) -> None:
         """Let the solver's successor go on."""

@@ -24,7 +24,7 @@ Measured on 60 runs out of core (54,000 and 25,000 blogs, film reviews, Reuters;
 2e-4): none has a certificate in vain, and with 1.1 six have one, for 0.99 to 1.03 of the work."""
 FORESIGHT = 32
 """Outer iterations before their rate is taken to tell that the limit on them will come first."""
-_LEARNED = "_scale", "_moved", "_best", "_halfway", "_warned", "_believed"
+_LEARNED = "_scale", "_moved", "_best", "_halfway", "_warned", "_believed", "_taken", "_looked"
 
 
 @dataclass(frozen=True)
@@ -81,6 +81,7 @@ class Stopping:
         self._scale = DOUBT  # of gaps, to what some rows tell
         self._moved, self._best = 0, [math.inf] * 3  # the last iteration that brought anything
         self._halfway, self._warned = math.inf, False
+        self._taken = self._looked = 0.0  # by all outer iterations, and those before `_halfway`
         self._believed = math.inf  # the smallest gap that no certificate has refuted
 
     @property
@@ -90,7 +91,7 @@ class Stopping:
 
     @state.setter
     def state(self, state: dict[str, Any]) -> None:
-        take_attributes(self, _LEARNED, state)
+        take_attributes(self, _LEARNED, {"taken": 0.0, "looked": 0.0} | state)
 
     @property
     def goal(self) -> float:
@@ -154,31 +155,41 @@ class Stopping:
             more = f"train anew with --memory {enough(budget)}, which has room for Newton steps, "
         return f"scale the data, lower C, give a larger --max-outer, {more}or try {solver}"
 
-    def remaining(self, report: OuterIteration) -> float | None:
-        """Return how many more outer iterations the goal takes at the rate so far.
+    def remaining(self, report: OuterIteration, took: float) -> float | None:
+        """Return how many more outer iterations like the last one the goal takes, at this rate.
 
-        Every power of two it is measured how much the second half of all outer iterations has
-        divided the gap, or the violation where no gap was asked for: what is left would take as
-        many more halves as it takes to divide it so to the goal. In between, and at first, None.
+        The rate is measured whenever all have taken twice as much as when it was measured last: by
+        how much they have divided the gap since, or the violation where no gap was asked for. In
+        between, and at first, the answer is None.
+
+        Parameters
+        ----------
+        took : float
+            What the last one took, in entries worked on.
         """
-        options, k = self.options, report.outer
-        if options.method == "pegasos" or k & (k - 1):
+        self._taken += took
+        if self.options.method == "pegasos" or self._taken < 2.0 * self._looked:
             return None
-        now, goal = self._believed, options.gap
+        now, goal = self._believed, self.options.gap
         if goal is None:
-            now, goal = self._best[2], options.tolerance or 0.0
+            now, goal = self._best[2], self.options.tolerance or 0.0
         before, self._halfway = self._halfway, now
-        if k < 2 or now <= goal:
+        since, self._looked = self._taken - self._looked, self._taken
+        if before == math.inf or now <= goal or not took:
             return None
-        return math.log(now / goal) / math.log(before / now) * k / 2 if now < before else math.inf
+        if now >= before:
+            return math.inf
+        return math.log(now / goal) / math.log(before / now) * since / took
 
-    def too_many(self, report: OuterIteration, remaining: float, instead: float = math.inf) -> bool:
+    def too_many(
+        self, report: OuterIteration, remaining: float, took: float, instead: float = math.inf
+    ) -> bool:
         """Say whether so many more outer iterations are too many for coordinate descent.
 
         They are if the limit comes before; or if another method takes as long as `instead` of them,
-        and fewer than there have been: then both together take at most twice the better way.
+        and less than all have taken: then both together take at most twice the better way.
         """
-        if instead < min(remaining, report.outer):
+        if instead * took < min(remaining * took, self._taken):
             return True
         limit = self.options.max_outer or math.inf
         return report.outer >= FORESIGHT and report.outer + remaining > limit

@@ -109,9 +109,9 @@ class Problem:
 
 def newton_after(monkeypatch, outer):
     """Let Newton's method go on after so many outer iterations of coordinate descent."""
-    monkeypatch.setattr(Stopping, "remaining", lambda self, report: math.inf)
+    monkeypatch.setattr(Stopping, "remaining", lambda self, report, took: math.inf)
     monkeypatch.setattr(
-        Stopping, "too_many", lambda self, report, remaining, instead=0.0: report.outer >= outer
+        Stopping, "too_many", lambda self, report, remaining, took, instead: report.outer >= outer
     )
 
 
