@@ -25,8 +25,8 @@ for solver in (1, 3, 7, 12, 13):
             train(store, options)
 train(split(["rows"], "b", SplitOptions(dtype=dtype, normalize="l2")), TrainOptions(group=1))
 train(store, TrainOptions(solver=3, average=True))
-Stopping.remaining = lambda self, report: 1e9
-Stopping.too_many = lambda self, report, remaining, instead=0.0: True
+Stopping.remaining = lambda self, report, took: 1e9
+Stopping.too_many = lambda self, report, remaining, took, instead: True
 train(store, TrainOptions(solver=1, gap=1e-9))
 """,
 }

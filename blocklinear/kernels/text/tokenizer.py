@@ -238,9 +238,9 @@ def _plain_feature(text, p, previous, powers):
 
     Ordinary is one blank, an index of up to 8 digits above `previous`, and a value other than zero,
     ended by a blank or a newline. It has 1 to 8 digits, and a point may follow with 1 to 19; but
-    all are at most 19, not counting zeros before the point. If 5 or more follow, ``e-05`` may be
-    next, an exponent of two digits that leaves some of them behind the point. For anything else
-    `next` is 0, and `_feature` decides.
+    all are at most 19, not counting zeros before the point. If 5 or more follow, an exponent of two
+    digits may be next, as ``e-05``, that appends no zeros. For anything else `next` is 0, and
+    `_feature` decides.
 
     All lengths come from the marks in 32 bytes, so that where the next feature begins is known
     long before the digits of this one are worked out, and the processor reads several at a time.
