@@ -20,13 +20,13 @@ from blocklinear.objectives.certificate import Certificate
 from blocklinear.objectives.models import ALL_SOLVERS
 from blocklinear.options import TrainOptions
 from blocklinear.solvers.newton.costs import (
+    PASS,
     descent_work,
     enough_products,
     knows_too_few,
     loading_work,
     newton_passes,
     newton_work,
-    usual_newton_passes,
 )
 from blocklinear.solvers.protocol import (
     Abandoned,
@@ -276,15 +276,15 @@ class Run(ABC):
         return self.memory.newton and self.descended is None
 
     @property
-    def _loading(self) -> float:
-        """What it takes to load all rows, in entries worked on; nothing where they stay."""
+    def _overhead(self) -> float:
+        """What a pass takes besides work on rows, in entries: to load them, unless they stay."""
         resident = self.memory.group >= len(self.manifest.blocks)
-        return 0.0 if resident else loading_work(self.manifest)
+        return PASS + (0.0 if resident else loading_work(self.manifest))
 
     def took(self, report: OuterIteration) -> float:
         """Return what an outer iteration took, in entries worked on: of several models by each."""
         steps = report.steps / max(report.n_models, 1)
-        return descent_work(self.options.solver, report.entries, steps) + self._loading
+        return descent_work(self.options.solver, report.entries, steps) + self._overhead
 
     def successor_takes(self, report: OuterIteration) -> float:
         """Return how many outer iterations like the last one a successor of the solver takes.
@@ -303,13 +303,10 @@ class Run(ABC):
             return math.inf
         if knows_too_few(solver, self.manifest, report.n_sv / max(report.n_models, 1)):
             return math.inf
-        if self.solver.costs:
-            work = newton_work(solver, self.manifest) + newton_passes(solver) * self._loading
-        else:
-            passes = usual_newton_passes(solver, self.manifest)
-            work = passes * (self.manifest.nnz + self._loading)
-        found = work / max(self.took(report), 1.0)
-        return min(found, FORESIGHT - 1) if self.solver.costs and smooth else found
+        passes, several = newton_passes(solver), bool(self.solver.costs)
+        work = newton_work(solver, self.manifest) if several else passes * self.manifest.nnz
+        found = (work + passes * self._overhead) / self.took(report)
+        return min(found, FORESIGHT - 1) if several and smooth else found
 
     def go_over(self) -> None:
         """Let the solver's successor go on."""

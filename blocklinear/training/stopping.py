@@ -175,7 +175,7 @@ class Stopping:
             now, goal = self._best[2], self.options.tolerance or 0.0
         before, self._halfway = self._halfway, now
         since, self._looked = self._taken - self._looked, self._taken
-        if before == math.inf or now <= goal or not took:
+        if before == math.inf or now <= goal:
             return None
         if now >= before:
             return math.inf

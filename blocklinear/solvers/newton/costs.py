@@ -12,8 +12,16 @@ STEP, LOGISTIC_STEP = 40.0, 200.0
 Measured, C = 1 and 100, nanoseconds a step: of 12 entries (covtype) 64 to 72, of 14 (a9a) 85, of 30
 (phishing) 100 to 160, of 100 and 300 (generated) 190 and 475, where an entry takes 1.4; of logistic
 regression 300, 300, 350, 400 and 750."""
+PASS = 200_000.0
+"""What a pass takes besides its rows, 0.3 ms: measured of 216 rows, of either method."""
 _PASSES, _PROXIMAL_PASSES = 16, 84
-"""Of Newton's method with the Hessian, and of proximal points, to a gap of 1e-3."""
+"""Of Newton's method, and of proximal points, to a gap of 1e-3, on most data.
+
+Measured, C = 1 and 100, in memory, in passes of 1.5 ns an entry; in brackets what these are with
+`PASS`. Squared hinge and logistic loss: 15 to 20 (17; generated, 100 and 300 features), 21 (16; 28
+features, 11.2 M entries), 45 to 75 (23; a9a), 70 to 100 (33; covtype), 50 to 100 (32; phishing).
+Hinge loss: 50 to 70 (87 to 92), 89 (86), 160 to 200 (121), 220 to 330 (172), 100 to 125 (167). If
+features are combinations of a tenth as many: up to 220, of at most 1,200."""
 ROWS_WITH_A_LOSS, ALL_ROWS = 8, 32
 """Rows with a loss, or rows in all, for each feature, either of which steps need where only rows
 with a loss have a curvature (squared hinge and squared epsilon-insensitive loss): with fewer, a
@@ -45,7 +53,7 @@ def loading_work(manifest: Manifest) -> float:
 
 
 def newton_passes(solver: int) -> int:
-    """Return in how many passes Newton's method comes to a gap of 1e-3."""
+    """Return in how many passes Newton's method comes to a gap of 1e-3; a product is one, too."""
     return _PASSES if ALL_SOLVERS[solver].smooth else _PROXIMAL_PASSES
 
 
@@ -64,18 +72,6 @@ def knows_too_few(solver: int, manifest: Manifest, n_sv: float = 0.0) -> bool:
     n, rows = manifest.n_features, manifest.n_rows
     few = n_sv < ROWS_WITH_A_LOSS * n and rows < ALL_ROWS * n
     return few and ALL_SOLVERS[solver].kind in (SQUARED_HINGE, L2_SVR)
-
-
-def usual_newton_passes(solver: int, manifest: Manifest) -> float:
-    """Return in how many it brings one model there if a product does for each, as on most data.
-
-    A product is a pass, too; if the Hessian is cheaper, its cost is counted in its place. Measured
-    to a gap of 1e-3, in passes of 1.5 ns an entry, C = 1 and 100: squared hinge and logistic loss
-    15 to 20 (generated, 100 and 300 features), 45 to 75 (a9a), 70 to 100 (covtype), 50 to 100
-    (phishing); hinge 50 to 70, 160 to 200, 220 to 330 and 100 to 125. If features are combinations
-    of a tenth as many: up to 220, of at most 1200.
-    """
-    return newton_passes(solver) * (1.0 + min(1.0, enough_products(manifest, True)))
 
 
 def enough_products(manifest: Manifest, hessian: bool) -> float:
