@@ -130,7 +130,7 @@ def test_a_log_on_standard_output(shell, store, tmp_path):
         )
         assert (done.returncode, done.stderr.split()[0]) == (0, "primal")
         events = [json.loads(line)["event"] for line in (tmp_path / "l").read_text().splitlines()]
-        assert (events[0], {*events[1:-1]}, events[-1]) == ("start", {"outer", "goes_over"}, "end")
+        assert (events[0], {*events[1:-1]}, events[-1]) == ("start", {"outer"}, "end")
 
 
 def test_a_refitted_model_on_standard_output(shell, store, tmp_path):

@@ -1,5 +1,6 @@
 import json
 import subprocess
+from pathlib import Path
 
 import programs
 import pytest
@@ -8,6 +9,7 @@ from liblinear import liblinear_program
 from blocklinear.memory import default_budget
 from blocklinear.model.linear import LinearModel
 
+DATA = Path(__file__).parents[1] / "data"
 LOG_NAMES = [
     "event", "outer", "seconds", "load_s", "wait_s", "solve_s", "bytes_read", "dual", "primal",
     "gap", "certified", "violation", "n_sv", "n_models", "steps", "rss_bytes", "entries",
@@ -53,8 +55,9 @@ def test_quiet_has_no_progress_but_warns(cli, store, tmp_path):
     assert metadata(tmp_path / "m")["outer_iterations"] == 1
 
 
-def test_that_newton_steps_go_on_is_told_and_logged_but_no_warning(cli, store, tmp_path):
-    flags = ["--gap", 1e-6, "--log", tmp_path / "log"]
+def test_that_newton_steps_go_on_is_told_and_logged_but_no_warning(cli, tmp_path):
+    store, flags = tmp_path / "store", ["-c", 100, "--gap", 1e-6, "--log", tmp_path / "log"]
+    assert cli("split", DATA / "heart_scale.train.svm.bz2", store, "-q").status == 0
     assert cli("train", store, tmp_path / "quiet", *flags, "-q").err == ""
     (tmp_path / "log").unlink()
     done = cli("train", store, tmp_path / "m", *flags)
