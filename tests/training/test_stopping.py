@@ -312,7 +312,7 @@ def test_what_follows_on_descent_takes_is_counted_in_its_outer_iterations(two, s
     run, report = large(), after(4, steps=3 * rows, entries=3 * nnz, n_models=1)
     takes, took = run.successor_takes(report), run.took(report)
     assert 0.0 < takes < passes / 3  # three passes of descent are more work than three of these
-    # half of the work an outer iteration does: as long takes twice as many, but for what is beside
+    # an outer iteration that does half of the work: twice as many, but for the overhead of each
     half = replace(report, steps=report.steps / 2, entries=report.entries / 2)
     assert run.successor_takes(half) * run.took(half) == pytest.approx(takes * took)
     assert 1.9 * takes < run.successor_takes(half) < 2.0 * takes
@@ -328,7 +328,7 @@ def test_what_follows_on_descent_takes_is_counted_in_its_outer_iterations(two, s
     )
 
 
-def test_passes_over_few_rows_are_as_long_as_what_is_beside_them(two):
+def test_passes_over_few_rows_take_as_long_as_their_overhead(two):
     problem, store = two
     run = a_run(store, problem.options(solver=3))
     few = after(4, steps=store.manifest.n_rows, entries=store.manifest.nnz)
