@@ -17,6 +17,7 @@ from blocklinear.store.manifest import Manifest
 Floats = NDArray[np.float64]
 LEAST_COST = 1e-308
 """Of C times the weight of a row: below, 1 / (2 C) overflows."""
+_SIGNS = np.array([-1.0, 1.0])
 _REGRESS = "check the labels, or train a regression: solver 12 or 13, or BlockLinearSVR"
 
 
@@ -145,10 +146,9 @@ class Problem:
         """
         if self.solver.regression:
             return rows.labels, weighted(np.full(len(rows.labels), self.class_costs[0]), rows)
-        is_positive = rows.labels == self.labels[0]
+        side = (rows.labels == self.labels[0]).view(np.int8)
         positive, negative = self.class_costs
-        cost = np.where(is_positive, positive, negative)
-        return np.where(is_positive, 1.0, -1.0), weighted(cost, rows)
+        return _SIGNS[side], weighted(np.array([negative, positive])[side], rows)
 
     def dual_terms(self, target: Floats, cost: Floats, alpha: Floats) -> Floats:
         """Return what rows contribute to the dual value, float64[N_TERMS] of the kernels."""

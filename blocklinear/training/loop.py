@@ -315,7 +315,7 @@ def converge(run: Run) -> Outcome:
         slow = remaining is not None and stopping.too_many(
             report, remaining, took, run.successor_takes(report)
         )
-        if goes_over and (slow or stalled):
+        if goes_over and (stalled or (slow and run.successor_may_help(report))):
             run.go_over()
         elif slow and (warning := stopping.too_slow(report)):
             run.listener(SlowlyConverging(warning))

@@ -24,7 +24,9 @@ Measured on 60 runs out of core (54,000 and 25,000 blogs, film reviews, Reuters;
 2e-4): none has a certificate in vain, and with 1.1 six have one, for 0.99 to 1.03 of the work."""
 FORESIGHT = 32
 """Outer iterations before their rate is taken to tell that the limit on them will come first."""
-_LEARNED = "_scale", "_moved", "_best", "_halfway", "_warned", "_believed", "_taken", "_looked"
+_LEARNED = (
+    "_scale", "_moved", "_best", "_halfway", "_warned", "_believed", "_taken", "_looked", "_earlier"
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -82,6 +84,7 @@ class Stopping:
         self._moved, self._best = 0, [math.inf] * 3  # the last iteration that brought anything
         self._halfway, self._warned = math.inf, False
         self._taken = self._looked = 0.0  # by all outer iterations, and those before `_halfway`
+        self._earlier = [0.0, math.inf]  # what `_looked` and `_halfway` were before
         self._believed = math.inf  # the smallest gap that no certificate has refuted
 
     @property
@@ -91,7 +94,8 @@ class Stopping:
 
     @state.setter
     def state(self, state: dict[str, Any]) -> None:
-        take_attributes(self, _LEARNED, {"taken": 0.0, "looked": 0.0} | state)
+        older = {"taken": 0.0, "looked": 0.0, "earlier": [0.0, math.inf]}
+        take_attributes(self, _LEARNED, older | state)
 
     @property
     def goal(self) -> float:
@@ -159,8 +163,8 @@ class Stopping:
         """Return how many more outer iterations like the last one the goal takes, at this rate.
 
         The rate is measured whenever all have taken twice as much as when it was measured last: by
-        how much they have divided the gap since, or the violation where no gap was asked for. In
-        between, and at first, the answer is None.
+        how much they have divided the gap since, or the violation where no gap was asked for; and
+        after `FORESIGHT` since the time before. In between, and at first, the answer is None.
 
         Parameters
         ----------
@@ -168,18 +172,21 @@ class Stopping:
             What the last one took, in entries worked on.
         """
         self._taken += took
-        if self.options.method == "pegasos" or self._taken < 2.0 * self._looked:
+        doubled = self._taken >= 2.0 * self._looked
+        if self.options.method == "pegasos" or not (doubled or report.outer == FORESIGHT):
             return None
         now, goal = self._believed, self.options.gap
         if goal is None:
             now, goal = self._best[2], self.options.tolerance or 0.0
-        before, self._halfway = self._halfway, now
-        since, self._looked = self._taken - self._looked, self._taken
+        taken, before = self._earlier
+        if doubled:
+            taken, before = self._earlier = [self._looked, self._halfway]
+            self._looked, self._halfway = self._taken, now
         if before == math.inf or now <= goal:
             return None
         if now >= before:
             return math.inf
-        return math.log(now / goal) / math.log(before / now) * since / took
+        return math.log(now / goal) / math.log(before / now) * (self._taken - taken) / took
 
     def too_many(
         self, report: OuterIteration, remaining: float, took: float, instead: float = math.inf

@@ -19,6 +19,7 @@ from blocklinear.kernels import dual
 from blocklinear.solvers import working_set as working_sets
 from blocklinear.solvers.row_orders import turns
 from blocklinear.solvers.working_set import (
+    MOST_EPOCHS,
     MOST_PASSES,
     WorkingSet,
     next_passes,
@@ -224,6 +225,7 @@ def test_twice_as_many_passes_while_they_gain_more_for_each_entry():
 
 def test_never_no_pass_and_never_more_than_a_limit():
     assert next_passes(1, (1.0, 100), (0.1, 100)) == 1
+    assert next_passes(MOST_EPOCHS, (0.0, 100), (1.0, MOST_EPOCHS * 100)) == MOST_EPOCHS
     assert next_passes(MOST_PASSES, (0.0, 100), (1.0, 100)) == MOST_PASSES
 
 

@@ -216,13 +216,13 @@ def test_unscaled_features_are_told_of_early(tmp_path, monkeypatch):
     store, heard = split_problem(tmp_path, problem), Heard()
     with monkeypatch.context() as alone:
         descent_alone(alone)
-        train(store, problem.options(max_outer=80, tolerance=1e-3), heard)
+        train(store, problem.options(max_outer=40, tolerance=1e-3), heard)
     (at,) = (
         k for k, event in enumerate(heard) if "falls so slowly" in getattr(event, "message", "")
     )
     assert 32 <= [e.outer for e in heard[:at] if isinstance(e, OuterIteration)][-1] < 64
     for solver in (1, 3):  # Newton steps follow
-        train(store, problem.options(max_outer=80, solver=solver, restart=True), heard := Heard())
+        train(store, problem.options(max_outer=40, solver=solver, restart=True), heard := Heard())
         assert not any("falls so slowly" in warned.message for warned in heard.of(Warned))
 
 
@@ -232,7 +232,7 @@ def test_a_budget_in_which_newton_steps_follow_is_named(tmp_path):
     rare += np.eye(300, 1100, 800)
     problem = replace(problem, X=np.hstack([problem.X, 1e-3 * rare]))
     store, tight = split_problem(tmp_path, problem, 3), PROCESS_BYTES + (1 << 18)
-    options, heard = problem.options(max_outer=80, memory_bytes=tight), Heard()
+    options, heard = problem.options(max_outer=40, memory_bytes=tight), Heard()
     train(store, options, heard)
     assert not heard.of(GoesOver)
     slowly, ended = (warned.message for warned in heard.of(Warned))
@@ -276,12 +276,24 @@ def test_how_fast_the_gap_falls_is_measured_whenever_the_work_has_doubled():
     # 5 more divided it by 2.5, and left 200; one like the last is 4.5
     assert found[2] == pytest.approx(math.log(200.0) / math.log(2.5) * 5.0 / 4.5)
     again = Stopping(TrainOptions(gap=1e-3))
-    again.state = {k: v for k, v in stopping.state.items() if k not in ("taken", "looked")}
+    counts = "taken", "looked", "earlier"
+    again.state = {k: v for k, v in stopping.state.items() if k not in counts}
     again._believed = 0.05
     assert again.remaining(after(5), 1.0) is not None  # of a checkpoint that did not count
 
 
-def test_the_limit_counts_only_once_the_rate_is_known():
+def test_the_rate_is_known_once_the_limit_counts():
+    stopping, found = Stopping(TrainOptions(gap=1e-3)), {}
+    for outer in range(1, 34):
+        stopping._believed = 0.9**outer
+        found[outer] = stopping.remaining(after(outer), 4.0 if outer == 1 else 1.0)
+    # 1 takes as much as four others: the work doubles at 5, 13 and 29
+    assert [outer for outer, rate in found.items() if rate] == [5, 13, 29, 32]
+    for outer in (13, 29, 32):
+        assert found[outer] == pytest.approx(math.log(1e3) / math.log(1.0 / 0.9) - outer)
+
+
+def test_a_limit_counts_only_once_the_rate_is_known():
     too_many = Stopping(TrainOptions(max_outer=40)).too_many
     assert not too_many(after(31), 100.0, 1.0)
     assert too_many(after(32), 100.0, 1.0)
@@ -333,6 +345,24 @@ def test_passes_over_few_rows_take_as_long_as_their_overhead(two):
     run = a_run(store, problem.options(solver=3))
     few = after(4, steps=store.manifest.n_rows, entries=store.manifest.nnz)
     assert run.successor_takes(few) == pytest.approx(84.0, rel=0.1)
+
+
+@pytest.mark.parametrize(
+    ("solver", "n_features", "hessian", "helps"),
+    [
+        (1, 10**5, False, False),
+        (1, 10**5, True, True),
+        (1, 10, False, True),
+        (7, 10**5, False, True),
+    ],
+)
+def test_products_alone_are_no_way_out_where_the_hessian_knows_few_rows(
+    two, solver, n_features, hessian, helps
+):
+    problem, store = two
+    run = a_run(store, problem.options(solver=solver), newton=True, hessian=hessian)
+    run.manifest = replace(store.manifest, n_rows=10**6, n_features=n_features)
+    assert run.successor_may_help(after(64, n_sv=10**4)) is helps
 
 
 @pytest.mark.parametrize(("solver", "most"), [(1, 31), (7, 31), (3, math.inf), (13, math.inf)])
