@@ -207,13 +207,26 @@ class WeightVectors(ABC):
         """
         self._aim(goal)
         if self.free_bias:
-            v, pull = self.W[-1, : self.width], self.bias * self._imbalance
-            move, self._multiplier[:] = moved(v, pull, self._multiplier)
-            v += move
+            move, self._multiplier[:] = self._next_move()
+            self.W[-1, : self.width] += move
         self.forget_average()
         self.stats[:], self.entries[:] = no_stats(), 0.0
         self.forget_sample()
         self._reported[:] = self._since[:] = 0.0
+
+    def _next_move(self) -> tuple[Floats, Floats]:
+        """Return how far the multipliers move, and what is known of them then."""
+        return moved(self.W[-1, : self.width], self.bias * self._imbalance, self._multiplier)
+
+    @property
+    def _balancing(self) -> Floats:
+        """What the next move of the multipliers takes from the dual values, float64[n_problems].
+
+        The Lagrangian falls by what pulls at them, and ends level: as a parabola does.
+        """
+        if not self.free_bias:
+            return np.zeros(len(self.terms))
+        return np.asarray(0.5 * self.bias * self._imbalance * self._next_move()[0])
 
     @property
     def _imbalance(self) -> Floats:
@@ -548,7 +561,7 @@ class WeightVectors(ABC):
         norms = of_problems(squares, len(self.terms))
         values = np.asarray(self.terms[:, dual.DUAL] - 0.5 * norms)
         if self.free_bias:
-            values -= self.bias * self.W[-1, : self.width] * self._imbalance
+            values -= self.bias * self.W[-1, : self.width] * self._imbalance + self._balancing
         return values
 
     @property
@@ -573,7 +586,8 @@ class WeightVectors(ABC):
         worked on, which are larger than at the end of the outer iteration.
         """
         first = self.stats[FIRST, :, dual.EXCESS]
-        return duals + np.where(np.isnan(self._remaining[0]), first, np.fmin(*self._remaining))
+        left = np.where(np.isnan(self._remaining[0]), first, np.fmin(*self._remaining))
+        return duals + left + self._balancing
 
     def relative_gaps(self, dual: Floats, left: Floats) -> Floats:
         """Return the relative gaps that estimates of D and P - D make, float64[n_problems] all."""

@@ -20,6 +20,7 @@ from blocklinear import TrainOptions, train, train_grid
 from blocklinear.errors import UsageError
 from blocklinear.events import GoesOver, OuterIteration, SlowlyConverging, WarmStarted
 from blocklinear.selection.cross_validation import cross_validate
+from blocklinear.solvers.weight_vectors import WeightVectors
 from blocklinear.training import loop, run
 from blocklinear.training.stopping import ONE_TARGET
 from solvers.test_newton import check_resumed
@@ -234,3 +235,24 @@ def test_targets_that_are_all_one_end_where_rounding_decides(tmp_path, target, c
     assert model.metadata["certificate"]["primal"] <= 1e-20 * cost * target**2
     warnings = [event.message for event in said if isinstance(event, SlowlyConverging)]
     assert all(text.endswith(f"best so far; {ONE_TARGET}") for text in warnings)
+
+
+@pytest.mark.parametrize("solver", DUAL)
+def test_the_dual_value_reported_exceeds_the_optimum_less_without_what_balancing_takes(
+    tmp_path, solver, monkeypatch
+):
+    descent_alone(monkeypatch)
+    errors = {}  # mean of how far it is above the optimum
+    for balanced in (True, False):
+        if not balanced:
+            monkeypatch.setattr(WeightVectors, "_balancing", 0.0)
+        found = []
+        for seed in range(8):
+            problem, heard = free_problem(solver, seed), Heard()
+            (folder := tmp_path / f"{seed}{balanced}").mkdir()
+            options = problem.options(regularize_bias=False, gap=1e-6, group=1, max_outer=200)
+            train(split_problem(folder, problem, 3), options, heard)
+            optimum, events = free_optimum(problem), heard.of(OuterIteration)[2:]
+            found += [max(e.dual / optimum - 1.0, 0.0) for e in events if not e.certified]
+        errors[balanced] = np.mean(found)
+    assert errors[True] < 0.9 * errors[False]
