@@ -35,6 +35,11 @@ def shapes():
 
 
 @pytest.fixture(scope="session")
+def make_file_names():
+    return load("make_file_names")
+
+
+@pytest.fixture(scope="session")
 def make_source_text():
     return load("make_source_text")
 
