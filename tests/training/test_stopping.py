@@ -437,7 +437,7 @@ def test_where_few_rows_of_two_classes_apart_have_a_loss_descent_goes_on(tmp_pat
     assert last.outer <= 20
 
 
-@pytest.mark.parametrize(("solver", "most"), [(1, 16), (7, 16), (3, 64)])
+@pytest.mark.parametrize(("solver", "most"), [(1, 12), (7, 8), (3, 32)])
 def test_features_of_other_scales_are_left_early_and_resumed_alike(tmp_path, solver, most):
     """Columns of size 1 to 100, C = 100, few rows: a pass takes as long as an outer iteration."""
     problem = replace(gaussian(scale=np.linspace(1.0, 100.0, 10)), solver=solver, cost=100.0)
