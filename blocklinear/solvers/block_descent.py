@@ -26,6 +26,7 @@ from blocklinear.solvers.single import SingleModel
 from blocklinear.solvers.weight_vectors import (
     FIRST,
     PASS,
+    SAMPLED_SHARE,
     Floats,
     WeightVectors,
 )
@@ -51,6 +52,9 @@ class BlockDescent(Solver):
     Attributes
     ----------
     passes : float64[1]       over the working set in the next outer iteration
+    looked : float64[1]       rows at either end of a turn that were sampled, group after group, and
+                              tell in the mean that P - D is small enough; at least as many as
+                              `_enough` say so
     """
 
     passes: Floats
@@ -70,6 +74,7 @@ class BlockDescent(Solver):
         self._uses_working_set, self._copies = uses, uses and working_set_entries > 0
         self._working_set = WorkingSet(manifest, working_set_entries if uses else 0)
         self.passes, self._goal = np.ones(1), 0.0
+        self.looked, self._enough = np.zeros(1), manifest.n_rows / (4 * SAMPLED_SHARE)
         self._threads = ThreadPoolExecutor(min(options.threads, len(vectors)), "descent")
 
     def __len__(self) -> int:
@@ -100,7 +105,7 @@ class BlockDescent(Solver):
     @property
     def arrays(self) -> dict[str, NDArray[Any]]:
         """All that a checkpoint must keep, by name."""
-        return {"passes": self.passes} | self.vectors[0].arrays
+        return {"passes": self.passes, "looked": self.looked} | self.vectors[0].arrays
 
     @property
     def row_arrays(self) -> dict[str, Any]:
@@ -133,6 +138,8 @@ class BlockDescent(Solver):
             gains[:, 1] += vectors.entries
             vectors.begin(goal)
         self._goal = goal
+        if self.looked[0] >= self._enough:  # and a certificate was in vain
+            self.looked[0] = 0.0
         following = next_passes(int(self.passes[0]), *gains[[FIRST, PASS]].tolist())
         if not learns:
             following = 2 * self.passes[0] if self._copies else min(following, self.passes[0])
@@ -177,7 +184,7 @@ class BlockDescent(Solver):
         falls = outer == 2 and self.started_warm
         near = all([vectors.near(group.n_rows, ends=2, anyway=falls) for vectors in self._trained])
         self._each(WeightVectors.forget_sample)
-        if near or (last and self._options.gap is not None):
+        if near or self.looked[0] or (last and self._options.gap is not None):
             self._each(lambda vectors: vectors.sample_gap(group.rows, share=1.0))
 
     def reached(self, group: Group, share: float) -> bool:
@@ -188,12 +195,22 @@ class BlockDescent(Solver):
         if not all(vectors.sampled for vectors in self._trained):
             return False
         self.sample_gap(group, share)
-        return all(vectors.reached for vectors in self._trained)
+        return bool(self.looked[0] >= self._enough)
 
     def sample_gap(self, group: Group, share: float) -> None:
-        """Estimate what all rows contribute to P - D from those worked on last and of a group."""
+        """Estimate what all rows contribute to P - D from those worked on last and of a group.
+
+        Of a group with few rows the next ones are looked at, too, as long as they all tell that P -
+        D is small enough: where rows of a kind come together, one group says little of the others.
+        """
         of = None if group.n_rows == self._manifest.n_rows else share
         self._each(lambda vectors: vectors.sample_gap(group.rows, share=of))
+        if not all(vectors.ends_early for vectors in self._trained):
+            return
+        before, rows = float(self.looked[0]), max(group.n_rows, 1)
+        self._each(lambda vectors: vectors.mean_with(before, rows))
+        reached = all(vectors.reached for vectors in self._trained)
+        self.looked[0] = before + rows if reached else 0.0
 
     def estimate(self) -> Estimate:
         """Return the sums over all problems; of those still trained the worst gap and violation."""
@@ -216,6 +233,7 @@ class BlockDescent(Solver):
             gap=float(gaps.max()),
             middle_gap=middle(gaps),
             rise=rises(gain, dual),
+            enough=not 0.0 < self.looked[0] < self._enough,
             gaps=tuple(gaps.tolist()),
         )
 
@@ -227,11 +245,16 @@ class BlockDescent(Solver):
     def certify(self, stream: Iterable[Loaded], enough: float | None = None) -> Certificate | float:
         """Pass over the data once; return the sums over all problems, and the largest gap."""
         duals, proofs = self._each(lambda v: v.duals), self._each(lambda v: v.proof())
+        n_rows, gaps, self.light = self._manifest.n_rows, np.zeros(len(self)), list[int]()
         for loaded in stream:
             self._each(WeightVectors.certify_group, [loaded.group] * len(proofs), proofs)
-            least = [proof.least() for proof in proofs]
-            if enough is not None and self._relative_gaps(duals, least).min() > enough:
-                left = [proof.remaining(self._manifest.n_rows).min(axis=0) for proof in proofs]
+            if enough is None:
+                continue
+            before, gaps = gaps, self._relative_gaps(duals, [proof.least() for proof in proofs])
+            if (gaps - before).max() <= enough * loaded.group.n_rows / n_rows:
+                self.light += loaded.group.blocks
+            if gaps.min() > enough:
+                left = [proof.remaining(n_rows).min(axis=0) for proof in proofs]
                 return middle(self._relative_gaps(duals, left))
         return self._certified(self._each(lambda v, proof: v.certificates(proof), proofs))
 

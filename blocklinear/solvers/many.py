@@ -142,8 +142,9 @@ class ManyModels(WeightVectors):
         self._renumber(kept)
         self.models = self.models.some(kept)
         self.stats, self.terms = self.stats[:, kept].copy(), self.terms[kept]  # in C order
-        self._remaining, self._goals = self._remaining[:, kept].copy(), self._goals[kept]
-        self._reported, self._multiplier = self._reported[kept], self._multiplier[:, kept].copy()
+        self._remaining, self._mean = self._remaining[:, kept].copy(), self._mean[:, kept].copy()
+        self._goals, self._reported = self._goals[kept], self._reported[kept]
+        self._multiplier = self._multiplier[:, kept].copy()
 
     def copy_certified(self, averaged: NDArray[np.bool_], weights: Floats, to: Places) -> None:
         """Copy what was certified of all models.

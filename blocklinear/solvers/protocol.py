@@ -77,6 +77,7 @@ class Estimate:
     exact : bool              whether `primal`, `dual` and `gap` are those of a certificate
     final : bool              whether the solver can do no more
     new : bool                whether the weights are others than those of the estimate before
+    enough : bool             whether as many rows were sampled as are to tell: else more will be
     gaps : tuple of float     of each problem, those included that are trained no more
     """
 
@@ -93,6 +94,7 @@ class Estimate:
     exact: bool = False
     final: bool = False
     new: bool = True
+    enough: bool = True
     gaps: tuple[float, ...] = ()
 
 
@@ -188,11 +190,14 @@ class Solver(Trainee):
     passes : float64[1] or None         over rows kept in memory, in the next outer iteration
     first_violation : float64[] or None         what violations of a regression are compared with
     started_warm : bool       whether alpha are those of an earlier run, as far as they fit
+    light : sequence of int   blocks that were seen, in the last pass for a certificate, to add no
+                              more than their share of the gap that was asked for
     """
 
     permutes = True
     starts_from_w = True
     started_warm = False
+    light: Sequence[int] = ()
     updates: Floats | None = None
     passes: Floats | None = None
     first_violation: Floats | None = None

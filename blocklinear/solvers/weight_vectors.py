@@ -141,9 +141,8 @@ class WeightVectors(ABC):
         self.terms = np.zeros((n_problems, dual.N_TERMS))
         self.entries = np.zeros(3)
         self.first_violation = np.zeros(n_problems)
-        self._remaining = np.full(
-            (2, n_problems), np.nan
-        )  # P - D of both candidates, as sampled last
+        # P - D of both candidates, as sampled last; and the mean of such samples, see `mean_with`
+        self._remaining, self._mean = np.full((2, 2, n_problems), np.nan)
         self._squares: Floats | None = None  # of the columns of W, if it is as it was sampled
         self._multiplier = nothing_seen(n_problems)  # of a free bias
         self._goals = np.zeros(n_problems)  # what it is to fall to, as rows tell
@@ -162,8 +161,8 @@ class WeightVectors(ABC):
             "w": self.W, "average": self.average, "alpha": self.alpha.all,
             "ranges": self._ranges.all, "points": self._points, "stats": self.stats,
             "terms": self.terms, "entries": self.entries, "remaining": self._remaining,
-            "goals": self._goals, "reported": self._reported, "since": self._since,
-            "first": self.first_violation,
+            "mean": self._mean, "goals": self._goals, "reported": self._reported,
+            "since": self._since, "first": self.first_violation,
         } | ({"multiplier": self._multiplier} if self.free_bias else {})  # fmt: skip
 
     @property
@@ -406,14 +405,12 @@ class WeightVectors(ABC):
         is up to twice what rows add in the mean: little right after their turn, and more and more
         until the next. Whatever they added, samples may be asked for `anyway`.
 
-        That cannot be known before there is a goal, which the dual value of all rows sets; of a
-        violation that is asked for, which is one of all rows; nor where the bias is free, as no
-        row tells of the imbalance of alpha.
+        That cannot be known before there is a goal, which the dual value of all rows sets.
         """
         rows, enough = self._since[0], max(self._n_rows / (ends * SAMPLED_SHARE), SAMPLED_ROWS)
         if rows == 0.0 or rows + 0.5 * last < enough or not self._goals.any():
             return False
-        if self._options.tolerance is not None or self.free_bias:
+        if not self.ends_early:
             return False
         excess = self.stats[FIRST, :, dual.EXCESS]
         left = 0.5 * (excess - self._reported) * (self._n_rows / rows)
@@ -425,6 +422,15 @@ class WeightVectors(ABC):
     def sampled(self) -> bool:
         """Whether rows were sampled since w changed."""
         return not bool(np.isnan(self._remaining[0]).any())
+
+    @property
+    def ends_early(self) -> bool:
+        """Whether samples can tell that an outer iteration need not go on.
+
+        Not of a violation that is asked for, which is one of all rows; nor where the bias is free,
+        as no row tells of the imbalance of alpha.
+        """
+        return self._options.tolerance is None and not self.free_bias
 
     @property
     def reached(self) -> bool:
@@ -480,6 +486,13 @@ class WeightVectors(ABC):
             known = before[: len(found)]
             found = known + np.where(found < known, 0.5, share) * (found - known)
         self._remaining[: len(found)] = found
+
+    def mean_with(self, before: float, rows: float) -> None:
+        """Take the mean of the last sample, of so many rows, and of those `before`."""
+        weight = rows / (before + rows)
+        past = self._mean if before else self._remaining
+        self._mean[:] = past + weight * (self._remaining - past)
+        self._remaining[:] = self._mean
 
     def _left(self, rows: RowView, alpha: Floats | None) -> Floats:
         """Return P - D of the candidates as some rows tell, float64[k, n_problems], k at most 2."""

@@ -92,8 +92,8 @@ check_facts: Shape = fields(
         "best": maybe(row(count, number)),
     },
     {
-        "warm_only": flag, "finished": flag, "new_blocks": items(count), "started_warm": flag,
-        "early": flag, "turns": items(count),
+        "warm_only": flag, "finished": flag, "started_warm": flag,
+        "early": flag, "first": row(count, items(count)), "turns": items(count),
     },
     more=True,
 )  # fmt: skip

@@ -14,7 +14,7 @@ from blocklinear.store.manifest import Manifest
 
 def block_groups(
     seed: int, outer: int, n_blocks: int, group: int, permuted: bool = True,
-    new: Collection[int] = (),
+    first: Collection[int] = (),
 ) -> list[tuple[int, ...]]:  # fmt: skip
     """Return the groups of an outer iteration, in order.
 
@@ -26,17 +26,15 @@ def block_groups(
     ----------
     seed, outer : int
         The order depends on these alone; `outer` counts from 1.
-    new : collection of int
-        Blocks that a warm start knows nothing of. Where blocks are permuted, these are the first of
-        the first outer iteration, so that the others see what they have changed.
+    first : collection of int
+        Blocks that come before the others, where blocks are permuted.
     """
     if group >= n_blocks:
         return [tuple(range(n_blocks))]
     order, n_groups = np.arange(n_blocks), -(-n_blocks // group)
     if permuted:
         order = block_order(seed, outer, n_blocks)
-        if outer == 1:
-            order = order[np.argsort(~np.isin(order, list(new)), kind="stable")]
+        order = order[np.argsort(~np.isin(order, list(first)), kind="stable")]
     parts = np.array_split(order, n_groups)
     return [tuple(part.tolist()) for part in parts]
 

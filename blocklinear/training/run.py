@@ -155,6 +155,10 @@ class Run(ABC):
             check_finite(certificate.primal, certificate.dual)
         return certificate
 
+    def learn(self, found: Certificate | float) -> None:
+        """Take note of a certificate in vain, or of the gap for which it was given up."""
+        self.stopping.learn(found)
+
     def overdue(self) -> bool:
         """Return whether a stop was asked for so long ago that a block step is to be given up."""
         if not self.halt():
@@ -377,16 +381,19 @@ class GroupRun(Run):
 
     Attributes
     ----------
-    new_blocks : list of int  with rows that a warm start knew nothing of, see `block_groups`
     early : bool              whether the outer iteration ended as its goal was reached, before all
                               groups had their turn
+    first : (int, list of int)          in which order, from 1, some blocks come first, and which:
+                              with rows that a warm start knew nothing of, so that the others see
+                              what they have changed; or, after a certificate in vain, all but those
+                              that it saw to add little to the gap
     turns : Turns             of the blocks
     """
 
     solver: Solver
     loader: GroupLoader
-    new_blocks: list[int] = dataclasses.field(default_factory=list)
     early: bool = False
+    first: tuple[int, list[int]] = 0, []
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -394,20 +401,28 @@ class GroupRun(Run):
 
     def _facts(self) -> dict[str, Any]:
         return super()._facts() | {
-            "new_blocks": self.new_blocks, "started_warm": self.solver.started_warm,
-            "early": self.early, "turns": self.turns.last.tolist(),
+            "started_warm": self.solver.started_warm, "early": self.early,
+            "first": self.first, "turns": self.turns.last.tolist(),
         }  # fmt: skip
 
     def block_groups(self, outer: int) -> list[tuple[int, ...]]:
         """Return the groups of an outer iteration, in order."""
         n_blocks, group = len(self.manifest.blocks), self.memory.group
-        seed, permutes = self.options.seed, self.solver.permutes
-        if not self.solver.started_warm:
-            return block_groups(seed, outer, n_blocks, group, permutes)
-        # in the same order once more, as what had its turn first knows the least of the others
-        # (a tenth of 60,000 blogs new: once it had its turn again, the gap is a quarter)
-        turn = max(outer - 1, 1)
-        return block_groups(seed, turn, n_blocks, group, permutes, self.new_blocks)
+        seed, permutes, first = self.options.seed, self.solver.permutes, self._first_blocks(outer)
+        return block_groups(seed, self._order(outer), n_blocks, group, permutes, first)
+
+    def _first_blocks(self, outer: int) -> list[int]:
+        """Return the blocks that come first in an outer iteration, see `first`."""
+        number, blocks = self.first
+        return blocks if number == self._order(outer) else []
+
+    def _order(self, outer: int) -> int:
+        """Return which order of blocks an outer iteration has, from 1.
+
+        After a warm start it is the same once more, as what had its turn first knows the least of
+        the others (a tenth of 60,000 blogs new: once it had it again, the gap is a quarter).
+        """
+        return max(outer - self.solver.started_warm, 1)
 
     def pass_over(
         self, blocks: Collection[int] | None = None, last: bool = False
@@ -415,15 +430,16 @@ class GroupRun(Run):
         """Yield all groups once, for what needs a pass of its own.
 
         With `blocks`, no other blocks are read, unless one group holds all. What may be the `last`
-        pass of a run begins with the groups in memory, which were loaded to be worked on, and
-        nothing is loaded ahead after it. A stop between two groups raises Abandoned.
+        pass of a run begins with the groups in memory, which were loaded to be worked on, and goes
+        on with those that had no turn; nothing is loaded ahead after it. A stop between two groups
+        raises Abandoned.
         """
         order = self.block_groups(self.outer + 1)
         first = None if last else order[0]
         if last and self.early:
             groups, left = self.block_groups(self.outer), set(range(len(self.manifest.blocks)))
             memory, order = [*groups, order[0]][self.done : self.done + 2], []
-            for group in (*memory, *groups):
+            for group in (*memory, *groups[self.done :], *groups[: self.done]):
                 order.append(tuple(b for b in group if b in left))
                 left -= {*group}
         if blocks is not None and (len(order) > 1 or not blocks):
@@ -443,10 +459,12 @@ class GroupRun(Run):
             self.solver.begin(self.stopping.goal, learns)
         self.times, self._begun = self._begun, Times()
         todo, following = self.block_groups(self.outer), self.block_groups(self.outer + 1)
+        first = max(len(self._first_blocks(self.outer)), 1)
         for loaded in self._to_step_on(todo[self.done :], following[0]):
             share = self.turns.share(loaded.group.blocks)
+            may_end = sum(map(len, todo[: self.done])) >= first
             with self.times.counting("solve_s"):
-                self.early = self.done > 0 and self.solver.reached(loaded.group, share)
+                self.early = may_end and self.solver.reached(loaded.group, share)
                 if not self.early:
                     self.solver.step(loaded.group, self.outer, self.done, len(todo), self.cut_short)
             self.times.add(loaded)
@@ -483,9 +501,16 @@ class GroupRun(Run):
     def _prove(self, enough: float | None) -> Certificate | float:
         return self.solver.certify(self.pass_over(last=True), enough)
 
+    def learn(self, found: Certificate | float) -> None:
+        """Take note of a certificate in vain, and let blocks that may be the reason come first."""
+        super().learn(found)
+        others = set(range(len(self.manifest.blocks))).difference(self.solver.light)
+        self.first = self._order(self.outer + 1), sorted(others)
+
     def resume(self, facts: dict[str, Any]) -> None:
         """Go back to where a checkpoint was saved."""
-        self.new_blocks, self.early = facts.get("new_blocks", []), facts.get("early", False)
+        self.early = facts.get("early", False)
+        self.first = tuple(facts.get("first", self.first))
         self.solver.started_warm = facts.get("started_warm", False)
         self.turns = Turns(self.manifest, facts.get("turns", ()))
         super().resume(facts)

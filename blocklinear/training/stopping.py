@@ -108,7 +108,7 @@ class Stopping:
         Of several models the middle gap decides: those that are proven need no more work.
         """
         scale = 1.0 if seen.exact else self._scale
-        return self._enough(scale * seen.middle_gap, report)
+        return seen.enough and self._enough(scale * seen.middle_gap, report)
 
     def holds(self, report: OuterIteration, found: Certificate | float) -> bool:
         """Say whether a certified gap is small enough; one that was not certified never is."""

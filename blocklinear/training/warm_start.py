@@ -8,6 +8,7 @@ or is added up anew in one pass, whichever reads less. Any feasible alpha is a v
 certificate of the run is one of the whole problem, so the optimum does not depend on it.
 """
 
+import math
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
@@ -167,7 +168,7 @@ class _Start:
             if any(part.alpha[rows].any() for part in self._parts)
         }
         self._misfits = self._find_misfits()
-        run.new_blocks = self._new_blocks()
+        run.first = 1, self._new_blocks()
 
     def _new_blocks(self) -> list[int]:
         """Return the blocks with rows that are not of the earlier run.
@@ -285,7 +286,9 @@ class _Start:
         solver, previous = self._run.solver, self._previous
         solver.started_warm = True
         if solver.passes is not None:
-            solver.passes[:] = WARM_PASSES if self._resident else 2 * WARM_PASSES
+            least = WARM_PASSES if self._resident else 2 * WARM_PASSES
+            most = max(previous.number("passes") or 0.0, least)
+            solver.passes[:] = int(math.sqrt(least * most))
         for part in self._parts if not self._run.options.regularize_bias else ():
             part.take_bias()
         for name, lines in solver.row_arrays.items():

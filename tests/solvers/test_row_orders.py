@@ -82,16 +82,16 @@ def test_how_long_ago_blocks_had_their_turn():
 
 
 @pytest.mark.parametrize("group", [1, 3, 5])
-def test_new_blocks_come_first_in_an_order_of_their_own(group):
+def test_some_blocks_come_first_in_an_order_of_their_own(group):
     orders = [
-        [b for blocks in block_groups(seed, 1, 12, group, new=[10, 3, 11]) for b in blocks]
+        [b for blocks in block_groups(seed, 2, 12, group, first=[10, 3, 11]) for b in blocks]
         for seed in range(20)
     ]
     assert all(sorted(order) == list(range(12)) for order in orders)
     assert {frozenset(order[:3]) for order in orders} == {frozenset({3, 10, 11})}
     assert len({tuple(order[:3]) for order in orders}) > 1
-    assert block_groups(0, 1, 12, group, permuted=False, new=[11])[0][0] == 0
-    assert block_groups(0, 2, 12, group, new=[10, 3, 11]) == block_groups(0, 2, 12, group)
+    assert block_groups(0, 1, 12, group, permuted=False, first=[11])[0][0] == 0
+    assert block_groups(0, 2, 12, group, first=range(12)) == block_groups(0, 2, 12, group)
 
 
 def order(seed=1, outer=2, epoch=0, blocks=(3, 5), n_rows=30):

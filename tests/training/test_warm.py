@@ -1,5 +1,6 @@
 """Warm starts: the same optimum as from scratch, from whatever an earlier run left."""
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -215,15 +216,15 @@ def test_the_first_outer_iteration_out_of_core_takes_all_rows(tmp_path, monkeypa
 
 def test_blocks_with_new_rows_are_noted_for_the_first_outer_iteration(tmp_path):
     store = split_text(tmp_path, rows(1, 100, 30), 6)
-    train(store, how(3, group=2))
+    train(store, how(3, group=2, max_outer=1))
     facts = Checkpoint(store.folder / "runs" / "default").facts
-    assert (facts["new_blocks"], facts["started_warm"]) == ([], False)
+    assert (facts["first"], facts["started_warm"]) == ([0, []], False)
     store = more(store, rows(2, 40, 30), "more", 2)
-    train(store, how(3, group=2, warm_start=True))
+    train(store, how(3, group=2, max_outer=1, warm_start=True))
     facts = Checkpoint(store.folder / "runs" / "default").facts
-    assert (facts["new_blocks"], facts["started_warm"]) == ([6, 7], True)
-    train(store, how(3, group=2, warm_start=True))
-    assert Checkpoint(store.folder / "runs" / "default").facts["new_blocks"] == []
+    assert (facts["first"], facts["started_warm"]) == ([1, [6, 7]], True)
+    train(store, how(3, group=2, max_outer=1, warm_start=True))
+    assert Checkpoint(store.folder / "runs" / "default").facts["first"] == [1, []]
 
 
 def test_the_first_outer_iterations_after_a_warm_start_have_one_order(tmp_path, monkeypatch):
@@ -248,8 +249,11 @@ def test_the_first_outer_iterations_after_a_warm_start_have_one_order(tmp_path, 
 
 @pytest.mark.parametrize("group", [None, 2])
 def test_near_the_optimum_there_are_more_passes(tmp_path, monkeypatch, group):
-    """Out of core twice as many, and again in the second outer iteration: loading is dear."""
-    begun, begin = [], BlockDescent.begin
+    """Out of core twice as many, and again in the second outer iteration: loading is dear.
+
+    On the way, in proportion, to as many as the run before ended with.
+    """
+    begun, begin, least = [], BlockDescent.begin, WARM_PASSES * (1 if group is None else 2)
 
     def noting(self, goal, learns=True):
         begin(self, goal, learns)
@@ -257,10 +261,13 @@ def test_near_the_optimum_there_are_more_passes(tmp_path, monkeypatch, group):
 
     monkeypatch.setattr(BlockDescent, "begin", noting)
     store = split_text(tmp_path, rows(1, 300, 30), 6)
-    for warm, passes in ((False, 1), (True, WARM_PASSES if group is None else 2 * WARM_PASSES)):
+    for gap in (0.9, 1e-3, 1e-3):
+        passes = int(math.sqrt(least * max(begun[-1], least))) if begun else 1
         begun.clear()
-        train(store, how(3, group=group, gap=1e-3, warm_start=warm))
+        train(store, how(3, group=group, gap=gap, warm_start=True))
         assert begun[0] == passes
+    assert begun[0] > least
+    passes = int(math.sqrt(least * max(begun[-1], least)))
     store = more(store, rows(2, 40, 30), "more", 2)
     begun.clear()
     train(store, how(3, group=group, gap=1e-12, max_outer=2, warm_start=True))

@@ -1,0 +1,177 @@
+"""What a certificate in vain teaches, and how many rows tell that one is due."""
+
+from dataclasses import replace
+from itertools import chain
+
+import numpy as np
+import pytest
+
+from blocklinear.errors import StoppedError
+from blocklinear.events import BlockStep, OuterIteration
+from blocklinear.solvers.block_descent import BlockDescent
+from blocklinear.solvers.weight_vectors import WeightVectors
+from blocklinear.store.prefetch import GroupLoader
+from blocklinear.training import train
+from blocklinear.training.stopping import Stopping
+from training.small import Heard, Problem, outcome, random_problem, split_problem
+
+N_BLOCKS = 6
+
+
+@pytest.fixture
+def steps(monkeypatch):
+    """Return the groups of each outer iteration, as they had their turn."""
+    found, step = {}, BlockDescent.step
+
+    def noting(self, group, outer, *rest):
+        found.setdefault(outer, []).append(group.blocks)
+        step(self, group, outer, *rest)
+
+    monkeypatch.setattr(BlockDescent, "step", noting)
+    return found
+
+
+@pytest.mark.parametrize("light", [[], [0, 3], [0, 1, 2, 4, 5], [0, 1, 2, 3, 4, 5]], ids=str)
+@pytest.mark.parametrize("group", [1, 2])
+def test_blocks_that_may_be_the_reason_come_first_and_have_their_turn(
+    tmp_path, monkeypatch, steps, light, group
+):
+    """Of rows that the certificate was in vain for, as samples did not tell of them."""
+
+    def certify(self, stream, enough=None):
+        self.light = light
+        return 2.0 if enough is not None else real(self, stream, enough)
+
+    real = BlockDescent.certify
+    monkeypatch.setattr(BlockDescent, "certify", certify)
+    monkeypatch.setattr(BlockDescent, "reached", lambda *_: True)
+    monkeypatch.setattr(Stopping, "wants_certificate", lambda *_: True)
+    problem = random_problem(3, solver=3)
+    store = split_problem(tmp_path, problem, N_BLOCKS)
+    train(store, problem.options(group=group, max_outer=3, gap=1e-9, method="dual"))
+    others = set(range(N_BLOCKS)) - set(light)
+    assert len(steps[1]) == 1
+    for outer in (2, 3):
+        needed = max(-(-len(others) // group), 1)
+        assert len(steps[outer]) == needed
+        done = list(chain.from_iterable(steps[outer]))
+        assert others <= set(done)
+        assert set(done[: len(others)]) == others
+
+
+def test_what_a_certificate_sees_of_blocks(tmp_path, monkeypatch):
+    """Light are those that add no more than their share, by rows, of what was asked for."""
+    rng = np.random.default_rng(5)
+    X = rng.normal(size=(90, 6)).round(2)
+    labels = np.where(X @ rng.normal(size=6) + rng.normal(size=90) > 0.0, 1.0, -1.0)
+    problem = Problem(X, labels, 3, cost=1.0, bias=1.0)
+    store, certify, found = split_problem(tmp_path, problem, N_BLOCKS), BlockDescent.certify, []
+    order = [(b,) for b in (4, 2, 0, 5, 3, 1)]
+
+    def compare(self, stream, enough=None):
+        if enough is None:
+            return certify(self, stream)
+        (vectors,), gaps = self.vectors, [0.0]
+        with GroupLoader(store, 1, 1) as loader:
+            proof = vectors.proof(recompute=False)
+            for loaded in loader.stream(order):
+                vectors.certify_group(loaded.group, proof)
+                gaps += vectors.relative_gaps(vectors.duals, proof.least()).tolist()
+            for enough in np.linspace(0.2, 1.5, 14) * gaps[-1]:
+                wanted = []
+                for (block,), before, after in zip(order, gaps[:-1], gaps[1:], strict=True):
+                    if before <= enough:
+                        share = enough * store.manifest.blocks[block].rows / len(X)
+                        wanted += [block] if after - before <= share else []
+                assert isinstance(certify(self, loader.stream(order), enough), float) == (
+                    gaps[-1] > enough
+                )
+                assert self.light == wanted
+                found.append(len(wanted))
+        return certify(self, stream)
+
+    monkeypatch.setattr(BlockDescent, "certify", compare)
+    monkeypatch.setattr(WeightVectors, "averaged", False)
+    monkeypatch.setattr(Stopping, "wants_certificate", lambda *_: True)
+    train(store, problem.options(group=1, max_outer=3, gap=1e-12, method="dual"))
+    assert min(found) < 2 < 4 < max(found)
+
+
+def test_of_groups_with_few_rows_several_are_looked_at(tmp_path, monkeypatch, steps):
+    """One says little of the others where rows of a kind are in one block, as in a sorted file."""
+    lefts = iter([0.4, 0.4, 3.0, 1.1, *[0.2, 1.4] * 9])
+    rng = np.random.default_rng(6)
+    X = rng.normal(size=(2560, 5)).round(2)
+    problem = Problem(X, np.where(X[:, 0] > 0.0, 1.0, -1.0), 3, cost=1.0, bias=1.0)
+    store, found = split_problem(tmp_path, problem, 128), []
+
+    def sample(self, rows, alpha=None, share=None):
+        self._remaining[:] = 9.0
+        if share != 1.0 and self._goals.any():
+            self._remaining[:] = next(lefts) * self._goals
+
+    def reached(self, group, share):
+        ends = real(self, group, share)
+        found.append((group.n_rows, float(self.looked[0]), ends))
+        return ends
+
+    def certify(self, stream, enough=None):
+        certified.append(self.vectors[0]._remaining[0, 0] / self.vectors[0]._goals[0])
+        return real_certificate(self, stream)
+
+    real, certified, real_certificate = BlockDescent.reached, [], BlockDescent.certify
+    monkeypatch.setattr(BlockDescent, "certify", certify)
+    monkeypatch.setattr(WeightVectors, "near", lambda *_, **__: True)
+    monkeypatch.setattr(WeightVectors, "sample_gap", sample)
+    monkeypatch.setattr(BlockDescent, "reached", reached)
+    train(store, problem.options(group=1, max_outer=2, gap=1e-3, method="dual"))
+    rows, looked, ends = zip(*found[127:], strict=True)
+    a, b, _, _, e, f, g, h = rows
+    assert looked == (a, a + b, 0.0, 0.0, e, e + f, e + f + g, e + f + g + h)
+    assert looked[-2] < len(X) / 32 <= looked[-1]
+    assert ends == (False,) * 7 + (True,)
+    assert len(steps[2]) == 8
+    (estimate,) = certified  # of the mean, and of no fewer rows
+    assert estimate == pytest.approx((0.2 * (e + g) + 1.4 * (f + h)) / looked[-1])
+
+
+def test_a_resumed_run_knows_which_blocks_come_first_and_what_was_looked_at(tmp_path, monkeypatch):
+    rng = np.random.default_rng(8)
+    X = rng.normal(size=(600, 20)).round(2) * (rng.random((600, 20)) < 0.3)
+    labels = np.where(X @ rng.normal(size=20) + 2.0 * rng.normal(size=600) > 0.0, 1.0, -1.0)
+    problem = Problem(X, labels, 3, cost=1.0, bias=1.0)
+    store, heard, looking = split_problem(tmp_path, problem, 75, order="file"), Heard(), []
+    options = problem.options(gap=1e-3, group=1, method="dual")
+    wants, reached, certify = (
+        Stopping.wants_certificate, BlockDescent.reached, BlockDescent.certify
+    )  # fmt: skip
+
+    def noting(self, group, share):
+        ends = reached(self, group, share)
+        looking.extend([len(heard.of(BlockStep))] if 0.0 < self.looked[0] < len(X) / 32 else [])
+        return ends
+
+    def in_part(self, stream, enough=None):
+        found = certify(self, stream, enough)
+        self.light = range(0, 75, 2)
+        return found
+
+    def second_too(self, report, seen):
+        return report.outer == 2 or wants(self, report, seen)
+
+    monkeypatch.setattr(BlockDescent, "reached", noting)
+    monkeypatch.setattr(BlockDescent, "certify", in_part)
+    monkeypatch.setattr(Stopping, "wants_certificate", second_too)
+    whole, steps = outcome(store, options, listener=heard), heard.of(BlockStep)
+    within = looking[-1]
+    assert next(event.outer for event in heard.of(OuterIteration) if event.certificates) == 2
+    second = sum(step.outer <= 2 for step in steps)
+    for stop in (second - 1, second, second + 1, second + 30, within):
+        some, left, seen = replace(options, run=f"stopped{stop}"), [stop], {}
+
+        def listen(event, left=left):
+            left[0] -= isinstance(event, BlockStep)
+
+        with pytest.raises(StoppedError):
+            outcome(store, some, lambda left=left: left[0] < 0, listen, seen)
+        assert outcome(store, replace(some, resume=True), heard=seen) == whole
