@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from blocklinear.events import WarmStarted, Warned
 from blocklinear.kernels.sums import add_rows, dot
 from blocklinear.solvers.protocol import Abandoned, Solver, Start
-from blocklinear.solvers.working_set import WARM_PASSES
+from blocklinear.solvers.working_set import MOST_PASSES, WARM_PASSES
 from blocklinear.store.groups import Group
 from blocklinear.store.manifest import Manifest
 from blocklinear.store.prefetch import GroupLoader
@@ -278,17 +278,17 @@ class _Start:
     def carry(self) -> None:
         """Take over what is no sum over rows, and what was learned of rows.
 
-        That is a free bias; how often rows pay; and of which alpha is free, but only where all rows
-        are in memory: else those of the working set would first have to be read. New rows are
-        passed over from the first on, too: with a tenth more blogs the gap after an outer iteration
-        is 3.0e-3 and not 1.4e-2 (-s 3), or 1.1e-4 and not 2.3e-3 (-s 1).
+        That is a free bias; how often rows pay, and how many passes; and of which alpha is free,
+        but only where all rows are in memory: else those of the working set would first have to be
+        read. New rows are passed over from the first on, too: with a tenth more blogs the gap after
+        an outer iteration is 3.0e-3 and not 1.4e-2 (-s 3), or 1.1e-4 and not 2.3e-3 (-s 1).
         """
         solver, previous = self._run.solver, self._previous
         solver.started_warm = True
         if solver.passes is not None:
             least = WARM_PASSES if self._resident else 2 * WARM_PASSES
-            most = max(previous.number("passes") or 0.0, least)
-            solver.passes[:] = int(math.sqrt(least * most))
+            before = min(max(least, previous.number("passes") or 0.0), MOST_PASSES)
+            solver.passes[:] = int(math.sqrt(least * before))
         for part in self._parts if not self._run.options.regularize_bias else ():
             part.take_bias()
         for name, lines in solver.row_arrays.items():
