@@ -36,7 +36,7 @@ def steps(monkeypatch):
 def test_blocks_that_may_be_the_reason_come_first_and_have_their_turn(
     tmp_path, monkeypatch, steps, light, group
 ):
-    """Of rows that the certificate was in vain for, as samples did not tell of them."""
+    """The next outer iteration ended early again, and did not come to them."""
 
     def certify(self, stream, enough=None):
         self.light = light

@@ -251,7 +251,7 @@ def test_the_first_outer_iterations_after_a_warm_start_have_one_order(tmp_path, 
 def test_near_the_optimum_there_are_more_passes(tmp_path, monkeypatch, group):
     """Out of core twice as many, and again in the second outer iteration: loading is dear.
 
-    On the way, in proportion, to as many as the run before ended with.
+    Or the geometric mean of that number and what the run before ended with, if that is more.
     """
     begun, begin, least = [], BlockDescent.begin, WARM_PASSES * (1 if group is None else 2)
 
