@@ -95,12 +95,12 @@ class BlockDescent(Solver):
         feasible_set = self.vectors[0].feasible_set
         return {
             "labels": list(feasible_set.classes), "costs": feasible_set.costs.tolist(),
-            "columns": self.vectors[0].W.shape[1],
+            "columns": self.vectors[0].W.shape[1], "regions": self._working_set.state,
         }  # fmt: skip
 
     @state.setter
     def state(self, state: dict[str, Any]) -> None:
-        pass
+        self._working_set.state = state["regions"]
 
     @property
     def arrays(self) -> dict[str, NDArray[Any]]:
@@ -114,8 +114,10 @@ class BlockDescent(Solver):
 
     def restore(self, pass_over: Callable[[], Iterable[Loaded]]) -> None:
         """Fetch what is kept in memory only, after `arrays` were filled from a checkpoint."""
+        state = self._working_set.state
         for loaded in pass_over() if self._copies else ():
             self._keep(loaded.group, [v.ranges(loaded.group) for v in self._trained])
+        self._working_set.state = state  # and not what those wanted that were kept
 
     def _keep(
         self, group: Group, ranges: list[NDArray[np.uint16]], *priority: Floats
@@ -138,6 +140,7 @@ class BlockDescent(Solver):
             gains[:, 1] += vectors.entries
             vectors.begin(goal)
         self._goal = goal
+        self._working_set.divide_anew()
         if self.looked[0] >= self._enough:  # and a certificate was in vain
             self.looked[0] = 0.0
         following = next_passes(int(self.passes[0]), *gains[[FIRST, PASS]].tolist())
@@ -355,10 +358,12 @@ class BlockDescentOfMany(BlockDescent):
         return self._models.facts | self._proven.state | {
             "columns": [vectors.W.shape[1] for vectors in self.vectors],
             "by_pass": [numbers.tolist() for numbers in self._by_pass],
+            "regions": self._working_set.state,
         }  # fmt: skip
 
     @state.setter
     def state(self, state: dict[str, Any]) -> None:
+        self._working_set.state = state["regions"]
         pairs = list(zip(self._proven.trained, state["trained"], strict=True))
         if not all(np.isin(numbers, own).all() for own, numbers in pairs):
             raise ValueError("the models of the state are not those of the run")

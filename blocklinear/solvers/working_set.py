@@ -13,11 +13,12 @@ hinge loss to 1e-3, blocks read: 0.88 to 1 after warm starts, 0.97 to 1 in cold 
 code). Where all rows are in memory it takes up to 1.2 times the work.
 """
 
+import operator
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from blocklinear.kernels.blocks import packed_rows
 from blocklinear.options import TrainOptions
@@ -86,8 +87,12 @@ def has_passes(options: TrainOptions) -> bool:
 class WorkingSet:
     """Rows copied out of the groups that pass, packed without loss.
 
-    Every block has a region of its own, in proportion to its entries; what does not fit there is
-    left out, the rows of the lowest priority first. So what is kept never depends on other blocks.
+    Every block has a region of its own, at first in proportion to its entries; what does not fit
+    there is left out, the rows of the lowest priority first. Where blocks differ, as those of a
+    sorted file do, some regions overflow while others are half empty: between outer iterations
+    these are divided anew. Measured, hinge loss in 96 MB, C and gap varied: 1.4 million sorted file
+    names take 0.93 of the bytes read (0.84 to 0.97) and, a tenth of the rows gone, 0.76 of the
+    blocks; shuffled, and other sets, 0.96 to 1.06.
 
     Parameters
     ----------
@@ -98,14 +103,37 @@ class WorkingSet:
     def __init__(self, manifest: Manifest, capacity: int) -> None:
         share = capacity / max(manifest.nnz, 1)
         sizes = [working_set_bytes(manifest, of.rows, of.nnz) for of in manifest.blocks]
-        words = np.floor(np.array(sizes, np.float64) * (share / _WORD))
-        self._bounds = np.concatenate(([0], np.cumsum(words))).astype(np.int64)
-        self._counts = np.zeros(len(sizes), np.int64)  # of rows in each region
-        self._words = np.empty(self._bounds[-1])
+        self._shares = np.array(sizes) / max(sum(sizes), 1)
+        self._bounds = _bounds(np.array(sizes) * (share / _WORD))
+        # of each region: rows; as of the last turn of its block, words in use, and words for all
+        # rows strictly inside their bounds
+        self._counts, self._used, self._wanted = np.zeros((3, len(sizes)), np.int64)
+        self._manifest, self._words = manifest, np.empty(self._bounds[-1])
         self._integers = self._words.view(np.int64)
         self._planes = sum(manifest.n_features > 1 << bits for bits in (16, 24))
         self._dtype, self._weighted = np.dtype(manifest.dtype), manifest.weighted
         self._own = threading.local()
+
+    @property
+    def state(self) -> list[list[int]]:
+        """The words of each region, those in use, and those wanted, as JSON.
+
+        Raises
+        ------
+        ValueError
+            On setting it, if these are not as many regions, or they do not fit.
+        """
+        found = np.transpose([np.diff(self._bounds), self._used, self._wanted])
+        return [list(map(int, of)) for of in found]
+
+    @state.setter
+    def state(self, state: list[list[int]]) -> None:
+        sizes, used, wanted = zip(*state, strict=True)
+        fit = len(state) == len(self._shares) and all(map(operator.le, used, sizes))
+        if not fit or max(sum(sizes), *wanted) > len(self._words):
+            raise ValueError("the regions are those of another working set")
+        self._bounds = _bounds(sizes)
+        self._used[:], self._wanted[:] = used, wanted
 
     def replace(
         self, group: Group, chosen: NDArray[np.int64], priority: Floats
@@ -115,7 +143,8 @@ class WorkingSet:
         Parameters
         ----------
         chosen : int64[k]     rows of the group, ascending
-        priority : float64[k] which to prefer where there is no room for all, for their length
+        priority : float64[k] which to prefer where there is no room for all, for their length;
+                              negative for rows at a bound
         """
         rows, kept = group.rows, np.zeros(group.n_rows, np.bool_)
         lengths = rows.lengths
@@ -125,15 +154,55 @@ class WorkingSet:
         for block, start, stop in zip(group.blocks, cuts[:-1], cuts[1:], strict=True):
             own, (begin, end) = chosen[start:stop], self._bounds[block : block + 2].tolist()
             worth = priority[start:stop] / np.maximum(lengths[own], 1)
+            own, n_free = own[np.argsort(-worth, kind="stable")], int((worth >= 0.0).sum())
             n = packed_rows.pack_rows(
-                own[np.argsort(-worth, kind="stable")], begin, end, rows.positions, *rows.arrays,
+                own, begin, end, rows.positions, *rows.arrays,
                 rows.sq_norm, rows.labels, weights, mantissas, self._planes, self._words, kept,
             )  # fmt: skip
-            self._counts[block] = n
-            table = self._integers[begin : begin + packed_rows.TABLE * n]
-            table = table.reshape(-1, packed_rows.TABLE)
+            table = self._table(begin, n)
+            used = table.size + _words_of_rows(table, end)
+            most, free = (
+                working_set_bytes(self._manifest, k, int(lengths[own[:k]].sum()))
+                for k in (n, n_free)
+            )
+            self._counts[block], self._used[block] = n, used
+            wanted = used * free // most if n else free // _WORD
+            self._wanted[block] = min(wanted, len(self._words))
             table[:] = table[np.argsort(table[:, 0])]  # by position
         return kept
+
+    def _table(self, begin: int, n: int) -> NDArray[np.int64]:
+        """Return the table of a region that begins at a word and has so many rows."""
+        table = self._integers[begin : begin + packed_rows.TABLE * n]
+        return table.reshape(-1, packed_rows.TABLE)
+
+    def divide_anew(self) -> None:
+        """Let blocks that had no room for all rows strictly inside their bounds have more of it.
+
+        It is what others do not use; no row has to go. What is left is divided as at first.
+        """
+        if (self._wanted <= np.diff(self._bounds)).all():
+            return
+        more = np.maximum(self._wanted - self._used, 0)
+        unused = len(self._words) - self._used.sum()
+        sizes = self._used + more * min(unused / more.sum(), 1.0)
+        sizes += max(unused - more.sum(), 0) * self._shares
+        blocks = range(len(more))
+        self._move(_bounds(self._used), blocks)
+        self._move(_bounds(sizes), reversed(blocks))
+
+    def _move(self, bounds: NDArray[np.int64], blocks: Iterable[int]) -> None:
+        """Move regions, one after the other: first all to the front, or then all to the back."""
+        for block in blocks:
+            begin, end = self._bounds[block : block + 2].tolist()
+            to, to_end = bounds[block : block + 2].tolist()
+            table = self._table(begin, int(self._counts[block]))
+            n = _words_of_rows(table, end)
+            table[:, 1] += to_end - end
+            moves = [(to, begin, table.size), (to_end - n, end - n, n)]
+            for target, source, size in moves if to <= begin else reversed(moves):
+                self._words[target : target + size] = self._words[source : source + size]
+        self._bounds[:] = bounds
 
     def in_part(
         self, key: NDArray[np.uint64], ranges: NDArray[np.uint16], first: float, last: float
@@ -192,6 +261,16 @@ class WorkingSet:
             size = max(entries, ENTRIES_AT_ONCE)
             room = self._own.room = np.empty(size, np.uint32), np.empty(size, self._dtype)
         return room
+
+
+def _words_of_rows(table: NDArray[np.int64], end: int) -> int:
+    """Return how many words rows take at the end of a region, without their table."""
+    return end - int(table[:, 1].min(initial=end))
+
+
+def _bounds(sizes: ArrayLike) -> NDArray[np.int64]:
+    """Return where regions of so many words begin, and where the last one ends."""
+    return np.concatenate(([0], np.cumsum(np.floor(sizes)))).astype(np.int64)
 
 
 def working_set_bytes(manifest: Manifest, rows: int, nnz: int) -> int:

@@ -69,7 +69,7 @@ _METHOD = fields(
         "columns": shapes.either(count, items(count)), "trained": items(items(count)),
         "by_pass": items(items(count)), "certificates": items(maybe(_CERTIFICATE)),
         "models": items(row(maybe(number), shapes.integer(-1))),
-        "newton": _NEWTON, "l1": _L1,
+        "newton": _NEWTON, "l1": _L1, "regions": items(row(count, count, count)),
         # of a cluster; `kept` are rounds, the models trained in them, and the steps taken
         "parts": count, "written": items(count), "first": count,
         "kept": items(row(count, items(count), items(number))),

@@ -1,3 +1,4 @@
+import json
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -87,7 +88,76 @@ def test_rows_are_kept_whole_and_in_their_own_region(store, groups, monkeypatch,
                     facts = group.labels[row], group.sq_norm[row]
                     expected[row - group.starts[place] + first] = (*entries(group, row), *facts)
         assert rows_of(working_set, store.manifest.n_rows) == expected
+        working_set.divide_anew()
+        assert rows_of(working_set, store.manifest.n_rows) == expected
     assert (len(expected) > 0) == (share > 0.0)
+
+
+def kept_of(working_set, group, n, at_bound=0):
+    """How many rows of a group stay, where the first ones are wanted and some are at a bound."""
+    priority = np.where(np.arange(n + at_bound) < n, 1.0, -1.0)
+    return int(working_set.replace(group, np.arange(n + at_bound), priority).sum())
+
+
+def test_a_block_without_room_takes_what_others_do_not_use(store, groups):
+    """All rows of one block, and few of the others, in a third of the room for all."""
+    working_set = WorkingSet(store.manifest, store.manifest.nnz // 3)
+    n_rows = [block.rows for block in store.manifest.blocks]
+    for block in range(1, N_BLOCKS):
+        assert kept_of(working_set, groups(block), 2) == 2
+    before = kept_of(working_set, groups(0), n_rows[0])
+    assert before < n_rows[0]
+    working_set.divide_anew()
+    assert kept_of(working_set, groups(0), n_rows[0]) == n_rows[0]
+    # there is room for many others, too
+    assert kept_of(working_set, groups(1), n_rows[1]) > n_rows[1] // 6
+
+
+def test_blocks_without_room_share_what_there_is(store, groups):
+    working_set = WorkingSet(store.manifest, store.manifest.nnz // 4)
+    n_rows = [block.rows for block in store.manifest.blocks]
+    for block in range(3, N_BLOCKS):
+        assert kept_of(working_set, groups(block), 2) == 2
+    before = [kept_of(working_set, groups(block), n_rows[block]) for block in range(3)]
+    working_set.divide_anew()
+    after = [kept_of(working_set, groups(block), n_rows[block]) for block in range(3)]
+    assert all(more > 1.3 * less for less, more in zip(before, after, strict=True))
+    assert all(kept_of(working_set, groups(block), 2) == 2 for block in range(3, N_BLOCKS))
+
+
+def test_rows_at_a_bound_want_no_room(store, groups):
+    working_set = WorkingSet(store.manifest, store.manifest.nnz // 3)
+    n_rows = [block.rows for block in store.manifest.blocks]
+    assert kept_of(working_set, groups(0), 2, n_rows[0] - 2) < n_rows[0]
+    regions = working_set.state
+    working_set.divide_anew()
+    assert working_set.state == regions
+    size, used, wanted = regions[0]
+    assert wanted < used <= size
+
+
+def test_regions_are_those_of_the_state(store, groups):
+    """Rows that were kept fit where they are restored, and what was wanted is known."""
+    working_set, again = (WorkingSet(store.manifest, store.manifest.nnz // 3) for _ in range(2))
+    group, n = groups(0), store.manifest.blocks[0].rows
+    kept_of(working_set, group, n)
+    working_set.divide_anew()
+    assert kept_of(working_set, group, n) == n
+    again.state = json.loads(json.dumps(working_set.state))
+    assert again.state == working_set.state
+    assert kept_of(again, group, n) == n
+
+
+@pytest.mark.parametrize("at", [0, 1, 2])
+def test_regions_that_do_not_fit_are_refused(store, at):
+    working_set = WorkingSet(store.manifest, 1000)
+    state = working_set.state
+    for wrong in (state[:-1], [*state, [0, 0, 0]], [[0, 1, 1], *state[1:]]):
+        with pytest.raises(ValueError, match="another working set"):
+            working_set.state = wrong
+    state[0][at] = state[1][at] = 1 << 62
+    with pytest.raises(ValueError, match="another working set"):
+        working_set.state = state
 
 
 def test_rows_that_are_left_out_are_not_yielded(store, groups):

@@ -104,7 +104,13 @@ def with_state(tmp_path, state):
 
 @pytest.mark.parametrize(
     "state",
-    [{"trained": [[99]]}, {"trained": []}, {"certificates": []}, {"by_pass": [[0, 1], [2]]}],
+    [
+        {"trained": [[99]]},
+        {"trained": []},
+        {"certificates": []},
+        {"by_pass": [[0, 1], [2]]},
+        {"regions": 3 * [[1 << 61, 0, 0]]},
+    ],
 )
 def test_a_state_that_contradicts_itself(tmp_path, state):
     store, how = with_state(tmp_path, state)

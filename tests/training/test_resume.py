@@ -12,9 +12,10 @@ from blocklinear.events import BlockStep, OuterIteration, Warned
 from blocklinear.options import TrainOptions
 from blocklinear.solvers import weight_vectors
 from blocklinear.solvers.block_descent import BlockDescent
+from blocklinear.solvers.working_set import WorkingSet
 from blocklinear.store.prefetch import GroupLoader
 from blocklinear.store.store import BlockStore
-from blocklinear.training import run, train
+from blocklinear.training import loop, run, train
 from blocklinear.training.memory_plan import plan_memory
 from blocklinear.training.permutations import block_groups
 from training.small import (
@@ -135,6 +136,28 @@ def test_each_solver_and_selection(stores, solver, selection):
 def test_other_options(store, changes):
     options = {"group": 2, "max_outer": 6, "gap": 1e-9, "run": "whole"} | changes
     check(store, long_problem().options(**options))
+
+
+@pytest.mark.parametrize("n_pairs", [1, 2])
+def test_a_working_set_that_is_too_small(tmp_path, monkeypatch, n_pairs):
+    """Its regions are divided anew between outer iterations, and rows do not fit."""
+    problem = long_problem()
+    pairs = 1 + np.arange(len(problem.X)) % n_pairs
+    problem = replace(problem, labels=problem.labels * pairs)
+    store = split_problem(tmp_path, problem, N_BLOCKS)
+    plan, moves, move = loop.plan_memory, [], WorkingSet._move
+
+    def small(*args):
+        return replace(plan(*args), working_set_entries=store.manifest.nnz // 8)
+
+    def counted(self, bounds, blocks):
+        moves.append(np.abs(self._bounds - bounds).max())
+        move(self, bounds, blocks)
+
+    monkeypatch.setattr(loop, "plan_memory", small)
+    monkeypatch.setattr(WorkingSet, "_move", counted)
+    check(store, problem.options(group=1, max_outer=6, gap=1e-9, run="whole"))
+    assert np.count_nonzero(moves) > 6
 
 
 @pytest.mark.parametrize("group", [1, N_BLOCKS])
