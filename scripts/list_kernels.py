@@ -193,9 +193,9 @@ def _hurry_to_newton() -> None:
     """Let Newton's method take over after two outer iterations, whatever their rate."""
     from blocklinear.training.stopping import Stopping
 
-    Stopping.remaining = lambda self, report: math.inf  # type: ignore[method-assign]
+    Stopping.remaining = lambda self, *about: math.inf  # type: ignore[method-assign]
     Stopping.too_many = (  # type: ignore[method-assign]
-        lambda self, report, remaining, direct=False: report.outer >= 2
+        lambda self, report, *about: report.outer >= 2
     )
 
 

@@ -112,15 +112,23 @@ class Problem:
         return alpha
 
     def epoch(self, order, alpha, W, supported=False, factor=1.0):
-        """Run the kernel, which must stay inside what it may write."""
-        touch = no_stats()
+        """Run the kernel, which must stay inside what it may write; check what it notes of rows."""
+        touch, before = no_stats(), alpha.copy()
+        ranges, priority = np.full(len(self.label), 7, np.uint16), np.full(len(self.label), np.nan)
         sq_norm = (self.rows.astype(float) ** 2).sum(1)
         indptr, *entries = self.csr
         cs.cs_epoch(
             indptr[:-1], indptr[1:], *entries, sq_norm, self.label, self.cost,
             np.asarray(order, np.int64), self.bias, alpha, W, supported, factor,
-            touch,
+            touch, ranges, priority,
         )  # fmt: skip
+        if len(np.unique(order)) == len(order):
+            change = alpha[order] - before[order]
+            np.testing.assert_array_equal(ranges[order] > 0, change.any(axis=1))
+            expected = (change**2).sum(axis=1) * sq_norm[order]
+            np.testing.assert_allclose(priority[order], expected, rtol=1e-9)
+        others = np.setdiff1d(np.arange(len(self.label)), order)
+        assert (ranges[others] == 7).all()
         return touch[SEEN]
 
     def gap(self, W, average, alpha):

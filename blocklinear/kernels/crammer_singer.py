@@ -6,8 +6,15 @@ Kernels take `label`, int32[n_rows], the class y_i of each row, from 0 to K - 1;
 
 import numpy as np
 
-from blocklinear.kernels.dual import DUAL, EXCESS, GAIN, N_SUPPORT, PG_MAX, STEPS
-from blocklinear.kernels.fetch import FAR, fetch_entries, fetch_item, fetch_items
+from blocklinear.kernels.dual import DUAL, EXCESS, GAIN, N_SUPPORT, ONE_MODEL, PG_MAX, STEPS
+from blocklinear.kernels.fetch import (
+    CACHED,
+    FAR,
+    fetch_entries,
+    fetch_item,
+    fetch_items,
+    fetch_rows,
+)
 from blocklinear.kernels.jit import kernel
 from blocklinear.kernels.losses import GAP, LEAST, LOSS, N_REACH, REACH, WORTH, rounding_of
 from blocklinear.kernels.shared import add_exactly, gather, magnitude, scatter, span
@@ -150,7 +157,7 @@ def _gain(A, C, y, n, D, old, a):
 @kernel
 def cs_epoch(
     starts, stops, indices, values, sq_norm, label, cost, order, bias,
-    alpha, W, supported, factor, stats,
+    alpha, W, supported, factor, stats, ranges, priority,
 ):  # fmt: skip
     r"""Work on rows once, in the order given, updating `alpha` and `W` in place.
 
@@ -180,18 +187,30 @@ def cs_epoch(
                               rows add to P - D, C_i loss_i + sum_m alpha_i^m G_i^m, each seen when
                               a row was worked on, over its classes; gain of the dual; rows
                               worked on
+    ranges : uint16[n_rows]   of these rows, updated: `ONE_MODEL` if alpha_i changed, else 0; empty
+                              for nothing of that
+    priority : float64[n_rows]          of these rows, updated: how far the step moved W, squared;
+                              empty likewise
     """
     K = alpha.shape[1]
     G, old, a, step = np.zeros(K), np.zeros(K), np.zeros(K), np.zeros(K)
-    classes = np.arange(K)
+    classes, kept = np.arange(K), ranges.shape[0] > 0
     for k in range(order.shape[0]):
         if k + FAR < order.shape[0]:
             fetch_entries(starts, stops, indices, values, order[k + FAR])
         later = order[min(k + 2 * FAR, order.shape[0] - 1)]
         fetch_items(later, starts, stops, sq_norm, label, alpha)
         fetch_item(cost, later)
+        if kept:
+            fetch_item(ranges, later)
+            fetch_item(priority, later)
+        if k + 1 < order.shape[0] and W.nbytes > CACHED:
+            i = order[k + 1]
+            fetch_rows(W, indices, starts[i], stops[i], 0, K)
         i = order[k]
         C, y, n = cost[i], label[i], K
+        if kept:
+            ranges[i], priority[i] = 0, 0.0
         if C == 0.0:
             continue
         if supported:
@@ -214,9 +233,13 @@ def cs_epoch(
         if factor > 1.0:
             _lengthen(C, y, n, old, factor, a)
         stats[GAIN] += _gain(A, C, y, n, G, old, a)
-        step[:] = 0.0
+        step[:], squares, some = 0.0, 0.0, False
         for q in range(n):
-            step[classes[q]], alpha[i, classes[q]] = a[q] - old[q], a[q]
+            d = a[q] - old[q]
+            step[classes[q]], alpha[i, classes[q]] = d, a[q]
+            squares, some = squares + d * d, some or d != 0.0
+        if kept and some:
+            ranges[i], priority[i] = ONE_MODEL, squares * sq_norm[i]
         scatter(indices, values, start, stop, bias, step, 0, K, W)
 
 
@@ -405,6 +428,11 @@ def cs_certify_rows(
     K = alpha.shape[1]
     scores, step = np.zeros(K), np.zeros(K)
     for i in range(label.shape[0]):
+        if i + 1 < label.shape[0] and W.nbytes > CACHED:
+            start, stop = starts[i + 1], stops[i + 1]
+            fetch_rows(W, indices, start, stop, 0, K)
+            if recomputed.shape[0] > 0:
+                fetch_rows(recomputed, indices, start, stop, 0, K)
         C, y = cost[i], label[i]
         if C == 0.0:
             continue

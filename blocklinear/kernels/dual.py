@@ -13,10 +13,17 @@ result does not depend on which thread works on which models.
 import numpy as np
 
 from blocklinear.kernels import losses
-from blocklinear.kernels.fetch import CACHED, FAR, fetch, fetch_entries, fetch_item, fetch_items
+from blocklinear.kernels.fetch import (
+    CACHED,
+    FAR,
+    fetch_entries,
+    fetch_item,
+    fetch_items,
+    fetch_rows,
+)
 from blocklinear.kernels.jit import kernel
 from blocklinear.kernels.registers import LANES, WIDE
-from blocklinear.kernels.shared import add_row, gather, inline, magnitude, row_dot, scatter, span
+from blocklinear.kernels.shared import add_row, gather, inline, magnitude, row_dot, scatter
 
 PG_MAX, PG_MIN, PG_SUM, EXCESS, GAIN, STEPS = 0, 1, 2, 3, 4, 5
 N_STATS = 6
@@ -200,15 +207,6 @@ def certify_rows(
 
 
 @inline
-def _fetch_weights(indices, start, stop, ranges, W):
-    """Ask for the weights of a row and its ranges, see `dcd_many`."""
-    first, last = np.int64(ranges & 255), np.int64(ranges >> 8)
-    for p in span(start, stop):
-        place = np.int64(indices[p]) * W.shape[1]
-        fetch(W, place + (first & -WIDE), place + last)
-
-
-@inline
 def _step_models(kind, epsilon, Q, first, last, t, C, f, alpha, step, stats):
     """Update alpha_ij of a row for models first to last - 1; write s_ij times its change to `step`.
 
@@ -268,7 +266,8 @@ def dcd_many(
             fetch_entries(starts, stops, indices, values, order[k + FAR])
         if k + 1 < order.shape[0] and W.nbytes > CACHED:
             i = order[k + 1]
-            _fetch_weights(indices, starts[i], stops[i], ranges[i], W)
+            left, right = np.int64(ranges[i] & 255) & -WIDE, np.int64(ranges[i] >> 8)
+            fetch_rows(W, indices, starts[i], stops[i], left, right)
         i = order[k]
         first, last = int(ranges[i]) & 255, int(ranges[i]) >> 8
         ranges[i], priority[i] = 0, 0.0
@@ -332,16 +331,15 @@ def certify_many(
     scratch = np.zeros((8, W.shape[1]))
     t, C, f, step = scratch[0][:M], scratch[1][:M], scratch[2], scratch[3]
     entropy, above, a, q = scratch[4], scratch[5], scratch[6], scratch[7]
-    whole = W.shape[1] << 8
     for i in range(alpha.shape[0]):
         if i + FAR < alpha.shape[0]:  # of a sample, rows are not next to each other
             fetch_entries(starts, stops, indices, values, i + FAR)
             fetch_item(alpha, i + FAR)
         if i + 1 < alpha.shape[0] and W.nbytes > CACHED:
             start, stop = starts[i + 1], stops[i + 1]
-            _fetch_weights(indices, start, stop, whole, W)
+            fetch_rows(W, indices, start, stop, 0, W.shape[1])
             if recomputed.shape[0] > 0:
-                _fetch_weights(indices, start, stop, whole, recomputed)
+                fetch_rows(recomputed, indices, start, stop, 0, W.shape[1])
         if not losses.targets_and_costs(
             kind, target[i], code[i], fold[i], weight[i], positive, held_out, cost, 0, M, t, C
         ):

@@ -3,8 +3,11 @@
 Where rows or columns come in random order, the processor cannot guess which one is next.
 """
 
+import numpy as np
+
 from blocklinear.kernels.code.intrinsics import intrinsic
 from blocklinear.kernels.jit import kernel
+from blocklinear.kernels.shared import span
 
 FAR = 3
 """In random order, so many rows ahead their entries are asked for, and twice as many ahead the rest
@@ -68,3 +71,11 @@ def fetch_entries(starts, stops, indices, values, i):
     start, stop = starts[i], stops[i]
     fetch(indices, start, stop)
     fetch(values, start, stop)
+
+
+@kernel(forceinline=True)
+def fetch_rows(W, indices, start, stop, left, right):
+    """Ask for columns left to right - 1 of those rows of W that the entries of a row need."""
+    for p in span(start, stop):
+        place = np.int64(indices[p]) * W.shape[1]
+        fetch(W, place + left, place + right)

@@ -5,14 +5,21 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from blocklinear.kernels import crammer_singer, dual
+from blocklinear.kernels import crammer_singer
 from blocklinear.kernels.sums import dot
 from blocklinear.objectives.certificate import Certificate, Proof
 from blocklinear.objectives.feasible_sets import AllClasses
 from blocklinear.objectives.models import Models
 from blocklinear.objectives.problems import weighted
 from blocklinear.options import TrainOptions
-from blocklinear.solvers.weight_vectors import PASS, BlockStep, Floats, WeightVectors
+from blocklinear.solvers.weight_vectors import (
+    NO_PRIORITY,
+    NO_RANGES,
+    PASS,
+    BlockStep,
+    Floats,
+    WeightVectors,
+)
 from blocklinear.store.groups import RowView
 from blocklinear.store.manifest import Manifest
 
@@ -58,17 +65,12 @@ class CrammerSinger(WeightVectors):
     def _descend(
         self, step: BlockStep, order: NDArray[np.int64], why: int, number: int = 0
     ) -> None:
-        rows, alpha = step.rows, step.alpha
-        before = None if why == PASS else alpha[order]
+        rows, noted = step.rows, why != PASS
         crammer_singer.cs_epoch(
-            *rows.arrays, rows.sq_norm, *step.data, order, self.bias, alpha, self.W,
-            why == PASS and number % WIDE > 0, self._factor if why == PASS else 1.0,
-            self.stats[why, 0],
+            *rows.arrays, rows.sq_norm, *step.data, order, self.bias, step.alpha, self.W,
+            not noted and number % WIDE > 0, 1.0 if noted else self._factor, self.stats[why, 0],
+            step.ranges if noted else NO_RANGES, step.priority if noted else NO_PRIORITY,
         )  # fmt: skip
-        if before is not None:
-            change = alpha[order] - before
-            step.ranges[order] = np.where(change.any(axis=1), self.all_models, 0)
-            step.priority[order] = (change * change).sum(axis=1) * rows.sq_norm[order]
 
     def _epochs(self, step: BlockStep) -> None:
         """Where the group is all rows, go on in the direction in which the epochs went."""
@@ -93,16 +95,15 @@ class CrammerSinger(WeightVectors):
         is then left of the direction the dual is maximised again, so that it never falls.
         """
         rows, alpha, (code, cost) = step.rows, step.alpha, step.data
-        way = self._terms_of(step.data, alpha) - self._terms_of(step.data, d)
+        places = np.arange(len(code))  # as each row of alpha sums to 0, its own class tells of all
+        way = float((alpha[places, code] - d[places, code]).sum())
         np.subtract(self.W, V, out=V)
-        factor = self._best_step(float(way[0, dual.DUAL]), V)
+        factor = self._best_step(way, V)
         if factor <= 0.0:
             return
         V *= factor
         crammer_singer.cs_extrapolate(*rows.arrays, code, cost, self.bias, factor, alpha, d, V)
-        places = np.arange(len(code))
-        slope = float(d[places, code].sum())  # of D by t: each row of d sums to 0
-        t = min(self._best_step(slope, V), 1.0)
+        t = min(self._best_step(float(d[places, code].sum()), V), 1.0)
         d *= t
         V *= t
         alpha += d

@@ -13,16 +13,19 @@ from blocklinear.objectives.problems import Problem
 from blocklinear.options import TrainOptions
 from blocklinear.solvers.pass_statistics import add_stats, no_stats, threshold, width
 from blocklinear.solvers.row_orders import drawn_rows, row_order, row_schedule
-from blocklinear.solvers.weight_vectors import PASS, BlockStep, WeightVectors
+from blocklinear.solvers.weight_vectors import (
+    NO_PRIORITY,
+    NO_RANGES,
+    PASS,
+    BlockStep,
+    WeightVectors,
+)
 from blocklinear.store.groups import RowView
 from blocklinear.store.manifest import Manifest
 from blocklinear.store.row_arrays import RowArray
 
 Floats = NDArray[np.float64]
 _SELECTIONS = {"shrink": dual.SHRINK, "avsf": dual.AVSF}
-_NO_RANGES, _NO_PRIORITY = np.empty(0, np.uint16), np.empty(0)
-"""Of a pass over the working set; the second also where all rows are in memory: there a turn of one
-at a bound costs no more than a pass."""
 
 
 class SingleModel(WeightVectors):
@@ -103,12 +106,13 @@ class SingleModel(WeightVectors):
         self, step: BlockStep, order: NDArray[np.int64], why: int, number: int = 0
     ) -> None:
         rows, problem, alpha = step.rows, self.problem, step.alpha.reshape(-1)
-        seen, resident = no_stats(), step.steps == 1
+        seen = no_stats()
+        resident = step.steps == 1  # then a turn of a row at a bound costs no more than a pass
         dual.dcd_epoch(
             *rows.arrays, rows.sq_norm, *step.data, order, problem.kind, problem.epsilon, self.bias,
             alpha, self.W.reshape(-1), seen, self._selection, self._preference, self._adapt,
-            step.ranges if why != PASS else _NO_RANGES,
-            step.priority if why != PASS and not resident else _NO_PRIORITY,
+            step.ranges if why != PASS else NO_RANGES,
+            step.priority if why != PASS and not resident else NO_PRIORITY,
         )  # fmt: skip
         add_stats(seen, self.stats[why, 0])
         if why != PASS:

@@ -35,6 +35,8 @@ from blocklinear.store.row_arrays import RowArray
 FIRST, AGAIN, PASS = 0, 1, 2
 """Why a row is worked on: for the first time in an outer iteration; in a further epoch of its block
 step; in a pass over the working set."""
+NO_RANGES, NO_PRIORITY = np.empty(0, np.uint16), np.empty(0)
+"""For kernels that are to note neither, as in passes over the working set."""
 SOLVED = 0.1
 """Of the gap asked for, what the working set may add to it when there is no more to be done."""
 LONGEST_PART = 1 << 25

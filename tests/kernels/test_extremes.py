@@ -135,7 +135,7 @@ def crammer_singer(r):
         for supported in (False, True):
             cs.cs_epoch(
                 *r.cut, r.sq_norm, label, r.cost, r.order, r.bias, alpha, W, supported, 1.0,
-                np.zeros(dual.N_STATS),
+                np.zeros(dual.N_STATS), np.zeros(r.n, np.uint16), np.zeros(r.n),
             )  # fmt: skip
         assert np.isfinite(alpha).all()
         cs.cs_add_dual_terms(label, r.cost, alpha, np.zeros(dual.N_TERMS))
