@@ -331,7 +331,7 @@ class WeightVectors(ABC):
         """
         points = -(-AVERAGED_POINTS // (step.steps * (self._options.epochs or 1)))
         longest = -(-len(step.rows.indices) * self.width // LONGEST_PART)
-        parts, done = max(step.passes, points, longest), 0
+        parts, done = min(max(step.passes, points, longest), max(len(order), 1)), 0
         for number, part in enumerate(np.array_split(order, parts)):
             late = (number > 0 or epoch > 0) and step.cut_short()
             if late and epoch:
@@ -343,19 +343,23 @@ class WeightVectors(ABC):
             if late or (number < parts - 1 and np.count_nonzero(step.ranges) <= parts):
                 due = done
             for again in range(done, due):
-                self._pass_over_group(step, epoch, again)
+                if not self._pass_over_group(step, epoch, again):
+                    break
             done = due
             if step.steps == 1 and number < parts - 1 and self.near(len(part)):
                 self.sample_gap(step.rows, step.alpha)
                 if self.reached:
                     break
 
-    def _pass_over_group(self, step: BlockStep, epoch: int, number: int) -> None:
-        """Pass over the working set of a group that holds all rows."""
-        order = np.flatnonzero(step.ranges)
+    def _pass_over_group(self, step: BlockStep, epoch: int, number: int) -> bool:
+        """Pass over the working set of a group that holds all rows; return whether it has any."""
+        order = np.flatnonzero(step.ranges > 0)  # of bool, in a third of the time
+        if not len(order):
+            return False
         order = order[pass_order(len(order), self._options.seed, step.outer, epoch, number)]
         self._descend(step, order, PASS, number)
         self._count(step.rows.entries(order), len(order), PASS)
+        return True
 
     def pass_over(
         self, working_set: WorkingSet, outer: int, number: int, first: float, last: float
