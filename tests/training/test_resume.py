@@ -9,7 +9,8 @@ from effort import EXTENSIVE
 
 from blocklinear.errors import DamagedError, MismatchError, StoppedError
 from blocklinear.events import BlockStep, OuterIteration, Warned
-from blocklinear.options import TrainOptions
+from blocklinear.ingest.add import add
+from blocklinear.options import AddOptions, TextOptions, TrainOptions
 from blocklinear.solvers import weight_vectors
 from blocklinear.solvers.block_descent import BlockDescent
 from blocklinear.solvers.working_set import WorkingSet
@@ -140,15 +141,19 @@ def test_other_options(store, changes):
 
 @pytest.mark.parametrize("n_pairs", [1, 2])
 def test_a_working_set_that_is_too_small(tmp_path, monkeypatch, n_pairs):
-    """Its regions are divided anew between outer iterations, and rows do not fit."""
+    """Its regions are divided anew, as some blocks have rows that are far from the margin."""
     problem = long_problem()
     pairs = 1 + np.arange(len(problem.X)) % n_pairs
     problem = replace(problem, labels=problem.labels * pairs)
     store = split_problem(tmp_path, problem, N_BLOCKS)
+    far = "".join(f"{label} {83 + label}:100\n" for label in problem.labels.astype(int))
+    (tmp_path / "far.svm").write_text(far)
+    text = TextOptions(threads=1, memory_bytes=256 << 20)
+    store = add(store, [tmp_path / "far.svm"], AddOptions(text=text, blocks=2))
     plan, moves, move = loop.plan_memory, [], WorkingSet._move
 
     def small(*args):
-        return replace(plan(*args), working_set_entries=store.manifest.nnz // 8)
+        return replace(plan(*args), working_set_entries=store.manifest.nnz // 5)
 
     def counted(self, bounds, blocks):
         moves.append(np.abs(self._bounds - bounds).max())
