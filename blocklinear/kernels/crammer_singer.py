@@ -7,14 +7,7 @@ Kernels take `label`, int32[n_rows], the class y_i of each row, from 0 to K - 1;
 import numpy as np
 
 from blocklinear.kernels.dual import DUAL, EXCESS, GAIN, N_SUPPORT, ONE_MODEL, PG_MAX, STEPS
-from blocklinear.kernels.fetch import (
-    CACHED,
-    FAR,
-    fetch_entries,
-    fetch_item,
-    fetch_items,
-    fetch_rows,
-)
+from blocklinear.kernels.fetch import FAR, fetch_entries, fetch_item, fetch_items, fetch_rows
 from blocklinear.kernels.jit import kernel
 from blocklinear.kernels.losses import GAP, LEAST, LOSS, N_REACH, REACH, WORTH, rounding_of
 from blocklinear.kernels.shared import add_exactly, gather, magnitude, scatter, span
@@ -204,9 +197,8 @@ def cs_epoch(
         if kept:
             fetch_item(ranges, later)
             fetch_item(priority, later)
-        if k + 1 < order.shape[0] and W.nbytes > CACHED:
-            i = order[k + 1]
-            fetch_rows(W, indices, starts[i], stops[i], 0, K)
+        if k + 1 < order.shape[0]:
+            fetch_rows(W, indices, starts[order[k + 1]], stops[order[k + 1]], 0, K)
         i = order[k]
         C, y, n = cost[i], label[i], K
         if kept:
@@ -428,11 +420,9 @@ def cs_certify_rows(
     K = alpha.shape[1]
     scores, step = np.zeros(K), np.zeros(K)
     for i in range(label.shape[0]):
-        if i + 1 < label.shape[0] and W.nbytes > CACHED:
-            start, stop = starts[i + 1], stops[i + 1]
-            fetch_rows(W, indices, start, stop, 0, K)
-            if recomputed.shape[0] > 0:
-                fetch_rows(recomputed, indices, start, stop, 0, K)
+        if i + 1 < label.shape[0]:
+            fetch_rows(W, indices, starts[i + 1], stops[i + 1], 0, K)
+            fetch_rows(recomputed, indices, starts[i + 1], stops[i + 1], 0, K)
         C, y = cost[i], label[i]
         if C == 0.0:
             continue

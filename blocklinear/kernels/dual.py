@@ -13,14 +13,7 @@ result does not depend on which thread works on which models.
 import numpy as np
 
 from blocklinear.kernels import losses
-from blocklinear.kernels.fetch import (
-    CACHED,
-    FAR,
-    fetch_entries,
-    fetch_item,
-    fetch_items,
-    fetch_rows,
-)
+from blocklinear.kernels.fetch import FAR, fetch_entries, fetch_item, fetch_items, fetch_rows
 from blocklinear.kernels.jit import kernel
 from blocklinear.kernels.registers import LANES, WIDE
 from blocklinear.kernels.shared import add_row, gather, inline, magnitude, row_dot, scatter
@@ -264,7 +257,7 @@ def dcd_many(
             fetch_items(i, code, fold, weight, ranges, priority)
         if k + FAR < order.shape[0]:
             fetch_entries(starts, stops, indices, values, order[k + FAR])
-        if k + 1 < order.shape[0] and W.nbytes > CACHED:
+        if k + 1 < order.shape[0]:
             i = order[k + 1]
             left, right = np.int64(ranges[i] & 255) & -WIDE, np.int64(ranges[i] >> 8)
             fetch_rows(W, indices, starts[i], stops[i], left, right)
@@ -335,11 +328,9 @@ def certify_many(
         if i + FAR < alpha.shape[0]:  # of a sample, rows are not next to each other
             fetch_entries(starts, stops, indices, values, i + FAR)
             fetch_item(alpha, i + FAR)
-        if i + 1 < alpha.shape[0] and W.nbytes > CACHED:
-            start, stop = starts[i + 1], stops[i + 1]
-            fetch_rows(W, indices, start, stop, 0, W.shape[1])
-            if recomputed.shape[0] > 0:
-                fetch_rows(recomputed, indices, start, stop, 0, W.shape[1])
+        if i + 1 < alpha.shape[0]:
+            fetch_rows(W, indices, starts[i + 1], stops[i + 1], 0, W.shape[1])
+            fetch_rows(recomputed, indices, starts[i + 1], stops[i + 1], 0, W.shape[1])
         if not losses.targets_and_costs(
             kind, target[i], code[i], fold[i], weight[i], positive, held_out, cost, 0, M, t, C
         ):

@@ -75,7 +75,8 @@ def fetch_entries(starts, stops, indices, values, i):
 
 @kernel(forceinline=True)
 def fetch_rows(W, indices, start, stop, left, right):
-    """Ask for columns left to right - 1 of those rows of W that the entries of a row need."""
-    for p in span(start, stop):
-        place = np.int64(indices[p]) * W.shape[1]
-        fetch(W, place + left, place + right)
+    """Ask for columns left to right - 1 of those rows of W that a row needs, if W is long."""
+    if W.nbytes > CACHED:
+        for p in span(start, stop):
+            place = np.int64(indices[p]) * W.shape[1]
+            fetch(W, place + left, place + right)
