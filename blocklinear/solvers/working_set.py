@@ -162,12 +162,12 @@ class WorkingSet:
             )  # fmt: skip
             table = self._table(begin, n)
             used = table.size + _words_of_rows(table, end)
-            most, free = (
+            unpacked, free = (
                 working_set_bytes(self._manifest, k, int(lengths[own[:k]].sum()))
                 for k in (n, n_free)
             )
+            wanted = used * free // unpacked if n else free // _WORD  # packed as well as those kept
             self._counts[block], self._used[block] = n, used
-            wanted = used * free // most if n else free // _WORD
             self._wanted[block] = min(wanted, len(self._words))
             table[:] = table[np.argsort(table[:, 0])]  # by position
         return kept
