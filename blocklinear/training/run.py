@@ -41,7 +41,7 @@ from blocklinear.store.prefetch import GroupLoader, Loaded
 from blocklinear.training.checkpoint import Checkpoint
 from blocklinear.training.held_out import HeldOut
 from blocklinear.training.memory_plan import MemoryPlan
-from blocklinear.training.permutations import Turns, block_groups
+from blocklinear.training.permutations import Turns, block_groups, block_order
 from blocklinear.training.stopping import FORESIGHT, Stopping
 
 Floats = NDArray[np.float64]
@@ -383,10 +383,10 @@ class GroupRun(Run):
     ----------
     early : bool              whether the outer iteration ended as its goal was reached, before all
                               groups had their turn
-    first : (int, list of int)          in which order, from 1, some blocks come first, and which:
-                              with rows that a warm start knew nothing of, so that the others see
-                              what they have changed; or, after a certificate in vain, all but those
-                              that it saw to add little to the gap
+    first : (int, list of int)          in which order, from 1, some blocks come first, and these in
+                              turn: with rows that a warm start knew nothing of, so that the others
+                              see what they have changed; or, after a certificate in vain, all but
+                              those that it saw to add little to the gap
     turns : Turns             of the blocks
     """
 
@@ -504,8 +504,9 @@ class GroupRun(Run):
     def learn(self, found: Certificate | float) -> None:
         """Take note of a certificate in vain, and let blocks that may be the reason come first."""
         super().learn(found)
-        others = set(range(len(self.manifest.blocks))).difference(self.solver.light)
-        self.first = self._order(self.outer + 1), sorted(others)
+        number, light = self._order(self.outer + 1), set(self.solver.light)
+        drawn = block_order(self.options.seed, number, len(self.manifest.blocks)).tolist()
+        self.first = number, [block for block in drawn if block not in light]
 
     def resume(self, facts: dict[str, Any]) -> None:
         """Go back to where a checkpoint was saved."""

@@ -15,7 +15,7 @@ from blocklinear.solvers.row_orders import (
     row_schedule,
     turns,
 )
-from blocklinear.training.permutations import Turns, block_groups, block_order
+from blocklinear.training.permutations import Turns, block_groups, block_order, by_turns
 
 SEEDS = st.integers(0, 2**63 - 1)
 
@@ -82,16 +82,25 @@ def test_how_long_ago_blocks_had_their_turn():
 
 
 @pytest.mark.parametrize("group", [1, 3, 5])
-def test_some_blocks_come_first_in_an_order_of_their_own(group):
+def test_some_blocks_come_first_in_the_order_given(group):
     orders = [
         [b for blocks in block_groups(seed, 2, 12, group, first=[10, 3, 11]) for b in blocks]
         for seed in range(20)
     ]
     assert all(sorted(order) == list(range(12)) for order in orders)
-    assert {frozenset(order[:3]) for order in orders} == {frozenset({3, 10, 11})}
-    assert len({tuple(order[:3]) for order in orders}) > 1
-    assert block_groups(0, 1, 12, group, permuted=False, first=[11])[0][0] == 0
-    assert block_groups(0, 2, 12, group, first=range(12)) == block_groups(0, 2, 12, group)
+    assert {tuple(order[:3]) for order in orders} == {(10, 3, 11)}
+    assert len({tuple(order[3:]) for order in orders}) > 1
+    drawn = block_groups(0, 2, 12, group)
+    assert block_groups(0, 2, 12, group, permuted=False, first=[11])[0][0] == 0
+    assert block_groups(0, 2, 12, group, first=[b for blocks in drawn for b in blocks]) == drawn
+    assert block_groups(0, 2, 12, group, first=[12, -1]) == drawn  # no such blocks
+
+
+def test_blocks_come_by_turns_with_as_many_others():
+    assert by_turns([5, 0, 4, 1, 3, 2], {1, 4}) == [4, 5, 1, 0]
+    assert by_turns([2, 0, 1], {0, 1, 2}) == [2, 0, 1]
+    assert by_turns([3, 2, 0, 1], {0, 1, 3}) == [3, 2, 0, 1]  # there are fewer others
+    assert by_turns([3, 2, 0, 1], set()) == []
 
 
 def order(seed=1, outer=2, epoch=0, blocks=(3, 5), n_rows=30):
