@@ -330,6 +330,11 @@ class DistributedDescent(Trainee):
         pairs = np.stack([gains, self._entries], axis=1)
         self._passes[0] = next_passes(int(self._passes[0]), *pairs[[FIRST, PASS]].tolist())
 
+    @property
+    def n_sv(self) -> int:
+        """Rows with an alpha that is not 0, summed over models that are trained."""
+        return int(sum(terms[:, kernels.N_SUPPORT].sum() for terms in self._terms))
+
     def estimate(self) -> Estimate:
         """Return what the round saw; `sample_gap` has looked at some rows since.
 
@@ -345,7 +350,6 @@ class DistributedDescent(Trainee):
             primal=float((dual + left).sum()),
             dual=float(dual.sum()),
             violation=float(np.concatenate(self._violations()).max()),
-            n_sv=int(sum(terms[:, kernels.N_SUPPORT].sum() for terms in self._terms)),
             steps=int(sum(of[:, :, kernels.STEPS].sum() for of in stats)),
             entries=int(self._entries.sum()),
             pass_entries=int(self._entries[PASS]),

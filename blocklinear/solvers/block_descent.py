@@ -55,6 +55,8 @@ class BlockDescent(Solver):
     looked : float64[1]       rows at either end of a turn that were sampled, group after group, and
                               tell in the mean that P - D is small enough; at least as many as
                               `_enough` say so
+    counted : bool[n_blocks]  of which blocks the `terms` of vectors have the rows: of those that
+                              had a turn, or were seen by a certificate
     """
 
     passes: Floats
@@ -75,6 +77,7 @@ class BlockDescent(Solver):
         self._working_set = WorkingSet(manifest, working_set_entries if uses else 0)
         self.passes, self._goal = np.ones(1), 0.0
         self.looked, self._enough = np.zeros(1), manifest.n_rows / (4 * SAMPLED_SHARE)
+        self.counted = np.zeros(len(manifest.blocks), np.bool_)
         self._threads = ThreadPoolExecutor(min(options.threads, len(vectors)), "descent")
 
     def __len__(self) -> int:
@@ -105,7 +108,11 @@ class BlockDescent(Solver):
     @property
     def arrays(self) -> dict[str, NDArray[Any]]:
         """All that a checkpoint must keep, by name."""
-        return {"passes": self.passes, "looked": self.looked} | self.vectors[0].arrays
+        return self._shared_arrays | self.vectors[0].arrays
+
+    @property
+    def _shared_arrays(self) -> dict[str, NDArray[Any]]:
+        return {"passes": self.passes, "looked": self.looked, "counted": self.counted}
 
     @property
     def row_arrays(self) -> dict[str, Any]:
@@ -118,6 +125,7 @@ class BlockDescent(Solver):
         for loaded in pass_over() if self._copies else ():
             self._keep(loaded.group, [v.ranges(loaded.group) for v in self._trained])
         self._working_set.state = state  # and not what those wanted that were kept
+        self._note_counted(())
 
     def _keep(
         self, group: Group, ranges: list[NDArray[np.uint16]], *priority: Floats
@@ -151,12 +159,15 @@ class BlockDescent(Solver):
     def step(self, group: Group, outer: int, number: int, steps: int, cut_short: CutShort) -> None:
         """Work on one group, block step `number` (from 0) of `steps`; then on the working set."""
         passes = int(self.passes[0]) if self._uses_working_set else 0
-        resident = steps == 1
+        resident, counted = steps == 1, self._counted_rows(group)
         if resident and outer == 1 and self.started_warm:
-            self._each(lambda vectors: vectors.aim(group, self._goal))
+            self._each(lambda vectors: vectors.aim_with(group, self._goal))
         found = self._each(
-            lambda vectors: vectors.work(group, outer, steps, passes if resident else 0, cut_short)
+            lambda vectors: vectors.work(
+                group, outer, steps, passes if resident else 0, cut_short, counted
+            )
         )
+        self._note_counted(group.blocks)
         moving = np.ones(group.n_rows, np.bool_)
         if passes and not resident:
             moving = self._keep(group, [s for s, _ in found], *(p for _, p in found))
@@ -166,6 +177,24 @@ class BlockDescent(Solver):
             self._pass_over(outer, parts_of_passes(passes, number, steps), cut_short)
         if not resident:
             self._look_at(group, outer, last=number + 1 == steps)
+
+    def _counted_rows(self, group: Group) -> NDArray[np.bool_]:
+        """Return of which rows of a group the `terms` of vectors have what they add, bool[n]."""
+        return np.repeat(self.counted[list(group.blocks)], np.diff(group.starts))
+
+    def _note_counted(self, blocks: Sequence[int]) -> None:
+        """Note that `terms` have the rows of some more blocks.
+
+        After a warm start they are taken to tell of all; else the alpha of the others are 0.
+        """
+        self.counted[list(blocks)] = True
+        if not self.started_warm or self.counted.all():
+            known = 1.0
+        else:
+            rows = np.array([block.rows for block in self._manifest.blocks])
+            known = float(rows[self.counted].sum()) / max(self._manifest.n_rows, 1) or 1.0
+        for vectors in self.vectors:
+            vectors.known = known
 
     def _pass_over(
         self, outer: int, parts: Sequence[tuple[int, float, float]], cut_short: CutShort
@@ -182,10 +211,12 @@ class BlockDescent(Solver):
     def _look_at(self, group: Group, outer: int, last: bool) -> None:
         """Sample rows that were worked on last, if P - D may be small enough, or is reported.
 
-        In the second outer iteration after a warm start each group may divide it by two and more.
+        In the second outer iteration after a warm start each group may divide it by two and more;
+        in the first the goal follows from the dual value as far as it is known.
         """
         falls = outer == 2 and self.started_warm
-        near = all([vectors.near(group.n_rows, ends=2, anyway=falls) for vectors in self._trained])
+        goal = self._goal if outer == 1 and self.started_warm else None
+        near = all([vectors.near(group.n_rows, 2, falls, goal) for vectors in self._trained])
         self._each(WeightVectors.forget_sample)
         if near or self.looked[0] or (last and self._options.gap is not None):
             self._each(lambda vectors: vectors.sample_gap(group.rows, share=1.0))
@@ -215,6 +246,11 @@ class BlockDescent(Solver):
         reached = all(vectors.reached for vectors in self._trained)
         self.looked[0] = before + rows if reached else 0.0
 
+    @property
+    def n_sv(self) -> int:
+        """Rows with an alpha that is not 0, summed over problems that are trained."""
+        return sum(vectors.n_sv for vectors in self._trained)
+
     def estimate(self) -> Estimate:
         """Return the sums over all problems; of those still trained the worst gap and violation."""
         duals = self._each(lambda v: v.duals)
@@ -229,7 +265,6 @@ class BlockDescent(Solver):
             primal=float(primal.sum()),
             dual=float(dual.sum()),
             violation=float(violation.max()),
-            n_sv=sum(vectors.n_sv for vectors in self._trained),
             steps=sum(vectors.steps for vectors in self._trained),
             entries=int(entries.sum()),
             pass_entries=int(entries[PASS]),
@@ -251,6 +286,8 @@ class BlockDescent(Solver):
         n_rows, gaps, self.light = self._manifest.n_rows, np.zeros(len(self)), list[int]()
         for loaded in stream:
             self._each(WeightVectors.certify_group, [loaded.group] * len(proofs), proofs)
+            if not self.counted.all():  # the outer iteration ended before
+                duals = self._count(loaded.group)
             if enough is None:
                 continue
             before, gaps = gaps, self._relative_gaps(duals, [proof.least() for proof in proofs])
@@ -260,6 +297,13 @@ class BlockDescent(Solver):
                 left = [proof.remaining(n_rows).min(axis=0) for proof in proofs]
                 return middle(self._relative_gaps(duals, left))
         return self._certified(self._each(lambda v, proof: v.certificates(proof), proofs))
+
+    def _count(self, group: Group) -> list[Floats]:
+        """Let `terms` have the rows of a group; return the dual values, as far as known."""
+        left = ~self._counted_rows(group)
+        self._each(lambda vectors: vectors.count(group, left))
+        self._note_counted(group.blocks)
+        return self._each(lambda vectors: vectors.duals)
 
     def _certified(self, found: list[list[Certificate]]) -> Certificate:
         """Take note of certificates, of each of the vectors that are trained."""
@@ -381,7 +425,7 @@ class BlockDescentOfMany(BlockDescent):
     @property
     def arrays(self) -> dict[str, NDArray[Any]]:
         """All that a checkpoint must keep, by name."""
-        arrays = {"passes": self.passes}
+        arrays = self._shared_arrays
         for k, vectors in enumerate(self.vectors):
             arrays |= {f"{name}-{k}": array for name, array in vectors.arrays.items()}
         return arrays

@@ -113,6 +113,11 @@ class CertifiedPasses(Solver):
             return {"columns": 1}
         return {"by_pass": numbers, "trained": numbers, "columns": [len(of) for of in numbers]}
 
+    @property
+    def n_sv(self) -> int:
+        """Rows with an alpha that is not 0, summed over models."""
+        return sum(model.n_sv for model in self._models)
+
     def estimate(self) -> Estimate:
         """Return the values of the weights, as certified."""
         found, models = self._certificates(), self._models
@@ -121,7 +126,6 @@ class CertifiedPasses(Solver):
             primal=sum(certificate.primal for certificate in found),
             dual=sum(certificate.dual for certificate in found),
             violation=float(self._violations().max()),
-            n_sv=sum(model.n_sv for model in models),
             steps=0,
             gap=max(gaps),
             middle_gap=max(gaps),

@@ -224,7 +224,7 @@ class OneClassModel(WeightVectors):
         )
         return np.array([found])
 
-    def _aim(self, goal: float) -> None:
+    def aim(self, goal: float) -> None:
         """Set the goal of P - D by a relative gap and the dual value, which is negative."""
         self.aim_at(goal * np.abs(self.duals) if self.terms.any() else np.zeros(1))
 

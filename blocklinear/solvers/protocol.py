@@ -60,14 +60,15 @@ class Abandoned(Exception):
 class Estimate:
     """What an outer iteration saw, of several problems their sums; `dual` is exact.
 
-    But not of Pegasos, whose w is not the sum of s_i alpha_i x_i: only certificates are, there.
+    But not of Pegasos, whose w is not the sum of s_i alpha_i x_i: only certificates are, there; nor
+    after a warm start, before all rows had their turn.
 
     Attributes
     ----------
     primal : float            `dual` plus P - D as sampled; without a sample, as when each row was
                               first worked on
     dual, violation : float   the largest violation of those that are trained
-    n_sv, steps : int         rows with an alpha that is not 0; rows worked on
+    steps : int               rows worked on
     gap, middle_gap : float   of problems that are trained the largest, and the middle one, as half
                               of them are dropped once it is small enough
     rise : float              what the steps added to the dual as a part of it, the largest;
@@ -84,7 +85,6 @@ class Estimate:
     primal: float
     dual: float
     violation: float
-    n_sv: int
     steps: int
     gap: float
     middle_gap: float
@@ -140,6 +140,11 @@ class Trainee(ABC):
     @abstractmethod
     def arrays(self) -> dict[str, NDArray[Any]]:
         """All that a checkpoint must keep, by name."""
+
+    @property
+    @abstractmethod
+    def n_sv(self) -> int:
+        """Rows with an alpha that is not 0, summed over problems that are trained."""
 
     @abstractmethod
     def estimate(self) -> Estimate:

@@ -110,7 +110,8 @@ class WeightVectors(ABC):
     places : int64[width]     the columns of alpha of those still trained
     stats : float64[3, n_problems, N_STATS]     statistics of steps, by why rows were worked on
     entries : float64[3]      worked on, likewise
-    terms : float64[n_problems, N_TERMS]        what all rows contribute to the dual values
+    terms : float64[n_problems, N_TERMS]        what rows contribute to the dual values
+    known : float             the share of all rows that `terms` tell of, where others have an alpha
     first_violation : float64[n_problems]       what violations of a regression are compared with;
                               also of those that were dropped
     """
@@ -140,7 +141,7 @@ class WeightVectors(ABC):
         self._n_rows = manifest.n_rows
         self._points = np.zeros(2)  # points of the average so far; entries worked on since
         self.stats = np.zeros((3, n_problems, dual.N_STATS))
-        self.terms = np.zeros((n_problems, dual.N_TERMS))
+        self.terms, self.known = np.zeros((n_problems, dual.N_TERMS)), 1.0
         self.entries = np.zeros(3)
         self.first_violation = np.zeros(n_problems)
         # P - D of both candidates, as sampled last; and the mean of such samples, see `mean_with`
@@ -206,7 +207,7 @@ class WeightVectors(ABC):
         began is the multiplier; the next one is that plus the imbalance of alpha at its end, or
         farther in that direction, see `moved`.
         """
-        self._aim(goal)
+        self.aim(goal)
         if self.free_bias:
             move, self._multiplier[:] = self._next_move()
             self.W[-1, : self.width] += move
@@ -277,14 +278,17 @@ class WeightVectors(ABC):
         return found
 
     def work(
-        self, group: Group, outer: int, steps: int, passes: int, cut_short: CutShort
-    ) -> tuple[ModelRanges, Floats]:
+        self, group: Group, outer: int, steps: int, passes: int, cut_short: CutShort,
+        counted: NDArray[np.bool_],
+    ) -> tuple[ModelRanges, Floats]:  # fmt: skip
         """Work on one group, of `steps`; return the ranges and the priorities of its rows.
 
         Parameters
         ----------
         passes : int
             Over the working set, where the group holds all rows.
+        counted : bool[n]
+            Of which rows `terms` have what they add; they will have that of all.
 
         Raises
         ------
@@ -293,9 +297,9 @@ class WeightVectors(ABC):
         """
         rows, alpha, ranges = group.rows, self.lines(group), self.ranges(group)
         data = self._data(rows)
-        if outer > 1:  # before, no row was counted, also where a warm start gave it an alpha
-            self.terms -= self._terms_of(data, alpha)
-        else:  # ranges from a warm start are those of other weight vectors
+        if counted.any():
+            self.terms -= self._terms_of(data, np.where(counted[:, None], alpha, 0.0))
+        if outer == 1:  # ranges from a warm start are those of other weight vectors
             ranges[ranges > 0] = self.all_models
         step = BlockStep(
             rows, data, group.blocks, alpha, ranges, np.zeros(len(rows)), outer, steps, passes,
@@ -402,7 +406,9 @@ class WeightVectors(ABC):
         if self._points[1] >= WORK_A_POINT * len(self.W):
             self._take_point()
 
-    def near(self, last: int, ends: int = 1, anyway: bool = False) -> bool:
+    def near(
+        self, last: int, ends: int = 1, anyway: bool = False, goal: float | None = None
+    ) -> bool:
         """Return whether P - D may be as small as it is to be: whether samples should tell.
 
         Asked of the rows first worked on since it was asked last, which were drawn at random, once
@@ -411,12 +417,15 @@ class WeightVectors(ABC):
         is up to twice what rows add in the mean: little right after their turn, and more and more
         until the next. Whatever they added, samples may be asked for `anyway`.
 
-        That cannot be known before there is a goal, which the dual value of all rows sets.
+        That cannot be known before there is a goal, which the dual value of all rows sets; or, with
+        a relative `goal`, that of as many as are known.
         """
         rows, enough = self._since[0], max(self._n_rows / (ends * SAMPLED_SHARE), SAMPLED_ROWS)
-        if rows == 0.0 or rows + 0.5 * last < enough or not self._goals.any():
+        if rows == 0.0 or rows + 0.5 * last < enough or not self.ends_early:
             return False
-        if not self.ends_early:
+        if goal is not None:
+            self.aim(goal)
+        if not self._goals.any():
             return False
         excess = self.stats[FIRST, :, dual.EXCESS]
         left = 0.5 * (excess - self._reported) * (self._n_rows / rows)
@@ -573,12 +582,15 @@ class WeightVectors(ABC):
 
     @property
     def duals(self) -> Floats:
-        """The dual values, float64[n_problems]; of the Lagrangian where the bias is free."""
+        """The dual values, as far as `known`, float64[n_problems].
+
+        Of the Lagrangian where the bias is free.
+        """
         squares = self._squares
         if squares is None:
             squares = column_norms(self.W[:-1] if self.free_bias else self.W)
         norms = of_problems(squares, len(self.terms))
-        values = np.asarray(self.terms[:, dual.DUAL] - 0.5 * norms)
+        values = np.asarray(self.terms[:, dual.DUAL] / self.known - 0.5 * norms)
         if self.free_bias:
             values -= self.bias * self.W[-1, : self.width] * self._imbalance + self._balancing
         return values
@@ -590,8 +602,8 @@ class WeightVectors(ABC):
 
     @property
     def n_sv(self) -> int:
-        """Rows with an alpha that is not 0, summed over problems."""
-        return int(self.terms[:, dual.N_SUPPORT].sum())
+        """Rows with an alpha that is not 0, as far as `known`, summed over problems."""
+        return round(float(self.terms[:, dual.N_SUPPORT].sum()) / self.known)
 
     @property
     def steps(self) -> int:
@@ -612,13 +624,18 @@ class WeightVectors(ABC):
         """Return the relative gaps that estimates of D and P - D make, float64[n_problems] all."""
         return relative_gaps(dual, left)
 
-    def aim(self, group: Group, goal: float) -> None:
+    def count(self, group: Group, left: NDArray[np.bool_]) -> None:
+        """Let `terms` have what is left of a group, bool[n]."""
+        alpha = np.where(left[:, None], self.lines(group), 0.0)
+        self.terms += self._terms_of(self._data(group.rows), alpha)
+
+    def aim_with(self, group: Group, goal: float) -> None:
         """Set the goals of P - D by the dual values that alpha have, of a group of all rows."""
         self.terms[:] = self._terms_of(self._data(group.rows), self.lines(group))
-        self._aim(goal)
+        self.aim(goal)
         self.terms[:] = 0.0  # no row was counted yet, see `work`
 
-    def _aim(self, goal: float) -> None:
+    def aim(self, goal: float) -> None:
         """Set the goals of P - D by a relative gap and the dual values."""
         self.aim_at(goal * np.maximum(self.duals, 0.0))
 

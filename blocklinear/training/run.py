@@ -50,7 +50,7 @@ GRACE_S = 1.0
 """Seconds that a block step may go on for after a stop was asked for."""
 _PLANNED = "group", "working_set_entries", "newton", "hessian"
 _REACHED = "outer", "done", "decided"
-_ESTIMATED = "primal", "dual", "gap", "violation", "n_sv", "steps", "entries", "pass_entries"
+_ESTIMATED = "primal", "dual", "gap", "violation", "steps", "entries", "pass_entries"
 
 
 @dataclasses.dataclass
@@ -265,6 +265,7 @@ class Run(ABC):
             seconds=self.seconds,
             certified=seen.exact,
             n_models=len(self.solver),
+            n_sv=self.solver.n_sv,
             rss_bytes=anonymous_bytes(),
             peak_bytes=peak_bytes(),
             gaps=_largest_by_cost(self.solver.costs, seen.gaps),
@@ -358,6 +359,7 @@ class Run(ABC):
             report,
             **attributes(certificate, ("primal", "dual", "gap")),
             certified=True,
+            n_sv=self.solver.n_sv,  # now of all rows
             seconds=self.seconds,
             gaps=_largest_by_cost(self.solver.costs, [c.gap for c in self.solver.proven()]),
             **dataclasses.asdict(self.times),
@@ -383,10 +385,11 @@ class GroupRun(Run):
     ----------
     early : bool              whether the outer iteration ended as its goal was reached, before all
                               groups had their turn
-    first : (int, list of int)          in which order, from 1, some blocks come first, and these in
-                              turn: with rows that a warm start knew nothing of, so that the others
-                              see what they have changed; or, after a certificate in vain, all but
-                              those that it saw to add little to the gap
+    first : (int, list of int)          in which outer iteration, from 1, some blocks come first,
+                              before it may end, and these in turn: with rows that a warm start
+                              knew nothing of, so that the others see what they have changed; or,
+                              after a certificate in vain, all but those that it saw to add little
+                              to the gap
     turns : Turns             of the blocks
     """
 
@@ -408,13 +411,9 @@ class GroupRun(Run):
     def block_groups(self, outer: int) -> list[tuple[int, ...]]:
         """Return the groups of an outer iteration, in order."""
         n_blocks, group = len(self.manifest.blocks), self.memory.group
-        seed, permutes, first = self.options.seed, self.solver.permutes, self._first_blocks(outer)
+        seed, permutes, (number, blocks) = self.options.seed, self.solver.permutes, self.first
+        first = blocks if self._order(number) == self._order(outer) else []
         return block_groups(seed, self._order(outer), n_blocks, group, permutes, first)
-
-    def _first_blocks(self, outer: int) -> list[int]:
-        """Return the blocks that come first in an outer iteration, see `first`."""
-        number, blocks = self.first
-        return blocks if number == self._order(outer) else []
 
     def _order(self, outer: int) -> int:
         """Return which order of blocks an outer iteration has, from 1.
@@ -459,7 +458,8 @@ class GroupRun(Run):
             self.solver.begin(self.stopping.goal, learns)
         self.times, self._begun = self._begun, Times()
         todo, following = self.block_groups(self.outer), self.block_groups(self.outer + 1)
-        first = max(len(self._first_blocks(self.outer)), 1)
+        number, blocks = self.first
+        first = max(len(blocks), 1) if number == self.outer else 1
         for loaded in self._to_step_on(todo[self.done :], following[0]):
             share = self.turns.share(loaded.group.blocks)
             may_end = sum(map(len, todo[: self.done])) >= first
@@ -504,9 +504,9 @@ class GroupRun(Run):
     def learn(self, found: Certificate | float) -> None:
         """Take note of a certificate in vain, and let blocks that may be the reason come first."""
         super().learn(found)
-        number, light = self._order(self.outer + 1), set(self.solver.light)
-        drawn = block_order(self.options.seed, number, len(self.manifest.blocks)).tolist()
-        self.first = number, [block for block in drawn if block not in light]
+        outer, light = self.outer + 1, set(self.solver.light)
+        drawn = block_order(self.options.seed, self._order(outer), len(self.manifest.blocks))
+        self.first = outer, [block for block in drawn.tolist() if block not in light]
 
     def resume(self, facts: dict[str, Any]) -> None:
         """Go back to where a checkpoint was saved."""

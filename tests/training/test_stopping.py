@@ -490,7 +490,7 @@ class Reports:
         report = OuterIteration(
             self.outer, 1.0, 0, 0, 0, 0, 1.0, primal, gap, False, violation, 1, 1, 1, 1
         )
-        seen = Estimate(primal, 1.0, violation, 1, 1, gap, gap, rise)
+        seen = Estimate(primal, 1.0, violation, 1, gap, gap, rise)
         stalled = self.stopping.stalled(report, seen)
         if not slow:
             return stalled
@@ -605,7 +605,7 @@ def test_after_a_certificate_in_vain_half_is_believed(found):
     report = OuterIteration(1, 1.0, 0, 0, 0, 0, 1.0, 1.0, 0.0, False, 1.0, 1, 1, 1, 1)
 
     def wanted(gap):
-        seen = Estimate(1.0, 1.0, 1.0, 1, 1, gap, gap, 0.0)
+        seen = Estimate(1.0, 1.0, 1.0, 1, gap, gap, 0.0)
         return stopping.wants_certificate(report, seen)
 
     for believed in 1e-3 / DOUBT / np.array([1.0, 2.0, 4.0]):

@@ -9,6 +9,7 @@ import pytest
 from blocklinear.errors import StoppedError, UsageError
 from blocklinear.events import OuterIteration, WarmStarted
 from blocklinear.ingest.compact import compact
+from blocklinear.kernels import dual
 from blocklinear.options import TrainOptions
 from blocklinear.solvers import weight_vectors
 from blocklinear.solvers.block_descent import BlockDescent
@@ -19,6 +20,8 @@ from blocklinear.store.store import BlockStore
 from blocklinear.training import train
 from blocklinear.training.checkpoint import Checkpoint
 from blocklinear.training.garbage import collect_garbage
+from blocklinear.training.run import GroupRun
+from blocklinear.training.stopping import Stopping
 from training.small import Heard, as_text, descent_alone, newton_after, outcome, split_text
 from training.test_resume import broken_off
 from training.warm import DRIFT, check, how, more, rows, trained
@@ -200,18 +203,65 @@ def test_a_warm_run_broken_off_and_resumed_ends_with_the_same_bits(tmp_path, sol
     assert found == unbroken
 
 
-def test_the_first_outer_iteration_out_of_core_takes_all_rows(tmp_path, monkeypatch):
-    """It ended before there was a goal, where rows added nothing: alpha of others did not count."""
+def test_the_first_outer_iteration_out_of_core_ends_early_only_after_a_warm_start(
+    tmp_path, monkeypatch
+):
+    """In a cold run rows that add nothing tell nothing: alpha of the others are still 0."""
     monkeypatch.setattr(weight_vectors, "SAMPLED_ROWS", 1)
     labels = np.where(np.arange(64) % 2 == 0, 1.0, -1.0)
     X = np.linspace(3.0, 4.0, 64).round(3) * labels
     X[-2:] = 0.5 * labels[-2:]
     store = split_text(tmp_path, as_text(X[:, None], labels), 8)
+    worked_on = {}
     for warm in (False, True):
         heard = Heard()
-        train(store, how(3, group=1, cost=100.0, gap=1e-6, warm_start=warm), heard)
-        first = heard.of(OuterIteration)[0]
-        assert first.entries - first.pass_entries == 64
+        model = train(store, how(3, group=1, cost=100.0, gap=1e-6, warm_start=warm), heard)
+        first, last = heard.of(OuterIteration)[0], heard.of(OuterIteration)[-1]
+        worked_on[warm] = first.entries - first.pass_entries
+        assert model.metadata["certificate"]["gap"] <= 1e-6
+        alpha = Checkpoint(store.folder / "runs" / "default").mapped("alpha", np.dtype(np.float64))
+        assert last.n_sv == np.count_nonzero(alpha)
+    assert worked_on[False] == 64
+    assert worked_on[True] < 64
+
+
+@pytest.mark.parametrize("given_up", [True, False])
+@pytest.mark.parametrize("solver", [3, 4])
+def test_rows_that_had_no_turn_are_counted_when_they_are_seen(
+    tmp_path, monkeypatch, solver, given_up
+):
+    """What an outer iteration that ends early says of the dual is an estimate, the next exact."""
+    store = split_text(tmp_path, rows(1, 150, 12), 6)
+    train(store, how(solver, group=2))
+    store = more(store, rows(2, 30, 12), "more", 2)
+    wrong, counted, report, certify = [], [], GroupRun.report, BlockDescent.certify
+
+    def noting(self):
+        found, seen = report(self)
+        (vectors,) = self.solver.vectors
+        terms = np.zeros_like(vectors.terms)
+        for loaded in self.loader.stream(self.block_groups(self.outer)):
+            terms += vectors.dual_terms(loaded.group.rows, vectors.lines(loaded.group))
+        exact = terms[:, dual.DUAL].sum() - 0.5 * (vectors.W**2).sum()
+        n_sv = int(terms[:, dual.N_SUPPORT].sum())
+        wrong.append((abs(found.dual / exact - 1.0), abs(found.n_sv - n_sv)))
+        return found, seen
+
+    def failing(self, stream, enough=None):
+        found = certify(self, stream, 0.0 if given_up and enough else None)
+        counted.append(self.counted.mean())
+        return 1.0 if enough else found
+
+    monkeypatch.setattr(GroupRun, "report", noting)
+    monkeypatch.setattr(BlockDescent, "certify", failing)
+    monkeypatch.setattr(BlockDescent, "reached", lambda self, *_: not self.counted.all())
+    monkeypatch.setattr(Stopping, "wants_certificate", lambda self, report, seen: report.outer < 2)
+    train(store, how(solver, group=2, gap=1e-12, max_outer=4, warm_start=True))
+    (first, n_first), *others = wrong
+    assert 0.0 < first < 0.2
+    assert n_first < 20
+    assert all(found < 1e-12 and not n for found, n in others)
+    assert (counted[0] < 1.0) == given_up
 
 
 def test_blocks_with_new_rows_are_noted_for_the_first_outer_iteration(tmp_path):
