@@ -5,6 +5,7 @@ import os
 import types
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import fields, is_dataclass
+from functools import cache
 from numbers import Integral, Real
 from typing import Any, get_args, get_origin, get_type_hints
 
@@ -165,7 +166,8 @@ def check_types(options: Any) -> None:
     WrongTypeError
         If a field has a value of a type that its annotation does not name.
     """
-    for name, hint in _hints(type(options)).items():
+    kind: type = type(options)
+    for name, hint in _hints(kind).items():
         value = getattr(options, name)
         try:
             taken = _taken(value, hint)
@@ -177,6 +179,7 @@ def check_types(options: Any) -> None:
         object.__setattr__(options, name, taken)
 
 
+@cache
 def _hints(kind: type) -> dict[str, Any]:
     hints = get_type_hints(kind)
     return {field.name: hints[field.name] for field in fields(kind)}

@@ -336,34 +336,41 @@ class WeightVectors(ABC):
         points = -(-AVERAGED_POINTS // (step.steps * (self._options.epochs or 1)))
         longest = -(-len(step.rows.indices) * self.width // LONGEST_PART)
         parts, done = min(max(step.passes, points, longest), max(len(order), 1)), 0
+        kept = _with_range(step)
         for number, part in enumerate(np.array_split(order, parts)):
             late = (number > 0 or epoch > 0) and step.cut_short()
             if late and epoch:
                 break
+            others = part[step.ranges[part] == 0]
             step.ranges[part] = self.all_models
             self._descend(step, part, AGAIN if epoch else FIRST)
             self._count(step.rows.entries(part), len(part), AGAIN if epoch else FIRST)
+            kept = _merged(kept, others, step.ranges)
             due = (number + 1) * step.passes // parts
-            if late or (number < parts - 1 and np.count_nonzero(step.ranges) <= parts):
+            if late or (number < parts - 1 and len(kept) <= parts):
                 due = done
             for again in range(done, due):
-                if not self._pass_over_group(step, epoch, again):
+                if not len(kept):
                     break
+                kept = self._pass_over_group(step, epoch, again, kept)
             done = due
             if step.steps == 1 and number < parts - 1 and self.near(len(part)):
                 self.sample_gap(step.rows, step.alpha)
                 if self.reached:
                     break
 
-    def _pass_over_group(self, step: BlockStep, epoch: int, number: int) -> bool:
-        """Pass over the working set of a group that holds all rows; return whether it has any."""
-        order = np.flatnonzero(step.ranges > 0)  # of bool, in a third of the time
-        if not len(order):
-            return False
-        order = order[pass_order(len(order), self._options.seed, step.outer, epoch, number)]
+    def _pass_over_group(
+        self, step: BlockStep, epoch: int, number: int, kept: NDArray[np.int64] | None = None
+    ) -> NDArray[np.int64]:
+        """Pass over the working set of a group that holds all rows; return which then are in it.
+
+        Before it is those `kept`, if that is known.
+        """
+        kept = _with_range(step) if kept is None else kept
+        order = kept[pass_order(len(kept), self._options.seed, step.outer, epoch, number)]
         self._descend(step, order, PASS, number)
         self._count(step.rows.entries(order), len(order), PASS)
-        return True
+        return kept[step.ranges[kept] > 0]
 
     def pass_over(
         self, working_set: WorkingSet, outer: int, number: int, first: float, last: float
@@ -647,3 +654,17 @@ class WeightVectors(ABC):
         """Delete the scratch files."""
         self.alpha.discard()
         self._ranges.discard()
+
+
+def _with_range(step: BlockStep) -> NDArray[np.int64]:
+    """Return the rows that have a range."""
+    return np.flatnonzero(step.ranges > 0)  # of bool, in a third of the time
+
+
+def _merged(
+    kept: NDArray[np.int64], others: NDArray[np.int64], ranges: ModelRanges
+) -> NDArray[np.int64]:
+    """Return those of some sorted rows, and of others, that have a range; sorted, too."""
+    found = np.concatenate((kept[ranges[kept] > 0], np.sort(others[ranges[others] > 0])))
+    found.sort(kind="stable")  # merges the two
+    return found

@@ -300,9 +300,9 @@ def test_passes_end_when_no_row_is_left(tmp_path, monkeypatch):
     problem = Problem(rng.normal(size=(60, 3)), rng.integers(0, 3, 60).astype(float), 3)
     n_rows, one_pass = [], WeightVectors._pass_over_group
 
-    def counted(self, step, epoch, number):
+    def counted(self, step, *of):
         n_rows.append(np.count_nonzero(step.ranges))
-        return one_pass(self, step, epoch, number)
+        return one_pass(self, step, *of)
 
     monkeypatch.setattr(WeightVectors, "_pass_over_group", counted)
     descent_alone(monkeypatch)
@@ -314,6 +314,26 @@ def test_passes_end_when_no_row_is_left(tmp_path, monkeypatch):
     )  # fmt: skip
     assert sum(n_rows) > 10 * len(passes)
     assert n_rows.count(0) <= 3 * len(passes)  # models
+
+
+@pytest.mark.parametrize("solver", [1, 3, 4, 13])
+def test_a_pass_has_all_rows_with_a_range_once_each(tmp_path, monkeypatch, solver):
+    """Passes of many models take rows out, which may come in again in the next part."""
+    rng = np.random.default_rng(0)
+    problem = Problem(rng.normal(size=(90, 5)), rng.integers(0, 3, 90).astype(float), solver)
+    one_pass, n_seen = WeightVectors._pass_over_group, []
+
+    def checked(self, step, epoch, number, kept=None):
+        if kept is not None:
+            assert kept.tolist() == np.flatnonzero(step.ranges).tolist()
+            n_seen.append(len(kept))
+        return one_pass(self, step, epoch, number, kept)
+
+    monkeypatch.setattr(WeightVectors, "_pass_over_group", checked)
+    descent_alone(monkeypatch)
+    store = split_problem(tmp_path, problem, blocks=2)
+    train(store, problem.options(gap=1e-7, max_outer=30))
+    assert len(set(n_seen)) > 1
 
 
 def test_never_no_pass_and_never_more_than_a_limit():
