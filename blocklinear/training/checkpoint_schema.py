@@ -79,9 +79,9 @@ _METHOD = fields(
 _STOPPING = fields(
     {
         "scale": number, "moved": count, "best": row(number, number, number), "halfway": number,
-        "warned": flag, "believed": number,
-    },
-    {"taken": number, "looked": number, "earlier": row(number, number)},
+        "warned": flag, "believed": number, "taken": number, "looked": number,
+        "earlier": row(number, number),
+    }
 )  # fmt: skip
 _BLOCKS: dict[str, Shape] = {"blocks": items(row(text, count))}
 check_facts: Shape = fields(

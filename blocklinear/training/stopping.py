@@ -94,8 +94,7 @@ class Stopping:
 
     @state.setter
     def state(self, state: dict[str, Any]) -> None:
-        older = {"taken": 0.0, "looked": 0.0, "earlier": [0.0, math.inf]}
-        take_attributes(self, _LEARNED, older | state)
+        take_attributes(self, _LEARNED, state)
 
     @property
     def goal(self) -> float:
