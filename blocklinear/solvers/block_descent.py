@@ -52,6 +52,7 @@ class BlockDescent(Solver):
     Attributes
     ----------
     passes : float64[1]       over the working set in the next outer iteration
+    goal : float64[1]         the relative gap at which the outer iteration may end, as rows tell
     looked : float64[1]       rows at either end of a turn that were sampled, group after group, and
                               tell in the mean that P - D is small enough; at least as many as
                               `_enough` say so
@@ -75,7 +76,7 @@ class BlockDescent(Solver):
         uses = has_passes(options)
         self._uses_working_set, self._copies = uses, uses and working_set_entries > 0
         self._working_set = WorkingSet(manifest, working_set_entries if uses else 0)
-        self.passes, self._goal = np.ones(1), 0.0
+        self.passes, self.goal = np.ones(1), np.zeros(1)
         self.looked, self._enough = np.zeros(1), manifest.n_rows / (4 * SAMPLED_SHARE)
         self.counted = np.zeros(len(manifest.blocks), np.bool_)
         self._threads = ThreadPoolExecutor(min(options.threads, len(vectors)), "descent")
@@ -112,7 +113,10 @@ class BlockDescent(Solver):
 
     @property
     def _shared_arrays(self) -> dict[str, NDArray[Any]]:
-        return {"passes": self.passes, "looked": self.looked, "counted": self.counted}
+        return {
+            "passes": self.passes, "goal": self.goal, "looked": self.looked,
+            "counted": self.counted,
+        }  # fmt: skip
 
     @property
     def row_arrays(self) -> dict[str, Any]:
@@ -147,7 +151,7 @@ class BlockDescent(Solver):
             gains[:, 0] += vectors.stats[:, :, GAIN].sum(axis=1)
             gains[:, 1] += vectors.entries
             vectors.begin(goal)
-        self._goal = goal
+        self.goal[0] = goal
         self._working_set.divide_anew()
         if self.looked[0] >= self._enough:  # and a certificate was in vain
             self.looked[0] = 0.0
@@ -161,7 +165,7 @@ class BlockDescent(Solver):
         passes = int(self.passes[0]) if self._uses_working_set else 0
         resident, counted = steps == 1, self._counted_rows(group)
         if resident and outer == 1 and self.started_warm:
-            self._each(lambda vectors: vectors.aim_with(group, self._goal))
+            self._each(lambda vectors: vectors.aim_with(group, float(self.goal[0])))
         found = self._each(
             lambda vectors: vectors.work(
                 group, outer, steps, passes if resident else 0, cut_short, counted
@@ -215,7 +219,7 @@ class BlockDescent(Solver):
         in the first the goal follows from the dual value as far as it is known.
         """
         falls = outer == 2 and self.started_warm
-        goal = self._goal if outer == 1 and self.started_warm else None
+        goal = float(self.goal[0]) if outer == 1 and self.started_warm else None
         near = all([vectors.near(group.n_rows, 2, falls, goal) for vectors in self._trained])
         self._each(WeightVectors.forget_sample)
         if near or self.looked[0] or (last and self._options.gap is not None):

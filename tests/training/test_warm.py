@@ -1,6 +1,7 @@
 """Warm starts: the same optimum as from scratch, from whatever an earlier run left."""
 
 import math
+import shutil
 from dataclasses import replace
 
 import numpy as np
@@ -201,6 +202,32 @@ def test_a_warm_run_broken_off_and_resumed_ends_with_the_same_bits(tmp_path, sol
     (found, _), n_breaks = broken_off(stores[1], options, 1)
     assert n_breaks > 0
     assert found == unbroken
+
+
+@pytest.mark.parametrize("classes", [(1.0, -1.0), (1.0, 2.0, 3.0)])
+@pytest.mark.parametrize("solver", [1, 3])
+def test_a_first_outer_iteration_that_ends_early_is_resumed_with_the_same_bits(
+    tmp_path, monkeypatch, solver, classes
+):
+    monkeypatch.setattr(weight_vectors, "SAMPLED_ROWS", 1)
+    stores = []
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        store = split_text(tmp_path / name, rows(1, 150, 12, classes), 10)
+        train(store, how(solver, group=1))
+        stores.append(more(store, rows(2, 15, 12, classes), "more", 1))
+    early = []
+    for gap in (0.3, 0.1, 0.03):
+        options = how(solver, group=1, gap=gap, warm_start=True, run=f"warm{gap}")
+        for store in stores:
+            shutil.copytree(store.folder / "runs/default", store.folder / "runs" / options.run)
+        unbroken, _ = outcome(stores[0], options)
+        (found, _), n_breaks = broken_off(stores[1], options, 1)
+        assert n_breaks > 0
+        assert found == unbroken
+        facts = Checkpoint(stores[0].folder / "runs" / options.run).facts
+        early.append(facts["outer"] == 1 and facts["early"])
+    assert any(early)
 
 
 def test_the_first_outer_iteration_out_of_core_ends_early_only_after_a_warm_start(
