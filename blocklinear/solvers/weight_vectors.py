@@ -298,7 +298,8 @@ class WeightVectors(ABC):
         rows, alpha, ranges = group.rows, self.lines(group), self.ranges(group)
         data = self._data(rows)
         if counted.any():
-            self.terms -= self._terms_of(data, np.where(counted[:, None], alpha, 0.0))
+            known = alpha if counted.all() else np.where(counted[:, None], alpha, 0.0)
+            self.terms -= self._terms_of(data, known)
         if outer == 1:  # ranges from a warm start are those of other weight vectors
             ranges[ranges > 0] = self.all_models
         step = BlockStep(
