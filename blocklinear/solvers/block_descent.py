@@ -55,7 +55,7 @@ class BlockDescent(Solver):
     goal : float64[1]         the relative gap at which the outer iteration may end, as rows tell
     looked : float64[1]       rows at either end of a turn that were sampled, group after group, and
                               tell in the mean that P - D is small enough; at least as many as
-                              `_enough` say so
+                              `_enough` say so, or nearly: the last group may be half of one more
     counted : bool[n_blocks]  of which blocks the `terms` of vectors have the rows: of those that
                               had a turn, or were seen by a certificate
     """
@@ -248,7 +248,8 @@ class BlockDescent(Solver):
         before, rows = float(self.looked[0]), max(group.n_rows, 1)
         self._each(lambda vectors: vectors.mean_with(before, rows))
         reached = all(vectors.reached for vectors in self._trained)
-        self.looked[0] = before + rows if reached else 0.0
+        enough = before + 1.5 * rows >= self._enough  # half a group may be missing, as in `near`
+        self.looked[0] = max(before + rows, enough * self._enough) if reached else 0.0
 
     @property
     def n_sv(self) -> int:

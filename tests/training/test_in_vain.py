@@ -135,12 +135,29 @@ def test_of_groups_with_few_rows_several_are_looked_at(tmp_path, monkeypatch, st
     assert estimate == pytest.approx((0.2 * (e + g) + 1.4 * (f + h)) / looked[-1])
 
 
+@pytest.mark.parametrize(("blocks", "groups"), [(40, 1), (60, 2), (72, 2)])
+def test_half_of_a_group_may_be_missing(tmp_path, monkeypatch, steps, blocks, groups):
+    """Of 32 rows one is enough: of 40 blocks one has 0.8 of that, of 60 or 72 two are needed."""
+    rng = np.random.default_rng(6)
+    X = rng.normal(size=(2560, 5)).round(2)
+    problem = Problem(X, np.where(X[:, 0] > 0.0, 1.0, -1.0), 3, cost=1.0, bias=1.0)
+    store = split_problem(tmp_path, problem, blocks, order="file")
+
+    def sample(self, rows, alpha=None, share=None):
+        self._remaining[:] = 0.5 * self._goals if steps.get(2) else 9.0
+
+    monkeypatch.setattr(WeightVectors, "near", lambda *_, **__: True)
+    monkeypatch.setattr(WeightVectors, "sample_gap", sample)
+    train(store, problem.options(group=1, max_outer=2, gap=1e-3, method="dual"))
+    assert len(steps[2]) == groups
+
+
 def test_a_resumed_run_knows_which_blocks_come_first_and_what_was_looked_at(tmp_path, monkeypatch):
     rng = np.random.default_rng(8)
     X = rng.normal(size=(600, 20)).round(2) * (rng.random((600, 20)) < 0.3)
     labels = np.where(X @ rng.normal(size=20) + 2.0 * rng.normal(size=600) > 0.0, 1.0, -1.0)
     problem = Problem(X, labels, 3, cost=1.0, bias=1.0)
-    store, heard, looking = split_problem(tmp_path, problem, 75, order="file"), Heard(), []
+    store, heard, looking = split_problem(tmp_path, problem, 150, order="file"), Heard(), []
     options = problem.options(gap=1e-3, group=1, method="dual")
     wants, reached, certify = (
         Stopping.wants_certificate, BlockDescent.reached, BlockDescent.certify
@@ -153,7 +170,7 @@ def test_a_resumed_run_knows_which_blocks_come_first_and_what_was_looked_at(tmp_
 
     def in_part(self, stream, enough=None):
         found = certify(self, stream, enough)
-        self.light = range(0, 75, 2)
+        self.light = range(0, 150, 2)
         return found
 
     def second_too(self, report, seen):
