@@ -635,11 +635,11 @@ class WeightVectors(ABC):
     def count(self, group: Group, left: NDArray[np.bool_]) -> None:
         """Let `terms` have what is left of a group, bool[n]."""
         alpha = np.where(left[:, None], self.lines(group), 0.0)
-        self.terms += self._terms_of(self._data(group.rows), alpha)
+        self.terms += self.dual_terms(group.rows, alpha)
 
     def aim_with(self, group: Group, goal: float) -> None:
         """Set the goals of P - D by the dual values that alpha have, of a group of all rows."""
-        self.terms[:] = self._terms_of(self._data(group.rows), self.lines(group))
+        self.terms[:] = self.dual_terms(group.rows, self.lines(group))
         self.aim(goal)
         self.terms[:] = 0.0  # no row was counted yet, see `work`
 
