@@ -59,11 +59,6 @@ class DistributedRun(Run):
         facts["course"] |= {"parts": facts["method"]["parts"]}
         return facts
 
-    def save(self) -> None:
-        """Commit a checkpoint, and delete files of rounds that nobody needs from then on."""
-        super().save()
-        self._checkpoint.tidy(scratch=False)
-
     def start(self, previous: Previous) -> None:
         """Start from the alpha of an earlier run, whose checkpoint is still there.
 

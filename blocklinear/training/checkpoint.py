@@ -3,18 +3,16 @@
 A run's folder holds ``checkpoint.json`` and two generations of array files, ``NAME.0`` and
 ``NAME.1``. Saving writes and syncs the generation that the last checkpoint does not name, then
 replaces ``checkpoint.json``, which names the valid generation, and the length and CRC-32 of each
-file. A crash at any moment leaves the last checkpoint whole. Short arrays are kept in the JSON
-itself, their numbers in hexadecimal.
+file, and deletes the other one. A crash at any moment leaves the last checkpoint whole. Short
+arrays are kept in the JSON itself, their numbers in hexadecimal.
 """
 
-import contextlib
 import hashlib
 import json
 import os
 import re
 import zlib
 from collections.abc import Callable, Collection, Iterator, Mapping
-from io import FileIO
 from itertools import compress, pairwise, starmap
 from pathlib import Path
 from typing import Any
@@ -154,11 +152,12 @@ class Checkpoint:
         self._put(generation, files, facts)
 
     def _put(self, generation: int, files: dict[str, Any], facts: dict[str, Any]) -> None:
-        """Replace ``checkpoint.json``; the files it names are there."""
+        """Replace ``checkpoint.json``, whose files are there; delete what it does not need."""
         body = {"format": FORMAT, "generation": generation, "files": files, "facts": facts}
         with atomic_write(self.folder / NAME) as stream:
             stream.write(json.dumps({"checksum": _checksum(body), "checkpoint": body}).encode())
         self._generation, self._files, self.facts = generation, files, facts
+        self.tidy(scratch=False)
 
     def finish(self) -> None:
         """Note that the run has come to its end and what it made is kept, if there is a checkpoint.
@@ -176,7 +175,8 @@ class Checkpoint:
 
         def pieces() -> Iterator[memoryview]:
             for part in parts:
-                for piece in _pieces(_bytes_of(part)):
+                raw = part.reshape(-1).view(np.uint8).data
+                for piece in (raw[at : at + _PIECE] for at in range(0, len(raw), _PIECE)):
                     written["bytes"] += len(piece)
                     written["crc"] = zlib.crc32(piece, written["crc"])
                     yield piece
@@ -195,41 +195,10 @@ class Checkpoint:
             If a file cannot be read.
         """
         for name, array in arrays.items():
-            found = self._files.get(name)
-            if isinstance(found, list) and len(found) == array.size:
-                array[...] = self._numbers(name, array.dtype).reshape(array.shape)
-            elif isinstance(found, dict) and found["bytes"] == array.nbytes:
-                crc = 0
-                with self._opened(name, array.nbytes) as stream:
-                    for piece in _pieces(_bytes_of(array)):
-                        stream.readinto(piece)
-                        crc = zlib.crc32(piece, crc)
-                if crc != found["crc"]:
-                    raise damaged(self._path(name, self._generation), "its checksum is wrong")
-            else:
+            found = self.mapped(name, array.dtype)
+            if found.size != array.size:
                 raise self.damaged(f"its {name} does not have {array.size} numbers")
-
-    @contextlib.contextmanager
-    def _opened(self, name: str, n_bytes: int) -> Iterator[FileIO]:
-        """Open the file of an array that has so many bytes."""
-        path = self._path(name, self._generation)
-        missing = damaged(path, f"is missing or not a regular file of {n_bytes} bytes")
-        with storage_errors(path, "read"):
-            try:
-                stream = opened(path)
-            except (FileNotFoundError, DamagedError):
-                raise missing from None
-            with stream:
-                if os.fstat(stream.fileno()).st_size != n_bytes:
-                    raise missing
-                yield stream
-
-    def _numbers(self, name: str, dtype: np.dtype[Any]) -> Array:
-        """Return a short array, which is kept in the checkpoint itself."""
-        try:
-            return np.array([float.fromhex(x) for x in self._files[name]], dtype)
-        except (ValueError, OverflowError) as error:
-            raise self.damaged(f"its {name} is not made of numbers") from error
+            array[...] = found.reshape(array.shape)
 
     @property
     def names(self) -> Collection[str]:
@@ -267,7 +236,6 @@ class Checkpoint:
         elif lines.keys() != self._files.keys():
             # make room for them, on a disk that may be full
             self._put(self._generation, {name: self._files[name] for name in lines}, facts)
-            self.tidy()
         self.save(facts | {"blocks": list(compress(facts["blocks"], stay))}, lines)
 
     def mapped(self, name: str, dtype: np.dtype[Any]) -> Array:
@@ -283,14 +251,28 @@ class Checkpoint:
         if described is None:
             raise self.damaged(f"it has no {name}")
         if isinstance(described, list):
-            return self._numbers(name, dtype)
-        if described["bytes"] % dtype.itemsize:
+            try:
+                return np.array([float.fromhex(x) for x in described], dtype)
+            except (ValueError, OverflowError) as error:
+                raise self.damaged(f"its {name} is not made of numbers") from error
+        path, n_bytes = self._path(name, self._generation), described["bytes"]
+        if n_bytes % dtype.itemsize:
             raise self.damaged(f"its {name} is not of {dtype}")
-        with self._opened(name, described["bytes"]) as stream:
-            array = np.memmap(stream, dtype, "r") if described["bytes"] else np.zeros(0, dtype)
-        if zlib.crc32(_bytes_of(array)) != described["crc"]:
-            raise self.damaged(f"its {name} is not what was written")
-        return array
+        missing = damaged(path, f"is missing or not a regular file of {n_bytes} bytes")
+        with storage_errors(path, "read"):
+            try:
+                stream = opened(path)
+            except (FileNotFoundError, DamagedError):
+                raise missing from None
+            with stream:
+                if os.fstat(stream.fileno()).st_size != n_bytes:
+                    raise missing
+                crc = 0  # of what is read: an error where the map is read would end the process
+                while piece := stream.read(_PIECE):
+                    crc = zlib.crc32(piece, crc)
+                if crc != described["crc"]:
+                    raise damaged(path, "its checksum is wrong")
+                return np.memmap(stream, dtype, "r") if n_bytes else np.zeros(0, dtype)
 
     def tidy(self, scratch: bool = True) -> tuple[int, int]:
         """Delete every file of the run that this checkpoint does not need; count them, and bytes.
@@ -379,16 +361,6 @@ def _files(folder: Path, scratch: bool = True) -> set[Path]:
     kinds = ("*.0", "*.1", SCRATCH) if scratch else ("*.0", "*.1")
     found = {path for kind in kinds for path in folder.glob(kind)}
     return found | files_of_rounds(folder).keys()
-
-
-def _bytes_of(array: npt.NDArray[Any]) -> memoryview:
-    """Return a view of the memory of an array in C order."""
-    return array.reshape(-1).view(np.uint8).data
-
-
-def _pieces(raw: memoryview) -> Iterator[memoryview]:
-    """Yield memory, some at a time."""
-    return (raw[at : at + _PIECE] for at in range(0, len(raw), _PIECE))
 
 
 def _checksum(body: Any) -> str:

@@ -219,8 +219,6 @@ class Run(ABC):
             times = self._begun if self.decided else self.times
             with times.counting("save_s"):
                 self._checkpoint.save(self._facts(), self._arrays)
-            if not self._saved:
-                self._checkpoint.tidy(scratch=False)  # of what an earlier run left
             self._saved_at, self._saved = time.monotonic(), True
 
     def resume(self, facts: dict[str, Any]) -> None:

@@ -49,7 +49,7 @@ def test_what_was_saved_last_is_loaded_to_the_bit(tmp_path):
         assert_same(found, arrays(1.0 + outer))
     Checkpoint(tmp_path).save(FACTS, arrays(9.0))  # by another process
     assert_same(loaded(tmp_path)[1], arrays(9.0))
-    assert len(list(tmp_path.iterdir())) == 1 + 2 * 4
+    assert len(list(tmp_path.iterdir())) == 1 + 4  # of one generation
 
 
 def test_a_crash_while_saving_leaves_the_one_before(tmp_path, monkeypatch):
@@ -192,7 +192,7 @@ def test_arrays_of_another_length(tmp_path, name):
     Checkpoint(tmp_path).save(FACTS, arrays())
     wanted = arrays()
     wanted[name] = np.zeros(len(wanted.get(name, [])) + 1)
-    with pytest.raises(DamagedError, match=f"its {name} does not have"):
+    with pytest.raises(DamagedError, match=f"its {name} does not have|it has no {name}"):
         Checkpoint(tmp_path).load(wanted)
 
 
