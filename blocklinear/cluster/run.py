@@ -49,11 +49,6 @@ class DistributedRun(Run):
 
     solver: DistributedDescent
 
-    @property
-    def finished(self) -> bool:
-        """Whether a round is at its end: always."""
-        return True
-
     def _facts(self) -> dict[str, Any]:
         facts = super()._facts()
         facts["course"] |= {"parts": facts["method"]["parts"]}

@@ -64,8 +64,8 @@ def train(
     Parameters
     ----------
     listener : callable
-        Called with an `OuterIteration` event after each outer iteration, with a `BlockStep` after
-        each block step, and with `Warned` events.
+        Called with an `OuterIteration` after each of these, a `BlockStep` after each of these, and
+        `Warned` events.
     optimise : callable or None
         Trains a task in place of `optimise` of this module.
     """
@@ -154,8 +154,7 @@ def optimise(
     conclude : callable
         Called at the end, to pass over the data.
     whole : GroupLoader or None
-        Loads all blocks at once, and may have done so: it is used where there is room for them, and
-        else emptied.
+        Of all blocks, which it may have in memory: used where there is room, and else emptied.
     """
     manifest = store.manifest
     make_folder(folder, store.folder)
@@ -237,8 +236,7 @@ def resumed(
 ) -> dict[str, Any] | None:
     """Return what the checkpoint to go on from says; None to start anew.
 
-    AnotherRun is raised if it had other options, or is of other blocks, or what is `more` than
-    options decides on its course.
+    AnotherRun is raised if it is of other blocks, or of other options, or of what is `more`.
     """
     if not options.resume:
         return None
@@ -280,11 +278,10 @@ def converge(run: Run) -> Outcome:
     InputError
         If numbers overflowed.
     """
-    stopping, undecided = run.stopping, run.outer > 0 and run.finished and not run.decided
+    stopping = run.stopping
     while True:
-        if not undecided:
+        if run.decided or run.outer == 0 or not run.finished:
             run.iterate()
-        undecided = False
         report, seen = run.report()
         if seen.new and run.out_of_patience:
             return _finish_with_best(run, report)
@@ -300,8 +297,8 @@ def converge(run: Run) -> Outcome:
             report = dataclasses.replace(
                 report, certificates=int(not seen.exact), certify_s=run.times.certify_s
             )
-            converged = stopping.holds(report, certificate)
             if isinstance(certificate, Certificate):
+                converged = stopping.holds(certificate.gap, report)
                 report = run.certified(report, certificate)
                 if converged or ending:
                     run.listener(report)
@@ -350,8 +347,7 @@ def _finish(run: Run, certificate: Certificate, ending: Ending | None) -> Outcom
         )
     return Outcome(
         weights=chosen.reshape(len(chosen), -1),
-        certificate=certificate,
-        certificates=run.solver.proven(),
+        certificates=run.solver.proven() or [certificate],
         outer=run.outer,
         newton=run.outer - run.descended if run.descended is not None else 0,
         stopped=ending.why if ending else "converged",

@@ -38,8 +38,7 @@ class Outcome:
     ----------
     weights : float64[n_features + 1, M]    by the numbers of the store, or of the input: see
                               `store.features.to_input`
-    certificate : Certificate           of the model; of many, their sums, and the largest gap
-    certificates : list of Certificate  of each of many models; empty for one
+    certificates : list of Certificate  of each problem
     outer : int               outer iterations
     newton : int              of these, how many went on by Newton's method after coordinate descent
     stopped : str             "converged", or why it ended
@@ -47,27 +46,28 @@ class Outcome:
     """
 
     weights: NDArray[np.float64]
-    certificate: Certificate
     certificates: list[Certificate]
     outer: int
     newton: int
     stopped: str
     cluster: dict[str, int] | None = None
 
+    @property
+    def certificate(self) -> Certificate:
+        """That of the one problem; of many, their sums, and the largest gap."""
+        first, *others = self.certificates
+        return joined(self.certificates) if others else first
+
     def models(
         self, store: BlockStore, options: TrainOptions, task: Task, choice: MethodChosen | None
     ) -> list[LinearModel]:
         """Return the model of each C, of weights by the numbers of the input."""
-        if not options.costs:
-            return [self._model(store, options, task, choice)]
-        models, width = [], self.weights.shape[1] // len(options.costs)
-        for k, cost in enumerate(options.costs):
-            columns = slice(k * width, (k + 1) * width)
-            own = self.certificates[columns]
-            part = dataclasses.replace(
-                self, weights=self.weights[:, columns], certificate=joined(own),
-                certificates=own if width > 1 else [],
-            )  # fmt: skip
+        models, costs = [], options.costs or (options.cost,)
+        weights = np.split(self.weights, len(costs), axis=1)
+        n = len(self.certificates) // len(costs)
+        for k, (cost, W) in enumerate(zip(costs, weights, strict=True)):
+            own = self.certificates[k * n : (k + 1) * n]
+            part = dataclasses.replace(self, weights=W, certificates=own)
             one = dataclasses.replace(options, cost=cost, costs=())
             models.append(part._model(store, one, task, choice))
         return models
@@ -97,12 +97,13 @@ class Outcome:
             "store": manifest.fingerprint,
             "written_by": __version__,
         }
+        certificates = [c.to_dict() for c in self.certificates]
         not_of_all = {
             "newton_iterations": self.newton,
             "method_chosen": choice and choice.why,
             "recipe": store.recipe,
             "cluster": self.cluster,
-            "certificates": [c.to_dict() for c in self.certificates],
+            "certificates": certificates if len(certificates) > 1 else [],
         }
         metadata |= {name: value for name, value in not_of_all.items() if value}
         return LinearModel(

@@ -9,7 +9,7 @@ import numpy as np
 
 from blocklinear.errors import MismatchError
 from blocklinear.events import Listener, Warned
-from blocklinear.objectives.certificate import Certificate, joined
+from blocklinear.objectives.certificate import Certificate
 from blocklinear.objectives.models import Models
 from blocklinear.objectives.tasks import Task
 from blocklinear.options import TrainOptions
@@ -127,5 +127,5 @@ def train_in_parts(
         outer, newton = outer + outcome.outer, newton + outcome.newton
         stopped = outcome.stopped if stopped == "converged" else stopped
     cluster = outcome.cluster and outcome.cluster | {"rounds": outer}
-    found = Outcome(W, joined(certificates), certificates, outer, newton, stopped, cluster)
+    found = Outcome(W, certificates, outer, newton, stopped, cluster)
     return found, folders

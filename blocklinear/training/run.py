@@ -132,9 +132,9 @@ class Run(ABC):
         return time.monotonic() - self._started
 
     @property
-    @abstractmethod
     def finished(self) -> bool:
         """Whether the outer iteration is at its end, or none has begun."""
+        return True
 
     @abstractmethod
     def iterate(self) -> None:
@@ -142,13 +142,10 @@ class Run(ABC):
 
     @abstractmethod
     def _prove(self, enough: float | None) -> Certificate | float:
-        """Pass over the data once more, see `certify`."""
+        """Pass over the data once more, see `Solver.certify`."""
 
     def certify(self, enough: float | None = None) -> Certificate | float:
-        """Pass over the data once more, and say how good the better candidate is.
-
-        As soon as that is known to be worse than a gap that is `enough`, an estimate is returned.
-        """
+        """Pass over the data once more, see `Solver.certify`; the time is counted."""
         with self.times.counting("certify_s"):
             certificate = self._prove(enough)
         if isinstance(certificate, Certificate):
@@ -160,7 +157,7 @@ class Run(ABC):
         self.stopping.learn(found)
 
     def overdue(self) -> bool:
-        """Return whether a stop was asked for so long ago that a block step is to be given up."""
+        """Return whether a stop was asked for so long ago that work is to be given up."""
         if not self.halt():
             return False
         self._asked_at = self._asked_at or time.monotonic()
@@ -292,19 +289,16 @@ class Run(ABC):
     def successor_takes(self, report: OuterIteration) -> float:
         """Return how many outer iterations like the last one a successor of the solver takes.
 
-        Without room for the Hessian nothing is known, and the number is infinite; nor is it where
-        proximal points, which may take thousands of products, would come to the limit before the
-        Hessian is added up. One model is taken to need what is usual. Several are taken to add the
-        Hessian up in each pass, as the slowest counts; but of a smooth loss to need less than
+        Infinitely many if nothing is known: without room for the Hessian, or with too few rows in
+        it, or where proximal points, which may take thousands of products, would come to the limit
+        before it is added up. One model is taken to need what is usual. Several are taken to add
+        the Hessian up in each pass, as the slowest counts; but of a smooth loss to need less than
         `FORESIGHT` outer iterations, as products often are enough.
         """
-        if not (self.may_go_over and self.memory.hessian):
-            return math.inf
         solver, left = self.options.solver, (self.options.max_outer or math.inf) - report.outer
-        smooth = ALL_SOLVERS[solver].smooth
-        if not smooth and enough_products(self.manifest, True) > left:
-            return math.inf
-        if self._knows_too_few(report):
+        smooth, known = ALL_SOLVERS[solver].smooth, self.may_go_over and self.memory.hessian
+        early = smooth or enough_products(self.manifest, True) <= left
+        if not (known and early) or self._knows_too_few(report):
             return math.inf
         passes, several = newton_passes(solver), bool(self.solver.costs)
         work = newton_work(solver, self.manifest) if several else passes * self.manifest.nnz
@@ -318,9 +312,9 @@ class Run(ABC):
     def successor_may_help(self, report: OuterIteration) -> bool:
         """Return whether a successor of the solver may converge where the limit would come first.
 
-        Not by conjugate gradients alone, where the Hessian has too few rows for steps to be long:
-        each takes as many products as it has directions (700,000 file names, C = 100, squared hinge
-        loss: 1,000 end 2.5 % above the optimum, where descent converges).
+        Not by conjugate gradients alone, where the Hessian has too few rows for steps to be long
+        (700,000 file names, C = 100, squared hinge loss: 1,000 products end 2.5 % above the
+        optimum, where descent converges).
         """
         return self.memory.hessian or not self._knows_too_few(report)
 
@@ -329,9 +323,11 @@ class Run(ABC):
         self._succeed(self.outer)
         smooth = ALL_SOLVERS[self.options.solver].smooth
         how = "Newton's method on the primal" if smooth else "Newton steps to proximal points"
-        done = counted(self.outer, "outer iteration")
-        message = f"after {done} of coordinate descent: going on with {how}"
-        self.listener(GoesOver(f"{message}, which --method newton begins with"))
+        message = (
+            f"after {counted(self.outer, 'outer iteration')} of coordinate descent: going on with "
+            f"{how}, which --method newton begins with"
+        )
+        self.listener(GoesOver(message))
 
     def _succeed(self, outer: int) -> None:
         successor = self.solver.successor(enough_products(self.manifest, self.memory.hessian))
@@ -344,9 +340,8 @@ class Run(ABC):
         """Return the scores of weights by name, and a number that is larger for better ones."""
         with self.times.counting("score_s"):
             score = held_out.score(weights, self.solver.bias)
-        found = score.as_dict()
-        names = ("accuracy", "mean_squared_error")
-        return {name: found.get(name) for name in names}, score.rank_value
+        names, found = ("accuracy", "mean_squared_error"), score.as_dict()
+        return {name: found[name] for name in names if name in found}, score.rank_value
 
     def certified(self, report: OuterIteration, certificate: Certificate) -> OuterIteration:
         """Return the report with the estimates replaced by what was proven, of the candidate."""
@@ -383,11 +378,10 @@ class GroupRun(Run):
     ----------
     early : bool              whether the outer iteration ended as its goal was reached, before all
                               groups had their turn
-    first : (int, list of int)          in which outer iteration, from 1, some blocks come first,
-                              before it may end, and these in turn: with rows that a warm start
-                              knew nothing of, so that the others see what they have changed; or,
-                              after a certificate in vain, all but those that it saw to add little
-                              to the gap
+    first : (int, list of int)          in which outer iteration some blocks come first, before it
+                              may end, and these in turn: those with rows that are new to a warm
+                              start; or, after a certificate in vain, all but those that were seen
+                              to add little to the gap
     turns : Turns             of the blocks
     """
 
@@ -416,20 +410,19 @@ class GroupRun(Run):
     def _order(self, outer: int) -> int:
         """Return which order of blocks an outer iteration has, from 1.
 
-        After a warm start it is the same once more, as what had its turn first knows the least of
-        the others (a tenth of 60,000 blogs new: once it had it again, the gap is a quarter).
+        The second after a warm start has that of the first: what had its turn first knows the least
+        of the others (a tenth of 60,000 blogs new: once it had it again, the gap is a quarter).
         """
         return max(outer - self.solver.started_warm, 1)
 
     def pass_over(
         self, blocks: Collection[int] | None = None, last: bool = False
     ) -> Iterator[Loaded]:
-        """Yield all groups once, for what needs a pass of its own.
+        """Yield all groups once; a stop between two of them raises Abandoned.
 
         With `blocks`, no other blocks are read, unless one group holds all. What may be the `last`
-        pass of a run begins with the groups in memory, which were loaded to be worked on, and goes
-        on with those that had no turn; nothing is loaded ahead after it. A stop between two groups
-        raises Abandoned.
+        pass of a run begins with the groups in memory and those that had no turn, and nothing is
+        loaded ahead after it.
         """
         order = self.block_groups(self.outer + 1)
         first = None if last else order[0]

@@ -60,17 +60,14 @@ class Ending:
 class Stopping:
     """Decides when to certify and when to stop.
 
-    A certificate is tried when the gap that some rows tell of is small enough, as far as these are
-    believed.
-
     Attributes
     ----------
     options : TrainOptions    what is asked for
     roomier : callable        returns a budget with room for Newton steps, if there is one and the
                               run has none
     ends_with_newton : bool   whether descent may go on by Newton steps: not on a cluster
-    one_target : bool         whether it is a regression whose rows have all the same target: if the
-                              bias is free, the optimum may be 0, where no relative gap is small
+    one_target : bool         whether all rows of a regression have the same target: the optimum may
+                              be 0 then, where no relative gap is small
     spent_s : float           of the time limit, on models that were trained before
     """
 
@@ -107,13 +104,9 @@ class Stopping:
         Of several models the middle gap decides: those that are proven need no more work.
         """
         scale = 1.0 if seen.exact else self._scale
-        return seen.enough and self._enough(scale * seen.middle_gap, report)
+        return seen.enough and self.holds(scale * seen.middle_gap, report)
 
-    def holds(self, report: OuterIteration, found: Certificate | float) -> bool:
-        """Say whether a certified gap is small enough; one that was not certified never is."""
-        return isinstance(found, Certificate) and self._enough(found.gap, report)
-
-    def _enough(self, gap: float, report: OuterIteration) -> bool:
+    def holds(self, gap: float, report: OuterIteration) -> bool:
         """Return whether a gap, and the violation reported, are as small as was asked for."""
         tolerance, goal = self.options.tolerance, self.options.gap
         small = tolerance is None or report.violation <= tolerance
@@ -163,12 +156,8 @@ class Stopping:
 
         The rate is measured whenever all have taken twice as much as when it was measured last: by
         how much they have divided the gap since, or the violation where no gap was asked for; and
-        after `FORESIGHT` since the time before. In between, and at first, the answer is None.
-
-        Parameters
-        ----------
-        took : float
-            What the last one took, in entries worked on.
+        after `FORESIGHT` since the time before. In between, and at first, the answer is None. What
+        the last one `took` is in entries worked on.
         """
         self._taken += took
         doubled = self._taken >= 2.0 * self._looked
@@ -216,12 +205,12 @@ class Stopping:
         )
 
     def stalled(self, report: OuterIteration, seen: Estimate) -> Ending | None:
-        """Say whether nothing moves: whether half of all outer iterations have brought nothing.
+        """Say whether half of all outer iterations have moved nothing.
 
-        One brings something if its steps raise the dual value of any model by more than rounding,
-        or if a primal value, gap or violation was seen that is smaller than all before. Near the
-        optimum the dual rises by the square of what the others fall by; and where those only
-        fluctuate, new smallest ones become the rarer, the more there were.
+        One moves something if its steps raise the dual value of any model by more than rounding, or
+        if a primal value, gap or violation is smaller than all before: near the optimum the dual
+        rises by the square of what these fall by, and if they only fluctuate, new smallest ones are
+        ever rarer.
         """
         found = [report.primal, report.gap, report.violation]
         if seen.rise > UNIT or any(x < best for x, best in zip(found, self._best, strict=True)):
