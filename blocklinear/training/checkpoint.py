@@ -127,14 +127,7 @@ class Checkpoint:
         return self.folder / f"{name}.{generation}"
 
     def save(self, facts: dict[str, Any], arrays: Mapping[str, Array | Parts]) -> None:
-        """Replace the checkpoint.
-
-        Parameters
-        ----------
-        facts : dict
-            JSON.
-        arrays : mapping of str to array, or to a list or iterator of its parts
-            In C order; each may be a map of a file.
+        """Replace the checkpoint; `facts` are JSON, and arrays are in C order.
 
         Raises
         ------
@@ -185,14 +178,9 @@ class Checkpoint:
         return written
 
     def load(self, arrays: Arrays) -> None:
-        """Fill arrays with what the checkpoint holds under their names.
+        """Fill arrays with what the checkpoint holds under their names; errors are as for `mapped`.
 
-        Raises
-        ------
-        DamagedError
-            If a file is missing, of another length, or its checksum is wrong.
-        StorageError
-            If a file cannot be read.
+        DamagedError is also raised if one has another length.
         """
         for name, array in arrays.items():
             found = self.mapped(name, array.dtype)
@@ -210,14 +198,9 @@ class Checkpoint:
     ) -> None:
         """Forget all but the lines of rows of some of ``facts["blocks"]``.
 
-        What depends on the other rows goes first, as w does. Alpha is left, from which another run
-        may start; ``facts["warm_only"]`` says that this one cannot be resumed. Errors are those of
-        `mapped` and `save`.
-
-        Parameters
-        ----------
-        alpha : callable or None
-            Returns alpha of the rows of a block, where it does not hold them itself.
+        Alpha is left, from which another run may start; ``facts["warm_only"]`` says that this one
+        cannot be resumed. Where the checkpoint does not hold it, `alpha` returns that of the rows
+        of a block. Errors are those of `mapped` and `save`.
         """
         facts = (self.facts or {}) | {"warm_only": True}
         names, sizes = zip(*facts["blocks"], strict=True)
@@ -225,9 +208,8 @@ class Checkpoint:
         rows = list(compress(starmap(slice, pairwise(np.cumsum([0, *sizes]).tolist())), stay))
         lines: dict[str, Parts] = {}
         for name in self._files:
-            kind = name.partition("-")[0]
-            if kind in LINES:
-                array = self.mapped(name, np.dtype(LINES[kind]))
+            if name.partition("-")[0] in LINES:
+                array = self.mapped(name)
                 if n_rows == 0 or array.size % n_rows:
                     raise self.damaged(f"its {name} does not have a line for each of {n_rows} rows")
                 lines[name] = [array.reshape(n_rows, -1)[block] for block in rows]
@@ -238,15 +220,20 @@ class Checkpoint:
             self._put(self._generation, {name: self._files[name] for name in lines}, facts)
         self.save(facts | {"blocks": list(compress(facts["blocks"], stay))}, lines)
 
-    def mapped(self, name: str, dtype: np.dtype[Any]) -> Array:
+    def mapped(self, name: str, dtype: np.dtype[Any] | None = None) -> Array:
         """Return an array of the checkpoint, flat, mapped from its file if it has one.
+
+        Where no type is given it is that of `LINES`, or else float64.
 
         Raises
         ------
         DamagedError
-            If it is not what was written.
+            If a file is missing, of another length, or its checksum is wrong.
         StorageError
+            If it cannot be read.
         """
+        if dtype is None:
+            dtype = np.dtype(LINES.get(name.partition("-")[0], np.float64))
         described = self._files.get(name)
         if described is None:
             raise self.damaged(f"it has no {name}")
@@ -279,8 +266,8 @@ class Checkpoint:
 
         Those that a run has while it works are `scratch`.
         """
-        rounds, files = rounds_of(self.facts or {}), self._files.items()
-        needed = {self._path(name, self._generation) for name, of in files if isinstance(of, dict)}
+        rounds = rounds_of(self.facts or {})
+        needed = {self._path(name, self._generation) for name in self._files}
         needed |= {path for path, of in files_of_rounds(self.folder).items() if of in rounds}
         remove_temporaries(self.folder)
         return remove_files(sorted(_files(self.folder, scratch) - needed))
@@ -306,10 +293,9 @@ def folders_of(folder: Path) -> list[Path]:
 
 
 def check_finished(folder: Path, listener: Listener, resuming: str = "--resume") -> None:
-    """Refuse to start a run anew where one of its name was broken off.
+    """Refuse to start a run anew where one of its name was broken off: `resuming` goes on with it.
 
-    Nothing can go on from a damaged checkpoint: it is no obstacle, but warned of. The message says
-    that what is `resuming` goes on with the run.
+    Nothing can go on from a damaged checkpoint: it is no obstacle, but warned of.
 
     Raises
     ------

@@ -113,5 +113,4 @@ def _shorten(folder: Path, manifest: Manifest) -> tuple[set[str], bool]:
         check_facts(known, "")
         alpha = AlphaLeft(checkpoint).of_rows
     checkpoint.keep_rows(there, alpha)
-    checkpoint.tidy()
     return set(named) & there, True

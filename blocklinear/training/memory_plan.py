@@ -148,10 +148,9 @@ def plan_that_fits(
 def budget_for_newton(
     manifest: Manifest, options: TrainOptions, width: int = 1, kept: int = 0, besides: int = 0
 ) -> int | None:
-    """Return the least budget, in bytes, in which coordinate descent has room for Newton steps.
+    """Return the least budget, from that of the options on, that has room for Newton steps.
 
-    None if this machine has not so much memory, or no budget has room; none is smaller than that of
-    the options. Arguments are as for `plan_memory`.
+    None if this machine has not so much memory. Arguments are as for `plan_memory`.
     """
 
     def has_room(mib: int) -> bool:
@@ -168,13 +167,9 @@ def plan_again(
     manifest: Manifest, options: TrainOptions, facts: Mapping[str, Any], width: int = 1,
     kept: int = 0, besides: int = 0,
 ) -> MemoryPlan:  # fmt: skip
-    """Divide the budget for a run that is resumed: what decides its course stays as it was.
+    """Divide the budget for a run that is resumed, whose `facts` have what decides its course.
 
-    Parameters
-    ----------
-    facts : mapping
-        Of its checkpoint: ``group``, ``newton``, ``hessian`` and ``working_set_entries``. The
-        others, and errors, are as for `plan_memory`.
+    Other arguments, and errors, are as for `plan_memory`.
     """
     group, newton, hessian = facts["group"], facts["newton"], facts["hessian"]
     entries = facts["working_set_entries"]
@@ -213,18 +208,13 @@ class _Needs:
     Attributes
     ----------
     fixed : int               what does not depend on the group: the program; weight vectors, but
-                              for Newton steps, of several models one more each, which keeps what
-                              was certified; what L1 regularisation has of all rows, and two columns
-    newton : int              vectors of Newton steps
-    hessian : int
-    making : int              making models of what was trained, where features were renumbered:
-                              then nothing else is in memory but what was trained, and the indices
-                              of features, with a sorted copy and the file they are read from
-    copy : int                a copy of all rows; for L1 regularisation, of all columns: a working
-                              set rarely has more than one row in `WORKING_SET_SHARE`
-    unpacked : int            rows of the working set that are unpacked, for all models that share a
-                              pass: as much as threads can take, however many there are, as no bits
-                              depend on them
+                              for Newton steps; what L1 regularisation has of all rows
+    newton, hessian : int     vectors of Newton steps, and the Hessian of each model
+    making : int              making models of what was trained, where features were renumbered: the
+                              indices of features, a sorted copy, and the file they are read from
+    copy : int                a copy of all rows; for L1 regularisation, of all columns
+    unpacked : int            rows of the working set that are unpacked by threads at a time: for as
+                              many threads as can be used, as results must not depend on them
     """
 
     def __init__(
@@ -238,7 +228,7 @@ class _Needs:
         if options.method == "newton":
             vectors = L1_VECTORS if solver.l1 else of_newton + 1
         else:
-            vectors = WEIGHT_VECTORS + options.average + (width > 1)
+            vectors = WEIGHT_VECTORS + options.average + (width > 1)  # what was certified
         vectors += options.patience is not None
         self._program = PROCESS_BYTES + besides
         self._vectors = vectors * trained + kept * model_bytes(manifest)

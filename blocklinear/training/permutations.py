@@ -17,18 +17,11 @@ def block_groups(
     seed: int, outer: int, n_blocks: int, group: int, permuted: bool = True,
     first: Sequence[int] = (),
 ) -> list[tuple[int, ...]]:  # fmt: skip
-    """Return the groups of an outer iteration, in order.
+    """Return the groups of an outer iteration, from 1, in order.
 
-    Blocks are permuted anew and divided into groups of `group`, whose sizes differ by at most one.
-    When one group holds all blocks they stay in place: only the order of rows matters; or if they
-    are not to be `permuted`.
-
-    Parameters
-    ----------
-    seed, outer : int
-        The order depends on these alone; `outer` counts from 1.
-    first : sequence of int
-        Blocks that come before the others, in this order, where blocks are permuted.
+    Blocks are permuted anew, but for those that come `first`, and divided into groups of `group`,
+    whose sizes differ by at most one. They stay in place where one group holds all, as only the
+    order of rows matters then; or if they are not to be `permuted`.
     """
     if group >= n_blocks:
         return [tuple(range(n_blocks))]
@@ -46,9 +39,8 @@ def block_order(seed: int, outer: int, n_blocks: int) -> NDArray[np.int64]:
 
     A block's place follows from the sum of two random numbers, its own one of this outer iteration
     and that of the one before. So the time from one turn to the next varies less than with
-    independent permutations: no block waits while w changes twice as much as for others. With
-    these, gaps after 6 to 18 outer iterations are 1.2 to 1.4 times as large (medians of 8 seeds:
-    60,000 blogs, C = 1 and 10; 25,000 film reviews; 253,000 rows of text).
+    independent permutations, whose gaps after 6 to 18 outer iterations are 1.2 to 1.4 times as
+    large (medians of 8 seeds: blogs, film reviews, 253,000 rows of text).
     """
     number, before = (permuted(n_blocks, seed, BLOCKS, k) for k in (outer, max(outer - 1, 0)))
     return np.lexsort((number, number + before))
@@ -71,15 +63,10 @@ def by_turns(order: Iterable[int], some: Collection[int]) -> list[int]:
 class Turns:
     """When the blocks of a store had their turn last, in block steps.
 
-    Parameters
-    ----------
-    manifest : Manifest
-    last : sequence of int
-        What it was, see there; of any other number of blocks it tells nothing.
-
     Attributes
     ----------
-    last : int64[n_blocks]    the number of the block step, from 1; 0 for none
+    last : int64[n_blocks]    the number of the block step, from 1; 0 for none, and at first what is
+                              given, unless it is of another number of blocks
     """
 
     def __init__(self, manifest: Manifest, last: Sequence[int] = ()) -> None:
@@ -87,12 +74,10 @@ class Turns:
         self.last = np.zeros(len(self._rows), np.int64)
         if len(last) == len(self.last):
             self.last[:] = last
-        self._done = int(self.last.max(initial=0))
 
     def note(self, blocks: Sequence[int]) -> None:
         """Note that some blocks had their turn, all in one block step."""
-        self._done += 1
-        self.last[list(blocks)] = self._done
+        self.last[list(blocks)] = self.last.max() + 1
 
     def share(self, blocks: Sequence[int]) -> float:
         """Return how long ago all had their turn, as a part of how long ago some `blocks` had it.
@@ -100,7 +85,7 @@ class Turns:
         Both are means over rows; 1 where the latter is 0. Blocks that had none count as if they had
         had it just before the first.
         """
-        ago, some = self._done - self.last, list(blocks)
+        ago, some = self.last.max() - self.last, list(blocks)
         of_some = np.average(ago[some], weights=self._rows[some])
         return float(np.average(ago, weights=self._rows) / of_some) if of_some else 1.0
 

@@ -16,7 +16,7 @@ from blocklinear.objectives.models import ALL_SOLVERS, CRAMMER_SINGER, NO_FOLD
 from blocklinear.options import TrainOptions
 from blocklinear.store.manifest import Manifest
 from blocklinear.store.records import BlockRecord
-from blocklinear.training.checkpoint import LINES, Checkpoint, discard, rounds_of
+from blocklinear.training.checkpoint import Checkpoint, discard, rounds_of
 from blocklinear.training.checkpoint_schema import check_facts
 from blocklinear.training.rounds.alpha import AlphaLeft
 
@@ -57,7 +57,7 @@ class RowRange:
     ----------
     old : slice               their lines in what the run left
     block : int or None       the block they are in now, its position in the manifest
-    record : BlockRecord or None        the removed block that they are in; None if it is unknown
+    record : BlockRecord or None        the removed block that they are in, if that is known
     first : int               position of the first of them in that block
     """
 
@@ -152,8 +152,7 @@ class Previous:
         """Return the weights of models, by their numbers.
 
         Of those that had left they are what was certified; where that is an average of one machine
-        they stand apart. Those that are still trained stand side by side, with what was left free;
-        Newton's method has vectors one after the other.
+        they stand apart. Newton's method has vectors one after the other.
         """
         state, numbers = self._state, range(n_models)
         arrays: list[tuple[str, Sequence[int], int]] = []  # names, their models, their columns
@@ -173,24 +172,18 @@ class Previous:
         found: dict[int, Floats] = {}
         for name, models, n_columns in arrays:
             if models:
-                flat = self._mapped(name)
-                separate = "newton" in state
+                flat, separate = self._checkpoint.mapped(name), "newton" in state
                 vectors = flat.reshape(n_columns, -1) if separate else flat.reshape(-1, n_columns).T
                 found |= zip(models, vectors, strict=False)
         return found
 
-    def _mapped(self, name: str) -> NDArray[Any]:
-        return self._checkpoint.mapped(name, np.dtype(np.float64))
-
     def number(self, name: str, place: int = 0) -> float | None:
         """Return a number that the run kept, None if it did not."""
-        return float(self._mapped(name)[place]) if name in self._checkpoint.names else None
+        known = name in self._checkpoint.names
+        return float(self._checkpoint.mapped(name)[place]) if known else None
 
     def first_violation(self, cost: float) -> float:
-        """Return what violations of a regression, of a C nearest to `cost`, are compared with.
-
-        0 if the run did not keep it.
-        """
+        """Return what violations of a regression are compared with, of a C nearest to `cost`."""
         if "models" not in self._state:
             return self.number("first-0" if self._of_cluster else "first") or 0.0
         nearest = _nearest(self._state["asked"], cost)
@@ -201,10 +194,7 @@ class Previous:
 
     def lines(self, name: str) -> NDArray[Any]:
         """Return numbers that the run kept for its rows, flat; none if it kept none."""
-        dtype = np.dtype(LINES[name.partition("-")[0]])
-        if name not in self._checkpoint.names:
-            return np.zeros(0, dtype)
-        return self._checkpoint.mapped(name, dtype)
+        return self._checkpoint.mapped(name) if name in self._checkpoint.names else np.zeros(0)
 
     def row_ranges(self, manifest: Manifest) -> Iterator[RowRange]:
         """Say where the rows are now, in the order of the run."""

@@ -35,18 +35,11 @@ _MARK = int.from_bytes(b"BLalpha1", "little")
 
 
 def parts_of_round(seed: int, outer: int, n_blocks: int, n_parts: int) -> list[Blocks]:
-    """Return the blocks of each part in a round, whose numbers differ by at most one.
+    """Return the blocks of each part in a round, from 1, whose numbers differ by at most one.
 
     Parts that stay the same stall: each solves its own rows and forgets what all have in common
     (25,000 film reviews in 4 parts: a gap of 6e-3 after 60 rounds, and 1e-3 after 48 where parts
     are drawn anew).
-
-    Parameters
-    ----------
-    seed, outer : int
-        The parts depend on these alone; `outer` counts from 1.
-    n_blocks, n_parts : int
-        No more parts than blocks.
     """
     if n_parts == 1:  # a worker that holds all of them need not load them again
         return [tuple(range(n_blocks))]
@@ -92,13 +85,7 @@ class RoundAlpha:
                 stream.write(array.data)
 
     def of_blocks(self, blocks: Sequence[int], steps: Floats) -> list[Floats]:
-        """Return alpha of blocks after the round, float64[rows, n_models] each.
-
-        Parameters
-        ----------
-        blocks : sequence of int
-        steps : float64[n_models]
-            That were taken along the change of alpha.
+        """Return alpha of blocks after `steps` along its change, float64[rows, n_models] each.
 
         Raises
         ------
@@ -154,10 +141,6 @@ def stepped(before: Floats, after: Floats, steps: Floats) -> Floats:
 class AlphaLeft:
     """Alpha of all models of a run, read block by block; the block read last is kept.
 
-    Attributes
-    ----------
-    n_models : int
-
     Raises
     ------
     DamagedError, StorageError
@@ -170,12 +153,12 @@ class AlphaLeft:
         facts = checkpoint.facts or {}
         state, seed = facts["method"], facts["course"]["seed"]
         rows = [rows for _, rows in facts["blocks"]]
-        taken = checkpoint.mapped("taken", np.dtype(np.float64)).tolist()
-        self.n_models = len(state.get("models", [0]))
+        taken = checkpoint.mapped("taken").tolist()
+        self._n_models = len(state.get("models", [0]))
         self._starts = np.cumsum([0, *rows]).tolist()
         self._rounds: list[tuple[RoundAlpha, Floats]] = []  # with the steps
         for outer, models, steps in (*state["kept"], [facts["outer"], state["written"], taken]):
-            if len(models) != len(steps) or not set(models) <= set(range(self.n_models)):
+            if len(models) != len(steps) or not set(models) <= set(range(self._n_models)):
                 raise ValueError("the steps are not those of the models")
             parts = parts_of_round(seed, outer, len(rows), state["parts"])
             files = RoundAlpha(checkpoint.folder, state["first"] + outer, parts, rows, models)
@@ -189,11 +172,11 @@ class AlphaLeft:
         Errors are those of `RoundAlpha.of_blocks`.
         """
         if rows.start == rows.stop:
-            return np.zeros((0, self.n_models))
+            return np.zeros((0, self._n_models))
         block = int(np.searchsorted(self._starts, rows.start, "right")) - 1
         start, stop = self._starts[block : block + 2]
         if self._held[0] != block:
-            alpha = np.zeros((stop - start, self.n_models))
+            alpha = np.zeros((stop - start, self._n_models))
             for files, steps in self._rounds:  # the last that a model was trained in counts
                 alpha[:, files.models] = files.of_blocks([block], steps)[0]
             self._held = block, alpha
