@@ -49,7 +49,7 @@ Halt = Callable[[], bool]
 GRACE_S = 1.0
 """Seconds that a block step may go on for after a stop was asked for."""
 _PLANNED = "group", "working_set_entries", "newton", "hessian"
-_REACHED = "outer", "done", "decided"
+_REACHED = "outer", "done", "decided", "descended"
 _ESTIMATED = "primal", "dual", "gap", "violation", "steps", "entries", "pass_entries"
 
 
@@ -200,7 +200,6 @@ class Run(ABC):
             **attributes(self.memory, _PLANNED),
             "finished": False,
             **attributes(self, _REACHED),
-            "descended": self.descended,
             "stopping": self.stopping.state,
             "method": self.solver.state,
             "best": [self._best_at, self._best_score] if self._best_at else None,

@@ -16,7 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blocklinear.events import WarmStarted, Warned
-from blocklinear.kernels.sums import add_rows, dot
+from blocklinear.kernels.sums import add_rows
+from blocklinear.objectives.certificate import column_norms
 from blocklinear.solvers.protocol import Abandoned, Solver, Start
 from blocklinear.solvers.working_set import MOST_PASSES, WARM_PASSES
 from blocklinear.store.groups import Group
@@ -41,9 +42,7 @@ def start_warm(run: GroupRun, previous: Previous, store: BlockStore) -> None:
     ------
     Abandoned
         If a stop was asked for; what the earlier run left is intact then.
-    DamagedError
-        If a block, or what the earlier run left, is not what was written.
-    StorageError
+    DamagedError, StorageError
     """
     how, read = "kept", list[BlockRecord]()
     if not (run.solver.starts_from_w and previous.has_w):
@@ -86,18 +85,12 @@ class WarmPart(Start):
     Attributes
     ----------
     columns : list of (int, Column)     those that start from something, by number, and from what
-    bias : float              value of the bias feature
-    same_bias : bool          whether it had that value
+    bias, same_bias : float, bool       value of the bias feature, and whether it had that before
     """
 
     columns: list[tuple[int, Column]]
     bias: float
     same_bias: bool
-
-    @property
-    def squared_norm(self) -> float:
-        """The sum of the squares of all weights."""
-        return float(dot(self.W.reshape(-1), self.W.reshape(-1)))
 
     def take_w(self) -> None:
         """Take over weights; those of features that are new are 0."""
@@ -144,12 +137,7 @@ def warm_parts(solver: Solver, previous: Previous) -> list[WarmPart]:
 
 
 class _Start:
-    """Alpha taken over, and the search for the w that goes with it.
-
-    Attributes
-    ----------
-    read : list of BlockRecord          blocks that had to be read for it
-    """
+    """Alpha taken over, and the search for the w that goes with it, for which blocks are `read`."""
 
     def __init__(self, run: GroupRun, previous: Previous, store: BlockStore) -> None:
         self._run, self._previous, self._store, self._manifest = run, previous, store, run.manifest
@@ -175,9 +163,8 @@ class _Start:
     def _new_blocks(self) -> set[int]:
         """Return the blocks with rows that are not of the earlier run.
 
-        10 % of the rows were added, gap 1e-3, means of six seeds: of 60,000 blogs -s 3 takes 3
-        outer iterations instead of 4, and -s 1 2 instead of 2.7; of 25,000 film reviews both take
-        as many, and a seventh fewer steps.
+        With these first, after 10 % of the rows were added, to a gap of 1e-3: of 60,000 blogs -s 3
+        takes 3 outer iterations instead of 4, and -s 1 2 instead of 2.7 (means of six seeds).
         """
         known = np.zeros(len(self._blocks), np.int64)
         for row_range, block in self._there:
@@ -208,11 +195,11 @@ class _Start:
         if gone is not None and self._saves(gone):
             for part in self._parts:
                 part.take_w()
-            before = [part.squared_norm for part in self._parts]
+            before = [column_norms(part.W).sum() for part in self._parts]
             if gone:
                 self._take_out(gone)
             self._add(self._misfits, anew=False)
-            left = [part.squared_norm for part in self._parts]
+            left = [column_norms(part.W).sum() for part in self._parts]
             if all(new >= CANCELLED * old for old, new in zip(before, left, strict=True)):
                 return "changed" if gone or self._misfits else "kept"
         for part in self._parts:
@@ -225,8 +212,8 @@ class _Start:
         found: dict[str, _Removed] = {}
         columns = [column for part in self._parts for _, column in part.columns]
         had, has = self._previous.course["regularize_bias"], self._run.options.regularize_bias
-        same_bias = self._previous.bias == self._run.solver.bias
-        if not (same_bias and (had or not has) and all(column.is_sum for column in columns)):
+        same_bias = self._parts[0].same_bias and (had or not has)
+        if not (same_bias and all(column.is_sum for column in columns)):
             return None
         for row_range in self._gone:
             if not any(column.alpha(row_range.old).any() for column in columns):
@@ -278,12 +265,11 @@ class _Start:
                 part.add_rows(group, new if anew else new - old)
 
     def carry(self) -> None:
-        """Take over what is no sum over rows, and what was learned of rows.
+        """Take over a free bias, which is no sum over rows, and what was learned of rows.
 
-        That is a free bias; how often rows pay, and how many passes; and of which alpha is free,
-        but only where all rows are in memory: else those of the working set would first have to be
-        read. New rows are passed over from the first on, too: with a tenth more blogs the gap after
-        an outer iteration is 3.0e-3 and not 1.4e-2 (-s 3), or 1.1e-4 and not 2.3e-3 (-s 1).
+        Which alpha are free only where all rows are in memory: else those of the working set would
+        first have to be read. New rows are passed over from the first on, too: with a tenth more
+        blogs the gap after an outer iteration is 3.0e-3 and not 1.4e-2 (-s 3).
         """
         solver, previous = self._run.solver, self._previous
         solver.started_warm = True
