@@ -305,7 +305,7 @@ def converge(run: Run) -> Outcome:
                     run.save()  # a resume is to come to the same end
                     return _finish(run, certificate, None if converged else ending)
             if isinstance(certificate, float) or not run.solver.drop_solved():
-                run.learn(certificate)
+                run.learn(certificate, seen)
         run.listener(report)
         took = run.took(report)
         remaining = None if seen.exact else stopping.remaining(report, took)

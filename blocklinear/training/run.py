@@ -152,9 +152,9 @@ class Run(ABC):
             check_finite(certificate.primal, certificate.dual)
         return certificate
 
-    def learn(self, found: Certificate | float) -> None:
-        """Take note of a certificate in vain, or of the gap for which it was given up."""
-        self.stopping.learn(found)
+    def learn(self, found: Certificate | float, seen: Estimate) -> None:
+        """Take note of a certificate in vain, see `Stopping.learn`."""
+        self.stopping.learn(found, seen)
 
     def overdue(self) -> bool:
         """Return whether a stop was asked for so long ago that work is to be given up."""
@@ -491,9 +491,9 @@ class GroupRun(Run):
     def _prove(self, enough: float | None) -> Certificate | float:
         return self.solver.certify(self.pass_over(last=True), enough)
 
-    def learn(self, found: Certificate | float) -> None:
+    def learn(self, found: Certificate | float, seen: Estimate) -> None:
         """Take note of a certificate in vain, and let blocks that may be the reason come first."""
-        super().learn(found)
+        super().learn(found, seen)
         outer, light = self.outer + 1, set(self.solver.light)
         drawn = block_order(self.options.seed, self._order(outer), len(self.manifest.blocks))
         self.first = outer, [block for block in drawn.tolist() if block not in light]

@@ -20,7 +20,7 @@ from blocklinear.training import train
 from blocklinear.training.loop import train_models
 from blocklinear.training.memory_plan import plan_memory
 from blocklinear.training.run import GroupRun
-from blocklinear.training.stopping import DOUBT, Stopping
+from blocklinear.training.stopping import DOUBT, LEAST_SAMPLED, Stopping
 from training.small import (
     Heard,
     Problem,
@@ -600,18 +600,19 @@ def test_numbers_that_overflow_in_training_end_it_within_an_outer_iteration(two,
     assert not recwarn.list
 
 
-@pytest.mark.parametrize("found", [0.5, 0.00101])
-def test_after_a_certificate_in_vain_half_is_believed(found):
-    """The next estimates were again too small, by up to 1.5 times, and a second was in vain."""
-    stopping = Stopping(TrainOptions(gap=1e-3))
+@pytest.mark.parametrize(("found", "told"), [(1.01, 0.9), (5.0, 0.5), (1.5, 0.0), (90.0, 1e-9)])
+def test_after_a_certificate_in_vain_estimates_are_taken_to_be_as_much_too_small(found, told):
+    """Half of what they told was believed: up to four more certificates were in vain."""
+    stopping = Stopping(TrainOptions(gap=1.0))
     report = OuterIteration(1, 1.0, 0, 0, 0, 0, 1.0, 1.0, 0.0, False, 1.0, 1, 1, 1, 1)
 
-    def wanted(gap):
-        seen = Estimate(1.0, 1.0, 1.0, 1, gap, gap, 0.0)
-        return stopping.wants_certificate(report, seen)
+    def estimate(gap):
+        return Estimate(1.0, 1.0, 1.0, 1, gap, gap, 0.0)
 
-    for believed in 1e-3 / DOUBT / np.array([1.0, 2.0, 4.0]):
-        assert not wanted(1.01 * believed)
-        assert wanted(0.99 * believed)
-        assert wanted(0.0)
-        stopping.learn(found)
+    believed = 1.0 / DOUBT
+    for _ in range(3):
+        assert not stopping.wants_certificate(report, estimate(1.01 * believed))
+        assert stopping.wants_certificate(report, estimate(0.99 * believed))
+        assert stopping.wants_certificate(report, estimate(0.0))
+        stopping.learn(found, estimate(told * believed))
+        believed *= max(told, LEAST_SAMPLED) / found / DOUBT
