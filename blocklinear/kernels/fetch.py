@@ -19,22 +19,16 @@ _CACHE_LINE = 64
 
 
 @intrinsic(lambda array, place: None)
-def _fetch_line(typing, array, place):
+def _fetch_line(builder, array, place):
     """Ask for the cache line of a byte of an array, without waiting, into the second level."""
     from llvmlite import ir
-    from numba import types
 
-    def generate(context, builder, signature, args):
-        byte, number = ir.IntType(8).as_pointer(), ir.IntType(32)
-        kind = ir.FunctionType(ir.VoidType(), [byte, number, number, number])
-        ask = builder.module.declare_intrinsic("llvm.prefetch", [byte], kind)
-        to_read, second_level, data = number(0), number(2), number(1)
-        first = context.make_array(signature.args[0])(context, builder, args[0]).data
-        line = builder.gep(builder.bitcast(first, byte), [args[1]])
-        builder.call(ask, [line, to_read, second_level, data])
-        return context.get_dummy_value()
-
-    return types.void(array, types.int64), generate
+    byte, number = ir.IntType(8).as_pointer(), ir.IntType(32)
+    kind = ir.FunctionType(ir.VoidType(), [byte, number, number, number])
+    ask = builder.module.declare_intrinsic("llvm.prefetch", [byte], kind)
+    to_read, second_level, data = number(0), number(2), number(1)
+    line = builder.gep(builder.bitcast(array.data, byte), [place])
+    builder.call(ask, [line, to_read, second_level, data])
 
 
 @kernel(forceinline=True)

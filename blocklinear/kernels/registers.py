@@ -24,20 +24,20 @@ def _add_multiples(lanes, indices, values, W, step, start, stop, j):
             W[indices[p], k] += step[k] * values[p]
 
 
-@intrinsic(_add_products, prefer_literal=True)
-def add_products(typing, lanes, indices, values, W, f, start, stop, j):
+@intrinsic(_add_products, literal=True)
+def add_products(builder, lanes, indices, values, W, f, start, stop, j):
     """Add columns j to j + lanes - 1 of W' x_i to `f`, of the row in entries start..stop-1.
 
     They are added up in an order that does not depend on `lanes`: eight entries in pairs.
     """
-    from blocklinear.kernels.code.emitted import code_of, emit_products
+    from blocklinear.kernels.code.emitted import emit_products
 
-    return code_of(emit_products, lanes, indices, values, W, f)
+    emit_products(builder, lanes, indices, values, W, f, start, stop, j)
 
 
-@intrinsic(_add_multiples, prefer_literal=True)
-def add_multiples(typing, lanes, indices, values, W, step, start, stop, j):
+@intrinsic(_add_multiples, literal=True)
+def add_multiples(builder, lanes, indices, values, W, step, start, stop, j):
     """Add step[k] x_i to column k of W, k from j to j + lanes - 1; x_i is in start..stop-1."""
-    from blocklinear.kernels.code.emitted import code_of, emit_multiples
+    from blocklinear.kernels.code.emitted import emit_multiples
 
-    return code_of(emit_multiples, lanes, indices, values, W, step)
+    emit_multiples(builder, lanes, indices, values, W, step, start, stop, j)

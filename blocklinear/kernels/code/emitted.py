@@ -1,42 +1,23 @@
 """What the compiler emits for the entries of rows, see `registers`: imported to compile only."""
 
 from llvmlite import ir
-from numba import types
 from numba.core import cgutils
-from numba.core.errors import TypingError
 
 _AT_ONCE = 8  # entries
 _DOUBLE, _INDEX = ir.DoubleType(), ir.IntType(64)
+_ALIGNED = 8  # columns need not begin with a register
 
 
-class _Rows:
-    """What is emitted for the entries of rows, and columns j to j + lanes - 1 of their weights.
+class _Entries:
+    """What is emitted for entries, and columns j to j + lanes - 1 of their weights."""
 
-    Attributes
-    ----------
-    numbers : ir.Value        where columns j to j + lanes - 1 of the last of the arrays are
-
-    Parameters
-    ----------
-    context, builder
-        What Numba gives those who emit code.
-    lanes : int
-    arrays : list of (type, ir.Value)
-        indices, values, weights; numbers of the weight vectors.
-    j : ir.Value
-    """
-
-    def __init__(self, context, builder, lanes, arrays, j):
+    def __init__(self, builder, lanes, indices, values, weights, j):
         self._builder, self._lanes, self._j = builder, lanes, j
         self._kind = ir.VectorType(_DOUBLE, lanes) if lanes > 1 else _DOUBLE
-        indices, values, weights, others = (
-            context.make_array(kind)(context, builder, array) for kind, array in arrays
-        )
         self._indices, self._values, self._weights = indices.data, values.data, weights.data
         _, self._columns = cgutils.unpack_tuple(builder, weights.shape)
-        self.numbers = self._lane_place(others.data, j)
 
-    def _lane_place(self, data, j):
+    def lanes_at(self, data, j):
         """Return where columns from j on of an array are."""
         return self._builder.bitcast(self._builder.gep(data, [j]), self._kind.as_pointer())
 
@@ -45,15 +26,7 @@ class _Rows:
         builder = self._builder
         feature = builder.zext(builder.load(builder.gep(self._indices, [p])), _INDEX)
         row = builder.mul(feature, self._columns)
-        return self._lane_place(self._weights, builder.add(row, self._j))
-
-    def load(self, place):
-        """Return the numbers at a place, which need not begin with a register."""
-        return self._builder.load(place, align=8)
-
-    def store(self, numbers, place):
-        """Put numbers at a place."""
-        self._builder.store(numbers, place, align=8)
+        return self.lanes_at(self._weights, builder.add(row, self._j))
 
     def value(self, p):
         """Return the value of entry p, in all lanes."""
@@ -69,7 +42,8 @@ class _Rows:
 
     def product(self, p):
         """Return weights times value of entry p."""
-        return self._builder.fmul(self.load(self.place(p)), self.value(p))
+        weights = self._builder.load(self.place(p), align=_ALIGNED)
+        return self._builder.fmul(weights, self.value(p))
 
 
 def _tree(builder, terms):
@@ -79,41 +53,26 @@ def _tree(builder, terms):
     return terms[0]
 
 
-def emit_products(builder, rows, start, stop):
+def emit_products(builder, lanes, indices, values, W, f, start, stop, j):
     """Emit sums of weights times values."""
-    total = cgutils.alloca_once_value(builder, rows.load(rows.numbers))
+    row = _Entries(builder, lanes, indices, values, W, j)
+    numbers = row.lanes_at(f.data, j)
+    total = cgutils.alloca_once_value(builder, builder.load(numbers, align=_ALIGNED))
     whole = builder.add(start, builder.and_(builder.sub(stop, start), _INDEX(-_AT_ONCE)))
     with cgutils.for_range_slice(builder, start, whole, _INDEX(_AT_ONCE)) as (p, _):
-        terms = [rows.product(builder.add(p, _INDEX(k))) for k in range(_AT_ONCE)]
+        terms = [row.product(builder.add(p, _INDEX(k))) for k in range(_AT_ONCE)]
         builder.store(builder.fadd(builder.load(total), _tree(builder, terms)), total)
     with cgutils.for_range_slice(builder, whole, stop, _INDEX(1)) as (p, _):
-        builder.store(builder.fadd(builder.load(total), rows.product(p)), total)
-    rows.store(builder.load(total), rows.numbers)
+        builder.store(builder.fadd(builder.load(total), row.product(p)), total)
+    builder.store(builder.load(total), numbers, align=_ALIGNED)
 
 
-def emit_multiples(builder, rows, start, stop):
+def emit_multiples(builder, lanes, indices, values, W, step, start, stop, j):
     """Emit multiples of values that are added to weights."""
-    steps = rows.load(rows.numbers)
+    row = _Entries(builder, lanes, indices, values, W, j)
+    steps = builder.load(row.lanes_at(step.data, j), align=_ALIGNED)
     with cgutils.for_range_slice(builder, start, stop, _INDEX(1)) as (p, _):
-        place = rows.place(p)
-        rows.store(builder.fadd(rows.load(place), builder.fmul(steps, rows.value(p))), place)
-
-
-def code_of(emit, lanes, *arrays):
-    """Return the types that a function has for some arrays, and what emits it.
-
-    Raises
-    ------
-    TypingError
-        If numbers of an array are not side by side.
-    """
-    if any(array.layout != "C" for array in arrays):
-        raise TypingError("arrays must be in C order")
-
-    def generate(context, builder, signature, args):
-        arrays = list(zip(signature.args[1:5], args[1:5], strict=True))
-        start, stop, j = args[5:]
-        emit(builder, _Rows(context, builder, lanes.literal_value, arrays, j), start, stop)
-        return context.get_dummy_value()
-
-    return types.void(lanes, *arrays, *[types.int64] * 3), generate
+        place = row.place(p)
+        product = builder.fmul(steps, row.value(p))
+        weights = builder.load(place, align=_ALIGNED)
+        builder.store(builder.fadd(weights, product), place, align=_ALIGNED)

@@ -257,17 +257,17 @@ def _plain_feature(text, p, previous, powers):
     zero, one, four, eight = np.uint64(0), np.uint64(1), np.uint64(4), np.uint64(8)
     byte, most = np.uint64(255), np.uint64(19)
     first = p + one
-    blanks = marks_in_32(text, first, 32)
+    blanks = marks_in_32(32, text, first)
     if blanks == zero:  # the last of the row, if ordinary
-        blanks = marks_in_32(text, first, 10)
-    colon, end = trailing_zeros(marks_in_32(text, first, 58)), trailing_zeros(blanks)
+        blanks = marks_in_32(10, text, first)
+    colon, end = trailing_zeros(marks_in_32(58, text, first)), trailing_zeros(blanks)
     if _byte_at(text, p) != 32 or colon - one >= eight or end > 31:
         return zero, previous, zero, np.int64(0), False
     index, plain = _digits_of(eight_bytes(text, first), colon)
     start = colon + one
     negative = _byte_at(text, first + start) == 45
     start += np.uint64(negative)
-    points = marks_in_32(text, first, 46) & ((one << end) - one)
+    points = marks_in_32(46, text, first) & ((one << end) - one)
     point = min(trailing_zeros(points), end)
     n_whole, n_rest, e = point - start, end - point, np.int64(0)
     if n_whole == one:  # 0.5: the usual case needs no counting
